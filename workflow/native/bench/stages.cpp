@@ -1,0 +1,86 @@
+// acapella-stages CAPTURE: CPU seconds of passes over one capture that do more and more of a digest's work,
+// as JSON.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <ctime>
+#include <string>
+
+#include "digest/native_digest.hpp"
+#include "dissect/dispatch.hpp"
+#include "input/capture_reader.hpp"
+#include "input/input_error.hpp"
+
+namespace {
+
+using acapella::Dissection;
+using acapella::NativeDigest;
+using acapella::Record;
+using acapella::input::ByteSource;
+
+// CPU time, which other programs on the machine disturb least, of the quicker of two runs.
+template <typename Pass>
+double seconds(Pass pass) {
+    double least = 0;
+    for (int run = 0; run < 2; ++run) {
+        const std::clock_t start = std::clock();
+        pass();
+        const double used = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+        least = run == 0 ? used : std::min(least, used);
+    }
+    return least;
+}
+
+// Without anything that uses them the compiler may leave a pass out.
+volatile std::uint64_t sink = 0;
+
+void read(const std::string& path) {
+    const auto source = ByteSource::open(path);
+    const auto reader = open_capture(*source);
+    Record record;
+    std::uint64_t bytes = 0;
+    while (reader->next(record)) bytes += record.bytes.size();
+    sink = bytes;
+}
+
+void dissect(const std::string& path) {
+    const auto source = ByteSource::open(path);
+    const auto reader = open_capture(*source);
+    Record record;
+    Dissection dissection;
+    std::uint64_t tokens = 0;
+    while (reader->next(record)) {
+        acapella::dissect(record, dissection);
+        tokens += dissection.token_count;
+    }
+    sink = tokens;
+}
+
+void digest(const std::string& path) {
+    constexpr std::size_t kBatchRows = std::size_t{1} << 18;  // as acapella digest
+    NativeDigest digest(path, {}, kBatchRows);
+    std::uint64_t rows = 0;
+    while (const auto batch = digest.next_frames()) ++rows;
+    sink = rows + digest.ledger().accountant().size();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc != 2) {
+        std::fputs("usage: acapella-stages CAPTURE\n", stderr);
+        return 2;
+    }
+    try {
+        const std::string path = argv[1];
+        const double read_s = seconds([&] { read(path); });
+        const double dissect_s = seconds([&] { dissect(path); });
+        const double digest_s = seconds([&] { digest(path); });
+        std::printf("{\"read_s\": %.6f, \"dissect_s\": %.6f, \"digest_s\": %.6f}\n", read_s, dissect_s,
+                    digest_s);
+    } catch (const acapella::input::InputError& error) {
+        std::fprintf(stderr, "acapella-stages: error: %s\n", error.what());
+        return 2;
+    }
+    return 0;
+}

@@ -1,0 +1,24 @@
+// Handshakes of TLS 1.3 (RFC 8446) and of TLS 1.2 with a pre-shared key (RFC 5246, RFC 4279), as segments'
+// payloads.
+#pragma once
+
+#include "octets.hpp"
+
+namespace acapella::bench {
+
+struct TlsHandshake {
+    Octets client_hello;
+    Octets server_hello;     // and what the server sends with it
+    Octets client_finished;  // the client's last message of the handshake
+};
+
+TlsHandshake tls_handshake(Random& random, bool version_13);
+
+// An application data record's head.
+inline constexpr std::size_t kTlsRecordHead = 5;
+// The usual plaintext of 16 KiB and what AEAD and TLS 1.3 add.
+inline constexpr std::uint32_t kTlsRecordBody = 16384 + 17;
+
+void put_tls_record_head(std::uint8_t* at);
+
+}  // namespace acapella::bench

@@ -1,0 +1,206 @@
+#include "traffic.hpp"
+
+#include <algorithm>
+
+#include "tls_messages.hpp"
+
+namespace acapella::bench {
+namespace {
+
+constexpr std::uint32_t kPayload = 1448;  // an MTU of 1500 less IPv4, TCP and its time stamps
+constexpr std::uint32_t kIpHeader = 20;
+constexpr std::uint32_t kTcpHeader = 32;
+constexpr std::uint32_t kMeanGapNs = 1000;
+constexpr std::uint32_t kLongestBurst = 8;
+constexpr std::uint32_t kHandshakeSteps = 3;     // SYN, SYN and ACK, ACK
+constexpr std::uint32_t kTlsHandshakeSteps = 6;  // and three messages of TLS
+constexpr std::size_t kPoolSize = std::size_t{64} << 10U;
+
+constexpr std::uint8_t kSyn = 0x02;
+constexpr std::uint8_t kAck = 0x10;
+constexpr std::uint8_t kPushAck = 0x18;
+
+std::uint32_t address(std::uint32_t number, bool client) {
+    // 10/8: the client's network and the server's, 250 hosts a subnet.
+    return 0x0a000000U | (client ? 0U : 0x00800000U) | ((number / 250) << 8U) | (number % 250 + 1);
+}
+
+void add_ethernet(Octets& out, std::uint32_t oui, std::uint32_t to, std::uint32_t from, std::uint32_t type) {
+    add8(out, oui >> 16U);
+    add8(add16(out, oui & 0xffffU), 0);
+    add16(out, to);
+    add8(out, oui >> 16U);
+    add8(add16(out, oui & 0xffffU), 0);
+    add16(add16(out, from), type);
+}
+
+// VLAN, two MPLS labels of this direction alone, a pseudowire with control word (RFC 4448).
+void add_underlay(Octets& out, std::uint32_t number, bool from_client) {
+    constexpr std::uint32_t kBottom = 0x100;
+    constexpr std::uint32_t kTtl = 64;
+    add_ethernet(out, 0x00562b, from_client ? 2 : 1, from_client ? 1 : 2, 0x8100);
+    add16(add16(out, 100 + number % 3900), 0x8847);
+    const std::uint32_t way = from_client ? 0 : 1;
+    add32(out, (16 + 2 * (number % 200) + way) << 12U | kTtl);
+    add32(out, (500'000 + 2 * number + way) << 12U | kBottom | kTtl);
+    add32(out, 0);
+}
+
+std::uint32_t checksum(const std::uint8_t* header) {
+    std::uint32_t sum = 0;
+    for (std::uint32_t i = 0; i < kIpHeader; i += 2) {
+        sum += static_cast<std::uint32_t>(header[i] << 8U) + header[i + 1];
+    }
+    sum = (sum & 0xffffU) + (sum >> 16U);
+    return ~((sum & 0xffffU) + (sum >> 16U)) & 0xffffU;
+}
+
+void put_record_header(std::uint8_t* at, std::uint64_t ts_ns, std::uint32_t captured, std::uint32_t wire) {
+    constexpr std::uint64_t kSecond = 1'000'000'000;
+    const std::array<std::uint32_t, 4> fields{static_cast<std::uint32_t>(ts_ns / kSecond),
+                                              static_cast<std::uint32_t>(ts_ns % kSecond), captured, wire};
+    std::memcpy(at, fields.data(), sizeof fields);
+}
+
+}  // namespace
+
+Traffic::Traffic(const Options& options)
+    : options_(options), random_(options.seed), ts_ns_(options.start_ns) {
+    add_random(pool_, random_, kPoolSize + kMostBytes);
+    for (const bool version_13 : {false, true}) {
+        const TlsHandshake messages = tls_handshake(random_, version_13);
+        handshakes_.insert(handshakes_.end(),
+                           {messages.client_hello, messages.server_hello, messages.client_finished});
+    }
+    connections_.resize(std::max(1U, options_.flows / 2));
+    for (std::uint32_t i = 0; i < connections_.size(); ++i) {
+        prepare(connections_[i], i);
+    }
+}
+
+void Traffic::prepare(Connection& connection, std::uint32_t number) {
+    connection.tls = options_.profile != Profile::iperf && number % 2 == 0;
+    connection.tls_13 = number % 4 == 0;
+    connection.sender = static_cast<std::uint8_t>(number / 2 % 2);
+    for (const bool from_client : {true, false}) {
+        Direction& way = connection.ways[from_client ? 0 : 1];
+        way.seq = static_cast<std::uint32_t>(random_.next());
+        way.ip_id = static_cast<std::uint16_t>(random_.next());
+        write_headers(way, number, from_client);
+    }
+}
+
+void Traffic::write_headers(Direction& way, std::uint32_t number, bool from_client) {
+    constexpr std::uint32_t kOpenStack = 0xfa163e;  // its virtual machines' addresses
+    const bool tls = options_.profile != Profile::iperf && number % 2 == 0;
+    const std::uint32_t server_port = tls ? 443 : 5201;
+    const std::uint32_t client_port = 32768 + number % 28000;
+    Octets out;
+    if (options_.profile == Profile::fabric) {
+        add_underlay(out, number, from_client);
+    }
+    const std::uint32_t client = number & 0x7fffU;
+    add_ethernet(out, kOpenStack, from_client ? client | 0x8000U : client,
+                 from_client ? client : client | 0x8000U, 0x0800);
+    ip_at_ = static_cast<std::uint32_t>(out.size());
+    add32(out, 0x45000000);
+    add32(out, 0x00004000);  // do not fragment
+    add32(out, 0x40060000);  // TTL 64, TCP
+    add32(out, address(number, from_client));
+    add32(out, address(number, !from_client));
+    add16(add16(out, from_client ? client_port : server_port), from_client ? server_port : client_port);
+    add32(add32(out, 0), 0);
+    add32(out, 0x80000000U | 502);  // 32 bytes, window
+    add32(out, 0);
+    add32(out, 0x0101080a);  // no-operation twice, time stamps
+    add32(add32(out, 0), 0);
+    headers_ = static_cast<std::uint32_t>(out.size());
+    std::copy(out.begin(), out.end(), way.headers.begin());
+}
+
+const Octets& Traffic::handshake_message(const Connection& connection, std::uint32_t step) {
+    return handshakes_[(connection.tls_13 ? 3 : 0) + step - kHandshakeSteps];
+}
+
+Traffic::Segment Traffic::next_segment(Connection& connection) {
+    const std::uint32_t step = connection.step++;
+    if (step < kHandshakeSteps) {
+        constexpr std::array<std::uint8_t, kHandshakeSteps> kFlags{kSyn, kSyn | kAck, kAck};
+        return {static_cast<std::uint8_t>(step % 2), kFlags[step], 0};
+    }
+    if (connection.tls && step < kTlsHandshakeSteps) {
+        const Octets& message = handshake_message(connection, step);
+        return {static_cast<std::uint8_t>((step - kHandshakeSteps) % 2), kPushAck,
+                static_cast<std::uint32_t>(message.size()), &message};
+    }
+    const std::uint32_t cycle = step % 3;
+    if (cycle == 2) {
+        return {static_cast<std::uint8_t>(1 - connection.sender), kAck, 0};
+    }
+    return {connection.sender, cycle == 1 ? kPushAck : kAck, kPayload};
+}
+
+// TLS records run on over segments, so that most segments begin in the middle of one.
+void Traffic::write_payload(std::uint8_t* at, std::uint32_t captured, Connection& connection,
+                            const Segment& segment) {
+    if (segment.bytes != nullptr) {
+        std::memcpy(at, segment.bytes->data(), captured);
+        return;
+    }
+    if (segment.payload == 0) {
+        return;
+    }
+    std::memcpy(at, pool_.data() + random_.below(kPoolSize), captured);
+    if (!connection.tls) {
+        return;
+    }
+    Direction& way = connection.ways[segment.way];
+    std::uint32_t begins = way.record_left;
+    for (; begins < segment.payload; begins += kTlsRecordHead + kTlsRecordBody) {
+        std::uint8_t head[kTlsRecordHead];
+        put_tls_record_head(head);
+        if (begins < captured) {
+            std::memcpy(at + begins, head, std::min<std::size_t>(sizeof head, captured - begins));
+        }
+    }
+    way.record_left = begins - segment.payload;
+}
+
+std::size_t Traffic::next(std::uint8_t* into) {
+    if (burst_ == 0) {
+        // The square makes some connections long and none short.
+        const std::uint64_t u = random_.below(1U << 31U);
+        current_ = static_cast<std::uint32_t>(((u * u) >> 31U) * connections_.size() >> 31U);
+        burst_ = 1 + random_.below(kLongestBurst);
+    }
+    --burst_;
+    Connection& connection = connections_[current_];
+    const Segment segment = next_segment(connection);
+    Direction& way = connection.ways[segment.way];
+    const Direction& other = connection.ways[1 - segment.way];
+    ts_ns_ += 1 + random_.below(2 * kMeanGapNs - 1);
+
+    const std::uint32_t wire = headers_ + segment.payload;
+    const std::uint32_t captured = std::min(wire, options_.snaplen);
+    put_record_header(into, ts_ns_, captured, wire);
+    std::uint8_t* frame = into + 16;
+    std::memcpy(frame, way.headers.data(), way.headers.size());
+    std::uint8_t* ip = frame + ip_at_;
+    put16(ip + 2, kIpHeader + kTcpHeader + segment.payload);
+    put16(ip + 4, way.ip_id++);
+    put16(ip + 10, checksum(ip));
+    std::uint8_t* tcp = ip + kIpHeader;
+    put32(tcp + 4, way.seq);
+    put32(tcp + 8, segment.flags == kSyn ? 0 : other.seq);
+    tcp[13] = segment.flags;
+    const auto clock_ms = static_cast<std::uint32_t>(ts_ns_ / 1'000'000);
+    put32(tcp + 24, clock_ms);
+    put32(tcp + 28, segment.flags == kSyn ? 0 : clock_ms - 1);
+    if (captured > headers_) {
+        write_payload(frame + headers_, captured - headers_, connection, segment);
+    }
+    way.seq += segment.payload + ((segment.flags & kSyn) != 0 ? 1 : 0);
+    return 16 + std::size_t{captured};
+}
+
+}  // namespace acapella::bench

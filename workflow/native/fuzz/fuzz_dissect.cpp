@@ -1,0 +1,63 @@
+// Any bytes as a frame of any link type: the dissectors must not read outside them, must end, and must keep
+// their promises. The first two bytes choose the link type, the next two what the frame was longer on the
+// wire.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "dissect/dispatch.hpp"
+#include "tokens.hpp"
+
+namespace {
+
+using namespace acapella;
+
+constexpr std::uint16_t kLinkTypes[] = {1, 113, 276, 0, 108, 101, 228, 229, 147};
+
+void check(bool holds) {
+    if (!holds) std::abort();
+}
+
+void check_promises(const Record& record, const Dissection& found) {
+    check(found.token_count <= kMaxTokens && found.vlan_count <= kMaxVlans &&
+          found.label_count <= kMaxLabels);
+    std::size_t labels = 0;
+    for (std::size_t i = 0; i < found.token_count; ++i) {
+        check(found.tokens[i] < Token::count_);
+        if (found.tokens[i] == Token::mpls) labels += found.repeats[i];
+    }
+    // What an ICMP error quotes has tokens but no keys.
+    check(found.label_count <= labels || labels >= 255);
+    const std::byte* begin = record.bytes.data();
+    const std::byte* end = begin + record.bytes.size();
+    check(found.payload.empty() ||
+          (found.payload.data() >= begin && found.payload.data() + found.payload.size() <= end));
+    check(!found.has_tcp || found.has_ports);
+    check(!found.has_ports || found.ip_version != 0);
+    check(protocols_of(found).size() < 2048 && stack_of(found).size() < 65536);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    if (size < 4) return 0;
+    // A copy of its own, so that the sanitizer sees the end of the frame.
+    const std::vector<std::uint8_t> frame(data + 4, data + size);
+    Record record;
+    record.frame = 1;
+    record.link_type = kLinkTypes[data[0] % std::size(kLinkTypes)];
+    record.bytes = {reinterpret_cast<const std::byte*>(frame.data()), frame.size()};
+    record.wire_len = static_cast<std::uint32_t>(frame.size() + data[2] * 256U + data[3]);
+    Dissection first;
+    dissect(record, first);
+    check_promises(record, first);
+    // No state: the same frame again, into a used Dissection, is the same.
+    const std::string protocols = protocols_of(first);
+    const bool sure = first.sure;
+    dissect(record, first);
+    check(protocols_of(first) == protocols && first.sure == sure);
+    return 0;
+}

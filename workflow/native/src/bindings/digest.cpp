@@ -1,0 +1,113 @@
+#include "bindings/digest.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include "bindings/arrow_batch.hpp"
+#include "digest/native_digest.hpp"
+#include "issue.hpp"
+
+namespace nb = nanobind;
+
+namespace acapella {
+namespace {
+
+template <typename By, std::size_t N>
+nb::dict deciders(const std::array<std::uint64_t, N>& counts) {
+    nb::dict result;
+    for (std::size_t i = 0; i < N; ++i) {
+        const std::string_view name = text_of(static_cast<By>(i));
+        result[nb::str(name.empty() ? "nobody" : std::string(name).c_str())] = counts[i];
+    }
+    return result;
+}
+
+nb::dict issues(const Summary& summary) {
+    nb::dict result;
+    for (std::size_t i = 1; i < summary.issues.size(); ++i)
+        if (summary.issues[i] > 0)
+            result[nb::str(std::string(text_of(static_cast<Issue>(i))).c_str())] = summary.issues[i];
+    return result;
+}
+
+nb::dict file_dict(const input::FileFacts& facts) {
+    nb::dict file;
+    nb::list link_types;
+    for (const std::uint16_t type : facts.link_types) link_types.append(type);
+    file["format"] = facts.format;
+    file["compression"] = facts.compression;
+    file["link_types"] = link_types;
+    file["snaplen"] = facts.snaplen == 0 ? nb::object(nb::none()) : nb::object(nb::int_(facts.snaplen));
+    file["untimed"] = facts.untimed;
+    file["ts_out_of_range"] = facts.ts_out_of_range;
+    file["blocks_not_frames"] = facts.blocks_not_frames;
+    const bool whole = facts.end == input::FileEnd::clean;
+    file["file_issue"] = whole ? nb::object(nb::none()) : nb::object(nb::str(input::name_of(facts.end)));
+    file["file_issue_detail"] = facts.end_detail;
+    file["file_issue_offset"] = whole ? nb::object(nb::none()) : nb::object(nb::int_(facts.end_offset));
+    return file;
+}
+
+// Python's view of a native digest: batches come with the interpreter lock released.
+class PyNativeDigest {
+  public:
+    PyNativeDigest(const std::string& path, std::optional<std::string> site, std::optional<std::string> port,
+                   std::size_t batch_rows)
+        : digest_(path, {std::move(site), std::move(port)}, batch_rows) {}
+
+    std::optional<ArrowBatch> next_frames() {
+        const nb::gil_scoped_release unlocked;
+        if (auto batch = digest_.next_frames()) return ArrowBatch(std::move(*batch));
+        return std::nullopt;
+    }
+    ArrowBatch flow_rows(std::uint32_t first, std::uint32_t count) const {
+        const nb::gil_scoped_release unlocked;
+        return ArrowBatch(digest_.flow_rows(first, count));
+    }
+    std::uint32_t flows() const { return digest_.ledger().accountant().size(); }
+    std::uint64_t frames() const { return digest_.ledger().summary().frames; }
+    nb::dict summary() const { return summary_dict(digest_.ledger(), digest_.front()); }
+
+  private:
+    NativeDigest digest_;
+};
+
+}  // namespace
+
+nb::dict summary_dict(const Ledger& ledger, const FrontEnd& front) {
+    const Summary& summary = ledger.summary();
+    const Accountant& accountant = ledger.accountant();
+    nb::dict result = file_dict(front.facts());
+    const bool any = summary.frames > 0;
+    result["frames"] = summary.frames;
+    result["first_ns"] = any ? nb::object(nb::int_(summary.first_ns)) : nb::object(nb::none());
+    result["last_ns"] = any ? nb::object(nb::int_(summary.last_ns)) : nb::object(nb::none());
+    result["wire_bytes"] = summary.wire_bytes;
+    result["captured_bytes"] = summary.captured_bytes;
+    result["clock_resolution_ns"] =
+        any ? nb::object(nb::int_(summary.clock.resolution_ns())) : nb::object(nb::none());
+    result["equal_stamps"] = summary.clock.equal();
+    result["time_reversals"] = summary.clock.reversals();
+    result["issues"] = issues(summary);
+    result["l4_by"] = deciders<L4By>(summary.l4_by);
+    result["app_by"] = deciders<AppBy>(summary.app_by);
+    result["flows"] = accountant.size();
+    result["peers_ambiguous"] = accountant.peers_ambiguous();
+    result["ranges_forgotten"] = accountant.ranges_forgotten();
+    return result;
+}
+
+void bind_digest(nb::module_& module) {
+    nb::class_<PyNativeDigest>(module, "NativeDigest", "Engine native: a capture in, both tables out")
+        .def(nb::init<const std::string&, std::optional<std::string>, std::optional<std::string>,
+                      std::size_t>(),
+             nb::arg("path"), nb::arg("site").none(), nb::arg("port").none(), nb::arg("batch_rows"))
+        .def("next_frames", &PyNativeDigest::next_frames, "The next rows of the frame table, None at the end")
+        .def("flow_rows", &PyNativeDigest::flow_rows, nb::arg("first"), nb::arg("count"),
+             "Rows of the flow table, after the last frame")
+        .def_prop_ro("flows", &PyNativeDigest::flows)
+        .def_prop_ro("frames", &PyNativeDigest::frames)
+        .def("summary", &PyNativeDigest::summary);
+}
+
+}  // namespace acapella

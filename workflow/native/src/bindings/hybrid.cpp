@@ -1,0 +1,117 @@
+#include "bindings/hybrid.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <span>
+
+#include "bindings/arrow_batch.hpp"
+#include "bindings/digest.hpp"
+#include "hybrid/hybrid_digest.hpp"
+#include "hybrid/reference.hpp"
+
+namespace nb = nanobind;
+
+namespace acapella {
+namespace {
+
+hybrid::Policy policy_of(std::uint32_t first, std::uint32_t kinds, std::uint32_t again) {
+    return {first, kinds, again};
+}
+
+// Python's view: it starts tshark and gives both ends of its pipes.
+class PyHybridDigest {
+  public:
+    PyHybridDigest(const std::string& path, std::optional<std::string> site, std::optional<std::string> port,
+                   std::size_t batch_rows, bool ask_all, const hybrid::Policy& policy, int questions,
+                   int answers)
+        : digest_(path, {std::move(site), std::move(port)}, batch_rows, {ask_all, policy}, questions,
+                  answers) {}
+
+    std::optional<ArrowBatch> next_frames() {
+        const nb::gil_scoped_release unlocked;
+        if (auto batch = digest_.next_frames()) return ArrowBatch(std::move(*batch));
+        return std::nullopt;
+    }
+    ArrowBatch flow_rows(std::uint32_t first, std::uint32_t count) const {
+        const nb::gil_scoped_release unlocked;
+        return ArrowBatch(digest_.flow_rows(first, count));
+    }
+    std::uint32_t flows() const { return digest_.ledger().accountant().size(); }
+    std::uint64_t frames_sent() const { return digest_.frames_sent(); }
+    nb::dict summary() const {
+        nb::dict result = summary_dict(digest_.ledger(), digest_.front());
+        result["contradictions"] = digest_.contradictions();
+        return result;
+    }
+
+  private:
+    hybrid::HybridDigest digest_;
+};
+
+// tshark's own digest of a file.
+class PyReference {
+  public:
+    PyReference(int answers, std::size_t batch_rows) : reference_(answers, batch_rows) {}
+
+    std::optional<ArrowBatch> next_frames() {
+        const nb::gil_scoped_release unlocked;
+        if (auto batch = reference_.next_frames()) return ArrowBatch(std::move(*batch));
+        return std::nullopt;
+    }
+    ArrowBatch flow_rows(std::uint32_t first, std::uint32_t count) const {
+        const nb::gil_scoped_release unlocked;
+        return ArrowBatch(reference_.flow_rows(first, count));
+    }
+    std::uint32_t flows() const { return reference_.flows(); }
+    std::uint64_t blocks_not_frames() const { return reference_.blocks_not_frames(); }
+
+  private:
+    hybrid::Reference reference_;
+};
+
+nb::tuple field_names(std::size_t count) {
+    nb::list names;
+    for (const std::string_view name : std::span(hybrid::kFieldNames).first(count))
+        names.append(nb::str(name.data(), name.size()));
+    return nb::tuple(names);
+}
+
+}  // namespace
+
+void bind_hybrid(nb::module_& module) {
+    nb::exception<hybrid::AskingError>(module, "AskingError", PyExc_OSError);
+    nb::exception<hybrid::AnswerError>(module, "AnswerError", PyExc_OSError);
+    module.attr("ANSWER_FIELDS") = field_names(hybrid::kAskedFields);
+    module.attr("REFERENCE_FIELDS") = field_names(hybrid::kFields);
+    module.attr("POLICY") =
+        nb::make_tuple(hybrid::Policy().first, hybrid::Policy().kinds, hybrid::Policy().again);
+    nb::class_<hybrid::Policy>(module, "Policy", "How many frames of a flow tshark shall see")
+        .def(
+            "__init__",
+            [](hybrid::Policy* self, std::uint32_t first, std::uint32_t kinds, std::uint32_t again) {
+                new (self) hybrid::Policy(policy_of(first, kinds, again));
+            },
+            nb::arg("first"), nb::arg("kinds"), nb::arg("again"));
+    nb::class_<PyHybridDigest>(module, "HybridDigest",
+                               "Engines hybrid and tshark: as NativeDigest, with a tshark")
+        .def(nb::init<const std::string&, std::optional<std::string>, std::optional<std::string>, std::size_t,
+                      bool, const hybrid::Policy&, int, int>(),
+             nb::arg("path"), nb::arg("site").none(), nb::arg("port").none(), nb::arg("batch_rows"),
+             nb::arg("ask_all"), nb::arg("policy"), nb::arg("questions"), nb::arg("answers"))
+        .def("next_frames", &PyHybridDigest::next_frames, "The next rows of the frame table, None at the end")
+        .def("flow_rows", &PyHybridDigest::flow_rows, nb::arg("first"), nb::arg("count"),
+             "Rows of the flow table, after the last frame")
+        .def_prop_ro("flows", &PyHybridDigest::flows)
+        .def_prop_ro("frames_sent", &PyHybridDigest::frames_sent)
+        .def("summary", &PyHybridDigest::summary);
+    nb::class_<PyReference>(module, "Reference",
+                            "Both tables as tshark alone has them, from REFERENCE_FIELDS")
+        .def(nb::init<int, std::size_t>(), nb::arg("answers"), nb::arg("batch_rows"))
+        .def("next_frames", &PyReference::next_frames, "The next rows of the frame table, None at the end")
+        .def("flow_rows", &PyReference::flow_rows, nb::arg("first"), nb::arg("count"))
+        .def_prop_ro("flows", &PyReference::flows)
+        .def_prop_ro("blocks_not_frames", &PyReference::blocks_not_frames);
+}
+
+}  // namespace acapella

@@ -1,0 +1,14 @@
+#include <nanobind/nanobind.h>
+
+#include "bindings/arrow_batch.hpp"
+#include "bindings/digest.hpp"
+#include "bindings/errors.hpp"
+#include "bindings/hybrid.hpp"
+
+NB_MODULE(_native, module) {
+    module.doc() = "The native core: capture bytes in, Arrow columns out";
+    acapella::bind_errors(module);
+    acapella::bind_arrow_batch(module);
+    acapella::bind_digest(module);
+    acapella::bind_hybrid(module);
+}

@@ -1,0 +1,268 @@
+#include "columns/flow_columns.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "columns/values.hpp"
+
+namespace acapella {
+namespace {
+
+std::string hex(const std::array<std::byte, 16>& bytes) {
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    std::string text;
+    for (const std::byte byte : bytes) {
+        text += kDigits[static_cast<std::size_t>(byte) >> 4];
+        text += kDigits[static_cast<std::size_t>(byte) & 15];
+    }
+    return text;
+}
+
+double mean(std::uint64_t sum, std::uint64_t count) {
+    return static_cast<double>(sum) / static_cast<double>(count);
+}
+
+// The sum of the inter-arrival times telescopes to last - first in file order.
+std::int64_t iat_sum(const FlowState& flow) { return saturating_difference(flow.previous_ns, flow.first_ns); }
+
+// sqrt(sum(x^2)/n - (sum(x)/n)^2), with the difference taken among integers, where nothing is lost.
+double iat_stddev(const FlowState& flow) {
+    const std::uint64_t n = flow.frames - 1;
+    const std::int64_t sum = iat_sum(flow);
+    const Wide size = sum < 0 ? -static_cast<Wide>(sum) : static_cast<Wide>(sum);
+    const Wide square = size * size;
+    const Wide whole = flow.iat_squares - std::min(flow.iat_squares, square / n);
+    const double rest = static_cast<double>(static_cast<std::uint64_t>(square % n)) / static_cast<double>(n);
+    return std::sqrt(std::max(0.0, (static_cast<double>(whole) - rest) / static_cast<double>(n)));
+}
+
+// A dictionary column of one value, or all null.
+struct OneText {
+    std::vector<std::uint32_t> indices;
+    Bitmap valid;
+    Texts texts;
+
+    void add(const std::optional<std::string>& text) {
+        if (text && texts.size() == 0) texts.add(*text);
+        indices.push_back(0);
+        valid.add(text.has_value());
+    }
+    Column column(std::string name) const {
+        Column column{.name = std::move(name),
+                      .format = "I",
+                      .nullable = true,
+                      .length = static_cast<std::int64_t>(indices.size()),
+                      .null_count = valid.nulls(),
+                      .buffers = {valid.buffer(), indices.data()}};
+        column.dictionary = std::make_unique<Column>(texts.column("", true));
+        return column;
+    }
+};
+
+constexpr std::array<const char*, kFlagCounts> kFlagNames = {"syn", "syn_ack", "fin", "rst", "psh",
+                                                             "ack", "urg",     "ece", "cwr"};
+
+}  // namespace
+
+// A label on fewer frames than one for so many that are `data` is what a heuristic of tshark saw in random
+// payload.
+constexpr std::uint64_t kDataToOneLabel = 16;
+
+std::string application_of(const Accountant& accountant, std::uint32_t flow, const TextTable& tokens) {
+    std::string best;
+    std::uint64_t most = 0;
+    std::uint64_t data = 0;
+    for (const auto& [token, frames] : accountant.applications(flow)) {
+        const std::string& text = tokens[token];
+        if (text == "data") {
+            data = frames;
+        } else if (frames > most || (frames == most && text < best)) {
+            best = text;
+            most = frames;
+        }
+    }
+    return most * kDataToOneLabel < data ? "data" : best;
+}
+
+struct FlowColumns::Builder {
+    explicit Builder(const FlowColumns& from) : table(from) {}
+
+    void add(std::uint32_t number);
+    Column columns() const;
+
+    const FlowColumns& table;
+
+    Values<std::uint32_t> flow, peer_candidates, wire_len_min, wire_len_max;
+    Texts flow_id, src, dst;
+    NullableValues<std::uint32_t> peer_flow;
+    NullableTexts peer_flow_id, app, app_by;
+    OneText site, port;
+    Values<std::uint16_t> vlans;
+    Values<std::uint32_t> labels;
+    ListOffsets vlan_lists, label_lists, run_lists;
+    Values<std::uint8_t> ip_version, ip_proto;
+    NullableValues<std::uint16_t> src_port, dst_port;
+    Values<std::int64_t> first_ns, last_ns;
+    Values<std::uint64_t> frames, wire_bytes, ip_bytes, payload_bytes, run_frames;
+    Values<double> wire_len_mean;
+    std::array<NullableValues<std::uint64_t>, kFlagCounts> flags;
+    NullableValues<std::int64_t> handshake_rtt_ns, iat_min_ns, iat_max_ns;
+    NullableValues<std::uint64_t> retransmitted_bytes, duplicate_acks;
+    NullableValues<double> iat_mean_ns, iat_stddev_ns;
+    Texts run_stacks;
+    Booleans stacks_cut;
+    NullableBooleans cut_start, cut_end;
+
+  private:
+    void add_key(std::uint32_t number, const FlowState& state);
+    void add_sizes(std::uint32_t number, const FlowState& state);
+    void add_tcp(std::uint32_t number, const FlowState& state);
+    void add_iat(const FlowState& state);
+    void add_stacks(std::uint32_t number, const FlowState& state);
+    std::string id_of(std::uint32_t number) const;
+};
+
+std::string FlowColumns::Builder::id_of(std::uint32_t number) const {
+    const std::uint32_t key = table.accountant_.flow(number).key;
+    return hex(table.keys_.flow_id(key, table.place_.site.value_or(std::string())));
+}
+
+void FlowColumns::Builder::add(std::uint32_t number) {
+    const FlowState& state = table.accountant_.flow(number);
+    add_key(number, state);
+    add_sizes(number, state);
+    add_tcp(number, state);
+    add_iat(state);
+    add_stacks(number, state);
+}
+
+void FlowColumns::Builder::add_key(std::uint32_t number, const FlowState& state) {
+    const FlowKeys& keys = table.keys_;
+    const FlowKey key = keys.key(state.key);
+    const Endpoints& ends = keys.endpoints(key.endpoints);
+    const std::uint32_t other = table.accountant_.peer(number);
+    flow.add(number);
+    flow_id.add(id_of(number));
+    peer_flow.add(other == kNone ? std::nullopt : std::optional(other));
+    peer_flow_id.add(other == kNone ? std::nullopt : std::optional<std::string_view>(id_of(other)));
+    peer_candidates.add(table.accountant_.peer_candidates(number));
+    site.add(table.place_.site);
+    port.add(table.place_.port);
+    for (const std::uint16_t vlan : keys.vlans(key.tags)) vlans.add(vlan);
+    vlan_lists.close(vlans.size());
+    for (const std::uint32_t label : keys.labels(key.tags)) labels.add(label);
+    label_lists.close(labels.size());
+    ip_version.add(ends.ip_version);
+    src.add(address_text(ends.ip_version, ends.src));
+    dst.add(address_text(ends.ip_version, ends.dst));
+    ip_proto.add(ends.ip_proto);
+    src_port.add(ends.has_ports ? std::optional(ends.src_port) : std::nullopt);
+    dst_port.add(ends.has_ports ? std::optional(ends.dst_port) : std::nullopt);
+}
+
+void FlowColumns::Builder::add_sizes(std::uint32_t number, const FlowState& state) {
+    const auto [first, last] = table.accountant_.first_and_last_ns(number);
+    first_ns.add(first);
+    last_ns.add(last);
+    frames.add(state.frames);
+    wire_bytes.add(state.wire_bytes);
+    ip_bytes.add(state.ip_bytes);
+    payload_bytes.add(state.payload_bytes);
+    wire_len_min.add(state.wire_len_min);
+    wire_len_mean.add(mean(state.wire_bytes, state.frames));
+    wire_len_max.add(state.wire_len_max);
+}
+
+void FlowColumns::Builder::add_tcp(std::uint32_t number, const FlowState& state) {
+    const Accountant& accountant = table.accountant_;
+    const TcpState* tcp = accountant.tcp(number);
+    for (std::size_t i = 0; i < kFlagCounts; ++i)
+        flags[i].add(tcp ? std::optional(accountant.flag_count(number, static_cast<FlagCount>(i)))
+                         : std::nullopt);
+    handshake_rtt_ns.add(accountant.handshake_rtt_ns(number));
+    retransmitted_bytes.add(tcp ? std::optional(tcp->retransmitted_bytes) : std::nullopt);
+    duplicate_acks.add(accountant.duplicate_acks(number));
+    cut_start.add(tcp ? std::optional(!state.starts_with_syn) : std::nullopt);
+    cut_end.add(tcp ? std::optional(!accountant.is_closed(number)) : std::nullopt);
+}
+
+void FlowColumns::Builder::add_iat(const FlowState& state) {
+    const bool any = state.frames > 1;
+    iat_min_ns.add(any ? std::optional(state.iat_min_ns) : std::nullopt);
+    iat_max_ns.add(any ? std::optional(state.iat_max_ns) : std::nullopt);
+    const auto sum = static_cast<double>(iat_sum(state));
+    iat_mean_ns.add(any ? std::optional(sum / static_cast<double>(state.frames - 1)) : std::nullopt);
+    iat_stddev_ns.add(any ? std::optional(iat_stddev(state)) : std::nullopt);
+}
+
+void FlowColumns::Builder::add_stacks(std::uint32_t number, const FlowState& state) {
+    for (const StackRun& run : table.accountant_.runs(number)) {
+        run_stacks.add(table.names_.stack_text(run.stack));
+        run_frames.add(run.frames);
+    }
+    run_lists.close(run_frames.size());
+    stacks_cut.add(state.runs_cut);
+    const std::string label = application_of(table.accountant_, number, table.names_.tokens());
+    const std::string_view by = state.application_carried_over ? "flow" : "tshark";
+    app.add(label.empty() ? std::nullopt : std::optional<std::string_view>(label));
+    app_by.add(label.empty() ? std::nullopt : std::optional(by));
+}
+
+Column FlowColumns::Builder::columns() const {
+    Column root{
+        .name = "", .format = "+s", .length = static_cast<std::int64_t>(flow.size()), .buffers = {nullptr}};
+    auto& all = root.children;
+    all.push_back(flow.column("flow"));
+    all.push_back(flow_id.column("flow_id"));
+    all.push_back(peer_flow.column("peer_flow"));
+    all.push_back(peer_flow_id.column("peer_flow_id"));
+    all.push_back(peer_candidates.column("peer_candidates"));
+    all.push_back(site.column("site"));
+    all.push_back(port.column("port"));
+    all.push_back(vlan_lists.column("vlan", vlans.column("item", true)));
+    all.push_back(label_lists.column("mpls", labels.column("item", true)));
+    all.push_back(ip_version.column("ip_version"));
+    all.push_back(src.column("src"));
+    all.push_back(dst.column("dst"));
+    all.push_back(ip_proto.column("ip_proto"));
+    all.push_back(src_port.column("src_port"));
+    all.push_back(dst_port.column("dst_port"));
+    all.push_back(first_ns.column("first_ns"));
+    all.push_back(last_ns.column("last_ns"));
+    all.push_back(frames.column("frames"));
+    all.push_back(wire_bytes.column("wire_bytes"));
+    all.push_back(ip_bytes.column("ip_bytes"));
+    all.push_back(payload_bytes.column("payload_bytes"));
+    all.push_back(wire_len_min.column("wire_len_min"));
+    all.push_back(wire_len_mean.column("wire_len_mean"));
+    all.push_back(wire_len_max.column("wire_len_max"));
+    for (std::size_t i = 0; i < kFlagCounts; ++i) all.push_back(flags[i].column(kFlagNames[i]));
+    all.push_back(handshake_rtt_ns.column("handshake_rtt_ns"));
+    all.push_back(retransmitted_bytes.column("retransmitted_bytes"));
+    all.push_back(duplicate_acks.column("duplicate_acks"));
+    all.push_back(iat_min_ns.column("iat_min_ns"));
+    all.push_back(iat_mean_ns.column("iat_mean_ns"));
+    all.push_back(iat_max_ns.column("iat_max_ns"));
+    all.push_back(iat_stddev_ns.column("iat_stddev_ns"));
+    Column run{
+        .name = "item", .format = "+s", .nullable = true, .length = run_stacks.size(), .buffers = {nullptr}};
+    run.children.push_back(run_stacks.column("stack", true));
+    run.children.push_back(run_frames.column("frames", true));
+    all.push_back(run_lists.column("stacks", std::move(run)));
+    all.push_back(stacks_cut.column("stacks_cut"));
+    all.push_back(app.column("app"));
+    all.push_back(app_by.column("app_by"));
+    all.push_back(cut_start.column("cut_start"));
+    all.push_back(cut_end.column("cut_end"));
+    return root;
+}
+
+Batch FlowColumns::rows(std::uint32_t first, std::uint32_t count) const {
+    auto builder = std::make_shared<Builder>(*this);
+    const std::uint32_t end = first + std::min(count, accountant_.size() - first);
+    for (std::uint32_t number = first; number < end; ++number) builder->add(number);
+    Column columns = builder->columns();
+    return {std::move(columns), std::move(builder)};
+}
+
+}  // namespace acapella

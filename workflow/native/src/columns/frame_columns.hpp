@@ -1,0 +1,76 @@
+// The frame table, filled row by row; schemas/tables/frames.yaml says what its columns mean.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "columns/bitmap.hpp"
+#include "columns/column.hpp"
+#include "digest/frame_row.hpp"
+#include "digest/stack_names.hpp"
+
+namespace acapella {
+
+// Who decided layers 2 to 4; kUnsure: the core's best guess, in engine native alone.
+enum class L4By : std::uint8_t { kNative, kTshark, kUnsure };
+// Who decided what stands above layer 4; kNobody: engine native, and something stands there.
+enum class AppBy : std::uint8_t { kNative, kTshark, kFlow, kNobody };
+
+std::string_view text_of(L4By by);
+std::string_view text_of(AppBy by);  // empty for kNobody
+
+// The dictionary of one column in one batch: only the values that the batch uses, in order of first
+// appearance, so that a batch never depends on what other batches hold.
+class LocalDictionary {
+  public:
+    std::uint32_t local(std::uint32_t row) {
+        if (row >= local_of_row_.size()) local_of_row_.resize(row + 1, kNone);
+        std::uint32_t& local = local_of_row_[row];
+        if (local == kNone) {
+            local = static_cast<std::uint32_t>(rows_.size());
+            rows_.push_back(row);
+        }
+        return local;
+    }
+    const std::vector<std::uint32_t>& rows() const { return rows_; }
+    void clear() {
+        for (const std::uint32_t row : rows_) local_of_row_[row] = kNone;
+        rows_.clear();
+    }
+
+  private:
+    std::vector<std::uint32_t> local_of_row_;
+    std::vector<std::uint32_t> rows_;
+};
+
+class FrameColumns {
+  public:
+    // Batches of up to `capacity` rows; their buffers are used again as soon as the receiver has released
+    // them.
+    FrameColumns(const StackNames& names, std::size_t capacity);
+    ~FrameColumns();
+
+    void add(const FrameRow& row, std::uint32_t stack, std::uint32_t flow, L4By l4_by, AppBy app_by);
+    std::size_t size() const;
+    bool full() const { return size() == capacity_; }
+    // The rows since the last call, which may be none.
+    Batch take();
+
+  private:
+    struct Buffers;
+    struct Free;
+
+    const StackNames& names_;
+    std::size_t capacity_;
+    std::shared_ptr<Free> free_;  // outlives this object in the deleters of batches
+    std::unique_ptr<Buffers> now_;
+    LocalDictionary protocols_;
+    LocalDictionary stacks_;
+    LocalDictionary l4_by_;
+    LocalDictionary app_by_;
+    LocalDictionary issues_;
+};
+
+}  // namespace acapella

@@ -1,0 +1,68 @@
+// The second half of a digest: rows with their final stacks in, both tables out.
+#pragma once
+
+#include <cstdint>
+
+#include "columns/flow_columns.hpp"
+#include "columns/frame_columns.hpp"
+#include "digest/frame_row.hpp"
+#include "digest/stack_names.hpp"
+#include "digest/summary.hpp"
+#include "flow/accountant.hpp"
+#include "flow/flow_keys.hpp"
+
+namespace acapella {
+
+// What was decided of a frame's header stack, and by whom.
+struct Verdict {
+    std::uint32_t stack;  // StackNames: everything, the application included
+    L4By l4_by;
+    AppBy app_by;
+};
+
+// Of the core alone: it names no application, and says where it is not sure.
+inline Verdict native_verdict(const FrameRow& row) {
+    const bool sure = row.has(FrameRow::kSure);
+    return {row.stack, sure ? L4By::kNative : L4By::kUnsure,
+            sure && !row.has(FrameRow::kOpenAbove) ? AppBy::kNative : AppBy::kNobody};
+}
+
+class Ledger {
+  public:
+    Ledger(const FlowKeys& keys, const StackNames& names, Place place, std::size_t batch_rows)
+        : names_(names),
+          place_(std::move(place)),
+          accountant_(keys),
+          frames_(names, batch_rows),
+          flows_(keys, names, accountant_, place_) {}
+    Ledger(const Ledger&) = delete;
+    Ledger& operator=(const Ledger&) = delete;
+
+    // Rows in file order.
+    void add(const FrameRow& row, const Verdict& verdict) {
+        FrameApplication application;
+        if (verdict.app_by == AppBy::kTshark || verdict.app_by == AppBy::kFlow)
+            application = {names_.applications(verdict.stack), verdict.app_by == AppBy::kFlow};
+        const std::uint32_t flow = accountant_.add(row, verdict.stack, application);
+        frames_.add(row, verdict.stack, flow, verdict.l4_by, verdict.app_by);
+        summary_.add(row, verdict.l4_by, verdict.app_by);
+    }
+
+    bool full() const { return frames_.full(); }
+    Batch take_frames() { return frames_.take(); }
+    // Once every row is in.
+    Batch flow_rows(std::uint32_t first, std::uint32_t count) const { return flows_.rows(first, count); }
+
+    const Summary& summary() const { return summary_; }
+    const Accountant& accountant() const { return accountant_; }
+
+  private:
+    const StackNames& names_;
+    Place place_;
+    Accountant accountant_;
+    FrameColumns frames_;
+    FlowColumns flows_;
+    Summary summary_;
+};
+
+}  // namespace acapella

@@ -1,0 +1,13 @@
+// The core's view of one frame: layers 2 to 4 as tshark 4.0 says them, or a dissection marked unsure.
+#pragma once
+
+#include "dissection.hpp"
+#include "record.hpp"
+
+namespace acapella {
+
+// Resets `dissection` and fills it from `record`. Reads captured bytes only, allocates nothing, never throws,
+// keeps no state between frames: safe from any number of threads with a Dissection each.
+void dissect(const Record& record, Dissection& dissection);
+
+}  // namespace acapella

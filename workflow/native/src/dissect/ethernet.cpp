@@ -1,0 +1,51 @@
+// Ethernet II and IEEE 802.3.
+#include "dissect/dissectors.hpp"
+
+namespace acapella {
+namespace {
+
+constexpr std::size_t kHeader = 14;
+constexpr std::uint16_t kMaxLength = 1500;     // IEEE 802.3-2018 3.2.6
+constexpr std::uint16_t kMinEthertype = 1536;  // ibid.
+constexpr std::uint16_t kF5FileInformation = 0x05ff;
+constexpr std::uint32_t kTteMarker = 0x03040506;  // tshark's default marker of Time-Triggered Ethernet
+
+// Destination addresses that make tshark read a length-typed frame as Cisco ISL.
+bool is_isl(const Cursor& at) {
+    const std::uint8_t first = at.u8(0);
+    return (first == 0x01 || first == 0x0c) && at.be32(1) == 0x000c0000;
+}
+
+// IEEE 802.1D's GARP addresses, 01-80-C2-00-00-20 to 2F: on LLC's STP address, but not STP.
+bool is_garp(const Cursor& at) { return at.be32(0) == 0x0180c200 && (at.be16(4) & 0xfff0) == 0x0020; }
+
+Next dissect_802_3(Walk& walk, std::uint16_t length) {
+    if (is_isl(walk.at)) return walk.unsure();
+    const bool raw_ipx = walk.at.be16(kHeader) == 0xffff && walk.at.has(kHeader + 2);
+    walk.at.skip(kHeader);
+    walk.limit(length);
+    walk.link_header(kHeader);
+    return raw_ipx ? walk.above() : Next::llc;
+}
+
+}  // namespace
+
+Next dissect_ethernet(Walk& walk) {
+    walk.push(Token::eth);
+    if (!walk.at.has(kHeader)) return walk.cut(Issue::truncated_ethernet);
+    const std::uint16_t type = walk.at.be16(12);
+    if (walk.at.be32(0) == kTteMarker || is_garp(walk.at)) walk.out.sure = false;
+    if (type >= kMinEthertype || type == 0) {
+        walk.push(Token::ethertype);
+        walk.at.skip(kHeader);
+        walk.link_header(kHeader);
+        return walk.ethertype(type);
+    }
+    if (type <= kMaxLength) return dissect_802_3(walk, type);
+    walk.at.skip(kHeader);
+    walk.link_header(kHeader);
+    walk.bad(Issue::bad_ethernet_length);
+    return type == kF5FileInformation ? walk.unsure() : walk.above();
+}
+
+}  // namespace acapella

@@ -1,0 +1,16 @@
+// Geneve, RFC 8926.
+#include "dissect/dissectors.hpp"
+
+namespace acapella {
+
+Next dissect_geneve(Walk& walk) {
+    walk.push(Token::geneve);
+    if (!walk.at.has(8)) return walk.cut(Issue::truncated_geneve);
+    const std::size_t header = 8 + (walk.at.u8(0) & 0x3fU) * std::size_t{4};
+    const std::uint16_t type = walk.at.be16(2);
+    if (!walk.at.has(header)) return walk.cut(Issue::truncated_geneve);
+    walk.at.skip(header);
+    return walk.ethertype(type);
+}
+
+}  // namespace acapella

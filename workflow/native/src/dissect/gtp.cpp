@@ -1,0 +1,57 @@
+// GTP: user data is 3GPP TS 29.281 5, signalling TS 29.060 and 29.274.
+#include "dissect/dissectors.hpp"
+
+namespace acapella {
+namespace {
+
+constexpr std::uint8_t kVersion1 = 0x30;  // version 1, protocol type GTP
+constexpr std::uint8_t kOptional = 0x07;  // any of E, S, PN
+constexpr std::uint8_t kExtension = 0x04;
+constexpr std::uint8_t kGPdu = 255;
+
+// Message types of GTPv1-C that tshark takes; it refuses a packet with another.
+bool is_signalling(std::uint8_t type) {
+    constexpr std::uint8_t kRanges[][2] = {{1, 7},     {16, 37},   {48, 62},   {70, 70},  {96, 105},
+                                           {112, 121}, {128, 129}, {240, 241}, {254, 254}};
+    for (const auto& [first, last] : kRanges) {
+        if (type >= first && type <= last) return true;
+    }
+    return false;
+}
+
+// Steps over extension headers (5.2.1); false where one is cut or has no length.
+bool skip_extensions(Cursor& at, std::uint8_t type) {
+    while (type != 0) {
+        const std::size_t length = at.u8(0) * std::size_t{4};
+        if (length == 0 || !at.has(length)) return false;
+        type = at.u8(length - 1);
+        at.skip(length);
+    }
+    return true;
+}
+
+}  // namespace
+
+Next dissect_gtp(Walk& walk) {
+    walk.push(Token::gtp);
+    if (!walk.at.has(8)) {
+        walk.cut(Issue::truncated_gtp);
+        return walk.unsure();
+    }
+    const std::uint8_t flags = walk.at.u8(0);
+    if (flags >> 5 == 2) return walk.above();  // GTPv2-C
+    if ((flags & 0xf0) != kVersion1) return walk.unsure();
+    if (walk.at.u8(1) != kGPdu) return is_signalling(walk.at.u8(1)) ? walk.above() : walk.unsure();
+    walk.at.limit(std::size_t{8} + walk.at.be16(2));
+    const std::size_t header = flags & kOptional ? 12 : 8;
+    if (!walk.at.has(header)) return walk.cut(Issue::truncated_gtp);
+    const std::uint8_t extension = flags & kExtension ? walk.at.u8(11) : std::uint8_t{0};
+    walk.at.skip(header);
+    if (!skip_extensions(walk.at, extension)) return walk.cut(Issue::truncated_gtp);
+    if (!walk.at.has(1)) return walk.unsure();
+    const std::uint8_t first = walk.at.u8(0);
+    if (first >= 0x45 && first <= 0x4e) return Next::ipv4;
+    return first >> 4 == 6 ? Next::ipv6 : walk.unsure();
+}
+
+}  // namespace acapella

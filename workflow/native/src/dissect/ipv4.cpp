@@ -1,0 +1,54 @@
+// IPv4, RFC 791.
+#include "dissect/dissectors.hpp"
+
+namespace acapella {
+namespace {
+
+constexpr std::size_t kMinHeader = 20;
+constexpr std::uint16_t kFragmentOffset = 0x1fff;
+
+void take_keys(Walk& walk, std::uint32_t length) {
+    Dissection& out = walk.out;
+    walk.network_header(4);
+    if (walk.quoted) return;
+    out.ip_proto = walk.at.u8(9);
+    out.ip_len = length;
+    walk.at.copy(12, 4, out.src.data());
+    walk.at.copy(16, 4, out.dst.data());
+}
+
+}  // namespace
+
+Next dissect_ipv4(Walk& walk) {
+    walk.push(Token::ip);
+    if (!walk.at.has(1)) return walk.cut(Issue::truncated_ipv4);
+    const std::uint8_t first = walk.at.u8(0);
+    if (first >> 4 == 6) return Next::ipv6;
+    if (first >> 4 != 4) return walk.bad(Issue::bad_ip_version);
+    if (!walk.at.has(kMinHeader)) return walk.cut(Issue::truncated_ipv4);
+    const std::size_t header = (first & 0x0fU) * 4;
+    if (header < kMinHeader) {
+        walk.bad(Issue::bad_ipv4_header_length);
+        return walk.above();
+    }
+    // Zero: the sender's network card sets it per segment, RFC 791 does not allow it.
+    const std::uint16_t total = walk.at.be16(2);
+    const std::size_t length = total ? total : walk.at.reported();
+    if (length < header) {
+        walk.bad(Issue::bad_ipv4_total_length);
+        return walk.above();
+    }
+    take_keys(walk, static_cast<std::uint32_t>(length));
+    walk.limit(length);
+    if (!walk.at.has(header)) return walk.cut(Issue::truncated_ipv4);
+    const std::uint16_t fragment = walk.at.be16(6);
+    const std::uint8_t protocol = walk.at.u8(9);
+    walk.at.skip(header);
+    if (fragment & kFragmentOffset) {
+        if (!walk.quoted) walk.out.later_fragment = true;
+        return walk.above();
+    }
+    return walk.at.reported() ? walk.protocol(protocol) : Walk::done();
+}
+
+}  // namespace acapella

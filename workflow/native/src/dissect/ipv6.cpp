@@ -1,0 +1,129 @@
+// IPv6 and its extension headers, RFC 8200; AH, RFC 4302.
+#include "dissect/dissectors.hpp"
+
+namespace acapella {
+namespace {
+
+constexpr std::size_t kHeader = 40;
+
+Next after_extension(Walk& walk, std::size_t length) {
+    const std::uint8_t protocol = walk.at.u8(0);
+    if (!walk.at.has(length)) return walk.cut(Issue::truncated_ipv6_extension);
+    if (!walk.quoted) walk.out.ip_proto = protocol;
+    walk.at.skip(length);
+    return walk.protocol(protocol);
+}
+
+std::size_t extension_length(const Cursor& at) { return (at.u8(1) + std::size_t{1}) * 8; }
+
+// False where an option reaches beyond its header (RFC 8200 4.2): tshark reads on there, and may stop.
+bool options_fit(const Cursor& at, std::size_t length) {
+    constexpr std::uint8_t kPad1 = 0;
+    std::size_t option = 2;
+    while (option < length && at.has(option + 2))
+        option += at.u8(option) == kPad1 ? 1 : at.u8(option + 1) + std::size_t{2};
+    return option <= length;
+}
+
+// False where a routing header is longer or shorter than its type says: tshark stops there.
+bool addresses_fit(const Cursor& at) {
+    constexpr std::uint8_t kMobility = 2;        // RFC 6275 6.4
+    constexpr std::uint8_t kRpl = 3;             // RFC 6554
+    constexpr std::uint8_t kSegmentRouting = 4;  // RFC 8754 2
+    const std::uint8_t length = at.u8(1);
+    switch (at.u8(2)) {
+        case kMobility:
+            return length == 2;
+        case kRpl:
+            return false;
+        case kSegmentRouting:
+            return (at.u8(4) + 1U) * 2 <= length;
+        default:
+            return length % 2 == 0;
+    }
+}
+
+// tshark reads extension headers of IPv4 packets, too, but not as those of IPv6.
+void begin_extension(Walk& walk, Token token) {
+    walk.push(token);
+    if (walk.ip_version != 6 || walk.at.reported() < 8) walk.out.sure = false;
+}
+
+Next options(Walk& walk, Token token) {
+    begin_extension(walk, token);
+    if (!walk.at.has(2)) return walk.cut(Issue::truncated_ipv6_extension);
+    const std::size_t length = extension_length(walk.at);
+    if (!options_fit(walk.at, length)) walk.out.sure = false;
+    return after_extension(walk, length);
+}
+
+}  // namespace
+
+Next dissect_ipv6(Walk& walk) {
+    if (walk.at.has(1) && walk.at.u8(0) >> 4 != 6) {
+        walk.bad(Issue::bad_ip_version);
+        return walk.above();  // as data: tshark takes no other version for IPv6
+    }
+    walk.push(Token::ipv6);
+    if (!walk.at.has(kHeader)) return walk.cut(Issue::truncated_ipv6);
+    const std::uint16_t payload = walk.at.be16(4);
+    const std::uint8_t protocol = walk.at.u8(6);
+    walk.network_header(6);
+    // Zero with a hop-by-hop header: a jumbogram (RFC 2675 3), or a sender that leaves segments to its card.
+    const std::size_t length = payload ? kHeader + payload : walk.at.reported();
+    if (!walk.quoted) {
+        walk.out.ip_proto = protocol;
+        walk.out.ip_len = static_cast<std::uint32_t>(length);
+        walk.at.copy(8, 16, walk.out.src.data());
+        walk.at.copy(24, 16, walk.out.dst.data());
+    }
+    if (payload == 0 && protocol != 59) walk.out.sure = false;
+    walk.limit(length);
+    walk.at.skip(kHeader);
+    return walk.protocol(protocol);
+}
+
+Next dissect_hop_by_hop(Walk& walk) {
+    // RFC 8200 4.1 allows one, right after the IPv6 header.
+    const bool in_place =
+        walk.out.token_count > 0 && walk.out.tokens[walk.out.token_count - 1] == Token::ipv6;
+    if (!in_place) walk.out.sure = false;
+    return options(walk, Token::ipv6_hopopts);
+}
+
+Next dissect_destination_options(Walk& walk) { return options(walk, Token::ipv6_dstopts); }
+Next dissect_ipv6_routing(Walk& walk) {
+    begin_extension(walk, Token::ipv6_routing);
+    if (!walk.at.has(8)) {
+        walk.out.sure = walk.out.sure && walk.at.reported() >= 8;
+        return walk.cut(Issue::truncated_ipv6_extension);
+    }
+    if (!addresses_fit(walk.at)) walk.out.sure = false;
+    return after_extension(walk, extension_length(walk.at));
+}
+
+Next dissect_ipv6_fragment(Walk& walk) {
+    constexpr std::size_t kLength = 8;
+    begin_extension(walk, Token::ipv6_fraghdr);
+    if (!walk.at.has(kLength)) return walk.cut(Issue::truncated_ipv6_extension);
+    const std::uint16_t offset = walk.at.be16(2);
+    if (offset & 0xfff8) {
+        if (!walk.quoted) {
+            walk.out.ip_proto = walk.at.u8(0);
+            walk.out.later_fragment = true;
+        }
+        walk.at.skip(kLength);
+        return walk.above();
+    }
+    return after_extension(walk, kLength);
+}
+
+Next dissect_authentication(Walk& walk) {
+    walk.push(Token::ah);
+    if (!walk.at.has(12)) return walk.cut(Issue::truncated_ah);
+    const std::size_t length = (walk.at.u8(1) + std::size_t{2}) * 4;
+    if (length < 12) return walk.unsure();
+    return after_extension(walk, length);
+}
+
+}  // namespace acapella

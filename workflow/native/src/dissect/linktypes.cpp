@@ -1,0 +1,106 @@
+// Link types other than Ethernet: Linux cooked captures, BSD loopback, raw IP.
+#include "dissect/dissectors.hpp"
+
+namespace acapella {
+namespace {
+
+constexpr std::uint16_t kMinEthertype = 1537;  // 1536 is not one, for tshark
+
+// ARPHRD_ types whose protocol field tshark does not read as an ethertype, or not always.
+bool has_own_protocols(std::uint16_t hardware) {
+    switch (hardware) {
+        case 778:  // GRE
+        case 801:
+        case 802:
+        case 803:  // 802.11, with and without radio headers
+        case 824:  // netlink
+            return true;
+        default:
+            return false;
+    }
+}
+
+Next cooked(Walk& walk, std::uint16_t protocol, std::uint32_t header) {
+    walk.at.skip(header);
+    walk.link_header(header);
+    if (protocol < kMinEthertype) {
+        constexpr std::uint16_t kIpx = 1;
+        constexpr std::uint16_t kLlc = 4;
+        if (protocol == kLlc) return Next::llc;
+        return protocol == kIpx ? walk.above() : walk.unsure();
+    }
+    walk.push(Token::ethertype);
+    return walk.ethertype(protocol);
+}
+
+}  // namespace
+
+Next dissect_linux_cooked(Walk& walk) {
+    walk.push(Token::sll);
+    if (!walk.at.has(16)) {
+        walk.cut(Issue::truncated_sll);
+        return walk.unsure();
+    }
+    if (has_own_protocols(walk.at.be16(2))) walk.out.sure = false;
+    return cooked(walk, walk.at.be16(14), 16);
+}
+
+Next dissect_linux_cooked_v2(Walk& walk) {
+    walk.push(Token::sll);
+    if (!walk.at.has(20)) return walk.cut(Issue::truncated_sll);
+    if (has_own_protocols(walk.at.be16(8))) walk.out.sure = false;
+    return cooked(walk, walk.at.be16(0), 20);
+}
+
+namespace {
+
+Next by_family(Walk& walk, std::uint32_t family) {
+    walk.at.skip(4);
+    walk.link_header(4);
+    switch (family) {
+        case 2:
+            return Next::ipv4;
+        case 24:  // NetBSD, OpenBSD
+        case 28:  // FreeBSD
+        case 30:  // macOS
+            return Next::ipv6;
+        default:
+            return walk.unsure();
+    }
+}
+
+}  // namespace
+
+// The address family in the byte order of the machine that captured.
+Next dissect_null(Walk& walk) {
+    walk.push(Token::null);
+    if (!walk.at.has(4)) return walk.cut(Issue::truncated_null);
+    const std::uint32_t family = walk.at.be32(0);
+    return by_family(walk, family & 0xffff0000U ? __builtin_bswap32(family) : family);
+}
+
+// The same in network byte order.
+Next dissect_loop(Walk& walk) {
+    walk.push(Token::null);
+    if (!walk.at.has(4)) return walk.cut(Issue::truncated_null);
+    return by_family(walk, walk.at.be32(0));
+}
+
+Next dissect_raw(Walk& walk) {
+    constexpr std::size_t kLookahead = 8;  // tshark looks for PPP first
+    walk.push(Token::raw);
+    if (!walk.at.has(kLookahead)) {
+        walk.cut(Issue::truncated_ipv4);
+        return walk.unsure();
+    }
+    switch (walk.at.u8(0) >> 4) {
+        case 4:
+            return Next::ipv4;
+        case 6:
+            return Next::ipv6;
+        default:
+            return walk.above();
+    }
+}
+
+}  // namespace acapella

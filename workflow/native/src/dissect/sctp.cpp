@@ -1,0 +1,34 @@
+// SCTP, RFC 9260.
+#include "dissect/dissectors.hpp"
+
+namespace acapella {
+namespace {
+
+constexpr std::size_t kHeader = 12;
+constexpr std::uint8_t kData = 0;
+constexpr std::uint8_t kIData = 64;  // RFC 8260
+
+bool carries_data(const Cursor& at) {
+    for (std::size_t chunk = kHeader; at.has(chunk + 4);) {
+        const std::uint8_t type = at.u8(chunk);
+        if (type == kData || type == kIData) return true;
+        const std::size_t length = at.be16(chunk + 2);
+        if (length < 4) return false;
+        chunk += (length + 3) & ~std::size_t{3};
+    }
+    return false;
+}
+
+}  // namespace
+
+Next dissect_sctp(Walk& walk) {
+    walk.push(Token::sctp);
+    if (!walk.at.has(kHeader)) return walk.cut(Issue::truncated_sctp);
+    walk.ports();
+    walk.payload_length(static_cast<std::uint32_t>(walk.at.reported() - kHeader));
+    const bool data = carries_data(walk.at);
+    walk.at.skip(kHeader);
+    return data ? walk.above() : Walk::done();
+}
+
+}  // namespace acapella

@@ -1,0 +1,54 @@
+// UDP, RFC 768; UDP-Lite, RFC 3828; and the tunnels that a port number tells.
+#include <algorithm>
+
+#include "dissect/dissectors.hpp"
+#include "dissect/udp_ports.hpp"
+
+namespace acapella {
+namespace {
+
+constexpr std::size_t kHeader = 8;
+
+Next by_port(Walk& walk, std::uint16_t source, std::uint16_t destination) {
+    const std::uint16_t low = std::min(source, destination);
+    const std::uint16_t high = std::max(source, destination);
+    // tshark asks the dissector of the lower port first.
+    for (const std::uint16_t port : {low, high}) {
+        const Next tunnel = udp_tunnel(port);
+        if (tunnel == Next::stop) continue;
+        if (port == high && low != high && udp_port_known(low)) walk.out.sure = false;
+        return tunnel;
+    }
+    if (udp_port_carries_layers(low, walk.at) || udp_port_carries_layers(high, walk.at)) return walk.unsure();
+    return walk.above();
+}
+
+}  // namespace
+
+Next dissect_udp(Walk& walk) {
+    walk.push(Token::udp);
+    if (walk.at.has(4)) walk.ports();
+    if (!walk.at.has(kHeader)) return walk.cut(Issue::truncated_udp);
+    const std::uint16_t source = walk.at.be16(0);
+    const std::uint16_t destination = walk.at.be16(2);
+    const std::size_t length = walk.at.be16(4);
+    if (length == 0 && walk.out.ip_version == 6) walk.out.sure = false;  // a jumbogram, RFC 2675 4
+    if (length < kHeader) return walk.bad(Issue::bad_udp_length);
+    // The first fragment of a datagram holds less than its length field says.
+    walk.payload_length(static_cast<std::uint32_t>(std::min(length, walk.at.reported()) - kHeader));
+    walk.at.limit(length);
+    walk.at.skip(kHeader);
+    if (!walk.at.has(1)) return Walk::done();  // tshark asks nobody about a payload that was not captured
+    return by_port(walk, source, destination);
+}
+
+Next dissect_udplite(Walk& walk) {
+    walk.push(Token::udplite);
+    if (walk.at.has(4)) walk.ports();
+    if (!walk.at.has(kHeader)) return walk.cut(Issue::truncated_udp);
+    walk.at.skip(kHeader);
+    walk.payload_length(static_cast<std::uint32_t>(walk.at.reported()));
+    return walk.unsure();
+}
+
+}  // namespace acapella

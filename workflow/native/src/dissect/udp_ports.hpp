@@ -1,0 +1,99 @@
+// UDP ports that matter to layers 2 to 4: facts of tshark 4.0 (`tshark -G decodes`, table udp.port).
+#pragma once
+
+#include <cstdint>
+
+#include "dissect/walk.hpp"
+
+namespace acapella {
+
+// The tunnel's dissector, or Next::stop.
+constexpr Next udp_tunnel(std::uint16_t port) {
+    switch (port) {
+        case 1701:
+            return Next::l2tp;
+        case 319:
+        case 320:
+            return Next::ptp;
+        case 2123:
+        case 2152:
+            return Next::gtp;
+        case 3544:
+            return Next::teredo;
+        case 4500:
+            return Next::udpencap;
+        case 4754:
+            return Next::gre;
+        case 4789:
+            return Next::vxlan;
+        case 4791:
+            return Next::infiniband;
+        case 6081:
+            return Next::geneve;
+        case 6635:
+            return Next::mpls;
+        case 9899:
+            return Next::sctp;
+        default:
+            return Next::stop;
+    }
+}
+
+// Whether tshark has a dissector for this port, which it asks before that of a higher port.
+bool udp_port_known(std::uint16_t port);
+
+// Dissectors that find layers 2 to 4 again in what they carry.
+inline bool udp_port_carries_layers(std::uint16_t port, const Cursor& payload) {
+    constexpr std::uint8_t kLispEncapsulated = 8;  // RFC 9301 4
+    constexpr std::uint8_t kCapwapDtls = 0x01;     // RFC 5415 4.1
+    switch (port) {
+        case 4342:
+            return payload.u8(0) >> 4 == kLispEncapsulated;
+        case 5246:
+        case 5247:
+            return payload.u8(0) != kCapwapDtls;
+        case 434:  // Mobile IP
+        case 2157:
+        case 19999:  // GPRS-NS
+        case 2268:   // AMT
+        case 2313:
+        case 2887:  // IAPP, WLCCP
+        case 3343:  // MS cluster
+        case 3455:  // RSVP
+        case 4305:  // B.A.T.M.A.N.
+        case 4341:  // LISP
+        case 4729:  // GSMTAP
+        case 4790:  // VXLAN-GPE
+        case 5000:  // TAPA
+        case 5072:  // AYIYA
+        case 5264:
+        case 5265:
+        case 5436:  // Mobile IPv6
+        case 6118:  // TIPC
+        case 6343:  // sFlow
+        case 8211:  // PAPI
+        case 8848:
+        case 10253:
+        case 12000:
+        case 12001:
+        case 12002:
+        case 12003:
+        case 12004:  // LLC
+        case 12220:
+        case 12222:
+        case 12223:  // LWAPP
+        case 17220:
+        case 17754:
+        case 17755:
+        case 17756:  // ZEP, SCoP
+        case 24576:
+        case 24577:  // MiNT
+        case 37008:  // TZSP
+        case 49999:
+            return true;
+        default:
+            return false;
+    }
+}
+
+}  // namespace acapella

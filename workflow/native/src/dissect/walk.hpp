@@ -1,0 +1,161 @@
+// One frame's dissection on its way up the headers, and what every protocol file shares.
+#pragma once
+
+#include <cstdint>
+
+#include "bytes/cursor.hpp"
+#include "dissection.hpp"
+#include "issue.hpp"
+#include "tokens.hpp"
+
+namespace acapella {
+
+// What a dissector says comes next. `by_ethertype` and `by_protocol` are looked up in dispatch.cpp by
+// Walk::key.
+enum class Next : std::uint8_t {
+    stop,
+    by_ethertype,
+    by_protocol,
+    ethernet,
+    llc,
+    vlan,
+    service_vlan,
+    mpls,
+    pseudowire_heuristic,
+    arp,
+    ipv4,
+    ipv6,
+    hop_by_hop,
+    ipv6_routing,
+    ipv6_fragment,
+    destination_options,
+    authentication,
+    tcp,
+    udp,
+    udplite,
+    sctp,
+    icmp,
+    icmpv6,
+    igmp,
+    pim,
+    gre,
+    etherip,
+    vxlan,
+    geneve,
+    gtp,
+    udpencap,
+    l2tp,
+    teredo,
+    ptp,
+    infiniband,
+    pppoe_session,
+    ppp,
+    slow,
+    osi,
+};
+
+struct Walk {
+    Walk(const Record& record, Dissection& dissection)
+        : at(record.bytes, record.wire_len),
+          out(dissection),
+          start(record.bytes.data()),
+          wire_len(record.wire_len) {}
+
+    Cursor at;
+    Dissection& out;
+    const std::byte* start;
+    std::uint32_t wire_len;
+    std::uint32_t link_len = 0;   // of the nearest link header, without VLAN tags and MPLS
+    std::uint16_t key = 0;        // ethertype or IP protocol
+    std::uint8_t ip_version = 0;  // of the nearest network header, in a quote too
+    bool quoted = false;          // inside the packet that an ICMP error quotes: tokens only, no keys
+    bool trailer = false;         // bytes other than zeros stand behind the packet
+
+    void push(Token token, std::uint8_t repeats = 1) {
+        if (out.token_count == kMaxTokens) {
+            overflow();
+            return;
+        }
+        out.tokens[out.token_count] = token;
+        out.repeats[out.token_count++] = repeats;
+    }
+
+    void overflow() {
+        out.issue = Issue::too_many_headers;
+        out.sure = false;
+    }
+
+    // The end of what the core decodes; tshark names what follows, if anything does.
+    Next above() {
+        if (!quoted) out.payload = at.rest();
+        out.open_above = at.reported() > 0;
+        return Next::stop;
+    }
+    // As above, where tshark may find layers 2 to 4 again.
+    Next unsure() {
+        out.sure = false;
+        return above();
+    }
+    // The whole stack is said.
+    static Next done() { return Next::stop; }
+
+    // The capture or the packet ends inside a header.
+    Next cut(Issue issue) {
+        if (quoted) {
+            out.sure = false;  // tshark takes tokens of a quote back where it meets its end
+        } else {
+            out.issue = issue;
+        }
+        return Next::stop;
+    }
+    Next bad(Issue issue) { return cut(issue); }
+
+    Next ethertype(std::uint16_t type) {
+        key = type;
+        return Next::by_ethertype;
+    }
+    Next protocol(std::uint8_t number) {
+        key = number;
+        return Next::by_protocol;
+    }
+
+    // Wire bytes from here to the end of the frame, whatever inner length fields say.
+    [[nodiscard]] std::uint32_t to_end() const {
+        const auto offset = static_cast<std::uint32_t>(at.rest().data() - start);
+        return wire_len > offset ? wire_len - offset : 0;
+    }
+    // Here ends a link header of `length` bytes (0: tags and labels, which do not count).
+    void link_header(std::uint32_t length) {
+        if (quoted) return;
+        if (length) link_len = length;
+        out.inner_wire_len = link_len + to_end();
+    }
+    // Here starts a network header that becomes the innermost.
+    void network_header(std::uint8_t version) {
+        ip_version = version;
+        if (quoted) return;
+        out.inner_wire_len = link_len + to_end();
+        out.ip_version = version;
+        out.later_fragment = false;
+        out.has_ports = out.has_payload_len = out.has_tcp = false;
+    }
+    // An outer length field ends the packet here; what else was captured is padding, or a trailer that tshark
+    // reads.
+    void limit(std::size_t length) {
+        if (!at.zeros_from(length)) trailer = true;
+        at.limit(length);
+    }
+    void ports() {
+        if (quoted) return;
+        out.src_port = at.be16(0);
+        out.dst_port = at.be16(2);
+        out.has_ports = true;
+    }
+    void payload_length(std::uint32_t length) {
+        if (quoted) return;
+        out.payload_len = length;
+        out.has_payload_len = true;
+    }
+};
+
+}  // namespace acapella

@@ -1,0 +1,71 @@
+// What the dissectors find in one frame. Plain data, reset and reused from frame to frame.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "record.hpp"
+
+namespace acapella {
+
+inline constexpr std::size_t kMaxTokens = 64;
+inline constexpr std::size_t kMaxVlans = 8;
+inline constexpr std::size_t kMaxLabels = 16;
+
+// A token of frame.protocols; the enumerators and their texts come from schemas/protocols.tsv.
+enum class Token : std::uint8_t;
+// Why a dissection ended early; texts in issue.hpp.
+enum class Issue : std::uint8_t;
+
+struct Dissection {
+    std::array<Token, kMaxTokens> tokens;  // layers 2 to 4 and tunnels, in order; nothing above layer 4
+    // Headers that a token stands for: tshark writes `mpls` once for a whole label stack, `stack` repeats its
+    // label.
+    std::array<std::uint8_t, kMaxTokens> repeats;
+    std::uint8_t token_count = 0;
+    // False where the core is not certain to say what tshark says of layers 2 to 4: tshark decides this
+    // frame.
+    bool sure = true;
+    // True where bytes stand above what the core decodes (an application, or an unknown ethertype or IP
+    // protocol), so that only tshark can name the rest; false where the native tokens are the whole stack.
+    bool open_above = false;
+    Issue issue{};
+
+    std::uint8_t vlan_count = 0;
+    std::uint8_t label_count = 0;
+    std::array<std::uint16_t, kMaxVlans> vlans;    // outermost first
+    std::array<std::uint32_t, kMaxLabels> labels;  // outermost first
+
+    std::uint32_t inner_wire_len = 0;  // as schemas/tables/frames.yaml defines it
+
+    // Innermost network header; ip_version 0 where there is none.
+    std::uint8_t ip_version = 0;
+    std::uint8_t ip_proto = 0;
+    bool later_fragment = false;
+    std::array<std::byte, 16> src;  // IPv4: the first 4 bytes
+    std::array<std::byte, 16> dst;
+    std::uint32_t ip_len = 0;  // header and payload, by the header (IPv6 jumbograms: by the frame)
+
+    // Innermost transport header.
+    bool has_ports = false;
+    bool has_payload_len = false;
+    bool has_tcp = false;
+    std::uint16_t src_port = 0;
+    std::uint16_t dst_port = 0;
+    std::uint16_t tcp_flags = 0;
+    std::uint16_t tcp_window = 0;
+    std::uint32_t tcp_seq = 0;
+    std::uint32_t tcp_ack = 0;
+    std::uint32_t payload_len = 0;  // on the wire
+    Bytes payload;                  // the captured part of what stands above the last native header
+
+    // The Ethernet frame that the innermost pseudowire with a control word carries; empty where there is
+    // none. tshark may take the control word for an address, so it is asked about this frame instead.
+    Bytes bare;
+    std::uint32_t bare_wire_len = 0;
+    std::uint8_t bare_tokens = 0;  // tokens before it
+
+    void reset();
+};
+
+}  // namespace acapella

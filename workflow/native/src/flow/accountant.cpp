@@ -1,0 +1,304 @@
+#include "flow/accountant.hpp"
+
+#include <algorithm>
+
+namespace acapella {
+namespace {
+
+// A flow with more gaps forgets its lowest ranges; where all flows together have too many, with fewer. TCP
+// never goes back that far, so what is lost is a retransmission of data that old.
+constexpr std::size_t kRangesPerFlow = 4096;
+constexpr std::size_t kRangesPerFlowWhenMany = 4;
+constexpr std::uint64_t kManyRanges = 1 << 20;
+
+constexpr std::size_t kDuplicateAcks = kFlagCounts;  // its place among the counters that can carry
+
+// Unwraps a sequence number to the 64-bit position next to `near`.
+std::uint64_t unwrap(std::uint32_t seq, std::uint64_t near) {
+    const auto distance = static_cast<std::int32_t>(seq - static_cast<std::uint32_t>(near));
+    return near + static_cast<std::uint64_t>(static_cast<std::int64_t>(distance));
+}
+
+}  // namespace
+
+std::uint32_t Accountant::add(const FrameRow& row, std::uint32_t stack, const FrameApplication& application) {
+    if (row.key == kNone) return kNone;
+    const std::uint32_t number = number_of(row, stack);
+    FlowState& flow = flows_[number];
+    add_time(flow, number, row.ts_ns);
+    add_stack(flow, stack);
+    ++flow.frames;
+    flow.wire_bytes += row.wire_len;
+    flow.ip_bytes += row.ip_len;
+    if (row.has(FrameRow::kHasPayloadLen)) flow.payload_bytes += row.payload_len;
+    flow.wire_len_min = std::min(flow.wire_len_min, row.wire_len);
+    flow.wire_len_max = std::max(flow.wire_len_max, row.wire_len);
+    if (!application.tokens.empty()) add_applications(flow, application);
+    if (row.has(FrameRow::kHasTcp)) add_tcp(flow, number, row);
+    return number;
+}
+
+namespace {
+
+template <typename Cell>
+void fetch(const Cell& cell) {
+    for (std::size_t at = 0; at < sizeof cell; at += 64)
+        __builtin_prefetch(reinterpret_cast<const std::byte*>(&cell) + at, 1);
+}
+
+}  // namespace
+
+void Accountant::prefetch_flow(std::uint32_t key) const {
+    if (key < number_of_key_.size() && number_of_key_[key] != kNone) fetch(flows_[number_of_key_[key]]);
+}
+
+void Accountant::prefetch_tcp(std::uint32_t key) const {
+    if (key >= number_of_key_.size() || number_of_key_[key] == kNone) return;
+    const std::uint32_t tcp_row = flows_[number_of_key_[key]].tcp;
+    if (tcp_row != kNone) fetch(tcp_[tcp_row]);
+}
+
+std::uint32_t Accountant::number_of(const FrameRow& row, std::uint32_t stack) {
+    if (row.key >= number_of_key_.size()) number_of_key_.resize(row.key + 1, kNone);
+    std::uint32_t& number = number_of_key_[row.key];
+    if (number != kNone) return number;
+    FlowState flow{.first_ns = row.ts_ns, .previous_ns = row.ts_ns, .run_stack = stack, .key = row.key};
+    flow.starts_with_syn = row.has(FrameRow::kHasTcp) && (row.tcp_flags & kSyn) != 0;
+    number = flows_.add(flow);
+    peers_.add(number, keys_.key(row.key));
+    return number;
+}
+
+void Accountant::add_time(FlowState& flow, std::uint32_t number, std::int64_t ts_ns) {
+    if (flow.frames == 0) return;
+    const std::int64_t iat = saturating_difference(ts_ns, flow.previous_ns);
+    flow.iat_min_ns = std::min(flow.iat_min_ns, iat);
+    flow.iat_max_ns = std::max(flow.iat_max_ns, iat);
+    const Wide size = iat < 0 ? -static_cast<Wide>(iat) : static_cast<Wide>(iat);
+    if (__builtin_add_overflow(flow.iat_squares, size * size, &flow.iat_squares)) flow.iat_squares = ~Wide{0};
+    if (iat < 0 || flow.time_went_back) {
+        widen_times(number, flow, ts_ns);
+        flow.time_went_back = true;
+    }
+    flow.previous_ns = ts_ns;
+}
+
+void Accountant::widen_times(std::uint32_t number, const FlowState& flow, std::int64_t ts_ns) {
+    auto& [first, last] = times_.try_emplace(number, flow.first_ns, flow.previous_ns).first->second;
+    first = std::min(first, ts_ns);
+    last = std::max(last, ts_ns);
+}
+
+void Accountant::add_stack(FlowState& flow, std::uint32_t stack) {
+    if (stack == flow.run_stack || flow.runs_cut) return;
+    if (flow.runs == kMaxRuns) {  // the 16th run ends here; `frames` goes on without it
+        flow.closed_runs = closed_runs_.add({flow.run_stack, flow.closed_runs, flow.frames - flow.run_start});
+        flow.runs_cut = true;
+        return;
+    }
+    flow.closed_runs = closed_runs_.add({flow.run_stack, flow.closed_runs, flow.frames - flow.run_start});
+    flow.run_stack = stack;
+    flow.run_start = flow.frames;
+    ++flow.runs;
+}
+
+void Accountant::add_applications(FlowState& flow, const FrameApplication& application) {
+    flow.application_carried_over |= application.carried_over;
+    for (const std::uint32_t token : application.tokens) {
+        std::uint32_t at = flow.applications;
+        while (at != kNone && applications_[at].token != token) at = applications_[at].next;
+        if (at == kNone) at = flow.applications = applications_.add({token, flow.applications, 0});
+        ++applications_[at].frames;
+    }
+}
+
+void Accountant::count_flags(TcpState& tcp, std::uint32_t number, std::uint16_t flags) {
+    const auto one = [&](bool set, FlagCount which) {
+        const auto i = static_cast<std::size_t>(which);
+        if (set) count(tcp.flags[i], number, i);
+    };
+    one((flags & kAck) != 0, FlagCount::kAck);
+    one((flags & kPsh) != 0, FlagCount::kPsh);
+    if ((flags & ~(kAck | kPsh)) == 0) return;
+    one((flags & kSyn) != 0, FlagCount::kSyn);
+    one((flags & kSyn) != 0 && (flags & kAck) != 0, FlagCount::kSynAck);
+    one((flags & kFin) != 0, FlagCount::kFin);
+    one((flags & kRst) != 0, FlagCount::kRst);
+    one((flags & kUrg) != 0, FlagCount::kUrg);
+    one((flags & kEce) != 0, FlagCount::kEce);
+    one((flags & kCwr) != 0, FlagCount::kCwr);
+}
+
+void Accountant::add_tcp(FlowState& flow, std::uint32_t number, const FrameRow& row) {
+    if (flow.tcp == kNone) flow.tcp = tcp_.add({});
+    TcpState& tcp = tcp_[flow.tcp];
+    count_flags(tcp, number, row.tcp_flags);
+    if ((row.tcp_flags & kSyn) != 0) {
+        if ((row.tcp_flags & kAck) != 0) {
+            tcp.syn_ack_seq = row.tcp_seq;
+            tcp.syn_ack_ack = row.tcp_ack;
+        } else {
+            tcp.syn_seq = row.tcp_seq;
+            tcp.syn_ns = row.ts_ns;
+        }
+    }
+    if ((row.tcp_flags & kAck) != 0) add_ack(tcp, number, row);
+    add_sequence(tcp, row);
+}
+
+void Accountant::add_sequence(TcpState& tcp, const FrameRow& row) {
+    if (!tcp.has_next) {  // far enough from 0 that positions before the first frame's are above it
+        tcp.next = (std::uint64_t{1} << 32) + row.tcp_seq;
+        tcp.has_next = true;
+    }
+    const std::uint64_t at = unwrap(row.tcp_seq, tcp.next);
+    const std::uint64_t payload = row.has(FrameRow::kHasPayloadLen) ? row.payload_len : 0;
+    const std::uint64_t begin =
+        at + ((row.tcp_flags & kSyn) != 0 ? 1 : 0);  // RFC 9293 3.4: a SYN is before the data
+    if (payload > 0) see_payload(tcp, {begin, begin + payload});
+    tcp.next = std::max(tcp.next, begin + payload + ((row.tcp_flags & kFin) != 0 ? 1 : 0));
+}
+
+void Accountant::see_payload(TcpState& tcp, Range range) {
+    const std::size_t before = tcp.older == kNone ? 0 : older_ranges_[tcp.older].size();
+    tcp.retransmitted_bytes += see(range, tcp.newest, tcp.older != kNone, [&]() -> OlderRanges& {
+        if (tcp.older == kNone) {
+            tcp.older = static_cast<std::uint32_t>(older_ranges_.size());
+            older_ranges_.emplace_back();
+        }
+        return older_ranges_[tcp.older];
+    });
+    if (tcp.older == kNone) return;
+    older_ranges_total_ += older_ranges_[tcp.older].size() - before;
+    bound_ranges(older_ranges_[tcp.older]);
+}
+
+void Accountant::bound_ranges(OlderRanges& list) {
+    const std::size_t bound = older_ranges_total_ < kManyRanges ? kRangesPerFlow : kRangesPerFlowWhenMany;
+    while (list.size() > bound) {
+        list.forget_first();
+        --older_ranges_total_;
+        ++ranges_forgotten_;
+    }
+}
+
+const TcpState* Accountant::meet_peer(TcpState& tcp, std::uint32_t number) {
+    const std::uint32_t peer_number = peer(number);
+    if (peer_number != tcp.peer) {
+        tcp.peer = peer_number;
+        tcp.duplicate_acks = 0;
+        tcp.has_round_trip = false;
+        carries_.erase((std::uint64_t{number} << 8) | kDuplicateAcks);
+    }
+    if (peer_number == kNone || flows_[peer_number].tcp == kNone) return nullptr;
+    return &tcp_[flows_[peer_number].tcp];
+}
+
+void Accountant::add_ack(TcpState& tcp, std::uint32_t number, const FrameRow& row) {
+    // RFC 5681 section 2: (b) no data, (c) neither SYN nor FIN, (d) the greatest acknowledgment so far, (e)
+    // the same window as the acknowledgment before; then (a), data outstanding: sent by the peer and not
+    // acknowledged.
+    const bool no_data = row.has(FrameRow::kHasPayloadLen) && row.payload_len == 0;
+    if (no_data && tcp.has_ack && row.tcp_ack == tcp.highest_ack && row.tcp_window == tcp.last_window &&
+        (row.tcp_flags & (kSyn | kFin)) == 0) {
+        const TcpState* other = meet_peer(tcp, number);
+        if (other != nullptr &&
+            static_cast<std::int32_t>(static_cast<std::uint32_t>(other->next) - row.tcp_ack) > 0)
+            count(tcp.duplicate_acks, number, kDuplicateAcks);
+    }
+    if (tcp.count(FlagCount::kSyn) != tcp.count(FlagCount::kSynAck) && (row.tcp_flags & kSyn) == 0 &&
+        row.tcp_seq == tcp.syn_seq + 1)
+        add_handshake(tcp, number, row);
+    if (!tcp.has_ack || static_cast<std::int32_t>(row.tcp_ack - tcp.highest_ack) > 0)
+        tcp.highest_ack = row.tcp_ack;
+    tcp.has_ack = true;
+    tcp.last_window = row.tcp_window;
+}
+
+// The third step of RFC 9293 section 3.5, figure 6: the ACK of the peer's SYN/ACK, which acknowledged this
+// SYN.
+void Accountant::add_handshake(TcpState& tcp, std::uint32_t number, const FrameRow& row) {
+    const TcpState* other = meet_peer(tcp, number);
+    if (other == nullptr || tcp.has_round_trip || other->count(FlagCount::kSynAck) == 0) return;
+    if (other->syn_ack_ack != tcp.syn_seq + 1 || row.tcp_ack != other->syn_ack_seq + 1) return;
+    tcp.round_trip_ns = saturating_difference(row.ts_ns, tcp.syn_ns);
+    tcp.has_round_trip = true;
+}
+
+const TcpState* Accountant::tcp(std::uint32_t number) const {
+    const std::uint32_t row = flows_[number].tcp;
+    return row == kNone ? nullptr : &tcp_[row];
+}
+
+std::uint32_t Accountant::peer(std::uint32_t number) const {
+    return peers_.peer(number, [this](std::uint32_t flow) { return key_of(flow); });
+}
+
+std::uint32_t Accountant::peer_candidates(std::uint32_t number) const {
+    return peers_.candidates(key_of(number));
+}
+
+std::uint64_t Accountant::peers_ambiguous() const {
+    std::uint64_t count = 0;
+    for (std::uint32_t number = 0; number < size(); ++number)
+        count += peer_candidates(number) > 0 && peer(number) == kNone;
+    return count;
+}
+
+std::uint64_t Accountant::carried(std::uint32_t number, std::size_t which) const {
+    const auto found = carries_.find((std::uint64_t{number} << 8) | which);
+    return found == carries_.end() ? 0 : found->second;
+}
+
+std::uint64_t Accountant::flag_count(std::uint32_t number, FlagCount flag) const {
+    return (carried(number, static_cast<std::size_t>(flag)) << 16) + tcp(number)->count(flag);
+}
+
+std::optional<std::uint64_t> Accountant::duplicate_acks(std::uint32_t number) const {
+    const std::uint32_t other = peer(number);
+    if (other == kNone || tcp(number) == nullptr) return std::nullopt;
+    if (tcp(number)->peer != other) return 0;  // no frame of this flow was ever held against this peer
+    return (carried(number, kDuplicateAcks) << 32) + tcp(number)->duplicate_acks;
+}
+
+std::optional<std::int64_t> Accountant::handshake_rtt_ns(std::uint32_t number) const {
+    const std::uint32_t other = peer(number);
+    const TcpState* own = tcp(number);
+    if (other == kNone || own == nullptr || own->peer != other || !own->has_round_trip) return std::nullopt;
+    const bool syn_once = flag_count(number, FlagCount::kSyn) - flag_count(number, FlagCount::kSynAck) == 1;
+    const bool syn_ack_once = flag_count(other, FlagCount::kSynAck) == 1;
+    return syn_once && syn_ack_once ? std::optional(own->round_trip_ns) : std::nullopt;
+}
+
+std::pair<std::int64_t, std::int64_t> Accountant::first_and_last_ns(std::uint32_t number) const {
+    const auto found = times_.find(number);
+    return found != times_.end() ? found->second
+                                 : std::pair(flows_[number].first_ns, flows_[number].previous_ns);
+}
+
+bool Accountant::is_closed(std::uint32_t number) const {
+    const auto closed = [this](std::uint32_t flow) {
+        return flow != kNone && tcp(flow) != nullptr &&
+               flag_count(flow, FlagCount::kFin) + flag_count(flow, FlagCount::kRst) > 0;
+    };
+    return closed(number) || closed(peer(number));
+}
+
+std::vector<StackRun> Accountant::runs(std::uint32_t number) const {
+    const FlowState& flow = flows_[number];
+    std::vector<StackRun> runs;
+    if (!flow.runs_cut) runs.push_back({flow.run_stack, flow.frames - flow.run_start});
+    for (std::uint32_t at = flow.closed_runs; at != kNone; at = closed_runs_[at].before)
+        runs.push_back({closed_runs_[at].stack, closed_runs_[at].frames});
+    std::ranges::reverse(runs);
+    return runs;
+}
+
+std::vector<std::pair<std::uint32_t, std::uint64_t>> Accountant::applications(std::uint32_t number) const {
+    std::vector<std::pair<std::uint32_t, std::uint64_t>> counts;
+    for (std::uint32_t at = flows_[number].applications; at != kNone; at = applications_[at].next)
+        counts.emplace_back(applications_[at].token, applications_[at].frames);
+    return counts;
+}
+
+}  // namespace acapella

@@ -1,0 +1,149 @@
+// Keeps the books of every flow of a sample, in file order.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "digest/frame_row.hpp"
+#include "flow/flow_keys.hpp"
+#include "flow/peers.hpp"
+#include "flow/pool.hpp"
+#include "flow/tcp_state.hpp"
+
+namespace acapella {
+
+inline constexpr std::uint32_t kMaxRuns = 16;
+
+__extension__ using Wide = unsigned __int128;
+
+// Time stamps span more than their differences can: those end at the limits.
+inline std::int64_t saturating_difference(std::int64_t a, std::int64_t b) {
+    std::int64_t difference = 0;
+    if (__builtin_sub_overflow(a, b, &difference)) return a < b ? INT64_MIN : INT64_MAX;
+    return difference;
+}
+
+// What a frame says of the application above layer 4.
+struct FrameApplication {
+    std::span<const std::uint32_t>
+        tokens;                 // TextTable rows of the tokens above layer 4; empty where there are none
+    bool carried_over = false;  // taken from other frames of the flow
+};
+
+struct StackRun {
+    std::uint32_t stack;
+    std::uint64_t frames;
+};
+
+struct FlowState {
+    std::int64_t first_ns;  // of the first frame in the file
+    std::int64_t previous_ns;
+    std::int64_t iat_min_ns = INT64_MAX;
+    std::int64_t iat_max_ns = INT64_MIN;
+    Wide iat_squares = 0;
+    std::uint64_t frames = 0;
+    std::uint64_t wire_bytes = 0;
+    std::uint64_t ip_bytes = 0;
+    std::uint64_t payload_bytes = 0;
+    std::uint64_t run_start = 0;  // frames before the current run of one stack
+    std::uint32_t wire_len_min = UINT32_MAX;
+    std::uint32_t wire_len_max = 0;
+    std::uint32_t run_stack;
+    std::uint32_t closed_runs = kNone;  // newest of the runs before
+    std::uint32_t tcp = kNone;
+    std::uint32_t applications = kNone;
+    std::uint32_t key;
+    std::uint8_t runs = 1;
+    bool runs_cut = false;
+    bool time_went_back = false;
+    bool starts_with_syn = false;
+    bool application_carried_over = false;
+};
+
+class Accountant {
+  public:
+    explicit Accountant(const FlowKeys& keys) : keys_(keys), peers_(keys) {}
+
+    // Adds a frame to its flow and returns the flow's number (by first appearance), or kNone for a row
+    // without a key. `stack` is the row's final header stack, a StackNames row.
+    std::uint32_t add(const FrameRow& row, std::uint32_t stack, const FrameApplication& application);
+
+    // Start to fetch what add() will touch of the flow with this key, many frames and some frames ahead: with
+    // many flows, waiting for memory is most of the cost.
+    void prefetch_flow(std::uint32_t key) const;
+    void prefetch_tcp(std::uint32_t key) const;
+
+    std::uint32_t size() const { return flows_.size(); }
+    const FlowState& flow(std::uint32_t number) const { return flows_[number]; }
+    const TcpState* tcp(std::uint32_t number) const;
+    std::uint64_t flag_count(std::uint32_t number, FlagCount flag) const;
+    std::pair<std::int64_t, std::int64_t> first_and_last_ns(std::uint32_t number) const;
+    std::uint32_t peer(std::uint32_t number) const;
+    std::optional<std::uint64_t> duplicate_acks(std::uint32_t number) const;
+    std::optional<std::int64_t> handshake_rtt_ns(std::uint32_t number) const;
+    // A FIN or RST was seen, in either direction.
+    bool is_closed(std::uint32_t number) const;
+    std::uint32_t peer_candidates(std::uint32_t number) const;
+    // Flows that have candidates but no peer.
+    std::uint64_t peers_ambiguous() const;
+    // The header stacks in order, run-length, at most kMaxRuns.
+    std::vector<StackRun> runs(std::uint32_t number) const;
+    // Token rows and in how many frames of the flow each stood.
+    std::vector<std::pair<std::uint32_t, std::uint64_t>> applications(std::uint32_t number) const;
+
+    // Positions of sequence ranges given up because a flow, or all flows, had too many gaps.
+    std::uint64_t ranges_forgotten() const { return ranges_forgotten_; }
+
+  private:
+    struct ClosedRun {
+        std::uint32_t stack;
+        std::uint32_t before;
+        std::uint64_t frames;
+    };
+    struct ApplicationCount {
+        std::uint32_t token;
+        std::uint32_t next;
+        std::uint64_t frames;
+    };
+
+    FlowKey key_of(std::uint32_t number) const { return keys_.key(flows_[number].key); }
+    std::uint32_t number_of(const FrameRow& row, std::uint32_t stack);
+    void add_time(FlowState& flow, std::uint32_t number, std::int64_t ts_ns);
+    void widen_times(std::uint32_t number, const FlowState& flow, std::int64_t ts_ns);
+    void add_stack(FlowState& flow, std::uint32_t stack);
+    void add_applications(FlowState& flow, const FrameApplication& application);
+    void add_tcp(FlowState& flow, std::uint32_t number, const FrameRow& row);
+    void count_flags(TcpState& tcp, std::uint32_t number, std::uint16_t flags);
+    void add_sequence(TcpState& tcp, const FrameRow& row);
+    void see_payload(TcpState& tcp, Range range);
+    void bound_ranges(OlderRanges& list);
+    void add_ack(TcpState& tcp, std::uint32_t number, const FrameRow& row);
+    void add_handshake(TcpState& tcp, std::uint32_t number, const FrameRow& row);
+    const TcpState* meet_peer(TcpState& tcp, std::uint32_t number);
+    std::uint64_t carried(std::uint32_t number, std::size_t which) const;
+    template <typename Counter>
+    void count(Counter& counter, std::uint32_t number, std::size_t which) {
+        if (++counter == 0) ++carries_[(std::uint64_t{number} << 8) | which];
+    }
+
+    const FlowKeys& keys_;
+    Peers peers_;
+    std::vector<std::uint32_t> number_of_key_;
+    Pool<FlowState> flows_;
+    Pool<TcpState> tcp_;
+    Pool<ClosedRun> closed_runs_;
+    Pool<ApplicationCount> applications_;
+    std::vector<OlderRanges> older_ranges_;
+    std::uint64_t older_ranges_total_ = 0;
+    std::uint64_t ranges_forgotten_ = 0;
+    // Earliest and latest time of the flows whose time went back.
+    std::unordered_map<std::uint32_t, std::pair<std::int64_t, std::int64_t>> times_;
+    std::unordered_map<std::uint64_t, std::uint64_t> carries_;  // by flow and counter
+};
+
+}  // namespace acapella

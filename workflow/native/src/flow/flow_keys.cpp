@@ -1,0 +1,225 @@
+#include "flow/flow_keys.hpp"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "flow/blake2b.hpp"
+
+namespace acapella {
+namespace {
+
+TagsView tags_of(const Dissection& d) {
+    return {{d.vlans.data(), d.vlan_count}, {d.labels.data(), d.label_count}};
+}
+
+// The bytes that a flow id is made of; the longest key has a site of 65,535 bytes.
+class KeyBytes {
+  public:
+    template <typename T>
+    void number(T value) {
+        for (std::size_t shift = 8 * sizeof(T); shift > 0; shift -= 8)
+            bytes_.push_back(
+                static_cast<std::byte>((static_cast<std::uint64_t>(value) >> (shift - 8)) & 0xff));
+    }
+    void raw(const void* data, std::size_t size) {
+        const auto* bytes = static_cast<const std::byte*>(data);
+        bytes_.insert(bytes_.end(), bytes, bytes + size);
+    }
+    std::span<const std::byte> view() const { return bytes_; }
+
+  private:
+    std::vector<std::byte> bytes_;
+};
+
+}  // namespace
+
+// Both are put together in registers: an array filled by bytes and read by words would wait for the memory.
+Endpoints Endpoints::of(const Dissection& d) {
+    Words words{};
+    if (d.ip_version == 4) {
+        std::memcpy(&words[0], d.src.data(), 4);
+        std::memcpy(&words[2], d.dst.data(), 4);
+    } else {
+        std::memcpy(&words[0], d.src.data(), 16);
+        std::memcpy(&words[2], d.dst.data(), 16);
+    }
+    const bool ports = d.has_ports && !d.later_fragment;
+    words[4] =
+        std::uint64_t{d.ip_version} << 32 | std::uint64_t{d.ip_proto} << 40 | std::uint64_t{ports} << 48;
+    if (ports) words[4] |= d.src_port | std::uint64_t{d.dst_port} << 16;
+    return std::bit_cast<Endpoints>(words);
+}
+
+Endpoints Endpoints::reversed() const {
+    Endpoints e = *this;
+    std::swap(e.src, e.dst);
+    std::swap(e.src_port, e.dst_port);
+    return e;
+}
+
+ShortTags ShortTags::of(const Dissection& d) {
+    Words words{d.vlan_count | std::uint64_t{d.label_count} << 8, 0};
+    if (d.vlan_count > 0) words[0] |= std::uint64_t{d.vlans[0]} << 16;
+    if (d.label_count > 0) words[0] |= std::uint64_t{d.labels[0]} << 32;
+    if (d.label_count > 1) words[1] |= d.labels[1];
+    if (d.label_count > 2) words[1] |= std::uint64_t{d.labels[2]} << 32;
+    return std::bit_cast<ShortTags>(words);
+}
+
+std::uint64_t FlowKeys::hash(const Endpoints& endpoints) const {
+    const Endpoints::Words e = endpoints.words();
+    return hash_.words(std::array{e[0], e[1], e[2], e[3], e[4], std::uint64_t{0}});
+}
+
+std::uint64_t FlowKeys::hash(const Endpoints& endpoints, const ShortTags& tags,
+                             std::uint64_t longer_tags) const {
+    const Endpoints::Words e = endpoints.words();
+    const ShortTags::Words t = tags.words();
+    return hash_.words(std::array{e[0], e[1], e[2], e[3], e[4], t[0], t[1], longer_tags});
+}
+
+std::uint64_t FlowKeys::hash_tags(TagsView tags) const {
+    std::uint64_t state = TableHash::mix(hash_.start(), tags.vlans.size() * 256 + tags.labels.size());
+    for (const std::uint16_t vlan : tags.vlans) state = TableHash::mix(state, vlan);
+    for (const std::uint32_t label : tags.labels) state = TableHash::mix(state, label);
+    return state;
+}
+
+std::uint64_t FlowKeys::hash_key(std::uint32_t number) const {
+    const Key& key = keys_[number];
+    return hash(key.endpoints, key.tags, key.tags.whole() ? 0 : hash_tags(tags_view(key.tags_row)));
+}
+
+std::span<const std::uint16_t> FlowKeys::vlans(std::uint32_t row) const {
+    return std::span(vlan_values_).subspan(tags_[row].first_vlan, tags_[row].vlan_count);
+}
+
+std::span<const std::uint32_t> FlowKeys::labels(std::uint32_t row) const {
+    return std::span(label_values_).subspan(tags_[row].first_label, tags_[row].label_count);
+}
+
+bool FlowKeys::same_tags(std::uint32_t row, TagsView tags) const {
+    return std::ranges::equal(vlans(row), tags.vlans) && std::ranges::equal(labels(row), tags.labels);
+}
+
+std::uint32_t FlowKeys::intern(const Dissection& d) {
+    if (d.ip_version == 0) return kNone;
+    Sought sought{Endpoints::of(d), ShortTags::of(d), 0};
+    const bool whole = sought.tags.whole();
+    sought.hash = hash(sought.endpoints, sought.tags, whole ? 0 : hash_tags(tags_of(d)));
+    if (whole) return intern(sought);
+    const std::uint32_t found = key_index_.find(sought.hash, [&](std::uint32_t number) {
+        const Key& key = keys_[number];
+        return key.endpoints.words() == sought.endpoints.words() && same_tags(key.tags_row, tags_of(d));
+    });
+    return found != kNone ? found : add_key(sought, tags_of(d));
+}
+
+bool FlowKeys::seek(const Dissection& d, Sought& sought) const {
+    if (d.ip_version == 0) return false;
+    sought.tags = ShortTags::of(d);
+    if (!sought.tags.whole()) return false;
+    sought.endpoints = Endpoints::of(d);
+    sought.hash = hash(sought.endpoints, sought.tags, 0);
+    key_index_.prefetch(sought.hash);
+    return true;
+}
+
+void FlowKeys::fetch(const Sought& sought) const {
+    const std::uint32_t guess = key_index_.guess(sought.hash);
+    if (guess != kNone) __builtin_prefetch(&keys_[guess]);
+}
+
+std::uint32_t FlowKeys::intern(const Sought& sought) {
+    const std::uint32_t found = key_index_.find(sought.hash, [&](std::uint32_t number) {
+        const Key& key = keys_[number];
+        return key.endpoints.words() == sought.endpoints.words() && key.tags.words() == sought.tags.words();
+    });
+    if (found != kNone) return found;
+    const ShortTags& tags = sought.tags;
+    return add_key(sought, {{tags.vlans.data(), tags.vlan_count}, {tags.labels.data(), tags.label_count}});
+}
+
+std::uint32_t FlowKeys::add_key(const Sought& sought, TagsView tags) {
+    const std::uint32_t number = keys_.add({sought.endpoints, sought.tags, kNone, intern_tags(tags)});
+    keys_[number].endpoints_row = intern_endpoints(sought.endpoints, number);
+    key_index_.insert(sought.hash, number, [this](std::uint32_t row) { return hash_key(row); });
+    return number;
+}
+
+std::uint32_t FlowKeys::find_endpoints(const Endpoints& wanted, std::uint64_t wanted_hash) const {
+    return endpoints_index_.find(wanted_hash,
+                                 [&](std::uint32_t row) { return endpoints(row).words() == wanted.words(); });
+}
+
+std::uint32_t FlowKeys::intern_endpoints(const Endpoints& added, std::uint32_t key) {
+    const std::uint64_t added_hash = hash(added);
+    const std::uint32_t found = find_endpoints(added, added_hash);
+    if (found != kNone) return found;
+    const Endpoints other = added.reversed();
+    const std::uint32_t opposite = find_endpoints(other, hash(other));
+    const std::uint32_t row = endpoints_.add({key, opposite});
+    if (opposite != kNone) endpoints_[opposite].reversed = row;
+    endpoints_index_.insert(added_hash, row, [this](std::uint32_t old) { return hash(endpoints(old)); });
+    return row;
+}
+
+std::uint32_t FlowKeys::intern_tags(TagsView tags) {
+    const std::uint64_t tags_hash = hash_tags(tags);
+    const std::uint32_t found =
+        tags_index_.find(tags_hash, [&](std::uint32_t row) { return same_tags(row, tags); });
+    if (found != kNone) return found;
+    const std::uint32_t row = tags_.add(
+        {static_cast<std::uint32_t>(vlan_values_.size()), static_cast<std::uint32_t>(label_values_.size()), 0,
+         static_cast<std::uint8_t>(tags.vlans.size()), static_cast<std::uint8_t>(tags.labels.size())});
+    vlan_values_.insert(vlan_values_.end(), tags.vlans.begin(), tags.vlans.end());
+    label_values_.insert(label_values_.end(), tags.labels.begin(), tags.labels.end());
+    tags_[row].vlan_stack = intern_vlan_stack(row);
+    tags_index_.insert(tags_hash, row, [this](std::uint32_t old) { return hash_tags(tags_view(old)); });
+    return row;
+}
+
+std::uint32_t FlowKeys::intern_vlan_stack(std::uint32_t tags_row) {
+    const auto own = vlans(tags_row);
+    const std::uint64_t vlans_hash = hash_tags({own, {}});
+    const std::uint32_t found =
+        vlan_index_.find(vlans_hash, [&](std::uint32_t row) { return std::ranges::equal(vlans(row), own); });
+    if (found != kNone) return found;
+    vlan_index_.insert(vlans_hash, tags_row, [this](std::uint32_t row) {
+        return hash_tags({vlans(row), {}});
+    });
+    return tags_row;
+}
+
+std::array<std::byte, 16> FlowKeys::flow_id(std::uint32_t number, std::string_view site) const {
+    const FlowKey key = this->key(number);
+    const Endpoints& e = keys_[number].endpoints;
+    const std::size_t width = e.ip_version == 4 ? 4 : 16;
+    KeyBytes bytes;
+    bytes.number(static_cast<std::uint16_t>(site.size()));
+    bytes.raw(site.data(), site.size());
+    bytes.number(static_cast<std::uint8_t>(vlans(key.tags).size()));
+    for (const std::uint16_t vlan : vlans(key.tags)) bytes.number(vlan);
+    bytes.number(static_cast<std::uint8_t>(labels(key.tags).size()));
+    for (const std::uint32_t label : labels(key.tags)) bytes.number(label);
+    bytes.number(e.ip_version);
+    bytes.raw(e.src.data(), width);
+    bytes.raw(e.dst.data(), width);
+    bytes.number(e.ip_proto);
+    bytes.number(static_cast<std::uint8_t>(e.has_ports));
+    if (e.has_ports) {
+        bytes.number(e.src_port);
+        bytes.number(e.dst_port);
+    }
+    return blake2b_128(bytes.view());
+}
+
+std::string address_text(std::uint8_t ip_version, const std::array<std::byte, 16>& address) {
+    std::array<char, INET6_ADDRSTRLEN> text{};
+    inet_ntop(ip_version == 4 ? AF_INET : AF_INET6, address.data(), text.data(), text.size());
+    return text.data();
+}
+
+}  // namespace acapella

@@ -1,0 +1,151 @@
+// Interns flow keys: endpoints (addresses, protocol, ports) and tags (VLAN ids, MPLS labels) get row numbers
+// of their own, a key is a pair of them. Numbers follow first appearance, whatever the hashes are.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dissection.hpp"
+#include "flow/pool.hpp"
+#include "flow/slots.hpp"
+#include "flow/table_hash.hpp"
+
+namespace acapella {
+
+struct Endpoints {
+    using Words = std::array<std::uint64_t, 5>;
+
+    std::array<std::byte, 16> src{};  // IPv4: 4 bytes, the rest zero
+    std::array<std::byte, 16> dst{};
+    std::uint16_t src_port = 0;
+    std::uint16_t dst_port = 0;
+    std::uint8_t ip_version = 0;
+    std::uint8_t ip_proto = 0;
+    bool has_ports = false;
+    std::uint8_t zero = 0;  // no padding: hashed and compared as words
+
+    static Endpoints of(const Dissection& dissection);
+    Endpoints reversed() const;
+    Words words() const { return std::bit_cast<Words>(*this); }
+};
+static_assert(sizeof(Endpoints) == 40 && std::endian::native == std::endian::little);
+
+struct FlowKey {
+    std::uint32_t endpoints;
+    std::uint32_t tags;
+};
+
+struct TagsView {
+    std::span<const std::uint16_t> vlans;
+    std::span<const std::uint32_t> labels;
+};
+
+// VLAN ids and MPLS labels as they stand in most frames, for comparing a key within one cache line.
+struct ShortTags {
+    static constexpr std::size_t kVlans = 1;
+    static constexpr std::size_t kLabels = 3;
+
+    std::uint8_t vlan_count = 0;
+    std::uint8_t label_count = 0;
+    std::array<std::uint16_t, kVlans> vlans{};
+    std::array<std::uint32_t, kLabels> labels{};
+
+    using Words = std::array<std::uint64_t, 2>;
+
+    static ShortTags of(const Dissection& dissection);
+    bool whole() const { return vlan_count <= kVlans && label_count <= kLabels; }
+    Words words() const { return std::bit_cast<Words>(*this); }
+};
+static_assert(sizeof(ShortTags) == 16);
+
+class FlowKeys {
+  public:
+    explicit FlowKeys(TableHash hash = TableHash()) : hash_(hash) {}
+
+    // The key's number, or kNone for a frame without an IP header.
+    std::uint32_t intern(const Dissection& dissection);
+
+    // The same in three steps, for many frames at a time, so that the waits for memory overlap. seek() is
+    // false for the few frames that have to be interned at once.
+    struct Sought {
+        Endpoints endpoints;
+        ShortTags tags;
+        std::uint64_t hash;
+    };
+    bool seek(const Dissection& dissection, Sought& sought) const;
+    void fetch(const Sought& sought) const;
+    std::uint32_t intern(const Sought& sought);
+
+    std::uint32_t size() const { return keys_.size(); }
+    FlowKey key(std::uint32_t number) const { return {keys_[number].endpoints_row, keys_[number].tags_row}; }
+
+    const Endpoints& endpoints(std::uint32_t row) const { return keys_[endpoints_[row].first_key].endpoints; }
+    // The row of the endpoints seen from the other side, or kNone; kNone also where both sides are the same,
+    // because then nothing tells the directions apart.
+    std::uint32_t reversed(std::uint32_t endpoints_row) const { return endpoints_[endpoints_row].reversed; }
+
+    std::span<const std::uint16_t> vlans(std::uint32_t tags_row) const;
+    std::span<const std::uint32_t> labels(std::uint32_t tags_row) const;
+    // Equal for equal VLAN stacks.
+    std::uint32_t vlan_stack(std::uint32_t tags_row) const { return tags_[tags_row].vlan_stack; }
+
+    // The 128-bit id: BLAKE2b over, big-endian, u16 length of the site and its UTF-8 bytes; u8 count and u16
+    // VLAN ids; u8 count and u32 labels; u8 IP version; source and destination (4 or 16 bytes each); u8
+    // protocol; u8 1 and u16 source and destination port, or u8 0 without ports. No site counts as an empty
+    // one.
+    std::array<std::byte, 16> flow_id(std::uint32_t number, std::string_view site) const;
+
+  private:
+    // What a look-up compares, in one cache line.
+    struct alignas(64) Key {
+        Endpoints endpoints;
+        ShortTags tags;
+        std::uint32_t endpoints_row;
+        std::uint32_t tags_row;
+    };
+    static_assert(sizeof(Key) == 64);
+    struct EndpointsRow {
+        std::uint32_t first_key;  // which holds them
+        std::uint32_t reversed;
+    };
+    struct Tags {
+        std::uint32_t first_vlan;
+        std::uint32_t first_label;
+        std::uint32_t vlan_stack;
+        std::uint8_t vlan_count;
+        std::uint8_t label_count;
+    };
+
+    TagsView tags_view(std::uint32_t row) const { return {vlans(row), labels(row)}; }
+    std::uint64_t hash(const Endpoints& endpoints) const;
+    std::uint64_t hash(const Endpoints& endpoints, const ShortTags& tags, std::uint64_t longer_tags) const;
+    std::uint64_t hash_tags(TagsView tags) const;
+    std::uint64_t hash_key(std::uint32_t number) const;
+    bool same_tags(std::uint32_t row, TagsView tags) const;
+    std::uint32_t add_key(const Sought& sought, TagsView tags);
+    std::uint32_t intern_endpoints(const Endpoints& endpoints, std::uint32_t key);
+    std::uint32_t find_endpoints(const Endpoints& endpoints, std::uint64_t hash) const;
+    std::uint32_t intern_tags(TagsView tags);
+    std::uint32_t intern_vlan_stack(std::uint32_t tags_row);
+
+    TableHash hash_;
+    Pool<Key> keys_;
+    Slots key_index_;
+    Pool<EndpointsRow> endpoints_;
+    Slots endpoints_index_;
+    Pool<Tags> tags_;
+    Slots tags_index_;
+    Slots vlan_index_;  // to the first tags row with a VLAN stack
+    std::vector<std::uint16_t> vlan_values_;
+    std::vector<std::uint32_t> label_values_;
+};
+
+std::string address_text(std::uint8_t ip_version, const std::array<std::byte, 16>& address);
+
+}  // namespace acapella

@@ -1,0 +1,71 @@
+// Which payload ranges of one direction of a TCP connection were sent before. Positions are sequence numbers
+// unwrapped to 64 bits, relative to the highest one sent (RFC 9293 section 3.4: comparisons modulo 2^32).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace acapella {
+
+struct Range {
+    std::uint64_t begin;
+    std::uint64_t end;
+};
+
+// The ranges below the newest one, ascending and apart; only flows with gaps own such a list.
+class OlderRanges {
+  public:
+    bool empty() const { return ranges_.empty(); }
+    std::size_t size() const { return ranges_.size(); }
+    const Range& last() const { return ranges_.back(); }
+    void pop() { ranges_.pop_back(); }
+    void push(Range range) { ranges_.push_back(range); }
+    void forget_first() { ranges_.erase(ranges_.begin()); }
+
+    // Merges `range` in and returns how many of its positions were there before. The caller sees to it that
+    // the merged range does not reach the newest one.
+    std::uint64_t merge(Range range);
+
+  private:
+    std::vector<Range> ranges_;
+};
+
+// Merges `added` into `newest` and `older` (the newest range is the one that reaches highest) and returns how
+// many positions of `added` were seen before. `older` is called for only when it is needed.
+template <typename OlderOf>
+std::uint64_t see(Range added, Range& newest, bool has_older, const OlderOf& older) {
+    if (newest.begin == newest.end) {
+        newest = added;
+        return 0;
+    }
+    if (added.begin > newest.end) {
+        older().push(newest);
+        newest = added;
+        return 0;
+    }
+    if (added.begin >= newest.begin) {
+        const std::uint64_t seen = (added.end < newest.end ? added.end : newest.end) - added.begin;
+        if (added.end > newest.end) newest.end = added.end;
+        return seen;
+    }
+    std::uint64_t seen = 0;
+    if (added.end >= newest.begin) {  // it closes the gap below the newest range
+        seen = (added.end < newest.end ? added.end : newest.end) - newest.begin;
+        if (added.end > newest.end) newest.end = added.end;
+        added.end = newest.begin;
+        newest.begin = added.begin;
+        if (!has_older) return seen;
+        OlderRanges& list = older();
+        while (!list.empty() && list.last().end >= newest.begin) {
+            const Range last = list.last();
+            list.pop();
+            const std::uint64_t begin = last.begin > added.begin ? last.begin : added.begin;
+            if (last.end > begin) seen += last.end - begin;
+            if (last.begin < newest.begin) newest.begin = last.begin;
+        }
+        return seen;
+    }
+    return older().merge(added);
+}
+
+}  // namespace acapella

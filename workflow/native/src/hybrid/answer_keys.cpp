@@ -1,0 +1,244 @@
+// From tshark's fields to the keys of a flow. Its tokens tell which header a value belongs to: the third `ip`
+// of frame.protocols is the third value of ip.src.
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <utility>
+
+#include "hybrid/answers.hpp"
+#include "tokens.hpp"
+
+namespace acapella::hybrid {
+namespace {
+
+std::string_view take(std::string_view& rest, char separator) {
+    const std::size_t end = std::min(rest.find(separator), rest.size());
+    const std::string_view part = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    return part;
+}
+
+// The `index`th value of a list; empty where it has fewer.
+std::string_view nth(std::string_view list, std::size_t index) {
+    std::string_view value = take(list, ',');
+    for (; index > 0; --index) value = take(list, ',');
+    return value;
+}
+
+std::size_t length(std::string_view list) {
+    return list.empty() ? 0 : 1 + static_cast<std::size_t>(std::ranges::count(list, ','));
+}
+
+// Decimal, or hexadecimal after 0x.
+template <typename Integer>
+std::optional<Integer> number(std::string_view text) {
+    const bool hexadecimal = text.starts_with("0x");
+    if (hexadecimal) text.remove_prefix(2);
+    std::uint64_t value = 0;
+    const auto [end, error] =
+        std::from_chars(text.data(), text.data() + text.size(), value, hexadecimal ? 16 : 10);
+    if (error != std::errc{} || end == text.data()) return std::nullopt;
+    return static_cast<Integer>(value);
+}
+
+bool address(int family, std::string_view text, std::array<std::byte, 16>& into) {
+    return inet_pton(family, std::string(text).c_str(), into.data()) == 1;
+}
+
+// The walk over the tokens: how often each has come, and the innermost headers so far.
+class KeyWalk {
+  public:
+    KeyWalk(const Answer& answer, Dissection& out) : answer_(answer), out_(out) {}
+
+    void run() {
+        bool network = false;
+        for (std::string_view rest = answer_.protocols(); !rest.empty();) {
+            const std::string_view token = take(rest, ':');
+            // What an ICMP error quotes, and what an application carries over IP, is not this frame's own.
+            if (network && (token == "icmp" || token == "icmpv6")) return icmp();
+            if (network && layer_of(token) == Layer::kApplication) return;
+            network = network || token == "ip" || token == "ipv6";
+            last_ = rest.empty();
+            visit(token);
+        }
+    }
+
+  private:
+    void visit(std::string_view token) {
+        if (token == "vlan") return tag(Field::vlan, vlans_++);
+        if (token == "ieee8021ad") return tag(Field::service_vlan, service_vlans_++);
+        if (token == "mpls" && !labels_taken_) return labels();
+        if (token == "ip") return ipv4(ip_++);
+        if (token == "ipv6") return ipv6(ipv6_++);
+        if (token == "ipv6.hopopts") return extension(Field::hopopts_nxt, hopopts_++);
+        if (token == "ipv6.routing") return extension(Field::routing_nxt, routing_++);
+        if (token == "ipv6.dstopts") return extension(Field::dstopts_nxt, dstopts_++);
+        if (token == "ipv6.fraghdr") return fragment(fraghdr_++);
+        if (token == "tcp") return tcp(tcp_++);
+        if (token == "udp") return udp(udp_++);
+        if (token == "sctp") return sctp(sctp_++);
+    }
+
+    std::string_view value(Field field, std::size_t index) const { return nth(answer_[field], index); }
+
+    void tag(Field field, std::size_t index) {
+        const auto id = number<std::uint16_t>(value(field, index));
+        if (id && out_.vlan_count < kMaxVlans) out_.vlans[out_.vlan_count++] = *id;
+    }
+
+    // tshark writes `mpls` once for a whole stack, so all labels belong to the first of the tokens.
+    void labels() {
+        for (std::string_view rest = answer_[Field::label]; out_.label_count < kMaxLabels && !rest.empty();)
+            if (const auto label = number<std::uint32_t>(take(rest, ',')))
+                out_.labels[out_.label_count++] = *label;
+        labels_taken_ = true;
+    }
+
+    void network(std::uint8_t version) {
+        out_.ip_version = version;
+        out_.later_fragment = out_.has_ports = out_.has_tcp = out_.has_payload_len = false;
+    }
+
+    void ipv4(std::size_t index) {
+        std::array<std::byte, 16> src{};
+        std::array<std::byte, 16> dst{};
+        if (!address(AF_INET, value(Field::ip_src, index), src) ||
+            !address(AF_INET, value(Field::ip_dst, index), dst))
+            return;  // a header that is not whole
+        network(4);
+        out_.src = src;
+        out_.dst = dst;
+        out_.ip_proto = number<std::uint8_t>(value(Field::ip_proto, index)).value_or(0);
+        out_.ip_len = number<std::uint32_t>(value(Field::ip_len, index)).value_or(0);
+        out_.later_fragment = number<std::uint32_t>(value(Field::ip_frag_offset, index)).value_or(0) > 0;
+    }
+
+    void ipv6(std::size_t index) {
+        std::array<std::byte, 16> src{};
+        std::array<std::byte, 16> dst{};
+        if (!address(AF_INET6, value(Field::ipv6_src, index), src) ||
+            !address(AF_INET6, value(Field::ipv6_dst, index), dst))
+            return;
+        network(6);
+        out_.src = src;
+        out_.dst = dst;
+        out_.ip_proto = number<std::uint8_t>(value(Field::ipv6_nxt, index)).value_or(0);
+        out_.ip_len = kIpv6Header + number<std::uint32_t>(value(Field::ipv6_plen, index)).value_or(0);
+    }
+
+    // Where nothing stands behind an extension header that announces something, the header itself is cut.
+    void extension(Field field, std::size_t index) {
+        const auto next = number<std::uint8_t>(value(field, index));
+        if (next && (!last_ || *next == kNoNextHeader)) out_.ip_proto = *next;
+    }
+
+    void fragment(std::size_t index) {
+        extension(Field::fraghdr_nxt, index);
+        if (number<std::uint32_t>(value(Field::fraghdr_offset, index)).value_or(0) > 0)
+            out_.later_fragment = true;
+    }
+
+    bool ports(Field src, Field dst, std::size_t index) {
+        const auto from = number<std::uint16_t>(value(src, index));
+        const auto to = number<std::uint16_t>(value(dst, index));
+        out_.has_ports = from && to;
+        out_.src_port = from.value_or(0);
+        out_.dst_port = to.value_or(0);
+        return out_.has_ports;
+    }
+
+    void tcp(std::size_t index) {
+        if (!ports(Field::tcp_src, Field::tcp_dst, index)) return;
+        const auto flags = number<std::uint16_t>(value(Field::tcp_flags, index));
+        // A header that is not whole counts as none; the urgent pointer is the last field of every one.
+        out_.has_tcp = flags && !value(Field::tcp_urgent, index).empty();
+        if (!out_.has_tcp) return;
+        out_.tcp_flags = *flags;
+        out_.tcp_seq = number<std::uint32_t>(value(Field::tcp_seq, index)).value_or(0);
+        out_.tcp_ack = number<std::uint32_t>(value(Field::tcp_ack, index)).value_or(0);
+        out_.tcp_window = number<std::uint16_t>(value(Field::tcp_window, index)).value_or(0);
+        payload(number<std::uint32_t>(value(Field::tcp_len, index)), 0);
+    }
+
+    // What the innermost network packet holds behind its headers; none where tshark does not say how long
+    // these are.
+    std::optional<std::uint32_t> network_payload() const {
+        if (out_.ip_version == 0 || hopopts_ + routing_ + dstopts_ > 0) return std::nullopt;
+        const std::uint32_t headers =
+            out_.ip_version == 4 ? number<std::uint32_t>(value(Field::ip_hdr_len, ip_ - 1)).value_or(0)
+                                 : kIpv6Header + (fraghdr_ > 0 ? kFragmentHeader : 0);
+        if (out_.ip_len < headers) return std::nullopt;
+        return out_.ip_len - headers;
+    }
+
+    // A first fragment's UDP length is the whole datagram's: the packet's own length bounds it.
+    void udp(std::size_t index) {
+        if (!ports(Field::udp_src, Field::udp_dst, index)) return;
+        const auto length = number<std::uint32_t>(value(Field::udp_length, index));
+        if (length) payload(std::min(*length, network_payload().value_or(*length)), kUdpHeader);
+    }
+
+    void icmp() { payload(network_payload(), kIcmpHeader); }
+
+    void sctp(std::size_t index) {
+        if (ports(Field::sctp_src, Field::sctp_dst, index)) payload(network_payload(), kSctpHeader);
+    }
+
+    void payload(std::optional<std::uint32_t> length_field, std::uint32_t header) {
+        if (!length_field || *length_field < header) return;
+        out_.payload_len = *length_field - header;
+        out_.has_payload_len = true;
+    }
+
+    static constexpr std::uint8_t kNoNextHeader = 59;
+    static constexpr std::uint32_t kIpv6Header = 40;
+    static constexpr std::uint32_t kFragmentHeader = 8;
+    static constexpr std::uint32_t kUdpHeader = 8;
+    static constexpr std::uint32_t kSctpHeader = 12;
+    static constexpr std::uint32_t kIcmpHeader = 8;
+
+    const Answer& answer_;
+    Dissection& out_;
+    std::size_t vlans_ = 0, service_vlans_ = 0, ip_ = 0, ipv6_ = 0, hopopts_ = 0, routing_ = 0, dstopts_ = 0;
+    std::size_t fraghdr_ = 0, tcp_ = 0, udp_ = 0, sctp_ = 0;
+    bool labels_taken_ = false;
+    bool last_ = false;  // no token follows
+};
+
+}  // namespace
+
+void take_keys(const Answer& answer, Dissection& dissection) {
+    dissection.reset();
+    KeyWalk(answer, dissection).run();
+}
+
+void replace_keys(FrameRow& row, const Dissection& keys) {
+    row.ip_len = keys.ip_len;
+    row.tcp_seq = keys.tcp_seq;
+    row.tcp_ack = keys.tcp_ack;
+    row.tcp_flags = keys.tcp_flags;
+    row.tcp_window = keys.tcp_window;
+    row.payload_len = keys.payload_len;
+    row.bits = static_cast<std::uint8_t>((row.bits & ~(FrameRow::kHasTcp | FrameRow::kHasPayloadLen)) |
+                                         (keys.has_tcp ? FrameRow::kHasTcp : 0) |
+                                         (keys.has_payload_len ? FrameRow::kHasPayloadLen : 0));
+}
+
+std::string stack_text(const Answer& answer) {
+    std::size_t stacks = 0;
+    for (std::string_view rest = answer.protocols(); !rest.empty();) stacks += take(rest, ':') == "mpls";
+    std::size_t repeats = std::max(length(answer[Field::label]), stacks) - stacks + 1;  // of the first
+    std::string text;
+    for (std::string_view rest = answer.protocols(); !rest.empty();) {
+        const std::string_view token = take(rest, ':');
+        const std::string label = label_of(token);
+        std::size_t times = label.empty() ? 0 : 1;
+        if (token == "mpls") times = std::exchange(repeats, 1);
+        for (; times > 0; --times) text.append(text.empty() ? "" : "/").append(label);
+    }
+    return text;
+}
+
+}  // namespace acapella::hybrid

@@ -1,0 +1,145 @@
+// What tshark printed: one line a frame, tab-separated, in the order of the fields below.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "digest/frame_row.hpp"
+#include "dissection.hpp"
+
+namespace acapella::hybrid {
+
+// The fields asked for (tshark -e). A field that a frame has several times is a comma-separated list,
+// outermost first.
+#define ACAPELLA_ANSWER_FIELDS(X)            \
+    X(number, "frame.number")                \
+    X(protocols, "frame.protocols")          \
+    X(vlan, "vlan.id")                       \
+    X(service_vlan, "ieee8021ad.id")         \
+    X(label, "mpls.label")                   \
+    X(ip_src, "ip.src")                      \
+    X(ip_dst, "ip.dst")                      \
+    X(ip_proto, "ip.proto")                  \
+    X(ip_len, "ip.len")                      \
+    X(ip_hdr_len, "ip.hdr_len")              \
+    X(ip_frag_offset, "ip.frag_offset")      \
+    X(ipv6_src, "ipv6.src")                  \
+    X(ipv6_dst, "ipv6.dst")                  \
+    X(ipv6_nxt, "ipv6.nxt")                  \
+    X(ipv6_plen, "ipv6.plen")                \
+    X(hopopts_nxt, "ipv6.hopopts.nxt")       \
+    X(routing_nxt, "ipv6.routing.nxt")       \
+    X(fraghdr_nxt, "ipv6.fraghdr.nxt")       \
+    X(dstopts_nxt, "ipv6.dstopts.nxt")       \
+    X(fraghdr_offset, "ipv6.fraghdr.offset") \
+    X(tcp_src, "tcp.srcport")                \
+    X(tcp_dst, "tcp.dstport")                \
+    X(tcp_flags, "tcp.flags")                \
+    X(tcp_seq, "tcp.seq_raw")                \
+    X(tcp_ack, "tcp.ack_raw")                \
+    X(tcp_window, "tcp.window_size_value")   \
+    X(tcp_len, "tcp.len")                    \
+    X(tcp_urgent, "tcp.urgent_pointer")      \
+    X(udp_src, "udp.srcport")                \
+    X(udp_dst, "udp.dstport")                \
+    X(udp_length, "udp.length")              \
+    X(sctp_src, "sctp.srcport")              \
+    X(sctp_dst, "sctp.dstport")              \
+    X(encap, "frame.encap_type")             \
+    X(time, "frame.time_epoch")              \
+    X(len, "frame.len")                      \
+    X(cap_len, "frame.cap_len")
+
+enum class Field : std::uint8_t {
+#define ACAPELLA_FIELD(name, text) name,
+    ACAPELLA_ANSWER_FIELDS(ACAPELLA_FIELD)
+#undef ACAPELLA_FIELD
+        count_
+};
+
+inline constexpr std::size_t kFields = static_cast<std::size_t>(Field::count_);
+// Without the last ones, which only a reference needs: of a frame that we sent we know them.
+inline constexpr std::size_t kAskedFields = static_cast<std::size_t>(Field::time);
+inline constexpr std::array<std::string_view, kFields> kFieldNames = {
+#define ACAPELLA_FIELD(name, text) text,
+    ACAPELLA_ANSWER_FIELDS(ACAPELLA_FIELD)
+#undef ACAPELLA_FIELD
+};
+
+// Field::encap of a frame whose link type tshark does not know: all it says of it is "data".
+inline constexpr std::string_view kUnknownEncap = "0";
+
+// tshark's output is not what was asked for: it left a frame out, or printed a line of its own.
+class AnswerError : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
+// One frame's answer; its views are valid until the reader's next call.
+struct Answer {
+    std::array<std::string_view, kFields> fields;
+
+    std::string_view operator[](Field field) const { return fields[static_cast<std::size_t>(field)]; }
+    std::string_view protocols() const { return (*this)[Field::protocols]; }
+};
+
+// Takes tshark's output from a pipe as it comes, in a thread of its own: a tshark whose output waits would
+// stop reading.
+class AnswerReader {
+  public:
+    // Takes the descriptor over.
+    explicit AnswerReader(int descriptor);
+    AnswerReader(const AnswerReader&) = delete;
+    AnswerReader& operator=(const AnswerReader&) = delete;
+    // Waits until tshark has closed its end.
+    ~AnswerReader();
+
+    // The next frame's answer; null while it is not there. Throws AnswerError where it will not come.
+    const Answer* poll();
+    // As poll(), but waits: null at the end of the output.
+    const Answer* next();
+    // As next(), where an answer has to come.
+    const Answer& wait();
+    // Waits for the end of the output; throws AnswerError where it holds another answer.
+    void expect_end();
+
+  private:
+    void receive();
+    // More of the output in `text_`; false where there is none now (at all, if `wait`).
+    bool fetch(bool wait);
+    bool next_line(std::string_view& line);
+    const Answer& parse(std::string_view line);
+
+    int descriptor_;
+    std::uint64_t frames_ = 0;
+    Answer answer_;
+    std::vector<char> text_;  // lines to come, from at_ on
+    std::size_t at_ = 0;
+
+    std::mutex mutex_;  // guards the next three
+    std::condition_variable changed_;
+    std::vector<char> received_;
+    bool ended_ = false;
+    std::atomic<bool> news_ = false;  // a hint, so that polling takes no lock
+    std::thread receiver_;
+};
+
+// Layers 2 to 4 as tshark gave them: tags, the innermost addresses, ports and TCP numbers; no tokens. Quoted
+// packets (ICMP errors) and what an application carries are left out, as in the core.
+void take_keys(const Answer& answer, Dissection& dissection);
+// They take the place of the core's guess; the row's key is the caller's to intern.
+void replace_keys(FrameRow& row, const Dissection& keys);
+
+// The labels of `stack` for an answer: mpls repeats its label for every entry of the stack.
+std::string stack_text(const Answer& answer);
+
+}  // namespace acapella::hybrid

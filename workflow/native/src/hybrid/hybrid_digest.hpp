@@ -1,0 +1,105 @@
+// Engines hybrid and tshark: the frames that tshark shall see are written to it as they come, and the rows
+// wait in file order until it has answered for the first of them. Neither what is sent nor what a row becomes
+// depends on how soon an answer is there.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "digest/front_end.hpp"
+#include "digest/ledger.hpp"
+#include "hybrid/answers.hpp"
+#include "hybrid/applications.hpp"
+#include "hybrid/row_queue.hpp"
+#include "hybrid/selection.hpp"
+#include "input/pcapng_writer.hpp"
+
+namespace acapella::hybrid {
+
+// tshark stopped reading: the reason stands in its own standard error.
+class AskingError : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
+struct Options {
+    bool ask_all = false;  // engine tshark
+    Policy policy;
+};
+
+// tshark's standard input, open from here to the end of the questions.
+class Questions {
+  public:
+    // Takes the descriptor over.
+    explicit Questions(int descriptor);
+    Questions(const Questions&) = delete;
+    Questions& operator=(const Questions&) = delete;
+    ~Questions();
+
+    // These throw AskingError.
+    void write(const Record& record);
+    void flush();
+    void end();
+
+    std::uint64_t frames() const { return writer_.frames(); }
+
+  private:
+    int descriptor_;
+    input::PcapngWriter writer_;
+    std::uint64_t flushed_ = 0;
+};
+
+class HybridDigest {
+  public:
+    // Takes over `questions`, tshark's standard input; `answers`, its standard output, line-buffered, stays
+    // the caller's. Raises input::InputError.
+    HybridDigest(const std::string& path, Place place, std::size_t batch_rows, const Options& options,
+                 int questions, int answers)
+        : answers_(answers),
+          questions_(questions),
+          front_(path),
+          ledger_(front_.keys(), front_.names(), std::move(place), batch_rows),
+          options_(options),
+          selection_(options.policy),
+          applications_(selection_) {}
+
+    // As NativeDigest. Throws AskingError, AnswerError.
+    std::optional<Batch> next_frames();
+    Batch flow_rows(std::uint32_t first, std::uint32_t count) const {
+        return ledger_.flow_rows(first, count);
+    }
+
+    const FrontEnd& front() const { return front_; }
+    const Ledger& ledger() const { return ledger_; }
+    std::uint64_t frames_sent() const { return questions_.frames(); }
+    // Frames where tshark's layers 2 to 4 are not those that the core is sure of.
+    std::uint64_t contradictions() const { return contradictions_; }
+
+  private:
+    bool read_row();
+    bool choose(FrameRow& row);
+    void ask(const FrameRow& row);
+    bool must_wait() const;
+    bool book_first(bool wait);
+    Verdict verdict(FrameRow& row, const Answer& answer);
+    Verdict joined(const FrameRow& row, const Answer& answer);
+    Verdict carried(const FrameRow& row);
+
+    AnswerReader answers_;  // before questions_: it ends after tshark's input is closed
+    Questions questions_;
+    FrontEnd front_;
+    Ledger ledger_;
+    Options options_;
+    Selection selection_;
+    Applications applications_;
+    RowQueue rows_;
+    std::uint64_t unanswered_ = 0;
+    std::uint64_t contradictions_ = 0;
+    Dissection keys_;
+    bool read_all_ = false;
+    bool ended_ = false;
+};
+
+}  // namespace acapella::hybrid

@@ -1,0 +1,61 @@
+#include "hybrid/reference.hpp"
+
+#include <charconv>
+
+#include "issue.hpp"
+
+namespace acapella::hybrid {
+namespace {
+
+constexpr std::int64_t kSecondNs = 1'000'000'000;
+
+template <typename Integer>
+Integer number(std::string_view text) {
+    Integer value{};
+    std::from_chars(text.data(), text.data() + text.size(), value);
+    return value;
+}
+
+// "-1.250000000": seconds and nine digits.
+std::int64_t nanoseconds(std::string_view text) {
+    const bool negative = text.starts_with('-');
+    if (negative) text.remove_prefix(1);
+    const std::size_t point = text.find('.');
+    if (point == std::string_view::npos) return 0;
+    const std::int64_t ns = number<std::int64_t>(text.substr(0, point)) * kSecondNs +
+                            number<std::int64_t>(text.substr(point + 1));
+    return negative ? -ns : ns;
+}
+
+FrameRow row_of(const Answer& answer, const Dissection& keys) {
+    FrameRow row = frame_row(Record{}, keys, 0, 0);
+    row.frame = number<std::uint64_t>(answer[Field::number]);
+    row.ts_ns = nanoseconds(answer[Field::time]);
+    row.wire_len = number<std::uint32_t>(answer[Field::len]);
+    row.cap_len = number<std::uint32_t>(answer[Field::cap_len]);
+    return row;
+}
+
+}  // namespace
+
+std::optional<Batch> Reference::next_frames() {
+    while (!ledger_.full()) {
+        const Answer* answer = answers_.next();
+        if (answer == nullptr) break;
+        if ((*answer)[Field::encap].empty()) {  // what was on no link
+            ++blocks_not_frames_;
+            continue;
+        }
+        take_keys(*answer, dissection_);
+        FrameRow row = row_of(*answer, dissection_);
+        row.frame -= blocks_not_frames_;
+        row.key = keys_.intern(dissection_);
+        const std::uint32_t stack = names_.intern(answer->protocols(), stack_text(*answer));
+        ledger_.add(row, {stack, L4By::kTshark, AppBy::kTshark});
+    }
+    Batch batch = ledger_.take_frames();
+    if (batch.columns.length == 0) return std::nullopt;
+    return batch;
+}
+
+}  // namespace acapella::hybrid

@@ -1,0 +1,135 @@
+#include "hybrid/selection.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+namespace acapella::hybrid {
+namespace {
+
+constexpr std::uint32_t kGiveUp = 32;  // new kinds in a row
+constexpr std::uint32_t kWordFactor = 4;
+constexpr std::uint32_t kGrowth = 4;  // of the distance between frames that are looked at again
+
+bool is_text(std::uint8_t byte) {
+    return (byte >= 0x20 && byte < 0x7f) || byte == '\t' || byte == '\n' || byte == '\r';
+}
+
+// The first four bytes, zeros for those that were not captured.
+std::uint32_t long_start(Bytes payload) {
+    std::uint32_t value = 0;
+    for (std::size_t i = 0; i < 4; ++i)
+        value = (value << 8) | (i < payload.size() ? std::to_integer<std::uint32_t>(payload[i]) : 0U);
+    return value;
+}
+
+// GET, HELO, 227
+bool is_word(std::uint32_t start) {
+    for (int shift = 0; shift < 32; shift += 8)
+        if (!is_text(static_cast<std::uint8_t>(start >> shift))) return false;
+    return true;
+}
+
+// A whole word, or two bytes: behind them come lengths and numbers.
+std::uint32_t short_start(std::uint32_t start) { return is_word(start) ? start : start & 0xffff0000; }
+
+void count(std::uint16_t& counter) {
+    if (counter < std::numeric_limits<std::uint16_t>::max()) ++counter;
+}
+
+}  // namespace
+
+Choice Selection::choose(std::uint32_t flow_number, Bytes payload, std::uint32_t payload_len) {
+    Flow& flow = flow_of(flow_number);
+    bool send = flow.frames < policy_.first;
+    if (due_again(flow)) send = true;
+    ++flow.frames;
+    const auto length = static_cast<std::uint8_t>(std::bit_width(payload_len));
+    if (flow.fresh_in_a_row >= kGiveUp) return choose_by_length(flow_number, length, send);
+
+    const std::uint32_t start = long_start(payload);
+    const std::uint32_t kinds = is_word(start) ? kWordFactor * policy_.kinds : policy_.kinds;
+    const Place fine = find(flow_number, start, Kind::Level::long_start, length);
+    const Place coarse = fine.row != kNone
+                             ? Place{0, kinds_[fine.row].parent}
+                             : find(flow_number, short_start(start), Kind::Level::start, length);
+    if (coarse.row == kNone) {
+        ++flow.fresh_in_a_row;  // at most kGiveUp
+        if (flow.starts.allows(kinds)) {
+            send = true;
+            count(flow.starts.fresh);
+        }
+    } else {
+        flow.fresh_in_a_row = 0;
+        count(flow.starts.known);
+        if (!kinds_[coarse.row].seen_twice) send = kinds_[coarse.row].seen_twice = true;
+    }
+    if (fine.row != kNone) {
+        count(flow.long_starts.known);
+        return {fine.row, send};
+    }
+    if (flow.long_starts.allows(kinds)) {
+        send = true;
+        count(flow.long_starts.fresh);
+    }
+    if (!send && coarse.row != kNone) return {coarse.row, false};
+    const Choice by_length = choose_by_length(flow_number, length, send);
+    if (!send) return by_length;
+    std::uint32_t row = coarse.row;
+    if (row == kNone)
+        row = add(coarse, {flow_number, short_start(start), by_length.kind, Kind::Level::start, length});
+    if (row == kNone) return by_length;
+    const std::uint32_t finest = add(fine, {flow_number, start, row, Kind::Level::long_start, length});
+    return {finest != kNone ? finest : row, true};
+}
+
+// For payload whose start says nothing.
+Choice Selection::choose_by_length(std::uint32_t number, std::uint8_t length, bool send) {
+    const Place place = find(number, 0, Kind::Level::length, length);
+    if (place.row != kNone) return {place.row, send};
+    const std::uint32_t row =
+        send ? add(place, {number, 0, kFlowKind | number, Kind::Level::length, length}) : kNone;
+    return {row != kNone ? row : kFlowKind | number, send};
+}
+
+bool Selection::due_again(Flow& flow) const {
+    std::uint64_t next = policy_.again;
+    for (int i = 0; i < flow.looks; ++i) next *= kGrowth;
+    if (flow.frames < next) return false;
+    ++flow.looks;
+    return true;
+}
+
+Selection::Flow& Selection::flow_of(std::uint32_t number) {
+    while (flows_.size() <= number) flows_.add(Flow{});
+    return flows_[number];
+}
+
+std::uint64_t Selection::hash_of(std::uint32_t flow, std::uint32_t start, Kind::Level level,
+                                 std::uint8_t length) const {
+    const std::uint64_t state = TableHash::mix(hash_.start(), (std::uint64_t{flow} << 32) | start);
+    return TableHash::mix(state, (static_cast<std::uint64_t>(level) << 8) | length);
+}
+
+Selection::Place Selection::find(std::uint32_t flow, std::uint32_t start, Kind::Level level,
+                                 std::uint8_t length) const {
+    const std::uint64_t hash = hash_of(flow, start, level, length);
+    return {hash, index_.find(hash, [&](std::uint32_t row) {
+                const Kind& kind = kinds_[row];
+                return kind.flow == flow && kind.start == start && kind.level == level &&
+                       kind.length_class == length;
+            })};
+}
+
+// The new kind's row, or kNone where there are too many.
+std::uint32_t Selection::add(const Place& place, const Kind& kind) {
+    if (kinds_.size() >= kMaxKinds) return kNone;
+    const std::uint32_t row = kinds_.add(kind);
+    index_.insert(place.hash, row, [this](std::uint32_t old) {
+        const Kind& known = kinds_[old];
+        return hash_of(known.flow, known.start, known.level, known.length_class);
+    });
+    return row;
+}
+
+}  // namespace acapella::hybrid

@@ -1,0 +1,91 @@
+// Chooses the frames that tshark shall see, in one pass and without its answers, so that a file and a pipe
+// give the same choice.
+//
+// Frames of a flow fall into kinds by the start and the length of their payload: most protocols say what a
+// message is in its first bytes. A frame of a kind that the flow has not shown yet is sent, then a second one
+// of the kind; all others take what their kind has shown. Encrypted payload has new first bytes all the time,
+// so the new kinds of a flow have a budget, which grows with the frames of known kinds; after kGiveUp new
+// kinds in a row its payload is taken to say nothing, and only looked at again at growing distances.
+#pragma once
+
+#include <cstdint>
+
+#include "flow/pool.hpp"
+#include "flow/slots.hpp"
+#include "flow/table_hash.hpp"
+#include "hybrid/policy.hpp"
+#include "record.hpp"
+
+namespace acapella::hybrid {
+
+// Kinds that are remembered in all, flows not counted; a sample that shows more keeps one answer a flow for
+// the rest.
+inline constexpr std::uint32_t kMaxKinds = 1U << 19;
+
+// Kinds stand in a tree: the flow itself, payloads of a length, of a length and a short start, and of a
+// length and a longer start. A flow needs no row: its kind is its number with the upper bit.
+inline constexpr std::uint32_t kFlowKind = 1U << 31;
+
+struct Kind {
+    enum class Level : std::uint8_t { length, start, long_start };
+
+    std::uint32_t flow;
+    std::uint32_t start;  // the first bytes of the payload
+    std::uint32_t parent;
+    Level level;
+    std::uint8_t length_class;  // bits of the payload's length
+    bool seen_twice = false;
+};
+
+struct Choice {
+    std::uint32_t kind;  // a row of Selection::kind, or a flow's kind
+    bool send;
+};
+
+class Selection {
+  public:
+    explicit Selection(Policy policy, TableHash hash = TableHash()) : policy_(policy), hash_(hash) {}
+
+    // The next frame that has something above its native headers. `flow` is any number that stands for the
+    // flow; `payload` its captured and `payload_len` its wire bytes.
+    Choice choose(std::uint32_t flow, Bytes payload, std::uint32_t payload_len);
+
+    std::uint32_t size() const { return kinds_.size(); }
+    const Kind& kind(std::uint32_t row) const { return kinds_[row]; }
+
+  private:
+    // New kinds against frames of known ones.
+    struct Budget {
+        std::uint16_t fresh = 0;
+        std::uint16_t known = 0;
+
+        bool allows(std::uint32_t kinds) const { return fresh < kinds + known; }
+    };
+    struct Flow {
+        std::uint32_t frames = 0;
+        Budget starts;
+        Budget long_starts;
+        std::uint8_t looks = 0;  // again
+        std::uint8_t fresh_in_a_row = 0;
+    };
+    struct Place {
+        std::uint64_t hash;
+        std::uint32_t row;
+    };
+
+    Flow& flow_of(std::uint32_t number);
+    bool due_again(Flow& flow) const;
+    Choice choose_by_length(std::uint32_t number, std::uint8_t length_class, bool send);
+    std::uint64_t hash_of(std::uint32_t flow, std::uint32_t start, Kind::Level level,
+                          std::uint8_t length) const;
+    Place find(std::uint32_t flow, std::uint32_t start, Kind::Level level, std::uint8_t length) const;
+    std::uint32_t add(const Place& place, const Kind& kind);
+
+    Policy policy_;
+    TableHash hash_;
+    Pool<Kind> kinds_;
+    Slots index_;
+    Pool<Flow> flows_;
+};
+
+}  // namespace acapella::hybrid

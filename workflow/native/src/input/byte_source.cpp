@@ -1,0 +1,105 @@
+#include "input/byte_source.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "input/input_error.hpp"
+
+namespace acapella::input {
+namespace {
+
+constexpr std::size_t kBufferSize = std::size_t{1} << 20;
+
+}  // namespace
+
+std::unique_ptr<ByteSource> ByteSource::open(const std::string& path) {
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) {
+        throw InputError("cannot_open", path, std::strerror(errno));
+    }
+    auto raw = descriptor_stream(descriptor, true);
+    struct stat facts {};
+    if (::fstat(descriptor, &facts) == 0 && S_ISDIR(facts.st_mode)) {
+        throw InputError("cannot_open", path, "is a folder, not a capture");
+    }
+    // Advice only: where it is refused (a pipe), reading is as right and a little slower.
+    (void)::posix_fadvise(descriptor, 0, 0, POSIX_FADV_SEQUENTIAL);
+    return std::unique_ptr<ByteSource>(new ByteSource(std::move(raw), path));
+}
+
+std::unique_ptr<ByteSource> ByteSource::from_descriptor(int descriptor, std::string name) {
+    // A wider pipe means fewer switches between its two ends; refused for a file, and that is no fault.
+    (void)::fcntl(descriptor, F_SETPIPE_SZ, static_cast<int>(kBufferSize));
+    return std::unique_ptr<ByteSource>(new ByteSource(descriptor_stream(descriptor, false), std::move(name)));
+}
+
+std::unique_ptr<ByteSource> ByteSource::from_memory(Bytes bytes, std::string name) {
+    return std::unique_ptr<ByteSource>(new ByteSource(memory_stream(bytes), std::move(name)));
+}
+
+ByteSource::ByteSource(std::unique_ptr<ByteStream> raw, std::string name)
+    : name_(std::move(name)),
+      stream_(std::move(raw)),
+      buffer_(std::make_unique_for_overwrite<std::byte[]>(kBufferSize)),
+      capacity_(kBufferSize) {
+    const Bytes head = view(kMagicBytes);
+    compression_ = detect_compression(head);
+    if (compression_ != Compression::none) {
+        // What was read so far is compressed: the decoder takes it over (it copies), and the buffer starts
+        // anew.
+        std::vector<std::byte> taken(buffer_.get(), buffer_.get() + size_);
+        stream_ = decoder(compression_, std::move(stream_), taken);
+        size_ = 0;
+        ended_ = false;
+    }
+}
+
+void ByteSource::make_room(std::size_t count) {
+    if (at_ > 0) {
+        std::memmove(buffer_.get(), buffer_.get() + at_, size_ - at_);
+        base_ += at_;
+        size_ -= at_;
+        at_ = 0;
+    }
+    if (size_ < capacity_) {
+        return;
+    }
+    // Grown by what has come, not by what a damaged length field promises.
+    capacity_ = std::min(std::max(count, kBufferSize), capacity_ * 2);
+    auto larger = std::make_unique_for_overwrite<std::byte[]>(capacity_);
+    std::memcpy(larger.get(), buffer_.get(), size_);
+    buffer_ = std::move(larger);
+}
+
+void ByteSource::fill(std::size_t count) {
+    while (size_ - at_ < count && !ended_) {
+        make_room(count);
+        const std::size_t got = stream_->read(buffer_.get() + size_, capacity_ - size_);
+        size_ += got;
+        ended_ = got == 0;
+    }
+}
+
+std::uint64_t ByteSource::skip_far(std::uint64_t count) {
+    std::uint64_t left = count;
+    while (left > 0) {
+        if (at_ == size_) {
+            fill(1);
+            if (at_ == size_) {
+                break;
+            }
+        }
+        const auto step = static_cast<std::size_t>(std::min<std::uint64_t>(left, size_ - at_));
+        at_ += step;
+        left -= step;
+    }
+    return count - left;
+}
+
+}  // namespace acapella::input

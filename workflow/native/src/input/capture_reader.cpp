@@ -1,0 +1,163 @@
+#include "input/capture_reader.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <string_view>
+
+#include "input/byte_order.hpp"
+#include "input/input_error.hpp"
+#include "input/link_types.hpp"
+#include "input/pcap_reader.hpp"
+#include "input/pcapng_reader.hpp"
+
+namespace acapella::input {
+namespace {
+
+// Wireshark's frame lengths are signed; it shows a larger one so.
+constexpr std::uint32_t kMaxWireLen = 0x7fffffff;
+
+FileEnd end_of_fault(const std::string& kind) {
+    if (kind == "cut_compressed") {
+        return FileEnd::cut_compressed;
+    }
+    if (kind == "trailing_bytes") {
+        return FileEnd::trailing_bytes;
+    }
+    return kind == "bad_compression" ? FileEnd::bad_compression : FileEnd::read_error;
+}
+
+std::int64_t unit_ns(const Interface& interface) {
+    if (interface.tsresol_binary) {
+        return interface.tsresol >= 30 ? 1 : std::int64_t{1'000'000'000} >> interface.tsresol;
+    }
+    std::int64_t unit = 1'000'000'000;
+    for (int digit = 0; digit < interface.tsresol && unit > 1; ++digit) {
+        unit /= 10;
+    }
+    return unit;
+}
+
+struct KnownMagic {
+    std::string_view magic;
+    const char* name;
+};
+
+// Captures and archives that people have and that this reader does not read.
+constexpr std::array<KnownMagic, 10> kUnsupported{{
+    {std::string_view("\xfd"
+                      "7zXZ",
+                      5),
+     "xz"},
+    {"BZh", "bzip2"},
+    {std::string_view("PK\x03\x04", 4), "zip"},
+    {std::string_view("\x02\x21\x4c\x18", 4), "lz4 (legacy format)"},
+    {std::string_view("snoop\0\0\0", 8), "snoop"},
+    {"TRSNIFF data", "Sniffer"},
+    {"GMBU", "Network Monitor"},
+    {"RTSS", "Network Monitor"},
+    {"PAR1", "Parquet"},
+    {"\x7f"
+     "ELF",
+     "ELF"},
+}};
+
+bool is_text(Bytes head) {
+    return std::all_of(head.begin(), head.end(), [](std::byte b) {
+        const auto c = std::to_integer<unsigned char>(b);
+        return std::isprint(c) != 0 || std::isspace(c) != 0 || c >= 0x80;
+    });
+}
+
+[[noreturn]] void refuse(const ByteSource& source, Bytes head) {
+    const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+    for (const auto& [magic, name] : kUnsupported) {
+        if (text.starts_with(magic)) {
+            throw InputError("unsupported_format", source.name(),
+                             std::string("a file of format ") + name + ", not pcap or pcapng");
+        }
+    }
+    throw InputError("not_a_capture", source.name(),
+                     is_text(head) ? "text, not a pcap or pcapng capture" : "not a pcap or pcapng capture");
+}
+
+}  // namespace
+
+const char* name_of(FileEnd end) {
+    constexpr std::array kNames{"clean",          "cut_header",        "cut_record",
+                                "bad_caplen",     "bad_pseudo_header", "bad_block",
+                                "bad_version",    "cut_compressed",    "bad_compression",
+                                "trailing_bytes", "read_error"};
+    return kNames.at(static_cast<std::size_t>(end));
+}
+
+void CaptureReader::add_interface(const Interface& interface) {
+    interfaces_.push_back(interface);
+    const std::int64_t unit = unit_ns(interface);
+    facts_.ts_unit_ns = interfaces_.size() == 1 ? unit : std::min(facts_.ts_unit_ns, unit);
+    facts_.snaplen = std::max(facts_.snaplen, interface.snaplen);
+    auto& types = facts_.link_types;
+    if (std::find(types.begin(), types.end(), interface.link_type) == types.end()) {
+        types.push_back(interface.link_type);
+    }
+}
+
+bool CaptureReader::stop(FileEnd end, std::string detail) {
+    facts_.end = end;
+    facts_.end_detail = std::move(detail);
+    facts_.end_offset = source_.offset();
+    return false;
+}
+
+bool CaptureReader::stop_short(FileEnd end, std::size_t there, std::size_t whole) {
+    const ByteStream::Fault& fault = source_.fault();
+    if (!fault.kind.empty()) {
+        return stop(end_of_fault(fault.kind), fault.what);
+    }
+    if (there == 0 && end == FileEnd::cut_header) {
+        return stop(FileEnd::clean, "");
+    }
+    return stop(end, std::to_string(there) + " bytes of " + std::to_string(whole) + " are there");
+}
+
+bool CaptureReader::stop_bad_caplen(std::uint64_t caplen, std::uint16_t link_type) {
+    return stop(FileEnd::bad_caplen, "capture length " + std::to_string(caplen) + " is larger than " +
+                                         std::to_string(max_captured_len(link_type)));
+}
+
+bool CaptureReader::set_frame(Record& record, Bytes bytes, std::uint32_t wire_len, std::uint16_t link_type) {
+    const std::uint32_t before = pseudo_header_len(link_type);
+    if (bytes.size() < before) [[unlikely]] {
+        return stop(FileEnd::bad_pseudo_header, std::to_string(bytes.size()) + " bytes, of which " +
+                                                    std::to_string(before) + " stand before the frame");
+    }
+    record.frame = ++facts_.records;
+    record.link_type = link_type;
+    record.pseudo_header = bytes.first(before);
+    record.bytes = bytes.subspan(before);
+    record.wire_len = std::min(wire_len - before, kMaxWireLen);
+    return true;
+}
+
+std::unique_ptr<CaptureReader> open_capture(ByteSource& source) {
+    constexpr std::size_t kLongestMagic = 16;
+    const Bytes head = source.view(kLongestMagic);
+    if (head.size() < sizeof(std::uint32_t)) {
+        if (!source.fault().kind.empty()) {
+            throw InputError(source.fault().kind, source.name(), source.fault().what);
+        }
+        if (head.empty()) {
+            throw InputError("empty_file", source.name(), "the file is empty");
+        }
+        refuse(source, head);
+    }
+    if (PcapngReader::recognises(head)) {
+        return std::make_unique<PcapngReader>(source);
+    }
+    if (PcapReader::recognises(head)) {
+        return std::make_unique<PcapReader>(source);
+    }
+    refuse(source, head);
+}
+
+}  // namespace acapella::input

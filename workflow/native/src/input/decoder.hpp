@@ -1,0 +1,60 @@
+// Plain bytes out of a descriptor, memory, or a gzip, zstd or lz4 stream over one of them.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "record.hpp"
+
+namespace acapella::input {
+
+// A stream of bytes. After `read` has returned 0 the stream is at its end; `fault` then says whether it is
+// whole.
+class ByteStream {
+  public:
+    struct Fault {
+        std::string kind;  // as FileEnd's members; empty: none
+        std::string what;
+    };
+
+    ByteStream() = default;
+    ByteStream(const ByteStream&) = delete;
+    ByteStream& operator=(const ByteStream&) = delete;
+    virtual ~ByteStream() = default;
+
+    // Fill at most `room` bytes (> 0) and return how many; 0 at the end. Never throws.
+    virtual std::size_t read(std::byte* into, std::size_t room) = 0;
+
+    [[nodiscard]] const Fault& fault() const { return fault_; }
+
+  protected:
+    std::size_t fail(std::string kind, std::string what) {
+        if (fault_.kind.empty()) {
+            fault_ = {std::move(kind), std::move(what)};
+        }
+        return 0;
+    }
+
+    Fault fault_;
+};
+
+// Reads a descriptor; closes it in the end if it `owns` it.
+std::unique_ptr<ByteStream> descriptor_stream(int descriptor, bool owns);
+
+// Reads bytes that outlive the stream.
+std::unique_ptr<ByteStream> memory_stream(Bytes bytes);
+
+enum class Compression { none, gzip, zstd, lz4 };
+
+inline constexpr std::size_t kMagicBytes = 4;
+
+// What the first bytes of a file say.
+Compression detect_compression(Bytes head);
+
+const char* name_of(Compression compression);
+
+// Decompresses `raw`, of which `head` has been read already. Concatenated members and frames are one stream.
+std::unique_ptr<ByteStream> decoder(Compression compression, std::unique_ptr<ByteStream> raw, Bytes head);
+
+}  // namespace acapella::input

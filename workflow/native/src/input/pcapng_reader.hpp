@@ -1,0 +1,53 @@
+// The pcapng format, https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "input/capture_reader.hpp"
+
+namespace acapella::input {
+
+class PcapngReader final : public CaptureReader {
+  public:
+    // True where a section header block begins.
+    static bool recognises(Bytes head);
+
+    // Reads the first section header; raises InputError (cut_header, unsupported_version, bad_header).
+    explicit PcapngReader(ByteSource& source);
+
+    bool next(Record& record) override;
+
+  private:
+    // A block whose head has been read and checked.
+    struct Block {
+        std::uint32_t type = 0;
+        std::size_t size = 0;  // with head, trailer and padding
+    };
+
+    enum class Outcome : std::uint8_t { frame, no_frame, stopped };
+
+    bool read_block_head(Block& block);
+    bool view_block(const Block& block, std::size_t least, Bytes& bytes);
+    bool skip_block(const Block& block);
+    bool trailer_agrees(const std::byte* at, const Block& block);
+    Outcome read_block(const Block& block, Record& record);
+    bool read_section(const Block& block);
+    bool read_interface(const Block& block);
+    Outcome read_packet(const Block& block, Record& record);
+    Outcome read_simple_packet(const Block& block, Record& record);
+    bool read_other(const Block& block);
+    bool check_options(Bytes options, std::uint32_t block_type, Interface* interface);
+    void set_time(Record& record, const Interface& interface, std::uint64_t ts);
+    bool bad_block(const Block& block, const char* what);
+
+    bool swapped_ = false;
+    std::size_t section_base_ = 0;  // interfaces_ of this section begin here
+    std::uint64_t pending_ = 0;     // the last block, not yet skipped because its view is in use
+};
+
+// A time stamp of `ts` units in nanoseconds since 1970, rounded down; INT64_MAX or INT64_MIN where it does
+// not fit, and then `out_of_range` is set.
+std::int64_t to_ns(std::uint64_t ts, const Interface& interface, bool& out_of_range);
+
+}  // namespace acapella::input

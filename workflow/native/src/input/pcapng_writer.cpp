@@ -1,0 +1,165 @@
+#include "input/pcapng_writer.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+namespace acapella::input {
+namespace {
+
+constexpr std::size_t kFlushAt = std::size_t{256} << 10;
+constexpr std::uint32_t kSectionHeader = 0x0a0d0d0a;
+constexpr std::uint32_t kInterfaceDescription = 1;
+constexpr std::uint32_t kEnhancedPacket = 6;
+
+// Blocks are written in this machine's byte order; the section header says which that is.
+struct Section {
+    std::uint32_t magic = 0x1a2b3c4d;
+    std::uint16_t major = 1;
+    std::uint16_t minor = 0;
+    std::int64_t length = -1;  // not known
+};
+
+struct InterfaceDescription {
+    std::uint16_t link_type;
+    std::uint16_t reserved = 0;
+    std::uint32_t snaplen = 0;  // no limit
+    std::uint16_t option = 9;   // if_tsresol
+    std::uint16_t option_length = 1;
+    std::uint8_t tsresol[4] = {9, 0, 0, 0};
+    std::uint32_t end_of_options = 0;
+};
+
+struct Packet {
+    std::uint32_t interface;
+    std::uint32_t ts_high;
+    std::uint32_t ts_low;
+    std::uint32_t captured;
+    std::uint32_t wire;
+};
+
+static_assert(sizeof(Section) == 16 && sizeof(InterfaceDescription) == 20 && sizeof(Packet) == 20);
+
+// Keeps a write to a pipe without reader from ending the process: SIGPIPE is held back, and taken off again
+// if the write raised it.
+class NoSigpipe {
+  public:
+    NoSigpipe() {
+        sigemptyset(&pipe_);
+        sigaddset(&pipe_, SIGPIPE);
+        sigset_t pending;
+        sigpending(&pending);
+        was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+        pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+    }
+    NoSigpipe(const NoSigpipe&) = delete;
+    NoSigpipe& operator=(const NoSigpipe&) = delete;
+
+    ~NoSigpipe() {
+        if (!was_pending_) {
+            const timespec now{};
+            while (sigtimedwait(&pipe_, nullptr, &now) < 0 && errno == EINTR) {
+            }
+        }
+        pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    }
+
+  private:
+    sigset_t pipe_{};
+    sigset_t before_{};
+    bool was_pending_ = false;
+};
+
+// Writes all; errno, or 0.
+int write_all(int descriptor, const std::byte* from, std::size_t size) {
+    const NoSigpipe guard;
+    while (size > 0) {
+        const ssize_t done = ::write(descriptor, from, size);
+        if (done < 0) {
+            if (errno == EINTR) {
+                continue;
+            }
+            return errno;
+        }
+        if (done == 0) {
+            return EIO;
+        }
+        from += done;
+        size -= static_cast<std::size_t>(done);
+    }
+    return 0;
+}
+
+}  // namespace
+
+PcapngWriter::PcapngWriter(int descriptor) : descriptor_(descriptor) {
+    buffer_.reserve(kFlushAt + (std::size_t{64} << 10));
+    const Section section;
+    put_block_head(kSectionHeader, sizeof section);
+    put(&section, sizeof section);
+    const auto size = static_cast<std::uint32_t>(sizeof section + 12);
+    put(&size, sizeof size);
+}
+
+void PcapngWriter::put(const void* from, std::size_t size) {
+    const auto* bytes = static_cast<const std::byte*>(from);
+    buffer_.insert(buffer_.end(), bytes, bytes + size);
+}
+
+void PcapngWriter::put_block_head(std::uint32_t type, std::size_t size) {
+    const std::uint32_t head[2] = {type, static_cast<std::uint32_t>(size + 12)};
+    put(head, sizeof head);
+}
+
+std::uint32_t PcapngWriter::interface_of(std::uint16_t link_type) {
+    const auto found = std::find(link_types_.begin(), link_types_.end(), link_type);
+    if (found != link_types_.end()) {
+        return static_cast<std::uint32_t>(found - link_types_.begin());
+    }
+    link_types_.push_back(link_type);
+    const InterfaceDescription description{.link_type = link_type};
+    put_block_head(kInterfaceDescription, sizeof description);
+    put(&description, sizeof description);
+    const auto size = static_cast<std::uint32_t>(sizeof description + 12);
+    put(&size, sizeof size);
+    return static_cast<std::uint32_t>(link_types_.size() - 1);
+}
+
+bool PcapngWriter::write(const Record& record) {
+    if (error_number_ != 0) {
+        return false;
+    }
+    const std::uint32_t interface = interface_of(record.link_type);
+    const auto before = static_cast<std::uint32_t>(record.pseudo_header.size());
+    const auto captured = static_cast<std::uint32_t>(record.bytes.size()) + before;
+    const auto ts = static_cast<std::uint64_t>(std::max<std::int64_t>(record.ts_ns, 0));
+    const Packet packet{interface, static_cast<std::uint32_t>(ts >> 32U), static_cast<std::uint32_t>(ts),
+                        captured, record.wire_len + before};
+    const std::size_t padding = (4 - captured % 4) % 4;
+    const std::size_t size = sizeof packet + captured + padding;
+    put_block_head(kEnhancedPacket, size);
+    put(&packet, sizeof packet);
+    put(record.pseudo_header.data(), before);
+    put(record.bytes.data(), record.bytes.size());
+    constexpr std::uint32_t kZeros = 0;
+    put(&kZeros, padding);
+    const auto whole = static_cast<std::uint32_t>(size + 12);
+    put(&whole, sizeof whole);
+    ++frames_;
+    return buffer_.size() < kFlushAt || flush();
+}
+
+bool PcapngWriter::flush() {
+    if (error_number_ == 0) {
+        error_number_ = write_all(descriptor_, buffer_.data(), buffer_.size());
+        buffer_.clear();
+    }
+    return error_number_ == 0;
+}
+
+std::string PcapngWriter::error() const { return error_number_ == 0 ? "" : std::strerror(error_number_); }
+
+}  // namespace acapella::input

@@ -1,0 +1,112 @@
+// Ethernet, LLC, VLAN, MPLS, pseudowires, and the link types that are not Ethernet.
+#include <gtest/gtest.h>
+
+#include "dissect_frames.hpp"
+
+namespace acapella::testing {
+namespace {
+
+const Octets kPacket = ipv4(17, udp(40001, kData));
+const Octets kLabel20 = hex("00014140");      // bottom of the stack
+const Octets kLabel600000 = hex("927c0040");  // another below it
+
+TEST(DissectLink, FabricsPseudowireHasEveryTagAndLabel) {
+    const Octets inner = ethernet(0x0800, ipv4(6, tcp(kData)));
+    const Frame frame{ethernet(0x8100, hex("006f 8847") + kLabel600000 + kLabel20 + hex("00000000") + inner)};
+    const Dissection found = frame.dissected();
+    EXPECT_EQ(protocols_of(found),
+              "eth:ethertype:vlan:ethertype:mpls:pwethheuristic:pwethcw:eth:ethertype:ip:tcp");
+    EXPECT_EQ(stack_of(found), "Ethernet/VLAN/MPLS/MPLS/PseudoWire/Ethernet/IPv4/TCP");
+    ASSERT_EQ(found.vlan_count, 1);
+    EXPECT_EQ(found.vlans[0], 111);
+    ASSERT_EQ(found.label_count, 2);
+    EXPECT_EQ(found.labels[0], 600000U);
+    EXPECT_EQ(found.labels[1], 20U);
+    EXPECT_EQ(found.inner_wire_len, inner.size());
+    EXPECT_TRUE(found.sure);
+    EXPECT_TRUE(found.open_above);
+}
+
+TEST(DissectLink, PseudowireWithoutControlWordIsLeftToTshark) {
+    EXPECT_FALSE((Frame{ethernet(0x8847, kLabel20 + ethernet(0x0800, kPacket))}.dissected().sure));
+}
+
+TEST(DissectLink, FirstNibbleBehindTheBottomLabelDecides) {
+    EXPECT_EQ((Frame{ethernet(0x8847, kLabel20 + kPacket)}.protocols()), "eth:ethertype:mpls:ip:udp");
+    EXPECT_EQ((Frame{ethernet(0x8847, kLabel20 + ipv6(17, udp(53, kData)))}.protocols()),
+              "eth:ethertype:mpls:ipv6:udp");
+    EXPECT_EQ((Frame{ethernet(0x8847, kLabel20 + hex("80") + kData)}.protocols()), "eth:ethertype:mpls");
+}
+
+TEST(DissectLink, ServiceAndCustomerTags) {
+    const Frame frame{ethernet(0x88a8, hex("00c8 8100 07d1 0800") + kPacket)};
+    const Dissection found = frame.dissected();
+    EXPECT_EQ(protocols_of(found), "eth:ethertype:ieee8021ad:ethertype:vlan:ethertype:ip:udp");
+    EXPECT_EQ(stack_of(found), "Ethernet/VLAN/VLAN/IPv4/UDP");
+    ASSERT_EQ(found.vlan_count, 2);
+    EXPECT_EQ(found.vlans[0], 200);
+    EXPECT_EQ(found.vlans[1], 2001);
+    EXPECT_EQ(found.inner_wire_len, 14 + kPacket.size());
+}
+
+TEST(DissectLink, LengthsAndTypes) {
+    EXPECT_EQ((Frame{ethernet(20, hex("424203") + kData)}.protocols()), "eth:llc:stp");
+    EXPECT_EQ((Frame{ethernet(60, hex("aaaa03 000000 0800") + kPacket)}.protocols()), "eth:llc:ip:udp");
+    EXPECT_EQ((Frame{ethernet(0x8100, hex("0005 0014 424203") + kData)}.protocols()),
+              "eth:ethertype:vlan:llc:stp");
+    EXPECT_EQ((Frame{ethernet(1501, kData)}.protocols()), "eth");
+    EXPECT_EQ((Frame{ethernet(1501, kData)}.dissected().issue), Issue::bad_ethernet_length);
+}
+
+TEST(DissectLink, TruncatedTagIsKeptAsCut) {
+    const Dissection found = cut(ethernet(0x8100, hex("0005 0800") + kPacket), 16).dissected();
+    EXPECT_EQ(protocols_of(found), "eth:ethertype:vlan");
+    EXPECT_EQ(found.issue, Issue::truncated_vlan);
+    EXPECT_EQ(found.vlan_count, 0);
+    EXPECT_TRUE(found.sure);
+}
+
+TEST(DissectLink, TruncatedEthernetIsKeptAsCut) {
+    const Dissection found = cut(ethernet(0x0800, kPacket), 13).dissected();
+    EXPECT_EQ(protocols_of(found), "eth");
+    EXPECT_EQ(found.issue, Issue::truncated_ethernet);
+}
+
+TEST(DissectLink, OtherLinkTypes) {
+    EXPECT_EQ((Frame{hex("0000 0001 0006 0000000000000000 0800") + kPacket, 113}.protocols()),
+              "sll:ethertype:ip:udp");
+    EXPECT_EQ((Frame{hex("0800 0000 00000001 0001 00 06 0000000000000000") + kPacket, 276}.protocols()),
+              "sll:ethertype:ip:udp");
+    EXPECT_EQ((Frame{hex("02000000") + kPacket, 0}.protocols()), "null:ip:udp");
+    EXPECT_EQ((Frame{hex("0000001e") + ipv6(17, udp(53, kData)), 0}.protocols()), "null:ipv6:udp");
+    EXPECT_EQ((Frame{hex("00000002") + kPacket, 108}.protocols()), "null:ip:udp");
+    EXPECT_EQ((Frame{kPacket, 101}.protocols()), "raw:ip:udp");
+    EXPECT_EQ((Frame{kPacket, 12}.protocols()), "raw:ip:udp");
+    EXPECT_EQ((Frame{kPacket, 14}.protocols()), "raw:ip:udp");
+    EXPECT_EQ((Frame{kPacket, 228}.protocols()), "ip:udp");
+    EXPECT_EQ((Frame{ipv6(17, udp(53, kData)), 229}.protocols()), "ipv6:udp");
+}
+
+TEST(DissectLink, UnsupportedLinkTypeIsLeftToTshark) {
+    const Dissection found = Frame{kPacket, 147}.dissected();
+    EXPECT_EQ(found.issue, Issue::unsupported_link_type);
+    EXPECT_FALSE(found.sure);
+}
+
+TEST(DissectLink, TrailerThatIsNoPaddingStandsAbove) {
+    const Octets bare = ethernet(0x0800, ipv4(6, tcp({})));
+    EXPECT_FALSE((Frame{bare + hex("000000000000")}.dissected().open_above));
+    EXPECT_TRUE((Frame{bare + hex("000000000001")}.dissected().open_above));
+}
+
+TEST(DissectLink, EndlessTagsEnd) {
+    Octets tags;
+    for (int i = 0; i < 100; ++i) tags = tags + hex("0005 8100");
+    const Dissection found = Frame{ethernet(0x8100, tags)}.dissected();
+    EXPECT_EQ(found.issue, Issue::too_many_headers);
+    EXPECT_FALSE(found.sure);
+    EXPECT_EQ(found.vlan_count, kMaxVlans);
+}
+
+}  // namespace
+}  // namespace acapella::testing

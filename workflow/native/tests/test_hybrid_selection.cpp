@@ -1,0 +1,135 @@
+// Which frames tshark is asked about, and what its answers do to the frames it was not asked about.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <string>
+#include <string_view>
+
+#include "hybrid/applications.hpp"
+#include "hybrid/selection.hpp"
+
+namespace acapella::hybrid {
+namespace {
+
+Bytes bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+struct Flow {
+    explicit Flow(Policy policy = {}) : selection(policy, TableHash(1)) {}
+
+    Choice see(std::string_view payload, std::uint32_t length = 1000, std::uint32_t flow = 0) {
+        const Choice choice = selection.choose(flow, bytes(payload), length);
+        sent += choice.send;
+        return choice;
+    }
+
+    Selection selection;
+    int sent = 0;
+};
+
+std::string random_payload(std::mt19937& generator) {
+    const auto word = static_cast<std::uint32_t>(generator());
+    std::string payload(4, '\0');
+    std::memcpy(payload.data(), &word, 4);
+    return payload;
+}
+
+TEST(HybridSelection, FirstFramesOfEveryFlowAreSent) {
+    Flow frames;
+    for (std::uint32_t flow = 0; flow < 5; ++flow) {
+        EXPECT_TRUE(frames.see("\x17\x03\x03\x05", 1000, flow).send);
+        EXPECT_TRUE(frames.see("\x17\x03\x03\x05", 1000, flow).send);
+    }
+}
+
+TEST(HybridSelection, EqualFramesAreLookedAtAgainEverMoreRarely) {
+    Flow frames;
+    for (int i = 0; i < 100'000; ++i) frames.see("\x17\x03\x03\x05");
+    EXPECT_LE(frames.sent, 2 + 8);  // the 16th, 64th, ... 65,536th
+    EXPECT_GE(frames.sent, 2 + 6);
+}
+
+TEST(HybridSelection, ANewKindIsSentTwice) {
+    Flow frames;
+    for (int i = 0; i < 10; ++i) frames.see("GET /");
+    const int before = frames.sent;
+    for (int i = 0; i < 4; ++i) frames.see("POST /");
+    EXPECT_EQ(frames.sent, before + 2);
+}
+
+TEST(HybridSelection, AnotherLengthIsAnotherKind) {
+    Flow frames;
+    for (int i = 0; i < 10; ++i) frames.see("\x80\x60\x01\x02", 160);
+    EXPECT_TRUE(frames.see("\x80\x60\x01\x02", 1200).send);
+    EXPECT_FALSE(frames.see("\x80\x60\x01\x02", 161).send);
+}
+
+TEST(HybridSelection, PayloadWithoutAPatternIsGivenUp) {
+    Flow frames;
+    std::mt19937 generator(3);
+    for (int i = 0; i < 100'000; ++i) frames.see(random_payload(generator));
+    EXPECT_LT(frames.sent, 60);
+}
+
+TEST(HybridSelection, APayloadThatWasNotCapturedHasAKind) {
+    Flow frames;
+    EXPECT_TRUE(frames.see("", 0).send);
+    EXPECT_TRUE(frames.see("", 1).send);
+}
+
+TEST(HybridSelection, MemoryIsBounded) {
+    Flow frames({1, 1U << 20, 1});
+    std::mt19937 generator(5);
+    for (std::uint32_t flow = 0; flow < kMaxKinds / 2; ++flow) {
+        frames.see(random_payload(generator), 1000, flow);
+        frames.see(random_payload(generator), 10, flow);
+    }
+    // Flows have a kind each whatever there is; the others stop.
+    EXPECT_LE(frames.selection.size(), kMaxKinds + kMaxKinds / 2);
+}
+
+TEST(HybridApplications, AnAnswerNamesTheNextFramesOfItsKind) {
+    Flow frames;
+    Applications applications(frames.selection);
+    const std::uint32_t hello = frames.see("\x16\x03\x01\x02").kind;
+    const std::uint32_t tls = applications.learn(hello, "tls");
+    EXPECT_EQ(applications.carried(hello), tls);
+    const std::uint32_t other = frames.see("SSH-2.0").kind;
+    EXPECT_EQ(applications.carried(other), tls) << "no answer of its own yet: the flow's";
+    const std::uint32_t ssh = applications.learn(other, "ssh");
+    EXPECT_EQ(applications.carried(other), ssh);
+    EXPECT_EQ(applications.carried(hello), tls);
+}
+
+TEST(HybridApplications, OneOutlierChangesNothing) {
+    Flow frames;
+    Applications applications(frames.selection);
+    const std::uint32_t kind = frames.see("\x17\x03\x03\x05").kind;
+    const std::uint32_t tls = applications.learn(kind, "tls");
+    applications.learn(kind, "tls");
+    applications.learn(kind, "data");
+    EXPECT_EQ(applications.carried(kind), tls);
+    const std::uint32_t data = applications.learn(kind, "data");
+    EXPECT_EQ(applications.carried(kind), data);
+}
+
+TEST(HybridApplications, NothingIsKnownBeforeTheFirstAnswer) {
+    Flow frames;
+    Applications applications(frames.selection);
+    EXPECT_EQ(applications.carried(frames.see("GET /").kind), kNone);
+}
+
+TEST(HybridApplications, TheStackIsTheNativeOneAndTheTokens) {
+    Flow frames;
+    Applications applications(frames.selection);
+    StackNames names;
+    const std::uint32_t native = names.intern("eth:ethertype:ip:tcp", "Ethernet/IPv4/TCP");
+    const std::uint32_t tokens = applications.learn(frames.see("GET /").kind, "http:json");
+    const std::uint32_t stack = applications.stack(names, native, tokens);
+    EXPECT_EQ(names.protocols_text(stack), "eth:ethertype:ip:tcp:http:json");
+    EXPECT_EQ(names.stack_text(stack), "Ethernet/IPv4/TCP/HTTP/JSON");
+    EXPECT_EQ(applications.stack(names, native, tokens), stack);
+}
+
+}  // namespace
+}  // namespace acapella::hybrid
