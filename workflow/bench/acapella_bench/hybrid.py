@@ -1,0 +1,115 @@
+"""Engine hybrid beside tshark, which names every frame that hybrid names."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from acapella import acap_files, tshark
+from acapella_core.errors import UserError
+
+from .programs import ROOT, Bench, Measured, digest_words, outputs
+
+CORPUS = ROOT.parent / "shared"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """tshark printing frame.protocols of the first ``head`` frames."""
+
+    label: str
+    our_preferences: bool
+    head: int
+    goal: str
+
+    def words(self, capture: Path) -> list[str]:
+        """The command line: with our preferences, or as one types it."""
+        reference = tshark.find()
+        if self.our_preferences:
+            return reference.command(capture, ("frame.protocols",))
+        return [reference.path, "-r", str(capture), "-T", "fields", "-e", "frame.protocols"]
+
+
+def run_long_flows(bench: Bench) -> list[dict]:
+    """Long flows in double MPLS pseudowires, labels of their own in each direction, TLS on every second one."""
+    frames = bench.scale["hybrid"]
+    return compare(bench, bench.generate(frames), frames, (">= 20, aim 60", ">= 100, aim 300"))
+
+
+def run_wrapped(bench: Bench) -> list[dict]:
+    """The corpus' short flows inside FABRIC's encapsulations."""
+    wrap, corpus = CORPUS / "tools" / "underlay.py", CORPUS / "corpus" / "ndpi"
+    if not (wrap.is_file() and corpus.is_dir()):
+        raise UserError("the corpus is not beside the project", where=CORPUS, fix="leave out the benchmark wrapped")
+    frames = bench.scale["wrapped"]
+    capture = bench.folder / "wrapped.pcap"
+    bench.run([sys.executable, wrap, "--frames", frames, "-o", capture, corpus])
+    return compare(bench, capture, frames, (">= 8", ""))
+
+
+def compare(bench: Bench, capture: Path, frames: int, goals: tuple[str, str]) -> list[dict]:
+    """Rates of both engines and of tshark twice, and their ratios; the goals are those of the two ratios."""
+    native = bench.measure(digest_words(capture, bench.folder, "native"))
+    hybrid = bench.measure(digest_words(capture, bench.folder, "hybrid"))
+    metadata = acap_files.metadata_of(outputs(bench.folder, "hybrid")[0])
+    rows = [
+        {"measured": "frames", "value": frames, "unit": "frames"},
+        rate_row("native", native, frames),
+        rate_row("hybrid", hybrid, frames),
+        {
+            "measured": "hybrid beyond native",
+            "value": hybrid.wall_s - native.wall_s,
+            "unit": "s",
+            "note": "tshark, and what goes to it and comes from it",
+        },
+        {
+            "measured": "frames sent to tshark",
+            "value": metadata["tshark"]["frames_sent"],
+            "unit": "frames",
+            "note": f"{100 * metadata['tshark']['frames_sent'] / frames:.2f} %",
+        },
+        {
+            "measured": "peak memory, hybrid",
+            "value": hybrid.peak_mib,
+            "unit": "MiB",
+            "note": "the larger of ours and tshark",
+        },
+    ]
+    references = (
+        Reference("tshark, the same preferences", True, bench.scale["tshark"], goals[0]),
+        Reference("tshark, its default preferences", False, bench.scale["tshark_default"], goals[1]),
+    )
+    for reference in references:
+        rows += reference_rows(bench, capture, reference, (hybrid, frames))
+    return rows
+
+
+def rate_row(label: str, run: Measured, frames: int) -> dict:
+    """Frames a second of a whole run."""
+    note = f"{run.wall_s:.1f} s"
+    return {"measured": label, "value": round(frames / run.wall_s), "unit": "frames/s", "note": note}
+
+
+def reference_rows(bench: Bench, capture: Path, reference: Reference, ours: tuple[Measured, int]) -> list[dict]:
+    """tshark's rate on the head of the file, its start not counted, and how often hybrid's it is."""
+    words = reference.words(capture)
+    start = bench.measure([*words, "-c", "1"], env=tshark.environment())
+    run = bench.measure([*words, "-c", str(reference.head)], env=tshark.environment())
+    rate = reference.head / max(run.wall_s - start.wall_s, 1e-9)
+    cpu_rate = reference.head / max(run.cpu_s - start.cpu_s, 1e-9)
+    hybrid, frames = ours
+    ratio, cpu_ratio = frames / hybrid.wall_s / rate, frames / hybrid.cpu_s / cpu_rate
+    return [
+        {
+            "measured": reference.label,
+            "value": round(rate),
+            "unit": "frames/s",
+            "note": f"at most {reference.head:,} frames of the same file, {run.wall_s:.1f} s, its start not counted",
+        },
+        {
+            "measured": "  hybrid is faster by",
+            "value": ratio,
+            "unit": "times",
+            "goal": reference.goal,
+            "note": f"by CPU time {cpu_ratio:.1f}",
+        },
+    ]

@@ -1,0 +1,36 @@
+"""The machine that the numbers hold for."""
+
+import os
+import platform
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+from acapella import tshark
+from acapella_core.errors import UserError
+
+
+def first_match(path: str, pattern: str) -> str | None:
+    """The first match of ``pattern`` in a file of /proc."""
+    found = re.search(pattern, Path(path).read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1].strip() if found else None
+
+
+def facts() -> dict:
+    """Processor, cores, memory, load when the run began, versions."""
+    try:
+        reference = tshark.find().version
+    except UserError:
+        reference = None
+    memory_kib = first_match("/proc/meminfo", r"^MemTotal:\s+(\d+)")
+    return {
+        "processor": first_match("/proc/cpuinfo", r"^model name\s*:\s*(.*)$"),
+        "cores": os.cpu_count(),
+        "memory_mib": int(memory_kib) // 1024 if memory_kib else None,
+        "load_1_min": os.getloadavg()[0],
+        "kernel": platform.release(),
+        "acapella": version("acapella"),
+        "tshark": reference,
+        "pyarrow": version("pyarrow"),
+        "duckdb": version("duckdb"),
+    }

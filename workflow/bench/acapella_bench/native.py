@@ -1,0 +1,54 @@
+"""Engine native: a capture of 200-byte frames in, zstd Parquet with all columns and flows out."""
+
+import json
+
+from .programs import Bench, Measured, digest_words, native_program
+
+AIM = 4_000_000  # frames a second
+
+
+def run(bench: Bench) -> list[dict]:
+    """Rate of the whole digest, the shares of its stages, peak memory.
+
+    The stages are passes that do more and more of the work (acapella-stages) on the same core and file. Writing is
+    what the digest needs beyond the last of them, Parquet and Python. Shares are of CPU time.
+    """
+    frames = bench.scale["native"]
+    capture, nothing = bench.generate(frames), bench.generate(1000)
+    bench.measure(digest_words(nothing, bench.folder, "native"))  # modules come into memory
+    start = bench.measure(digest_words(nothing, bench.folder, "native"))
+    digest = bench.measure(digest_words(capture, bench.folder, "native"))
+    stages = bench.measure([native_program("acapella-stages"), capture], keep=True)
+    return rows_of(frames, start, digest, json.loads(stages.stdout))
+
+
+def rows_of(frames: int, start: Measured, digest: Measured, stages: dict) -> list[dict]:
+    """The table."""
+    work_s = digest.cpu_s - start.cpu_s
+    parts_s = {
+        "reading": stages["read_s"],
+        "parsing": stages["dissect_s"] - stages["read_s"],
+        "flows and columns": stages["digest_s"] - stages["dissect_s"],
+        "writing": work_s - stages["digest_s"],
+    }
+    rows = [
+        {"measured": "frames", "value": frames, "unit": "frames", "note": "at most 200 bytes, 6,000 flow directions"},
+        {
+            "measured": "rate, one core",
+            "value": round(frames / digest.wall_s),
+            "unit": "frames/s",
+            "goal": f">= 2,500,000, aim {AIM:,}",
+            "note": f"{digest.wall_s:.1f} s, with {start.wall_s:.2f} s in which Python starts",
+        },
+        {
+            "measured": "rate by CPU time",
+            "value": round(frames / work_s),
+            "unit": "frames/s",
+            "note": "without the start; what the core would do if it had nothing else to do",
+        },
+    ]
+    for part, seconds in parts_s.items():
+        note = f"{seconds / frames * 1e9:.0f} ns a frame"
+        rows.append({"measured": f"share of {part}", "value": 100 * seconds / work_s, "unit": "%", "note": note})
+    rows.append({"measured": "peak memory", "value": digest.peak_mib, "unit": "MiB", "goal": "< 512"})
+    return rows

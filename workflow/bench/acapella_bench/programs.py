@@ -1,0 +1,157 @@
+"""Running what is measured: on one core, with wall time, CPU time and peak memory of the child."""
+
+import argparse
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+BUILD = ROOT / "build" / "bench" / "native"
+
+# Frames of each benchmark: full ones run long enough to settle, small ones only show that everything works.
+SCALES = {
+    "small": {
+        "native": 1_000_000,
+        "cost": (300_000, 1_000_000, 3_000_000),
+        "hybrid": 1_000_000,
+        "wrapped": 200_000,
+        "tshark": 50_000,
+        "tshark_default": 20_000,
+        "size": 1_000_000,
+        "samples": 4,
+        "frames_a_sample": 100_000,
+    },
+    "full": {
+        "native": 10_000_000,
+        "cost": (1_000_000, 10_000_000, 100_000_000),
+        "hybrid": 10_000_000,
+        "wrapped": 1_000_000,
+        "tshark": 500_000,
+        "tshark_default": 200_000,
+        "size": 5_000_000,
+        "samples": 100,
+        "frames_a_sample": 1_000_000,
+    },
+}
+
+
+class Failed(Exception):
+    """A program that was to be measured failed; the text is its last line."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run of one program."""
+
+    wall_s: float
+    cpu_s: float  # of the program and of the children it waited for
+    peak_mib: float  # of the largest of them
+    stdout: bytes
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a benchmark needs to run."""
+
+    scale: dict
+    folder: Path  # for captures and results, removed in the end
+    core: int
+    longest: int | None
+
+    @classmethod
+    def of(cls, args: argparse.Namespace, folder: Path) -> "Bench":
+        scale = SCALES[args.scale] | ({"samples": args.samples} if args.samples else {})
+        return cls(scale, folder, args.core, args.longest)
+
+    @property
+    def other_core(self) -> int:
+        """A core beside the measured one, or the same where there is no other."""
+        return next((c for c in sorted(os.sched_getaffinity(0)) if c != self.core), self.core)
+
+    def measure(self, words: list, keep: bool = False, source: int | None = None, **how) -> Measured:
+        """Run a command on the measured core; its standard output is kept or thrown away.
+
+        ``how``: any_core=True for work that may use all of them, env for another environment.
+        """
+        where = [] if how.pop("any_core", False) else ["taskset", "-c", str(self.core)]
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as complaints:
+            start = time.monotonic()
+            child = subprocess.Popen(
+                [*where, *map(str, words)],
+                stdin=subprocess.DEVNULL if source is None else source,
+                stdout=out if keep else subprocess.DEVNULL,
+                stderr=complaints,
+                **how,
+            )
+            _, status, usage = os.wait4(child.pid, 0)
+            wall_s = time.monotonic() - start
+            child.returncode = os.waitstatus_to_exitcode(status)
+            if child.returncode:
+                complaints.seek(0)
+                said = complaints.read().decode(errors="replace").strip().splitlines() or ["it said nothing"]
+                raise Failed(f"{Path(words[0]).name} {words[1] if len(words) > 1 else ''}: {said[-1]}")
+            out.seek(0)
+            return Measured(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, out.read())
+
+    def generate(self, frames: int, profile: str = "fabric", *more: object) -> Path:
+        """A capture of the generator; made once for equal arguments."""
+        path = self.folder / f"{profile}-{frames}.pcap"
+        if not path.exists():
+            self.run([native_program("acapella-generate"), *generator_words(frames, profile), *more, "-o", path])
+        return path
+
+    @contextlib.contextmanager
+    def generated(self, frames: int, profile: str = "fabric") -> Iterator[int]:
+        """A descriptor from which a capture of the generator streams; the generator runs on another core."""
+        words = ["taskset", "-c", self.other_core, native_program("acapella-generate")]
+        words += generator_words(frames, profile)
+        with subprocess.Popen([str(w) for w in words], stdout=subprocess.PIPE) as generator:
+            yield generator.stdout.fileno()
+            generator.stdout.close()
+        if generator.returncode:
+            raise Failed(f"acapella-generate: exit code {generator.returncode}")
+
+    def run(self, words: list) -> None:
+        """Run a command that is not measured."""
+        answer = subprocess.run([str(w) for w in words], check=False, capture_output=True, text=True)
+        if answer.returncode:
+            raise Failed(f"{Path(words[0]).name}: {(answer.stderr.strip().splitlines() or [''])[-1]}")
+
+
+def generator_words(frames: int, profile: str) -> list:
+    """Arguments of acapella-generate; the flows are those that the profile has by itself."""
+    return ["--frames", frames, "--profile", profile]
+
+
+def acapella(*words: object) -> list:
+    """A command line of ours, with the interpreter that runs the benchmarks."""
+    return [sys.executable, "-m", "acapella.cli", *words]
+
+
+def digest_words(source: object, folder: Path, engine: str) -> list:
+    """`acapella digest` into two files of ``folder``."""
+    acap, flows = outputs(folder, engine)
+    return acapella("digest", source, "-o", acap, "--flows", flows, "--engine", engine)
+
+
+def outputs(folder: Path, engine: str) -> tuple[Path, Path]:
+    """The acap and the flow table that digest_words names."""
+    return folder / f"{engine}.acap.parquet", folder / f"{engine}.flows.parquet"
+
+
+def native_program(name: str) -> Path:
+    """A program of workflow/native/bench, built with optimisation where it is not up to date."""
+    configure = ["cmake", "-S", ROOT / "workflow" / "native", "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"]
+    configure += ["-DACAPELLA_BINDINGS=OFF", "-DACAPELLA_BENCH=ON", f"-DPython_EXECUTABLE={sys.executable}"]
+    for words in ([] if (BUILD / "build.ninja").exists() else [configure]) + [["cmake", "--build", BUILD, "-t", name]]:
+        answer = subprocess.run([str(w) for w in words], check=False, capture_output=True, text=True)
+        if answer.returncode:
+            said = (answer.stdout + answer.stderr).strip().splitlines()
+            raise Failed(f"{name} does not build: {next((line for line in said if 'error' in line.lower()), said[-1])}")
+    return BUILD / "bench" / name

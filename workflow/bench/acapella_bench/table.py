@@ -1,0 +1,28 @@
+"""Results as text."""
+
+
+def shown(value: object) -> str:
+    """A number as people read it."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2
+        return f"{value:,.{digits}f}"
+    return str(value)
+
+
+def of(rows: list[dict]) -> str:
+    """Rows of {measured, value, unit, goal, note} as aligned columns; goal and note where there are any."""
+    cells = [[row["measured"], shown(row["value"]), row.get("unit", ""), row.get("goal", "")] for row in rows]
+    widths = [max(len(cell[i]) for cell in cells) for i in range(4)]
+    lines = []
+    for cell, row in zip(cells, rows, strict=True):
+        measured, value, unit, goal = cell
+        line = f"  {measured:{widths[0]}}  {value:>{widths[1]}} {unit:{widths[2]}}  {goal:{widths[3]}}"
+        lines.append(f"{line}  {row.get('note', '')}".rstrip())
+    return "\n".join(lines)
+
+
+def lines_of(facts: dict) -> str:
+    """Facts as `name: value` lines."""
+    return "\n".join(f"{name}: {shown(value)}" for name, value in facts.items())

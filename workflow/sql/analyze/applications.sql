@@ -1,0 +1,21 @@
+-- One row per application label and who decided it; flows without a label are a row of their own.
+with
+
+flows as (
+    select * from flows
+),
+
+final as (
+    select
+        app,
+        app_by,
+        count(*)::ubigint as flows,
+        sum(frames)::ubigint as frames,
+        sum(wire_bytes)::ubigint as wire_bytes,
+        sum(payload_bytes)::ubigint as payload_bytes
+    from flows
+    group by app, app_by
+    order by app, app_by
+)
+
+select * from final

@@ -1,0 +1,28 @@
+-- One row per protocol and handshake RTT (null: no whole handshake): how many pairs of flows have it. The flows of a
+-- pair are each other's peer.
+with
+
+flows as (
+    select * from flows
+),
+
+pairs as (
+    select
+        fwd.ip_proto,
+        coalesce(fwd.handshake_rtt_ns, rev.handshake_rtt_ns) as handshake_rtt_ns
+    from flows as fwd
+    inner join flows as rev
+        on fwd.peer_flow = rev.flow and fwd.flow = rev.peer_flow and fwd.flow < rev.flow
+),
+
+final as (
+    select
+        ip_proto,
+        handshake_rtt_ns,
+        count(*)::ubigint as connections
+    from pairs
+    group by ip_proto, handshake_rtt_ns
+    order by ip_proto, handshake_rtt_ns
+)
+
+select * from final

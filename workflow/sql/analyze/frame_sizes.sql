@@ -1,0 +1,67 @@
+-- One row per length (outer, inner) and bin, also the empty ones. Bins: RMON's, without FCS, extended to jumbo frames.
+with
+
+frames as (
+    select * from frames
+),
+
+bins as (
+    select
+        listed.bin,
+        listed.bin_lo,
+        listed.bin_hi
+    from (
+        values
+        ('<64', 0, 63),
+        ('64', 64, 64),
+        ('65-127', 65, 127),
+        ('128-255', 128, 255),
+        ('256-511', 256, 511),
+        ('512-1023', 512, 1023),
+        ('1024-1518', 1024, 1518),
+        ('1519-2047', 1519, 2047),
+        ('2048-4095', 2048, 4095),
+        ('4096-9215', 4096, 9215),
+        ('>9215', 9216, null)
+    ) as listed (bin, bin_lo, bin_hi)
+),
+
+lengths as (
+    select
+        'outer' as length,
+        wire_len as bytes,
+        count(*) as frames
+    from frames
+    group by wire_len
+    union all
+    select
+        'inner' as length,
+        inner_wire_len as bytes,
+        count(*) as frames
+    from frames
+    group by inner_wire_len
+),
+
+kinds as (
+    select unnest(['outer', 'inner']) as length
+),
+
+final as (
+    select
+        kinds.length,
+        bins.bin,
+        bins.bin_lo::uinteger as bin_lo,
+        bins.bin_hi::uinteger as bin_hi,
+        coalesce(sum(lengths.frames), 0)::ubigint as frames
+    from bins
+    cross join kinds
+    left join lengths
+        on
+            kinds.length = lengths.length
+            and bins.bin_lo <= lengths.bytes
+            and (bins.bin_hi is null or bins.bin_hi >= lengths.bytes)
+    group by kinds.length, bins.bin, bins.bin_lo, bins.bin_hi
+    order by kinds.length, bins.bin_lo
+)
+
+select * from final

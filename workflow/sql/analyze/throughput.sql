@@ -1,0 +1,26 @@
+-- One row per time bin with frames; bins are multiples of $bin_ns since 1970-01-01 UTC.
+with
+
+frames as (
+    select * from frames
+),
+
+binned as (
+    select
+        ts_ns - ((ts_ns % $bin_ns) + $bin_ns) % $bin_ns as start_ns,
+        wire_len
+    from frames
+),
+
+final as (
+    select
+        start_ns::bigint as start_ns,
+        $bin_ns::bigint as bin_ns,
+        count(*)::ubigint as frames,
+        sum(wire_len)::ubigint as wire_bytes
+    from binned
+    group by start_ns
+    order by start_ns
+)
+
+select * from final

@@ -1,0 +1,30 @@
+-- One row per acap: where it is, what time and how many frames it holds.
+with
+
+samples as (
+    select * from samples
+),
+
+files as (
+    select * from files
+),
+
+final as (
+    select
+        s.acap as file,
+        s.sample,
+        s.first_ns,
+        s.last_ns,
+        s.frames as rows,
+        f.acap_bytes as bytes,
+        f.acap_sha256 as sha256,
+        f.flows_bytes,
+        f.flows_sha256,
+        f.manifest_sha256
+    from samples as s
+    inner join files as f on s.sample = f.sample
+    where s.acap is not null
+    order by s.sample
+)
+
+select * from final

@@ -1,0 +1,45 @@
+-- One row per acap that counts: what the digest says of the whole sample, in the Parquet metadata `acapella`.
+with
+
+files as (
+    select * from files
+),
+
+metadata as (
+    select
+        parse_filename(file_name, true) as sample,
+        decode(value)::json as digest
+    from parquet_kv_metadata('acap/*.parquet')
+    where decode(key) = 'acapella'
+),
+
+final as (
+    select
+        sample,
+        digest ->> 'version' as version,
+        digest ->> 'engine' as engine,
+        digest ->> 'site' as digest_site,
+        digest ->> 'port' as digest_port,
+        (digest ->> 'frames')::ubigint as frames,
+        (digest ->> 'flows')::ubigint as flows,
+        (digest ->> 'first_ns')::bigint as first_ns,
+        (digest ->> 'last_ns')::bigint as last_ns,
+        (digest ->> 'wire_bytes')::ubigint as wire_bytes,
+        (digest ->> 'captured_bytes')::ubigint as captured_bytes,
+        digest -> 'link_types' as link_types,
+        (digest ->> 'snaplen')::bigint as snaplen,
+        (digest ->> 'clock_resolution_ns')::bigint as clock_resolution_ns,
+        (digest ->> 'time_reversals')::ubigint as time_reversals,
+        digest ->> 'file_issue' as file_issue,
+        digest -> 'issues' as issues,
+        digest -> 'l4_by' as l4_by,
+        digest -> 'app_by' as app_by,
+        (digest ->> 'peers_ambiguous')::ubigint as peers_ambiguous,
+        digest ->> '$.tshark.version' as tshark_version,
+        digest -> 'tshark' -> 'preferences' as tshark_preferences,
+        digest -> 'parameters' as parameters
+    from metadata
+    where sample in (select files.sample from files)
+)
+
+select * from final

@@ -1,0 +1,28 @@
+-- One row per directed flow and sample: the flow tables of all samples (schemas/tables/flows.yaml).
+with
+
+samples as (
+    select * from samples
+    where acap is not null
+),
+
+flows as (
+    select
+        filename as file,
+        * exclude (site, port, filename)
+    from read_parquet('flows/*.parquet', filename = true)
+),
+
+final as (
+    select
+        s.sample,
+        s.site,
+        s.port,
+        f.* exclude (file)  -- noqa: RF02
+    from flows as f
+    inner join samples as s on f.file = 'flows/' || s.sample || '.parquet'
+    where s.acap is not null
+    order by s.sample, f.flow
+)
+
+select * from final

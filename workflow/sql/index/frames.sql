@@ -1,0 +1,37 @@
+-- One row per frame: the view `frames`. A filter on sample, site or port opens only the files it needs, because the
+-- join on the file's name turns it into a list of names before any of them is read.
+with
+
+samples as (
+    select * from samples
+),
+
+acaps as (
+    select * from read_parquet('acap/*.parquet', filename = true)
+),
+
+flows as (
+    select * from flows
+),
+
+final as (
+    select
+        s.sample,
+        s.site,
+        s.port,
+        a.* exclude (filename),  -- noqa: RF02
+        f.flow_id,
+        f.vlan,
+        f.mpls,
+        f.ip_version,
+        f.src,
+        f.dst,
+        f.ip_proto,
+        f.src_port,
+        f.dst_port
+    from acaps as a
+    inner join samples as s on a.filename = s.acap
+    left join flows as f on s.sample = f.sample and a.flow = f.flow
+)
+
+select * from final

@@ -1,0 +1,80 @@
+-- One row per listed sample's manifest, raw/*.json: how it was taken. Column by column as schemas/manifest.schema.json.
+with
+
+listed as (
+    select * from listed
+),
+
+manifests as (
+    select *
+    from read_json(
+        'raw/*.json',
+        filename = true,
+        columns = {
+            acapella_manifest: 'bigint',
+            campaign: 'varchar',
+            run: 'bigint',
+            sample: 'varchar',
+            testbed: 'varchar',
+            site: 'varchar',
+            instance: 'varchar',
+            port: 'varchar',
+            direction: 'varchar',
+            method: 'varchar',
+            file: 'varchar',
+            sha256: 'varchar',
+            bytes: 'ubigint',
+            snaplen: 'bigint',
+            filter: 'varchar',
+            requested: 'struct(start_ns bigint, end_ns bigint)',
+            actual: 'struct(start_ns bigint, end_ns bigint)',
+            frames_received: 'ubigint',
+            frames_captured: 'ubigint',
+            dropped_kernel: 'ubigint',
+            dropped_interface: 'ubigint',
+            mirror:
+            'struct(offered_frames ubigint, delivered_frames ubigint, offered_bytes ubigint, delivered_bytes ubigint)',
+            clock_resolution_ns: 'bigint',
+            port_rate_bps: 'ubigint',
+            notes: 'varchar[]'
+        }
+    )
+),
+
+final as (
+    select
+        parse_filename(filename, true) as sample,
+        sample as declared_sample,
+        site,
+        port,
+        campaign,
+        run,
+        testbed,
+        instance,
+        direction,
+        method,
+        file,
+        sha256,
+        bytes,
+        snaplen,
+        filter,
+        requested.start_ns as requested_start_ns,
+        requested.end_ns as requested_end_ns,
+        actual.start_ns as manifest_start_ns,
+        actual.end_ns as manifest_end_ns,
+        frames_received,
+        frames_captured,
+        dropped_kernel,
+        dropped_interface,
+        mirror.offered_frames as mirror_offered,
+        mirror.delivered_frames as mirror_delivered,
+        mirror.offered_bytes as mirror_offered_bytes,
+        mirror.delivered_bytes as mirror_delivered_bytes,
+        clock_resolution_ns,
+        port_rate_bps,
+        notes
+    from manifests
+    where parse_filename(filename, true) in (select listed.sample from listed)
+)
+
+select * from final

@@ -1,0 +1,76 @@
+-- One row per sample: its manifest, what its digest says, and when the port was looked at.
+with
+
+manifests as (
+    select
+        *,
+        manifest_start_ns is not null and manifest_end_ns is not null as timed
+    from manifests
+),
+
+digests as (
+    select * from digests
+),
+
+final as (
+    select
+        m.sample,
+        m.site,
+        m.port,
+        'acap/' || d.sample || '.parquet' as acap,
+        m.campaign,
+        m.run,
+        m.testbed,
+        m.instance,
+        m.direction,
+        m.method,
+        m.file,
+        m.sha256,
+        m.bytes,
+        m.filter,
+        m.requested_start_ns,
+        m.requested_end_ns,
+        m.frames_received,
+        m.frames_captured,
+        m.dropped_kernel,
+        m.dropped_interface,
+        m.mirror_offered,
+        m.mirror_delivered,
+        m.mirror_offered_bytes,
+        m.mirror_delivered_bytes,
+        m.port_rate_bps,
+        m.notes,
+        d.version,
+        d.engine,
+        d.frames,
+        d.flows,
+        d.first_ns,
+        d.last_ns,
+        d.wire_bytes,
+        d.captured_bytes,
+        d.link_types,
+        d.time_reversals,
+        d.file_issue,
+        d.issues,
+        d.l4_by,
+        d.app_by,
+        d.peers_ambiguous,
+        d.tshark_version,
+        d.tshark_preferences,
+        d.parameters,
+        coalesce(m.snaplen, d.snaplen) as snaplen,
+        coalesce(d.clock_resolution_ns, m.clock_resolution_ns) as clock_resolution_ns,
+        d.digest_site,
+        d.digest_port,
+        m.manifest_start_ns,
+        m.manifest_end_ns,
+        -- A frame stamped outside the manifest's time was seen all the same: so the time looked at includes it.
+        case when m.timed then least(m.manifest_start_ns, d.first_ns) else d.first_ns end as start_ns,
+        case when m.timed then greatest(m.manifest_end_ns, d.last_ns) else d.last_ns end as end_ns,
+        case when m.timed then 'manifest' when d.first_ns is not null then 'frames' end as actual_by
+    from manifests as m
+    left join digests as d on m.sample = d.sample
+    order by m.sample
+)
+
+select * from final

@@ -1,0 +1,146 @@
+-- One row per scope, site, measure and threshold: how many flows reach it.
+with
+
+thresholds as (
+    select * from thresholds
+),
+
+scopes as (
+    select * from scopes
+),
+
+flow_values as (
+    select * from flow_values
+),
+
+port_flows as (
+    select * from port_flows
+),
+
+site_flows as (
+    select * from site_flows
+),
+
+campaign_flows as (
+    select * from campaign_flows
+),
+
+stitched as (
+    select
+        'port' as scope,
+        site,
+        wire_bytes,
+        ip_bytes,
+        payload_bytes,
+        duration_ns,
+        rate_bps
+    from port_flows
+    union all
+    select
+        'site' as scope,
+        site,
+        wire_bytes,
+        ip_bytes,
+        payload_bytes,
+        duration_ns,
+        rate_bps
+    from site_flows
+    union all
+    select
+        'campaign' as scope,
+        'all' as site,
+        wire_bytes,
+        ip_bytes,
+        payload_bytes,
+        duration_ns,
+        rate_bps
+    from campaign_flows
+),
+
+measured as (
+    select
+        scope,
+        site,
+        unnest(['wire', 'ip', 'payload', 'duration_ns', 'rate_bps']) as measure,
+        unnest([wire_bytes, ip_bytes, payload_bytes, duration_ns::ubigint, rate_bps]) as amount
+    from stitched
+),
+
+counted as (
+    select
+        scope,
+        site,
+        measure,
+        amount,
+        count(*) as flows
+    from measured
+    where amount is not null
+    group by scope, site, measure, amount
+),
+
+bucketed as (
+    select
+        counted.scope,
+        counted.site,
+        counted.measure,
+        thresholds.threshold,
+        sum(counted.flows) as flows
+    from counted
+    asof left join thresholds on counted.amount >= thresholds.threshold
+    group by counted.scope, counted.site, counted.measure, thresholds.threshold
+),
+
+buckets as (
+    select
+        'sample' as scope,
+        scopes.site,
+        flow_values.measure,
+        flow_values.threshold,
+        sum(flow_values.flows) as flows
+    from flow_values
+    inner join scopes on flow_values.sample = scopes.sample
+    group by scopes.site, flow_values.measure, flow_values.threshold
+    union all
+    select * from bucketed
+    union all
+    select
+        scope,
+        'all' as site,
+        measure,
+        threshold,
+        sum(flows) as flows
+    from bucketed
+    where scope <> 'campaign'
+    group by scope, measure, threshold
+),
+
+extents as (
+    select
+        scope,
+        site,
+        measure,
+        max(threshold) as highest,
+        sum(flows)::ubigint as flows
+    from buckets
+    group by scope, site, measure
+),
+
+final as (
+    select
+        e.scope,
+        e.site,
+        e.measure,
+        t.threshold,
+        e.flows,
+        (
+            sum(coalesce(b.flows, 0)) over (
+                partition by e.scope, e.site, e.measure order by t.threshold desc rows unbounded preceding
+            )
+        )::ubigint as flows_ge
+    from extents as e
+    inner join thresholds as t on e.highest >= t.threshold
+    left join buckets as b
+        on e.scope = b.scope and e.site = b.site and e.measure = b.measure and t.threshold = b.threshold
+)
+
+select * from final

@@ -1,0 +1,56 @@
+-- One row per directed flow and sample. With pseudonyms the flow's id is made anew: the site's name is hashed into it,
+-- and whoever knows the names of a testbed's sites could try them.
+with
+
+samples as (
+    select * from samples
+),
+
+flows as (
+    select * from catalog.flows
+),
+
+final as (
+    select
+        s.sample,
+        s.site,
+        s.port,
+        case
+            when $pseudonyms
+                then md5(
+                    to_json([
+                        s.site,
+                        f.vlan::varchar,
+                        f.mpls::varchar,
+                        f.src,
+                        f.dst,
+                        f.ip_proto::varchar,
+                        f.src_port::varchar,
+                        f.dst_port::varchar
+                    ])::varchar
+                )
+            else f.flow_id
+        end as flow_id,
+        array_to_string(f.vlan, '/') as vlan,
+        array_to_string(f.mpls, '/') as mpls,
+        f.ip_version,
+        f.src,
+        f.dst,
+        f.ip_proto,
+        f.src_port,
+        f.dst_port,
+        f.first_ns,
+        f.last_ns,
+        f.frames,
+        f.wire_bytes,
+        f.ip_bytes,
+        f.payload_bytes,
+        f.cut_start,
+        f.cut_end,
+        f.app,
+        f.app_by
+    from flows as f
+    inner join samples as s on f.sample = s.folder
+)
+
+select * from final

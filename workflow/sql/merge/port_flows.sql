@@ -1,0 +1,86 @@
+-- One row per site, port and flow: stitched across the samples of the port.
+with
+
+flows as (
+    select * from flows
+),
+
+timeline as (
+    select * from timeline
+),
+
+labels as (
+    select
+        site,
+        port,
+        flow_id,
+        app,
+        sum(frames) as frames,
+        bool_or(app_by = 'flow') as carried_over
+    from flows
+    where app is not null
+    group by site, port, flow_id, app
+),
+
+labelled as (
+    select
+        site,
+        port,
+        flow_id,
+        first(app order by frames desc, app asc) as app,
+        bool_or(carried_over) as carried_over
+    from labels
+    group by site, port, flow_id
+),
+
+stitched as (
+    select
+        f.site,
+        f.port,
+        f.flow_id,
+        any_value(f.vlan) as vlan,
+        any_value(f.mpls) as mpls,
+        any_value(f.ip_version) as ip_version,
+        any_value(f.src) as src,
+        any_value(f.dst) as dst,
+        any_value(f.ip_proto) as ip_proto,
+        any_value(f.src_port) as src_port,
+        any_value(f.dst_port) as dst_port,
+        count(*)::ubigint as samples,
+        min(f.first_ns) as first_ns,
+        max(f.last_ns) as last_ns,
+        max(f.last_ns) - min(f.first_ns) as duration_ns,
+        sum(f.frames)::ubigint as frames,
+        sum(f.wire_bytes)::ubigint as wire_bytes,
+        sum(f.ip_bytes)::ubigint as ip_bytes,
+        sum(f.payload_bytes)::ubigint as payload_bytes,
+        (max(t.gaps_before) - min(t.gaps_before))::ubigint as gaps,
+        max(t.gap_ns_before) - min(t.gap_ns_before) as gap_ns,
+        first(f.cut_start order by f.first_ns asc, f.sample asc) as cut_start,
+        bool_and(f.cut_end) as cut_end
+    from flows as f
+    inner join timeline as t on f.sample = t.sample
+    group by f.site, f.port, f.flow_id
+),
+
+observed as (
+    select
+        *,
+        duration_ns - gap_ns as observed_ns
+    from stitched
+),
+
+final as (
+    select
+        o.*,
+        l.app,
+        case when l.carried_over then 'flow' when l.app is not null then 'tshark' end as app_by,
+        case
+            when o.observed_ns > 0
+                then ((o.wire_bytes::hugeint * 8000000000 + o.observed_ns // 2) // o.observed_ns)::ubigint
+        end as rate_bps
+    from observed as o
+    left join labelled as l on o.site = l.site and o.port = l.port and o.flow_id = l.flow_id
+)
+
+select * from final

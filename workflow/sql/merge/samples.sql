@@ -1,0 +1,29 @@
+-- One row per digested sample, under the names that the tables are to show. folder is its true name.
+with
+
+samples as (
+    select
+        sample as folder,
+        * exclude (
+            sample, site, port, acap, campaign, file, filter, instance, notes, digest_site, digest_port
+        )
+    from catalog.samples
+    where acap is not null
+),
+
+names as (
+    select * from names
+),
+
+final as (
+    select
+        n.sample,
+        n.site,
+        n.port,
+        s.*
+    from samples as s
+    inner join names as n on s.folder = n.folder
+    order by n.sample
+)
+
+select * from final

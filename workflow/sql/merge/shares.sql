@@ -1,0 +1,51 @@
+-- One row per kind of share, sample and category: the frames whose share gets an interval.
+with
+
+headers as (
+    select * from headers
+),
+
+stacks as (
+    select * from stacks
+),
+
+frame_sizes as (
+    select * from frame_sizes
+),
+
+ip_versions as (
+    select * from ip_versions
+),
+
+final as (
+    select
+        'header' as kind,
+        sample,
+        header as category,
+        frames
+    from headers
+    union all
+    select
+        'encapsulation' as kind,
+        sample,
+        encapsulation as category,
+        sum(frames)::ubigint as frames
+    from stacks
+    group by sample, encapsulation
+    union all
+    select
+        length as kind,
+        sample,
+        bin as category,
+        frames
+    from frame_sizes
+    union all
+    select
+        'ip_version' as kind,
+        sample,
+        ip_version as category,
+        frames
+    from ip_versions
+)
+
+select * from final

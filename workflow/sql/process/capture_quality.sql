@@ -1,0 +1,102 @@
+-- One row per sample: what was lost, how coarse the clock was, how long it looked, who decided the headers.
+with
+
+samples as (
+    select * from samples
+),
+
+quality as (
+    select * from quality
+),
+
+covered as (
+    select * from covered
+),
+
+campaign as (
+    select max(end_ns) - min(start_ns) as campaign_ns
+    from samples
+),
+
+ports as (
+    select
+        site,
+        port,
+        sum(end_ns - start_ns) as covered_ns
+    from covered
+    group by site, port
+),
+
+losses as (
+    select
+        sample,
+        -- counters are not read at one instant: more delivered than offered is no negative loss
+        case when mirror_offered < mirror_delivered then 0 else mirror_offered - mirror_delivered end::bigint
+            as mirror_lost,
+        dropped_interface::bigint as interface_lost,
+        dropped_kernel::bigint as kernel_lost,
+        case when frames_captured < frames then 0 else frames_captured - frames end::bigint as file_lost
+    from samples
+),
+
+lost as (
+    select
+        sample,
+        (mirror_lost is not null)::int + (interface_lost is not null)::int
+        + (kernel_lost is not null)::int + (file_lost is not null)::int as stages_known,
+        coalesce(mirror_lost, 0) + coalesce(interface_lost, 0)
+        + coalesce(kernel_lost, 0) + coalesce(file_lost, 0) as frames_lost
+    from losses
+),
+
+final as (
+    select
+        s.site,
+        s.port,
+        s.direction,
+        s.sample,
+        s.method,
+        s.snaplen,
+        q.frames,
+        q.wire_bytes,
+        s.frames_received,
+        s.frames_captured,
+        s.dropped_kernel,
+        s.dropped_interface,
+        s.mirror_offered,
+        s.mirror_delivered,
+        s.mirror_offered_bytes,
+        s.mirror_delivered_bytes,
+        case when l.stages_known > 0 then l.frames_lost::ubigint end as lost_frames,
+        case
+            when l.stages_known > 0 then l.frames_lost / nullif(l.frames_lost + q.frames::bigint, 0)
+        end as loss_share,
+        l.stages_known::ubigint as loss_stages_known,
+        s.clock_resolution_ns,
+        case when q.frames > 1 then q.equal_stamps / (q.frames - 1) end as equal_stamps_share,
+        q.time_reversals,
+        s.requested_start_ns,
+        s.requested_end_ns,
+        s.start_ns as actual_start_ns,
+        s.end_ns as actual_end_ns,
+        s.actual_by,
+        s.end_ns - s.start_ns as duration_ns,
+        (s.end_ns - s.start_ns) / nullif(c.campaign_ns, 0) as coverage_share,
+        p.covered_ns / nullif(c.campaign_ns, 0) as port_coverage_share,
+        q.issue_frames,
+        q.l4_tshark_frames,
+        q.l4_unsure_frames,
+        q.app_flow_frames,
+        q.app_undecided_frames,
+        s.peers_ambiguous,
+        s.file_issue,
+        s.engine,
+        s.sha256
+    from samples as s
+    inner join quality as q on s.sample = q.sample
+    inner join lost as l on s.sample = l.sample
+    cross join campaign as c
+    left join ports as p on s.site = p.site and s.port = p.port
+)
+
+select * from final

@@ -1,0 +1,89 @@
+-- One row per site, port and time bin that a sample covers. Where no manifest gives the time of a sample, only bins
+-- with frames have a row.
+with
+
+samples as (
+    select * from samples
+),
+
+covered as (
+    select * from covered
+),
+
+throughput as (
+    select * from throughput
+),
+
+counted as (
+    select
+        samples.site,
+        samples.port,
+        throughput.start_ns,
+        sum(throughput.frames)::ubigint as frames,
+        sum(throughput.wire_bytes)::ubigint as wire_bytes,
+        count(*)::ubigint as samples
+    from throughput
+    inner join samples on throughput.sample = samples.sample
+    group by samples.site, samples.port, throughput.start_ns
+),
+
+watched as (
+    select
+        site,
+        port,
+        unnest(
+            generate_series(manifest_start_ns - manifest_start_ns % $bin_ns, manifest_end_ns - 1, $bin_ns)
+        ) as start_ns
+    from samples
+    where actual_by = 'manifest'
+),
+
+bins as (
+    select
+        site,
+        port,
+        start_ns
+    from counted
+    union
+    select
+        site,
+        port,
+        start_ns
+    from watched
+),
+
+cover as (
+    select
+        b.site,
+        b.port,
+        b.start_ns,
+        coalesce(
+            sum(least(c.end_ns, b.start_ns + $bin_ns) - greatest(c.start_ns, b.start_ns)), 0
+        )::bigint as covered_ns
+    from bins as b
+    left join covered as c
+        on b.site = c.site and b.port = c.port and b.start_ns + $bin_ns > c.start_ns and b.start_ns < c.end_ns
+    group by b.site, b.port, b.start_ns
+),
+
+final as (
+    select
+        v.site,
+        v.port,
+        v.start_ns,
+        $bin_ns::bigint as bin_ns,
+        v.covered_ns,
+        coalesce(n.frames, 0)::ubigint as frames,
+        coalesce(n.wire_bytes, 0)::ubigint as wire_bytes,
+        case
+            when v.covered_ns > 0
+                then (
+                    (coalesce(n.wire_bytes, 0)::hugeint * 8000000000 + v.covered_ns // 2) // v.covered_ns
+                )::ubigint
+        end as rate_bps,
+        coalesce(n.samples, 0)::ubigint as samples
+    from cover as v
+    left join counted as n on v.site = n.site and v.port = n.port and v.start_ns = n.start_ns
+)
+
+select * from final

@@ -1,0 +1,21 @@
+-- One row per threshold of a distribution: the whole numbers of ISO 3's series R10, from 1 to 8e18.
+with
+
+mantissas as (
+    select unnest([1000, 1250, 1600, 2000, 2500, 3150, 4000, 5000, 6300, 8000])::hugeint as mantissa
+),
+
+powers as (
+    select ('1' || repeat('0', exponents.exponent))::hugeint as power
+    from range(19) as exponents (exponent)
+),
+
+final as (
+    select (mantissas.mantissa * powers.power // 1000)::ubigint as threshold
+    from mantissas
+    cross join powers
+    where mantissas.mantissa * powers.power % 1000 = 0
+    order by threshold
+)
+
+select * from final

@@ -1,0 +1,69 @@
+"""The command line: `acapella STAGE` is the module acapella.STAGE, its docstring the help text.
+
+A stage module has `register_parser(subparsers)`, which returns its parser, and `run(args)`, which returns None or
+an exit code. Other packages bring stages by the entry point group `acapella.commands` (`acapella collect`).
+"""
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+from importlib.metadata import entry_points
+
+from acapella_core.errors import UserError
+
+from . import __version__
+
+STAGES = ("digest", "show", "verify", "index", "sql", "analyze", "process", "figures", "report", "doctor")
+
+
+def stage_modules(wanted: str | None):
+    """Yield the stages' modules: only the wanted one where there is such a stage, so that the start stays quick."""
+    if wanted in STAGES:
+        yield importlib.import_module(f"acapella.{wanted}")
+        return
+    others = sorted(entry_points(group="acapella.commands"), key=lambda entry: entry.name)
+    asked_for = [entry for entry in others if entry.name == wanted]
+    if not asked_for:
+        yield from (importlib.import_module(f"acapella.{name}") for name in STAGES)
+    yield from (entry.load() for entry in asked_for or others)
+
+
+def build_parser(wanted: str | None = None) -> argparse.ArgumentParser:
+    """The command line; where `wanted` names a stage, with that stage alone."""
+    parser = argparse.ArgumentParser(prog="acapella", description="Samples of a testbed's traffic in, statistics out.")
+    parser.add_argument("--version", action="version", version=f"acapella {__version__}")
+    subparsers = parser.add_subparsers(dest="stage", required=True, metavar="STAGE")
+    for module in stage_modules(wanted):
+        stage = module.register_parser(subparsers)
+        stage.add_argument("--debug", action="store_true", help="show a traceback on error")
+        stage.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one stage; 0 on success, 2 on a user's mistake or a fault outside, 130 on Ctrl-C."""
+    argv = sys.argv[1:] if argv is None else argv
+    args = build_parser(argv[0] if argv else None).parse_args(argv)
+    # Python would end at once and leave half-written files; this way they are removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        code = args.run(args) or 0
+        sys.stdout.flush()  # a full disk behind it shows here, not after the end
+    except BrokenPipeError:  # `acapella show ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (UserError, OSError) as error:
+        if args.debug:
+            raise
+        print(f"acapella: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("acapella: stopped", file=sys.stderr)
+        return 130
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""The workflow's configuration against schemas/config.schema.json: defaults filled in, mistakes named by their key.
+
+The schema holds every key, its type, its default and what it is for; config/config.yaml shows them to people.
+"""
+
+import copy
+import difflib
+
+import jsonschema
+
+from acapella_core import schemas
+from acapella_core.errors import UserError
+
+
+def checked(config: dict) -> dict:
+    """A copy of ``config`` with the schema's defaults for the keys it leaves out.
+
+    Raises UserError for the first mistake, in one line: ``config error: capture.snaplen: 'abc' is not of type
+    'integer'``.
+    """
+    schema = schemas.json_schema("config")
+    # A configuration that Snakemake extends from the command line holds Snakemake's own keys beside ours.
+    ours = {key: value for key, value in config.items() if key not in ("pathvars",)}
+    complaints = jsonschema.Draft202012Validator(schema).iter_errors(ours)
+    first = min(complaints, key=lambda error: (len(error.absolute_path), str(error.absolute_path)), default=None)
+    if first is not None:
+        raise UserError(f"config error: {describe(first)}")
+    filled = with_defaults(copy.deepcopy(ours), schema)
+    check_across_keys(filled)
+    return filled
+
+
+def describe(error: jsonschema.ValidationError) -> str:
+    """The key with dots, and what is wrong with it, as short as it gets."""
+    while error.context:  # anyOf: the deepest complaint tells most
+        error = max(error.context, key=lambda inner: len(inner.absolute_path))
+    where = dotted(error.absolute_path)
+    if error.validator == "additionalProperties":
+        known = list(error.schema.get("properties", {}))
+        unknown = next(key for key in error.instance if key not in known)
+        near = difflib.get_close_matches(str(unknown), known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(known)}"
+        return f"{where}{'.' if where else ''}{unknown}: unknown key; {hint}"
+    if error.validator == "required":
+        missing = next(key for key in error.validator_value if key not in error.instance)
+        return f"{where}{'.' if where else ''}{missing}: missing"
+    if error.validator == "pattern":
+        return f"{where}: {error.instance!r} does not match {error.validator_value} ({error.schema['description']})"
+    return f"{where or 'config'}: {error.message}"
+
+
+def dotted(path) -> str:
+    """``capture.sites[2].name`` of a JSON path."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f"{'.' if text else ''}{part}"
+    return text
+
+
+def with_defaults(value, schema: dict):
+    """Fill in the defaults of an object's missing keys, level by level."""
+    if not isinstance(value, dict):
+        return value
+    for key, inner in schema.get("properties", {}).items():
+        if key not in value and "default" in inner:
+            value[key] = copy.deepcopy(inner["default"])
+        if key in value:
+            value[key] = with_defaults(value[key], inner)
+    return value
+
+
+def check_across_keys(config: dict) -> None:
+    """What a schema cannot say: keys that need one another."""
+    if config["testbed"] == "files" and not config.get("samples"):
+        raise UserError("config error: samples: missing; testbed files needs the path of a sample sheet")

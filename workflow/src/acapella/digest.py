@@ -1,0 +1,195 @@
+"""One capture in, its acap and its flows out.
+
+The acap holds one row per frame (header stack, time, lengths, flow, TCP numbers), the flow table one row per directed
+flow; schemas/tables/frames.yaml and flows.yaml describe every column. IN is a pcap or pcapng file, also compressed
+with gzip, zstd or lz4, or - for standard input. Both files appear whole or not at all, and the same bytes and options
+give the same files, whatever --threads is.
+
+Engines: `native` decides layers 2 to 4 and says where it is not sure; `hybrid` lets tshark dissect a selection of
+payload frames of every flow, and every frame the core is not sure of; `tshark` lets it dissect every frame.
+
+The joined view of both files, in any DuckDB client:
+
+  create view frames as select f.*, w.* exclude (flow, app_by) from 'acap/x.parquet' f
+      left join 'flows/x.parquet' w using (flow);
+"""
+
+import argparse
+import importlib
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from acapella_core import files
+from acapella_core.errors import UserError
+
+from . import __version__
+
+# Each has open_digest(source, options): an object with frame_batches() and, after its end, flow_batches(), both of
+# Arrow record batches, and then summary(), a dict; digest_native is the plainest of them.
+ENGINES = {"native": "digest_native", "hybrid": "hybrid", "tshark": "hybrid"}
+
+UNREADABLE = "unsupported_link_type"  # an issue of frames
+
+# Ways for a file to end after which frames that were read may be wrong: a checksum that does not fit comes last.
+DAMAGED = ("bad_compression",)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a digest's result depends on besides the bytes, and how many threads it may use."""
+
+    engine: str
+    deep_frames: tuple[int, ...] = ()
+    site: str | None = None
+    port: str | None = None
+    threads: int = 1
+
+    def parameters(self) -> dict:
+        """What is recorded; threads change nothing and are not part of it."""
+        return {"deep_frames": list(self.deep_frames)}
+
+
+def register_parser(subparsers) -> argparse.ArgumentParser:
+    """Add `acapella digest`."""
+    parser = subparsers.add_parser(
+        "digest",
+        help="a capture in, its acap and flows out",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("source", metavar="IN", help="pcap or pcapng, also compressed; - for standard input")
+    parser.add_argument("-o", dest="acap", metavar="ACAP.parquet", required=True, help="the frame table")
+    parser.add_argument("--flows", metavar="FLOWS.parquet", required=True, help="the flow table")
+    parser.add_argument("--engine", choices=sorted(ENGINES), default="hybrid", help="who names what (default: hybrid)")
+    parser.add_argument(
+        "--deep-frames",
+        metavar="K",
+        type=int,
+        nargs="+",
+        default=[],
+        help="engine hybrid: of every flow and direction, tshark sees the first K frames with payload (2), up to so "
+        "many new kinds of payload at once (8), and the frame of this number, of 4 times, 16 times, ... it (16)",
+    )
+    parser.add_argument("--site", help="site of the sample, part of every flow's key")
+    parser.add_argument("--port", help="mirrored port of the sample")
+    parser.add_argument(
+        "--threads", type=int, choices=[1, 2], default=1, metavar="N", help="2: write while reading (default: 1)"
+    )
+    parser.add_argument("--progress", action="store_true", help="frames and rate on standard error")
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Digest one sample; 0 also for a capture that is cut, 1 where its bytes are damaged; both with a warning."""
+    options = Options(args.engine, tuple(args.deep_frames), args.site, args.port, args.threads)
+    check_paths(args.source, args.acap, args.flows)
+    metadata = digest(args.source, args.acap, args.flows, options, progress=args.progress)
+    for line in warnings_of(args.source, metadata):
+        print(f"acapella: warning: {line}", file=sys.stderr)
+    return 1 if metadata["file_issue"] in DAMAGED else 0
+
+
+def check_paths(source: str, acap: str, flows: str) -> None:
+    """Raise UserError where two of the three files are one."""
+    paths = [Path(path).resolve() for path in (source, acap, flows) if path != "-"]
+    if len(set(paths)) < len(paths):
+        raise UserError("input, acap and flow table have to be different files", where=acap)
+
+
+def digest(source: str, acap: str, flows: str, options: Options, progress: bool = False) -> dict:
+    """Digest ``source`` into two Parquet files and return the metadata that both carry."""
+    from .acap_files import flow_writer, frame_writer  # noqa: PLC0415 - pyarrow is slow to import
+
+    engine = importlib.import_module(f".{ENGINES[options.engine]}", __package__).open_digest(source, options)
+    with (
+        files.atomic_path(acap) as acap_part,
+        files.atomic_path(flows) as flows_part,
+        frame_writer(acap_part, acap) as frame_table,
+        flow_writer(flows_part, flows) as flow_table,
+    ):
+        batches = report_progress(engine.frame_batches()) if progress else engine.frame_batches()
+        write_all(batches, frame_table, options.threads)
+        write_all(engine.flow_batches(), flow_table, options.threads)
+        metadata = metadata_of(engine.summary(), options)
+        refuse_unreadable(source, metadata)
+        frame_table.close(metadata)
+        flow_table.close(metadata)
+    return metadata
+
+
+def write_all(batches, table, threads: int) -> None:
+    """Write every batch; with 2 threads, one is written while the next is made. The file is the same."""
+    if threads == 1:
+        for batch in batches:
+            table.write(batch)
+        return
+    with ThreadPoolExecutor(max_workers=1) as writer:
+        pending = None
+        for batch in batches:
+            if pending is not None:
+                pending.result()
+            pending = writer.submit(table.write, batch)
+        if pending is not None:
+            pending.result()
+
+
+def metadata_of(summary: dict, options: Options) -> dict:
+    """The metadata of a sample: a function of its bytes, the version and the parameters, and of nothing else."""
+    return summary | {
+        "version": __version__,
+        "engine": options.engine,
+        "site": options.site,
+        "port": options.port,
+        "parameters": options.parameters(),
+    }
+
+
+def refuse_unreadable(source: str, metadata: dict) -> None:
+    """Raise UserError where no frame of the capture has a link type that the engine can read."""
+    if 0 < metadata["frames"] == metadata["issues"].get(UNREADABLE):
+        types = ", ".join(map(str, metadata["link_types"]))
+        native = metadata["engine"] == "native"
+        raise UserError(
+            f"{'the core does not know' if native else 'neither the core nor tshark knows'} link type {types}",
+            where=name_of(source),
+            fix="use --engine hybrid" if native else "capture with another link type (tcpdump -y), or convert the file",
+        )
+
+
+def report_progress(batches):
+    """Pass ``batches`` on and print frames and rate at most once a second."""
+    start = printed = time.monotonic()
+    frames = 0
+    for batch in batches:
+        yield batch
+        frames += batch.num_rows
+        now = time.monotonic()
+        if now - printed >= 1:
+            printed = now
+            print(f"digest: {frames:,} frames, {frames / (now - start):,.0f} a second", file=sys.stderr)
+    elapsed = max(time.monotonic() - start, 1e-9)
+    print(f"digest: {frames:,} frames in all, {frames / elapsed:,.0f} a second", file=sys.stderr)
+
+
+def name_of(source: str) -> str:
+    """What messages call the input."""
+    return "standard input" if source == "-" else source
+
+
+def warnings_of(source: str, metadata: dict) -> list[str]:
+    """One line for each thing that the capture itself got wrong."""
+    where = name_of(source)
+    lines = []
+    if unreadable := metadata["issues"].get(UNREADABLE):
+        nobody = "the core does not know; use --engine hybrid"
+        if metadata["engine"] != "native":
+            nobody = "neither the core nor tshark knows"
+        lines.append(f"{where}: {unreadable} of {metadata['frames']} frames have a link type that {nobody}")
+    if metadata["file_issue"] is not None:
+        lines.append(
+            f"{where}: {metadata['file_issue_detail']}; the {metadata['frames']} whole frames before it are kept"
+        )
+    return lines

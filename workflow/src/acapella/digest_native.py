@@ -1,0 +1,39 @@
+"""Engine native: the core alone, in one pass."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from acapella_core import _native
+from acapella_core.errors import UserError
+
+from .acap_files import BATCH_ROWS, FLOW_BATCH_ROWS
+
+
+def open_digest(source: str, options) -> "NativeDigest":
+    """Open ``source``, a path or ``-``; raises UserError where it is no capture."""
+    try:
+        return NativeDigest(_native.NativeDigest(source, options.site, options.port, BATCH_ROWS))
+    except _native.InputError as error:
+        raise UserError(str(error)) from error
+
+
+class NativeDigest:
+    """Batches of both tables; what every engine gives."""
+
+    def __init__(self, core):
+        self._core = core
+
+    def frame_batches(self) -> Iterator[pa.RecordBatch]:
+        """The frame table, in file order."""
+        while (batch := self._core.next_frames()) is not None:
+            yield pa.record_batch(batch)
+
+    def flow_batches(self) -> Iterator[pa.RecordBatch]:
+        """The flow table, once the frames are through."""
+        for first in range(0, self._core.flows, FLOW_BATCH_ROWS):
+            yield pa.record_batch(self._core.flow_rows(first, FLOW_BATCH_ROWS))
+
+    def summary(self) -> dict:
+        """What the metadata says of the sample beside the parameters."""
+        return self._core.summary() | {"tshark": None}

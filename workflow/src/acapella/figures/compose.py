@@ -1,0 +1,80 @@
+"""One figure from its module: title, what was seen and lost, the drawing, and where its numbers are."""
+
+import textwrap
+from dataclasses import dataclass
+
+import altair as alt
+
+from . import quality, registry, theme
+from .source import NoData, Source
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What a figure's module gives: a title that says what the data show, the drawing, and how to read its marks."""
+
+    title: str
+    chart: alt.TopLevelMixin
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A whole figure: its Vega-Lite specification, and its words for those who do not see it."""
+
+    name: str
+    title: str
+    notes: tuple[str, ...]
+    table: str
+    columns: tuple[str, ...]
+    empty: bool
+    spec: dict
+
+    @property
+    def description(self) -> str:
+        """Title and notes as one text."""
+        return ". ".join([self.title, *self.notes])
+
+
+def drawn(name: str, source: Source) -> Drawn:
+    """Draw one figure. Raises UserError where a table that it needs is missing."""
+    module = registry.module(name)
+    try:
+        figure, empty = module.draw(source), False
+    except NoData as reason:
+        figure, empty = no_data(module.SUBJECT, str(reason)), True
+    notes = (quality.extent(source), quality.losses(source), *figure.key)
+    origin = f"Data: tables/{module.TABLE}.csv ({', '.join(module.COLUMNS)})"
+    spec = framed(figure.chart, figure.title, notes, origin).to_dict()
+    spec["description"] = ". ".join([figure.title, *notes])
+    spec["usermeta"] = {"figure": name, "table": f"tables/{module.TABLE}.csv", "columns": list(module.COLUMNS)}
+    return Drawn(name, figure.title, notes, module.TABLE, tuple(module.COLUMNS), empty, spec)
+
+
+def framed(chart: alt.TopLevelMixin, title: str, notes: tuple[str, ...], origin: str) -> alt.ConcatChart:
+    """Put title and notes above a drawing and the origin of its numbers below."""
+    head = alt.TitleParams(
+        text=wrapped(title, theme.TITLE), subtitle=[line for note in notes for line in wrapped(note, theme.TEXT)]
+    )
+    foot = alt.TitleParams(
+        text=wrapped(origin, theme.SMALL), orient="bottom", fontSize=theme.SMALL, color=theme.FAINT, offset=8
+    )
+    return alt.concat(chart.properties(title=head)).properties(title=foot).configure(**theme.config())
+
+
+def wrapped(text: str, size: int) -> list[str]:
+    """Lines of a text that fit a page at a font size."""
+    return textwrap.wrap(text, int(theme.WIDTH / (size * theme.PROSE))) or [""]
+
+
+def no_data(subject: str, reason: str) -> Figure:
+    """A figure that says why there is nothing to draw."""
+    text = [{"line": line, "place": place} for place, line in enumerate(wrapped(f"No data: {reason}.", 12))]
+    chart = (
+        alt.Chart(alt.Data(values=text))
+        .mark_text(fontSize=12, color=theme.FAINT)
+        .encode(text="line:N", y=alt.Y("place:O", axis=None))
+        .properties(width=theme.WIDTH - 20, height=90)
+        .properties(view=alt.ViewConfig(stroke=theme.GRID))
+    )
+    return Figure(f"{subject}: no data", chart)

@@ -1,0 +1,95 @@
+"""What stands before the innermost network header of the campaign's frames."""
+
+import altair as alt
+
+from . import theme
+from .compose import Figure
+from .source import ALL, Source
+from .wording import count, natural, percent, shortened
+
+SUBJECT = "Encapsulations"
+TABLE = "encapsulations"
+COLUMNS = ("encapsulation", "share", "share_lo", "share_hi")
+MOST = 14
+TITLE_LABEL = 50  # characters of a label in the title
+LABEL = 118  # characters of a label: it stands above its bar and has the figure's whole width
+NONE = "none (the frame starts with IP)"
+ROW = 27
+PLAIN = {
+    "Ethernet": "are plain Ethernet (no tag, no tunnel)",
+    "none": "start with IP (no Ethernet, no tunnel)",
+}
+
+
+def draw(source: Source) -> Figure:
+    """A bar an encapsulation with its interval, the label above it; a dot for each site."""
+    rows = source.wanted(TABLE)
+    ranked = sorted((r for r in rows if r["site"] == ALL), key=lambda r: (-r["share"], natural(r["encapsulation"])))
+    rank = {row["encapsulation"]: place for place, row in enumerate(ranked[:MOST])}
+    several = len(source.sites) > 1
+    values = [cells(row, rank) for row in ranked[:MOST]]
+    dots = [cells(r, rank) for r in rows if several and r["site"] != ALL and r["encapsulation"] in rank]
+    key = ["Bar: share of all frames"]
+    if any(row["low"] is not None for row in values):
+        key.append("line: its 95 % bootstrap interval over samples")
+    if several:
+        key.append("dot: one site")
+    if len(ranked) > MOST:
+        rest = sum(row["share"] for row in ranked[MOST:])
+        key.append(f"{count(len(ranked) - MOST, 'rarer encapsulation')} not shown, {percent(rest)} of frames together")
+    return Figure(title(ranked), chart(values, dots), ("; ".join(key) + ".", *quoted(ranked[:MOST])))
+
+
+def cells(row: dict, rank: dict) -> dict:
+    """What one row puts into the drawing, shares in percent."""
+    low, high = row["share_lo"], row["share_hi"]
+    name = NONE if row["encapsulation"] == "none" else row["encapsulation"]
+    interval = "" if low is None else f"  ({percent(low)} to {percent(high)})"
+    return {
+        **{"encapsulation": name, "label": shortened(name, LABEL), "place": rank[row["encapsulation"]]},
+        **{"site": row["site"], "frames": row["frames"], "samples": row["samples"]},
+        **{"share": 100 * row["share"], "text": percent(row["share"]) + interval},
+        "low": None if low is None else 100 * low,
+        "high": None if high is None else 100 * high,
+    }
+
+
+def title(ranked: list[dict]) -> str:
+    """How many encapsulations there are and what the most common one carries."""
+    first = ranked[0]
+    name = first["encapsulation"]
+    told = PLAIN.get(name) or f"have just {shortened(name, TITLE_LABEL)}"
+    if len(ranked) == 1:
+        return f"All frames {told}"
+    return f"{count(len(ranked), 'encapsulation')}; {percent(first['share'])} of frames {told}"
+
+
+def quoted(shown: list[dict]) -> tuple[str, ...]:
+    """A note where ICMP stands among the labels: its errors quote a packet, whose header is the innermost one."""
+    if any({"ICMP", "ICMPv6"} & set(row["encapsulation"].split("/")) for row in shown):
+        return ("Behind ICMP or ICMPv6 stands the packet that an error message quotes, not a tunnel.",)
+    return ()
+
+
+def chart(values: list[dict], dots: list[dict]) -> alt.LayerChart:
+    """Bars under their labels; what they say in words at their right."""
+    x = alt.Scale(domain=[0, 100], nice=False)
+    y = alt.Y("place:O", axis=None, scale=alt.Scale(paddingInner=0, paddingOuter=0))
+    tooltip = [
+        *(alt.Tooltip("site:N"), alt.Tooltip("encapsulation:N"), alt.Tooltip("text:N", title="share")),
+        *(alt.Tooltip("frames:Q", format=","), alt.Tooltip("samples:Q", format=",")),
+    ]
+    base = alt.Chart(alt.Data(values=values)).encode(y=y, tooltip=tooltip)
+    axis = alt.Axis(title="share of frames (%)", domain=False)
+    low = {"yOffset": 6}  # bar and marks in the lower half of the row, the label in the upper
+    bars = base.mark_bar(height=8, color=theme.SKY, **low).encode(x=alt.X("share:Q", scale=x, axis=axis))
+    lines = base.transform_filter("datum.low !== null").mark_rule(strokeWidth=1.6, color=theme.BLACK, **low)
+    lines = lines.encode(x=alt.X("low:Q", scale=x), x2="high:Q")
+    labels = base.mark_text(align="left", dy=-6, fontSize=theme.SMALL).encode(x=alt.value(2), text="label:N")
+    width = theme.WIDTH - 162
+    words = base.mark_text(align="left", dy=6, fontSize=theme.SMALL).encode(x=alt.value(width + 6), text="text:N")
+    layers = [bars, lines, labels, words]
+    if dots:
+        sites = alt.Chart(alt.Data(values=dots)).mark_circle(size=11, color=theme.BLUE, opacity=0.65, **low)
+        layers.insert(1, sites.encode(x=alt.X("share:Q", scale=x), y=y, tooltip=tooltip))
+    return alt.layer(*layers).properties(width=width, height=alt.Step(ROW))

@@ -1,0 +1,49 @@
+"""What stands under the title of every figure: how much was seen and how much of it was lost."""
+
+from .source import Source
+from .wording import count, nanoseconds, percent
+
+STAGES = 4  # mirror, interface, kernel, file
+
+
+def extent(source: Source) -> str:
+    """``12 samples (20 s each) of 3 sites, 24,000 frames``."""
+    rows = source.quality
+    lengths = sorted(row["duration_ns"] for row in rows if row["duration_ns"] is not None)
+    each = ""
+    if lengths:
+        middle = nanoseconds(lengths[(len(lengths) - 1) // 2])
+        each = f" (median {middle})" if lengths[0] != lengths[-1] else f" ({middle}{' each' if len(rows) > 1 else ''})"
+    sites = count(len(source.sites), "site")
+    return f"{count(len(rows), 'sample')}{each} of {sites}, {count(source.frames, 'frame')}"
+
+
+def loss(row: dict) -> int | None:
+    """Frames that a sample is known to have lost; None where nobody counted.
+
+    A file that was read to its end says nothing about what never reached it: without a counter of mirror, interface or
+    kernel, no loss seen is loss unknown.
+    """
+    counted = any(row[column] is not None for column in ("mirror_offered", "dropped_interface", "dropped_kernel"))
+    return row["lost_frames"] if counted or row["lost_frames"] else None
+
+
+def losses(source: Source) -> str:
+    """``losses: 0.03 % of offered frames; unknown in 2 of 12 samples``; unknown is never taken for 0."""
+    rows = source.quality
+    known = [row for row in rows if loss(row) is not None]
+    if not rows:
+        return "losses: no samples"
+    if not known:
+        return "losses: unknown (no sample has a counter of mirror, interface or kernel)"
+    lost = sum(row["lost_frames"] for row in known)
+    offered = lost + sum(row["frames"] for row in known)
+    partly = sum(row["loss_stages_known"] < STAGES for row in known)
+    text = "losses: none seen"
+    if lost:
+        text = f"losses: {'at least ' if partly else ''}{percent(lost / offered)} of offered frames"
+    unknown = len(rows) - len(known)
+    gaps = [f"{what} in {number:,}" for what, number in (("unknown", unknown), ("counted in part", partly)) if number]
+    if gaps:
+        text += f"; {' and '.join(gaps)} of {count(len(rows), 'sample')}"
+    return text

@@ -1,0 +1,79 @@
+"""A campaign's published tables as figures and report read them."""
+
+import functools
+
+import pyarrow as pa
+import pyarrow.csv
+
+from acapella_core.errors import UserError
+
+from ..campaign import Campaign, require
+from ..tables import arrow_schema
+from .wording import natural
+
+ALL = "all"  # the site of the rows that are about the whole campaign
+
+
+class NoData(Exception):
+    """A table holds nothing that a figure could show; the text says why."""
+
+
+class Source:
+    """The tables of one campaign, each read once."""
+
+    def __init__(self, campaign: Campaign):
+        self.campaign = campaign
+
+    @functools.cached_property
+    def quality(self) -> list[dict]:
+        """Rows of capture_quality: one a sample."""
+        return self.rows("capture_quality")
+
+    @functools.cached_property
+    def sites(self) -> list[str]:
+        """The sites that have samples, in natural order."""
+        return sorted({row["site"] for row in self.quality}, key=natural)
+
+    @functools.cached_property
+    def frames(self) -> int:
+        """Frames of all samples."""
+        return sum(row["frames"] for row in self.quality)
+
+    def rows(self, name: str) -> list[dict]:
+        """A table as one dictionary a row; types as its schema says, null as None."""
+        return self.table(name).to_pylist()
+
+    def wanted(self, name: str) -> list[dict]:
+        """As rows; raises NoData where no sample, no frame or no row is there."""
+        if not self.quality:
+            raise NoData("the campaign has no samples")
+        if not self.frames:
+            raise NoData(f"none of the {len(self.quality)} samples holds a frame")
+        rows = self.rows(name)
+        if not rows:
+            raise NoData(f"tables/{name}.csv has no rows")
+        return rows
+
+    @functools.cache  # noqa: B019 (a source lives as long as its command)
+    def table(self, name: str) -> pa.Table:
+        """Read tables/NAME.csv. Raises UserError where it is missing, cut, or another version's."""
+        fix = f"run: acapella process {self.campaign.folder}"
+        path = require(self.campaign.table(name, "csv"), fix)
+        schema = arrow_schema(name)
+        options = pyarrow.csv.ConvertOptions(
+            column_types=schema, include_columns=schema.names, strings_can_be_null=True, null_values=[""]
+        )
+        parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
+        try:
+            table = pyarrow.csv.read_csv(path, parse_options=parse, convert_options=options)
+        except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+            raise UserError(f"not the table of this version: {one_line(error)}", where=path, fix=fix) from error
+        for place, field in enumerate(schema):
+            if not field.nullable and pa.types.is_string(field.type):  # an empty text is not a null
+                table = table.set_column(place, field, table[field.name].fill_null(""))
+        return table
+
+
+def one_line(error: Exception) -> str:
+    """The first line of an error's text, without the quotes that KeyError puts around it."""
+    return str(error).strip("'\"").splitlines()[0]

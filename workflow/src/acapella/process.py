@@ -1,0 +1,150 @@
+"""Merge the partial tables of all samples to the tables of a campaign.
+
+CAMPAIGN/tables/<name>.csv and .parquet, each described in schemas/tables/<name>.yaml: grain, key, units, what null
+means. Sampled shares carry 95 % intervals from a bootstrap over samples. Flows are stitched across the samples of a
+port. Rows are sorted by their key; the same inputs and parameters give the same bytes. CAMPAIGN/provenance.json says
+what the tables were made from.
+
+With --pseudonyms sites, ports and samples are called S0, P0, S0-P0-0000 in all tables, figures and the report; the
+mapping is written to CAMPAIGN/pseudonyms.tsv, which is not for publication. The catalog keeps the true names.
+"""
+
+from pathlib import Path
+
+from acapella_core.errors import UserError
+
+from . import analyze, queries
+from .campaign import Campaign, opened, require
+from .pseudonyms import pseudonyms, true_names, write_mapping
+
+TABLES = tuple(queries.names("process"))
+TOP = 100
+STITCHING = ("flows", "timeline", "covered", "port_flows", "site_flows", "campaign_flows", "distributions")
+
+
+def register_parser(subparsers):
+    """Add `acapella process`."""
+    parser = subparsers.add_parser("process", help="merge partial tables to CSV and Parquet", description=__doc__)
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="folder results/<campaign>")
+    parser.add_argument("--pseudonyms", action="store_true", help="hide the names of sites, ports and samples")
+    parser.add_argument("--top", type=int, default=TOP, help=f"flows a site in top_flows (default: {TOP})")
+    parser.add_argument("--threads", type=int, default=1, help="threads of DuckDB (default: 1)")
+    return parser
+
+
+def run(args) -> None:
+    """Write the tables and name them."""
+    campaign = opened(args.campaign)
+    written = make_tables(campaign, hide=args.pseudonyms, top=args.top, threads=args.threads)
+    print(f"{campaign.folder / 'tables'}: {len(written)} files; {campaign.folder / 'provenance.json'}")
+
+
+def make_tables(campaign: Campaign, *, hide: bool = False, top: int = TOP, threads: int = 1) -> list[Path]:
+    """Write tables/ and provenance.json; return the tables' paths.
+
+    Raises UserError where the catalog or a sample's partials are missing, or partials have different time bins.
+    """
+    from . import provenance, tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
+
+    catalog = require(campaign.catalog, f"run acapella index {campaign.folder}")
+    with queries.one_line(campaign.folder):
+        con = queries.connect(catalog, threads=threads, read_only=True)  # all that follows are temporary tables
+        names = name_samples(campaign, con, hide=hide)
+        merge(campaign, con, names, hide=hide)
+        parameters = {"bin_ns": bin_length(con), "top": top}
+        written = []
+        for name in TABLES:
+            relation = queries.select(con, "process", name, parameters)
+            written += tables.write(relation, name, lambda suffix, name=name: campaign.table(name, suffix))
+        told = {**parameters, "pseudonyms": hide, "bootstrap": bootstrap_parameters()}
+        provenance.write(campaign, con, names=names, outputs=written, parameters=told)
+    return written
+
+
+def name_samples(campaign: Campaign, con, *, hide: bool) -> list:
+    """What the tables call the samples: a temporary table `names`, and the same as a list."""
+    query = con.sql(
+        "select sample, site, port, sha256, start_ns from catalog.samples where acap is not null order by sample"
+    )
+    columns = query.columns
+    samples = [dict(zip(columns, row, strict=True)) for row in query.fetchall()]
+    names = pseudonyms(samples) if hide else true_names(samples)
+    if hide:
+        write_mapping(campaign, samples, names)
+    con.execute("create temp table names (folder varchar, sample varchar, site varchar, port varchar)")
+    con.executemany("insert into names values (?, ?, ?, ?)", [(n.folder, n.sample, n.site, n.port) for n in names])
+    return names
+
+
+def merge(campaign: Campaign, con, names: list, *, hide: bool) -> None:
+    """Make the temporary tables that the published ones are selected from."""
+    create(con, "shared", "thresholds")
+    create(con, "merge", "samples")
+    for name in queries.names("analyze"):
+        files = [require(campaign.partial(n.folder, name), f"run acapella analyze --sample {n.folder}") for n in names]
+        create(con, "merge", "partials", {"files": [str(path) for path in files]}, table=name)
+    for name in ("scopes", "totals", "shares"):
+        create(con, "merge", name)
+    bootstrap_intervals(con)
+    for name in STITCHING:
+        create(con, "merge", name, {"pseudonyms": hide})
+
+
+def create(con, stage: str, name: str, parameters: dict | None = None, *, table: str | None = None) -> None:
+    """Make a temporary table of a SELECT's rows, under its own name or ``table``."""
+    query, bound = queries.bound(stage, name, parameters or {})
+    con.execute(f"create temp table {table or name} as {query}", bound)
+
+
+def bin_length(con) -> int:
+    """Length of the throughput bins. Raises UserError where samples were analyzed with different ones."""
+    found = [row[0] for row in con.execute("select distinct bin_ns from throughput order by 1").fetchall()]
+    if len(found) > 1:
+        raise UserError(f"samples were analyzed with different --bin-ns: {found}", fix="analyze them again with one")
+    return found[0] if found else analyze.BIN_NS
+
+
+def bootstrap_parameters() -> dict:
+    """What the intervals depend on besides the samples."""
+    from . import bootstrap  # noqa: PLC0415 (numpy)
+
+    return {"resamples": bootstrap.RESAMPLES, "level_percent": bootstrap.LEVEL_PERCENT, "seed": bootstrap.SEED}
+
+
+def bootstrap_intervals(con) -> None:
+    """Make the temporary table `intervals`: kind, site, category, share_lo, share_hi."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    from .bootstrap import share_intervals  # noqa: PLC0415
+
+    sites, categories, counts, totals = count_matrix(con)
+    rows = []
+    for site in [*sorted(set(sites)), "all"]:
+        chosen = [n for n, of in enumerate(sites) if site in (of, "all")]
+        bounds = share_intervals(counts[chosen], totals[chosen])
+        if bounds is not None:
+            rows += [(kind, site, category, *pair) for (kind, category), *pair in zip(categories, *bounds, strict=True)]
+    types = {"kind": pa.string(), "site": pa.string(), "category": pa.string()}
+    types |= {"share_lo": pa.float64(), "share_hi": pa.float64()}
+    columns = zip(*rows, strict=True) if rows else [()] * len(types)
+    drawn = [pa.array(column, kind) for column, kind in zip(columns, types.values(), strict=True)]
+    con.register("drawn", pa.table(drawn, names=list(types)))
+    con.execute("create temp table intervals as select * from drawn")
+
+
+def count_matrix(con) -> tuple:
+    """(sites, categories, counts, totals): frames [samples, categories] and [samples], samples in their true order."""
+    import numpy as np  # noqa: PLC0415
+
+    samples = con.execute(
+        "select s.sample, s.site, q.frames from samples as s inner join quality as q on s.sample = q.sample "
+        "order by s.folder"
+    ).fetchall()
+    categories = con.execute("select distinct kind, category from shares order by kind, category").fetchall()
+    row_of = {sample: n for n, (sample, _, _) in enumerate(samples)}
+    column_of = {category: n for n, category in enumerate(categories)}
+    counts = np.zeros((len(samples), len(categories)))
+    for kind, sample, category, frames in con.execute("select kind, sample, category, frames from shares").fetchall():
+        counts[row_of[sample], column_of[kind, category]] = frames
+    totals = np.array([frames for _, _, frames in samples], dtype=float)
+    return [site for _, site, _ in samples], categories, counts, totals

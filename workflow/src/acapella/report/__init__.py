@@ -1,0 +1,31 @@
+"""Make a campaign's report: one HTML page with its figures, key tables, quality and provenance.
+
+Writes report.html into the campaign's folder. The page needs nothing beside it and fetches nothing: pictures, data and
+the program that makes the charts interactive are inside. Without JavaScript, and in print, it shows the same pictures.
+"""
+
+import argparse
+import sys
+
+from .. import campaign as campaigns
+
+
+def register_parser(subparsers) -> argparse.ArgumentParser:
+    """Add `acapella report` to the command line."""
+    parser = subparsers.add_parser(
+        "report",
+        help="make a campaign's page of figures, tables and provenance",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's folder, as results/demo")
+    return parser
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write CAMPAIGN/report.html. Raises UserError where a table or provenance.json is missing."""
+    campaign = campaigns.opened(args.campaign)
+    from .page import write  # noqa: PLC0415 (Altair and vl-convert are slow to import)
+
+    path, figures = write(campaign)
+    print(f"report: {path} ({figures} figures, {path.stat().st_size / 1e6:.1f} MB)", file=sys.stderr)

@@ -1,0 +1,113 @@
+"""report.html: what the template needs, and the page from it."""
+
+import base64
+import functools
+import json
+from pathlib import Path
+
+import jinja2
+
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_text
+
+from ..campaign import Campaign, require
+from ..figures import page as charts
+from ..figures import registry
+from ..figures.compose import Drawn, drawn
+from ..figures.save import svg_of
+from ..figures.source import Source
+from . import summary, tables, warnings
+
+EMBEDDED_MOST = 256 * 1024  # bytes of a CSV that the page carries; a larger one is linked to alone
+
+PROVENANCE = {  # the parts of provenance.json as the page orders and calls them; others follow under their own names
+    "versions": "Versions of the programs",
+    "parameters": "Parameters",
+    "inputs": "Inputs: SHA-256 of each sample's files",
+    "outputs": "Outputs: SHA-256 of the tables",
+    "queries": "Queries: SHA-256 of the SQL",
+    "tshark_preferences": "Preferences given to tshark",
+    "acapella_provenance": "Version of provenance.json's format",
+}
+
+
+def write(campaign: Campaign) -> tuple[Path, int]:
+    """Write the page; return its path and the number of figures in it."""
+    source = Source(campaign)
+    figures = [figure_of(drawn(name, source), number, source) for number, name in enumerate(registry.NAMES, 1)]
+    page = template().render(
+        name=campaign.folder.resolve().name,
+        policy=charts.policy(charts.vega(), charts.START),
+        lead=summary.lead(source),
+        facts=summary.facts(source),
+        warnings=warnings.of(source),
+        figures=figures,
+        tables=[{**table, "csv": csv_of(table["name"], source)} for table in tables.of(source)],
+        provenance=provenance_of(campaign),
+        vega=charts.vega(),
+        start=charts.START,
+    )
+    path = campaign.folder / "report.html"
+    atomic_text(path, page)
+    return path, len(figures)
+
+
+def template() -> jinja2.Template:
+    """The page's template. Everything is escaped but what it marks safe: scripts of ours, JSON made by json_script."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html.j2")
+
+
+def figure_of(figure: Drawn, number: int, source: Source) -> dict:
+    """One figure: a picture that any reader shows, and the specification that makes it interactive."""
+    module = registry.module(figure.name)
+    picture = base64.b64encode(svg_of(figure).encode()).decode()
+    return {
+        **{"name": figure.name, "number": number, "subject": module.SUBJECT, "alt": figure.description},
+        "about": module.__doc__.splitlines()[0],
+        "picture": f"data:image/svg+xml;base64,{picture}",
+        "spec": charts.json_script(f"spec-{figure.name}", figure.spec),
+        "csv": csv_of(figure.table, source),
+    }
+
+
+@functools.cache
+def csv_of(name: str, source: Source) -> dict:
+    """A table's file: its name, size, and its bytes as a link where it is small."""
+    content = require(
+        source.campaign.table(name, "csv"), f"run: acapella process {source.campaign.folder}"
+    ).read_bytes()
+    small = len(content) <= EMBEDDED_MOST
+    href = f"data:text/csv;base64,{base64.b64encode(content).decode()}" if small else f"tables/{name}.csv"
+    return {"file": f"{name}.csv", "href": href, "embedded": small, "kb": f"{len(content) / 1000:.1f}"}
+
+
+def provenance_of(campaign: Campaign) -> list[dict]:
+    """provenance.json as rows of (name, value) under each of its keys."""
+    path = require(campaign.folder / "provenance.json", f"run: acapella process {campaign.folder}")
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"no JSON: {error}", where=path, fix=f"run: acapella process {campaign.folder}") from error
+    places = {key: place for place, key in enumerate(PROVENANCE)}
+    keys = sorted(told, key=lambda key: (places.get(key, len(places)), key))
+    return [{"key": key, "label": PROVENANCE.get(key, key), "rows": list(flat("", told[key]))} for key in keys]
+
+
+def flat(name: str, value: object):
+    """Leaves of a JSON value with their dotted names."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from flat(f"{name}.{key}" if name else key, inner)
+    elif isinstance(value, list) and any(isinstance(inner, dict | list) for inner in value):
+        for place, inner in enumerate(value):
+            yield from flat(f"{name}[{place}]", inner)
+    else:
+        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        yield name, "none" if value is None or text in ("", "{}") else text

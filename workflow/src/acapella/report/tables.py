@@ -1,0 +1,146 @@
+"""The key tables of the report: a selection of columns, in words."""
+
+from ..figures.quality import loss
+from ..figures.source import ALL, Source
+from ..figures.wording import nanoseconds, natural, percent, scaled
+
+FLOWS = 20  # top flows shown
+SAMPLES = 400  # samples shown, the lossiest first where there are more
+UNKNOWN = "?"
+
+
+def of(source: Source) -> list[dict]:
+    """Each table: name, title, note, columns, rows of text, and which columns hold numbers."""
+    return [top_flows(source), applications(source), ip_versions(source), tcp_control(source), quality(source)]
+
+
+def number(value: int | None) -> str:
+    """A count; null as a question mark."""
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def table(name: str, title: str, note: str, columns: list[tuple[str, bool]], rows: list[list[str]]) -> dict:
+    """``columns`` are (heading, whether it holds numbers)."""
+    return {"name": name, "title": title, "note": note, "columns": columns, "rows": rows}
+
+
+def top_flows(source: Source) -> dict:
+    """The largest flows of the campaign."""
+    rows = sorted((row for row in source.rows("top_flows") if row["site"] == ALL), key=lambda row: row["rank"])[:FLOWS]
+    columns = [("#", True), ("From", False), ("To", False), ("Protocol", False), ("VLAN", False), ("MPLS", False)]
+    columns += [("Bytes", True), ("Frames", True), ("Duration", True), ("Rate", True), ("Application", False)]
+    columns += [("Seen at", False)]
+    cells = [
+        [
+            *(number(row["rank"]), endpoint(row["src"], row["src_port"]), endpoint(row["dst"], row["dst_port"])),
+            *(PROTOCOLS.get(row["ip_proto"], str(row["ip_proto"])), row["vlan"], row["mpls"]),
+            *(scaled(row["wire_bytes"], "B"), number(row["frames"]), nanoseconds(row["duration_ns"])),
+            "" if row["rate_bps"] is None else scaled(row["rate_bps"], "bit/s"),
+            *(row["app"] or "", f"{row['largest_site']} {row['largest_port']}"),
+        ]
+        for row in rows
+    ]
+    note = "Directed flows by bytes on the wire, stitched across samples; numbers of the site and port named."
+    return table("top_flows", "Largest flows", note, columns, cells)
+
+
+PROTOCOLS = {1: "ICMP", 2: "IGMP", 6: "TCP", 17: "UDP", 47: "GRE", 50: "ESP", 58: "ICMPv6", 89: "OSPF", 132: "SCTP"}
+
+
+def endpoint(address: str, port: int | None) -> str:
+    """``10.0.0.1:443``, ``[fd00::1]:443``."""
+    if port is None:
+        return address
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def applications(source: Source) -> dict:
+    """Application labels of the campaign."""
+    rows = [row for row in source.rows("applications") if row["site"] == ALL]
+    rows.sort(key=lambda row: (-row["wire_bytes"], row["app"] or "", row["app_by"] or ""))
+    columns = [("Application", False), ("Decided by", False), ("Flows", True), ("Frames", True), ("Bytes", True)]
+    columns += [("Samples", True)]
+    cells = [
+        [
+            *(row["app"] or "none or undecided", row["app_by"] or "", number(row["flows"]), number(row["frames"])),
+            *(scaled(row["wire_bytes"], "B"), number(row["samples"])),
+        ]
+        for row in rows
+    ]
+    note = (
+        "Of flows, counted per sample. Decided by flow: a label that some frames of the flow showed was carried over."
+    )
+    return table("applications", "Applications", note, columns, cells)
+
+
+def ip_versions(source: Source) -> dict:
+    """IP versions per site."""
+    rows = sorted(source.rows("ip_versions"), key=lambda r: (r["site"] != ALL, natural(r["site"]), r["ip_version"]))
+    columns = [("Site", False), ("Innermost network header", False), ("Frames", True), ("Share", True)]
+    columns += [("95 % interval", True), ("Bytes", True), ("Samples", True)]
+    names = {"4": "IPv4", "6": "IPv6", "none": "not IP"}
+    cells = [
+        [
+            *(site(row), names.get(row["ip_version"], row["ip_version"]), number(row["frames"])),
+            *("" if row["share"] is None else percent(row["share"]), interval(row["share_lo"], row["share_hi"])),
+            *(scaled(row["wire_bytes"], "B"), number(row["samples"])),
+        ]
+        for row in rows
+    ]
+    return table("ip_versions", "IP versions", "Intervals: bootstrap over samples.", columns, cells)
+
+
+def tcp_control(source: Source) -> dict:
+    """TCP control information per site."""
+    rows = sorted(source.rows("tcp_control"), key=lambda row: (row["site"] != ALL, natural(row["site"])))
+    flags = ("syn", "fin", "rst", "ece", "cwr")
+    columns = [("Site", False), ("Flows", True), ("Frames", True), *((flag.upper(), True) for flag in flags)]
+    columns += [("Retransmitted", True), ("Duplicate ACKs", True), ("Handshakes", True), ("RTT median", True)]
+    columns += [("RTT 99 %", True)]
+    cells = [
+        [
+            *(site(row), number(row["flows"]), number(row["frames"]), *(number(row[flag]) for flag in flags)),
+            *(scaled(row["retransmitted_bytes"], "B"), number(row["duplicate_acks"]), number(row["handshakes"])),
+            *(duration(row["handshake_rtt_p50_ns"]), duration(row["handshake_rtt_p99_ns"])),
+        ]
+        for row in rows
+    ]
+    note = "Frames with each flag; SYN counts SYN/ACK too. Retransmitted: payload seen before in its flow and sample."
+    return table("tcp_control", "TCP control", note, columns, cells)
+
+
+def quality(source: Source) -> dict:
+    """Capture quality per sample."""
+    rows = sorted(source.quality, key=lambda r: (natural(r["site"]), natural(r["port"]), natural(r["sample"])))
+    note = "Lost: of all stages with counters (mirror, interface, kernel, file); ? is unknown, never 0."
+    if len(rows) > SAMPLES:
+        rows = sorted(rows, key=lambda row: -(row["loss_share"] or 0))[:SAMPLES]
+        note += f" The {SAMPLES} samples with the largest loss, of {len(source.quality):,}; the table has them all."
+    columns = [("Sample", False), ("Site", False), ("Port", False), ("Method", False), ("Frames", True), ("Lost", True)]
+    columns += [("Loss", True), ("Stages known", True), ("Clock", True), ("Duration", True), ("Malformed", True)]
+    columns += [("File", False)]
+    cells = [
+        [
+            *(row["sample"], row["site"], row["port"], row["method"] or UNKNOWN, number(row["frames"])),
+            *(number(loss(row)), UNKNOWN if None in (loss(row), row["loss_share"]) else percent(row["loss_share"])),
+            *(f"{row['loss_stages_known']} of 4", duration(row["clock_resolution_ns"], UNKNOWN)),
+            *(duration(row["duration_ns"], UNKNOWN), number(row["issue_frames"]), row["file_issue"] or "whole"),
+        ]
+        for row in rows
+    ]
+    return table("capture_quality", "Quality of each sample", note, columns, cells)
+
+
+def site(row: dict) -> str:
+    """The site, or that the row is about all of them."""
+    return "all sites" if row["site"] == ALL else row["site"]
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """``13.6 % to 49.5 %``; empty where there is none."""
+    return "" if low is None else f"{percent(low)} to {percent(high)}"
+
+
+def duration(value_ns: int | None, without: str = "") -> str:
+    """A time in words."""
+    return without if value_ns is None else nanoseconds(value_ns)

@@ -1,0 +1,133 @@
+"""Ask a campaign's catalog a question in SQL.
+
+    acapella sql "select site, count(*) from frames where port = 'p1' group by site"
+    acapella sql results/demo "from connections limit 5" --format csv
+
+Tables: samples, acaps, flows, stacks. Views: frames (each frame with its flow's vlan, mpls, src, dst, ip_proto,
+src_port, dst_port, flow_id and its sample, site, port) and connections (a row per pair of flows). The catalog is opened
+read only, and of the acaps only those files are opened that filters on sample, site, port or flow leave. CAMPAIGN may
+be left out in its folder, and where results/ holds only one.
+
+The same from any DuckDB client, in two lines:
+
+    cd results/demo
+    duckdb -readonly catalog.duckdb "select stack, count(*) from frames group by stack"
+"""
+
+import argparse
+import contextlib
+import csv
+import json
+import sys
+from pathlib import Path
+
+from acapella_core.errors import UserError
+
+from . import queries
+from .campaign import Campaign, opened, require
+
+BATCH = 10_000  # rows fetched at once: bounds memory
+READ_ONLY = {"SELECT", "EXPLAIN", "PRAGMA"}
+
+
+def register_parser(subparsers):
+    """Add `acapella sql`."""
+    parser = subparsers.add_parser(
+        "sql", help="ask the catalog in SQL", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("campaign", metavar="CAMPAIGN", nargs="?", help="folder results/<campaign>")
+    parser.add_argument("query", metavar="QUERY", help="one SELECT")
+    parser.add_argument("--format", choices=sorted(WRITERS), default="table", help="default: table")
+    parser.add_argument("--threads", type=int, default=1, help="threads of DuckDB (default: 1)")
+    return parser
+
+
+def run(args) -> None:
+    """Answer the query on standard output."""
+    campaign = opened(args.campaign) if args.campaign else only_campaign(Path.cwd())
+    ask(campaign, args.query, sys.stdout, form=args.format, threads=args.threads)
+
+
+def only_campaign(folder: Path) -> Campaign:
+    """The campaign of a folder: itself, or the only one in its results/. Raises UserError where that is not one."""
+    if (folder / "catalog.duckdb").is_file():
+        return Campaign(folder)
+    found = sorted(path.parent for path in (folder / "results").glob("*/catalog.duckdb"))
+    if len(found) == 1:
+        return Campaign(found[0])
+    if not found:
+        raise UserError("no catalog here or in results/", fix="name the campaign's folder, or run acapella index first")
+    raise UserError(
+        "several campaigns: " + ", ".join(path.name for path in found), fix="name one: acapella sql results/NAME QUERY"
+    )
+
+
+def ask(campaign: Campaign, query: str, out, *, form: str = "table", threads: int = 1) -> None:
+    """Write the answer of one reading statement to ``out`` as ``form``: table, csv, tsv or json.
+
+    Raises UserError in one line: no catalog, a mistake in the SQL, a statement that writes.
+    """
+    catalog = require(campaign.catalog, f"run acapella index {campaign.folder}").resolve()
+    with contextlib.chdir(campaign.folder), queries.one_line():
+        con = queries.connect(catalog, threads=threads, read_only=True)
+        WRITERS[form](con, reading_statement(con, query), out)
+
+
+def reading_statement(con, query: str):
+    """The query, parsed. Raises UserError where it is not one statement that only reads."""
+    statements = con.extract_statements(query)
+    if len(statements) != 1:
+        raise UserError(f"one statement, please: this has {len(statements)}")
+    kind = statements[0].type.name.removesuffix("_STATEMENT")
+    if kind not in READ_ONLY:
+        raise UserError(
+            f"the catalog is read only: {kind} is refused", fix="use select; --format csv to keep the answer"
+        )
+    return statements[0].query
+
+
+def write_table(con, query, out) -> None:
+    """A drawn table, cut in the middle where it is long."""
+    answer = con.sql(query)
+    out.write(f"{answer}\n" if answer is not None else "")
+
+
+def write_separated(delimiter):
+    """A writer of values separated by ``delimiter``, nested ones as JSON, null as nothing."""
+
+    def write(con, query, out) -> None:
+        result = con.execute(query)
+        writer = csv.writer(out, delimiter=delimiter, lineterminator="\n")
+        writer.writerow(column[0] for column in result.description)
+        for rows in batches(result):
+            writer.writerows([plain(value) for value in row] for row in rows)
+
+    return write
+
+
+def write_json(con, query, out) -> None:
+    """An array of objects, one a line; integers stay integers."""
+    result = con.execute(query)
+    columns = [column[0] for column in result.description]
+    before = "[\n"
+    for rows in batches(result):
+        for row in rows:
+            out.write(before + json.dumps(dict(zip(columns, row, strict=True)), default=str))
+            before = ",\n"
+    out.write("[]\n" if before == "[\n" else "\n]\n")
+
+
+def batches(result):
+    """Yield the rows of an answer, some at a time."""
+    while rows := result.fetchmany(BATCH):
+        yield rows
+
+
+def plain(value):
+    """A value as text of a CSV cell."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value, default=str) if isinstance(value, (list, dict)) else value
+
+
+WRITERS = {"table": write_table, "csv": write_separated(","), "tsv": write_separated("\t"), "json": write_json}

@@ -1,0 +1,97 @@
+"""Tables as schemas/tables/*.yaml describe them: Arrow types, keys, and files whose bytes are stable."""
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import csv
+
+from acapella_core import schemas
+from acapella_core.files import atomic_path
+
+ROW_GROUP = 131_072  # rows
+
+SCALARS = {
+    "utf8": pa.string(),
+    "bool": pa.bool_(),
+    "double": pa.float64(),
+    "int64": pa.int64(),
+    "uint8": pa.uint8(),
+    "uint16": pa.uint16(),
+    "uint32": pa.uint32(),
+    "uint64": pa.uint64(),
+}
+
+
+def arrow_type(text: str) -> pa.DataType:
+    """The Arrow type that a schema's ``type`` spells, as ``list<struct<stack: utf8, frames: uint64>>``."""
+    if text in SCALARS:
+        return SCALARS[text]
+    outer, inner = re.fullmatch(r"(\w+)<(.*)>", text).groups()
+    if outer == "list":
+        return pa.list_(arrow_type(inner))
+    parts = re.split(r",\s*", inner)
+    if outer == "dictionary":
+        return pa.dictionary(*(arrow_type(part) for part in parts))
+    if outer == "struct":
+        return pa.struct([(name, arrow_type(kind)) for name, kind in (part.split(": ") for part in parts)])
+    raise ValueError(f"a schema names the unknown type {text}")
+
+
+def arrow_schema(table: str) -> pa.Schema:
+    """Names, types and nullability of a table's columns, in the order of its schema."""
+    columns = schemas.table(table)["columns"]
+    return pa.schema([pa.field(c["name"], arrow_type(c["type"]), nullable=c["null"] != "never") for c in columns])
+
+
+def write(relation, table: str, target) -> list[Path]:
+    """Write a DuckDB relation as ``target(suffix)`` for csv and parquet, as the table's schema says; return the paths.
+
+    Rows are sorted by the schema's key. CSV: RFC 4180, but lines end in LF; text is quoted, so null (nothing) differs
+    from empty text (""); doubles with at most 9 significant digits. Raises ValueError where a null breaks the schema.
+    """
+    schema = arrow_schema(table)
+    ordered = relation.select(*schema.names).order(", ".join(schemas.table(table)["key"]))
+    parquet, text = target("parquet"), target("csv")
+    with atomic_path(parquet) as parquet_part, atomic_path(text) as text_part:
+        options = csv.WriteOptions(include_header=False, quoting_style="needed")
+        with text_part.open("wb") as sink, pq.ParquetWriter(parquet_part, schema, compression="zstd") as rows:
+            sink.write((",".join(schema.names) + "\n").encode())
+            with csv.CSVWriter(sink, schema, write_options=options) as csv_rows:
+                for part in parts(ordered.to_arrow_reader(ROW_GROUP)):
+                    whole = conform(part, schema)
+                    rows.write_table(whole, row_group_size=ROW_GROUP)
+                    csv_rows.write_table(rounded(whole))
+    return [text, parquet]
+
+
+def parts(reader):
+    """Cut a stream of batches into tables of ROW_GROUP rows, whatever the batches' sizes: file bytes depend on them."""
+    waiting = pa.Table.from_batches([], schema=reader.schema)
+    for batch in reader:
+        waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch])])
+        while len(waiting) >= ROW_GROUP:
+            yield waiting.slice(0, ROW_GROUP)
+            waiting = waiting.slice(ROW_GROUP)
+    yield waiting
+
+
+def conform(part: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows with the schema's types; an overflow or a null where none may be is a mistake of ours and raises."""
+    for field in schema:
+        if not field.nullable and part[field.name].null_count:
+            raise ValueError(f"column {field.name} has nulls, which its schema excludes")
+    return part.cast(schema).combine_chunks()
+
+
+def rounded(part: pa.Table) -> pa.Table:
+    """The rows with every double rounded to 9 significant digits, which CSV then shows in its shortest form."""
+    columns = []
+    for column in part.columns:
+        if pa.types.is_floating(column.type):
+            values = [None if value is None else float(f"{value:.9g}") for value in column.to_pylist()]
+            columns.append(pa.array(values, column.type))
+        else:
+            columns.append(column)
+    return pa.table(columns, schema=part.schema)

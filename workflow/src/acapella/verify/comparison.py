@@ -1,0 +1,161 @@
+"""The comparison of two digests of one file, in DuckDB."""
+
+import csv
+import functools
+
+import duckdb
+import pyarrow as pa
+import yaml
+
+from acapella_core import schemas
+
+from .. import queries
+from . import Result
+from .tables import Tables
+
+LAYERS = (
+    "frames",
+    "time",
+    "lengths",
+    "link",
+    "network",
+    "transport",
+    "addresses",
+    "ports",
+    "vlan",
+    "mpls",
+    "tcp",
+    "above layer 4",
+    "protocols",
+)
+# The digest answers for these on every frame, and for the others on those whose layers 2 to 4 the core decided.
+ALWAYS = ("frames", "time", "lengths")
+ABOVE = ("above layer 4", "protocols")
+BEFORE_MPLS = "both_have and native and split_part(protocols, ':mpls', 1) = split_part(tshark_protocols, ':mpls', 1)"
+OUTER_VLANS = (
+    "len(list_filter(string_split(split_part(protocols, ':mpls', 1), ':'), lambda x: x in ('vlan', 'ieee8021ad')))"
+)
+OUTER_VLANS_AGREE = f"vlan[1:{OUTER_VLANS}] is not distinct from tshark_vlan[1:{OUTER_VLANS}]"
+LAYER_OF = {"2": "link", "glue": "link", "3": "network", "4": "transport", "tunnel": "transport"}
+
+
+class Comparison:
+    """One file's frames side by side; the Parquet files may go once it is made."""
+
+    def __init__(self, ours: Tables, theirs: Tables):
+        self._database = duckdb.connect()
+        self._load_tokens([ours.frames, theirs.frames])
+        for side, tables in (("ours", ours), ("theirs", theirs)):
+            files = {"frames": str(tables.frames), "flows": str(tables.flows)}
+            queries.select(self._database, "verify", "side", files).create(side)
+        queries.select(self._database, "verify", "pairs", {}).create("pairs")
+        self._find_errata()
+        queries.select(self._database, "verify", "differences", {}).create("differences")
+
+    def _load_tokens(self, files: list) -> None:
+        """The table `tokens`: every text of frame.protocols with its tokens by layer."""
+        frames = self._database.read_parquet([str(file) for file in files])
+        texts = [text for (text,) in frames.project("protocols::varchar").distinct().fetchall()]
+        layers = [by_layer(text) for text in texts]
+        table = pa.table({"protocols": pa.array(texts, pa.utf8())} | columns_of(layers))
+        self._database.from_arrow(table).create("tokens")
+
+    def _find_errata(self) -> None:
+        """The table `errata`: of every pair that is one of tshark's known faults, the first of them that fits.
+
+        Both have to agree on every header before the MPLS stack. Ids and labels stand in
+        the flow table, so that tshark's are not known where it found no IP header: `no_ids`. Where it did,
+        `outer_vlans_agree` compares the VLAN ids before the stack.
+        """
+        self._database.execute(
+            "create table errata "
+            "(frame ubigint primary key, erratum varchar, no_ids boolean, outer_vlans_agree boolean)"
+        )
+        for erratum in errata():
+            found = self._database.table("pairs").filter(BEFORE_MPLS).filter(erratum["when"])
+            ids = f"frame, tshark_ip_version is null as no_ids, {OUTER_VLANS_AGREE} as outer_vlans_agree"
+            named = found.project(ids).select(
+                duckdb.ColumnExpression("frame"),
+                duckdb.ConstantExpression(erratum["name"]),
+                duckdb.ColumnExpression("no_ids"),
+                duckdb.ColumnExpression("outer_vlans_agree"),
+            )
+            self._database.register("found", named)
+            self._database.execute("insert or ignore into errata select * from found")
+
+    def add_to(self, result: Result) -> None:
+        """Add this file's counts to ``result``."""
+        frames, native = self._database.execute("select count(*), count_if(l4_by = 'native') from ours").fetchone()
+        result.frames += frames
+        result.native += native
+        counts = self._database.execute(
+            "select layer, count(erratum), count_if(erratum is null) from differences group by layer"
+        ).fetchall()
+        different = {layer: (errata, differ) for layer, errata, differ in counts}
+        for layer in LAYERS:
+            explained, differ = different.get(layer, (0, 0))
+            tally = result.tally(layer)
+            tally.errata += explained
+            tally.differ += differ
+            tally.agree += self._compared(layer) - explained - differ
+        for name, number in self._database.execute("select erratum, count(*) from errata group by erratum").fetchall():
+            result.errata[name] = result.errata.get(name, 0) + number
+        result.faults += self._faults()
+
+    def _compared(self, layer: str) -> int:
+        """Frames on which a layer was compared."""
+        if layer == "frames":
+            return self._count("select count(*) from ours full outer join theirs using (frame)")
+        if layer in ABOVE:
+            return self._count(
+                "select count(*) from ours inner join theirs using (frame) where ours.app_by is not null"
+            )
+        return self._count("select count(*) from ours inner join theirs using (frame)")
+
+    def _faults(self) -> int:
+        """Frames with a difference that the digest answers for and nothing explains."""
+        return self._count(
+            "select count(distinct frame) from differences "
+            "where erratum is null "
+            "and (list_contains($always, layer) or (native and not list_contains($above, layer)))",
+            {"always": list(ALWAYS), "above": list(ABOVE)},
+        )
+
+    def _count(self, sql: str, parameters: dict | None = None) -> int:
+        return self._database.execute(sql, parameters).fetchone()[0]
+
+    def first(self, number: int) -> list[tuple]:
+        """The first unexplained differences: frame, layer, both answers; those that count as faults come first."""
+        return self._database.execute(
+            "select frame, layer, ours, theirs from differences "
+            "where erratum is null and layer <> 'above layer 4' "
+            "order by list_contains($above, layer), frame, list_position($layers, layer) limit $number",
+            {"above": list(ABOVE), "layers": list(LAYERS), "number": number},
+        ).fetchall()
+
+
+def errata() -> list[dict]:
+    """Where tshark errs, from schemas/tshark_errata.yaml: name, clause, about, when."""
+    return yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text(encoding="utf-8"))
+
+
+@functools.cache
+def token_layers() -> dict[str, str]:
+    """Layer of every token that schemas/protocols.tsv puts below the application."""
+    with (schemas.root() / "protocols.tsv").open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file, delimiter="\t")
+        return {row["token"]: LAYER_OF[row["layer"]] for row in rows if row["layer"] in LAYER_OF}
+
+
+def by_layer(protocols: str) -> dict[str, str]:
+    """The tokens of each layer, in order, wherever they stand; `above` are those of no lower layer."""
+    layers: dict[str, list[str]] = {"link": [], "network": [], "transport": [], "above": []}
+    for token in filter(None, protocols.split(":")):
+        layers[token_layers().get(token, "above")].append(token)
+    return {layer: ":".join(tokens) for layer, tokens in layers.items()}
+
+
+def columns_of(rows: list[dict[str, str]]) -> dict[str, pa.Array]:
+    """Arrow columns of dictionaries with equal keys, also of none."""
+    names = ("link", "network", "transport", "above")
+    return {name: pa.array([row[name] for row in rows], pa.utf8()) for name in names}

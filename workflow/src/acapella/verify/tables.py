@@ -1,0 +1,51 @@
+"""Both digests of a file, as Parquet in a temporary folder: ours, and tshark's own."""
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from acapella_core import _native
+from acapella_core.errors import UserError
+
+from .. import digest, tshark
+from ..acap_files import BATCH_ROWS, FLOW_BATCH_ROWS, flow_writer, frame_writer
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The two files of a digest."""
+
+    frames: Path
+    flows: Path
+    blocks_not_frames: int = 0  # tshark numbers them, these tables do not
+
+
+def our_tables(file: Path, engine: str, folder: Path) -> Tables:
+    """Our digest of ``file``. Raises UserError where it is no capture."""
+    tables = Tables(folder / "ours.parquet", folder / "ours.flows.parquet")
+    digest.digest(str(file), str(tables.frames), str(tables.flows), digest.Options(engine))
+    return tables
+
+
+def tshark_tables(file: Path, folder: Path) -> Tables:
+    """What tshark, reading ``file`` itself, says. Raises UserError where it cannot."""
+    tables = Tables(folder / "tshark.parquet", folder / "tshark.flows.parquet")
+    with (
+        tshark.find().start(file, _native.REFERENCE_FIELDS) as run,
+        frame_writer(tables.frames) as frames,
+        flow_writer(tables.flows) as flows,
+    ):
+        reference = _native.Reference(os.dup(run.stdout.fileno()), BATCH_ROWS)
+        try:
+            while (batch := reference.next_frames()) is not None:
+                frames.write(pa.record_batch(batch))
+        except _native.AnswerError as error:
+            raise UserError(str(error), where=file) from error
+        run.finish(cut_allowed=True)
+        for first in range(0, reference.flows, FLOW_BATCH_ROWS):
+            flows.write(pa.record_batch(reference.flow_rows(first, FLOW_BATCH_ROWS)))
+        frames.close({})
+        flows.close({})
+    return replace(tables, blocks_not_frames=reference.blocks_not_frames)

@@ -1,0 +1,44 @@
+"""What all tests share: the folder of helper modules on the path, and where the corpus is."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CHROMIUM = Path("/usr/bin/chromium")
+sys.path.insert(0, str(Path(__file__).parent))  # synthetic, naive: modules that several tests import
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """The folder of public captures beside the project; tests that need it skip with a reason where it is absent."""
+    folder = Path(os.environ.get("ACAPELLA_CORPUS", ROOT.parent / "shared" / "corpus"))
+    if not folder.is_dir():
+        pytest.skip(f"no corpus: {folder} is not there (set ACAPELLA_CORPUS)")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def campaign(tmp_path_factory) -> Path:
+    """A made-up campaign of 3 sites with 2 ports and 4 samples each, through to its tables. Tests only read it."""
+    from stages import analyse  # noqa: PLC0415 (only where it is asked for)
+    from synthetic import make_campaign  # noqa: PLC0415
+
+    return analyse(make_campaign(tmp_path_factory.mktemp("campaign") / "made_up", frames=300, flows=120))
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Headless Chromium that fetches nothing on its own; tests of pages skip with a reason where it is absent."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 (only where it is asked for)
+
+    if not CHROMIUM.is_file():
+        pytest.skip(f"no Chromium: {CHROMIUM} is not there (Debian package chromium)")
+    flags = ("no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking")
+    flags += ("disable-component-update", "disable-sync")
+    with sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=[f"--{flag}" for flag in flags])
+        yield chromium
+        chromium.close()

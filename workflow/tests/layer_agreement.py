@@ -1,0 +1,197 @@
+"""Whether the core and tshark agree on a frame's layers 2 to 4, and where they do not because tshark errs.
+
+Layers 2 to 4 of a frame are the tokens of its ``frame.protocols`` that schemas/protocols.tsv lists with a layer other
+than ``app``, wherever they stand, plus VLAN ids, MPLS labels, innermost addresses and ports, and TCP's flags and
+numbers. schemas/tshark_errata.yaml lists where tshark reads them against an RFC.
+"""
+
+import csv
+import functools
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import yaml
+
+from acapella_core import schemas
+
+# What tshark must print of a frame for it to be compared.
+FIELDS = (
+    "frame.protocols", "vlan.id", "ieee8021ad.id", "mpls.label",
+    "ip.src", "ip.dst", "ip.len", "ipv6.src", "ipv6.dst",
+    "tcp.srcport", "tcp.dstport", "tcp.flags", "tcp.seq_raw", "tcp.ack_raw", "tcp.len",
+    "udp.srcport", "udp.dstport", "sctp.srcport", "sctp.dstport",
+)  # fmt: skip
+
+# Headers that are not whole have no keys in the core, while tshark prints what there is of them.
+NO_ADDRESSES = frozenset({"truncated_ipv4", "truncated_ipv6", "bad_ip_version", "bad_ipv4_header_length",
+                          "bad_ipv4_total_length"})  # fmt: skip
+NO_PORTS = NO_ADDRESSES | {"truncated_tcp", "truncated_udp", "truncated_sctp", "bad_tcp_header_length"}
+NETWORKS = {"ip": "ip", "ipv6": "ipv6"}
+TRANSPORTS = ("tcp", "udp", "sctp")
+
+
+@functools.cache
+def tokens() -> dict[str, dict[str, str]]:
+    """schemas/protocols.tsv by token: its label and layer."""
+    with (schemas.root() / "protocols.tsv").open(encoding="utf-8", newline="") as stream:
+        return {row["token"]: row for row in csv.DictReader(stream, delimiter="\t")}
+
+
+@functools.cache
+def layers(protocols: str) -> tuple[str, ...]:
+    """The tokens of layers 2 to 4, tunnels and glue of a ``frame.protocols``."""
+    table = tokens()
+    return tuple(token for token in protocols.split(":") if token in table and table[token]["layer"] != "app")
+
+
+@dataclass(frozen=True)
+class Erratum:
+    """One way in which tshark errs: where it writes ``tshark`` after ``after``, and the RFC says ``ours``."""
+
+    name: str
+    after: str
+    ours: str
+    tshark: str
+    frame: bytes
+
+    def covers(self, ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
+        """Whether this is the first difference of two frames' layers."""
+        equal = next((at for at, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), None)
+        return (
+            equal is not None
+            and equal > 0
+            and (ours[equal - 1], ours[equal], theirs[equal]) == (self.after, self.ours, self.tshark)
+        )
+
+
+@functools.cache
+def errata() -> tuple[Erratum, ...]:
+    """schemas/tshark_errata.yaml."""
+    listed = yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text(encoding="utf-8"))
+    return tuple(
+        Erratum(entry["name"], *(entry["tokens"][name] for name in ("after", "ours", "tshark")),
+                bytes.fromhex(entry["frame"]))
+        for entry in listed
+    )  # fmt: skip
+
+
+def erratum_of(ours: str, theirs: str) -> str | None:
+    """The name of the erratum that explains why two ``frame.protocols`` differ in layers 2 to 4."""
+    return next((entry.name for entry in errata() if entry.covers(layers(ours), layers(theirs))), None)
+
+
+def differing_keys(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
+    """Names of the keys that differ, of a frame whose layers are equal.
+
+    ``ours`` has the columns of the core (protocols, issue, vlan, mpls, src, dst, src_port, dst_port, tcp_flags,
+    tcp_seq, tcp_ack, payload_len) as text, lists separated by commas, empty where null; ``theirs`` has FIELDS.
+    """
+    found = [name for name, pair in tag_pairs(ours, theirs).items() if pair[0] != pair[1]]
+    stack = unquoted(layers(ours["protocols"]))
+    network = next((token for token in reversed(stack) if token in NETWORKS), None)
+    if network is None or ours["issue"] in NO_ADDRESSES:
+        return found
+    at = stack.count(network) - 1
+    for name in ("src", "dst"):
+        if not same_address(ours[name], nth(theirs[f"{network}.{name}"], at)):
+            found.append(name)
+    transport = next((token for token in reversed(stack) if token != "mptcp"), None)
+    if transport in TRANSPORTS and ours["issue"] not in NO_PORTS:
+        pairs = transport_pairs(ours, theirs, transport, stack.count(transport) - 1)
+        found += [name for name, pair in pairs.items() if pair[0] != pair[1]]
+    return found
+
+
+def unquoted(stack: tuple[str, ...]) -> tuple[str, ...]:
+    """A frame's layers without those of a packet that an ICMP error quotes."""
+    for at, token in enumerate(stack[:-1]):
+        if token in ("icmp", "icmpv6") and stack[at + 1] in NETWORKS:
+            return stack[: at + 1]
+    return stack
+
+
+def tag_pairs(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, tuple]:
+    """Tags and labels of both; tshark keeps service tags apart, so that only the sets can be compared."""
+    if ours["issue"] == "truncated_vlan":
+        return {}
+    theirs_vlan = [tag for name in ("ieee8021ad.id", "vlan.id") for tag in theirs[name].split(",") if tag]
+    vlan = (sorted(tag for tag in ours["vlan"].split(",") if tag), sorted(theirs_vlan))
+    return {"vlan": vlan, "mpls": (ours["mpls"], theirs["mpls.label"])}
+
+
+def transport_pairs(ours: Mapping[str, str], theirs: Mapping[str, str], transport: str, at: int) -> dict[str, tuple]:
+    """Ports, and TCP's flags, numbers and payload length, of both."""
+    pairs = {
+        "src_port": (ours["src_port"], nth(theirs[f"{transport}.srcport"], at)),
+        "dst_port": (ours["dst_port"], nth(theirs[f"{transport}.dstport"], at)),
+    }
+    if transport == "tcp":
+        flags = nth(theirs["tcp.flags"], at)
+        pairs["tcp_flags"] = (ours["tcp_flags"], str(int(flags, 16)) if flags else "")
+        pairs["tcp_seq"] = (ours["tcp_seq"], nth(theirs["tcp.seq_raw"], at))
+        pairs["tcp_ack"] = (ours["tcp_ack"], nth(theirs["tcp.ack_raw"], at))
+        if length := nth(theirs["tcp.len"], at):
+            pairs["payload_len"] = (ours["payload_len"], length)
+    return pairs
+
+
+def nth(values: str, at: int) -> str:
+    """Element ``at`` of a comma-separated list, empty where there is none."""
+    listed = values.split(",")
+    return listed[at] if at < len(listed) else ""
+
+
+def same_address(ours: str, theirs: str) -> bool:
+    """Whether two spellings are one address; nothing equals nothing."""
+    if ours == theirs:
+        return True
+    return bool(ours and theirs) and ipaddress.ip_address(ours) == ipaddress.ip_address(theirs)
+
+
+@dataclass
+class Agreement:
+    """Counts of a comparison, and its first disagreements."""
+
+    frames: int = 0
+    sure: int = 0
+    whole: int = 0  # sure, nothing above by the core, and tshark's whole text is the core's
+    whole_wrong: int = 0  # sure, nothing above by the core, but tshark has more
+    disagreements: int = 0
+
+    def __post_init__(self):
+        self.errata: dict[str, int] = {}
+        self.first: list[str] = []
+
+    def add(self, ours: Mapping[str, str], theirs: Mapping[str, str]) -> None:
+        """Compare one frame; only what the core is sure of counts."""
+        self.frames += 1
+        if ours["sure"] != "1":
+            return
+        self.sure += 1
+        if layers(ours["protocols"]) != layers(theirs["frame.protocols"]):
+            name = erratum_of(ours["protocols"], theirs["frame.protocols"])
+            if name:
+                self.errata[name] = self.errata.get(name, 0) + 1
+            else:
+                self.differ(ours, theirs, "protocols")
+            return
+        if keys := differing_keys(ours, theirs):
+            self.differ(ours, theirs, ",".join(keys))
+        if ours["open_above"] != "1":
+            equal = ours["protocols"] == theirs["frame.protocols"]
+            self.whole += equal
+            self.whole_wrong += not equal
+
+    def differ(self, ours: Mapping[str, str], theirs: Mapping[str, str], what: str) -> None:
+        self.disagreements += 1
+        if len(self.first) < 10:
+            self.first.append(f"frame {self.frames}: {what}: {ours['protocols']} | tshark {theirs['frame.protocols']}")
+
+    @property
+    def sure_share(self) -> float:
+        return self.sure / self.frames if self.frames else 1.0
+
+    @property
+    def errata_share(self) -> float:
+        return sum(self.errata.values()) / self.frames if self.frames else 0.0

@@ -1,0 +1,74 @@
+"""The samples of a campaign as plain lists and dictionaries, for the naive reference."""
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+
+@dataclass
+class Sample:
+    """One sample: its frames and flows as dictionaries, its manifest, what the digest says."""
+
+    name: str
+    site: str
+    port: str
+    frames: list[dict]
+    flows: list[dict]
+    manifest: dict
+    digest: dict = field(default_factory=dict)
+
+    @property
+    def span(self) -> tuple[int, int, str] | None:
+        """When the port was looked at, and who says so."""
+        stamps = [f["ts_ns"] for f in self.frames]
+        known = self.manifest["actual"]
+        if None not in known.values():
+            return min([known["start_ns"], *stamps]), max([known["end_ns"], *stamps]), "manifest"
+        return (min(stamps), max(stamps), "frames") if stamps else None
+
+
+def read_campaign(folder: Path) -> list[Sample]:
+    """The samples of a campaign as the digest left them."""
+    samples = []
+    for path in sorted((folder / "acap").glob("*.parquet")):
+        flows = pq.read_table(folder / "flows" / path.name)
+        manifest = json.loads((folder / "raw" / f"{path.stem}.json").read_text(encoding="utf-8"))
+        frames = pq.read_table(path)
+        digest = json.loads(pq.read_metadata(path).metadata[b"acapella"])
+        site, port = manifest["site"], manifest["port"]
+        samples.append(Sample(path.stem, site, port, frames.to_pylist(), flows.to_pylist(), manifest, digest))
+    return samples
+
+
+def scopes(samples):
+    """(site, its samples), and (all, all samples)."""
+    sites = sorted({s.site for s in samples})
+    return [(site, [s for s in samples if s.site == site]) for site in sites] + [("all", samples)]
+
+
+def by_port(samples):
+    """(site, port) and its samples."""
+    groups = defaultdict(list)
+    for s in samples:
+        groups[s.site, s.port].append(s)
+    return sorted(groups.items())
+
+
+def covered(samples):
+    """The times that samples of one port cover, as intervals that do not touch."""
+    islands = []
+    for start, end, _ in sorted(s.span for s in samples if s.span):
+        if islands and start <= islands[-1][1]:
+            islands[-1][1] = max(end, islands[-1][1])
+        else:
+            islands.append([start, end])
+    return islands
+
+
+def rate(wire_bytes, ns):
+    """bit/s, rounded half up."""
+    return int(Fraction(wire_bytes * 8 * 10**9, ns) + Fraction(1, 2)) if ns > 0 else None

@@ -1,0 +1,368 @@
+"""Every table of a campaign the slow way: dictionaries over frames and flows, one definition after the other.
+
+It follows schemas/tables/*.yaml, not the SQL. Intervals are left to test_bootstrap.py.
+"""
+
+import itertools
+from collections import Counter, defaultdict
+
+from naive_samples import by_port, covered, rate, scopes
+from naive_stitch import flow_sizes, flow_times, site_flows, top_flows
+
+BINS = [
+    (0, 63),
+    (64, 64),
+    (65, 127),
+    (128, 255),
+    (256, 511),
+    (512, 1023),
+    (1024, 1518),
+    (1519, 2047),
+    (2048, 4095),
+    (4096, 9215),
+]
+LINK = {"Ethernet", "LLC", "VLAN", "MPLS", "PseudoWire", "PPPoE", "PPP", "SLL", "Null", "Raw", "MACsec"}
+FLAGS = ("syn", "syn_ack", "fin", "rst", "psh", "ack", "urg", "ece", "cwr")
+
+
+def frames_of(samples):
+    """All frames of several samples."""
+    return [f for s in samples for f in s.frames]
+
+
+def header_occurrence(samples):
+    """Frames with a header, and how often it occurs."""
+    rows = []
+    for site, chosen in scopes(samples):
+        total, frames, occurrences = 0, Counter(), Counter()
+        for frame in frames_of(chosen):
+            labels = frame["stack"].split("/")
+            total += 1
+            frames.update(set(labels))
+            occurrences.update(labels)
+        rows += [
+            {
+                "site": site,
+                "header": h,
+                "frames": frames[h],
+                "occurrences": occurrences[h],
+                "total_frames": total,
+                "samples": len(chosen),
+                "frame_share": frames[h] / total,
+                "occurrence_share": occurrences[h] / total,
+            }
+            for h in frames
+        ]
+    return rows
+
+
+def header_depth(samples):
+    """Different headers, deepest stack."""
+    rows = []
+    for site, chosen in scopes(samples):
+        stacks = Counter(f["stack"] for f in frames_of(chosen))
+        order = sorted(stacks, key=lambda s: (-len(s.split("/")), -stacks[s], s))
+        rows.append(
+            {
+                "site": site,
+                "distinct_headers": len({h for s in stacks for h in s.split("/")}),
+                "distinct_stacks": len(stacks),
+                "deepest_stack": len(order[0].split("/")) if order else 0,
+                "deepest_example": order[0] if order else None,
+                "frames": sum(stacks.values()),
+                "samples": len(chosen),
+            }
+        )
+    return rows
+
+
+def encapsulation(stack: str) -> str:
+    """Labels before the innermost network header; without one the leading link headers."""
+    labels = stack.split("/")
+    if network := [n for n, label in enumerate(labels) if label in ("IPv4", "IPv6")]:
+        labels = labels[: network[-1]]
+    else:
+        labels = list(itertools.takewhile(LINK.__contains__, labels))
+    return "/".join(labels) or "none"
+
+
+def encapsulations(samples):
+    """Frames by what stands before the innermost network header."""
+    rows = []
+    for site, chosen in scopes(samples):
+        count, size = Counter(), Counter()
+        for frame in frames_of(chosen):
+            count[encapsulation(frame["stack"])] += 1
+            size[encapsulation(frame["stack"])] += frame["wire_len"]
+        total = sum(count.values())
+        rows += [
+            {
+                "site": site,
+                "encapsulation": e,
+                "frames": count[e],
+                "wire_bytes": size[e],
+                "total_frames": total,
+                "share": count[e] / total,
+                "samples": len(chosen),
+            }
+            for e in count
+        ]
+    return rows
+
+
+def frame_sizes(samples):
+    """Frames by length."""
+    rows = []
+    for site, chosen in scopes(samples):
+        frames = frames_of(chosen)
+        for length, column in (("outer", "wire_len"), ("inner", "inner_wire_len")):
+            for lo, hi in [*BINS, (9216, None)]:
+                count = sum(lo <= f[column] and (hi is None or f[column] <= hi) for f in frames)
+                name = "<64" if lo == 0 else "64" if lo == 64 else f"{lo}-{hi}" if hi else ">9215"
+                rows.append(
+                    {
+                        "site": site,
+                        "length": length,
+                        "bin": name,
+                        "bin_lo": lo,
+                        "bin_hi": hi,
+                        "frames": count,
+                        "total_frames": len(frames),
+                        "share": count / len(frames) if frames else None,
+                        "samples": len(chosen),
+                    }
+                )
+    return rows
+
+
+def ip_versions(samples):
+    """Frames by version of the innermost network header."""
+    rows = []
+    for site, chosen in scopes(samples):
+        count, size = Counter(), Counter()
+        for s in chosen:
+            for frame in s.frames:
+                version = "none" if frame["flow"] is None else str(s.flows[frame["flow"]]["ip_version"])
+                count[version] += 1
+                size[version] += frame["wire_len"]
+        total = sum(count.values())
+        rows += [
+            {
+                "site": site,
+                "ip_version": v,
+                "frames": count[v],
+                "wire_bytes": size[v],
+                "total_frames": total,
+                "share": count[v] / total if total else None,
+                "samples": len(chosen),
+            }
+            for v in ("4", "6", "none")
+        ]
+    return rows
+
+
+def pairs(sample):
+    """Pairs of flows that are each other's peer."""
+    flows = sample.flows
+    return [
+        (f, flows[f["peer_flow"]])
+        for f in flows
+        if f["peer_flow"] is not None and f["peer_flow"] > f["flow"] and flows[f["peer_flow"]]["peer_flow"] == f["flow"]
+    ]
+
+
+def flows_per_sample(samples):
+    """Flows of each sample."""
+    rows = []
+    for s in samples:
+        stamps = [f["ts_ns"] for f in s.frames]
+        first, last = (min(stamps), max(stamps)) if stamps else (None, None)
+        rows.append(
+            {
+                "site": s.site,
+                "port": s.port,
+                "sample": s.name,
+                "flows": len(s.flows),
+                "connections": len(pairs(s)),
+                "frames": len(s.frames),
+                "flow_frames": sum(f["flow"] is not None for f in s.frames),
+                "wire_bytes": sum(f["wire_len"] for f in s.frames),
+                "first_ns": first,
+                "last_ns": last,
+                "duration_ns": last - first if stamps else None,
+            }
+        )
+    return rows
+
+
+def applications(samples):
+    """Flows by application label."""
+    rows = []
+    for site, chosen in scopes(samples):
+        groups = defaultdict(list)
+        for s in chosen:
+            for flow in s.flows:
+                groups[flow["app"], flow["app_by"]].append((s.name, flow))
+        for (app, by), members in groups.items():
+            sums = {k: sum(f[k] for _, f in members) for k in ("frames", "wire_bytes", "payload_bytes")}
+            rows.append(
+                {
+                    "site": site,
+                    "app": app,
+                    "app_by": by,
+                    "flows": len(members),
+                    **sums,
+                    "samples": len({n for n, _ in members}),
+                }
+            )
+    return rows
+
+
+def nearest_rank(values, percent):
+    """The smallest value that at least ``percent`` % of the values do not exceed."""
+    return sorted(values)[-(-len(values) * percent // 100) - 1] if values else None
+
+
+def tcp_control(samples):
+    """TCP control information."""
+    rows = []
+    for site, chosen in scopes(samples):
+        flows = [f for s in chosen for f in s.flows if f["syn"] is not None]
+        tcp_pairs = [p for s in chosen for p in pairs(s) if p[0]["ip_proto"] == 6]
+        rtts = [next((f["handshake_rtt_ns"] for f in p if f["handshake_rtt_ns"] is not None), None) for p in tcp_pairs]
+        rtts = [rtt for rtt in rtts if rtt is not None]
+        names = ("frames", *FLAGS, "retransmitted_bytes", "payload_bytes", "duplicate_acks")
+        rows.append(
+            {
+                "site": site,
+                "flows": len(flows),
+                **{n: sum(f[n] or 0 for f in flows) for n in names},
+                "connections": len(tcp_pairs),
+                "handshakes": len(rtts),
+                "handshake_rtt_p50_ns": nearest_rank(rtts, 50),
+                "handshake_rtt_p99_ns": nearest_rank(rtts, 99),
+                "samples": len(chosen),
+            }
+        )
+    return rows
+
+
+def throughput(samples, bin_ns=10**9):
+    """Bytes and frames by time."""
+    rows = []
+    for (site, port), chosen in by_port(samples):
+        frames, size, seen = Counter(), Counter(), defaultdict(set)
+        for s in chosen:
+            for f in s.frames:
+                start = f["ts_ns"] // bin_ns * bin_ns
+                frames[start] += 1
+                size[start] += f["wire_len"]
+                seen[start].add(s.name)
+            if s.span and s.span[2] == "manifest":
+                known = s.manifest["actual"]
+                for start in range(known["start_ns"] // bin_ns * bin_ns, known["end_ns"], bin_ns):
+                    frames[start] += 0
+        for start in frames:
+            cover = sum(max(0, min(hi, start + bin_ns) - max(lo, start)) for lo, hi in covered(chosen))
+            rows.append(
+                {
+                    "site": site,
+                    "port": port,
+                    "start_ns": start,
+                    "bin_ns": bin_ns,
+                    "covered_ns": cover,
+                    "frames": frames[start],
+                    "wire_bytes": size[start],
+                    "rate_bps": rate(size[start], cover),
+                    "samples": len(seen[start]),
+                }
+            )
+    return rows
+
+
+def capture_quality(samples):
+    """What each sample lost, and how it was made."""
+    spans = [s.span for s in samples if s.span]
+    length = max(end for _, end, _ in spans) - min(start for start, _, _ in spans) if spans else 0
+    port_ns = {place: sum(b - a for a, b in covered(chosen)) for place, chosen in by_port(samples) if covered(chosen)}
+    return [quality_row(s, length, port_ns.get((s.site, s.port))) for s in samples]
+
+
+def quality_row(s, campaign_ns, port_ns):
+    """One row of capture_quality."""
+    m, mirror, n = s.manifest, s.manifest["mirror"], len(s.frames)
+    stages = [
+        None
+        if None in (mirror["offered_frames"], mirror["delivered_frames"])
+        else max(0, mirror["offered_frames"] - mirror["delivered_frames"]),
+        m["dropped_interface"],
+        m["dropped_kernel"],
+        None if m["frames_captured"] is None else max(0, m["frames_captured"] - n),
+    ]
+    known = [stage for stage in stages if stage is not None]
+    lost = sum(known) if known else None
+    stamps = [f["ts_ns"] for f in s.frames]
+    steps = [b - a for a, b in itertools.pairwise(stamps)]
+    start, end, by = s.span or (None, None, None)
+    duration = end - start if s.span else None
+
+    def count(column, value):
+        return sum(f[column] == value for f in s.frames)
+
+    return {
+        "site": s.site,
+        "port": s.port,
+        "direction": m["direction"],
+        "sample": s.name,
+        "method": m["method"],
+        "snaplen": m["snaplen"],
+        "frames": n,
+        "wire_bytes": sum(f["wire_len"] for f in s.frames),
+        **{k: m[k] for k in ("frames_received", "frames_captured", "dropped_kernel", "dropped_interface", "sha256")},
+        "mirror_offered": mirror["offered_frames"],
+        "mirror_delivered": mirror["delivered_frames"],
+        "mirror_offered_bytes": mirror["offered_bytes"],
+        "mirror_delivered_bytes": mirror["delivered_bytes"],
+        "lost_frames": lost,
+        "loss_share": lost / (lost + n) if lost is not None and lost + n else None,
+        "loss_stages_known": len(known),
+        "clock_resolution_ns": s.digest["clock_resolution_ns"],
+        "equal_stamps_share": steps.count(0) / len(steps) if steps else None,
+        "time_reversals": sum(step < 0 for step in steps),
+        "requested_start_ns": m["requested"]["start_ns"],
+        "requested_end_ns": m["requested"]["end_ns"],
+        "actual_start_ns": start,
+        "actual_end_ns": end,
+        "actual_by": by,
+        "duration_ns": duration,
+        "coverage_share": duration / campaign_ns if s.span and campaign_ns else None,
+        "port_coverage_share": port_ns / campaign_ns if port_ns is not None and campaign_ns else None,
+        "issue_frames": n - count("issue", None),
+        "l4_tshark_frames": count("l4_by", "tshark"),
+        "l4_unsure_frames": count("l4_by", "unsure"),
+        "app_flow_frames": count("app_by", "flow"),
+        "app_undecided_frames": count("app_by", None),
+        "peers_ambiguous": s.digest["peers_ambiguous"],
+        "file_issue": s.digest["file_issue"],
+        "engine": s.digest["engine"],
+    }
+
+
+TABLES = {
+    f.__name__: f
+    for f in (
+        applications,
+        capture_quality,
+        encapsulations,
+        flow_sizes,
+        flow_times,
+        flows_per_sample,
+        frame_sizes,
+        header_depth,
+        header_occurrence,
+        ip_versions,
+        tcp_control,
+        throughput,
+        top_flows,
+    )
+} | {"stitched_flows": site_flows}

@@ -1,0 +1,277 @@
+"""Flow tables the slow way: scapy reads, dictionaries and lists count, every frame is looked at as often as it takes.
+
+Shares nothing with the core, so that the two can be compared column by column.
+"""
+
+import hashlib
+import ipaddress
+import itertools
+import math
+import struct
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from scapy.contrib.mpls import MPLS
+from scapy.layers.inet import ICMP, IP, TCP, UDP
+from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment
+from scapy.layers.l2 import Dot1AD, Dot1Q, Ether
+from scapy.layers.sctp import SCTP
+
+FIN, SYN, RST, PSH, ACK, URG, ECE, CWR = (1 << bit for bit in range(8))
+FLAGS = {"syn": SYN, "syn_ack": SYN | ACK, "fin": FIN, "rst": RST, "psh": PSH, "ack": ACK, "urg": URG, "ece": ECE}
+FLAGS |= {"cwr": CWR}
+PCAP_HEADER = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What one frame says; ``flow`` is None without an IP header, ``tcp`` None without a whole TCP header."""
+
+    ts_ns: int
+    wire_len: int
+    flow: tuple | None = None  # vlans, labels, version, src, dst, protocol, source port, destination port
+    ip_len: int = 0
+    payload_len: int | None = None
+    tcp: tuple | None = None  # flags, seq, ack, window
+
+
+def write_pcap(path: Path, frames: list[tuple[int, bytes]], snaplen: int = 262144) -> Path:
+    """Write frames, (ns, bytes), as a nanosecond pcap."""
+    with path.open("wb") as out:
+        out.write(PCAP_HEADER)
+        for ts_ns, frame in frames:
+            cut = frame[:snaplen]
+            out.write(struct.pack("<IIII", ts_ns // 10**9, ts_ns % 10**9, len(cut), len(frame)) + cut)
+    return path
+
+
+def read_frame(ts_ns: int, data: bytes, wire_len: int) -> Frame:
+    """Look at one Ethernet frame through scapy."""
+    layers = layers_of(Ether(data))
+    vlans = tuple(layer.vlan for layer in layers if isinstance(layer, Dot1Q | Dot1AD))
+    labels = tuple(layer.label for layer in layers if isinstance(layer, MPLS))
+    networks = [i for i, layer in enumerate(layers) if isinstance(layer, IP | IPv6)]
+    if not networks:
+        return Frame(ts_ns, wire_len)
+    network = layers[networks[-1]]
+    above = layers[networks[-1] + 1 :]
+    v4 = isinstance(network, IP)
+    ip_len = network.len if v4 else 40 + network.plen
+    fragment = next((layer for layer in above if isinstance(layer, IPv6ExtHdrFragment)), None)
+    later = bool(network.frag) if v4 else fragment is not None and fragment.offset > 0
+    protocol = network.proto if v4 else fragment.nh if fragment is not None else network.nh
+    transport = None if later else next((layer for layer in above if isinstance(layer, TCP | UDP | SCTP)), None)
+    ports = (transport.sport, transport.dport) if transport is not None else (None, None)
+    flow = (vlans, labels, 4 if v4 else 6, network.src, network.dst, protocol, *ports)
+    before = 4 * network.ihl if v4 else 40 + (8 if fragment is not None else 0)
+    payload = tcp = None
+    if isinstance(transport, UDP) or (not later and above and isinstance(above[0], ICMP)):
+        payload = ip_len - before - 8
+    if isinstance(transport, TCP):
+        payload = ip_len - before - 4 * transport.dataofs
+        tcp = (int(transport.flags), transport.seq, transport.ack, transport.window)
+    return Frame(ts_ns, wire_len, flow, ip_len, payload, tcp)
+
+
+def layers_of(packet) -> list:
+    """A packet's layers from the outside in."""
+    layers = []
+    while packet:
+        layers.append(packet)
+        packet = packet.payload
+    return layers
+
+
+def grouped(frames: list[Frame]) -> dict[tuple, list[int]]:
+    """Frame positions by flow, flows in the order of their first frames."""
+    flows = defaultdict(list)
+    for position, frame in enumerate(frames):
+        if frame.flow is not None:
+            flows[frame.flow].append(position)
+    return flows
+
+
+def reversed_ends(flow: tuple) -> tuple:
+    """Endpoints and protocol as the other direction has them."""
+    _, _, version, src, dst, protocol, src_port, dst_port = flow
+    return (version, dst, src, protocol, dst_port, src_port)
+
+
+def candidates(flow: tuple, flows) -> list[tuple]:
+    """Flows with the reversed endpoints and protocol; none where both ends are the same."""
+    wanted = reversed_ends(flow)
+    return [] if wanted == flow[2:] else [other for other in flows if other[2:] == wanted]
+
+
+def choice(flow: tuple, flows) -> tuple | None:
+    """The only candidate, or the only one in the same VLAN stack."""
+    found = candidates(flow, flows)
+    if len(found) > 1:
+        found = [other for other in found if other[0] == flow[0]]
+    return found[0] if len(found) == 1 else None
+
+
+def peer(flow: tuple, flows) -> tuple | None:
+    """The other direction, which has to choose this flow in turn."""
+    other = choice(flow, flows)
+    return other if other is not None and choice(other, flows) == flow else None
+
+
+def unwrapped(seq: int, highest: int) -> int:
+    """The position of a sequence number next to the highest one, below or above it."""
+    return highest + (seq - highest + 2**31) % 2**32 - 2**31
+
+
+def sent(frames: list[Frame]):
+    """For each TCP frame of one direction: begin and end of its payload, and one above the highest position yet."""
+    highest = None
+    for frame in frames:
+        if frame.tcp is None:
+            yield None
+            continue
+        flags, seq, _, _ = frame.tcp
+        begin = (seq if highest is None else unwrapped(seq, highest)) + bool(flags & SYN)
+        end = begin + (frame.payload_len or 0)
+        highest = max(seq if highest is None else highest, end + bool(flags & FIN))
+        yield begin, end, highest
+
+
+def retransmitted(frames: list[Frame]) -> int:
+    """Payload positions sent again."""
+    seen, again = set(), 0
+    for step in sent(frames):
+        if step is not None:
+            positions = set(range(step[0], step[1]))
+            again += len(positions & seen)
+            seen |= positions
+    return again
+
+
+def duplicate_acks(frames: list[Frame], own: tuple, other: tuple) -> int:
+    """RFC 5681 section 2: ACKs of ``own`` for data of ``other``."""
+    steps = sent([frame for frame in frames if frame.flow == other])
+    count, highest_sent, greatest, window = 0, None, None, None
+    for frame in frames:
+        if frame.flow == other and (step := next(steps)) is not None:
+            highest_sent = step[2]
+        if frame.flow != own or frame.tcp is None or not frame.tcp[0] & ACK:
+            continue
+        flags, _, ack, advertised = frame.tcp
+        outstanding = highest_sent is not None and 0 < (highest_sent - ack) % 2**32 < 2**31
+        no_data = frame.payload_len == 0 and not flags & (SYN | FIN)
+        count += outstanding and no_data and ack == greatest and advertised == window
+        if greatest is None or 0 < (ack - greatest) % 2**32 < 2**31:
+            greatest = ack
+        window = advertised
+    return count
+
+
+def handshake_rtt(frames: list[Frame], own: tuple, other: tuple) -> int | None:
+    """From the only SYN to the first ACK of the only SYN/ACK that answers it."""
+    syns = [i for i, f in enumerate(frames) if f.flow == own and f.tcp and f.tcp[0] & (SYN | ACK) == SYN]
+    answers = [i for i, f in enumerate(frames) if f.flow == other and f.tcp and f.tcp[0] & (SYN | ACK) == SYN | ACK]
+    if len(syns) != 1 or len(answers) != 1:
+        return None
+    syn, answer = frames[syns[0]], frames[answers[0]]
+    if answer.tcp[2] != (syn.tcp[1] + 1) % 2**32:
+        return None
+    wanted = ((syn.tcp[1] + 1) % 2**32, (answer.tcp[1] + 1) % 2**32)
+    for frame in frames[max(syns[0], answers[0]) + 1 :]:
+        if frame.flow == own and frame.tcp and frame.tcp[0] & (SYN | ACK) == ACK and frame.tcp[1:3] == wanted:
+            return frame.ts_ns - syn.ts_ns
+    return None
+
+
+def flow_id(flow: tuple, site: str | None) -> str:
+    """The documented hash of a key."""
+    vlans, labels, version, src, dst, protocol, src_port, dst_port = flow
+    name = (site or "").encode()
+    key = struct.pack(">H", len(name)) + name
+    key += struct.pack(f">B{len(vlans)}H", len(vlans), *vlans) + struct.pack(f">B{len(labels)}I", len(labels), *labels)
+    key += bytes([version]) + ipaddress.ip_address(src).packed + ipaddress.ip_address(dst).packed + bytes([protocol])
+    key += b"\0" if src_port is None else struct.pack(">BHH", 1, src_port, dst_port)
+    return hashlib.blake2b(key, digest_size=16).hexdigest()
+
+
+def tcp_columns(frames: list[Frame], flow: tuple, own: list[Frame], flows) -> dict:
+    """The columns that only TCP flows have."""
+    headers = [frame.tcp[0] for frame in own if frame.tcp]
+    names = [*FLAGS, "retransmitted_bytes", "duplicate_acks", "handshake_rtt_ns", "cut_start", "cut_end"]
+    if not headers:
+        return dict.fromkeys(names)
+    other = peer(flow, flows)
+    both = [frame.tcp[0] for frame in frames if frame.tcp and frame.flow in (flow, other)]
+    return {name: sum(flags & bits == bits for flags in headers) for name, bits in FLAGS.items()} | {
+        "retransmitted_bytes": retransmitted(own),
+        "duplicate_acks": None if other is None else duplicate_acks(frames, flow, other),
+        "handshake_rtt_ns": None if other is None else handshake_rtt(frames, flow, other),
+        "cut_start": not (own[0].tcp and own[0].tcp[0] & SYN),
+        "cut_end": not any(flags & (FIN | RST) for flags in both),
+    }
+
+
+def time_columns(own: list[Frame]) -> dict:
+    """First and last time, and inter-arrival times in file order."""
+    times = [frame.ts_ns for frame in own]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    columns = {"first_ns": min(times), "last_ns": max(times), "iat_min_ns": None, "iat_mean_ns": None}
+    columns |= {"iat_max_ns": None, "iat_stddev_ns": None}
+    if gaps:
+        mean = Fraction(sum(gaps), len(gaps))
+        variance = Fraction(sum(gap * gap for gap in gaps), len(gaps)) - mean * mean
+        columns |= {"iat_min_ns": min(gaps), "iat_max_ns": max(gaps), "iat_mean_ns": float(mean)}
+        columns["iat_stddev_ns"] = math.sqrt(variance)
+    return columns
+
+
+def flow_table(frames: list[Frame], site: str | None = None, port: str | None = None) -> list[dict]:
+    """The flow table, but for `stacks`, `stacks_cut`, `app`, `app_by`, which follow from the frame table."""
+    flows = list(grouped(frames))
+    rows = []
+    for row, (flow, positions) in enumerate(grouped(frames).items()):
+        own = [frames[position] for position in positions]
+        other = peer(flow, flows)
+        lengths = [frame.wire_len for frame in own]
+        keys = ("vlan", "mpls", "ip_version", "src", "dst", "ip_proto", "src_port", "dst_port")
+        rows.append(
+            {"flow": row, "flow_id": flow_id(flow, site), "site": site, "port": port}
+            | dict(zip(keys, [list(flow[0]), list(flow[1]), *flow[2:]], strict=True))
+            | {
+                "peer_flow": None if other is None else flows.index(other),
+                "peer_flow_id": None if other is None else flow_id(other, site),
+                "peer_candidates": len(candidates(flow, flows)),
+                "frames": len(own),
+                "wire_bytes": sum(lengths),
+                "ip_bytes": sum(frame.ip_len for frame in own),
+                "payload_bytes": sum(frame.payload_len or 0 for frame in own),
+                "wire_len_min": min(lengths),
+                "wire_len_mean": sum(lengths) / len(lengths),
+                "wire_len_max": max(lengths),
+            }
+            | time_columns(own)
+            | tcp_columns(frames, flow, own, flows)
+        )
+    return rows
+
+
+def runs(stacks: list[str]) -> list[tuple[str, int]]:
+    """Run-length of a list."""
+    found = []
+    for stack in stacks:
+        if found and found[-1][0] == stack:
+            found[-1][1] += 1
+        else:
+            found.append([stack, 1])
+    return [tuple(run) for run in found]
+
+
+def label(tokens: Counter) -> str | None:
+    """The most frequent token; ties to the smallest; `data` where no other is on 1 frame for 16 with data."""
+    named = {token: count for token, count in tokens.items() if token != "data"}
+    if 16 * max(named.values(), default=0) < tokens["data"]:
+        return "data"
+    if not named:
+        return None
+    return min(named, key=lambda token: (-named[token], token))

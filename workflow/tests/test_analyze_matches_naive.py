@@ -1,0 +1,173 @@
+"""Every table equals the naive reference, on captures through the real digest and on made-up acaps."""
+
+import json
+import shutil
+from pathlib import Path
+
+import naive_frames
+import naive_samples
+import naive_tables
+import pytest
+import traces
+from stages import analyse, rows
+
+from acapella import cli
+from acapella_core import schemas
+from acapella_core.files import sha256_of
+
+MS = traces.MS
+PERIOD_NS = 30 * 10**9
+INTERVALS = ("_lo", "_hi")
+
+
+def made_campaign(folder: Path, engine: str) -> list[naive_samples.Sample]:
+    """Two sites of two ports with captures of every kind, digested, and their naive reading."""
+    for part in ("raw", "acap", "flows"):
+        (folder / part).mkdir(parents=True)
+    samples = []
+    start = traces.START_NS
+    plan = {
+        ("WEST", "p1", 0): traces.busy_port(start),
+        ("WEST", "p1", 1): traces.busy_port(start + PERIOD_NS, shift=1),
+        ("WEST", "p1", 2): traces.busy_port(start + 2 * PERIOD_NS),
+        ("WEST", "p2", 0): traces.busy_port(start + 5 * MS)[:40],
+        ("EAST", "p1", 0): traces.merged(
+            traces.whole_connection("mpls", start, labels=(900, 901)),
+            traces.datagrams("pw", start + 9 * MS, count=9),
+            # equal addresses and ports in two slices
+            traces.cut_in_the_middle("vlan", start, vlan=7),
+            traces.cut_in_the_middle("vlan", start + 1, vlan=8, segments=2),
+        ),
+        ("EAST", "p1", 1): [],
+    }
+    for (site, port, n), trace in plan.items():
+        name = f"{site.lower()}-{port}-{n}"
+        capture = traces.write_pcap(folder / "raw" / f"{name}.pcap", trace)
+        manifest = manifest_of(folder, (site, port), capture, start + n * PERIOD_NS)
+        out = [str(folder / part / f"{name}.parquet") for part in ("acap", "flows")]
+        options = ["--engine", engine, "--site", site, "--port", port]
+        assert cli.main(["digest", str(capture), "-o", out[0], "--flows", out[1], *options]) == 0
+        frames = naive_frames.read_frames(capture)
+        samples.append(naive_samples.Sample(name, site, port, frames, naive_frames.make_flows(frames, site), manifest))
+    return samples
+
+
+def manifest_of(folder, place, capture, start):
+    """A manifest: WEST p1 knows its times and losses, the others do not."""
+    site, port = place
+    name, known = capture.stem, place == ("WEST", "p1")
+    manifest = {
+        "acapella_manifest": 1,
+        "campaign": folder.name,
+        "run": 1,
+        "sample": name,
+        "testbed": "files",
+        "site": site,
+        "instance": None,
+        "port": port,
+        "direction": None,
+        "method": "file",
+        "file": capture.name,
+        "sha256": sha256_of(capture),
+        "bytes": capture.stat().st_size,
+        "snaplen": 200,
+        "filter": None,
+        "requested": {"start_ns": None, "end_ns": None},
+        "actual": {"start_ns": start - MS if known else None, "end_ns": start + 5 * 10**9 if known else None},
+        "frames_received": None,
+        "frames_captured": 80 if known else None,
+        "dropped_kernel": 3 if known else None,
+        "dropped_interface": None,
+        "clock_resolution_ns": None,
+        "port_rate_bps": None,
+        "notes": [],
+        "mirror": dict.fromkeys(("offered_frames", "delivered_frames", "offered_bytes", "delivered_bytes")),
+    }
+    (folder / "raw" / f"{name}.json").write_text(json.dumps(manifest), encoding="utf-8")
+    return manifest
+
+
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory):
+    """(folder with tables, naive samples); who decided a frame, and ids, are taken from the digest."""
+    folder = tmp_path_factory.mktemp("captured") / "small"
+    samples = made_campaign(folder, "native")
+    for mine, digested in zip(sorted(samples, key=lambda s: s.name), naive_samples.read_campaign(folder), strict=True):
+        mine.digest = digested.digest
+        for frame, told in zip(mine.frames, digested.frames, strict=True):
+            frame.update({k: told[k] for k in ("l4_by", "app_by", "issue")})
+        for flow, told in zip(mine.flows, digested.flows, strict=True):
+            flow["flow_id"] = told["flow_id"]
+    return analyse(folder), samples
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory):
+    """The folder of the same captures with the labels that tshark gives."""
+    if shutil.which("tshark") is None:
+        pytest.skip("no tshark on this machine")
+    folder = tmp_path_factory.mktemp("labelled") / "small"
+    made_campaign(folder, "hybrid")
+    return analyse(folder)
+
+
+def naively(name, samples):
+    """The reference's rows with the columns of the schema, sorted by its key."""
+    schema = schemas.table(name)
+    columns = [
+        c["name"] for c in schema["columns"] if not c["name"].endswith(INTERVALS) or c["name"].startswith("bin_")
+    ]
+    return columns, sort(name, [{c: row[c] for c in columns} for row in naive_tables.TABLES[name](samples)])
+
+
+def sort(name, found):
+    """Rows by the table's key, null last."""
+    key = schemas.table(name)["key"]
+    return sorted(found, key=lambda row: [(row[k] is None, row[k]) for k in key])
+
+
+def assert_equal(name, folder, samples):
+    """The published rows are the reference's, value by value."""
+    columns, wanted = naively(name, samples)
+    found = [{c: row[c] for c in columns} for row in rows(folder, name)]
+    assert len(found) == len(wanted)
+    for mine, theirs in zip(found, wanted, strict=True):
+        assert mine == theirs
+    assert found, "a table without rows proves nothing"
+
+
+@pytest.mark.parametrize("name", sorted(naive_tables.TABLES))
+def test_tables_of_captures_equal_the_naive_reference(captured, name):
+    folder, samples = captured
+    assert_equal(name, folder, samples)
+
+
+@pytest.mark.parametrize("name", sorted(naive_tables.TABLES))
+def test_tables_of_captures_with_labels_equal_the_naive_reference(labelled, name):
+    assert_equal(name, labelled, naive_samples.read_campaign(labelled))
+
+
+@pytest.mark.parametrize("name", sorted(naive_tables.TABLES))
+def test_tables_of_made_up_acaps_equal_the_naive_reference(campaign, name):
+    assert_equal(name, campaign, naive_samples.read_campaign(campaign))
+
+
+def test_every_published_table_has_a_reference():
+    from acapella.process import TABLES  # noqa: PLC0415
+
+    assert set(TABLES) == set(naive_tables.TABLES)
+
+
+def test_captures_show_what_the_reference_is_for(captured):
+    _, samples = captured
+    flows = [flow for s in samples for flow in s.flows]
+    assert any(f["handshake_rtt_ns"] == 10 * MS for f in flows)
+    assert any(f["retransmitted_bytes"] == 700 for f in flows)
+    assert any(f["duplicate_acks"] == 2 for f in flows)
+    assert any(f["rst"] for f in flows)
+    assert {len(f["mpls"]) for f in flows} == {0, 1, 2}
+    assert any(f["src_port"] is None and f["ip_proto"] == 17 for f in flows), "later fragments"
+    slices = [
+        f for f in samples[4].flows if (f["src"], f["src_port"]) == ("10.0.0.1", 40000) and f["vlan"] in ([7], [8])
+    ]
+    assert len(slices) == 2, "equal addresses in two slices are two flows"

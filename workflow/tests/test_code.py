@@ -1,0 +1,66 @@
+"""The digest of the code behind a stage: it changes with what the stage reaches, and with nothing else."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from acapella import code
+
+SOURCE = Path(code.__file__).parent
+
+
+@pytest.fixture
+def copy(tmp_path, monkeypatch):
+    """Our packages in a folder of their own, so that they can be edited."""
+    for name in code.OURS:
+        shutil.copytree(code.package_folder(name), tmp_path / "workflow/native/python" / name)
+    root = SOURCE.parents[2]
+    shutil.copytree(root / "workflow/native/src", tmp_path / "workflow/native/src")
+    (tmp_path / "schemas").mkdir()
+    shutil.copy(root / "schemas/protocols.tsv", tmp_path / "schemas/protocols.tsv")
+    monkeypatch.setattr(code, "package_folder", lambda top: tmp_path / "workflow/native/python" / top)
+    return tmp_path / "workflow/native"
+
+
+def fresh(*stages: str) -> str:
+    """The digest as a new process would see it."""
+    code.digest.cache_clear()
+    code.content.cache_clear()
+    return code.digest(*stages)
+
+
+def edit(path: Path) -> None:
+    path.write_text(path.read_text() + "\n# edited\n")
+
+
+@pytest.mark.parametrize("edited", ["acapella/digest.py", "acapella/digest_native.py", "acapella_core/errors.py"])
+def test_an_edit_that_the_stage_reaches_changes_it(copy, edited):
+    before = fresh("acapella.digest", "acapella.digest_native")
+    edit(copy / "python" / edited)
+    assert fresh("acapella.digest", "acapella.digest_native") != before
+
+
+def test_an_edit_of_the_native_core_changes_digest(copy):
+    before = fresh("acapella.digest", "acapella.digest_native")
+    edit(copy / "src/record.hpp")
+    assert fresh("acapella.digest", "acapella.digest_native") != before
+
+
+def test_an_edit_of_another_stage_changes_nothing(copy):
+    before = fresh("acapella.digest", "acapella.digest_native")
+    edit(copy / "python/acapella/doctor.py")
+    edit(copy / "python/acapella/index.py")
+    assert fresh("acapella.digest", "acapella.digest_native") == before
+
+
+def test_another_folder_gives_the_same(copy, monkeypatch):
+    elsewhere = fresh("acapella.digest", "acapella.digest_native")
+    monkeypatch.undo()
+    assert fresh("acapella.digest", "acapella.digest_native") == elsewhere
+
+
+def test_every_stage_is_found():
+    for stage in ("digest", "index", "doctor", "config"):
+        files, _, _ = code.closure(f"acapella.{stage}")
+        assert SOURCE / f"{stage}.py" in files

@@ -1,0 +1,265 @@
+"""`acapella digest`: what it writes, and what it says of captures and disks that are not as they should be."""
+
+import gzip
+import hashlib
+import os
+import resource
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from native_programs import native_program
+from plain_flows import PCAP_HEADER, write_pcap
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+from traces import write_pcapng
+
+from acapella.acap_files import metadata_of
+from acapella.cli import main
+from acapella.tables import arrow_schema
+
+START = 1_700_000_000_000_000_000
+
+
+def frames(count: int) -> list[tuple[int, bytes]]:
+    """A few UDP and TCP flows."""
+    made = []
+    for i in range(count):
+        transport = TCP(sport=1000 + i % 7, dport=80, seq=i * 10) if i % 3 else UDP(sport=9, dport=5000 + i % 5)
+        frame = Ether(src="00:16:3e:00:00:01", dst="00:16:3e:00:00:02") / IP(src="10.0.0.1", dst="10.0.0.2") / transport
+        made.append((START + i * 1000, bytes(frame / Raw(b"x" * (i % 50)))))
+    return made
+
+
+class Digest:
+    """Runs the command in a folder of its own and knows what it wrote."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.acap, self.flows = folder / "acap" / "t.parquet", folder / "flows" / "t.parquet"
+
+    def __call__(self, source, *options: str) -> int:
+        words = [str(source), "-o", str(self.acap), "--flows", str(self.flows), "--engine", "native", *options]
+        return main(["digest", *words])
+
+    def written(self) -> list[str]:
+        """All files of the folder but captures."""
+        return sorted(p.name for p in self.folder.rglob("*") if p.is_file() and p.suffix != ".pcap")
+
+    def hashes(self) -> list[str]:
+        return [hashlib.sha256(path.read_bytes()).hexdigest() for path in (self.acap, self.flows)]
+
+    def metadata(self) -> dict:
+        return metadata_of(self.acap)
+
+
+@pytest.fixture
+def digest(tmp_path):
+    return Digest(tmp_path)
+
+
+@pytest.fixture
+def capture(tmp_path) -> Path:
+    return write_pcap(tmp_path / "t.pcap", frames(300))
+
+
+def one_line(capsys) -> str:
+    """The only line on standard error."""
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    return err
+
+
+def test_both_tables_have_the_columns_of_their_schemas(digest, capture):
+    assert digest(capture, "--site", "S", "--port", "p") == 0
+    for path, table in ((digest.acap, "frames"), (digest.flows, "flows")):
+        assert pq.read_schema(path).remove_metadata() == arrow_schema(table)
+    assert digest.acap.stat().st_mode & 0o777 == 0o600
+
+
+def test_metadata_counts_what_is_there(digest, capture):
+    digest(capture, "--site", "S", "--port", "p")
+    made = frames(300)
+    metadata = digest.metadata()
+    assert metadata == metadata_of(digest.flows)
+    assert metadata["frames"] == 300 == sum(metadata["l4_by"].values()) == sum(metadata["app_by"].values())
+    assert metadata["wire_bytes"] == metadata["captured_bytes"] == sum(len(frame) for _, frame in made)
+    assert (metadata["first_ns"], metadata["last_ns"]) == (made[0][0], made[-1][0])
+    assert metadata["clock_resolution_ns"] == 1000
+    assert (metadata["site"], metadata["port"], metadata["engine"]) == ("S", "p", "native")
+    assert metadata["file_issue"] is None and metadata["issues"] == {}
+    assert metadata["flows"] == pq.read_metadata(digest.flows).num_rows
+
+
+def test_threads_and_a_second_run_change_no_byte(digest, capture, monkeypatch):
+    monkeypatch.setattr("acapella.digest_native.BATCH_ROWS", 64)  # several row groups
+    hashes = []
+    for threads in ("1", "2", "1"):
+        digest(capture, "--threads", threads)
+        hashes.append(digest.hashes())
+    assert hashes[0] == hashes[1] == hashes[2]
+    assert pq.read_metadata(digest.acap).num_row_groups == 5
+
+
+def test_standard_input_and_another_folder_give_the_same_bytes(digest, capture, tmp_path):
+    digest(capture)
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    words = [sys.executable, "-m", "acapella.cli", "digest", "-", "-o", "a.parquet", "--flows", "f.parquet"]
+    with capture.open("rb") as stream:
+        subprocess.run([*words, "--engine", "native"], stdin=stream, cwd=other, check=True)
+    there = [hashlib.sha256((other / name).read_bytes()).hexdigest() for name in ("a.parquet", "f.parquet")]
+    assert there == digest.hashes()
+
+
+def test_killed_in_the_middle_nothing_is_there_and_a_restart_gives_the_same_bytes(digest, capture, tmp_path):
+    digest(capture)
+    hashes = digest.hashes()
+    digest.acap.unlink()
+    digest.flows.unlink()
+    words = [sys.executable, "-m", "acapella.cli", "digest", "-", "-o", str(digest.acap), "--flows", str(digest.flows)]
+    with subprocess.Popen([*words, "--engine", "native"], stdin=subprocess.PIPE) as process:
+        process.stdin.write(capture.read_bytes()[:5000])
+        process.stdin.flush()
+        while not list(digest.folder.rglob(".t.parquet.*.part")):  # it has begun to write
+            assert process.poll() is None
+        process.kill()
+    assert not digest.acap.exists() and not digest.flows.exists()
+    digest(capture)
+    assert digest.hashes() == hashes
+
+
+def test_a_header_alone_is_an_acap_without_rows(digest, tmp_path):
+    (tmp_path / "h.pcap").write_bytes(PCAP_HEADER)
+    assert digest(tmp_path / "h.pcap") == 0
+    assert pq.read_table(digest.acap).num_rows == pq.read_table(digest.flows).num_rows == 0
+    metadata = digest.metadata()
+    assert metadata["frames"] == 0 and metadata["first_ns"] is None and metadata["clock_resolution_ns"] is None
+
+
+@pytest.mark.parametrize(
+    ("cut", "issue"),
+    [(-1, "cut_record"), (-len(frames(300)[-1][1]) - 3, "cut_header")],
+    ids=["in a record", "in a record's header"],
+)
+def test_a_cut_capture_keeps_its_whole_records_and_warns(digest, capture, capsys, cut, issue):
+    capture.write_bytes(capture.read_bytes()[:cut])
+    assert digest(capture) == 0
+    assert digest.metadata()["file_issue"] == issue
+    assert pq.read_table(digest.acap).num_rows == 299
+    warning = one_line(capsys)
+    assert warning.startswith("acapella: warning: ") and str(capture) in warning and "299 whole frames" in warning
+
+
+@pytest.mark.parametrize("caplen", [2**32 - 1, 2**28])
+def test_an_insane_capture_length_ends_the_reading(digest, capture, capsys, caplen):
+    with capture.open("ab") as out:
+        out.write(struct.pack("<IIII", 1, 1, caplen, caplen) + b"x" * 100)
+    assert digest(capture) == 0
+    assert digest.metadata()["file_issue"] == "bad_caplen"
+    assert digest.metadata()["frames"] == 300
+    assert "warning" in one_line(capsys)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xd4\xc3", b"just some text, no capture at all\n" * 9])
+def test_what_is_no_capture_is_refused_in_one_line(digest, tmp_path, capsys, content):
+    (tmp_path / "bad.pcap").write_bytes(content)
+    assert digest(tmp_path / "bad.pcap") == 2
+    assert str(tmp_path / "bad.pcap") in one_line(capsys)
+    assert digest.written() == []
+
+
+def test_a_missing_capture_is_named(digest, tmp_path, capsys):
+    assert digest(tmp_path / "none.pcap") == 2
+    assert "none.pcap" in one_line(capsys)
+
+
+def test_odd_frames_stay_with_their_issue(digest, tmp_path):
+    whole = frames(3)[1]
+    capture = write_pcap(tmp_path / "o.pcap", [(START, b""), whole, (START - 5, whole[1][:20]), whole])
+    assert digest(capture) == 0
+    issues = pq.read_table(digest.acap)["issue"].to_pylist()
+    assert issues[1] is None and issues[3] is None and None not in (issues[0], issues[2])
+    assert digest.metadata()["issues"] == {issues[0]: 1, issues[2]: 1}
+    assert digest.metadata()["time_reversals"] == 1
+
+
+@pytest.mark.parametrize("link_type", [147, 9999])  # LINKTYPE_USER0, and one that does not exist
+def test_a_capture_of_which_the_core_knows_nothing_is_refused(digest, tmp_path, capsys, link_type):
+    source = tmp_path / "u.pcap"
+    source.write_bytes(PCAP_HEADER[:20] + struct.pack("<IIIII", link_type, 1, 1, 4, 4) + b"abcd")
+    assert digest(source) == 2
+    said = one_line(capsys)
+    assert str(source) in said and f"link type {link_type}" in said and "--engine hybrid" in said
+    assert digest.written() == []
+
+
+def test_an_unknown_link_type_among_others_is_an_issue_and_a_warning(digest, tmp_path, capsys):
+    (_, frame), *_ = frames(1)
+    assert digest(write_pcapng(tmp_path / "u.pcap", [(1, frame), (9999, b"abcd")])) == 0
+    known, unknown = pq.read_table(digest.acap).to_pylist()
+    assert known["issue"] is None
+    assert unknown["l4_by"] == "unsure" and unknown["issue"] == "unsupported_link_type"
+    assert "1 of 2 frames have a link type" in one_line(capsys)
+
+
+def test_three_files_have_to_be_three(digest, capture, capsys):
+    assert main(["digest", str(capture), "-o", str(capture), "--flows", "f.parquet", "--engine", "native"]) == 2
+    assert "different files" in one_line(capsys)
+    assert capture.stat().st_size > 1000
+
+
+def test_a_folder_that_cannot_be_written_is_named(digest, capture, tmp_path, capsys):
+    (tmp_path / "file").write_text("in the way")
+    words = ["-o", str(tmp_path / "file" / "a.parquet"), "--flows", str(tmp_path / "f.parquet"), "--engine", "native"]
+    assert main(["digest", str(capture), *words]) == 2
+    assert "cannot write" in one_line(capsys)
+    assert not (tmp_path / "f.parquet").exists()
+
+
+def test_a_full_disk_leaves_nothing_half_written(digest, capture):
+    """The limit on a file's size stands for a full disk: writing fails in the middle in the same way."""
+    words = [sys.executable, "-m", "acapella.cli", "digest", str(capture), "-o", str(digest.acap)]
+    small = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))  # noqa: E731
+    result = subprocess.run(
+        [*words, "--flows", str(digest.flows), "--engine", "native"],
+        preexec_fn=small,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 2
+    assert result.stderr.endswith("t.parquet: cannot write: File too large\n") and result.stderr.count("\n") == 1
+    assert digest.written() == []
+
+
+def test_progress_is_printed_only_when_asked(digest, capture, capsys):
+    digest(capture)
+    assert capsys.readouterr().err == ""
+    digest(capture, "--progress")
+    assert "300 frames" in one_line(capsys)
+
+
+def test_a_frame_of_bulk_tcp_takes_at_most_20_bytes(digest, tmp_path):
+    capture = tmp_path / "iperf.pcap"
+    words = [native_program("acapella-generate"), "--profile", "iperf", "--frames", "200000", "-o", capture]
+    subprocess.run(list(map(str, words)), check=True)
+    digest(capture)
+    assert digest.acap.stat().st_size <= 20 * 200_000
+
+
+def test_a_wrong_checksum_keeps_the_frames_and_is_no_success(digest, capture, tmp_path, capsys):
+    packed = bytearray(gzip.compress(capture.read_bytes()))
+    packed[-5] ^= 0xFF
+    (tmp_path / "bad.pcap.gz").write_bytes(packed)
+    whole = digest(capture), digest.metadata()["frames"]
+    assert digest(tmp_path / "bad.pcap.gz") == 1
+    assert (0, digest.metadata()["frames"]) == whole
+    assert digest.metadata()["file_issue"] == "bad_compression"
+    assert "incorrect data check" in one_line(capsys)

@@ -1,0 +1,65 @@
+"""acapella doctor: what it says of this machine, and of one where nothing is installed."""
+
+import json
+import shutil
+
+import pytest
+
+from acapella import doctor
+from acapella.cli import main
+
+
+def test_it_exits_with_0_and_prints_one_json_document(capsys):
+    assert main(["doctor", "--json"]) == 0
+    findings = json.loads(capsys.readouterr().out)
+    pieces = {finding["piece"] for finding in findings}
+    assert {"tshark", "tcpdump", "iperf3", "chromium", "sbatch", "ovs-vsctl", "dpdk-testpmd", "p4c"} <= pieces
+    assert {"cores", "memory", "disk", "root", "user namespaces"} <= pieces
+    assert {"tc htb", "tc tbf", "tc ingress", "tc u32 + mirred", "tc matchall", "tc netem"} <= pieces
+    for finding in findings:
+        assert finding["enables"] and finding["seen"], finding
+
+
+def test_where_nothing_is_installed_it_names_the_packages_and_still_exits_with_0(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(doctor, "ADMIN", (str(tmp_path),))
+    assert main(["doctor"]) == 0
+    said = capsys.readouterr().out
+    assert "apt-get install tshark" in said
+    assert "engines hybrid and tshark" in said
+    assert "NO   tcpdump" in said
+    assert "NO   user namespaces" in said
+
+
+def test_hints_are_what_this_project_does():
+    hints = {finding.piece: (finding.enables, finding.install) for finding in doctor.python_packages()}
+    assert hints["fablib"][1] == ".venv/bin/pip install -e './capture[fabric]'"
+    links = {piece: enables for piece, _, enables in doctor.KERNEL_LINKS}
+    for path in ("vlan", "vxlan"):  # as local.traffic[].path of the config
+        assert links[path] == f"traffic on path {path} of testbed local"
+
+
+def test_a_program_tells_its_version_in_its_own_words(tmp_path, monkeypatch):
+    fake = tmp_path / "tshark"
+    fake.write_text("#!/bin/sh\necho 'Running as root.' >&2\necho 'TShark 9.8.7'\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    entry = next(each for each in doctor.PROGRAMS if each.name == "tshark")
+    found = doctor.program(entry)
+    assert (found.there, found.seen, found.install) == (True, "TShark 9.8.7", None)
+
+
+def test_a_feature_is_tried_and_not_looked_up():
+    if doctor.isolated(["true"]) is not None or shutil.which("ip", path=":".join(doctor.ADMIN)) is None:
+        pytest.skip("no user namespaces, or no ip, on this machine")
+    works = doctor.feature("loopback", ("ip link set lo up",), "nothing")
+    refused = doctor.feature("nonsense", ("ip link add n0 type nonsense",), "nothing")
+    assert works.there and not refused.there
+    assert refused.seen and refused.seen != "tried, works"
+
+
+def test_programs_come_from_the_list_of_packages(tmp_path):
+    listed = (doctor.Path(__file__).parents[1] / "setup" / "debian-packages.txt").read_text()
+    names = {line.split()[0] for line in listed.splitlines() if line and not line.startswith("#")}
+    ours = {entry.package for entry in doctor.PROGRAMS if entry.group not in ("other switches", "clusters")}
+    assert ours <= names

@@ -1,0 +1,365 @@
+"""Figures from tables: what each must say, for few and many sites, for nothing at all, and with hostile names."""
+
+import csv
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from made_tables import write_table, write_tables
+
+from acapella import cli
+from acapella.campaign import Campaign
+from acapella.figures import FORMATS, capture_quality, compose, encapsulations, throughput
+from acapella.figures.quality import extent, loss, losses
+from acapella.figures.registry import NAMES, module
+from acapella.figures.save import pdf_of, save, svg_of
+from acapella.figures.source import Source
+from acapella.figures.theme import FONT, JUMBO, LEVELS, STANDARD, WIDTH
+
+HOSTILE = ['<script>alert("x")</script>', "Site & Söns' 20 chars", "</script><img src=x onerror=alert(1)>"]
+CAMPAIGNS = {
+    "one_sample": {"sites": 1, "ports": 1, "samples": 1},
+    "one_site": {"sites": 1},
+    "thirty_sites": {"sites": 30},
+    "long_names": {"names": [f"University-of-Somew-{n:02d}" for n in range(30)], "ports": 3},
+    "hostile": {"names": HOSTILE},
+}
+EMPTY = {"no_frames": {"frames": 0}, "no_samples": {"names": [], "sites": 0}}
+UNITS = {  # texts of axes and legends, with their units
+    "header_depth": ("distinct headers (labels)", "deepest stack (headers)"),
+    "header_occurrence": ("share of frames (%)",),
+    "encapsulations": ("share of frames (%)",),
+    "frame_sizes": ("frame length (B)", "share of all frames (%)"),
+    "flows_per_sample": ("samples", "directed flows in a sample"),
+    "flow_sizes": ("flow size (B on the wire)", "share of flows of at least that size"),
+    "throughput": ("time since", "bit/s"),
+    "capture_quality": ("frames lost (%)", "repeated stamps (%)", "time watched (%)"),
+}
+
+
+@pytest.fixture(scope="module")
+def campaigns(tmp_path_factory) -> dict[str, Source]:
+    """Tables of each kind of campaign."""
+    folder = tmp_path_factory.mktemp("campaigns")
+    made = {**CAMPAIGNS, **EMPTY}
+    return {name: Source(Campaign(write_tables(folder / name, **shape))) for name, shape in made.items()}
+
+
+@pytest.fixture(scope="module")
+def svg(campaigns):
+    """The SVG of a figure of a campaign, drawn once."""
+    cache = {}
+
+    def of(name: str, campaign: str) -> str:
+        if (name, campaign) not in cache:
+            cache[name, campaign] = svg_of(compose.drawn(name, campaigns[campaign]))
+        return cache[name, campaign]
+
+    return of
+
+
+def words(svg: str) -> str:
+    """All text of an SVG; no-break spaces as spaces. Fails where the SVG is not well-formed."""
+    texts = [text for text in ET.fromstring(svg).itertext() if text.strip()]
+    return " ".join(texts).replace("\N{NO-BREAK SPACE}", " ")
+
+
+@pytest.mark.parametrize("campaign", CAMPAIGNS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_figure_says_what_it_shows_of_how_much_and_what_was_lost(name, campaign, campaigns, svg):
+    figure, text = compose.drawn(name, campaigns[campaign]), words(svg(name, campaign))
+    assert not figure.empty
+    assert figure.title.replace("\N{NO-BREAK SPACE}", " ")[:40] in text
+    for said in (extent(campaigns[campaign]), losses(campaigns[campaign])):
+        assert said.replace("\N{NO-BREAK SPACE}", " ") in text
+    for unit in UNITS[name]:
+        assert unit in text
+    assert f"Data: tables/{module(name).TABLE}.csv" in text
+
+
+@pytest.mark.parametrize("campaign", EMPTY)
+@pytest.mark.parametrize("name", NAMES)
+def test_without_data_a_figure_says_why(name, campaign, campaigns, svg):
+    if (name, campaign) == ("capture_quality", "no_frames"):
+        assert not compose.drawn(name, campaigns[campaign]).empty  # samples without frames have a quality too
+        return
+    why = {"no_frames": "none of the 24 samples holds a frame", "no_samples": "the campaign has no samples"}[campaign]
+    text = words(svg(name, campaign))
+    assert f"{module(name).SUBJECT}: no data" in text
+    assert f"No data: {why}." in text
+
+
+@pytest.mark.parametrize("campaign", CAMPAIGNS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_figure_fits_a_page_in_one_font_of_one_weight(name, campaign, svg):
+    root = ET.fromstring(svg(name, campaign))
+    assert 0.8 * WIDTH < float(root.get("width")) < 1.06 * WIDTH
+    texts = [element for element in root.iter() if element.tag.endswith("text")]
+    assert {element.get("font-family") for element in texts} == {FONT}
+    assert {element.get("font-weight") for element in texts} <= {None, "normal"}
+    assert min(float(element.get("font-size").removesuffix("px")) for element in texts) >= 9
+
+
+@pytest.mark.parametrize("campaign", ["one_site", "long_names", "hostile"])
+def test_no_text_covers_another_or_leaves_the_figure(campaign, svg, browser):
+    page = browser.new_page()
+    for name in NAMES:
+        page.set_content(svg(name, campaign))
+        assert page.evaluate(COLLISIONS) == [], name
+    page.close()
+
+
+COLLISIONS = """() => {
+  const frame = document.querySelector("svg").getBoundingClientRect();
+  const texts = [...document.querySelectorAll("text")].filter((e) => e.textContent && e.getAttribute("opacity") !== "0")
+    .map((e) => [e.textContent, e.getBoundingClientRect()]);
+  const bad = texts.filter(([, r]) => r.left < frame.left - 1 || r.right > frame.right + 1
+    || r.top < frame.top - 1 || r.bottom > frame.bottom + 1).map(([text]) => "outside: " + text);
+  texts.forEach(([one, a], n) => texts.slice(n + 1).forEach(([other, b]) => {
+    const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+    const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+    if (wide > 0.5 && high > 2.5) bad.push(one + " / " + other);
+  }));
+  return bad;
+}"""
+
+
+def test_same_tables_give_the_same_bytes_in_any_folder_order_and_process(tmp_path):
+    first, second = (write_tables(tmp_path / name / "made", sites=2) for name in ("a", "b"))
+    assert cli.main(["figures", str(first)]) == 0
+    environment = {**os.environ, "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"}
+    for names in (NAMES[-1:], NAMES[:-1]):  # the last one in a process of its own, as the workflow runs them
+        command = [sys.executable, "-m", "acapella.cli", "figures", str(second), "--only", *names]
+        subprocess.run(command, check=True, env=environment, capture_output=True)
+    assert len(hashes(first)) == len(NAMES) * len(FORMATS)
+    assert hashes(first) == hashes(second)
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """sha256 of every figure's files."""
+    files = sorted((folder / "figures").iterdir())
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_only_and_formats_choose_what_is_written(tmp_path):
+    folder = write_tables(tmp_path / "made", sites=1)
+    assert cli.main(["figures", str(folder), "--only", "flow_sizes", "--formats", "svg", "png"]) == 0
+    assert sorted(path.name for path in (folder / "figures").iterdir()) == ["flow_sizes.png", "flow_sizes.svg"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--only", "fig11"], "--only: unknown fig11; known: header_depth, "),
+        (["--formats", "gif"], "--formats: unknown gif; known: svg, pdf, png, html"),
+    ],
+)
+def test_unknown_names_are_told_in_one_line(arguments, said, tmp_path, capsys):
+    assert cli.main(["figures", str(tmp_path), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_a_missing_table_names_the_stage_to_run(tmp_path, capsys):
+    assert cli.main(["figures", str(tmp_path), "--only", "throughput"]) == 2
+    error = capsys.readouterr().err
+    assert error == (
+        f"acapella: error: {tmp_path}/tables/capture_quality.csv: no such file; run: acapella process {tmp_path}\n"
+    )
+
+
+@pytest.mark.parametrize("content", ["", "site,port\n", "site,distinct_headers\nA,many\n", "\0\0\0"])
+def test_a_table_that_is_not_one_is_told_in_one_line(content, tmp_path, capsys):
+    folder = write_tables(tmp_path / "made", sites=1)
+    (folder / "tables" / "header_depth.csv").write_text(content, encoding="utf-8")
+    assert cli.main(["figures", str(folder), "--only", "header_depth"]) == 2
+    error = capsys.readouterr().err
+    assert "header_depth.csv: not the table of this version: " in error
+    assert error.count("\n") == 1
+    assert not (folder / "figures").exists()
+
+
+def test_an_unknown_loss_is_never_drawn_as_none(campaigns):
+    source = campaigns["thirty_sites"]
+    figure = compose.drawn("capture_quality", source)
+    drawn = figure.spec["concat"][0]["hconcat"][0]["data"]["values"]
+    known = [row for row in source.quality if loss(row) is not None]
+    assert len(known) < len(source.quality)
+    for site in source.sites:
+        zero = sum(
+            row["samples"] for row in drawn if row["site"] == site and row["text"].startswith("0\N{NO-BREAK SPACE}")
+        )
+        assert zero == sum(row["loss_share"] == 0 for row in known if row["site"] == site)
+    assert sum(row["samples"] for row in drawn) == len(known)
+
+
+@pytest.mark.parametrize(
+    ("counters", "said"),
+    [
+        ({"dropped_kernel": 0, "lost_frames": 0, "loss_stages_known": 4}, "losses: none seen"),
+        (
+            {"dropped_kernel": 0, "lost_frames": 0, "loss_stages_known": 2},
+            "losses: none seen; counted in part in 1 of 1",
+        ),
+        ({"lost_frames": 0, "loss_stages_known": 1}, "losses: unknown (no sample has a counter"),
+        ({"loss_stages_known": 0}, "losses: unknown (no sample has a counter"),
+        ({"lost_frames": 1, "loss_stages_known": 1}, "losses: at least 1.00 % of offered frames"),
+        ({"dropped_kernel": 1, "lost_frames": 1, "loss_stages_known": 4}, "losses: 1.00 % of offered frames"),
+    ],
+)
+def test_a_file_read_to_its_end_is_no_proof_that_nothing_was_lost(counters, said, tmp_path):
+    write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99, **counters}])
+    assert losses(Source(Campaign(tmp_path))).replace("\N{NO-BREAK SPACE}", " ").startswith(said)
+
+
+COUNTED = {"dropped_kernel": 0, "lost_frames": 0, "loss_share": 0, "loss_stages_known": 4}
+FROM_FILE = {
+    "lost_frames": 0,
+    "loss_share": 0,
+    "loss_stages_known": 1,
+}  # the file was read to its end, no more is known
+
+
+@pytest.mark.parametrize(
+    ("samples", "said", "columns"),
+    [
+        ([COUNTED] * 3, "No loss seen in 3 samples", []),
+        ([FROM_FILE] * 6, "Loss unknown: no counters in 6 of 6 samples", ["unknown"]),
+        ([COUNTED, FROM_FILE], "No loss seen in 1 sample; no counters in 1 of 2 samples", ["unknown"]),
+        ([{**COUNTED, "loss_stages_known": 3}], "No loss seen in 1 sample", ["known in part"]),
+        (
+            [COUNTED, {**COUNTED, "dropped_kernel": 1, "lost_frames": 1, "loss_share": 0.01}],
+            "1 of 2 samples lost frames, the worst 1.00 %",
+            [],
+        ),
+    ],
+)
+def test_the_quality_of_captures_tells_unknown_from_none(samples, said, columns, tmp_path):
+    rows = [{"site": "S0", "sample": f"s{n}", "frames": 99, **row} for n, row in enumerate(samples)]
+    write_table(tmp_path, "capture_quality", rows)
+    figure = compose.drawn("capture_quality", Source(Campaign(tmp_path)))
+    assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == said
+    text = words(svg_of(figure))
+    assert [gap.heading[1] for gap in capture_quality.GAPS if " ".join(gap.heading) in text] == columns
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ({"Ethernet": 1}, "All frames are plain Ethernet (no tag, no tunnel)"),
+        ({"none": 1}, "All frames start with IP (no Ethernet, no tunnel)"),
+        ({"Ethernet": 0.9, "Ethernet/VLAN": 0.1}, "2 encapsulations; 90.0 % of frames are plain Ethernet (no tag, no"),
+        ({"Ethernet/VLAN": 0.9, "Ethernet": 0.1}, "2 encapsulations; 90.0 % of frames have just Ethernet/VLAN"),
+    ],
+)
+def test_frames_with_nothing_around_ethernet_are_called_plain(shares, said):
+    ranked = [{"encapsulation": name, "share": share} for name, share in shares.items()]
+    assert encapsulations.title(ranked).replace("\N{NO-BREAK SPACE}", " ").startswith(said)
+
+
+def test_packets_that_icmp_quotes_are_not_taken_for_tunnels():
+    assert encapsulations.quoted([{"encapsulation": "Ethernet/IPv4/UDP/VXLAN/Ethernet"}]) == ()
+    assert "quotes" in encapsulations.quoted([{"encapsulation": "Ethernet/IPv6/ICMPv6"}])[0]
+
+
+@pytest.mark.parametrize(("campaign", "on_top"), [("hostile", True), ("thirty_sites", False)])
+def test_sites_lie_on_the_broad_line_of_all_while_they_have_names(campaign, on_top, campaigns, svg):
+    spec = module("flow_sizes").draw(campaigns[campaign]).chart.to_dict()
+    lines = list(dict.fromkeys(row["line"] for row in spec["data"]["values"]))
+    assert (lines[0] == "all sites, stitched across samples") == on_top
+    widths = set(re.findall(r'stroke-width="([0-9.]+)"[^>]*stroke-dasharray', svg("flow_sizes", campaign)))
+    assert "4" in widths
+    assert ("1.4" if on_top else "0.9") in widths
+
+
+def test_shades_of_lengths_stay_apart_in_grey():
+    def grey(colour):
+        red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+        return 0.299 * red + 0.587 * green + 0.114 * blue
+
+    for colours in ((*STANDARD, *JUMBO), LEVELS):
+        greys = [grey(colour) for colour in colours]
+        assert all(light - dark > 12 for light, dark in pairwise(greys))
+
+
+def test_intervals_are_drawn_where_the_table_has_them_alone(svg):
+    def intervals(campaign):
+        return len(re.findall(r'stroke="#000000" stroke-width="1.6"', svg("header_occurrence", campaign)))
+
+    assert intervals("one_site") > 5
+    assert intervals("one_sample") == 0
+
+
+def test_wider_bins_keep_every_byte_and_every_gap(campaigns):
+    rows = campaigns["one_site"].rows("throughput")
+    ports = defaultdict(list)
+    for row in rows:
+        ports[row["site"], row["port"]].append(row)
+    bins, bin_ns = throughput.binned(ports, gapless=False)
+    step = rows[0]["bin_ns"]
+    assert bin_ns > step
+    assert bin_ns % step == 0
+    assert sum(row["frames"] for row in bins) == sum(row["frames"] for row in rows)
+    origin = min(row["start_ns"] for row in rows)
+    watched = {(row["port"], (row["start_ns"] - origin) // bin_ns * bin_ns) for row in rows}
+    assert {(row["port"], row["start"]) for row in bins} == watched
+    one = bins[0]
+    own = [r for r in ports[one["key"]] if one["start"] <= r["start_ns"] - origin < one["end"]]
+    expected = 8e9 * sum(r["wire_bytes"] for r in own) / sum(r["covered_ns"] for r in own)
+    assert one["rate"] == round(expected)
+
+
+def test_gaps_of_years_are_left_out(tmp_path):
+    folder = write_tables(tmp_path / "made", sites=1)
+    move_back(folder / "tables" / "throughput.csv", port="1", years=10)
+    figure = compose.drawn("throughput", Source(Campaign(folder)))
+    assert "time watched at each port, gaps left out (s)" in words(svg_of(figure))
+    bins = figure.spec["concat"][0]["vconcat"][0]["data"]["values"]
+    assert [row["x"] for row in bins] == list(range(len(bins)))
+
+
+def move_back(path, *, port, years):
+    """Rewrite a throughput table so that one port was watched years before the others."""
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    for row in rows:
+        if row["port"].endswith(port):
+            row["start_ns"] = int(row["start_ns"]) - years * 365 * 86400 * 10**9
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def test_a_pdf_finds_all_its_objects(svg):
+    content = pdf_of(svg("capture_quality", "one_site"))
+    start = int(re.search(rb"startxref\n(\d+)\n", content)[1])
+    table = content[start:].split(b"trailer")[0].splitlines()[2:]
+    assert len(table) > 20
+    for number, entry in enumerate(table):
+        offset, _, used = entry.split()
+        if used == b"n":
+            assert content[int(offset) :].startswith(b"%d 0 obj" % number)
+
+
+def test_names_from_outside_stay_text(campaigns, tmp_path):
+    paths = save(compose.drawn("header_depth", campaigns["hostile"]), tmp_path, "header_depth", ["svg", "html"])
+    for path in paths:
+        content = path.read_text(encoding="utf-8")
+        assert "alert(" in content  # the name is there,
+        assert "<script>alert" not in content  # but never as markup
+        assert "<img src=x" not in content
+
+
+def test_more_ports_than_a_page_holds_are_their_sites_busiest(campaigns):
+    figure = compose.drawn("throughput", campaigns["long_names"])
+    assert figure.title.startswith("30\N{NO-BREAK SPACE}ports")
+    assert "of each site its busiest port" in figure.description

@@ -1,0 +1,97 @@
+"""The Makefile and the scripts behind it, without installing anything."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "workflow" / "setup" / "debian-packages"
+LIST = SCRIPT.with_suffix(".txt")
+
+
+def program(folder: Path, name: str, text: str) -> None:
+    """A stand-in for a program, first on the PATH."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def packages(purpose: str) -> list[str]:
+    """The Debian packages of a purpose."""
+    lines = [line.split() for line in LIST.read_text().splitlines() if line and not line.startswith("#")]
+    return [fields[0] for fields in lines if fields[1] == purpose]
+
+
+def install(tmp_path: Path, user: int, installed: list[str], *purposes: str) -> subprocess.CompletedProcess:
+    """Run debian-packages on a machine that has `installed`; apt-get only writes down how it was called."""
+    program(tmp_path, "id", f"echo {user}")
+    lines = "\n".join(f"{name} installed" for name in installed)
+    program(tmp_path, "dpkg-query", f"cat <<'E'\n{lines}\nE")
+    program(tmp_path, "apt-get", f'echo "$@" >> {tmp_path}/apt-get.log')
+    environment = os.environ | {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    return subprocess.run([SCRIPT, *purposes], capture_output=True, text=True, check=False, env=environment)
+
+
+def test_not_root_and_a_package_missing_prints_the_one_line_and_stops(tmp_path):
+    ended = install(tmp_path, 1000, [name for name in packages("run") if name not in ("tshark", "cmake")], "run")
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == "sudo apt-get install --no-install-recommends -y cmake tshark"
+    assert not (tmp_path / "apt-get.log").exists()
+
+
+def test_not_root_and_nothing_missing_goes_on_in_silence(tmp_path):
+    ended = install(tmp_path, 1000, packages("run"), "run")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+def test_packages_for_tests_are_not_asked_for_by_set_up(tmp_path):
+    assert install(tmp_path, 1000, packages("run"), "run").returncode == 0
+    ended = install(tmp_path, 1000, packages("run"), "run", "test", "lint")
+    assert ended.returncode == 1
+    assert "clang-format-14" in ended.stderr and "chromium" in ended.stderr
+
+
+def test_a_package_of_another_architecture_counts_as_installed(tmp_path):
+    assert install(tmp_path, 1000, [f"{name}:amd64" for name in packages("run")], "run").returncode == 0
+
+
+def test_every_listed_package_has_purpose_and_reason():
+    for line in LIST.read_text().splitlines():
+        assert not line or line.startswith("#") or re.fullmatch(r"\S+ +(run|test|lint) +\S.*", line), line
+
+
+def test_a_python_that_is_too_old_is_refused_in_one_line(tmp_path):
+    for name in ("Makefile", "workflow"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    old = tmp_path / "old"
+    old.mkdir()
+    python = shutil.which("python3")
+    lie = f'exec {python} -c "import sys; sys.version_info = (3, 9, 2, \'final\', 0); exec(sys.argv[1])" "$2"'
+    program(old, "python3.9", f'case "$1" in --version) echo "Python 3.9.2";; *) {lie};; esac')
+    command = ["make", "-C", tmp_path, f"PYTHON={old}/python3.9", "-o", "packages", ".venv/bin/python"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode != 0
+    assert "setup: Python 3.11 or later is needed" in ended.stderr and "is 3.9" in ended.stderr
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_the_long_step_of_set_up_says_that_it_is_long():
+    command = ["make", "-C", ROOT, "--dry-run", "-W", "workflow/requirements.lock", ".venv/stamps/packages"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "this takes some minutes the first time" in shown
+
+
+def test_help_names_every_target_for_people():
+    said = subprocess.run(["make", "-C", ROOT, "help"], capture_output=True, text=True, check=True).stdout
+    for target in ("demo", "test", "setup", "lint", "format", "bench", "fuzz", "lock", "clean", "help"):
+        assert re.search(rf"\b{target}\b", said), target
+
+
+@pytest.mark.parametrize("target", ["clean", "lock"])
+def test_what_make_removes_or_resolves_is_inside_the_project(target):
+    shown = subprocess.run(["make", "-C", ROOT, "--dry-run", target], capture_output=True, text=True, check=True).stdout
+    assert not re.search(r"rm -rf +/|index-url +\S*:", shown)

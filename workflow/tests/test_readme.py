@@ -1,0 +1,50 @@
+"""What the README shows is what its commands print."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "README.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def worked_example(tmp_path_factory) -> Path:
+    """A folder in which the README's digest was run."""
+    folder = tmp_path_factory.mktemp("readme")
+    command = re.search(r"^    \$ acapella (digest .*)$", TEXT, re.M)[1]
+    run(folder, *shlex.split(command.replace(".test/", f"{ROOT}/.test/")))
+    return folder
+
+
+def run(folder: Path, *arguments: str) -> str:
+    """What an acapella command prints."""
+    command = [sys.executable, "-m", "acapella.cli", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+def test_show_prints_what_is_shown(worked_example):
+    shown = re.search(r"^    \$ acapella (show \S+) \| head -4\n((?:    .*\n){4})", TEXT, re.M)
+    printed = run(worked_example, *shown[1].split()).splitlines()[:4]
+    assert [line.removeprefix("    ").strip() for line in shown[2].splitlines()] == [line.strip() for line in printed]
+
+
+def test_the_two_lines_of_sql_print_what_is_shown(worked_example, monkeypatch):
+    monkeypatch.chdir(worked_example)
+    view, query = re.search(r"^    (create view .*;)\n    (select .*);$", TEXT, re.M).groups()
+    connection = duckdb.connect()
+    connection.execute(view)
+    shown = [line.strip() for line in TEXT.splitlines() if re.match(r"    [┌│├└]", line)]
+    assert str(connection.sql(query)).split() == " ".join(shown).split()
+
+
+def test_every_path_that_documents_name_exists():
+    for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "config/README.md"):
+        text = (ROOT / name).read_text()
+        for path in re.findall(r"`((?:config|rules|schemas|workflow|profiles|capture|docs)/[A-Za-z0-9_./-]*)`", text):
+            assert list(ROOT.glob(path.replace("STAGE", "digest").rstrip("/"))), f"{name}: {path}"

@@ -1,0 +1,227 @@
+"""The report: one page that needs nothing, runs in Chromium without a complaint, and shows hostile names as text."""
+
+import base64
+import csv
+import html
+import json
+import re
+
+import pytest
+from made_tables import write_tables
+
+from acapella import cli
+from acapella.campaign import Campaign
+from acapella.figures.registry import NAMES
+from acapella.figures.source import Source
+from acapella.report import page, summary, tables, warnings
+
+HOSTILE = ['<script>alert("x")</script>', "Site & Söns' 20 chars", "</script><img src=x onerror=alert(1)>"]
+LINK = re.compile(r'(?:src|href)\s*=\s*"([^"]*)"')
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """A report about sites with hostile names, and a hostile provenance."""
+    folder = write_tables(tmp_path_factory.mktemp("report") / "a <b>campaign", names=HOSTILE)
+    (folder / "provenance.json").write_text(json.dumps({"versions": {HOSTILE[0]: [HOSTILE[2]]}}), encoding="utf-8")
+    assert cli.main(["report", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def opened(hostile, browser):
+    """The page in Chromium once its charts are drawn, and what the browser said and asked for meanwhile."""
+    page, heard = browser.new_page(), []
+    page.on("console", lambda message: heard.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: heard.append(f"error: {error}"))
+    page.on("dialog", lambda dialog: (heard.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    page.on("request", lambda request: heard.append(request.url) if request.url.startswith("http") else None)
+    page.goto((hostile / "report.html").as_uri())
+    page.wait_for_function("n => document.querySelectorAll('figure.drawn').length === n", arg=len(NAMES))
+    yield page, heard
+    page.close()
+
+
+def test_every_chart_is_drawn_and_nothing_is_said_or_fetched(opened):
+    page, heard = opened
+    for name in NAMES:
+        marks = page.locator(f'[data-name="{name}"] svg .role-mark').locator("path, text, line, rect")
+        assert marks.count() > 3, name
+    assert heard == []
+
+
+def test_the_pointer_shows_numbers(opened):
+    page, _ = opened
+    page.locator('[data-name="header_depth"] svg .mark-rect.role-mark path').first.hover()
+    assert "distinct headers" in page.locator("#vg-tooltip-element").inner_text()
+
+
+def test_hostile_names_are_shown_and_do_nothing(opened):
+    page, _ = opened
+    assert page.locator("h1").inner_text() == "a <b>campaign"
+    cells = page.locator("#tables td").all_inner_texts()
+    assert set(HOSTILE) <= set(cells)
+    assert page.locator("main script:not([type='application/json'])").count() == 0
+    assert page.locator("img:not([src^='data:image/svg+xml'])").count() == 0
+    assert HOSTILE[2] in page.locator("#provenance").inner_text()
+
+
+def test_print_shows_each_picture_once(opened):
+    page, _ = opened
+    page.emulate_media(media="print")
+    shown = [page.locator("figure img:visible").count(), page.locator("figure .vega-embed:visible").count()]
+    page.emulate_media(media="screen")
+    assert shown == [len(NAMES), 0]
+
+
+def test_without_javascript_every_picture_is_there(hostile, browser):
+    page = browser.new_context(java_script_enabled=False).new_page()
+    page.goto((hostile / "report.html").as_uri())
+    sizes = page.locator("figure img").evaluate_all("all => all.map(i => [i.naturalWidth, i.alt.length])")
+    page.context.close()
+    assert len(sizes) == len(NAMES)
+    assert all(width > 400 and alt > 40 for width, alt in sizes)
+
+
+def test_the_page_holds_all_that_it_links_to(hostile):
+    page = (hostile / "report.html").read_text(encoding="utf-8")
+    links = [link for link in LINK.findall(page.split("<script>")[0]) if not link.startswith(("data:", "#"))]
+    assert links == []
+    assert "default-src 'none'" in html.unescape(page)
+    assert "unsafe-eval" not in page
+    assert page.count("window.vegaEmbed=") == 1
+
+
+def test_a_table_can_be_had_from_the_page(hostile):
+    page = (hostile / "report.html").read_text(encoding="utf-8")
+    link = re.search(r'href="data:text/csv;base64,([^"]+)" download="header_depth.csv"', page)
+    assert base64.b64decode(link[1]) == (hostile / "tables" / "header_depth.csv").read_bytes()
+
+
+def test_a_large_table_is_linked_to_and_not_carried(tmp_path):
+    folder = write_tables(tmp_path / "made", sites=1)
+    path = folder / "tables" / "throughput.csv"
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text(lines[0] + "".join(lines[1:]) * 60, encoding="utf-8")
+    assert cli.main(["report", str(folder)]) == 0
+    assert '<a href="tables/throughput.csv">' in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_same_tables_give_the_same_page(tmp_path):
+    pages = []
+    for name in ("a", "b"):
+        folder = write_tables(tmp_path / name / "made", sites=1)
+        assert cli.main(["report", str(folder)]) == 0
+        pages.append((folder / "report.html").read_bytes())
+    assert pages[0] == pages[1]
+
+
+@pytest.mark.parametrize("shape", [{"names": [], "sites": 0}, {"frames": 0}])
+def test_a_campaign_without_data_has_a_report(shape, tmp_path):
+    folder = write_tables(tmp_path / "made", **shape)
+    assert cli.main(["report", str(folder)]) == 0
+    assert "no data" in (folder / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"), [("provenance.json", "acapella process"), ("tables/tcp_control.csv", "acapella process")]
+)
+def test_a_missing_file_names_the_stage_to_run(name, fix, tmp_path, capsys):
+    folder = write_tables(tmp_path / "made", sites=1)
+    (folder / name).unlink()
+    capsys.readouterr()
+    assert cli.main(["report", str(folder)]) == 2
+    error = capsys.readouterr().err
+    assert f"{name}: no such file; run: {fix} {folder}" in error
+    assert error.count("\n") == 1
+    assert not (folder / "report.html").exists()
+
+
+def quality_with(tmp_path, **changes) -> Source:
+    """A campaign of 4 flawless samples whose first one is changed."""
+    folder = write_tables(tmp_path / "made", sites=1, ports=1)
+    path = folder / "tables" / "capture_quality.csv"
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    flawless = {
+        "lost_frames": 0,
+        "dropped_kernel": 0,
+        "loss_share": 0,
+        "loss_stages_known": 4,
+        "clock_resolution_ns": 1,
+    }
+    for row in rows:
+        row.update(flawless, issue_frames=0, time_reversals=0)
+    rows[0].update(changes)
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return Source(Campaign(folder))
+
+
+def test_a_flawless_campaign_has_no_warning(tmp_path):
+    assert warnings.of(quality_with(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"lost_frames": 5, "loss_share": 0.02}, "1 sample of 4 lost frames, the worst 2.00 %"),
+        (
+            {"lost_frames": "", "loss_share": "", "dropped_kernel": "", "loss_stages_known": 0},
+            "The loss of 1 sample of 4 is unknown",
+        ),
+        ({"clock_resolution_ns": 1_000_000}, "1 sample with stamps no finer than 1 ms"),
+        ({"file_issue": "cut_record"}, "1 file could not be read to the end"),
+        ({"time_reversals": 3}, "3 frames stamped earlier"),
+        ({"issue_frames": 7}, "7 frames ("),
+        ({"frames": 0}, "1 sample without a frame: S0-p0-0000"),
+        ({"app_undecided_frames": 9}, "9 frames with payload that no engine looked into"),
+        ({"l4_unsure_frames": 2}, "2 frames whose headers"),
+        ({"peers_ambiguous": 2}, "2 flows with several candidates"),
+    ],
+)
+def test_each_flaw_is_warned_of(changes, said, tmp_path):
+    found = [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.of(quality_with(tmp_path, **changes))]
+    assert any(text.startswith(said) for text in found), found
+    assert len(found) == 1
+
+
+def test_captures_from_files_are_not_called_samples_of_a_testbed(tmp_path):
+    source = quality_with(tmp_path)
+    assert "testbed" in summary.lead(source)
+    assert "Time in samples" in dict(summary.facts(source))
+    for row in source.quality:
+        row["method"] = "file"
+    assert "testbed" not in summary.lead(source)
+    told = dict(summary.facts(source))
+    assert "First to last frame, files added up" in told
+    assert "mirrored" not in told["Sites"]
+
+
+def test_provenance_has_words_for_its_parts(tmp_path):
+    folder = write_tables(tmp_path / "made", sites=1)
+    told = {"acapella_provenance": 1, "else": 2, "outputs": {"a": "b"}, "versions": {"acapella": "0"}}
+    (folder / "provenance.json").write_text(json.dumps(told), encoding="utf-8")
+    parts = page.provenance_of(Campaign(folder))
+    assert [part["key"] for part in parts] == ["versions", "outputs", "acapella_provenance", "else"]
+    assert [part["label"] for part in parts][2:] == ["Version of provenance.json's format", "else"]
+
+
+def test_samples_that_failed_are_counted(tmp_path):
+    source = quality_with(tmp_path)
+    raw = source.campaign.folder / "raw"
+    raw.mkdir()
+    lines = "".join(f"s{n}\tS0\tp0\ts{n}.pcap\n" for n in range(6))
+    (raw / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + lines, encoding="utf-8")
+    assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.of(source)] == [
+        "2 collected samples of 6 not in this report; logs/ says why."
+    ]
+
+
+def test_an_unknown_loss_is_a_question_mark_in_the_table(tmp_path):
+    source = quality_with(tmp_path, lost_frames="", loss_share="")
+    table = tables.quality(source)
+    column = [heading for heading, _ in table["columns"]].index("Loss")
+    assert [row[column].replace("\N{NO-BREAK SPACE}", " ") for row in table["rows"]] == ["?", "0 %", "0 %", "0 %"]

@@ -1,0 +1,118 @@
+"""acapella sql: from anywhere, read only, in every format, opening no more files than it needs."""
+
+import json
+import shutil
+
+import pytest
+
+from acapella import cli, queries, sql
+from acapella.campaign import Campaign
+from acapella_core.errors import UserError
+
+
+@pytest.fixture
+def ask(capsys):
+    """Run `acapella sql ...`; return (exit code, standard output, standard error)."""
+
+    def run(*args):
+        code = cli.main(["sql", *map(str, args)])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def mostly_broken(campaign, tmp_path):
+    """A copy of the campaign whose acaps are no Parquet, but for the first (of which the schema is) and SITE02's."""
+    folder = shutil.copytree(campaign, tmp_path / "copy")
+    _, *others = sorted((folder / "acap").glob("*.parquet"))
+    for acap in others:
+        if not acap.name.startswith("site02"):
+            acap.write_bytes(b"not read")
+    return folder
+
+
+def test_a_filter_on_one_sample_reads_one_file(campaign, monkeypatch):
+    monkeypatch.chdir(campaign)
+    con = queries.connect("catalog.duckdb", read_only=True)
+    query = "explain analyze select sum(wire_len) from frames where sample = 'site02-p1-0003'"
+    assert "Total Files Read: 1 " in con.execute(query).fetchall()[0][1]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["sample = 'site02-p0-0001'", "site = 'SITE02'", "site = 'SITE02' and port like '%/1'", "site in ('SITE02')"],
+)
+def test_files_that_a_filter_excludes_are_not_opened(mostly_broken, ask, condition):
+    code, out, err = ask(
+        mostly_broken, f"select count(*) > 0 as found from frames where {condition}", "--format", "csv"
+    )
+    assert (code, out, err) == (0, "found\ntrue\n", "")
+
+
+def test_without_a_filter_all_files_are_opened(mostly_broken, ask):
+    code, _, err = ask(mostly_broken, "select count(src) from frames")
+    assert code == 2
+    assert err.startswith("acapella: error: ")
+    assert err.count("\n") == 1
+
+
+def test_campaign_is_the_current_folder_or_the_only_one_in_results(campaign, ask, tmp_path, monkeypatch):
+    query = ("select count(*) as samples from samples", "--format", "csv")
+    monkeypatch.chdir(campaign)
+    assert ask(*query)[:2] == (0, "samples\n24\n")
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "one").symlink_to(campaign)
+    monkeypatch.chdir(tmp_path)
+    assert ask(*query)[:2] == (0, "samples\n24\n")
+    (tmp_path / "results" / "two").symlink_to(campaign)
+    code, _, err = ask(*query)
+    assert code == 2
+    assert "one, two" in err
+
+
+def test_frames_are_found_from_any_folder(campaign, ask, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = ask(campaign, "select count(*) > 1000 as many from frames", "--format", "csv")
+    assert (code, out) == (0, "many\ntrue\n")
+
+
+def test_formats(campaign, ask):
+    query = "select 1 as n, 'a,b' as t, [100, 7] as vlan, null as nothing, true as yes, 2::hugeint ** 70 as big"
+    assert ask(campaign, query, "--format", "csv")[1].splitlines()[1].startswith('1,"a,b","[100, 7]",,true,')
+    assert ask(campaign, query, "--format", "tsv")[1].splitlines()[1].startswith("1\ta,b\t[100, 7]\t\ttrue\t")
+    (row,) = json.loads(ask(campaign, query, "--format", "json")[1])
+    assert (row["n"], row["vlan"], row["nothing"], row["yes"]) == (1, [100, 7], None, True)
+    assert "a,b" in ask(campaign, query)[1]
+    assert json.loads(ask(campaign, "select 1 as n where false", "--format", "json")[1]) == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "create table x as select 1",
+        "delete from flows",
+        "copy flows to 'stolen.csv'",
+        "attach 'y.duckdb'",
+        "set threads = 3",
+    ],
+)
+def test_statements_that_do_more_than_read_are_refused(campaign, ask, statement):
+    code, out, err = ask(campaign, statement)
+    assert (code, out) == (2, "")
+    assert "read only" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "mistake", ["selec 1", "select nope from flows", "select 1; select 2", "", "from nowhere", "select 1 +"]
+)
+def test_mistakes_are_one_line(campaign, ask, mistake):
+    code, out, err = ask(campaign, mistake)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+
+
+def test_no_catalog_says_what_to_run(tmp_path):
+    with pytest.raises(UserError, match="run acapella index"):
+        sql.ask(Campaign(tmp_path), "select 1", None)

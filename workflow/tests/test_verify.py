@@ -1,0 +1,209 @@
+"""`acapella verify`: it agrees on sound digests, names what differs, and fails where the core is wrong."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from traces import START_NS, busy_port, pcapng_block, write_pcap, write_pcapng
+
+from acapella import tshark
+from acapella.cli import main
+from acapella.verify import tables
+from acapella_core import schemas
+from acapella_core.errors import UserError
+
+
+@pytest.fixture(scope="module", autouse=True)
+def program() -> tshark.Tshark:
+    try:
+        return tshark.find()
+    except UserError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def capture(tmp_path) -> Path:
+    return write_pcap(tmp_path / "port.pcap", busy_port())
+
+
+def tamper(monkeypatch, change, flows: bool = False) -> None:
+    """Let verify see a digest of ours that ``change`` has altered: a table in, a table out."""
+    sound = tables.our_tables
+
+    def altered(file, engine, folder):
+        made = sound(file, engine, folder)
+        path = made.flows if flows else made.frames
+        table = pq.read_table(path)
+        pq.write_table(change(table).cast(table.schema), path)
+        return made
+
+    monkeypatch.setattr(tables, "our_tables", altered)
+
+
+def replaced(name: str, value, row: int = 0):
+    """A change of one cell."""
+
+    def change(table: pa.Table) -> pa.Table:
+        column = table[name].to_pylist()
+        column[row] = value(column[row])
+        return table.set_column(
+            table.schema.get_field_index(name), name, pa.array(column, table.schema.field(name).type)
+        )
+
+    return change
+
+
+@pytest.mark.parametrize("engine", ["hybrid", "native", "tshark"])
+def test_a_sound_digest_agrees(engine, capture, capsys):
+    assert main(["verify", str(capture), "--engine", engine]) == 0
+    out = capsys.readouterr().out
+    assert f"1 files, {len(busy_port())} frames" in out
+    assert "unexplained on what the core decided: 0 frames" in out
+
+
+@pytest.mark.parametrize(
+    ("layer", "change"),
+    [
+        ("time", ("ts_ns", lambda ns: ns + 1)),
+        ("lengths", ("wire_len", lambda length: length + 1)),
+        ("lengths", ("cap_len", lambda length: length - 1)),
+        ("tcp", ("tcp_seq", lambda seq: seq ^ 1)),
+        ("network", ("protocols", lambda text: text.replace(":ip:", ":ipv6:"))),
+        ("link", ("protocols", lambda text: text.replace(":vlan:", ":"))),
+        ("transport", ("protocols", lambda text: text.replace(":tcp", ":udp"))),
+        ("vlan", ("flow", lambda flow: flow + 1)),
+    ],
+)
+def test_a_wrong_frame_is_named(layer, change, capture, monkeypatch, capsys):
+    tamper(monkeypatch, replaced(*change))
+    assert main(["verify", str(capture)]) == 1
+    out = capsys.readouterr().out
+    assert f"{capture}: frame 1, {layer}: ours" in out
+    assert "unexplained on what the core decided: 1 frames" in out
+
+
+@pytest.mark.parametrize(
+    ("layer", "change"),
+    [
+        ("addresses", ("src", lambda _: "192.0.2.99")),
+        ("ports", ("dst_port", lambda port: port + 1)),
+        ("vlan", ("vlan", lambda ids: [*ids, 7])),
+        ("mpls", ("mpls", lambda labels: labels[::-1])),
+    ],
+)
+def test_a_wrong_flow_is_named_at_its_first_frame(layer, change, capture, monkeypatch, capsys):
+    tamper(monkeypatch, replaced(*change), flows=True)
+    assert main(["verify", str(capture), "--first", "1"]) == 1
+    assert f"{capture}: frame 1, {layer}: ours" in capsys.readouterr().out
+
+
+def test_a_missing_frame_is_named(capture, monkeypatch, capsys):
+    tamper(monkeypatch, lambda table: table.filter(pc.not_equal(table["frame"], 3)))
+    assert main(["verify", str(capture)]) == 1
+    assert "frame 3, frames: ours None, tshark 'there'" in capsys.readouterr().out
+
+
+def test_above_layer_4_may_differ_and_is_counted(capture, monkeypatch, capsys):
+    named = next(row for row, text in enumerate(protocols_of(capture)) if text.endswith(":data"))
+    tamper(monkeypatch, replaced("protocols", lambda text: text.replace(":data", ":ssh"), named))
+    assert main(["verify", str(capture)]) == 0
+    out = capsys.readouterr().out
+    assert f"frame {named + 1}, protocols: ours" in out
+    counts = next(line for line in out.splitlines() if line.startswith("above layer 4")).split()
+    assert counts[3:6] == [str(len(busy_port()) - 1), "0", "1"]  # agree, errata, differ
+
+
+def protocols_of(capture: Path) -> list[str]:
+    with tshark.find().start(capture, ("frame.protocols",)) as run:
+        return run.stdout.read().decode().splitlines()
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_first_bounds_what_is_printed(first, capture, monkeypatch, capsys):
+    tamper(monkeypatch, lambda table: table.set_column(1, "ts_ns", pc.add(table["ts_ns"], 1)))
+    assert main(["verify", str(capture), "--first", str(first)]) == 1
+    assert capsys.readouterr().out.count(", time: ours") == first
+
+
+@pytest.mark.parametrize("erratum", yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text()))
+def test_an_erratum_is_counted_apart(erratum, tmp_path, capsys):
+    assert erratum["clause"].startswith("RFC ")
+    capture = write_pcap(tmp_path / "erratum.pcap", [(START_NS, bytes.fromhex(erratum["frame"]))])
+    assert main(["verify", str(capture)]) == 0
+    out = capsys.readouterr().out
+    assert f"erratum {erratum['name']}: 1 frames" in out
+
+
+@pytest.mark.parametrize(
+    ("layer", "change"),
+    [
+        ("time", ("ts_ns", lambda ns: ns + 1)),
+        ("lengths", ("cap_len", lambda length: length - 1)),
+        ("link", ("protocols", lambda text: text.replace(":vlan:", ":"))),
+    ],
+)
+def test_an_erratum_excuses_only_what_stands_behind_the_mpls_stack(layer, change, tmp_path, monkeypatch, capsys):
+    erratum = yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text())[0]
+    capture = write_pcap(tmp_path / "erratum.pcap", [(START_NS, bytes.fromhex(erratum["frame"]))])
+    tamper(monkeypatch, replaced(*change))
+    assert main(["verify", str(capture)]) == 1
+    assert f"frame 1, {layer}: ours" in capsys.readouterr().out
+
+
+def test_an_erratum_excuses_a_tag_behind_the_pseudowire(tmp_path, capsys):
+    erratum = yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text())[0]
+    frame = bytes.fromhex(erratum["frame"])
+    at = frame.index(bytes.fromhex("02000000000208004500")) + 6
+    capture = write_pcap(tmp_path / "t.pcap", [(START_NS, frame[:at] + bytes.fromhex("81000017") + frame[at:])])
+    assert main(["verify", str(capture)]) == 0
+    assert f"erratum {erratum['name']}: 1 frames" in capsys.readouterr().out
+
+
+def test_blocks_that_are_no_frames_are_said_and_shift_nothing(tmp_path, capsys):
+    custom = pcapng_block(0xBAD, (32473).to_bytes(4, "little") + b"abcd")
+    journal = pcapng_block(9, b"__REALTIME_TIMESTAMP=1\nMESSAGE=x\n\n")
+    frames = [(1, frame) for _, frame in busy_port()]
+    capture = write_pcapng(tmp_path / "blocks.pcapng", frames, custom + journal)
+    assert main(["verify", str(capture)]) == 0
+    out = capsys.readouterr().out
+    assert "2 blocks that are not frames; tshark numbers them" in out
+    assert f"1 files, {len(frames)} frames" in out
+
+
+def test_a_named_file_that_cannot_be_compared_fails(capture, capsys):
+    text = capture.with_name("notes.pcap")
+    text.write_text("no capture at all\n" * 9)
+    assert main(["verify", str(capture), str(text)]) == 1
+    printed = capsys.readouterr()
+    assert "1 files" in printed.out
+    assert f"not compared: {text}" in printed.err
+
+
+def test_what_is_no_capture_is_said_and_passed_over_in_a_folder(capture, capsys):
+    text = capture.with_name("notes.pcap")
+    text.write_text("no capture at all\n" * 9)
+    assert main(["verify", str(capture.parent)]) == 0
+    printed = capsys.readouterr()
+    assert "1 files" in printed.out
+    assert printed.err.count("not compared: ") == 1
+    assert str(text) in printed.err
+    assert "1 files not compared" in printed.err
+
+
+@pytest.mark.parametrize(("path", "said"), [("nowhere.pcap", "no such file"), (".", "there is no capture")])
+def test_nothing_to_compare_is_an_error(path, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["verify", path]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_corpus_agrees_on_layers_2_to_4(corpus, tmp_path, capsys):
+    """Every 40th capture; the others are compared joined, in test_dissect_matches_tshark."""
+    for part in ("ndpi", "tcpdump"):
+        for file in sorted((corpus / part).glob("*.pcap*"))[::40]:
+            (tmp_path / f"{part}_{file.name}").symlink_to(file)  # in a folder, what tshark refuses is passed over
+    assert main(["verify", str(tmp_path)]) == 0
+    assert "unexplained on what the core decided: 0 frames" in capsys.readouterr().out

@@ -1,0 +1,187 @@
+"""The Snakefile, its rules and its configuration, without running a stage."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+from workflow_run import CAPTURES, ROOT, workplace
+
+from acapella import config
+from acapella_core import schemas
+from acapella_core.errors import UserError
+
+RULES = sorted((ROOT / "rules").glob("*.smk"))
+
+
+def rule_blocks():
+    """(name, text) of every rule of rules/."""
+    for path in RULES:
+        for match in re.finditer(r"^( *)(?:rule|checkpoint) (\w+):\n((?:\1 +.*\n|\n)+)", path.read_text(), re.M):
+            yield f"{path.stem}:{match[2]}", match[3]
+
+
+BLOCKS = dict(rule_blocks())
+
+
+def test_the_rules_are_found():
+    stages = {"collect", "digest", "index", "analyze", "process", "figures", "report"}
+    assert stages <= {name.partition(":")[2] for name in BLOCKS}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_every_rule_has_log_benchmark_resources_and_calls_a_stage(name):
+    text = BLOCKS[name]
+    for directive in ("log", "benchmark", "resources", "shell", "output"):
+        assert re.search(rf"^ +{directive}:", text, re.M), directive
+    for forbidden in ("run", "script", "notebook", "wrapper"):
+        assert not re.search(rf"^ +{forbidden}:", text, re.M), forbidden
+    assert re.search(r"acapella \w+", text)
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_every_rule_follows_its_code_but_the_one_that_samples_a_testbed(name):
+    samples_a_testbed = name == "collect:collect" and "collect.json" in BLOCKS[name]
+    assert ("digest_of_code(" in BLOCKS[name]) != samples_a_testbed
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_every_placeholder_for_a_path_is_quoted(name):
+    for placeholder in re.findall(
+        r"\{(?:input|output|log|params\.campaign)[^}]*\}", BLOCKS[name].partition("shell:")[2]
+    ):
+        assert placeholder.endswith(":q}"), placeholder
+
+
+def test_every_rule_file_opens_with_its_contract():
+    for path in RULES:
+        assert path.read_text().startswith("# "), path
+
+
+def test_snakemake_lint_is_clean(tmp_path):
+    assert "Congratulations" in workplace(tmp_path).succeed("--lint")
+
+
+def test_dry_run_lists_every_stage_and_makes_nothing(tmp_path):
+    said = workplace(tmp_path).succeed("--dry-run")
+    for stage in ("collect", "digest", "index", "analyze", "process", "report"):
+        assert re.search(rf"^{stage} +\d+$", said, re.M), said
+    assert not (tmp_path / "results").exists()
+
+
+def test_profile_default_is_applied_and_fabric_is_found_from_the_root():
+    place = [sys.executable, "-m", "snakemake", "--directory", ".test", "--dry-run", "--quiet", "all"]
+    for arguments in ([], ["--profile", "fabric"], ["--profile", "slurm", "--executor", "local"]):
+        ended = subprocess.run([*place, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert ended.returncode == 0, ended.stderr
+        assert "profiles/default" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"capture": {"snaplen": "abc"}}, "config error: capture.snaplen: 'abc' is not of type 'integer'"),
+        ({"campagne": "x"}, "config error: campagne: unknown key; did you mean campaign?"),
+        ({"digest": {"engin": "native"}}, "config error: digest.engin: unknown key; did you mean engine?"),
+        ({"digest": {"engine": "fast"}}, "config error: digest.engine: 'fast' is not one of"),
+        ({"campaign": "../other"}, "config error: campaign: '../other' does not match"),
+        ({"analysis": {"top_flows": 0}}, "config error: analysis.top_flows: 0 is less than the minimum of 1"),
+        (
+            {"local": {"traffic": [{"kind": "http"}, {"kind": "fax"}]}},
+            "config error: local.traffic[1].kind: 'fax' is not",
+        ),
+        ({"local": {"traffic": [{"ip": 6}]}}, "config error: local.traffic[0].kind: missing"),
+        ({"figures": {"formats": "svg"}}, "config error: figures.formats: 'svg' is not of type 'array'"),
+        ({"samples": None}, "config error: samples: missing"),
+        (
+            {"capture": {"filter": "-w/tmp/elsewhere"}},
+            "config error: capture.filter: '-w/tmp/elsewhere' does not match",
+        ),
+        ({"exclude": ["--drop"]}, "config error: exclude[0]: '--drop' does not match"),
+        ({"capture": None}, "config error: capture: None is not of type 'object'"),
+    ],
+)
+def test_config_mistakes_name_their_key(changes, complaint):
+    with pytest.raises(UserError) as caught:
+        config.checked({"campaign": "x", "testbed": "files", "samples": "s.tsv"} | changes)
+    assert str(caught.value).startswith(complaint)
+    assert "\n" not in str(caught.value)
+
+
+def test_config_defaults_are_filled_in_at_every_level():
+    filled = config.checked({"campaign": "x", "samples": "s.tsv", "analysis": {"top_flows": 7}})
+    assert filled["analysis"] == {"top_flows": 7, "throughput_bin_s": 1}
+    assert filled["digest"]["engine"] == "hybrid"
+
+
+def test_config_yaml_shows_every_key_with_its_default():
+    shown = config.checked(yaml.safe_load((ROOT / "config/config.yaml").read_text()))
+    defaults = config.checked({"campaign": shown["campaign"], "samples": shown["samples"]})
+    assert shown == defaults
+    text = (ROOT / "config/config.yaml").read_text()
+    for key in keys_of(schemas.json_schema("config")):
+        assert re.search(rf"^[ #]*{key}:", text, re.M), key
+
+
+def keys_of(schema):
+    """All keys of objects in objects; items of lists have their own place in the schema."""
+    for key, inner in schema.get("properties", {}).items():
+        yield key
+        yield from keys_of(inner)
+
+
+@pytest.mark.parametrize("mistake", [{"capture": {"snaplen": "abc"}}, {"campagne": "x"}])
+def test_snakemake_stops_before_anything_with_one_line(tmp_path, mistake):
+    ended = workplace(tmp_path, **mistake).run("--dry-run")
+    assert ended.returncode != 0
+    lines = [line for line in ended.stdout.splitlines() if "profile" not in line]
+    assert len(lines) == 1 and lines[0].startswith("config error: "), ended.stdout
+
+
+def test_two_samples_of_one_name_are_refused_with_their_lines(tmp_path):
+    place = workplace(tmp_path)
+    place.sheet(
+        ("a", "s", "p1", str(CAPTURES / "alpha-p1.pcap.gz")), ("a", "s", "p2", str(CAPTURES / "beta-p1.pcap.gz"))
+    )
+    ended = place.run("--dry-run")
+    assert ended.returncode != 0
+    assert re.search(r"config error: .*samples\.tsv line 3: sample 'a' is in line 2 already", ended.stdout)
+
+
+def test_an_empty_sheet_says_what_to_write_into_it(tmp_path):
+    place = workplace(tmp_path)
+    place.sheet()
+    ended = place.run("--dry-run")
+    assert ended.returncode != 0
+    assert re.search(r"config error: .*samples\.tsv: no samples; one line a capture", ended.stdout)
+
+
+def test_a_file_that_is_not_there_is_named_before_anything_runs(tmp_path):
+    place = workplace(tmp_path)
+    place.sheet(("here", "s", "p1", str(CAPTURES / "alpha-p1.pcap.gz")), ("lost", "s", "p2", "lost.pcap"))
+    warning = "warning: config/samples.tsv line 3: config/lost.pcap: no such file; sample lost will fail"
+    assert warning in place.succeed("--dry-run").splitlines()
+    place.configure(exclude=["lost"])
+    assert "warning: " not in place.succeed("--dry-run")
+
+
+def test_excluding_a_sample_that_does_not_exist_is_a_mistake(tmp_path):
+    ended = workplace(tmp_path, exclude=["gamma"]).run("--dry-run")
+    assert ended.returncode != 0
+    assert "config error: exclude: 'gamma' is no sample of config/samples.tsv" in ended.stdout
+
+
+def test_the_committed_captures_are_what_the_script_makes(tmp_path):
+    subprocess.run([sys.executable, str(ROOT / ".test/make_captures.py"), str(tmp_path)], check=True)
+    made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert made == {path.name: path.read_bytes() for path in CAPTURES.iterdir()}
+
+
+@pytest.mark.parametrize("lock", sorted(ROOT.glob("**/requirements*.lock")), ids=lambda path: path.name)
+def test_a_lock_holds_versions_and_hashes_and_no_address(lock):
+    text = lock.read_text()
+    assert not re.search(r"https?:|--(extra-)?index-url|--find-links|^-i ", text, re.M)
+    pinned = re.findall(r"^[a-z0-9][^\s=]*==", text, re.M)
+    assert pinned
+    assert len(re.findall(r"^[a-z0-9].* \\\n    --hash=sha256:[0-9a-f]{64}", text, re.M)) == len(pinned)

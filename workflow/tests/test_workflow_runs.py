@@ -1,0 +1,186 @@
+"""The whole workflow on tiny captures: what is made, what is made again, and what happens where something breaks."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+from workflow_run import ROOT, Workplace, workplace
+
+# What has to have the same bytes wherever and however it was made. The catalog is left out: its content is the same,
+# DuckDB's file around it is not.
+RESULTS = ("acap/*", "flows/*", "tables/*", "figures/*.svg", "provenance.json")
+DIGESTS = ("acap/*", "flows/*")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Workplace:
+    """A campaign that ran to its end on one core; tests look at it and leave it as it is."""
+    place = workplace(tmp_path_factory.mktemp("finished"))
+    place.succeed("--cores", "1")
+    return place
+
+
+@pytest.fixture
+def again(finished, tmp_path_factory) -> Workplace:
+    """A copy of the finished campaign for tests that change something, its files as old as they were.
+
+    It stands beside the original: the paths of the SQL files, relative to it, are the same.
+    """
+    folder = tmp_path_factory.mktemp("again")
+    shutil.copytree(finished.folder, folder, symlinks=True, dirs_exist_ok=True)
+    return Workplace(folder)
+
+
+def rules_run(said: str) -> set[str]:
+    """Names of the rules that a run did, or a dry run would do."""
+    table = said.split("Job stats:")[1].split("total", maxsplit=1)[0] if "Job stats:" in said else ""
+    return {line.split()[0] for line in table.splitlines() if re.search(r" \d+$", line)} - {"all"}
+
+
+def test_a_run_makes_everything_that_the_layout_names(finished):
+    made = {path.name for path in finished.campaign.iterdir()}
+    assert {"raw", "acap", "flows", "catalog.duckdb", "partial", "tables", "provenance.json"} <= made
+    assert {"figures", "report.html", "logs", "benchmarks"} <= made
+    assert (finished.campaign / "raw" / "alpha-p1.pcap.gz").is_symlink()
+    for stage in ("collect", "digest", "analyze"):
+        assert (finished.campaign / "benchmarks" / stage / "beta-p1.tsv").is_file()
+        assert (finished.campaign / "logs" / stage / "beta-p1.log").is_file()
+
+
+def test_what_a_run_makes_is_its_owners_alone(finished):
+    others = [path for path in finished.campaign.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o077]
+    assert others == []
+
+
+def test_a_second_run_does_nothing(finished):
+    before = finished.sha256(*RESULTS)
+    assert "Nothing to be done" in finished.succeed()
+    assert finished.sha256(*RESULTS) == before
+
+
+def test_two_cores_in_another_folder_make_the_same_bytes(finished, tmp_path):
+    place = workplace(tmp_path / "elsewhere", digest={"threads": 2})
+    place.succeed("--cores", "2")
+    assert place.sha256(*RESULTS) == finished.sha256(*RESULTS)
+
+
+def test_another_setting_reruns_what_it_changes_and_nothing_else(again):
+    again.configure(analysis={"top_flows": 3})
+    assert rules_run(again.succeed("--dry-run")) == {"process", "figures", "report"}
+    again.configure(digest={"engine": "native"})
+    assert rules_run(again.succeed("--dry-run")) == {"digest", "analyze", "index", "process", "figures", "report"}
+
+
+def test_a_capture_that_changed_is_digested_again_and_the_others_are_not(again):
+    (again.folder / "captures" / "alpha-p1.pcap.gz").write_bytes(
+        (again.folder / "captures" / "beta-p1.pcap.gz").read_bytes()
+    )
+    said = again.succeed("--dry-run")
+    assert re.search(r"^digest +1$", said, re.M), said
+    assert re.search(r"^analyze +1$", said, re.M), said
+
+
+def tables_name(place: Workplace) -> set[str]:
+    """The samples that the campaign's tables were made of."""
+    lines = (place.campaign / "tables" / "flows_per_sample.csv").read_text().splitlines()[1:]
+    return {line.split(",")[2].strip('"') for line in lines}
+
+
+def test_a_sample_that_left_the_sheet_no_longer_counts_though_its_files_are_there(again):
+    sheet = again.folder / "config" / "samples.tsv"
+    sheet.write_text("".join(line for line in sheet.open() if not line.startswith("beta-p1")))
+    again.succeed("process")
+    assert (again.campaign / "acap" / "beta-p1.parquet").exists()
+    assert tables_name(again) == {"alpha-p1", "alpha-p2"}
+
+
+def test_a_sample_that_is_excluded_no_longer_counts_though_its_files_are_there(again):
+    again.configure(exclude=["alpha-p2"])
+    again.succeed("process")
+    assert tables_name(again) == {"alpha-p1", "beta-p1"}
+
+
+@pytest.fixture
+def broken(tmp_path) -> Workplace:
+    """Three good captures, a text file named .pcap, and a file that is not there."""
+    place = workplace(tmp_path)
+    (tmp_path / "captures" / "letter.pcap").write_text("Dear reader, this is not a capture at all.\n")
+    sheet = tmp_path / "config" / "samples.tsv"
+    sheet.write_text(
+        sheet.read_text() + "letter\talpha\tp3\t../captures/letter.pcap\nlost\talpha\tp4\t../captures/lost.pcap\n"
+    )
+    return place
+
+
+def test_broken_samples_fail_alone_and_say_why_while_the_rest_is_finished(broken):
+    ended = broken.run("--keep-going", "--cores", "2")
+    assert ended.returncode != 0
+    assert re.search(r"acapella: error: .*letter\.pcap: ", ended.stdout), ended.stdout
+    assert re.search(r"acapella: error: .*samples\.tsv line 6: .*lost\.pcap: no such file", ended.stdout), ended.stdout
+    partial = {path.name for path in (broken.campaign / "partial").iterdir()}
+    assert partial == {"alpha-p1", "alpha-p2", "beta-p1"}
+    assert not list(broken.campaign.glob("*/.*.part")), "nothing half written stays"
+    assert not (broken.campaign / "acap" / "letter.parquet").exists()
+    assert not (broken.campaign / "tables").exists(), "tables are not made of what happens to be there"
+    assert re.search(r"^  letter: acapella: error: .*letter\.pcap: ", ended.stdout, re.M), ended.stdout
+    assert "\n  exclude: [letter, lost]" in ended.stdout
+
+
+def test_a_campaign_goes_on_without_samples_that_the_config_excludes(broken, finished):
+    broken.run("--keep-going", "--cores", "2")
+    broken.configure(exclude=["letter", "lost"])
+    broken.succeed("process")
+    ours, theirs = broken.sha256(*DIGESTS), finished.sha256(*DIGESTS)
+    assert ours == theirs
+    assert broken.sha256("tables/frame_sizes.csv") == finished.sha256("tables/frame_sizes.csv")
+
+
+def test_digests_come_from_the_cache_of_another_campaign(finished, tmp_path):
+    cache = tmp_path / "cache"
+    cache.mkdir(mode=0o700)
+    first, second = workplace(tmp_path / "first"), workplace(tmp_path / "second")
+    second.sheet(*(("other-name", "alpha", "p1", "../captures/alpha-p1.pcap.gz"),))
+    for place in (first, second):
+        place.environment["SNAKEMAKE_OUTPUT_CACHE"] = str(cache)
+    first.succeed("--cache", "--until", "digest")
+    assert len(list(cache.iterdir())) == 6
+    assert first.sha256(*DIGESTS) == finished.sha256(*DIGESTS)
+    second.succeed("--cache", "--until", "digest")
+    assert len(list(cache.iterdir())) == 6
+    for kind in ("acap", "flows"):
+        link = second.campaign / kind / "other-name.parquet"
+        assert link.is_symlink() and link.resolve().parent == cache
+        assert link.read_bytes() == (finished.campaign / kind / "alpha-p1.parquet").read_bytes()
+    logs = list((second.campaign / "logs" / "digest").glob("*.log"))  # Snakemake makes the file, digest would fill it
+    assert not any(log.read_text() for log in logs), "a digest ran although the cache had it"
+
+
+def test_killed_in_the_middle_and_started_again_it_makes_the_same_bytes(finished, tmp_path):
+    place = workplace(tmp_path)
+    running = subprocess.Popen(
+        place.command("--cores", "1"),
+        cwd=place.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    while not list(place.campaign.glob("acap/*.parquet")) and running.poll() is None:
+        time.sleep(0.01)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    assert not (place.campaign / "report.html").exists()
+    place.succeed("--unlock")
+    place.succeed("--cores", "2")
+    assert place.sha256(*RESULTS) == finished.sha256(*RESULTS)
+
+
+def test_snakemake_makes_its_own_report_with_captions(again):
+    again.succeed("--report", "report.zip")
+    assert (again.folder / "report.zip").stat().st_size > 0
+    captions = {path.stem for path in (ROOT / "workflow" / "report").glob("*.rst")}
+    assert {path.stem for path in (again.campaign / "figures").glob("*.svg")} <= captions

@@ -1,0 +1,86 @@
+"""Running the whole workflow in a folder of its own, for the tests of Snakefile and rules."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+CAPTURES = ROOT / ".test" / "captures"
+SETTINGS = {
+    "campaign": "tiny",
+    "testbed": "files",
+    "samples": "config/samples.tsv",
+    "figures": {"formats": ["svg"]},
+}
+
+
+@dataclass
+class Workplace:
+    """A folder with a configuration, a sample sheet and captures; `run` starts Snakemake in it."""
+
+    folder: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def campaign(self) -> Path:
+        return self.folder / "results" / "tiny"
+
+    def configure(self, **changes) -> None:
+        """Write config/config.yaml: the tiny campaign's settings with changes to the top keys."""
+        target = self.folder / "config" / "config.yaml"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(yaml.safe_dump(SETTINGS | changes))
+
+    def sheet(self, *rows: tuple[str, str, str, str]) -> None:
+        """Write config/samples.tsv of rows sample, site, port, file."""
+        lines = ["\t".join(row) for row in (("sample", "site", "port", "file"), *rows)]
+        (self.folder / "config" / "samples.tsv").write_text("\n".join(lines) + "\n")
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command line of Snakemake for this folder."""
+        snakefile = ["--snakefile", str(ROOT / "Snakefile"), "--directory", str(self.folder)]
+        return [sys.executable, "-m", "snakemake", *snakefile, *arguments]
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess:
+        """Run Snakemake to its end; its output, both streams in one."""
+        return subprocess.run(
+            self.command(*arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            cwd=self.folder,
+            env=os.environ | {"PYTHONSAFEPATH": "1"} | self.environment,
+        )
+
+    def succeed(self, *arguments: str) -> str:
+        """Run Snakemake; its output. Fails the test with that output where it fails."""
+        ended = self.run(*arguments)
+        assert ended.returncode == 0, ended.stdout
+        return ended.stdout
+
+    def sha256(self, *patterns: str) -> dict[str, str]:
+        """Digests of the campaign's files that match, by their names."""
+        found = sorted(file for pattern in patterns for file in self.campaign.glob(pattern))
+        assert found, f"nothing matches {patterns} in {self.campaign}"
+        return {str(file.relative_to(self.campaign)): hashlib.sha256(file.read_bytes()).hexdigest() for file in found}
+
+
+def workplace(folder: Path, **changes) -> Workplace:
+    """A workplace with the three captures of .test/ at two sites."""
+    place = Workplace(folder)
+    place.configure(**changes)
+    shutil.copytree(CAPTURES, folder / "captures")
+    place.sheet(
+        ("alpha-p1", "alpha", "p1", "../captures/alpha-p1.pcap.gz"),
+        ("alpha-p2", "alpha", "p2", "../captures/alpha-p2.pcap.gz"),
+        ("beta-p1", "beta", "p1", "../captures/beta-p1.pcap.gz"),
+    )
+    return place
