@@ -1,0 +1,139 @@
+"""Take samples from a testbed, or describe captures that exist: raw/<sample> and its manifest in a campaign's folder.
+
+Testbed `local` builds sites, hosts and switches out of network namespaces on this machine, sends real traffic and
+captures mirrored ports; testbed `files` takes the captures of a sample sheet (columns sample, site, port, file, start).
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_text
+
+from . import manifest as manifests
+from .coordinator import Failure, collect
+from .plan import plan
+from .settings import Settings, read_settings
+from .testbeds import files, testbed_of
+from .testbeds.local import sandbox
+
+
+def register_parser(subparsers: Any) -> argparse.ArgumentParser:
+    """The parser of `acapella collect`."""
+    parser = subparsers.add_parser(
+        "collect", help="take samples from a testbed, or from files", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    add_arguments(parser)
+    return parser
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `acapella collect`."""
+    parser.add_argument("campaign", type=Path, metavar="CAMPAIGN", help="the campaign's folder, results/<name>")
+    parser.add_argument("--config", type=Path, required=True, help="YAML with the keys testbed, samples, runs, ...")
+    parser.add_argument("--only", metavar="SAMPLE", help="testbed files: this sample alone, whatever ails the others")
+    parser.add_argument("--list", action="store_true", help="print the samples that would be taken, and take none")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="with --list: write them to FILE instead")
+
+
+def run(args: argparse.Namespace) -> int | None:
+    """Collect; for testbed `local`, by starting this same command inside namespaces of its own."""
+    settings = read_settings(args.config)
+    if args.only and settings.testbed != "files":
+        raise UserError("--only is for testbed files", where=args.config)
+    if args.output and not args.list:
+        raise UserError("-o goes with --list alone", where=args.output)
+    if args.list:
+        text = manifests.sheet(planned(settings))
+        if args.output:
+            atomic_text(args.output, text)
+        else:
+            sys.stdout.write(text)
+        return None
+    if settings.testbed == "local" and not sandbox.inside():
+        command = [str(args.campaign.resolve()), "--config", str(args.config.resolve())]
+        debug = ["--debug"] if getattr(args, "debug", False) else []
+        return sandbox.call(sandbox.python_argv("acapella_capture.collect", *command, *debug))
+    if settings.testbed == "files":
+        taken = files.describe(settings.samples, args.campaign, only=args.only)
+    else:
+        taken = collect(testbed_of(settings), settings, args.campaign)
+    failures: list[Failure] = []
+    lines = list(told(taken, failures))
+    if not args.only:
+        write_sheets(args.campaign / "raw", lines, failures)
+    return None
+
+
+def write_sheets(raw: Path, lines: list[dict[str, Any]], failures: list[Failure]) -> None:
+    """raw/samples.tsv of the good samples and, where some failed, raw/failed.tsv. Raises UserError if none is good."""
+    sheet, failed = raw / manifests.SHEET, raw / manifests.FAILED
+    if failures:
+        atomic_text(failed, manifests.sheet(map(asdict, failures), manifests.FAILED_COLUMNS))
+        print(f"{len(failures)} samples failed: {failed}", file=sys.stderr)
+    else:
+        failed.unlink(missing_ok=True)
+    if failures and not lines:
+        sheet.unlink(missing_ok=True)
+        raise UserError(f"no sample could be taken; the first: {failures[0].why}", where=failed)
+    atomic_text(sheet, manifests.sheet(lines))
+    print(f"{len(lines)} samples: {sheet}")
+
+
+def planned(settings: Settings) -> Iterator[dict[str, Any]]:
+    """What a collection would take, as lines of the sheet."""
+    if settings.testbed == "files":
+        for row in files.read_sheet(settings.samples):
+            yield {"sample": row.sample, "site": row.site, "port": row.port, "file": row.link}
+        return
+    for shots in plan(settings, testbed_of(settings).sites()):
+        for shot in shots:
+            yield {"sample": shot.sample, "site": shot.site.name, "port": shot.port.name, "file": shot.file}
+
+
+def told(taken: Iterable[dict[str, Any] | Failure], failures: list[Failure]) -> Iterator[dict[str, Any]]:
+    """Say each sample as it is there, and each note once; gather those that failed."""
+    known: set[str] = set()
+    for manifest in taken:
+        if isinstance(manifest, Failure):
+            failures.append(manifest)
+            print(f"warning: {manifest.sample} failed: {manifest.why}", file=sys.stderr, flush=True)
+            continue
+        frames = manifest["frames_captured"]
+        size = f"{frames} frames" if frames is not None else f"{manifest['bytes']} bytes"
+        print(f"{manifest['sample']}: {size}", flush=True)
+        for note in manifest["notes"]:
+            if note not in known:
+                print(f"note: {note}", flush=True)
+                known.add(note)
+        yield manifest
+
+
+def main() -> int:
+    """The same command inside the sandbox, where the package of the command line need not be installed."""
+    parser = argparse.ArgumentParser(prog="acapella collect")
+    add_arguments(parser)
+    parser.add_argument("--debug", action="store_true")
+    args = parser.parse_args()
+    try:
+        return run(args) or 0
+    except UserError as error:
+        if args.debug:
+            raise
+        print(f"acapella: error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # who read our output has gone: nobody is left to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""What a capture's own bytes say about it, read by the native core: frames, clock, snap length."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from acapella_core.errors import UserError
+
+BATCH_FRAMES = 65536
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Read from a whole capture, None what it does not say; `fault` is what could not be read."""
+
+    frames: int | None = None
+    clock_resolution_ns: int | None = None
+    snaplen: int | None = None
+    fault: str | None = None
+
+
+def scan(path: Path) -> Facts:
+    """Read a capture to its end.
+
+    Raises UserError where the core was not built.
+    """
+    try:
+        from acapella_core import _native  # noqa: PLC0415 - so that the other commands run without it
+    except ImportError as error:
+        raise UserError(f"the native core is missing: {error}", fix="make setup") from error
+    try:
+        digest = _native.NativeDigest(str(path), None, None, BATCH_FRAMES)
+        while digest.next_frames() is not None:  # batches of frames; only the totals are wanted
+            pass
+    except _native.InputError as error:
+        return Facts(fault=str(error))
+    found = digest.summary()
+    cut = f"{found['file_issue']} at byte {found['file_issue_offset']}" if found["file_issue"] else None
+    return Facts(found["frames"], found["clock_resolution_ns"], found["snaplen"], cut)

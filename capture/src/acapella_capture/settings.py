@@ -1,0 +1,95 @@
+"""The part of the config that collect reads; keys, types and defaults stand in schemas/config.schema.json."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import yaml
+
+from acapella_core import schemas
+from acapella_core.errors import UserError
+
+KEYS = ("testbed", "samples", "runs", "capture", "local")
+
+
+@dataclass(frozen=True)
+class CaptureSettings:
+    """How samples are taken; see the schema for each key."""
+
+    method: str
+    snaplen: int
+    buffer_kib: int
+    filter: str | None
+    sample_s: float
+    samples_per_port: int
+    directions: list[str]
+
+
+@dataclass(frozen=True)
+class LocalSettings:
+    """The shape and the traffic of the local testbed; see the schema for each key."""
+
+    sites: int
+    hosts_per_site: int
+    mtu: int
+    port_rate_mbps: float
+    mirror_rate_mbps: float | None
+    traffic: list[dict]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What collect needs to know."""
+
+    testbed: str
+    samples: Path | None
+    runs: int
+    capture: CaptureSettings
+    local: LocalSettings
+
+
+def read_settings(path: Path) -> Settings:
+    """Read a config file. Raises UserError naming the key that is wrong."""
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except OSError as error:
+        raise UserError(f"cannot read: {error.strerror}", where=path) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"not YAML: {' '.join(str(error).split())}", where=path) from error
+    if not isinstance(config, dict):
+        raise UserError("not a mapping of keys to values", where=path)
+    return settings_of({key: config[key] for key in KEYS if key in config}, where=path)
+
+
+def settings_of(config: dict[str, Any], *, where: object = "config") -> Settings:
+    """Settings from our keys of a config, defaults filled in. Raises UserError naming the key that is wrong."""
+    whole = schemas.json_schema("config")
+    schema = {**whole, "properties": {key: whole["properties"][key] for key in KEYS}, "required": []}
+    fault = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(config))
+    if fault is not None:
+        meant = f" ({fault.schema['description']})" if fault.validator == "pattern" else ""
+        raise UserError(f"{fault.json_path.removeprefix('$.')}: {fault.message}{meant}", where=where)
+    values = with_defaults(config, schema)
+    if values["testbed"] == "files" and not values["samples"]:
+        raise UserError("samples: a sample sheet is needed for testbed files", where=where)
+    return Settings(
+        testbed=values["testbed"],
+        samples=Path(values["samples"]) if values["samples"] else None,
+        runs=values["runs"],
+        capture=CaptureSettings(**values["capture"]),
+        local=LocalSettings(**values["local"]),
+    )
+
+
+def with_defaults(value: Any, schema: dict) -> Any:
+    """A value with the schema's defaults where keys are absent, in nested objects and lists too."""
+    if isinstance(value, dict) and "properties" in schema:
+        filled = dict(value)
+        for key, part in schema["properties"].items():
+            if key in value or "default" in part:
+                filled[key] = with_defaults(value.get(key, part.get("default")), part)
+        return filled
+    if isinstance(value, list) and "items" in schema:
+        return [with_defaults(item, schema["items"]) for item in value]
+    return value

@@ -1,0 +1,94 @@
+"""Capture with tcpdump on a node: its command line, and the counts it prints."""
+
+import re
+import time
+from dataclasses import dataclass
+
+from acapella_core.errors import UserError
+
+from .settings import CaptureSettings
+from .testbeds.base import Job, Testbed
+
+START_S = 10  # until it says that it listens
+DRAIN_S = 3  # until it has written what the kernel holds; the kernel hands over at least once a second
+STATUS = re.compile(
+    r"^(?:tcpdump: )?(\d+) packets? captured,?\s+(\d+) packets? received by filter,?\s+"
+    r"(\d+) packets? dropped by kernel(?:,?\s+(\d+) packets? dropped by interface)?",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """tcpdump's own: `received` passed the filter, of these `dropped_kernel` found the buffer full."""
+
+    captured: int
+    received: int
+    dropped_kernel: int
+    dropped_interface: int
+
+    @property
+    def held(self) -> int:
+        """Frames that the kernel has and the file has not."""
+        return self.received - self.dropped_kernel - self.captured
+
+
+def last_counts(log: str) -> Counts | None:
+    """The last counts in tcpdump's messages, None where there are none."""
+    found = STATUS.findall(log)
+    return Counts(*(int(number or 0) for number in found[-1])) if found else None
+
+
+class Tcpdump:
+    """One capture: `start` returns when frames are being taken, `stop` when all of them are written."""
+
+    def __init__(self, testbed: Testbed, node: str, interface: str, settings: CaptureSettings, output: str):
+        self.where = f"tcpdump on {node}"
+        self._testbed = testbed
+        self._node = node
+        # To standard output: tcpdump gives up its privileges before it opens a file of its own.
+        argv = ["tcpdump", "-i", interface, "-n", "-B", str(settings.buffer_kib), "-s", str(settings.snaplen),
+                "--time-stamp-precision=nano", "-w", "-"]  # fmt: skip
+        self._argv = argv + (["--", settings.filter] if settings.filter else [])
+        self._output = output
+        self._job: Job | None = None
+
+    def start(self) -> None:
+        """Raises UserError with tcpdump's message where it ends or does not listen in time."""
+        self._job = self._testbed.start(self._node, self._argv, output=self._output)
+        if not self._until(lambda log: "listening on" in log, START_S):
+            self._job.signal("KILL")
+            raise UserError(f"does not start: {self._said()}", where=self.where)
+
+    def stop(self) -> Counts:
+        """Let it write what the kernel still holds, end it, and return its counts. Raises UserError if it failed."""
+        drained = time.monotonic() + DRAIN_S
+        while time.monotonic() < drained and not self._empty():
+            pass
+        self._job.signal("INT")
+        status = self._job.wait(START_S)
+        counts = last_counts(self._job.log())
+        if status != 0 or counts is None:
+            self._job.signal("KILL")
+            raise UserError(f"failed: {self._said()}", where=self.where)
+        return counts
+
+    def _empty(self) -> bool:
+        """Ask for its counts: True where nothing is held in the kernel, or it has ended by itself."""
+        seen = len(STATUS.findall(self._job.log()))
+        self._job.signal("USR1")
+        if not self._until(lambda log: len(STATUS.findall(log)) > seen, 1):
+            return self._job.poll() is not None
+        return last_counts(self._job.log()).held <= 0
+
+    def _until(self, condition, timeout_s: float) -> bool:
+        end = time.monotonic() + timeout_s
+        while not condition(self._job.log()):
+            if self._job.poll() is not None or time.monotonic() > end:
+                return condition(self._job.log())
+            time.sleep(0.02)
+        return True
+
+    def _said(self) -> str:
+        lines = self._job.log().strip().splitlines()
+        return lines[-1] if lines else "it printed nothing"

@@ -1,0 +1,199 @@
+"""Real programs that talk to each other across the local testbed, after the plan in the config.
+
+A kind of traffic is a client and, where it needs one, a server (services.py). A client of span `sample` starts and
+ends with each sample; one of span `run` starts once and crosses all of them. Programs that are missing and clients
+that fail are left out and noted, so that a sample says what its traffic was.
+"""
+
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from acapella_core.errors import UserError
+
+from ..base import Span
+from .network import Host, Network
+from .processes import LocalJob, environment, eventually, start
+from .sandbox import SCRATCH
+from .services import Services
+
+FIRST_PORT = 5201  # of iperf3; every client gets a server of its own
+IPERF3 = ("iperf3_tcp", "iperf3_udp")
+CLOSED_PORT = 9  # discard: nothing listens there
+PACED = 'while :; do "$@"; sleep "$0"; done'  # sh -c PACED SECONDS COMMAND...
+
+
+@dataclass(frozen=True)
+class Item:
+    """One line of the traffic plan, its hosts and address resolved."""
+
+    kind: str
+    number: int
+    client: Host
+    server: Host
+    ip: int
+    path: str
+    address: str
+    streams: int
+    rate_mbps: float
+    per_s: float
+    size_kib: int
+    span: Span
+
+    @property
+    def url_host(self) -> str:
+        """The server's address as a URL has it."""
+        return f"[{self.address}]" if self.ip == 6 else self.address
+
+    @property
+    def label(self) -> str:
+        """How a note calls it."""
+        return f"traffic[{self.number}] {self.kind} {self.client.name} to {self.server.name} at {self.address}"
+
+
+def iperf3(item: Item, seconds: float, *options: str) -> list[str]:
+    rate_bps = int(item.rate_mbps * 1e6 / item.streams)
+    if item.span == "sample":
+        seconds *= 0.75  # so that a sample holds the end of the connection too
+    return ["iperf3", "-c", item.address, "-p", str(FIRST_PORT + item.number), "-t", str(max(1, int(seconds))),
+            "-P", str(item.streams), "-b", str(rate_bps), *options]  # fmt: skip
+
+
+def curl(item: Item, url: str, *options: str) -> list[str]:
+    return ["curl", "--silent", "--show-error", "--noproxy", "*", "--max-time", "5", "--output", "/dev/null",
+            *options, url]  # fmt: skip
+
+
+def dig(item: Item, *options: str) -> list[str]:
+    record = "AAAA" if item.ip == 6 else "A"
+    return ["dig", f"@{item.address}", *options, "+tries=1", "+time=2", "+short", "server.acapella.test", record]
+
+
+def ssh(item: Item) -> list[str]:
+    # `-F none`: the user's own configuration, keys and agent stay out of it
+    options = ["-F", "none", "-i", str(SCRATCH / "ssh" / "client"), "-o", "IdentityAgent=none",
+               "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no",
+               "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=3"]  # fmt: skip
+    return ["ssh", *options, "-l", "acapella", item.address, "uname -a; ls -l /usr/bin | head -n 200"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of traffic: the programs it needs, the service it talks to, one request, and if requests are repeated."""
+
+    programs: tuple[str, ...]
+    service: str | None
+    request: Callable[[Item, float], list[str]]
+    repeated: bool = True
+
+
+KINDS = {
+    "iperf3_tcp": Kind(("iperf3",), None, iperf3, repeated=False),
+    "iperf3_udp": Kind(("iperf3",), None, lambda i, s: iperf3(i, s, "-u"), repeated=False),
+    "http": Kind(("curl",), "web", lambda i, s: curl(i, f"http://{i.url_host}/{i.size_kib}")),
+    "https": Kind(("curl", "openssl"), "web", lambda i, s: curl(i, f"https://{i.url_host}/{i.size_kib}", "--insecure")),
+    "dns": Kind(("dig", "dnsmasq"), "dns", lambda i, s: dig(i)),
+    "ping": Kind(("ping",), None, lambda i, s: ["ping", "-i", f"{1 / i.per_s:.3f}", i.address], repeated=False),
+    "ssh": Kind(("ssh", "sshd", "ssh-keygen"), "ssh", lambda i, s: ssh(i)),
+    "refused": Kind(("curl",), None, lambda i, s: curl(i, f"http://{i.url_host}:{CLOSED_PORT}/")),
+    "unreachable": Kind(("dig",), None, lambda i, s: dig(i, "-p", str(CLOSED_PORT))),
+}
+
+
+def resolve(network: Network, plan: list[dict]) -> list[Item]:
+    """Hosts and addresses for a plan. Where it names none, pairs go round the sites, so that uplinks see traffic.
+
+    Raises UserError for a host that does not exist.
+    """
+    sites = {site: network.hosts(site) for site in range(1, network.sites + 1)}
+    named = {host.name: host for hosts in sites.values() for host in hosts}
+    items = []
+    for number, entry in enumerate(plan):
+        here, turn = number % network.sites + 1, number // network.sites
+        there = here % network.sites + 1
+        client = sites[here][turn % network.hosts_per_site]
+        server = sites[there][(turn + (network.sites == 1)) % network.hosts_per_site]
+        ends = []
+        for role, chosen in (("client", client), ("server", server)):
+            name = entry[role] or chosen.name
+            if name not in named:
+                where = f"local.traffic[{number}].{role}"
+                raise UserError(f"no host {name!r}; there are {', '.join(named)}", where=where)
+            ends.append(named[name])
+        values = {
+            key: entry[key] for key in ("kind", "ip", "path", "streams", "rate_mbps", "per_s", "size_kib", "span")
+        }
+        address = ends[1].address(entry["ip"], entry["path"])
+        items.append(Item(number=number, client=ends[0], server=ends[1], address=address, **values))
+    return items
+
+
+class Traffic:
+    """The traffic of one allocation of the testbed."""
+
+    def __init__(self, items: list[Item], paths: Sequence[str]):
+        self.notes: list[str] = []
+        self.items = [item for item in items if self._has_path(item, paths) and self._has_programs(item)]
+        self._services = Services()
+
+    def _has_path(self, item: Item, paths: Sequence[str]) -> bool:
+        if item.path not in paths:
+            self.note(f"{item.label} left out: this kernel has no {item.path} device")
+        return item.path in paths
+
+    def _has_programs(self, item: Item) -> bool:
+        path = environment()["PATH"]
+        missing = [program for program in KINDS[item.kind].programs if shutil.which(program, path=path) is None]
+        if missing:
+            self.note(f"{item.label} left out: no {', '.join(missing)}")
+        return not missing
+
+    def note(self, text: str) -> None:
+        """Remember a note once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def serve(self) -> None:
+        """Start the servers that the plan needs and try each client once; what does not work is noted and left out."""
+        self.items = [item for item in self.items if self._works(item)]
+
+    def _works(self, item: Item) -> bool:
+        kind = KINDS[item.kind]
+        if kind.service is None:
+            return True
+        self._services.ensure(kind.service, item.server, item.size_kib)
+        last: list[LocalJob] = []
+
+        def answered() -> bool:
+            last[:] = [start(item.client.name, kind.request(item, 1))]
+            return last[0].wait(6) == 0
+
+        if eventually(answered, every_s=0.1):
+            return True
+        said = (last[0].log() + self._services.log(kind.service, item.server)).strip().splitlines()
+        self.note(f"{item.label} left out: {said[-1] if said else 'no answer'}")
+        return False
+
+    @contextlib.contextmanager
+    def running(self, span: Span, seconds: float) -> Iterator[None]:
+        """The clients of a span; they are stopped at the end, those that had failed by then are noted."""
+        items = [item for item in self.items if item.span == span]
+        self._services.iperf3({i.number: (i.server, FIRST_PORT + i.number) for i in items if i.kind in IPERF3})
+        jobs = [(item, self._client(item, seconds)) for item in items]
+        try:
+            yield
+            for item, job in jobs:
+                if job.poll() not in (None, 0):
+                    self.note(f"{item.label} failed: {(job.log().strip().splitlines() or ['no message'])[-1]}")
+        finally:
+            for _, job in jobs:
+                job.end()
+            self._services.end_iperf3([item.number for item in items])
+
+    def _client(self, item: Item, seconds: float) -> LocalJob:
+        kind = KINDS[item.kind]
+        request = kind.request(item, seconds)
+        if kind.repeated:
+            request = ["sh", "-c", PACED, f"{1 / item.per_s:.3f}", *request]
+        return start(item.client.name, request)

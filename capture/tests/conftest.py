@@ -1,0 +1,104 @@
+"""Ways to run `acapella collect` in a test: as root or not, and what of it is left afterwards."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from acapella_capture.testbeds.local import sandbox
+
+sys.path.insert(0, str(Path(__file__).parent))  # leftovers, small_testbed: modules that tests import
+
+collect_ignore = [] if sandbox.inside() else ["test_local_testbed.py"]
+
+ROOT = Path(__file__).resolve().parents[2]
+NOBODY = 65534
+# An interpreter outside the virtual environment finds what that has, editable installs and native core included.
+SITE = "import site\nsite.addsitedir({!r})\n".format(sysconfig.get_paths()["purelib"])
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who runs collect: the words before it, and its environment."""
+
+    prefix: tuple[str, ...] = ()
+    python: str = sys.executable
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def argv(self, *arguments: object) -> list[str]:
+        return [*self.prefix, self.python, "-m", "acapella_capture.collect", *map(str, arguments)]
+
+    def run(self, *arguments: object, timeout: float = 120) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            self.argv(*arguments), env=self.env(), capture_output=True, text=True, timeout=timeout, check=False
+        )
+
+    def start(self, *arguments: object) -> subprocess.Popen:
+        return subprocess.Popen(self.argv(*arguments), env=self.env(), stdout=subprocess.PIPE, text=True)
+
+    def env(self) -> dict[str, str]:
+        return {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **self.environment}
+
+
+def namespaces_or_skip(caller: Caller) -> Caller:
+    """The caller, where it may make network namespaces."""
+    flags = ["--user", "--map-current-user", "--keep-caps"] if caller.prefix or os.geteuid() else []
+    argv = [*caller.prefix, "unshare", *flags, "--fork", "--pid", "--mount-proc", "--net", "true"]
+    tried = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        pytest.skip(f"no network namespaces here: {tried.stderr.strip()}")
+    for program in ("ip", "tc", "ethtool", "tcpdump"):
+        if shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None:
+            pytest.skip(f"no {program} here")
+    return caller
+
+
+def ordinary_user(folder: Path) -> Caller:
+    """An unprivileged caller, with an interpreter that it may run and that finds our packages by way of ``folder``."""
+    if os.geteuid() != 0:
+        return namespaces_or_skip(Caller())
+    (folder / "sitecustomize.py").write_text(SITE)
+    prefix = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+    environment = {"PYTHONPATH": str(folder), "HOME": "/nonexistent"}
+    for python in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
+        caller = Caller(prefix, python, environment)
+        # through a shell: setpriv itself still has root's rights to find the interpreter
+        argv = [*prefix, "sh", "-c", 'exec "$0" -c "import acapella_capture.collect, acapella_core._native"', python]
+        if subprocess.run(argv, env=caller.env(), capture_output=True, check=False).returncode == 0:
+            return namespaces_or_skip(caller)
+    pytest.skip(f"user {NOBODY} can run no Python that finds this project")
+
+
+@pytest.fixture(params=["root", "user"], scope="module")
+def caller(request) -> Iterator[Caller]:
+    """Who runs collect: root, or somebody with a user namespace of their own."""
+    if request.param == "user":
+        with readable_folder() as folder:
+            yield ordinary_user(folder)
+        return
+    if os.geteuid() != 0:
+        pytest.skip("not root")
+    yield namespaces_or_skip(Caller())
+
+
+@contextlib.contextmanager
+def readable_folder(mode: int = 0o755) -> Iterator[Path]:
+    """A folder that every user may enter. Not pytest's: those are closed to other users."""
+    with tempfile.TemporaryDirectory(prefix="acapella-test-") as name:
+        Path(name).chmod(mode)
+        yield Path(name)
+
+
+@pytest.fixture(scope="module")
+def open_folder(caller) -> Iterator[Path]:
+    """A folder that the caller may write to, whoever it is."""
+    with readable_folder(0o777) as folder:
+        yield folder

@@ -1,0 +1,66 @@
+"""What a process tree consists of, and what of it is still there: processes by start time, namespaces by inode."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+KINDS = ("net", "pid", "mnt", "user")
+
+
+def stat_of(pid: int) -> tuple[int, str] | None:
+    """Parent and start time of a process, None where it is gone or a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] == "Z" else (int(fields[1]), fields[19])
+
+
+def processes() -> dict[int, tuple[int, str]]:
+    """Every process of the machine."""
+    found = {int(entry.name): stat_of(int(entry.name)) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
+    return {pid: stat for pid, stat in found.items() if stat}
+
+
+def namespaces_of(pid: int) -> set[str]:
+    """The namespaces of a process, as far as it can be asked."""
+    found = set()
+    for kind in KINDS:
+        try:
+            found.add(str(Path(f"/proc/{pid}/ns/{kind}").readlink()))
+        except OSError:
+            continue
+    return found
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Processes below one, by number and start time, and the namespaces that only they have."""
+
+    members: frozenset[tuple[int, str]]
+    namespaces: frozenset[str]
+
+    @classmethod
+    def below(cls, root: int) -> "Tree":
+        everything = processes()
+        inside = {root}
+        while more := {pid for pid, (parent, _) in everything.items() if parent in inside} - inside:
+            inside |= more
+        members = frozenset((pid, everything[pid][1]) for pid in inside if pid in everything)
+        namespaces = set().union(*(namespaces_of(pid) for pid in inside)) - namespaces_of(1) - namespaces_of(root)
+        return cls(members, frozenset(namespaces))
+
+    def alive(self) -> list[str]:
+        """What is left, as text: processes, and namespaces that some process is still in."""
+        left = []
+        for pid, (parent, started) in processes().items():
+            if (pid, started) in self.members or namespaces_of(pid) & self.namespaces:
+                left.append(f"process {pid} below {parent}")
+        return left
+
+    def gone_within(self, seconds: float) -> list[str]:
+        """What is left when the time is over; empty as soon as nothing is."""
+        end = time.monotonic() + seconds
+        while (left := self.alive()) and time.monotonic() < end:
+            time.sleep(0.05)
+        return left

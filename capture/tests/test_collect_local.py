@@ -1,0 +1,195 @@
+"""`acapella collect` on the local testbed, whole: what the captures hold, what the manifests say, what is left."""
+
+import csv
+import re
+import shutil
+import signal
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from leftovers import Tree
+
+from acapella_capture import manifest as manifests
+from acapella_core.files import sha256_of
+
+CONFIG = "campaign: test\ntestbed: local\ncapture: {sample_s: 2}\n"
+# What each kind of traffic of the default plan looks like on an uplink, which all of it crosses: programs, then filter.
+SEEN = {
+    "TCP over IPv4": (["iperf3"], "ip.addr == 10.10.0.0/16 and tcp.port >= 5201 and tcp.port <= 5230 and not icmp"),
+    "TCP over IPv6": (["iperf3"], "ipv6 and tcp.port >= 5201 and tcp.port <= 5230 and not icmpv6"),
+    "UDP over IPv4": (["iperf3"], "ip and udp.port >= 5201 and udp.port <= 5230 and not vxlan and not icmp"),
+    "UDP over IPv6": (["iperf3"], "ipv6 and udp.port >= 5201 and udp.port <= 5230 and not icmpv6"),
+    "jumbo frames": (["iperf3"], "frame.len > 8000"),
+    "HTTP over IPv4": (["curl"], "ip and http.request"),
+    "HTTP over IPv6": (["curl"], "ipv6 and http.request"),
+    "HTTPS over IPv4": (["curl", "openssl"], "ip and tls"),
+    "HTTPS over IPv6": (["curl", "openssl"], "ipv6 and tls"),
+    "DNS answers over IPv4": (["dig", "dnsmasq"], "ip and dns.flags.response == 1"),
+    "DNS answers over IPv6": (["dig", "dnsmasq"], "ipv6 and dns.flags.response == 1"),
+    "ICMP echo replies": (["ping"], "icmp.type == 0"),
+    "ICMPv6 echo replies": (["ping"], "icmpv6.type == 129 and not vxlan"),
+    "SSH over IPv4": (["ssh", "sshd"], "ip and ssh"),
+    "SSH over IPv6": (["ssh", "sshd"], "ipv6 and ssh"),
+    "refused over IPv4": (["curl"], "ip and tcp.flags.reset == 1 and tcp.srcport == 9"),
+    "refused over IPv6": (["curl"], "ipv6 and tcp.flags.reset == 1 and tcp.srcport == 9"),
+    "unreachable over IPv4": (["dig"], "icmp.type == 3 and icmp.code == 3"),
+    "unreachable over IPv6": (["dig"], "icmpv6.type == 1 and icmpv6.code == 4"),
+}
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@pytest.fixture(scope="module")
+def campaign(caller, open_folder) -> Path:
+    """A whole collection with the default plan."""
+    config = open_folder / "config.yaml"
+    config.write_text(CONFIG)
+    done = caller.run(open_folder / "test", "--config", config)
+    assert done.returncode == 0, done.stderr
+    return open_folder / "test"
+
+
+def manifests_of(campaign: Path) -> list[dict]:
+    return [manifests.read(path) for path in sorted((campaign / "raw").glob("*.json"))]
+
+
+def frames_by_filter(capture: Path, filters: list[str]) -> list[int]:
+    """How many frames of a capture each display filter takes, in one pass of tshark."""
+    argv = ["tshark", "-r", str(capture), "-q", "-z", ",".join(["io,stat,0", *filters])]
+    printed = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    row = next(line for line in printed.splitlines() if "<>" in line)
+    return [int(cell) for cell in row.split("|")[2:-1:2]]
+
+
+def test_every_site_and_port_has_a_sample_and_the_sheet_lists_it(campaign):
+    with (campaign / "raw" / "samples.tsv").open() as sheet:
+        rows = list(csv.DictReader(sheet, delimiter="\t"))
+    ports = {(row["site"], row["port"]) for row in rows}
+    assert ports == {
+        *(("site1", port) for port in ("port1", "port2", "uplink-site2")),
+        *(("site2", port) for port in ("port1", "port2", "uplink-site1")),
+    }
+    for row in rows:
+        manifest = manifests.read(campaign / "raw" / f"{row['sample']}.json")
+        assert {key: manifest[key] for key in row} == row
+        assert (campaign / "raw" / row["file"]).is_file()
+
+
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="no tshark here")
+def test_every_kind_of_traffic_crosses_the_uplink(campaign):
+    expected = {
+        what: display_filter
+        for what, (programs, display_filter) in SEEN.items()
+        if all(shutil.which(program, path=PATH) for program in programs)
+    }
+    manifest = next(manifest for manifest in manifests_of(campaign) if manifest["port"] == "uplink-site2")
+    counts = frames_by_filter(campaign / "raw" / manifest["file"], list(expected.values()))
+    assert len(counts) == len(expected)
+    assert [what for what, frames in zip(expected, counts, strict=True) if frames == 0] == []
+
+
+def test_traffic_on_a_path_is_there_or_noted(campaign):
+    manifest = next(manifest for manifest in manifests_of(campaign) if manifest["port"] == "uplink-site2")
+    seen = frames_by_filter(campaign / "raw" / manifest["file"], ["vxlan", "vlan"])
+    for path, frames in zip(("vxlan", "vlan"), seen, strict=True):
+        noted = any(f"no {path} device" in note for note in manifest["notes"])
+        assert noted == (frames == 0), manifest["notes"]
+
+
+def test_no_frame_is_longer_than_the_mtu(campaign):
+    for manifest in manifests_of(campaign):
+        assert frames_by_filter(campaign / "raw" / manifest["file"], ["frame.len > 9014"]) == [0]
+
+
+def test_counts_agree_from_switch_to_file(campaign):
+    for manifest in manifests_of(campaign):
+        mirror = manifest["mirror"]
+        assert manifest["frames_captured"] > 0
+        assert manifest["frames_captured"] == manifest["frames_received"] - manifest["dropped_kernel"]
+        assert mirror["offered_frames"] == mirror["delivered_frames"] == manifest["frames_received"]
+        assert mirror["offered_bytes"] == mirror["delivered_bytes"]
+        argv = ["capinfos", "-M", "-T", "-r", "-c", "-d", str(campaign / "raw" / manifest["file"])]
+        printed = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split("\t")
+        assert [int(printed[1]), int(printed[2])] == [manifest["frames_captured"], mirror["delivered_bytes"]]
+
+
+def test_manifests_tell_the_truth_about_the_files(campaign):
+    for manifest in manifests_of(campaign):
+        capture = campaign / "raw" / manifest["file"]
+        assert manifest["sha256"] == sha256_of(capture)
+        assert manifest["bytes"] == capture.stat().st_size
+        assert capture.stat().st_mode & 0o777 == 0o600
+        assert capture.read_bytes()[:4] == bytes.fromhex("4d3cb2a1")  # pcap, nanoseconds
+        argv = ["tshark", "-r", str(capture), "-T", "fields", "-e", "frame.time_epoch"]
+        stamps = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
+        first, last = (int(stamps[at].replace(".", "")) for at in (0, -1))
+        assert manifest["actual"]["start_ns"] <= first <= last <= manifest["actual"]["end_ns"]
+        assert manifest["requested"]["end_ns"] - manifest["requested"]["start_ns"] == 2 * 10**9
+
+
+def test_two_ends_of_a_link_see_the_same_frames_of_a_connection(campaign):
+    """Both uplink samples are taken at the same moment: a TCP connection that began and ended within it is in both."""
+    found = []
+    for manifest in manifests_of(campaign):
+        if manifest["port"].startswith("uplink"):
+            capture = campaign / "raw" / manifest["file"]
+            argv = [
+                "tshark",
+                "-r",
+                str(capture),
+                "-Y",
+                "http and ip",
+                "-T",
+                "fields",
+                "-e",
+                "ip.id",
+                "-e",
+                "tcp.seq_raw",
+            ]
+            found.append(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
+    assert len(found) == 2
+    assert len(set(found[0].splitlines()) & set(found[1].splitlines())) > 0
+
+
+def test_nothing_is_left_after_the_end(caller, open_folder):
+    assert ends_without_leftovers(caller, open_folder / "ended", None) == 0
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_nothing_is_left_after_being_asked_to_stop(caller, open_folder, name):
+    assert ends_without_leftovers(caller, open_folder / name, signal.Signals[name]) == 130
+
+
+def test_nothing_is_left_after_being_killed(caller, open_folder):
+    assert ends_without_leftovers(caller, open_folder / "killed", signal.SIGKILL) == -signal.SIGKILL
+
+
+def ends_without_leftovers(caller, campaign: Path, number: signal.Signals | None) -> int:
+    """Start a collection, look at its processes after the first sample, send a signal; the exit status."""
+    config = campaign.with_suffix(".yaml")
+    rounds = 50 if number else 1  # so that a signal comes in the middle of it
+    config.write_text(
+        f"campaign: test\ntestbed: local\nlocal: {{sites: 1}}\ncapture: {{sample_s: 1, samples_per_port: {rounds}}}\n"
+    )
+    temporary = campaign.with_name(f"{campaign.name}-tmp")
+    temporary.mkdir(mode=0o777)
+    temporary.chmod(0o777)
+    caller = replace(caller, environment={**caller.environment, "TMPDIR": str(temporary)})
+    with caller.start(campaign, "--config", config) as process:
+        assert "frames" in process.stdout.readline()
+        tree = Tree.below(process.pid)
+        assert any("net:" in namespace for namespace in tree.namespaces) or caller.prefix
+        assert len(tree.members) > 10  # outer, unshare, inner, servers, clients
+        if number:
+            process.send_signal(number)
+        status = process.wait(60)
+        assert tree.gone_within(10) == []  # not after its output has ended: what is left holds that open
+    links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"\b(?:port\d|uplink-site|mirror0|capture0|br0)", links) == []
+    mounts = Path("/proc/self/mounts").read_text()
+    assert "acapella" not in mounts
+    assert [path for path in (campaign / "raw").iterdir() if path.name.endswith(".part")] == []
+    assert list(temporary.iterdir()) == []
+    assert not {"net", "spool", "www", "ssh"} & {path.name for path in Path("/dev/shm").iterdir()}
+    return status

@@ -1,0 +1,167 @@
+"""A sample that cannot be taken fails alone: the others are taken, and it is written down with the reason."""
+
+import struct
+import sys
+from typing import ClassVar
+
+import pytest
+
+from acapella_capture import collect, coordinator
+from acapella_capture import manifest as manifests
+from acapella_capture.coordinator import Failure
+from acapella_capture.settings import settings_of
+from acapella_capture.tcpdump import Counts
+from acapella_capture.testbeds.base import Mirror, MirrorCounters, Port, Site, Testbed
+from acapella_core.errors import UserError
+
+PCAP = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 200, 1)
+FRAME = struct.pack("<IIII", 1, 0, 60, 60) + bytes(60)
+CONFIG = "campaign: test\ntestbed: local\ncapture: {sample_s: 0.01}\n"
+
+
+class StillMirror(Mirror):
+    """Copies nothing, or refuses to begin."""
+
+    instance, interface = "listener", "capture0"
+
+    def __init__(self, port: str):
+        self.port = port
+
+    def start(self) -> None:
+        if self.port == "no_mirror":
+            raise UserError("tc failed: no such device", where="node site")
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+    def counters(self) -> MirrorCounters:
+        return MirrorCounters(offered_frames=1, delivered_frames=1, offered_bytes=60, delivered_bytes=60)
+
+
+class PaperTestbed(Testbed):
+    """One site; a port's name says what goes wrong there."""
+
+    name = "local"
+
+    def __init__(self, *ports: str):
+        self.ports = ports
+        self.fetched: list[str] = []
+
+    def sites(self):
+        return (Site("S", tuple(Port(name, None) for name in self.ports), ("listener",)),)
+
+    def allocate(self) -> None:
+        """Nothing to take."""
+
+    def release(self) -> None:
+        """Nothing to give back."""
+
+    def mirror(self, site, port, direction):
+        return StillMirror(port)
+
+    def run(self, node, argv, *, timeout_s=30, stdin=""):
+        raise AssertionError("collecting runs nothing on a node itself")
+
+    def start(self, node, argv, *, output=None):
+        raise AssertionError("collecting starts nothing on a node itself")
+
+    def fetch(self, node, path, target):
+        self.fetched.append(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(PCAP + FRAME)
+
+
+class PaperTcpdump:
+    """Counts one frame, or fails as the port's name in the file's says."""
+
+    running: ClassVar[set[str]] = set()
+
+    def __init__(self, testbed, node, interface, settings, output):
+        self.output = output
+
+    def start(self) -> None:
+        if "no_start" in self.output:
+            raise UserError("does not start: no such device", where="tcpdump on listener")
+        self.running.add(self.output)
+
+    def stop(self) -> Counts:
+        self.running.remove(self.output)
+        if "no_stop" in self.output:
+            raise UserError("failed: no space\tleft", where="tcpdump on listener")
+        captured = 9 if "no_match" in self.output else 1
+        return Counts(captured=captured, received=captured, dropped_kernel=0, dropped_interface=0)
+
+
+@pytest.fixture
+def paper(monkeypatch):
+    """collect on a testbed of such ports: a function that makes the testbed."""
+    monkeypatch.setattr(coordinator, "Tcpdump", PaperTcpdump)
+    monkeypatch.setattr(collect.sandbox, "inside", lambda: True)
+
+    def make(*ports: str) -> PaperTestbed:
+        made = PaperTestbed(*ports)
+        monkeypatch.setattr(collect, "testbed_of", lambda _: made)
+        return made
+
+    return make
+
+
+def run(folder, monkeypatch) -> int:
+    """acapella collect into folder/test; its exit code."""
+    (folder / "config.yaml").write_text(CONFIG)
+    monkeypatch.setattr(sys, "argv", ["collect", str(folder / "test"), "--config", str(folder / "config.yaml")])
+    return collect.main()
+
+
+FAULTS = {
+    "no_start": "tcpdump on listener: does not start: no such device",
+    "no_mirror": "node site: tc failed: no such device",
+    "no_stop": "tcpdump on listener: failed: no space left",
+    "no_match": "1 read, 9 frames captured",
+}
+
+
+def test_the_others_are_taken_and_the_failed_ones_are_written_down(paper, tmp_path, monkeypatch, capsys):
+    testbed = paper("first", *FAULTS, "last")
+    assert run(tmp_path, monkeypatch) == 0
+    raw = tmp_path / "test" / "raw"
+    good = [line.split("\t")[2] for line in (raw / "samples.tsv").read_text().splitlines()]
+    assert good == ["port", "first", "last"]
+    failed = [line.split("\t") for line in (raw / "failed.tsv").read_text().splitlines()]
+    assert failed[0] == ["sample", "site", "port", "why"]
+    assert [row[2] for row in failed[1:]] == list(FAULTS)
+    said = capsys.readouterr().err
+    for (sample, site, port, why), expected in zip(failed[1:], FAULTS.values(), strict=True):
+        assert site == "S" and port in sample
+        assert expected in why
+        assert f"warning: {sample} failed: " in said
+        assert not (raw / f"{sample}.json").exists()
+    assert "4 samples failed: " in said
+    assert not PaperTcpdump.running  # also where the mirror failed behind a capture that ran
+    assert len(testbed.fetched) == 6  # what is left on a node takes its memory
+
+
+def test_where_no_sample_is_good_it_ends_with_2_and_no_sheet(paper, tmp_path, monkeypatch, capsys):
+    paper("no_start", "no_stop")
+    assert run(tmp_path, monkeypatch) == 2
+    raw = tmp_path / "test" / "raw"
+    assert not (raw / "samples.tsv").exists()
+    assert len((raw / "failed.tsv").read_text().splitlines()) == 3
+    assert "no sample could be taken; the first: tcpdump on listener: does not start" in capsys.readouterr().err
+
+
+def test_a_collection_without_a_failure_leaves_no_list_of_an_earlier_one(paper, tmp_path, monkeypatch):
+    paper("first", "no_stop")
+    assert run(tmp_path, monkeypatch) == 0
+    paper("first")
+    assert run(tmp_path, monkeypatch) == 0
+    assert sorted(path.suffix for path in (tmp_path / "test" / "raw").iterdir() if "no_stop" not in path.name) == [
+        ".json", ".pcap", ".tsv",
+    ]  # fmt: skip
+    assert manifests.read(next((tmp_path / "test" / "raw").glob("*.json")))["frames_captured"] == 1
+
+
+def test_a_failure_names_sample_site_port_and_reason(paper, tmp_path):
+    settings = settings_of({"testbed": "local", "capture": {"sample_s": 0.01}})
+    found = list(coordinator.collect(paper("no_start"), settings, tmp_path))
+    assert found == [Failure("run1-S-no_start-both-1", "S", "no_start", FAULTS["no_start"])]

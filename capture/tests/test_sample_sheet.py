@@ -1,0 +1,258 @@
+"""The sample sheet of testbed `files`: what it takes, and one line for each thing that can be wrong with it."""
+
+import json
+import os
+import struct
+
+import pytest
+
+from acapella_capture import collect
+from acapella_capture import manifest as manifests
+from acapella_capture.testbeds import files
+from acapella_core.errors import UserError
+
+# pcap, microseconds, snapshot length 96, Ethernet; two frames of 60 bytes at 1.000100 s and 2.000000 s
+FRAMES = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 96, 1) + b"".join(
+    struct.pack("<IIII", *stamp, 60, 60) + bytes(60) for stamp in ((1, 100), (2, 0))
+)
+HEADER = "sample\tsite\tport\tfile\tstart\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with two small files in the place of captures."""
+    (tmp_path / "a.pcap").write_bytes(FRAMES)
+    (tmp_path / "b.pcapng.gz").write_bytes(b"two")
+    return tmp_path
+
+
+def sheet(folder, text, header=HEADER):
+    path = folder / "samples.tsv"
+    path.write_text(header + text)
+    return path
+
+
+def complaint(folder, text, header=HEADER) -> str:
+    """The one line about a sheet that is wrong, without its path."""
+    path = sheet(folder, text, header)
+    with pytest.raises(UserError) as raised:
+        list(files.describe(path, folder / "campaign"))
+    assert "\n" not in str(raised.value)
+    assert str(raised.value).startswith(str(path))
+    assert not (folder / "campaign").exists()  # nothing is begun where something is wrong
+    return str(raised.value).removeprefix(str(path)).strip()
+
+
+def test_manifest_and_link_for_each_capture(folder):
+    rows = "first\tRUTG\tport 1\ta.pcap\t2024-05-01T12:00:00.5Z\n\tRUTG\tport2\tb.pcapng.gz\n"
+    found = list(files.describe(sheet(folder, rows), folder / "campaign"))
+    assert [manifest["sample"] for manifest in found] == ["first", "b"]
+    assert found[0]["requested"] == {"start_ns": 1714564800_500000000, "end_ns": None}
+    assert found[0]["port"] == "port 1"
+    assert found[1]["file"] == "b.pcapng.gz"
+    assert found[1]["notes"][0].startswith("not read whole: ")
+    assert (found[0]["frames_captured"], found[0]["snaplen"], found[0]["notes"]) == (2, 96, [])
+    assert found[0]["clock_resolution_ns"] == 100_000
+    raw = folder / "campaign" / "raw"
+    assert (raw / "first.pcap").resolve() == folder / "a.pcap"
+    assert (raw / "b.pcapng.gz").read_bytes() == b"two"
+    assert manifests.read(raw / "first.json") == found[0]
+
+
+def test_a_second_time_gives_the_same_bytes(folder):
+    path = sheet(folder, "\tRUTG\tp1\t*.pcap\t\n")
+    list(files.describe(path, folder / "campaign"))
+    before = (folder / "campaign" / "raw" / "a.json").read_bytes()
+    list(files.describe(path, folder / "campaign"))
+    assert (folder / "campaign" / "raw" / "a.json").read_bytes() == before
+
+
+def test_a_glob_gives_a_sample_a_file_in_order_of_names(folder):
+    rows = files.read_sheet(sheet(folder, "\tRUTG\tp1\t*.pcap*\t\n"))
+    assert [(row.sample, row.line) for row in rows] == [("a", 2), ("b", 2)]
+
+
+def test_relative_names_count_from_the_folder_of_the_sheet(folder, monkeypatch):
+    monkeypatch.chdir("/")
+    assert files.read_sheet(sheet(folder, "\tS\tp\ta.pcap\t\n"))[0].file == folder / "a.pcap"
+
+
+def test_files_of_one_name_are_told_apart_by_their_folders(folder):
+    for name in ("x/y", "z/y"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "a.pcap").write_bytes(name.encode())
+    rows = files.read_sheet(sheet(folder, "\tS\tp\t?/y/a.pcap\t\n"))
+    assert [row.sample for row in rows] == ["x-y-a", "z-y-a"]
+
+
+def test_a_name_is_made_of_what_a_file_name_may_hold(folder):
+    (folder / "Test 1 (ü).cap").write_bytes(b"")
+    rows = files.read_sheet(sheet(folder, "\tS\tp\tTest 1 (ü).cap\t\n"))
+    assert rows[0].sample == "Test_1_"
+    assert rows[0].link == "Test_1_.cap"
+
+
+@pytest.mark.parametrize(
+    ("text", "start_ns"),
+    [
+        ("1714564800123456789", 1714564800123456789),
+        ("2024-05-01T12:00:00Z", 1714564800_000000000),
+        ("2024-05-01 12:00:00.123456789", 1714564800_123456789),
+        ("2024-05-01T14:00:00+02:00", 1714564800_000000000),
+        ("", None),
+    ],
+)
+def test_start_is_iso_8601_or_nanoseconds(folder, text, start_ns):
+    assert files.read_sheet(sheet(folder, f"\tS\tp\ta.pcap\t{text}\n"))[0].start_ns == start_ns
+
+
+def test_missing_file(folder):
+    assert complaint(folder, "\tS\tp\tnone.pcap\t\n") == f"line 2: {folder}/none.pcap: no such file"
+
+
+def test_folder_in_the_place_of_a_file(folder):
+    (folder / "d").mkdir()
+    assert complaint(folder, "\tS\tp\td\t\n") == f"line 2: {folder}/d: is not a file"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_unreadable_file(folder):
+    (folder / "a.pcap").chmod(0)
+    assert complaint(folder, "\tS\tp\ta.pcap\t\n") == f"line 2: {folder}/a.pcap: cannot read: Permission denied"
+
+
+def test_unreadable_file_as_the_kernel_says_it(folder, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.open", refuse)
+    assert files.unreadable(folder / "a.pcap") == "cannot read: Permission denied"
+
+
+def test_glob_without_a_match(folder):
+    assert complaint(folder, "\tS\tp\t*.cap\t\n") == "line 2: no file matches *.cap"
+
+
+def test_one_name_for_a_glob_of_several(folder):
+    expected = "line 2: 2 files match *.pcap*, one sample name 'x'"
+    assert complaint(folder, "x\tS\tp\t*.pcap*\t\n").startswith(expected)
+
+
+def test_sample_named_twice(folder):
+    rows = "x\tS\tp\ta.pcap\t\nx\tS\tp\tb.pcapng.gz\t\n"
+    assert complaint(folder, rows) == "line 3: sample 'x' is in line 2 already"
+
+
+def test_file_listed_twice_even_by_another_name(folder):
+    (folder / "c.pcap").symlink_to("a.pcap")
+    rows = "x\tS\tp\ta.pcap\t\ny\tS\tp\tc.pcap\t\n"
+    assert complaint(folder, rows) == f"line 3: {folder}/c.pcap is in line 2 already"
+
+
+def test_name_that_is_no_file_name(folder):
+    assert complaint(folder, "../x\tS\tp\ta.pcap\t\n").startswith("line 2: sample '../x': only letters, digits")
+
+
+@pytest.mark.parametrize("key", ["site", "port", "file"])
+def test_empty_field(folder, key):
+    fields = {"sample": "", "site": "S", "port": "p", "file": "a.pcap", "start": ""} | {key: ""}
+    assert complaint(folder, "\t".join(fields.values()) + "\n") == f"line 2: no {key}"
+
+
+@pytest.mark.parametrize("key", ["site", "port"])
+def test_a_place_that_is_called_as_the_tables_call_all_of_them(folder, key):
+    fields = {"sample": "", "site": "S", "port": "p", "file": "a.pcap", "start": ""} | {key: "all"}
+    expected = f"line 2: {key} 'all': tables call the whole campaign so; choose another name"
+    assert complaint(folder, "\t".join(fields.values()) + "\n") == expected
+
+
+def test_links_survive_a_move_of_captures_and_campaign_together(folder, tmp_path_factory):
+    list(files.describe(sheet(folder, "\tS\tp\ta.pcap\t\n"), folder / "results" / "c"))
+    moved = tmp_path_factory.mktemp("elsewhere") / "moved"
+    folder.rename(moved)
+    link = moved / "results" / "c" / "raw" / "a.pcap"
+    assert link.is_symlink() and link.read_bytes() == FRAMES
+
+
+def test_start_that_is_no_time(folder):
+    expected = "line 2: start 'noon' is neither ISO 8601 nor nanoseconds since 1970"
+    assert complaint(folder, "\tS\tp\ta.pcap\tnoon\n") == expected
+
+
+def test_missing_column(folder):
+    assert complaint(folder, "S\ta.pcap\n", "site\tfile\n").startswith("line 1: no column port")
+
+
+def test_unknown_column(folder):
+    assert complaint(folder, "", "site\tport\tfile\tcolour\n").startswith("line 1: unknown column 'colour'")
+
+
+def test_too_many_fields(folder):
+    assert complaint(folder, "\tS\tp\ta.pcap\t\tmore\n") == "line 2: 6 fields, 5 columns"
+
+
+def test_sheet_without_samples(folder):
+    assert complaint(folder, "\n# nothing yet\n").startswith(": no samples")
+
+
+def test_sheet_that_is_not_text(folder):
+    (folder / "samples.tsv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match="not a sample sheet"):
+        files.read_sheet(folder / "samples.tsv")
+
+
+def test_sheet_that_is_not_there(folder):
+    with pytest.raises(UserError, match="cannot read the sample sheet: No such file"):
+        files.read_sheet(folder / "samples.tsv")
+
+
+def test_first_problem_is_named_and_the_others_counted(folder):
+    rows = "\tS\tp\tnone.pcap\t\n\tS\tp\tgone.pcap\t\n\tS\tp\talso.pcap\t\n"
+    assert complaint(folder, rows) == f"line 2: {folder}/none.pcap: no such file (and 2 more)"
+
+
+def test_a_broken_sample_fails_alone(folder):
+    """As a workflow calls it, one sample at a time: the missing file stops its own sample only."""
+    path = sheet(folder, "good\tS\tp\ta.pcap\t\nbad\tS\tp\tnone.pcap\t\n")
+    assert [manifest["sample"] for manifest in files.describe(path, folder / "campaign", only="good")] == ["good"]
+    with pytest.raises(UserError, match=r"line 3: .*none.pcap: no such file$"):
+        list(files.describe(path, folder / "campaign", only="bad"))
+
+
+def test_unknown_sample(folder):
+    with pytest.raises(UserError, match="no sample 'other'"):
+        list(files.describe(sheet(folder, "\tS\tp\ta.pcap\t\n"), folder / "campaign", only="other"))
+
+
+def test_command_writes_the_list_of_samples(folder, capsys):
+    path = sheet(folder, "\tS\tp\t*.pcap*\t\n")
+    config = folder / "config.json"  # JSON is YAML
+    config.write_text(json.dumps({"campaign": "c", "testbed": "files", "samples": str(path)}))
+    arguments = collect_arguments(folder / "campaign", config)
+    assert collect.run(arguments) is None
+    text = (folder / "campaign" / "raw" / "samples.tsv").read_text()
+    assert text == "sample\tsite\tport\tfile\na\tS\tp\ta.pcap\nb\tS\tp\tb.pcapng.gz\n"
+    assert (folder / "campaign" / "raw" / "samples.tsv").stat().st_mode & 0o777 == 0o600
+    capsys.readouterr()
+    arguments.list = True
+    collect.run(arguments)
+    assert capsys.readouterr().out == text
+    arguments.output = folder / "list.tsv"
+    collect.run(arguments)
+    assert capsys.readouterr().out == ""
+    assert (arguments.output.read_text(), arguments.output.stat().st_mode & 0o777) == (text, 0o600)
+
+
+def collect_arguments(campaign, config):
+    import argparse  # noqa: PLC0415
+
+    parser = argparse.ArgumentParser()
+    collect.add_arguments(parser)
+    return parser.parse_args([str(campaign), "--config", str(config)])
+
+
+def test_a_cut_capture_is_described_with_a_note(folder):
+    (folder / "a.pcap").write_bytes(FRAMES[:-1])
+    manifest = next(files.describe(sheet(folder, "\tS\tp\ta.pcap\t\n"), folder / "campaign"))
+    assert manifest["frames_captured"] == 1
+    assert manifest["notes"] and manifest["notes"][0].startswith("not read whole: ")

@@ -1,0 +1,132 @@
+"""What every testbed keeps to. For `local`, a pytest inside its namespaces runs
+this file again, and test_local_testbed.py."""
+
+import os
+import re
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from small_testbed import local_testbed
+
+from acapella_capture.testbeds.files import FilesTestbed
+from acapella_capture.testbeds.local import sandbox
+from acapella_core.errors import UserError
+
+PCAP = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 96, 1)
+HERE = Path(__file__)
+
+
+def files_testbed(folder: Path) -> FilesTestbed:
+    """Two sites, three ports."""
+    for name in ("a", "b", "c"):
+        (folder / f"{name}.pcap").write_bytes(PCAP + name.encode())
+    (folder / "s.tsv").write_text("site\tport\tfile\nX\tp\ta.pcap\nX\tq\tb.pcap\nY\tp\tc.pcap\n")
+    return FilesTestbed(folder / "s.tsv")
+
+
+@pytest.fixture(scope="module", params=["local"] if sandbox.inside() else ["files"])
+def testbed(request, tmp_path_factory):
+    """An allocated testbed."""
+    made = local_testbed() if request.param == "local" else files_testbed(tmp_path_factory.mktemp("captures"))
+    before = made.sites()
+    with made:
+        assert made.sites() == before  # known without allocating, and the same
+        yield made
+
+
+def test_sites_and_ports_have_names_and_rates(testbed):
+    sites = testbed.sites()
+    assert len({site.name for site in sites}) == len(sites) > 1
+    for site in sites:
+        names = [port.name for port in site.ports]
+        assert len(set(names)) == len(names) > 0
+        assert all(port.rate_bps is None or (type(port.rate_bps) is int and port.rate_bps > 0) for port in site.ports)
+        assert testbed.site(site.name) == site
+        assert testbed.port(site.name, names[0]) == site.ports[0]
+
+
+def test_what_is_not_there_is_a_users_mistake(testbed):
+    site = testbed.sites()[0]
+    for call in (
+        lambda: testbed.site("nowhere"),
+        lambda: testbed.port(site.name, "none"),
+        lambda: testbed.mirror("nowhere", "none", "both"),
+        lambda: testbed.mirror(site.name, "none", "both"),
+        lambda: testbed.mirror(site.name, site.ports[0].name, "sideways"),
+        lambda: testbed.run("nobody", ["true"]),
+        lambda: testbed.start("nobody", ["true"]),
+    ):
+        with pytest.raises(UserError) as raised:
+            call()
+        assert "\n" not in str(raised.value)
+
+
+def test_fetching_what_is_not_there_makes_nothing(testbed, tmp_path):
+    site = testbed.sites()[0]
+    with pytest.raises(UserError):
+        testbed.fetch(site.instances[0] if site.instances else site.name, "none", tmp_path / "raw" / "none.pcap")
+    assert not (tmp_path / "raw").exists()
+
+
+def test_fetching_gives_the_whole_file(testbed, tmp_path):
+    if testbed.name == "files":
+        testbed.fetch("X", "a", tmp_path / "raw" / "a.pcap")
+        expected = PCAP + b"a"
+    else:
+        job = testbed.start("site1-listener", ["printf", "%s", "text"], output="a.pcap")
+        assert job.wait(5) == 0
+        testbed.fetch("site1-listener", "a.pcap", tmp_path / "raw" / "a.pcap")
+        expected = b"text"
+    assert [path.name for path in (tmp_path / "raw").iterdir()] == ["a.pcap"]
+    assert (tmp_path / "raw" / "a.pcap").read_bytes() == expected
+
+
+def test_traffic_of_either_span_can_be_asked_for(testbed):
+    with testbed.traffic("run", 1), testbed.traffic("sample", 0.1):
+        pass
+    assert all(isinstance(note, str) and "\n" not in note for note in testbed.notes())
+
+
+@pytest.mark.skipif(sandbox.inside(), reason="starts what is running now")
+def test_local_keeps_the_contract(caller):
+    config = str(HERE.parents[2] / "pyproject.toml")
+    files = [str(HERE), str(HERE.with_name("test_local_testbed.py"))]
+    arguments = ["-q", "-p", "no:cacheprovider", "-c", config, *files]
+    program = (
+        "import sys; from acapella_capture.testbeds.local import sandbox;"
+        f"sys.exit(sandbox.call([sys.executable, '-m', 'pytest', *{arguments!r}]))"
+    )
+    argv = [*caller.prefix, caller.python, "-c", program]
+    done = subprocess.run(argv, env=caller.env(), capture_output=True, text=True, timeout=120, check=False, cwd="/")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 15
+    assert "failed" not in done.stdout
+
+
+def test_local_does_not_touch_the_machines_own_network():
+    if sandbox.inside():
+        pytest.skip("about what happens outside")
+    with pytest.raises(UserError, match="only inside its own namespaces"):
+        local_testbed().allocate()
+
+
+def test_no_namespaces_says_what_to_do(monkeypatch):
+    """As on a machine where neither root nor a user may unshare: `unshare` there fails and says why."""
+    denied = subprocess.CompletedProcess([], 1, "", "unshare: unshare failed: Operation not permitted\n")
+    monkeypatch.setattr(sandbox.subprocess, "run", lambda *_, **__: denied)
+    with pytest.raises(UserError) as raised:
+        sandbox.unshare_argv()
+    text = str(raised.value)
+    assert "Operation not permitted" in text and "run as root, or allow user namespaces" in text
+    assert "\n" not in text
+
+
+def test_missing_program_names_its_package(monkeypatch):
+    monkeypatch.setattr(sandbox, "SBIN", ())
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(UserError, match=r"tc is missing; apt-get install iproute2"):
+        sandbox.require("tc", "iproute2")
+    assert os.environ["PATH"] == "/nonexistent" and sys.executable
