@@ -1,0 +1,64 @@
+# The way of the data: collect -> digest -> index -> analyze -> process -> figures -> report.
+# Checks the configuration and the sample sheet before anything runs, includes rules/ in that order, asks for it all.
+
+import os
+import sys
+from pathlib import Path
+
+from snakemake.utils import min_version
+
+min_version("9.16")
+
+from acapella import config as configuration
+from acapella.code import digest as digest_of_code
+from acapella_core.errors import UserError
+
+
+configfile: "config/config.yaml"
+
+
+# What is made of captures holds other people's traffic: also logs, benchmarks and folders are their owner's alone.
+os.umask(0o077)
+
+# A job's shell finds `acapella` beside the Python that runs Snakemake, whether or not .venv is activated.
+os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
+
+try:
+    config.update(configuration.checked(config))
+except UserError as error:
+    sys.exit(str(error))
+
+ROOT = Path(os.path.relpath(workflow.basedir))
+CAMPAIGN = f"results/{config['campaign']}"
+
+
+pathvars:
+    campaign=CAMPAIGN,
+
+
+wildcard_constraints:
+    sample=r"[A-Za-z0-9][A-Za-z0-9._-]*",
+
+
+# Used with `--software-deployment-method apptainer` alone: the image that workflow/setup/container.def describes,
+# built by `apptainer build acapella.sif workflow/setup/container.def`. `make setup` needs no container.
+container: "acapella.sif"
+
+
+rule all:
+    input:
+        "<campaign>/report.html",
+
+
+include: "rules/samples.smk"
+include: "rules/collect.smk"
+include: "rules/digest.smk"
+include: "rules/index.smk"
+include: "rules/analyze.smk"
+include: "rules/process.smk"
+include: "rules/figures.smk"
+include: "rules/report.smk"
+
+
+onerror:
+    print(how_to_go_on(log), file=sys.stderr)

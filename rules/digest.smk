@@ -1,0 +1,45 @@
+# digest: one capture -> acap/<sample>.parquet (a row a frame), flows/<sample>.parquet (a row a directed flow)
+#
+# Both are a function of the capture's bytes and the params below and of nothing else, so they can be taken from a
+# cache between campaigns (`--cache`). That is why the capture is an input and its manifest, which names the campaign,
+# is not.
+
+from acapella.code import tshark_version
+from acapella.digest import ENGINES
+
+DEEP_FRAMES = config["digest"]["deep_frames"]
+
+
+rule digest:
+    input:
+        capture=capture,
+    output:
+        acap="<campaign>/acap/{sample}.parquet",
+        flows="<campaign>/flows/{sample}.parquet",
+    log:
+        "<campaign>/logs/digest/{sample}.log",
+    benchmark:
+        "<campaign>/benchmarks/digest/{sample}.tsv"
+    cache: workflow.enable_cache
+    threads: config["digest"]["threads"]
+    resources:
+        mem_mb=2048,  # 512 for us, the rest for tshark
+        runtime=24 * 60,
+    params:
+        site=lambda wildcards: sheet()[wildcards.sample][0],
+        port=lambda wildcards: sheet()[wildcards.sample][1],
+        engine=config["digest"]["engine"],
+        deep_frames=["--deep-frames", *DEEP_FRAMES] if DEEP_FRAMES else [],
+        tshark=tshark_version(config["digest"]["engine"]),
+        code=digest_of_code("acapella.digest", f"acapella.{ENGINES[config['digest']['engine']]}"),
+    message:
+        "digest {wildcards.sample}: progress is in {log}"
+    shell:
+        "acapella digest -o {output.acap:q} --flows {output.flows:q}"
+        " --site={params.site:q} --port={params.port:q} --engine {params.engine} {params.deep_frames}"
+        " --threads {threads} --progress -- {input.capture:q} > {log:q} 2>&1"
+
+
+if workflow.enable_cache:
+    # Snakemake refuses a benchmark beside a cache: a result that is taken from there has no running time.
+    workflow.get_rule("digest")._benchmark = None

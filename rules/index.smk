@@ -1,0 +1,27 @@
+# index: all acaps, flows, manifests -> catalog.duckdb
+
+
+rule index:
+    input:
+        sheet="<campaign>/raw/samples.tsv",
+        manifests=of_all_samples("<campaign>/raw/{sample}.json"),
+        acaps=of_all_samples("<campaign>/acap/{sample}.parquet"),
+        flows=of_all_samples("<campaign>/flows/{sample}.parquet"),
+        sql=sorted((ROOT / "workflow/sql/index").glob("*.sql")),
+    output:
+        catalog="<campaign>/catalog.duckdb",
+    log:
+        "<campaign>/logs/index.log",
+    benchmark:
+        "<campaign>/benchmarks/index.tsv"
+    resources:
+        mem_mb=2048,
+        runtime=120,
+    params:
+        campaign=lambda wildcards: CAMPAIGN,
+        exclude=["--exclude", *sorted(config["exclude"])] if config["exclude"] else [],
+        code=digest_of_code("acapella.index"),
+    message:
+        "index"
+    shell:
+        "acapella index {params.campaign:q} {params.exclude:q} > {log:q} 2>&1"

@@ -1,0 +1,34 @@
+# process: catalog and all partials -> tables/<table>.csv and .parquet, each as schemas/tables/<table>.yaml says;
+# provenance.json
+
+PUBLISHED = sorted(path.stem for path in (ROOT / "workflow/sql/process").glob("*.sql"))
+
+
+rule process:
+    input:
+        catalog="<campaign>/catalog.duckdb",
+        partials=of_all_samples("<campaign>/partial/{sample}"),
+        sql=sorted((ROOT / "workflow/sql").rglob("*.sql")),
+        schemas=sorted((ROOT / "schemas/tables").glob("*.yaml")),
+    output:
+        csv=expand("<campaign>/tables/{table}.csv", table=PUBLISHED),
+        parquet=expand("<campaign>/tables/{table}.parquet", table=PUBLISHED),
+        provenance="<campaign>/provenance.json",
+    log:
+        "<campaign>/logs/process.log",
+    benchmark:
+        "<campaign>/benchmarks/process.tsv"
+    threads: 2
+    resources:
+        mem_mb=4096,
+        runtime=240,
+    params:
+        campaign=lambda wildcards: CAMPAIGN,
+        top=config["analysis"]["top_flows"],
+        pseudonyms="--pseudonyms" if config["pseudonyms"] else "",
+        code=digest_of_code("acapella.process"),
+    message:
+        "process"
+    shell:
+        "acapella process {params.campaign:q} --top {params.top} {params.pseudonyms} --threads {threads}"
+        " > {log:q} 2>&1"

@@ -1,0 +1,24 @@
+# report: tables/, figures/, provenance.json -> report.html, one page that needs nothing beside it
+
+
+rule report:
+    input:
+        tables=rules.process.output.csv,
+        provenance=rules.process.output.provenance,
+        figures=rules.figures.output,
+    output:
+        page="<campaign>/report.html",
+    log:
+        "<campaign>/logs/report.log",
+    benchmark:
+        "<campaign>/benchmarks/report.tsv"
+    resources:
+        mem_mb=1024,
+        runtime=30,
+    params:
+        campaign=lambda wildcards: CAMPAIGN,
+        code=digest_of_code("acapella.report"),
+    message:
+        "report"
+    shell:
+        "acapella report {params.campaign:q} > {log:q} 2>&1"

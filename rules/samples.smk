@@ -1,0 +1,82 @@
+# Which samples there are, where they were taken, and where their captures lie. No rules.
+#
+# files: the sheet is read now. local: known only after the checkpoint collect.
+
+import csv
+import functools
+import re
+
+from acapella_capture.testbeds import files as captures_that_exist
+
+if config["testbed"] == "files":
+    try:
+        ROWS = {row.sample: row for row in captures_that_exist.read_sheet(Path(config["samples"]))}
+    except UserError as error:
+        sys.exit(f"config error: {error}")
+    unknown = [name for name in config["exclude"] if name not in ROWS]
+    if unknown:
+        sys.exit(f"config error: exclude: {unknown[0]!r} is no sample of {config['samples']}")
+    for row in ROWS.values():
+        fault = captures_that_exist.unreadable(row.file)
+        if fault and row.sample not in config["exclude"]:
+            place = f"{config['samples']} line {row.line}"
+            print(f"warning: {place}: {row.file}: {fault}; sample {row.sample} will fail", file=sys.stderr)
+
+
+@functools.cache
+def collected(path):
+    """What a testbed's raw/samples.tsv says; read once, when the checkpoint is through."""
+    with open(path, encoding="utf-8") as lines:
+        return {
+            row["sample"]: (row["site"], row["port"], f"{CAMPAIGN}/raw/{row['file']}")
+            for row in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+        }
+
+
+def sheet():
+    """Site, port and capture of each sample: {name: (site, port, file)}."""
+    if config["testbed"] == "files":
+        return {name: (row.site, row.port, str(row.file)) for name, row in ROWS.items()}
+    return collected(str(checkpoints.collect.get().output.sheet))
+
+
+def samples():
+    """Names of the samples that the campaign is made of."""
+    return [name for name in sheet() if name not in config["exclude"]]
+
+
+def of_all_samples(pattern):
+    """An input function: the files of a pattern with {sample}, for all samples."""
+    return lambda wildcards: expand(pattern, sample=samples())
+
+
+def capture(wildcards):
+    """A sample's capture; where it cannot be read its manifest, whose job fails alone and says why."""
+    file = sheet()[wildcards.sample][2]
+    readable = config["testbed"] != "files" or not captures_that_exist.unreadable(Path(file))
+    return file if readable else f"{CAMPAIGN}/raw/{wildcards.sample}.json"
+
+
+def capture_if_readable(wildcards):
+    """As `capture`, nothing where it cannot be read."""
+    file = capture(wildcards)
+    return [] if file == f"{CAMPAIGN}/raw/{wildcards.sample}.json" else file
+
+
+def how_to_go_on(snakemake_logs):
+    """Which samples failed, with the last line of each one's log, and how the campaign goes on without them."""
+    text = "".join(Path(path).read_text(encoding="utf-8", errors="replace") for path in snakemake_logs)
+    pattern = rf"^ +log: ({re.escape(CAMPAIGN)}/logs/\w+/([A-Za-z0-9][A-Za-z0-9._-]*)\.log) \(check log"
+    failed = {sample: Path(path) for path, sample in re.findall(pattern, text, re.MULTILINE)}
+    if not failed:
+        return "acapella: no sample failed by itself; the message above says what did"
+    said = {sample: path.read_text(errors="replace").strip().splitlines()[-1:] for sample, path in failed.items()}
+    lines = [f"  {sample}: {''.join(last) or 'its log is empty'}" for sample, last in sorted(said.items())]
+    return "\n".join(
+        [
+            "acapella: these samples failed:",
+            *lines,
+            "Mend them and run snakemake again; or go on without them, by this line in the config:",
+            f"  exclude: [{', '.join(sorted({*failed, *config['exclude']}))}]",
+        ]
+    )
