@@ -1,0 +1,139 @@
+# Acapella's commands for people: each does its own set-up, says what it does, and costs nothing when run again.
+#   make demo     set up, then capture on a testbed made of namespaces and take the captures to figures and report.html
+#   make test     set up, then C++ and Python tests
+# The rest: setup lint format bench fuzz lock clean help
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+CORES ?= $(shell nproc)
+FUZZ_SECONDS ?= 600
+TEST_ARGS ?=
+BENCH_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/stamps
+NATIVE := workflow/native
+CXX_TEST_BUILD := build/native-tests
+NATIVE_SOURCES := $(shell find $(NATIVE)/src $(NATIVE)/tests $(NATIVE)/bench -name '*.[ch]pp' 2> /dev/null)
+NATIVE_BUILD_FILES := $(wildcard $(NATIVE)/CMakeLists.txt $(NATIVE)/*/CMakeLists.txt $(NATIVE)/*.py) \
+	$(NATIVE)/pyproject.toml $(wildcard schemas/protocols.tsv)
+
+# ---- set-up -------------------------------------------------------------------------------------------------------
+
+.PHONY: setup packages packages-test packages-lint
+setup: packages $(STAMPS)/packages $(STAMPS)/native $(STAMPS)/analysis $(STAMPS)/capture
+	@version=$$($(BIN)/python -c 'import acapella; print(acapella.__version__)'); \
+		echo "setup: done; the command is $(BIN)/acapella, version $$version"
+
+packages:
+	@workflow/setup/debian-packages run
+
+packages-test:
+	@workflow/setup/debian-packages run test
+
+packages-lint:
+	@workflow/setup/debian-packages run test lint
+
+$(BIN)/python: | packages
+	@echo "setup: virtual environment in $(VENV), of $$($(PYTHON) --version)"
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("setup: Python 3.11 or later is needed, " \
+		"$(PYTHON) is %d.%d; name another: make PYTHON=python3.12 ..." % sys.version_info[:2])'
+	@$(PYTHON) -m venv $(VENV)
+
+$(STAMPS)/packages: workflow/requirements.lock | $(BIN)/python
+	@echo "setup: Python packages at the versions and hashes of $<; this takes some minutes the first time"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@mkdir -p $(@D) && touch $@
+
+PIP_EDITABLE = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e
+
+# The native build finds ninja and nanobind in the virtual environment.
+$(STAMPS)/native: $(NATIVE_SOURCES) $(NATIVE_BUILD_FILES) $(STAMPS)/packages
+	@echo "setup: native core (C++20), built and installed from $(NATIVE)"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP_EDITABLE) $(NATIVE)
+	@touch $@
+
+$(STAMPS)/analysis: workflow/pyproject.toml $(STAMPS)/packages
+	@echo "setup: package acapella, from workflow"
+	@$(PIP_EDITABLE) workflow
+	@touch $@
+
+$(STAMPS)/capture: capture/pyproject.toml $(STAMPS)/packages
+	@echo "setup: package acapella-capture, from capture"
+	@$(PIP_EDITABLE) capture
+	@touch $@
+
+# ---- the two commands ---------------------------------------------------------------------------------------------
+
+.PHONY: demo test
+demo: setup
+	@echo "demo: local testbed, real traffic, mirrored ports; then the whole workflow (config/demo.yaml)"
+	@$(BIN)/snakemake --cores $(CORES) --configfile config/demo.yaml
+	@echo
+	@echo "demo: made results/demo"
+	@find results/demo -maxdepth 1 -name '*.html' -printf 'demo: report   %p\n'
+	@find results/demo/figures -name '*.svg' -printf 'demo: figure   %p (and .pdf, .png, .html)\n' | sort
+	@find results/demo/tables -name '*.csv' -printf 'demo: table    %p (and .parquet)\n' | sort
+
+test: packages-test setup $(CXX_TEST_BUILD)/built
+	@echo "test: C++ tests"
+	@ctest --test-dir $(CXX_TEST_BUILD) --output-on-failure -j 2
+	@echo "test: Python tests"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest --junitxml=build/pytest.xml $(TEST_ARGS)
+	@echo "test: made $(VENV), $(CXX_TEST_BUILD) and build/pytest.xml (each test and its time)"
+
+# The C++ tests run under both sanitizers: a read outside the captured bytes is a failed test.
+$(CXX_TEST_BUILD)/built: $(NATIVE_SOURCES) $(NATIVE_BUILD_FILES) $(STAMPS)/packages | packages-test
+	@echo "test: building the C++ tests in $(CXX_TEST_BUILD)"
+	@cmake -S $(NATIVE) -B $(CXX_TEST_BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Debug -DACAPELLA_BINDINGS=OFF \
+		-DACAPELLA_TESTS=ON -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \
+		-DCMAKE_CXX_FLAGS="-O1 -fsanitize=address,undefined -fno-sanitize-recover=all" > /dev/null
+	@cmake --build $(CXX_TEST_BUILD)
+	@touch $@
+
+# ---- quality ------------------------------------------------------------------------------------------------------
+
+.PHONY: lint format fuzz bench
+lint: packages-lint setup $(CXX_TEST_BUILD)/built
+	@PATH="$(CURDIR)/$(BIN):$$PATH" workflow/setup/lint $(CXX_TEST_BUILD)
+
+format: packages-lint setup
+	$(BIN)/ruff check --fix --quiet .
+	$(BIN)/ruff format .
+	$(BIN)/snakefmt Snakefile rules
+	$(BIN)/sqlfluff fix --quiet workflow/sql
+	find $(NATIVE)/src $(NATIVE)/tests $(NATIVE)/fuzz -name '*.[ch]pp' -exec clang-format-14 -i {} +
+
+fuzz: packages-test setup
+	@echo "fuzz: every target for $(FUZZ_SECONDS) s, all at once"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(NATIVE)/fuzz/run.sh $(FUZZ_SECONDS)
+
+bench: setup
+	@PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH=workflow/bench $(BIN)/python -m acapella_bench $(BENCH_ARGS)
+
+# ---- housekeeping -------------------------------------------------------------------------------------------------
+
+.PHONY: lock clean help
+# uv resolves for every platform at once; it is needed here alone, so it gets an environment of its own.
+lock: packages
+	@$(PYTHON) -m venv build/uv
+	@build/uv/bin/python -m pip install --quiet --disable-pip-version-check uv
+	@build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-header workflow/requirements.in -o workflow/requirements.lock
+	@echo "lock: made workflow/requirements.lock"
+
+clean:
+	@echo "clean: removing $(VENV), build, caches, and results/demo; your own campaigns in results/ stay"
+	@rm -rf $(VENV) build $(NATIVE)/build .snakemake .pytest_cache .ruff_cache .hypothesis bench-*.json results/demo
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find . -name '*.egg-info' -type d -prune -exec rm -rf {} +
+	@find $(NATIVE)/python -name '*.so' -delete
+
+help:
+	@sed -n '1,4s/^# \{0,1\}//p' Makefile
