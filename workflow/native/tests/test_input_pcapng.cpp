@@ -165,6 +165,22 @@ TEST(Pcapng, EveryFaultKeepsTheFramesBeforeItAndHasAName) {
     }
 }
 
+// A fault of a block that is skipped is seen at its end, and what stands there may look like a block.
+TEST(Pcapng, NothingIsReadBehindAFault) {
+    const auto content = [] {
+        Writer out;
+        out.u32(0x45).u32(16).u32(0);  // a block whose trailer is the head of the packet behind it
+        return join({section(), interface(1), out.bytes, packet(kSecond)});
+    }();
+    const auto source = input::ByteSource::from_memory(content, "test");
+    const auto reader = input::open_capture(*source);
+    Record record;
+    EXPECT_FALSE(reader->next(record));
+    EXPECT_EQ(reader->facts().end, FileEnd::bad_block);
+    EXPECT_FALSE(reader->next(record));
+    EXPECT_EQ(reader->facts().records, 0U);
+}
+
 TEST(Pcapng, CutAnywhereKeepsTheWholeFrames) {
     const auto head = join({section(), interface()});
     const auto file = join({head, packet(1), packet(2, 7)});

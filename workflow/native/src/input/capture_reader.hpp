@@ -67,7 +67,7 @@ class CaptureReader {
     CaptureReader& operator=(const CaptureReader&) = delete;
     virtual ~CaptureReader() = default;
 
-    // The next frame; false at the end of the file or at a fault, see facts(). Does not throw.
+    // The next frame; false at the end of the file or at a fault, see facts(), and ever after. Does not throw.
     virtual bool next(Record& record) = 0;
 
     [[nodiscard]] const FileFacts& facts() const { return facts_; }

@@ -206,6 +206,9 @@ bool PcapngReader::skip_block(const Block& block) {
 }
 
 bool PcapngReader::next(Record& record) {
+    if (facts_.end != FileEnd::clean) [[unlikely]] {
+        return false;  // a block may be skipped in part before its fault is seen: nothing behind it is in step
+    }
     source_.skip(std::exchange(pending_, 0));
     for (;;) {
         Block block;
