@@ -220,6 +220,40 @@ def test_samples_that_failed_are_counted(tmp_path):
     ]
 
 
+FAILED = """sample\tsite\tport\twhy
+star-p1-0001\tSTAR\tp1\ttcpdump on STAR-1: failed: "no" space
+star-p1-0002\tSTAR\tp1\ttcpdump on STAR-1: failed
+utah-p9-0001\tUTAH\tp9\tno port p9
+"""
+MAPPING = "sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\nS0-P0-0000\tS0\tP0\tstar-p1-0000\tSTAR\tp1\n"
+
+
+def warned_of_what_was_not_taken(source, *, pseudonyms: bool) -> list[str]:
+    folder = source.campaign.folder
+    (folder / "raw").mkdir()
+    (folder / "raw" / "failed.tsv").write_text(FAILED, encoding="utf-8")
+    lines = "".join(f"s{n}\tS0\tp0\ts{n}.pcap\n" for n in range(4))
+    (folder / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + lines, encoding="utf-8")
+    (folder / "pseudonyms.tsv").write_text(MAPPING, encoding="utf-8")  # also of an earlier run, without a meaning now
+    (folder / "provenance.json").write_text(json.dumps({"parameters": {"pseudonyms": pseudonyms}}), encoding="utf-8")
+    return [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.of(source)]
+
+
+def test_samples_that_could_not_be_taken_are_named_with_their_reasons(tmp_path):
+    assert warned_of_what_was_not_taken(quality_with(tmp_path), pseudonyms=False) == [
+        "3 samples of 7 could not be taken, and no number here knows of them: "
+        'star-p1-0001 (tcpdump on STAR-1: failed: "no" space); star-p1-0002 (tcpdump on STAR-1: failed); '
+        "utah-p9-0001 (no port p9)."
+    ]
+
+
+def test_samples_that_could_not_be_taken_do_not_give_pseudonyms_away(tmp_path):
+    assert warned_of_what_was_not_taken(quality_with(tmp_path), pseudonyms=True) == [
+        "3 samples of 7 could not be taken, and no number here knows of them: "
+        "S0 P0 (2 samples), another site another port. raw/failed.tsv says why."
+    ]
+
+
 def test_an_unknown_loss_is_a_question_mark_in_the_table(tmp_path):
     source = quality_with(tmp_path, lost_frames="", loss_share="")
     table = tables.quality(source)

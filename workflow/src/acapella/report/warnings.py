@@ -1,10 +1,15 @@
 """What a reader has to know before trusting a number: losses, coarse clocks, cut files, samples that failed."""
 
 import csv
+import json
+from collections import Counter
+from pathlib import Path
 
+from ..campaign import Campaign
 from ..figures.quality import loss
 from ..figures.source import Source
 from ..figures.wording import count, nanoseconds, percent
+from ..pseudonyms import FILE as PSEUDONYMS
 
 COARSE_NS = 1000  # from here on, frames of a 10 Gbit/s link share stamps (67 ns for the smallest)
 NAMED = 8  # samples named in a warning; more are counted
@@ -13,24 +18,71 @@ NAMED = 8  # samples named in a warning; more are counted
 def of(source: Source) -> list[str]:
     """One sentence each, the gravest first; [] where nothing is wrong."""
     rows = source.quality
-    found = [failed(source), *(check(rows) for check in (cut, empty, lossy, unknown, coarse, reversed_, malformed))]
+    found = [
+        not_taken(source),
+        failed(source),
+        *(check(rows) for check in (cut, empty, lossy, unknown, coarse, reversed_, malformed)),
+    ]
     return [text for text in [*found, unsure(rows), undecided(rows), ambiguous(rows)] if text]
 
 
 def named(rows: list[dict]) -> str:
     """The samples, the first few by name."""
-    names = [row["sample"] for row in rows[:NAMED]]
-    more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
-    return ", ".join(names) + more
+    return shortened([row["sample"] for row in rows])
+
+
+def shortened(names: list[str], separator: str = ", ") -> str:
+    """The first few of a list; the others are counted."""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return separator.join(names[:NAMED]) + more
+
+
+def lines_of(sheet: Path) -> list[dict]:
+    """The rows of a table with tabs; [] where there is none. Quotes are text: nothing in these files is quoted."""
+    if not sheet.is_file():
+        return []
+    with sheet.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def not_taken(source: Source) -> str | None:
+    """Samples of the plan that collect could not take, from raw/failed.tsv; with pseudonyms only their places."""
+    raw = source.campaign.folder / "raw"
+    rows = lines_of(raw / "failed.tsv")
+    if not rows:
+        return None
+    planned = len(rows) + len(lines_of(raw / "samples.tsv"))
+    said = f"{count(len(rows), 'sample')} of {planned} could not be taken, and no number here knows of them: "
+    if hidden(source.campaign):
+        return f"{said}{shortened(places(rows, source.campaign))}. raw/failed.tsv says why."
+    return said + shortened([f"{row['sample']} ({row['why'].rstrip('.')})" for row in rows], "; ") + "."
+
+
+def hidden(campaign: Campaign) -> bool:
+    """Whether the tables have pseudonyms, as their provenance says."""
+    path = campaign.folder / "provenance.json"
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # the page says what is wrong with it
+        return True
+    return bool(told.get("parameters", {}).get("pseudonyms"))
+
+
+def places(rows: list[dict], campaign: Campaign) -> list[str]:
+    """Pseudonyms of sites and ports; a reason could name the true ones. A place of no good sample has no pseudonym."""
+    mapping = lines_of(campaign.folder / PSEUDONYMS)
+    sites = {row["true_site"]: row["site"] for row in mapping}
+    ports = {(row["true_site"], row["true_port"]): row["port"] for row in mapping}
+    found = Counter(
+        f"{sites.get(row['site'], 'another site')} {ports.get((row['site'], row['port']), 'another port')}"
+        for row in rows
+    )
+    return [place + (f" ({number} samples)" if number > 1 else "") for place, number in sorted(found.items())]
 
 
 def failed(source: Source) -> str | None:
     """Collected samples that no table knows; their names would give pseudonyms away, so they are only counted."""
-    sheet = source.campaign.folder / "raw" / "samples.tsv"
-    if not sheet.is_file():
-        return None
-    with sheet.open(encoding="utf-8", newline="") as stream:
-        collected = sum(1 for _ in csv.DictReader(stream, delimiter="\t"))
+    collected = len(lines_of(source.campaign.folder / "raw" / "samples.tsv"))
     missing = collected - len(source.quality)
     if missing <= 0:
         return None
