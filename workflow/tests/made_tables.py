@@ -178,6 +178,8 @@ def add_flows(rows, total, draw):
             rows["flow_sizes"].append(row | {"ccdf": count / flows if flows else 0})
             if not count:
                 break
+        for measure, middle, counted in (("duration_ns", 3e7, flows), ("rate_bps", 2e5, 2 * flows // 3)):
+            rows["flow_times"] += times_rows({**total, "scope": scope, "measure": measure}, middle, counted, slope)
     rows["tcp_control"].append({**total, "flows": flows, "frames": total["total_frames"], "syn": flows // 2})
     for app, by in (("tls", "flow"), ("dns", "tshark"), (None, None)) if flows else ():
         rows["applications"].append({**total, "app": app, "app_by": by, "flows": flows // 3, "frames": 9 * flows})
@@ -191,6 +193,18 @@ def add_flows(rows, total, draw):
                 **{"duration_ns": 10**9, "rate_bps": 8 * 10**6 // rank, "app": "tls", "app_by": "flow"},
             }
         )
+
+
+def times_rows(total, middle, flows, slope):
+    """The distribution of durations or rates of one scope; a fifth of the flows is below every threshold."""
+    for power in range(0, 140):
+        threshold = round(10 ** (power / 10))
+        count = int(0.8 * flows / (1 + (threshold / middle) ** slope))
+        if power and threshold == round(10 ** ((power - 1) / 10)):
+            continue
+        if not count:
+            return
+        yield {**total, "value": threshold, "flows_ge": count, "flows": flows, "ccdf": count / flows}
 
 
 if __name__ == "__main__":

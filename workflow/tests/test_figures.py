@@ -39,6 +39,7 @@ UNITS = {  # texts of axes and legends, with their units
     "frame_sizes": ("frame length (B)", "share of all frames (%)"),
     "flows_per_sample": ("samples", "directed flows in a sample"),
     "flow_sizes": ("flow size (B on the wire)", "share of flows of at least that size"),
+    "flow_times": ("flow duration (first to last frame)", "flow rate (mean on the wire)", "share of flows of at least"),
     "throughput": ("time since", "bit/s"),
     "capture_quality": ("frames lost (%)", "repeated stamps (%)", "time watched (%)"),
 }
@@ -278,6 +279,40 @@ def test_sites_lie_on_the_broad_line_of_all_while_they_have_names(campaign, on_t
     widths = set(re.findall(r'stroke-width="([0-9.]+)"[^>]*stroke-dasharray', svg("flow_sizes", campaign)))
     assert "4" in widths
     assert ("1.4" if on_top else "0.9") in widths
+
+
+def times(measure: str, counts: dict[int, int], flows: int) -> list[dict]:
+    """The rows of flow_times of one scope and measure: flows that reach each threshold."""
+    row = {"scope": "campaign", "site": "all", "measure": measure, "flows": flows, "samples": 1}
+    return [{**row, "value": value, "flows_ge": n, "ccdf": n / flows} for value, n in counts.items()]
+
+
+@pytest.mark.parametrize(
+    ("rows", "panels", "said"),
+    [
+        (
+            [*times("duration_ns", {10**6: 8, 10**9: 4}, 8), *times("rate_bps", {1000: 6, 10**6: 3}, 6)],
+            2,
+            "Half of 8 directed flows last less than 1 s; half of 6 rates are below 1 Mbit/s",
+        ),
+        (times("duration_ns", {10**6: 8, 10**9: 4}, 8), 1, "Half of 8 directed flows last less than 1 s"),
+        (times("duration_ns", {1: 3, 10**9: 1}, 8), 1, "5 of 8 directed flows are of one instant"),
+        (times("duration_ns", {10**6: 8}, 8), 1, "Durations and rates of 8 directed flows"),
+    ],
+)
+def test_durations_and_rates_tell_their_middles_and_only_what_is_there(rows, panels, said, tmp_path):
+    write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99}])
+    write_table(tmp_path, "flow_times", rows)
+    figure = compose.drawn("flow_times", Source(Campaign(tmp_path)))
+    assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == said
+    assert len(figure.spec["concat"][0]["hconcat"]) == panels
+
+
+def test_flows_of_one_instant_have_no_durations_to_draw(tmp_path):
+    write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99}])
+    write_table(tmp_path, "flow_times", times("duration_ns", {1: 0}, 5))
+    figure = compose.drawn("flow_times", Source(Campaign(tmp_path)))
+    assert figure.empty and "no flow has more than one frame" in figure.description + str(figure.spec)
 
 
 def test_shades_of_lengths_stay_apart_in_grey():

@@ -10,6 +10,7 @@ NAMES = (
     "frame_sizes",
     "flows_per_sample",
     "flow_sizes",
+    "flow_times",
     "throughput",
     "capture_quality",
 )

@@ -1,0 +1,141 @@
+"""Log-log lines of complementary distributions: the campaign, its sites, single samples beside it."""
+
+import math
+from collections import defaultdict
+from typing import NamedTuple
+
+import altair as alt
+
+from . import theme
+from .source import ALL
+from .wording import natural, short_labels
+
+STITCHED = "stitched across samples"
+SINGLE = "single samples"
+ONE_SITE = "one site, stitched"
+EVERYTHING = "all sites, "
+NAMED = 5  # as many sites get a colour each; of more, all are grey
+PALETTE = (theme.ORANGE, theme.SKY, theme.GREEN, theme.VERMILION, theme.PURPLE)
+LABEL = 24
+BROAD = 4  # px: the campaign's line, under those of its sites
+PERIOD = 15  # px: of the dashes of sites
+TICK = 44  # px: of a label as 100 Mbit/s with its gap
+# Ticks stand at powers of ten; these labels write them as 10 B, 1 kB, 100 GB, and shares in percent.
+EXPONENT = "round(log(datum.value) / LN10)"
+SHARE = "format(100 * datum.value, '~r') + ' %'"
+
+
+class Axis(NamedTuple):
+    """What the lines are over: the column, its title, the unit at each third power of ten, the tooltip's name."""
+
+    column: str
+    title: str
+    units: tuple[str, ...]
+    least: str
+
+    @property
+    def label(self) -> str:
+        """A Vega expression for a tick at a power of ten; beyond the last unit its thousands."""
+        last = 3 * (len(self.units) - 1)
+        power = f"{EXPONENT} < {last} ? {EXPONENT} % 3 : {EXPONENT} - {last}"
+        names = "[" + ", ".join(f"'{unit}'" for unit in self.units) + "]"
+        return f"format(pow(10, {power}), ',d') + ' ' + {names}[min(floor({EXPONENT} / 3), {len(self.units) - 1})]"
+
+
+def lines_of(rows: list[dict], column: str) -> tuple[list[dict], list[str]]:
+    """The points of all lines, each with its line's name, in drawing order; and the names as a legend orders them.
+
+    ``rows``: of a table with scope, site, ccdf and thresholds in ``column``, those of one measure that are above 0.
+    """
+    sites = sorted({row["site"] for row in rows if row["scope"] == "site" and row["site"] != ALL}, key=natural)
+    sites = sites if len(sites) > 1 else []
+    labels = short_labels(sites, LABEL)
+    named = len(sites) <= NAMED
+    lines = [(labels[site] if named else ONE_SITE, line_of(rows, column, "site", site)) for site in sites]
+    stitched, single = (f"{EVERYTHING if sites else ''}{name}" for name in (STITCHED, SINGLE))
+    total = [(stitched, line_of(rows, column, "campaign", ALL)), (single, line_of(rows, column, "sample", ALL))]
+    order = [stitched, single, *dict.fromkeys(name for name, _ in lines)]
+    # What comes later lies on top: sites with a name on the broad lines of all, the grey crowd beneath them.
+    lines = total + lines if named else lines + total[::-1]
+    return [{**row, "line": name} for name, line in lines for row in line], order
+
+
+def line_of(rows: list[dict], column: str, scope: str, site: str) -> list[dict]:
+    """One line's points, smallest threshold first."""
+    return sorted((r for r in rows if r["scope"] == scope and r["site"] == site), key=lambda r: r[column])
+
+
+def middle(line: list[dict], column: str) -> int | None:
+    """The smallest threshold that at most half of the flows reach; None where more than half reach the last."""
+    return next((row[column] for row in line if 2 * row["flows_ge"] <= row["flows"]), None)
+
+
+def chart(values: list[dict], order: list[str], axis: Axis, *, y_title: str | None, width: int) -> alt.Chart:
+    """The lines: the campaign's black and broad, the single samples' dashed, sites thin, so that each shows on another.
+
+    The dashes of sites have one period, each shorter than the one before: where all coincide, each has its piece.
+    """
+    others = PALETTE if order[2:] != [ONE_SITE] else ("#ABABAB",)
+    widths = [BROAD, 2.6, *[1.4] * (len(order) - 2)]
+    dashes = [[1, 0], [5, 3], [1, 0], *([dash, PERIOD - dash] for dash in (12, 9, 6, 4))][: len(order)]
+    if order[2:] == [ONE_SITE]:
+        widths[2] = 0.9
+    legend = alt.Legend(
+        title=None, orient="bottom", columns=3, offset=2, symbolType="stroke", symbolSize=300, labelLimit=240
+    )
+    least = flat_until(values, axis.column)
+    x = [least, max(10 * least, *(row[axis.column] for row in values))]
+    values = [row for row in values if row[axis.column] >= least]
+    y = [min(0.1, *(row["ccdf"] for row in values)) / 1.3, 1]
+    return (
+        alt.Chart(alt.Data(values=values))
+        .mark_line(interpolate="linear")
+        .encode(
+            x=alt.X(
+                f"{axis.column}:Q",
+                title=axis.title,
+                scale=alt.Scale(type="log", domain=x, nice=False),
+                axis=alt.Axis(labelExpr=axis.label, values=powers(*x, most=width // TICK), domain=False),
+            ),
+            y=alt.Y(
+                "ccdf:Q",
+                title=y_title,
+                scale=alt.Scale(type="log", domain=y, nice=False),
+                axis=alt.Axis(labelExpr=SHARE, values=powers(*y), domain=False),
+            ),
+            color=alt.Color(
+                "line:N",
+                sort=order,
+                scale=alt.Scale(domain=order, range=["#000000", theme.BLUE, *others]),
+                legend=legend,
+            ),
+            strokeDash=alt.StrokeDash("line:N", sort=order, scale=alt.Scale(domain=order, range=dashes), legend=legend),
+            strokeWidth=alt.StrokeWidth(
+                "line:N", sort=order, scale=alt.Scale(type="ordinal", domain=order, range=widths), legend=legend
+            ),
+            detail="site:N",
+            tooltip=[
+                *(alt.Tooltip("line:N", title="of"), alt.Tooltip("site:N")),
+                alt.Tooltip(f"{axis.column}:Q", title=axis.least, format=","),
+                alt.Tooltip("flows_ge:Q", title="flows", format=","),
+                alt.Tooltip("flows:Q", title="of flows", format=","),
+                alt.Tooltip("samples:Q", format=","),
+            ],
+        )
+        .properties(width=width, height=300)
+    )
+
+
+def flat_until(values: list[dict], column: str) -> int:
+    """The largest threshold to the left of which every line is flat."""
+    lines = defaultdict(list)
+    for row in values:
+        lines[row["line"], row["site"]].append(row)
+    most = {line: max(row["ccdf"] for row in rows) for line, rows in lines.items()}
+    return min(max(row[column] for row in rows if row["ccdf"] == most[line]) for line, rows in lines.items())
+
+
+def powers(low: float, high: float, most: int = 99) -> list[float]:
+    """The powers of ten from ``low`` to ``high``; those of 1000 where there would be more than ``most``."""
+    exponents = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
+    return [10.0**k for k in exponents if len(exponents) <= most or k % 3 == 0]
