@@ -56,6 +56,7 @@ include: "rules/digest.smk"
 include: "rules/index.smk"
 include: "rules/analyze.smk"
 include: "rules/process.smk"
+include: "rules/consistency.smk"
 include: "rules/figures.smk"
 include: "rules/report.smk"
 

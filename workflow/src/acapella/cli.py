@@ -15,7 +15,19 @@ from acapella_core.errors import UserError
 
 from . import __version__
 
-STAGES = ("digest", "show", "verify", "index", "sql", "analyze", "process", "figures", "report", "doctor")
+STAGES = (
+    "digest",
+    "show",
+    "verify",
+    "index",
+    "sql",
+    "analyze",
+    "process",
+    "conformance",
+    "figures",
+    "report",
+    "doctor",
+)
 
 
 def stage_modules(wanted: str | None):

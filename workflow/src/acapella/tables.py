@@ -10,6 +10,8 @@ from pyarrow import csv
 from acapella_core import schemas
 from acapella_core.files import atomic_path
 
+from . import queries
+
 ROW_GROUP = 131_072  # rows
 
 SCALARS = {
@@ -64,6 +66,14 @@ def write(relation, table: str, target) -> list[Path]:
                     rows.write_table(whole, row_group_size=ROW_GROUP)
                     csv_rows.write_table(rounded(whole))
     return [text, parquet]
+
+
+def write_rows(rows: list[dict], table: str, target) -> list[Path]:
+    """As write, from dictionaries; what a row lacks is null, what the schema does not name is left out."""
+    schema = arrow_schema(table)
+    columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
+    con = queries.connect()
+    return write(con.from_arrow(pa.table(columns, names=schema.names)), table, target)
 
 
 def parts(reader):

@@ -1,0 +1,118 @@
+"""Every kappa that the CHOIR paper printed, recomputed: verdicts, errata, and that a changed digit is seen."""
+
+import csv
+import math
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from acapella import cli
+from acapella.conformance import FOLDER, Printed, judged, read_errata, read_printed
+
+ROOT = Path(__file__).resolve().parents[2]
+FACTS = ROOT.parent / "shared" / "facts" / "kappa_paper.csv"
+PRINTED = FOLDER / "kappa_printed.csv"
+COMPONENTS = ("U", "O", "L", "I")
+
+
+def verdicts(path=PRINTED):
+    """The judged rows by (environment, run)."""
+    rows = judged(read_printed(path), read_errata(FOLDER / "kappa_errata.yaml"))
+    return {(row["environment"], row["run"]): row for row in rows}
+
+
+def altered(tmp_path, place, column, text):
+    """A copy of the printed numbers with one of them changed."""
+    with PRINTED.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    (row,) = (row for row in rows if (row["environment"], row["run"]) == place)
+    assert row[column] != text
+    row[column] = text
+    path = tmp_path / "altered.csv"
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def test_every_printed_kappa_agrees_or_has_an_erratum(tmp_path, capsys):
+    assert cli.main(["conformance", "-o", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.endswith(": 41 printed kappas: 30 agree, 1 agree loosely, 10 disagree\n")
+    table = pq.read_table(tmp_path / "kappa_published.parquet").to_pylist()
+    assert [row["row"] for row in table] == list(range(1, 42))
+    assert all(row["erratum"] for row in table if row["verdict"] == "disagrees")
+    assert (tmp_path / "kappa_published.csv").read_text(encoding="utf-8").count("\n") == 42
+
+
+@pytest.mark.parametrize(
+    ("place", "column", "text", "verdict"),
+    [
+        (("Local Single-Replayer", "B"), "kappa", "0.9853", ("agrees", "disagrees")),
+        (("FABRIC Shared 80 Gbps", "C"), "I", "0.112", ("agrees", "disagrees")),
+        (("FABRIC Dedicated 40 Gbps 1", "B"), "I", "0.6968", ("disagrees", "agrees")),
+        (("FABRIC Dedicated 40 Gbps 2", "mean"), "I", "0.4996", ("agrees_loosely", "agrees")),
+    ],
+)
+def test_one_altered_value_changes_its_verdict_and_no_other(place, column, text, verdict, tmp_path):
+    first, second = verdicts(), verdicts(altered(tmp_path, place, column, text))
+    assert (first[place]["verdict"], second[place]["verdict"]) == verdict
+    assert {key for key in first if first[key]["verdict"] != second[key]["verdict"]} == {place}
+
+
+def test_a_disagreement_without_an_erratum_fails_in_one_line(tmp_path, capsys):
+    path = altered(tmp_path, ("Local Single-Replayer", "B"), "kappa", "0.9853")
+    assert cli.main(["conformance", "--printed", str(path), "-o", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert "Local Single-Replayer, run B: kappa 0.9853 is printed, its components allow 0.985475 to 0.985525" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("content", ["", "environment,run\na,b\n", "environment,run,U,O,L,I,kappa\na,b,0,0,0,x,1\n"])
+def test_what_is_no_table_of_printed_numbers_is_told_in_one_line(content, tmp_path, capsys):
+    path = tmp_path / "printed.csv"
+    path.write_text(content, encoding="utf-8")
+    assert cli.main(["conformance", "--printed", str(path), "-o", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert "not a table of environment, run, U, O, L, I, kappa" in error
+    assert error.count("\n") == 1
+
+
+def test_a_printed_number_stands_for_all_that_round_to_it():
+    number = Printed.of("2.60e-6")
+    assert [float(end) for end in (number.low, number.value, number.high)] == [2.595e-6, 2.6e-6, 2.605e-6]
+    assert Printed.of("0") == Printed(0, 0, 0)
+
+
+def test_means_that_are_not_the_mean_of_their_runs_are_named():
+    rows = verdicts()
+    assert {key: row["unlike_runs"] for key, row in rows.items() if row["unlike_runs"]} == {
+        ("FABRIC Shd. 40 Gbps Noisy", "mean"): "L"
+    }
+
+
+def test_the_first_dedicated_test_asks_for_other_gaps():
+    implied = [verdicts()["FABRIC Dedicated 40 Gbps 1", run]["I_implied"] for run in "BCDE"]
+    assert [round(value, 4) for value in implied] == [0.6968, 0.3536, 0.3650, 0.6436]
+
+
+def test_recomputation_is_equation_5_and_lies_in_its_interval():
+    for row in verdicts().values():
+        assert row["kappa_recomputed"] == pytest.approx(1 - math.hypot(*(row[name] for name in COMPONENTS)) / 2)
+        assert row["kappa_lo"] <= row["kappa_recomputed"] <= row["kappa_hi"]
+
+
+def test_verdicts_are_those_of_an_independent_recomputation():
+    if not FACTS.is_file():
+        pytest.skip(f"no facts: {FACTS} is not there")
+    called = {"ok": "agrees", "ok_loose": "agrees_loosely", "DISAGREE": "disagrees"}
+    with FACTS.open(encoding="utf-8", newline="") as stream:
+        facts = {(row["environment"], row["run"]): row for row in csv.DictReader(stream)}
+    rows = verdicts()
+    assert {key: called[fact["verdict"]] for key, fact in facts.items()} == {
+        key: row["verdict"] for key, row in rows.items()
+    }
+    for key, fact in facts.items():
+        assert rows[key]["kappa_lo"] == pytest.approx(float(fact["kappa_lo"]), abs=2e-6)
+        assert rows[key]["kappa_hi"] == pytest.approx(float(fact["kappa_hi"]), abs=2e-6)
