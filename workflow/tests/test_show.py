@@ -1,11 +1,14 @@
 """`acapella show`: frames as lines, and as named columns."""
 
+import shutil
+
 import pytest
 from plain_flows import write_pcap
 from scapy.contrib.mpls import MPLS
-from scapy.layers.inet import IP, TCP, UDP
-from scapy.layers.inet6 import IPv6
+from scapy.layers.inet import ICMP, IP, TCP, UDP
+from scapy.layers.inet6 import ICMPv6DestUnreach, ICMPv6EchoRequest, IPv6
 from scapy.layers.l2 import ARP, Dot1Q, Ether
+from scapy.layers.vxlan import VXLAN
 from scapy.packet import Raw
 
 from acapella.cli import main
@@ -46,6 +49,37 @@ def test_the_summary_reads_like_tshark(campaign, capsys):
         "    4   4.500000000 - → - ARP 42 Ethernet/ARP",
         "    5  -0.000000001 - → - IPv4 30 Ethernet/IPv4 [truncated_ipv4]",
     ]
+
+
+def test_what_has_no_ports_is_called_by_its_protocol_and_not_by_its_data(tmp_path, capsys):
+    there, back = IP(src="10.0.0.1", dst="10.0.0.2"), IP(src="10.0.0.2", dst="10.0.0.1")
+    six = IPv6(src="2001:db8::1", dst="2001:db8::2")
+    packets = [
+        there / ICMP(id=77, seq=1) / Raw(b"a" * 40),
+        back / ICMP(type=3, code=3) / there / UDP(sport=5, dport=6) / Raw(b"x" * 10),
+        back / ICMP(type=11) / there / ICMP(),
+        six / ICMPv6EchoRequest(data=b"hello"),
+        six / ICMPv6DestUnreach(code=4) / six / UDP(sport=1, dport=2),
+        IP(src="10.0.0.1", dst="10.0.0.2", frag=10, proto=17) / Raw(b"a" * 40),
+        there / UDP(sport=9, dport=4789) / VXLAN(vni=7) / Ether(**MAC) / there / ICMP() / Raw(b"abc"),
+        there / TCP(sport=1, dport=2, flags="A") / Raw(b"12345"),
+    ]
+    write_pcap(tmp_path / "t.pcap", [(START, bytes(Ether(**MAC) / packet)) for packet in packets])
+    words = ["-o", str(tmp_path / "t.parquet"), "--flows", str(tmp_path / "t.flows.parquet")]
+    for engine in ["native", *(["hybrid"] if shutil.which("tshark") else [])]:  # with tshark, Data ends the stacks
+        assert main(["digest", str(tmp_path / "t.pcap"), *words, "--engine", engine]) == 0
+        capsys.readouterr()
+        lines = [line.split("→ ", 1)[1].split(" ", 1)[1] for line in show(capsys, tmp_path / "t.parquet")]
+        assert lines == [
+            "ICMP 82 Ethernet/IPv4/ICMP Len=40",
+            "ICMP 80 Ethernet/IPv4/ICMP quotes IPv4/UDP",
+            "ICMP 70 Ethernet/IPv4/ICMP quotes IPv4/ICMP",
+            "ICMPv6 67 Ethernet/IPv6/ICMPv6 Len=5",
+            "ICMPv6 110 Ethernet/IPv6/ICMPv6 quotes IPv6/UDP",
+            "IPv4 74 Ethernet/IPv4 IP protocol 17",
+            "ICMP 95 Ethernet/IPv4/UDP/VXLAN/Ethernet/IPv4/ICMP Len=3",
+            "TCP 59 1 → 2 [ACK] Seq=0 Ack=0 Len=5",
+        ], engine
 
 
 def test_columns_of_the_joined_view_in_file_order(campaign, capsys):
@@ -103,10 +137,13 @@ def test_a_flow_table_of_another_acap_is_refused(campaign, capsys):
         (["acap/t.parquet", "--columns", "frame,colour"], "no column 'colour'"),
         (["none.parquet"], "cannot read"),
         (["t.pcap"], "is not an acap"),
+        (["flows/t.parquet"], "is a flow table, and show prints the frames of an acap; acapella sql CAMPAIGN"),
+        (["acap/t.parquet", "--flows", "acap/u.parquet"], "acap/u.parquet: is an acap, and no flow table"),
     ],
 )
 def test_mistakes_are_one_line(campaign, capsys, monkeypatch, words, message):
     monkeypatch.chdir(campaign)
+    shutil.copy("acap/t.parquet", "acap/u.parquet")
     assert main(["show", *words]) == 2
     err = capsys.readouterr().err
     assert message in err and err.count("\n") == 1

@@ -1,9 +1,12 @@
 """Print the frames of an acap: one line each, as tshark's summary, or the named columns.
 
 By default: number, seconds since the first frame, source, destination, protocol, wire length, and what the acap knows
-of the rest. With --columns, the named columns of the joined view (every column of the frame table, and of the flow
-table where the frame table has none of that name), tab-separated, in file order, without a header line; nulls are
-empty, lists joined by commas.
+of the rest: ports, TCP flags and numbers, else the headers, with the length behind the last of them. An acap holds no
+MAC addresses and no fields of ICMP or ARP, so these are named and no more; of an ICMP error, what it quotes.
+
+With --columns, the named columns of the joined view (every column of the frame table, and of the flow table where the
+frame table has none of that name), tab-separated, in file order, without a header line; nulls are empty, lists joined
+by commas.
 
   acapella show x.parquet --columns frame,protocols,src,dst,vlan,mpls
 """
@@ -19,6 +22,9 @@ ARROW = "\N{RIGHTWARDS ARROW}"
 FLAGS = ("FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR", "AE")  # from bit 0, RFC 9293 3.1 and RFC 7560
 SUMMARY_FRAMES = ["frame", "ts_ns", "wire_len", "stack", "tcp_flags", "tcp_seq", "tcp_ack", "payload_len", "issue"]
 SUMMARY_FLOWS = ["src", "dst", "ip_proto", "src_port", "dst_port"]
+# The first ICMP of a stack is the frame's own, what stands behind it is quoted (RFC 792, RFC 4443 2.4).
+ICMP = r"^(?:.*?/)?(ICMP(?:v6)?)(?:/.*)?$"
+QUOTED = r"^(.*?ICMP(?:v6)?)/(IP.*)$"
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
@@ -56,8 +62,11 @@ def find_flows(acap: Path, flows: str | None) -> Path:
     raise UserError("its flow table is not beside it", where=acap, fix="name it with --flows")
 
 
-def open_table(path: Path):
-    """Open a Parquet file that digest wrote; returns it and its metadata."""
+def open_table(path: Path, *, flows: bool = False):
+    """Open a Parquet file that digest wrote, the frame table or with ``flows`` the other; returns it and its metadata.
+
+    Raises UserError where it is neither, or the one for the other.
+    """
     import pyarrow as pa  # noqa: PLC0415 - slow to import
     import pyarrow.parquet as pq  # noqa: PLC0415
 
@@ -72,6 +81,12 @@ def open_table(path: Path):
     metadata = (file.metadata.metadata or {}).get(KEY.encode())
     if metadata is None:
         raise UserError("is not an acap", where=path, fix="give a file that `acapella digest` wrote")
+    is_acap = "frame" in file.schema_arrow.names
+    if is_acap and flows:
+        raise UserError("is an acap, and no flow table", where=path, fix="give the file of digest's --flows")
+    if not is_acap and not flows:
+        fix = f"acapella sql CAMPAIGN \"from flows\" prints flows, or any DuckDB client by: from '{path}'"
+        raise UserError("is a flow table, and show prints the frames of an acap", where=path, fix=fix)
     return file, metadata
 
 
@@ -82,7 +97,7 @@ def joined(acap: Path, flows: str | None, frame_columns: list[str], flow_columns
     file, metadata = open_table(acap)
     by_flow = None
     if flow_columns:
-        flow_file, flow_metadata = open_table(find_flows(acap, flows))
+        flow_file, flow_metadata = open_table(find_flows(acap, flows), flows=True)
         if flow_metadata != metadata:
             raise UserError("this flow table belongs to another acap", where=find_flows(acap, flows))
         by_flow = flow_file.read(columns=flow_columns)
@@ -174,21 +189,35 @@ def summary_columns(table, start: int) -> list:
 
     text = {name: as_text(table[name]) for name in table.column_names}
     dash = {name: pc.if_else(pc.equal(text[name], ""), "-", text[name]) for name in ("flow.src", "flow.dst")}
-    protocol = pc.replace_substring_regex(text["stack"], "^.*/", "")
     return [
         pc.utf8_lpad(text["frame"], 5),
         pc.utf8_lpad(seconds(pc.subtract(table["ts_ns"], start)), 13),
         dash["flow.src"],
         pa.repeat(ARROW, table.num_rows),
         dash["flow.dst"],
-        protocol,
+        protocol(text["stack"]),
         text["wire_len"],
         information(table, text),
     ]
 
 
+def named(stack):
+    """Header stacks without the data behind them, which are no protocol."""
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    return pc.replace_substring_regex(stack, "(/Data)+$", "")
+
+
+def protocol(stack):
+    """The last header of each stack, as tshark's column: not what an ICMP error quotes."""
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    own = pc.replace_substring_regex(named(stack), ICMP, r"\1")
+    return pc.replace_substring_regex(own, "^.*/", "")
+
+
 def information(table, text: dict):
-    """Ports, TCP flags and numbers, payload length, else the header stack; and the issue, where there is one."""
+    """Ports, TCP flags and numbers, payload length, else the headers; and the issue, where there is one."""
     import pyarrow.compute as pc  # noqa: PLC0415
 
     ports = pc.binary_join_element_wise(text["flow.src_port"], text["flow.dst_port"], f" {ARROW} ")
@@ -202,10 +231,27 @@ def information(table, text: dict):
         " ",
     )
     has_ports = pc.not_equal(text["flow.src_port"], "")
-    other = pc.if_else(has_ports, pc.binary_join_element_wise(ports, length, " "), text["stack"])
+    other = pc.if_else(has_ports, pc.binary_join_element_wise(ports, length, " "), headers(text, length))
     info = pc.replace_substring(pc.if_else(pc.is_valid(table["tcp_flags"]), tcp, other), "  ", " ")
     issue = pc.if_else(pc.equal(text["issue"], ""), "", pc.binary_join_element_wise(" [", text["issue"], "]", ""))
     return pc.binary_join_element_wise(info, issue, "")
+
+
+def headers(text: dict, length):
+    """Of frames without ports: the headers and what they quote, the length behind them; else who should read it."""
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    stack = named(text["stack"])
+    errors = pc.replace_substring_regex(stack, QUOTED, r"\1 quotes \2")
+    after = pc.if_else(pc.equal(text["payload_len"], ""), "", pc.binary_join_element_wise(" ", length, ""))
+    ends_in_ip = pc.match_substring_regex(stack, "(^|/)IPv[46][^/]*$")  # a later fragment, or a protocol nobody knows
+    number = pc.if_else(
+        pc.and_(ends_in_ip, pc.not_equal(text["flow.ip_proto"], "")),
+        pc.binary_join_element_wise(" IP protocol", text["flow.ip_proto"], " "),
+        "",
+    )
+    rest = pc.if_else(pc.equal(errors, stack), pc.binary_join_element_wise(number, after, ""), "")
+    return pc.binary_join_element_wise(errors, rest, "")
 
 
 def flag_names(flags):
