@@ -1,0 +1,180 @@
+"""It refuses to flatter: what about the captures makes a component look better, or worse, than the network was.
+
+Each warning is ``{"code", "components", "text"}``: the components that it touches, and what it does to them. Nothing is
+corrected silently; docs/kappa.md has a paragraph for each code.
+"""
+
+from ..figures.wording import GAP, count, nanoseconds, percent
+
+COARSE_NS = 1000  # a microsecond grid rounds away what the paper measures: gaps within 10 ns
+# Two frames of one port never arrive at once (64 bytes take 5 ns at 100 Gbit/s), so equal stamps are the clock's. Up to
+# this share of the gaps they change I less than its third digit where jitter is of the gaps' size.
+EQUAL_SHARE = 0.01
+ALIKE_SHARE = 0.5  # trials that share less than this of the smaller one are hardly the same traffic
+WHOLE = ("clean", None)  # how a file ends that lacks nothing
+
+PAIR_CHECKS = []
+TRIAL_CHECKS = []
+
+
+def of(pair: dict, a: dict, b: dict) -> list[dict]:
+    """The warnings of one pair: those about the pair first, then those about each trial."""
+    found = [check(pair, a, b) for check in PAIR_CHECKS]
+    for trial in (a,) if a is b else (a, b):
+        found += [check(trial) for check in TRIAL_CHECKS]
+    return [warning for warning in found if warning]
+
+
+def about_pair(check):
+    """Register a check of the pair and its two trials."""
+    PAIR_CHECKS.append(check)
+    return check
+
+
+def about_trial(check):
+    """Register a check of one trial."""
+    TRIAL_CHECKS.append(check)
+    return check
+
+
+def warning(code: str, components: str, text: str) -> dict:
+    """``components`` as one word, such as "ULI"."""
+    return {"code": code, "components": list(components), "text": text.replace(GAP, " ")}
+
+
+@about_pair
+def empty_trial(pair: dict, a: dict, b: dict):
+    """A trial without a packet."""
+    empty = [trial["name"] for trial in (a, b) if not trial["packets"]]
+    if not empty:
+        return None
+    if len(empty) == 2:
+        text = "both trials are empty: there is nothing to compare, and kappa is null."
+    else:
+        text = f"trial {empty[0]} has no packet: kappa is 0 by convention, and O, L and I are undefined."
+    return warning("empty_trial", "UOLI", text)
+
+
+@about_pair
+def different_content(pair: dict, a: dict, b: dict):
+    """Few common packets, or none."""
+    smaller = min(pair["n_a"], pair["n_b"])
+    if not smaller or pair["n_common"] >= ALIKE_SHARE * smaller:
+        return None
+    share = percent(pair["n_common"] / smaller)
+    if pair["n_common"] == 0:
+        effect = "Kappa is 0 by convention, and O, L and I are undefined."
+    else:
+        effect = (
+            "O, L and I speak of these few packets only; a small value there says nothing of the others, and U does "
+            "not tell loss from different traffic."
+        )
+    text = (
+        f"{count(pair['n_common'], 'common packet')}, {share} of the smaller trial: these may not be trials of the "
+        f"same traffic, or --identity does not survive the way between the captures. {effect}"
+    )
+    return warning("different_content", "UOLI", text)
+
+
+@about_pair
+def first_packet_missing(pair: dict, a: dict, b: dict):
+    """Each trial starts at its own first packet; where the other one lacks that, all latencies are shifted."""
+    common = pair["integers"]["first_common"]
+    if not pair["n_common"] or all(common):
+        return None
+    lacking = [f"{x['name']} starts with a packet that {y['name']} lacks"
+               for x, y, there in ((a, b, common[0]), (b, a, common[1])) if not there]  # fmt: skip
+    text = (
+        f"{' and '.join(lacking)}: time counts from each trial's own first packet, so every latency difference carries "
+        f"a constant (the median difference is {pair['offset_ns']} ns). L is larger or, by chance, smaller than the "
+        "jitter of the common packets; L_offset_removed is free of it. I is not touched."
+    )
+    return warning("first_packet_missing", "L", text)
+
+
+@about_pair
+def ambiguous_occurrences(pair: dict, a: dict, b: dict):
+    """Packets that only their occurrence number tells apart."""
+    if not pair["ambiguous_a"] and not pair["ambiguous_b"]:
+        return None
+    text = (
+        f"{pair['ambiguous_a']} packets of {a['name']} and {pair['ambiguous_b']} of {b['name']} share their identity "
+        "with another packet of their trial; the first is taken for the first, the second for the second. Equal "
+        "packets that changed places look unmoved (O too small); where one of them is lost, the later ones take each "
+        "other's place (O, L and I too large), while U stays right."
+    )
+    return warning("ambiguous_occurrences", "OLI", text)
+
+
+@about_trial
+def coarse_clock(trial: dict):
+    """Stamps on a microsecond or coarser grid, or many equal ones."""
+    if trial["packets"] < 2:
+        return None
+    grid, equal = trial["resolution_ns"], trial["equal_stamps"]
+    share = equal / (trial["packets"] - 1)
+    on_grid = grid is not None and grid >= COARSE_NS
+    if not on_grid and share < EQUAL_SHARE:
+        return None
+    causes = [f"its stamps are multiples of {nanoseconds(grid)}"] if on_grid else []
+    if share >= EQUAL_SHARE:
+        causes.append(f"{count(equal, 'packet')} ({percent(share)}) stamped exactly as the one before")
+    text = (
+        f"the clock of trial {trial['name']} is coarse: {' and '.join(causes)}. Differences below that are rounded "
+        "to 0 or up to a whole step: I, L and the shares within some ns describe the clock as much as the network; "
+        "packets with equal stamps keep the order of the file, so O is the recorder's order there."
+    )
+    return warning("coarse_clock", "OLI", text)
+
+
+@about_trial
+def truncated_identity(trial: dict):
+    """Packets cut by the capture are known again by what is left of them."""
+    if not trial["truncated"]:
+        return None
+    left = trial["identity_bytes"]
+    text = (
+        f"{count(trial['truncated'], 'packet')} of trial {trial['name']} cut by the capture: packets of all trials are "
+        f"compared by the first {left} bytes of their identity. Packets that differ only behind them are taken for the "
+        "same: damage there goes unseen (U too small), and more packets need an occurrence number."
+    )
+    return warning("truncated_identity", "UOLI", text)
+
+
+@about_trial
+def without_identity(trial: dict):
+    """Packets in which the identity that was asked for is not there."""
+    if not trial["without_identity"]:
+        return None
+    text = (
+        f"{count(trial['without_identity'], 'packet')} of trial {trial['name']} without the identity that was asked "
+        "for (no tag, or shorter than the region): they match no packet of another trial and count as missing in U."
+    )
+    return warning("without_identity", "U", text)
+
+
+@about_trial
+def cut_file(trial: dict):
+    """A file that ends in the middle of a record."""
+    cut = [file for file in trial["files"] if file["end"] not in WHOLE]
+    if not cut:
+        return None
+    named = ", ".join(f"{file['file']} ({file['end']})" for file in cut)
+    text = (
+        f"trial {trial['name']} could not be read to the end: {named}. What follows the last whole frame counts as "
+        "lost in U, and the trial is shorter, which L and I divide by."
+    )
+    return warning("cut_file", "ULI", text)
+
+
+@about_trial
+def time_reversals(trial: dict):
+    """Stamps that go backwards inside a file."""
+    if not trial["reversals_in_file"]:
+        return None
+    text = (
+        f"{count(trial['reversals_in_file'], 'packet')} of trial {trial['name']} stamped earlier than the packet "
+        "before in the same file. Packets are taken in the order of their stamps: where the capture's queues were "
+        "written out of order that is right; where a clock was set back, O, L and I are the clock's."
+    )
+    return warning("time_reversals", "OLI", text)

@@ -1,0 +1,313 @@
+"""The consistency of two trials the slow way: scapy reads the records, lists and dictionaries do the rest.
+
+Independent of the native core and of acapella.consistency: it follows the definitions of docs/kappa.md literally, with
+a quadratic search for the kept packets, and shares no code with either. For trials of some hundred packets of Ethernet,
+VLAN, MPLS, pseudowires, GRE, IPv4 and IPv6 without extension headers.
+"""
+
+import hashlib
+import itertools
+import math
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from scapy.utils import RawPcapReader
+
+TAGS = (0x8100, 0x88A8, 0x9100)
+CHECKSUM_AT = {6: 16, 17: 6}  # of TCP and UDP, bytes into their headers
+
+
+@dataclass(frozen=True)
+class Packet:
+    """One packet of a trial: its time and what it is known by (the occurrence number included)."""
+
+    ts_ns: int
+    key: tuple
+
+
+@dataclass(frozen=True)
+class Part:
+    """The octets that a frame is known by, None for one that a hop may change; whether the capture has them all."""
+
+    content: list
+    whole: bool
+
+
+def read_records(path: Path) -> list[tuple[int, int, bytes]]:
+    """(ns, wire length, bytes) of every frame of a classic pcap."""
+    with RawPcapReader(str(path)) as reader:
+        unit = 1 if reader.nano else 1000
+        return [(r.sec * 10**9 + r.usec * unit, r.wirelen, bytes(data)) for data, r in reader]
+
+
+def number(data: bytes, at: int, length: int = 2) -> int:
+    """A big-endian number."""
+    return int.from_bytes(data[at : at + length], "big")
+
+
+def innermost(data: bytes, at: int = 0) -> tuple[str, int]:
+    """Where the identity starts: ("ip", offset) of the innermost IP header, else ("ethertype", offset)."""
+    kind_at = at + 12
+    kind, at = number(data, kind_at), kind_at + 2
+    while kind in TAGS:
+        kind_at = at + 2
+        kind, at = number(data, kind_at), at + 4
+    if kind == 0x8847:
+        while not data[at + 2] & 1:
+            at += 4
+        at += 4
+        if data[at] >> 4 == 0:
+            return innermost(data, at + 4)
+        return below_ip(data, at)
+    return below_ip(data, at) if kind in (0x0800, 0x86DD) else ("ethertype", kind_at)
+
+
+def below_ip(data: bytes, at: int) -> tuple[str, int]:
+    """The innermost IP header from the one at ``at`` on: through IP in IP, and GRE without options."""
+    version = data[at] >> 4
+    header = 40 if version == 6 else (data[at] & 15) * 4
+    protocol = data[at + 6] if version == 6 else data[at + 9]
+    inside = at + header
+    if protocol in (4, 41) and inside < len(data):
+        return below_ip(data, inside)
+    if protocol == 47 and number(data, inside, 4) in (0x0800, 0x86DD):
+        return below_ip(data, inside + 4)
+    return "ip", at
+
+
+def identity(data: bytes, l4_checksum: bool) -> Part:
+    """The bytes that no hop changes, None in the place of those that one may change."""
+    start, at = innermost(data)
+    if start != "ip":
+        return Part(list(data[at:]), True)
+    version = data[at] >> 4
+    if version == 4:
+        header, length, protocol = (data[at] & 15) * 4, number(data, at + 2), data[at + 9]
+        hidden = {1, 8, 10, 11}
+    else:
+        header, length, protocol = 40, 40 + number(data, at + 4), data[at + 6]
+        hidden = {7}
+    content = list(data[at : at + length])
+    if version == 6:  # traffic class: the low half of the first octet, the high half of the second
+        content[0] &= 0xF0
+        content[1] &= 0x0F
+    if not l4_checksum and protocol in CHECKSUM_AT:
+        place = header + CHECKSUM_AT[protocol]
+        hidden |= {place, place + 1}
+    return Part([None if n in hidden else octet for n, octet in enumerate(content)], len(content) == length)
+
+
+def read_trial(paths: list[Path], l4_checksum: bool) -> list[tuple[int, Part]]:
+    """(ns, identity) of a trial's frames in the order of (time, rank of the file's sha256, record)."""
+    ordered = sorted(paths, key=lambda path: hashlib.sha256(path.read_bytes()).digest())
+    frames = []
+    for rank, path in enumerate(ordered):
+        for record, (ts_ns, _, data) in enumerate(read_records(path)):
+            frames.append((ts_ns, rank, record, identity(data, l4_checksum)))
+    return [(ts_ns, part) for ts_ns, _, _, part in sorted(frames, key=lambda frame: frame[:3])]
+
+
+def numbered(frames: list[tuple[int, Part]], cut: int | None) -> list[Packet]:
+    """Packets with an occurrence number behind their identity."""
+    seen = Counter()
+    packets = []
+    for ts_ns, part in frames:
+        key = tuple(part.content[:cut])
+        packets.append(Packet(ts_ns, (key, seen[key])))
+        seen[key] += 1
+    return packets
+
+
+def read_trials(trials: list[list[Path]], l4_checksum: bool = True) -> list[list[Packet]]:
+    """All trials, their identities cut where the shortest cut one is."""
+    read = [read_trial([Path(path) for path in paths], l4_checksum) for paths in trials]
+    cut = min((len(part.content) for frames in read for _, part in frames if not part.whole), default=None)
+    return [numbered(frames, cut) for frames in read]
+
+
+def duration(trial: list[Packet]) -> int:
+    """From the first to the last packet, ns."""
+    return trial[-1].ts_ns - trial[0].ts_ns if trial else 0
+
+
+def latencies(trial: list[Packet]) -> dict:
+    """Time since the first packet, ns, by packet."""
+    return {packet.key: packet.ts_ns - trial[0].ts_ns for packet in trial}
+
+
+def gaps(trial: list[Packet]) -> dict:
+    """Time since the packet before, ns, by packet; 0 for the first."""
+    return {later.key: later.ts_ns - earlier.ts_ns for earlier, later in itertools.pairwise([*trial[:1], *trial])}
+
+
+def permutation(a: list[Packet], b: list[Packet]) -> list[int]:
+    """For each common packet in B's order its rank in A, both within the intersection."""
+    in_a, in_b = {packet.key for packet in a}, {packet.key for packet in b}
+    rank = {packet.key: n for n, packet in enumerate(p for p in a if p.key in in_b)}
+    return [rank[packet.key] for packet in b if packet.key in in_a]
+
+
+def kept(ranks: list[int]) -> set[int]:
+    """Positions (in B) of the kept packets: the longest increasing subsequence, of these the one with the largest sum
+    of |a - b|, of these the one with the lexicographically smallest ranks. Every pair of packets is looked at.
+    """
+    chains = {}
+    for b in range(len(ranks) - 1, -1, -1):
+        later = [chains[c] for c in range(b + 1, len(ranks)) if ranks[c] > ranks[b]]
+        length, distance, chain = min(later, default=(0, 0, ()))
+        chains[b] = (length - 1, distance - abs(ranks[b] - b), (ranks[b], *chain))
+    best = min(chains.values(), default=(0, 0, ()))
+    return {ranks.index(rank) for rank in best[2]}
+
+
+def moved(ranks: list[int]) -> list[tuple[int, int]]:
+    """(rank in A, rank in B) of the packets that are not kept, in B's order."""
+    still = kept(ranks)
+    return [(a, b) for b, a in enumerate(ranks) if b not in still]
+
+
+def inversions(ranks: list[int]) -> int:
+    """Pairs in opposite order."""
+    return sum(x > y for x, y in itertools.combinations(ranks, 2))
+
+
+def burst_list(moves: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+    """Runs of moved packets that are neighbours in both trials."""
+    runs = []
+    for move in moves:
+        if runs and (runs[-1][-1][0] + 1, runs[-1][-1][1] + 1) == move:
+            runs[-1].append(move)
+        else:
+            runs.append([move])
+    return runs
+
+
+def table_1(moves: list[int]) -> dict:
+    """Mean, sigma, of the moves and of their sizes, smallest, largest."""
+    names = ("mean", "sigma", "abs_mean", "abs_sigma", "min", "max")
+    if not moves:
+        return dict.fromkeys(names)
+    values = []
+    for sample in (moves, [abs(move) for move in moves]):
+        mean = Fraction(sum(sample), len(sample))
+        values += [float(mean), math.sqrt(sum((move - mean) ** 2 for move in sample) / len(sample))]
+    return dict(zip(names, [*values, min(moves), max(moves)], strict=True))
+
+
+def nearest_rank(values: list[int], percent: int) -> int:
+    """The smallest value that at least so many percent of all do not exceed."""
+    ordered = sorted(values)
+    return next(v for n, v in enumerate(ordered, 1) if 100 * n >= percent * len(ordered))
+
+
+def deltas(values: list[int]) -> dict:
+    """Mean, median, 99th percentile, largest of absolute values."""
+    if not values:
+        return dict.fromkeys(("mean", "median", "p99", "largest"))
+    return {
+        "mean": sum(values) / len(values),
+        "median": nearest_rank(values, 50),
+        "p99": nearest_rank(values, 99),
+        "largest": max(values),
+    }
+
+
+def quotient(numerator: int, denominator: int):
+    """A fraction; 0 where the numerator is."""
+    return Fraction(numerator, denominator) if numerator else Fraction(0)
+
+
+def magnitude(*parts) -> float:
+    """Equation 5."""
+    return 1 - math.sqrt(sum(part**2 for part in parts)) / 2
+
+
+def components(ranks: list[int], latency: list[int], gap: list[int], sizes: tuple, spans: tuple) -> dict:
+    """U, O, L, I and the like of one pair, or of one window; ``spans`` are what L and I are divided by, ns."""
+    n_a, n_b = sizes
+    common = len(ranks)
+    u = quotient(n_a + n_b - 2 * common, n_a + n_b)
+    if not common:
+        return {"U": u, "O": None, "O_published": None, "O_kendall": None, "L": None, "I": None} | {
+            name: 0.0 if n_a + n_b else None for name in ("kappa", "kappa_published")
+        }
+    moves = moved(ranks)
+    distance = sum(abs(a - b) for a, b in moves)
+    o = quotient(2 * distance, common * (common + 1))
+    published = quotient(2 * distance, len(moves) * (common + 1))
+    ell, i = quotient(sum(latency), common * spans[0]), quotient(sum(gap), spans[1])
+    return {
+        "U": u,
+        "O": o,
+        "O_published": published,
+        "O_kendall": quotient(2 * inversions(ranks), common * (common - 1)),
+        "L": ell,
+        "I": i,
+        "kappa": magnitude(u, o, ell, i),
+        "kappa_published": magnitude(u, published, ell, i),
+    }
+
+
+def compare(a: list[Packet], b: list[Packet], within_ns: tuple[int, ...] = (10,)) -> dict:
+    """The keys of a pair as `acapella kappa --json` has them, without windows and histograms; components exact."""
+    l_a, l_b, g_a, g_b = latencies(a), latencies(b), gaps(a), gaps(b)
+    both = [packet.key for packet in b if packet.key in l_a]
+    offsets = [l_b[key] - l_a[key] for key in both]
+    gap = [abs(g_a[key] - g_b[key]) for key in both]
+    ranks = permutation(a, b)
+    moves = moved(ranks)
+    bursts = burst_list(moves)
+    spans = (max(duration(a), duration(b)), duration(a) + duration(b))
+    found = components(ranks, [abs(offset) for offset in offsets], gap, (len(a), len(b)), spans)
+    median = nearest_rank(offsets, 50) if both else None
+    centred = sum(abs(offset - median) for offset in offsets)
+    signed = [x - y for x, y in moves]
+    return found | {
+        "n_a": len(a),
+        "n_b": len(b),
+        "n_common": len(both),
+        "L_offset_removed": quotient(centred, len(both) * spans[0]) if both else None,
+        "offset_ns": median,
+        "within_ns": {str(w): sum(g <= w for g in gap) / len(both) if both else None for w in within_ns},
+        "iat_delta_ns": deltas(gap),
+        "latency_delta_ns": deltas([abs(offset) for offset in offsets]),
+        "duration_a_ns": duration(a),
+        "duration_b_ns": duration(b),
+        "ambiguous_a": ambiguous(a),
+        "ambiguous_b": ambiguous(b),
+        "moves": {"count": len(moves), "share": len(moves) / len(both) if both else 0.0, **table_1(signed)},
+        "bursts": {
+            "count": len(bursts),
+            "longest": max(map(len, bursts), default=0),
+            **table_1([run[0][0] - run[0][1] for run in bursts]),
+        },
+    }
+
+
+def ambiguous(trial: list[Packet]) -> int:
+    """Packets whose identity, without occurrence number, another one of the trial has as well."""
+    groups = Counter(packet.key[0] for packet in trial)
+    return sum(size for size in groups.values() if size > 1)
+
+
+def window(a: list[Packet], b: list[Packet], begin: int, end: int) -> dict:
+    """One window from ``begin`` to before ``end``, ns since each trial's start; it belongs to A's time where A knows
+    the packet.
+    """
+    l_a, l_b, g_a, g_b = latencies(a), latencies(b), gaps(a), gaps(b)
+    time = l_b | l_a
+    inside = {key for key, ns in time.items() if begin <= ns < end}
+    in_a, in_b = [p for p in a if p.key in inside], [p for p in b if p.key in inside]
+    both = [packet.key for packet in in_b if packet.key in l_a]
+    all_gaps = sum(g_a[p.key] for p in in_a) + sum(g_b[p.key] for p in in_b)
+    found = components(
+        permutation(in_a, in_b),
+        [abs(l_a[key] - l_b[key]) for key in both],
+        [abs(g_a[key] - g_b[key]) for key in both],
+        (len(in_a), len(in_b)),
+        (max(duration(a), duration(b)), all_gaps),
+    )
+    counts = {"n_a": len(in_a), "n_b": len(in_b), "n_common": len(both)}
+    return counts | {name: found[name] for name in ("U", "O", "L", "I", "O_kendall", "kappa")}
