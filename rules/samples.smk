@@ -1,10 +1,12 @@
-# Which samples there are, where they were taken, and where their captures lie. No rules.
+# Which samples there are, where they were taken, and where their captures lie; what else rules share. No rules.
 #
 # files: the sheet is read now. local: known only after the checkpoint collect.
 
 import csv
 import functools
 import re
+
+from snakemake import __version__ as snakemake_version
 
 from acapella_capture.testbeds import files as captures_that_exist
 
@@ -61,6 +63,14 @@ def capture_if_readable(wildcards):
     """As `capture`, nothing where it cannot be read."""
     file = capture(wildcards)
     return [] if file == f"{CAMPAIGN}/raw/{wildcards.sample}.json" else file
+
+
+def without_benchmark(stage):
+    """Take the benchmark of a rule away; ends with one line where this version of Snakemake keeps it somewhere else."""
+    had = getattr(stage, "benchmark", None)
+    stage._benchmark = None
+    if not had or stage.benchmark:
+        sys.exit(f"--cache does not work with Snakemake {snakemake_version}: rule {stage.name} keeps its benchmark")
 
 
 def how_to_go_on(snakemake_logs):

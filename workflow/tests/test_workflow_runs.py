@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -157,6 +158,22 @@ def test_digests_come_from_the_cache_of_another_campaign(finished, tmp_path):
         assert link.read_bytes() == (finished.campaign / kind / "alpha-p1.parquet").read_bytes()
     logs = list((second.campaign / "logs" / "digest").glob("*.log"))  # Snakemake makes the file, digest would fill it
     assert not any(log.read_text() for log in logs), "a digest ran although the cache had it"
+
+
+class Elsewhere:
+    """A rule of a Snakemake that keeps the benchmark in another attribute than today's."""
+
+    name = "digest"
+    benchmark = "benchmarks/x.tsv"
+
+
+def test_a_snakemake_that_keeps_benchmarks_elsewhere_is_named_instead_of_failing_in_the_dark():
+    source = (ROOT / "rules" / "samples.smk").read_text()
+    function = re.search(r"^def without_benchmark\(.*?\n\n\n", source, re.M | re.S)[0]
+    names = {"sys": sys, "snakemake_version": "99"}
+    exec(function, names)
+    with pytest.raises(SystemExit, match="--cache does not work with Snakemake 99: rule digest keeps"):
+        names["without_benchmark"](Elsewhere())
 
 
 def test_killed_in_the_middle_and_started_again_it_makes_the_same_bytes(finished, tmp_path):
