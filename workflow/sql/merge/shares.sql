@@ -1,4 +1,5 @@
--- One row per kind of share, sample and category: the frames whose share gets an interval.
+-- One row per kind of share, sample and category: the frames whose share gets an interval, and what else is
+-- summed up with them (null where the kind has it not).
 with
 
 headers as (
@@ -22,14 +23,18 @@ final as (
         'header' as kind,
         sample,
         header as category,
-        frames
+        frames,
+        null::ubigint as wire_bytes,
+        occurrences
     from headers
     union all
     select
         'encapsulation' as kind,
         sample,
         encapsulation as category,
-        sum(frames)::ubigint as frames
+        sum(frames)::ubigint as frames,
+        sum(wire_bytes)::ubigint as wire_bytes,
+        null as occurrences
     from stacks
     group by sample, encapsulation
     union all
@@ -37,14 +42,18 @@ final as (
         length as kind,
         sample,
         bin as category,
-        frames
+        frames,
+        null as wire_bytes,
+        null as occurrences
     from frame_sizes
     union all
     select
         'ip_version' as kind,
         sample,
         ip_version as category,
-        frames
+        frames,
+        wire_bytes,
+        null as occurrences
     from ip_versions
 )
 

@@ -1,51 +1,34 @@
 -- One row per site, length and bin: how many frames are that long.
 with
 
-frame_sizes as (
-    select * from frame_sizes
-),
-
-scopes as (
-    select * from scopes
-),
-
-totals as (
-    select * from totals
-),
-
-intervals as (
-    select * from intervals
-),
-
-counted as (
-    select
-        scopes.site,
-        frame_sizes.length,
-        frame_sizes.bin,
-        frame_sizes.bin_lo,
-        frame_sizes.bin_hi,
-        sum(frame_sizes.frames)::ubigint as frames
+bins as (
+    select distinct
+        length,
+        bin,
+        bin_lo,
+        bin_hi
     from frame_sizes
-    inner join scopes on frame_sizes.sample = scopes.sample
-    group by scopes.site, frame_sizes.length, frame_sizes.bin, frame_sizes.bin_lo, frame_sizes.bin_hi
+),
+
+site_shares as (
+    select * from site_shares
 ),
 
 final as (
     select
-        c.site,
-        c.length,
-        c.bin,
-        c.bin_lo,
-        c.bin_hi,
-        c.frames,
-        t.frames as total_frames,
-        c.frames / nullif(t.frames, 0) as share,
-        i.share_lo,
-        i.share_hi,
-        t.samples
-    from counted as c
-    inner join totals as t on c.site = t.site
-    left join intervals as i on c.site = i.site and c.length = i.kind and c.bin = i.category
+        s.site,
+        b.length,
+        b.bin,
+        b.bin_lo,
+        b.bin_hi,
+        s.frames,
+        s.total_frames,
+        s.share,
+        s.share_lo,
+        s.share_hi,
+        s.samples
+    from site_shares as s
+    inner join bins as b on s.kind = b.length and s.category = b.bin
 )
 
 select * from final

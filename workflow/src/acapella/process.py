@@ -86,6 +86,7 @@ def merge(campaign: Campaign, con, names: list, *, hide: bool) -> None:
     for name in ("scopes", "totals", "shares"):
         create(con, "merge", name)
     bootstrap_intervals(con)
+    create(con, "merge", "site_shares")
     for name in STITCHING:
         create(con, "merge", name, {"pseudonyms": hide})
 
