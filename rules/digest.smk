@@ -4,7 +4,7 @@
 # cache between campaigns (`--cache`). That is why the capture is an input and its manifest, which names the campaign,
 # is not.
 
-from acapella.code import tshark_version
+from acapella.code import tshark_version, vendors_sha256
 from acapella.digest import ENGINES
 
 DEEP_FRAMES = config["digest"]["deep_frames"]
@@ -31,6 +31,7 @@ rule digest:
         engine=config["digest"]["engine"],
         deep_frames=["--deep-frames", *DEEP_FRAMES] if DEEP_FRAMES else [],
         tshark=tshark_version(config["digest"]["engine"]),
+        vendors=vendors_sha256(),
         code=digest_of_code("acapella.digest", f"acapella.{ENGINES[config['digest']['engine']]}"),
     message:
         "digest {wildcards.sample}: progress is in {log}"

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from core_against_tshark import compare, pcap, rows
 from layer_agreement import FIELDS, Agreement, differing_keys, errata, erratum_of, layers
 from native_programs import native_program
 from traces import busy_port
@@ -31,30 +32,6 @@ def reference() -> tshark.Tshark:
         return tshark.find()
     except tshark.UserError as error:
         pytest.skip(str(error))
-
-
-def rows(lines: Iterator[str], names: list[str]) -> Iterator[dict[str, str]]:
-    for line in lines:
-        yield dict(zip(names, line.rstrip("\n").split("\t"), strict=True))
-
-
-def compare(reference: tshark.Tshark, files: list[Path], folder: Path, cut: int | None = None) -> Agreement:
-    """Both answers for the frames of ``files``, joined and cut."""
-    joined, answers, ours = folder / "joined.pcapng", folder / "tshark.tsv", folder / "ours.tsv"
-    options = ["--write", joined, *(["--cut", str(cut)] if cut else [])]
-    with ours.open("wb") as output:
-        subprocess.run([native_program("acapella-dump-frames"), *options, *files], check=True, stdout=output,
-                       stderr=subprocess.DEVNULL)  # fmt: skip
-    with answers.open("wb") as output, reference.start(joined, FIELDS, output) as run:
-        run.finish()
-    agreement = Agreement()
-    with ours.open(encoding="utf-8") as mine, answers.open(encoding="utf-8") as theirs:
-        names = next(mine).rstrip("\n").split("\t")
-        for pair in zip(rows(mine, names), rows(theirs, list(FIELDS)), strict=True):
-            agreement.add(*pair)
-    for file in (joined, answers, ours):
-        file.unlink()
-    return agreement
 
 
 def report(name: str, agreement: Agreement) -> None:
@@ -91,12 +68,6 @@ def test_wrapped_corpus_agrees_but_for_the_errata(part, corpus, reference, tmp_p
     assert agreement.errata_share < 0.08
     if part == "ndpi":
         assert agreement.sure_share >= 0.98
-
-
-def pcap(frames: list[tuple[int, bytes]]) -> bytes:
-    """A capture of (wire length, captured bytes)."""
-    header = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1)
-    return header + b"".join(struct.pack("<IIII", 1, 0, len(frame), wire) + frame for wire, frame in frames)
 
 
 def ethernet_frames(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -1,6 +1,6 @@
 // Any bytes as a frame of any link type: the dissectors must not read outside them, must end, and must keep
-// their promises. The first two bytes choose the link type, the next two what the frame was longer on the
-// wire.
+// their promises. The first byte chooses the link type, the second whether vendors are known, the next two
+// what the frame was longer on the wire.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dissect/dispatch.hpp"
+#include "dissect/vendors.hpp"
 #include "tokens.hpp"
 
 namespace {
@@ -19,6 +20,12 @@ constexpr std::uint16_t kLinkTypes[] = {1, 113, 276, 0, 108, 101, 228, 229, 147}
 
 void check(bool holds) {
     if (!holds) std::abort();
+}
+
+Vendors vendors_of_the_seeds() {
+    Vendors vendors;
+    vendors.add("00:00:00\tXerox\n00:1B:21\tIntelCor\n");
+    return vendors;
 }
 
 void check_promises(const Record& record, const Dissection& found) {
@@ -51,13 +58,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     record.link_type = kLinkTypes[data[0] % std::size(kLinkTypes)];
     record.bytes = {reinterpret_cast<const std::byte*>(frame.data()), frame.size()};
     record.wire_len = static_cast<std::uint32_t>(frame.size() + data[2] * 256U + data[3]);
+    static const Vendors known = vendors_of_the_seeds();
+    const Vendors* vendors = data[1] % 2 != 0 ? &known : nullptr;
     Dissection first;
-    dissect(record, first);
+    dissect(record, first, vendors);
     check_promises(record, first);
     // No state: the same frame again, into a used Dissection, is the same.
     const std::string protocols = protocols_of(first);
     const bool sure = first.sure;
-    dissect(record, first);
+    dissect(record, first, vendors);
     check(protocols_of(first) == protocols && first.sure == sure);
     return 0;
 }

@@ -70,6 +70,8 @@ def frames() -> dict[str, tuple[str, bytes]]:
         "snap": ethernet(60, b"\xaa\xaa\3\0\0\0\x08\0" + packet),
         "isis": ethernet(60, b"\xfe\xfe\3\x83\x1b\1\0\x12\1\0\0" + DATA),
         "pw": ethernet(0x8847, label + bytes(4) + inner),
+        "pw_plain": ethernet(0x8847, label + inner),
+        "pw_sequence": ethernet(0x8847, label + b"\0\0\1\2" + inner),
         "pw2": ethernet(0x8100, b"\0\5\x88\x47" + stack + bytes(4) + inner),
         "pppoe": ethernet(0x8864, b"\x11\0\0\1" + struct.pack("!H", 2 + len(packet)) + b"\0\x21" + packet),
         "lacp": ethernet(0x8809, b"\1\1" + DATA),
@@ -91,6 +93,8 @@ def main(folder: str) -> None:
     target.mkdir(parents=True, exist_ok=True)
     for name, (link, body) in frames().items():
         (target / name).write_bytes(bytes((LINK[link], 0, 0, 0)) + body)
+        if name.startswith("pw"):
+            (target / f"{name}_vendors").write_bytes(bytes((LINK[link], 1, 0, 0)) + body)
         (target / f"{name}_cut").write_bytes(bytes((LINK[link], 0, 4, 0)) + body[:-20])
 
 

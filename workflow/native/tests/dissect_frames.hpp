@@ -73,14 +73,14 @@ struct Frame {
     std::uint16_t link_type = 1;
     std::size_t longer = 0;
 
-    [[nodiscard]] Dissection dissected() const {
+    [[nodiscard]] Dissection dissected(const Vendors* vendors = nullptr) const {
         Record record;
         record.frame = 1;
         record.link_type = link_type;
         record.bytes = {reinterpret_cast<const std::byte*>(octets.data()), octets.size()};
         record.wire_len = static_cast<std::uint32_t>(octets.size() + longer);
         Dissection dissection;
-        dissect(record, dissection);
+        dissect(record, dissection, vendors);
         return dissection;
     }
     [[nodiscard]] std::string protocols() const { return protocols_of(dissected()); }

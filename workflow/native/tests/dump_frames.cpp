@@ -1,6 +1,7 @@
 // Prints what the core says of every frame of captures, tab-separated under a header line, for comparing with
 // tshark.
-// --cut N looks at the first N captured bytes only; --write FILE writes the frames so seen into one pcapng.
+// --cut N looks at the first N captured bytes only; --write FILE writes the frames so seen into one pcapng;
+// --vendors FILE reads a list of tshark's, and may come several times.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,11 +11,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "dissect/dispatch.hpp"
+#include "dissect/vendors.hpp"
 #include "input/capture_reader.hpp"
 #include "input/input_error.hpp"
 #include "input/pcapng_writer.hpp"
@@ -28,6 +32,7 @@ using namespace acapella;
 struct Options {
     std::size_t cut = static_cast<std::size_t>(-1);
     std::string write;
+    std::vector<std::string> vendors;
     std::vector<std::string> files;
 };
 
@@ -77,13 +82,19 @@ void print(const Dissection& d) {
     std::puts(line.c_str());
 }
 
-void dump(const std::string& name, const Options& options, input::PcapngWriter* writer) {
+std::string content(const std::string& file) {
+    std::ifstream stream(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+void dump(const std::string& name, const Options& options, const Vendors* vendors,
+          input::PcapngWriter* writer) {
     const auto source = input::ByteSource::open(name);
     const auto reader = open_capture(*source);
     Dissection dissection;
     for (Record record; reader->next(record);) {
         record.bytes = record.bytes.first(std::min(record.bytes.size(), options.cut));
-        dissect(record, dissection);
+        dissect(record, dissection, vendors);
         print(dissection);
         if (writer) writer->write(record);
     }
@@ -97,6 +108,8 @@ Options parse(int argc, char** argv) {
             options.cut = std::strtoul(argv[++i], nullptr, 10);
         } else if (argument == "--write" && i + 1 < argc) {
             options.write = argv[++i];
+        } else if (argument == "--vendors" && i + 1 < argc) {
+            options.vendors.push_back(argv[++i]);
         } else {
             options.files.push_back(argument);
         }
@@ -114,10 +127,12 @@ int main(int argc, char** argv) {
         if (descriptor < 0) return 1;
         writer = std::make_unique<input::PcapngWriter>(descriptor);
     }
+    Vendors vendors;
+    for (const std::string& file : options.vendors) vendors.add(content(file));
     std::fputs(kHeader, stdout);
     for (const std::string& file : options.files) {
         try {
-            dump(file, options, writer.get());
+            dump(file, options, options.vendors.empty() ? nullptr : &vendors, writer.get());
         } catch (const input::InputError& error) {
             std::fprintf(stderr, "%s: %s\n", file.c_str(), error.kind().c_str());
         }

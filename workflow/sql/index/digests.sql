@@ -37,6 +37,7 @@ final as (
         (digest ->> 'peers_ambiguous')::ubigint as peers_ambiguous,
         digest ->> '$.tshark.version' as tshark_version,
         digest -> 'tshark' -> 'preferences' as tshark_preferences,
+        digest -> 'vendors' as vendors,
         digest -> 'parameters' as parameters
     from metadata
     where sample in (select files.sample from files)

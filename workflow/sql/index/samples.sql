@@ -57,6 +57,7 @@ final as (
         d.peers_ambiguous,
         d.tshark_version,
         d.tshark_preferences,
+        d.vendors,
         d.parameters,
         coalesce(m.snaplen, d.snaplen) as snaplen,
         coalesce(d.clock_resolution_ns, m.clock_resolution_ns) as clock_resolution_ns,

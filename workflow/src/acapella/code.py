@@ -16,7 +16,7 @@ from pathlib import Path
 
 from acapella_core.errors import UserError
 
-from . import tshark
+from . import tshark, vendors
 
 OURS = ("acapella", "acapella_core", "acapella_capture")
 SHAPING = {"altair": "altair", "duckdb": "duckdb", "pyarrow": "pyarrow", "vl_convert": "vl-convert-python"}
@@ -126,6 +126,12 @@ def tshark_version(engine: str) -> str:
         return tshark.find().version
     except UserError:
         return "none"
+
+
+def vendors_sha256() -> str:
+    """Of the lists of vendors that the core decides pseudowires by, in any engine; "none" where there are none."""
+    known = vendors.find()
+    return " ".join(known.sha256.values()) if known else "none"
 
 
 def version_of(package: str) -> str:

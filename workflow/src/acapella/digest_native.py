@@ -1,4 +1,4 @@
-"""Engine native: the core alone, in one pass."""
+"""Engine native: the core alone, in one pass. Of tshark it takes the list of vendors, where there is one."""
 
 from collections.abc import Iterator
 
@@ -7,13 +7,17 @@ import pyarrow as pa
 from acapella_core import _native
 from acapella_core.errors import UserError
 
+from . import vendors
 from .acap_files import BATCH_ROWS, FLOW_BATCH_ROWS
 
 
 def open_digest(source: str, options) -> "NativeDigest":
     """Open ``source``, a path or ``-``; raises UserError where it is no capture."""
+    known = vendors.find()
+    core_vendors = known.core if known else None
     try:
-        return NativeDigest(_native.NativeDigest(source, options.site, options.port, BATCH_ROWS))
+        core = _native.NativeDigest(source, options.site, options.port, BATCH_ROWS, core_vendors)
+        return NativeDigest(core, known)
     except _native.InputError as error:
         raise UserError(str(error)) from error
 
@@ -21,8 +25,9 @@ def open_digest(source: str, options) -> "NativeDigest":
 class NativeDigest:
     """Batches of both tables; what every engine gives."""
 
-    def __init__(self, core):
+    def __init__(self, core, known: vendors.Vendors | None):
         self._core = core
+        self._vendors = known
 
     def frame_batches(self) -> Iterator[pa.RecordBatch]:
         """The frame table, in file order."""
@@ -36,4 +41,4 @@ class NativeDigest:
 
     def summary(self) -> dict:
         """What the metadata says of the sample beside the parameters."""
-        return self._core.summary() | {"tshark": None}
+        return self._core.summary() | {"tshark": None, "vendors": self._vendors.told() if self._vendors else None}

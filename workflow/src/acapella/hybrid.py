@@ -14,7 +14,7 @@ import pyarrow as pa
 from acapella_core import _native
 from acapella_core.errors import UserError
 
-from . import tshark
+from . import tshark, vendors
 from .acap_files import BATCH_ROWS, FLOW_BATCH_ROWS
 
 
@@ -30,6 +30,7 @@ class HybridDigest:
         self._source = source
         self._options = options
         self._program = program
+        self._vendors = vendors.find(program)
         self._ask_all = options.engine == "tshark"
         self._policy = policy_of(options.deep_frames)
         self._core = None
@@ -61,6 +62,7 @@ class HybridDigest:
             _native.Policy(*self._policy),
             questions,
             answers,
+            self._vendors.core if self._vendors else None,
         )
 
     def flow_batches(self) -> Iterator[pa.RecordBatch]:
@@ -78,7 +80,8 @@ class HybridDigest:
                 "frames_sent": self._core.frames_sent,
                 "contradictions": summary.pop("contradictions"),
                 "deep_frames": None if self._ask_all else list(self._policy),
-            }
+            },
+            "vendors": self._vendors.told() if self._vendors else None,
         }
 
 

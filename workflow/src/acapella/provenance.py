@@ -23,6 +23,7 @@ def write(campaign: Campaign, con, *, names, outputs: list[Path], parameters: di
         "versions": versions(con),
         "parameters": {**parameters, "digest": distinct(con, "parameters")},
         "tshark_preferences": distinct(con, "tshark_preferences"),
+        "vendors": distinct(con, "vendors"),
         "queries": {
             f"{path.parent.name}/{path.name}": sha256_of(path) for path in sorted(queries.FOLDER.glob("*/*.sql"))
         },

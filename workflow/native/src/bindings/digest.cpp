@@ -5,6 +5,7 @@
 
 #include "bindings/arrow_batch.hpp"
 #include "digest/native_digest.hpp"
+#include "dissect/vendors.hpp"
 #include "issue.hpp"
 
 namespace nb = nanobind;
@@ -52,8 +53,8 @@ nb::dict file_dict(const input::FileFacts& facts) {
 class PyNativeDigest {
   public:
     PyNativeDigest(const std::string& path, std::optional<std::string> site, std::optional<std::string> port,
-                   std::size_t batch_rows)
-        : digest_(path, {std::move(site), std::move(port)}, batch_rows) {}
+                   std::size_t batch_rows, const Vendors* vendors)
+        : digest_(path, {std::move(site), std::move(port)}, batch_rows, vendors) {}
 
     std::optional<ArrowBatch> next_frames() {
         const nb::gil_scoped_release unlocked;
@@ -98,10 +99,20 @@ nb::dict summary_dict(const Ledger& ledger, const FrontEnd& front) {
 }
 
 void bind_digest(nb::module_& module) {
+    nb::class_<Vendors>(module, "Vendors", "The vendors of addresses that a tshark knows")
+        .def(nb::init<>())
+        .def(
+            "add",
+            [](Vendors& vendors, const nb::bytes& text) {
+                vendors.add({text.c_str(), text.size()});
+            },
+            nb::arg("text"), "Adds the lines of a `manuf` or `wka` file")
+        .def("__len__", &Vendors::size);
     nb::class_<PyNativeDigest>(module, "NativeDigest", "Engine native: a capture in, both tables out")
-        .def(nb::init<const std::string&, std::optional<std::string>, std::optional<std::string>,
-                      std::size_t>(),
-             nb::arg("path"), nb::arg("site").none(), nb::arg("port").none(), nb::arg("batch_rows"))
+        .def(nb::init<const std::string&, std::optional<std::string>, std::optional<std::string>, std::size_t,
+                      const Vendors*>(),
+             nb::arg("path"), nb::arg("site").none(), nb::arg("port").none(), nb::arg("batch_rows"),
+             nb::arg("vendors") = nb::none(), nb::keep_alive<1, 6>())
         .def("next_frames", &PyNativeDigest::next_frames, "The next rows of the frame table, None at the end")
         .def("flow_rows", &PyNativeDigest::flow_rows, nb::arg("first"), nb::arg("count"),
              "Rows of the flow table, after the last frame")

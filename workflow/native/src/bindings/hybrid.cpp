@@ -7,6 +7,7 @@
 
 #include "bindings/arrow_batch.hpp"
 #include "bindings/digest.hpp"
+#include "dissect/vendors.hpp"
 #include "hybrid/hybrid_digest.hpp"
 #include "hybrid/reference.hpp"
 
@@ -24,8 +25,8 @@ class PyHybridDigest {
   public:
     PyHybridDigest(const std::string& path, std::optional<std::string> site, std::optional<std::string> port,
                    std::size_t batch_rows, bool ask_all, const hybrid::Policy& policy, int questions,
-                   int answers)
-        : digest_(path, {std::move(site), std::move(port)}, batch_rows, {ask_all, policy}, questions,
+                   int answers, const Vendors* vendors)
+        : digest_(path, {std::move(site), std::move(port)}, batch_rows, {ask_all, policy, vendors}, questions,
                   answers) {}
 
     std::optional<ArrowBatch> next_frames() {
@@ -96,9 +97,10 @@ void bind_hybrid(nb::module_& module) {
     nb::class_<PyHybridDigest>(module, "HybridDigest",
                                "Engines hybrid and tshark: as NativeDigest, with a tshark")
         .def(nb::init<const std::string&, std::optional<std::string>, std::optional<std::string>, std::size_t,
-                      bool, const hybrid::Policy&, int, int>(),
+                      bool, const hybrid::Policy&, int, int, const Vendors*>(),
              nb::arg("path"), nb::arg("site").none(), nb::arg("port").none(), nb::arg("batch_rows"),
-             nb::arg("ask_all"), nb::arg("policy"), nb::arg("questions"), nb::arg("answers"))
+             nb::arg("ask_all"), nb::arg("policy"), nb::arg("questions"), nb::arg("answers"),
+             nb::arg("vendors") = nb::none(), nb::keep_alive<1, 10>())
         .def("next_frames", &PyHybridDigest::next_frames, "The next rows of the frame table, None at the end")
         .def("flow_rows", &PyHybridDigest::flow_rows, nb::arg("first"), nb::arg("count"),
              "Rows of the flow table, after the last frame")

@@ -17,13 +17,14 @@ namespace acapella {
 
 class FrontEnd {
   public:
-    // `path`: a file, or "-" for standard input. Raises input::InputError.
-    explicit FrontEnd(const std::string& path);
+    // `path`: a file, or "-" for standard input; `vendors`, as dissect() takes them, outlive this. Raises
+    // input::InputError.
+    explicit FrontEnd(const std::string& path, const Vendors* vendors = nullptr);
 
     // The next frame's row; false at the end, see facts().
     bool next(FrameRow& row) {
         if (!reader_->next(record_)) return false;
-        dissect(record_, dissection_);
+        dissect(record_, dissection_, vendors_);
         row = frame_row(record_, dissection_, names_.intern(dissection_), keys_.intern(dissection_));
         return true;
     }
@@ -44,6 +45,7 @@ class FrontEnd {
   private:
     std::unique_ptr<input::ByteSource> source_;
     std::unique_ptr<input::CaptureReader> reader_;
+    const Vendors* vendors_;
     StackNames names_;
     FlowKeys keys_;
     std::vector<FlowKeys::Sought> sought_;

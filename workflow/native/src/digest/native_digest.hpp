@@ -12,9 +12,10 @@ namespace acapella {
 
 class NativeDigest {
   public:
-    // Raises input::InputError.
-    NativeDigest(const std::string& path, Place place, std::size_t batch_rows)
-        : front_(path),
+    // As FrontEnd.
+    NativeDigest(const std::string& path, Place place, std::size_t batch_rows,
+                 const Vendors* vendors = nullptr)
+        : front_(path, vendors),
           ledger_(front_.keys(), front_.names(), std::move(place), batch_rows),
           batch_rows_(batch_rows) {}
 

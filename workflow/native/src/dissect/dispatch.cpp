@@ -144,10 +144,10 @@ Next step(Next next, Walk& walk) {
 
 }  // namespace
 
-void dissect(const Record& record, Dissection& dissection) {
+void dissect(const Record& record, Dissection& dissection, const Vendors* vendors) {
     dissection.reset();
     dissection.inner_wire_len = record.wire_len;
-    Walk walk(record, dissection);
+    Walk walk(record, dissection, vendors);
     for (Next next = first(record, walk); next != Next::stop; next = step(next, walk)) {
         if (dissection.token_count >= kMaxTokens) {
             walk.overflow();

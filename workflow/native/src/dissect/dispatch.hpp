@@ -6,8 +6,11 @@
 
 namespace acapella {
 
+class Vendors;
+
 // Resets `dissection` and fills it from `record`. Reads captured bytes only, allocates nothing, never throws,
-// keeps no state between frames: safe from any number of threads with a Dissection each.
-void dissect(const Record& record, Dissection& dissection);
+// keeps no state between frames: safe from any number of threads with a Dissection each. Without `vendors`,
+// those that tshark knows, it is sure of fewer pseudowires.
+void dissect(const Record& record, Dissection& dissection, const Vendors* vendors = nullptr);
 
 }  // namespace acapella

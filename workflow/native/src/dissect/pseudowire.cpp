@@ -1,30 +1,105 @@
-// Ethernet pseudowires over MPLS, RFC 4448, with or without control word.
+// Ethernet pseudowires over MPLS, RFC 4448, with or without control word. No field tells which.
 #include "dissect/dissectors.hpp"
+#include "dissect/vendors.hpp"
 
 namespace acapella {
+namespace {
 
-// Only the first nibble 0 comes here. tshark guesses from vendors' address prefixes whether a control word
-// stands there. A word of zeros is a control word without sequencing (RFC 4448 4.6, RFC 4385 3), and no
-// vendor owns an address that starts so; anything else is left to tshark, which knows the vendors.
-Next dissect_pseudowire(Walk& walk) {
-    constexpr std::size_t kEthernet = 14;
-    constexpr std::size_t kVendors = 9;  // tshark looks up the prefixes of both addresses
-    walk.push(Token::pwethheuristic);
-    if (!walk.at.has(4)) {
-        walk.cut(Issue::truncated_pseudowire);
-        return walk.unsure();
+constexpr std::size_t kControlWord = 4;
+constexpr std::size_t kEthernet = 14;
+constexpr std::size_t kType = 12;           // offset of the ethertype
+constexpr std::size_t kVendors = 9;         // tshark looks up the prefixes of both addresses
+constexpr std::uint16_t kMaxLength = 1500;  // IEEE 802.3-2018 3.2.6
+
+// IEEE 802.2: both service access points of what is common on Ethernet: STP, SNAP, NetWare, NetBIOS, OSI,
+// and Novell's frames without LLC.
+bool is_llc(std::uint16_t access_points) {
+    switch (access_points) {
+        case 0x4242:
+        case 0xaaaa:
+        case 0xe0e0:
+        case 0xf0f0:
+        case 0xfefe:
+        case 0xffff:
+            return true;
+        default:
+            return false;
     }
-    if (walk.at.reported() >= kEthernet && !walk.at.has(kVendors))
-        return walk.cut(Issue::truncated_pseudowire);
-    if (walk.at.be32(0) != 0) return walk.unsure();
+}
+
+// Whether the bytes from `offset` on are what follows the addresses of an Ethernet frame: an ethertype that
+// is common, and of IP and ARP the first field behind it, or a length and LLC.
+bool goes_on_as_ethernet(const Cursor& at, std::size_t offset) {
+    if (!at.has(offset + 4)) return false;
+    const std::uint16_t type = at.be16(offset);
+    const std::uint16_t first = at.be16(offset + 2);
+    switch (type) {
+        case 0x0800:
+            return first >> 12 == 4;
+        case 0x86dd:
+            return first >> 12 == 6;
+        case 0x0806:
+            return first == 1;  // hardware type Ethernet, RFC 826
+        case 0x8100:
+        case 0x88a8:
+        case 0x9100:
+        case 0x8847:
+        case 0x8848:
+        case 0x8863:
+        case 0x8864:
+        case 0x8809:
+        case 0x888e:
+        case 0x88ca:
+        case 0x88cc:
+        case 0x88f7:
+            return true;
+        default:
+            return type >= 3 && type <= kMaxLength && is_llc(first) && at.reported() >= offset + 2 + type;
+    }
+}
+
+// A word of zeros is a control word without sequencing (RFC 4385 3, RFC 4448 4.6), and could be the start of
+// an address of the vendor 00:00:00. It is taken for the word where only behind it a frame goes on.
+bool is_control_word(const Cursor& at) {
+    return at.be32(0) == 0 && goes_on_as_ethernet(at, kControlWord + kType) &&
+           !goes_on_as_ethernet(at, kType);
+}
+
+Next with_control_word(Walk& walk) {
     walk.push(Token::pwethcw);
-    walk.at.skip(4);
+    walk.at.skip(kControlWord);
     if (!walk.quoted) {
         walk.out.bare = walk.at.rest();
         walk.out.bare_wire_len = static_cast<std::uint32_t>(walk.at.reported());
         walk.out.bare_tokens = walk.out.token_count;
     }
     return Next::ethernet;
+}
+
+Next without_control_word(Walk& walk) {
+    walk.push(Token::pwethnocw);
+    return Next::ethernet;
+}
+
+}  // namespace
+
+// Only the first nibble 0 comes here. tshark 4.0 takes for a plain frame what begins with two addresses of
+// vendors that it knows, and all else for a frame behind a control word. So does the core where it was given
+// tshark's vendors, but for a word of zeros that is one: schemas/tshark_errata.yaml. Without them it is sure
+// of that word alone.
+Next dissect_pseudowire(Walk& walk) {
+    walk.push(Token::pwethheuristic);
+    if (!walk.at.has(kControlWord)) {
+        walk.cut(Issue::truncated_pseudowire);
+        return walk.unsure();
+    }
+    const bool whole = walk.at.reported() >= kEthernet;
+    if (whole && !walk.at.has(kVendors)) return walk.cut(Issue::truncated_pseudowire);
+    if (walk.vendors == nullptr)
+        return walk.at.be32(0) == 0 && !goes_on_as_ethernet(walk.at, kType) ? with_control_word(walk)
+                                                                            : walk.unsure();
+    const bool plain = whole && walk.vendors->knows(walk.at.be24(0)) && walk.vendors->knows(walk.at.be24(6));
+    return plain && !is_control_word(walk.at) ? without_control_word(walk) : with_control_word(walk);
 }
 
 }  // namespace acapella

@@ -10,6 +10,8 @@
 
 namespace acapella {
 
+class Vendors;
+
 // What a dissector says comes next. `by_ethertype` and `by_protocol` are looked up in dispatch.cpp by
 // Walk::key.
 enum class Next : std::uint8_t {
@@ -55,14 +57,16 @@ enum class Next : std::uint8_t {
 };
 
 struct Walk {
-    Walk(const Record& record, Dissection& dissection)
+    Walk(const Record& record, Dissection& dissection, const Vendors* known_vendors)
         : at(record.bytes, record.wire_len),
           out(dissection),
+          vendors(known_vendors),
           start(record.bytes.data()),
           wire_len(record.wire_len) {}
 
     Cursor at;
     Dissection& out;
+    const Vendors* vendors;  // tshark's, or null
     const std::byte* start;
     std::uint32_t wire_len;
     std::uint32_t link_len = 0;   // of the nearest link header, without VLAN tags and MPLS

@@ -27,6 +27,7 @@ class AskingError : public std::runtime_error {
 struct Options {
     bool ask_all = false;  // engine tshark
     Policy policy;
+    const Vendors* vendors = nullptr;  // as FrontEnd
 };
 
 // tshark's standard input, open from here to the end of the questions.
@@ -59,7 +60,7 @@ class HybridDigest {
                  int questions, int answers)
         : answers_(answers),
           questions_(questions),
-          front_(path),
+          front_(path, options.vendors),
           ledger_(front_.keys(), front_.names(), std::move(place), batch_rows),
           options_(options),
           selection_(options.policy),

@@ -27,6 +27,7 @@ PROVENANCE = {  # the parts of provenance.json as the page orders and calls them
     "outputs": "Outputs: SHA-256 of the tables",
     "queries": "Queries: SHA-256 of the SQL",
     "tshark_preferences": "Preferences given to tshark",
+    "vendors": "Vendors of addresses: SHA-256 of the lists, and the tshark that brings them",
     "acapella_provenance": "Version of provenance.json's format",
 }
 
