@@ -17,7 +17,7 @@ from acapella_core.files import atomic_text
 
 from . import manifest as manifests
 from .coordinator import Failure, collect
-from .plan import plan
+from .plan import plan, trials
 from .settings import Settings, read_settings
 from .testbeds import files, testbed_of
 from .testbeds.local import sandbox
@@ -92,7 +92,8 @@ def planned(settings: Settings) -> Iterator[dict[str, Any]]:
         for row in files.read_sheet(settings.samples):
             yield {"sample": row.sample, "site": row.site, "port": row.port, "file": row.link}
         return
-    for shots in plan(settings, testbed_of(settings).sites()):
+    testbed = testbed_of(settings)
+    for shots in (*plan(settings, testbed.sites()), *trials(testbed.replays())):
         for shot in shots:
             yield {"sample": shot.sample, "site": shot.site.name, "port": shot.port.name, "file": shot.file}
 

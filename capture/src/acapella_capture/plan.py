@@ -4,18 +4,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .settings import Settings
-from .testbeds.base import Direction, Port, Site
+from .testbeds.base import Direction, Port, Replay, Site
 
 
 @dataclass(frozen=True)
 class Shot:
-    """One sample to take."""
+    """One sample to take; `run` is None for a trial, `environment` and `trial` for every other sample."""
 
-    run: int
+    run: int | None
     sample: str
     site: Site
     port: Port
     direction: Direction
+    environment: str | None = None
+    trial: int | None = None
 
     @property
     def file(self) -> str:
@@ -42,3 +44,12 @@ def plan(settings: Settings, sites: tuple[Site, ...]) -> Iterator[list[Shot]]:
         ]
         for moment in range(max(map(len, rounds))):
             yield [shots[moment] for shots in rounds if moment < len(shots)]
+
+
+def trials(replay: Replay | None) -> Iterator[list[Shot]]:
+    """Yield the shots of each environment in which one capture is replayed, in order of time."""
+    for environment in replay.environments if replay else ():
+        yield [
+            Shot(None, f"{environment}-{trial}", replay.site, replay.port, replay.direction, environment, trial)
+            for trial in range(1, replay.repeats + 1)
+        ]

@@ -27,6 +27,17 @@ class CaptureSettings:
 
 
 @dataclass(frozen=True)
+class ReplaySettings:
+    """One capture replayed on the local testbed; see the schema for each key."""
+
+    capture: str | None
+    repeats: int
+    environments: list[str]
+    bottleneck_mbps: float
+    load_streams: int
+
+
+@dataclass(frozen=True)
 class LocalSettings:
     """The shape and the traffic of the local testbed; see the schema for each key."""
 
@@ -35,6 +46,7 @@ class LocalSettings:
     mtu: int
     port_rate_mbps: float
     mirror_rate_mbps: float | None
+    replay: ReplaySettings | None
     traffic: list[dict]
 
 
@@ -78,8 +90,14 @@ def settings_of(config: dict[str, Any], *, where: object = "config") -> Settings
         samples=Path(values["samples"]) if values["samples"] else None,
         runs=values["runs"],
         capture=CaptureSettings(**values["capture"]),
-        local=LocalSettings(**values["local"]),
+        local=local_settings(values["local"]),
     )
+
+
+def local_settings(values: dict[str, Any]) -> LocalSettings:
+    """Settings from the whole section `local`."""
+    replay = ReplaySettings(**values["replay"]) if values["replay"] is not None else None
+    return LocalSettings(**(values | {"replay": replay}))
 
 
 def with_defaults(value: Any, schema: dict) -> Any:

@@ -51,6 +51,7 @@ PROGRAMS = (
     Program("testbed local", "ip", ("-Version",), "namespaces, bridges and mirrors", "iproute2"),
     Program("testbed local", "ethtool", ("--version",), "frames as a wire would carry them (offloads off)", "ethtool"),
     Program("testbed local", "iperf3", ("--version",), "TCP and UDP streams", "iperf3"),
+    Program("testbed local", "tcpreplay", ("--version",), "trials: one capture replayed (local.replay)", "tcpreplay"),
     Program("testbed local", "curl", ("--version",), "HTTP and HTTPS clients", "curl"),
     Program("testbed local", "nginx", ("-v",), "HTTP and HTTPS server", "nginx-light"),
     Program("testbed local", "openssl", ("version",), "the HTTPS server's certificate", "openssl"),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from acapella_core.errors import UserError
 
@@ -46,6 +46,22 @@ class MirrorCounters:
     delivered_frames: int | None = None
     offered_bytes: int | None = None
     delivered_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Replay:
+    """One capture that a testbed sends again and again, and where each of these trials is recorded.
+
+    `filter` (pcap-filter(7)) takes the replayed frames and no others, `note` tells readers of a trial what was done.
+    """
+
+    site: Site
+    port: Port
+    direction: Direction
+    filter: str
+    environments: tuple[str, ...]
+    repeats: int
+    note: str
 
 
 @dataclass(frozen=True)
@@ -134,6 +150,26 @@ class Testbed(ABC):
     def traffic(self, span: Span, seconds: float) -> Iterator[None]:
         """Send what the testbed itself sends during a run or a sample; most testbeds send nothing."""
         yield
+
+    def traffic_facts(self) -> list[dict[str, Any]] | None:
+        """What became of that traffic so far, as manifest key `traffic`; None where the testbed sends nothing."""
+        return None
+
+    def replays(self) -> Replay | None:
+        """What it replays; None where that is nothing. Known without allocating anything."""
+        return None
+
+    @contextlib.contextmanager
+    def environment(self, name: str) -> Iterator[None]:
+        """What is to be on the way of a replay. Raises UserError where that cannot be had."""
+        yield
+
+    def replay(self) -> None:
+        """Send the capture once, in the environment that holds; return when it has arrived or is lost.
+
+        Raises UserError where not all of it was sent, or the environment was not what it ought to be.
+        """
+        raise UserError("cannot replay", where=f"testbed {self.name}")
 
     def notes(self) -> list[str]:
         """What a reader of a sample has to know about this testbed: programs or features that were missing."""

@@ -5,15 +5,17 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_path
 
 from ...settings import LocalSettings
-from ..base import Direction, Finished, Job, Mirror, Site, Span, Testbed
+from ..base import Direction, Finished, Job, Mirror, Replay, Site, Span, Testbed
 from . import processes, sandbox
 from .mirror import LocalMirror
 from .network import PATHS, Network, demolish, kernel_has
+from .replay import Replayer
 from .traffic import Traffic, resolve
 
 PROGRAMS = {"ip": "iproute2", "tc": "iproute2", "ethtool": "ethtool", "nsenter": "util-linux", "sh": "dash"}
@@ -34,6 +36,7 @@ class LocalTestbed(Testbed):
             mirror_rate_bps=int(settings.mirror_rate_mbps * 1e6) if settings.mirror_rate_mbps else None,
         )
         self._items = resolve(self.network, settings.traffic)
+        self._replayer = Replayer(self.network, settings.replay) if settings.replay else None
         self._traffic: Traffic | None = None
         self._mirrors: dict[str, LocalMirror] = {}
 
@@ -43,10 +46,14 @@ class LocalTestbed(Testbed):
     def allocate(self) -> None:
         for program, package in PROGRAMS.items():
             sandbox.require(program, package)
+        if self._replayer:
+            self._replayer.require()
         sandbox.enter()
         wanted = {"standard", *(item.path for item in self._items)}
         paths = tuple(path for path in PATHS if path in wanted and kernel_has(path))
         replace(self.network, paths=paths).build()
+        if self._replayer:
+            self._replayer.prepare()
         self._traffic = Traffic(self._items, paths)
         self._traffic.serve()
 
@@ -83,6 +90,20 @@ class LocalTestbed(Testbed):
     def traffic(self, span: Span, seconds: float) -> Iterator[None]:
         with self._traffic.running(span, seconds):
             yield
+
+    def traffic_facts(self) -> list[dict[str, Any]] | None:
+        return self._traffic.facts() if self._traffic else None
+
+    def replays(self) -> Replay | None:
+        return self._replayer.replays() if self._replayer else None
+
+    @contextlib.contextmanager
+    def environment(self, name: str) -> Iterator[None]:
+        with self._replayer.environment(name):
+            yield
+
+    def replay(self) -> None:
+        self._replayer.play()
 
     def notes(self) -> list[str]:
         return [NOTE, *(self._traffic.notes if self._traffic else [])]

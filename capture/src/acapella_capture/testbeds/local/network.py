@@ -40,6 +40,11 @@ class Host:
     site: int
     number: int
 
+    @property
+    def mac(self) -> str:
+        """Its Ethernet address, fixed so that a capture's structure does not vary."""
+        return f"02:00:00:00:{self.site:02x}:{self.number:02x}"
+
     def address(self, ip: int, path: str = "standard") -> str:
         """Its address of an IP version on a path, without prefix length."""
         if ip == 4:
@@ -125,8 +130,8 @@ class Network:
         return lines
 
     def build_host(self, host: Host) -> None:
-        """Addresses and routes of a host; a fixed MAC address, so that a capture's structure does not vary."""
-        lines = [f"link set eth0 address 02:00:00:00:{host.site:02x}:{host.number:02x}", "link set lo up"]
+        """Addresses and routes of a host."""
+        lines = [f"link set eth0 address {host.mac}", "link set lo up"]
         lines.append("link set eth0 up")
         standard = min(STANDARD_MTU, self.mtu)
         mtus = {"standard": standard, "jumbo": self.mtu, "vxlan": standard - VXLAN_OVERHEAD, "vlan": standard}

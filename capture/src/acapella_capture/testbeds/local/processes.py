@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from acapella_core.errors import UserError
@@ -16,6 +16,7 @@ from .sandbox import SCRATCH
 
 NAMESPACES = SCRATCH / "net"  # one file a node, its network namespace bound there
 SPOOL = SCRATCH / "spool"  # captures and logs until they are fetched
+END_S = 2  # for a program that was asked to end
 ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC", "HOME": str(SCRATCH)}
 
 _numbers = itertools.count(1)
@@ -98,7 +99,7 @@ class LocalJob(Job):
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.Signals[f"SIG{name}"])
 
-    def wait(self, timeout_s: float) -> int | None:
+    def wait(self, timeout_s: float | None) -> int | None:
         try:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -107,18 +108,27 @@ class LocalJob(Job):
     def log(self) -> str:
         return self._log.read_text(errors="replace")
 
-    def end(self) -> None:
-        """Make it end: asked first, killed where that takes too long."""
-        self.signal("TERM")
-        if self.wait(2) is None:
-            self.signal("KILL")
-            self.wait(2)
+    def last_words(self) -> str:
+        """The last line that it wrote, or how it ended where it wrote nothing."""
+        lines = self.log().strip().splitlines()
+        return lines[-1].strip() if lines else f"exit status {self.poll()}, no message"
+
+
+def end_together(jobs: Iterable[LocalJob]) -> None:
+    """Make programs end: all asked at once, those killed that take too long."""
+    jobs = list(jobs)
+    for name in ("TERM", "KILL"):
+        for job in jobs:
+            job.signal(name)
+        end = time.monotonic() + END_S
+        if all([job.wait(max(0, end - time.monotonic())) is not None for job in jobs]):
+            return
 
 
 def end_all() -> None:
     """End every program that was started and still runs."""
-    while _jobs:
-        _jobs.pop().end()
+    end_together(_jobs)
+    _jobs.clear()
 
 
 def eventually(condition: Callable[[], bool], timeout_s: float = 5, every_s: float = 0.02) -> bool:

@@ -1,14 +1,14 @@
 """The servers of the local testbed's traffic: iperf3, nginx (or Python's), dnsmasq, sshd."""
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
-from acapella_core.errors import UserError
-
 from .network import Host
-from .processes import LocalJob, environment, eventually, start, succeed
+from .processes import LocalJob, end_together, environment, eventually, start, succeed
 from .sandbox import SCRATCH, mount, python_argv
 
+LISTEN_S = 5  # for servers of iperf3, all together
 NGINX = """\
 daemon off; master_process off; pid {folder}/nginx.pid; error_log stderr;
 events {{ worker_connections 128; }}
@@ -29,32 +29,59 @@ class Services:
         self._running: dict[tuple[str, str], LocalJob] = {}
         self._iperf3: dict[int, LocalJob] = {}
 
-    def ensure(self, service: str, host: Host, size_kib: int) -> None:
-        """Start a service on a host unless it runs there; for the web, with a file of that size."""
+    def ensure(self, service: str, host: Host, size_kib: int) -> bool:
+        """Start a service on a host unless it runs there; for the web, with a file of that size.
+
+        True if it was started now. Raises UserError where what it needs cannot be made.
+        """
         if service == "web":
             make_document(size_kib)
-        if (service, host.name) not in self._running:
-            argv = {"web": web_argv, "dns": dns_argv, "ssh": ssh_argv}[service](host)
-            self._running[service, host.name] = start(host.name, argv)
+        if self.runs(service, host):
+            return False
+        argv = {"web": web_argv, "dns": dns_argv, "ssh": ssh_argv}[service](host)
+        self._running[service, host.name] = start(host.name, argv)
+        return True
+
+    def runs(self, service: str, host: Host) -> bool:
+        """Whether the service was started there and has not ended."""
+        job = self._running.get((service, host.name))
+        return job is not None and job.poll() is None
 
     def log(self, service: str, host: Host) -> str:
         """What the service printed."""
         return self._running[service, host.name].log()
 
-    def iperf3(self, wanted: dict[int, tuple[Host, int]]) -> None:
-        """A server for each client, by its number; returns when all listen. Raises UserError where one does not."""
-        for number, (host, port) in wanted.items():
-            self._iperf3[number] = start(host.name, ["iperf3", "-s", "-1", "-p", str(port), "--forceflush"])
-        for number, (host, _) in wanted.items():
-            job = self._iperf3[number]
-            if not eventually(lambda job=job: "Server listening" in job.log()):
-                raise UserError(f"iperf3 does not listen: {job.log().strip()}", where=f"node {host.name}")
+    def iperf3(self, wanted: dict[int, tuple[Host, int]]) -> dict[int, str]:
+        """A server for each client, by its number; returns when they listen, those that do not with the reason.
 
-    def end_iperf3(self, numbers: list[int]) -> None:
+        A server that does not listen is started once more.
+        """
+        silent = self._listen(wanted)
+        silent = self._listen({number: wanted[number] for number in silent})
+        return {
+            number: f"iperf3 does not listen on {wanted[number][0].name}: {job.last_words()}"
+            for number, job in silent.items()
+        }
+
+    def _listen(self, wanted: dict[int, tuple[Host, int]]) -> dict[int, LocalJob]:
+        """Start these servers; those that ended, or do not listen in time and were made to end."""
+        jobs = {
+            number: start(host.name, ["iperf3", "-s", "-1", "-p", str(port), "--forceflush"])
+            for number, (host, port) in wanted.items()
+        }
+        self._iperf3 |= jobs
+
+        def waiting() -> dict[int, LocalJob]:
+            return {number: job for number, job in jobs.items() if "Server listening" not in job.log()}
+
+        eventually(lambda: all(job.poll() is not None for job in waiting().values()), timeout_s=LISTEN_S)
+        silent = waiting()
+        end_together(silent.values())
+        return silent
+
+    def end_iperf3(self, numbers: Iterable[int]) -> None:
         """End the servers of these clients."""
-        for number in numbers:
-            if number in self._iperf3:
-                self._iperf3.pop(number).end()
+        end_together([self._iperf3.pop(number) for number in numbers if number in self._iperf3])
 
 
 def folder_of(service: str, host: Host | None = None) -> Path:

@@ -9,19 +9,23 @@ import contextlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from acapella_core.errors import UserError
 
 from ..base import Span
 from .network import Host, Network
-from .processes import LocalJob, environment, eventually, start
+from .processes import LocalJob, end_together, environment, eventually, start
 from .sandbox import SCRATCH
 from .services import Services
 
 FIRST_PORT = 5201  # of iperf3; every client gets a server of its own
 IPERF3 = ("iperf3_tcp", "iperf3_udp")
 CLOSED_PORT = 9  # discard: nothing listens there
-PACED = 'while :; do "$@"; sleep "$0"; done'  # sh -c PACED SECONDS COMMAND...
+ANSWER_S = 10  # from the start of a service until a client is answered
+GIVE_UP = 3  # samples in a row for which a server did not listen; waiting for it again would hold up the others
+REQUEST = "acapella: request ended with "
+PACED = f'while :; do "$@"; echo "{REQUEST}$?" >&2; sleep "$0"; done'  # sh -c PACED SECONDS COMMAND...
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,7 @@ class Kind:
     service: str | None
     request: Callable[[Item, float], list[str]]
     repeated: bool = True
+    refused: bool = False  # no request is to succeed
 
 
 KINDS = {
@@ -96,8 +101,8 @@ KINDS = {
     "dns": Kind(("dig", "dnsmasq"), "dns", lambda i, s: dig(i)),
     "ping": Kind(("ping",), None, lambda i, s: ["ping", "-i", f"{1 / i.per_s:.3f}", i.address], repeated=False),
     "ssh": Kind(("ssh", "sshd", "ssh-keygen"), "ssh", lambda i, s: ssh(i)),
-    "refused": Kind(("curl",), None, lambda i, s: curl(i, f"http://{i.url_host}:{CLOSED_PORT}/")),
-    "unreachable": Kind(("dig",), None, lambda i, s: dig(i, "-p", str(CLOSED_PORT))),
+    "refused": Kind(("curl",), None, lambda i, s: curl(i, f"http://{i.url_host}:{CLOSED_PORT}/"), refused=True),
+    "unreachable": Kind(("dig",), None, lambda i, s: dig(i, "-p", str(CLOSED_PORT)), refused=True),
 }
 
 
@@ -129,67 +134,129 @@ def resolve(network: Network, plan: list[dict]) -> list[Item]:
     return items
 
 
+@dataclass
+class Record:
+    """What became of a line of the plan: see `traffic` in schemas/manifest.schema.json."""
+
+    started: int = 0
+    failed: int = 0
+    why: str | None = None
+    unheard: int = 0  # samples in a row for which its server did not listen
+
+
 class Traffic:
     """The traffic of one allocation of the testbed."""
 
     def __init__(self, items: list[Item], paths: Sequence[str]):
         self.notes: list[str] = []
+        self._records = {item: Record() for item in items}
         self.items = [item for item in items if self._has_path(item, paths) and self._has_programs(item)]
         self._services = Services()
 
+    def facts(self) -> list[dict[str, Any]]:
+        """Manifest key `traffic`, as of now."""
+        return [
+            {"kind": item.kind, "client": item.client.name, "server": item.server.name, "address": item.address,
+             "started": record.started, "failed": record.failed, "why": record.why}
+            for item, record in self._records.items()
+        ]  # fmt: skip
+
     def _has_path(self, item: Item, paths: Sequence[str]) -> bool:
         if item.path not in paths:
-            self.note(f"{item.label} left out: this kernel has no {item.path} device")
+            self._leave_out(item, f"this kernel has no {item.path} device")
         return item.path in paths
 
     def _has_programs(self, item: Item) -> bool:
         path = environment()["PATH"]
         missing = [program for program in KINDS[item.kind].programs if shutil.which(program, path=path) is None]
         if missing:
-            self.note(f"{item.label} left out: no {', '.join(missing)}")
+            self._leave_out(item, f"no {', '.join(missing)}")
         return not missing
 
-    def note(self, text: str) -> None:
-        """Remember a note once."""
-        if text not in self.notes:
-            self.notes.append(text)
+    def _leave_out(self, item: Item, why: str) -> None:
+        """Told once, as a note; the item is not among those that are started."""
+        self._records[item].why = f"left out: {why}"
+        self.notes.append(f"{item.label} left out: {why}")
+
+    def _fail(self, item: Item, why: str) -> None:
+        """Counted each time, told the first time."""
+        record = self._records[item]
+        if record.failed == 0:
+            self.notes.append(f"{item.label} failed: {why}")
+        record.failed += 1
+        record.why = why
 
     def serve(self) -> None:
         """Start the servers that the plan needs and try each client once; what does not work is noted and left out."""
-        self.items = [item for item in self.items if self._works(item)]
+        working = []
+        for item in self.items:
+            why = self._serving(item, asked=True)
+            if why and not self._services.runs(KINDS[item.kind].service, item.server):
+                why = self._serving(item, asked=True)
+            if why:
+                self._leave_out(item, why)
+            else:
+                working.append(item)
+        self.items = working
 
-    def _works(self, item: Item) -> bool:
+    def _serving(self, item: Item, *, asked: bool = False) -> str | None:
+        """See to it that an item's service runs and, if started now or to be asked, answers; why it does not."""
         kind = KINDS[item.kind]
         if kind.service is None:
-            return True
-        self._services.ensure(kind.service, item.server, item.size_kib)
+            return None
+        try:
+            started = self._services.ensure(kind.service, item.server, item.size_kib)
+        except UserError as error:
+            return str(error)
+        return self._unanswered(item) if started or asked else None
+
+    def _unanswered(self, item: Item) -> str | None:
+        """Try the client until it is answered; why not, if it is not."""
+        kind = KINDS[item.kind]
         last: list[LocalJob] = []
 
         def answered() -> bool:
             last[:] = [start(item.client.name, kind.request(item, 1))]
             return last[0].wait(6) == 0
 
-        if eventually(answered, every_s=0.1):
-            return True
+        def settled() -> bool:
+            return answered() or not self._services.runs(kind.service, item.server)
+
+        if eventually(settled, timeout_s=ANSWER_S, every_s=0.1) and last[0].poll() == 0:
+            return None
         said = (last[0].log() + self._services.log(kind.service, item.server)).strip().splitlines()
-        self.note(f"{item.label} left out: {said[-1] if said else 'no answer'}")
-        return False
+        return said[-1] if said else "no answer"
 
     @contextlib.contextmanager
     def running(self, span: Span, seconds: float) -> Iterator[None]:
         """The clients of a span; they are stopped at the end, those that had failed by then are noted."""
         items = [item for item in self.items if item.span == span]
-        self._services.iperf3({i.number: (i.server, FIRST_PORT + i.number) for i in items if i.kind in IPERF3})
-        jobs = [(item, self._client(item, seconds)) for item in items]
+        served = self._served(items)
+        jobs = [(item, self._client(item, seconds)) for item in served]
         try:
             yield
             for item, job in jobs:
-                if job.poll() not in (None, 0):
-                    self.note(f"{item.label} failed: {(job.log().strip().splitlines() or ['no message'])[-1]}")
+                why = failure(KINDS[item.kind], job)
+                if why:
+                    self._fail(item, why)
         finally:
-            for _, job in jobs:
-                job.end()
+            end_together([job for _, job in jobs])
             self._services.end_iperf3([item.number for item in items])
+
+    def _served(self, items: list[Item]) -> list[Item]:
+        """Those of a span's items whose servers run; a server that has ended is started once more."""
+        faults = self._services.iperf3({i.number: (i.server, FIRST_PORT + i.number) for i in items if i.kind in IPERF3})
+        faults |= {item.number: why for item in items if (why := self._serving(item))}
+        for item in items:
+            record = self._records[item]
+            record.started += 1
+            record.unheard = record.unheard + 1 if item.number in faults else 0
+            if item.number in faults:
+                self._fail(item, faults[item.number])
+            if record.unheard == GIVE_UP:
+                self.items.remove(item)
+                self._leave_out(item, f"{GIVE_UP} times in a row: {faults[item.number]}")
+        return [item for item in items if item.number not in faults]
 
     def _client(self, item: Item, seconds: float) -> LocalJob:
         kind = KINDS[item.kind]
@@ -197,3 +264,15 @@ class Traffic:
         if kind.repeated:
             request = ["sh", "-c", PACED, f"{1 / item.per_s:.3f}", *request]
         return start(item.client.name, request)
+
+
+def failure(kind: Kind, job: LocalJob) -> str | None:
+    """Why a client failed so far, None where it did not: it ended with an error, or none of its requests succeeded."""
+    if not kind.repeated:
+        return job.last_words() if job.poll() not in (None, 0) else None
+    lines = job.log().splitlines()
+    statuses = [line.removeprefix(REQUEST) for line in lines if line.startswith(REQUEST)]
+    if kind.refused or not statuses or "0" in statuses:
+        return None
+    said = [line for line in lines if line.strip() and not line.startswith(REQUEST)]
+    return said[-1].strip() if said else f"exit status {statuses[-1]}, no message"
