@@ -1,4 +1,74 @@
-# conformance: the numbers that the CHOIR paper printed -> tables/kappa_published.csv and .parquet; needs no capture
+# consistency: the captures of an environment's trials -> consistency/<environment>.json (kappa)
+#              -> tables/consistency*.csv and .parquet, consistency_provenance.json (trials)
+#              what the CHOIR paper printed -> tables/kappa_published.csv and .parquet (conformance); needs no capture
+
+from acapella.trial_tables import JOINED
+from acapella.trial_tables import TABLES as TRIAL_TABLES
+
+COMPARED = config["consistency"]
+
+
+rule kappa:
+    input:
+        captures=captures_of_trials,
+    output:
+        json="<campaign>/consistency/{environment}.json",
+    log:
+        "<campaign>/logs/kappa/{environment}.log",
+    benchmark:
+        "<campaign>/benchmarks/kappa/{environment}.tsv"
+    wildcard_constraints:
+        environment="|".join(map(re.escape, TRIALS)) or "none",
+    resources:
+        mem_mb=COMPARED["memory_mb"] + 512,
+        runtime=240,
+    params:
+        trials=lambda wildcards: [",".join(map(sample_capture, trial)) for trial in trials_of(wildcards)],
+        names=lambda wildcards: [f"--name={JOINED.join(trial)}" for trial in trials_of(wildcards)],
+        identity=[
+            f"--identity={COMPARED['identity']}",
+            *([] if COMPARED["l4_checksum"] else ["--no-l4-checksum"]),
+            *(f"--region={region}" for region in COMPARED["regions"]),
+        ],
+        filter=[f"--filter={COMPARED['filter']}"] if COMPARED["filter"] else [],
+        within=COMPARED["within_ns"],
+        windows=COMPARED["windows"],
+        memory=f"{COMPARED['memory_mb']}M",
+        pairs="--all-pairs" if COMPARED["all_pairs"] else "",
+        code=digest_of_code("acapella.kappa"),
+    message:
+        "kappa {wildcards.environment}"
+    shell:
+        "acapella kappa --json -o {output.json:q} {params.names:q} {params.identity:q} {params.filter:q} {params.pairs}"
+        " --within {params.within} --windows {params.windows} --memory {params.memory} -- {params.trials:q}"
+        " > {log:q} 2>&1"
+
+
+rule trials:
+    input:
+        results=expand("<campaign>/consistency/{environment}.json", environment=TRIALS),
+        names=rules.process.output.provenance,
+        schemas=[ROOT / f"schemas/tables/{table}.yaml" for table in TRIAL_TABLES],
+    output:
+        csv=expand("<campaign>/tables/{table}.csv", table=TRIAL_TABLES),
+        parquet=expand("<campaign>/tables/{table}.parquet", table=TRIAL_TABLES),
+        provenance="<campaign>/consistency_provenance.json",
+    log:
+        "<campaign>/logs/trials.log",
+    benchmark:
+        "<campaign>/benchmarks/trials.tsv"
+    resources:
+        mem_mb=1024,
+        runtime=30,
+    params:
+        campaign=lambda wildcards: CAMPAIGN,
+        environments=list(TRIALS),
+        pseudonyms="--pseudonyms" if config["pseudonyms"] else "",
+        code=digest_of_code("acapella.trials"),
+    message:
+        "trials"
+    shell:
+        "acapella trials {params.campaign:q} --environments {params.environments:q} {params.pseudonyms} > {log:q} 2>&1"
 
 
 rule conformance:

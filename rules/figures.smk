@@ -3,7 +3,9 @@
 # One job: starting Altair takes longer than most figures. Captions for `snakemake --report` are in
 # workflow/report/<figure>.rst.
 
-from acapella.figures.registry import NAMES as FIGURES
+from acapella.figures.registry import NAMES, TRIALS as OF_TRIALS
+
+FIGURES = [*NAMES, *(OF_TRIALS if TRIALS else ())]
 
 FORMATS = config["figures"]["formats"]
 
@@ -11,6 +13,7 @@ FORMATS = config["figures"]["formats"]
 rule figures:
     input:
         tables=rules.process.output.csv,
+        trials=rules.trials.output.csv if TRIALS else [],
     output:
         [
             report(
@@ -32,8 +35,9 @@ rule figures:
     params:
         campaign=lambda wildcards: CAMPAIGN,
         formats=FORMATS,
+        trials="--trials" if TRIALS else "",
         code=digest_of_code("acapella.figures"),
     message:
         "figures"
     shell:
-        "acapella figures {params.campaign:q} --formats {params.formats} > {log:q} 2>&1"
+        "acapella figures {params.campaign:q} {params.trials} --formats {params.formats} > {log:q} 2>&1"

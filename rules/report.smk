@@ -6,6 +6,7 @@ rule report:
         tables=rules.process.output.csv,
         provenance=rules.process.output.provenance,
         figures=rules.figures.output,
+        trials=[*rules.trials.output, *rules.conformance.output] if TRIALS else [],
     output:
         page="<campaign>/report.html",
     log:
@@ -17,8 +18,9 @@ rule report:
         runtime=30,
     params:
         campaign=lambda wildcards: CAMPAIGN,
+        trials="--trials" if TRIALS else "",
         code=digest_of_code("acapella.report"),
     message:
         "report"
     shell:
-        "acapella report {params.campaign:q} > {log:q} 2>&1"
+        "acapella report {params.campaign:q} {params.trials} > {log:q} 2>&1"

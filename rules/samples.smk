@@ -7,8 +7,18 @@ import functools
 import re
 
 from snakemake import __version__ as snakemake_version
+from snakemake.exceptions import WorkflowError
 
 from acapella_capture.testbeds import files as captures_that_exist
+
+TRIALS = config["trials"] or {}
+
+
+def unknown_trial(environment, known):
+    """The first sample of an environment's trials that is not among the known ones, in words; None where all are."""
+    named = configuration.trial_samples(TRIALS, environment)
+    return next((f"config error: {key}: {sample!r} is no sample" for sample, key in named if sample not in known), None)
+
 
 if config["testbed"] == "files":
     try:
@@ -18,6 +28,8 @@ if config["testbed"] == "files":
     unknown = [name for name in config["exclude"] if name not in ROWS]
     if unknown:
         sys.exit(f"config error: exclude: {unknown[0]!r} is no sample of {config['samples']}")
+    for fault in filter(None, (unknown_trial(environment, ROWS) for environment in TRIALS)):
+        sys.exit(f"{fault} of {config['samples']}")
     for row in ROWS.values():
         fault = captures_that_exist.unreadable(row.file)
         if fault and row.sample not in config["exclude"]:
@@ -52,11 +64,16 @@ def of_all_samples(pattern):
     return lambda wildcards: expand(pattern, sample=samples())
 
 
-def capture(wildcards):
+def sample_capture(sample):
     """A sample's capture; where it cannot be read its manifest, whose job fails alone and says why."""
-    file = sheet()[wildcards.sample][2]
+    file = sheet()[sample][2]
     readable = config["testbed"] != "files" or not captures_that_exist.unreadable(Path(file))
-    return file if readable else f"{CAMPAIGN}/raw/{wildcards.sample}.json"
+    return file if readable else f"{CAMPAIGN}/raw/{sample}.json"
+
+
+def capture(wildcards):
+    """As `sample_capture`, of a job."""
+    return sample_capture(wildcards.sample)
 
 
 def capture_if_readable(wildcards):
@@ -73,10 +90,24 @@ def without_benchmark(stage):
         sys.exit(f"--cache does not work with Snakemake {snakemake_version}: rule {stage.name} keeps its benchmark")
 
 
+def trials_of(wildcards):
+    """The samples of an environment's trials, trial by trial."""
+    return [[trial] if isinstance(trial, str) else trial for trial in TRIALS[wildcards.environment]]
+
+
+def captures_of_trials(wildcards):
+    """The captures of an environment's trials. A testbed's samples are known only when they were taken."""
+    fault = unknown_trial(wildcards.environment, sheet())
+    if fault:
+        raise WorkflowError(f"{fault} that was taken; {CAMPAIGN}/raw/samples.tsv has those that were")
+    return [sample_capture(sample) for trial in trials_of(wildcards) for sample in trial]
+
+
 def how_to_go_on(snakemake_logs):
     """Which samples failed, with the last line of each one's log, and how the campaign goes on without them."""
     text = "".join(Path(path).read_text(encoding="utf-8", errors="replace") for path in snakemake_logs)
-    pattern = rf"^ +log: ({re.escape(CAMPAIGN)}/logs/\w+/([A-Za-z0-9][A-Za-z0-9._-]*)\.log) \(check log"
+    of_sample = rf"{re.escape(CAMPAIGN)}/logs/(?:collect|digest|analyze)/([A-Za-z0-9][A-Za-z0-9._-]*)\.log"
+    pattern = rf"^ +log: ({of_sample}) \(check log"
     failed = {sample: Path(path) for path, sample in re.findall(pattern, text, re.MULTILINE)}
     if not failed:
         return "acapella: no sample failed by itself; the message above says what did"

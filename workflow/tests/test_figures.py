@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from made_tables import write_table, write_tables
+from svg_text import COLLISIONS, words
 
 from acapella import cli
 from acapella.campaign import Campaign
@@ -66,12 +67,6 @@ def svg(campaigns):
     return of
 
 
-def words(svg: str) -> str:
-    """All text of an SVG; no-break spaces as spaces. Fails where the SVG is not well-formed."""
-    texts = [text for text in ET.fromstring(svg).itertext() if text.strip()]
-    return " ".join(texts).replace("\N{NO-BREAK SPACE}", " ")
-
-
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_figure_says_what_it_shows_of_how_much_and_what_was_lost(name, campaign, campaigns, svg):
@@ -115,21 +110,6 @@ def test_no_text_covers_another_or_leaves_the_figure(campaign, svg, browser):
         page.set_content(svg(name, campaign))
         assert page.evaluate(COLLISIONS) == [], name
     page.close()
-
-
-COLLISIONS = """() => {
-  const frame = document.querySelector("svg").getBoundingClientRect();
-  const texts = [...document.querySelectorAll("text")].filter((e) => e.textContent && e.getAttribute("opacity") !== "0")
-    .map((e) => [e.textContent, e.getBoundingClientRect()]);
-  const bad = texts.filter(([, r]) => r.left < frame.left - 1 || r.right > frame.right + 1
-    || r.top < frame.top - 1 || r.bottom > frame.bottom + 1).map(([text]) => "outside: " + text);
-  texts.forEach(([one, a], n) => texts.slice(n + 1).forEach(([other, b]) => {
-    const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
-    const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
-    if (wide > 0.5 && high > 2.5) bad.push(one + " / " + other);
-  }));
-  return bad;
-}"""
 
 
 def test_same_tables_give_the_same_bytes_in_any_folder_order_and_process(tmp_path):

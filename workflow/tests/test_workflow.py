@@ -100,6 +100,23 @@ def test_profile_default_is_applied_and_fabric_is_found_from_the_root():
         ),
         ({"exclude": ["--drop"]}, "config error: exclude[0]: '--drop' does not match"),
         ({"capture": None}, "config error: capture: None is not of type 'object'"),
+        (
+            {"trials": {"quiet": ["a"]}},
+            "config error: trials.quiet: 1 given; at least 2 needed (trials of",
+        ),
+        ({"trials": {"quiet": ["a", 5]}}, "config error: trials.quiet[1]: 5 is not of type 'string'"),
+        ({"trials": {"quiet": ["a", []]}}, "config error: trials.quiet[1]: 0 given; at least 1 needed"),
+        ({"trials": {"quiet": ["a", "b", "a"]}}, "config error: trials.quiet[2]: sample 'a' is in trials.quiet[0] alr"),
+        (
+            {"trials": {"quiet": ["a", ["b", "a"]]}},
+            "config error: trials.quiet[1][1]: sample 'a' is in trials.qu",
+        ),
+        ({"trials": {"so quiet": ["a", "b"]}}, "config error: trials: 'so quiet' does not match"),
+        ({"trials": {40: ["a", "b"]}}, "config error: trials: 40 is no text; write it in quotes"),
+        ({"trials": {}}, "config error: trials: {} "),
+        ({"trials": {"quiet": ["a", "b"]}, "exclude": ["b"]}, "config error: trials.quiet[1]: sample 'b' is excluded"),
+        ({"consistency": {"identity": "regions"}}, "config error: consistency.regions: missing"),
+        ({"consistency": {"regions": ["4-8"]}}, "config error: consistency.regions[0]: '4-8' does not match"),
     ],
 )
 def test_config_mistakes_name_their_key(changes, complaint):
@@ -185,3 +202,25 @@ def test_a_lock_holds_versions_and_hashes_and_no_address(lock):
     pinned = re.findall(r"^[a-z0-9][^\s=]*==", text, re.M)
     assert pinned
     assert len(re.findall(r"^[a-z0-9].* \\\n    --hash=sha256:[0-9a-f]{64}", text, re.M)) == len(pinned)
+
+
+TWO_TRIALS = {"trials": {"quiet": ["alpha-p1", "alpha-p2"], "loaded": [["alpha-p1", "beta-p1"], "alpha-p2"]}}
+
+
+def test_trials_bring_their_comparison_and_without_them_there_is_none(tmp_path):
+    place = workplace(tmp_path)
+    assert "kappa" not in place.succeed("--dry-run")
+    place.configure(**TWO_TRIALS)
+    said = place.succeed("--dry-run", "--printshellcmds")
+    assert re.search(r"^kappa +2$", said, re.M), said
+    for stage in ("trials", "conformance"):
+        assert re.search(rf"^{stage} +1$", said, re.M), said
+    assert re.search(r"--name=alpha-p1\+beta-p1 .* -- \S+/alpha-p1\.pcap\.gz,\S+/beta-p1\.pcap\.gz \S+/alpha-p2", said)
+    assert "--environments quiet loaded" in said
+
+
+def test_a_trial_that_is_no_sample_is_named_with_its_key(tmp_path):
+    ended = workplace(tmp_path, trials={"quiet": ["alpha-p1", ["beta-p1", "gamma"]]}).run("--dry-run")
+    assert ended.returncode != 0
+    said = "config error: trials.quiet[1][1]: 'gamma' is no sample of config/samples.tsv"
+    assert said in ended.stdout.splitlines()

@@ -35,7 +35,7 @@ class Workplace:
         """Write config/config.yaml: the tiny campaign's settings with changes to the top keys."""
         target = self.folder / "config" / "config.yaml"
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(yaml.safe_dump(SETTINGS | changes))
+        target.write_text(yaml.safe_dump(SETTINGS | changes, sort_keys=False))
 
     def sheet(self, *rows: tuple[str, str, str, str]) -> None:
         """Write config/samples.tsv of rows sample, site, port, file."""

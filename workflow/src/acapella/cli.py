@@ -23,6 +23,7 @@ STAGES = (
     "sql",
     "analyze",
     "process",
+    "trials",
     "conformance",
     "figures",
     "report",

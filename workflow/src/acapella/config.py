@@ -32,8 +32,8 @@ def checked(config: dict) -> dict:
 
 def describe(error: jsonschema.ValidationError) -> str:
     """The key with dots, and what is wrong with it, as short as it gets."""
-    while error.context:  # anyOf: the deepest complaint tells most
-        error = max(error.context, key=lambda inner: len(inner.absolute_path))
+    while error.context:  # anyOf: the deepest complaint tells most, of equals the one where the type was right
+        error = max(error.context, key=lambda inner: (len(inner.absolute_path), inner.validator != "type"))
     where = dotted(error.absolute_path)
     if error.validator == "additionalProperties":
         known = list(error.schema.get("properties", {}))
@@ -46,6 +46,9 @@ def describe(error: jsonschema.ValidationError) -> str:
         return f"{where}{'.' if where else ''}{missing}: missing"
     if error.validator == "pattern":
         return f"{where}: {error.instance!r} does not match {error.validator_value} ({error.schema['description']})"
+    if error.validator == "minItems":
+        least, what = error.validator_value, error.schema.get("description", "items")
+        return f"{where}: {len(error.instance)} given; at least {least} needed ({what})"
     return f"{where or 'config'}: {error.message}"
 
 
@@ -73,3 +76,32 @@ def check_across_keys(config: dict) -> None:
     """What a schema cannot say: keys that need one another."""
     if config["testbed"] == "files" and not config.get("samples"):
         raise UserError("config error: samples: missing; testbed files needs the path of a sample sheet")
+    if config["consistency"]["identity"] == "regions" and not config["consistency"]["regions"]:
+        raise UserError("config error: consistency.regions: missing; identity regions needs some OFFSET:LENGTH")
+    check_trials(config["trials"] or {}, config["exclude"])
+
+
+def check_trials(trials: dict, exclude: list[str]) -> None:
+    """No sample twice in an environment, none that is excluded. Two environments may share one, as their baseline."""
+    for environment in trials:
+        if not isinstance(environment, str):
+            raise UserError(f"config error: trials: {environment!r} is no text; write it in quotes")
+        taken: dict[str, str] = {}
+        for sample, key in trial_samples(trials, environment):
+            if sample in taken:
+                raise UserError(f"config error: {key}: sample {sample!r} is in {taken[sample]} already")
+            if sample in exclude:
+                raise UserError(f"config error: {key}: sample {sample!r} is excluded")
+            taken[sample] = key
+
+
+def trial_samples(trials: dict, environment: str) -> list[tuple[str, str]]:
+    """The samples of an environment's trials, each with its key: ``("quiet-2", "trials.quiet[1]")``."""
+    found = []
+    for place, trial in enumerate(trials[environment]):
+        key = f"trials.{environment}[{place}]"
+        if isinstance(trial, str):
+            found.append((trial, key))
+        else:
+            found += [(sample, f"{key}[{inner}]") for inner, sample in enumerate(trial)]
+    return found

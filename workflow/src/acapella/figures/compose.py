@@ -43,7 +43,8 @@ def drawn(name: str, source: Source) -> Drawn:
         figure, empty = module.draw(source), False
     except NoData as reason:
         figure, empty = no_data(module.SUBJECT, str(reason)), True
-    notes = (quality.extent(source), quality.losses(source), *figure.key)
+    scope = getattr(module, "SCOPE", quality.scope)
+    notes = (*scope(source), *figure.key)
     origin = f"Data: tables/{module.TABLE}.csv ({', '.join(module.COLUMNS)})"
     spec = framed(figure.chart, figure.title, notes, origin).to_dict()
     spec["description"] = ". ".join([figure.title, *notes])

@@ -6,6 +6,11 @@ from .wording import count, nanoseconds, percent
 STAGES = 4  # mirror, interface, kernel, file
 
 
+def scope(source: Source) -> tuple[str, ...]:
+    """What was seen and what was lost."""
+    return extent(source), losses(source)
+
+
 def extent(source: Source) -> str:
     """``12 samples (20 s each) of 3 sites, 24,000 frames``."""
     rows = source.quality
@@ -30,7 +35,11 @@ def loss(row: dict) -> int | None:
 
 def losses(source: Source) -> str:
     """``losses: 0.03 % of offered frames; unknown in 2 of 12 samples``; unknown is never taken for 0."""
-    rows = source.quality
+    return losses_of(source.quality)
+
+
+def losses_of(rows: list[dict]) -> str:
+    """As losses, of some rows of capture_quality."""
     known = [row for row in rows if loss(row) is not None]
     if not rows:
         return "losses: no samples"

@@ -14,8 +14,18 @@ NAMES = (
     "throughput",
     "capture_quality",
 )
+TRIALS = (  # of a campaign that compares trials
+    "kappa_components",
+    "kappa_timeline",
+    "kappa_matrix",
+    "iat_delta",
+    "latency_delta",
+)
 
 
 def module(name: str) -> ModuleType:
-    """The module of a figure: ``TABLE``, ``COLUMNS`` and ``draw(source)``; imports Altair."""
+    """The module of a figure: ``TABLE``, ``COLUMNS``, ``draw(source)``, and ``SCOPE`` where it is about trials alone.
+
+    Imports Altair.
+    """
     return importlib.import_module(f"acapella.figures.{name}")

@@ -9,6 +9,7 @@ from acapella_core.errors import UserError
 
 from ..campaign import Campaign, require
 from ..tables import arrow_schema
+from ..trial_tables import TABLES as TRIAL_TABLES
 from .wording import natural
 
 ALL = "all"  # the site of the rows that are about the whole campaign
@@ -57,7 +58,7 @@ class Source:
     @functools.cache  # noqa: B019 (a source lives as long as its command)
     def table(self, name: str) -> pa.Table:
         """Read tables/NAME.csv. Raises UserError where it is missing, cut, or another version's."""
-        fix = f"run: acapella process {self.campaign.folder}"
+        fix = f"run: {maker(name, self.campaign)}"
         path = require(self.campaign.table(name, "csv"), fix)
         schema = arrow_schema(name)
         options = pyarrow.csv.ConvertOptions(
@@ -72,6 +73,15 @@ class Source:
             if not field.nullable and pa.types.is_string(field.type):  # an empty text is not a null
                 table = table.set_column(place, field, table[field.name].fill_null(""))
         return table
+
+
+def maker(table: str, campaign: Campaign) -> str:
+    """The command that makes a table."""
+    if table in TRIAL_TABLES:
+        return f"acapella trials {campaign.folder} --environments ..."
+    if table == "kappa_published":
+        return f"acapella conformance -o {campaign.folder / 'tables'}"
+    return f"acapella process {campaign.folder}"
 
 
 def one_line(error: Exception) -> str:

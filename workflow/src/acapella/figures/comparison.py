@@ -1,0 +1,46 @@
+"""What the figures of trials share: which pairs they show, what a run is called, and what stands under their titles."""
+
+from ..trial_tables import JOINED
+from .quality import losses_of
+from .source import NoData, Source
+from .wording import count
+
+BASELINE = 1  # place of the trial that the others are compared with
+
+
+def letter(place: int) -> str:
+    """A trial's letter, as in the paper: A is the baseline, B the second trial; from the 27th on a number."""
+    return chr(ord("A") + place - 1) if place <= 26 else str(place)
+
+
+def environments(source: Source) -> list[str]:
+    """The environments in the order of the config."""
+    rows = sorted(source.rows("consistency_environments"), key=lambda row: row["place"])
+    return [row["environment"] for row in rows]
+
+
+def pairs(source: Source) -> list[dict]:
+    """Rows of consistency, by environment and trials. Raises NoData where there are none."""
+    place = {name: place for place, name in enumerate(environments(source))}
+    rows = source.rows("consistency")
+    if not rows:
+        raise NoData("no trials were compared")
+    return sorted(rows, key=lambda row: (place[row["environment"]], row["a"], row["b"]))
+
+
+def runs(rows: list[dict]) -> list[dict]:
+    """The rows about a run against its baseline."""
+    return [row for row in rows if row["a"] == BASELINE]
+
+
+def scope(source: Source) -> tuple[str, ...]:
+    """How many trials and packets were compared, and what their captures lost."""
+    rows = source.rows("consistency")
+    names = {name for row in rows for trial in ("trial_a", "trial_b") for name in row[trial].split(JOINED)}
+    trials = len({(row["environment"], row[place]) for row in rows for place in ("a", "b")})
+    compared = runs(rows)
+    packets = sum(row["packets_common"] for row in compared)
+    where = count(len(environments(source)), "environment")
+    what = f"{count(len(names), 'sample')} as {count(trials, 'trial')} of {where}"
+    against = f"{count(len(compared), 'run')} against the first trial (A), {count(packets, 'packet')} in common"
+    return f"{what}; {against}", losses_of([row for row in source.quality if row["sample"] in names])

@@ -1,0 +1,189 @@
+"""From the results of `acapella kappa` to the rows of the tables consistency and consistency_*.
+
+An environment's result is the JSON that schemas/kappa.schema.json describes. Trials are numbered from 1 in their order;
+the first is the baseline. What schemas/tables/consistency*.yaml call a column is made here and nowhere else.
+"""
+
+import re
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+
+COMPONENTS = ("U", "O", "L", "I")
+MEANS = (*COMPONENTS, "kappa", "O_published", "O_kendall", "L_offset_removed", "kappa_published")
+MEASURES = {"iat": ("gap", "within_ns"), "latency": ("latency", "latency_within_ns")}
+BINS_PER_DECADE = 5
+JOINED = "+"  # between the samples of a trial
+
+
+@dataclass(frozen=True)
+class Environment:
+    """An environment's result, with what its trials are called in the tables, by their names in the result."""
+
+    name: str
+    result: dict
+    shown: dict[str, str]
+
+    def key(self, pair: dict) -> dict:
+        """The columns that tell a pair."""
+        places = {trial["name"]: place for place, trial in enumerate(self.result["trials"], 1)}
+        return {"environment": self.name, "a": places[pair["a"]], "b": places[pair["b"]]}
+
+    @property
+    def runs(self) -> list[dict]:
+        """The pairs with the baseline, which the means are over."""
+        baseline = self.result["trials"][0]["name"]
+        return [pair for pair in self.result["pairs"] if pair["a"] == baseline]
+
+
+def rows_of(environments: list[Environment]) -> dict[str, list[dict]]:
+    """The rows of each table, by its name."""
+    made = {name: [] for name in BY_PAIR}
+    for environment in environments:
+        for pair in environment.result["pairs"]:
+            for name, of_pair in BY_PAIR.items():
+                made[name] += [{**environment.key(pair), **row} for row in of_pair(environment, pair)]
+    means = [mean_of_runs(environment, place) for place, environment in enumerate(environments, 1)]
+    return {**made, "consistency_environments": means}
+
+
+def pairs(environment: Environment, pair: dict) -> list[dict]:
+    """The pair itself."""
+    deltas = {
+        f"{measure}_delta_{name}_ns": value
+        for measure in MEASURES
+        for name, value in pair[f"{measure}_delta_ns"].items()
+    }
+    return [
+        {
+            **{name: pair[name] for name in (*MEANS, "offset_ns", "duration_a_ns", "duration_b_ns")},
+            **{name: pair[name] for name in ("ambiguous_a", "ambiguous_b")},
+            **{"trial_a": environment.shown[pair["a"]], "trial_b": environment.shown[pair["b"]]},
+            **{f"contribution_{name}": pair["contribution"][name] for name in COMPONENTS},
+            **packets(pair),
+            **deltas,
+            "moved": pair["moves"]["count"],
+        }
+    ]
+
+
+def packets(counted: dict) -> dict:
+    """Packets of a pair or window."""
+    return {f"packets_{name}": counted[f"n_{name}"] for name in ("a", "b", "common")}
+
+
+def within(environment: Environment, pair: dict) -> list[dict]:
+    """Shares within each bound."""
+    return [
+        {"measure": measure, "bound_ns": int(bound), "share": share, "packets_common": pair["n_common"]}
+        for measure, (_, shares) in MEASURES.items()
+        for bound, share in pair[shares].items()
+    ]
+
+
+def moves(environment: Environment, pair: dict) -> list[dict]:
+    """Moved packets, and runs of them."""
+    told = {"packet": pair["moves"], "burst": pair["bursts"]}
+    return [
+        {"scope": scope, "moved": sums["count"], **sums, "longest": sums.get("longest"), **packets(pair)}
+        for scope, sums in told.items()
+    ]
+
+
+def timeline(environment: Environment, pair: dict) -> list[dict]:
+    """The windows."""
+    return [{**window, **packets(window)} for window in pair["timeline"]]
+
+
+def deltas(environment: Environment, pair: dict) -> list[dict]:
+    """Bins of the histograms that hold packets, those below 0 first."""
+    found = []
+    for measure, (name, _) in MEASURES.items():
+        counts = signed_bins(pair["histograms"][name])
+        total = pair["n_common"]
+        found += [
+            {"measure": measure, "bin": number, **edges(number), "packets": count}
+            | {"share": count / total, "packets_common": total}
+            for number, count in sorted(counts.items())
+            if count
+        ]
+    return found
+
+
+def signed_bins(histogram: dict) -> dict[int, int]:
+    """Packets by the number of the bin: 0 for no difference, n and -n for the n-th bin of each sign."""
+    counts = {0: histogram["zero"]}
+    for sign, name in ((-1, "negative"), (1, "positive")):
+        counts |= {sign * place: count for place, count in enumerate(histogram[name], 1)}
+    return counts
+
+
+def edges(number: int) -> dict[str, int]:
+    """The smallest and largest whole number of ns in a bin."""
+    if number == 0:
+        return {"lo_ns": 0, "hi_ns": 0}
+    least, most = first_of(abs(number) - 1), first_of(abs(number)) - 1
+    return {"lo_ns": least, "hi_ns": most} if number > 0 else {"lo_ns": -most, "hi_ns": -least}
+
+
+def first_of(steps: int) -> int:
+    """The smallest whole number from 10^(steps/5) on, exactly."""
+    power = 10**steps
+    guess = max(1, int(10 ** (steps / BINS_PER_DECADE)) - 1)
+    while guess**BINS_PER_DECADE < power:
+        guess += 1
+    return guess
+
+
+def warnings(environment: Environment, pair: dict) -> list[dict]:
+    """What makes the pair's numbers look better or worse than the network was."""
+    rename = renaming(environment)
+    return [
+        {"number": number, "code": one["code"], "components": "".join(one["components"]), "text": rename(one["text"])}
+        for number, one in enumerate(pair["warnings"], 1)
+    ]
+
+
+def renaming(environment: Environment) -> Callable[[str], str]:
+    """Puts the shown names of trials, and for their files the trials' shown names, into a text."""
+    names = dict(environment.shown)
+    for trial in environment.result["trials"]:
+        if environment.shown[trial["name"]] != trial["name"]:
+            names |= {file["file"]: f"a file of {environment.shown[trial['name']]}" for file in trial["files"]}
+    longest_first = sorted(names, key=len, reverse=True)
+    pattern = re.compile(rf"(?<![\w.+-])({'|'.join(map(re.escape, longest_first))})(?![\w+-]|\.\w)")
+    return lambda text: pattern.sub(lambda match: names[match[1]], text)
+
+
+def mean_of_runs(environment: Environment, place: int) -> dict:
+    """The row of Table 2."""
+    runs, trials = environment.runs, environment.result["trials"]
+    bound = environment.result["parameters"]["within_ns"][0]
+    kappas = [run["kappa"] for run in runs if run["kappa"] is not None]
+    return {
+        **{"place": place, "environment": environment.name, "trials": len(trials), "runs": len(runs)},
+        "samples": sum(len(environment.shown[trial["name"]].split(JOINED)) for trial in trials),
+        "undefined_runs": sum(any(run[name] is None for name in COMPONENTS) for run in runs),
+        **{"packets_baseline": runs[0]["n_a"], "packets_common": sum(run["n_common"] for run in runs)},
+        **{name: mean(run[name] for run in runs) for name in MEANS},
+        **{"kappa_min": min(kappas, default=None), "kappa_max": max(kappas, default=None)},
+        **{"within_ns": bound, "iat_within_share": mean(run["within_ns"][str(bound)] for run in runs)},
+        **{f"{m}_delta_mean_ns": mean(run[f"{m}_delta_ns"]["mean"] for run in runs) for m in MEASURES},
+    }
+
+
+def mean(values) -> float | None:
+    """Mean of the defined values, None where none is; correctly rounded, so their order does not matter."""
+    defined = [value for value in values if value is not None]
+    return statistics.fmean(defined) if defined else None
+
+
+BY_PAIR = {
+    "consistency": pairs,
+    "consistency_within": within,
+    "consistency_moves": moves,
+    "consistency_timeline": timeline,
+    "consistency_deltas": deltas,
+    "consistency_warnings": warnings,
+}
+TABLES = (*BY_PAIR, "consistency_environments")

@@ -1,0 +1,143 @@
+"""Made-up results of `acapella kappa --json`, for any number of environments and runs, plausible as far as pictures go.
+
+PYTHONPATH=workflow/tests .venv/bin/python -m made_trials /tmp/made 3 4
+"""
+
+import json
+import math
+import random
+import sys
+from pathlib import Path
+
+from made_tables import write_table, write_tables
+
+COMPONENTS = ("U", "O", "L", "I")
+BINS = 56
+PACKETS = 20_000
+WINDOWS = 50
+DURATION_NS = 300_000_000
+
+
+def write_results(folder, environments: dict[str, list[dict]], **options) -> Path:
+    """CAMPAIGN/consistency/*.json; an environment is what its runs B, C, ... are like, as `pair` takes it."""
+    for name, runs in environments.items():
+        target = Path(folder) / "consistency" / f"{name}.json"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(json.dumps(result(name, runs, **options)), encoding="utf-8")
+    return Path(folder)
+
+
+def write_campaign(folder, environments: dict[str, list[dict]], **options) -> Path:
+    """Tables of a made-up campaign whose samples are the trials, and the results beside them."""
+    folder = write_tables(folder, sites=1, ports=1, samples=2)
+    names = [f"{e}-{n}" for e, runs in environments.items() for n in range(1, len(runs) + 2)]
+    quality = {"site": "S0", "port": "p0", "frames": PACKETS, "wire_bytes": 100 * PACKETS, "duration_ns": DURATION_NS}
+    quality |= {"dropped_kernel": 0, "lost_frames": 0, "loss_share": 0, "loss_stages_known": 4, "engine": "native"}
+    write_table(folder, "capture_quality", [{**quality, "sample": name} for name in names])
+    return write_results(folder, environments, **options)
+
+
+def result(environment: str, runs: list[dict], *, all_pairs=False, within_ns=(10, 100)) -> dict:
+    """One environment: trials ENVIRONMENT-1, -2, ...; run n is the pair of the first with the n-th."""
+    names = [f"{environment}-{n}" for n in range(1, len(runs) + 2)]
+    chosen = [(0, n, shape) for n, shape in enumerate(runs, 1)]
+    if all_pairs:
+        chosen += [(a, b, runs[b - 1]) for a in range(1, len(names)) for b in range(a + 1, len(names))]
+    return {
+        "version": "0.1.0",
+        "parameters": {"identity": {"kind": "invariant"}, "within_ns": list(within_ns), "all_pairs": all_pairs},
+        "trials": [trial(name) for name in names],
+        "pairs": [
+            pair(names[a], names[b], within_ns=within_ns, seed=f"{environment}{a}{b}", **s) for a, b, s in chosen
+        ],
+    }
+
+
+def trial(name: str) -> dict:
+    """A trial of one file."""
+    file = {"file": f"{name}.pcap", "sha256": "0" * 64, "frames": PACKETS, "end": "clean"}
+    return {"name": name, "files": [file], "packets": PACKETS, "duration_ns": DURATION_NS}
+
+
+def pair(a, b, *, within_ns, seed, U=0.0, O=0.0, L=3e-6, I=0.03, common=None, jitter_ns=8, moved=0, warnings=()):  # noqa: E741, PLR0913
+    """A pair with these components; ``common`` 0: O, L and I undefined; ``jitter_ns`` 0: no difference at all."""
+    draw = random.Random(seed)
+    n_common = round(PACKETS * (1 - U)) if common is None else common
+    parts = {"U": U, "O": O, "L": L, "I": I} if n_common else {"U": 1.0, "O": None, "L": None, "I": None}
+    kappa = kappa_of(parts)
+    histograms = {name: histogram(n_common, scale * jitter_ns, draw) for name, scale in (("gap", 1), ("latency", 200))}
+    deltas = {"mean": float(jitter_ns), "median": jitter_ns, "p99": 9 * jitter_ns, "largest": 10**4 * jitter_ns}
+    shares = {str(bound): min(1.0, bound / (jitter_ns + bound)) if n_common else None for bound in within_ns}
+    return {
+        **{"a": a, "b": b, "n_a": PACKETS, "n_b": n_common, "n_common": n_common, "ambiguous_a": 0, "ambiguous_b": 0},
+        **parts,
+        **{"O_published": parts["O"] and 2 * parts["O"], "O_kendall": parts["O"], "L_offset_removed": parts["L"]},
+        **{"kappa": kappa, "kappa_published": kappa, "contribution": contribution(parts)},
+        **{"within_ns": shares, "latency_within_ns": shares},
+        **{f"{m}_delta_ns": deltas if n_common else dict.fromkeys(deltas) for m in ("iat", "latency")},
+        **{"offset_ns": 40 if n_common else None, "duration_a_ns": DURATION_NS, "duration_b_ns": DURATION_NS},
+        **{"moves": moves(moved), "bursts": {**moves(moved // 50), "longest": 60 if moved else 0}},
+        "timeline": [window(n, parts, n_common, draw) for n in range(WINDOWS)],
+        **{"histograms": histograms, "integers": {}, "warnings": [dict(one) for one in warnings]},
+    }
+
+
+def kappa_of(parts: dict) -> float:
+    """Equation 5; 0 where a component is undefined, as without a common packet."""
+    if None in parts.values():
+        return 0.0
+    return 1 - math.sqrt(sum(value**2 for value in parts.values())) / 2
+
+
+def contribution(parts: dict) -> dict:
+    """Shares of 1 - kappa by squares."""
+    if None in parts.values():
+        return dict.fromkeys(COMPONENTS)
+    total = sum(value**2 for value in parts.values())
+    return {name: (1 - kappa_of(parts)) * value**2 / total if total else 0.0 for name, value in parts.items()}
+
+
+def histogram(packets: int, typical_ns: int, draw) -> dict:
+    """Log-normal differences of both signs."""
+    counts = {"zero": 0, "negative": [0] * BINS, "positive": [0] * BINS}
+    for _ in range(min(packets, 2000)):
+        size = typical_ns * draw.lognormvariate(0, 1.5)
+        if size < 1:
+            counts["zero"] += 1
+        else:
+            counts[draw.choice(["negative", "positive"])][min(BINS - 1, int(5 * math.log10(size)))] += 1
+    counts["zero"] += max(0, packets - 2000)
+    return counts
+
+
+def moves(count: int) -> dict:
+    """Table 1 of ``count`` moves."""
+    if not count:
+        return {"count": 0, "share": 0.0, **dict.fromkeys(("mean", "sigma", "abs_mean", "abs_sigma", "min", "max"))}
+    told = {"mean": 1790.54, "sigma": 8111.16, "abs_mean": 7240.23, "abs_sigma": 4071.35, "min": -5632, "max": 16573}
+    return {"count": count, "share": count / PACKETS, **told}
+
+
+def window(place: int, parts: dict, packets: int, draw) -> dict:
+    """A window whose components lie about those of the pair; a burst of inconsistency in the middle."""
+    factor = draw.lognormvariate(0, 0.3) * (6 if place == WINDOWS // 2 else 1)
+    here = {name: None if value is None else min(1.0, value * factor) for name, value in parts.items()}
+    step = DURATION_NS // WINDOWS
+    counts = {"n_a": PACKETS // WINDOWS, "n_b": packets // WINDOWS, "n_common": packets // WINDOWS}
+    return {"from_ns": place * step, "to_ns": (place + 1) * step, **counts, **here, "kappa": kappa_of(here)}
+
+
+def shapes(runs: int) -> dict[str, list[dict]]:
+    """Three environments: quiet, with loss and reordering, and with large gaps."""
+    warned = {"code": "coarse_clock", "components": ["O", "L", "I"], "text": "the clock of trial noisy-1 is coarse."}
+    lossy = {"U": 0.02, "O": 0.014, "L": 0.005, "moved": 900, "jitter_ns": 60, "warnings": [warned]}
+    return {
+        "quiet": [{"I": 0.03 + 0.001 * n} for n in range(runs)],
+        "noisy": [{**lossy, "I": 0.12 + 0.01 * n} for n in range(runs)],
+        "shared": [{"I": 0.5 - 0.02 * n, "L": 2e-4, "jitter_ns": 400} for n in range(runs)],
+    }
+
+
+if __name__ == "__main__":
+    chosen = dict(list(shapes(int(sys.argv[3])).items())[: int(sys.argv[2])])
+    print(write_campaign(sys.argv[1], chosen))

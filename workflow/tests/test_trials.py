@@ -1,0 +1,146 @@
+"""Tables of the consistency of trials, from results of acapella kappa: numbers, nulls, names."""
+
+import json
+import statistics
+
+import pyarrow.parquet as pq
+import pytest
+from made_trials import shapes, write_results
+
+from acapella import cli, trial_tables
+from acapella.trial_tables import TABLES, edges, first_of
+
+ENVIRONMENTS = [*shapes(1)]
+
+
+@pytest.fixture
+def results(tmp_path):
+    """Three environments of four runs, every pair compared."""
+    return write_results(tmp_path / "made", shapes(4), all_pairs=True)
+
+
+def make(folder, *arguments, environments=ENVIRONMENTS) -> dict[str, list[dict]]:
+    """The rows of each table."""
+    assert cli.main(["trials", str(folder), *arguments, "--environments", *environments]) == 0
+    return {name: pq.read_table(folder / "tables" / f"{name}.parquet").to_pylist() for name in TABLES}
+
+
+def test_environments_are_means_over_the_runs_against_the_first_trial(results):
+    rows = make(results)
+    assert [(row["place"], row["environment"]) for row in rows["consistency_environments"]] == [
+        *enumerate(ENVIRONMENTS, 1)
+    ]
+    noisy = rows["consistency_environments"][1]
+    runs = [row for row in rows["consistency"] if (row["environment"], row["a"]) == ("noisy", 1)]
+    assert [row["b"] for row in runs] == [2, 3, 4, 5]
+    assert (noisy["trials"], noisy["samples"], noisy["runs"], noisy["undefined_runs"]) == (5, 5, 4, 0)
+    for name in trial_tables.MEANS:
+        assert noisy[name] == pytest.approx(statistics.fmean(row[name] for row in runs)), name
+    assert (noisy["kappa_min"], noisy["kappa_max"]) == (runs[3]["kappa"], runs[0]["kappa"])
+    assert noisy["packets_common"] == sum(row["packets_common"] for row in runs)
+    assert noisy["within_ns"] == 10
+
+
+def test_every_pair_has_its_rows(results):
+    rows = make(results)
+    pairs = {(row["environment"], row["a"], row["b"]) for row in rows["consistency"]}
+    assert len(pairs) == 3 * 10
+    for name in ("consistency_within", "consistency_moves", "consistency_timeline", "consistency_deltas"):
+        assert {(row["environment"], row["a"], row["b"]) for row in rows[name]} == pairs, name
+    assert {row["environment"] for row in rows["consistency_warnings"]} == {"noisy"}
+
+
+def test_histograms_hold_every_common_packet_and_shares_add_up(results):
+    rows = make(results)
+    common = {(r["environment"], r["a"], r["b"]): r["packets_common"] for r in rows["consistency"]}
+    for key, packets in common.items():
+        for measure in ("iat", "latency"):
+            own = [
+                row
+                for row in rows["consistency_deltas"]
+                if (row["environment"], row["a"], row["b"], row["measure"]) == (*key, measure)
+            ]
+            assert sum(row["packets"] for row in own) == packets
+            assert sum(row["share"] for row in own) == pytest.approx(1)
+            assert all(row["lo_ns"] <= row["hi_ns"] for row in own)
+
+
+def test_bins_meet_without_gap_or_overlap_and_start_at_powers_of_ten():
+    for number in range(-56, 56):
+        assert edges(number)["hi_ns"] + 1 == edges(number + 1)["lo_ns"], number
+    assert [first_of(5 * power) for power in range(12)] == [10**power for power in range(12)]
+    assert [first_of(steps) for steps in range(6)] == [1, 2, 3, 4, 7, 10]
+
+
+def test_moves_have_the_layout_of_table_1(results):
+    rows = make(results)["consistency_moves"]
+    packet = next(row for row in rows if (row["environment"], row["scope"]) == ("noisy", "packet"))
+    assert {k: packet[k] for k in ("moved", "mean", "sigma", "abs_mean", "abs_sigma", "min", "max")} == {
+        **{"moved": 900, "mean": 1790.54, "sigma": 8111.16, "abs_mean": 7240.23, "abs_sigma": 4071.35},
+        **{"min": -5632, "max": 16573},
+    }
+    assert packet["longest"] is None
+    still = next(row for row in rows if row["environment"] == "quiet")
+    assert (still["moved"], still["mean"], still["max"]) == (0, None, None)
+
+
+def test_what_is_undefined_is_null_and_no_part_of_a_mean(tmp_path):
+    folder = write_results(tmp_path / "made", {"quiet": [{"I": 0.2}, {"common": 0}], "lost": [{"common": 0}]})
+    rows = make(folder, environments=["quiet", "lost"])
+    quiet, lost = rows["consistency_environments"]
+    assert (quiet["undefined_runs"], quiet["I"], quiet["U"]) == (1, 0.2, 0.5)
+    assert quiet["kappa"] == pytest.approx(0.9 / 2)  # kappa is 0 by convention where nothing is in common
+    assert (lost["I"], lost["iat_within_share"], lost["kappa"]) == (None, None, 0)
+    assert "NaN" not in (folder / "tables" / "consistency_environments.csv").read_text(encoding="utf-8")
+
+
+def test_pseudonyms_hide_samples_and_their_files_also_in_warnings(results):
+    names = [f"{environment}-{n}" for environment in ENVIRONMENTS for n in range(1, 6)]
+    lines = "".join(f"S0-P0-{n:04d}\tS0\tP0\t{name}\talpha\tp1\n" for n, name in enumerate(names))
+    header = "sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\n"
+    (results / "pseudonyms.tsv").write_text(header + lines, encoding="utf-8")
+    told(results, "noisy", "trial noisy-1 is bad: noisy-1.pcap was cut; noisy-10 is no trial. So is noisy-2.")
+    rows = make(results, "--pseudonyms")
+    assert rows["consistency"][0]["trial_a"].startswith("S0-P0-")
+    text = rows["consistency_warnings"][0]["text"]
+    assert text == ("trial S0-P0-0005 is bad: a file of S0-P0-0005 was cut; noisy-10 is no trial. So is S0-P0-0006.")
+    assert {row["environment"] for row in rows["consistency"]} == set(ENVIRONMENTS)
+    for path in [*(results / "tables").glob("*.csv"), results / "consistency_provenance.json"]:
+        assert "noisy-2" not in path.read_text(encoding="utf-8"), path
+
+
+def told(folder, environment, text):
+    """Put a text into the first warning of an environment's pairs."""
+    path = folder / "consistency" / f"{environment}.json"
+    result = json.loads(path.read_text(encoding="utf-8"))
+    for pair in result["pairs"]:
+        pair["warnings"][0]["text"] = text
+    path.write_text(json.dumps(result), encoding="utf-8")
+
+
+def test_same_results_give_the_same_bytes(tmp_path):
+    made = [write_results(tmp_path / name / "made", shapes(2)) for name in ("a", "b")]
+    for folder in made:
+        make(folder)
+    files = [[*sorted((folder / "tables").iterdir()), folder / "consistency_provenance.json"] for folder in made]
+    assert [path.read_bytes() for path in files[0]] == [path.read_bytes() for path in files[1]]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(None, "no such file; run: acapella kappa"), ("{}", "not a result of acapella kappa --json"), ("x", "not a res")],
+)
+def test_a_result_that_is_missing_or_none_is_told_in_one_line(content, said, tmp_path, capsys):
+    (tmp_path / "consistency").mkdir()
+    if content is not None:
+        (tmp_path / "consistency" / "quiet.json").write_text(content, encoding="utf-8")
+    assert cli.main(["trials", str(tmp_path), "--environments", "quiet"]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_a_sample_without_pseudonym_is_told_in_one_line(results, capsys):
+    (results / "pseudonyms.tsv").write_text("sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\n", encoding="utf-8")
+    assert cli.main(["trials", str(results), "--pseudonyms", "--environments", "quiet"]) == 2
+    assert "sample 'quiet-1' has no pseudonym" in capsys.readouterr().err
