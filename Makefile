@@ -27,7 +27,7 @@ NATIVE_BUILD_FILES := $(wildcard $(NATIVE)/CMakeLists.txt $(NATIVE)/*/CMakeLists
 # ---- set-up -------------------------------------------------------------------------------------------------------
 
 .PHONY: setup packages packages-test packages-lint
-setup: packages $(STAMPS)/packages $(STAMPS)/native $(STAMPS)/analysis $(STAMPS)/capture
+setup: packages $(STAMPS)/packages $(STAMPS)/native $(STAMPS)/analysis $(STAMPS)/capture $(BIN)/acapella-dpdk-capture
 	@version=$$($(BIN)/python -c 'import acapella; print(acapella.__version__)'); \
 		echo "setup: done; the command is $(BIN)/acapella, version $$version"
 
@@ -69,6 +69,16 @@ $(STAMPS)/capture: capture/pyproject.toml $(STAMPS)/packages
 	@$(PIP_EDITABLE) capture
 	@touch $@
 
+# Where DPDK is not installed everything else works; a later `make setup` builds it.
+DPDK := capture/dpdk
+$(BIN)/acapella-dpdk-capture: $(wildcard $(DPDK)/src/*.[ch]) $(DPDK)/Makefile capture/pyproject.toml | $(BIN)/python
+	@if missing=$$($(MAKE) -s -C $(DPDK) available); then \
+		echo "setup: acapella-dpdk-capture (C, DPDK), from $(DPDK)"; \
+		$(MAKE) -s -C $(DPDK) BUILD=$(CURDIR)/build/dpdk && cp build/dpdk/acapella-dpdk-capture $@; \
+	else \
+		echo "setup: acapella-dpdk-capture is left out: $$(tail -n 1 <<< "$$missing")"; \
+	fi
+
 # ---- the two commands ---------------------------------------------------------------------------------------------
 
 .PHONY: demo test
@@ -109,6 +119,7 @@ format: packages-lint setup
 	$(BIN)/snakefmt Snakefile rules
 	$(BIN)/sqlfluff fix --quiet workflow/sql
 	find $(NATIVE)/src $(NATIVE)/tests $(NATIVE)/fuzz -name '*.[ch]pp' -exec clang-format-14 -i {} +
+	find $(DPDK) -name '*.[ch]' -exec clang-format-14 -i {} +
 
 fuzz: packages-test setup
 	@echo "fuzz: every target for $(FUZZ_SECONDS) s, all at once"

@@ -13,7 +13,7 @@ def test_it_exits_with_0_and_prints_one_json_document(capsys):
     assert main(["doctor", "--json"]) == 0
     findings = json.loads(capsys.readouterr().out)
     pieces = {finding["piece"] for finding in findings}
-    assert {"tshark", "tcpdump", "iperf3", "chromium", "sbatch", "ovs-vsctl", "dpdk-testpmd", "p4c"} <= pieces
+    assert {"tshark", "tcpdump", "iperf3", "chromium", "sbatch", "ovs-vsctl", "acapella-dpdk-capture", "p4c"} <= pieces
     assert {"cores", "memory", "disk", "root", "user namespaces"} <= pieces
     assert {"tc htb", "tc tbf", "tc ingress", "tc u32 + mirred", "tc matchall", "tc netem"} <= pieces
     for finding in findings:

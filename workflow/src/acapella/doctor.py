@@ -48,6 +48,7 @@ class Program:
 PROGRAMS = (
     Program("dissection", "tshark", ("--version",), "engines hybrid and tshark, acapella verify", "tshark"),
     Program("capture", "tcpdump", ("--version",), "captures", "tcpdump"),
+    Program("capture", "acapella-dpdk-capture", ("--version",), "captures with DPDK, by make setup", "libdpdk-dev"),
     Program("testbed local", "ip", ("-Version",), "namespaces, bridges and mirrors", "iproute2"),
     Program("testbed local", "ethtool", ("--version",), "frames as a wire would carry them (offloads off)", "ethtool"),
     Program("testbed local", "iperf3", ("--version",), "TCP and UDP streams", "iperf3"),
@@ -62,7 +63,6 @@ PROGRAMS = (
     Program(
         "other switches", "ovs-vsctl", ("--version",), "Open vSwitch as the switch (not used yet)", "openvswitch-switch"
     ),
-    Program("other switches", "dpdk-testpmd", ("--version",), "capture with DPDK (not used yet)", "dpdk"),
     Program(
         "other switches",
         "p4c",
@@ -183,8 +183,8 @@ def program(entry: Program) -> Finding:
 
 
 def which(name: str) -> str | None:
-    """A program's path, the administrators' folders included."""
-    return shutil.which(name) or shutil.which(name, path=os.pathsep.join(ADMIN))
+    """A program's path, the administrators' folders and the virtual environment's included."""
+    return shutil.which(name) or shutil.which(name, path=os.pathsep.join((*ADMIN, str(Path(sys.executable).parent))))
 
 
 def install_hint(package: str) -> str:

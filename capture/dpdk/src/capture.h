@@ -1,0 +1,40 @@
+/* What the threads of a capture share. */
+#ifndef ACAPELLA_CAPTURE_H
+#define ACAPELLA_CAPTURE_H
+
+#include <pcap/pcap.h>
+#include <signal.h>
+
+#include "output.h"
+#include "port.h"
+
+struct worker {
+    struct capture *capture;
+    unsigned queue;
+    struct output *output;
+    uint8_t *whole; /* a frame in several segments, as one */
+    struct fault fault;
+    _Atomic bool failed; /* fault says why, or a file does */
+    struct counts counts;
+    _Atomic uint64_t unstamped;
+    _Atomic uint64_t loops; /* grows while the thread lives */
+};
+
+struct capture {
+    struct options options;
+    struct port port;
+    struct files files;
+    struct bpf_program filter;
+    bool filters;
+    _Atomic bool stop;
+    struct worker *worker; /* one a queue */
+    const struct store_kind *writer;
+    char writer_note[256];     /* why it is not the one asked for */
+    const char *stopped_by;    /* NULL while running */
+    uint64_t begin_ns, end_ns; /* system clock */
+};
+
+/* The thread of a queue; the argument is its worker. */
+int worker_run(void *argument);
+
+#endif

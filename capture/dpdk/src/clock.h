@@ -1,0 +1,58 @@
+/* A free-running counter (TSC, or a NIC's clock) as nanoseconds of the system clock.
+ *
+ * One thread reads both clocks now and then and calls clock_discipline; any number of threads call clock_ns
+ * for the stamp of a packet. A stamp is a point on a line; a new line begins where the old one is, so that
+ * stamps never go back, and leans towards the system clock. Only where the system clock was set (more than
+ * CLOCK_STEP_NS away) does the line jump with it, which is counted. */
+#ifndef ACAPELLA_CLOCK_H
+#define ACAPELLA_CLOCK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define CLOCK_STEP_NS 10000000
+#define CLOCK_SLEW_MAX 500e-6 /* as adjtime(3) and NTP */
+
+struct clock_line {
+    uint64_t counter;
+    int64_t ns;
+    uint64_t ns_per_tick; /* in units of 2^-40 ns */
+};
+
+struct clock {
+    atomic_uint version; /* odd while a line is being written */
+    struct clock_line line;
+    /* below: of the disciplining thread alone */
+    double rate; /* ns per tick of the counter, as measured */
+    uint64_t last_counter;
+    int64_t last_ns;
+    uint64_t updates, steps;
+    int64_t offset_ns, largest_offset_ns; /* system - line, before a correction; steps apart */
+};
+
+/* Begins with a counter of `hz` ticks a second that reads `counter` when the system clock reads `ns`. */
+void clock_begin(struct clock *clock, double hz, uint64_t counter, int64_t ns);
+
+/* Both clocks read at one moment. */
+void clock_discipline(struct clock *clock, uint64_t counter, int64_t ns);
+
+static inline int64_t line_ns(const struct clock_line *line, uint64_t counter) {
+    __extension__ typedef __int128 int128;
+    const int64_t ticks =
+        (int64_t)(counter - line->counter); /* a NIC may have stamped before the line began */
+    return line->ns + (int64_t)(((int128)ticks * (int128)line->ns_per_tick) >> 40);
+}
+
+static inline int64_t clock_ns(struct clock *clock, uint64_t counter) {
+    for (;;) {
+        const unsigned before = atomic_load_explicit(&clock->version, memory_order_acquire);
+        const struct clock_line line = clock->line;
+        atomic_thread_fence(memory_order_acquire);
+        if (!(before & 1) && before == atomic_load_explicit(&clock->version, memory_order_relaxed)) {
+            return line_ns(&line, counter);
+        }
+    }
+}
+
+#endif

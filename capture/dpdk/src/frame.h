@@ -1,0 +1,35 @@
+/* A frame on its way into a file, and the record that it becomes. Nothing here depends on DPDK. */
+#ifndef ACAPELLA_FRAME_H
+#define ACAPELLA_FRAME_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#define FRAME_SEGMENTS 16 /* 64 KiB in mbufs of 4 KiB */
+
+struct frame {
+    uint64_t ts_ns;      /* since 1970-01-01 UTC */
+    uint32_t wire_bytes; /* without FCS */
+    uint32_t kept_bytes; /* of these, the first ones; the sum of the segments */
+    uint32_t queue;
+    bool hashed;
+    uint32_t crc32; /* of the whole frame, as zlib computes it */
+    struct iovec segment[FRAME_SEGMENTS];
+    unsigned segments;
+};
+
+/* A record: head, the frame's bytes where they are, tail. */
+struct record {
+    uint8_t head[32];
+    uint32_t head_bytes;
+    const struct frame *frame;
+    uint8_t tail[48];
+    uint32_t tail_bytes;
+};
+
+static inline uint32_t record_bytes(const struct record *record) {
+    return record->head_bytes + record->frame->kept_bytes + record->tail_bytes;
+}
+
+#endif

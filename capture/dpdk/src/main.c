@@ -1,0 +1,330 @@
+/* acapella-dpdk-capture: frames of a DPDK port into capture files, and an account of every one of them. */
+#include <errno.h>
+#include <rte_eal.h>
+#include <rte_lcore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "accounts.h"
+#include "filter.h"
+
+#define TICK_NS 2000000
+#define DISCIPLINE_NS 100000000ULL
+#define HEARTBEAT_NS 1000000000ULL
+#define SECOND 1e9
+
+enum exit_status { EXIT_WHOLE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+static volatile sig_atomic_t signalled;
+
+static void on_signal(int number) { signalled = number; }
+
+static uint64_t clock_of(clockid_t id) {
+    struct timespec now;
+    clock_gettime(id, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static int complain(const struct fault *fault, int status) {
+    fprintf(stderr, PROGRAM ": error: %s\n", fault->text);
+    return status;
+}
+
+static void handle_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &action, NULL);
+    sigaction(SIGXFSZ, &action, NULL); /* a file at its limit is a failed write, with a message */
+}
+
+/* The paths of accounts and heartbeat, and the captures' stem. The caller frees them. */
+struct paths {
+    char *accounts, *heartbeat, *stem;
+};
+
+static int name_paths(struct paths *paths, const struct options *options, struct fault *fault) {
+    const int stem = (int)(strrchr(options->write, '.') - options->write);
+    const int made = asprintf(&paths->stem, "%.*s", stem, options->write);
+    const int accounts = options->accounts ? asprintf(&paths->accounts, "%s", options->accounts)
+                                           : asprintf(&paths->accounts, "%.*s.json", stem, options->write);
+    if (made < 0 || accounts < 0 || asprintf(&paths->heartbeat, "%s.part", paths->accounts) < 0) {
+        return fail(fault, "%s: out of memory", options->write);
+    }
+    if (access(paths->accounts, F_OK) == 0) {
+        return fail(fault, "%s: exists; remove it or write under another name", paths->accounts);
+    }
+    return 0;
+}
+
+static int open_outputs(struct capture *capture, const struct paths *paths, struct fault *fault) {
+    const struct options *options = &capture->options;
+    const struct output_settings settings = {
+        .stem = paths->stem,
+        .extension = options->format->name,
+        .many_queues = options->queues > 1,
+        .rotate_bytes = options->rotate_bytes,
+        .rotate_ns = (uint64_t)(options->rotate_s * SECOND),
+        .wait = options->wait,
+        .format = options->format,
+        .kind = capture->writer,
+        .store = {&capture->files, options->buffers, options->buffer_bytes,
+                  (uint64_t)(options->flush_s * SECOND)},
+        .facts = {.program = PROGRAM " " ACAPELLA_VERSION,
+                  .interface = *capture->port.interface ? capture->port.interface : capture->port.name,
+                  .filter = options->filter,
+                  .snaplen = options->snaplen},
+    };
+    for (unsigned queue = 0; queue < options->queues; ++queue) {
+        struct worker *worker = &capture->worker[queue];
+        worker->capture = capture;
+        worker->queue = queue;
+        worker->whole = malloc(RTE_ETHER_MAX_JUMBO_FRAME_LEN + UINT16_MAX);
+        worker->output = worker->whole ? output_open(&settings, queue, &worker->counts, fault) : NULL;
+        if (!worker->output) {
+            return worker->whole ? -1 : fail(fault, "out of memory");
+        }
+    }
+    return 0;
+}
+
+/* Direct where it works, and buffered where it was not asked for by name and does not. */
+static int choose_writer(struct capture *capture, const struct paths *paths, struct fault *fault) {
+    const struct options *options = &capture->options;
+    const struct store_settings probe = {&capture->files, 3, FILE_ALIGN, 0};
+    struct fault reason = {""};
+    bool direct = true;
+    capture->writer = options->writer;
+    if (capture->writer != &direct_store) {
+        return 0;
+    }
+    struct store *store = direct_store.open(&probe, &reason);
+    if (store) {
+        direct_store.close(store);
+        char *name = NULL;
+        if (asprintf(&name, "%s.probe", paths->stem) < 0) {
+            return fail(fault, "out of memory");
+        }
+        struct files files = {.lock = PTHREAD_MUTEX_INITIALIZER};
+        struct file *file = file_open(&files, name, 0, 0, options->format, &direct, fault);
+        free(name);
+        if (!file) {
+            return -1;
+        }
+        close(file->fd);
+        unlink(file->part);
+        files_free(&files);
+        if (!direct) {
+            fail(&reason, "%s: its file system has no O_DIRECT; write elsewhere or use --writer buffered",
+                 options->write);
+        }
+    }
+    if (store && direct) {
+        return 0;
+    }
+    if (options->writer_chosen) {
+        *fault = reason;
+        return -1;
+    }
+    capture->writer = &buffered_store;
+    snprintf(capture->writer_note, sizeof capture->writer_note, "not direct: %.230s", reason.text);
+    return 0;
+}
+
+static bool workers_run(const struct capture *capture) {
+    for (unsigned queue = 0; queue < capture->options.queues; ++queue) {
+        if (rte_eal_get_lcore_state(queue + 1) == RUNNING) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* NULL: nothing ends the capture yet. */
+static const char *reason_to_stop(const struct capture *capture, uint64_t begin, uint64_t last_frame,
+                                  uint64_t now) {
+    const struct options *options = &capture->options;
+    for (unsigned queue = 0; queue < options->queues; ++queue) {
+        if (capture->worker[queue].failed) {
+            return "write error";
+        }
+    }
+    if (signalled) {
+        return signalled == SIGTERM ? "SIGTERM" : signalled == SIGINT ? "SIGINT" : "SIGHUP";
+    }
+    if (options->frames && accounts_received(capture) >= options->frames) {
+        return "frames";
+    }
+    if (options->duration_s > 0 && now >= begin + (uint64_t)(options->duration_s * SECOND)) {
+        return "duration";
+    }
+    if (options->idle_s > 0 && now >= last_frame + (uint64_t)(options->idle_s * SECOND)) {
+        return "idle";
+    }
+    return NULL;
+}
+
+/* The main thread's part: keep the clock, finish files, say how it goes, notice the end. */
+static const char *attend(struct capture *capture, const struct interface_counters *before,
+                          const struct paths *paths) {
+    const struct timespec tick = {0, TICK_NS};
+    const uint64_t begin = clock_of(CLOCK_MONOTONIC);
+    uint64_t disciplined = begin, beat = begin, last_frame = begin, received = 0;
+    const char *reason = NULL;
+    struct fault fault;
+    while (workers_run(capture)) {
+        const uint64_t now = clock_of(CLOCK_MONOTONIC);
+        const uint64_t seen = accounts_received(capture);
+        if (seen != received) {
+            received = seen;
+            last_frame = now;
+        }
+        if (!reason && (reason = reason_to_stop(capture, begin, last_frame, now))) {
+            capture->stop = true;
+        }
+        if (now - disciplined >= DISCIPLINE_NS) {
+            disciplined = now;
+            port_discipline(&capture->port);
+        }
+        files_attend(&capture->files);
+        if (now - beat >= HEARTBEAT_NS) {
+            beat = now;
+            accounts_write(capture, before, paths->heartbeat,
+                           &fault); /* a full disk is the files' to report */
+        }
+        nanosleep(&tick, NULL);
+    }
+    if (!reason) { /* the threads ended by themselves */
+        const uint64_t now = clock_of(CLOCK_MONOTONIC);
+        reason = reason_to_stop(capture, begin, now, now);
+    }
+    return reason ? reason : "frames";
+}
+
+static bool any_failed(const struct capture *capture) {
+    bool failed = false;
+    for (unsigned queue = 0; queue < capture->options.queues; ++queue) {
+        const struct worker *worker = &capture->worker[queue];
+        if (worker->failed && *worker->fault.text) {
+            complain(&worker->fault, 0);
+        }
+        failed |= worker->failed;
+    }
+    for (const struct file *file = capture->files.first; file; file = file->next) {
+        if (file->error) {
+            fprintf(stderr, PROGRAM ": error: %s: %s: %s%s; kept %llu whole frames of it\n", file->part,
+                    file->failed, strerror(file->error), advice(file->error),
+                    (unsigned long long)file->kept_frames);
+        }
+        failed |= file->error != 0;
+    }
+    return failed;
+}
+
+/* Between the port's start and its end. */
+static int run(struct capture *capture, const struct paths *paths, const struct interface_counters *before) {
+    struct fault fault;
+    int status = accounts_write(capture, before, paths->heartbeat, &fault);
+    if (status == 0) {
+        status = port_start(&capture->port, &fault);
+    }
+    if (status != 0) {
+        return complain(&fault, EXIT_FAILED);
+    }
+    for (unsigned queue = 0; queue < capture->options.queues; ++queue) {
+        rte_eal_remote_launch(worker_run, &capture->worker[queue], queue + 1);
+    }
+    fprintf(stderr, PROGRAM ": listening on %s, %u queues, writer %s\n", capture->port.name,
+            capture->port.queues, capture->writer->name);
+    const char *reason = attend(capture, before, paths);
+    rte_eal_mp_wait_lcore();
+    capture->stopped_by = reason;
+    capture->end_ns = clock_of(CLOCK_REALTIME);
+    files_attend(&capture->files);
+    unlink(paths->heartbeat); /* and the space that it held is the accounts' */
+    status = any_failed(capture) ? EXIT_FAILED : EXIT_WHOLE;
+    if (accounts_write(capture, before, paths->accounts, &fault) != 0) {
+        status = complain(&fault, EXIT_FAILED);
+    }
+    if (!accounts_balance(capture)) {
+        fail(&fault, "%s: the counts do not add up; this is a mistake of the program, please report it",
+             paths->accounts);
+        status = complain(&fault, EXIT_FAILED);
+    }
+    return status;
+}
+
+/* What was opened and never written goes without a trace. */
+static void remove_unused(const struct capture *capture) {
+    for (const struct file *file = capture->files.first; file; file = file->next) {
+        if (file->fd >= 0) {
+            unlink(file->part);
+        }
+    }
+}
+
+static int capture_all(struct capture *capture, const struct paths *paths) {
+    struct fault fault;
+    int status = 0;
+    if (capture->options.filter && *capture->options.filter) {
+        if (filter_compile(&capture->filter, capture->options.filter, &fault) != 0) {
+            return complain(&fault, EXIT_USAGE);
+        }
+        capture->filters = true;
+    }
+    if (choose_writer(capture, paths, &fault) != 0 || port_environment(&capture->options, &fault) != 0) {
+        return complain(&fault, EXIT_FAILED);
+    }
+    if (port_open(&capture->port, &capture->options, &fault) != 0) {
+        status = complain(&fault, EXIT_FAILED);
+    } else if (open_outputs(capture, paths, &fault) != 0) {
+        remove_unused(capture);
+        status = complain(&fault, EXIT_FAILED);
+    } else {
+        const struct interface_counters before = interface_counters(capture->port.interface);
+        capture->begin_ns = clock_of(CLOCK_REALTIME);
+        status = run(capture, paths, &before);
+        port_close(&capture->port);
+    }
+    rte_eal_cleanup();
+    return status;
+}
+
+int main(int argc, char **argv) {
+    static struct capture capture = {.files = {.lock = PTHREAD_MUTEX_INITIALIZER}};
+    struct paths paths = {NULL, NULL, NULL};
+    struct fault fault;
+    const int read = options_read(&capture.options, argc, argv, &fault);
+    if (read != 0) {
+        return read > 0 ? EXIT_WHOLE : complain(&fault, EXIT_USAGE);
+    }
+    if (name_paths(&paths, &capture.options, &fault) != 0) {
+        return complain(&fault, EXIT_USAGE);
+    }
+    handle_signals();
+    capture.files.preallocate = capture.options.preallocate;
+    capture.worker = aligned_alloc(64, OPTIONS_QUEUES * sizeof *capture.worker);
+    if (!capture.worker) {
+        fail(&fault, "out of memory");
+        return complain(&fault, EXIT_FAILED);
+    }
+    memset(capture.worker, 0, OPTIONS_QUEUES * sizeof *capture.worker);
+    const int status = capture_all(&capture, &paths);
+    if (capture.filters) {
+        pcap_freecode(&capture.filter);
+    }
+    for (unsigned queue = 0; queue < capture.options.queues; ++queue) {
+        free(capture.worker[queue].whole);
+    }
+    free(capture.worker);
+    files_free(&capture.files);
+    free(paths.accounts);
+    free(paths.heartbeat);
+    free(paths.stem);
+    return status;
+}

@@ -1,0 +1,46 @@
+/* The command line. */
+#ifndef ACAPELLA_OPTIONS_H
+#define ACAPELLA_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fault.h"
+#include "format.h"
+#include "store.h"
+
+#define OPTIONS_DEVICES 16
+#define OPTIONS_QUEUES 64
+
+enum clock_choice { CLOCK_AUTO, CLOCK_HARDWARE, CLOCK_TSC };
+
+struct options {
+    const char *vdev[OPTIONS_DEVICES]; /* as for EAL's --vdev; the port is that of the first, or of `pci` */
+    unsigned vdevs;
+    const char *pci;
+    const char *write;    /* PATH.pcap or PATH.pcapng */
+    const char *accounts; /* NULL: beside the capture, .json */
+    const char *filter;
+    const struct format *format;
+    const struct store_kind *writer;
+    bool writer_chosen; /* then it is an error where it cannot be had */
+    unsigned queues, depth, burst;
+    uint32_t snaplen; /* 0: whole frames */
+    uint32_t max_frame;
+    uint64_t sample; /* one in n */
+    bool hash, huge, spin, wait;
+    enum clock_choice clock;
+    uint64_t rotate_bytes, preallocate, frames;
+    double rotate_s, duration_s, idle_s, flush_s;
+    unsigned buffers;
+    uint64_t buffer_bytes;
+    unsigned memory_mb; /* 0: what queues and depth need */
+    char *cpus;         /* comma separated; NULL: those that the process may use */
+    char **eal;         /* further arguments for EAL */
+    int eal_count;
+};
+
+/* 0; 1 where help or version was asked for and printed; -1: see fault. */
+int options_read(struct options *options, int argc, char **argv, struct fault *fault);
+
+#endif

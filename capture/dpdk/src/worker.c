@@ -1,0 +1,149 @@
+/* A queue's thread: take a burst, filter, sample, cut, stamp, hand to the output. */
+#include <rte_net_crc.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "capture.h"
+#include "filter.h"
+
+#define BURST_MAX 512
+#define SPINS 256    /* empty bursts before a nap */
+#define NAP_NS 20000 /* at 5 million frames a second, 100 descriptors */
+#define TIMER_SLACK_NS 1000
+
+static uint64_t monotonic_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* The first kept_bytes of the frame, where they are. False: in more pieces than a record takes. */
+static bool segments_of(struct frame *frame, const struct rte_mbuf *mbuf) {
+    uint32_t left = frame->kept_bytes;
+    frame->segments = 0;
+    for (; mbuf && left > 0; mbuf = mbuf->next) {
+        if (frame->segments == FRAME_SEGMENTS) {
+            return false;
+        }
+        const uint32_t size = left < mbuf->data_len ? left : mbuf->data_len;
+        frame->segment[frame->segments++] = (struct iovec){rte_pktmbuf_mtod(mbuf, void *), size};
+        left -= size;
+    }
+    return left == 0;
+}
+
+/* Every way out of here counts the frame once. */
+static void take(struct worker *worker, struct rte_mbuf *mbuf) {
+    struct capture *capture = worker->capture;
+    const struct options *options = &capture->options;
+    struct counts *counts = &worker->counts;
+    const uint32_t wire = mbuf->pkt_len;
+    const uint8_t *bytes = rte_pktmbuf_mtod(mbuf, const uint8_t *);
+    bool unstamped = false;
+    struct frame frame = {
+        .ts_ns = port_stamp(&capture->port, mbuf, &unstamped),
+        .wire_bytes = wire,
+        .kept_bytes = options->snaplen && options->snaplen < wire ? options->snaplen : wire,
+        .queue = worker->queue,
+        .hashed = options->hash,
+    };
+    count(&counts->received_bytes, wire);
+    count(&worker->unstamped, unstamped);
+    if (counts->first_ns == 0) {
+        counts->first_ns = frame.ts_ns;
+    }
+    counts->last_ns = frame.ts_ns;
+    if (mbuf->nb_segs > 1 && (capture->filters || options->hash)) {
+        bytes = rte_pktmbuf_read(mbuf, 0, wire, worker->whole);
+    }
+    if (capture->filters && !filter_passes(&capture->filter, bytes, wire, wire)) {
+        count(&counts->filtered, 1);
+        return;
+    }
+    const uint64_t passed = counts->put + counts->sampled_out + counts->dropped_full +
+                            counts->dropped_failed + counts->dropped_shape;
+    if (options->sample > 1 && passed % options->sample != 0) {
+        count(&counts->sampled_out, 1);
+        return;
+    }
+    if (frame.hashed) {
+        frame.crc32 = rte_net_crc_calc(bytes, wire, RTE_NET_CRC32_ETH);
+    }
+    if (!segments_of(&frame, mbuf)) {
+        count(&counts->dropped_shape, 1);
+        return;
+    }
+    switch (output_put(worker->output, &frame, &worker->fault)) {
+        case PUT_DONE:
+            count(&counts->put, 1);
+            count(&counts->truncated, frame.kept_bytes < wire);
+            break;
+        case PUT_FULL:
+            count(&counts->dropped_full, 1);
+            break;
+        case PUT_FAILED:
+            count(&counts->dropped_failed, 1);
+            worker->failed = true;
+    }
+}
+
+/* Returns the number of frames taken. */
+static unsigned take_burst(struct worker *worker, uint64_t most) {
+    struct rte_mbuf *mbuf[BURST_MAX];
+    const struct options *options = &worker->capture->options;
+    const uint16_t asked = (uint16_t)(most < options->burst ? most : options->burst);
+    const uint16_t got = rte_eth_rx_burst(worker->capture->port.id, (uint16_t)worker->queue, mbuf, asked);
+    count(&worker->counts.received, got);
+    for (uint16_t i = 0; i < got; ++i) {
+        take(worker, mbuf[i]);
+    }
+    if (output_burst(worker->output, monotonic_ns()) != 0) {
+        worker->failed = true;
+    }
+    rte_pktmbuf_free_bulk(mbuf, got);
+    return got;
+}
+
+static uint64_t frames_left(const struct worker *worker) {
+    const struct options *options = &worker->capture->options;
+    if (options->frames == 0 || options->queues > 1) {
+        return UINT64_MAX; /* over several queues the main thread counts */
+    }
+    const uint64_t received = worker->counts.received;
+    return received < options->frames ? options->frames - received : 0;
+}
+
+static void nap(void) {
+    const struct timespec pause = {0, NAP_NS};
+    nanosleep(&pause, NULL);
+}
+
+int worker_run(void *argument) {
+    struct worker *worker = argument;
+    struct capture *capture = worker->capture;
+    unsigned empty = 0;
+    uint64_t left = 0;
+    prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
+    while (!capture->stop && !worker->failed && (left = frames_left(worker)) > 0) {
+        empty = take_burst(worker, left) > 0 ? 0 : empty + 1;
+        if (empty > SPINS && !capture->options.spin) {
+            nap();
+        } else if (empty > 0) {
+            rte_pause();
+        }
+        count(&worker->loops, 1);
+    }
+    capture->stop = true;
+    /* What had arrived when the end came; no more, so that a busy port cannot prolong it. */
+    for (uint64_t more = capture->port.depth;
+         more > 0 && !worker->failed && (left = frames_left(worker)) > 0;) {
+        const unsigned got = take_burst(worker, more < left ? more : left);
+        if (got == 0) {
+            break;
+        }
+        more -= got;
+    }
+    output_close(worker->output);
+    worker->output = NULL;
+    return 0;
+}
