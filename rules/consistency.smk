@@ -39,7 +39,7 @@ rule kappa:
     message:
         "kappa {wildcards.environment}"
     shell:
-        "acapella kappa --json -o {output.json:q} {params.names:q} {params.identity:q} {params.filter:q} {params.pairs}"
+        "acapella kappa -o {output.json:q} --sha256 {params.names:q} {params.identity:q} {params.filter:q} {params.pairs}"
         " --within {params.within} --windows {params.windows} --memory {params.memory} -- {params.trials:q}"
         " > {log:q} 2>&1"
 

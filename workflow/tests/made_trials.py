@@ -99,7 +99,8 @@ def contribution(parts: dict) -> dict:
 
 def histogram(packets: int, typical_ns: int, draw) -> dict:
     """Log-normal differences of both signs."""
-    counts = {"zero": 0, "negative": [0] * BINS, "positive": [0] * BINS}
+    starts = [math.ceil(round(10 ** (step / 5), 6)) for step in range(BINS)]
+    counts = {"zero": 0, "negative": [0] * BINS, "positive": [0] * BINS, "starts_ns": starts}
     for _ in range(min(packets, 2000)):
         size = typical_ns * draw.lognormvariate(0, 1.5)
         if size < 1:

@@ -5,15 +5,17 @@ import csv
 import html
 import json
 import re
+import shutil
 
 import pytest
 from made_tables import write_tables
+from made_trials import shapes, write_campaign
 
 from acapella import cli
 from acapella.campaign import Campaign
-from acapella.figures.registry import NAMES
+from acapella.figures.registry import NAMES, TRIALS
 from acapella.figures.source import Source
-from acapella.report import page, summary, tables, warnings
+from acapella.report import page, summary, tables, trials, warnings
 
 HOSTILE = ['<script>alert("x")</script>', "Site & Söns' 20 chars", "</script><img src=x onerror=alert(1)>"]
 LINK = re.compile(r'(?:src|href)\s*=\s*"([^"]*)"')
@@ -259,3 +261,63 @@ def test_an_unknown_loss_is_a_question_mark_in_the_table(tmp_path):
     table = tables.quality(source)
     column = [heading for heading, _ in table["columns"]].index("Loss")
     assert [row[column].replace("\N{NO-BREAK SPACE}", " ") for row in table["rows"]] == ["?", "0 %", "0 %", "0 %"]
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """A report on trials in three environments."""
+    folder = write_campaign(tmp_path_factory.mktemp("report") / "compared", shapes(2))
+    assert cli.main(["trials", str(folder), "--environments", *shapes(2)]) == 0
+    assert cli.main(["conformance", "-o", str(folder / "tables")]) == 0
+    assert cli.main(["report", str(folder), "--trials"]) == 0
+    return folder
+
+
+def test_the_section_on_trials_compares_environments_and_draws_its_figures(compared, browser):
+    page, heard = browser.new_page(), []
+    page.on("console", lambda message: heard.append(message.text))
+    page.on("pageerror", lambda error: heard.append(str(error)))
+    page.goto((compared / "report.html").as_uri())
+    page.wait_for_function("n => document.querySelectorAll('figure.drawn').length === n", arg=len(NAMES) + len(TRIALS))
+    rows = page.locator("[aria-labelledby='table-consistency_environments'] tbody tr").all_inner_texts()
+    assert [row.split("\t")[0] for row in rows] == ["quiet", "noisy", "shared"]
+    assert "0.9848" in rows[0]
+    warned = page.locator("#consistency .warnings li").all_inner_texts()
+    assert warned == ["noisy, runs B and C (O, L and I): the clock of trial noisy-1 is coarse."]
+    for name in TRIALS:
+        assert page.locator(f'#consistency [data-name="{name}"] svg .role-mark').count() > 0, name
+    assert page.locator("#table-kappa_published").count() == 1
+    assert "Trials. Inputs" in page.locator("#provenance").inner_text()
+    assert heard == []
+    page.close()
+
+
+def test_without_trials_there_is_no_section_about_them(hostile):
+    page = (hostile / "report.html").read_text(encoding="utf-8")
+    assert 'id="consistency"' not in page
+    assert 'href="#consistency"' not in page
+
+
+def test_undefined_components_are_words_and_no_zero(tmp_path):
+    folder = write_campaign(tmp_path, {"quiet": [{"common": 0}]})
+    assert cli.main(["trials", str(folder), "--environments", "quiet"]) == 0
+    table = trials.compared(Source(Campaign(folder)))
+    row = dict(zip((heading for heading, _ in table["columns"]), table["rows"][0], strict=True))
+    assert (row["U"], row["O"], row["I"], row["L"], row["Kappa"]) == ("1", *["undefined"] * 3, "0")
+    assert "1\N{NO-BREAK SPACE}run with undefined components" in table["note"]
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("tables/kappa_published.csv", "run: acapella conformance -o "),
+        ("tables/consistency_moves.csv", "run: acapella trials "),
+        ("consistency_provenance.json", "run: acapella trials "),
+    ],
+)
+def test_a_missing_file_of_trials_names_the_stage_to_run(name, fix, compared, tmp_path, capsys):
+    folder = shutil.copytree(compared, tmp_path / "copy")
+    (folder / name).unlink()
+    capsys.readouterr()
+    assert cli.main(["report", str(folder), "--trials"]) == 2
+    assert f"{name}: no such file; {fix}" in capsys.readouterr().err

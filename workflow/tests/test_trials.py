@@ -2,13 +2,14 @@
 
 import json
 import statistics
+from itertools import pairwise
 
 import pyarrow.parquet as pq
 import pytest
 from made_trials import shapes, write_results
 
 from acapella import cli, trial_tables
-from acapella.trial_tables import TABLES, edges, first_of
+from acapella.trial_tables import TABLES, bins
 
 ENVIRONMENTS = [*shapes(1)]
 
@@ -62,14 +63,19 @@ def test_histograms_hold_every_common_packet_and_shares_add_up(results):
             ]
             assert sum(row["packets"] for row in own) == packets
             assert sum(row["share"] for row in own) == pytest.approx(1)
-            assert all(row["lo_ns"] <= row["hi_ns"] for row in own)
+            assert [row["bin"] for row in own] == sorted({row["bin"] for row in own})
 
 
-def test_bins_meet_without_gap_or_overlap_and_start_at_powers_of_ten():
-    for number in range(-56, 56):
-        assert edges(number)["hi_ns"] + 1 == edges(number + 1)["lo_ns"], number
-    assert [first_of(5 * power) for power in range(12)] == [10**power for power in range(12)]
-    assert [first_of(steps) for steps in range(6)] == [1, 2, 3, 4, 7, 10]
+def test_bins_meet_without_gap_or_overlap_and_the_outermost_have_no_end():
+    starts = [1, 2, 3, 4, 7, 10]
+    made = sorted(
+        bins({"zero": 9, "negative": [0] * 6, "positive": [1] * 6, "starts_ns": starts}), key=lambda b: b["bin"]
+    )
+    assert [one["bin"] for one in made] == [*range(-6, 7)]
+    for one, following in pairwise(made):
+        assert one["hi_ns"] + 1 == following["lo_ns"]
+    assert (made[0]["lo_ns"], made[0]["hi_ns"], made[-1]["lo_ns"], made[-1]["hi_ns"]) == (None, -10, 10, None)
+    assert [one["packets"] for one in made] == [0] * 6 + [9] + [1] * 6
 
 
 def test_moves_have_the_layout_of_table_1(results):
@@ -128,7 +134,7 @@ def test_same_results_give_the_same_bytes(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(None, "no such file; run: acapella kappa"), ("{}", "not a result of acapella kappa --json"), ("x", "not a res")],
+    [(None, "no such file; run: acapella kappa"), ("{}", "not a result of acapella kappa -o"), ("x", "not a res")],
 )
 def test_a_result_that_is_missing_or_none_is_told_in_one_line(content, said, tmp_path, capsys):
     (tmp_path / "consistency").mkdir()

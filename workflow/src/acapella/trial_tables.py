@@ -6,13 +6,12 @@ the first is the baseline. What schemas/tables/consistency*.yaml call a column i
 
 import re
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 COMPONENTS = ("U", "O", "L", "I")
 MEANS = (*COMPONENTS, "kappa", "O_published", "O_kendall", "L_offset_removed", "kappa_published")
 MEASURES = {"iat": ("gap", "within_ns"), "latency": ("latency", "latency_within_ns")}
-BINS_PER_DECADE = 5
 JOINED = "+"  # between the samples of a trial
 
 
@@ -96,43 +95,26 @@ def timeline(environment: Environment, pair: dict) -> list[dict]:
 
 
 def deltas(environment: Environment, pair: dict) -> list[dict]:
-    """Bins of the histograms that hold packets, those below 0 first."""
-    found = []
-    for measure, (name, _) in MEASURES.items():
-        counts = signed_bins(pair["histograms"][name])
-        total = pair["n_common"]
-        found += [
-            {"measure": measure, "bin": number, **edges(number), "packets": count}
-            | {"share": count / total, "packets_common": total}
-            for number, count in sorted(counts.items())
-            if count
-        ]
-    return found
+    """Bins of the histograms that hold packets."""
+    total = pair["n_common"]
+    return [
+        {"measure": measure, **one, "share": one["packets"] / total, "packets_common": total}
+        for measure, (name, _) in MEASURES.items()
+        for one in bins(pair["histograms"][name])
+        if one["packets"]
+    ]
 
 
-def signed_bins(histogram: dict) -> dict[int, int]:
-    """Packets by the number of the bin: 0 for no difference, n and -n for the n-th bin of each sign."""
-    counts = {0: histogram["zero"]}
-    for sign, name in ((-1, "negative"), (1, "positive")):
-        counts |= {sign * place: count for place, count in enumerate(histogram[name], 1)}
-    return counts
-
-
-def edges(number: int) -> dict[str, int]:
-    """The smallest and largest whole number of ns in a bin."""
-    if number == 0:
-        return {"lo_ns": 0, "hi_ns": 0}
-    least, most = first_of(abs(number) - 1), first_of(abs(number)) - 1
-    return {"lo_ns": least, "hi_ns": most} if number > 0 else {"lo_ns": -most, "hi_ns": -least}
-
-
-def first_of(steps: int) -> int:
-    """The smallest whole number from 10^(steps/5) on, exactly."""
-    power = 10**steps
-    guess = max(1, int(10 ** (steps / BINS_PER_DECADE)) - 1)
-    while guess**BINS_PER_DECADE < power:
-        guess += 1
-    return guess
+def bins(histogram: dict) -> Iterator[dict]:
+    """Number, ends and packets of every bin: 0 holds no difference, n and -n the n-th bin of each sign."""
+    yield {"bin": 0, "lo_ns": 0, "hi_ns": 0, "packets": histogram["zero"]}
+    starts = histogram["starts_ns"]
+    ends = [start - 1 for start in starts[1:]] + [None]  # the last one has no end
+    for place, (least, most) in enumerate(zip(starts, ends, strict=True)):
+        number = place + 1
+        yield {"bin": number, "lo_ns": least, "hi_ns": most, "packets": histogram["positive"][place]}
+        mirrored = None if most is None else -most
+        yield {"bin": -number, "lo_ns": mirrored, "hi_ns": -least, "packets": histogram["negative"][place]}
 
 
 def warnings(environment: Environment, pair: dict) -> list[dict]:

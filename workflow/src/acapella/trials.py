@@ -59,12 +59,12 @@ def make_tables(campaign: Campaign, names: list[str], *, hide: bool = False) -> 
 
 def read(campaign: Campaign, name: str, called: dict[str, str] | None) -> Environment:
     """An environment's result; its samples under the names of ``called``, or their own where that is None."""
-    path = require(campaign.folder / "consistency" / f"{name}.json", "run: acapella kappa ... --json")
+    path = require(campaign.folder / "consistency" / f"{name}.json", f"run: acapella kappa ... --sha256 -o {name}.json")
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
         trials = [trial["name"] for trial in result["trials"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError("not a result of acapella kappa --json", where=path, fix="make it again") from error
+        raise UserError("not a result of acapella kappa -o", where=path, fix="make it again") from error
     return Environment(name, result, {trial: shown_name(trial, called, path) for trial in trials})
 
 

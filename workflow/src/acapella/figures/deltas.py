@@ -84,7 +84,7 @@ def steps(rows: list[dict], place: int, most: int, least: float) -> list[dict]:
             {
                 **{"bin": number, "run": letter(place), "share": 100 * row["share"] if row else least},
                 "text": percent(row["share"]) if row else "none",
-                "range": f"{row['lo_ns']:,} to {row['hi_ns']:,} ns" if row else "",
+                "range": between(row) if row else "",
             }
         )
     return points
@@ -101,6 +101,14 @@ def ticks(most: int) -> tuple[list[float], str]:
     units = "['ns', 'µs', 'ms', 's', '1000 s', '10⁶ s']"
     size = f"format(pow(10, {power} % 3), 'd') + ' ' + {units}[floor({power} / 3)]"
     return values, f"datum.value == 0 ? '0' : (datum.value < 0 ? '\u2212' : '') + {size}"
+
+
+def between(row: dict) -> str:
+    """What a bin holds, in words."""
+    low, high = row["lo_ns"], row["hi_ns"]
+    if low is None or high is None:
+        return f"{low if high is None else high:,} ns and beyond"
+    return f"{low:,} ns" if low == high else f"{low:,} to {high:,} ns"
 
 
 def powers(least: float) -> list[float]:

@@ -16,7 +16,8 @@ from ..figures import registry
 from ..figures.compose import Drawn, drawn
 from ..figures.save import svg_of
 from ..figures.source import Source
-from . import summary, tables, warnings
+from ..trials import PROVENANCE as TRIALS_FILE
+from . import summary, tables, trials, warnings
 
 EMBEDDED_MOST = 256 * 1024  # bytes of a CSV that the page carries; a larger one is linked to alone
 
@@ -32,10 +33,12 @@ PROVENANCE = {  # the parts of provenance.json as the page orders and calls them
 }
 
 
-def write(campaign: Campaign) -> tuple[Path, int]:
-    """Write the page; return its path and the number of figures in it."""
+def write(campaign: Campaign, *, with_trials: bool = False) -> tuple[Path, int]:
+    """Write the page, with a section on trials where they were compared; return its path and the number of figures."""
     source = Source(campaign)
-    figures = [figure_of(drawn(name, source), number, source) for number, name in enumerate(registry.NAMES, 1)]
+    names = (*registry.NAMES, *(registry.TRIALS if with_trials else ()))
+    drawings = [figure_of(drawn(name, source), number, source) for number, name in enumerate(names, 1)]
+    figures, of_trials = drawings[: len(registry.NAMES)], drawings[len(registry.NAMES) :]
     page = template().render(
         name=campaign.folder.resolve().name,
         policy=charts.policy(charts.vega(), charts.START),
@@ -43,14 +46,28 @@ def write(campaign: Campaign) -> tuple[Path, int]:
         facts=summary.facts(source),
         warnings=warnings.of(source),
         figures=figures,
-        tables=[{**table, "csv": csv_of(table["name"], source)} for table in tables.of(source)],
-        provenance=provenance_of(campaign),
+        tables=with_files(tables.of(source), source),
+        trials=trial_section(source, of_trials) if with_trials else None,
+        provenance=provenance_of(campaign) + (provenance_of_trials(campaign) if with_trials else []),
         vega=charts.vega(),
         start=charts.START,
     )
     path = campaign.folder / "report.html"
     atomic_text(path, page)
-    return path, len(figures)
+    return path, len(drawings)
+
+
+def with_files(shown: list[dict], source: Source) -> list[dict]:
+    """The tables, each with its file."""
+    return [{**table, "csv": csv_of(table["name"], source)} for table in shown]
+
+
+def trial_section(source: Source, figures: list[dict]) -> dict:
+    """What the template needs of the trials."""
+    return {
+        **{"warnings": trials.warnings(source), "figures": figures},
+        "tables": with_files(trials.tables(source), source),
+    }
 
 
 def template() -> jinja2.Template:
@@ -91,11 +108,21 @@ def csv_of(name: str, source: Source) -> dict:
 
 def provenance_of(campaign: Campaign) -> list[dict]:
     """provenance.json as rows of (name, value) under each of its keys."""
-    path = require(campaign.folder / "provenance.json", f"run: acapella process {campaign.folder}")
+    return parts_of(campaign.folder / "provenance.json", f"run: acapella process {campaign.folder}")
+
+
+def provenance_of_trials(campaign: Campaign) -> list[dict]:
+    """The same of the trials' tables."""
+    parts = parts_of(campaign.folder / TRIALS_FILE, f"run: acapella trials {campaign.folder} --environments ...")
+    return [{**part, "label": f"Trials. {part['label']}"} for part in parts]
+
+
+def parts_of(path: Path, fix: str) -> list[dict]:
+    """The keys of a provenance file, each with its rows. Raises UserError where it is missing or no JSON."""
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        told = json.loads(require(path, fix).read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"no JSON: {error}", where=path, fix=f"run: acapella process {campaign.folder}") from error
+        raise UserError(f"no JSON: {error}", where=path, fix=fix) from error
     places = {key: place for place, key in enumerate(PROVENANCE)}
     keys = sorted(told, key=lambda key: (places.get(key, len(places)), key))
     return [{"key": key, "label": PROVENANCE.get(key, key), "rows": list(flat("", told[key]))} for key in keys]
