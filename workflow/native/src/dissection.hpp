@@ -17,6 +17,14 @@ enum class Token : std::uint8_t;
 // Why a dissection ended early; texts in issue.hpp.
 enum class Issue : std::uint8_t;
 
+// Where an innermost header begins, and how much from there on belongs to it.
+struct Portion {
+    Bytes bytes;                 // what was captured, without what its length field leaves out
+    std::uint32_t reported = 0;  // the same on the wire
+    std::uint8_t version = 0;    // of IP, 0 where there is none
+    std::uint16_t ethertype = 0;
+};
+
 struct Dissection {
     std::array<Token, kMaxTokens> tokens;  // layers 2 to 4 and tunnels, in order; nothing above layer 4
     // Headers that a token stands for: tshark writes `mpls` once for a whole label stack, `stack` repeats its
@@ -45,6 +53,9 @@ struct Dissection {
     std::array<std::byte, 16> src;  // IPv4: the first 4 bytes
     std::array<std::byte, 16> dst;
     std::uint32_t ip_len = 0;  // header and payload, by the header (IPv6 jumbograms: by the frame)
+
+    Portion network;       // the innermost IP header, also one that is cut, with its payload
+    Portion link_payload;  // what the innermost ethertype names, or stands behind MPLS labels; no data(): none
 
     // Innermost transport header.
     bool has_ports = false;

@@ -1,6 +1,7 @@
 #include <nanobind/nanobind.h>
 
 #include "bindings/arrow_batch.hpp"
+#include "bindings/consistency.hpp"
 #include "bindings/digest.hpp"
 #include "bindings/errors.hpp"
 #include "bindings/hybrid.hpp"
@@ -11,4 +12,5 @@ NB_MODULE(_native, module) {
     acapella::bind_arrow_batch(module);
     acapella::bind_digest(module);
     acapella::bind_hybrid(module);
+    acapella::bind_consistency(module);
 }

@@ -3,9 +3,13 @@
 // Source: the CHOIR paper, section 3, equation 2, with the tie-breaks that docs/kappa.md derives.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
+
+#include "consistency/sums.hpp"
 
 namespace acapella::consistency {
 
@@ -29,5 +33,71 @@ struct Order {
 // in A are lexicographically smallest. O(n log n) time; memory O(longest block), where blocks lie between the
 // cut points at which the first i packets of A and of B are the same set.
 Order compare_order(std::span<const std::uint32_t> ranks);
+
+// One block at a time; keeps its memory, some 40 bytes a packet of the longest, from block to block.
+class BlockSolver {
+  public:
+    BlockSolver();
+    ~BlockSolver();
+
+    // `ranks` is a permutation of offset..offset+size-1, of packets whose ranks in B are those as well, in
+    // order. Moves are appended by rank in B; returns the inversions.
+    std::uint64_t solve(std::span<const std::uint32_t> ranks, std::uint32_t offset, std::vector<Move>& moves);
+
+  private:
+    struct Memory;
+    std::unique_ptr<Memory> memory_;
+};
+
+// Signed moves, rank in A minus rank in B (the paper's Table 1).
+struct MoveSums {
+    std::uint64_t count = 0;
+    SignedSum128 sum = 0;
+    Sum128 sum_of_squares = 0;
+    Sum128 absolute_sum = 0;
+    std::int64_t smallest = 0;  // 0 where nothing moved
+    std::int64_t largest = 0;
+
+    void add(const Move& move);
+};
+
+// The sums of equation 2 and of Table 1 over packets that come one by one in the order of B.
+class OrderSums {
+  public:
+    explicit OrderSums(BlockSolver& solver) : solver_(&solver) {}
+
+    void add(std::uint32_t rank_a) {
+        if (rank_a == count_ && pending_.empty()) [[likely]] {
+            ++count_;
+            return;
+        }
+        add_to_block(rank_a);
+    }
+
+    [[nodiscard]] std::uint64_t common() const { return count_; }
+    [[nodiscard]] std::uint64_t distance() const { return distance_; }
+    [[nodiscard]] std::uint64_t inversions() const { return inversions_; }
+    [[nodiscard]] const MoveSums& moves() const { return moves_; }
+    // A burst: a longest run of moved packets that are neighbours in both orders; its move is that of each of
+    // them. None reaches over a cut point, because its last packet before one would not have moved.
+    [[nodiscard]] const MoveSums& bursts() const { return bursts_; }
+    [[nodiscard]] std::uint64_t longest_burst() const { return longest_burst_; }
+    // Whether all packets came that were waited for.
+    [[nodiscard]] bool whole() const { return pending_.empty(); }
+
+  private:
+    void add_to_block(std::uint32_t rank_a);
+    void close_block();
+
+    BlockSolver* solver_;
+    std::uint32_t count_ = 0;
+    std::uint32_t highest_ = 0;           // of the open block
+    std::vector<std::uint32_t> pending_;  // the open block
+    std::uint64_t distance_ = 0;
+    std::uint64_t inversions_ = 0;
+    MoveSums moves_;
+    MoveSums bursts_;
+    std::uint64_t longest_burst_ = 0;
+};
 
 }  // namespace acapella::consistency

@@ -16,6 +16,7 @@ void Dissection::reset() {
     later_fragment = has_ports = has_payload_len = has_tcp = false;
     ip_len = payload_len = 0;
     payload = bare = {};
+    network = link_payload = {};
     bare_tokens = 0;
 }
 

@@ -25,7 +25,10 @@ Next dissect_ipv4(Walk& walk) {
     const std::uint8_t first = walk.at.u8(0);
     if (first >> 4 == 6) return Next::ipv6;
     if (first >> 4 != 4) return walk.bad(Issue::bad_ip_version);
-    if (!walk.at.has(kMinHeader)) return walk.cut(Issue::truncated_ipv4);
+    if (!walk.at.has(kMinHeader)) {
+        walk.network_packet(4);
+        return walk.cut(Issue::truncated_ipv4);
+    }
     const std::size_t header = (first & 0x0fU) * 4;
     if (header < kMinHeader) {
         walk.bad(Issue::bad_ipv4_header_length);
@@ -40,6 +43,7 @@ Next dissect_ipv4(Walk& walk) {
     }
     take_keys(walk, static_cast<std::uint32_t>(length));
     walk.limit(length);
+    walk.network_packet(4);
     if (!walk.at.has(header)) return walk.cut(Issue::truncated_ipv4);
     const std::uint16_t fragment = walk.at.be16(6);
     const std::uint8_t protocol = walk.at.u8(9);

@@ -65,7 +65,10 @@ Next dissect_ipv6(Walk& walk) {
         return walk.above();  // as data: tshark takes no other version for IPv6
     }
     walk.push(Token::ipv6);
-    if (!walk.at.has(kHeader)) return walk.cut(Issue::truncated_ipv6);
+    if (!walk.at.has(kHeader)) {
+        if (walk.at.has(1)) walk.network_packet(6);
+        return walk.cut(Issue::truncated_ipv6);
+    }
     const std::uint16_t payload = walk.at.be16(4);
     const std::uint8_t protocol = walk.at.u8(6);
     walk.network_header(6);
@@ -79,6 +82,7 @@ Next dissect_ipv6(Walk& walk) {
     }
     if (payload == 0 && protocol != 59) walk.out.sure = false;
     walk.limit(length);
+    walk.network_packet(6);
     walk.at.skip(kHeader);
     return walk.protocol(protocol);
 }

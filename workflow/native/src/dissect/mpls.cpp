@@ -52,6 +52,7 @@ Next dissect_mpls(Walk& walk) {
             return walk.unsure();
     }
     walk.link_header(0);
+    walk.link_payload(0x8847);
     if (!walk.at.has(1)) return walk.cut(Issue::truncated_mpls);
     return by_first_nibble(walk);
 }

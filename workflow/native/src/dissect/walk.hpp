@@ -116,6 +116,7 @@ struct Walk {
 
     Next ethertype(std::uint16_t type) {
         key = type;
+        link_payload(type);
         return Next::by_ethertype;
     }
     Next protocol(std::uint8_t number) {
@@ -133,6 +134,15 @@ struct Walk {
         if (quoted) return;
         if (length) link_len = length;
         out.inner_wire_len = link_len + to_end();
+    }
+    void link_payload(std::uint16_t type) {
+        if (quoted) return;
+        out.link_payload = {at.rest(), static_cast<std::uint32_t>(at.reported()), 0, type};
+    }
+    // Here starts the innermost IP packet; `at` ends where it does.
+    void network_packet(std::uint8_t version) {
+        if (quoted) return;
+        out.network = {at.rest(), static_cast<std::uint32_t>(at.reported()), version, 0};
     }
     // Here starts a network header that becomes the innermost.
     void network_header(std::uint8_t version) {

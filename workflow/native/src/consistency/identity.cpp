@@ -1,0 +1,215 @@
+#include "consistency/identity.hpp"
+
+#include <algorithm>
+
+#include "bytes/cursor.hpp"
+#include "consistency/hash.hpp"
+#include "dissect/dispatch.hpp"
+
+namespace acapella::consistency {
+namespace {
+
+constexpr std::size_t kEthertype = 2;
+constexpr std::size_t kTag = 16;
+constexpr std::uint16_t kTagMark = 0x6587;
+
+bool is_tag(const Cursor& tag, TagLayout layout) {
+    if (tag.be16(14) != kTagMark) return false;
+    const bool v1 = tag.be16(12) == tag.be16(6);
+    const bool v2 = tag.u8(12) == tag.u8(1) && tag.u8(13) == tag.u8(0);
+    switch (layout) {
+        case TagLayout::v1:
+            return v1;
+        case TagLayout::v2:
+            return v2;
+        case TagLayout::automatic:
+            break;
+    }
+    return v1 || v2;
+}
+
+// Where the transport header stands in an IP packet and which it is; proto 0 where none begins here.
+struct Transport {
+    std::size_t offset = 0;
+    std::uint8_t proto = 0;
+};
+
+Transport transport_of_ipv4(const Cursor& ip) {
+    constexpr std::uint16_t kFragmentOffset = 0x1fff;
+    if (ip.be16(6) & kFragmentOffset) return {};
+    return {(ip.u8(0) & 0x0fU) * std::size_t{4}, ip.u8(9)};
+}
+
+// Over the extension headers of RFC 8200 4.1 and AH (RFC 4302).
+Transport transport_of_ipv6(const Cursor& ip) {
+    std::size_t at = 40;
+    std::uint8_t proto = ip.u8(6);
+    while (ip.has(at + 2)) {
+        switch (proto) {
+            case 0:
+            case 43:
+            case 60:
+                proto = ip.u8(at);
+                at += (ip.u8(at + 1) + std::size_t{1}) * 8;
+                break;
+            case 44:
+                if (ip.be16(at + 2) & 0xfff8) return {};
+                proto = ip.u8(at);
+                at += 8;
+                break;
+            case 51:
+                proto = ip.u8(at);
+                at += (ip.u8(at + 1) + std::size_t{2}) * 4;
+                break;
+            default:
+                return {at, proto};
+        }
+    }
+    return {};
+}
+
+struct Field {
+    std::size_t offset = 0;
+    std::size_t length = 0;
+};
+
+Field l4_checksum(const Cursor& ip, std::uint8_t version) {
+    const Transport transport = version == 4 ? transport_of_ipv4(ip) : transport_of_ipv6(ip);
+    switch (transport.proto) {
+        case 1:
+        case 58:
+            return {transport.offset + 2, 2};
+        case 6:
+            return {transport.offset + 16, 2};
+        case 17:
+        case 136:
+            return {transport.offset + 6, 2};
+        case 132:
+            return {transport.offset + 8, 4};
+        default:
+            return {};
+    }
+}
+
+// The fields of an IP header that a hop changes: `head` begins with it.
+void erase_hop_fields(std::byte* head, std::size_t length, std::uint8_t version) {
+    const auto clear = [&](std::size_t at, std::byte keep) {
+        if (at < length) head[at] &= keep;
+    };
+    if (version == 4) {
+        clear(1, std::byte{0});
+        clear(8, std::byte{0});
+        clear(10, std::byte{0});
+        clear(11, std::byte{0});
+    } else {
+        clear(0, std::byte{0xf0});
+        clear(1, std::byte{0x0f});
+        clear(7, std::byte{0});
+    }
+}
+
+}  // namespace
+
+Identity hash_of(Bytes bytes, std::uint64_t seed) {
+    Hasher hasher(seed, bytes.size());
+    hasher.absorb(bytes);
+    return hasher.finish();
+}
+
+Identifier::Found Identifier::find(const Record& record) {
+    has_ethertype_ = false;
+    ip_version_ = 0;
+    switch (rule_.kind) {
+        case IdentityKind::invariant:
+            return find_invariant(record);
+        case IdentityKind::tag:
+            return find_tag(record);
+        case IdentityKind::regions:
+            return find_regions(record);
+        case IdentityKind::frame:
+            break;
+    }
+    return all_of(record.bytes, record.wire_len);
+}
+
+Identifier::Found Identifier::all_of(Bytes bytes, std::size_t whole) {
+    bytes_ = bytes;
+    return {true, bytes.size(), std::max(whole, bytes.size())};
+}
+
+Identifier::Found Identifier::find_invariant(const Record& record) {
+    dissect(record, dissection_);
+    const Portion& network = dissection_.network;
+    if (network.version == 0) {
+        const Portion& payload = dissection_.link_payload;
+        if (payload.bytes.data() == nullptr) return all_of(record.bytes, record.wire_len);
+        has_ethertype_ = true;
+        ethertype_ = payload.ethertype;
+        const Found found = all_of(payload.bytes, payload.reported);
+        return {true, kEthertype + found.captured, kEthertype + found.whole};
+    }
+    ip_version_ = network.version;
+    const Found found = all_of(network.bytes, network.reported);
+    if (!rule_.l4_checksum) erase_l4_checksum();
+    return found;
+}
+
+void Identifier::erase_l4_checksum() {
+    const Field field = l4_checksum(Cursor(bytes_, bytes_.size()), ip_version_);
+    if (field.length == 0 || field.offset >= bytes_.size()) return;
+    copy_.assign(bytes_.begin(), bytes_.end());
+    const std::size_t end = std::min(field.offset + field.length, copy_.size());
+    for (std::size_t i = field.offset; i < end; ++i) copy_[i] = std::byte{0};
+    bytes_ = copy_;
+}
+
+Identifier::Found Identifier::find_tag(const Record& record) {
+    Cursor at(record.bytes, record.wire_len);
+    if (record.wire_len < kTag || !at.has(record.wire_len)) return {false, 0, 0};
+    at.skip(record.wire_len - kTag);
+    if (!is_tag(at, rule_.tag)) return {false, 0, 0};
+    return all_of(at.rest(), kTag);
+}
+
+Identifier::Found Identifier::find_regions(const Record& record) {
+    copy_.clear();
+    std::size_t whole = 0;
+    bool cut = false;
+    for (const Region& region : rule_.regions) {
+        const std::size_t end = std::size_t{region.offset} + region.length;
+        if (end > std::max<std::size_t>(record.wire_len, record.bytes.size())) return {false, 0, 0};
+        whole += region.length;
+        // Behind the first byte that is missing nothing counts: an identity is cut at its end.
+        if (cut) continue;
+        Cursor at(record.bytes, record.bytes.size());
+        cut = !at.has(end);
+        at.skip(region.offset);
+        at.limit(region.length);
+        copy_.insert(copy_.end(), at.rest().begin(), at.rest().end());
+    }
+    return all_of(copy_, whole);
+}
+
+Identity Identifier::hash(std::size_t length) {
+    Hasher hasher(has_ethertype_ ? 1 : 0, length);
+    if (has_ethertype_) {
+        const std::array<std::byte, kEthertype> type{static_cast<std::byte>(ethertype_ >> 8),
+                                                     static_cast<std::byte>(ethertype_)};
+        const std::size_t copied = std::min(length, kEthertype);
+        hasher.absorb(Bytes(type).first(copied));
+        length -= copied;
+    }
+    Bytes bytes = bytes_.first(length);
+    std::array<std::byte, 32> head;  // the fields to erase stand in the first 12 bytes
+    if (ip_version_ != 0) {
+        const std::size_t copied = std::min(length, head.size());
+        std::copy_n(bytes.begin(), copied, head.begin());
+        erase_hop_fields(head.data(), copied, ip_version_);
+        hasher.absorb(Bytes(head).first(copied));
+        bytes = bytes.subspan(copied);
+    }
+    hasher.absorb(bytes);
+    return hasher.finish();
+}
+
+}  // namespace acapella::consistency

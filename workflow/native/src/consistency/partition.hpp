@@ -1,0 +1,58 @@
+// Matching two trials that do not fit in memory: their packets go to files by a part of their identity, so
+// that each part can be matched alone.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "consistency/pair.hpp"
+#include "consistency/trial.hpp"
+
+namespace acapella::consistency {
+
+// Where a packet of B was found in A.
+struct Answer {
+    std::uint32_t packet_a = kUnmatched;
+    std::uint32_t zero = 0;
+    Moment in_a;
+};
+
+// Calls visit(packet, Moment) for every packet of a trial in order.
+template <typename Visit>
+void for_each_packet(const Trial& trial, const Visit& visit) {
+    std::uint64_t packet = 0;
+    std::int64_t last_ns = trial.first_ns;
+    trial.stamps.for_each_chunk([&](std::span<const std::int64_t> chunk) {
+        for (const std::int64_t ts_ns : chunk) {
+            visit(packet++, Moment{since(ts_ns, trial.first_ns), since(ts_ns, last_ns)});
+            last_ns = ts_ns;
+        }
+    });
+}
+
+class PartitionedMatch {
+  public:
+    // Matches all of B; `memory_bytes` bounds what one part takes.
+    PartitionedMatch(const Trial& a, const Trial& b, std::uint64_t memory_bytes, const std::string& folder);
+    ~PartitionedMatch();
+
+    [[nodiscard]] Ambiguous ambiguous() const { return ambiguous_; }
+    [[nodiscard]] const CommonOfA& common() const { return common_; }
+    // visit(Answer, Moment in B) for every packet of B in order.
+    void for_each_of_b(const std::function<void(const Answer&, const Moment&)>& visit) const;
+
+  private:
+    class Parts;
+    void match_part(const Parts& parts_a, const Parts& parts_b, std::size_t part);
+
+    const Trial& b_;
+    std::string folder_;
+    int bits_;
+    CommonOfA common_;
+    Ambiguous ambiguous_;
+    SpoolFile answers_;
+    std::vector<std::uint64_t> answers_at_;  // where each part's begin
+    std::size_t buffered_;                   // bytes for each part
+};
+
+}  // namespace acapella::consistency

@@ -1,0 +1,73 @@
+"""Trials made for tests: frames, what a network does to them, and pcap files of them."""
+
+import random
+import struct
+from pathlib import Path
+
+BASE_NS = 1_700_000_000_000_000_000
+
+
+def ipv4(payload: bytes, *, proto: int = 17, ident: int = 0, fragment: int = 0, **hop: int) -> bytes:
+    """An IPv4 packet between two fixed hosts; a hop may change `ttl`, `dscp` (with ECN) and `checksum`."""
+    changed = {"ttl": 64, "dscp": 0, "checksum": 0} | hop
+    head = struct.pack(">BBHHHBB", 0x45, changed["dscp"], 20 + len(payload), ident, fragment, changed["ttl"], proto)
+    head += struct.pack(">H", changed["checksum"])
+    return head + bytes([10, 0, 0, 1, 10, 0, 0, 2]) + payload
+
+
+def ipv6(payload: bytes, *, proto: int = 17, hops: int = 64, traffic_class: int = 0, flow_label: int = 0) -> bytes:
+    """An IPv6 packet between two fixed hosts."""
+    head = struct.pack(">IHBB", 6 << 28 | traffic_class << 20 | flow_label, len(payload), proto, hops)
+    return head + bytes(15) + b"\1" + bytes(15) + b"\2" + payload
+
+
+def udp(number: int, *, size: int = 24, checksum: int = 0, ports: tuple[int, int] = (40000, 50000)) -> bytes:
+    """A UDP datagram whose payload is a number."""
+    payload = struct.pack(">Q", number).ljust(size, b"\x55")
+    return struct.pack(">HHHH", *ports, 8 + len(payload), checksum) + payload
+
+
+def ethernet(packet: bytes, ethertype: int | None = None, tags: bytes = b"") -> bytes:
+    """A frame around a packet; `tags` stand before the ethertype."""
+    if ethertype is None:
+        ethertype = 0x86DD if packet[0] >> 4 == 6 else 0x0800
+    return b"\2" * 6 + b"\4" * 6 + tags + struct.pack(">H", ethertype) + packet
+
+
+def plain(number: int) -> bytes:
+    """A frame of its own for every number."""
+    return ethernet(ipv4(udp(number), ident=number & 0xFFFF))
+
+
+def write_pcap(path: Path, packets: list[tuple[int, bytes]], *, snaplen: int = 65535) -> Path:
+    """(ns, frame) as a nanosecond pcap of Ethernet, each frame cut at `snaplen`."""
+    with path.open("wb") as out:
+        out.write(struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, snaplen, 1))
+        for ts_ns, frame in packets:
+            kept = frame[:snaplen]
+            out.write(struct.pack("<IIII", *divmod(ts_ns, 10**9), len(kept), len(frame)) + kept)
+    return path
+
+
+def sent(count: int, rng: random.Random, kinds: int | None = None) -> list[tuple[int, bytes]]:
+    """Packets at uneven times; with `kinds` only so many different ones."""
+    ts_ns, packets = BASE_NS, []
+    for number in range(count):
+        packets.append((ts_ns, plain(number if kinds is None else rng.randrange(kinds))))
+        ts_ns += rng.choice((0, 1, 40, 1000, 12345))
+    return packets
+
+
+def disturbed(packets: list[tuple[int, bytes]], rng: random.Random) -> list[tuple[int, bytes]]:
+    """The same after a network that loses, doubles, delays and so reorders packets, and adds some of its own."""
+    arrived = []
+    for ts_ns, frame in packets:
+        if rng.random() < 0.1:
+            continue
+        delay = rng.choice((500, 500, 500, 520, 5000, 60000))
+        arrived.append((ts_ns + delay, frame))
+        if rng.random() < 0.05:
+            arrived.append((ts_ns + delay + 10, frame))
+        if rng.random() < 0.05:
+            arrived.append((ts_ns + 7, plain(10**6 + rng.randrange(50))))
+    return sorted(arrived, key=lambda packet: packet[0])
