@@ -20,7 +20,7 @@ FIELDS = (
     "frame.protocols", "vlan.id", "ieee8021ad.id", "mpls.label",
     "ip.src", "ip.dst", "ip.len", "ipv6.src", "ipv6.dst",
     "tcp.srcport", "tcp.dstport", "tcp.flags", "tcp.seq_raw", "tcp.ack_raw", "tcp.len",
-    "udp.srcport", "udp.dstport", "sctp.srcport", "sctp.dstport",
+    "udp.srcport", "udp.dstport", "sctp.srcport", "sctp.dstport", "eth.dst",
 )  # fmt: skip
 
 # Headers that are not whole have no keys in the core, while tshark prints what there is of them.
@@ -47,21 +47,27 @@ def layers(protocols: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Erratum:
-    """One way in which tshark errs: where it writes ``tshark`` after ``after``, and the RFC says ``ours``."""
+    """One way in which tshark errs: where it writes ``tshark`` after ``after``, and the RFC says ``ours``.
+
+    The frame behind then seems to go to an address that begins with ``destination``.
+    """
 
     name: str
     after: str
     ours: str
     tshark: str
+    destination: str
     frame: bytes
+    wrapped: Mapping[str, int]
 
-    def covers(self, ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
-        """Whether this is the first difference of two frames' layers."""
+    def covers(self, ours: tuple[str, ...], theirs: tuple[str, ...], destinations: str) -> bool:
+        """Whether this is the first difference of two frames' layers; ``destinations`` is tshark's eth.dst."""
         equal = next((at for at, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), None)
         return (
             equal is not None
             and equal > 0
             and (ours[equal - 1], ours[equal], theirs[equal]) == (self.after, self.ours, self.tshark)
+            and nth(destinations, theirs[:equal].count("eth")).startswith(self.destination)
         )
 
 
@@ -70,15 +76,14 @@ def errata() -> tuple[Erratum, ...]:
     """schemas/tshark_errata.yaml."""
     listed = yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text(encoding="utf-8"))
     return tuple(
-        Erratum(entry["name"], *(entry["tokens"][name] for name in ("after", "ours", "tshark")),
-                bytes.fromhex(entry["frame"]))
+        Erratum(entry["name"], **entry["tokens"], frame=bytes.fromhex(entry["frame"]), wrapped=entry["wrapped"])
         for entry in listed
     )  # fmt: skip
 
 
-def erratum_of(ours: str, theirs: str) -> str | None:
+def erratum_of(ours: str, theirs: str, destinations: str) -> str | None:
     """The name of the erratum that explains why two ``frame.protocols`` differ in layers 2 to 4."""
-    return next((entry.name for entry in errata() if entry.covers(layers(ours), layers(theirs))), None)
+    return next((entry.name for entry in errata() if entry.covers(layers(ours), layers(theirs), destinations)), None)
 
 
 def differing_keys(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
@@ -170,7 +175,7 @@ class Agreement:
             return
         self.sure += 1
         if layers(ours["protocols"]) != layers(theirs["frame.protocols"]):
-            name = erratum_of(ours["protocols"], theirs["frame.protocols"])
+            name = erratum_of(ours["protocols"], theirs["frame.protocols"], theirs["eth.dst"])
             if name:
                 self.errata[name] = self.errata.get(name, 0) + 1
             else:

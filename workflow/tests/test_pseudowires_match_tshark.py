@@ -95,7 +95,7 @@ def test_every_cut_agrees(reference, tmp_path):
     assert agreement.sure_share > 0.8
 
 
-@pytest.mark.parametrize("form", itertools.product(("ndpi", "tcpdump"), (False, True)), ids=str)
+@pytest.mark.parametrize("form", list(itertools.product(("ndpi", "tcpdump"), (False, True))), ids=str)
 def test_corpus_behind_labels_agrees(form, corpus, reference, tmp_path, monkeypatch):
     part, sequenced = form
     bare = [pair for file in sorted((corpus / part).iterdir()) if file.is_file() for pair in ethernet_frames(file)]

@@ -11,7 +11,7 @@ from traces import START_NS, busy_port, pcapng_block, write_pcap, write_pcapng
 
 from acapella import tshark
 from acapella.cli import main
-from acapella.verify import tables
+from acapella.verify import Result, compare, tables
 from acapella_core import schemas
 from acapella_core.errors import UserError
 
@@ -160,6 +160,49 @@ def test_an_erratum_excuses_a_tag_behind_the_pseudowire(tmp_path, capsys):
     capture = write_pcap(tmp_path / "t.pcap", [(START_NS, frame[:at] + bytes.fromhex("81000017") + frame[at:])])
     assert main(["verify", str(capture)]) == 0
     assert f"erratum {erratum['name']}: 1 frames" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("tag", [("vlan", 14, "0070"), ("mpls", 18, "00015140")], ids=["VLAN id", "MPLS label"])
+@pytest.mark.parametrize("ethertype", ["0800", "88cc"], ids=["an erratum", "without IP"])
+def test_outer_tags_are_compared_whatever_stands_behind_the_stack(tag, ethertype, tmp_path, monkeypatch):
+    """The core is shown another VLAN id or label than tshark."""
+    layer, at, changed = tag
+    erratum = yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text())[0]
+    frame = bytes.fromhex(erratum["frame"].replace("0208004500", f"02{ethertype}4500"))
+    capture = write_pcap(tmp_path / "shown.pcap", [(START_NS, frame)])
+    other = frame[:at] + bytes.fromhex(changed) + frame[at + len(changed) // 2 :]
+    altered = write_pcap(tmp_path / "other.pcap", [(START_NS, other)])
+    sound = tables.our_tables
+    assert main(["verify", str(capture)]) == 0
+    monkeypatch.setattr(tables, "our_tables", lambda file, engine, folder: sound(altered, engine, folder))
+    result = Result()
+    shown = compare(capture, "native", 10, result)
+    assert [(frame, name) for frame, name, *_ in shown] == [(1, layer)]
+    assert result.faults == 1
+
+
+def test_frames_that_native_leaves_undecided_are_said(capture, capsys):
+    assert main(["verify", str(capture), "--engine", "native"]) == 0
+    out = capsys.readouterr().out
+    compared = next(line for line in out.splitlines() if line.startswith("above layer 4")).split()
+    undecided = next(line for line in out.splitlines() if line.startswith("undecided above layer 4")).split()
+    assert int(undecided[-2]) > 0
+    assert sum(map(int, compared[3:6])) + int(undecided[-2]) == len(busy_port())
+
+
+def test_hybrid_leaves_nothing_undecided(capture, capsys):
+    assert main(["verify", str(capture)]) == 0
+    assert "undecided" not in capsys.readouterr().out
+
+
+def test_what_follows_an_authentication_header_is_the_protocol_of_both(tmp_path):
+    """IPv6, AH, OSPF: RFC 4302 2.1."""
+    packet = bytes.fromhex("6000000000280001") + bytes(32)
+    packet = packet[:6] + b"\x33\x01" + packet[8:] + bytes.fromhex("5904000000000100000001") + bytes(13) + bytes(16)
+    capture = write_pcap(tmp_path / "ah.pcap", [(START_NS, bytes.fromhex("00562b000001" * 2 + "86dd") + packet)])
+    result = Result()
+    assert compare(capture, "native", 10, result) == []
+    assert result.native == 1
 
 
 def test_blocks_that_are_no_frames_are_said_and_shift_nothing(tmp_path, capsys):

@@ -90,7 +90,7 @@ compared as (
         frame,
         native,
         'vlan' as layer,
-        both_have as compared,
+        both_have and vlan is not null as compared,
         vlan::varchar as ours,
         tshark_vlan::varchar as theirs
     from pairs
@@ -100,7 +100,7 @@ compared as (
         frame,
         native,
         'mpls' as layer,
-        both_have as compared,
+        both_have and mpls is not null as compared,
         mpls::varchar as ours,
         tshark_mpls::varchar as theirs
     from pairs
@@ -155,8 +155,8 @@ final as (
             c.frame = e.frame
             and (
                 c.layer in ('link', 'network', 'transport', 'addresses', 'ports', 'tcp', 'above layer 4', 'protocols')
-                or (c.layer = 'vlan' and (e.no_ids or e.outer_vlans_agree))
-                or (c.layer = 'mpls' and e.no_ids)
+                or (c.layer = 'vlan' and e.outer_vlans_agree)
+                or (c.layer = 'mpls' and e.outer_labels_agree)
             )
     where c.compared and c.ours is distinct from c.theirs
 )

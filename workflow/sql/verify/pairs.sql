@@ -33,6 +33,7 @@ final as (
         t.dst_port as tshark_dst_port,
         t.vlan as tshark_vlan,
         t.mpls as tshark_mpls,
+        t.pw_dst as tshark_pw_dst,
         t.tcp_flags as tshark_tcp_flags,
         t.tcp_seq as tshark_tcp_seq,
         t.tcp_ack as tshark_tcp_ack

@@ -1,4 +1,7 @@
--- One row per frame of a digest: what is compared of it, with the tokens of its protocols by layer.
+-- One row per frame of a digest: what is compared of it, with the tokens of its protocols by layer. VLAN ids and MPLS
+-- labels are the flow's; of frames without a flow they are those of `tags`, and null where the digest took over
+-- tshark's answer or the header is not whole. `pw_dst`: the address that starts the frame in the first pseudowire
+-- without control word.
 with
 
 frames as (
@@ -9,8 +12,22 @@ flows as (
     select * from read_parquet($flows)
 ),
 
+tags as (
+    select * from read_parquet($tags)
+),
+
 tokens as (
     select * from tokens
+),
+
+said as (
+    select
+        f.*,
+        f.flow is not null as has_flow,
+        $every_frame or (f.l4_by = 'native' and f.issue is distinct from 'truncated_vlan') as has_tags,
+        len(list_filter(string_split(split_part(f.protocols::varchar, ':pwethnocw', 1), ':'), lambda x: x = 'eth'))
+            as eth_before
+    from frames as f
 ),
 
 final as (
@@ -22,6 +39,7 @@ final as (
         f.wire_len,
         f.cap_len,
         f.protocols::varchar as protocols,
+        f.stack::varchar as stack,
         t.link,
         t.network,
         t.transport,
@@ -32,14 +50,16 @@ final as (
         w.ip_proto,
         w.src_port,
         w.dst_port,
-        w.vlan,
-        w.mpls,
+        case when f.has_flow then w.vlan when f.has_tags then g.vlan end as vlan,
+        case when f.has_flow then w.mpls when f.has_tags then g.mpls end as mpls,
+        string_split(g.eth_dst, ',')[f.eth_before + 1] as pw_dst,
         f.tcp_flags,
         f.tcp_seq,
         f.tcp_ack
-    from frames as f
+    from said as f
     inner join tokens as t on f.protocols::varchar = t.protocols
     left join flows as w on f.flow = w.flow
+    left join tags as g on f.frame = g.frame
 )
 
 select * from final

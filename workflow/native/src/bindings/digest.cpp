@@ -5,6 +5,7 @@
 
 #include "bindings/arrow_batch.hpp"
 #include "digest/native_digest.hpp"
+#include "digest/native_tags.hpp"
 #include "dissect/vendors.hpp"
 #include "issue.hpp"
 
@@ -47,6 +48,12 @@ nb::dict file_dict(const input::FileFacts& facts) {
     file["file_issue_detail"] = facts.end_detail;
     file["file_issue_offset"] = whole ? nb::object(nb::none()) : nb::object(nb::int_(facts.end_offset));
     return file;
+}
+
+std::optional<ArrowBatch> next_tags(NativeTags& tags) {
+    const nb::gil_scoped_release unlocked;
+    if (auto batch = tags.next_frames()) return ArrowBatch(std::move(*batch));
+    return std::nullopt;
 }
 
 // Python's view of a native digest: batches come with the interpreter lock released.
@@ -119,6 +126,10 @@ void bind_digest(nb::module_& module) {
         .def_prop_ro("flows", &PyNativeDigest::flows)
         .def_prop_ro("frames", &PyNativeDigest::frames)
         .def("summary", &PyNativeDigest::summary);
+    nb::class_<NativeTags>(module, "NativeTags", "The core's VLAN ids and MPLS labels of every frame")
+        .def(nb::init<const std::string&, std::size_t, const Vendors*>(), nb::arg("path"),
+             nb::arg("batch_rows"), nb::arg("vendors").none(), nb::keep_alive<1, 4>())
+        .def("next_frames", &next_tags, "Columns frame, vlan, mpls, eth_dst; None at the end");
 }
 
 }  // namespace acapella

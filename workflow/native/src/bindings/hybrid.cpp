@@ -64,6 +64,7 @@ class PyReference {
         const nb::gil_scoped_release unlocked;
         return ArrowBatch(reference_.flow_rows(first, count));
     }
+    ArrowBatch tags() { return ArrowBatch(reference_.tags()); }
     std::uint32_t flows() const { return reference_.flows(); }
     std::uint64_t blocks_not_frames() const { return reference_.blocks_not_frames(); }
 
@@ -111,6 +112,7 @@ void bind_hybrid(nb::module_& module) {
                             "Both tables as tshark alone has them, from REFERENCE_FIELDS")
         .def(nb::init<int, std::size_t>(), nb::arg("answers"), nb::arg("batch_rows"))
         .def("next_frames", &PyReference::next_frames, "The next rows of the frame table, None at the end")
+        .def("tags", &PyReference::tags, "Columns frame, vlan, mpls, eth_dst of these rows")
         .def("flow_rows", &PyReference::flow_rows, nb::arg("first"), nb::arg("count"))
         .def_prop_ro("flows", &PyReference::flows)
         .def_prop_ro("blocks_not_frames", &PyReference::blocks_not_frames);

@@ -76,6 +76,7 @@ class KeyWalk {
         if (token == "ipv6.routing") return extension(Field::routing_nxt, routing_++);
         if (token == "ipv6.dstopts") return extension(Field::dstopts_nxt, dstopts_++);
         if (token == "ipv6.fraghdr") return fragment(fraghdr_++);
+        if (token == "ah") return extension(Field::ah_nxt, ah_++);
         if (token == "tcp") return tcp(tcp_++);
         if (token == "udp") return udp(udp_++);
         if (token == "sctp") return sctp(sctp_++);
@@ -165,7 +166,7 @@ class KeyWalk {
     // What the innermost network packet holds behind its headers; none where tshark does not say how long
     // these are.
     std::optional<std::uint32_t> network_payload() const {
-        if (out_.ip_version == 0 || hopopts_ + routing_ + dstopts_ > 0) return std::nullopt;
+        if (out_.ip_version == 0 || hopopts_ + routing_ + dstopts_ + ah_ > 0) return std::nullopt;
         const std::uint32_t headers =
             out_.ip_version == 4 ? number<std::uint32_t>(value(Field::ip_hdr_len, ip_ - 1)).value_or(0)
                                  : kIpv6Header + (fraghdr_ > 0 ? kFragmentHeader : 0);
@@ -202,7 +203,7 @@ class KeyWalk {
     const Answer& answer_;
     Dissection& out_;
     std::size_t vlans_ = 0, service_vlans_ = 0, ip_ = 0, ipv6_ = 0, hopopts_ = 0, routing_ = 0, dstopts_ = 0;
-    std::size_t fraghdr_ = 0, tcp_ = 0, udp_ = 0, sctp_ = 0;
+    std::size_t fraghdr_ = 0, ah_ = 0, tcp_ = 0, udp_ = 0, sctp_ = 0;
     bool labels_taken_ = false;
     bool last_ = false;  // no token follows
 };

@@ -41,6 +41,7 @@ namespace acapella::hybrid {
     X(fraghdr_nxt, "ipv6.fraghdr.nxt")       \
     X(dstopts_nxt, "ipv6.dstopts.nxt")       \
     X(fraghdr_offset, "ipv6.fraghdr.offset") \
+    X(ah_nxt, "ah.next_header")              \
     X(tcp_src, "tcp.srcport")                \
     X(tcp_dst, "tcp.dstport")                \
     X(tcp_flags, "tcp.flags")                \
@@ -57,7 +58,8 @@ namespace acapella::hybrid {
     X(encap, "frame.encap_type")             \
     X(time, "frame.time_epoch")              \
     X(len, "frame.len")                      \
-    X(cap_len, "frame.cap_len")
+    X(cap_len, "frame.cap_len")              \
+    X(eth_dst, "eth.dst")
 
 enum class Field : std::uint8_t {
 #define ACAPELLA_FIELD(name, text) name,

@@ -51,6 +51,7 @@ std::optional<Batch> Reference::next_frames() {
         row.frame -= blocks_not_frames_;
         row.key = keys_.intern(dissection_);
         const std::uint32_t stack = names_.intern(answer->protocols(), stack_text(*answer));
+        tags_.add(row.frame, dissection_, (*answer)[Field::eth_dst]);
         ledger_.add(row, {stack, L4By::kTshark, AppBy::kTshark});
     }
     Batch batch = ledger_.take_frames();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "columns/tag_columns.hpp"
 #include "digest/ledger.hpp"
 #include "hybrid/answers.hpp"
 
@@ -18,6 +19,8 @@ class Reference {
 
     // As NativeDigest. Throws AnswerError.
     std::optional<Batch> next_frames();
+    // VLAN ids and MPLS labels of the frames that next_frames() gave last.
+    Batch tags() { return tags_.take(); }
     Batch flow_rows(std::uint32_t first, std::uint32_t count) const {
         return ledger_.flow_rows(first, count);
     }
@@ -30,6 +33,7 @@ class Reference {
     FlowKeys keys_;
     StackNames names_;
     Ledger ledger_;
+    TagColumns tags_;
     Dissection dissection_;
     std::uint64_t blocks_not_frames_ = 0;
 };

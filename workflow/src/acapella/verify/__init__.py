@@ -38,6 +38,7 @@ class Result:
 
     frames: int = 0
     native: int = 0
+    unnamed: int = 0  # by the core, on its own, above layer 4
     files: int = 0
     tallies: dict[str, Tally] = field(default_factory=dict)
     errata: dict[str, int] = field(default_factory=dict)
@@ -135,6 +136,8 @@ def print_result(result: Result) -> None:
             f"{layer:14}{tally.agree:13,}{tally.errata:11,}{tally.differ:11,}"
             f"{100 * tally.agree / rest if rest else 100:18.3f} %"
         )
+    if result.unnamed:
+        print(f"undecided above layer 4, and not compared there: {result.unnamed:,} frames")
     for name, frames in sorted(result.errata.items()):
         print(f"erratum {name}: {frames:,} frames")
     print(f"unexplained on what the core decided: {result.faults:,} frames")

@@ -31,11 +31,15 @@ LAYERS = (
 # The digest answers for these on every frame, and for the others on those whose layers 2 to 4 the core decided.
 ALWAYS = ("frames", "time", "lengths")
 ABOVE = ("above layer 4", "protocols")
+TAGS = ("vlan", "mpls")  # columns of these names; null where the digest says none of a frame without a flow
 BEFORE_MPLS = "both_have and native and split_part(protocols, ':mpls', 1) = split_part(tshark_protocols, ':mpls', 1)"
 OUTER_VLANS = (
     "len(list_filter(string_split(split_part(protocols, ':mpls', 1), ':'), lambda x: x in ('vlan', 'ieee8021ad')))"
 )
 OUTER_VLANS_AGREE = f"vlan[1:{OUTER_VLANS}] is not distinct from tshark_vlan[1:{OUTER_VLANS}]"
+# Labels of the stack, up to the pseudowire that is misread.
+OUTER_LABELS = "len(list_filter(string_split(split_part(stack, '/PseudoWire', 1), '/'), lambda x: x = 'MPLS'))"
+OUTER_LABELS_AGREE = f"mpls[1:{OUTER_LABELS}] is not distinct from tshark_mpls[1:{OUTER_LABELS}]"
 LAYER_OF = {"2": "link", "glue": "link", "3": "network", "4": "transport", "tunnel": "transport"}
 
 
@@ -46,7 +50,8 @@ class Comparison:
         self._database = duckdb.connect()
         self._load_tokens([ours.frames, theirs.frames])
         for side, tables in (("ours", ours), ("theirs", theirs)):
-            files = {"frames": str(tables.frames), "flows": str(tables.flows)}
+            files = {"frames": str(tables.frames), "flows": str(tables.flows), "tags": str(tables.tags)}
+            files["every_frame"] = side == "theirs"
             queries.select(self._database, "verify", "side", files).create(side)
         queries.select(self._database, "verify", "pairs", {}).create("pairs")
         self._find_errata()
@@ -63,31 +68,33 @@ class Comparison:
     def _find_errata(self) -> None:
         """The table `errata`: of every pair that is one of tshark's known faults, the first of them that fits.
 
-        Both have to agree on every header before the MPLS stack. Ids and labels stand in
-        the flow table, so that tshark's are not known where it found no IP header: `no_ids`. Where it did,
-        `outer_vlans_agree` compares the VLAN ids before the stack.
+        Both have to agree on every header before the MPLS stack. `outer_vlans_agree` and `outer_labels_agree` compare
+        the VLAN ids before the stack, and its labels.
         """
         self._database.execute(
             "create table errata "
-            "(frame ubigint primary key, erratum varchar, no_ids boolean, outer_vlans_agree boolean)"
+            "(frame ubigint primary key, erratum varchar, outer_vlans_agree boolean, outer_labels_agree boolean)"
         )
         for erratum in errata():
             found = self._database.table("pairs").filter(BEFORE_MPLS).filter(erratum["when"])
-            ids = f"frame, tshark_ip_version is null as no_ids, {OUTER_VLANS_AGREE} as outer_vlans_agree"
+            ids = f"frame, {OUTER_VLANS_AGREE} as outer_vlans_agree, {OUTER_LABELS_AGREE} as outer_labels_agree"
             named = found.project(ids).select(
                 duckdb.ColumnExpression("frame"),
                 duckdb.ConstantExpression(erratum["name"]),
-                duckdb.ColumnExpression("no_ids"),
                 duckdb.ColumnExpression("outer_vlans_agree"),
+                duckdb.ColumnExpression("outer_labels_agree"),
             )
             self._database.register("found", named)
             self._database.execute("insert or ignore into errata select * from found")
 
     def add_to(self, result: Result) -> None:
         """Add this file's counts to ``result``."""
-        frames, native = self._database.execute("select count(*), count_if(l4_by = 'native') from ours").fetchone()
+        frames, native, unnamed = self._database.execute(
+            "select count(*), count_if(l4_by = 'native'), count_if(app_by is null) from ours"
+        ).fetchone()
         result.frames += frames
         result.native += native
+        result.unnamed += unnamed
         counts = self._database.execute(
             "select layer, count(erratum), count_if(erratum is null) from differences group by layer"
         ).fetchall()
@@ -110,7 +117,8 @@ class Comparison:
             return self._count(
                 "select count(*) from ours inner join theirs using (frame) where ours.app_by is not null"
             )
-        return self._count("select count(*) from ours inner join theirs using (frame)")
+        told = f"ours.{layer} is not null" if layer in TAGS else "true"
+        return self._count(f"select count(*) from ours inner join theirs using (frame) where {told}")
 
     def _faults(self) -> int:
         """Frames with a difference that the digest answers for and nothing explains."""

@@ -1,0 +1,33 @@
+// The core's VLAN ids and MPLS labels of every frame of a capture, IP header or not.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "columns/tag_columns.hpp"
+#include "digest/front_end.hpp"
+
+namespace acapella {
+
+class NativeTags {
+  public:
+    // As FrontEnd.
+    NativeTags(const std::string& path, std::size_t batch_rows, const Vendors* vendors)
+        : front_(path, vendors), batch_rows_(batch_rows) {}
+
+    // The next rows; none at the end.
+    std::optional<Batch> next_frames() {
+        std::size_t rows = 0;
+        for (FrameRow row; rows < batch_rows_ && front_.next(row); ++rows)
+            tags_.add(row.frame, front_.dissection(), {});
+        if (rows == 0) return std::nullopt;
+        return tags_.take();
+    }
+
+  private:
+    FrontEnd front_;
+    std::size_t batch_rows_;
+    TagColumns tags_;
+};
+
+}  // namespace acapella
