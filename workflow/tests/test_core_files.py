@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from acapella_core.errors import UserError
-from acapella_core.files import atomic_path, atomic_text
+from acapella_core.files import atomic_path, atomic_text, remove_abandoned
 
 
 def test_a_file_is_private_and_whole(tmp_path):
@@ -53,18 +53,63 @@ def test_a_full_disk_behind_standard_output_is_one_line():
     assert result.stderr.splitlines() == ["acapella: error: [Errno 28] No space left on device"]
 
 
+HEADER = bytes.fromhex("d4c3b2a1 0200 0400 00000000 00000000 ffff0000 01000000")
+RECORD = bytes.fromhex("01000000 00000000 3c000000 3c000000") + bytes(60)
+
+
+def digest_that_waits(folder: Path) -> subprocess.Popen:
+    """A digest of standard input, which has read some frames; with it there are two more files in the folder."""
+    wanted = len(list(folder.iterdir())) + 2  # both under temporary names
+    command = [sys.executable, "-m", "acapella.cli", "digest", "-", "-o", folder / "a", "--flows", folder / "f"]
+    process = subprocess.Popen([*command, "--engine", "native"], stdin=subprocess.PIPE)
+    process.stdin.write(HEADER + 100 * RECORD)
+    process.stdin.flush()
+    for _ in range(300):
+        if len(list(folder.iterdir())) == wanted:
+            return process
+        time.sleep(0.1)
+    process.kill()
+    pytest.fail(f"{wanted} files expected: {sorted(folder.iterdir())}")
+
+
+def test_a_digest_that_was_killed_leaves_files_that_the_next_one_removes(tmp_path):
+    with digest_that_waits(tmp_path) as process:
+        process.kill()
+    assert len(list(tmp_path.iterdir())) == 2
+    words = ["-", "-o", tmp_path / "a", "--flows", tmp_path / "f", "--engine", "native"]
+    subprocess.run([sys.executable, "-m", "acapella.cli", "digest", *words], input=HEADER + RECORD, check=True)
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "f"}
+
+
+def test_a_digest_that_still_runs_keeps_its_files(tmp_path):
+    with digest_that_waits(tmp_path) as first:
+        with digest_that_waits(tmp_path) as second:
+            second.stdin.close()
+            assert second.wait(60) == 0
+        assert len(list(tmp_path.iterdir())) == 4
+        first.stdin.write(RECORD)
+        first.stdin.close()
+        assert first.wait(60) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "f"}
+
+
+def test_a_catalog_that_is_being_written_is_not_taken_for_abandoned(tmp_path):
+    part = tmp_path / ".catalog.duckdb.abcd1234.part"
+    other = tmp_path / ".other.duckdb.abcd1234.part"
+    other.touch()
+    child = "import duckdb, sys; con = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", child, part], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
+        writer.stdout.readline()
+        remove_abandoned(tmp_path / "catalog.duckdb")
+        assert part.exists()
+        writer.kill()
+    part.with_name(f"{part.name}.wal").touch()
+    remove_abandoned(tmp_path / "catalog.duckdb")
+    assert [path.name for path in tmp_path.iterdir()] == [other.name]
+
+
 def test_a_digest_asked_to_stop_leaves_nothing_half_written(tmp_path):
-    command = [sys.executable, "-m", "acapella.cli", "digest", "-", "-o", tmp_path / "a", "--flows", tmp_path / "f"]
-    with subprocess.Popen([*command, "--engine", "native"], stdin=subprocess.PIPE) as process:
-        header = bytes.fromhex("d4c3b2a1 0200 0400 00000000 00000000 ffff0000 01000000")
-        record = bytes.fromhex("01000000 00000000 3c000000 3c000000") + bytes(60)
-        process.stdin.write(header + 100 * record)
-        process.stdin.flush()
-        for _ in range(100):
-            if len(list(tmp_path.iterdir())) == 2:  # both under temporary names
-                break
-            time.sleep(0.1)
-        assert len(list(tmp_path.iterdir())) == 2
+    with digest_that_waits(tmp_path) as process:
         process.terminate()
         process.stdin.close()
         assert process.wait(60) == 128 + signal.SIGTERM

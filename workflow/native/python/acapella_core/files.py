@@ -1,10 +1,12 @@
 """Files that are whole or not there: write to a temporary name, sync, rename."""
 
 import contextlib
+import fcntl
+import glob
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from .errors import UserError
@@ -16,19 +18,19 @@ PRIVATE = 0o600  # captures and what is made from them hold other people's traff
 def atomic_path(target: str | os.PathLike, mode: int = PRIVATE) -> Iterator[Path]:
     """Yield a temporary path beside ``target``; on success sync it and rename it, on error remove it.
 
-    A link is followed. Raises UserError where the folder is missing or not writable, the disk is full, or something
-    other than a file stands there: a rename would put a file in a device's place.
+    A link is followed. What killed writers of the same target left behind is removed. Raises UserError where the folder
+    is missing or not writable, the disk is full, or something other than a file stands there: a rename would put a file
+    in a device's place.
     """
     target = Path(target).resolve()
     if target.exists() and not target.is_file():
         raise UserError("is not a regular file", where=target, fix="name a file to write")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+        remove_abandoned(target)
+        descriptor, temporary = held_temporary(target)
     except OSError as error:
         raise UserError(f"cannot write: {error.strerror}", where=target) from error
-    os.close(descriptor)
-    temporary = Path(name)
     try:
         yield temporary
         temporary.chmod(mode)
@@ -40,6 +42,44 @@ def atomic_path(target: str | os.PathLike, mode: int = PRIVATE) -> Iterator[Path
         raise UserError(f"cannot write: {error.strerror or error}", where=target) from error
     finally:
         temporary.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def held_temporary(target: Path) -> tuple[int, Path]:
+    """An empty file beside ``target`` and the descriptor whose lock tells others that its writer lives.
+
+    The kernel lets go of the lock when the descriptor is closed or the process ends, by kill -9 too.
+    """
+    while True:
+        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+        if locked(descriptor, fcntl.flock) is not False and os.fstat(descriptor).st_nlink:
+            return descriptor, Path(name)
+        os.close(descriptor)  # in the instant before the lock another writer took it for abandoned
+
+
+def remove_abandoned(target: Path) -> None:
+    """Remove temporary files of ``target`` whose writers are gone: nobody holds a lock on them."""
+    for path in target.parent.glob(f".{glob.escape(target.name)}.????????.part"):
+        with contextlib.suppress(OSError):  # gone by now, not ours, or a link
+            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                # flock is ours; DuckDB holds the other kind on a file that it has made anew under the name.
+                if locked(descriptor, fcntl.flock) and locked(descriptor, fcntl.lockf):
+                    path.unlink()
+                    path.with_name(f"{path.name}.wal").unlink(missing_ok=True)
+            finally:
+                os.close(descriptor)
+
+
+def locked(descriptor: int, kind: Callable[[int, int], None]) -> bool | None:
+    """Take a lock: False where somebody has it, None where the file system has none."""
+    try:
+        kind(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError:
+        return None
+    return True
 
 
 def atomic_text(target: str | os.PathLike, text: str, mode: int = PRIVATE) -> None:
