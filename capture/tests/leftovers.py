@@ -1,5 +1,6 @@
 """What a process tree consists of, and what of it is still there: processes by start time, namespaces by inode."""
 
+import contextlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,14 @@ class Tree:
         members = frozenset((pid, everything[pid][1]) for pid in inside if pid in everything)
         namespaces = set().union(*(namespaces_of(pid) for pid in inside)) - namespaces_of(1) - namespaces_of(root)
         return cls(members, frozenset(namespaces))
+
+    def programs(self) -> set[str]:
+        """The names of those that run still."""
+        found = set()
+        for pid, _ in self.members:
+            with contextlib.suppress(OSError):
+                found.add(Path(f"/proc/{pid}/comm").read_text().strip())
+        return found
 
     def alive(self) -> list[str]:
         """What is left, as text: processes, and namespaces that some process is still in."""

@@ -1,15 +1,13 @@
 """`acapella collect` on the local testbed, whole: what the captures hold, what the manifests say, what is left."""
 
 import csv
-import re
 import shutil
 import signal
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from leftovers import Tree
+from stopping import ends_without_leftovers
 
 from acapella_capture import manifest as manifests
 from acapella_core.files import sha256_of
@@ -152,44 +150,19 @@ def test_two_ends_of_a_link_see_the_same_frames_of_a_connection(campaign):
     assert len(set(found[0].splitlines()) & set(found[1].splitlines())) > 0
 
 
+# A signal comes in the middle of it: there are more rounds than it waits for.
+ROUNDS = "campaign: test\ntestbed: local\nlocal: {{sites: 1}}\ncapture: {{sample_s: 1, samples_per_port: {}}}\n"
+
+
 def test_nothing_is_left_after_the_end(caller, open_folder):
-    assert ends_without_leftovers(caller, open_folder / "ended", None) == 0
+    assert ends_without_leftovers(caller, open_folder / "ended", ROUNDS.format(1), None) == 0
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_nothing_is_left_after_being_asked_to_stop(caller, open_folder, name):
-    assert ends_without_leftovers(caller, open_folder / name, signal.Signals[name]) == 130
+    assert ends_without_leftovers(caller, open_folder / name, ROUNDS.format(50), signal.Signals[name]) == 130
 
 
 def test_nothing_is_left_after_being_killed(caller, open_folder):
-    assert ends_without_leftovers(caller, open_folder / "killed", signal.SIGKILL) == -signal.SIGKILL
-
-
-def ends_without_leftovers(caller, campaign: Path, number: signal.Signals | None) -> int:
-    """Start a collection, look at its processes after the first sample, send a signal; the exit status."""
-    config = campaign.with_suffix(".yaml")
-    rounds = 50 if number else 1  # so that a signal comes in the middle of it
-    config.write_text(
-        f"campaign: test\ntestbed: local\nlocal: {{sites: 1}}\ncapture: {{sample_s: 1, samples_per_port: {rounds}}}\n"
-    )
-    temporary = campaign.with_name(f"{campaign.name}-tmp")
-    temporary.mkdir(mode=0o777)
-    temporary.chmod(0o777)
-    caller = replace(caller, environment={**caller.environment, "TMPDIR": str(temporary)})
-    with caller.start(campaign, "--config", config) as process:
-        assert "frames" in process.stdout.readline()
-        tree = Tree.below(process.pid)
-        assert any("net:" in namespace for namespace in tree.namespaces) or caller.prefix
-        assert len(tree.members) > 10  # outer, unshare, inner, servers, clients
-        if number:
-            process.send_signal(number)
-        status = process.wait(60)
-        assert tree.gone_within(10) == []  # not after its output has ended: what is left holds that open
-    links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
-    assert re.findall(r"\b(?:port\d|uplink-site|mirror0|capture0|br0)", links) == []
-    mounts = Path("/proc/self/mounts").read_text()
-    assert "acapella" not in mounts
-    assert [path for path in (campaign / "raw").iterdir() if path.name.endswith(".part")] == []
-    assert list(temporary.iterdir()) == []
-    assert not {"net", "spool", "www", "ssh"} & {path.name for path in Path("/dev/shm").iterdir()}
-    return status
+    killed = ends_without_leftovers(caller, open_folder / "killed", ROUNDS.format(50), signal.SIGKILL)
+    assert killed == -signal.SIGKILL

@@ -1,7 +1,6 @@
 """Programs, mirrors and loss on the local testbed; collected only inside its namespaces (test_testbed_contract.py)."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,11 +8,8 @@ from small_testbed import local_testbed
 
 from acapella_capture.settings import settings_of
 from acapella_capture.tcpdump import Tcpdump
-from acapella_capture.testbeds.local import processes
-from acapella_capture.testbeds.local.network import PATHS
 from acapella_capture.testbeds.local.processes import eventually
 from acapella_capture.testbeds.local.sandbox import python_argv
-from acapella_capture.testbeds.local.traffic import Traffic, resolve
 from acapella_core.errors import UserError
 
 
@@ -182,21 +178,3 @@ def test_web_server_of_python_does_what_nginx_does(testbed):
         wait_until(lambda argv=argv: testbed.run("site1-host1", argv).stdout == "65536")
     server.signal("TERM")
     assert server.wait(5) is not None
-
-
-def test_missing_programs_are_left_out_and_noted(testbed, monkeypatch, tmp_path):
-    for name in ("ping", "dig"):
-        (tmp_path / name).symlink_to(f"/usr/bin/{name}")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    traffic = Traffic(resolve(testbed.network, settings_of({"testbed": "local"}).local.traffic), list(PATHS))
-    assert {item.kind for item in traffic.items} == {"ping", "unreachable"}
-    assert any("https site" in note and "left out: no curl, openssl" in note for note in traffic.notes)
-
-
-def test_a_client_that_fails_is_noted(testbed):
-    """Nobody answers pings of an address that no host has."""
-    item = replace(testbed._items[0], address="10.10.9.9", rate_mbps=1)
-    traffic = Traffic([replace(item, kind="iperf3_tcp", span="sample")], list(PATHS))
-    with traffic.running("sample", 1):
-        wait_until(lambda: all(job.poll() is not None for job in processes._jobs[-1:]))
-    assert [note for note in traffic.notes if "failed: iperf3: error - unable to connect" in note]

@@ -1,5 +1,5 @@
 """What every testbed keeps to. For `local`, a pytest inside its namespaces runs
-this file again, and test_local_testbed.py."""
+this file again, and test_local_testbed.py, test_local_traffic.py."""
 
 import os
 import re
@@ -93,7 +93,7 @@ def test_traffic_of_either_span_can_be_asked_for(testbed):
 @pytest.mark.skipif(sandbox.inside(), reason="starts what is running now")
 def test_local_keeps_the_contract(caller):
     config = str(HERE.parents[2] / "pyproject.toml")
-    files = [str(HERE), str(HERE.with_name("test_local_testbed.py"))]
+    files = [str(HERE), *(str(HERE.with_name(name)) for name in ("test_local_testbed.py", "test_local_traffic.py"))]
     arguments = ["-q", "-p", "no:cacheprovider", "-c", config, *files]
     program = (
         "import sys; from acapella_capture.testbeds.local import sandbox;"

@@ -1,0 +1,24 @@
+"""What a capture of ours holds, read without the core: pcap, nanoseconds, this machine's byte order."""
+
+import struct
+from pathlib import Path
+
+MAC_BYTES = 12
+
+
+def frames(path: Path) -> list[tuple[int, bytes]]:
+    """Stamp (ns) and bytes of each frame, which are all there."""
+    octets = path.read_bytes()
+    assert octets[:4] == struct.pack("=I", 0xA1B23C4D)
+    found, at = [], 24
+    while at < len(octets):
+        seconds, nanoseconds, kept, length = struct.unpack_from("=IIII", octets, at)
+        assert kept == length
+        found.append((seconds * 10**9 + nanoseconds, octets[at + 16 : at + 16 + kept]))
+        at += 16 + kept
+    return found
+
+
+def contents(path: Path) -> list[bytes]:
+    """Each frame without its Ethernet addresses."""
+    return [frame[MAC_BYTES:] for _, frame in frames(path)]

@@ -1,0 +1,46 @@
+"""A collection that ends, or is made to end, and what of it may be left then: nothing."""
+
+import re
+import signal
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from leftovers import Tree
+
+
+def ends_without_leftovers(
+    caller, campaign: Path, config: str, number: signal.Signals | None, moment: tuple[str, str] = ("", "tcpdump")
+) -> int:
+    """Start a collection, look at its processes at a moment, send a signal then; the exit status.
+
+    The moment: a sample is taken whose name starts so, and a program of that name runs. Fails where a process,
+    namespace, interface, mount or half a file is there afterwards.
+    """
+    after, busy = moment
+    path = campaign.with_suffix(".yaml")
+    path.write_text(config)
+    temporary = campaign.with_name(f"{campaign.name}-tmp")
+    temporary.mkdir(mode=0o777)
+    temporary.chmod(0o777)
+    caller = replace(caller, environment={**caller.environment, "TMPDIR": str(temporary)})
+    with caller.start(campaign, "--config", path) as process:
+        assert any(line.startswith(after) and line.endswith("frames\n") for line in process.stdout)
+        end = time.monotonic() + 30
+        while busy not in (tree := Tree.below(process.pid)).programs() and time.monotonic() < end:
+            time.sleep(0.02)
+        assert any("net:" in namespace for namespace in tree.namespaces) or caller.prefix
+        assert len(tree.members) > 5  # outer, unshare, inner, tcpdump, servers, clients
+        if number:
+            process.send_signal(number)
+        status = process.wait(60)
+        assert tree.gone_within(10) == []  # not after its output has ended: what is left holds that open
+    links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"\b(?:port\d|uplink-site|mirror0|capture0|br0)", links) == []
+    mounts = Path("/proc/self/mounts").read_text()
+    assert "acapella" not in mounts
+    assert [path for path in (campaign / "raw").iterdir() if path.name.endswith(".part")] == []
+    assert list(temporary.iterdir()) == []
+    assert not {"net", "spool", "www", "ssh"} & {path.name for path in Path("/dev/shm").iterdir()}
+    return status

@@ -1,0 +1,81 @@
+"""Traffic that fails stops no campaign: its samples are taken, and say what failed. A program is broken on purpose.
+
+What becomes of each kind of broken server or client is in test_local_traffic.py.
+"""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from acapella_capture import manifest as manifests
+from acapella_capture.testbeds.local import sandbox
+
+BROKEN = "#!/bin/sh\necho 'iperf3: error - broken on purpose' >&2\nexit 1\n"
+TRAFFIC = [{"kind": "iperf3_tcp"}, {"kind": "iperf3_udp", "span": "run"}, {"kind": "ping"}]
+
+
+@pytest.fixture(scope="module")
+def broken(caller, open_folder):
+    """A caller whose iperf3 fails, and the folder of campaigns."""
+    programs = open_folder / "programs"
+    programs.mkdir(mode=0o755)
+    program = programs / "iperf3"
+    program.write_text(BROKEN)
+    program.chmod(0o755)
+    path = f"{programs}:{sandbox.search_path()}"
+    return replace(caller, environment={**caller.environment, "PATH": path})
+
+
+@pytest.fixture(scope="module")
+def collected(broken, open_folder):
+    """A collection with that: what it said, and the samples' folder."""
+    replay = {"repeats": 1} if shutil.which("tcpreplay", path=sandbox.search_path()) else None
+    local = {"traffic": TRAFFIC, "replay": replay}
+    config = open_folder / "faults.yaml"
+    capture = {"sample_s": 0.2, "filter": "icmp", "samples_per_port": 2}
+    config.write_text(json.dumps({"testbed": "local", "capture": capture, "local": local}))
+    done = broken.run(open_folder / "faults", "--config", config)
+    assert done.returncode == 0, done.stderr
+    return done, open_folder / "faults" / "raw"
+
+
+def of_runs(raw: Path) -> list[dict]:
+    """Manifests in order of time."""
+    found = [manifests.read(path) for path in raw.glob("run*.json")]
+    return sorted(found, key=lambda manifest: manifest["actual"]["start_ns"])
+
+
+def test_every_sample_is_taken(collected):
+    assert len(of_runs(collected[1])) == 12
+    assert sum(manifest["frames_captured"] for manifest in of_runs(collected[1])) > 0
+
+
+def test_a_manifest_says_what_was_started_and_failed_and_why(collected):
+    first, *_, last = [manifest["traffic"] for manifest in of_runs(collected[1])]
+    assert [fact["kind"] for fact in first] == [item["kind"] for item in TRAFFIC]
+    for facts, times in ((first, 1), (last, 3)):  # tried again and again, and then no more
+        assert [(fact["started"], fact["failed"]) for fact in facts[:1]] == [(times, times)]
+        assert all("iperf3: error - broken on purpose" in fact["why"] for fact in facts[:2])
+    assert (last[1]["started"], last[1]["failed"]) == (1, 1)
+    assert (last[2]["started"], last[2]["failed"], last[2]["why"]) == (6, 0, None)
+
+
+def test_each_kind_is_told_in_one_line_and_once_more_where_it_is_given_up(collected):
+    said = collected[0].stdout
+    failed = "iperf3_tcp site1-host1 to site2-host1 at 10.10.2.1 failed: iperf3 does not listen on site2-host1: "
+    assert said.count(failed) == 1
+    assert said.count("left out: 3 times in a row: iperf3 does not listen") == 1
+    assert said.count("iperf3_udp") == 1 and "ping" not in said
+
+
+@pytest.mark.skipif(shutil.which("tcpreplay", path=sandbox.search_path()) is None, reason="no tcpreplay here")
+def test_a_trial_without_the_load_it_is_named_after_is_none(collected):
+    done, raw = collected
+    assert (raw / "quiet-1.json").exists() and not (raw / "loaded-1.json").exists()
+    failed = (raw / "failed.tsv").read_text().splitlines()
+    why = "environment loaded: the load does not run: iperf3 does not listen"
+    assert len(failed) == 2 and failed[1].startswith(f"loaded-1\tsite2\tport1\t{why}")
+    assert f"warning: loaded-1 failed: {why}" in done.stderr
