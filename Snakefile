@@ -61,5 +61,10 @@ include: "rules/figures.smk"
 include: "rules/report.smk"
 
 
+onstart:
+    # Only now has Snakemake set its own.
+    stop_without_deadlock()
+
+
 onerror:
     print(how_to_go_on(log), file=sys.stderr)

@@ -2,9 +2,11 @@
 #
 # files: the sheet is read now. local: known only after the checkpoint collect.
 
+import _thread
 import csv
 import functools
 import re
+import signal
 
 from snakemake import __version__ as snakemake_version
 from snakemake.exceptions import WorkflowError
@@ -101,6 +103,17 @@ def captures_of_trials(wildcards):
     if fault:
         raise WorkflowError(f"{fault} that was taken; {CAMPAIGN}/raw/samples.tsv has those that were")
     return [sample_capture(sample) for trial in trials_of(wildcards) for sample in trial]
+
+
+def stop_without_deadlock():
+    """Have SIGTERM handled beside the main thread.
+
+    Snakemake's handler takes locks that its scheduler, the main thread, may hold when the signal comes: with `kill` to
+    a whole process group that is likely, for jobs end at the same time and make passes the signal on once more.
+    """
+    handler = signal.getsignal(signal.SIGTERM)
+    if callable(handler):
+        signal.signal(signal.SIGTERM, lambda *told: _thread.start_new_thread(handler, told))
 
 
 def how_to_go_on(snakemake_logs):

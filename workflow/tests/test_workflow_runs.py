@@ -14,6 +14,7 @@ from workflow_run import ROOT, Workplace, workplace
 # What has to have the same bytes wherever and however it was made. The catalog is left out: its content is the same,
 # DuckDB's file around it is not.
 RESULTS = ("acap/*", "flows/*", "tables/*", "figures/*.svg", "provenance.json")
+STOPPED_S = 60  # never reached but where it hangs
 DIGESTS = ("acap/*", "flows/*")
 
 
@@ -160,6 +161,11 @@ def test_digests_come_from_the_cache_of_another_campaign(finished, tmp_path):
     assert not any(log.read_text() for log in logs), "a digest ran although the cache had it"
 
 
+def function_of_rules(name: str) -> str:
+    """The source of a function in rules/samples.smk."""
+    return re.search(rf"^def {name}\(.*?\n\n\n", (ROOT / "rules" / "samples.smk").read_text(), re.M | re.S)[0]
+
+
 class Elsewhere:
     """A rule of a Snakemake that keeps the benchmark in another attribute than today's."""
 
@@ -168,10 +174,8 @@ class Elsewhere:
 
 
 def test_a_snakemake_that_keeps_benchmarks_elsewhere_is_named_instead_of_failing_in_the_dark():
-    source = (ROOT / "rules" / "samples.smk").read_text()
-    function = re.search(r"^def without_benchmark\(.*?\n\n\n", source, re.M | re.S)[0]
     names = {"sys": sys, "snakemake_version": "99"}
-    exec(function, names)
+    exec(function_of_rules("without_benchmark"), names)
     with pytest.raises(SystemExit, match="--cache does not work with Snakemake 99: rule digest keeps"):
         names["without_benchmark"](Elsewhere())
 
@@ -194,6 +198,55 @@ def test_killed_in_the_middle_and_started_again_it_makes_the_same_bytes(finished
     place.succeed("--unlock")
     place.succeed("--cores", "2")
     assert place.sha256(*RESULTS) == finished.sha256(*RESULTS)
+
+
+def test_asked_to_stop_again_and_again_it_ends_and_leaves_nothing_behind(tmp_path):
+    """As `kill` to the process group of `make demo`, which passes the signal on."""
+    place = workplace(tmp_path)
+    running = subprocess.Popen(
+        place.command("--cores", "2"),
+        cwd=place.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    while not list(place.campaign.glob("logs/digest/*.log")) and running.poll() is None:
+        time.sleep(0.01)
+    os.killpg(running.pid, signal.SIGTERM)
+    end = time.monotonic() + STOPPED_S
+    while running.poll() is None and time.monotonic() < end:
+        running.terminate()
+        time.sleep(0.01)
+    stopped = running.poll()
+    if stopped is None:
+        os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+    assert stopped, "it hangs, or went on to its end"
+    assert not list(place.campaign.rglob("*.part"))
+    assert not list(place.folder.glob(".snakemake/locks/*")), "the next run would ask for --unlock"
+
+
+SIGNAL_WHILE_LOCKED = """
+import _thread, os, signal, threading, time
+from snakemake.scheduling.job_scheduler import JobScheduler
+scheduler = JobScheduler.__new__(JobScheduler)
+scheduler._lock, scheduler._open_jobs, scheduler._user_kill = threading.Lock(), threading.Semaphore(0), None
+signal.signal(signal.SIGTERM, scheduler.exit_gracefully)
+{function}
+stop_without_deadlock()
+with scheduler._lock:  # as its main thread has it while it clears up after a job
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(0.1)
+scheduler._open_jobs.acquire()
+assert scheduler._user_kill == "graceful"
+"""
+
+
+def test_a_signal_to_stop_does_not_wait_for_what_it_interrupts():
+    program = SIGNAL_WHILE_LOCKED.format(function=function_of_rules("stop_without_deadlock"))
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=STOPPED_S)
+    assert re.search(r"^onstart:\n(    .*\n)*    stop_without_deadlock\(\)$", (ROOT / "Snakefile").read_text(), re.M)
 
 
 def test_snakemake_makes_its_own_report_with_captions(again):
