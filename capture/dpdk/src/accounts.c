@@ -153,7 +153,7 @@ static void print_frames(FILE *to, const struct capture *capture) {
 }
 
 static void print_files(FILE *to, const struct capture *capture) {
-    static const char *const states[] = {"open", "whole", "cut"};
+    static const char *const states[] = {"open", "whole", "cut", "removed"};
     const char *separator = "";
     fputs(",\n\"files\": [", to);
     for (const struct file *file = capture->files.first; file; file = file->next) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define WINDOW (1U << 20)
@@ -30,15 +31,20 @@ static int create(const char *part, bool *direct) {
 }
 
 /* Ahead of the writer and beyond the file's end, so that a killed capture never ends in zeros. A file system
- * that cannot, or is too full for it, is no error: the write that does not fit will say so. */
+ * that cannot is no error, and one that is nearly full is left alone: the write that does not fit will say
+ * so. */
 static void allocate_ahead(const struct files *files, struct file *file) {
     const uint64_t put = atomic_load(&file->put_bytes);
     const uint64_t allocated = atomic_load(&file->allocated);
-    if (files->preallocate && put + files->preallocate / 2 >= allocated) {
-        const uint64_t until = put + files->preallocate;
-        if (fallocate(file->fd, FALLOC_FL_KEEP_SIZE, (off_t)allocated, (off_t)(until - allocated)) == 0) {
-            atomic_store(&file->allocated, until);
-        }
+    uint64_t until = put + files->preallocate;
+    until = files->largest && until > files->largest ? files->largest : until;
+    struct statvfs disk;
+    if (until <= allocated || put + files->preallocate / 2 < allocated || fstatvfs(file->fd, &disk) != 0 ||
+        disk.f_bavail * disk.f_frsize / 4 < until - allocated) {
+        return;
+    }
+    if (fallocate(file->fd, FALLOC_FL_KEEP_SIZE, (off_t)allocated, (off_t)(until - allocated)) == 0) {
+        atomic_store(&file->allocated, until);
     }
 }
 
@@ -87,8 +93,8 @@ struct file *file_open(struct files *files, const char *path, unsigned queue, un
 
 void file_hand_over(struct files *files, struct file *file) {
     pthread_mutex_lock(&files->lock);
-    file->next_handed = files->handed;
-    files->handed = file;
+    *(files->handed ? &files->last_handed->next_handed : &files->handed) = file;
+    files->last_handed = file;
     pthread_mutex_unlock(&files->lock);
 }
 
@@ -212,7 +218,10 @@ static void file_finish(struct file *file) {
     if (!file->error && rename(file->part, file->path) != 0) {
         failed_in(file, "rename");
     }
-    file->state = file->error ? FILE_CUT : FILE_WHOLE;
+    file->state = !file->error ? FILE_WHOLE : file->kept_frames > 0 ? FILE_CUT : FILE_REMOVED;
+    if (file->state == FILE_REMOVED) {
+        unlink(file->part);
+    }
     free(file->rest);
     file->rest = NULL;
 }
@@ -235,7 +244,14 @@ void files_attend(struct files *files) {
         if (!file) {
             break;
         }
-        file_finish(file);
+        if (files->abandon && file->fd >= 0) {
+            unlink(file->part);
+            close(file->fd);
+            file->state = FILE_REMOVED;
+        } else {
+            file_finish(file);
+        }
+        files->failed |= file->error != 0;
     }
     for (struct file *file = next_of(files, NULL); file; file = next_of(files, file)) {
         if (file->state == FILE_OPEN && file->fd >= 0) {

@@ -20,7 +20,8 @@ struct mark {
     uint64_t offset, frames;
 };
 
-enum file_state { FILE_OPEN, FILE_WHOLE, FILE_CUT };
+/* Removed: it failed before a frame was in it. */
+enum file_state { FILE_OPEN, FILE_WHOLE, FILE_CUT, FILE_REMOVED };
 
 struct file {
     char *path, *part;
@@ -46,8 +47,11 @@ struct file {
 struct files {
     pthread_mutex_t lock;
     struct file *first, *last;
-    struct file *handed;
-    uint64_t preallocate;
+    struct file *handed, *last_handed; /* in this order */
+    bool failed;                       /* one that was finished could not be written */
+    uint64_t preallocate;              /* bytes */
+    uint64_t largest;                  /* a file will not grow beyond this; 0: unknown */
+    bool abandon;                      /* the capture did not begin: files go instead of being finished */
 };
 
 /* A file of a sink: counts without bytes. */

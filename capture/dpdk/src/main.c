@@ -94,7 +94,7 @@ static int open_outputs(struct capture *capture, const struct paths *paths, stru
 }
 
 /* Direct where it works, and buffered where it was not asked for by name and does not. */
-static int choose_writer(struct capture *capture, const struct paths *paths, struct fault *fault) {
+static int choose_writer(struct capture *capture, struct fault *fault) {
     const struct options *options = &capture->options;
     const struct store_settings probe = {&capture->files, 3, FILE_ALIGN, 0};
     struct fault reason = {""};
@@ -106,13 +106,8 @@ static int choose_writer(struct capture *capture, const struct paths *paths, str
     struct store *store = direct_store.open(&probe, &reason);
     if (store) {
         direct_store.close(store);
-        char *name = NULL;
-        if (asprintf(&name, "%s.probe", paths->stem) < 0) {
-            return fail(fault, "out of memory");
-        }
         struct files files = {.lock = PTHREAD_MUTEX_INITIALIZER};
-        struct file *file = file_open(&files, name, 0, 0, options->format, &direct, fault);
-        free(name);
+        struct file *file = file_open(&files, options->write, 0, 0, options->format, &direct, fault);
         if (!file) {
             return -1;
         }
@@ -149,10 +144,12 @@ static bool workers_run(const struct capture *capture) {
 static const char *reason_to_stop(const struct capture *capture, uint64_t begin, uint64_t last_frame,
                                   uint64_t now) {
     const struct options *options = &capture->options;
+    bool failed = capture->files.failed;
     for (unsigned queue = 0; queue < options->queues; ++queue) {
-        if (capture->worker[queue].failed) {
-            return "write error";
-        }
+        failed |= capture->worker[queue].failed;
+    }
+    if (failed) {
+        return "write error";
     }
     if (signalled) {
         return signalled == SIGTERM ? "SIGTERM" : signalled == SIGINT ? "SIGINT" : "SIGHUP";
@@ -226,6 +223,17 @@ static bool any_failed(const struct capture *capture) {
     return failed;
 }
 
+/* Before a capture began: what was opened goes without a trace. */
+static void abandon(struct capture *capture) {
+    capture->files.abandon = true;
+    for (unsigned queue = 0; queue < capture->options.queues; ++queue) {
+        if (capture->worker[queue].output) {
+            output_close(capture->worker[queue].output);
+        }
+    }
+    files_attend(&capture->files);
+}
+
 /* Between the port's start and its end. */
 static int run(struct capture *capture, const struct paths *paths, const struct interface_counters *before) {
     struct fault fault;
@@ -234,6 +242,8 @@ static int run(struct capture *capture, const struct paths *paths, const struct 
         status = port_start(&capture->port, &fault);
     }
     if (status != 0) {
+        abandon(capture);
+        unlink(paths->heartbeat);
         return complain(&fault, EXIT_FAILED);
     }
     for (unsigned queue = 0; queue < capture->options.queues; ++queue) {
@@ -259,15 +269,6 @@ static int run(struct capture *capture, const struct paths *paths, const struct 
     return status;
 }
 
-/* What was opened and never written goes without a trace. */
-static void remove_unused(const struct capture *capture) {
-    for (const struct file *file = capture->files.first; file; file = file->next) {
-        if (file->fd >= 0) {
-            unlink(file->part);
-        }
-    }
-}
-
 static int capture_all(struct capture *capture, const struct paths *paths) {
     struct fault fault;
     int status = 0;
@@ -277,13 +278,13 @@ static int capture_all(struct capture *capture, const struct paths *paths) {
         }
         capture->filters = true;
     }
-    if (choose_writer(capture, paths, &fault) != 0 || port_environment(&capture->options, &fault) != 0) {
+    if (choose_writer(capture, &fault) != 0 || port_environment(&capture->options, &fault) != 0) {
         return complain(&fault, EXIT_FAILED);
     }
     if (port_open(&capture->port, &capture->options, &fault) != 0) {
         status = complain(&fault, EXIT_FAILED);
     } else if (open_outputs(capture, paths, &fault) != 0) {
-        remove_unused(capture);
+        abandon(capture);
         status = complain(&fault, EXIT_FAILED);
     } else {
         const struct interface_counters before = interface_counters(capture->port.interface);
@@ -308,6 +309,7 @@ int main(int argc, char **argv) {
     }
     handle_signals();
     capture.files.preallocate = capture.options.preallocate;
+    capture.files.largest = capture.options.rotate_bytes;
     capture.worker = aligned_alloc(64, OPTIONS_QUEUES * sizeof *capture.worker);
     if (!capture.worker) {
         fail(&fault, "out of memory");

@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FRAME 9216
+#define FRAME_OF_XDP 3456 /* AF_XDP: a frame and its headroom within a page */
+
 enum {
     VDEV = 256,
     PCI,
@@ -84,7 +87,7 @@ static const char usage[] =
     "  --queues N             Rx queues, each with a thread and files of its own (1)\n"
     "  --depth N              descriptors of an Rx queue (4096)\n"
     "  --burst N              frames taken at once (128)\n"
-    "  --max-frame BYTES      room for a frame in one buffer (9216)\n"
+    "  --max-frame BYTES      room for a frame in one buffer (9216; AF_XDP 3456)\n"
     "  --snaplen BYTES        bytes kept of a frame, 0: all (0)\n"
     "  --filter TEXT          pcap-filter(7)\n"
     "  --sample N             one frame in N of those that pass the filter (1)\n"
@@ -281,6 +284,10 @@ static int check(struct options *options, struct fault *fault) {
                     options->write);
     }
     options->format = named;
+    if (options->max_frame == 0) {
+        options->max_frame =
+            options->vdevs > 0 && strncmp(options->vdev[0], "net_af_xdp", 10) == 0 ? FRAME_OF_XDP : FRAME;
+    }
     if (options->hash && named == &pcap_format) {
         return fail(fault, "--hash: pcap has no place for a frame's hash; write .pcapng");
     }
@@ -296,7 +303,6 @@ int options_read(struct options *options, int argc, char **argv, struct fault *f
         .queues = 1,
         .depth = 4096,
         .burst = 128,
-        .max_frame = 9216,
         .sample = 1,
         .preallocate = 64ULL << 20,
         .buffers = 32,

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,6 +16,8 @@
 #define CACHE 256
 #define EAL_FIXED 12 /* arguments of EAL beside devices and the caller's own */
 #define EAL_MORE 64
+#define PACKET_FRAME 2048 /* net_af_packet's own framesz */
+#define PACKET_HEAD 66    /* what tpacket_rcv() puts before a frame: header, address, alignment */
 #define ETHERNET_EXTRA (RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN)
 
 /* Frames of a queue: what the descriptors hold, bursts on their way, and the pool's caches. */
@@ -146,6 +150,31 @@ static int check_queues(const struct port *port, const struct rte_eth_dev_info *
     return 0;
 }
 
+/* net_af_packet cuts what is longer than its ring's frames, and then tells the cut length for the whole one.
+ */
+static int check_frame_size(const struct port *port, const struct options *options, struct fault *fault) {
+    struct ifreq request;
+    if (strcmp(port->driver, "net_af_packet") != 0 || !*port->interface || options->vdevs == 0) {
+        return 0;
+    }
+    memset(&request, 0, sizeof request);
+    snprintf(request.ifr_name, sizeof request.ifr_name, "%s", port->interface);
+    const int any = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const bool known = any >= 0 && ioctl(any, SIOCGIFMTU, &request) == 0;
+    if (any >= 0) {
+        close(any);
+    }
+    const char *given = strstr(options->vdev[0], "framesz=");
+    const long room = (given ? strtol(given + strlen("framesz="), NULL, 10) : PACKET_FRAME) - PACKET_HEAD;
+    if (known && request.ifr_mtu + RTE_ETHER_HDR_LEN > room) {
+        return fail(fault,
+                    "%s: frames of up to %d bytes (the MTU of %s) would be cut to %ld; add "
+                    "framesz=16384,blocksz=65536",
+                    port->name, request.ifr_mtu + RTE_ETHER_HDR_LEN, port->interface, room);
+    }
+    return 0;
+}
+
 static int configure(struct port *port, const struct options *options, struct rte_eth_dev_info *info,
                      struct fault *fault) {
     struct rte_eth_conf wanted;
@@ -194,7 +223,7 @@ static int set_up_queues(const struct port *port, const struct options *options,
         const int status = rte_eth_rx_queue_setup(port->id, (uint16_t)queue, (uint16_t)port->depth,
                                                   (unsigned)socket, NULL, pool);
         if (status != 0) {
-            return fail(fault, "%s: Rx queue %u: %s; raise --max-frame, or see the lines above", port->name,
+            return fail(fault, "%s: Rx queue %u: %s; see the lines above, or change --max-frame", port->name,
                         queue, rte_strerror(-status));
         }
     }
@@ -216,8 +245,8 @@ int port_open(struct port *port, const struct options *options, struct fault *fa
     if (info.if_index > 0 && !if_indextoname(info.if_index, port->interface)) {
         port->interface[0] = 0;
     }
-    if (check_queues(port, &info, fault) != 0 || configure(port, options, &info, fault) != 0 ||
-        set_up_queues(port, options, fault) != 0) {
+    if (check_queues(port, &info, fault) != 0 || check_frame_size(port, options, fault) != 0 ||
+        configure(port, options, &info, fault) != 0 || set_up_queues(port, options, fault) != 0) {
         return -1;
     }
     const bool offered = info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP;

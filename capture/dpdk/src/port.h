@@ -2,6 +2,7 @@
 #ifndef ACAPELLA_PORT_H
 #define ACAPELLA_PORT_H
 
+#include <net/if.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf_dyn.h>
 
@@ -19,7 +20,7 @@ struct port {
     unsigned queues, depth;
     char name[RTE_ETH_NAME_MAX_LEN];
     char driver[64];
-    char interface[64]; /* of the kernel; empty: none */
+    char interface[IF_NAMESIZE]; /* of the kernel; empty: none */
     bool rss, started;
     enum stamp_source source;
     int stamp_offset;

@@ -96,14 +96,12 @@ static void add(struct store *store, struct iovec piece) {
 
 static void buffered_put(struct store *store, struct file *file, const struct iovec *piece, unsigned pieces,
                          unsigned frames) {
-    if (store->failed) {
-        return;
-    }
     if (store->pieces + pieces > IOV_MAX || store->copied + pieces * STORE_COPIED > COPIES) {
         write_pieces(store);
-        if (store->failed) {
-            return;
-        }
+    }
+    if (store->failed) { /* put, and lost with the rest of its file */
+        atomic_store_explicit(&file->put_frames, file->put_frames + frames, memory_order_relaxed);
+        return;
     }
     store->file = file;
     for (unsigned i = 0; i < pieces; ++i) {

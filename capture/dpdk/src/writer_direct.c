@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "store.h"
 #include "uring.h"
@@ -169,6 +170,14 @@ static void send_full(struct store *store, uint64_t now_ns) {
     }
 }
 
+/* Up to a limit on file sizes the kernel cuts a write, and then calls it misaligned. */
+static int reason_of(const struct store *store, const struct file *file, int error) {
+    struct rlimit limit;
+    const bool beyond = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+                        file->disk_bytes + store->sent_bytes > limit.rlim_cur;
+    return error == EINVAL && beyond ? EFBIG : error;
+}
+
 /* What the kernel said of the write: the rest of a short one goes again, and then says why. */
 static void arrived(struct store *store, int result) {
     if (result == -EINTR || result == -EAGAIN) {
@@ -191,8 +200,10 @@ static void arrived(struct store *store, int result) {
         on_disk(nth(store, whole++));
     }
     if (whole < store->sent) {
-        nth(store, whole)->file->disk_bytes += done;
-        give_up(store, result < 0 ? -result : EIO);
+        struct file *file = nth(store, whole)->file;
+        const int error = reason_of(store, file, result < 0 ? -result : EIO);
+        file->disk_bytes += done;
+        give_up(store, error);
         return;
     }
     if (nth(store, whole - 1)->completes && !hand_over(store, nth(store, whole - 1))) {

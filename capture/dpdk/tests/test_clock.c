@@ -1,0 +1,92 @@
+/* The clock, against counters that run wrong and system clocks that are read with noise, slewed and set. */
+#include <math.h>
+
+#include "check.h"
+#include "clock.h"
+
+#define SECOND 1000000000LL
+#define START (1700000000LL * SECOND)
+#define PERIOD_NS 100000000LL
+
+/* Counter value at a true time, of a counter that runs `ppm` fast. */
+static uint64_t ticks_at(double hz, double ppm, int64_t ns) {
+    return 12345 + (uint64_t)((long double)ns * hz * (1 + ppm * 1e-6) / 1e9L);
+}
+
+static int64_t noise(unsigned *seed) { return rand_r(seed) % 201 - 100; }
+
+/* Largest error after `settle` periods, for a counter that is `ppm` off its nominal rate. */
+static int64_t largest_error(double hz, double ppm, int settle) {
+    struct clock clock;
+    unsigned seed = 1;
+    int64_t largest = 0, latest = 0;
+    clock_begin(&clock, hz, ticks_at(hz, ppm, 0), START);
+    for (int period = 1; period < settle + 50; ++period) {
+        const int64_t now = period * PERIOD_NS;
+        clock_discipline(&clock, ticks_at(hz, ppm, now), START + now + noise(&seed));
+        for (int64_t after = 0; after < PERIOD_NS; after += PERIOD_NS / 7) {
+            const int64_t stamp = clock_ns(&clock, ticks_at(hz, ppm, now + after));
+            const int64_t error = llabs(stamp - (START + now + after));
+            CHECK(stamp >= latest);
+            latest = stamp;
+            largest = period >= settle && error > largest ? error : largest;
+        }
+    }
+    CHECK(clock.steps == 0);
+    return largest;
+}
+
+static void test_it_follows_a_counter_that_runs_wrong(void) {
+    const double ppm[] = {0, 3, -3, 100, -100, 400};
+    const double hz[] = {25e6, 1e9, 2.6e9, 5e9};
+    for (unsigned i = 0; i < sizeof ppm / sizeof *ppm; ++i) {
+        for (unsigned j = 0; j < sizeof hz / sizeof *hz; ++j) {
+            CHECK(largest_error(hz[j], ppm[i], 60) < 1000);
+        }
+    }
+}
+
+static void test_a_clock_that_was_set_is_followed_at_once_and_counted(void) {
+    const double hz = 2.6e9;
+    struct clock clock;
+    clock_begin(&clock, hz, ticks_at(hz, 0, 0), START);
+    clock_discipline(&clock, ticks_at(hz, 0, PERIOD_NS), START + PERIOD_NS);
+    clock_discipline(&clock, ticks_at(hz, 0, 2 * PERIOD_NS), START + 2 * PERIOD_NS - 3 * SECOND);
+    CHECK(clock.steps == 1);
+    CHECK(llabs(clock_ns(&clock, ticks_at(hz, 0, 2 * PERIOD_NS)) - (START + 2 * PERIOD_NS - 3 * SECOND)) <=
+          1);
+    CHECK(clock.largest_offset_ns < 1000);
+}
+
+static void test_a_small_step_is_slewed_and_never_goes_back(void) {
+    const double hz = 2.6e9;
+    const int64_t by = -5000000;
+    struct clock clock;
+    int64_t latest = 0;
+    clock_begin(&clock, hz, ticks_at(hz, 0, 0), START);
+    for (int period = 1; period <= 400; ++period) {
+        const int64_t now = period * PERIOD_NS;
+        clock_discipline(&clock, ticks_at(hz, 0, now), START + now + by);
+        const int64_t stamp = clock_ns(&clock, ticks_at(hz, 0, now));
+        CHECK(stamp > latest);
+        latest = stamp;
+    }
+    CHECK(clock.steps == 0 && llabs(clock.largest_offset_ns + by) < 1000);
+    CHECK(llabs(latest - (START + 400 * PERIOD_NS + by)) < 1000);
+}
+
+static void test_a_stamp_from_before_the_line_began(void) {
+    const double hz = 1e9;
+    struct clock clock;
+    clock_begin(&clock, hz, 1000000, START);
+    CHECK(clock_ns(&clock, 1000000 - 500) == START - 500);
+}
+
+int main(void) {
+    test_it_follows_a_counter_that_runs_wrong();
+    test_a_clock_that_was_set_is_followed_at_once_and_counted();
+    test_a_small_step_is_slewed_and_never_goes_back();
+    test_a_stamp_from_before_the_line_began();
+    puts("test_clock: ok");
+    return 0;
+}

@@ -1,0 +1,182 @@
+"""How the DPDK writer ends: asked to, killed, or on a full disk. What is whole stays, and is counted."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import dpdk_writer as dpdk
+import pytest
+
+FRAMES = dpdk.some_frames(6000, sizes=(128, 512, 1514, 9000))  # 17 MB
+# Frames of net_null come as fast as they are taken: some of them, so that the disk is not what is tested.
+ENDLESS = ["--vdev", "net_null0,size=1000,copy=1", "--sample", 20, "--flush-seconds", "0.05", "--when-full", "wait"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built():
+    return dpdk.built_or_skip()
+
+
+def read(path: Path) -> tuple[list[dpdk.Frame], int]:
+    if ".pcapng" in path.name:
+        found = dpdk.read_pcapng(path)
+        return found.frames, found.left
+    return dpdk.read_pcap(path)
+
+
+def wait_for_bytes(path: Path, size: int) -> None:
+    end = time.monotonic() + dpdk.LIMIT_S
+    while not path.exists() or path.stat().st_size < size:
+        assert time.monotonic() < end, f"{path} does not grow"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(("writer", "number"), [("direct", signal.SIGTERM), ("buffered", signal.SIGINT)])
+def test_a_signal_ends_it_whole(tmp_path, writer, number):
+    process = dpdk.start(tmp_path, *ENDLESS, "--writer", writer, name="c.pcapng")
+    wait_for_bytes(tmp_path / "c.pcapng.part", 1 << 20)
+    run = dpdk.stop(process, tmp_path, number)
+    assert (run.status, run.accounts["stopped_by"]) == (0, number.name), run.said
+    frames, left = read(tmp_path / "c.pcapng")
+    assert (len(frames), left) == (run.counts["written"], 0)
+    assert run.counts["written"] > 0 and run.counts["sampled_out"] > 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.json", "c.pcapng"]
+
+
+@pytest.mark.parametrize("name", ["c.pcap", "c.pcapng"])
+@pytest.mark.parametrize("writer", ["direct", "buffered"])
+def test_killed_in_the_middle_it_leaves_whole_records(tmp_path, writer, name):
+    process = dpdk.start(tmp_path, *ENDLESS, "--writer", writer, name=name)
+    part = tmp_path / f"{name}.part"
+    wait_for_bytes(part, 4 << 20)
+    process.kill()
+    process.communicate(timeout=dpdk.LIMIT_S)
+    frames, left = read(part)
+    # never zeros or a gap: every record is one of net_null's
+    assert {(frame.wire, len(frame.data)) for frame in frames} == {(1000, 1000)}
+    assert len(frames) > 3000 and left < 1100
+    stamps = [frame.ts_ns for frame in frames]
+    assert stamps == sorted(stamps)
+    beat = json.loads((tmp_path / "c.json.part").read_text())
+    assert beat["state"] == "running" and beat["frames"]["written"] <= len(frames)
+    assert not (tmp_path / name).exists() and not (tmp_path / "c.json").exists()
+    if shutil.which("tshark"):
+        argv = ["tshark", "-r", part, "-T", "fields", "-e", "frame.number"]
+        numbers = subprocess.run(argv, capture_output=True, text=True, check=False).stdout.split()
+        assert len(numbers) == len(frames)
+
+
+def test_stamps_are_the_system_clocks_and_differ_within_a_burst(tmp_path):
+    before = time.time_ns()
+    run = dpdk.capture(tmp_path, "--vdev", "net_null0,size=64", "--frames", 20000, "--when-full", "wait")
+    after = time.time_ns()
+    assert run.status == 0, run.said
+    stamps = [frame.ts_ns for frame in dpdk.read_pcap(tmp_path / "c.pcap")[0]]
+    assert before < stamps[0] and stamps[-1] < after and stamps == sorted(stamps)
+    assert len(set(stamps)) > len(stamps) // 2  # a stamp a burst would be 157 of them
+    assert run.accounts["clock"]["source"] == "tsc" and run.accounts["clock"]["resolution_ns"] == 1
+
+
+def small_disk_or_skip(kind: str, folder: Path, size: str) -> tuple[str, ...]:
+    """Words before a command that give it a small file system in ``folder``, in a mount namespace of its own; what is
+    on it in the end is copied to ``folder``/../left."""
+    if os.geteuid() != 0:
+        pytest.skip("not root: no file systems of our own")
+    if kind == "tmpfs":
+        mount = f"mount -t tmpfs -o size={size} none {folder}"
+    else:
+        image = folder.parent / "image"
+        mount = f"truncate -s {size} {image} && mkfs.ext4 -q -m 0 -N 64 {image} && mount -o loop {image} {folder}"
+    tried = subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        pytest.skip(f"no {kind} of our own here: {tried.stderr.strip()}")
+    # unmounted before the copy is looked at: a loop device goes with its mount
+    script = f'{mount} && {{ "$@"; status=$?; cp -a {folder}/. {folder.parent}/left; umount {folder}; exit $status; }}'
+    return ("unshare", "-m", "sh", "-c", script, "sh")
+
+
+@pytest.mark.parametrize("name", ["c.pcap", "c.pcapng"])
+@pytest.mark.parametrize("writer", ["direct", "buffered"])
+@pytest.mark.parametrize("disk", ["tmpfs", "ext4"])
+def test_a_full_disk_ends_it_with_what_is_whole(tmp_path, disk, writer, name):
+    folder, left = tmp_path / "disk", tmp_path / "left"
+    folder.mkdir()
+    left.mkdir()
+    prefix = small_disk_or_skip(disk, folder, "8M")
+    arguments = [*dpdk.from_file(tmp_path, FRAMES), "--writer", writer, "--rotate-bytes", "3M"]
+    argv = [*prefix, *dpdk.command("--write", folder / name, *arguments)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=dpdk.LIMIT_S, check=False)
+    if "no O_DIRECT" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    run = dpdk.finished(left, done.returncode, done.stderr)
+    assert (run.status, run.accounts["stopped_by"]) == (1, "write error"), run.said
+    assert "No space left on device; free some space or write elsewhere; kept " in run.said
+    assert "No space left on device" in run.accounts["errors"][0]
+    entries = [entry for entry in run.accounts["files"] if entry["state"] != "removed"]
+    assert len(entries) > 1
+    # In order, and without a gap in a file; between a file whose last bytes found no room and the next there is one.
+    number = {frame.data: at for at, frame in enumerate(FRAMES)}
+    written = 0
+    for path, entry in zip(run.files(), entries, strict=True):
+        more, rest = read(path)
+        assert (len(more), rest, path.stat().st_size) == (entry["frames"], 0, entry["bytes"])
+        assert path.name.endswith(".part") == (entry["state"] == "cut")
+        first = number[more[0].data]
+        assert first >= written
+        assert [frame.data for frame in more] == [frame.data for frame in FRAMES[first : first + len(more)]]
+        written = first + len(more)
+    assert sorted(path.name for path in left.iterdir() if "lost" not in path.name) == sorted(
+        ["c.json", *(entry["file"] for entry in entries)]
+    )
+    assert "whole" in {entry["state"] for entry in entries} and run.accounts["files"][-1]["state"] != "whole"
+    assert run.counts["written"] > 500 and run.counts["dropped"]["write_error"] > 0
+
+
+@pytest.mark.parametrize("writer", ["direct", "buffered"])
+def test_a_limit_on_file_size_is_a_write_error(tmp_path, writer):
+    if shutil.which("prlimit") is None:
+        pytest.skip("no prlimit here")
+    arguments = [*dpdk.from_file(tmp_path, FRAMES), "--writer", writer, "--preallocate", 0]
+    run = dpdk.capture(tmp_path, *arguments, prefix=("prlimit", "--fsize=3000000"))
+    assert run.status == 1 and "File too large; raise the limit on file sizes or give --rotate-bytes" in run.said
+    frames, left = dpdk.read_pcap(tmp_path / "c.pcap.part")
+    assert (frames, left) == (FRAMES[: run.counts["written"]], 0)
+    assert frames
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (
+            ["--vdev", "net_null0", "--write", "missing/c.pcap"],
+            1,
+            "missing/c.pcap.part: No such file or directory; make the folder first",
+        ),
+        (["--vdev", "net_null0", "--write", "c.txt"], 2, "--write c.txt: the name has to end in .pcap or .pcapng"),
+        (["--write", "c.pcap"], 2, "the port: give --vdev or --pci, and not both"),
+        (["--vdev", "net_null0", "--write", "c.pcap", "--snaplen", "-1"], 2, "--snaplen -1: not a whole number from 0"),
+        (["--vdev", "net_null0", "--write", "c.pcap", "--burst", "1x"], 2, "--burst 1x: not a whole number"),
+        (["--vdev", "net_null0", "--write", "c.pcap", "--format", "pcapng"], 2, "--format pcapng: the name c.pcap"),
+        (["--vdev", "net_null0", "--write", "c.pcap", "--nonsense"], 2, "--nonsense: unknown"),
+        (["--vdev", "net_null0", "--write", "c.pcap", "--clock", "hardware"], 1, "net_null gives no time stamps"),
+        (["--vdev", "net_null0", "--write", "c.pcap", "surplus"], 2, "surplus: not an option"),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_nothing(tmp_path, arguments, status, said):
+    done = subprocess.run(
+        dpdk.command(*arguments), capture_output=True, text=True, check=False, cwd=tmp_path, timeout=dpdk.LIMIT_S
+    )
+    assert done.returncode == status, done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("acapella-dpdk-capture: error: ") and said in lines[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_writers_under_a_kernel_that_writes_less_is_interrupted_and_refuses(tmp_path):
+    done = dpdk.make("check")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "test_output: ok" in done.stdout and "test_clock: ok" in done.stdout
