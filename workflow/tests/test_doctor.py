@@ -49,6 +49,28 @@ def test_a_program_tells_its_version_in_its_own_words(tmp_path, monkeypatch):
     assert (found.there, found.seen, found.install) == (True, "TShark 9.8.7", None)
 
 
+ANSWERS = "case $* in *--format*) echo '12 nodes' ;; *) echo 'slurm-wlm 22.05.8' ;; esac"
+NO_CLUSTER = "for n in 1 2; do echo 'sinfo: error: no configuration at 10.1' >&2; done; exit 1"
+
+
+@pytest.mark.parametrize(
+    ("script", "version", "seen"),
+    [
+        (ANSWERS, "slurm-wlm 22.05.8", "12 nodes"),
+        (NO_CLUSTER, "version not told", "no configuration at 10.1"),
+    ],
+)
+def test_slurm_without_a_cluster_is_not_taken_for_one(script, version, seen, tmp_path, monkeypatch):
+    for name in ("sbatch", "sinfo"):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    found = doctor.cluster()
+    assert found.seen == seen
+    assert found.there == (found.install is None) == (script == ANSWERS)
+    assert doctor.program(next(each for each in doctor.PROGRAMS if each.name == "sbatch")).seen == version
+
+
 def test_a_feature_is_tried_and_not_looked_up():
     if doctor.isolated(["true"]) is not None or shutil.which("ip", path=":".join(doctor.ADMIN)) is None:
         pytest.skip("no user namespaces, or no ip, on this machine")

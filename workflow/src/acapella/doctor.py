@@ -71,10 +71,11 @@ PROGRAMS = (
         "none in Debian 12",
         ("p4c-bm2-ss", "p4test"),
     ),
-    Program("clusters", "sbatch", ("--version",), "snakemake --profile slurm", "slurm-client"),
+    Program("clusters", "sbatch", ("--version",), "submitting jobs to a cluster", "slurm-client"),
     Program("report", "chromium", ("--version",), "the tests that open the report in a browser", "chromium"),
     Program("development", "clang++-14", ("--version",), "make fuzz", "clang-14"),
     Program("development", "clang-tidy-14", ("--version",), "make lint", "clang-tidy-14"),
+    Program("development", "slurmd", ("-V",), "the test of profiles/slurm, on a Slurm of its own", "slurmd"),
     Program("development", "shellcheck", ("--version",), "make lint", "shellcheck"),
 )
 
@@ -130,7 +131,14 @@ def run(args: argparse.Namespace) -> None:
 
 def examine() -> list[Finding]:
     """Everything there is to find, in the order of PROGRAMS' groups."""
-    return [*machine(), *(program(entry) for entry in PROGRAMS), *privileges(), *kernel(), *python_packages()]
+    return [
+        *machine(),
+        *(program(entry) for entry in PROGRAMS),
+        cluster(),
+        *privileges(),
+        *kernel(),
+        *python_packages(),
+    ]
 
 
 def as_text(findings: list[Finding]) -> Iterator[str]:
@@ -182,6 +190,16 @@ def program(entry: Program) -> Finding:
     return Finding(entry.group, entry.name, path is not None, seen, entry.enables, install)
 
 
+def cluster() -> Finding:
+    """Whether a Slurm answers: its programs alone, without a configuration, submit nothing."""
+    said = tried(["sinfo", "--noheader", "--format=%D nodes"])
+    answer = next((line for line in said.splitlines() if re.fullmatch(r"\d+ nodes", line)), None)
+    why = next((line for line in said.splitlines() if line.strip()), "sinfo: not found")
+    fix = None if answer else "the cluster's slurm.conf in /etc/slurm, or one of its login nodes"
+    seen = answer or why.partition(" error: ")[2] or why
+    return Finding("clusters", "a Slurm that answers", bool(answer), seen[:70], "snakemake --profile slurm", fix)
+
+
 def which(name: str) -> str | None:
     """A program's path, the administrators' folders and the virtual environment's included."""
     return shutil.which(name) or shutil.which(name, path=os.pathsep.join((*ADMIN, str(Path(sys.executable).parent))))
@@ -205,7 +223,7 @@ def tried(command: list[str]) -> str:
 
 def first_words(text: str) -> str:
     """The line that names the version: the first with a number and a dot, cut to a readable length."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not re.search(" (error|fatal): ", line)]
     versions = [line for line in lines if re.search(r"\d\.\d", line)]
     return (versions or lines or ["version not told"])[0][:70]
 
