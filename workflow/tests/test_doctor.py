@@ -1,5 +1,6 @@
 """acapella doctor: what it says of this machine, and of one where nothing is installed."""
 
+import itertools
 import json
 import shutil
 
@@ -18,6 +19,8 @@ def test_it_exits_with_0_and_prints_one_json_document(capsys):
     assert {"tc htb", "tc tbf", "tc ingress", "tc u32 + mirred", "tc matchall", "tc netem"} <= pieces
     for finding in findings:
         assert finding["enables"] and finding["seen"], finding
+    groups = [name for name, _ in itertools.groupby(finding["group"] for finding in findings)]
+    assert len(groups) == len(set(groups))
 
 
 def test_where_nothing_is_installed_it_names_the_packages_and_still_exits_with_0(tmp_path, monkeypatch, capsys):

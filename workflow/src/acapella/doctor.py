@@ -131,14 +131,10 @@ def run(args: argparse.Namespace) -> None:
 
 def examine() -> list[Finding]:
     """Everything there is to find, in the order of PROGRAMS' groups."""
-    return [
-        *machine(),
-        *(program(entry) for entry in PROGRAMS),
-        cluster(),
-        *privileges(),
-        *kernel(),
-        *python_packages(),
-    ]
+    programs = [program(entry) for entry in PROGRAMS]
+    found = [*machine(), *programs, cluster(), *privileges(), *kernel(), *python_packages()]
+    groups = list(dict.fromkeys(finding.group for finding in found))
+    return sorted(found, key=lambda finding: groups.index(finding.group))
 
 
 def as_text(findings: list[Finding]) -> Iterator[str]:
