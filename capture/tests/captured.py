@@ -4,19 +4,26 @@ import struct
 from pathlib import Path
 
 MAC_BYTES = 12
+MAGIC = struct.pack("=I", 0xA1B23C4D)  # draft-ietf-opsawg-pcap: nanoseconds
+
+
+def records(path: Path) -> list[tuple[int, int, bytes]]:
+    """Stamp (ns), wire length and captured bytes of each frame."""
+    octets = path.read_bytes()
+    assert octets[:4] == MAGIC
+    found, at = [], 24
+    while at < len(octets):
+        seconds, nanoseconds, kept, length = struct.unpack_from("=IIII", octets, at)
+        found.append((seconds * 10**9 + nanoseconds, length, octets[at + 16 : at + 16 + kept]))
+        at += 16 + kept
+    return found
 
 
 def frames(path: Path) -> list[tuple[int, bytes]]:
     """Stamp (ns) and bytes of each frame, which are all there."""
-    octets = path.read_bytes()
-    assert octets[:4] == struct.pack("=I", 0xA1B23C4D)
-    found, at = [], 24
-    while at < len(octets):
-        seconds, nanoseconds, kept, length = struct.unpack_from("=IIII", octets, at)
-        assert kept == length
-        found.append((seconds * 10**9 + nanoseconds, octets[at + 16 : at + 16 + kept]))
-        at += 16 + kept
-    return found
+    found = records(path)
+    assert all(length == len(frame) for _, length, frame in found)
+    return [(stamp, frame) for stamp, _, frame in found]
 
 
 def contents(path: Path) -> list[bytes]:

@@ -106,6 +106,34 @@ def test_local_keeps_the_contract(caller):
     assert "failed" not in done.stdout
 
 
+STOPPED_IN_ORDER = """
+import signal, sys, time
+from acapella_capture.testbeds.local import sandbox
+if sandbox.inside():
+    sandbox.enter()
+    print("running", flush=True)
+    try:
+        time.sleep(60)
+    except KeyboardInterrupt:
+        print("stopped in order", flush=True)
+else:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in a shell's background job
+    sandbox.call([sys.executable, *sys.argv])
+"""
+
+
+@pytest.mark.skipif(sandbox.inside(), reason="starts what is running now")
+def test_a_background_job_that_is_asked_to_stop_stops_in_order(caller, open_folder):
+    """Not by running out of patience, which kills what is inside."""
+    program = open_folder / "background.py"
+    program.write_text(STOPPED_IN_ORDER)
+    argv = [*caller.prefix, caller.python, str(program)]
+    with subprocess.Popen(argv, env=caller.env(), stdout=subprocess.PIPE, text=True, cwd="/") as process:
+        assert process.stdout.readline() == "running\n"
+        process.terminate()
+        assert process.stdout.read() == "stopped in order\n"
+
+
 def test_local_does_not_touch_the_machines_own_network():
     if sandbox.inside():
         pytest.skip("about what happens outside")

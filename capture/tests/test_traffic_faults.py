@@ -35,7 +35,7 @@ def collected(broken, open_folder):
     replay = {"repeats": 1} if shutil.which("tcpreplay", path=sandbox.search_path()) else None
     local = {"traffic": TRAFFIC, "replay": replay}
     config = open_folder / "faults.yaml"
-    capture = {"sample_s": 0.2, "filter": "icmp", "samples_per_port": 2}
+    capture = {"sample_s": 0.2, "filter": "icmp"}
     config.write_text(json.dumps({"testbed": "local", "capture": capture, "local": local}))
     done = broken.run(open_folder / "faults", "--config", config)
     assert done.returncode == 0, done.stderr
@@ -49,18 +49,18 @@ def of_runs(raw: Path) -> list[dict]:
 
 
 def test_every_sample_is_taken(collected):
-    assert len(of_runs(collected[1])) == 12
+    assert len(of_runs(collected[1])) == 6
     assert sum(manifest["frames_captured"] for manifest in of_runs(collected[1])) > 0
 
 
 def test_a_manifest_says_what_was_started_and_failed_and_why(collected):
     first, *_, last = [manifest["traffic"] for manifest in of_runs(collected[1])]
     assert [fact["kind"] for fact in first] == [item["kind"] for item in TRAFFIC]
-    for facts, times in ((first, 1), (last, 3)):  # tried again and again, and then no more
+    for facts, times in ((first, 1), (last, 3)):
         assert [(fact["started"], fact["failed"]) for fact in facts[:1]] == [(times, times)]
         assert all("iperf3: error - broken on purpose" in fact["why"] for fact in facts[:2])
     assert (last[1]["started"], last[1]["failed"]) == (1, 1)
-    assert (last[2]["started"], last[2]["failed"], last[2]["why"]) == (6, 0, None)
+    assert (last[2]["started"], last[2]["failed"], last[2]["why"]) == (3, 0, None)
 
 
 def test_each_kind_is_told_in_one_line_and_once_more_where_it_is_given_up(collected):

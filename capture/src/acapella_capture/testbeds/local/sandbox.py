@@ -112,7 +112,8 @@ def enter() -> None:
 
     def watch() -> None:
         os.read(lifeline, 1)
-        signal.pthread_kill(main, signal.SIGINT)  # to the main thread, so that its sleep ends too
+        # to the main thread, so that its sleep ends too; not SIGINT, which a shell's background job ignores
+        signal.pthread_kill(main, signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True).start()
 
