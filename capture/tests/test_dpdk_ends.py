@@ -52,13 +52,13 @@ def test_a_signal_ends_it_whole(tmp_path, writer, number):
 def test_killed_in_the_middle_it_leaves_whole_records(tmp_path, writer, name):
     process = dpdk.start(tmp_path, *ENDLESS, "--writer", writer, name=name)
     part = tmp_path / f"{name}.part"
-    wait_for_bytes(part, 4 << 20)
+    wait_for_bytes(part, 2 << 20)
     process.kill()
     process.communicate(timeout=dpdk.LIMIT_S)
     frames, left = read(part)
     # never zeros or a gap: every record is one of net_null's
     assert {(frame.wire, len(frame.data)) for frame in frames} == {(1000, 1000)}
-    assert len(frames) > 3000 and left < 1100
+    assert len(frames) > 1500 and left < 1100
     stamps = [frame.ts_ns for frame in frames]
     assert stamps == sorted(stamps)
     beat = json.loads((tmp_path / "c.json.part").read_text())

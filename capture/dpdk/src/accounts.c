@@ -189,9 +189,11 @@ static void print_settings(FILE *to, const struct capture *capture) {
     text(to, port->name);
     fputs(", \"driver\": ", to);
     text(to, port->driver);
-    fprintf(to, ", \"queues\": %u, \"rss\": %s, \"depth\": %u, \"burst\": %u, \"hugepages\": %s}",
+    fprintf(to,
+            ", \"queues\": %u, \"rss\": %s, \"depth\": %u, \"burst\": %u, \"hugepages\": %s, \"flushed\": "
+            "%" PRIu64 "}",
             port->queues, port->rss ? "true" : "false", port->depth, options->burst,
-            options->huge ? "true" : "false");
+            options->huge ? "true" : "false", port->flushed);
     fprintf(to, ",\n\"format\": \"%s\", \"writer\": \"%s\", \"writer_note\": ", options->format->name,
             capture->writer->name);
     text_or_null(to, capture->writer_note);

@@ -235,9 +235,10 @@ static void abandon(struct capture *capture) {
 }
 
 /* Between the port's start and its end. */
-static int run(struct capture *capture, const struct paths *paths, const struct interface_counters *before) {
+static int run(struct capture *capture, const struct paths *paths) {
     struct fault fault;
-    int status = accounts_write(capture, before, paths->heartbeat, &fault);
+    struct interface_counters before = {.known = false};
+    int status = accounts_write(capture, &before, paths->heartbeat, &fault);
     if (status == 0) {
         status = port_start(&capture->port, &fault);
     }
@@ -246,19 +247,23 @@ static int run(struct capture *capture, const struct paths *paths, const struct 
         unlink(paths->heartbeat);
         return complain(&fault, EXIT_FAILED);
     }
+    /* In this order a frame between the two counts as lost, rather than a lost one as received. */
+    before = interface_counters(capture->port.interface);
+    port_flush(&capture->port);
+    capture->begin_ns = clock_of(CLOCK_REALTIME);
     for (unsigned queue = 0; queue < capture->options.queues; ++queue) {
         rte_eal_remote_launch(worker_run, &capture->worker[queue], queue + 1);
     }
     fprintf(stderr, PROGRAM ": listening on %s, %u queues, writer %s\n", capture->port.name,
             capture->port.queues, capture->writer->name);
-    const char *reason = attend(capture, before, paths);
+    const char *reason = attend(capture, &before, paths);
     rte_eal_mp_wait_lcore();
     capture->stopped_by = reason;
     capture->end_ns = clock_of(CLOCK_REALTIME);
     files_attend(&capture->files);
     unlink(paths->heartbeat); /* and the space that it held is the accounts' */
     status = any_failed(capture) ? EXIT_FAILED : EXIT_WHOLE;
-    if (accounts_write(capture, before, paths->accounts, &fault) != 0) {
+    if (accounts_write(capture, &before, paths->accounts, &fault) != 0) {
         status = complain(&fault, EXIT_FAILED);
     }
     if (!accounts_balance(capture)) {
@@ -287,9 +292,7 @@ static int capture_all(struct capture *capture, const struct paths *paths) {
         abandon(capture);
         status = complain(&fault, EXIT_FAILED);
     } else {
-        const struct interface_counters before = interface_counters(capture->port.interface);
-        capture->begin_ns = clock_of(CLOCK_REALTIME);
-        status = run(capture, paths, &before);
+        status = run(capture, paths);
         port_close(&capture->port);
     }
     rte_eal_cleanup();

@@ -16,6 +16,7 @@
 #define CACHE 256
 #define EAL_FIXED 12 /* arguments of EAL beside devices and the caller's own */
 #define EAL_MORE 64
+#define FLUSH_MAX 1000000 /* an interface at line rate would never be empty */
 #define PACKET_FRAME 2048 /* net_af_packet's own framesz */
 #define PACKET_HEAD 66    /* what tpacket_rcv() puts before a frame: header, address, alignment */
 #define ETHERNET_EXTRA (RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN)
@@ -78,6 +79,21 @@ static int thread_map(char *to, size_t size, const struct options *options, stru
     return used < size ? 0 : fail(fault, "--cpus: too many; name fewer");
 }
 
+/* EAL makes an empty folder before it learns that it needs none. Where we are not root that would be
+ * /tmp/dpdk, which keeps out everybody but the first user: it gets a place of its own, gone when EAL has
+ * started. */
+static int start_eal(int count, char **arguments) {
+    static const char *const made[] = {"/dpdk/rte", "/dpdk", ""};
+    char folder[] = "/tmp/" PROGRAM ".XXXXXX", path[64];
+    const bool own = getuid() != 0 && mkdtemp(folder) && setenv("XDG_RUNTIME_DIR", folder, 1) == 0;
+    const int status = rte_eal_init(count, arguments);
+    for (unsigned i = 0; own && i < RTE_DIM(made); ++i) {
+        snprintf(path, sizeof path, "%s%s", folder, made[i]);
+        rmdir(path);
+    }
+    return status;
+}
+
 int port_environment(const struct options *options, struct fault *fault) {
     /* static: EAL keeps pointers into them */
     static char map[8192], memory[16];
@@ -113,7 +129,7 @@ int port_environment(const struct options *options, struct fault *fault) {
         arguments[count++] = options->eal[i];
     }
     rte_openlog_stream(stderr);
-    if (rte_eal_init(count, arguments) < 0) {
+    if (start_eal(count, arguments) < 0) {
         return fail(fault,
                     "EAL: %s; see the lines above, the device's arguments, and whether this user may use it",
                     rte_strerror(rte_errno));
@@ -324,6 +340,20 @@ int port_start(struct port *port, struct fault *fault) {
     port->started = true;
     rte_eth_promiscuous_enable(port->id); /* a driver that cannot takes every frame already */
     return clocks_first ? 0 : begin_clocks(port, fault);
+}
+
+void port_flush(struct port *port) {
+    struct rte_mbuf *mbuf[64];
+    for (unsigned queue = 0; *port->interface && queue < port->queues; ++queue) {
+        uint64_t taken = 0;
+        uint16_t got = 0;
+        while (taken < FLUSH_MAX &&
+               (got = rte_eth_rx_burst(port->id, (uint16_t)queue, mbuf, RTE_DIM(mbuf))) > 0) {
+            rte_pktmbuf_free_bulk(mbuf, got);
+            taken += got;
+        }
+        port->flushed += taken;
+    }
 }
 
 void port_discipline(struct port *port) {

@@ -22,6 +22,7 @@ struct port {
     char driver[64];
     char interface[IF_NAMESIZE]; /* of the kernel; empty: none */
     bool rss, started;
+    uint64_t flushed; /* frames that were there before the capture began, and are no part of it */
     enum stamp_source source;
     int stamp_offset;
     uint64_t stamp_flag;
@@ -35,6 +36,9 @@ int port_environment(const struct options *options, struct fault *fault);
 /* Finds the port and sets it up: queues, RSS, memory, stamps; not yet receiving. */
 int port_open(struct port *port, const struct options *options, struct fault *fault);
 int port_start(struct port *port, struct fault *fault);
+/* Takes away what an interface's queues gathered while they were set up: its stamps would be those of the
+ * start. */
+void port_flush(struct port *port);
 void port_close(struct port *port);
 
 /* Main thread, ten times a second. */

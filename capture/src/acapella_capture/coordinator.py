@@ -12,12 +12,14 @@ from acapella_core.errors import UserError
 from acapella_core.files import sha256_of
 
 from . import manifest as manifests
+from .dpdk import Dpdk
 from .plan import Shot, plan, trials
 from .scan import scan
 from .settings import CaptureSettings, Settings
 from .tcpdump import Counts, Tcpdump
 from .testbeds.base import Mirror, Testbed
 
+PROGRAMS = {"tcpdump": Tcpdump, "dpdk": Dpdk}  # by capture.method
 WHOLE_FRAMES = 262144  # snap length of a trial: two trials can be compared by what was kept of each packet
 
 
@@ -38,7 +40,7 @@ class Taking:
     shot: Shot
     how: CaptureSettings
     mirror: Mirror | None = None
-    capture: Tcpdump | None = None
+    capture: Tcpdump | Dpdk | None = None
     counts: Counts | None = None
     requested_ns: int = 0
     start_ns: int = 0
@@ -146,7 +148,8 @@ def aim(testbed: Testbed, taking: Taking) -> None:
     shot = taking.shot
     taking.mirror = testbed.mirror(shot.site.name, shot.port.name, shot.direction)
     mirror = taking.mirror
-    taking.capture = Tcpdump(testbed, mirror.instance, mirror.interface, taking.how, shot.file)
+    program = PROGRAMS[taking.how.method]
+    taking.capture = program(testbed, mirror.instance, mirror.interface, taking.how, shot.file)
     taking.capture.start()
 
 

@@ -85,6 +85,11 @@ def settings_of(config: dict[str, Any], *, where: object = "config") -> Settings
     values = with_defaults(config, schema)
     if values["testbed"] == "files" and not values["samples"]:
         raise UserError("samples: a sample sheet is needed for testbed files", where=where)
+    if values["capture"]["method"] == "fpga":
+        raise UserError(
+            "capture.method: fpga is dpdk behind a NIC's P4 program, which p4/ does not provide yet; use dpdk",
+            where=where,
+        )
     return Settings(
         testbed=values["testbed"],
         samples=Path(values["samples"]) if values["samples"] else None,

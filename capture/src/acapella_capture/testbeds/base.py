@@ -142,6 +142,10 @@ class Testbed(ABC):
     def start(self, node: str, argv: Sequence[str], *, output: str | None = None) -> Job:
         """Start a program on a node, its standard output in the node's file `output`."""
 
+    def place(self, node: str, file: str) -> str:
+        """The path of a node's file, for a program that opens it by itself. Raises UserError where none can."""
+        raise UserError(f"no program opens {file!r} by itself; use capture.method tcpdump", where=f"node {node}")
+
     @abstractmethod
     def fetch(self, node: str, path: str, target: Path) -> None:
         """Bring a node's file to `target`, whole or not at all; the node's copy may be gone afterwards."""

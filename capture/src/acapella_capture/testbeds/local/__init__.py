@@ -78,6 +78,9 @@ class LocalTestbed(Testbed):
     def start(self, node: str, argv: Sequence[str], *, output: str | None = None) -> Job:
         return processes.start(node, argv, output=output and str(processes.SPOOL / output))
 
+    def place(self, node: str, file: str) -> str:
+        return str(processes.SPOOL / file)
+
     def fetch(self, node: str, path: str, target: Path) -> None:
         source = processes.SPOOL / path
         if not source.is_file():

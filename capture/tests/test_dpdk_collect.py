@@ -1,0 +1,78 @@
+"""`acapella collect` with capture.method dpdk: every frame that a mirror delivered is in the capture, or counted."""
+
+import os
+from dataclasses import replace
+
+import dpdk_writer as dpdk
+import pytest
+
+from acapella_capture import manifest as manifests
+from acapella_capture.dpdk import counts_of, device, ring_kib
+from acapella_capture.settings import settings_of
+from acapella_capture.tcpdump import Counts
+from acapella_core.errors import UserError
+
+CONFIG = """
+campaign: test
+testbed: local
+capture: {sample_s: 1, method: dpdk, snaplen: 128}
+local:
+  sites: 1
+  traffic: [{kind: ping, path: jumbo}, {kind: https}]
+"""
+
+
+def test_collect_takes_what_the_mirrors_deliver(caller, open_folder):
+    dpdk.built_or_skip()
+    plain = dpdk.plain_build()
+    plain_caller = replace(caller, environment={**caller.environment, "PATH": f"{plain}:{os.environ['PATH']}"})
+    (open_folder / "config.yaml").write_text(CONFIG)
+    done = plain_caller.run(open_folder / "test", "--config", open_folder / "config.yaml")
+    assert done.returncode == 0, done.stderr
+    raw = open_folder / "test" / "raw"
+    samples = [manifests.read(path) for path in sorted(raw.glob("*.json"))]
+    assert len(samples) == 2
+    for sample in samples:
+        assert (sample["method"], sample["snaplen"], sample["clock_resolution_ns"]) == ("dpdk", 128, 1)
+        delivered = sample["mirror"]["delivered_frames"]
+        assert sample["frames_captured"] + sample["dropped_kernel"] == sample["frames_received"] == delivered > 0
+        frames, left = dpdk.read_pcap(raw / sample["file"])
+        assert (len(frames), left) == (sample["frames_captured"], 0)
+        actual = sample["actual"]
+        assert all(actual["start_ns"] <= frame.ts_ns <= actual["end_ns"] + dpdk.SECOND for frame in frames)
+        assert max(len(frame.data) for frame in frames) <= 128
+    assert sorted(path.suffix for path in raw.iterdir()) == [".json", ".json", ".pcap", ".pcap", ".tsv"]
+
+
+def test_loss_that_af_packet_does_not_tell_is_counted():
+    accounts = {
+        "frames": {"written": 7, "received": 20, "dropped": {"writer_full": 2, "write_error": 1}},
+        "interface": {"rx_packets": 25, "rx_errors": 3, "rx_fifo": 1, "rx_dropped": 99},
+    }
+    assert counts_of(accounts) == Counts(captured=7, received=15, dropped_kernel=8, dropped_interface=4)
+
+
+@pytest.mark.parametrize(("mtu", "frame"), [(1500, 2048), (1968, 2048), (1969, 4096), (9000, 16384)])
+def test_the_ring_takes_whole_frames(mtu, frame):
+    text, size = device("eth1", mtu, 32768)
+    assert size == frame
+    values = dict(pair.split("=") for pair in text.split(",")[1:])
+    assert int(values["framesz"]) * int(values["framecnt"]) == 32768 * 1024
+
+
+@pytest.mark.parametrize(
+    ("limits", "kib"),
+    [
+        ("0\n4294967295\n8192\n", 32768),
+        ("1000\n4294967295\nunlimited\n", 32768),
+        ("65534\n         1\n8192\n", 4096),
+        ("0\n1\n100000\n", 32768),
+    ],
+)
+def test_the_ring_is_no_larger_than_what_may_be_locked(limits, kib):
+    assert ring_kib(32768, limits) == kib
+
+
+def test_fpga_is_refused_until_there_is_a_program_for_it():
+    with pytest.raises(UserError, match=r"capture\.method: fpga is dpdk behind a NIC's P4 program"):
+        settings_of({"testbed": "local", "capture": {"method": "fpga"}})
