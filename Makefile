@@ -122,7 +122,7 @@ format: packages-lint setup
 	find $(DPDK) -name '*.[ch]' -exec clang-format-14 -i {} +
 
 fuzz: packages-test setup
-	@echo "fuzz: every target for $(FUZZ_SECONDS) s, all at once"
+	@echo "fuzz: every target for $(if $(FUZZ_RUNS),$(FUZZ_RUNS) inputs,$(FUZZ_SECONDS) s), all at once"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(NATIVE)/fuzz/run.sh $(FUZZ_SECONDS)
 
 bench: setup

@@ -1,6 +1,9 @@
 #!/bin/sh
-# Builds the fuzz targets and runs each for SECONDS, all at once; fails and names the input where one finds a fault.
+# Builds the fuzz targets and runs them all at once; fails and names the input where one finds a fault.
 # Usage: run.sh SECONDS [TARGET...]      PYTHON=... chooses the interpreter that makes the seeds.
+# Each target runs for SECONDS, from what earlier runs found as well. With FUZZ_RUNS="TARGET=N ..." it tries N inputs
+# instead, with the seed FUZZ_SEED (1) and from seeds/ alone: the same inputs each time, so that the verdict is the
+# code's. A target that FUZZ_RUNS does not name runs for SECONDS; a number alone is every target's.
 set -eu
 
 seconds=${1:?usage: run.sh SECONDS [TARGET...]}
@@ -21,12 +24,33 @@ if [ $# -eq 0 ]; then
     done
 fi
 
-# What a target finds new is kept in corpus/ from run to run.
+# How many inputs FUZZ_RUNS asks of a target; nothing where it names others.
+runs_of() {
+    for entry in ${FUZZ_RUNS:-}; do
+        case $entry in
+            "$1"=*) echo "${entry#*=}" ;;
+            *=*) ;;
+            *) echo "$entry" ;;
+        esac
+    done
+}
+
+# What a target finds new is kept in corpus/ from run to run; of a run with FUZZ_RUNS in a folder that is emptied first.
 fuzz() {
-    mkdir -p "$build/corpus/$1" "$build/fuzz/seeds/$1" "$build/crashes"
-    "$build/fuzz/$1" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=1024 -max_len=65536 \
-        -print_final_stats=1 -artifact_prefix="$build/crashes/$1-" \
-        "$build/corpus/$1" "$build/fuzz/seeds/$1" >"$build/$1.log" 2>&1
+    target=$1
+    runs=$(runs_of "$target")
+    if [ -n "$runs" ]; then
+        corpus=$build/fixed/$target
+        rm -rf "$corpus"
+        set -- "-runs=$runs" "-seed=${FUZZ_SEED:-1}"
+    else
+        corpus=$build/corpus/$target
+        set -- "-max_total_time=$seconds"
+    fi
+    mkdir -p "$corpus" "$build/fuzz/seeds/$target" "$build/crashes"
+    "$build/fuzz/$target" "$@" -timeout=20 -rss_limit_mb=1024 -max_len=65536 \
+        -print_final_stats=1 -artifact_prefix="$build/crashes/$target-" \
+        "$corpus" "$build/fuzz/seeds/$target" >"$build/$target.log" 2>&1
 }
 
 jobs=
@@ -41,8 +65,10 @@ for target in "$@"; do
     job=${job%% *}
     jobs=${jobs# "$job"}
     if wait "$job"; then
-        runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$build/$target.log")
-        echo "$target: $runs inputs in $seconds s, no fault"
+        tried=$(sed -n 's/^stat::number_of_executed_units: *//p' "$build/$target.log")
+        limit="$seconds s"
+        [ -z "$(runs_of "$target")" ] || limit="a run with seed ${FUZZ_SEED:-1}"
+        echo "$target: $tried inputs in $limit, no fault"
     else
         status=1
         tail -n 30 "$build/$target.log"
