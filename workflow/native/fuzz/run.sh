@@ -35,6 +35,16 @@ runs_of() {
     done
 }
 
+# libFuzzer's choices follow addresses and the clock too, unless addresses are fixed and its folder is not read again.
+fixed_addresses=
+if [ -n "${FUZZ_RUNS:-}" ]; then
+    if setarch -R true 2>/dev/null; then
+        fixed_addresses="setarch -R"
+    else
+        echo "fuzz: addresses cannot be fixed here (setarch -R); the inputs may differ from run to run" >&2
+    fi
+fi
+
 # What a target finds new is kept in corpus/ from run to run; of a run with FUZZ_RUNS in a folder that is emptied first.
 fuzz() {
     target=$1
@@ -42,13 +52,14 @@ fuzz() {
     if [ -n "$runs" ]; then
         corpus=$build/fixed/$target
         rm -rf "$corpus"
-        set -- "-runs=$runs" "-seed=${FUZZ_SEED:-1}"
+        set -- "-runs=$runs" "-seed=${FUZZ_SEED:-1}" -reload=0
     else
         corpus=$build/corpus/$target
         set -- "-max_total_time=$seconds"
     fi
     mkdir -p "$corpus" "$build/fuzz/seeds/$target" "$build/crashes"
-    "$build/fuzz/$target" "$@" -timeout=20 -rss_limit_mb=1024 -max_len=65536 \
+    # shellcheck disable=SC2086  # a command and its option, or nothing
+    $fixed_addresses "$build/fuzz/$target" "$@" -timeout=20 -rss_limit_mb=1024 -max_len=65536 \
         -print_final_stats=1 -artifact_prefix="$build/crashes/$target-" \
         "$corpus" "$build/fuzz/seeds/$target" >"$build/$target.log" 2>&1
 }
