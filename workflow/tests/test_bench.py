@@ -1,6 +1,8 @@
 """The benchmark program's own arithmetic and its command line; what it measures is never tested by time."""
 
 import importlib
+import json
+import os
 import sys
 
 import pytest
@@ -34,6 +36,23 @@ def test_table_aligns_values_and_shows_goals():
         "  rate   1,234,567 frames/s  >= 5",
         "  share      12.35 %               of it",
     ]
+
+
+def test_peak_memory_of_ours_and_of_tshark_are_rows_of_their_own():
+    said = b'acapella: something\n{"own_kib": 2048, "children_kib": 3072}\n'
+    ours, theirs = module("hybrid").peak_rows("hybrid", said, "< 512")
+    assert (ours["value"], ours["goal"]) == (2.0, "< 512")
+    assert (theirs["measured"].strip(), theirs["value"]) == ("its tshark", 3.0)
+    assert len(module("hybrid").peak_rows("native", b'{"own_kib": 2048, "children_kib": 0}', "< 512")) == 1
+
+
+def test_peak_of_a_digest_counts_its_own_memory_apart_from_its_children(tmp_path):
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'x = b\"x\" * (200 << 20)'], check=True); "
+    code += "from acapella_bench import peak; from acapella import cli; cli.main = lambda argv: 0; peak.main([])"
+    bench = module("programs").Bench.of(module("__main__").parse([]), tmp_path)
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "workflow" / "bench")}
+    said = json.loads(bench.measure([sys.executable, "-c", code], keep=True, env=environment).stdout)
+    assert 0 < said["own_kib"] < 200 << 10 < said["children_kib"]
 
 
 def test_unknown_benchmark_is_refused(capsys):

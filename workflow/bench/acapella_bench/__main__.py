@@ -18,13 +18,14 @@ from pathlib import Path
 
 from acapella_core.errors import UserError
 
-from . import analysis, cost, hybrid, machine, native, programs, size, table
+from . import analysis, cost, hybrid, machine, memory, native, programs, size, table
 
 BENCHMARKS = {
     "native": (native.run, "engine native: frames a second on one core, shares of its stages, peak memory"),
     "cost": (cost.run, "engine native: cost per frame from 1 to 100 million frames, memory"),
     "hybrid": (hybrid.run_long_flows, "engine hybrid beside tshark, on long flows"),
     "wrapped": (hybrid.run_wrapped, "engine hybrid beside tshark, on the wrapped corpus (short flows)"),
+    "memory": (memory.run, "peak memory of both engines with a million flows, tshark's apart"),
     "size": (size.run, "bytes a frame of an acap, on iperf-like traffic"),
     "analysis": (analysis.run, "index to figures for many samples"),
 }

@@ -23,6 +23,8 @@ SCALES = {
         "wrapped": 200_000,
         "tshark": 50_000,
         "tshark_default": 20_000,
+        "flows": 50_000,
+        "frames_of_flows": 200_000,
         "size": 1_000_000,
         "samples": 4,
         "frames_a_sample": 100_000,
@@ -34,6 +36,8 @@ SCALES = {
         "wrapped": 1_000_000,
         "tshark": 500_000,
         "tshark_default": 200_000,
+        "flows": 1_000_000,
+        "frames_of_flows": 9_000_000,
         "size": 5_000_000,
         "samples": 100,
         "frames_a_sample": 1_000_000,
@@ -107,10 +111,10 @@ class Bench:
         return path
 
     @contextlib.contextmanager
-    def generated(self, frames: int, profile: str = "fabric") -> Iterator[int]:
+    def generated(self, frames: int, profile: str = "fabric", *more: object) -> Iterator[int]:
         """A descriptor from which a capture of the generator streams; the generator runs on another core."""
         words = ["taskset", "-c", self.other_core, native_program("acapella-generate")]
-        words += generator_words(frames, profile)
+        words += [*generator_words(frames, profile), *more]
         with subprocess.Popen([str(w) for w in words], stdout=subprocess.PIPE) as generator:
             yield generator.stdout.fileno()
             generator.stdout.close()
@@ -138,6 +142,12 @@ def digest_words(source: object, folder: Path, engine: str) -> list:
     """`acapella digest` into two files of ``folder``."""
     acap, flows = outputs(folder, engine)
     return acapella("digest", source, "-o", acap, "--flows", flows, "--engine", engine)
+
+
+def peak_words(source: object, folder: Path, engine: str) -> list:
+    """The same, and its last line of output says what memory it and its children took (acapella_bench.peak)."""
+    command = digest_words(source, folder, engine)
+    return [sys.executable, "-m", "acapella_bench.peak", *command[3:]]
 
 
 def outputs(folder: Path, engine: str) -> tuple[Path, Path]:

@@ -19,15 +19,17 @@ using acapella::bench::Profile;
 using acapella::bench::Traffic;
 
 constexpr const char* kHelp =
-    "usage: acapella-generate [--frames N] [--flows N] [--profile fabric|iperf|plain] [--snaplen N] [--seed "
-    "N]\n"
-    "                         [--start-ns N] [-o FILE]\n"
+    "usage: acapella-generate [--frames N] [--flows N] [--profile fabric|iperf|plain|single]\n"
+    "                         [--snaplen N] [--seed N] [--start-ns N] [-o FILE]\n"
     "Writes a nanosecond pcap to FILE or standard output. The same arguments give the same bytes.\n"
     "  fabric  TCP connections inside VLAN, two MPLS labels and an Ethernet pseudowire with control word; "
     "each\n"
     "          direction has labels of its own; two of three frames carry data; TLS on every second "
     "connection\n"
     "  plain   the same connections without what is around them\n"
+    "  single  as fabric, but the connections come one after the other, one frame with data in each "
+    "direction;\n"
+    "          as many frames as flows make the most flows that so many frames can have\n"
     "  iperf   bulk TCP over Ethernet: frames of 1514 bytes, acknowledgments of 66\n"
     "Defaults: 1000000 frames, 6000 flows (directions; 8 for iperf), fabric, snaplen 200, seed 1.\n";
 
@@ -61,7 +63,10 @@ Profile profile_of(std::string_view name) {
     if (name == "plain") {
         return Profile::plain;
     }
-    complain("--profile: fabric, iperf or plain, not " + std::string(name));
+    if (name == "single") {
+        return Profile::single;
+    }
+    complain("--profile: fabric, iperf, plain or single, not " + std::string(name));
 }
 
 Arguments parse(int argc, char** argv) {

@@ -38,11 +38,13 @@ void add_ethernet(Octets& out, std::uint32_t oui, std::uint32_t to, std::uint32_
 void add_underlay(Octets& out, std::uint32_t number, bool from_client) {
     constexpr std::uint32_t kBottom = 0x100;
     constexpr std::uint32_t kTtl = 64;
+    constexpr std::uint32_t kLabels = 1U << 20U;
+    constexpr std::uint32_t kLeast = 16;  // those below mean something (RFC 3032)
     add_ethernet(out, 0x00562b, from_client ? 2 : 1, from_client ? 1 : 2, 0x8100);
     add16(add16(out, 100 + number % 3900), 0x8847);
     const std::uint32_t way = from_client ? 0 : 1;
-    add32(out, (16 + 2 * (number % 200) + way) << 12U | kTtl);
-    add32(out, (500'000 + 2 * number + way) << 12U | kBottom | kTtl);
+    add32(out, (kLeast + 2 * (number % 200) + way) << 12U | kTtl);
+    add32(out, (kLeast + (500'000 - kLeast + 2 * number + way) % (kLabels - kLeast)) << 12U | kBottom | kTtl);
     add32(out, 0);
 }
 
@@ -96,7 +98,7 @@ void Traffic::write_headers(Direction& way, std::uint32_t number, bool from_clie
     const std::uint32_t server_port = tls ? 443 : 5201;
     const std::uint32_t client_port = 32768 + number % 28000;
     Octets out;
-    if (options_.profile == Profile::fabric) {
+    if (options_.profile == Profile::fabric || options_.profile == Profile::single) {
         add_underlay(out, number, from_client);
     }
     const std::uint32_t client = number & 0x7fffU;
@@ -122,8 +124,24 @@ const Octets& Traffic::handshake_message(const Connection& connection, std::uint
     return handshakes_[(connection.tls_13 ? 3 : 0) + step - kHandshakeSteps];
 }
 
+// Whose turn it is, once the last turn is over.
+void Traffic::next_turn() {
+    if (options_.profile == Profile::single) {  // one after the other, a frame each way
+        current_ = began_ ? (current_ + 1) % static_cast<std::uint32_t>(connections_.size()) : 0;
+        burst_ = 2;
+    } else {  // the square makes some connections long and none short
+        const std::uint64_t u = random_.below(1U << 31U);
+        current_ = static_cast<std::uint32_t>(((u * u) >> 31U) * connections_.size() >> 31U);
+        burst_ = 1 + random_.below(kLongestBurst);
+    }
+    began_ = true;
+}
+
 Traffic::Segment Traffic::next_segment(Connection& connection) {
     const std::uint32_t step = connection.step++;
+    if (options_.profile == Profile::single) {
+        return {static_cast<std::uint8_t>(step % 2), kPushAck, kPayload};
+    }
     if (step < kHandshakeSteps) {
         constexpr std::array<std::uint8_t, kHandshakeSteps> kFlags{kSyn, kSyn | kAck, kAck};
         return {static_cast<std::uint8_t>(step % 2), kFlags[step], 0};
@@ -168,10 +186,7 @@ void Traffic::write_payload(std::uint8_t* at, std::uint32_t captured, Connection
 
 std::size_t Traffic::next(std::uint8_t* into) {
     if (burst_ == 0) {
-        // The square makes some connections long and none short.
-        const std::uint64_t u = random_.below(1U << 31U);
-        current_ = static_cast<std::uint32_t>(((u * u) >> 31U) * connections_.size() >> 31U);
-        burst_ = 1 + random_.below(kLongestBurst);
+        next_turn();
     }
     --burst_;
     Connection& connection = connections_[current_];

@@ -10,7 +10,7 @@
 
 namespace acapella::bench {
 
-enum class Profile : std::uint8_t { fabric, iperf, plain };
+enum class Profile : std::uint8_t { fabric, iperf, plain, single };
 
 struct Options {
     std::uint64_t frames = 1'000'000;
@@ -57,6 +57,7 @@ class Traffic {
 
     void prepare(Connection& connection, std::uint32_t number);
     void write_headers(Direction& way, std::uint32_t number, bool from_client);
+    void next_turn();
     Segment next_segment(Connection& connection);
     const Octets& handshake_message(const Connection& connection, std::uint32_t step);
     void write_payload(std::uint8_t* at, std::uint32_t captured, Connection& connection,
@@ -72,6 +73,7 @@ class Traffic {
     std::uint64_t ts_ns_;
     std::uint32_t current_ = 0;
     std::uint32_t burst_ = 0;  // frames left before another connection's turn
+    bool began_ = false;
 };
 
 }  // namespace acapella::bench

@@ -16,6 +16,7 @@ The joined view of both files, in any DuckDB client:
 
 import argparse
 import importlib
+import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -101,6 +102,7 @@ def check_paths(source: str, acap: str, flows: str) -> None:
 
 def digest(source: str, acap: str, flows: str, options: Options, progress: bool = False) -> dict:
     """Digest ``source`` into two Parquet files and return the metadata that both carry."""
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # its own ones keep 12 MiB for a few pages
     from .acap_files import flow_writer, frame_writer  # noqa: PLC0415 - pyarrow is slow to import
 
     engine = importlib.import_module(f".{ENGINES[options.engine]}", __package__).open_digest(source, options)
@@ -125,6 +127,7 @@ def write_all(batches, table, threads: int) -> None:
     if threads == 1:
         for batch in batches:
             table.write(batch)
+            del batch  # its memory is used again for the next one
         return
     with ThreadPoolExecutor(max_workers=1) as writer:
         pending = None

@@ -22,6 +22,12 @@ def open_digest(source: str, options) -> "NativeDigest":
         raise UserError(str(error)) from error
 
 
+def flow_batches_of(core) -> Iterator[pa.RecordBatch]:
+    """The flow table of any engine's core."""
+    for first in range(0, core.flows, FLOW_BATCH_ROWS):
+        yield pa.record_batch(core.flow_rows(first, FLOW_BATCH_ROWS))
+
+
 class NativeDigest:
     """Batches of both tables; what every engine gives."""
 
@@ -31,13 +37,11 @@ class NativeDigest:
 
     def frame_batches(self) -> Iterator[pa.RecordBatch]:
         """The frame table, in file order."""
-        while (batch := self._core.next_frames()) is not None:
-            yield pa.record_batch(batch)
+        return map(pa.record_batch, iter(self._core.next_frames, None))  # which keeps no batch while the next is made
 
     def flow_batches(self) -> Iterator[pa.RecordBatch]:
         """The flow table, once the frames are through."""
-        for first in range(0, self._core.flows, FLOW_BATCH_ROWS):
-            yield pa.record_batch(self._core.flow_rows(first, FLOW_BATCH_ROWS))
+        return flow_batches_of(self._core)
 
     def summary(self) -> dict:
         """What the metadata says of the sample beside the parameters."""

@@ -15,7 +15,8 @@ from acapella_core import _native
 from acapella_core.errors import UserError
 
 from . import tshark, vendors
-from .acap_files import BATCH_ROWS, FLOW_BATCH_ROWS
+from .acap_files import BATCH_ROWS
+from .digest_native import flow_batches_of
 
 
 def open_digest(source: str, options) -> "HybridDigest":
@@ -40,8 +41,7 @@ class HybridDigest:
         with faults(self._source), self._program.start("-", _native.ANSWER_FIELDS) as run:
             self._core = self._open(run)
             try:
-                while (batch := self._core.next_frames()) is not None:
-                    yield pa.record_batch(batch)
+                yield from map(pa.record_batch, iter(self._core.next_frames, None))
             except (_native.AskingError, _native.AnswerError):
                 run.finish()  # tshark's own words, where it has any
                 raise
@@ -67,8 +67,7 @@ class HybridDigest:
 
     def flow_batches(self) -> Iterator[pa.RecordBatch]:
         """The flow table, once the frames are through."""
-        for first in range(0, self._core.flows, FLOW_BATCH_ROWS):
-            yield pa.record_batch(self._core.flow_rows(first, FLOW_BATCH_ROWS))
+        return flow_batches_of(self._core)
 
     def summary(self) -> dict:
         """What the metadata says of the sample beside the parameters."""

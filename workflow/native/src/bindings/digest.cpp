@@ -3,7 +3,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
-#include "bindings/arrow_batch.hpp"
+#include "bindings/batches.hpp"
 #include "digest/native_digest.hpp"
 #include "digest/native_tags.hpp"
 #include "dissect/vendors.hpp"
@@ -50,34 +50,18 @@ nb::dict file_dict(const input::FileFacts& facts) {
     return file;
 }
 
-std::optional<ArrowBatch> next_tags(NativeTags& tags) {
-    const nb::gil_scoped_release unlocked;
-    if (auto batch = tags.next_frames()) return ArrowBatch(std::move(*batch));
-    return std::nullopt;
-}
+std::optional<ArrowBatch> next_tags(NativeTags& tags) { return next_batch(tags); }
 
-// Python's view of a native digest: batches come with the interpreter lock released.
-class PyNativeDigest {
+// Python's view of a native digest.
+class PyNativeDigest : public PyBatches<NativeDigest> {
   public:
     PyNativeDigest(const std::string& path, std::optional<std::string> site, std::optional<std::string> port,
                    std::size_t batch_rows, const Vendors* vendors)
-        : digest_(path, {std::move(site), std::move(port)}, batch_rows, vendors) {}
+        : PyBatches(path, Place{std::move(site), std::move(port)}, batch_rows, vendors) {}
 
-    std::optional<ArrowBatch> next_frames() {
-        const nb::gil_scoped_release unlocked;
-        if (auto batch = digest_.next_frames()) return ArrowBatch(std::move(*batch));
-        return std::nullopt;
-    }
-    ArrowBatch flow_rows(std::uint32_t first, std::uint32_t count) const {
-        const nb::gil_scoped_release unlocked;
-        return ArrowBatch(digest_.flow_rows(first, count));
-    }
     std::uint32_t flows() const { return digest_.ledger().accountant().size(); }
     std::uint64_t frames() const { return digest_.ledger().summary().frames; }
     nb::dict summary() const { return summary_dict(digest_.ledger(), digest_.front()); }
-
-  private:
-    NativeDigest digest_;
 };
 
 }  // namespace
@@ -115,15 +99,13 @@ void bind_digest(nb::module_& module) {
             },
             nb::arg("text"), "Adds the lines of a `manuf` or `wka` file")
         .def("__len__", &Vendors::size);
-    nb::class_<PyNativeDigest>(module, "NativeDigest", "Engine native: a capture in, both tables out")
+    nb::class_<PyNativeDigest> native(module, "NativeDigest", "Engine native: a capture in, both tables out");
+    def_batches(native);
+    native
         .def(nb::init<const std::string&, std::optional<std::string>, std::optional<std::string>, std::size_t,
                       const Vendors*>(),
              nb::arg("path"), nb::arg("site").none(), nb::arg("port").none(), nb::arg("batch_rows"),
              nb::arg("vendors") = nb::none(), nb::keep_alive<1, 6>())
-        .def("next_frames", &PyNativeDigest::next_frames, "The next rows of the frame table, None at the end")
-        .def("flow_rows", &PyNativeDigest::flow_rows, nb::arg("first"), nb::arg("count"),
-             "Rows of the flow table, after the last frame")
-        .def_prop_ro("flows", &PyNativeDigest::flows)
         .def_prop_ro("frames", &PyNativeDigest::frames)
         .def("summary", &PyNativeDigest::summary);
     nb::class_<NativeTags>(module, "NativeTags", "The core's VLAN ids and MPLS labels of every frame")

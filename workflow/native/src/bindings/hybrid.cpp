@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "bindings/arrow_batch.hpp"
+#include "bindings/batches.hpp"
 #include "bindings/digest.hpp"
 #include "dissect/vendors.hpp"
 #include "hybrid/hybrid_digest.hpp"
@@ -21,23 +21,14 @@ hybrid::Policy policy_of(std::uint32_t first, std::uint32_t kinds, std::uint32_t
 }
 
 // Python's view: it starts tshark and gives both ends of its pipes.
-class PyHybridDigest {
+class PyHybridDigest : public PyBatches<hybrid::HybridDigest> {
   public:
     PyHybridDigest(const std::string& path, std::optional<std::string> site, std::optional<std::string> port,
                    std::size_t batch_rows, bool ask_all, const hybrid::Policy& policy, int questions,
                    int answers, const Vendors* vendors)
-        : digest_(path, {std::move(site), std::move(port)}, batch_rows, {ask_all, policy, vendors}, questions,
-                  answers) {}
+        : PyBatches(path, Place{std::move(site), std::move(port)}, batch_rows,
+                    hybrid::Options{ask_all, policy, vendors}, questions, answers) {}
 
-    std::optional<ArrowBatch> next_frames() {
-        const nb::gil_scoped_release unlocked;
-        if (auto batch = digest_.next_frames()) return ArrowBatch(std::move(*batch));
-        return std::nullopt;
-    }
-    ArrowBatch flow_rows(std::uint32_t first, std::uint32_t count) const {
-        const nb::gil_scoped_release unlocked;
-        return ArrowBatch(digest_.flow_rows(first, count));
-    }
     std::uint32_t flows() const { return digest_.ledger().accountant().size(); }
     std::uint64_t frames_sent() const { return digest_.frames_sent(); }
     nb::dict summary() const {
@@ -45,31 +36,16 @@ class PyHybridDigest {
         result["contradictions"] = digest_.contradictions();
         return result;
     }
-
-  private:
-    hybrid::HybridDigest digest_;
 };
 
 // tshark's own digest of a file.
-class PyReference {
+class PyReference : public PyBatches<hybrid::Reference> {
   public:
-    PyReference(int answers, std::size_t batch_rows) : reference_(answers, batch_rows) {}
+    PyReference(int answers, std::size_t batch_rows) : PyBatches(answers, batch_rows) {}
 
-    std::optional<ArrowBatch> next_frames() {
-        const nb::gil_scoped_release unlocked;
-        if (auto batch = reference_.next_frames()) return ArrowBatch(std::move(*batch));
-        return std::nullopt;
-    }
-    ArrowBatch flow_rows(std::uint32_t first, std::uint32_t count) const {
-        const nb::gil_scoped_release unlocked;
-        return ArrowBatch(reference_.flow_rows(first, count));
-    }
-    ArrowBatch tags() { return ArrowBatch(reference_.tags()); }
-    std::uint32_t flows() const { return reference_.flows(); }
-    std::uint64_t blocks_not_frames() const { return reference_.blocks_not_frames(); }
-
-  private:
-    hybrid::Reference reference_;
+    ArrowBatch tags() { return ArrowBatch(digest_.tags()); }
+    std::uint32_t flows() const { return digest_.flows(); }
+    std::uint64_t blocks_not_frames() const { return digest_.blocks_not_frames(); }
 };
 
 nb::tuple field_names(std::size_t count) {
@@ -95,26 +71,22 @@ void bind_hybrid(nb::module_& module) {
                 new (self) hybrid::Policy(policy_of(first, kinds, again));
             },
             nb::arg("first"), nb::arg("kinds"), nb::arg("again"));
-    nb::class_<PyHybridDigest>(module, "HybridDigest",
-                               "Engines hybrid and tshark: as NativeDigest, with a tshark")
+    nb::class_<PyHybridDigest> digest(module, "HybridDigest",
+                                      "Engines hybrid and tshark: as NativeDigest, with a tshark");
+    def_batches(digest);
+    digest
         .def(nb::init<const std::string&, std::optional<std::string>, std::optional<std::string>, std::size_t,
                       bool, const hybrid::Policy&, int, int, const Vendors*>(),
              nb::arg("path"), nb::arg("site").none(), nb::arg("port").none(), nb::arg("batch_rows"),
              nb::arg("ask_all"), nb::arg("policy"), nb::arg("questions"), nb::arg("answers"),
              nb::arg("vendors") = nb::none(), nb::keep_alive<1, 10>())
-        .def("next_frames", &PyHybridDigest::next_frames, "The next rows of the frame table, None at the end")
-        .def("flow_rows", &PyHybridDigest::flow_rows, nb::arg("first"), nb::arg("count"),
-             "Rows of the flow table, after the last frame")
-        .def_prop_ro("flows", &PyHybridDigest::flows)
         .def_prop_ro("frames_sent", &PyHybridDigest::frames_sent)
         .def("summary", &PyHybridDigest::summary);
-    nb::class_<PyReference>(module, "Reference",
-                            "Both tables as tshark alone has them, from REFERENCE_FIELDS")
-        .def(nb::init<int, std::size_t>(), nb::arg("answers"), nb::arg("batch_rows"))
-        .def("next_frames", &PyReference::next_frames, "The next rows of the frame table, None at the end")
+    nb::class_<PyReference> reference(module, "Reference",
+                                      "Both tables as tshark alone has them, from REFERENCE_FIELDS");
+    def_batches(reference);
+    reference.def(nb::init<int, std::size_t>(), nb::arg("answers"), nb::arg("batch_rows"))
         .def("tags", &PyReference::tags, "Columns frame, vlan, mpls, eth_dst of these rows")
-        .def("flow_rows", &PyReference::flow_rows, nb::arg("first"), nb::arg("count"))
-        .def_prop_ro("flows", &PyReference::flows)
         .def_prop_ro("blocks_not_frames", &PyReference::blocks_not_frames);
 }
 

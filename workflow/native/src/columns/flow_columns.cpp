@@ -31,7 +31,8 @@ double iat_stddev(const FlowState& flow) {
     const std::int64_t sum = iat_sum(flow);
     const Wide size = sum < 0 ? -static_cast<Wide>(sum) : static_cast<Wide>(sum);
     const Wide square = size * size;
-    const Wide whole = flow.iat_squares - std::min(flow.iat_squares, square / n);
+    const Wide squares = flow.iat_squares.value();
+    const Wide whole = squares - std::min(squares, square / n);
     const double rest = static_cast<double>(static_cast<std::uint64_t>(square % n)) / static_cast<double>(n);
     return std::sqrt(std::max(0.0, (static_cast<double>(whole) - rest) / static_cast<double>(n)));
 }
@@ -180,9 +181,9 @@ void FlowColumns::Builder::add_tcp(std::uint32_t number, const FlowState& state)
         flags[i].add(tcp ? std::optional(accountant.flag_count(number, static_cast<FlagCount>(i)))
                          : std::nullopt);
     handshake_rtt_ns.add(accountant.handshake_rtt_ns(number));
-    retransmitted_bytes.add(tcp ? std::optional(tcp->retransmitted_bytes) : std::nullopt);
+    retransmitted_bytes.add(tcp ? std::optional(accountant.retransmitted_bytes(number)) : std::nullopt);
     duplicate_acks.add(accountant.duplicate_acks(number));
-    cut_start.add(tcp ? std::optional(!state.starts_with_syn) : std::nullopt);
+    cut_start.add(tcp ? std::optional(state.starts_with_syn == 0) : std::nullopt);
     cut_end.add(tcp ? std::optional(!accountant.is_closed(number)) : std::nullopt);
 }
 
@@ -201,7 +202,7 @@ void FlowColumns::Builder::add_stacks(std::uint32_t number, const FlowState& sta
         run_frames.add(run.frames);
     }
     run_lists.close(run_frames.size());
-    stacks_cut.add(state.runs_cut);
+    stacks_cut.add(state.runs_cut != 0);
     const std::string label = application_of(table.accountant_, number, table.names_.tokens());
     const std::string_view by = state.application_carried_over ? "flow" : "tshark";
     app.add(label.empty() ? std::nullopt : std::optional<std::string_view>(label));

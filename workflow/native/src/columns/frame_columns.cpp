@@ -69,10 +69,16 @@ struct FrameColumns::Buffers {
 struct FrameColumns::Free {
     std::mutex mutex;
     std::vector<std::unique_ptr<Buffers>> buffers;
+    bool closed = false;
 
     void put(std::unique_ptr<Buffers> used) {
         const std::lock_guard lock(mutex);
-        buffers.push_back(std::move(used));
+        if (!closed) buffers.push_back(std::move(used));
+    }
+    void close() {
+        const std::lock_guard lock(mutex);
+        closed = true;
+        buffers.clear();
     }
     std::unique_ptr<Buffers> get(std::size_t capacity) {
         const std::lock_guard lock(mutex);
@@ -85,14 +91,17 @@ struct FrameColumns::Free {
 };
 
 FrameColumns::FrameColumns(const StackNames& names, std::size_t capacity)
-    : names_(names), capacity_(capacity), free_(std::make_shared<Free>()), now_(free_->get(capacity)) {}
+    : names_(names), capacity_(capacity), free_(std::make_shared<Free>()) {}
 
 FrameColumns::~FrameColumns() = default;
 
-std::size_t FrameColumns::size() const { return now_->size; }
+std::size_t FrameColumns::size() const { return now_ ? now_->size : 0; }
+
+void FrameColumns::close() { free_->close(); }
 
 void FrameColumns::add(const FrameRow& row, std::uint32_t stack, std::uint32_t flow, L4By l4_by,
                        AppBy app_by) {
+    if (!now_) now_ = free_->get(capacity_);
     Buffers& b = *now_;
     const std::size_t i = b.size++;
     const bool tcp = row.has(FrameRow::kHasTcp);
@@ -149,8 +158,7 @@ Column dictionary(const char* name, std::size_t size, const std::vector<std::uin
 }  // namespace
 
 Batch FrameColumns::take() {
-    std::unique_ptr<Buffers> taken = std::move(now_);
-    now_ = free_->get(capacity_);
+    std::unique_ptr<Buffers> taken = now_ ? std::move(now_) : free_->get(capacity_);
     Buffers& b = *taken;
     for (unsigned bit = 0; bit < kValidities; ++bit)
         b.validity[bit].nulls = b.row_validity.pack(b.size, bit, b.validity[bit].bits);

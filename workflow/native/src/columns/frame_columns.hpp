@@ -57,6 +57,8 @@ class FrameColumns {
     bool full() const { return size() == capacity_; }
     // The rows since the last call, which may be none.
     Batch take();
+    // No row will come any more: gives up the buffers.
+    void close();
 
   private:
     struct Buffers;
@@ -64,8 +66,8 @@ class FrameColumns {
 
     const StackNames& names_;
     std::size_t capacity_;
-    std::shared_ptr<Free> free_;  // outlives this object in the deleters of batches
-    std::unique_ptr<Buffers> now_;
+    std::shared_ptr<Free> free_;    // outlives this object in the deleters of batches
+    std::unique_ptr<Buffers> now_;  // null until the first row after take()
     LocalDictionary protocols_;
     LocalDictionary stacks_;
     LocalDictionary l4_by_;

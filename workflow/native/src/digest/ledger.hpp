@@ -1,6 +1,8 @@
 // The second half of a digest: rows with their final stacks in, both tables out.
 #pragma once
 
+#include <malloc.h>
+
 #include <cstdint>
 
 #include "columns/flow_columns.hpp"
@@ -50,6 +52,12 @@ class Ledger {
 
     bool full() const { return frames_.full(); }
     Batch take_frames() { return frames_.take(); }
+    // Every row is in: gives up what only frames need. What they and others have freed lies in pieces that
+    // the flow table's columns do not fit in, so it goes back to the system.
+    void close_frames() {
+        frames_.close();
+        ::malloc_trim(0);
+    }
     // Once every row is in.
     Batch flow_rows(std::uint32_t first, std::uint32_t count) const { return flows_.rows(first, count); }
 

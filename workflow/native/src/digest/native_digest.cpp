@@ -13,6 +13,7 @@ std::optional<Batch> NativeDigest::next_frames() {
         left -= count;
         ended_ = count < wanted;
     }
+    if (ended_) ledger_.close_frames();
     if (left == batch_rows_) return std::nullopt;
     return ledger_.take_frames();
 }

@@ -11,7 +11,9 @@ constexpr std::size_t kRangesPerFlow = 4096;
 constexpr std::size_t kRangesPerFlowWhenMany = 4;
 constexpr std::uint64_t kManyRanges = 1 << 20;
 
-constexpr std::size_t kDuplicateAcks = kFlagCounts;  // its place among the counters that can carry
+// Their places among the counters that can carry.
+constexpr std::size_t kDuplicateAcks = kFlagCounts;
+constexpr std::size_t kRetransmittedBytes = kFlagCounts + 1;
 
 // Unwraps a sequence number to the 64-bit position next to `near`.
 std::uint64_t unwrap(std::uint32_t seq, std::uint64_t near) {
@@ -65,7 +67,7 @@ std::uint32_t Accountant::number_of(const FrameRow& row, std::uint32_t stack) {
     FlowState flow{.first_ns = row.ts_ns, .previous_ns = row.ts_ns, .run_stack = stack, .key = row.key};
     flow.starts_with_syn = row.has(FrameRow::kHasTcp) && (row.tcp_flags & kSyn) != 0;
     number = flows_.add(flow);
-    peers_.add(number, keys_.key(row.key));
+    peers_.add(number, [this](std::uint32_t of) { return key_of(of); });
     return number;
 }
 
@@ -75,7 +77,9 @@ void Accountant::add_time(FlowState& flow, std::uint32_t number, std::int64_t ts
     flow.iat_min_ns = std::min(flow.iat_min_ns, iat);
     flow.iat_max_ns = std::max(flow.iat_max_ns, iat);
     const Wide size = iat < 0 ? -static_cast<Wide>(iat) : static_cast<Wide>(iat);
-    if (__builtin_add_overflow(flow.iat_squares, size * size, &flow.iat_squares)) flow.iat_squares = ~Wide{0};
+    Wide squares = 0;
+    const bool too_many = __builtin_add_overflow(flow.iat_squares.value(), size * size, &squares);
+    flow.iat_squares = WideCell(too_many ? ~Wide{0} : squares);
     if (iat < 0 || flow.time_went_back) {
         widen_times(number, flow, ts_ns);
         flow.time_went_back = true;
@@ -91,25 +95,19 @@ void Accountant::widen_times(std::uint32_t number, const FlowState& flow, std::i
 
 void Accountant::add_stack(FlowState& flow, std::uint32_t stack) {
     if (stack == flow.run_stack || flow.runs_cut) return;
+    shares_.add_run(flow.shares, {flow.run_stack, flow.frames - flow.run_start});
     if (flow.runs == kMaxRuns) {  // the 16th run ends here; `frames` goes on without it
-        flow.closed_runs = closed_runs_.add({flow.run_stack, flow.closed_runs, flow.frames - flow.run_start});
         flow.runs_cut = true;
         return;
     }
-    flow.closed_runs = closed_runs_.add({flow.run_stack, flow.closed_runs, flow.frames - flow.run_start});
     flow.run_stack = stack;
-    flow.run_start = flow.frames;
+    flow.run_start = flow.frames & kMostFrames;
     ++flow.runs;
 }
 
 void Accountant::add_applications(FlowState& flow, const FrameApplication& application) {
-    flow.application_carried_over |= application.carried_over;
-    for (const std::uint32_t token : application.tokens) {
-        std::uint32_t at = flow.applications;
-        while (at != kNone && applications_[at].token != token) at = applications_[at].next;
-        if (at == kNone) at = flow.applications = applications_.add({token, flow.applications, 0});
-        ++applications_[at].frames;
-    }
+    if (application.carried_over) flow.application_carried_over = true;
+    for (const std::uint32_t token : application.tokens) shares_.count_application(flow.shares, token);
 }
 
 void Accountant::count_flags(TcpState& tcp, std::uint32_t number, std::uint16_t flags) {
@@ -143,32 +141,31 @@ void Accountant::add_tcp(FlowState& flow, std::uint32_t number, const FrameRow& 
         }
     }
     if ((row.tcp_flags & kAck) != 0) add_ack(tcp, number, row);
-    add_sequence(tcp, row);
+    add_sequence(tcp, number, row);
 }
 
-void Accountant::add_sequence(TcpState& tcp, const FrameRow& row) {
-    if (!tcp.has_next) {  // far enough from 0 that positions before the first frame's are above it
-        tcp.next = (std::uint64_t{1} << 32) + row.tcp_seq;
-        tcp.has_next = true;
-    }
+void Accountant::add_sequence(TcpState& tcp, std::uint32_t number, const FrameRow& row) {
+    // Far enough from 0 that positions before the first frame's are above it.
+    if (tcp.next == 0) tcp.next = (std::uint64_t{1} << 32) + row.tcp_seq;
     const std::uint64_t at = unwrap(row.tcp_seq, tcp.next);
     const std::uint64_t payload = row.has(FrameRow::kHasPayloadLen) ? row.payload_len : 0;
     const std::uint64_t begin =
         at + ((row.tcp_flags & kSyn) != 0 ? 1 : 0);  // RFC 9293 3.4: a SYN is before the data
-    if (payload > 0) see_payload(tcp, {begin, begin + payload});
+    if (payload > 0) see_payload(tcp, number, {begin, begin + payload});
     tcp.next = std::max(tcp.next, begin + payload + ((row.tcp_flags & kFin) != 0 ? 1 : 0));
 }
 
-void Accountant::see_payload(TcpState& tcp, Range range) {
-    const std::size_t before = tcp.older == kNone ? 0 : older_ranges_[tcp.older].size();
-    tcp.retransmitted_bytes += see(range, tcp.newest, tcp.older != kNone, [&]() -> OlderRanges& {
-        if (tcp.older == kNone) {
-            tcp.older = static_cast<std::uint32_t>(older_ranges_.size());
-            older_ranges_.emplace_back();
+void Accountant::see_payload(TcpState& tcp, std::uint32_t number, Range range) {
+    const bool has_older = tcp.older != TcpState::kNoOlder;
+    const std::size_t before = has_older ? older_ranges_[tcp.older].size() : 0;
+    const std::uint64_t seen = see(range, tcp.newest, has_older, [&]() -> OlderRanges& {
+        if (tcp.older == TcpState::kNoOlder) {
+            tcp.older = older_ranges_.add({}) & TcpState::kNoOlder;
         }
         return older_ranges_[tcp.older];
     });
-    if (tcp.older == kNone) return;
+    count(tcp.retransmitted_bytes, number, kRetransmittedBytes, static_cast<std::uint32_t>(seen));
+    if (tcp.older == TcpState::kNoOlder) return;
     older_ranges_total_ += older_ranges_[tcp.older].size() - before;
     bound_ranges(older_ranges_[tcp.older]);
 }
@@ -187,7 +184,7 @@ const TcpState* Accountant::meet_peer(TcpState& tcp, std::uint32_t number) {
     if (peer_number != tcp.peer) {
         tcp.peer = peer_number;
         tcp.duplicate_acks = 0;
-        tcp.has_round_trip = false;
+        tcp.round_trip_ns = TcpState::kNoRoundTrip;
         carries_.erase((std::uint64_t{number} << 8) | kDuplicateAcks);
     }
     if (peer_number == kNone || flows_[peer_number].tcp == kNone) return nullptr;
@@ -219,10 +216,14 @@ void Accountant::add_ack(TcpState& tcp, std::uint32_t number, const FrameRow& ro
 // SYN.
 void Accountant::add_handshake(TcpState& tcp, std::uint32_t number, const FrameRow& row) {
     const TcpState* other = meet_peer(tcp, number);
-    if (other == nullptr || tcp.has_round_trip || other->count(FlagCount::kSynAck) == 0) return;
+    if (other == nullptr || tcp.round_trip_ns != TcpState::kNoRoundTrip ||
+        other->count(FlagCount::kSynAck) == 0)
+        return;
     if (other->syn_ack_ack != tcp.syn_seq + 1 || row.tcp_ack != other->syn_ack_seq + 1) return;
-    tcp.round_trip_ns = saturating_difference(row.ts_ns, tcp.syn_ns);
-    tcp.has_round_trip = true;
+    const std::int64_t round_trip_ns = saturating_difference(row.ts_ns, tcp.syn_ns);
+    const bool is_long = round_trip_ns < 0 || round_trip_ns >= TcpState::kLongRoundTrip;
+    tcp.round_trip_ns = is_long ? TcpState::kLongRoundTrip : static_cast<std::uint32_t>(round_trip_ns);
+    if (is_long) long_round_trips_[number] = round_trip_ns;
 }
 
 const TcpState* Accountant::tcp(std::uint32_t number) const {
@@ -254,6 +255,10 @@ std::uint64_t Accountant::flag_count(std::uint32_t number, FlagCount flag) const
     return (carried(number, static_cast<std::size_t>(flag)) << 16) + tcp(number)->count(flag);
 }
 
+std::uint64_t Accountant::retransmitted_bytes(std::uint32_t number) const {
+    return (carried(number, kRetransmittedBytes) << 32) + tcp(number)->retransmitted_bytes;
+}
+
 std::optional<std::uint64_t> Accountant::duplicate_acks(std::uint32_t number) const {
     const std::uint32_t other = peer(number);
     if (other == kNone || tcp(number) == nullptr) return std::nullopt;
@@ -264,10 +269,12 @@ std::optional<std::uint64_t> Accountant::duplicate_acks(std::uint32_t number) co
 std::optional<std::int64_t> Accountant::handshake_rtt_ns(std::uint32_t number) const {
     const std::uint32_t other = peer(number);
     const TcpState* own = tcp(number);
-    if (other == kNone || own == nullptr || own->peer != other || !own->has_round_trip) return std::nullopt;
+    if (other == kNone || own == nullptr || own->peer != other) return std::nullopt;
+    if (own->round_trip_ns == TcpState::kNoRoundTrip) return std::nullopt;
     const bool syn_once = flag_count(number, FlagCount::kSyn) - flag_count(number, FlagCount::kSynAck) == 1;
     const bool syn_ack_once = flag_count(other, FlagCount::kSynAck) == 1;
-    return syn_once && syn_ack_once ? std::optional(own->round_trip_ns) : std::nullopt;
+    if (!syn_once || !syn_ack_once) return std::nullopt;
+    return own->round_trip_ns == TcpState::kLongRoundTrip ? long_round_trips_.at(number) : own->round_trip_ns;
 }
 
 std::pair<std::int64_t, std::int64_t> Accountant::first_and_last_ns(std::uint32_t number) const {
@@ -286,19 +293,14 @@ bool Accountant::is_closed(std::uint32_t number) const {
 
 std::vector<StackRun> Accountant::runs(std::uint32_t number) const {
     const FlowState& flow = flows_[number];
-    std::vector<StackRun> runs;
-    if (!flow.runs_cut) runs.push_back({flow.run_stack, flow.frames - flow.run_start});
-    for (std::uint32_t at = flow.closed_runs; at != kNone; at = closed_runs_[at].before)
-        runs.push_back({closed_runs_[at].stack, closed_runs_[at].frames});
+    std::vector<StackRun> runs = shares_.runs(flow.shares);
     std::ranges::reverse(runs);
+    if (!flow.runs_cut) runs.push_back({flow.run_stack, flow.frames - flow.run_start});
     return runs;
 }
 
 std::vector<std::pair<std::uint32_t, std::uint64_t>> Accountant::applications(std::uint32_t number) const {
-    std::vector<std::pair<std::uint32_t, std::uint64_t>> counts;
-    for (std::uint32_t at = flows_[number].applications; at != kNone; at = applications_[at].next)
-        counts.emplace_back(applications_[at].token, applications_[at].frames);
-    return counts;
+    return shares_.applications(flows_[number].shares);
 }
 
 }  // namespace acapella

@@ -13,13 +13,28 @@
 #include "flow/flow_keys.hpp"
 #include "flow/peers.hpp"
 #include "flow/pool.hpp"
+#include "flow/shares.hpp"
 #include "flow/tcp_state.hpp"
 
 namespace acapella {
 
 inline constexpr std::uint32_t kMaxRuns = 16;
+inline constexpr std::uint64_t kMostFrames = (std::uint64_t{1} << 55) - 1;  // 500 petabytes of headers
 
 __extension__ using Wide = unsigned __int128;
+
+// A Wide that asks for no more alignment than its halves.
+class WideCell {
+  public:
+    WideCell() = default;
+    explicit WideCell(Wide value)
+        : low_(static_cast<std::uint64_t>(value)), high_(static_cast<std::uint64_t>(value >> 64)) {}
+    Wide value() const { return static_cast<Wide>(high_) << 64 | low_; }
+
+  private:
+    std::uint64_t low_ = 0;
+    std::uint64_t high_ = 0;
+};
 
 // Time stamps span more than their differences can: those end at the limits.
 inline std::int64_t saturating_difference(std::int64_t a, std::int64_t b) {
@@ -35,35 +50,31 @@ struct FrameApplication {
     bool carried_over = false;  // taken from other frames of the flow
 };
 
-struct StackRun {
-    std::uint32_t stack;
-    std::uint64_t frames;
-};
-
+// A million of them are in memory at once, so their size is what the memory of a digest goes by.
 struct FlowState {
     std::int64_t first_ns;  // of the first frame in the file
     std::int64_t previous_ns;
     std::int64_t iat_min_ns = INT64_MAX;
     std::int64_t iat_max_ns = INT64_MIN;
-    Wide iat_squares = 0;
+    WideCell iat_squares{};
     std::uint64_t frames = 0;
     std::uint64_t wire_bytes = 0;
     std::uint64_t ip_bytes = 0;
     std::uint64_t payload_bytes = 0;
-    std::uint64_t run_start = 0;  // frames before the current run of one stack
+    std::uint64_t run_start : 55 = 0;  // frames before the current run of one stack
+    std::uint64_t runs : 5 = 1;
+    std::uint64_t runs_cut : 1 = false;
+    std::uint64_t time_went_back : 1 = false;
+    std::uint64_t starts_with_syn : 1 = false;
+    std::uint64_t application_carried_over : 1 = false;
     std::uint32_t wire_len_min = UINT32_MAX;
     std::uint32_t wire_len_max = 0;
     std::uint32_t run_stack;
-    std::uint32_t closed_runs = kNone;  // newest of the runs before
+    std::uint32_t shares = Shares::kEnd;  // its applications, and the runs before
     std::uint32_t tcp = kNone;
-    std::uint32_t applications = kNone;
     std::uint32_t key;
-    std::uint8_t runs = 1;
-    bool runs_cut = false;
-    bool time_went_back = false;
-    bool starts_with_syn = false;
-    bool application_carried_over = false;
 };
+static_assert(sizeof(FlowState) == 112 && kMaxRuns < 1U << 5);
 
 class Accountant {
   public:
@@ -84,6 +95,8 @@ class Accountant {
     std::uint64_t flag_count(std::uint32_t number, FlagCount flag) const;
     std::pair<std::int64_t, std::int64_t> first_and_last_ns(std::uint32_t number) const;
     std::uint32_t peer(std::uint32_t number) const;
+    // Of a flow with tcp().
+    std::uint64_t retransmitted_bytes(std::uint32_t number) const;
     std::optional<std::uint64_t> duplicate_acks(std::uint32_t number) const;
     std::optional<std::int64_t> handshake_rtt_ns(std::uint32_t number) const;
     // A FIN or RST was seen, in either direction.
@@ -100,17 +113,6 @@ class Accountant {
     std::uint64_t ranges_forgotten() const { return ranges_forgotten_; }
 
   private:
-    struct ClosedRun {
-        std::uint32_t stack;
-        std::uint32_t before;
-        std::uint64_t frames;
-    };
-    struct ApplicationCount {
-        std::uint32_t token;
-        std::uint32_t next;
-        std::uint64_t frames;
-    };
-
     FlowKey key_of(std::uint32_t number) const { return keys_.key(flows_[number].key); }
     std::uint32_t number_of(const FrameRow& row, std::uint32_t stack);
     void add_time(FlowState& flow, std::uint32_t number, std::int64_t ts_ns);
@@ -119,16 +121,18 @@ class Accountant {
     void add_applications(FlowState& flow, const FrameApplication& application);
     void add_tcp(FlowState& flow, std::uint32_t number, const FrameRow& row);
     void count_flags(TcpState& tcp, std::uint32_t number, std::uint16_t flags);
-    void add_sequence(TcpState& tcp, const FrameRow& row);
-    void see_payload(TcpState& tcp, Range range);
+    void add_sequence(TcpState& tcp, std::uint32_t number, const FrameRow& row);
+    void see_payload(TcpState& tcp, std::uint32_t number, Range range);
     void bound_ranges(OlderRanges& list);
     void add_ack(TcpState& tcp, std::uint32_t number, const FrameRow& row);
     void add_handshake(TcpState& tcp, std::uint32_t number, const FrameRow& row);
     const TcpState* meet_peer(TcpState& tcp, std::uint32_t number);
     std::uint64_t carried(std::uint32_t number, std::size_t which) const;
+    // Adds less than a counter can hold.
     template <typename Counter>
-    void count(Counter& counter, std::uint32_t number, std::size_t which) {
-        if (++counter == 0) ++carries_[(std::uint64_t{number} << 8) | which];
+    void count(Counter& counter, std::uint32_t number, std::size_t which, Counter added = 1) {
+        counter = static_cast<Counter>(counter + added);
+        if (counter < added) ++carries_[(std::uint64_t{number} << 8) | which];
     }
 
     const FlowKeys& keys_;
@@ -136,14 +140,14 @@ class Accountant {
     std::vector<std::uint32_t> number_of_key_;
     Pool<FlowState> flows_;
     Pool<TcpState> tcp_;
-    Pool<ClosedRun> closed_runs_;
-    Pool<ApplicationCount> applications_;
-    std::vector<OlderRanges> older_ranges_;
+    Shares shares_;
+    Pool<OlderRanges> older_ranges_;
     std::uint64_t older_ranges_total_ = 0;
     std::uint64_t ranges_forgotten_ = 0;
     // Earliest and latest time of the flows whose time went back.
     std::unordered_map<std::uint32_t, std::pair<std::int64_t, std::int64_t>> times_;
     std::unordered_map<std::uint64_t, std::uint64_t> carries_;  // by flow and counter
+    std::unordered_map<std::uint32_t, std::int64_t> long_round_trips_;
 };
 
 }  // namespace acapella

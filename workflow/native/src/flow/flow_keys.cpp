@@ -93,11 +93,23 @@ std::uint64_t FlowKeys::hash_key(std::uint32_t number) const {
 }
 
 std::span<const std::uint16_t> FlowKeys::vlans(std::uint32_t row) const {
-    return std::span(vlan_values_).subspan(tags_[row].first_vlan, tags_[row].vlan_count);
+    const TagsRow& tags = tags_[row];
+    if (tags.is_longer) {
+        const LongerTags& longer = longer_tags_[tags.place];
+        return std::span(vlan_values_).subspan(longer.first_vlan, longer.vlan_count);
+    }
+    const ShortTags& own = keys_[tags.place].tags;
+    return std::span(own.vlans).first(own.vlan_count);
 }
 
 std::span<const std::uint32_t> FlowKeys::labels(std::uint32_t row) const {
-    return std::span(label_values_).subspan(tags_[row].first_label, tags_[row].label_count);
+    const TagsRow& tags = tags_[row];
+    if (tags.is_longer) {
+        const LongerTags& longer = longer_tags_[tags.place];
+        return std::span(label_values_).subspan(longer.first_label, longer.label_count);
+    }
+    const ShortTags& own = keys_[tags.place].tags;
+    return std::span(own.labels).first(own.label_count);
 }
 
 bool FlowKeys::same_tags(std::uint32_t row, TagsView tags) const {
@@ -143,7 +155,8 @@ std::uint32_t FlowKeys::intern(const Sought& sought) {
 }
 
 std::uint32_t FlowKeys::add_key(const Sought& sought, TagsView tags) {
-    const std::uint32_t number = keys_.add({sought.endpoints, sought.tags, kNone, intern_tags(tags)});
+    const std::uint32_t number = keys_.add({sought.endpoints, sought.tags, kNone, kNone});
+    keys_[number].tags_row = intern_tags(tags, number);
     keys_[number].endpoints_row = intern_endpoints(sought.endpoints, number);
     key_index_.insert(sought.hash, number, [this](std::uint32_t row) { return hash_key(row); });
     return number;
@@ -166,31 +179,39 @@ std::uint32_t FlowKeys::intern_endpoints(const Endpoints& added, std::uint32_t k
     return row;
 }
 
-std::uint32_t FlowKeys::intern_tags(TagsView tags) {
+std::uint32_t FlowKeys::intern_tags(TagsView tags, std::uint32_t key) {
     const std::uint64_t tags_hash = hash_tags(tags);
     const std::uint32_t found =
         tags_index_.find(tags_hash, [&](std::uint32_t row) { return same_tags(row, tags); });
     if (found != kNone) return found;
-    const std::uint32_t row = tags_.add(
-        {static_cast<std::uint32_t>(vlan_values_.size()), static_cast<std::uint32_t>(label_values_.size()), 0,
-         static_cast<std::uint8_t>(tags.vlans.size()), static_cast<std::uint8_t>(tags.labels.size())});
-    vlan_values_.insert(vlan_values_.end(), tags.vlans.begin(), tags.vlans.end());
-    label_values_.insert(label_values_.end(), tags.labels.begin(), tags.labels.end());
-    tags_[row].vlan_stack = intern_vlan_stack(row);
+    const std::uint32_t row = tags_.add(add_tags(tags, key));
+    intern_vlan_stack(row);
     tags_index_.insert(tags_hash, row, [this](std::uint32_t old) { return hash_tags(tags_view(old)); });
     return row;
 }
 
-std::uint32_t FlowKeys::intern_vlan_stack(std::uint32_t tags_row) {
+FlowKeys::TagsRow FlowKeys::add_tags(TagsView tags, std::uint32_t key) {
+    if (keys_[key].tags.whole()) return {.is_longer = 0, .place = key & TagsRow::kMostPlaces};
+    const std::uint32_t place = longer_tags_.add(
+        {static_cast<std::uint32_t>(vlan_values_.size()), static_cast<std::uint32_t>(label_values_.size()),
+         static_cast<std::uint8_t>(tags.vlans.size()), static_cast<std::uint8_t>(tags.labels.size())});
+    vlan_values_.insert(vlan_values_.end(), tags.vlans.begin(), tags.vlans.end());
+    label_values_.insert(label_values_.end(), tags.labels.begin(), tags.labels.end());
+    return {.is_longer = 1, .place = place & TagsRow::kMostPlaces};
+}
+
+std::uint32_t FlowKeys::vlan_stack(std::uint32_t tags_row) const {
     const auto own = vlans(tags_row);
-    const std::uint64_t vlans_hash = hash_tags({own, {}});
-    const std::uint32_t found =
-        vlan_index_.find(vlans_hash, [&](std::uint32_t row) { return std::ranges::equal(vlans(row), own); });
-    if (found != kNone) return found;
-    vlan_index_.insert(vlans_hash, tags_row, [this](std::uint32_t row) {
-        return hash_tags({vlans(row), {}});
+    return vlan_index_.find(hash_tags({own, {}}), [&](std::uint32_t stack) {
+        return std::ranges::equal(vlans(vlan_stacks_[stack]), own);
     });
-    return tags_row;
+}
+
+void FlowKeys::intern_vlan_stack(std::uint32_t tags_row) {
+    if (vlan_stack(tags_row) != kNone) return;
+    const auto hash_of = [this](std::uint32_t stack) { return hash_tags({vlans(vlan_stacks_[stack]), {}}); };
+    const std::uint32_t added = vlan_stacks_.add(tags_row);
+    vlan_index_.insert(hash_of(added), added, hash_of);
 }
 
 std::array<std::byte, 16> FlowKeys::flow_id(std::uint32_t number, std::string_view site) const {

@@ -93,7 +93,7 @@ class FlowKeys {
     std::span<const std::uint16_t> vlans(std::uint32_t tags_row) const;
     std::span<const std::uint32_t> labels(std::uint32_t tags_row) const;
     // Equal for equal VLAN stacks.
-    std::uint32_t vlan_stack(std::uint32_t tags_row) const { return tags_[tags_row].vlan_stack; }
+    std::uint32_t vlan_stack(std::uint32_t tags_row) const;
 
     // The 128-bit id: BLAKE2b over, big-endian, u16 length of the site and its UTF-8 bytes; u8 count and u16
     // VLAN ids; u8 count and u32 labels; u8 IP version; source and destination (4 or 16 bytes each); u8
@@ -114,10 +114,17 @@ class FlowKeys {
         std::uint32_t first_key;  // which holds them
         std::uint32_t reversed;
     };
-    struct Tags {
+    // Where the tags of a row stand: with the key that first had them, or, where its ShortTags do not hold
+    // them all, in longer_tags_.
+    struct TagsRow {
+        static constexpr std::uint32_t kMostPlaces = 0x7fffffff;
+
+        std::uint32_t is_longer : 1;
+        std::uint32_t place : 31;  // a row of keys_ or longer_tags_
+    };
+    struct LongerTags {
         std::uint32_t first_vlan;
         std::uint32_t first_label;
-        std::uint32_t vlan_stack;
         std::uint8_t vlan_count;
         std::uint8_t label_count;
     };
@@ -131,17 +138,20 @@ class FlowKeys {
     std::uint32_t add_key(const Sought& sought, TagsView tags);
     std::uint32_t intern_endpoints(const Endpoints& endpoints, std::uint32_t key);
     std::uint32_t find_endpoints(const Endpoints& endpoints, std::uint64_t hash) const;
-    std::uint32_t intern_tags(TagsView tags);
-    std::uint32_t intern_vlan_stack(std::uint32_t tags_row);
+    std::uint32_t intern_tags(TagsView tags, std::uint32_t key);
+    TagsRow add_tags(TagsView tags, std::uint32_t key);
+    void intern_vlan_stack(std::uint32_t tags_row);
 
     TableHash hash_;
     Pool<Key> keys_;
     Slots key_index_;
     Pool<EndpointsRow> endpoints_;
     Slots endpoints_index_;
-    Pool<Tags> tags_;
+    Pool<TagsRow> tags_;
     Slots tags_index_;
-    Slots vlan_index_;  // to the first tags row with a VLAN stack
+    Pool<std::uint32_t> vlan_stacks_;  // the first tags row with each VLAN stack
+    Slots vlan_index_;
+    Pool<LongerTags> longer_tags_;
     std::vector<std::uint16_t> vlan_values_;
     std::vector<std::uint32_t> label_values_;
 };

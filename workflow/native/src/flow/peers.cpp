@@ -2,29 +2,30 @@
 
 namespace acapella {
 
-void Peers::add(std::uint32_t flow, FlowKey key) {
-    if (key.endpoints >= by_endpoints_.size()) {
-        by_endpoints_.resize(key.endpoints + 1);
-        first_tags_.resize(key.endpoints + 1);
-    }
-    Group& group = by_endpoints_[key.endpoints];
-    if (group.count == 0) {
-        group.first = flow;
-        first_tags_[key.endpoints] = key.tags;
-    } else {
-        if (group.count == 1) add_to_vlan_group(group.first, {key.endpoints, first_tags_[key.endpoints]});
-        add_to_vlan_group(flow, key);
-    }
-    ++group.count;
+Peers::Group& Peers::group_of(std::uint32_t endpoints) {
+    while (by_endpoints_.size() <= endpoints) by_endpoints_.add(Group{});
+    return by_endpoints_[endpoints];
+}
+
+std::uint32_t Peers::find_vlan_group(std::uint64_t wanted) const {
+    return vlan_index_.find(hash_(wanted),
+                            [&](std::uint32_t row) { return by_vlan_[row].endpoints_and_vlans == wanted; });
 }
 
 void Peers::add_to_vlan_group(std::uint32_t flow, FlowKey key) {
-    Group& group = by_vlan_[vlan_group(key.endpoints, key.tags)];
-    if (group.count++ == 0) group.first = flow;
+    const std::uint64_t wanted = vlan_group(key.endpoints, key.tags);
+    const std::uint32_t found = find_vlan_group(wanted);
+    if (found != kNone) {
+        ++by_vlan_[found].group.count;
+        return;
+    }
+    const std::uint32_t added = by_vlan_.add({wanted, {.count = 1, .first = flow}});
+    vlan_index_.insert(hash_(wanted), added,
+                       [this](std::uint32_t row) { return hash_(by_vlan_[row].endpoints_and_vlans); });
 }
 
 std::uint32_t Peers::candidates(FlowKey key) const {
-    const std::uint32_t other = keys_.reversed(key.endpoints);
+    const std::uint32_t other = keys_.reversed(key.endpoints);  // kNone is above every size
     return other < by_endpoints_.size() ? by_endpoints_[other].count : 0;
 }
 
@@ -33,8 +34,8 @@ std::uint32_t Peers::choose(FlowKey key) const {
     if (count == 0) return kNone;
     const std::uint32_t other = keys_.reversed(key.endpoints);
     if (count == 1) return by_endpoints_[other].first;
-    const auto found = by_vlan_.find(vlan_group(other, key.tags));
-    return found != by_vlan_.end() && found->second.count == 1 ? found->second.first : kNone;
+    const std::uint32_t found = find_vlan_group(vlan_group(other, key.tags));
+    return found != kNone && by_vlan_[found].group.count == 1 ? by_vlan_[found].group.first : kNone;
 }
 
 }  // namespace acapella

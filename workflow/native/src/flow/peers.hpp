@@ -8,21 +8,27 @@
 #pragma once
 
 #include <cstdint>
-#include <unordered_map>
-#include <vector>
 
 #include "flow/flow_keys.hpp"
+#include "flow/pool.hpp"
 
 namespace acapella {
 
 class Peers {
   public:
-    explicit Peers(const FlowKeys& keys) : keys_(keys), by_vlan_(16, hash_) {}
+    explicit Peers(const FlowKeys& keys) : keys_(keys) {}
 
-    // Adds `flow` with the key `key`.
-    void add(std::uint32_t flow, FlowKey key);
+    // Adds `flow`. `key_of(flow)` gives the key of a flow, as below.
+    template <typename KeyOf>
+    void add(std::uint32_t flow, const KeyOf& key_of) {
+        const FlowKey key = key_of(flow);
+        Group& group = group_of(key.endpoints);
+        if (group.count == 1) add_to_vlan_group(group.first, key_of(group.first));
+        if (group.count > 0) add_to_vlan_group(flow, key);
+        if (group.count++ == 0) group.first = flow;
+    }
 
-    // The peer among the flows added so far, or kNone. `key_of(flow)` gives a flow's key.
+    // The peer among the flows added so far, or kNone.
     template <typename KeyOf>
     std::uint32_t peer(std::uint32_t flow, const KeyOf& key_of) const {
         const std::uint32_t choice = choose(key_of(flow));
@@ -37,19 +43,26 @@ class Peers {
         std::uint32_t count = 0;
         std::uint32_t first = kNone;
     };
+    struct VlanGroup {
+        std::uint64_t endpoints_and_vlans;
+        Group group;
+    };
 
+    Group& group_of(std::uint32_t endpoints);
     std::uint32_t choose(FlowKey key) const;
+    // Hashed and compared as a number: endpoints and VLAN stack.
     std::uint64_t vlan_group(std::uint32_t endpoints, std::uint32_t tags) const {
         return (static_cast<std::uint64_t>(endpoints) << 32) | keys_.vlan_stack(tags);
     }
+    std::uint32_t find_vlan_group(std::uint64_t endpoints_and_vlans) const;
     void add_to_vlan_group(std::uint32_t flow, FlowKey key);
 
     const FlowKeys& keys_;
     TableHash hash_;
-    std::vector<Group> by_endpoints_;
-    std::vector<std::uint32_t> first_tags_;  // tags of by_endpoints_[...].first
+    Pool<Group> by_endpoints_;
     // Only for endpoints that more than one flow has.
-    std::unordered_map<std::uint64_t, Group, TableHash> by_vlan_;
+    Pool<VlanGroup> by_vlan_;
+    Slots vlan_index_;
 };
 
 }  // namespace acapella

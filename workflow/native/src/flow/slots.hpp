@@ -1,5 +1,9 @@
 // An open-addressed index from hashes to row numbers; the rows themselves live with the caller, who compares
 // them.
+//
+// A slot is four bytes: the row in as many lower bits as a slot's number has, which is enough because rows
+// are numbered from 0 on as they come and the index is never full, and above it bits of the hash, so that few
+// rows are compared in vain.
 #pragma once
 
 #include <cstdint>
@@ -11,54 +15,60 @@ inline constexpr std::uint32_t kNone = 0xffffffff;
 
 class Slots {
   public:
-    Slots() : slots_(1U << 10) {}
+    Slots() : slots_(std::size_t{1} << kFirstBits, kNone) {}
 
     // The row for which `equal(row)` holds among those stored under `hash`, or kNone.
     template <typename Equal>
     std::uint32_t find(std::uint64_t hash, const Equal& equal) const {
-        const std::uint64_t mask = slots_.size() - 1;
-        const auto tag = static_cast<std::uint32_t>(hash >> 32);
-        for (std::uint64_t i = hash & mask; slots_[i].row != kNone; i = (i + 1) & mask)
-            if (slots_[i].tag == tag && equal(slots_[i].row)) return slots_[i].row;
+        const std::uint64_t mask = this->mask();
+        const std::uint32_t wanted = tag(hash);
+        for (std::uint64_t i = hash & mask; slots_[i] != kNone; i = (i + 1) & mask) {
+            const std::uint32_t row = slots_[i] & static_cast<std::uint32_t>(mask);
+            if (slots_[i] - row == wanted && equal(row)) return row;
+        }
         return kNone;
     }
 
     // Two steps ahead of a look-up, for those who have other work meanwhile: fetch the slot, then guess the
     // row by it.
-    void prefetch(std::uint64_t hash) const { __builtin_prefetch(&slots_[hash & (slots_.size() - 1)]); }
-    std::uint32_t guess(std::uint64_t hash) const { return slots_[hash & (slots_.size() - 1)].row; }
+    void prefetch(std::uint64_t hash) const { __builtin_prefetch(&slots_[hash & mask()]); }
+    std::uint32_t guess(std::uint64_t hash) const {
+        const std::uint32_t slot = slots_[hash & mask()];
+        return slot == kNone ? kNone : slot & static_cast<std::uint32_t>(mask());
+    }
 
-    // `hash_of(row)` gives the hash of a row stored before; it is needed when the index grows.
+    // `row` is the number of rows stored before. `hash_of(row)` gives the hash of a row stored before; it is
+    // needed when the index grows.
     template <typename HashOf>
     void insert(std::uint64_t hash, std::uint32_t row, const HashOf& hash_of) {
-        if (4 * (count_ + 1) > 3 * slots_.size()) grow(hash_of);
-        place(slots_, hash, row);
-        ++count_;
+        if (4 * (std::uint64_t{row} + 1) > 3 * slots_.size()) grow(row, hash_of);
+        place(hash, row);
     }
 
   private:
-    struct Slot {
-        std::uint32_t tag = 0;
-        std::uint32_t row = kNone;
-    };
+    static constexpr unsigned kFirstBits = 10;
 
-    static void place(std::vector<Slot>& slots, std::uint64_t hash, std::uint32_t row) {
-        const std::uint64_t mask = slots.size() - 1;
-        std::uint64_t i = hash & mask;
-        while (slots[i].row != kNone) i = (i + 1) & mask;
-        slots[i] = {static_cast<std::uint32_t>(hash >> 32), row};
+    std::uint64_t mask() const { return slots_.size() - 1; }
+    // Bits of the hash that the slot's number does not hold, above the row's.
+    std::uint32_t tag(std::uint64_t hash) const {
+        return static_cast<std::uint32_t>(hash >> 32) & ~static_cast<std::uint32_t>(mask());
+    }
+
+    void place(std::uint64_t hash, std::uint32_t row) {
+        std::uint64_t i = hash & mask();
+        while (slots_[i] != kNone) i = (i + 1) & mask();
+        slots_[i] = tag(hash) | row;
     }
 
     template <typename HashOf>
-    void grow(const HashOf& hash_of) {
-        std::vector<Slot> larger(slots_.size() * 2);
-        for (const Slot& slot : slots_)
-            if (slot.row != kNone) place(larger, hash_of(slot.row), slot.row);
-        slots_ = std::move(larger);
+    void grow(std::uint32_t rows, const HashOf& hash_of) {
+        const std::size_t size = slots_.size() * 2;
+        slots_ = {};  // first, so that the two are never there at once
+        slots_.resize(size, kNone);
+        for (std::uint32_t row = 0; row < rows; ++row) place(hash_of(row), row);
     }
 
-    std::vector<Slot> slots_;
-    std::uint64_t count_ = 0;
+    std::vector<std::uint32_t> slots_;
 };
 
 }  // namespace acapella

@@ -24,28 +24,34 @@ enum TcpFlag : std::uint16_t {
 enum class FlagCount : std::uint8_t { kSyn, kSynAck, kFin, kRst, kPsh, kAck, kUrg, kEce, kCwr };
 inline constexpr std::size_t kFlagCounts = 9;
 
+// As FlowState, of every flow of TCP.
 struct TcpState {
+    // Values of round_trip_ns that are none: not measured, and one that Accountant keeps elsewhere.
+    static constexpr std::uint32_t kNoRoundTrip = 0xffffffff;
+    static constexpr std::uint32_t kLongRoundTrip = 0xfffffffe;
+    static constexpr std::uint32_t kNoOlder = 0x7fffffff;
+
     // Counts modulo 2^16 and 2^32; Accountant keeps the carries of the few flows that have any.
     std::array<std::uint16_t, kFlagCounts> flags{};
+    std::uint16_t last_window = 0;
     std::uint32_t duplicate_acks = 0;
-    std::uint64_t retransmitted_bytes = 0;
-    // Sequence positions, unwrapped; `next` is one above the highest sent, SYN and FIN included.
+    // Sequence positions, unwrapped; `next` is one above the highest sent, SYN and FIN included, and 0 before
+    // the first.
     std::uint64_t next = 0;
     Range newest{0, 0};
     std::int64_t syn_ns = 0;
-    std::int64_t round_trip_ns = 0;
+    std::uint32_t retransmitted_bytes = 0;
+    std::uint32_t round_trip_ns = kNoRoundTrip;
     std::uint32_t syn_seq = 0;
     std::uint32_t syn_ack_seq = 0;
     std::uint32_t syn_ack_ack = 0;
     std::uint32_t highest_ack = 0;
-    std::uint32_t older = kNone;  // OlderRanges of a flow with gaps
-    std::uint32_t peer = kNone;   // whom duplicate_acks and the round trip were measured against
-    std::uint16_t last_window = 0;
-    bool has_next = false;
-    bool has_ack = false;
-    bool has_round_trip = false;
+    std::uint32_t peer = kNone;           // whom duplicate_acks and the round trip were measured against
+    std::uint32_t older : 31 = kNoOlder;  // OlderRanges of a flow with gaps
+    std::uint32_t has_ack : 1 = false;
 
     std::uint32_t count(FlagCount flag) const { return flags[static_cast<std::size_t>(flag)]; }
 };
+static_assert(sizeof(TcpState) == 88);
 
 }  // namespace acapella

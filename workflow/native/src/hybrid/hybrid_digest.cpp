@@ -15,8 +15,8 @@ constexpr std::uint16_t kLinkEthernet = 1;
 constexpr std::uint32_t kStackFlows = 1U << 10;  // more stacks share them
 constexpr int kPipeBytes = 1 << 20;
 constexpr std::uint64_t kFlushEvery = 1U << 13;     // frames
-constexpr std::size_t kMaxRows = 1U << 18;          // 16 MiB of rows that wait
-constexpr std::uint64_t kMaxUnanswered = 1U << 16;  // frames sent; some 10 MiB of answers that wait
+constexpr std::size_t kMaxRows = 1U << 16;          // 4 MiB of rows that wait
+constexpr std::uint64_t kMaxUnanswered = 1U << 14;  // frames sent; some 3 MiB of answers that wait
 
 // A flow for Selection: frames without an IP header go by their native stack.
 std::uint32_t flow_number(const FrameRow& row) {
@@ -76,8 +76,7 @@ std::optional<Batch> HybridDigest::next_frames() {
             questions_.end();
         }
         if (rows_.empty()) {
-            answers_.expect_end();
-            ended_ = true;
+            end();
             break;
         }
         questions_.flush();
@@ -86,6 +85,16 @@ std::optional<Batch> HybridDigest::next_frames() {
     Batch batch = ledger_.take_frames();
     if (ended_ && batch.columns.length == 0) return std::nullopt;
     return batch;
+}
+
+// The flow table needs memory too.
+void HybridDigest::end() {
+    answers_.expect_end();
+    ended_ = true;
+    applications_.reset();
+    selection_.reset();
+    rows_ = RowQueue();
+    ledger_.close_frames();
 }
 
 bool HybridDigest::must_wait() const { return rows_.size() >= kMaxRows || unanswered_ >= kMaxUnanswered; }
@@ -125,7 +134,7 @@ bool HybridDigest::choose(FrameRow& row) {
     if (!send && row.has(FrameRow::kOpenAbove)) {
         const Dissection& d = front_.dissection();
         const auto length = d.has_payload_len ? d.payload_len : static_cast<std::uint32_t>(d.payload.size());
-        const Choice choice = selection_.choose(flow_number(row), d.payload, length);
+        const Choice choice = selection_->choose(flow_number(row), d.payload, length);
         row.kind = choice.kind;
         send = choice.send;
     }
@@ -164,14 +173,14 @@ Verdict HybridDigest::joined(const FrameRow& row, const Answer& answer) {
         ++contradictions_;
         return carried(row);
     }
-    const std::uint32_t number = applications_.learn(row.kind, *tokens);
-    return {applications_.stack(front_.names(), row.stack, number), L4By::kNative, AppBy::kTshark};
+    const std::uint32_t number = applications_->learn(row.kind, *tokens);
+    return {applications_->stack(front_.names(), row.stack, number), L4By::kNative, AppBy::kTshark};
 }
 
 Verdict HybridDigest::carried(const FrameRow& row) {
-    const std::uint32_t number = applications_.carried(row.kind);
+    const std::uint32_t number = applications_->carried(row.kind);
     if (number == kNone) return {row.stack, L4By::kNative, AppBy::kNobody};
-    return {applications_.stack(front_.names(), row.stack, number), L4By::kNative, AppBy::kFlow};
+    return {applications_->stack(front_.names(), row.stack, number), L4By::kNative, AppBy::kFlow};
 }
 
 }  // namespace acapella::hybrid

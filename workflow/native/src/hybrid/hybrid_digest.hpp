@@ -63,8 +63,9 @@ class HybridDigest {
           front_(path, options.vendors),
           ledger_(front_.keys(), front_.names(), std::move(place), batch_rows),
           options_(options),
-          selection_(options.policy),
-          applications_(selection_) {}
+          selection_(options.policy) {
+        applications_.emplace(*selection_);
+    }
 
     // As NativeDigest. Throws AskingError, AnswerError.
     std::optional<Batch> next_frames();
@@ -84,6 +85,7 @@ class HybridDigest {
     void ask(const FrameRow& row);
     bool must_wait() const;
     bool book_first(bool wait);
+    void end();
     Verdict verdict(FrameRow& row, const Answer& answer);
     Verdict joined(const FrameRow& row, const Answer& answer);
     Verdict carried(const FrameRow& row);
@@ -93,8 +95,8 @@ class HybridDigest {
     FrontEnd front_;
     Ledger ledger_;
     Options options_;
-    Selection selection_;
-    Applications applications_;
+    std::optional<Selection> selection_;  // until the last frame, as what follows
+    std::optional<Applications> applications_;
     RowQueue rows_;
     std::uint64_t unanswered_ = 0;
     std::uint64_t contradictions_ = 0;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 
 namespace acapella::hybrid {
 namespace {
@@ -33,10 +32,6 @@ bool is_word(std::uint32_t start) {
 // A whole word, or two bytes: behind them come lengths and numbers.
 std::uint32_t short_start(std::uint32_t start) { return is_word(start) ? start : start & 0xffff0000; }
 
-void count(std::uint16_t& counter) {
-    if (counter < std::numeric_limits<std::uint16_t>::max()) ++counter;
-}
-
 }  // namespace
 
 Choice Selection::choose(std::uint32_t flow_number, Bytes payload, std::uint32_t payload_len) {
@@ -57,20 +52,20 @@ Choice Selection::choose(std::uint32_t flow_number, Bytes payload, std::uint32_t
         ++flow.fresh_in_a_row;  // at most kGiveUp
         if (flow.starts.allows(kinds)) {
             send = true;
-            count(flow.starts.fresh);
+            flow.starts.fresh();
         }
     } else {
         flow.fresh_in_a_row = 0;
-        count(flow.starts.known);
+        flow.starts.known();
         if (!kinds_[coarse.row].seen_twice) send = kinds_[coarse.row].seen_twice = true;
     }
     if (fine.row != kNone) {
-        count(flow.long_starts.known);
+        flow.long_starts.known();
         return {fine.row, send};
     }
     if (flow.long_starts.allows(kinds)) {
         send = true;
-        count(flow.long_starts.fresh);
+        flow.long_starts.fresh();
     }
     if (!send && coarse.row != kNone) return {coarse.row, false};
     const Choice by_length = choose_by_length(flow_number, length, send);

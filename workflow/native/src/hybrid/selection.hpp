@@ -54,12 +54,17 @@ class Selection {
     const Kind& kind(std::uint32_t row) const { return kinds_[row]; }
 
   private:
-    // New kinds against frames of known ones.
+    // New kinds less frames of known ones, which may be the more by 32,768 at most.
     struct Budget {
-        std::uint16_t fresh = 0;
-        std::uint16_t known = 0;
+        std::int16_t used = 0;
 
-        bool allows(std::uint32_t kinds) const { return fresh < kinds + known; }
+        bool allows(std::uint32_t kinds) const { return used < static_cast<std::int64_t>(kinds); }
+        void fresh() {
+            if (used < INT16_MAX) ++used;
+        }
+        void known() {
+            if (used > INT16_MIN) --used;
+        }
     };
     struct Flow {
         std::uint32_t frames = 0;
@@ -68,6 +73,7 @@ class Selection {
         std::uint8_t looks = 0;  // again
         std::uint8_t fresh_in_a_row = 0;
     };
+    static_assert(sizeof(Flow) == 12);
     struct Place {
         std::uint64_t hash;
         std::uint32_t row;

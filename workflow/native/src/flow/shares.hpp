@@ -1,0 +1,50 @@
+// Shares of the flows' frames, in lists: the application tokens of a flow and in how many frames each stood,
+// and the runs of one header stack that are over. Most flows have one token and no such run; so one list a
+// flow holds both, tokens first.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "flow/pool.hpp"
+
+namespace acapella {
+
+struct StackRun {
+    std::uint32_t stack;
+    std::uint64_t frames;
+};
+
+class Shares {
+  public:
+    static constexpr std::uint32_t kEnd = 0x7fffffff;  // an empty list
+
+    // `list` is a flow's, kEnd at first; it is changed where something new stands in front.
+    void count_application(std::uint32_t& list, std::uint32_t token);
+    void add_run(std::uint32_t& list, StackRun run);
+
+    // Tokens and in how many frames each stood.
+    std::vector<std::pair<std::uint32_t, std::uint64_t>> applications(std::uint32_t list) const;
+    // Newest first.
+    std::vector<StackRun> runs(std::uint32_t list) const;
+
+  private:
+    struct Share {
+        std::uint32_t of;         // a token or a stack
+        std::uint32_t frames;     // modulo 2^32; carries_ has the rest
+        std::uint32_t next : 31;  // row of shares_, or kEnd
+        std::uint32_t is_run : 1;
+    };
+    static_assert(sizeof(Share) == 12);
+
+    bool is_application(std::uint32_t row) const { return row != kEnd && !shares_[row].is_run; }
+    std::uint32_t add(const Share& share) { return shares_.add(share) & kEnd; }
+    std::uint64_t frames(std::uint32_t row) const;
+
+    Pool<Share> shares_;
+    std::unordered_map<std::uint32_t, std::uint64_t> carries_;  // by row
+};
+
+}  // namespace acapella
