@@ -68,31 +68,34 @@ def below_ip(data: bytes, at: int) -> tuple[str, int]:
     """The innermost IP header from the one at ``at`` on: through IP in IP, and GRE without options."""
     version = data[at] >> 4
     header = 40 if version == 6 else (data[at] & 15) * 4
-    protocol = data[at + 6] if version == 6 else data[at + 9]
     inside = at + header
-    if protocol in (4, 41) and inside < len(data):
+    if len(data) <= inside:
+        return "ip", at
+    protocol = data[at + 6] if version == 6 else data[at + 9]
+    if protocol in (4, 41):
         return below_ip(data, inside)
     if protocol == 47 and number(data, inside, 4) in (0x0800, 0x86DD):
         return below_ip(data, inside + 4)
     return "ip", at
 
 
-def identity(data: bytes, l4_checksum: bool) -> Part:
+def identity(data: bytes, wire_len: int, l4_checksum: bool) -> Part:
     """The bytes that no hop changes, None in the place of those that one may change."""
     start, at = innermost(data)
     if start != "ip":
-        return Part(list(data[at:]), True)
+        return Part(list(data[at:]), len(data) >= wire_len)
     version = data[at] >> 4
-    if version == 4:
-        header, length, protocol = (data[at] & 15) * 4, number(data, at + 2), data[at + 9]
-        hidden = {1, 8, 10, 11}
+    header = 40 if version == 6 else (data[at] & 15) * 4
+    if len(data) < at + header:
+        length, protocol = wire_len - at, None
+    elif version == 4:
+        length, protocol = number(data, at + 2), data[at + 9]
     else:
-        header, length, protocol = 40, 40 + number(data, at + 4), data[at + 6]
-        hidden = {7}
+        length, protocol = header + number(data, at + 4), data[at + 6]
     content = list(data[at : at + length])
+    hidden = {1, 8, 10, 11} if version == 4 else {7}
     if version == 6:  # traffic class: the low half of the first octet, the high half of the second
-        content[0] &= 0xF0
-        content[1] &= 0x0F
+        content[:2] = [content[0] & 0xF0, *(octet & 0x0F for octet in content[1:2])]
     if not l4_checksum and protocol in CHECKSUM_AT:
         place = header + CHECKSUM_AT[protocol]
         hidden |= {place, place + 1}
@@ -104,8 +107,8 @@ def read_trial(paths: list[Path], l4_checksum: bool) -> list[tuple[int, Part]]:
     ordered = sorted(paths, key=lambda path: hashlib.sha256(path.read_bytes()).digest())
     frames = []
     for rank, path in enumerate(ordered):
-        for record, (ts_ns, _, data) in enumerate(read_records(path)):
-            frames.append((ts_ns, rank, record, identity(data, l4_checksum)))
+        for record, (ts_ns, wire_len, data) in enumerate(read_records(path)):
+            frames.append((ts_ns, rank, record, identity(data, wire_len, l4_checksum)))
     return [(ts_ns, part) for ts_ns, _, _, part in sorted(frames, key=lambda frame: frame[:3])]
 
 
@@ -311,3 +314,43 @@ def window(a: list[Packet], b: list[Packet], begin: int, end: int) -> dict:
     )
     counts = {"n_a": len(in_a), "n_b": len(in_b), "n_common": len(both)}
     return counts | {name: found[name] for name in ("U", "O", "L", "I", "O_kendall", "kappa")}
+
+
+def readings_of_equation_2(ranks: tuple[int, ...]) -> dict[tuple[int, ...], int]:
+    """Each longest increasing subsequence, by its ranks in A, and the sum of |a - b| over the packets that it moves."""
+    longest = len(kept(list(ranks)))
+    total = sum(abs(a - b) for b, a in enumerate(ranks))
+    return {
+        tuple(ranks[b] for b in still): total - sum(abs(ranks[b] - b) for b in still)
+        for still in itertools.combinations(range(len(ranks)), longest)
+        if all(ranks[x] < ranks[y] for x, y in itertools.pairwise(still))
+    }
+
+
+def smallest_ambiguous() -> tuple[int, ...]:
+    """The first permutation, by size and then by its ranks, for which equation 2 has two values."""
+    every = itertools.chain.from_iterable(itertools.permutations(range(size)) for size in itertools.count(1))
+    return next(ranks for ranks in every if len(set(readings_of_equation_2(ranks).values())) > 1)
+
+
+def most_moved(size: int) -> tuple[int, tuple[int, ...]]:
+    """The largest sum of d over all permutations of a size, ties broken as ours are, and the first one that has it."""
+    sums = ((sum(abs(a - b) for a, b in moved(list(ranks))), ranks) for ranks in itertools.permutations(range(size)))
+    return max(sums, key=lambda found: found[0])
+
+
+def main() -> None:
+    """Print where equation 2 has two values, and how far from its stated maximum the largest sum stays."""
+    ranks = smallest_ambiguous()
+    print("smallest trial with two values of equation 2: B has A's packets in the order", *ranks)
+    for chain, distance in readings_of_equation_2(ranks).items():
+        value = quotient(2 * distance, len(ranks) * (len(ranks) + 1))
+        print(f"  keep {' '.join(map(str, chain))}: sum d = {distance}, O = {value}")
+    print("N  largest sum d  first order that has it  stated maximum")
+    for size in range(1, 8):
+        distance, ranks = most_moved(size)
+        print(f"{size}  {distance:13}  {' '.join(map(str, ranks)):23}  {size * (size + 1) // 2:14}")
+
+
+if __name__ == "__main__":
+    main()

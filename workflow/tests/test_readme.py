@@ -43,8 +43,14 @@ def test_the_two_lines_of_sql_print_what_is_shown(worked_example, monkeypatch):
     assert str(connection.sql(query)).split() == " ".join(shown).split()
 
 
+def test_kappa_prints_what_is_shown():
+    command, shown = re.search(r"^    \$ acapella (kappa .*)\n((?:(?:    .*)?\n)+?)\n`--json`", TEXT, re.M).groups()
+    lines = [line.removeprefix("    ") for line in shown.splitlines()]
+    assert lines == [line.rstrip() for line in run(ROOT, *shlex.split(command)).splitlines()]
+
+
 def test_every_path_that_documents_name_exists():
-    for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "config/README.md"):
+    for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "config/README.md", "docs/kappa.md"):
         text = (ROOT / name).read_text()
         for path in re.findall(r"`((?:config|rules|schemas|workflow|profiles|capture|docs)/[A-Za-z0-9_./-]*)`", text):
             assert list(ROOT.glob(path.replace("STAGE", "digest").rstrip("/"))), f"{name}: {path}"

@@ -19,6 +19,7 @@ STAGES = (
     "digest",
     "show",
     "verify",
+    "kappa",
     "index",
     "sql",
     "analyze",

@@ -75,11 +75,14 @@ class Tshark:
     path: str
     version: str
 
-    def command(self, source: str | os.PathLike, fields: Sequence[str]) -> list[str]:
-        """The command line that prints ``fields`` of every frame of ``source`` (``-``: standard input), a line a frame,
-        tab-separated; a field that a frame has several times is a comma-separated list, outermost first.
+    def command(self, source: str | os.PathLike, fields: Sequence[str], display_filter: str | None = None) -> list[str]:
+        """The command line that prints ``fields`` of every frame of ``source`` (``-``: standard input) that
+        ``display_filter`` shows, a line a frame, tab-separated; a field that a frame has several times is a
+        comma-separated list, outermost first.
         """
         command = [self.path, "-n", "-l", "-r", os.fspath(source)]
+        if display_filter is not None:
+            command += ["-Y", display_filter]
         for preference in PREFERENCES:
             command += ["-o", preference]
         command += ["-T", "fields", "-E", "separator=/t", "-E", "occurrence=a", "-E", "aggregator=,"]
@@ -89,7 +92,11 @@ class Tshark:
 
     @contextlib.contextmanager
     def start(
-        self, source: str | os.PathLike, fields: Sequence[str], output: IO[bytes] | None = None
+        self,
+        source: str | os.PathLike,
+        fields: Sequence[str],
+        output: IO[bytes] | None = None,
+        display_filter: str | None = None,
     ) -> Iterator["Run"]:
         """Run tshark over ``source``, or, where that is ``-``, over what is written to the run's ``stdin``.
 
@@ -98,7 +105,7 @@ class Tshark:
         """
         with tempfile.TemporaryFile() as complaints:
             process = subprocess.Popen(
-                self.command(source, fields),
+                self.command(source, fields, display_filter),
                 stdin=subprocess.PIPE if os.fspath(source) == "-" else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if output is None else output,
                 stderr=complaints,

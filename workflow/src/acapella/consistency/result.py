@@ -51,7 +51,7 @@ def pair(native: dict, trials: list[dict], bounds_ns: list[int]) -> dict:
         "latency_within_ns": ratios.shares(native["latency_within"], bounds_ns, common),
         "iat_delta_ns": ratios.deltas(native["gap"], common),
         "latency_delta_ns": ratios.deltas(native["latency"], common),
-        "offset_ns": native["offset_ns"] if common else None,
+        "offset_ns": native["offset_ns"],
         "duration_a_ns": native["duration_a_ns"],
         "duration_b_ns": native["duration_b_ns"],
         "moves": moves(native["moves"], common),

@@ -1,0 +1,62 @@
+"""Makes the trials of this folder: the same 600 packets, replayed three times; the same bytes each time.
+
+`a` is the baseline. `b` differs by jitter. `c` by jitter, and in its middle a queue that overflows: gaps stretch, 12
+packets are lost, and two bursts overtake each other. Run as `.venv/bin/python .test/make_trials.py [FOLDER]`.
+"""
+
+import gzip
+import random
+import struct
+import sys
+from pathlib import Path
+
+START_NS = 1_767_225_600_123_456_789
+GAP_NS = 83_331
+PACKETS = 600
+JITTER_NS = 60
+
+
+def packet(number: int) -> bytes:
+    """A UDP datagram with a number in it, 58 bytes, checksums left to others (0 is none in UDP over IPv4)."""
+    payload = struct.pack(">Q", number) + b"acapella"
+    udp = struct.pack(">HHHH", 5000, 5001, 8 + len(payload), 0) + payload
+    header = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(udp), number & 0xFFFF, 0, 64, 17, 0)
+    return bytes.fromhex("00163e000002 00163e000001 0800") + header + bytes([10, 0, 0, 1, 10, 0, 0, 2]) + udp
+
+
+def jittered(seed: int) -> list[tuple[int, int]]:
+    """(ns, number) of each packet, at most JITTER_NS late."""
+    draw = random.Random(seed)
+    return [(START_NS + number * GAP_NS + draw.randrange(JITTER_NS), number) for number in range(PACKETS)]
+
+
+def congested(trial: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same with a queue in its middle."""
+    times = [ns + (40_000 * (number - 300) if 300 <= number < 360 else 0) for ns, number in trial[:360]]
+    times += [ns + 2_400_000 for ns, _ in trial[360:]]
+    order = list(range(PACKETS))
+    order[310:340] = [*order[325:340], *order[310:325]]
+    lost = set(range(344, 356))
+    return [(ns, number) for ns, number in zip(times, order, strict=True) if number not in lost]
+
+
+def write(path: Path, trial: list[tuple[int, int]]) -> None:
+    """A nanosecond pcap, compressed, without a date in it."""
+    parts = [struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1)]
+    for ns, number in trial:
+        data = packet(number)
+        parts += [struct.pack("<IIII", *divmod(ns, 10**9), len(data), len(data)), data]
+    with path.open("wb") as target, gzip.GzipFile("", "wb", fileobj=target, mtime=0) as stream:
+        stream.write(b"".join(parts))
+
+
+def main(folder: Path) -> None:
+    """All three trials."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write(folder / "a.pcap.gz", jittered(1))
+    write(folder / "b.pcap.gz", jittered(2))
+    write(folder / "c.pcap.gz", congested(jittered(3)))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "trials")

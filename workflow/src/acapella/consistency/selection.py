@@ -1,0 +1,117 @@
+"""Which packets take part: a display filter, a flow, a span of time, in the words of the command line."""
+
+import ipaddress
+import re
+from datetime import UTC, datetime
+from fractions import Fraction
+
+from acapella_core.errors import UserError
+
+from .. import tshark
+
+UNITS_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+DURATION = re.compile(r"(-?\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|min|h|)")
+STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
+SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", re.IGNORECASE)
+PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "sctp": 132}
+END = re.compile(r"\[([^\]]+)\](?::(\d+))?|([^:\[\]]+)(?::(\d+))?|([0-9a-fA-F:.]+)")
+
+
+def duration_ns(text: str) -> int:
+    """A time such as ``1.5s``, ``250ms`` or ``10us``; a bare number is seconds. Raises UserError."""
+    found = DURATION.fullmatch(text.strip())
+    exact = Fraction(found[1]) * UNITS_NS[found[2]] if found else None
+    if exact is None or exact.denominator != 1:
+        raise UserError(f"{text!r} is not a time in whole nanoseconds", fix="write 1.5s, 250ms, 10us or 80ns")
+    return int(exact)
+
+
+def stamp_ns(text: str) -> int | None:
+    """Nanoseconds since 1970-01-01 UTC of an ISO time, UTC where it names no zone; None for anything else."""
+    found = STAMP.fullmatch(text.strip())
+    if not found:
+        return None
+    day, clock, fraction, zone = found.groups()
+    try:
+        moment = datetime.fromisoformat(f"{day}T{clock}{zone or '+00:00'}".replace("Z", "+00:00"))
+    except ValueError as error:
+        raise UserError(f"{text!r} is not a time: {error}") from error
+    since = moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 10**9 + int((fraction or "").ljust(9, "0"))
+
+
+def span(begin: str | None, end: str | None) -> tuple[int | None, int | None, bool]:
+    """(from, to, relative) in ns: both ISO times, or both counted from each trial's first packet. Raises UserError."""
+    absolute = [stamp_ns(text) for text in (begin, end) if text is not None]
+    relative = None in absolute
+    if relative and any(ns is not None for ns in absolute):
+        raise UserError(
+            "--from and --to are both ISO times, or both count from the trial's start", where=f"{begin} {end}"
+        )
+    read = duration_ns if relative else stamp_ns
+    from_ns, to_ns = (None if text is None else read(text) for text in (begin, end))
+    if from_ns is not None and to_ns is not None and to_ns <= from_ns:
+        raise UserError("--to has to be later than --from", where=f"{begin} {end}")
+    return from_ns, to_ns, relative
+
+
+def memory_bytes(text: str) -> int:
+    """A size such as ``2G`` or ``512M``, powers of 1024. Raises UserError."""
+    found = SIZE.fullmatch(text.strip())
+    size = int(Fraction(found[1]) * SIZES[found[2].upper()]) if found else 0
+    if size < 1:
+        raise UserError(f"{text!r} is not a size", fix="write 2G or 512M")
+    return size
+
+
+def flow(text: str | None) -> tuple | None:
+    """``SRC[:PORT],DST[:PORT][,PROTOCOL]`` as (protocol, src, src port, dst, dst port). Raises UserError."""
+    if text is None:
+        return None
+    ends = [part.strip() for part in text.split(",")]
+    if len(ends) not in (2, 3):
+        raise UserError(f"{text!r} is not a flow", fix="write SRC[:PORT],DST[:PORT][,PROTOCOL], IPv6 with port in [ ]")
+    src, dst = (end_of_flow(end) for end in ends[:2])
+    if ipaddress.ip_address(src[0]).version != ipaddress.ip_address(dst[0]).version:
+        raise UserError("both ends of a flow are of one IP version", where=text)
+    return (protocol(ends[2]) if len(ends) == 3 else None, *src, *dst)
+
+
+def end_of_flow(text: str) -> tuple[str, int | None]:
+    """Address and port of one end."""
+    found = END.fullmatch(text)
+    address = port = None
+    if found:
+        address, port = found[1] or found[3] or found[5], found[2] or found[4]
+    try:
+        address = str(ipaddress.ip_address(address))
+    except ValueError as error:
+        raise UserError(f"{text!r} is not an address, or an address and a port") from error
+    if port is not None and int(port) > 0xFFFF:
+        raise UserError(f"there is no port {port}", where=text)
+    return address, None if port is None else int(port)
+
+
+def protocol(text: str) -> int:
+    """An IP protocol by name or number."""
+    number = PROTOCOLS.get(text.lower(), int(text) if text.isdigit() else -1)
+    if not 0 <= number <= 255:
+        raise UserError(f"{text!r} is not an IP protocol", fix=f"write {', '.join(PROTOCOLS)} or a number")
+    return number
+
+
+def filtered(display_filter: str, paths: list[str]) -> tuple[dict, str]:
+    """For each file the numbers (from 1) of the frames that the filter shows, uint64, and tshark's version.
+
+    Raises UserError where there is no tshark, or in its own words where it does not take the filter.
+    """
+    import numpy as np  # noqa: PLC0415 - without a filter the start stays quick
+
+    program = tshark.find()
+    frames = {}
+    for path in dict.fromkeys(paths):
+        with program.start(path, ("frame.number",), display_filter=display_filter) as run:
+            frames[path] = np.array(run.stdout.read().split(), dtype=np.uint64)
+            run.finish(cut_allowed=True)
+    return frames, program.version

@@ -1,0 +1,225 @@
+"""`acapella kappa` as a command: which packets take part, what it writes where, and what it refuses."""
+
+import gzip
+import json
+import stat
+
+import pytest
+from plain_flows import write_pcap
+from trial_captures import START_NS, kappa, packet, packet_6, pair, steady, write
+
+from acapella import tshark
+from acapella.cli import main
+from acapella.consistency import selection
+from acapella_core.errors import UserError
+
+
+@pytest.fixture
+def trials(tmp_path):
+    """Two trials of 100 packets, every third of them over IPv6."""
+
+    def make(number: int) -> bytes:
+        return packet_6(number) if number % 3 == 0 else packet(number)
+
+    late = [ns + ns % 17 for ns in steady(100)]
+    return write(tmp_path / "a.pcap", steady(100), make=make), write(tmp_path / "b.pcap", late, make=make)
+
+
+@pytest.fixture
+def program():
+    try:
+        return tshark.find()
+    except UserError as error:
+        pytest.skip(str(error))
+
+
+def test_a_display_filter_selects_what_tshark_shows(trials, capsys, program):
+    result = kappa(capsys, *trials, "--filter", "ipv6")
+    assert [t["packets"] for t in result["trials"]] == [34, 34]
+    assert [t["files"][0]["frames"] for t in result["trials"]] == [100, 100]
+    assert result["pairs"][0]["duration_a_ns"] == 99 * 1_237
+    assert (result["parameters"]["filter"], result["parameters"]["tshark"]) == ("ipv6", program.version)
+
+
+def test_a_filter_that_tshark_does_not_take_is_one_line(trials, capsys, program):
+    assert main(["kappa", *map(str, trials), "--filter", "no such field =="]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("acapella: error:") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("flow", "packets"),
+    [
+        ("10.0.0.1,10.0.0.2", 66),
+        ("10.0.0.1:5000,10.0.0.2:5001,udp", 66),
+        ("10.0.0.1:5000,10.0.0.2", 66),
+        ("[fd00::1]:5000,[fd00::2]:5001,17", 34),
+        ("fd00::1,fd00::2", 34),
+        ("10.0.0.2,10.0.0.1", 0),
+        ("10.0.0.1,10.0.0.2,tcp", 0),
+    ],
+)
+def test_a_flow_selects_one_direction_by_its_innermost_ends(trials, capsys, flow, packets):
+    assert [t["packets"] for t in kappa(capsys, *trials, "--flow", flow)["trials"]] == [packets, packets]
+
+
+def test_a_relative_time_range_counts_from_each_trial_s_first_packet(tmp_path, capsys):
+    a = write(tmp_path / "a.pcap", steady(100, 1_000_003))
+    b = write_pcap(tmp_path / "b.pcap", [(START_NS + 7 * 10**9 + n * 1_000_003, packet(n)) for n in range(100)])
+    found = kappa(capsys, a, b, "--from", "10ms", "--to", "0.02s")
+    assert [t["packets"] for t in found["trials"]] == [10, 10]
+    assert found["pairs"][0]["n_common"] == 10
+    assert found["pairs"][0]["kappa"] == 1
+
+
+def test_an_absolute_time_range_is_the_same_for_all(tmp_path, capsys):
+    a, b = (write(tmp_path / f"{k}.pcap", [ns + k for ns in steady(10, 10**8 + 1)]) for k in range(2))
+    begin = "2023-11-14T22:13:20.223456790Z"  # START_NS + 100,000,001 ns: the second packet of A, to the nanosecond
+    assert selection.stamp_ns(begin) == START_NS + 10**8 + 1
+    found = kappa(capsys, a, b, "--from", begin, "--to", "2023-11-14T23:13:20.4+01:00")
+    assert [t["packets"] for t in found["trials"]] == [2, 2]
+
+
+def test_output_is_written_privately_and_as_it_would_be_printed(trials, tmp_path, capsys):
+    assert main(["kappa", *map(str, trials), "--json"]) == 0
+    printed = capsys.readouterr().out
+    target = tmp_path / "out" / "ab.json"
+    assert main(["kappa", *map(str, trials), "--json", "-o", str(target)]) == 0
+    assert (capsys.readouterr().out, target.read_text()) == ("", printed)
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert main(["kappa", *map(str, trials), "-o", str(target)]) == 0
+    assert "kappa 0." in capsys.readouterr().out and target.read_text() == printed
+
+
+def test_no_path_is_in_the_result(trials, tmp_path, capsys):
+    assert str(tmp_path) not in json.dumps(kappa(capsys, *trials))
+
+
+def test_the_sha256_of_a_file_is_recorded_on_demand(trials, capsys):
+    from acapella_core.files import sha256_of  # noqa: PLC0415
+
+    assert [t["files"][0]["sha256"] for t in kappa(capsys, *trials)["trials"]] == [None, None]
+    hashed = kappa(capsys, *trials, "--sha256")
+    assert [t["files"][0]["sha256"] for t in hashed["trials"]] == [sha256_of(path) for path in trials]
+
+
+def test_the_summary_says_what_takes_how_much_away(trials, capsys):
+    found = pair(capsys, *trials)
+    assert main(["kappa", *map(str, trials)]) == 0
+    text = capsys.readouterr().out
+    assert f"B against A: kappa {found['kappa']:.4f}"[:-1] in text
+    assert f"{found['I']:.4g}" in text and "of it" in text
+    assert "100 common of 100 in A and 100 in B" in text
+    assert "moved       none" in text
+
+
+def test_the_summary_of_three_trials_has_a_line_or_a_cell_for_each_pair(trials, tmp_path, capsys):
+    assert main(["kappa", *map(str, trials), str(trials[1])]) == 0
+    assert capsys.readouterr().out.count("against A") == 4
+    assert main(["kappa", *map(str, trials), str(trials[1]), "--all-pairs"]) == 0
+    text = capsys.readouterr().out
+    matrix = [line.split() for line in text.splitlines() if line.startswith(("kappa", "A   ", "B   "))]
+    assert matrix[0] == ["kappa", "B", "C"]
+    assert matrix[2] == ["B", "1"]
+
+
+def test_regions_and_frames_as_identities(tmp_path, capsys):
+    a = write(tmp_path / "a.pcap", steady(9))
+    b = write(tmp_path / "b.pcap", steady(9), make=lambda n: packet(n, ttl=63))
+    assert pair(capsys, a, b)["n_common"] == 9
+    assert pair(capsys, a, b, "--identity", "frame")["n_common"] == 0
+    assert pair(capsys, a, b, "--identity", "regions", "--region", "42:8")["n_common"] == 9
+    assert pair(capsys, a, b, "--identity", "regions", "--region", "42:8", "22:1")["n_common"] == 0
+
+
+def tagged(number: int, layout: str, ttl: int) -> bytes:
+    """A packet with CHOIR's trailer: time, node, port, check, mark."""
+    time = (START_NS + number * 1_000_003).to_bytes(8, "big")
+    check = {"v1": time[6:], "v2": time[1::-1]}[layout]
+    return packet(0, ttl=ttl, trailer=time + bytes([0, 1, 0, 2]) + check + b"\x65\x87")
+
+
+@pytest.mark.parametrize("layout", ["v1", "v2"])
+def test_trailer_tags_of_either_layout_as_identities(tmp_path, capsys, layout):
+    a = write(tmp_path / "a.pcap", steady(9), make=lambda n: tagged(n, layout, 64))
+    b = write(tmp_path / "b.pcap", steady(9), [1, 0, *range(2, 9)], make=lambda n: tagged(n, layout, 9))
+    found = pair(capsys, a, b, "--identity", "tag")
+    assert (found["n_common"], found["moves"]["count"], found["ambiguous_a"]) == (9, 1, 0)
+
+
+def test_damaged_bytes_are_told_and_exit_1(trials, tmp_path, capsys):
+    packed = bytearray(gzip.compress(trials[1].read_bytes()))
+    packed[-6] ^= 0xFF  # its checksum
+    damaged = tmp_path / "c.pcap.gz"
+    damaged.write_bytes(packed)
+    assert main(["kappa", str(trials[0]), str(damaged), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)["pairs"][0]
+    assert [warning["code"] for warning in found["warnings"]] == ["cut_file"]
+
+
+def test_progress_goes_to_standard_error(trials, capsys, monkeypatch):
+    monkeypatch.setattr("acapella.kappa.PROGRESS_S", 0)
+    assert main(["kappa", *map(str, trials), "--json", "--progress"]) == 0
+    said = capsys.readouterr()
+    json.loads(said.out)
+    assert "MB read" in said.err
+
+
+def test_offloaded_checksums_may_be_left_out(tmp_path, capsys):
+    a = write(tmp_path / "a.pcap", steady(9), make=lambda n: packet(n, checksum=0x1234))
+    b = write(tmp_path / "b.pcap", steady(9), make=lambda n: packet(n, checksum=0x4321))
+    assert pair(capsys, a, b)["n_common"] == 0
+    assert pair(capsys, a, b, "--no-l4-checksum")["n_common"] == 9
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["A"], "nothing to be compared with"),
+        (["A", "missing.pcap"], "no such file"),
+        (["A", "B", "-o", "A"], "one of the captures"),
+        (["A", "A,"], "empty file"),
+        (["A", "B", "--name", "x"], "1 names for 2"),
+        (["A", "B", "--name", "x", "x"], "of its own"),
+        (["A", "B", "--within", "-1"], "0 ns or more"),
+        (["A", "B", "--windows", "0"], "1 to 10,000"),
+        (["A", "B", "--window", "1"], None),
+        (["A", "B", "--window", "0s"], "longer"),
+        (["A", "B", "--window", "1ns"], "too many"),
+        (["A", "B", "--memory", "much"], "not a size"),
+        (["A", "B", "--region", "0:4"], "go together"),
+        (["A", "B", "--identity", "regions"], "go together"),
+        (["A", "B", "--identity", "regions", "--region", "4"], "not a region"),
+        (["A", "B", "--flow", "10.0.0.1"], "not a flow"),
+        (["A", "B", "--flow", "10.0.0.1:99999,10.0.0.2"], "no port"),
+        (["A", "B", "--flow", "10.0.0.1,fd00::1"], "one IP version"),
+        (["A", "B", "--flow", "10.0.0.1,10.0.0.2,ospfv9"], "not an IP protocol"),
+        (["A", "B", "--from", "soon"], "not a time"),
+        (["A", "B", "--from", "0.0000000001s"], "whole nanoseconds"),
+        (["A", "B", "--from", "2s", "--to", "1s"], "later"),
+        (["A", "B", "--from", "1s", "--to", "2026-01-01T00:00:00Z"], "both"),
+        (["A", "B", "--from", "2026-13-01T00:00:00Z"], "not a time"),
+    ],
+)
+def test_mistakes_are_one_line(trials, capsys, words, said):
+    paths = {"A": str(trials[0]), "B": str(trials[1]), "A,": f"{trials[0]},"}
+    code = main(["kappa", *(paths.get(word, word) for word in words)])
+    shown = capsys.readouterr().err
+    if said is None:
+        assert code == 0
+    else:
+        assert (code, shown.count("\n")) == (2, 1)
+        assert said in shown
+
+
+def test_a_file_that_is_no_capture_is_refused_by_name(trials, tmp_path, capsys):
+    other = tmp_path / "note.txt"
+    other.write_text("this is no capture at all")
+    assert main(["kappa", str(trials[0]), str(other)]) == 2
+    assert "note.txt" in capsys.readouterr().err
+
+
+def test_a_name_with_a_comma_is_one_file(trials, capsys):
+    odd = trials[0].with_name("b,c.pcap")
+    odd.write_bytes(trials[1].read_bytes())
+    assert pair(capsys, trials[0], odd)["n_common"] == 100
