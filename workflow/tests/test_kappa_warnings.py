@@ -7,6 +7,8 @@ from trial_captures import START_NS, codes, kappa, packet, pair, steady, write
 from acapella.consistency import warnings
 from acapella_core.schemas import json_schema
 
+LATE = list(enumerate(steady(100)))
+
 
 def only(entry: dict, code: str) -> dict:
     """The warning of this code, the only one that there is."""
@@ -115,6 +117,13 @@ def test_time_that_goes_backwards_in_a_file_is_named(tmp_path, capsys, clean):
     numbers = [*range(50), 51, 50, *range(52, 100)]
     warning = only(pair(capsys, clean, write(tmp_path / "b.pcap", offsets, numbers)), "time_reversals")
     assert "1 packet of trial B" in warning["text"]
+
+
+def test_frames_without_a_time_are_named(tmp_path, capsys, clean):
+    untimed = write_pcap(tmp_path / "b.pcap", [(0, packet(1_000)), *((START_NS + ns, packet(n)) for n, ns in LATE)])
+    found = pair(capsys, clean, untimed)
+    assert codes(found) == ["first_packet_missing", "untimed_frames"]
+    assert found["I"] > 0.99  # one gap of fifty years, whatever the network did
 
 
 def test_packets_without_the_tag_are_named(tmp_path, capsys, clean):

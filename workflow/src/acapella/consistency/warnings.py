@@ -11,6 +11,7 @@ COARSE_NS = 1000  # a microsecond grid rounds away what the paper measures: gaps
 # gap in a hundred that the clock lost moves quantiles and the share within 10 ns by as much.
 EQUAL_SHARE = 0.01
 ALIKE_SHARE = 0.5  # trials that share less than this of the smaller one are hardly the same traffic
+YEAR_NS = 365 * 86_400 * 10**9  # no trial lasts as long; one with a frame of 1970 in it seems to
 WHOLE = ("clean", None)  # how a file ends that lacks nothing
 
 PAIR_CHECKS = []
@@ -180,3 +181,15 @@ def time_reversals(trial: dict):
         "written out of order that is right; where a clock was set back, O, L and I are the clock's."
     )
     return warning("time_reversals", "OLI", text)
+
+
+@about_trial
+def untimed_frames(trial: dict):
+    """Frames that their file gives no time, as pcapng's simple packets: they are read as of 1970."""
+    if trial["first_ns"] != 0 or trial["duration_ns"] < YEAR_NS:
+        return None
+    text = (
+        f"trial {trial['name']} has frames without a time in the file: they count as of 1970, before all others, and "
+        "the trial's duration reaches back to them. L and I are divided by it: they say nothing."
+    )
+    return warning("untimed_frames", "OLI", text)
