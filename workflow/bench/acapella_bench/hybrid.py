@@ -92,7 +92,7 @@ def peak_rows(label: str, said: bytes, goal: str, note: str = "") -> list[dict]:
         }
     ]
     if peak["children_kib"]:
-        rows.append({"measured": "  its tshark", "value": peak["children_kib"] / 1024, "unit": "MiB"})
+        rows.append({"measured": "  its largest child", "value": peak["children_kib"] / 1024, "unit": "MiB"})
     return rows
 
 
