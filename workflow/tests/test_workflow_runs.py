@@ -1,5 +1,7 @@
 """The whole workflow on tiny captures: what is made, what is made again, and what happens where something breaks."""
 
+import hashlib
+import json
 import os
 import re
 import shutil
@@ -8,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import pyarrow.parquet as pq
 import pytest
 from workflow_run import ROOT, Workplace, workplace
 
@@ -254,3 +257,71 @@ def test_snakemake_makes_its_own_report_with_captions(again):
     assert (again.folder / "report.zip").stat().st_size > 0
     captions = {path.stem for path in (ROOT / "workflow" / "report").glob("*.rst")}
     assert {path.stem for path in (again.campaign / "figures").glob("*.svg")} <= captions
+
+
+TRIALS = ROOT / ".test" / "trials"
+COMPARED = {
+    "trials": {"steady": ["a", "b"], "congested": ["a", "c"], "queues": [["a", "c"], "b"]},
+    "consistency": {"within_ns": [100, 10]},
+}
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory) -> Workplace:
+    """A campaign whose trials were compared; `a` is the baseline of two environments, one trial has two files."""
+    place = Workplace(tmp_path_factory.mktemp("compared"))
+    place.configure(**COMPARED)
+    place.sheet(*((name, "lab", f"p{name}", str(TRIALS / f"{name}.pcap.gz")) for name in "abc"))
+    place.succeed("--cores", "2")
+    return place
+
+
+def environments(place: Workplace) -> dict[str, dict]:
+    """The rows of the comparison of environments."""
+    rows = pq.read_table(place.campaign / "tables" / "consistency_environments.parquet").to_pylist()
+    return {row["environment"]: row for row in rows}
+
+
+def test_trials_are_compared_up_to_the_report(compared):
+    rows = environments(compared)
+    assert list(rows) == list(COMPARED["trials"]), "in the order of the config"
+    steady, congested = rows["steady"], rows["congested"]
+    assert (steady["U"], steady["O"], steady["undefined_runs"]) == (0, 0, 0)
+    assert 0.99 < steady["kappa"] < 1
+    assert congested["U"] == pytest.approx(12 / (600 + 588))
+    assert congested["O"] > 0 and congested["kappa"] < steady["kappa"]
+    assert (steady["within_ns"], rows["queues"]["samples"], rows["queues"]["trials"]) == (100, 3, 2)
+    made = {path.name for path in (compared.campaign / "figures").iterdir()}
+    assert {"kappa_components.svg", "kappa_timeline.svg", "kappa_matrix.svg", "iat_delta.svg"} <= made
+    assert 'id="consistency"' in (compared.campaign / "report.html").read_text(encoding="utf-8")
+    assert "Nothing to be done" in compared.succeed()
+
+
+def test_the_captures_of_trials_are_in_the_provenance_by_checksum(compared):
+    told = json.loads((compared.campaign / "consistency_provenance.json").read_text(encoding="utf-8"))
+    checksum = {name: hashlib.sha256((TRIALS / f"{name}.pcap.gz").read_bytes()).hexdigest() for name in "abc"}
+    assert told["inputs"]["queues"] == {"a+c": [checksum["a"], checksum["c"]], "b": [checksum["b"]]}
+    for name, digest in told["outputs"].items():
+        assert hashlib.sha256((compared.campaign / name).read_bytes()).hexdigest() == digest
+
+
+def test_another_baseline_compares_its_environment_again_and_no_other(compared, tmp_path_factory):
+    place = Workplace(tmp_path_factory.mktemp("rebased"))
+    shutil.copytree(compared.folder, place.folder, symlinks=True, dirs_exist_ok=True)
+    place.configure(**COMPARED | {"trials": COMPARED["trials"] | {"congested": ["b", "c"]}})
+    said = place.succeed("--dry-run")
+    assert rules_run(said) == {"kappa", "trials", "figures", "report"}
+    assert re.search(r"^kappa +1$", said, re.M), said
+    place.configure()
+    assert rules_run(place.succeed("--dry-run")) == {"figures", "report"}, "without trials no page about them stays"
+
+
+def test_pseudonyms_hide_the_samples_of_trials(compared, tmp_path_factory):
+    place = Workplace(tmp_path_factory.mktemp("hidden"))
+    shutil.copytree(compared.folder, place.folder, symlinks=True, dirs_exist_ok=True)
+    place.configure(**COMPARED | {"pseudonyms": True, "figures": {"formats": ["svg"]}})
+    place.succeed("--cores", "2", "trials")
+    rows = pq.read_table(place.campaign / "tables" / "consistency.parquet").to_pylist()
+    assert all(
+        re.fullmatch(r"S0-P\d-0000(\+S0-P\d-0000)?", row[trial]) for row in rows for trial in ("trial_a", "trial_b")
+    )

@@ -5,7 +5,8 @@ consistency_environments (the layout of the CHOIR paper's Table 2), consistency_
 consistency_deltas, consistency_timeline, consistency_within and consistency_warnings as CSV and Parquet, each described
 in schemas/tables/. CAMPAIGN/consistency_provenance.json says what they were made from.
 
-With --pseudonyms samples are called as CAMPAIGN/pseudonyms.tsv says; names of environments stay.
+With --pseudonyms samples are called as CAMPAIGN/pseudonyms.tsv says; names of environments stay, and the results in
+CAMPAIGN/consistency keep the true names.
 """
 
 import csv

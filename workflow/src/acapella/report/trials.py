@@ -63,9 +63,9 @@ def compared(source: Source) -> dict:
     rows = sorted(source.rows("consistency_environments"), key=lambda row: row["place"])
     bounds = sorted({row["within_ns"] for row in rows})
     within = f"IAT within {', '.join(nanoseconds(bound) for bound in bounds)}"
-    columns = [("Environment", False), ("Runs", True), ("Packets in common", True)]
+    columns = [("Environment", False), ("Runs", True), ("In common", True)]
     columns += [*((name, True) for name in COMPONENTS), ("Kappa", True), ("Least", True), ("Largest", True)]
-    columns += [(within, True), ("IAT difference", True), ("Latency difference", True)]
+    columns += [(within, True), ("IAT off by", True), ("Latency off by", True)]
     cells = [
         [
             *(row["environment"], number(row["runs"]), number(row["packets_common"])),
@@ -76,7 +76,10 @@ def compared(source: Source) -> dict:
         for row in rows
     ]
     undefined = sum(row["undefined_runs"] for row in rows)
-    note = "Means over the runs, each against the first trial of its environment, as in Table 2 of the CHOIR paper."
+    note = (
+        "Means over the runs, each against the first trial of its environment, as in Table 2 of the CHOIR paper. In "
+        "common: packets, summed over the runs. Off by: the mean absolute difference."
+    )
     if undefined:
         note += f" {count(undefined, 'run')} with undefined components; a mean is over the others."
     return table("consistency_environments", "Environments compared", note, columns, cells)
