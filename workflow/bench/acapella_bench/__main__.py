@@ -18,7 +18,7 @@ from pathlib import Path
 
 from acapella_core.errors import UserError
 
-from . import analysis, cost, hybrid, machine, memory, native, programs, size, table
+from . import analysis, cost, hybrid, kappa, machine, memory, native, programs, size, table
 
 BENCHMARKS = {
     "native": (native.run, "engine native: frames a second on one core, shares of its stages, peak memory"),
@@ -27,6 +27,10 @@ BENCHMARKS = {
     "wrapped": (hybrid.run_wrapped, "engine hybrid beside tshark, on the wrapped corpus (short flows)"),
     "memory": (memory.run, "peak memory of both engines with a million flows, tshark's apart"),
     "size": (size.run, "bytes a frame of an acap, on iperf-like traffic"),
+    "kappa": (
+        kappa.run,
+        "consistency of two trials beside plain Python, hard orders, cost from 1 to 100 million packets",
+    ),
     "analysis": (analysis.run, "index to figures for many samples"),
 }
 

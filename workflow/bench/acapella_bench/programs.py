@@ -28,6 +28,8 @@ SCALES = {
         "size": 1_000_000,
         "samples": 4,
         "frames_a_sample": 100_000,
+        "kappa": 100_000,
+        "kappa_cost": (100_000, 1_000_000),
     },
     "full": {
         "native": 10_000_000,
@@ -41,6 +43,8 @@ SCALES = {
         "size": 5_000_000,
         "samples": 100,
         "frames_a_sample": 1_000_000,
+        "kappa": 1_055_648,
+        "kappa_cost": (1_000_000, 10_000_000, 100_000_000),
     },
 }
 

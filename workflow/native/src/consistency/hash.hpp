@@ -64,9 +64,10 @@ class Hasher {
         const std::uint64_t x = lane.x ^ a;
         const std::uint64_t y = lane.y ^ b;
         const Wide product = static_cast<Wide>(x ^ kKeys[2]) * (y ^ kKeys[0]);
-        // Where a factor is zero the sums still hold what the other was.
+        // Where a factor is zero the sums still hold what the other was. Turned by half a word, because a
+        // product's highest bits go with those of its factors.
         return {static_cast<std::uint64_t>(product) + (y << 32 | y >> 32),
-                static_cast<std::uint64_t>(product >> 64) ^ x};
+                static_cast<std::uint64_t>(product >> 64) ^ (x << 32 | x >> 32)};
     }
 
     void step(std::size_t lane, const std::byte* at) {

@@ -5,6 +5,7 @@
 #include "bytes/cursor.hpp"
 #include "consistency/hash.hpp"
 #include "dissect/dispatch.hpp"
+#include "dissect/udp_ports.hpp"
 
 namespace acapella::consistency {
 namespace {
@@ -68,6 +69,11 @@ Transport transport_of_ipv6(const Cursor& ip) {
     return {};
 }
 
+// UDP ports that may carry another packet; everything else above UDP is payload to dissect().
+bool may_carry_packets(const Cursor& udp) {
+    return udp_tunnel(udp.be16(0)) != Next::stop || udp_tunnel(udp.be16(2)) != Next::stop;
+}
+
 struct Field {
     std::size_t offset = 0;
     std::size_t length = 0;
@@ -110,6 +116,32 @@ void erase_hop_fields(std::byte* head, std::size_t length, std::uint8_t version)
 
 }  // namespace
 
+bool find_network_quickly(const Record& record, Portion& network) {
+    constexpr std::uint16_t kEthernetLink = 1;
+    constexpr std::size_t kEthernet = 14;
+    constexpr std::size_t kTagged = 4;
+    constexpr std::size_t kPorts = 4;
+    if (record.link_type != kEthernetLink) return false;
+    Cursor at(record.bytes, record.wire_len);
+    std::uint16_t type = at.be16(12);
+    at.skip(kEthernet);
+    if (type == 0x8100) {
+        type = at.be16(2);
+        at.skip(kTagged);
+    }
+    const std::size_t header = (at.u8(0) & 0x0fU) * std::size_t{4};
+    const std::size_t total = at.be16(2);
+    if (type != 0x0800 || at.u8(0) >> 4 != 4 || header < 20 || total < header + kPorts ||
+        !at.has(header + kPorts))
+        return false;
+    const std::uint8_t proto = at.u8(9);
+    at.limit(total);
+    network = {at.rest(), static_cast<std::uint32_t>(at.reported()), 4, 0};
+    if (at.be16(6) & 0x1fff || proto == 6) return true;
+    at.skip(header);
+    return proto == 17 && !may_carry_packets(at);
+}
+
 Identity hash_of(Bytes bytes, std::uint64_t seed) {
     Hasher hasher(seed, bytes.size());
     hasher.absorb(bytes);
@@ -138,7 +170,7 @@ Identifier::Found Identifier::all_of(Bytes bytes, std::size_t whole) {
 }
 
 Identifier::Found Identifier::find_invariant(const Record& record) {
-    dissect(record, dissection_);
+    if (!find_network_quickly(record, dissection_.network)) dissect(record, dissection_);
     const Portion& network = dissection_.network;
     if (network.version == 0) {
         const Portion& payload = dissection_.link_payload;

@@ -82,6 +82,10 @@ class Identifier {
     std::vector<std::byte> copy_;  // where the bytes have to be gathered or changed
 };
 
+// What most frames are: TCP, or UDP that carries no packet, in IPv4 in Ethernet with one VLAN tag or none.
+// True where `network` is then what dissect() would say, false where it has to be asked.
+bool find_network_quickly(const Record& record, Portion& network);
+
 // The hash of `bytes` alone. Not for adversaries: who knows the function can make two packets alike.
 Identity hash_of(Bytes bytes, std::uint64_t seed);
 

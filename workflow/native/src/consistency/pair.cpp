@@ -46,7 +46,10 @@ void PairSums::only_in_b(const Moment& at) {
 void PairSums::common(std::uint32_t packet_a, const Moment& in_a, const Moment& in_b) {
     const auto latency = static_cast<std::int64_t>(in_b.since_ns - in_a.since_ns);
     const auto gap = static_cast<std::int64_t>(in_b.gap_ns - in_a.gap_ns);
-    const std::uint32_t rank = common_of_a_.rank(packet_a);
+    // Mostly the packet after the last one, and then its rank is the next as well.
+    const std::uint32_t rank = packet_a == last_packet_ + 1 ? last_rank_ + 1 : common_of_a_.rank(packet_a);
+    last_packet_ = packet_a;
+    last_rank_ = rank;
     latency_.add(latency);
     gap_.add(gap);
     order_.add(rank);

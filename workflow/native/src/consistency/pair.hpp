@@ -120,6 +120,8 @@ class PairSums {
     WindowPlan plan_;
     const CommonOfA& common_of_a_;
     std::uint64_t packets_a_ = 0;
+    std::uint64_t last_packet_ = ~std::uint64_t{1};  // of A; no packet follows this one
+    std::uint32_t last_rank_ = 0;
     std::size_t window_ = 0;
     std::uint64_t window_from_ = 0;
     DeltaSums latency_;

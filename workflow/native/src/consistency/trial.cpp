@@ -169,7 +169,9 @@ void TrialReader::read(const std::vector<TrialFile>& files, Trial& trial) {
 
 FileFacts TrialReader::read_file(const TrialFile& file, const Period& period, Trial& trial) {
     ChosenFrames frames(reading_.selection, file.path);
-    FileFacts facts{.path = file.path, .sha256 = file.sha256};
+    FileFacts facts;
+    facts.path = file.path;
+    facts.sha256 = file.sha256;
     clock_ = {};
     std::uint64_t chosen = 0;
     for (Record record; frames.next(record);) {

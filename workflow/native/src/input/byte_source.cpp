@@ -14,7 +14,8 @@
 namespace acapella::input {
 namespace {
 
-constexpr std::size_t kBufferSize = std::size_t{1} << 20;
+constexpr std::size_t kBufferSize = std::size_t{256} << 10;  // stays in the second-level cache
+constexpr int kPipeSize = 1 << 20;
 
 }  // namespace
 
@@ -35,7 +36,7 @@ std::unique_ptr<ByteSource> ByteSource::open(const std::string& path) {
 
 std::unique_ptr<ByteSource> ByteSource::from_descriptor(int descriptor, std::string name) {
     // A wider pipe means fewer switches between its two ends; refused for a file, and that is no fault.
-    (void)::fcntl(descriptor, F_SETPIPE_SZ, static_cast<int>(kBufferSize));
+    (void)::fcntl(descriptor, F_SETPIPE_SZ, kPipeSize);
     return std::unique_ptr<ByteSource>(new ByteSource(descriptor_stream(descriptor, false), std::move(name)));
 }
 
