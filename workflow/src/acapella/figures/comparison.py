@@ -42,5 +42,8 @@ def scope(source: Source) -> tuple[str, ...]:
     packets = sum(row["packets_common"] for row in compared)
     where = count(len(environments(source)), "environment")
     what = f"{count(len(names), 'sample')} as {count(trials, 'trial')} of {where}"
-    against = f"{count(len(compared), 'run')} against the first trial (A), {count(packets, 'packet')} in common"
-    return f"{what}; {against}", losses_of([row for row in source.quality if row["sample"] in names])
+    alone = sum(row["packets_a"] + row["packets_b"] - 2 * row["packets_common"] for row in compared)
+    against = f"{count(len(compared), 'run')} against the first trial (A)"
+    packets = f"{count(packets, 'packet')} in common, {alone:,} in one of two trials alone (U)"
+    captured = losses_of([row for row in source.quality if row["sample"] in names])
+    return f"{what}; {against}", f"{packets}; capture {captured}"
