@@ -2,7 +2,7 @@
 
 Independent of the native core and of acapella.consistency: it follows the definitions of docs/kappa.md literally, with
 a quadratic search for the kept packets, and shares no code with either. For trials of some hundred packets of Ethernet,
-VLAN, MPLS, pseudowires, GRE, IPv4 and IPv6 without extension headers.
+802.3 with LLC or SNAP, VLAN, MPLS, pseudowires, GRE, IPv4 and IPv6 without extension headers.
 """
 
 import hashlib
@@ -16,6 +16,8 @@ from pathlib import Path
 from scapy.utils import RawPcapReader
 
 TAGS = (0x8100, 0x88A8, 0x9100)
+LONGEST = 1500  # what an 802.3 length says at most; an ethertype is larger
+SNAP = bytes.fromhex("aaaa03000000")  # LLC and organisation code before an ethertype, RFC 1042
 CHECKSUM_AT = {6: 16, 17: 6}  # of TCP and UDP, bytes into their headers
 
 
@@ -48,12 +50,17 @@ def number(data: bytes, at: int, length: int = 2) -> int:
 
 
 def innermost(data: bytes, at: int = 0) -> tuple[str, int]:
-    """Where the identity starts: ("ip", offset) of the innermost IP header, else ("ethertype", offset)."""
+    """Where the identity starts: ("ip", offset) of the innermost IP header, else ("ethertype", offset) of the ethertype
+    or the 802.3 length.
+    """
     kind_at = at + 12
     kind, at = number(data, kind_at), kind_at + 2
     while kind in TAGS:
         kind_at = at + 2
         kind, at = number(data, kind_at), at + 4
+    if 0 < kind <= LONGEST and len(data) >= at + 8 <= at + kind and data[at : at + 6] == SNAP:
+        kind_at = at + 6
+        kind, at = number(data, kind_at), at + 8
     if kind == 0x8847:
         while not data[at + 2] & 1:
             at += 4
@@ -62,6 +69,14 @@ def innermost(data: bytes, at: int = 0) -> tuple[str, int]:
             return innermost(data, at + 4)
         return below_ip(data, at)
     return below_ip(data, at) if kind in (0x0800, 0x86DD) else ("ethertype", kind_at)
+
+
+def end_without_ip(data: bytes, at: int, wire_len: int) -> int:
+    """Where the frame ends whose ethertype or length stands at ``at``: a length leaves the padding out."""
+    if data[at - 6 : at] == SNAP:
+        at -= 8
+    length = number(data, at)
+    return min(wire_len, at + 2 + length) if 0 < length <= LONGEST else wire_len
 
 
 def below_ip(data: bytes, at: int) -> tuple[str, int]:
@@ -83,7 +98,8 @@ def identity(data: bytes, wire_len: int, l4_checksum: bool) -> Part:
     """The bytes that no hop changes, None in the place of those that one may change."""
     start, at = innermost(data)
     if start != "ip":
-        return Part(list(data[at:]), len(data) >= wire_len)
+        end = end_without_ip(data, at, wire_len)
+        return Part(list(data[at:end]), len(data) >= end)
     version = data[at] >> 4
     header = 40 if version == 6 else (data[at] & 15) * 4
     if len(data) < at + header:

@@ -96,6 +96,33 @@ def test_without_ip_the_ethertype_and_what_follows_count(tmp_path):
     assert not common(tmp_path, arp, ethernet(bytes(range(1, 29)), 0x0806))
 
 
+NETBEUI = bytes.fromhex("f0f003") + bytes(range(47))
+CDP = bytes.fromhex("aaaa03 00000c 2000") + bytes(range(50))
+SNAP = bytes.fromhex("aaaa03 000000 88b5") + bytes(range(50))
+
+
+@pytest.mark.parametrize("data", [NETBEUI, CDP, SNAP], ids=["netbeui", "cdp", "snap"])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        pytest.param(lambda frame: b"\7" * 12 + frame[12:], id="addresses"),
+        pytest.param(lambda frame: frame[:12] + VLAN + frame[12:], id="vlan"),
+        pytest.param(lambda frame: frame[:12] + SERVICE + frame[12:], id="vlans"),
+        pytest.param(lambda frame: frame[:12] + SERVICE[:4] + frame[12:] + bytes(6), id="service-vlan-and-padding"),
+        pytest.param(lambda frame: frame + bytes(9), id="padding"),
+        pytest.param(pseudowire, id="pseudowire"),
+    ],
+)
+def test_a_frame_with_a_length_is_known_by_it_and_what_it_covers(tmp_path, data, wrap):
+    frame = ethernet(data, len(data))
+    assert common(tmp_path, frame, wrap(frame))
+    assert common(tmp_path, frame, wrap(frame), snaplens=(40, 65535))
+    other = ethernet(data[:-1] + b"?", len(data))
+    assert not common(tmp_path, frame, wrap(other))
+    shorter = ethernet(data[:-1] + b"?", len(data) - 1)
+    assert not common(tmp_path, frame, wrap(shorter))
+
+
 @pytest.mark.parametrize("snaplens", [(65535, 60), (60, 50), (50, 65535), (20, 65535)])
 def test_the_shorter_cut_holds_for_all(tmp_path, snaplens):
     a = [(BASE_NS + n, plain(n)) for n in range(20)]

@@ -20,6 +20,8 @@ CAPTURES = (
     "1kxun.pcap",
     "anyconnect-vpn.pcap",
     "dns_fragmented.pcap",
+    "capwap.pcap",  # with CDP, which is 802.3
+    "dos_win98_smb_netbeui.pcap",  # 802.3
 )
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from traces import underlay, write_pcap
-from trial_captures import START_NS, arp, packet, packet_6, pair
+from trial_captures import START_NS, arp, llc, packet, packet_6, pair, snap
 
 EXACT = ("U", "O", "O_published", "O_kendall", "L", "L_offset_removed", "I")
 ROOTS = ("kappa", "kappa_published")
@@ -34,7 +34,8 @@ def trials(draw) -> list[tuple[int, int]]:
 
 def frame(number: int) -> bytes:
     """Different kinds of packets; some without IP."""
-    kinds = (packet, packet_6, arp, lambda n: packet(n, trailer=b"x" * (n % 5)))
+    padded = (lambda n: llc(n, padding=n % 7), lambda n: snap(n, padding=n % 7))
+    kinds = (packet, packet_6, arp, lambda n: packet(n, trailer=b"x" * (n % 5)), *padded)
     return kinds[number % len(kinds)](number)
 
 

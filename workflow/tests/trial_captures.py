@@ -35,6 +35,17 @@ def arp(number: int, padding: int = 0) -> bytes:
     return MACS + b"\x08\x06" + struct.pack(">HHBBH", 1, 0x0800, 6, 4, 1) + struct.pack(">Q", number) + bytes(padding)
 
 
+def llc(number: int, padding: int = 0, head: bytes = bytes.fromhex("f0f003")) -> bytes:
+    """An 802.3 frame: a length, LLC (of NetBEUI by default), and Ethernet's padding behind what it says."""
+    data = head + struct.pack(">Q", number)
+    return MACS + struct.pack(">H", len(data)) + data + bytes(padding)
+
+
+def snap(number: int, padding: int = 0) -> bytes:
+    """The same with an ethertype behind SNAP."""
+    return llc(number, padding, bytes.fromhex("aaaa03 000000 88b5"))
+
+
 def write(path: Path, offsets: list[int], numbers=None, snaplen: int = 262144, make=packet) -> Path:
     """A capture of packets ``numbers`` (0, 1, ... by default), ``offsets`` ns after START_NS."""
     numbers = range(len(offsets)) if numbers is None else numbers

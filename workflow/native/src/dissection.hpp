@@ -54,8 +54,10 @@ struct Dissection {
     std::array<std::byte, 16> dst;
     std::uint32_t ip_len = 0;  // header and payload, by the header (IPv6 jumbograms: by the frame)
 
-    Portion network;       // the innermost IP header, also one that is cut, with its payload
-    Portion link_payload;  // what the innermost ethertype names, or stands behind MPLS labels; no data(): none
+    Portion network;  // the innermost IP header, also one that is cut, with its payload
+    // What the innermost ethertype names, or stands behind MPLS labels; no data(): none. Where an 802.3
+    // length stands in the ethertype's place it is taken for one, and bytes do not follow it yet.
+    Portion link_payload;
 
     // Innermost transport header.
     bool has_ports = false;

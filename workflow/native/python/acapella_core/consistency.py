@@ -26,7 +26,7 @@ class IdentityRule:
 
     kind:
       invariant  the innermost IP header without TTL or hop limit, DSCP and ECN, and IPv4 header checksum, and what the
-                 packet carries (without IP: what follows the innermost ethertype, and it)
+                 packet carries (without IP: what follows the innermost ethertype or 802.3 length, and it)
       tag        the 16-byte trailer that CHOIR appends; `tag` names the layout: v2 as the paper's version writes it,
                  v1 as older ones did, auto for either
       regions    the bytes of `regions`, pairs of offset from the frame's start and length

@@ -11,6 +11,8 @@ namespace acapella::consistency {
 namespace {
 
 constexpr std::size_t kEthertype = 2;
+constexpr std::uint16_t kMaxLength = 1500;  // IEEE 802.3-2018 3.2.6: above it are ethertypes, from 1536 on
+constexpr std::size_t kSnap = 8;
 constexpr std::size_t kTag = 16;
 constexpr std::uint16_t kTagMark = 0x6587;
 
@@ -173,17 +175,29 @@ Identifier::Found Identifier::find_invariant(const Record& record) {
     if (!find_network_quickly(record, dissection_.network)) dissect(record, dissection_);
     const Portion& network = dissection_.network;
     if (network.version == 0) {
-        const Portion& payload = dissection_.link_payload;
-        if (payload.bytes.data() == nullptr) return all_of(record.bytes, record.wire_len);
-        has_ethertype_ = true;
-        ethertype_ = payload.ethertype;
-        const Found found = all_of(payload.bytes, payload.reported);
-        return {true, kEthertype + found.captured, kEthertype + found.whole};
+        if (dissection_.link_payload.bytes.data() == nullptr) return all_of(record.bytes, record.wire_len);
+        return find_without_ip(dissection_.link_payload);
     }
     ip_version_ = network.version;
     const Found found = all_of(network.bytes, network.reported);
     if (!rule_.l4_checksum) erase_l4_checksum();
     return found;
+}
+
+Identifier::Found Identifier::find_without_ip(const Portion& payload) {
+    has_ethertype_ = true;
+    ethertype_ = payload.ethertype;
+    Cursor at(payload.bytes, payload.reported);
+    if (ethertype_ > 0 && ethertype_ <= kMaxLength) {  // a length, behind which padding stands; 0 tells none
+        at.limit(ethertype_);
+        // Behind a service tag dissect() takes no length for one, so SNAP is still there.
+        if (at.has(kSnap) && at.be32(0) == 0xaaaa0300 && at.be16(4) == 0) {
+            ethertype_ = at.be16(6);
+            at.skip(kSnap);
+        }
+    }
+    const Found found = all_of(at.rest(), at.reported());
+    return {true, kEthertype + found.captured, kEthertype + found.whole};
 }
 
 void Identifier::erase_l4_checksum() {

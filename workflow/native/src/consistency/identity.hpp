@@ -49,7 +49,8 @@ struct IdentityRule {
 //
 // `invariant`: the innermost IP header without TTL or hop limit, DSCP and ECN, and IPv4 header checksum, and
 // what it carries up to its own length, so that link headers, tunnels and Ethernet padding are no part of it;
-// without IP the innermost ethertype and what follows; without either the whole frame. Addresses are part of
+// without IP the innermost ethertype and what follows, or, where a length stands in its place (802.3), the
+// length and as much behind it as it says; without any of these the whole frame. Addresses are part of
 // it, so it survives routing and not address translation.
 class Identifier {
   public:
@@ -68,6 +69,7 @@ class Identifier {
 
   private:
     Found find_invariant(const Record& record);
+    Found find_without_ip(const Portion& payload);
     Found find_tag(const Record& record);
     Found find_regions(const Record& record);
     Found all_of(Bytes bytes, std::size_t whole);

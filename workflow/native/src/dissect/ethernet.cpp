@@ -23,6 +23,7 @@ Next dissect_802_3(Walk& walk, std::uint16_t length) {
     if (is_isl(walk.at)) return walk.unsure();
     const bool raw_ipx = walk.at.be16(kHeader) == 0xffff && walk.at.has(kHeader + 2);
     walk.at.skip(kHeader);
+    walk.link_payload(length);
     walk.limit(length);
     walk.link_header(kHeader);
     return raw_ipx ? walk.above() : Next::llc;
@@ -43,6 +44,7 @@ Next dissect_ethernet(Walk& walk) {
     }
     if (type <= kMaxLength) return dissect_802_3(walk, type);
     walk.at.skip(kHeader);
+    walk.link_payload(type);
     walk.link_header(kHeader);
     walk.bad(Issue::bad_ethernet_length);
     return type == kF5FileInformation ? walk.unsure() : walk.above();

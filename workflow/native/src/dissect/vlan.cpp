@@ -23,6 +23,7 @@ Next tag(Walk& walk, Token token) {
     walk.link_header(0);
     if (type <= kMaxLength && token == Token::vlan) {  // tshark knows no length in a service tag
         const bool raw_ipx = walk.at.be16(0) == 0xffff && walk.at.has(2);
+        walk.link_payload(type);
         walk.limit(type);
         return raw_ipx ? walk.above() : Next::llc;
     }
