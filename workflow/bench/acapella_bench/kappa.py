@@ -1,10 +1,12 @@
 """Consistency: two trials of the CHOIR paper's size beside plain Python, orders that are hard, trials that are long."""
 
 import json
+import os
 import sys
+import time
 from pathlib import Path
 
-from .programs import Bench, Failed, Measured, native_program
+from .programs import Bench, Failed, Measured, acapella, native_program
 
 ORDERS = ("bursts", "reversed", "shuffled")
 AIM_S, GOAL_S = 0.25, 0.5
@@ -15,7 +17,7 @@ MOST_TIMES_ORDERED = 5
 def run(bench: Bench) -> list[dict]:
     """Time from pcap files of 200-byte frames on one core; ratio to plain Python; orders; cost per packet."""
     packets = bench.scale["kappa"]
-    ours, plain = beside_plain(bench, packets)
+    ours, command, plain = beside_plain(bench, packets)
     rows = [
         {"measured": "packets a trial", "value": packets, "unit": "packets", "note": "frames of 200 bytes, two pcaps"},
         {
@@ -23,9 +25,21 @@ def run(bench: Bench) -> list[dict]:
             "value": ours.wall_s,
             "unit": "s",
             "goal": f"< {GOAL_S}, aim {AIM_S}",
-            "note": f"{ours.cpu_s:.2f} s of CPU, Python's start within; peak {ours.peak_mib:.0f} MiB",
+            "note": f"{said_of(ours)}; Python's start and the JSON within",
         },
-        {"measured": "plain Python", "value": plain.wall_s, "unit": "s", "note": f"peak {plain.peak_mib:.0f} MiB"},
+        {
+            "measured": "acapella kappa --json",
+            "value": command.wall_s,
+            "unit": "s",
+            "goal": f"< {GOAL_S}",
+            "note": f"{said_of(command)}; ratios, warnings and windows besides",
+        },
+        {
+            "measured": "plain Python",
+            "value": plain.wall_s,
+            "unit": "s",
+            "note": f"{said_of(plain)}; the same integers as ours, none missing",
+        },
         {
             "measured": "ours is quicker by",
             "value": plain.cpu_s / ours.cpu_s,
@@ -34,7 +48,12 @@ def run(bench: Bench) -> list[dict]:
             "note": "of CPU time",
         },
     ]
-    return rows + hard_orders(bench, packets, ours) + long_trials(bench)
+    return rows + hard_orders(bench, packets, ours) + long_trials(bench) + long_files(bench)
+
+
+def said_of(run: Measured) -> str:
+    """CPU time and memory of a run."""
+    return f"{run.cpu_s:.2f} s of CPU (user and system), peak {run.peak_mib:.0f} MiB"
 
 
 def trials(bench: Bench, packets: int, order: str) -> tuple[Path, Path]:
@@ -49,16 +68,17 @@ def compared(bench: Bench, module: str, paths: tuple[Path, Path]) -> Measured:
     return bench.measure([sys.executable, "-m", f"acapella_bench.{module}", *paths], keep=True)
 
 
-def beside_plain(bench: Bench, packets: int) -> tuple[Measured, Measured]:
-    """Both on the same files, ours the quicker of two runs; they have to say the same."""
+def beside_plain(bench: Bench, packets: int) -> tuple[Measured, Measured, Measured]:
+    """All on the same files, ours the quicker of two runs, then the whole command; core and plain say the same."""
     paths = trials(bench, packets, "ordered")
     ours = min((compared(bench, "native_kappa", paths) for _ in range(2)), key=lambda run: run.wall_s)
+    command = bench.measure(acapella("kappa", *paths, "--json"))
     plain = compared(bench, "plain_kappa", paths)
     for path in paths:
         path.unlink()
     if json.loads(ours.stdout) != json.loads(plain.stdout):
         raise Failed("kappa: the native core and plain Python say different things")
-    return ours, plain
+    return ours, command, plain
 
 
 def hard_orders(bench: Bench, packets: int, ordered: Measured) -> list[dict]:
@@ -75,7 +95,7 @@ def hard_orders(bench: Bench, packets: int, ordered: Measured) -> list[dict]:
                 "value": done.cpu_s / ordered.cpu_s,
                 "unit": "times",
                 "goal": f"<= {MOST_TIMES_ORDERED}",
-                "note": f"{json.loads(done.stdout)['moved']:,} packets moved, {done.wall_s:.2f} s",
+                "note": f"{json.loads(done.stdout)['pair']['order']['moved']:,} packets moved, {done.wall_s:.2f} s",
             }
         )
     return rows
@@ -101,3 +121,62 @@ def long_trials(bench: Bench) -> list[dict]:
             }
         )
     return rows
+
+
+def long_files(bench: Bench) -> list[dict]:
+    """The same from pcap files, read from the disk and then from memory, beside the disk's own speed."""
+    packets = min(bench.scale["kappa_files"], bench.longest or bench.scale["kappa_files"])
+    paths = trials(bench, packets, "ordered")
+    size = sum(path.stat().st_size for path in paths)
+    rows, cold = [], forget(paths)
+    started = time.monotonic()
+    for path in paths:
+        read_all(path)
+    disk = size / (time.monotonic() - started) / 1e6
+    rows.append({"measured": "the disk alone", "value": disk, "unit": "MB/s", "note": f"{size / 1e9:.1f} GB, {cold}"})
+    for where, kept in (("disk", forget(paths)), ("memory", "read just before")):
+        done = bench.measure([native_program("acapella-trials"), "files", *paths], keep=True)
+        rows.append(
+            {
+                "measured": f"{packets:,} a side, pcaps on {where}",
+                "value": done.cpu_s / packets * 1e9,
+                "unit": "ns/packet",
+                "note": f"of CPU; {done.wall_s:.1f} s, {size / done.wall_s / 1e6:,.0f} MB/s; {kept}; "
+                f"peak {done.peak_mib:,.0f} MiB",
+            }
+        )
+    for path in paths:
+        path.unlink()
+    return rows
+
+
+CHUNK = 1 << 20  # bytes
+
+
+def read_all(path: Path) -> None:
+    """Reads a file once."""
+    with path.open("rb", buffering=0) as file:
+        into = bytearray(CHUNK)
+        while file.readinto(into):
+            pass
+
+
+def forget(paths: tuple[Path, Path]) -> str:
+    """Asks the kernel to drop the files from its memory (any user may), and says how much of them it kept."""
+    kept = looked = 0
+    for path in paths:
+        with path.open("rb", buffering=0) as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            for at in range(0, path.stat().st_size, 16 * CHUNK):
+                looked += 1
+                kept += in_memory(file.fileno(), at)
+    return f"{100 * kept / looked:.0f} % of it in memory before"
+
+
+def in_memory(descriptor: int, at: int) -> bool:
+    """Whether a byte of a file can be had without the disk."""
+    try:
+        return os.preadv(descriptor, [bytearray(1)], at, os.RWF_NOWAIT) == 1
+    except OSError:  # it would have to wait, or the file system cannot tell
+        return False

@@ -5,18 +5,16 @@ import sys
 
 from acapella_core.consistency import compare
 
-NAMES = ("sum", "largest", "median", "p99")
-WINDOW = ("n_common", "latency_sum", "gap_sum", "order_moved")
+OF_A_TRIAL = ("packets", "truncated", "reversals_in_file", "equal_stamps", "resolution_ns", "ambiguous")
 
 
-def sums(pair: dict) -> dict:
-    """What plain_kappa gives, out of all that the core gives."""
-    kinds = ("latency", "latency_offset_removed", "gap")
-    deltas = {kind: {name: pair[kind][name] for name in NAMES} for kind in kinds}
-    order = {"moved": pair["order"]["moved"], "inversions": pair["order"]["inversions"]}
-    timeline = [[window[name] for name in WINDOW] for window in pair["windows"]]
-    return {"n_common": pair["n_common"], **deltas, **order, "timeline": timeline}
+def main(paths: list[str]) -> None:
+    """Every integer of the pair, and of the trials what plain_kappa has as well."""
+    found = compare([[path] for path in paths], pairs=[(0, 1)], windows=50)
+    pair = {name: value for name, value in found["pairs"][0].items() if name not in ("a", "b")}
+    trials = [{name: trial[name] for name in OF_A_TRIAL} for trial in found["trials"]]
+    print(json.dumps({"trials": trials, "pair": pair}, sort_keys=True))
 
 
 if __name__ == "__main__":
-    print(json.dumps(sums(compare([[path] for path in sys.argv[1:3]], pairs=[(0, 1)], windows=50)["pairs"][0])))
+    main(sys.argv[1:3])

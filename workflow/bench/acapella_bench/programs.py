@@ -30,6 +30,7 @@ SCALES = {
         "frames_a_sample": 100_000,
         "kappa": 100_000,
         "kappa_cost": (100_000, 1_000_000),
+        "kappa_files": 300_000,
     },
     "full": {
         "native": 10_000_000,
@@ -45,6 +46,7 @@ SCALES = {
         "frames_a_sample": 1_000_000,
         "kappa": 1_055_648,
         "kappa_cost": (1_000_000, 10_000_000, 100_000_000),
+        "kappa_files": 10_000_000,
     },
 }
 
