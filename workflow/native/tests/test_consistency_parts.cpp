@@ -1,0 +1,267 @@
+// The parts that a comparison is made of against the plainest way to the same: spooled columns, quantiles,
+// matching, and pairs compared through files.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "consistency/compare.hpp"
+#include "consistency/deltas.hpp"
+#include "consistency/matching.hpp"
+#include "consistency/partition.hpp"
+#include "consistency/quantiles.hpp"
+#include "consistency/spool.hpp"
+
+namespace {
+
+using namespace acapella::consistency;
+
+const std::string kFolder = std::filesystem::temp_directory_path();
+
+// ---- columns
+// ----------------------------------------------------------------------------------------------
+
+TEST(Spool, AColumnGivesBackWhatWasPutInWhereverItIs) {
+    constexpr std::size_t kValues = 3 * Column<std::uint64_t>::kChunk + 17;
+    for (const std::uint64_t bytes :
+         {std::uint64_t{0}, std::uint64_t{300} << 10, std::uint64_t{600} << 10, std::uint64_t{1} << 30}) {
+        Budget budget(bytes, kFolder);
+        {
+            Column<std::uint64_t> column(budget);
+            for (std::uint64_t i = 0; i < kValues; ++i) column.push(i * i);
+            ASSERT_EQ(column.size(), kValues);
+            EXPECT_EQ(column.in_memory(), bytes == std::uint64_t{1} << 30);
+            std::uint64_t next = 0;
+            column.for_each_chunk([&next](std::span<const std::uint64_t> chunk) {
+                for (const std::uint64_t value : chunk) {
+                    ASSERT_EQ(value, next * next);
+                    ++next;
+                }
+            });
+            EXPECT_EQ(next, kValues);
+            for (const std::size_t first : {std::size_t{0}, kValues / 2, kValues - 5}) {
+                std::vector<std::uint64_t> some(5);
+                column.read(first, some);
+                for (std::size_t i = 0; i < some.size(); ++i) EXPECT_EQ(some[i], (first + i) * (first + i));
+            }
+        }
+        EXPECT_EQ(budget.left(), bytes) << "what a column took it gives back";
+    }
+}
+
+TEST(Spool, AFileGivesBackWhatWasWrittenAndHasNoName) {
+    std::string folder = kFolder + "/acapella-spool-XXXXXX";
+    ASSERT_NE(mkdtemp(folder.data()), nullptr);
+    SpoolFile file(folder);
+    const std::vector<std::byte> first(5000, std::byte{1});
+    const std::vector<std::byte> second(7, std::byte{2});
+    EXPECT_EQ(file.append(first), 0U);
+    EXPECT_EQ(file.append(second), 5000U);
+    EXPECT_EQ(file.size(), 5007U);
+    std::vector<std::byte> read(9);
+    file.read(4998, read);
+    EXPECT_EQ(read[1], std::byte{1});
+    EXPECT_EQ(read[2], std::byte{2});
+    EXPECT_THROW(file.read(5000, read), SpoolError);
+    EXPECT_TRUE(std::filesystem::is_empty(folder));
+    std::filesystem::remove(folder);
+    EXPECT_THROW(SpoolFile{folder}, SpoolError);
+}
+
+// ---- quantiles
+// --------------------------------------------------------------------------------------------
+
+TEST(Quantiles, BinsAreInOrderAndHoldTheirValues) {
+    std::mt19937_64 random(1);
+    for (std::size_t bin = 0; bin + 1 < Bins::kCount; ++bin)
+        ASSERT_EQ(Bins::first(bin) + Bins::width_less_one(bin) + 1, Bins::first(bin + 1));
+    for (int round = 0; round < 10'000; ++round) {
+        const std::uint64_t value = random() >> random() % 64;
+        const std::size_t bin = Bins::of(value);
+        ASSERT_LE(Bins::first(bin), value);
+        ASSERT_LE(value - Bins::first(bin), Bins::width_less_one(bin));
+    }
+    EXPECT_EQ(Bins::of(~std::uint64_t{0}), Bins::kCount - 1);
+}
+
+std::vector<std::int64_t> drawn(std::mt19937_64& random, std::size_t count, int shape) {
+    std::vector<std::int64_t> values(count);
+    for (std::int64_t& value : values) {
+        const auto any = static_cast<std::int64_t>(random());
+        value = shape == 0 ? any % 10 : shape == 1 ? any >> random() % 64 : 1'000'000'007 + any % 3'000'000;
+    }
+    return values;
+}
+
+std::uint64_t nearest(std::vector<std::uint64_t> values, std::uint64_t percent) {
+    std::sort(values.begin(), values.end());
+    return values[(values.size() * percent + 99) / 100 - 1];
+}
+
+// The third shape puts more values into one bin than are gathered at once.
+TEST(Quantiles, OfDifferencesEqualThoseOfSortedOnes) {
+    std::mt19937_64 random(2);
+    for (const std::size_t count : {1U, 2U, 3U, 99U, 100U, 101U, 5000U, 300'000U}) {
+        for (int shape = 0; shape < 3; ++shape) {
+            const std::vector<std::int64_t> values = drawn(random, count, shape);
+            Budget budget(count % 2 ? 0 : std::uint64_t{1} << 30, kFolder);
+            DeltaSums sums(budget, {3, 1000});
+            std::vector<std::uint64_t> absolute;
+            Sum128 sum = 0;
+            for (const std::int64_t value : values) {
+                sums.add(value);
+                absolute.push_back(magnitude(value));
+                sum += absolute.back();
+            }
+            const Deltas deltas = sums.finish();
+            ASSERT_EQ(deltas.median, nearest(absolute, 50)) << count << " of shape " << shape;
+            ASSERT_EQ(deltas.p99, nearest(absolute, 99));
+            ASSERT_EQ(deltas.largest, *std::max_element(absolute.begin(), absolute.end()));
+            ASSERT_TRUE(deltas.sum == sum);
+            for (const std::uint64_t bound : {3U, 1000U}) {
+                const auto within = std::count_if(absolute.begin(), absolute.end(),
+                                                  [bound](std::uint64_t value) { return value <= bound; });
+                ASSERT_EQ(sums.within()[bound == 3 ? 0 : 1], static_cast<std::uint64_t>(within));
+            }
+            std::vector<std::int64_t> sorted(values);
+            std::sort(sorted.begin(), sorted.end());
+            const std::int64_t median = sorted[(count + 1) / 2 - 1];
+            ASSERT_EQ(sums.signed_median(), median);
+            if (shape == 1) continue;  // differences of any two stamps fit, of any two of these not
+            std::vector<std::uint64_t> centred;
+            for (const std::int64_t value : values) centred.push_back(magnitude(value - median));
+            const Deltas around = sums.around(median);
+            ASSERT_EQ(around.median, nearest(centred, 50));
+            ASSERT_EQ(around.p99, nearest(centred, 99));
+        }
+    }
+}
+
+TEST(Quantiles, HistogramBinsBeginAtFifthsOfADecade) {
+    const auto starts = LogHistogram::starts();
+    for (std::size_t bin = 0; bin < starts.size(); ++bin) {
+        EXPECT_EQ(LogHistogram::bin_of(starts[bin]), bin);
+        if (bin > 0) EXPECT_EQ(LogHistogram::bin_of(starts[bin] - 1), bin - 1);
+    }
+    EXPECT_EQ(LogHistogram::bin_of(~std::uint64_t{0}), starts.size() - 1);
+}
+
+// ---- matching
+// ---------------------------------------------------------------------------------------------
+
+struct Matched {
+    std::vector<std::uint32_t> matches;
+    Ambiguous ambiguous;
+};
+
+Matched match_plainly(const std::vector<Identity>& a, const std::vector<Identity>& b) {
+    std::map<Identity, std::vector<std::uint32_t>> in_a;
+    std::map<Identity, std::size_t> in_b;
+    for (std::uint32_t i = 0; i < a.size(); ++i) in_a[a[i]].push_back(i);
+    Matched result;
+    for (const Identity& identity : b) {
+        const auto& there = in_a[identity];
+        const std::size_t occurrence = in_b[identity]++;
+        result.matches.push_back(occurrence < there.size() ? there[occurrence] : kUnmatched);
+    }
+    for (const auto& [identity, packets] : in_a)
+        result.ambiguous.a += packets.size() > 1 ? packets.size() : 0;
+    for (const auto& [identity, packets] : in_b) result.ambiguous.b += packets > 1 ? packets : 0;
+    return result;
+}
+
+// Identities of which many share the bits that choose the place in the table, or all that an entry keeps.
+std::vector<Identity> identities(std::mt19937& random, std::size_t count, unsigned kinds, int shape) {
+    std::vector<Identity> made;
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::uint64_t kind = random() % kinds;
+        if (shape == 0) made.push_back({kind * 0x9e3779b97f4a7c15, kind * 0xbf58476d1ce4e5b9});
+        if (shape == 1) made.push_back({kind, 7});
+        if (shape == 2) made.push_back({kind << 40, 7});
+    }
+    return made;
+}
+
+TEST(Matching, EqualsTheDefinition) {
+    std::mt19937 random(3);
+    for (int round = 0; round < 600; ++round) {
+        const unsigned kinds = 1 + random() % 80;
+        const auto a = identities(random, random() % 60, kinds, round % 3);
+        const auto b = identities(random, random() % 60, kinds, round % 3);
+        std::vector<std::uint32_t> matches(b.size());
+        const Ambiguous ambiguous = match(a, b, matches);
+        const Matched expected = match_plainly(a, b);
+        ASSERT_EQ(matches, expected.matches);
+        ASSERT_EQ(ambiguous.a, expected.ambiguous.a);
+        ASSERT_EQ(ambiguous.b, expected.ambiguous.b);
+    }
+}
+
+// ---- partition
+// --------------------------------------------------------------------------------------------
+
+Trial trial_of(Budget& budget, std::mt19937& random, std::size_t count, unsigned kinds) {
+    Trial trial(budget);
+    trial.files.emplace_back();
+    std::int64_t ts_ns = 1'000;
+    for (const Identity& identity : identities(random, count, kinds, 0)) {
+        trial.identities.push(identity);
+        trial.stamps.push(ts_ns += random() % 50);
+    }
+    finish_trial(trial, budget);
+    return trial;
+}
+
+TEST(Partition, FindsWhatMatchingInMemoryFinds) {
+    std::mt19937 random(4);
+    for (const std::size_t count : {0U, 1U, 40U, 3000U}) {
+        for (const std::uint64_t memory_bytes : {std::uint64_t{1}, std::uint64_t{1} << 16}) {
+            Budget none(0, kFolder);
+            const Trial a = trial_of(none, random, count, 2000);
+            const Trial b = trial_of(none, random, count + 3, 2000);
+            std::vector<Identity> of_a(a.size());
+            std::vector<Identity> of_b(b.size());
+            a.identities.read(0, of_a);
+            b.identities.read(0, of_b);
+            const Matched expected = match_plainly(of_a, of_b);
+            const PartitionedMatch found(a, b, memory_bytes, kFolder);
+            EXPECT_EQ(found.ambiguous().a, expected.ambiguous.a);
+            EXPECT_EQ(found.ambiguous().b, expected.ambiguous.b);
+            std::size_t packet = 0;
+            found.for_each_of_b([&](const Answer& answer, const Moment&) {
+                ASSERT_EQ(answer.packet_a, expected.matches[packet++]);
+                if (answer.packet_a != kUnmatched) ASSERT_TRUE(found.common().has(answer.packet_a));
+            });
+            EXPECT_EQ(packet, b.size());
+        }
+    }
+}
+
+// Trials whose packets came out of order are sorted stably, in memory and through files alike.
+TEST(Partition, SortingThroughFilesIsStableToo) {
+    std::mt19937 random(5);
+    std::vector<std::pair<std::int64_t, std::uint64_t>> packets;
+    for (std::uint64_t i = 0; i < 30'000; ++i) packets.emplace_back(random() % 5000, i);
+    auto expected = packets;
+    std::stable_sort(expected.begin(), expected.end(),
+                     [](const auto& x, const auto& y) { return x.first < y.first; });
+    for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{1} << 30}) {
+        Budget budget(bytes, kFolder);
+        Trial trial(budget);
+        trial.files.emplace_back();
+        for (const auto& [ts_ns, number] : packets) {
+            trial.stamps.push(ts_ns);
+            trial.identities.push({number, number});
+        }
+        finish_trial(trial, budget);
+        std::vector<Identity> sorted(packets.size());
+        trial.identities.read(0, sorted);
+        for (std::size_t i = 0; i < sorted.size(); ++i) ASSERT_EQ(sorted[i].low, expected[i].second);
+    }
+}
+
+}  // namespace
