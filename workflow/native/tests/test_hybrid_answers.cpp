@@ -152,5 +152,12 @@ TEST(HybridAnswers, EveryLabelOfAStackIsNamed) {
     EXPECT_EQ(stack_text(reader.wait()), "Ethernet/VLAN/MPLS/MPLS/IPv4/TCP/TLS");
 }
 
+TEST(Answers, AColumnsLastTokenMayBeCut) {
+    const std::string shorter(kLongestColumn - 6, 'x');
+    EXPECT_EQ(whole_tokens(shorter + ":data"), shorter + ":data");
+    EXPECT_EQ(whole_tokens(shorter + ":data:"), shorter + ":data");
+    EXPECT_EQ(whole_tokens(shorter + "x:data"), shorter + "x");
+}
+
 }  // namespace
 }  // namespace acapella::hybrid

@@ -5,10 +5,13 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <thread>
+#include <utility>
 
 #include "capture_bytes.hpp"
 
@@ -229,6 +232,60 @@ TEST(ByteSource, AnErrorOfTheSystemIsNotTheEndOfTheFile) {
         EXPECT_EQ(error.kind(), "read_error");
     }
     ::close(write_only);
+}
+
+std::vector<std::byte> numbered_bytes(std::size_t size) {
+    std::vector<std::byte> bytes(size);
+    for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>((i * 2654435761U) >> 13U);
+    return bytes;
+}
+
+// Reads pieces up to each moved() and compares them only then; the number of times that it came.
+std::size_t read_kept(ByteSource& source, const std::vector<std::byte>& expected, std::size_t longest) {
+    std::size_t at = 0;
+    std::size_t moves = 0;
+    while (at < expected.size()) {
+        source.keep();
+        std::vector<std::pair<std::size_t, Bytes>> pieces;
+        while (!source.moved() && at < expected.size() && pieces.size() < 64) {
+            const Bytes piece = source.view(1 + at * 7919 % longest);
+            pieces.emplace_back(at, piece);
+            source.skip(piece.size());
+            at += piece.size();
+        }
+        moves += source.moved() ? 1 : 0;
+        for (const auto& [from, piece] : pieces)
+            EXPECT_EQ(std::memcmp(piece.data(), expected.data() + from, piece.size()), 0) << "at " << from;
+    }
+    EXPECT_EQ(source.offset(), expected.size());
+    EXPECT_TRUE(source.view(1).empty());
+    return moves;
+}
+
+TEST(ByteSource, KeptViewsStayWhereTheyAre) {
+    const std::vector<std::byte> bytes = numbered_bytes(std::size_t{5} << 20U);
+    for (const std::size_t longest : {1'000U, 100'000U, 1'000'000U}) {  // below and above a buffer
+        const auto source = ByteSource::from_memory(bytes, "bytes");
+        EXPECT_GT(read_kept(*source, bytes, longest), 3U) << longest;
+    }
+}
+
+TEST(ByteSource, KeptViewsOfAPipeStayWhereTheyAre) {
+    const std::vector<std::byte> bytes = numbered_bytes(std::size_t{1} << 20U);
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::pipe(ends.data()), 0);
+    std::thread writer([&] {
+        for (std::size_t at = 0; at < bytes.size();) {
+            const std::size_t size = std::min<std::size_t>(1 + at % 701, bytes.size() - at);
+            if (::write(ends[1], bytes.data() + at, size) != static_cast<ssize_t>(size)) break;
+            at += size;
+        }
+        ::close(ends[1]);
+    });
+    const auto source = ByteSource::from_descriptor(ends[0], "pipe");
+    EXPECT_GT(read_kept(*source, bytes, 5'000), 3U);
+    writer.join();
+    ::close(ends[0]);
 }
 
 }  // namespace

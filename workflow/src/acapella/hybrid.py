@@ -38,7 +38,9 @@ class HybridDigest:
 
     def frame_batches(self) -> Iterator[pa.RecordBatch]:
         """The frame table, in file order."""
-        with faults(self._source), self._program.start("-", _native.ANSWER_FIELDS) as run:
+        # Engine tshark is tshark to the letter, so it takes lists of any length.
+        how = {"as_columns": not self._ask_all}
+        with faults(self._source), self._program.start("-", _native.ANSWER_FIELDS, **how) as run:
             self._core = self._open(run)
             try:
                 yield from map(pa.record_batch, iter(self._core.next_frames, None))

@@ -11,20 +11,18 @@ FrontEnd::FrontEnd(const std::string& path, const Vendors* vendors)
       vendors_(vendors) {}
 
 std::size_t FrontEnd::next(std::span<FrameRow> rows) {
-    constexpr std::uint32_t kSought = kNone - 1;  // no key's number: it would take that many keys
     sought_.resize(rows.size());
     std::size_t count = 0;
-    for (; count < rows.size() && reader_->next(record_); ++count) {
-        dissect(record_, dissection_, vendors_);
-        const bool sought = keys_.seek(dissection_, sought_[count]);
-        const std::uint32_t key = sought ? kSought : keys_.intern(dissection_);
-        rows[count] = frame_row(record_, dissection_, names_.intern(dissection_), key);
-    }
-    for (std::size_t i = 0; i < count; ++i)
-        if (rows[i].key == kSought) keys_.fetch(sought_[i]);
-    for (std::size_t i = 0; i < count; ++i)
-        if (rows[i].key == kSought) rows[i].key = keys_.intern(sought_[i]);
+    for (; count < rows.size() && reader_->next(record_); ++count) start_row(rows[count], sought_[count]);
+    intern_sought(rows.first(count));
     return count;
+}
+
+void FrontEnd::intern_sought(std::span<FrameRow> rows) {
+    for (std::size_t i = 0; i < rows.size(); ++i)
+        if (rows[i].key == kSought) keys_.fetch(sought_[i]);
+    for (std::size_t i = 0; i < rows.size(); ++i)
+        if (rows[i].key == kSought) rows[i].key = keys_.intern(sought_[i]);
 }
 
 }  // namespace acapella

@@ -31,6 +31,11 @@ class FrontEnd {
 
     // As many of the next rows as `rows` holds; fewer at the end. The look-ups of their flows overlap.
     std::size_t next(std::span<FrameRow> rows);
+    // The same, and `look` is called with the place of each row, whose key is not there yet, while record()
+    // and dissection() are of it. Their bytes stay until the next call, and so there may be fewer rows
+    // elsewhere than at the end; at the end there is none.
+    template <typename Look>
+    std::size_t next(std::span<FrameRow> rows, Look look);
 
     // Of the row that next() gave last.
     const Record& record() const { return record_; }
@@ -43,6 +48,17 @@ class FrontEnd {
     FlowKeys& keys() { return keys_; }
 
   private:
+    static constexpr std::uint32_t kSought = kNone - 1;  // no key's number: it would take that many keys
+
+    // The record's row; its key where it cannot wait.
+    void start_row(FrameRow& row, FlowKeys::Sought& sought) {
+        dissect(record_, dissection_, vendors_);
+        const bool waits = keys_.seek(dissection_, sought);
+        const std::uint32_t key = waits ? kSought : keys_.intern(dissection_);
+        row = frame_row(record_, dissection_, names_.intern(dissection_), key);
+    }
+    void intern_sought(std::span<FrameRow> rows);
+
     std::unique_ptr<input::ByteSource> source_;
     std::unique_ptr<input::CaptureReader> reader_;
     const Vendors* vendors_;
@@ -52,5 +68,19 @@ class FrontEnd {
     Record record_;
     Dissection dissection_;
 };
+
+template <typename Look>
+std::size_t FrontEnd::next(std::span<FrameRow> rows, Look look) {
+    source_->keep();
+    sought_.resize(rows.size());
+    std::size_t count = 0;
+    while (count < rows.size() && !source_->moved() && reader_->next(record_)) {
+        start_row(rows[count], sought_[count]);
+        look(count);
+        ++count;
+    }
+    intern_sought(rows.first(count));
+    return count;
+}
 
 }  // namespace acapella

@@ -77,6 +77,14 @@ inline constexpr std::array<std::string_view, kFields> kFieldNames = {
 #undef ACAPELLA_FIELD
 };
 
+// What tshark's columns hold of a longer text.
+inline constexpr std::size_t kLongestColumn = 2047;
+
+// A colon-separated text from a column, without a last token that may be cut.
+inline std::string_view whole_tokens(std::string_view text) {
+    return text.size() < kLongestColumn ? text : text.substr(0, text.rfind(':'));
+}
+
 // Field::encap of a frame whose link type tshark does not know: all it says of it is "data".
 inline constexpr std::string_view kUnknownEncap = "0";
 

@@ -67,9 +67,8 @@ std::optional<Batch> HybridDigest::next_frames() {
     if (ended_) return std::nullopt;
     while (!ledger_.full()) {
         if (!read_all_ && !must_wait()) {
-            if (read_row()) {
-                while (!ledger_.full() && book_first(false)) {
-                }
+            if (read_rows()) {
+                book_answered();
                 continue;
             }
             read_all_ = true;
@@ -99,14 +98,34 @@ void HybridDigest::end() {
 
 bool HybridDigest::must_wait() const { return rows_.size() >= kMaxRows || unanswered_ >= kMaxUnanswered; }
 
-// The next frame joins the queue; false after the last.
-bool HybridDigest::read_row() {
-    FrameRow row;
-    if (!front_.next(row)) return false;
-    if (choose(row)) ask(row);
-    rows_.push(row);
-    if (row.frame % kFlushEvery == 0) questions_.flush();
-    return true;
+// The next frames join the queue; false after the last.
+bool HybridDigest::read_rows() {
+    const std::size_t count = front_.next(read_, [this](std::size_t i) { keep(read_[i], frames_[i]); });
+    for (std::size_t i = 0; i < count; ++i)
+        if (read_[i].has(FrameRow::kOpenAbove)) selection_->prefetch(flow_number(read_[i]));
+    for (std::size_t i = 0; i < count; ++i) {
+        FrameRow& row = read_[i];
+        if (choose(row, frames_[i])) {
+            questions_.write(frames_[i].question);
+            ++unanswered_;
+        }
+        rows_.push(row);
+        if (row.frame % kFlushEvery == 0) questions_.flush();
+    }
+    return count > 0;
+}
+
+// Rows from the queue's start go to the ledger, up to the first without an answer.
+void HybridDigest::book_answered() {
+    constexpr std::size_t kAhead = 8;
+    while (!ledger_.full() && book_first(false)) {
+        const std::span<const FrameRow> next = rows_.first(kRows);
+        for (const FrameRow& row : next) ledger_.accountant().prefetch_flow(row.key);
+        for (std::size_t i = 0; i < next.size() && !ledger_.full(); ++i) {
+            if (i + kAhead < next.size()) ledger_.accountant().prefetch_tcp(next[i + kAhead].key);
+            if (!book_first(false)) return;
+        }
+    }
 }
 
 // The first row of the queue goes to the ledger; false where there is none, or its answer is not there yet.
@@ -128,13 +147,11 @@ bool HybridDigest::book_first(bool wait) {
 }
 
 // Whether tshark shall see the frame; its kind where the core is sure of what stands below.
-bool HybridDigest::choose(FrameRow& row) {
+bool HybridDigest::choose(FrameRow& row, const Frame& frame) {
     if (options_.ask_all) row.bits = static_cast<std::uint8_t>(row.bits & ~FrameRow::kSure);
     bool send = !row.has(FrameRow::kSure);
     if (!send && row.has(FrameRow::kOpenAbove)) {
-        const Dissection& d = front_.dissection();
-        const auto length = d.has_payload_len ? d.payload_len : static_cast<std::uint32_t>(d.payload.size());
-        const Choice choice = selection_->choose(flow_number(row), d.payload, length);
+        const Choice choice = selection_->choose(flow_number(row), frame.payload, frame.payload_len);
         row.kind = choice.kind;
         send = choice.send;
     }
@@ -142,17 +159,19 @@ bool HybridDigest::choose(FrameRow& row) {
     return send;
 }
 
-void HybridDigest::ask(const FrameRow& row) {
+// Of the frame that was read last.
+void HybridDigest::keep(const FrameRow& row, Frame& frame) const {
+    const bool sure = row.has(FrameRow::kSure) && !options_.ask_all;
+    if (sure && !row.has(FrameRow::kOpenAbove)) return;
     const Dissection& d = front_.dissection();
-    Record record = front_.record();
-    if (row.has(FrameRow::kSure) && d.bare_tokens > 0) {
-        record.bytes = d.bare;
-        record.wire_len = d.bare_wire_len;
-        record.link_type = kLinkEthernet;
-        record.pseudo_header = {};
-    }
-    questions_.write(record);
-    ++unanswered_;
+    frame.payload = d.payload;
+    frame.payload_len = d.has_payload_len ? d.payload_len : static_cast<std::uint32_t>(d.payload.size());
+    frame.question = front_.record();
+    if (!sure || d.bare_tokens == 0) return;
+    frame.question.bytes = d.bare;
+    frame.question.wire_len = d.bare_wire_len;
+    frame.question.link_type = kLinkEthernet;
+    frame.question.pseudo_header = {};
 }
 
 Verdict HybridDigest::verdict(FrameRow& row, const Answer& answer) {
@@ -162,13 +181,18 @@ Verdict HybridDigest::verdict(FrameRow& row, const Answer& answer) {
     if (row.issue == Issue::unsupported_link_type && answer[Field::encap] != kUnknownEncap)
         row.issue = Issue::none;
     row.key = front_.keys().intern(keys_);
-    return {front_.names().intern(answer.protocols(), stack_text(answer)), L4By::kTshark, AppBy::kTshark};
+    return {front_.names().intern(protocols_of(answer), stack_text(answer)), L4By::kTshark, AppBy::kTshark};
+}
+
+// Engine hybrid asks for columns.
+std::string_view HybridDigest::protocols_of(const Answer& answer) const {
+    return options_.ask_all ? answer.protocols() : whole_tokens(answer.protocols());
 }
 
 // The core's layers 2 to 4 with what tshark says above them.
 Verdict HybridDigest::joined(const FrameRow& row, const Answer& answer) {
     const std::string_view native = without_tokens(front_.names().protocols_text(row.stack), row.bare_tokens);
-    const auto tokens = above(answer.protocols(), native);
+    const auto tokens = above(protocols_of(answer), native);
     if (!tokens) {
         ++contradictions_;
         return carried(row);

@@ -3,10 +3,13 @@
 // depends on how soon an answer is there.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "digest/front_end.hpp"
 #include "digest/ledger.hpp"
@@ -80,13 +83,25 @@ class HybridDigest {
     std::uint64_t contradictions() const { return contradictions_; }
 
   private:
-    bool read_row();
-    bool choose(FrameRow& row);
-    void ask(const FrameRow& row);
+    // Rows that are read, or booked, at a time, so that the waits for memory overlap.
+    static constexpr std::size_t kRows = 64;
+
+    // What of a frame its row does not tell, for choosing and asking; only of frames that may be sent.
+    struct Frame {
+        Record question;
+        Bytes payload;
+        std::uint32_t payload_len;
+    };
+
+    bool read_rows();
+    void keep(const FrameRow& row, Frame& frame) const;
+    bool choose(FrameRow& row, const Frame& frame);
     bool must_wait() const;
+    void book_answered();
     bool book_first(bool wait);
     void end();
     Verdict verdict(FrameRow& row, const Answer& answer);
+    std::string_view protocols_of(const Answer& answer) const;
     Verdict joined(const FrameRow& row, const Answer& answer);
     Verdict carried(const FrameRow& row);
 
@@ -97,6 +112,8 @@ class HybridDigest {
     Options options_;
     std::optional<Selection> selection_;  // until the last frame, as what follows
     std::optional<Applications> applications_;
+    std::array<FrameRow, kRows> read_;
+    std::array<Frame, kRows> frames_;
     RowQueue rows_;
     std::uint64_t unanswered_ = 0;
     std::uint64_t contradictions_ = 0;

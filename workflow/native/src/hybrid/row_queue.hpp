@@ -1,10 +1,12 @@
 // Rows in file order that wait until tshark has answered for the first of them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "digest/frame_row.hpp"
@@ -22,6 +24,11 @@ class RowQueue {
         ++size_;
     }
     FrameRow& front() { return blocks_.front()[first_]; }
+    // At most `count` rows from the front on; fewer also where their block ends.
+    std::span<const FrameRow> first(std::size_t count) const {
+        if (empty()) return {};
+        return {blocks_.front().get() + first_, std::min({count, size_, kBlock - first_})};
+    }
     void pop() {
         --size_;
         if (++first_ == kBlock) drop_block();

@@ -50,6 +50,11 @@ class Selection {
     // flow; `payload` its captured and `payload_len` its wire bytes.
     Choice choose(std::uint32_t flow, Bytes payload, std::uint32_t payload_len);
 
+    // The flow's frame comes soon.
+    void prefetch(std::uint32_t flow) const {
+        if (flow < flows_.size()) __builtin_prefetch(&flows_[flow]);
+    }
+
     std::uint32_t size() const { return kinds_.size(); }
     const Kind& kind(std::uint32_t row) const { return kinds_[row]; }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "input/input_error.hpp"
@@ -61,8 +62,26 @@ ByteSource::ByteSource(std::unique_ptr<ByteStream> raw, std::string name)
     }
 }
 
+// What was not skipped yet goes on in the other buffer; views into this one stay valid.
+void ByteSource::change_buffers() {
+    const std::size_t left = size_ - at_;
+    if (kept_capacity_ < std::max(left, kBufferSize)) {
+        kept_capacity_ = std::max(left, kBufferSize);
+        kept_ = std::make_unique_for_overwrite<std::byte[]>(kept_capacity_);
+    }
+    std::memcpy(kept_.get(), buffer_.get() + at_, left);
+    std::swap(buffer_, kept_);
+    std::swap(capacity_, kept_capacity_);
+    base_ += at_;
+    size_ = left;
+    at_ = 0;
+    moved_ = true;
+}
+
 void ByteSource::make_room(std::size_t count) {
-    if (at_ > 0) {
+    if (keeping_ && !moved_) {
+        change_buffers();
+    } else if (at_ > 0) {
         std::memmove(buffer_.get(), buffer_.get() + at_, size_ - at_);
         base_ += at_;
         size_ -= at_;

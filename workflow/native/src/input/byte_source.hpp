@@ -41,6 +41,15 @@ class ByteSource {
         return skip_far(count);
     }
 
+    // From here on views stay valid beyond the next call: up to the next keep(), or to a frame that is read
+    // where moved() is true already.
+    void keep() {
+        keeping_ = true;
+        moved_ = false;
+    }
+    // True where the views since keep() lie in two buffers, which is as many as there are.
+    [[nodiscard]] bool moved() const { return moved_; }
+
     // Bytes skipped so far: where the next view starts in the decompressed data.
     [[nodiscard]] std::uint64_t offset() const { return base_ + at_; }
     // Why the data ended early; an empty kind where it did not.
@@ -53,12 +62,17 @@ class ByteSource {
     void fill(std::size_t count);
     std::uint64_t skip_far(std::uint64_t count);
     void make_room(std::size_t count);
+    void change_buffers();
 
     std::string name_;
     Compression compression_ = Compression::none;
     std::unique_ptr<ByteStream> stream_;
     std::unique_ptr<std::byte[]> buffer_;
     std::size_t capacity_;
+    std::unique_ptr<std::byte[]> kept_;  // the other buffer, for keep()
+    std::size_t kept_capacity_ = 0;
+    bool keeping_ = false;
+    bool moved_ = false;
     std::size_t at_ = 0;
     std::size_t size_ = 0;
     std::uint64_t base_ = 0;  // offset of the buffer's first byte
