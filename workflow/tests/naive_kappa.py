@@ -94,12 +94,16 @@ def below_ip(data: bytes, at: int) -> tuple[str, int]:
     return "ip", at
 
 
-def identity(data: bytes, wire_len: int, l4_checksum: bool) -> Part:
-    """The bytes that no hop changes, None in the place of those that one may change."""
+def identity(data: bytes, wire_len: int, l4_checksum: bool) -> Part | None:
+    """The bytes that no hop changes, None in the place of those that one may change; None where too few were captured.
+
+    Too few is less than what ICMP quotes of a packet (RFC 792): the IP header and 8 octets more, or as much without IP.
+    """
     start, at = innermost(data)
     if start != "ip":
         end = end_without_ip(data, at, wire_len)
-        return Part(list(data[at:end]), len(data) >= end)
+        part = Part(list(data[at:end]), len(data) >= end)
+        return part if part.whole or len(part.content) >= 28 else None
     version = data[at] >> 4
     header = 40 if version == 6 else (data[at] & 15) * 4
     if len(data) < at + header:
@@ -115,6 +119,8 @@ def identity(data: bytes, wire_len: int, l4_checksum: bool) -> Part:
     if not l4_checksum and protocol in CHECKSUM_AT:
         place = header + CHECKSUM_AT[protocol]
         hidden |= {place, place + 1}
+    if len(content) < min(length, 48 if version == 6 else 28):
+        return None
     return Part([None if n in hidden else octet for n, octet in enumerate(content)], len(content) == length)
 
 
@@ -124,7 +130,9 @@ def read_trial(paths: list[Path], l4_checksum: bool) -> list[tuple[int, Part]]:
     frames = []
     for rank, path in enumerate(ordered):
         for record, (ts_ns, wire_len, data) in enumerate(read_records(path)):
-            frames.append((ts_ns, rank, record, identity(data, wire_len, l4_checksum)))
+            part = identity(data, wire_len, l4_checksum)
+            if part is not None:
+                frames.append((ts_ns, rank, record, part))
     return [(ts_ns, part) for ts_ns, _, _, part in sorted(frames, key=lambda frame: frame[:3])]
 
 

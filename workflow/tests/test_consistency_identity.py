@@ -116,14 +116,14 @@ SNAP = bytes.fromhex("aaaa03 000000 88b5") + bytes(range(50))
 def test_a_frame_with_a_length_is_known_by_it_and_what_it_covers(tmp_path, data, wrap):
     frame = ethernet(data, len(data))
     assert common(tmp_path, frame, wrap(frame))
-    assert common(tmp_path, frame, wrap(frame), snaplens=(40, 65535))
+    assert common(tmp_path, frame, wrap(frame), snaplens=(50, 65535))
     other = ethernet(data[:-1] + b"?", len(data))
     assert not common(tmp_path, frame, wrap(other))
     shorter = ethernet(data[:-1] + b"?", len(data) - 1)
     assert not common(tmp_path, frame, wrap(shorter))
 
 
-@pytest.mark.parametrize("snaplens", [(65535, 60), (60, 50), (50, 65535), (20, 65535)])
+@pytest.mark.parametrize("snaplens", [(65535, 60), (60, 50), (50, 65535), (42, 65535)])
 def test_the_shorter_cut_holds_for_all(tmp_path, snaplens):
     a = [(BASE_NS + n, plain(n)) for n in range(20)]
     files = [[write_pcap(tmp_path / f"{k}.pcap", a, snaplen=snaplen)] for k, snaplen in enumerate(snaplens)]
@@ -131,6 +131,22 @@ def test_the_shorter_cut_holds_for_all(tmp_path, snaplens):
     assert result["pairs"][0]["n_common"] == 20
     assert {trial["identity_bytes"] for trial in result["trials"]} == {min(snaplens) - 14}
     assert [trial["truncated"] for trial in result["trials"]] == [20, 20]
+
+
+@pytest.mark.parametrize(("packet", "least"), [(ipv4, 28), (ipv6, 48)])
+def test_a_packet_of_which_too_little_was_captured_takes_no_part(tmp_path, packet, least):
+    """Otherwise one such packet would have all others cut to as little, and a reversal would be taken for order."""
+    frames = [(BASE_NS + n, ethernet(packet(udp(n, size=60, checksum=n)))) for n in range(10)]
+    backwards = [(ts_ns, frame) for (ts_ns, _), (_, frame) in zip(frames, reversed(frames), strict=True)]
+    b = write_pcap(tmp_path / "b.pcap", backwards)
+    for snaplen, taken in ((20, 0), (14 + least - 1, 0), (14 + least, 1)):
+        first = write_pcap(tmp_path / f"first{snaplen}.pcap", frames[:1], snaplen=snaplen)
+        rest = write_pcap(tmp_path / f"rest{snaplen}.pcap", frames[1:])
+        result = compare([[first, rest], [b]], pairs=[(0, 1)])
+        trial, pair = result["trials"][0], result["pairs"][0]
+        assert (trial["packets"], trial["without_identity"]) == (9 + taken, 1 - taken)
+        assert trial["identity_bytes"] == (least if taken else None)
+        assert (pair["n_common"], pair["order"]["moved"]) == (9 + taken, 8 + taken)
 
 
 def test_a_cut_that_shows_late_holds_from_the_start(tmp_path):
@@ -173,10 +189,9 @@ def test_byte_regions(tmp_path):
     path = write_pcap(tmp_path / "r.pcap", [(BASE_NS, plain(1)), (BASE_NS, plain(1)[:49])])
     trial = compare([[path]], pairs=[], identity=IdentityRule(**rule))["trials"][0]
     assert (trial["packets"], trial["without_identity"]) == (1, 1)
-    cut = compare(
-        [[write_pcap(tmp_path / "c.pcap", [(BASE_NS, plain(1))], snaplen=45)]], pairs=[], identity=IdentityRule(**rule)
-    )
-    assert cut["trials"][0]["identity_bytes"] == 5
+    cut = write_pcap(tmp_path / "c.pcap", [(BASE_NS, plain(1))], snaplen=45)
+    trial = compare([[cut]], pairs=[], identity=IdentityRule(**rule))["trials"][0]
+    assert (trial["packets"], trial["without_identity"]) == (0, 1), "the second region is not captured whole"
 
 
 def test_the_whole_frame(tmp_path):

@@ -13,6 +13,9 @@ namespace {
 constexpr std::size_t kEthertype = 2;
 constexpr std::uint16_t kMaxLength = 1500;  // IEEE 802.3-2018 3.2.6: above it are ethertypes, from 1536 on
 constexpr std::size_t kSnap = 8;
+// What ICMP quotes of a packet so that its sender knows it again (RFC 792): the IP header and 8 octets more.
+constexpr std::size_t kLeastCut = 20 + 8;
+constexpr std::size_t kLeastCutOfIpv6 = 40 + 8;
 constexpr std::size_t kTag = 16;
 constexpr std::uint16_t kTagMark = 0x6587;
 
@@ -153,6 +156,13 @@ Identity hash_of(Bytes bytes, std::uint64_t seed) {
 Identifier::Found Identifier::find(const Record& record) {
     has_ethertype_ = false;
     ip_version_ = 0;
+    Found found = find_by_rule(record);
+    const std::size_t least = ip_version_ == 6 ? kLeastCutOfIpv6 : kLeastCut;
+    if (found.captured < found.whole && found.captured < least) found.there = false;
+    return found;
+}
+
+Identifier::Found Identifier::find_by_rule(const Record& record) {
     switch (rule_.kind) {
         case IdentityKind::invariant:
             return find_invariant(record);
@@ -219,21 +229,14 @@ Identifier::Found Identifier::find_tag(const Record& record) {
 
 Identifier::Found Identifier::find_regions(const Record& record) {
     copy_.clear();
-    std::size_t whole = 0;
-    bool cut = false;
     for (const Region& region : rule_.regions) {
-        const std::size_t end = std::size_t{region.offset} + region.length;
-        if (end > std::max<std::size_t>(record.wire_len, record.bytes.size())) return {false, 0, 0};
-        whole += region.length;
-        // Behind the first byte that is missing nothing counts: an identity is cut at its end.
-        if (cut) continue;
         Cursor at(record.bytes, record.bytes.size());
-        cut = !at.has(end);
+        if (!at.has(std::size_t{region.offset} + region.length)) return {false, 0, 0};
         at.skip(region.offset);
         at.limit(region.length);
         copy_.insert(copy_.end(), at.rest().begin(), at.rest().end());
     }
-    return all_of(copy_, whole);
+    return all_of(copy_, copy_.size());
 }
 
 Identity Identifier::hash(std::size_t length) {

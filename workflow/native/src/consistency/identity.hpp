@@ -52,12 +52,15 @@ struct IdentityRule {
 // without IP the innermost ethertype and what follows, or, where a length stands in its place (802.3), the
 // length and as much behind it as it says; without any of these the whole frame. Addresses are part of
 // it, so it survives routing and not address translation.
+//
+// A packet that was cut before the 8th octet behind its IP header (without IP, to fewer than 28 octets) is
+// known by too little: it is not found, or one such packet would have all others cut to as little.
 class Identifier {
   public:
     explicit Identifier(IdentityRule rule) : rule_(std::move(rule)) {}
 
     struct Found {
-        bool there = true;         // false: no tag, or too short for the regions
+        bool there = true;         // false: no tag, a region not captured, or cut to too little
         std::size_t captured = 0;  // identifying bytes that were captured
         std::size_t whole = 0;     // that were on the wire
     };
@@ -68,6 +71,7 @@ class Identifier {
     Identity hash(std::size_t length);
 
   private:
+    Found find_by_rule(const Record& record);
     Found find_invariant(const Record& record);
     Found find_without_ip(const Portion& payload);
     Found find_tag(const Record& record);

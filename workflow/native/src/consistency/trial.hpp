@@ -57,7 +57,7 @@ struct FileFacts {
     std::uint64_t frames = 0;
     std::uint64_t taken = 0;             // selected, with an identity
     std::uint64_t truncated = 0;         // taken, and captured shorter than they were
-    std::uint64_t without_identity = 0;  // selected, but without tag or too short for the regions
+    std::uint64_t without_identity = 0;  // selected, but Identifier does not find them
     std::uint64_t untimed = 0;           // frames that the file gives no time
     std::string end;                     // clean, or the fault's name
     std::string end_detail;
