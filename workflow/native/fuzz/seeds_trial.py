@@ -1,0 +1,62 @@
+"""Seeds of fuzz_trial: two small captures with loss, reordering and equal packets. Usage: seeds_trial.py FOLDER."""
+
+import struct
+import sys
+from pathlib import Path
+
+MACS = bytes.fromhex("001b21aabbcc001b21ddeeff")
+TIME = struct.pack(">Q", 1_700_000_000_000_000_000)
+TAG = TIME + struct.pack(">HH", 3, 1) + TIME[1::-1] + b"\x65\x87"  # CHOIR's trailer
+
+
+def packet(number: int) -> bytes:
+    """UDP in IPv4."""
+    data = struct.pack("!HHHHQ", 50_000, 40_001, 16, 0, number)
+    header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(data), number, 0, 64, 17, 0)
+    return MACS + b"\x08\0" + header + bytes((10, 0, 0, 1, 10, 0, 0, 2)) + data
+
+
+def packet_6(number: int) -> bytes:
+    """ICMPv6."""
+    return MACS + b"\x86\xdd" + struct.pack("!IHBB", 6 << 28, 8, 58, 64) + bytes(32) + struct.pack("!Q", number)
+
+
+def length(number: int) -> bytes:
+    """802.3 with LLC and padding."""
+    return MACS + b"\0\x0b\xf0\xf0\x03" + struct.pack("!Q", number) + bytes(5)
+
+
+def tagged(number: int) -> bytes:
+    """A packet that went through CHOIR."""
+    return packet(number) + TAG[:7] + bytes((number,)) + TAG[8:]
+
+
+def pcap(frames: list[bytes], cut: int = 65535) -> bytes:
+    """A nanosecond pcap; every third stamp is its predecessor's."""
+    records = [
+        struct.pack("<IIII", 1, 1000 * (n - n // 3), min(cut, len(frame)), len(frame)) + frame[:cut]
+        for n, frame in enumerate(frames)
+    ]
+    return struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1) + b"".join(records)
+
+
+def seeds() -> dict[str, bytes]:
+    """Choices, length of the first capture, both captures."""
+    made = {}
+    for choice in (0, 1, 2, 3, 4, 0x40, 0x80, 0x9A):
+        for make in (packet, packet_6, length, tagged):
+            first = pcap([make(n) for n in (0, 1, 2, 3, 3, 4, 5)])
+            second = pcap([make(n) for n in (1, 0, 3, 2, 3, 6)], cut=40 if choice == 4 else 65535)
+            made[f"{make.__name__}-{choice}"] = struct.pack("<BH", choice, len(first)) + first + second
+    return made
+
+
+def main(folder: Path) -> None:
+    """Writes each seed to a file of its name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, seed in seeds().items():
+        (folder / name).write_bytes(seed)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
