@@ -2,11 +2,16 @@
 
 import gzip
 import json
+import os
+import resource
 import stat
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from plain_flows import write_pcap
-from trial_captures import START_NS, kappa, packet, packet_6, pair, steady, write
+from trial_captures import START_NS, kappa, packet, packet_6, pair, steady, tagged, write
 
 from acapella import tshark
 from acapella.cli import main
@@ -83,7 +88,7 @@ def test_an_absolute_time_range_is_the_same_for_all(tmp_path, capsys):
 def test_output_is_written_privately_and_as_it_would_be_printed(trials, tmp_path, capsys):
     assert main(["kappa", *map(str, trials), "--json"]) == 0
     printed = capsys.readouterr().out
-    target = tmp_path / "out" / "ab.json"
+    target = tmp_path / "ab.json"
     assert main(["kappa", *map(str, trials), "--json", "-o", str(target)]) == 0
     assert (capsys.readouterr().out, target.read_text()) == ("", printed)
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
@@ -132,13 +137,6 @@ def test_regions_and_frames_as_identities(tmp_path, capsys):
     assert pair(capsys, a, b, "--identity", "regions", "--region", "42:8", "22:1")["n_common"] == 0
 
 
-def tagged(number: int, layout: str, ttl: int) -> bytes:
-    """A packet with CHOIR's trailer: time, node, port, check, mark."""
-    time = (START_NS + number * 1_000_003).to_bytes(8, "big")
-    check = {"v1": time[6:], "v2": time[1::-1]}[layout]
-    return packet(0, ttl=ttl, trailer=time + bytes([0, 1, 0, 2]) + check + b"\x65\x87")
-
-
 @pytest.mark.parametrize("layout", ["v1", "v2"])
 def test_trailer_tags_of_either_layout_as_identities(tmp_path, capsys, layout):
     a = write(tmp_path / "a.pcap", steady(9), make=lambda n: tagged(n, layout, 64))
@@ -181,16 +179,41 @@ def test_offloaded_checksums_may_be_left_out(tmp_path, capsys):
         (["A", "A,"], "empty file"),
         (["A", "B", "--name", "x"], "1 names for 2"),
         (["A", "B", "--name", "x", "x"], "of its own"),
-        (["A", "B", "--within", "-1"], "0 ns or more"),
+        (["A", "B", "--within", "-1"], "from 0 to"),
+        (["A", "B", "--within", "1.5"], "a bound of --within in ns"),
+        (["A", "B", "--within", "99999999999999999999999"], "from 0 to 9,223,372,036,854,775,807"),
+        (["A", "B", "--within", "9" * 5_000], "from 0 to"),
+        (["A", "B", "--within", "³"], "a bound of --within in ns"),
         (["A", "B", "--windows", "0"], "1 to 10,000"),
+        (["A", "B", "--windows", "٣"], "1 to 10,000"),
         (["A", "B", "--window", "1"], None),
-        (["A", "B", "--window", "0s"], "longer"),
+        (["A", "B", "--window", "0s"], "a window lasts 1 ns or more"),
+        (["A", "B", "--window", "0"], "a window lasts 1 ns or more"),
+        (["A", "B", "--window", "99999999999999999999h"], "292 years"),
+        (["A", "B", "--window", "9000000000s"], None),
+        (["A", "B", "--memory", "99999999999999999999T"], "at most 8388607T"),
+        (["A", "B", "--memory", "8388607T"], None),
+        (["A", "B", "--to", "9999999999"], "at most 9,223,372,036 s"),
+        (["A", "B", "--to", "9223372036"], None),
+        (["A", "B", "--to", "٣s"], "not a time"),
+        (["A", "B", "--to", "9" * 5_000], "not a time"),
+        (["A", "B", "--from", "99999999999999999999"], "292 years"),
+        (["A", "B", "--from", "300000000000s"], "292 years"),
+        (["A", "B", "--from", "1600-01-01T00:00:00"], "1677-09-22 to 2262-04-11"),
+        (["A", "B", "--from", "9999-01-01T00:00:00"], "1677-09-22 to 2262-04-11"),
+        (["A", "B", "--from", "0001-01-01T00:00:00+10:00"], "1677-09-22 to 2262-04-11"),
+        (["A", "B", "--from", "1678-01-01T00:00:00", "--to", "2262-01-01T00:00:00"], None),
+        (["A", "B", "-o", "missing/ab.json"], "missing: there is no such folder"),
         (["A", "B", "--window", "1ns"], "too many"),
         (["A", "B", "--memory", "much"], "not a size"),
         (["A", "B", "--region", "0:4"], "go together"),
         (["A", "B", "--identity", "regions"], "go together"),
         (["A", "B", "--identity", "regions", "--region", "4"], "not a region"),
+        (["A", "B", "--identity", "regions", "--region", "3:²"], "not a region"),
+        (["A", "B", "--identity", "regions", "--region", f"3:{10**30}"], "not a region"),
         (["A", "B", "--flow", "10.0.0.1"], "not a flow"),
+        (["A", "B", "--flow", "10.0.0.1,10.0.0.2,²"], "not an IP protocol"),
+        (["A", "B", "--flow", "10.0.0.1,10.0.0.2,256"], "not an IP protocol"),
         (["A", "B", "--flow", "10.0.0.1:99999,10.0.0.2"], "no port"),
         (["A", "B", "--flow", "10.0.0.1,fd00::1"], "one IP version"),
         (["A", "B", "--flow", "10.0.0.1,10.0.0.2,ospfv9"], "not an IP protocol"),
@@ -210,6 +233,42 @@ def test_mistakes_are_one_line(trials, capsys, words, said):
     else:
         assert (code, shown.count("\n")) == (2, 1)
         assert said in shown
+
+
+def test_a_time_beyond_the_trial_s_end_means_up_to_the_end(trials, capsys):
+    assert pair(capsys, *trials, "--to", "9000000000") == pair(capsys, *trials)
+
+
+def test_a_filter_that_shows_nothing_is_named(trials, capsys, program):
+    assert main(["kappa", *map(str, trials), "--filter", "tcp", "--json"]) == 0
+    assert "None of the 200 frames read for it fits --filter tcp." in capsys.readouterr().err
+
+
+def run(trials, *words, **options) -> subprocess.CompletedProcess:
+    """The command as a process of its own."""
+    command = [sys.executable, "-m", "acapella.cli", "kappa", *map(str, trials), *words]
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, **options)
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_a_full_disk_behind_standard_output_is_named(trials, words):
+    with Path("/dev/full").open("w") as full:
+        done = run(trials, *words, stdout=full)
+    assert done.returncode == 2
+    assert done.stderr == "acapella: error: standard output: cannot write: No space left on device\n"
+
+
+def test_a_temporary_file_that_cannot_be_written_names_its_folder(tmp_path):
+    trials = [write(tmp_path / f"{name}.pcap", steady(5_000)) for name in "ab"]
+    done = run(
+        trials,
+        *("--memory", "1", "--json"),
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"temporary files are in {tmp_path}; make room there, or name another folder in TMPDIR" in done.stderr
 
 
 def test_a_file_that_is_no_capture_is_refused_by_name(trials, tmp_path, capsys):

@@ -1,9 +1,13 @@
 """`acapella kappa` refuses to flatter: each flaw of the captures is named, with the components that it touches."""
 
+import json
+from fractions import Fraction
+
 import pytest
 from plain_flows import write_pcap
-from trial_captures import START_NS, codes, kappa, packet, pair, steady, write
+from trial_captures import START_NS, codes, kappa, packet, pair, steady, tagged, write
 
+from acapella.cli import main
 from acapella.consistency import warnings
 from acapella_core.schemas import json_schema
 
@@ -51,6 +55,14 @@ def test_many_equal_stamps_are_named(tmp_path, capsys, clean):
     assert "75 packets (75.8 %)" in warning["text"]
 
 
+@pytest.mark.parametrize(("packets", "named"), [(101, ["coarse_clock"]), (102, [])])
+def test_one_equal_stamp_in_a_hundred_gaps_is_named_and_in_101_not(tmp_path, capsys, packets, named):
+    offsets = steady(packets)
+    offsets[50] = offsets[49]
+    a = write(tmp_path / "a.pcap", steady(packets))
+    assert codes(pair(capsys, a, write(tmp_path / "b.pcap", offsets))) == named
+
+
 def test_a_few_equal_stamps_are_not(tmp_path, capsys):
     offsets = steady(1_000)
     offsets[500] = offsets[499]
@@ -62,6 +74,7 @@ def test_truncated_identity_is_named_with_the_bytes_left(tmp_path, capsys, clean
     cut = write(tmp_path / "b.pcap", steady(100), snaplen=52)
     warning = only(pair(capsys, clean, cut), "truncated_identity")
     assert "cut 100 packets of trial B, so" in warning["text"] and "first 38 bytes" in warning["text"]
+    assert "U too small" in warning["text"] and "U far too large" in warning["text"]
 
 
 def test_a_pair_is_told_that_a_third_trial_cut_its_packets(tmp_path, capsys, clean):
@@ -89,13 +102,102 @@ def test_trials_of_different_content_are_named(tmp_path, capsys, clean, common):
     assert found["warnings"][0]["components"] == ["U", "O", "L", "I"]
 
 
+@pytest.mark.parametrize(("common", "named"), [(49, ["different_content"]), (50, [])])
+def test_half_of_the_packets_in_common_is_the_least_that_is_not_named(tmp_path, capsys, clean, common, named):
+    numbers = [*range(common), *range(1_000, 1_100 - common)]
+    assert codes(pair(capsys, clean, write(tmp_path / "b.pcap", steady(100), numbers))) == named
+
+
+@pytest.mark.parametrize("swap", [False, True])
+@pytest.mark.parametrize(("held", "named"), [(10, True), (49, True), (50, False)])
+def test_a_trial_that_lacks_most_of_the_other_is_named(tmp_path, capsys, swap, held, named):
+    clean, few = write(tmp_path / "a.pcap", steady(100)), write(tmp_path / "b.pcap", steady(100)[:held])
+    found = pair(capsys, *((few, clean) if swap else (clean, few)))
+    assert (found["L"], found["I"]) == (0, 0)
+    assert ("different_content" in codes(found)) == named
+    if named:
+        lacks, holds = ("A", "B") if swap else ("B", "A")
+        text = found["warnings"][0]["text"]
+        assert f"trial {lacks} lacks {100 - held} packets of trial {holds}, {100 - held}.0 %" in text
+        assert "L, I and O describe the common packets alone" in text
+
+
+@pytest.mark.parametrize(("gaps", "named"), [(90, []), (89, ["unequal_durations"])])
+def test_a_trial_shorter_by_more_than_a_tenth_is_named(tmp_path, capsys, gaps, named):
+    a = write(tmp_path / "a.pcap", steady(101))
+    b = write(tmp_path / "b.pcap", steady(gaps + 1))
+    there, back = pair(capsys, a, b), pair(capsys, b, a)
+    assert codes(there) == codes(back) == named
+    if named:
+        assert there["warnings"][0]["components"] == ["L", "I"]
+        assert "trial A lasts 124 µs, trial B 110 µs, 11.0 % less" in there["warnings"][0]["text"]
+
+
+HOUR_NS = 3_600 * 10**9 + 7
+
+
+@pytest.mark.parametrize("stray", ["common", "of its own"])
+@pytest.mark.parametrize(("in_a", "in_b"), [(True, True), (True, False), (False, True)])
+def test_a_stray_packet_an_hour_later_is_named(tmp_path, capsys, stray, in_a, in_b):
+    """It lifts kappa to all but 1: what the jitter is divided by is the pause."""
+    trials = []
+    for name, late in (("A", in_a), ("B", in_b)):
+        offsets = [ns + (ns * 7 % 1_001 if name == "B" else 0) for ns in steady(100)]
+        numbers = [*range(100), *([100 if stray == "common" else 200 + ord(name)] if late else [])]
+        trials.append(write(tmp_path / f"{name}.pcap", offsets + [HOUR_NS] * late, numbers))
+    found = pair(capsys, *trials)
+    assert found["I"] < 1e-4
+    named = {warning["code"]: warning["text"] for warning in found["warnings"]}
+    assert ("unequal_durations" in named) == (in_a != in_b)
+    for name, late in (("A", in_a), ("B", in_b)):
+        assert (f"of trial {name}" in named["dominant_gap"]) == late
+
+
+def test_a_gap_in_front_of_a_common_packet_of_one_trial_is_named_there(tmp_path, capsys, clean):
+    offsets = [ns + (300_000 if n >= 50 else 0) for n, ns in LATE]
+    found = pair(capsys, clean, write(tmp_path / "b.pcap", offsets))
+    text = next(warning["text"] for warning in found["warnings"] if warning["code"] == "dominant_gap")
+    assert "a gap of 300 µs or more is 71.0 % of trial B" in text and "trial A" not in text
+
+
+@pytest.mark.parametrize(("share", "named"), [(0.5, []), (0.53, ["dominant_gap"])])
+def test_a_gap_beyond_half_of_a_trial_is_named_to_a_window(tmp_path, capsys, share, named):
+    head = 1_001_003
+    pause = round(share / (1 - share) * head)
+    offsets = [n * head // 50 for n in range(26)] + [pause + n * head // 50 for n in range(26, 51)]
+    offsets = [ns - (head // 50 if n > 25 else 0) for n, ns in enumerate(offsets)]
+    a, b = (write(tmp_path / f"{name}.pcap", offsets) for name in "ab")
+    assert codes(pair(capsys, a, b)) == named
+
+
+def test_the_only_gap_of_two_packets_is_the_trial(tmp_path, capsys):
+    a, b = (write(tmp_path / f"{name}.pcap", [0, 1_234_567 + k]) for k, name in enumerate("ab"))
+    assert pair(capsys, a, b)["warnings"] == []
+
+
+@pytest.mark.parametrize("words", [["--flow", "10.9.9.9,10.0.0.2"], ["--from", "5s"]])
+def test_a_selection_that_leaves_nothing_is_named_on_standard_error_too(tmp_path, capsys, clean, words):
+    assert main(["kappa", str(clean), str(clean), "--json", *words]) == 0
+    said = capsys.readouterr()
+    (warning,) = json.loads(said.out)["pairs"][0]["warnings"]
+    assert warning["code"] == "empty_trial"
+    assert f"None of the 200 frames read for it fits {' '.join(words)}." in warning["text"]
+    assert said.err == f"kappa: warning: {warning['text']}\n"
+
+
+def test_a_trial_that_is_empty_by_itself_blames_no_selection(tmp_path, capsys, clean):
+    (empty,) = pair(capsys, clean, write(tmp_path / "b.pcap", []), "--to", "1s")["warnings"]
+    assert "--to" not in empty["text"]
+
+
 def test_a_first_packet_that_the_other_trial_lacks_is_named(tmp_path, capsys, clean):
     late = write(tmp_path / "b.pcap", steady(100)[1:], range(1, 100))
     found = pair(capsys, clean, late)
     warning = only(found, "first_packet_missing")
-    assert warning["components"] == ["L"]
+    assert warning["components"] == ["L", "I"]
     assert found["offset_ns"] == -1_237 and "-1237 ns" in warning["text"]
     assert found["L"] > 0 and found["L_offset_removed"] == 0
+    assert found["I"] == float(Fraction(1, 99 + 98)) and "its whole gap counts as a difference in I" in warning["text"]
 
 
 def test_equal_packets_are_named_as_ambiguous(tmp_path, capsys, clean):
@@ -129,6 +231,17 @@ def test_frames_without_a_time_are_named(tmp_path, capsys, clean):
 def test_packets_without_the_tag_are_named(tmp_path, capsys, clean):
     found = pair(capsys, clean, clean, "--identity", "tag")
     assert "without_identity" in codes(found)
+    text = next(warning["text"] for warning in found["warnings"] if warning["code"] == "without_identity")
+    assert "cut" not in text  # there never was one
+
+
+def test_a_snap_length_that_took_the_tags_off_is_named(tmp_path, capsys):
+    whole = write(tmp_path / "a.pcap", steady(9), make=tagged)
+    cut = write(tmp_path / "b.pcap", steady(9), make=tagged, snaplen=60)
+    found = pair(capsys, whole, cut, "--identity", "tag")
+    text = next(warning["text"] for warning in found["warnings"] if warning["code"] == "without_identity")
+    assert "9 packets of trial B without the identity" in text
+    assert "The capture cut 9 frames of this trial: most likely its snap length" in text
 
 
 def test_flaws_stand_with_each_pair_that_they_touch(tmp_path, capsys, clean):

@@ -30,6 +30,13 @@ def packet_6(number: int, *, hop_limit: int = 64, traffic_class: int = 0) -> byt
     return MACS + b"\x86\xdd" + struct.pack(">IHBB", first, len(udp), 17, hop_limit) + ends + udp
 
 
+def tagged(number: int, layout: str = "v2", ttl: int = 64) -> bytes:
+    """A packet with CHOIR's trailer: time, node, port, check, mark."""
+    time = (START_NS + number * 1_000_003).to_bytes(8, "big")
+    check = {"v1": time[6:], "v2": time[1::-1]}[layout]
+    return packet(0, ttl=ttl, trailer=time + bytes([0, 1, 0, 2]) + check + b"\x65\x87")
+
+
 def arp(number: int, padding: int = 0) -> bytes:
     """A frame without IP."""
     return MACS + b"\x08\x06" + struct.pack(">HHBBH", 1, 0x0800, 6, 4, 1) + struct.pack(">Q", number) + bytes(padding)

@@ -12,6 +12,8 @@ tell; schemas/kappa.schema.json describes the JSON.
 
 import argparse
 import json
+import os
+import re
 import string
 import sys
 import time
@@ -24,6 +26,7 @@ WINDOWS = 50  # over the longer trial: as many bars as fit a line
 MOST_WINDOWS = 10_000
 WITHIN_NS = (10,)  # the paper's bound
 PROGRESS_S = 1.0  # between two lines of --progress
+REGION = re.compile(r"([0-9]{1,9}):([0-9]{1,9})")  # no frame is longer
 DAMAGED = ("bad_compression",)  # as in digest: frames that were read may be wrong
 
 
@@ -45,13 +48,12 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument(
         "--within",
         metavar="NS",
-        type=int,
         nargs="+",
         action="extend",
         help="bounds for the share of common packets whose gap changed by at most so many ns (default: 10)",
     )
     length = parser.add_mutually_exclusive_group()
-    length.add_argument("--windows", type=int, metavar="N", help=f"windows of the timeline (default: {WINDOWS})")
+    length.add_argument("--windows", metavar="N", help=f"windows of the timeline, at most (default: {WINDOWS})")
     length.add_argument("--window", metavar="DURATION", help="length of a window instead, as 10ms")
     parser.add_argument("--memory", metavar="SIZE", default="2G", help="above it, two passes over disk (default: 2G)")
     parser.add_argument("--json", action="store_true", help="JSON on standard output; with -o nothing there")
@@ -92,13 +94,34 @@ def run(args: argparse.Namespace) -> int:
     text = json.dumps(result, indent=1, allow_nan=False) + "\n"
     if args.output:
         files.atomic_text(args.output, text)
+    for line in nothing_selected(result):
+        print(f"kappa: warning: {line}", file=sys.stderr)
     if not args.json:
         from .consistency import summary  # noqa: PLC0415 - as compare: the start stays quick
 
-        sys.stdout.write(summary.text(result))
+        to_standard_output(summary.text(result))
     elif not args.output:
-        sys.stdout.write(text)
+        to_standard_output(text)
     return 1 if any(file["end"] in DAMAGED for trial in result["trials"] for file in trial["files"]) else 0
+
+
+def nothing_selected(result: dict) -> list[str]:
+    """What is said of trials without a packet, each once: in a file of JSON nobody sees it."""
+    warnings = [warning for pair in result["pairs"] for warning in pair["warnings"]]
+    return list(dict.fromkeys(warning["text"] for warning in warnings if warning["code"] == "empty_trial"))
+
+
+def to_standard_output(text: str) -> None:
+    """Print all of it. Raises UserError where it does not fit, as on a full disk."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise  # `acapella kappa ... | head`
+    except OSError as error:
+        with Path(os.devnull).open("w") as nowhere:  # what is left in the buffer is not tried again at the end
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        raise UserError(f"cannot write: {error.strerror}", where="standard output") from error
 
 
 def compare(args: argparse.Namespace) -> dict:
@@ -110,7 +133,7 @@ def compare(args: argparse.Namespace) -> dict:
     trials = [files_of(argument) for argument in args.trials]
     names = names_of(args.name, len(trials))
     within = bounds_of(args.within)
-    refuse_overwriting(args.output, trials)
+    check_output(args.output, trials)
     begin, end, relative = selection.span(args.begin, args.end)
     rule = identity_rule(args)
     memory = selection.memory_bytes(args.memory)
@@ -120,11 +143,12 @@ def compare(args: argparse.Namespace) -> dict:
     if args.filter is not None:
         frames, version = selection.filtered(args.filter, [path for trial in trials for path in trial])
         filter_of["tshark"] = version
+    chosen = consistency.Selection(frames=frames, flow=flow, from_ns=begin, to_ns=end, relative=relative)
     native = consistency.compare(
         trials,
         pairs=pairs_of(len(trials), args.all_pairs),
         identity=consistency.IdentityRule(**rule),
-        selection=consistency.Selection(frames=frames, flow=flow, from_ns=begin, to_ns=end, relative=relative),
+        selection=chosen,
         within_ns=within,
         windows=windows,
         window_ns=window_ns,
@@ -143,7 +167,26 @@ def compare(args: argparse.Namespace) -> dict:
         "window_ns": window_ns,
         "all_pairs": args.all_pairs,
     }
-    return result.document(native, names, parameters)
+    return result.document(native, names, parameters, cut_frames(native, trials, chosen, memory))
+
+
+def cut_frames(native: dict, trials: list[list[str]], chosen, memory: int) -> list[int]:
+    """For each trial in which most packets lack the identity, the frames that the capture cut; else 0.
+
+    The core counts cut frames among those that take part. Where a snap length took the trailer off none does, so
+    they are read once more as whole frames, which have no trailer to miss.
+    """
+    from acapella_core import consistency  # noqa: PLC0415
+
+    found = []
+    for paths, trial in zip(trials, native["trials"], strict=True):
+        if trial["without_identity"] <= trial["packets"]:
+            found.append(0)
+            continue
+        frame = consistency.IdentityRule(kind="frame")
+        again = consistency.compare([paths], pairs=[], identity=frame, selection=chosen, memory_bytes=memory)
+        found.append(sum(file["truncated"] for file in again["trials"][0]["files"]))
+    return found
 
 
 def files_of(argument: str) -> list[str]:
@@ -157,11 +200,14 @@ def files_of(argument: str) -> list[str]:
     return parts
 
 
-def refuse_overwriting(output: str | None, trials: list[list[str]]) -> None:
-    """Raise UserError where the result would take a capture's place."""
-    paths = {Path(path).resolve() for trial in trials for path in trial}
-    if output and Path(output).resolve() in paths:
+def check_output(output: str | None, trials: list[list[str]]) -> None:
+    """Raise UserError where the result would take a capture's place, or has no folder: before hours of reading."""
+    if not output:
+        return
+    if Path(output).resolve() in {Path(path).resolve() for trial in trials for path in trial}:
         raise UserError("this is one of the captures", where=output, fix="name another file for the result")
+    if not Path(output).resolve().parent.is_dir():
+        raise UserError("there is no such folder", where=Path(output).parent, fix="make it, or name another one")
 
 
 def names_of(given: list[str] | None, count: int) -> list[str]:
@@ -182,27 +228,27 @@ def pairs_of(count: int, all_pairs: bool) -> list[tuple[int, int]]:
     return [(a, b) for a in range(count if all_pairs else 1) for b in range(a + 1, count)]
 
 
-def bounds_of(given: list[int] | None) -> list[int]:
+def bounds_of(given: list[str] | None) -> list[int]:
     """The bounds of --within, once each. Raises UserError."""
-    bounds = list(dict.fromkeys(given or WITHIN_NS))
-    if min(bounds) < 0:
-        raise UserError("a bound is 0 ns or more", where="--within")
-    return bounds
+    from .consistency.selection import LARGEST, whole  # noqa: PLC0415
+
+    if not given:
+        return list(WITHIN_NS)
+    return list(dict.fromkeys(whole(text, 0, LARGEST, "a bound of --within in ns") for text in given))
 
 
 def windows_of(args: argparse.Namespace) -> tuple[int | None, int | None]:
     """How many windows, or how long one is in ns. Raises UserError."""
-    from .consistency.selection import duration_ns  # noqa: PLC0415
+    from .consistency.selection import duration_ns, whole  # noqa: PLC0415
 
     if args.window is not None:
         length = duration_ns(args.window)
         if length < 1:
-            raise UserError("a window is longer than that", where=f"--window {args.window}")
+            raise UserError("a window lasts 1 ns or more", where=f"--window {args.window}", fix="write 10ms or 1s")
         return None, length
-    windows = WINDOWS if args.windows is None else args.windows
-    if not 1 <= windows <= MOST_WINDOWS:
-        raise UserError(f"1 to {MOST_WINDOWS:,} windows", where=f"--windows {windows}")
-    return windows, None
+    if args.windows is None:
+        return WINDOWS, None
+    return whole(args.windows, 1, MOST_WINDOWS, "a number of --windows"), None
 
 
 def identity_rule(args: argparse.Namespace) -> dict:
@@ -219,10 +265,10 @@ def identity_rule(args: argparse.Namespace) -> dict:
 
 def region_of(text: str) -> tuple[int, int]:
     """``OFFSET:LENGTH`` in bytes. Raises UserError."""
-    parts = text.split(":")
-    if len(parts) != 2 or not all(part.isdigit() for part in parts) or int(parts[1]) == 0:
+    found = REGION.fullmatch(text)
+    if not found or int(found[2]) == 0:
         raise UserError(f"{text!r} is not a region", fix="write OFFSET:LENGTH in bytes, as 42:16")
-    return int(parts[0]), int(parts[1])
+    return int(found[1]), int(found[2])
 
 
 class Progress:

@@ -109,7 +109,10 @@ def compare(  # noqa: PLR0913  (each is an independent choice of the caller)
     }
     try:
         return _native.compare_trials(files, list(pairs), options)
-    except (_native.InputError, _native.TrialError, _native.SpoolError) as error:
+    except _native.SpoolError as error:
+        fix = f"temporary files are in {options['spool']}; make room there, or name another folder in TMPDIR"
+        raise UserError(str(error), fix=fix) from error
+    except (_native.InputError, _native.TrialError) as error:
         raise UserError(str(error)) from error
     except MemoryError as error:
         raise UserError("not enough memory for these trials", fix="lower --memory, so that files hold more") from error

@@ -12,14 +12,18 @@ from . import ratios, warnings
 APART = ("a", "b", "windows", "histograms")
 
 
-def document(native: dict, names: list[str], parameters: dict) -> dict:
-    """The whole result: ``native`` as acapella_core.consistency.compare gives it, a name for each trial."""
+def document(native: dict, names: list[str], parameters: dict, cut_frames: list[int]) -> dict:
+    """The whole result: ``native`` as acapella_core.consistency.compare gives it, a name for each trial.
+
+    ``cut_frames``: for each trial whose packets mostly lack their identity, how many frames the capture cut.
+    """
     trials = [trial(entry, name) for entry, name in zip(native["trials"], names, strict=True)]
+    judged = [{**entry, "cut_frames": cut} for entry, cut in zip(trials, cut_frames, strict=True)]
     return {
         "version": __version__,
         "parameters": parameters,
         "trials": trials,
-        "pairs": [pair(entry, trials, parameters["within_ns"]) for entry in native["pairs"]],
+        "pairs": [pair(entry, judged, parameters) for entry in native["pairs"]],
     }
 
 
@@ -29,7 +33,7 @@ def trial(native: dict, name: str) -> dict:
     return {"name": name, **native, "files": [{"file": entry.pop("path"), **entry} for entry in files]}
 
 
-def pair(native: dict, trials: list[dict], bounds_ns: list[int]) -> dict:
+def pair(native: dict, trials: list[dict], parameters: dict) -> dict:
     """One pair: its components, kappa, and what they are made of."""
     a, b = trials[native["a"]], trials[native["b"]]
     common = native["n_common"]
@@ -47,8 +51,8 @@ def pair(native: dict, trials: list[dict], bounds_ns: list[int]) -> dict:
         "kappa": ratios.kappa(*counts.values(), parts),
         "kappa_published": ratios.kappa(*counts.values(), printed),
         "contribution": ratios.contribution(parts),
-        "within_ns": ratios.shares(native["gap_within"], bounds_ns, common),
-        "latency_within_ns": ratios.shares(native["latency_within"], bounds_ns, common),
+        "within_ns": ratios.shares(native["gap_within"], parameters["within_ns"], common),
+        "latency_within_ns": ratios.shares(native["latency_within"], parameters["within_ns"], common),
         "iat_delta_ns": ratios.deltas(native["gap"], common),
         "latency_delta_ns": ratios.deltas(native["latency"], common),
         "offset_ns": native["offset_ns"],
@@ -60,7 +64,8 @@ def pair(native: dict, trials: list[dict], bounds_ns: list[int]) -> dict:
         "histograms": native["histograms"],
         "integers": {key: value for key, value in native.items() if key not in APART},
     }
-    return {**found, "warnings": warnings.of(found, a, b)}
+    judged = {**found, "windows": native["windows"], "parameters": parameters}
+    return {**found, "warnings": warnings.of(judged, a, b)}
 
 
 def moves(sums: dict, common: int) -> dict:

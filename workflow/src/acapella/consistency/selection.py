@@ -10,20 +10,34 @@ from acapella_core.errors import UserError
 from .. import tshark
 
 UNITS_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
-DURATION = re.compile(r"(-?\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|min|h|)")
-STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
+LARGEST = 2**63 - 1  # of the core's signed integers: 292 years in ns
+MOST_DIGITS = 40  # of a number that may fit; Python refuses thousands of them with an error of its own
+DURATION = re.compile(r"(-?\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|min|h|)", re.ASCII)
+STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?", re.ASCII)
 SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", re.IGNORECASE)
+SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", re.IGNORECASE | re.ASCII)
 PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "sctp": 132}
-END = re.compile(r"\[([^\]]+)\](?::(\d+))?|([^:\[\]]+)(?::(\d+))?|([0-9a-fA-F:.]+)")
+END = re.compile(r"\[([^\]]+)\](?::(\d{1,9}))?|([^:\[\]]+)(?::(\d{1,9}))?|([0-9a-fA-F:.]+)", re.ASCII)
+WHOLE = re.compile(r"-?\d+", re.ASCII)
+
+
+def whole(text: str, low: int, high: int, what: str) -> int:
+    """A whole number from ``low`` to ``high`` in ASCII digits; ``what`` it is, for the message. Raises UserError."""
+    written = WHOLE.fullmatch(text.strip())
+    number = int(text) if written and len(text) <= MOST_DIGITS else None
+    if number is None or not low <= number <= high:
+        raise UserError(f"{text[:MOST_DIGITS]!r} is not {what}", fix=f"write a whole number from {low:,} to {high:,}")
+    return number
 
 
 def duration_ns(text: str) -> int:
     """A time such as ``1.5s``, ``250ms`` or ``10us``; a bare number is seconds. Raises UserError."""
-    found = DURATION.fullmatch(text.strip())
+    found = DURATION.fullmatch(text.strip()) if len(text) <= MOST_DIGITS else None
     exact = Fraction(found[1]) * UNITS_NS[found[2]] if found else None
     if exact is None or exact.denominator != 1:
         raise UserError(f"{text!r} is not a time in whole nanoseconds", fix="write 1.5s, 250ms, 10us or 80ns")
+    if abs(exact) > LARGEST:
+        raise UserError(f"{text!r} is too long", fix=f"a time is at most {LARGEST // 10**9:,} s (292 years)")
     return int(exact)
 
 
@@ -37,8 +51,11 @@ def stamp_ns(text: str) -> int | None:
         moment = datetime.fromisoformat(f"{day}T{clock}{zone or '+00:00'}".replace("Z", "+00:00"))
     except ValueError as error:
         raise UserError(f"{text!r} is not a time: {error}") from error
-    since = moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * 10**9 + int((fraction or "").ljust(9, "0"))
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    stamp = (since.days * 86_400 + since.seconds) * 10**9 + int((fraction or "").ljust(9, "0"))
+    if abs(stamp) > LARGEST:
+        raise UserError(f"{text!r} is out of range", fix="a time is from 1677-09-22 to 2262-04-11")
+    return stamp
 
 
 def span(begin: str | None, end: str | None) -> tuple[int | None, int | None, bool]:
@@ -58,10 +75,10 @@ def span(begin: str | None, end: str | None) -> tuple[int | None, int | None, bo
 
 def memory_bytes(text: str) -> int:
     """A size such as ``2G`` or ``512M``, powers of 1024. Raises UserError."""
-    found = SIZE.fullmatch(text.strip())
+    found = SIZE.fullmatch(text.strip()) if len(text) <= MOST_DIGITS else None
     size = int(Fraction(found[1]) * SIZES[found[2].upper()]) if found else 0
-    if size < 1:
-        raise UserError(f"{text!r} is not a size", fix="write 2G or 512M")
+    if not 1 <= size <= LARGEST:
+        raise UserError(f"{text!r} is not a size", fix=f"write 2G or 512M; at most {LARGEST // SIZES['T']}T")
     return size
 
 
@@ -95,10 +112,9 @@ def end_of_flow(text: str) -> tuple[str, int | None]:
 
 def protocol(text: str) -> int:
     """An IP protocol by name or number."""
-    number = PROTOCOLS.get(text.lower(), int(text) if text.isdigit() else -1)
-    if not 0 <= number <= 255:
-        raise UserError(f"{text!r} is not an IP protocol", fix=f"write {', '.join(PROTOCOLS)} or a number")
-    return number
+    if text.lower() in PROTOCOLS:
+        return PROTOCOLS[text.lower()]
+    return whole(text, 0, 255, f"an IP protocol ({', '.join(PROTOCOLS)})")
 
 
 def filtered(display_filter: str, paths: list[str]) -> tuple[dict, str]:

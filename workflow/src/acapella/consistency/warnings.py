@@ -4,13 +4,17 @@ Each warning is ``{"code", "components", "text"}``: the components that it touch
 corrected silently; docs/kappa.md has a paragraph for each code.
 """
 
-from ..figures.wording import GAP, count, nanoseconds, percent
+from ..figures.wording import GAP, count, listed, nanoseconds, percent
+from . import pauses
 
 COARSE_NS = 1000  # a microsecond grid rounds away what the paper measures: gaps within 10 ns
 # Two frames of one port never arrive at once (64 bytes take 5 ns at 100 Gbit/s), so equal stamps are the clock's. One
 # gap in a hundred that the clock lost moves quantiles and the share within 10 ns by as much.
 EQUAL_SHARE = 0.01
 ALIKE_SHARE = 0.5  # trials that share less than this of the smaller one are hardly the same traffic
+UNEQUAL_SHARE = 0.1  # of the longer duration; by as much L is smaller than it would be over the shorter one
+PAUSE_SHARE = 0.5  # of a trial's duration in one gap: then most of what L and I divide by is not traffic
+SELECTING = ("filter", "flow", "from", "to")  # the parameters that may leave nothing
 YEAR_NS = 365 * 86_400 * 10**9  # no trial lasts as long; one with a frame of 1970 in it seems to
 WHOLE = ("clean", None)  # how a file ends that lacks nothing
 
@@ -19,7 +23,11 @@ TRIAL_CHECKS = []
 
 
 def of(pair: dict, a: dict, b: dict) -> list[dict]:
-    """The warnings of one pair: those about the pair first, then those about each trial."""
+    """The warnings of one pair: those about the pair first, then those about each trial.
+
+    ``pair`` and the trials are as result.py makes them, and beside that the core's ``windows``, the ``parameters`` and
+    each trial's ``cut_frames``.
+    """
     found = [check(pair, a, b) for check in PAIR_CHECKS]
     for trial in (a,) if a is b else (a, b):
         found += [check(trial) for check in TRIAL_CHECKS]
@@ -53,15 +61,21 @@ def empty_trial(pair: dict, a: dict, b: dict):
         text = "both trials are empty: there is nothing to compare, and kappa is null."
     else:
         text = f"trial {empty[0]} has no packet: kappa is 0 by convention, and O, L and I are undefined."
+    given = [f"--{name} {pair['parameters'][name]}" for name in SELECTING if pair["parameters"][name] is not None]
+    there = [sum(file["frames"] for file in trial["files"]) for trial in (a, b) if not trial["packets"]]
+    if given and sum(there):
+        text += f" None of the {count(sum(there), 'frame')} read for it fits {listed(given)}."
     return warning("empty_trial", "UOLI", text)
 
 
 @about_pair
 def different_content(pair: dict, a: dict, b: dict):
-    """Few common packets, or none."""
-    smaller = min(pair["n_a"], pair["n_b"])
-    if not smaller or pair["n_common"] >= ALIKE_SHARE * smaller:
+    """Few common packets beside either trial, or none."""
+    smaller, larger = sorted((pair["n_a"], pair["n_b"]))
+    if not smaller or pair["n_common"] >= ALIKE_SHARE * larger:
         return None
+    if pair["n_common"] >= ALIKE_SHARE * smaller:
+        return much_missing(pair)
     share = percent(pair["n_common"] / smaller)
     if pair["n_common"] == 0:
         effect = "Kappa is 0 by convention, and O, L and I are undefined."
@@ -77,6 +91,54 @@ def different_content(pair: dict, a: dict, b: dict):
     return warning("different_content", "UOLI", text)
 
 
+def much_missing(pair: dict) -> dict:
+    """One trial has most of its packets in common, the other one few."""
+    holds, lacks = ("a", "b") if pair["n_a"] > pair["n_b"] else ("b", "a")
+    packets = pair[f"n_{holds}"]
+    missing = packets - pair["n_common"]
+    text = (
+        f"trial {pair[lacks]} lacks {count(missing, 'packet')} of trial {pair[holds]}, {percent(missing / packets)} of "
+        "its packets: L, I and O describe the common packets alone and say nothing of the others, so that U alone "
+        "speaks of most of the traffic; U does not tell loss from a capture that ended early or began late."
+    )
+    return warning("different_content", "UOLI", text)
+
+
+@about_pair
+def unequal_durations(pair: dict, a: dict, b: dict):
+    """L divides by the longer trial, I by the sum of both: a tail that one trial lacks makes both smaller."""
+    shorter, longer = sorted((a, b), key=lambda trial: trial["duration_ns"])
+    lasts = longer["duration_ns"]
+    apart = lasts - shorter["duration_ns"]
+    if not pair["n_common"] or untimed(a) or untimed(b) or apart <= UNEQUAL_SHARE * lasts:
+        return None
+    text = (
+        f"trial {longer['name']} lasts {nanoseconds(lasts)}, trial {shorter['name']} "
+        f"{nanoseconds(shorter['duration_ns'])}, {percent(apart / lasts)} less: L divides by the longer duration and I "
+        "by the sum of both, so the same differences weigh less than in two trials as short as the shorter one. "
+        "--from and --to compare the same span of both."
+    )
+    return warning("unequal_durations", "LI", text)
+
+
+@about_pair
+def dominant_gap(pair: dict, a: dict, b: dict):
+    """A pause, or one stray packet long after the others: most of what L and I divide by."""
+    causes = [
+        f"a gap of {nanoseconds(gap)} or more is {percent(gap / trial['duration_ns'])} of trial {trial['name']}"
+        for trial, gap in zip((a, b), pauses.largest_gaps(pair), strict=True)
+        # Two packets have one gap, and it is the trial.
+        if trial["packets"] > 2 and not untimed(trial) and gap > PAUSE_SHARE * trial["duration_ns"]
+    ]
+    if not causes or not pair["n_common"]:
+        return None
+    text = (
+        f"{' and '.join(causes)}: one packet long before or after the others is enough. L and I "
+        "divide by durations that are mostly this pause, and look as many times smaller. --from and --to leave it out."
+    )
+    return warning("dominant_gap", "LI", text)
+
+
 @about_pair
 def first_packet_missing(pair: dict, a: dict, b: dict):
     """Each trial starts at its own first packet; where the other one lacks that, all latencies are shifted."""
@@ -88,9 +150,10 @@ def first_packet_missing(pair: dict, a: dict, b: dict):
     text = (
         f"{' and '.join(lacking)}: time counts from each trial's own first packet, so every latency difference carries "
         f"a constant (the median difference is {pair['offset_ns']} ns). L is larger or, by chance, smaller than the "
-        "jitter of the common packets; L_offset_removed is free of it. I is not touched."
+        "jitter of the common packets; L_offset_removed is free of it. The packet that starts one trial has a gap of 0 "
+        "there, and in the other trial, where it is not the first, its whole gap counts as a difference in I."
     )
-    return warning("first_packet_missing", "L", text)
+    return warning("first_packet_missing", "LI", text)
 
 
 @about_pair
@@ -118,7 +181,8 @@ def truncated_identity(pair: dict, a: dict, b: dict):
     text = (
         f"the capture cut {whose}, so all trials are compared by the first {a['identity_bytes']} bytes of what packets "
         "are known by. Packets that differ only behind them are taken for the same: damage there goes unseen (U too "
-        "small), and more packets need an occurrence number."
+        "small), and more packets need an occurrence number. Where the cut took a tunnel's inner header from one "
+        "trial only, another header is the innermost one there, and no such packet is known again (U far too large)."
     )
     return warning("truncated_identity", "UOLI", text)
 
@@ -153,6 +217,11 @@ def without_identity(trial: dict):
         f"{count(trial['without_identity'], 'packet')} of trial {trial['name']} without the identity that was asked "
         "for (no tag, or shorter than the region): they are left out, so that no component says anything of them."
     )
+    if trial["cut_frames"]:
+        text += (
+            f" The capture cut {count(trial['cut_frames'], 'frame')} of this trial: most likely its snap length took "
+            "away what they would be known by, which is at the end of the frame for a tag."
+        )
     return warning("without_identity", "UOLI", text)
 
 
@@ -183,10 +252,15 @@ def time_reversals(trial: dict):
     return warning("time_reversals", "OLI", text)
 
 
+def untimed(trial: dict) -> bool:
+    """Whether a trial begins in 1970 and lasts to our days."""
+    return trial["first_ns"] == 0 and trial["duration_ns"] >= YEAR_NS
+
+
 @about_trial
 def untimed_frames(trial: dict):
     """Frames that their file gives no time, as pcapng's simple packets: they are read as of 1970."""
-    if trial["first_ns"] != 0 or trial["duration_ns"] < YEAR_NS:
+    if not untimed(trial):
         return None
     text = (
         f"trial {trial['name']} has frames without a time in the file: they count as of 1970, before all others, and "
