@@ -1,6 +1,7 @@
 """`acapella kappa` refuses to flatter: each flaw of the captures is named, with the components that it touches."""
 
 import json
+import struct
 from fractions import Fraction
 
 import pytest
@@ -75,6 +76,21 @@ def test_truncated_identity_is_named_with_the_bytes_left(tmp_path, capsys, clean
     warning = only(pair(capsys, clean, cut), "truncated_identity")
     assert "cut 100 packets of trial B, so" in warning["text"] and "first 38 bytes" in warning["text"]
     assert "U too small" in warning["text"] and "U far too large" in warning["text"]
+
+
+def in_vxlan(number: int) -> bytes:
+    """A packet in VXLAN, whose inner IP header starts at byte 64."""
+    inner = b"\x08" + bytes(5) + b"\x01\x00" + packet(number)
+    udp = struct.pack(">HHHH", 40_000 + number, 4789, 8 + len(inner), 0) + inner
+    header = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(udp), number, 0, 64, 17, 0)
+    return packet(0)[:14] + header + bytes([192, 0, 2, 1, 192, 0, 2, 2]) + udp
+
+
+def test_a_cut_that_took_the_inner_header_makes_u_as_large_as_the_warning_says(tmp_path, capsys):
+    whole = write(tmp_path / "a.pcap", steady(9), make=in_vxlan)
+    found = pair(capsys, whole, write(tmp_path / "b.pcap", steady(9), make=in_vxlan, snaplen=60))
+    assert found["U"] == 1
+    assert codes(found) == ["different_content", "truncated_identity"]
 
 
 def test_a_pair_is_told_that_a_third_trial_cut_its_packets(tmp_path, capsys, clean):
@@ -232,12 +248,19 @@ def test_packets_without_the_tag_are_named(tmp_path, capsys, clean):
     found = pair(capsys, clean, clean, "--identity", "tag")
     assert "without_identity" in codes(found)
     text = next(warning["text"] for warning in found["warnings"] if warning["code"] == "without_identity")
-    assert "cut" not in text  # there never was one
+    assert "(no tag was captured)" in text and "cut" not in text  # there never was one
 
 
-def test_a_snap_length_that_took_the_tags_off_is_named(tmp_path, capsys):
+def test_packets_cut_to_next_to_nothing_are_named(tmp_path, capsys, clean):
+    found = pair(capsys, clean, write(tmp_path / "b.pcap", steady(100), snaplen=24))
+    text = next(warning["text"] for warning in found["warnings"] if warning["code"] == "without_identity")
+    assert "100 packets of trial B" in text and "(the capture cut them to next to nothing)" in text
+
+
+@pytest.mark.parametrize("snaplen", [20, 60])
+def test_a_snap_length_that_took_the_tags_off_is_named(tmp_path, capsys, snaplen):
     whole = write(tmp_path / "a.pcap", steady(9), make=tagged)
-    cut = write(tmp_path / "b.pcap", steady(9), make=tagged, snaplen=60)
+    cut = write(tmp_path / "b.pcap", steady(9), make=tagged, snaplen=snaplen)
     found = pair(capsys, whole, cut, "--identity", "tag")
     text = next(warning["text"] for warning in found["warnings"] if warning["code"] == "without_identity")
     assert "9 packets of trial B without the identity" in text

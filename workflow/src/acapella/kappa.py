@@ -167,25 +167,26 @@ def compare(args: argparse.Namespace) -> dict:
         "window_ns": window_ns,
         "all_pairs": args.all_pairs,
     }
-    return result.document(native, names, parameters, cut_frames(native, trials, chosen, memory))
+    return result.document(native, names, parameters, cut_frames(native, trials, rule["kind"], chosen, memory))
 
 
-def cut_frames(native: dict, trials: list[list[str]], chosen, memory: int) -> list[int]:
-    """For each trial in which most packets lack the identity, the frames that the capture cut; else 0.
+def cut_frames(native: dict, trials: list[list[str]], kind: str, chosen, memory: int) -> list[int]:
+    """For each trial in which most packets lack their tag or region, the frames that the capture cut; else 0.
 
     The core counts cut frames among those that take part. Where a snap length took the trailer off none does, so
-    they are read once more as whole frames, which have no trailer to miss.
+    they are read once more as whole frames, which lack an identity only where they were cut to next to nothing.
     """
     from acapella_core import consistency  # noqa: PLC0415
 
     found = []
     for paths, trial in zip(trials, native["trials"], strict=True):
-        if trial["without_identity"] <= trial["packets"]:
+        if kind not in ("tag", "regions") or trial["without_identity"] <= trial["packets"]:
             found.append(0)
             continue
         frame = consistency.IdentityRule(kind="frame")
         again = consistency.compare([paths], pairs=[], identity=frame, selection=chosen, memory_bytes=memory)
-        found.append(sum(file["truncated"] for file in again["trials"][0]["files"]))
+        (whole,) = again["trials"]
+        found.append(whole["without_identity"] + sum(file["truncated"] for file in whole["files"]))
     return found
 
 

@@ -18,7 +18,8 @@ def document(native: dict, names: list[str], parameters: dict, cut_frames: list[
     ``cut_frames``: for each trial whose packets mostly lack their identity, how many frames the capture cut.
     """
     trials = [trial(entry, name) for entry, name in zip(native["trials"], names, strict=True)]
-    judged = [{**entry, "cut_frames": cut} for entry, cut in zip(trials, cut_frames, strict=True)]
+    beside = {"identity": parameters["identity"]["kind"]}
+    judged = [{**entry, **beside, "cut_frames": cut} for entry, cut in zip(trials, cut_frames, strict=True)]
     return {
         "version": __version__,
         "parameters": parameters,

@@ -14,6 +14,7 @@ EQUAL_SHARE = 0.01
 ALIKE_SHARE = 0.5  # trials that share less than this of the smaller one are hardly the same traffic
 UNEQUAL_SHARE = 0.1  # of the longer duration; by as much L is smaller than it would be over the shorter one
 PAUSE_SHARE = 0.5  # of a trial's duration in one gap: then most of what L and I divide by is not traffic
+LACKING = {"tag": "no tag was captured", "regions": "not all of the region was captured"}
 SELECTING = ("filter", "flow", "from", "to")  # the parameters that may leave nothing
 YEAR_NS = 365 * 86_400 * 10**9  # no trial lasts as long; one with a frame of 1970 in it seems to
 WHOLE = ("clean", None)  # how a file ends that lacks nothing
@@ -26,7 +27,7 @@ def of(pair: dict, a: dict, b: dict) -> list[dict]:
     """The warnings of one pair: those about the pair first, then those about each trial.
 
     ``pair`` and the trials are as result.py makes them, and beside that the core's ``windows``, the ``parameters`` and
-    each trial's ``cut_frames``.
+    each trial's kind of ``identity`` and its ``cut_frames``.
     """
     found = [check(pair, a, b) for check in PAIR_CHECKS]
     for trial in (a,) if a is b else (a, b):
@@ -213,9 +214,11 @@ def without_identity(trial: dict):
     """Packets in which the identity that was asked for is not there."""
     if not trial["without_identity"]:
         return None
+    reason = LACKING.get(trial["identity"], "the capture cut them to next to nothing")
     text = (
         f"{count(trial['without_identity'], 'packet')} of trial {trial['name']} without the identity that was asked "
-        "for (no tag, or shorter than the region): they are left out, so that no component says anything of them."
+        f"for ({reason}): they are left out, so that no component says anything of them but U, where the other trial "
+        "has them."
     )
     if trial["cut_frames"]:
         text += (
