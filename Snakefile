@@ -11,6 +11,7 @@ min_version("9.16")
 
 from acapella import config as configuration
 from acapella.code import digest as digest_of_code
+from acapella.failures import how_to_go_on
 from acapella_core.errors import UserError
 
 
@@ -67,4 +68,4 @@ onstart:
 
 
 onerror:
-    print(how_to_go_on(log), file=sys.stderr)
+    print(how_to_go_on(snakemake_said(log), CAMPAIGN, config["exclude"]), file=sys.stderr)

@@ -19,8 +19,9 @@ rule report:
     params:
         campaign=lambda wildcards: CAMPAIGN,
         trials="--trials" if TRIALS else "",
+        excluded=["--excluded", *config["exclude"]] if config["exclude"] else [],
         code=digest_of_code("acapella.report"),
     message:
         "report"
     shell:
-        "acapella report {params.campaign:q} {params.trials} > {log:q} 2>&1"
+        "acapella report {params.campaign:q} {params.trials} {params.excluded:q} > {log:q} 2>&1"

@@ -3,6 +3,7 @@
 # files: the sheet is read now. local: known only after the checkpoint collect.
 
 import _thread
+import atexit
 import csv
 import functools
 import re
@@ -14,6 +15,14 @@ from snakemake.exceptions import WorkflowError
 from acapella_capture.testbeds import files as captures_that_exist
 
 TRIALS = config["trials"] or {}
+# A key may come from a file that its user does not think of.
+READ_FIRST = "; config/config.yaml is read before --configfile" if workflow.overwrite_configfiles else ""
+WARNINGS = []
+
+
+def warn():
+    """Say what is wrong with the sheet and stops nothing."""
+    print(*WARNINGS, sep="\n", file=sys.stderr)
 
 
 def unknown_trial(environment, known):
@@ -24,19 +33,24 @@ def unknown_trial(environment, known):
 
 if config["testbed"] == "files":
     try:
-        ROWS = {row.sample: row for row in captures_that_exist.read_sheet(Path(config["samples"]))}
+        # An empty sheet stops only what needs samples: `snakemake --lint` and `snakemake conformance` do not.
+        ROWS = {row.sample: row for row in captures_that_exist.read_sheet(Path(config["samples"]), may_be_empty=True)}
     except UserError as error:
         sys.exit(f"config error: {error}")
     unknown = [name for name in config["exclude"] if name not in ROWS]
     if unknown:
-        sys.exit(f"config error: exclude: {unknown[0]!r} is no sample of {config['samples']}")
+        sys.exit(f"config error: exclude: {unknown[0]!r} is no sample of {config['samples']}{READ_FIRST}")
     for fault in filter(None, (unknown_trial(environment, ROWS) for environment in TRIALS)):
-        sys.exit(f"{fault} of {config['samples']}")
+        sys.exit(f"{fault} of {config['samples']}{READ_FIRST}")
     for row in ROWS.values():
         fault = captures_that_exist.unreadable(row.file)
         if fault and row.sample not in config["exclude"]:
             place = f"{config['samples']} line {row.line}"
-            print(f"warning: {place}: {row.file}: {fault}; sample {row.sample} will fail", file=sys.stderr)
+            WARNINGS.append(f"warning: {place}: {row.file}: {fault}; sample {row.sample} will fail")
+    if WARNINGS:
+        warn()
+        # Once more below the long plan of a dry run, which Snakemake knows only after it has read the rules.
+        atexit.register(lambda: workflow.dryrun and warn())
 
 
 @functools.cache
@@ -52,6 +66,8 @@ def collected(path):
 def sheet():
     """Site, port and capture of each sample: {name: (site, port, file)}."""
     if config["testbed"] == "files":
+        if not ROWS:
+            raise WorkflowError(f"config error: {captures_that_exist.no_samples(config['samples'])}")
         return {name: (row.site, row.port, str(row.file)) for name, row in ROWS.items()}
     return collected(str(checkpoints.collect.get().output.sheet))
 
@@ -116,21 +132,6 @@ def stop_without_deadlock():
         signal.signal(signal.SIGTERM, lambda *told: _thread.start_new_thread(handler, told))
 
 
-def how_to_go_on(snakemake_logs):
-    """Which samples failed, with the last line of each one's log, and how the campaign goes on without them."""
-    text = "".join(Path(path).read_text(encoding="utf-8", errors="replace") for path in snakemake_logs)
-    of_sample = rf"{re.escape(CAMPAIGN)}/logs/(?:collect|digest|analyze)/([A-Za-z0-9][A-Za-z0-9._-]*)\.log"
-    pattern = rf"^ +log: ({of_sample}) \(check log"
-    failed = {sample: Path(path) for path, sample in re.findall(pattern, text, re.MULTILINE)}
-    if not failed:
-        return "acapella: no sample failed by itself; the message above says what did"
-    said = {sample: path.read_text(errors="replace").strip().splitlines()[-1:] for sample, path in failed.items()}
-    lines = [f"  {sample}: {''.join(last) or 'its log is empty'}" for sample, last in sorted(said.items())]
-    return "\n".join(
-        [
-            "acapella: these samples failed:",
-            *lines,
-            "Mend them and run snakemake again; or go on without them, by this line in the config:",
-            f"  exclude: [{', '.join(sorted({*failed, *config['exclude']}))}]",
-        ]
-    )
+def snakemake_said(logs):
+    """What Snakemake logged of this run."""
+    return "".join(Path(path).read_text(encoding="utf-8", errors="replace") for path in logs)

@@ -300,7 +300,8 @@ def quality_row(s, campaign_ns, port_ns):
         None if m["frames_captured"] is None else max(0, m["frames_captured"] - n),
     ]
     known = [stage for stage in stages if stage is not None]
-    lost = sum(known) if known else None
+    # the file alone tells of a loss only where it lacks frames
+    lost = sum(known) if stages[3] or any(stage is not None for stage in stages[:3]) else None
     stamps = [f["ts_ns"] for f in s.frames]
     steps = [b - a for a, b in itertools.pairwise(stamps)]
     start, end, by = s.span or (None, None, None)

@@ -18,7 +18,7 @@ from svg_text import COLLISIONS, words
 from acapella import cli
 from acapella.campaign import Campaign
 from acapella.figures import FORMATS, capture_quality, compose, encapsulations, throughput
-from acapella.figures.quality import extent, loss, losses
+from acapella.figures.quality import extent, losses
 from acapella.figures.registry import NAMES, module
 from acapella.figures.save import pdf_of, save, svg_of
 from acapella.figures.source import Source
@@ -172,7 +172,7 @@ def test_an_unknown_loss_is_never_drawn_as_none(campaigns):
     source = campaigns["thirty_sites"]
     figure = compose.drawn("capture_quality", source)
     drawn = figure.spec["concat"][0]["hconcat"][0]["data"]["values"]
-    known = [row for row in source.quality if loss(row) is not None]
+    known = [row for row in source.quality if row["lost_frames"] is not None]
     assert len(known) < len(source.quality)
     for site in source.sites:
         zero = sum(
@@ -190,7 +190,7 @@ def test_an_unknown_loss_is_never_drawn_as_none(campaigns):
             {"dropped_kernel": 0, "lost_frames": 0, "loss_stages_known": 2},
             "losses: none seen; counted in part in 1 of 1",
         ),
-        ({"lost_frames": 0, "loss_stages_known": 1}, "losses: unknown (no sample has a counter"),
+        ({"lost_frames": None, "loss_stages_known": 1}, "losses: unknown (no sample has a counter"),
         ({"loss_stages_known": 0}, "losses: unknown (no sample has a counter"),
         ({"lost_frames": 1, "loss_stages_known": 1}, "losses: at least 1.00 % of offered frames"),
         ({"dropped_kernel": 1, "lost_frames": 1, "loss_stages_known": 4}, "losses: 1.00 % of offered frames"),
@@ -203,8 +203,8 @@ def test_a_file_read_to_its_end_is_no_proof_that_nothing_was_lost(counters, said
 
 COUNTED = {"dropped_kernel": 0, "lost_frames": 0, "loss_share": 0, "loss_stages_known": 4}
 FROM_FILE = {
-    "lost_frames": 0,
-    "loss_share": 0,
+    "lost_frames": None,
+    "loss_share": None,
     "loss_stages_known": 1,
 }  # the file was read to its end, no more is known
 

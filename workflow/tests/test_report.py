@@ -174,7 +174,7 @@ def test_a_flawless_campaign_has_no_warning(tmp_path):
             {"lost_frames": "", "loss_share": "", "dropped_kernel": "", "loss_stages_known": 0},
             "The loss of 1 sample of 4 is unknown",
         ),
-        ({"clock_resolution_ns": 1_000_000}, "1 sample with stamps no finer than 1 ms"),
+        ({"clock_resolution_ns": 1_000_000}, "1 sample with stamps no finer than 1 ms (S0-p0-0000): shorter"),
         ({"file_issue": "cut_record"}, "1 file could not be read to the end"),
         ({"time_reversals": 3}, "3 frames stamped earlier"),
         ({"issue_frames": 7}, "7 frames ("),
@@ -188,6 +188,17 @@ def test_each_flaw_is_warned_of(changes, said, tmp_path):
     found = [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.of(quality_with(tmp_path, **changes))]
     assert any(text.startswith(said) for text in found), found
     assert len(found) == 1
+
+
+def test_coarse_stamps_are_told_for_each_resolution(tmp_path):
+    source = quality_with(tmp_path)
+    for row, step in zip(source.quality, (1000, 1_000_000, 1000, 100), strict=True):
+        row["clock_resolution_ns"] = step
+    names = [row["sample"] for row in source.quality]
+    assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.of(source)] == [
+        f"1 sample with stamps no finer than 1 ms ({names[1]}), "
+        f"2 samples with stamps no finer than 1 µs ({names[0]}, {names[2]}): shorter gaps between frames are not real."
+    ]
 
 
 def test_captures_from_files_are_not_called_samples_of_a_testbed(tmp_path):
@@ -219,6 +230,21 @@ def test_samples_that_failed_are_counted(tmp_path):
     (raw / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + lines, encoding="utf-8")
     assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.of(source)] == [
         "2 collected samples of 6 not in this report; logs/ says why."
+    ]
+
+
+@pytest.mark.parametrize("pseudonyms", [False, True])
+def test_excluded_samples_are_no_failures(pseudonyms, tmp_path):
+    source = quality_with(tmp_path)
+    folder = source.campaign.folder
+    (folder / "raw").mkdir()
+    lines = "".join(f"s{n}\tS0\tp0\ts{n}.pcap\n" for n in range(6))
+    (folder / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + lines, encoding="utf-8")
+    (folder / "provenance.json").write_text(json.dumps({"parameters": {"pseudonyms": pseudonyms}}), encoding="utf-8")
+    said = "2 collected samples of 6 excluded by the config"
+    expected = f"{said}." if pseudonyms else f"{said}: s1, s5."
+    assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.of(source, ["s5", "s1", "other"])] == [
+        expected
     ]
 
 

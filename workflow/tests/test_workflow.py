@@ -174,11 +174,19 @@ def test_an_empty_sheet_says_what_to_write_into_it(tmp_path):
     assert re.search(r"config error: .*samples\.tsv: no samples; one line a capture", ended.stdout)
 
 
+def test_an_empty_sheet_stops_only_what_needs_samples(tmp_path):
+    place = workplace(tmp_path)
+    place.sheet()
+    assert "Congratulations" in place.succeed("--lint")
+    assert re.search(r"^conformance +1$", place.succeed("--dry-run", "conformance"), re.M)
+
+
 def test_a_file_that_is_not_there_is_named_before_anything_runs(tmp_path):
     place = workplace(tmp_path)
     place.sheet(("here", "s", "p1", str(CAPTURES / "alpha-p1.pcap.gz")), ("lost", "s", "p2", "lost.pcap"))
     warning = "warning: config/samples.tsv line 3: config/lost.pcap: no such file; sample lost will fail"
-    assert warning in place.succeed("--dry-run").splitlines()
+    said = place.succeed("--dry-run").splitlines()
+    assert (said.count(warning), said[-1]) == (2, warning), "also where a reader of the plan ends"
     place.configure(exclude=["lost"])
     assert "warning: " not in place.succeed("--dry-run")
 
@@ -186,7 +194,34 @@ def test_a_file_that_is_not_there_is_named_before_anything_runs(tmp_path):
 def test_excluding_a_sample_that_does_not_exist_is_a_mistake(tmp_path):
     ended = workplace(tmp_path, exclude=["gamma"]).run("--dry-run")
     assert ended.returncode != 0
-    assert "config error: exclude: 'gamma' is no sample of config/samples.tsv" in ended.stdout
+    assert "config error: exclude: 'gamma' is no sample of config/samples.tsv\n" in ended.stdout
+
+
+def test_a_key_of_config_yaml_beside_another_file_says_where_it_may_come_from(tmp_path):
+    place = workplace(tmp_path, exclude=["gamma"])
+    (tmp_path / "mine.yaml").write_text("campaign: other\n")
+    said = place.run("--dry-run", "--configfile", "mine.yaml").stdout
+    assert "'gamma' is no sample of config/samples.tsv; config/config.yaml is read before --configfile\n" in said
+
+
+def test_the_demo_takes_nothing_from_the_settings_of_a_user(tmp_path):
+    command = next(
+        line for line in (ROOT / "Makefile").read_text().splitlines() if "config/demo.yaml" in line and "@$" in line
+    )
+    arguments = (
+        command.partition("--cores $(CORES) ")[2].replace("config/demo.yaml", str(ROOT / "config/demo.yaml")).split()
+    )
+    place = workplace(tmp_path, exclude=["quiet-1"], trials={"mine": ["a", "b"]}, digest={"engine": "native"})
+    plan = place.succeed(*arguments, "--dry-run", "--printshellcmds", "--forceall")
+    place.configure()
+    assert without_times(place.succeed(*arguments, "--dry-run", "--printshellcmds", "--forceall")) == without_times(
+        plan
+    )
+
+
+def without_times(said: str) -> list[str]:
+    """A plan's lines but those that tell one run from another, in order of their text."""
+    return sorted(line for line in said.splitlines() if not re.match(r" *(Date|Workflow ID|Config MD5|\[)", line))
 
 
 def test_the_committed_captures_are_what_the_script_makes(tmp_path):

@@ -45,7 +45,9 @@ lost as (
         (mirror_lost is not null)::int + (interface_lost is not null)::int
         + (kernel_lost is not null)::int + (file_lost is not null)::int as stages_known,
         coalesce(mirror_lost, 0) + coalesce(interface_lost, 0)
-        + coalesce(kernel_lost, 0) + coalesce(file_lost, 0) as frames_lost
+        + coalesce(kernel_lost, 0) + coalesce(file_lost, 0) as frames_lost,
+        -- a file read to its end says nothing about what never reached it
+        coalesce(mirror_lost, interface_lost, kernel_lost, nullif(file_lost, 0)) is not null as counted
     from losses
 ),
 
@@ -67,10 +69,8 @@ final as (
         s.mirror_delivered,
         s.mirror_offered_bytes,
         s.mirror_delivered_bytes,
-        case when l.stages_known > 0 then l.frames_lost::ubigint end as lost_frames,
-        case
-            when l.stages_known > 0 then l.frames_lost / nullif(l.frames_lost + q.frames::bigint, 0)
-        end as loss_share,
+        case when l.counted then l.frames_lost::ubigint end as lost_frames,
+        case when l.counted then l.frames_lost / nullif(l.frames_lost + q.frames::bigint, 0) end as loss_share,
         l.stages_known::ubigint as loss_stages_known,
         s.clock_resolution_ns,
         case when q.frames > 1 then q.equal_stamps / (q.frames - 1) end as equal_stamps_share,

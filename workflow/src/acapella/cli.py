@@ -73,6 +73,10 @@ def main(argv: list[str] | None = None) -> int:
             raise
         print(f"acapella: error: {error}", file=sys.stderr)
         return 2
+    except SystemExit as ended:
+        if ended.code == 128 + signal.SIGTERM:
+            print("acapella: stopped", file=sys.stderr)
+        raise
     except KeyboardInterrupt:
         print("acapella: stopped", file=sys.stderr)
         return 130

@@ -74,11 +74,11 @@ class Faults:
             raise UserError(what + others, where=f"{self.sheet} line {line}")
 
 
-def read_sheet(sheet: Path) -> list[Row]:
+def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
     """The captures of a sheet, globs expanded in the order of their names.
 
     Files that are named outright are not looked at: `describe` does, so that a missing one fails alone. Raises
-    UserError naming the first line that is wrong and how many more are.
+    UserError naming the first line that is wrong and how many more are, or, unless it ``may_be_empty``, an empty sheet.
     """
     faults = Faults(sheet)
     entries = []
@@ -98,12 +98,17 @@ def read_sheet(sheet: Path) -> list[Row]:
             faults.add(line, f"{file} is in line {first_line[real]} already")
     names = sample_names(entries, faults)
     faults.check()
-    if not entries:
-        raise UserError("no samples", where=sheet, fix="one line a capture: sample, site, port, file, start")
+    if not entries and not may_be_empty:
+        raise no_samples(sheet)
     return [
         Row(line, name, fields["site"], fields["port"], file, start_ns)
         for name, (line, fields, file, start_ns) in zip(names, entries, strict=True)
     ]
+
+
+def no_samples(sheet: str | Path) -> UserError:
+    """What is wrong with a sheet that has no line."""
+    return UserError("no samples", where=sheet, fix="one line a capture: sample, site, port, file, start")
 
 
 def read_lines(sheet: Path) -> Iterator[tuple[int, dict[str, str]]]:

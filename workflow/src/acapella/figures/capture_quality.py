@@ -8,7 +8,7 @@ import altair as alt
 
 from . import theme
 from .compose import Figure
-from .quality import STAGES, loss
+from .quality import STAGES
 from .source import NoData, Source
 from .wording import count, nanoseconds, percent, short_labels
 
@@ -39,12 +39,12 @@ class Gap(NamedTuple):
 GAPS = (
     Gap(
         ("samples, loss", "unknown"),
-        lambda row: loss(row) is None,
+        lambda row: row["lost_frames"] is None,
         "Loss unknown: no counter of mirror, interface or kernel.",
     ),
     Gap(
         ("samples, loss", "known in part"),
-        lambda row: loss(row) is not None and row["loss_stages_known"] < STAGES,
+        lambda row: row["lost_frames"] is not None and row["loss_stages_known"] < STAGES,
         "Loss known in part: some of mirror, interface, kernel and file have no counter, so there may be more.",
     ),
 )
@@ -74,7 +74,7 @@ def draw(source: Source) -> Figure:
 
 def share(row: dict, column: str) -> float | None:
     """What a panel shows of one sample, as a fraction; None where unknown."""
-    if column == "loss" and loss(row) is None:
+    if column == "loss" and row["lost_frames"] is None:
         return None
     if column == "issues":
         return row["issue_frames"] / row["frames"] if row["frames"] else None
@@ -101,7 +101,7 @@ def marks(rows: list[dict], labels: dict, column: str) -> list[dict]:
 
 def title(rows: list[dict]) -> str:
     """How many samples lost nothing, some, or are not known."""
-    known = [row["loss_share"] or 0 for row in rows if loss(row) is not None]
+    known = [row["loss_share"] or 0 for row in rows if row["lost_frames"] is not None]
     blind = f"no counters in {len(rows) - len(known):,} of {count(len(rows), 'sample')}"
     if not known:
         return f"Loss unknown: {blind}"

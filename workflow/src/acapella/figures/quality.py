@@ -23,16 +23,6 @@ def extent(source: Source) -> str:
     return f"{count(len(rows), 'sample')}{each} of {sites}, {count(source.frames, 'frame')}"
 
 
-def loss(row: dict) -> int | None:
-    """Frames that a sample is known to have lost; None where nobody counted.
-
-    A file that was read to its end says nothing about what never reached it: without a counter of mirror, interface or
-    kernel, no loss seen is loss unknown.
-    """
-    counted = any(row[column] is not None for column in ("mirror_offered", "dropped_interface", "dropped_kernel"))
-    return row["lost_frames"] if counted or row["lost_frames"] else None
-
-
 def losses(source: Source) -> str:
     """``losses: 0.03 % of offered frames; unknown in 2 of 12 samples``; unknown is never taken for 0."""
     return losses_of(source.quality)
@@ -40,7 +30,7 @@ def losses(source: Source) -> str:
 
 def losses_of(rows: list[dict]) -> str:
     """As losses, of some rows of capture_quality."""
-    known = [row for row in rows if loss(row) is not None]
+    known = [row for row in rows if row["lost_frames"] is not None]
     if not rows:
         return "losses: no samples"
     if not known:

@@ -20,6 +20,13 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's folder, as results/demo")
     parser.add_argument("--trials", action="store_true", help="with a section on the consistency of trials")
+    parser.add_argument(
+        "--excluded",
+        metavar="SAMPLE",
+        nargs="+",
+        default=[],
+        help="samples left out on purpose, to name them",
+    )
     return parser
 
 
@@ -28,5 +35,5 @@ def run(args: argparse.Namespace) -> None:
     campaign = campaigns.opened(args.campaign)
     from .page import write  # noqa: PLC0415 (Altair and vl-convert are slow to import)
 
-    path, figures = write(campaign, with_trials=args.trials)
+    path, figures = write(campaign, with_trials=args.trials, excluded=args.excluded)
     print(f"report: {path} ({figures} figures, {path.stat().st_size / 1e6:.1f} MB)", file=sys.stderr)

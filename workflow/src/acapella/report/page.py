@@ -3,6 +3,7 @@
 import base64
 import functools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import jinja2
@@ -33,8 +34,11 @@ PROVENANCE = {  # the parts of provenance.json as the page orders and calls them
 }
 
 
-def write(campaign: Campaign, *, with_trials: bool = False) -> tuple[Path, int]:
-    """Write the page, with a section on trials where they were compared; return its path and the number of figures."""
+def write(campaign: Campaign, *, with_trials: bool = False, excluded: Sequence[str] = ()) -> tuple[Path, int]:
+    """Write the page, with a section on trials where they were compared; return its path and the number of figures.
+
+    ``excluded``: samples that the config leaves out.
+    """
     source = Source(campaign)
     names = (*registry.NAMES, *(registry.TRIALS if with_trials else ()))
     drawings = [figure_of(drawn(name, source), number, source) for number, name in enumerate(names, 1)]
@@ -44,7 +48,7 @@ def write(campaign: Campaign, *, with_trials: bool = False) -> tuple[Path, int]:
         policy=charts.policy(charts.vega(), charts.START),
         lead=summary.lead(source),
         facts=summary.facts(source),
-        warnings=warnings.of(source),
+        warnings=warnings.of(source, excluded),
         figures=figures,
         tables=with_files(tables.of(source), source),
         trials=trial_section(source, of_trials) if with_trials else None,

@@ -1,6 +1,5 @@
 """The key tables of the report: a selection of columns, in words."""
 
-from ..figures.quality import loss
 from ..figures.source import ALL, Source
 from ..figures.wording import nanoseconds, natural, percent, scaled
 
@@ -122,7 +121,7 @@ def quality(source: Source) -> dict:
     cells = [
         [
             *(row["sample"], row["site"], row["port"], row["method"] or UNKNOWN, number(row["frames"])),
-            *(number(loss(row)), UNKNOWN if None in (loss(row), row["loss_share"]) else percent(row["loss_share"])),
+            *(number(row["lost_frames"]), UNKNOWN if row["loss_share"] is None else percent(row["loss_share"])),
             *(f"{row['loss_stages_known']} of 4", duration(row["clock_resolution_ns"], UNKNOWN)),
             *(duration(row["duration_ns"], UNKNOWN), number(row["issue_frames"]), row["file_issue"] or "whole"),
         ]

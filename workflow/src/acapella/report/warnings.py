@@ -2,11 +2,11 @@
 
 import csv
 import json
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..campaign import Campaign
-from ..figures.quality import loss
 from ..figures.source import Source
 from ..figures.wording import count, nanoseconds, percent
 from ..pseudonyms import FILE as PSEUDONYMS
@@ -15,12 +15,13 @@ COARSE_NS = 1000  # from here on, frames of a 10 Gbit/s link share stamps (67 ns
 NAMED = 8  # samples named in a warning; more are counted
 
 
-def of(source: Source) -> list[str]:
-    """One sentence each, the gravest first; [] where nothing is wrong."""
+def of(source: Source, excluded: Sequence[str] = ()) -> list[str]:
+    """One sentence each, the gravest first; [] where nothing is wrong. ``excluded``: left out by the config."""
     rows = source.quality
     found = [
         not_taken(source),
-        failed(source),
+        failed(source, excluded),
+        left_out(source, excluded),
         *(check(rows) for check in (cut, empty, lossy, unknown, coarse, reversed_, malformed)),
     ]
     return [text for text in [*found, unsure(rows), undecided(rows), ambiguous(rows)] if text]
@@ -80,13 +81,28 @@ def places(rows: list[dict], campaign: Campaign) -> list[str]:
     return [place + (f" ({number} samples)" if number > 1 else "") for place, number in sorted(found.items())]
 
 
-def failed(source: Source) -> str | None:
+def collected(source: Source) -> list[str]:
+    """The true names of the samples that collect has taken."""
+    return [row["sample"] for row in lines_of(source.campaign.folder / "raw" / "samples.tsv")]
+
+
+def failed(source: Source, excluded: Sequence[str]) -> str | None:
     """Collected samples that no table knows; their names would give pseudonyms away, so they are only counted."""
-    collected = len(lines_of(source.campaign.folder / "raw" / "samples.tsv"))
-    missing = collected - len(source.quality)
+    taken = collected(source)
+    missing = len(set(taken) - set(excluded)) - len(source.quality)
     if missing <= 0:
         return None
-    return f"{count(missing, 'collected sample')} of {collected} not in this report; logs/ says why."
+    return f"{count(missing, 'collected sample')} of {len(taken)} not in this report; logs/ says why."
+
+
+def left_out(source: Source, excluded: Sequence[str]) -> str | None:
+    """Collected samples that the config excludes, by name unless the tables have pseudonyms."""
+    taken = collected(source)
+    out = [name for name in taken if name in excluded]
+    if not out:
+        return None
+    said = f"{count(len(out), 'collected sample')} of {len(taken)} excluded by the config"
+    return f"{said}." if hidden(source.campaign) else f"{said}: {shortened(out)}."
 
 
 def cut(rows):
@@ -116,7 +132,7 @@ def lossy(rows):
 
 def unknown(rows):
     """Samples about whose loss nothing is known."""
-    bad = [row for row in rows if loss(row) is None]
+    bad = [row for row in rows if row["lost_frames"] is None]
     return f"The loss of {count(len(bad), 'sample')} of {len(rows)} is unknown: nobody counted." if bad else None
 
 
@@ -125,8 +141,13 @@ def coarse(rows):
     bad = [row for row in rows if row["clock_resolution_ns"] is not None and row["clock_resolution_ns"] >= COARSE_NS]
     if not bad:
         return None
-    worst = nanoseconds(max(row["clock_resolution_ns"] for row in bad))
-    return f"{count(len(bad), 'sample')} with stamps no finer than {worst}: shorter gaps between frames are not real."
+    groups = defaultdict(list)
+    for row in sorted(bad, key=lambda row: -row["clock_resolution_ns"]):
+        groups[nanoseconds(row["clock_resolution_ns"])].append(row)
+    told = [
+        f"{count(len(own), 'sample')} with stamps no finer than {step} ({named(own)})" for step, own in groups.items()
+    ]
+    return f"{', '.join(told)}: shorter gaps between frames are not real."
 
 
 def reversed_(rows):
