@@ -262,6 +262,11 @@ def throughput(samples, bin_ns=10**9):
                 known = s.manifest["actual"]
                 for start in range(known["start_ns"] // bin_ns * bin_ns, known["end_ns"], bin_ns):
                     frames[start] += 0
+            elif s.span:  # from its first frame on, bin by bin, to its last one
+                first, last = (instant // bin_ns for instant in s.span[:2])
+                if s.span[1] - s.span[0] < 100_000 * bin_ns:
+                    for number in range(first, last + 1):
+                        frames[number * bin_ns] += 0
         for start in frames:
             cover = sum(max(0, min(hi, start + bin_ns) - max(lo, start)) for lo, hi in covered(chosen))
             rows.append(

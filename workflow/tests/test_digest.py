@@ -41,6 +41,8 @@ class Digest:
     def __init__(self, folder: Path):
         self.folder = folder
         self.acap, self.flows = folder / "acap" / "t.parquet", folder / "flows" / "t.parquet"
+        for path in (self.acap, self.flows):
+            path.parent.mkdir()
 
     def __call__(self, source, *options: str) -> int:
         words = [str(source), "-o", str(self.acap), "--flows", str(self.flows), "--engine", "native", *options]
@@ -115,6 +117,16 @@ def test_standard_input_and_another_folder_give_the_same_bytes(digest, capture, 
         subprocess.run([*words, "--engine", "native"], stdin=stream, cwd=other, check=True)
     there = [hashlib.sha256((other / name).read_bytes()).hexdigest() for name in ("a.parquet", "f.parquet")]
     assert there == digest.hashes()
+
+
+@pytest.mark.parametrize("option", ["-o", "--flows"])
+def test_a_folder_that_is_not_there_is_named_and_not_made(option, capture, tmp_path, capsys):
+    paths = {"-o": "a.parquet", "--flows": "f.parquet", option: "nodir/x.parquet"}
+    words = [word for name, path in paths.items() for word in (name, str(tmp_path / path))]
+    assert main(["digest", str(capture), "--engine", "native", *words]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1 and f"{tmp_path}/nodir: no such folder" in said[0]
+    assert not (tmp_path / "nodir").exists() and not (tmp_path / "a.parquet").exists()
 
 
 def test_killed_in_the_middle_nothing_is_there_and_a_restart_gives_the_same_bytes(digest, capture, tmp_path):

@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import math
 import os
 import re
 import subprocess
@@ -22,7 +23,7 @@ from acapella.figures.quality import extent, losses
 from acapella.figures.registry import NAMES, module
 from acapella.figures.save import pdf_of, save, svg_of
 from acapella.figures.source import Source
-from acapella.figures.theme import FONT, JUMBO, LEVELS, STANDARD, WIDTH
+from acapella.figures.theme import FONT, JUMBO, LEVELS, STANDARD, WIDTH, text_width
 
 HOSTILE = ['<script>alert("x")</script>', "Site & Söns' 20 chars", "</script><img src=x onerror=alert(1)>"]
 CAMPAIGNS = {
@@ -286,6 +287,33 @@ def test_durations_and_rates_tell_their_middles_and_only_what_is_there(rows, pan
     figure = compose.drawn("flow_times", Source(Campaign(tmp_path)))
     assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == said
     assert len(figure.spec["concat"][0]["hconcat"]) == panels
+
+
+def test_the_caption_says_how_a_capture_without_times_counts_as_watched(tmp_path):
+    source = Source(Campaign(write_tables(tmp_path / "made", sites=1)))
+    said = "from their first to their last frame"
+    assert said not in " ".join(throughput.draw(source).key)
+    source.quality[0]["actual_by"] = "frames"
+    assert said in " ".join(throughput.draw(source).key)
+
+
+@pytest.mark.parametrize("top", range(4, 12))
+def test_labels_of_neighbouring_ticks_have_room(top, tmp_path):
+    write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99}])
+    spread = {10**power: top + 1 - power for power in range(3, top + 1)}
+    rows = [*times("duration_ns", {10**6: 8, 10**9: 4}, 8), *times("rate_bps", spread, top)]
+    write_table(tmp_path, "flow_times", rows)
+    figure = compose.drawn("flow_times", Source(Campaign(tmp_path)))
+    rates = figure.spec["concat"][0]["hconcat"][1]
+    x = rates["encoding"]["x"]
+    low, high = (math.log10(end) for end in x["scale"]["domain"])
+    places = [rates["width"] * (math.log10(value) - low) / (high - low) for value in x["axis"]["values"]]
+    units = ("bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s")
+    powers = [round(math.log10(value)) for value in x["axis"]["values"]]
+    widths = [text_width([f"{10 ** (power % 3)} {units[power // 3]}"]) for power in powers]
+    assert len(places) > 1
+    for (left, right), (one, other) in zip(pairwise(places), pairwise(widths), strict=True):
+        assert right - left > (one + other) / 2
 
 
 def test_flows_of_one_instant_have_no_durations_to_draw(tmp_path):

@@ -144,6 +144,19 @@ def test_campaign_of_empty_samples_has_tables(tmp_path):
     ]
 
 
+def test_silence_within_a_capture_without_times_is_rate_zero(tmp_path):
+    add_sample(tmp_path / "made", "a", ("WEST", "p1"), None, [flow(1.5, 5.5)])
+    add_sample(tmp_path / "made", "b", ("WEST", "p1"), None, [flow(9.5, 9.5)])
+    add_sample(tmp_path / "made", "years", ("WEST", "p2"), None, [flow(0, 10**8)])
+    found = rows(analyse(tmp_path / "made"), "throughput")
+    assert [((row["start_ns"] - START) // 10**9, row["frames"]) for row in found if row["port"] == "p1"] == [
+        *[(1, 1), (2, 0), (3, 0), (4, 0), (5, 1)],
+        (9, 2),
+    ], "time between two captures was not watched"
+    assert [row["rate_bps"] for row in found][1:4] == [0, 0, 0]
+    assert [row["frames"] for row in found if row["port"] == "p2"] == [1, 1], "no row for each second of three years"
+
+
 def test_second_run_gives_the_same_bytes(small, tmp_path):
     folder = shutil.copytree(small, tmp_path / "made_up")
     first = checksums(folder)

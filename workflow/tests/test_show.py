@@ -31,6 +31,8 @@ def campaign(tmp_path):
     frames = [(START + 1_500_000_000 * i, bytes(packet)) for i, packet in enumerate(packets)]
     frames.append((START - 1, frames[0][1][:30]))
     write_pcap(tmp_path / "t.pcap", frames)
+    for folder in ("acap", "flows"):
+        (tmp_path / folder).mkdir()
     words = ["-o", str(tmp_path / "acap" / "t.parquet"), "--flows", str(tmp_path / "flows" / "t.parquet")]
     assert main(["digest", str(tmp_path / "t.pcap"), *words, "--engine", "native"]) == 0
     return tmp_path

@@ -28,8 +28,13 @@ UNITS = {
     "kappa_components": ("1 - kappa", "I: inter-arrival time"),
     "kappa_timeline": ("time since the first packet (ms)", "kappa"),
     "kappa_matrix": ("kappa", "A is the first trial of its environment"),
-    "iat_delta": ("difference of inter-arrival time", "packets (%)", "0 ns"),
-    "latency_delta": ("difference of latency", "packets (%)"),
+    "iat_delta": (
+        "Mean absolute difference of inter-arrival time",
+        "difference of inter-arrival time",
+        "packets (%)",
+        "0 ns",
+    ),
+    "latency_delta": ("Mean absolute difference of latency", "difference of latency", "packets (%)"),
 }
 
 

@@ -1,4 +1,5 @@
--- One row per site, port and time bin that a sample covers. Where no manifest gives the time of a sample, only bins
+-- One row per site, port and time bin that a sample covers, silent ones included. A sample whose time no manifest gives
+-- covers its first to its last frame; where that is more than $most_silent_bins bins, as with a wrong stamp, only bins
 -- with frames have a row.
 with
 
@@ -36,6 +37,15 @@ watched as (
         ) as start_ns
     from samples
     where actual_by = 'manifest'
+    union all
+    select
+        site,
+        port,
+        unnest(
+            generate_series(start_ns - ((start_ns % $bin_ns) + $bin_ns) % $bin_ns, end_ns, $bin_ns)
+        ) as start_ns
+    from samples
+    where actual_by = 'frames' and (end_ns - start_ns) // $bin_ns < $most_silent_bins
 ),
 
 bins as (

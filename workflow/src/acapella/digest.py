@@ -94,10 +94,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check_paths(source: str, acap: str, flows: str) -> None:
-    """Raise UserError where two of the three files are one."""
+    """Raise UserError where two of the three files are one, or a folder to write into is not there."""
     paths = [Path(path).resolve() for path in (source, acap, flows) if path != "-"]
     if len(set(paths)) < len(paths):
         raise UserError("input, acap and flow table have to be different files", where=acap)
+    for path in (Path(acap), Path(flows)):
+        if not path.parent.exists():
+            raise UserError("no such folder", where=path.parent, fix="make it, or mend -o or --flows")
 
 
 def digest(source: str, acap: str, flows: str, options: Options, progress: bool = False) -> dict:

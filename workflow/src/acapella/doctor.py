@@ -190,9 +190,8 @@ def cluster() -> Finding:
     """Whether a Slurm answers: its programs alone, without a configuration, submit nothing."""
     said = tried(["sinfo", "--noheader", "--format=%D nodes"])
     answer = next((line for line in said.splitlines() if re.fullmatch(r"\d+ nodes", line)), None)
-    why = next((line for line in said.splitlines() if line.strip()), "sinfo: not found")
     fix = None if answer else "the cluster's slurm.conf in /etc/slurm, or one of its login nodes"
-    seen = answer or why.partition(" error: ")[2] or why
+    seen = answer or ("sinfo: not found" if not said.strip() else "sinfo finds no cluster")
     return Finding("clusters", "a Slurm that answers", bool(answer), seen[:70], "snakemake --profile slurm", fix)
 
 

@@ -19,6 +19,7 @@ from .pseudonyms import pseudonyms, true_names, write_mapping
 
 TABLES = tuple(queries.names("process"))
 TOP = 100
+MOST_SILENT_BINS = 100_000  # 28 h of seconds: a wrong stamp, years off, must not make a row for each second between
 STITCHING = ("flows", "timeline", "covered", "port_flows", "site_flows", "campaign_flows", "distributions")
 
 
@@ -51,7 +52,7 @@ def make_tables(campaign: Campaign, *, hide: bool = False, top: int = TOP, threa
         con = queries.connect(catalog, threads=threads, read_only=True)  # all that follows are temporary tables
         names = name_samples(campaign, con, hide=hide)
         merge(campaign, con, names, hide=hide)
-        parameters = {"bin_ns": bin_length(con), "top": top}
+        parameters = {"bin_ns": bin_length(con), "top": top, "most_silent_bins": MOST_SILENT_BINS}
         written = []
         for name in TABLES:
             relation = queries.select(con, "process", name, parameters)

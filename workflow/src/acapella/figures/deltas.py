@@ -57,7 +57,7 @@ def title(compared: list[dict], measure: str, name: str, labels: dict) -> str:
         if means:
             low, high = (nanoseconds_of(value) for value in (min(means), max(means)))
             told.append(f"{low if low == high else f'{low} to {high}'} ({label})")
-    return f"Mean difference of {name} between runs: {', '.join(told)}"
+    return f"Mean absolute difference of {name} between runs: {', '.join(told)}"
 
 
 def nanoseconds_of(value: float) -> str:

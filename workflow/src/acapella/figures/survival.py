@@ -19,7 +19,7 @@ PALETTE = (theme.ORANGE, theme.SKY, theme.GREEN, theme.VERMILION, theme.PURPLE)
 LABEL = 24
 BROAD = 4  # px: the campaign's line, under those of its sites
 PERIOD = 15  # px: of the dashes of sites
-TICK = 44  # px: of a label as 100 Mbit/s with its gap
+GAP = 6  # px: between two labels of ticks
 # Ticks stand at powers of ten; these labels write them as 10 B, 1 kB, 100 GB, and shares in percent.
 EXPONENT = "round(log(datum.value) / LN10)"
 SHARE = "format(100 * datum.value, '~r') + ' %'"
@@ -95,7 +95,7 @@ def chart(values: list[dict], order: list[str], axis: Axis, *, y_title: str | No
                 f"{axis.column}:Q",
                 title=axis.title,
                 scale=alt.Scale(type="log", domain=x, nice=False),
-                axis=alt.Axis(labelExpr=axis.label, values=powers(*x, most=width // TICK), domain=False),
+                axis=alt.Axis(labelExpr=axis.label, values=powers(*x, most=most_ticks(axis, x, width)), domain=False),
             ),
             y=alt.Y(
                 "ccdf:Q",
@@ -133,6 +133,13 @@ def flat_until(values: list[dict], column: str) -> int:
         lines[row["line"], row["site"]].append(row)
     most = {line: max(row["ccdf"] for row in rows) for line, rows in lines.items()}
     return min(max(row[column] for row in rows if row["ccdf"] == most[line]) for line, rows in lines.items())
+
+
+def most_ticks(axis: Axis, limits: list[float], width: int) -> int:
+    """How many ticks, a decade each, have room for the widest label, as ``100 Mbit/s``."""
+    label = theme.text_width([f"100 {unit}" for unit in axis.units]) + GAP
+    decades = math.log10(limits[1] / limits[0])
+    return 99 if width / decades >= label else 0
 
 
 def powers(low: float, high: float, most: int = 99) -> list[float]:

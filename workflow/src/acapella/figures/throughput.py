@@ -48,8 +48,16 @@ def draw(source: Source) -> Figure:
     key = [mean, *([] if gapless else ["blank where nobody looked"]), *key]
     if len(ports) <= FEW and uneven(values):
         key.append("each port has an axis of its own")
+    key += untimed(source.quality)
     chart = (bars if len(ports) <= FEW else colours)(values, list(labels.values()), x)
     return Figure(title(values, len(ports)), chart, ("; ".join(key) + ".",))
+
+
+def untimed(samples: list[dict]) -> list[str]:
+    """What stands for the time of samples that have none of their own; [] where all have."""
+    if not any(row["actual_by"] == "frames" for row in samples):
+        return []
+    return ["captures without a known start and end count as watched from their first to their last frame"]
 
 
 def title(values: list[dict], ports: int) -> str:
