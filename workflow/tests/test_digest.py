@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import os
 import resource
+import shutil
 import struct
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from plain_flows import PCAP_HEADER, write_pcap
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
-from traces import write_pcapng
+from traces import pcapng_block, write_pcapng
 
 from acapella.acap_files import metadata_of
 from acapella.cli import main
@@ -166,16 +167,47 @@ def test_a_cut_capture_keeps_its_whole_records_and_warns(digest, capture, capsys
     assert pq.read_table(digest.acap).num_rows == 299
     warning = one_line(capsys)
     assert warning.startswith("acapella: warning: ") and str(capture) in warning and "299 whole frames" in warning
+    assert f"at byte {digest.metadata()['file_issue_offset']}: " in warning
+    assert digest.metadata()["file_unread_bytes"] == 0
+
+
+def test_a_cut_header_says_what_is_missing_of_what(digest, tmp_path, capsys):
+    capture = write_pcap(tmp_path / "c.pcap", frames(1))
+    size = capture.stat().st_size
+    capture.write_bytes(capture.read_bytes() + bytes(9))
+    assert digest(capture) == 0
+    said = f"at byte {size}: 9 of the 16 bytes of a record header are there; the 1 whole frame before it is kept\n"
+    assert one_line(capsys) == f"acapella: warning: {capture}: {said}"
 
 
 @pytest.mark.parametrize("caplen", [2**32 - 1, 2**28])
-def test_an_insane_capture_length_ends_the_reading(digest, capture, capsys, caplen):
+def test_an_insane_capture_length_ends_the_reading_and_is_no_success(digest, capture, capsys, caplen):
+    """Frames behind it are there and were not read, so the result is not what the file holds."""
+    size = capture.stat().st_size
     with capture.open("ab") as out:
         out.write(struct.pack("<IIII", 1, 1, caplen, caplen) + b"x" * 100)
-    assert digest(capture) == 0
-    assert digest.metadata()["file_issue"] == "bad_caplen"
-    assert digest.metadata()["frames"] == 300
-    assert "warning" in one_line(capsys)
+    assert digest(capture) == 1
+    metadata = digest.metadata()
+    assert metadata["file_issue"] == "bad_caplen" and metadata["frames"] == 300
+    assert (metadata["file_issue_offset"], metadata["file_unread_bytes"]) == (size, 116)
+    assert pq.read_table(digest.acap).num_rows == 300
+    said = one_line(capsys)
+    assert f"at byte {size}: capture length {caplen} is larger than 262144; the 116 bytes from there" in said
+
+
+def test_a_bad_block_in_the_middle_is_no_success(digest, tmp_path, capsys):
+    (_, frame), *_ = frames(1)
+    whole = write_pcapng(tmp_path / "w.pcapng", [(1, frame)] * 3)
+    block = 32 + -(-len(frame) // 4) * 4
+    damaged = bytearray(whole.read_bytes())
+    at = len(damaged) - 2 * block
+    damaged[at + 4 : at + 8] = struct.pack("<I", 4)  # shorter than a block can be
+    whole.write_bytes(damaged)
+    assert digest(whole) == 1
+    metadata = digest.metadata()
+    assert (metadata["file_issue"], metadata["frames"]) == ("bad_block", 1)
+    assert metadata["file_unread_bytes"] == 2 * block
+    assert f"the {2 * block} bytes from there to the end were not read" in one_line(capsys)
 
 
 @pytest.mark.parametrize("content", [b"", b"\xd4\xc3", b"just some text, no capture at all\n" * 9])
@@ -275,3 +307,84 @@ def test_a_wrong_checksum_keeps_the_frames_and_is_no_success(digest, capture, tm
     assert (0, digest.metadata()["frames"]) == whole
     assert digest.metadata()["file_issue"] == "bad_compression"
     assert "incorrect data check" in one_line(capsys)
+
+
+@pytest.mark.parametrize("program", ["gzip", "zstd", "lz4"])
+def test_a_record_that_cannot_be_is_held_against_the_checksum_behind_it(digest, capture, capsys, program):
+    """Damaged data comes out of a decompressor as made-up records; only the checksum at its end says so."""
+    if shutil.which(program) is None:
+        pytest.skip(f"no {program} here")
+    made_up = struct.pack("<IIII", 1, 1, 2**32 - 1, 60) + bytes(5_000_000)
+    whole = capture.read_bytes() + made_up
+    packed = bytearray(subprocess.run([program, "-c"], input=whole, capture_output=True, check=True).stdout)
+    bad = capture.with_name("bad.packed")
+    bad.write_bytes(packed)
+    assert (digest(bad), digest.metadata()["file_issue"]) == (1, "bad_caplen")
+    capsys.readouterr()
+    packed[-8 if program == "gzip" else -1] ^= 0xFF  # behind a gzip's checksum stands the length
+    bad.write_bytes(packed)
+    assert (digest(bad), digest.metadata()["file_issue"]) == (1, "bad_compression")
+    assert digest.metadata()["frames"] == 300
+    assert 4_000_000 < digest.metadata()["file_unread_bytes"] <= len(made_up)
+    assert "of the decompressed data" in one_line(capsys)
+
+
+def test_zeros_in_the_middle_of_a_gzip_are_its_damage(digest, tmp_path, capsys):
+    packed = bytearray(gzip.compress(write_pcap(tmp_path / "t.pcap", frames(3000)).read_bytes()))
+    middle = len(packed) // 2
+    packed[middle : middle + 64] = bytes(64)
+    (tmp_path / "bad.pcap.gz").write_bytes(packed)
+    assert digest(tmp_path / "bad.pcap.gz") == 1
+    assert digest.metadata()["file_issue"] == "bad_compression"
+    assert "gzip: " in one_line(capsys)
+
+
+def test_no_frames_are_noted(digest, tmp_path, capsys):
+    (tmp_path / "h.pcap").write_bytes(PCAP_HEADER)
+    assert digest(tmp_path / "h.pcap") == 0
+    assert one_line(capsys) == f"acapella: note: {tmp_path / 'h.pcap'}: no frames\n"
+
+
+def test_odd_frames_are_summed_up_in_one_note(digest, tmp_path, capsys):
+    (_, frame), *_ = frames(1)
+    odd = bytearray(PCAP_HEADER)
+    odd[16:20] = struct.pack("<I", len(frame))
+    for second, captured, wire in ((9, frame, 99), (8, b"", 60), (7, frame + b"x", 99), (9, b"", 0), (9, frame, 20)):
+        odd += struct.pack("<IIII", second, 0, len(captured), wire) + captured
+    (tmp_path / "o.pcap").write_bytes(odd)
+    assert digest(tmp_path / "o.pcap") == 0
+    parts = "1 frame captured longer than the snap length, 1 captured longer than on the wire, 2 empty"
+    note = f"{parts}, 2 stamped earlier than the one before"
+    assert one_line(capsys) == f"acapella: note: {tmp_path / 'o.pcap'}: {note}\n"
+    assert digest.metadata()["longer_than_snaplen"] == 1
+
+
+def test_frames_without_a_time_have_none_and_take_part_in_no_time(digest, tmp_path, capsys):
+    """pcapng's simple packet blocks hold no time stamp."""
+    (_, frame), *_ = frames(1)
+    simple = pcapng_block(3, struct.pack("<I", len(frame)) + frame)
+    digest(write_pcapng(tmp_path / "m.pcapng", [(1, frame), (1, frame)], extra=simple))
+    assert one_line(capsys) == f"acapella: note: {tmp_path / 'm.pcapng'}: 1 frame without a time\n"
+    rows = pq.read_table(digest.acap).to_pylist()
+    assert [(row["ts_ns"], row["issue"]) for row in rows] == [
+        (None, "no_timestamp"),
+        (1_000_000, None),
+        (1_000_000, None),
+    ]
+    metadata = digest.metadata()
+    assert (metadata["first_ns"], metadata["last_ns"], metadata["untimed"]) == (1_000_000, 1_000_000, 1)
+    (flow,) = pq.read_table(digest.flows).to_pylist()
+    assert (flow["frames"], flow["first_ns"], flow["last_ns"]) == (3, 1_000_000, 1_000_000)
+    assert (flow["iat_min_ns"], flow["iat_mean_ns"], flow["iat_stddev_ns"]) == (0, 0.0, 0.0)
+
+
+def test_a_capture_without_any_time_has_no_first_and_last(digest, tmp_path):
+    (_, frame), *_ = frames(1)
+    simple = pcapng_block(3, struct.pack("<I", len(frame)) + frame)
+    source = write_pcapng(tmp_path / "s.pcapng", [(1, frame)], extra=simple * 2)
+    whole = source.read_bytes()
+    source.write_bytes(whole[: len(whole) - 32 - -(-len(frame) // 4) * 4])
+    assert digest(source) == 0
+    assert (digest.metadata()["first_ns"], digest.metadata()["last_ns"]) == (None, None)
+    (flow,) = pq.read_table(digest.flows).to_pylist()
+    assert (flow["frames"], flow["first_ns"], flow["last_ns"], flow["iat_mean_ns"]) == (2, None, None, None)

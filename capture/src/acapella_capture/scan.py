@@ -35,4 +35,6 @@ def scan(path: Path) -> Facts:
         return Facts(fault=str(error))
     found = digest.summary()
     cut = f"{found['file_issue']} at byte {found['file_issue_offset']}" if found["file_issue"] else None
+    if found["file_unread_bytes"]:
+        cut += f", {found['file_unread_bytes']} bytes not read"
     return Facts(found["frames"], found["clock_resolution_ns"], found["snaplen"], cut)

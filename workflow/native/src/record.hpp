@@ -16,6 +16,7 @@ struct Record {
     std::uint32_t wire_len = 0;      // without FCS
     std::uint32_t interface_id = 0;  // global over the sections of a pcapng file
     std::uint16_t link_type = 0;     // LINKTYPE_ value
+    bool timed = true;               // false: the file gives the frame no time, and ts_ns is 0
     Bytes bytes;                     // the captured bytes
     // Of the few link types that put one before the frame in a file (LINKTYPE_SUNATM, ...); no part of the
     // frame and of no length above, and needed only to write the frame to a file again.

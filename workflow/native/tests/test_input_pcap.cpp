@@ -65,6 +65,7 @@ TEST(Pcap, CaptureLengthAboveSnapLengthOrWireLengthIsKept) {
     const auto reading = read_all(join({pcap({.snaplen = 40}), pcap_record(1, 0, 60, 50)}));
     EXPECT_EQ(reading.frames.at(0).cap_len, 60U);
     EXPECT_EQ(reading.frames.at(0).wire_len, 50U);
+    EXPECT_EQ(reading.facts.longer_than_snaplen, 1U);
 }
 
 TEST(Pcap, WireLengthIsShownAsWiresharkDoes) {
@@ -81,6 +82,7 @@ TEST(Pcap, LargestFrameIsReadAndALargerOneEndsTheFile) {
         EXPECT_EQ(reading.frames.size(), 2U);
         EXPECT_EQ(reading.facts.end, FileEnd::bad_caplen);
         EXPECT_EQ(reading.facts.end_offset, good.size());
+        EXPECT_EQ(reading.facts.unread_bytes, 16U + 16U + 60U);
         EXPECT_EQ(reading.facts.end_detail,
                   "capture length " + std::to_string(caplen) + " is larger than 262144");
     }
@@ -116,6 +118,7 @@ TEST(Pcap, CutAnywhereKeepsTheWholeRecords) {
                                         : FileEnd::cut_record;
         EXPECT_EQ(reading.facts.end, end) << cut;
         EXPECT_EQ(reading.facts.end_offset, ends[whole]) << cut;
+        EXPECT_EQ(reading.facts.unread_bytes, 0U) << cut;
     }
 }
 

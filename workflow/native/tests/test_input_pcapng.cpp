@@ -99,6 +99,7 @@ TEST(Pcapng, SimplePacketHasNoTimeAndTheInterfacesSnapLength) {
     const auto reading = read_all(join({section(), interface(1, 40), spb}));
     EXPECT_EQ(reading.frames, (std::vector<Frame>{{1, 0, 60, 40, 1, 0, 0}}));
     EXPECT_EQ(reading.facts.untimed, 1U);
+    EXPECT_EQ(reading.facts.longer_than_snaplen, 0U);
     EXPECT_EQ(read_all(join({section(), interface(1), spb})).facts.end, FileEnd::bad_block);
     EXPECT_EQ(read_all(join({section(), spb})).facts.end, FileEnd::bad_block);
 }

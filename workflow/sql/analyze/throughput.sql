@@ -1,4 +1,4 @@
--- One row per time bin with frames; bins are multiples of $bin_ns since 1970-01-01 UTC.
+-- One row per time bin with frames that have a time; bins are multiples of $bin_ns since 1970-01-01 UTC.
 with
 
 frames as (
@@ -10,6 +10,7 @@ binned as (
         ts_ns - ((ts_ns % $bin_ns) + $bin_ns) % $bin_ns as start_ns,
         wire_len
     from frames
+    where ts_ns is not null
 ),
 
 final as (

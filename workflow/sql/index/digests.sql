@@ -31,6 +31,7 @@ final as (
         (digest ->> 'clock_resolution_ns')::bigint as clock_resolution_ns,
         (digest ->> 'time_reversals')::ubigint as time_reversals,
         digest ->> 'file_issue' as file_issue,
+        (digest ->> 'file_unread_bytes')::ubigint as file_unread_bytes,
         digest -> 'issues' as issues,
         digest -> 'l4_by' as l4_by,
         digest -> 'app_by' as app_by,

@@ -51,6 +51,7 @@ final as (
         d.link_types,
         d.time_reversals,
         d.file_issue,
+        d.file_unread_bytes,
         d.issues,
         d.l4_by,
         d.app_by,

@@ -34,8 +34,9 @@ ENGINES = {"native": "digest_native", "hybrid": "hybrid", "tshark": "hybrid"}
 
 UNREADABLE = "unsupported_link_type"  # an issue of frames
 
-# Ways for a file to end after which frames that were read may be wrong: a checksum that does not fit comes last.
-DAMAGED = ("bad_compression",)
+# Ways for a file to end after which the result is wrong: frames that were read may be made up (a checksum that does not
+# fit comes last), or frames that are there were not read. A file that is only cut holds no more than what was read.
+DAMAGED = ("bad_compression", "bad_caplen", "bad_pseudo_header", "bad_block", "bad_version", "read_error")
 
 
 @dataclass(frozen=True)
@@ -84,12 +85,17 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Digest one sample; 0 also for a capture that is cut, 1 where its bytes are damaged; both with a warning."""
+    """Digest one sample; 0 also for a capture that is cut, 1 where its bytes are damaged; both with a warning.
+
+    What is merely odd is summed up in one note.
+    """
     options = Options(args.engine, tuple(args.deep_frames), args.site, args.port, args.threads)
     check_paths(args.source, args.acap, args.flows)
     metadata = digest(args.source, args.acap, args.flows, options, progress=args.progress)
     for line in warnings_of(args.source, metadata):
         print(f"acapella: warning: {line}", file=sys.stderr)
+    if oddities := oddities_of(metadata):
+        print(f"acapella: note: {name_of(args.source)}: {oddities}", file=sys.stderr)
     return 1 if metadata["file_issue"] in DAMAGED else 0
 
 
@@ -195,7 +201,41 @@ def warnings_of(source: str, metadata: dict) -> list[str]:
             nobody = "neither the core nor tshark knows"
         lines.append(f"{where}: {unreadable} of {metadata['frames']} frames have a link type that {nobody}")
     if metadata["file_issue"] is not None:
-        lines.append(
-            f"{where}: {metadata['file_issue_detail']}; the {metadata['frames']} whole frames before it are kept"
-        )
+        lines.append(f"{where}: {fault_of(metadata)}; {kept(metadata['frames'])}")
     return lines
+
+
+def fault_of(metadata: dict) -> str:
+    """Where and how the reading of the file ended, and how much of it was not read."""
+    data = "" if metadata["compression"] == "none" else " of the decompressed data"
+    text = f"at byte {metadata['file_issue_offset']}{data}: {metadata['file_issue_detail']}"
+    if unread := metadata["file_unread_bytes"]:
+        text += f"; the {unread} bytes from there to the end were not read"
+    return text
+
+
+def kept(frames: int) -> str:
+    """What is left of a file with a fault."""
+    if frames == 0:
+        return "no whole frame is before it"
+    return "the 1 whole frame before it is kept" if frames == 1 else f"the {frames} whole frames before it are kept"
+
+
+def oddities_of(metadata: dict) -> str:
+    """What is odd and no fault, each with its count; empty where nothing is."""
+    if metadata["frames"] == 0:
+        return "no frames" if metadata["file_issue"] is None else ""
+    issues = metadata["issues"]
+    counts = {
+        "captured longer than the snap length": metadata["longer_than_snaplen"],
+        "captured longer than on the wire": issues.get("longer_than_wire", 0),
+        "empty": issues.get("empty_frame", 0),
+        "stamped earlier than the one before": metadata["time_reversals"],
+        "without a time": metadata["untimed"],
+    }
+    told = [(text, count) for text, count in counts.items() if count]
+    parts = [f"{count} {text}" for text, count in told]
+    if parts:
+        first_text, first_count = told[0]
+        parts[0] = f"{first_count} {'frame' if first_count == 1 else 'frames'} {first_text}"
+    return ", ".join(parts)

@@ -132,8 +132,9 @@ def print_summary(acap: Path, flows: str | None) -> None:
     """Print one line a frame as tshark's summary."""
     start = None
     for table in joined(acap, flows, SUMMARY_FRAMES, SUMMARY_FLOWS):
-        start = table["ts_ns"][0].as_py() if start is None and table.num_rows else start
-        write_lines(summary_columns(table, start), " ")
+        stamps = table["ts_ns"].drop_null()
+        start = stamps[0].as_py() if start is None and len(stamps) else start
+        write_lines(summary_columns(table, start or 0), " ")
 
 
 def as_text(column):
@@ -191,7 +192,7 @@ def summary_columns(table, start: int) -> list:
     dash = {name: pc.if_else(pc.equal(text[name], ""), "-", text[name]) for name in ("flow.src", "flow.dst")}
     return [
         pc.utf8_lpad(text["frame"], 5),
-        pc.utf8_lpad(seconds(pc.subtract(table["ts_ns"], start)), 13),
+        pc.utf8_lpad(pc.fill_null(seconds(pc.subtract(table["ts_ns"], start)), "-"), 13),
         dash["flow.src"],
         pa.repeat(ARROW, table.num_rows),
         dash["flow.dst"],

@@ -41,11 +41,13 @@ nb::dict file_dict(const input::FileFacts& facts) {
     file["link_types"] = link_types;
     file["snaplen"] = facts.snaplen == 0 ? nb::object(nb::none()) : nb::object(nb::int_(facts.snaplen));
     file["untimed"] = facts.untimed;
+    file["longer_than_snaplen"] = facts.longer_than_snaplen;
     file["ts_out_of_range"] = facts.ts_out_of_range;
     file["blocks_not_frames"] = facts.blocks_not_frames;
     const bool whole = facts.end == input::FileEnd::clean;
     file["file_issue"] = whole ? nb::object(nb::none()) : nb::object(nb::str(input::name_of(facts.end)));
     file["file_issue_detail"] = facts.end_detail;
+    file["file_unread_bytes"] = facts.unread_bytes;
     file["file_issue_offset"] = whole ? nb::object(nb::none()) : nb::object(nb::int_(facts.end_offset));
     return file;
 }
@@ -70,7 +72,7 @@ nb::dict summary_dict(const Ledger& ledger, const FrontEnd& front) {
     const Summary& summary = ledger.summary();
     const Accountant& accountant = ledger.accountant();
     nb::dict result = file_dict(front.facts());
-    const bool any = summary.frames > 0;
+    const bool any = summary.clock.stamps() > 0;
     result["frames"] = summary.frames;
     result["first_ns"] = any ? nb::object(nb::int_(summary.first_ns)) : nb::object(nb::none());
     result["last_ns"] = any ? nb::object(nb::int_(summary.last_ns)) : nb::object(nb::none());

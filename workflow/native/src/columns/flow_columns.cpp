@@ -25,9 +25,9 @@ double mean(std::uint64_t sum, std::uint64_t count) {
 // The sum of the inter-arrival times telescopes to last - first in file order.
 std::int64_t iat_sum(const FlowState& flow) { return saturating_difference(flow.previous_ns, flow.first_ns); }
 
-// sqrt(sum(x^2)/n - (sum(x)/n)^2), with the difference taken among integers, where nothing is lost.
-double iat_stddev(const FlowState& flow) {
-    const std::uint64_t n = flow.frames - 1;
+// Of n times: sqrt(sum(x^2)/n - (sum(x)/n)^2), with the difference taken among integers, where nothing is
+// lost.
+double iat_stddev(const FlowState& flow, std::uint64_t n) {
     const std::int64_t sum = iat_sum(flow);
     const Wide size = sum < 0 ? -static_cast<Wide>(sum) : static_cast<Wide>(sum);
     const Wide square = size * size;
@@ -103,7 +103,7 @@ struct FlowColumns::Builder {
     ListOffsets vlan_lists, label_lists, run_lists;
     Values<std::uint8_t> ip_version, ip_proto;
     NullableValues<std::uint16_t> src_port, dst_port;
-    Values<std::int64_t> first_ns, last_ns;
+    NullableValues<std::int64_t> first_ns, last_ns;
     Values<std::uint64_t> frames, wire_bytes, ip_bytes, payload_bytes, run_frames;
     Values<double> wire_len_mean;
     std::array<NullableValues<std::uint64_t>, kFlagCounts> flags;
@@ -118,7 +118,7 @@ struct FlowColumns::Builder {
     void add_key(std::uint32_t number, const FlowState& state);
     void add_sizes(std::uint32_t number, const FlowState& state);
     void add_tcp(std::uint32_t number, const FlowState& state);
-    void add_iat(const FlowState& state);
+    void add_iat(std::uint32_t number, const FlowState& state);
     void add_stacks(std::uint32_t number, const FlowState& state);
     std::string id_of(std::uint32_t number) const;
 };
@@ -133,7 +133,7 @@ void FlowColumns::Builder::add(std::uint32_t number) {
     add_key(number, state);
     add_sizes(number, state);
     add_tcp(number, state);
-    add_iat(state);
+    add_iat(number, state);
     add_stacks(number, state);
 }
 
@@ -163,8 +163,9 @@ void FlowColumns::Builder::add_key(std::uint32_t number, const FlowState& state)
 
 void FlowColumns::Builder::add_sizes(std::uint32_t number, const FlowState& state) {
     const auto [first, last] = table.accountant_.first_and_last_ns(number);
-    first_ns.add(first);
-    last_ns.add(last);
+    const bool timed = table.accountant_.timed_frames(number) > 0;
+    first_ns.add(timed ? std::optional(first) : std::nullopt);
+    last_ns.add(timed ? std::optional(last) : std::nullopt);
     frames.add(state.frames);
     wire_bytes.add(state.wire_bytes);
     ip_bytes.add(state.ip_bytes);
@@ -187,13 +188,14 @@ void FlowColumns::Builder::add_tcp(std::uint32_t number, const FlowState& state)
     cut_end.add(tcp ? std::optional(!accountant.is_closed(number)) : std::nullopt);
 }
 
-void FlowColumns::Builder::add_iat(const FlowState& state) {
-    const bool any = state.frames > 1;
+void FlowColumns::Builder::add_iat(std::uint32_t number, const FlowState& state) {
+    const std::uint64_t timed = table.accountant_.timed_frames(number);
+    const bool any = timed > 1;
     iat_min_ns.add(any ? std::optional(state.iat_min_ns) : std::nullopt);
     iat_max_ns.add(any ? std::optional(state.iat_max_ns) : std::nullopt);
     const auto sum = static_cast<double>(iat_sum(state));
-    iat_mean_ns.add(any ? std::optional(sum / static_cast<double>(state.frames - 1)) : std::nullopt);
-    iat_stddev_ns.add(any ? std::optional(iat_stddev(state)) : std::nullopt);
+    iat_mean_ns.add(any ? std::optional(sum / static_cast<double>(timed - 1)) : std::nullopt);
+    iat_stddev_ns.add(any ? std::optional(iat_stddev(state, timed - 1)) : std::nullopt);
 }
 
 void FlowColumns::Builder::add_stacks(std::uint32_t number, const FlowState& state) {

@@ -20,7 +20,7 @@ std::string_view text_of(AppBy by) {
 namespace {
 
 // What can be null, by the bit of a row's validity.
-enum Valid : unsigned { kFlow, kTcp, kTcpAck, kPayload, kAppBy, kIssue, kValidities };
+enum Valid : unsigned { kFlow, kTcp, kTcpAck, kPayload, kAppBy, kIssue, kTime, kValidities };
 
 struct Validity {
     std::vector<std::uint8_t> bits;
@@ -122,11 +122,12 @@ void FrameColumns::add(const FrameRow& row, std::uint32_t stack, std::uint32_t f
     b.l4_by[i] = l4_by_.local(static_cast<std::uint32_t>(l4_by));
     const bool decided = app_by != AppBy::kNobody;
     b.app_by[i] = decided ? app_by_.local(static_cast<std::uint32_t>(app_by)) : 0;
+    const bool timed = !row.has(FrameRow::kUntimed);
     const bool issue = row.issue != Issue::none;
     b.issue[i] = issue ? issues_.local(static_cast<std::uint32_t>(row.issue)) : 0;
-    b.row_validity.set(i,
-                       static_cast<std::uint8_t>((flow != kNone) << kFlow | tcp << kTcp | ack << kTcpAck |
-                                                 payload << kPayload | decided << kAppBy | issue << kIssue));
+    b.row_validity.set(i, static_cast<std::uint8_t>((flow != kNone) << kFlow | tcp << kTcp | ack << kTcpAck |
+                                                    payload << kPayload | decided << kAppBy |
+                                                    issue << kIssue | timed << kTime));
 }
 
 namespace {
@@ -171,7 +172,7 @@ Batch FrameColumns::take() {
         .name = "", .format = "+s", .length = static_cast<std::int64_t>(b.size), .buffers = {nullptr}};
     auto& columns = table.children;
     columns.push_back(plain("frame", "L", b.size, b.frame));
-    columns.push_back(plain("ts_ns", "l", b.size, b.ts_ns));
+    columns.push_back(plain("ts_ns", "l", b.size, b.ts_ns, &b.validity[kTime]));
     columns.push_back(plain("wire_len", "I", b.size, b.wire_len));
     columns.push_back(plain("cap_len", "I", b.size, b.cap_len));
     columns.push_back(plain("inner_wire_len", "I", b.size, b.inner_wire_len));

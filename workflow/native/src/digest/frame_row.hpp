@@ -7,12 +7,20 @@
 
 #include "dissection.hpp"
 #include "flow/slots.hpp"
+#include "issue.hpp"
 #include "record.hpp"
 
 namespace acapella {
 
 struct FrameRow {
-    enum Bits : std::uint8_t { kHasTcp = 1, kHasPayloadLen = 2, kSure = 4, kOpenAbove = 8, kSent = 16 };
+    enum Bits : std::uint8_t {
+        kHasTcp = 1,
+        kHasPayloadLen = 2,
+        kSure = 4,
+        kOpenAbove = 8,
+        kSent = 16,
+        kUntimed = 32
+    };
 
     std::uint64_t frame;
     std::int64_t ts_ns;
@@ -55,8 +63,9 @@ inline FrameRow frame_row(const Record& record, const Dissection& d, std::uint32
     row.kind = kNone;
     row.bits = static_cast<std::uint8_t>(
         (d.has_tcp ? FrameRow::kHasTcp : 0) | (d.has_payload_len ? FrameRow::kHasPayloadLen : 0) |
-        (d.sure ? FrameRow::kSure : 0) | (d.open_above ? FrameRow::kOpenAbove : 0));
-    row.issue = d.issue;
+        (d.sure ? FrameRow::kSure : 0) | (d.open_above ? FrameRow::kOpenAbove : 0) |
+        (record.timed ? 0 : FrameRow::kUntimed));
+    row.issue = d.issue == Issue::none && !record.timed ? Issue::no_timestamp : d.issue;
     row.bare_tokens = d.bare_tokens;
     row.zero = 0;
     return row;

@@ -26,11 +26,12 @@ struct Summary {
         ++frames;
         wire_bytes += row.wire_len;
         captured_bytes += row.cap_len;
-        first_ns = std::min(first_ns, row.ts_ns);
-        last_ns = std::max(last_ns, row.ts_ns);
         ++issues[static_cast<std::size_t>(row.issue)];
         ++l4_by[static_cast<std::size_t>(l4)];
         ++app_by[static_cast<std::size_t>(app)];
+        if (row.has(FrameRow::kUntimed)) return;
+        first_ns = std::min(first_ns, row.ts_ns);
+        last_ns = std::max(last_ns, row.ts_ns);
         clock.add(row.ts_ns);
     }
 };

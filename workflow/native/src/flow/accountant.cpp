@@ -27,7 +27,10 @@ std::uint32_t Accountant::add(const FrameRow& row, std::uint32_t stack, const Fr
     if (row.key == kNone) return kNone;
     const std::uint32_t number = number_of(row, stack);
     FlowState& flow = flows_[number];
-    add_time(flow, number, row.ts_ns);
+    if (row.has(FrameRow::kUntimed)) [[unlikely]]
+        ++untimed_[number];
+    else
+        add_time(flow, number, row.ts_ns);
     add_stack(flow, stack);
     ++flow.frames;
     flow.wire_bytes += row.wire_len;
@@ -71,8 +74,21 @@ std::uint32_t Accountant::number_of(const FrameRow& row, std::uint32_t stack) {
     return number;
 }
 
+std::uint64_t Accountant::untimed(std::uint32_t number) const {
+    if (untimed_.empty()) return 0;
+    const auto found = untimed_.find(number);
+    return found == untimed_.end() ? 0 : found->second;
+}
+
+std::uint64_t Accountant::timed_frames(std::uint32_t number) const {
+    return flows_[number].frames - untimed(number);
+}
+
 void Accountant::add_time(FlowState& flow, std::uint32_t number, std::int64_t ts_ns) {
-    if (flow.frames == 0) return;
+    if (flow.frames == untimed(number)) {
+        flow.first_ns = flow.previous_ns = ts_ns;
+        return;
+    }
     const std::int64_t iat = saturating_difference(ts_ns, flow.previous_ns);
     flow.iat_min_ns = std::min(flow.iat_min_ns, iat);
     flow.iat_max_ns = std::max(flow.iat_max_ns, iat);
@@ -270,6 +286,7 @@ std::optional<std::int64_t> Accountant::handshake_rtt_ns(std::uint32_t number) c
     const std::uint32_t other = peer(number);
     const TcpState* own = tcp(number);
     if (other == kNone || own == nullptr || own->peer != other) return std::nullopt;
+    if (untimed(number) > 0) return std::nullopt;  // its SYN or ACK may be among them
     if (own->round_trip_ns == TcpState::kNoRoundTrip) return std::nullopt;
     const bool syn_once = flag_count(number, FlagCount::kSyn) - flag_count(number, FlagCount::kSynAck) == 1;
     const bool syn_ack_once = flag_count(other, FlagCount::kSynAck) == 1;

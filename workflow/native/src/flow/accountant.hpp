@@ -52,7 +52,7 @@ struct FrameApplication {
 
 // A million of them are in memory at once, so their size is what the memory of a digest goes by.
 struct FlowState {
-    std::int64_t first_ns;  // of the first frame in the file
+    std::int64_t first_ns;  // of the first frame in the file that has a time
     std::int64_t previous_ns;
     std::int64_t iat_min_ns = INT64_MAX;
     std::int64_t iat_max_ns = INT64_MIN;
@@ -93,7 +93,9 @@ class Accountant {
     const FlowState& flow(std::uint32_t number) const { return flows_[number]; }
     const TcpState* tcp(std::uint32_t number) const;
     std::uint64_t flag_count(std::uint32_t number, FlagCount flag) const;
+    // Meaningless where no frame is timed.
     std::pair<std::int64_t, std::int64_t> first_and_last_ns(std::uint32_t number) const;
+    std::uint64_t timed_frames(std::uint32_t number) const;
     std::uint32_t peer(std::uint32_t number) const;
     // Of a flow with tcp().
     std::uint64_t retransmitted_bytes(std::uint32_t number) const;
@@ -115,6 +117,7 @@ class Accountant {
   private:
     FlowKey key_of(std::uint32_t number) const { return keys_.key(flows_[number].key); }
     std::uint32_t number_of(const FrameRow& row, std::uint32_t stack);
+    std::uint64_t untimed(std::uint32_t number) const;
     void add_time(FlowState& flow, std::uint32_t number, std::int64_t ts_ns);
     void widen_times(std::uint32_t number, const FlowState& flow, std::int64_t ts_ns);
     void add_stack(FlowState& flow, std::uint32_t stack);
@@ -146,6 +149,8 @@ class Accountant {
     std::uint64_t ranges_forgotten_ = 0;
     // Earliest and latest time of the flows whose time went back.
     std::unordered_map<std::uint32_t, std::pair<std::int64_t, std::int64_t>> times_;
+    std::unordered_map<std::uint32_t, std::uint64_t>
+        untimed_;  // frames without a time, of flows that have any
     std::unordered_map<std::uint64_t, std::uint64_t> carries_;  // by flow and counter
     std::unordered_map<std::uint32_t, std::int64_t> long_round_trips_;
 };

@@ -17,6 +17,12 @@ namespace {
 // Wireshark's frame lengths are signed; it shows a larger one so.
 constexpr std::uint32_t kMaxWireLen = 0x7fffffff;
 
+// A record that cannot be, while there are bytes to come.
+bool is_damage(FileEnd end) {
+    return end == FileEnd::bad_caplen || end == FileEnd::bad_pseudo_header || end == FileEnd::bad_block ||
+           end == FileEnd::bad_version;
+}
+
 FileEnd end_of_fault(const std::string& kind) {
     if (kind == "cut_compressed") {
         return FileEnd::cut_compressed;
@@ -103,10 +109,26 @@ void CaptureReader::add_interface(const Interface& interface) {
 }
 
 bool CaptureReader::stop(FileEnd end, std::string detail) {
+    if (facts_.end != FileEnd::clean) {
+        return false;
+    }
     facts_.end = end;
     facts_.end_detail = std::move(detail);
     facts_.end_offset = source_.offset();
+    if (!opening_ && is_damage(end)) {
+        read_to_end();
+    }
     return false;
+}
+
+// Damaged compressed data comes out as records that make no sense before its checksum does.
+void CaptureReader::read_to_end() {
+    facts_.unread_bytes = source_.skip(UINT64_MAX);
+    const ByteStream::Fault& fault = source_.fault();
+    if (fault.kind == "bad_compression") {
+        facts_.end = FileEnd::bad_compression;
+        facts_.end_detail = fault.what + ", seen behind a damaged record (" + facts_.end_detail + ")";
+    }
 }
 
 bool CaptureReader::stop_short(FileEnd end, std::size_t there, std::size_t whole) {
@@ -117,7 +139,10 @@ bool CaptureReader::stop_short(FileEnd end, std::size_t there, std::size_t whole
     if (there == 0 && end == FileEnd::cut_header) {
         return stop(FileEnd::clean, "");
     }
-    return stop(end, std::to_string(there) + " bytes of " + std::to_string(whole) + " are there");
+    const std::string unit = facts_.format == "pcapng" ? "block" : "record";
+    const std::string part = end == FileEnd::cut_header ? " header" : "";
+    return stop(end, std::to_string(there) + " of the " + std::to_string(whole) + " bytes of a " + unit +
+                         part + " are there");
 }
 
 bool CaptureReader::stop_bad_caplen(std::uint64_t caplen, std::uint16_t link_type) {
@@ -133,6 +158,7 @@ bool CaptureReader::set_frame(Record& record, Bytes bytes, std::uint32_t wire_le
     }
     record.frame = ++facts_.records;
     record.link_type = link_type;
+    record.timed = true;
     record.pseudo_header = bytes.first(before);
     record.bytes = bytes.subspan(before);
     record.wire_len = std::min(wire_len - before, kMaxWireLen);

@@ -47,6 +47,7 @@ struct FileFacts {
     std::uint32_t snaplen = 0;              // the largest of the interfaces; 0: not known
     std::int64_t ts_unit_ns = 0;            // the finest unit that the file's format can tell, at least 1
     std::uint64_t records = 0;              // whole frames so far
+    std::uint64_t longer_than_snaplen = 0;  // frames captured longer than their interface's snap length
     std::uint64_t untimed = 0;  // frames of pcapng's simple packet blocks, which have no time: ts_ns is 0
     // Frames of a pcap whose fraction of a second is a second or more; it is added to the seconds as it
     // stands.
@@ -58,6 +59,9 @@ struct FileFacts {
     FileEnd end = FileEnd::clean;  // meaningful after next() has returned false
     std::string end_detail;        // one line; empty at a clean end
     std::uint64_t end_offset = 0;  // of the record that could not be read, in the decompressed file
+    // Bytes from there to the end of the decompressed data, where damage and not that end stopped the
+    // reading.
+    std::uint64_t unread_bytes = 0;
 };
 
 class CaptureReader {
@@ -67,7 +71,8 @@ class CaptureReader {
     CaptureReader& operator=(const CaptureReader&) = delete;
     virtual ~CaptureReader() = default;
 
-    // The next frame; false at the end of the file or at a fault, see facts(), and ever after. Does not throw.
+    // The next frame; false at the end of the file or at a fault, see facts(), and ever after. Does not
+    // throw.
     virtual bool next(Record& record) = 0;
 
     [[nodiscard]] const FileFacts& facts() const { return facts_; }
@@ -76,7 +81,10 @@ class CaptureReader {
 
   protected:
     void add_interface(const Interface& interface);
+    // The first call counts. At damage before the end of the data, reads on to that end, so that a checksum
+    // there is seen and the bytes are counted: no view is valid any more.
     bool stop(FileEnd end, std::string detail);
+    void read_to_end();
     // The data ended while `whole` bytes of a record were wanted and `there` were left.
     bool stop_short(FileEnd end, std::size_t there, std::size_t whole);
     bool stop_bad_caplen(std::uint64_t caplen, std::uint16_t link_type);
@@ -87,6 +95,7 @@ class CaptureReader {
     ByteSource& source_;
     FileFacts facts_;
     std::vector<Interface> interfaces_;
+    bool opening_ = false;  // nothing is read to its end for a file that will be refused
 };
 
 // Chooses the reader by the first bytes. Raises InputError; a file of a header and no frame is no error.

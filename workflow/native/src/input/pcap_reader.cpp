@@ -63,6 +63,7 @@ void PcapReader::read_file_header() {
     const auto minor = load<std::uint16_t>(head.data() + 6, swapped_);
     Interface interface;
     interface.snaplen = load<std::uint32_t>(head.data() + 16, swapped_);
+    snaplen_ = interface.snaplen == 0 ? UINT32_MAX : interface.snaplen;
     const auto network = load<std::uint32_t>(head.data() + 20, swapped_);
     if (major < 2) {
         throw InputError("unsupported_version", source_.name(),
@@ -206,6 +207,7 @@ bool PcapReader::next(Record& record) {
     }
     record.ts_ns =
         std::int64_t{header.seconds} * 1'000'000'000 + std::int64_t{header.fraction} * fraction_ns_;
+    facts_.longer_than_snaplen += header.captured > snaplen_ ? 1 : 0;
     facts_.bad_fractions += header.fraction >= 1'000'000'000 / fraction_ns_ ? 1 : 0;
     record.interface_id = 0;
     pending_ = whole;

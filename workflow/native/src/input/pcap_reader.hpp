@@ -44,7 +44,8 @@ class PcapReader final : public CaptureReader {
     std::uint32_t header_size_ = 16;
     std::uint32_t padding_ = 0;  // between record header and frame, counted in the lengths
     std::uint32_t max_captured_ = 0;
-    std::uint64_t pending_ = 0;  // the last record, not yet skipped because its view is in use
+    std::uint32_t snaplen_ = UINT32_MAX;  // no limit where the file gives none
+    std::uint64_t pending_ = 0;           // the last record, not yet skipped because its view is in use
 };
 
 }  // namespace acapella::input

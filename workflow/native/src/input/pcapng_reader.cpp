@@ -122,7 +122,9 @@ PcapngReader::PcapngReader(ByteSource& source) : CaptureReader(source) {
     facts_.format = "pcapng";
     facts_.compression = name_of(source_.compression());
     Block block;
+    opening_ = true;
     if (read_block_head(block) && read_section(block)) {
+        opening_ = false;
         return;
     }
     std::string kind = name_of(facts_.end);
@@ -207,7 +209,8 @@ bool PcapngReader::skip_block(const Block& block) {
 
 bool PcapngReader::next(Record& record) {
     if (facts_.end != FileEnd::clean) [[unlikely]] {
-        return false;  // a block may be skipped in part before its fault is seen: nothing behind it is in step
+        return false;  // a block may be skipped in part before its fault is seen: nothing behind it is in
+                       // step
     }
     source_.skip(std::exchange(pending_, 0));
     for (;;) {
@@ -355,6 +358,7 @@ PcapngReader::Outcome PcapngReader::read_packet(const Block& block, Record& reco
         !set_frame(record, bytes.subspan(kPacketFixed, captured), wire_len, interface.link_type)) {
         return Outcome::stopped;
     }
+    facts_.longer_than_snaplen += interface.snaplen != 0 && captured > interface.snaplen ? 1 : 0;
     set_time(record, interface, ts);
     record.interface_id = static_cast<std::uint32_t>(section_base_ + index);
     pending_ = block.size;
@@ -386,6 +390,7 @@ PcapngReader::Outcome PcapngReader::read_simple_packet(const Block& block, Recor
         return Outcome::stopped;
     }
     record.ts_ns = 0;
+    record.timed = false;
     record.interface_id = static_cast<std::uint32_t>(section_base_);
     ++facts_.untimed;
     pending_ = block.size;

@@ -118,6 +118,8 @@ class Comparison:
                 "select count(*) from ours inner join theirs using (frame) where ours.app_by is not null"
             )
         told = f"ours.{layer} is not null" if layer in TAGS else "true"
+        if layer == "time":  # that neither has one is no agreement
+            told = "ours.ts_ns is not null or theirs.ts_ns is not null"
         return self._count(f"select count(*) from ours inner join theirs using (frame) where {told}")
 
     def _faults(self) -> int:
