@@ -73,7 +73,9 @@ final as (
         case when l.counted then l.frames_lost / nullif(l.frames_lost + q.frames::bigint, 0) end as loss_share,
         l.stages_known::ubigint as loss_stages_known,
         s.clock_resolution_ns,
-        case when q.frames > 1 and q.first_ns is not null then q.equal_stamps / (q.frames - 1) end as equal_stamps_share,
+        case
+            when q.frames > 1 and q.first_ns is not null then q.equal_stamps / (q.frames - 1)
+        end as equal_stamps_share,
         q.time_reversals,
         s.requested_start_ns,
         s.requested_end_ns,
