@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -23,6 +24,12 @@ ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
 # An interpreter outside the virtual environment finds what that has, editable installs and native core included.
 SITE = "import site\nsite.addsitedir({!r})\n".format(sysconfig.get_paths()["purelib"])
+
+
+def pytest_configure():
+    """Programs that tests start take SIGINT as usual, also where the tests run in a shell's background job."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """What all tests share: the folder of helper modules on the path, and where the corpus is."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -9,6 +10,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = Path("/usr/bin/chromium")
 sys.path.insert(0, str(Path(__file__).parent))  # synthetic, naive: modules that several tests import
+
+
+def pytest_configure():
+    """Programs that tests start take SIGINT as usual, also where the tests run in a shell's background job."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
