@@ -95,7 +95,7 @@ class PaperTcpdump:
 @pytest.fixture
 def paper(monkeypatch):
     """collect on a testbed of such ports: a function that makes the testbed."""
-    monkeypatch.setattr(coordinator, "Tcpdump", PaperTcpdump)
+    monkeypatch.setitem(coordinator.PROGRAMS, "tcpdump", PaperTcpdump)
     monkeypatch.setattr(collect.sandbox, "inside", lambda: True)
 
     def make(*ports: str) -> PaperTestbed:
