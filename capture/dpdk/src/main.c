@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <rte_eal.h>
 #include <rte_lcore.h>
+#include <rte_net_crc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -234,6 +235,16 @@ static void abandon(struct capture *capture) {
     files_attend(&capture->files);
 }
 
+/*
+ * DPDK chooses its CRC code at the first call, and takes the table of it away while it does (DPDK bug, 22.11
+ * to 24.11: rte_net_crc.c sets `handlers` to NULL first): a second thread that calls then reads address 8. So
+ * one thread calls before there are others.
+ */
+static void checksum_choose(void) {
+    const uint8_t nothing = 0;
+    (void)rte_net_crc_calc(&nothing, sizeof nothing, RTE_NET_CRC32_ETH);
+}
+
 /* Between the port's start and its end. */
 static int run(struct capture *capture, const struct paths *paths) {
     struct fault fault;
@@ -250,6 +261,7 @@ static int run(struct capture *capture, const struct paths *paths) {
     /* In this order a frame between the two counts as lost, rather than a lost one as received. */
     before = interface_counters(capture->port.interface);
     port_flush(&capture->port);
+    checksum_choose();
     capture->begin_ns = clock_of(CLOCK_REALTIME);
     for (unsigned queue = 0; queue < capture->options.queues; ++queue) {
         rte_eal_remote_launch(worker_run, &capture->worker[queue], queue + 1);
