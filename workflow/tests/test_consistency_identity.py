@@ -161,11 +161,11 @@ def test_a_cut_that_shows_late_holds_from_the_start(tmp_path):
     assert [trial["identity_bytes"] for trial in result["trials"]] == [31, 31]
 
 
-def trailer(number: int, layout: str) -> bytes:
-    """CHOIR's tag of a packet that came to node 3, port 1."""
+def trailer(number: int, layout: str, node: int = 3, port: int = 1) -> bytes:
+    """CHOIR's tag of a packet."""
     time = struct.pack(">Q", BASE_NS + number)
     check = time[6:8] if layout == "v1" else time[1::-1]
-    return time + struct.pack(">HH", 3, 1) + check + b"\x65\x87"
+    return time + struct.pack(">HH", node, port) + check + b"\x65\x87"
 
 
 @pytest.mark.parametrize("layout", ["v1", "v2"])
@@ -180,6 +180,16 @@ def test_choirs_trailer(tmp_path, layout):
     for rule, packets in ((layout, 1), (other, 0)):
         trial = compare([[path]], pairs=[], identity=IdentityRule(kind="tag", tag=rule))["trials"][0]
         assert (trial["packets"], trial["without_identity"]) == (packets, 3 - packets)
+
+
+@pytest.mark.parametrize("layouts", [("v1", "v1"), ("v2", "v2"), ("v1", "v2"), ("v2", "v1")])
+def test_a_tag_is_time_node_and_port_in_either_layout(tmp_path, layouts):
+    first, second = layouts
+    a = ethernet(ipv4(udp(1)))
+    tag = trailer(5, first)
+    assert common(tmp_path, a + tag, a + trailer(5, second), kind="tag")
+    for other in (trailer(6, second), trailer(5, second, node=4), trailer(5, second, port=2)):
+        assert not common(tmp_path, a + tag, a + other, kind="tag")
 
 
 def test_byte_regions(tmp_path):

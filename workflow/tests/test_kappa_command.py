@@ -137,10 +137,11 @@ def test_regions_and_frames_as_identities(tmp_path, capsys):
     assert pair(capsys, a, b, "--identity", "regions", "--region", "42:8", "22:1")["n_common"] == 0
 
 
-@pytest.mark.parametrize("layout", ["v1", "v2"])
-def test_trailer_tags_of_either_layout_as_identities(tmp_path, capsys, layout):
-    a = write(tmp_path / "a.pcap", steady(9), make=lambda n: tagged(n, layout, 64))
-    b = write(tmp_path / "b.pcap", steady(9), [1, 0, *range(2, 9)], make=lambda n: tagged(n, layout, 9))
+@pytest.mark.parametrize("layouts", [("v1", "v1"), ("v2", "v2"), ("v1", "v2"), ("v2", "v1")])
+def test_trailer_tags_of_either_layout_as_identities(tmp_path, capsys, layouts):
+    first, second = layouts
+    a = write(tmp_path / "a.pcap", steady(9), make=lambda n: tagged(n, first, 64))
+    b = write(tmp_path / "b.pcap", steady(9), [1, 0, *range(2, 9)], make=lambda n: tagged(n, second, 9))
     found = pair(capsys, a, b, "--identity", "tag")
     assert (found["n_common"], found["moves"]["count"], found["ambiguous_a"]) == (9, 1, 0)
 

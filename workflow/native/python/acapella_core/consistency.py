@@ -27,8 +27,8 @@ class IdentityRule:
     kind:
       invariant  the innermost IP header without TTL or hop limit, DSCP and ECN, and IPv4 header checksum, and what the
                  packet carries (without IP: what follows the innermost ethertype or 802.3 length, and it)
-      tag        the 16-byte trailer that CHOIR appends; `tag` names the layout: v2 as the paper's version writes it,
-                 v1 as older ones did, auto for either
+      tag        time, node and port in the 16-byte trailer that CHOIR appends; `tag` names the layouts that are taken
+                 for one: v2 as the paper's version writes it, v1 as older ones did, auto for either
       regions    the bytes of `regions`, pairs of offset from the frame's start and length
       frame      every byte of the frame; does not survive a router
     l4_checksum: False leaves checksums of TCP, UDP, UDP-Lite, SCTP and ICMP out, which offload fills in late.

@@ -17,6 +17,7 @@ constexpr std::size_t kSnap = 8;
 constexpr std::size_t kLeastCut = 20 + 8;
 constexpr std::size_t kLeastCutOfIpv6 = 40 + 8;
 constexpr std::size_t kTag = 16;
+constexpr std::size_t kTagIdentity = 12;  // time, node and port; the check differs from layout to layout
 constexpr std::uint16_t kTagMark = 0x6587;
 
 bool is_tag(const Cursor& tag, TagLayout layout) {
@@ -224,7 +225,7 @@ Identifier::Found Identifier::find_tag(const Record& record) {
     if (record.wire_len < kTag || !at.has(record.wire_len)) return {false, 0, 0};
     at.skip(record.wire_len - kTag);
     if (!is_tag(at, rule_.tag)) return {false, 0, 0};
-    return all_of(at.rest(), kTag);
+    return all_of(at.rest().first(kTagIdentity), kTagIdentity);
 }
 
 Identifier::Found Identifier::find_regions(const Record& record) {

@@ -29,8 +29,9 @@ enum class IdentityKind : std::uint8_t {
 
 // The last 16 bytes of a frame that went through CHOIR: time of arrival in ns (64 bits, big-endian), node and
 // port (16 each), 16 check bits, 0x6587. They differ in the check: v1 repeats the time's last two bytes, v2
-// its first two in reverse. Source: crease_monitor.c before version 0.4 (v1), and 0.4, which the paper cites,
-// and 0.5 (v2).
+// its first two in reverse. The first 12 bytes are the packet's identity: the check follows from the time, so
+// it tells no packets apart, and would tell one packet's two layouts apart. Source: crease_monitor.c before
+// version 0.4 (v1), and 0.4, which the paper cites, and 0.5 (v2).
 enum class TagLayout : std::uint8_t { automatic, v1, v2 };
 
 struct Region {
