@@ -1,5 +1,5 @@
-# consistency: the captures of an environment's trials -> consistency/<environment>.json (kappa)
-#              -> tables/consistency*.csv and .parquet, consistency_provenance.json (trials)
+# consistency: the captures of an environment's trials -> kappa/<environment>.json, under true names (kappa)
+#              -> tables/consistency*.csv and .parquet, consistency/<environment>.json, consistency_provenance.json (trials)
 #              what the CHOIR paper printed -> tables/kappa_published.csv and .parquet (conformance); needs no capture
 
 from acapella.trial_tables import JOINED
@@ -12,7 +12,7 @@ rule kappa:
     input:
         captures=captures_of_trials,
     output:
-        json="<campaign>/consistency/{environment}.json",
+        json="<campaign>/kappa/{environment}.json",
     log:
         "<campaign>/logs/kappa/{environment}.log",
     benchmark:
@@ -46,12 +46,13 @@ rule kappa:
 
 rule trials:
     input:
-        results=expand("<campaign>/consistency/{environment}.json", environment=TRIALS),
+        results=expand("<campaign>/kappa/{environment}.json", environment=TRIALS),
         names=rules.process.output.provenance,
         schemas=[ROOT / f"schemas/tables/{table}.yaml" for table in TRIAL_TABLES],
     output:
         csv=expand("<campaign>/tables/{table}.csv", table=TRIAL_TABLES),
         parquet=expand("<campaign>/tables/{table}.parquet", table=TRIAL_TABLES),
+        results=expand("<campaign>/consistency/{environment}.json", environment=TRIALS),
         provenance="<campaign>/consistency_provenance.json",
     log:
         "<campaign>/logs/trials.log",

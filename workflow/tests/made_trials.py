@@ -19,9 +19,9 @@ DURATION_NS = 300_000_000
 
 
 def write_results(folder, environments: dict[str, list[dict]], **options) -> Path:
-    """CAMPAIGN/consistency/*.json; an environment is what its runs B, C, ... are like, as `pair` takes it."""
+    """CAMPAIGN/kappa/*.json; an environment is what its runs B, C, ... are like, as `pair` takes it."""
     for name, runs in environments.items():
-        target = Path(folder) / "consistency" / f"{name}.json"
+        target = Path(folder) / "kappa" / f"{name}.json"
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(json.dumps(result(name, runs, **options)), encoding="utf-8")
     return Path(folder)

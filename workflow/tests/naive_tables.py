@@ -350,6 +350,7 @@ def quality_row(s, campaign_ns, port_ns):
         "app_undecided_frames": count("app_by", None),
         "peers_ambiguous": s.digest["peers_ambiguous"],
         "file_issue": s.digest["file_issue"],
+        "file_unread_bytes": s.digest["file_unread_bytes"],
         "engine": s.digest["engine"],
     }
 

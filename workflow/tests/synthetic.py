@@ -346,6 +346,7 @@ def write_sample(folder, sample, frames, flows) -> dict:
         for name in ("l4_by", "app_by", "issue")
     }
     counts["issue"].pop("None", None)
+    unread = 116 * (len(frames) % 3)
     meta = {
         "version": "0.1.0",
         "engine": "hybrid",
@@ -359,7 +360,8 @@ def write_sample(folder, sample, frames, flows) -> dict:
         "snaplen": 200,
         "clock_resolution_ns": 1,
         "time_reversals": int((np.diff(ts) < 0).sum()),
-        "file_issue": None,
+        "file_issue": "bad_caplen" if unread else None,
+        "file_unread_bytes": unread,
         "issues": counts["issue"],
         "l4_by": counts["l4_by"],
         "app_by": counts["app_by"],

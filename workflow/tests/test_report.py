@@ -175,7 +175,14 @@ def test_a_flawless_campaign_has_no_warning(tmp_path):
             "The loss of 1 sample of 4 is unknown",
         ),
         ({"clock_resolution_ns": 1_000_000}, "1 sample with stamps no finer than 1 ms (S0-p0-0000): shorter"),
-        ({"file_issue": "cut_record"}, "1 file could not be read to the end"),
+        (
+            {"file_issue": "cut_record"},
+            "1 file could not be read to the end (every whole record before the fault is kept)",
+        ),
+        (
+            {"file_issue": "bad_caplen", "file_unread_bytes": 2_300_000},
+            "1 file could not be read to the end (every whole record before the fault is kept; 2.3 MB behind the ",
+        ),
         ({"time_reversals": 3}, "3 frames stamped earlier"),
         ({"issue_frames": 7}, "7 frames ("),
         ({"frames": 0}, "1 sample without a frame: S0-p0-0000"),

@@ -101,23 +101,52 @@ def test_what_is_undefined_is_null_and_no_part_of_a_mean(tmp_path):
 
 
 def test_pseudonyms_hide_samples_and_their_files_also_in_warnings(results):
-    names = [f"{environment}-{n}" for environment in ENVIRONMENTS for n in range(1, 6)]
-    lines = "".join(f"S0-P0-{n:04d}\tS0\tP0\t{name}\talpha\tp1\n" for n, name in enumerate(names))
-    header = "sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\n"
-    (results / "pseudonyms.tsv").write_text(header + lines, encoding="utf-8")
+    with_pseudonyms(results)
     told(results, "noisy", "trial noisy-1 is bad: noisy-1.pcap was cut; noisy-10 is no trial. So is noisy-2.")
     rows = make(results, "--pseudonyms")
     assert rows["consistency"][0]["trial_a"].startswith("S0-P0-")
     text = rows["consistency_warnings"][0]["text"]
     assert text == ("trial S0-P0-0005 is bad: a file of S0-P0-0005 was cut; noisy-10 is no trial. So is S0-P0-0006.")
     assert {row["environment"] for row in rows["consistency"]} == set(ENVIRONMENTS)
-    for path in [*(results / "tables").glob("*.csv"), results / "consistency_provenance.json"]:
+    for path in published(results):
         assert "noisy-2" not in path.read_text(encoding="utf-8"), path
+
+
+def published(folder) -> list:
+    """What the stage writes, as text."""
+    return [*folder.glob("tables/*.csv"), *folder.glob("consistency/*.json"), folder / "consistency_provenance.json"]
+
+
+def test_the_published_result_is_the_command_s_own_but_for_pseudonyms(results):
+    make(results)
+    for path in (results / "kappa").iterdir():
+        told = json.loads(path.read_text(encoding="utf-8"))
+        assert json.loads((results / "consistency" / path.name).read_text(encoding="utf-8")) == told
+    with_pseudonyms(results)
+    make(results, "--pseudonyms")
+    hidden = json.loads((results / "consistency" / "noisy.json").read_text(encoding="utf-8"))
+    assert [trial["name"] for trial in hidden["trials"]] == [f"S0-P0-{n:04d}" for n in range(5, 10)]
+    assert [file["file"] for trial in hidden["trials"] for file in trial["files"]] == [
+        trial["name"] for trial in hidden["trials"]
+    ]
+    told = json.loads((results / "kappa" / "noisy.json").read_text(encoding="utf-8"))
+    assert [pair["kappa"] for pair in hidden["pairs"]] == [pair["kappa"] for pair in told["pairs"]]
+    assert {(pair["a"], pair["b"]) for pair in hidden["pairs"]} <= {
+        (a["name"], b["name"]) for a in hidden["trials"] for b in hidden["trials"]
+    }
+
+
+def with_pseudonyms(folder) -> None:
+    """The mapping that acapella process leaves behind."""
+    names = [f"{environment}-{n}" for environment in ENVIRONMENTS for n in range(1, 6)]
+    lines = "".join(f"S0-P0-{n:04d}\tS0\tP0\t{name}\talpha\tp1\n" for n, name in enumerate(names))
+    header = "sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\n"
+    (folder / "pseudonyms.tsv").write_text(header + lines, encoding="utf-8")
 
 
 def told(folder, environment, text):
     """Put a text into the first warning of an environment's pairs."""
-    path = folder / "consistency" / f"{environment}.json"
+    path = folder / "kappa" / f"{environment}.json"
     result = json.loads(path.read_text(encoding="utf-8"))
     for pair in result["pairs"]:
         pair["warnings"][0]["text"] = text
@@ -137,9 +166,9 @@ def test_same_results_give_the_same_bytes(tmp_path):
     [(None, "no such file; run: acapella kappa"), ("{}", "not a result of acapella kappa -o"), ("x", "not a res")],
 )
 def test_a_result_that_is_missing_or_none_is_told_in_one_line(content, said, tmp_path, capsys):
-    (tmp_path / "consistency").mkdir()
+    (tmp_path / "kappa").mkdir()
     if content is not None:
-        (tmp_path / "consistency" / "quiet.json").write_text(content, encoding="utf-8")
+        (tmp_path / "kappa" / "quiet.json").write_text(content, encoding="utf-8")
     assert cli.main(["trials", str(tmp_path), "--environments", "quiet"]) == 2
     error = capsys.readouterr().err
     assert said in error

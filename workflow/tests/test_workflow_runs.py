@@ -316,12 +316,49 @@ def test_another_baseline_compares_its_environment_again_and_no_other(compared, 
     assert rules_run(place.succeed("--dry-run")) == {"figures", "report"}, "without trials no page about them stays"
 
 
-def test_pseudonyms_hide_the_samples_of_trials(compared, tmp_path_factory):
-    place = Workplace(tmp_path_factory.mktemp("hidden"))
-    shutil.copytree(compared.folder, place.folder, symlinks=True, dirs_exist_ok=True)
-    place.configure(**COMPARED | {"pseudonyms": True, "figures": {"formats": ["svg"]}})
-    place.succeed("--cores", "2", "trials")
-    rows = pq.read_table(place.campaign / "tables" / "consistency.parquet").to_pylist()
-    assert all(
-        re.fullmatch(r"S0-P\d-0000(\+S0-P\d-0000)?", row[trial]) for row in rows for trial in ("trial_a", "trial_b")
+HIDDEN = {
+    "monday-north": ("zurich", "tengig-0-7"),
+    "monday-south": ("zurich", "tengig-0-9"),
+    "evening-oslo": ("oslo", "eth77"),
+}
+
+
+def test_with_pseudonyms_no_true_name_is_in_what_is_published(tmp_path):
+    """Sites, ports, samples and the names of their files, in texts and in the cells of tables."""
+    place = Workplace(tmp_path)
+    trials = {"steady": ["monday-north", "monday-south"], "queues": [["monday-north", "evening-oslo"], "monday-south"]}
+    place.configure(pseudonyms=True, trials=trials)
+    rows = []
+    for (sample, (site, port)), name in zip(HIDDEN.items(), "abc", strict=True):
+        (tmp_path / f"{sample}-capture.pcap.gz").write_bytes((TRIALS / f"{name}.pcap.gz").read_bytes())
+        rows.append((sample, site, port, f"../{sample}-capture.pcap.gz"))
+    place.sheet(*rows)
+    place.succeed("--cores", "2")
+    true = {*HIDDEN, *(name for both in HIDDEN.values() for name in both)}
+    patterns = (
+        "tables/*",
+        "figures/*",
+        "consistency/*",
+        "report.html",
+        "provenance.json",
+        "consistency_provenance.json",
     )
+    published = {path for pattern in patterns for path in place.campaign.glob(pattern)}
+    assert len(published) > 50
+    for path in published:
+        said = everything_in(path)
+        assert not {name for name in true if re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}", said)}, path
+    private = {"raw", "acap", "flows", "partial", "kappa", "logs", "benchmarks", "catalog.duckdb", "pseudonyms.tsv"}
+    beside = {path.relative_to(place.campaign).parts[0] for path in place.campaign.rglob("*") if path not in published}
+    assert beside - {"tables", "figures", "consistency"} == private, "results/README.md says what is for publication"
+    kappas = pq.read_table(place.campaign / "tables" / "consistency.parquet").to_pylist()
+    shown = {row[trial] for row in kappas for trial in ("trial_a", "trial_b")}
+    assert all(re.fullmatch(r"S\d-P\d-0000(\+S\d-P\d-0000)?", name) for name in shown)
+
+
+def everything_in(path) -> str:
+    """A file's text; of Parquet its cells and what its metadata say."""
+    if path.suffix != ".parquet":
+        return path.read_text(encoding="utf-8")
+    table = pq.read_table(path)
+    return f"{table.schema.metadata} {table.to_pylist()}"

@@ -78,6 +78,7 @@ def add_sample(folder: Path, name: str, place: tuple, span: tuple | None, flows:
         "time_reversals": 0,
         "clock_resolution_ns": 1,
         "file_issue": None,
+        "file_unread_bytes": 0,
         "site": site,
         "port": port,
         "tshark": None,

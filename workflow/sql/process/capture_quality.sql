@@ -92,6 +92,7 @@ final as (
         q.app_undecided_frames,
         s.peers_ambiguous,
         s.file_issue,
+        s.file_unread_bytes,
         s.engine,
         s.sha256
     from samples as s

@@ -137,6 +137,36 @@ def renaming(environment: Environment) -> Callable[[str], str]:
     return lambda text: pattern.sub(lambda match: names[match[1]], text)
 
 
+def shown_result(environment: Environment) -> dict:
+    """The result under the shown names: of trials, in pairs and warnings, and of their files."""
+    rename, shown = renaming(environment), environment.shown
+    result = environment.result
+    return {
+        **result,
+        "trials": [
+            {**trial, "name": shown[trial["name"]], "files": shown_files(trial, shown[trial["name"]])}
+            for trial in result["trials"]
+        ],
+        "pairs": [
+            {
+                **{**pair, "a": shown[pair["a"]], "b": shown[pair["b"]]},
+                "warnings": [{**one, "text": rename(one["text"])} for one in pair["warnings"]],
+            }
+            for pair in result["pairs"]
+        ],
+    }
+
+
+def shown_files(trial: dict, shown: str) -> list[dict]:
+    """The files of a trial, one a sample, under the samples' shown names where those are not the true ones."""
+    if shown == trial["name"]:
+        return trial["files"]
+    samples = shown.split(JOINED)
+    if len(samples) != len(trial["files"]):
+        samples = [shown] * len(trial["files"])
+    return [{**file, "file": sample} for file, sample in zip(trial["files"], samples, strict=True)]
+
+
 def mean_of_runs(environment: Environment, place: int) -> dict:
     """The row of Table 2."""
     runs, trials = environment.runs, environment.result["trials"]

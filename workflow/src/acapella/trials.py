@@ -1,12 +1,13 @@
 """Make tables of how consistent the trials of a campaign's environments were.
 
-Reads CAMPAIGN/consistency/ENVIRONMENT.json, which `acapella kappa` writes, and makes the tables consistency,
+Reads CAMPAIGN/kappa/ENVIRONMENT.json, which `acapella kappa` writes, and makes the tables consistency,
 consistency_environments (the layout of the CHOIR paper's Table 2), consistency_moves (its Table 1),
 consistency_deltas, consistency_timeline, consistency_within and consistency_warnings as CSV and Parquet, each described
-in schemas/tables/. CAMPAIGN/consistency_provenance.json says what they were made from.
+in schemas/tables/; beside them CAMPAIGN/consistency/ENVIRONMENT.json, the whole result for publication.
+CAMPAIGN/consistency_provenance.json says what they were made from.
 
-With --pseudonyms samples are called as CAMPAIGN/pseudonyms.tsv says; names of environments stay, and the results in
-CAMPAIGN/consistency keep the true names.
+With --pseudonyms samples, and their files, are called as CAMPAIGN/pseudonyms.tsv says; names of environments stay. The
+results in CAMPAIGN/kappa keep the true names and are not for publication.
 """
 
 import csv
@@ -22,6 +23,8 @@ from .pseudonyms import FILE as PSEUDONYMS
 from .trial_tables import JOINED, Environment
 
 PROVENANCE = "consistency_provenance.json"
+RESULTS = "kappa"  # folder of the results as `acapella kappa` writes them, under true names
+PUBLISHED = "consistency"  # folder of the same under the names of the tables
 
 
 def register_parser(subparsers):
@@ -39,11 +42,11 @@ def run(args) -> None:
     """Write the tables and name them."""
     campaign = opened(args.campaign)
     written = make_tables(campaign, args.environments, hide=args.pseudonyms)
-    print(f"{campaign.folder / 'tables'}: {len(written)} files; {campaign.folder / PROVENANCE}")
+    print(f"{campaign.folder}: {len(written)} files in tables/ and {PUBLISHED}/; {campaign.folder / PROVENANCE}")
 
 
 def make_tables(campaign: Campaign, names: list[str], *, hide: bool = False) -> list[Path]:
-    """Write tables/consistency*.csv and .parquet and the provenance; return the tables' paths.
+    """Write tables/consistency*.csv and .parquet, consistency/*.json, the provenance; return all paths but its.
 
     Raises UserError where a result is missing or none, or a sample has no pseudonym.
     """
@@ -54,13 +57,18 @@ def make_tables(campaign: Campaign, names: list[str], *, hide: bool = False) -> 
     written = []
     for table, rows in trial_tables.rows_of(environments).items():
         written += tables.write_rows(rows, table, lambda suffix, table=table: campaign.table(table, suffix))
+    for environment in environments:
+        path = campaign.folder / PUBLISHED / f"{environment.name}.json"
+        path.parent.mkdir(exist_ok=True)
+        atomic_text(path, json.dumps(trial_tables.shown_result(environment), indent=1, allow_nan=False) + "\n")
+        written.append(path)
     write_provenance(campaign, environments, written, hidden=hide)
     return written
 
 
 def read(campaign: Campaign, name: str, called: dict[str, str] | None) -> Environment:
     """An environment's result; its samples under the names of ``called``, or their own where that is None."""
-    path = require(campaign.folder / "consistency" / f"{name}.json", f"run: acapella kappa ... --sha256 -o {name}.json")
+    path = require(campaign.folder / RESULTS / f"{name}.json", f"run: acapella kappa ... --sha256 -o {name}.json")
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
         trials = [trial["name"] for trial in result["trials"]]

@@ -10,12 +10,12 @@ from . import theme
 from .compose import Figure
 from .quality import STAGES
 from .source import NoData, Source
-from .wording import count, nanoseconds, percent, short_labels
+from .wording import count, nanoseconds, percent, scaled, short_labels
 
 SUBJECT = "Capture quality"
 TABLE = "capture_quality"
 COLUMNS = ("loss_share", "equal_stamps_share", "clock_resolution_ns", "port_coverage_share")
-COLUMNS += ("issue_frames", "frames")
+COLUMNS += ("issue_frames", "frames", "file_unread_bytes")
 LABEL = 24
 INK = 0.45  # opacity of one sample's mark
 NAMED = 4  # samples that the pointer names
@@ -68,6 +68,7 @@ def draw(source: Source) -> Figure:
         "stands for 0 and for less than 0.0001 %. Repeated stamps: frames stamped as the frame before.",
         *([" ".join(gap.about for gap in gaps)] if gaps else []),
         clocks(rows),
+        *unread(rows),
     )
     return Figure(title(rows), alt.hconcat(*panels, spacing=14), key)
 
@@ -120,6 +121,15 @@ def clocks(rows: list[dict]) -> str:
         seen[name] = seen.get(name, 0) + 1
     named = [f"{name} ({count(number, 'sample')})" for name, number in seen.items()]
     return f"Clock resolution: {', '.join(named)}."
+
+
+def unread(rows: list[dict]) -> tuple[str, ...]:
+    """What files hold behind a fault that ended their reading: frames there are in no panel."""
+    bad = [row for row in rows if row["file_unread_bytes"]]
+    if not bad:
+        return ()
+    size = scaled(sum(row["file_unread_bytes"] for row in bad), "B")
+    return (f"Not read behind a fault: {size} of {count(len(bad), 'file')}; frames in them are in no panel.",)
 
 
 def panel(values, order, which, width, *, first) -> alt.Chart:

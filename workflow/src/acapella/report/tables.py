@@ -123,11 +123,17 @@ def quality(source: Source) -> dict:
             *(row["sample"], row["site"], row["port"], row["method"] or UNKNOWN, number(row["frames"])),
             *(number(row["lost_frames"]), UNKNOWN if row["loss_share"] is None else percent(row["loss_share"])),
             *(f"{row['loss_stages_known']} of 4", duration(row["clock_resolution_ns"], UNKNOWN)),
-            *(duration(row["duration_ns"], UNKNOWN), number(row["issue_frames"]), row["file_issue"] or "whole"),
+            *(duration(row["duration_ns"], UNKNOWN), number(row["issue_frames"]), read_of(row)),
         ]
         for row in rows
     ]
     return table("capture_quality", "Quality of each sample", note, columns, cells)
+
+
+def read_of(row: dict) -> str:
+    """How the reading of the file ended, and what was not read where something was not."""
+    ended = row["file_issue"] or "whole"
+    return f"{ended}, {scaled(row['file_unread_bytes'], 'B')} not read" if row["file_unread_bytes"] else ended
 
 
 def site(row: dict) -> str:

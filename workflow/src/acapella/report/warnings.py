@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..campaign import Campaign
 from ..figures.source import Source
-from ..figures.wording import count, nanoseconds, percent
+from ..figures.wording import count, nanoseconds, percent, scaled
 from ..pseudonyms import FILE as PSEUDONYMS
 
 COARSE_NS = 1000  # from here on, frames of a 10 Gbit/s link share stamps (67 ns for the smallest)
@@ -108,9 +108,14 @@ def left_out(source: Source, excluded: Sequence[str]) -> str | None:
 def cut(rows):
     """Files that end in the middle of a record."""
     bad = [row for row in rows if row["file_issue"]]
-    if bad:
-        return f"{count(len(bad), 'file')} could not be read to the end (every whole record is kept): {named(bad)}."
-    return None
+    if not bad:
+        return None
+    unread = sum(row["file_unread_bytes"] or 0 for row in bad)
+    behind = f"; {scaled(unread, 'B')} behind the fault were not read" if unread else ""
+    return (
+        f"{count(len(bad), 'file')} could not be read to the end (every whole record before the fault is "
+        f"kept{behind}): {named(bad)}."
+    )
 
 
 def empty(rows):
