@@ -98,7 +98,9 @@ bool accounts_balance(const struct capture *capture) {
             return false;
         }
     }
-    return true;
+    const struct generator *made = &capture->generator;
+    return made->offered ==
+           (made->options ? made->refused + generator_left(made) + accounts_received(capture) : 0);
 }
 
 static void text(FILE *to, const char *value) {
@@ -144,8 +146,11 @@ static void print_frames(FILE *to, const struct capture *capture) {
     fputs("},\n\"queues\": [", to);
     for (unsigned queue = 0; queue < capture->port.queues; ++queue) {
         const struct counts *counts = &capture->worker[queue].counts;
-        fprintf(to, "%s\n  {\"queue\": %u, \"first_ns\": %" PRIu64 ", \"last_ns\": %" PRIu64 ", ",
-                queue ? "," : "", queue, counts->first_ns, counts->last_ns);
+        fprintf(to,
+                "%s\n  {\"queue\": %u, \"first_ns\": %" PRIu64 ", \"last_ns\": %" PRIu64
+                ", \"cpu_ns\": %" PRIu64 ", ",
+                queue ? "," : "", queue, counts->first_ns, counts->last_ns,
+                (uint64_t)capture->worker[queue].cpu_ns);
         print_totals(to, totals_of(capture, queue));
         fputc('}', to);
     }
@@ -244,6 +249,20 @@ static void print_extended(FILE *to, uint16_t port) {
     free(value);
 }
 
+static void print_generator(FILE *to, const struct capture *capture) {
+    const struct generator *made = &capture->generator;
+    fputs(",\n\"generator\": ", to);
+    if (!made->options) {
+        fputs("null", to);
+        return;
+    }
+    fprintf(to,
+            "{\"frame_bytes\": %u, \"rate\": %.17g, \"offered\": %" PRIu64 ", \"refused\": %" PRIu64
+            ", \"left\": %" PRIu64 ", \"behind\": %" PRIu64 ", \"seconds\": %.6f}",
+            capture->options.generate, capture->options.rate, (uint64_t)made->offered,
+            (uint64_t)made->refused, generator_left(made), (uint64_t)made->behind, generator_seconds(made));
+}
+
 static void print_counters(FILE *to, const struct capture *capture, const struct interface_counters *before) {
     const struct port *port = &capture->port;
     struct rte_eth_stats nic;
@@ -258,6 +277,7 @@ static void print_counters(FILE *to, const struct capture *capture, const struct
     } else {
         fputs("null", to);
     }
+    print_generator(to, capture);
     const struct interface_counters now = interface_counters(port->interface);
     fputs(",\n\"interface\": ", to);
     if (now.known && before->known) {

@@ -5,6 +5,7 @@
 #include <pcap/pcap.h>
 #include <signal.h>
 
+#include "generator.h"
 #include "output.h"
 #include "port.h"
 
@@ -17,12 +18,14 @@ struct worker {
     _Atomic bool failed; /* fault says why, or a file does */
     struct counts counts;
     _Atomic uint64_t unstamped;
-    _Atomic uint64_t loops; /* grows while the thread lives */
+    _Atomic uint64_t loops;  /* grows while the thread lives */
+    _Atomic uint64_t cpu_ns; /* that the thread took, known when it ends */
 };
 
 struct capture {
     struct options options;
     struct port port;
+    struct generator generator;
     struct files files;
     struct bpf_program filter;
     bool filters;

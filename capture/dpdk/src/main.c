@@ -183,6 +183,7 @@ static const char *attend(struct capture *capture, const struct interface_counte
             last_frame = now;
         }
         if (!reason && (reason = reason_to_stop(capture, begin, last_frame, now))) {
+            generator_stop(&capture->generator); /* first, so that what it offered is taken */
             capture->stop = true;
         }
         if (now - disciplined >= DISCIPLINE_NS) {
@@ -266,9 +267,11 @@ static int run(struct capture *capture, const struct paths *paths) {
     for (unsigned queue = 0; queue < capture->options.queues; ++queue) {
         rte_eal_remote_launch(worker_run, &capture->worker[queue], queue + 1);
     }
+    generator_start(&capture->generator, capture->port.tsc_hz);
     fprintf(stderr, PROGRAM ": listening on %s, %u queues, writer %s\n", capture->port.name,
             capture->port.queues, capture->writer->name);
     const char *reason = attend(capture, &before, paths);
+    generator_stop(&capture->generator);
     rte_eal_mp_wait_lcore();
     capture->stopped_by = reason;
     capture->end_ns = clock_of(CLOCK_REALTIME);
@@ -298,7 +301,8 @@ static int capture_all(struct capture *capture, const struct paths *paths) {
     if (choose_writer(capture, &fault) != 0 || port_environment(&capture->options, &fault) != 0) {
         return complain(&fault, EXIT_FAILED);
     }
-    if (port_open(&capture->port, &capture->options, &fault) != 0) {
+    if ((capture->options.generate && generator_open(&capture->generator, &capture->options, &fault) != 0) ||
+        port_open(&capture->port, &capture->options, &fault) != 0) {
         status = complain(&fault, EXIT_FAILED);
     } else if (open_outputs(capture, paths, &fault) != 0) {
         abandon(capture);

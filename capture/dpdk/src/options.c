@@ -39,6 +39,8 @@ enum {
     MEMORY_MB,
     CPUS,
     SPIN,
+    GENERATE,
+    RATE,
     VERSION,
     HELP,
 };
@@ -73,6 +75,8 @@ static const struct option names[] = {
     {"memory-mb", required_argument, NULL, MEMORY_MB},
     {"cpus", required_argument, NULL, CPUS},
     {"spin", no_argument, NULL, SPIN},
+    {"generate", required_argument, NULL, GENERATE},
+    {"rate", required_argument, NULL, RATE},
     {"version", no_argument, NULL, VERSION},
     {"help", no_argument, NULL, HELP},
     {NULL, 0, NULL, 0},
@@ -80,10 +84,14 @@ static const struct option names[] = {
 
 static const char usage[] =
     "usage: " PROGRAM
-    " (--vdev DRIVER,ARGUMENTS | --pci ADDRESS) --write PATH.pcap|PATH.pcapng [OPTIONS] [-- EAL]\n"
+    " (--vdev DRIVER,ARGUMENTS | --pci ADDRESS | --generate BYTES) --write PATH.pcap|PATH.pcapng [OPTIONS] "
+    "[-- EAL]\n"
     "Writes the frames of a DPDK port to files, and PATH.json with what became of every frame.\n"
     "  --vdev TEXT            a virtual device, as for EAL; the first one is captured from\n"
     "  --pci ADDRESS          a NIC bound to a DPDK driver\n"
+    "  --generate BYTES       no device: frames of its own, from a thread of its own, to see what a disk "
+    "takes\n"
+    "  --rate N               of these, a second, as in 5e6 (as many as go)\n"
     "  --queues N             Rx queues, each with a thread and files of its own (1)\n"
     "  --depth N              descriptors of an Rx queue (4096)\n"
     "  --burst N              frames taken at once (128)\n"
@@ -139,12 +147,16 @@ static int number_of(unsigned *to, const char *text, const char *name, unsigned 
     return status;
 }
 
-static int seconds_of(double *to, const char *text, const char *name, struct fault *fault) {
+static int above_0(double *to, const char *text, const char *name, const char *unit, struct fault *fault) {
     char *end = NULL;
     *to = strtod(text, &end);
     return end != text && !*end && *to > 0 && *to < 1e9
                ? 0
-               : fail(fault, "--%s %s: not a number of seconds above 0; see --help", name, text);
+               : fail(fault, "--%s %s: not a number of %s above 0; see --help", name, text, unit);
+}
+
+static int seconds_of(double *to, const char *text, const char *name, struct fault *fault) {
+    return above_0(to, text, name, "seconds", fault);
 }
 
 static int choice(const char *text, const char *name, const char *const *words, struct fault *fault) {
@@ -196,6 +208,8 @@ static int read_number(struct options *options, int code, const char *text, stru
             return number_of(&options->snaplen, text, "snaplen", 0, 262144, fault);
         case MAX_FRAME:
             return number_of(&options->max_frame, text, "max-frame", 64, 65000, fault);
+        case GENERATE:
+            return number_of(&options->generate, text, "generate", 60, FRAME, fault);
         case SAMPLE:
             return size_of(&options->sample, text, "sample", 1, UINT32_MAX, fault);
         case ROTATE_BYTES:
@@ -253,6 +267,8 @@ static int read_one(struct options *options, int code, char *text, struct fault 
             return seconds_of(&options->duration_s, text, "duration", fault);
         case IDLE:
             return seconds_of(&options->idle_s, text, "stop-when-idle", fault);
+        case RATE:
+            return above_0(&options->rate, text, "rate", "frames a second", fault);
         case FORMAT:
         case WRITER:
         case CLOCK:
@@ -269,8 +285,11 @@ static bool ends_in(const char *text, const char *end) {
 }
 
 static int check(struct options *options, struct fault *fault) {
-    if ((options->vdevs == 0) == (options->pci == NULL)) {
-        return fail(fault, "the port: give --vdev or --pci, and not both; see --help");
+    if ((options->vdevs > 0) + (options->pci != NULL) + (options->generate > 0) != 1) {
+        return fail(fault, "the port: give one of --vdev, --pci and --generate; see --help");
+    }
+    if (options->rate > 0 && options->generate == 0) {
+        return fail(fault, "--rate: is that of --generate; a device has its own");
     }
     if (!options->write) {
         return fail(fault, "--write: missing; name the capture, PATH.pcap or PATH.pcapng");
@@ -285,8 +304,8 @@ static int check(struct options *options, struct fault *fault) {
     }
     options->format = named;
     if (options->max_frame == 0) {
-        options->max_frame =
-            options->vdevs > 0 && strncmp(options->vdev[0], "net_af_xdp", 10) == 0 ? FRAME_OF_XDP : FRAME;
+        const bool xdp = options->vdevs > 0 && strncmp(options->vdev[0], "net_af_xdp", 10) == 0;
+        options->max_frame = options->generate ? options->generate : xdp ? FRAME_OF_XDP : FRAME;
     }
     if (options->hash && named == &pcap_format) {
         return fail(fault, "--hash: pcap has no place for a frame's hash; write .pcapng");

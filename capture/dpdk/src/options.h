@@ -15,7 +15,7 @@
 enum clock_choice { CLOCK_AUTO, CLOCK_HARDWARE, CLOCK_TSC };
 
 struct options {
-    const char *vdev[OPTIONS_DEVICES]; /* as for EAL's --vdev; the port is that of the first, or of `pci` */
+    const char *vdev[OPTIONS_DEVICES]; /* as for EAL's --vdev; the port is that of the first */
     unsigned vdevs;
     const char *pci;
     const char *write;    /* PATH.pcap or PATH.pcapng */
@@ -32,6 +32,8 @@ struct options {
     enum clock_choice clock;
     uint64_t rotate_bytes, preallocate, frames;
     double rotate_s, duration_s, idle_s, flush_s;
+    uint32_t generate; /* bytes of frames of its own; 0: none */
+    double rate;       /* of these, a second; 0: as many as go */
     unsigned buffers;
     uint64_t buffer_bytes;
     unsigned memory_mb; /* 0: what queues and depth need */

@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "generator.h"
+
 #define MB (1024ULL * 1024)
 #define CACHE 256
 #define EAL_FIXED 12 /* arguments of EAL beside devices and the caller's own */
@@ -29,7 +31,8 @@ static unsigned mbufs_of(const struct options *options) {
 static unsigned memory_mb(const struct options *options) {
     const uint64_t frame = options->max_frame + RTE_PKTMBUF_HEADROOM + sizeof(struct rte_mbuf) + 128;
     return options->memory_mb ? options->memory_mb
-                              : (unsigned)(options->queues * (mbufs_of(options) * frame / MB + 4) + 64);
+                              : (unsigned)(options->queues * (mbufs_of(options) * frame / MB + 4) + 64 +
+                                           2 * generator_memory(options) / MB);
 }
 
 /* CPUs that may be used: those named, or those of the process. Returns their number. */
@@ -58,8 +61,8 @@ static unsigned usable_cpus(const struct options *options, unsigned *cpu, unsign
     return count;
 }
 
-/* The main thread floats; each queue's thread has one CPU, the first one being left to the main thread where
- * there are enough. */
+/* The main thread floats; each queue's thread has one CPU, and so has the generator's, the last; the first
+ * CPU is left to the main thread where there are enough. */
 static int thread_map(char *to, size_t size, const struct options *options, struct fault *fault) {
     unsigned cpu[256];
     const unsigned cpus = usable_cpus(options, cpu, RTE_DIM(cpu));
@@ -67,13 +70,14 @@ static int thread_map(char *to, size_t size, const struct options *options, stru
         return fail(fault, "--cpus %s: not a list of CPU numbers, as in 1,2",
                     options->cpus ? options->cpus : "");
     }
-    const unsigned skip = !options->cpus && cpus > options->queues ? 1 : 0;
+    const unsigned threads = options->queues + (options->generate > 0);
+    const unsigned skip = !options->cpus && cpus > threads ? 1 : 0;
     size_t used = (size_t)snprintf(to, size, "--lcores=0@(");
     for (unsigned i = 0; i < cpus && used < size; ++i) {
         used += (size_t)snprintf(to + used, size - used, "%s%u", i ? "," : "", cpu[i]);
     }
     used += (size_t)snprintf(to + used, size - used, ")");
-    for (unsigned i = 0; i < options->queues && used < size; ++i) {
+    for (unsigned i = 0; i < threads && used < size; ++i) {
         used += (size_t)snprintf(to + used, size - used, ",%u@%u", i + 1, cpu[(i + skip) % cpus]);
     }
     return used < size ? 0 : fail(fault, "--cpus: too many; name fewer");
@@ -138,7 +142,7 @@ int port_environment(const struct options *options, struct fault *fault) {
 }
 
 static int find(struct port *port, const struct options *options, struct fault *fault) {
-    const char *device = options->pci ? options->pci : options->vdev[0];
+    const char *device = options->generate ? GENERATOR_PORT : options->pci ? options->pci : options->vdev[0];
     snprintf(port->name, sizeof port->name, "%.*s", (int)strcspn(device, ","), device);
     if (rte_eth_dev_get_port_by_name(port->name, &port->id) != 0) {
         return fail(fault, "%s: no such port; see the lines above and dpdk-devbind.py --status", port->name);

@@ -11,9 +11,9 @@
 #define NAP_NS 20000 /* at 5 million frames a second, 100 descriptors */
 #define TIMER_SLACK_NS 1000
 
-static uint64_t monotonic_ns(void) {
+static uint64_t clock_of(clockid_t id) {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(id, &now);
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
@@ -97,7 +97,7 @@ static unsigned take_burst(struct worker *worker, uint64_t most) {
     for (uint16_t i = 0; i < got; ++i) {
         take(worker, mbuf[i]);
     }
-    if (output_burst(worker->output, monotonic_ns()) != 0) {
+    if (output_burst(worker->output, clock_of(CLOCK_MONOTONIC)) != 0) {
         worker->failed = true;
     }
     rte_pktmbuf_free_bulk(mbuf, got);
@@ -143,6 +143,7 @@ int worker_run(void *argument) {
         }
         more -= got;
     }
+    worker->cpu_ns = clock_of(CLOCK_THREAD_CPUTIME_ID);
     output_close(worker->output);
     worker->output = NULL;
     return 0;
