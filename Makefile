@@ -1,7 +1,7 @@
 # Acapella's commands for people: each does its own set-up, says what it does, and costs nothing when run again.
 #   make demo     set up, then capture on a testbed made of namespaces and take the captures to figures and report.html
 #   make test     set up, then C++ and Python tests
-# The rest: setup lint format bench fuzz lock clean help
+# The rest: setup setup-fabric lint format bench fuzz lock clean help
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -79,6 +79,15 @@ $(BIN)/acapella-dpdk-capture: $(wildcard $(DPDK)/src/*.[ch]) $(DPDK)/Makefile ca
 		echo "setup: acapella-dpdk-capture is left out: $$(tail -n 1 <<< "$$missing")"; \
 	fi
 
+# What testbed fabric needs is large and of use on FABRIC alone: not part of setup, but tested by `make test`.
+.PHONY: setup-fabric
+setup-fabric: setup $(STAMPS)/fabric
+
+$(STAMPS)/fabric: capture/requirements-fabric.lock $(STAMPS)/packages
+	@echo "setup: FABRIC's client at the versions and hashes of $<; this takes a minute or two the first time"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
 # ---- the two commands ---------------------------------------------------------------------------------------------
 
 .PHONY: demo test
@@ -91,7 +100,7 @@ demo: setup
 	@find results/demo/figures -name '*.svg' -printf 'demo: figure   %p (and .pdf, .png, .html)\n' | sort
 	@find results/demo/tables -name '*.csv' -printf 'demo: table    %p (and .parquet)\n' | sort
 
-test: packages-test setup $(CXX_TEST_BUILD)/built
+test: packages-test setup setup-fabric $(CXX_TEST_BUILD)/built
 	@echo "test: C++ tests"
 	@ctest --test-dir $(CXX_TEST_BUILD) --output-on-failure -j 2
 	@echo "test: Python tests"
@@ -137,7 +146,9 @@ lock: packages
 	@build/uv/bin/python -m pip install --quiet --disable-pip-version-check uv
 	@build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-header workflow/requirements.in -o workflow/requirements.lock
-	@echo "lock: made workflow/requirements.lock"
+	@build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-header -c workflow/requirements.lock capture/requirements-fabric.in -o capture/requirements-fabric.lock
+	@echo "lock: made workflow/requirements.lock and capture/requirements-fabric.lock"
 
 clean:
 	@echo "clean: removing $(VENV), build, caches, and results/demo; your own campaigns in results/ stay"

@@ -36,7 +36,7 @@ def test_where_nothing_is_installed_it_names_the_packages_and_still_exits_with_0
 
 def test_hints_are_what_this_project_does():
     hints = {finding.piece: (finding.enables, finding.install) for finding in doctor.python_packages()}
-    assert hints["fablib"][1] == ".venv/bin/pip install -e './capture[fabric]'"
+    assert hints["fablib"][1] == "make setup-fabric"
     links = {piece: enables for piece, _, enables in doctor.KERNEL_LINKS}
     for path in ("vlan", "vxlan"):  # as local.traffic[].path of the config
         assert links[path] == f"traffic on path {path} of testbed local"

@@ -295,10 +295,10 @@ def python_packages() -> list[Finding]:
     from importlib.util import find_spec  # noqa: PLC0415
 
     checks: tuple[tuple[str, str, str, Callable[[str], object]], ...] = (
-        ("fablib", "fabrictestbed_extensions", "testbed fabric (not used yet)", find_spec),
+        ("fablib", "fabrictestbed_extensions", "testbed fabric", find_spec),
         ("native core", "acapella_core._native", "acapella digest", find_spec),
     )
-    hints = {"fablib": ".venv/bin/pip install -e './capture[fabric]'", "native core": "make setup"}
+    hints = {"fablib": "make setup-fabric", "native core": "make setup"}
     return [
         Finding(
             "Python", piece, bool(find(module)), "installed" if find(module) else "not installed", enables, hints[piece]
