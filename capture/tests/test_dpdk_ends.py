@@ -157,7 +157,7 @@ def test_a_limit_on_file_size_is_a_write_error(tmp_path, writer):
             "missing/c.pcap.part: No such file or directory; make the folder first",
         ),
         (["--vdev", "net_null0", "--write", "c.txt"], 2, "--write c.txt: the name has to end in .pcap or .pcapng"),
-        (["--write", "c.pcap"], 2, "the port: give --vdev or --pci, and not both"),
+        (["--write", "c.pcap"], 2, "the port: give one of --vdev, --pci and --generate"),
         (["--vdev", "net_null0", "--write", "c.pcap", "--snaplen", "-1"], 2, "--snaplen -1: not a whole number from 0"),
         (["--vdev", "net_null0", "--write", "c.pcap", "--burst", "1x"], 2, "--burst 1x: not a whole number"),
         (["--vdev", "net_null0", "--write", "c.pcap", "--format", "pcapng"], 2, "--format pcapng: the name c.pcap"),
