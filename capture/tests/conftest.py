@@ -16,7 +16,7 @@ import pytest
 
 from acapella_capture.testbeds.local import sandbox
 
-sys.path.insert(0, str(Path(__file__).parent))  # leftovers, small_testbed: modules that tests import
+sys.path.insert(0, str(Path(__file__).parent))  # leftovers, small_testbed, testbed_contract: modules that tests import
 
 collect_ignore = [] if sandbox.inside() else ["test_local_testbed.py", "test_local_traffic.py"]
 

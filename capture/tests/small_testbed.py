@@ -1,6 +1,10 @@
 """The local testbed that the tests inside the sandbox share: two sites of two hosts, every path, little traffic."""
 
+import contextlib
+from collections.abc import Iterator
+
 from acapella_capture.settings import settings_of
+from acapella_capture.testbeds.base import Direction, Mirror, Want
 from acapella_capture.testbeds.local import LocalTestbed
 
 TRAFFIC = [
@@ -13,3 +17,22 @@ TRAFFIC = [
 def local_testbed(**changes) -> LocalTestbed:
     """Made, not allocated."""
     return LocalTestbed(settings_of({"testbed": "local", "local": {"traffic": TRAFFIC} | changes}).local)
+
+
+@contextlib.contextmanager
+def allocated(testbed: LocalTestbed) -> Iterator[LocalTestbed]:
+    """With one instance at each site."""
+    with testbed:
+        allocate(testbed)
+        yield testbed
+
+
+def allocate(testbed: LocalTestbed) -> None:
+    for site in testbed.sites():
+        testbed.allocate(site.name, Want(1))
+
+
+def mirror_of(testbed: LocalTestbed, site: str, port: str, direction: Direction) -> Mirror:
+    """To the first receiver of the site's first instance."""
+    instance = testbed.instances(site)[0]
+    return testbed.mirror(instance, instance.receivers[0], port, direction)

@@ -11,7 +11,7 @@ from acapella_capture import manifest as manifests
 from acapella_capture.coordinator import Failure
 from acapella_capture.settings import settings_of
 from acapella_capture.tcpdump import Counts
-from acapella_capture.testbeds.base import Mirror, MirrorCounters, Port, Site, Testbed
+from acapella_capture.testbeds.base import Instance, Mirror, MirrorCounters, Port, Site, Testbed
 from acapella_core.errors import UserError
 
 PCAP = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 200, 1)
@@ -48,15 +48,21 @@ class PaperTestbed(Testbed):
         self.fetched: list[str] = []
 
     def sites(self):
-        return (Site("S", tuple(Port(name, None) for name in self.ports), ("listener",)),)
+        return (Site("S", tuple(Port(name, None) for name in self.ports)),)
 
-    def allocate(self) -> None:
-        """Nothing to take."""
+    def resources(self, site):
+        return ()
 
-    def release(self) -> None:
+    def allocate(self, site, want):
+        return self.instances(site)
+
+    def instances(self, site):
+        return (Instance("listener", site, ("capture0",)),)
+
+    def release(self, site=None) -> None:
         """Nothing to give back."""
 
-    def mirror(self, site, port, direction):
+    def mirror(self, instance, receiver, port, direction):
         return StillMirror(port)
 
     def run(self, node, argv, *, timeout_s=30, stdin=""):

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from small_testbed import local_testbed
+from small_testbed import allocate, allocated, local_testbed, mirror_of
 
 from acapella_capture.settings import settings_of
 from acapella_capture.tcpdump import Tcpdump
@@ -16,7 +16,7 @@ from acapella_core.errors import UserError
 @pytest.fixture(scope="module")
 def testbed():
     """An allocated testbed."""
-    with local_testbed() as made:
+    with allocated(local_testbed()) as made:
         yield made
 
 
@@ -50,7 +50,7 @@ def test_hosts_of_different_sites_reach_each_other(testbed, mtu):
 def test_a_mirror_copies_one_port_and_one_direction_and_counts(testbed, direction, macs):
     """host1 pings host2 of its own site; port1 receives requests and sends replies."""
     testbed.run("site1-host1", ["ping", "-c", "1", "10.10.1.2"])
-    mirror = testbed.mirror("site1", "port1", direction)
+    mirror = mirror_of(testbed, "site1", "port1", direction)
     argv = ["tcpdump", "-i", mirror.interface, "-n", "-e", "--immediate-mode", "-l", "icmp"]
     capture = testbed.start(mirror.instance, argv, output="text")
     wait_until(lambda: "listening on" in capture.log())
@@ -63,7 +63,7 @@ def test_a_mirror_copies_one_port_and_one_direction_and_counts(testbed, directio
     wait_until(lambda: (capture.signal("USR1") or True) and f"{5 * len(macs)} packets captured" in capture.log())
     capture.signal("INT")
     assert capture.wait(5) == 0
-    text = testbed.run("site1-listener", ["cat", "/dev/shm/spool/text"]).stdout
+    text = testbed.run("site1-listener", ["cat", "/dev/shm/spool/site1-listener/text"]).stdout
     assert set(re.findall(r"02:00:00:00:01:(\d\d) > ", text)) == macs
     assert text.count("ICMP echo") == 5 * len(macs)
     assert counted.offered_frames == counted.delivered_frames >= 5 * len(macs)
@@ -72,8 +72,8 @@ def test_a_mirror_copies_one_port_and_one_direction_and_counts(testbed, directio
 
 
 def test_the_next_mirror_of_a_site_ends_the_one_before(testbed):
-    testbed.mirror("site1", "port1", "both").start()
-    after = testbed.mirror("site1", "port2", "both")
+    mirror_of(testbed, "site1", "port1", "both").start()
+    after = mirror_of(testbed, "site1", "port2", "both")
     after.start()
     testbed.run("site1-host1", ["ping", "-c", "2", "-i", "0.05", "10.10.2.1"])  # port1 to uplink, past port2
     after.stop()
@@ -89,7 +89,8 @@ def test_what_is_released_is_gone_and_can_be_allocated_again(testbed):
     assert [entry for entry in Path("/proc").iterdir() if entry.name.isdigit() and program(entry) == "dnsmasq"] == []
     with pytest.raises(UserError):
         testbed.run("site1-host1", ["true"])
-    testbed.allocate()
+    testbed.prepare()
+    allocate(testbed)
     assert testbed.run("site1-host1", ["ping", "-c", "1", "-W", "5", "10.10.2.1"]).status == 0
 
 
@@ -133,7 +134,7 @@ def test_capture_that_is_killed_says_so(testbed):
 
 def test_kernel_drops_are_counted(testbed):
     """A buffer of 64 KiB and a flood: what the file lacks, the counts hold."""
-    mirror = testbed.mirror("site1", "port1", "both")
+    mirror = mirror_of(testbed, "site1", "port1", "both")
     capture = Tcpdump(testbed, mirror.instance, mirror.interface, capture_settings(buffer_kib=64), "x.pcap")
     capture.start()
     testbed.run("site1", ["pkill", "-STOP", "-x", "tcpdump"])
@@ -151,8 +152,9 @@ def test_what_a_slow_mirror_port_drops_is_counted(testbed):
     """Offered is what the switch was to copy, delivered what the rate of the mirror port let through."""
     testbed.release()
     slow = local_testbed(mirror_rate_mbps=1)
-    slow.allocate()
-    mirror = slow.mirror("site1", "port1", "both")
+    slow.prepare()
+    allocate(slow)
+    mirror = mirror_of(slow, "site1", "port1", "both")
     capture = Tcpdump(slow, mirror.instance, mirror.interface, capture_settings(), "x.pcap")
     capture.start()
     mirror.start()
@@ -162,7 +164,8 @@ def test_what_a_slow_mirror_port_drops_is_counted(testbed):
     shown = slow.run("site1", ["tc", "-s", "qdisc", "show", "dev", "mirror0"]).stdout
     dropped = int(re.search(r"dropped (\d+)", shown)[1])
     slow.release()
-    testbed.allocate()
+    testbed.prepare()
+    allocate(testbed)
     assert counted.offered_frames >= 1000
     assert 0 < counted.delivered_frames == counts.received < counted.offered_frames
     assert counted.offered_frames == counted.delivered_frames + dropped

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from captured import contents
-from small_testbed import local_testbed
+from small_testbed import allocated, local_testbed, mirror_of
 
 from acapella_capture.settings import settings_of
 from acapella_capture.tcpdump import Tcpdump
@@ -22,7 +22,7 @@ REAL = shutil.which("iperf3", path=sandbox.search_path())
 def testbed():
     """An allocated testbed that sends nothing by itself."""
     replay = {"environments": ["quiet"]} if shutil.which("tcpreplay", path=sandbox.search_path()) else None
-    with local_testbed(replay=replay, traffic=[{"kind": "ping"}]) as made:
+    with allocated(local_testbed(replay=replay, traffic=[{"kind": "ping"}])) as made:
         yield made
 
 
@@ -142,7 +142,7 @@ def test_the_capture_made_here_arrives_whole_and_the_bottleneck_is_gone_afterwar
     how = settings_of({"testbed": "local", "capture": {"filter": replay.filter, "snaplen": 65535}}).capture
     with testbed.environment("quiet"):
         assert "tbf" in testbed.run("site1", ["tc", "qdisc"]).stdout
-        mirror = testbed.mirror(replay.site.name, replay.port.name, replay.direction)
+        mirror = mirror_of(testbed, replay.site.name, replay.port.name, replay.direction)
         capture = Tcpdump(testbed, mirror.instance, mirror.interface, how, "x.pcap")
         capture.start()
         mirror.start()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from small_testbed import local_testbed
+from testbed_contract import *  # noqa: F403 - the tests that each testbed passes
 
 from acapella_capture.testbeds.files import FilesTestbed
 from acapella_capture.testbeds.local import sandbox
@@ -29,7 +30,7 @@ def files_testbed(folder: Path) -> FilesTestbed:
 
 @pytest.fixture(scope="module", params=["local"] if sandbox.inside() else ["files"])
 def testbed(request, tmp_path_factory):
-    """An allocated testbed."""
+    """A testbed that has been entered."""
     made = local_testbed() if request.param == "local" else files_testbed(tmp_path_factory.mktemp("captures"))
     before = made.sites()
     with made:
@@ -37,57 +38,13 @@ def testbed(request, tmp_path_factory):
         yield made
 
 
-def test_sites_and_ports_have_names_and_rates(testbed):
-    sites = testbed.sites()
-    assert len({site.name for site in sites}) == len(sites) > 1
-    for site in sites:
-        names = [port.name for port in site.ports]
-        assert len(set(names)) == len(names) > 0
-        assert all(port.rate_bps is None or (type(port.rate_bps) is int and port.rate_bps > 0) for port in site.ports)
-        assert testbed.site(site.name) == site
-        assert testbed.port(site.name, names[0]) == site.ports[0]
-
-
-def test_what_is_not_there_is_a_users_mistake(testbed):
-    site = testbed.sites()[0]
-    for call in (
-        lambda: testbed.site("nowhere"),
-        lambda: testbed.port(site.name, "none"),
-        lambda: testbed.mirror("nowhere", "none", "both"),
-        lambda: testbed.mirror(site.name, "none", "both"),
-        lambda: testbed.mirror(site.name, site.ports[0].name, "sideways"),
-        lambda: testbed.run("nobody", ["true"]),
-        lambda: testbed.start("nobody", ["true"]),
-    ):
-        with pytest.raises(UserError) as raised:
-            call()
-        assert "\n" not in str(raised.value)
-
-
-def test_fetching_what_is_not_there_makes_nothing(testbed, tmp_path):
-    site = testbed.sites()[0]
-    with pytest.raises(UserError):
-        testbed.fetch(site.instances[0] if site.instances else site.name, "none", tmp_path / "raw" / "none.pcap")
-    assert not (tmp_path / "raw").exists()
-
-
-def test_fetching_gives_the_whole_file(testbed, tmp_path):
-    if testbed.name == "files":
-        testbed.fetch("X", "a", tmp_path / "raw" / "a.pcap")
-        expected = PCAP + b"a"
-    else:
-        job = testbed.start("site1-listener", ["printf", "%s", "text"], output="a.pcap")
-        assert job.wait(5) == 0
-        testbed.fetch("site1-listener", "a.pcap", tmp_path / "raw" / "a.pcap")
-        expected = b"text"
+def test_files_are_linked_under_the_samples_name(tmp_path):
+    files_testbed(tmp_path).fetch("X", "a", tmp_path / "raw" / "a.pcap")
     assert [path.name for path in (tmp_path / "raw").iterdir()] == ["a.pcap"]
-    assert (tmp_path / "raw" / "a.pcap").read_bytes() == expected
-
-
-def test_traffic_of_either_span_can_be_asked_for(testbed):
-    with testbed.traffic("run", 1), testbed.traffic("sample", 0.1):
-        pass
-    assert all(isinstance(note, str) and "\n" not in note for note in testbed.notes())
+    assert (tmp_path / "raw" / "a.pcap").read_bytes() == PCAP + b"a"
+    with pytest.raises(UserError):
+        files_testbed(tmp_path).fetch("X", "none", tmp_path / "other" / "none.pcap")
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.skipif(sandbox.inside(), reason="starts what is running now")
@@ -138,7 +95,7 @@ def test_local_does_not_touch_the_machines_own_network():
     if sandbox.inside():
         pytest.skip("about what happens outside")
     with pytest.raises(UserError, match="only inside its own namespaces"):
-        local_testbed().allocate()
+        local_testbed().prepare()
 
 
 def test_no_namespaces_says_what_to_do(monkeypatch):

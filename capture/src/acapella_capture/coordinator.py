@@ -17,7 +17,7 @@ from .plan import Shot, plan, trials
 from .scan import scan
 from .settings import CaptureSettings, Settings
 from .tcpdump import Counts, Tcpdump
-from .testbeds.base import Mirror, Testbed
+from .testbeds.base import Mirror, Testbed, Want
 
 PROGRAMS = {"tcpdump": Tcpdump, "dpdk": Dpdk}  # by capture.method
 WHOLE_FRAMES = 262144  # snap length of a trial: two trials can be compared by what was kept of each packet
@@ -71,6 +71,8 @@ def collect(testbed: Testbed, settings: Settings, campaign: Path) -> Iterator[di
         for left in (campaign / "raw").glob(f".{shot.file}.*.part"):  # of a collection that was killed as it fetched
             left.unlink()
     with testbed:
+        for site in testbed.sites():
+            testbed.allocate(site.name, Want(instances=1))
         for _, group in groupby(moments, key=lambda shots: shots[0].run):
             run = list(group)
             # a client that crosses all samples of a run also crosses the pauses between them
@@ -146,7 +148,8 @@ def stop_mirrors(takings: list[Taking]) -> None:
 def aim(testbed: Testbed, taking: Taking) -> None:
     """Point the site's mirror at the port and start the capture behind it."""
     shot = taking.shot
-    taking.mirror = testbed.mirror(shot.site.name, shot.port.name, shot.direction)
+    instance = testbed.instances(shot.site.name)[0]
+    taking.mirror = testbed.mirror(instance, instance.receivers[0], shot.port.name, shot.direction)
     mirror = taking.mirror
     program = PROGRAMS[taking.how.method]
     taking.capture = program(testbed, mirror.instance, mirror.interface, taking.how, shot.file)

@@ -1,12 +1,13 @@
-"""What a testbed is to the coordinator: sites, ports and their rates, allocate, mirror, run, fetch, release.
+"""What a testbed is to the coordinator: sites, ports, free resources, telemetry, allocate, mirror, run, fetch, release.
 
-A *site* is a place with a switch; an *instance* is one listening node there, the end of the site's mirror; a *node*
-is anything that programs run on, named by a string (an instance, a host). The coordinator sees no more than this.
+A *site* is a place with a switch; an *instance* is one listening node there, with a NIC whose interfaces, the
+*receivers*, each are the end of one mirror at a time; a *node* is anything that programs run on, named by a string (an
+instance, a host). The coordinator sees no more than this. Sites are used by several threads at once, one a site.
 """
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -16,23 +17,79 @@ from acapella_core.errors import UserError
 
 Direction = Literal["rx", "tx", "both"]
 Span = Literal["run", "sample"]
+PortKind = Literal["uplink", "downlink"]
+
+
+class Refused(UserError):
+    """The testbed has not got that much now: ask for less. After any other UserError that is of no use."""
 
 
 @dataclass(frozen=True)
 class Port:
-    """A switch port; `rate_bps` is its line rate, None where unknown."""
+    """A switch port; `rate_bps` is its line rate, None where unknown.
+
+    An uplink leads to other sites, a downlink to a host; `slices` are those whose frames pass it, as far as known.
+    """
 
     name: str
     rate_bps: int | None
+    kind: PortKind | None = None
+    slices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Site:
-    """A place with a switch, the ports that can be mirrored there and the nodes that listen."""
+    """A place with a switch, and the ports that can be mirrored there."""
 
     name: str
     ports: tuple[Port, ...]
-    instances: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Host:
+    """What a machine of a site has free now; a NIC is one dedicated NIC of two ports."""
+
+    name: str
+    cores: int
+    ram_gb: int
+    disk_gb: int
+    nics: int
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What a switch port sent and received, bit/s on average, without FCS and preamble."""
+
+    tx_bps: float
+    rx_bps: float
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """Rates of a site's ports over the last `seconds`; ports without data are absent. `source` says who counted."""
+
+    source: str
+    seconds: float
+    ports: Mapping[str, Rates]
+
+
+@dataclass(frozen=True)
+class Want:
+    """What is asked of a site: so many instances, each with a NIC and this much of a host."""
+
+    instances: int
+    cores: int = 2
+    ram_gb: int = 8
+    disk_gb: int = 100
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A listening node that is allocated; its receivers are the interfaces of its NIC."""
+
+    name: str
+    site: str
+    receivers: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -94,13 +151,13 @@ class Job(ABC):
 
 
 class Mirror(ABC):
-    """One port's frames copied to an instance, between `start` and `stop` where the switch can do that.
+    """One port's frames copied to a receiver, between `start` and `stop` where the switch can do that.
 
-    A site has one mirror: asking the testbed for the next one ends the one before.
+    A receiver has one mirror: asking the testbed for the next one ends the one before.
     """
 
-    instance: str
-    interface: str  # of the instance, where the copies arrive
+    instance: str  # its name
+    interface: str  # the receiver
 
     @abstractmethod
     def start(self) -> None: ...
@@ -114,7 +171,7 @@ class Mirror(ABC):
 
 
 class Testbed(ABC):
-    """A testbed. Use as a context: it allocates on entry, releases on exit, whatever happens between."""
+    """A testbed. Use as a context: entering builds what belongs to no site alone, leaving releases everything."""
 
     name: str
 
@@ -122,17 +179,56 @@ class Testbed(ABC):
     def sites(self) -> tuple[Site, ...]:
         """The sites with their ports; known without allocating anything."""
 
-    @abstractmethod
-    def allocate(self) -> None:
-        """Take what the samples need. Raises UserError where that cannot be had; nothing stays taken then."""
+    def prepare(self) -> None:
+        """Build what belongs to no site alone. Raises UserError where that cannot be had."""
+        return
 
     @abstractmethod
-    def release(self) -> None:
-        """Give everything back; harmless where nothing is taken."""
+    def resources(self, site: str) -> tuple[Host, ...]:
+        """What the hosts of a site have free now. Raises UserError for an unknown site."""
+
+    def telemetry(self, site: str, seconds: float) -> Telemetry | None:
+        """What the switch counted over the last `seconds`, or as much of them as there is; None where nobody counts.
+
+        Raises UserError for an unknown site.
+        """
+        self.site(site)
+        return None
 
     @abstractmethod
-    def mirror(self, site: str, port: str, direction: Direction) -> Mirror:
-        """Aim the site's mirror at a port. Raises UserError for an unknown site, port or direction."""
+    def allocate(self, site: str, want: Want) -> tuple[Instance, ...]:
+        """Take instances. Those that exist, of an earlier crash too, are known by name and taken again, not made twice.
+
+        Raises Refused where the site has not got that much, UserError otherwise; no new instance stays then.
+        """
+
+    @abstractmethod
+    def instances(self, site: str) -> tuple[Instance, ...]:
+        """The instances that are allocated at a site. Raises UserError for an unknown site."""
+
+    @abstractmethod
+    def mirror(self, instance: Instance, receiver: str, port: str, direction: Direction) -> Mirror:
+        """Aim a mirror at a port of the instance's site. Raises UserError for an unknown name or direction."""
+
+    def mirror_capacity_bps(self, instance: Instance, receiver: str) -> int | None:
+        """What a receiver can take, bit/s; None where unknown. Raises UserError for an unknown name."""
+        self.receiver(instance, receiver)
+        return None
+
+    def extend(self, site: str, until_ns: int) -> None:
+        """Keep what is allocated at a site until then (ns since 1970); nothing to do where nothing expires."""
+        self.site(site)
+
+    @abstractmethod
+    def release(self, site: str | None = None) -> None:
+        """Give back everything of a site, or everything, also what an earlier collection left; harmless if nothing is.
+
+        After a release of everything, `prepare` comes before the next allocation.
+        """
+
+    def leftovers(self) -> tuple[str, ...]:
+        """The names of what an earlier collection of this campaign left allocated."""
+        return ()
 
     @abstractmethod
     def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> Finished:
@@ -193,9 +289,17 @@ class Testbed(ABC):
                 return port
         raise UserError(f"no port {name!r} at site {site!r}", where=f"testbed {self.name}")
 
+    def receiver(self, instance: Instance, name: str) -> str:
+        """The receiver's name. Raises UserError where the instance is not allocated or has none of that name."""
+        if instance not in self.instances(instance.site):
+            raise UserError(f"no instance {instance.name!r}", where=f"testbed {self.name}")
+        if name not in instance.receivers:
+            raise UserError(f"no receiver {name!r} on {instance.name}", where=f"testbed {self.name}")
+        return name
+
     def __enter__(self) -> Self:
         try:
-            self.allocate()
+            self.prepare()
         except BaseException:
             self.release()
             raise

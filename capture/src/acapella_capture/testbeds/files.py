@@ -21,7 +21,7 @@ from acapella_core.files import sha256_of
 
 from .. import manifest as manifests
 from ..scan import scan
-from .base import Direction, Finished, Job, Mirror, Port, Site, Testbed
+from .base import Direction, Finished, Host, Instance, Job, Mirror, Port, Site, Testbed, Want
 
 REQUIRED = ("site", "port", "file")
 OPTIONAL = ("sample", "start")
@@ -257,16 +257,24 @@ class FilesTestbed(Testbed):
         ports: dict[str, dict[str, Port]] = {}
         for row in self._rows:
             ports.setdefault(row.site, {})[row.port] = Port(row.port, None)
-        return tuple(Site(name, tuple(found.values()), ()) for name, found in ports.items())
+        return tuple(Site(name, tuple(found.values())) for name, found in ports.items())
 
-    def allocate(self) -> None:
-        """Nothing to take."""
+    def resources(self, site: str) -> tuple[Host, ...]:
+        self.site(site)
+        return ()
 
-    def release(self) -> None:
+    def allocate(self, site: str, want: Want) -> tuple[Instance, ...]:
+        self.site(site)
+        raise self._without("node to listen on")
+
+    def instances(self, site: str) -> tuple[Instance, ...]:
+        self.site(site)
+        return ()
+
+    def release(self, site: str | None = None) -> None:
         """Nothing to give back."""
 
-    def mirror(self, site: str, port: str, direction: Direction) -> Mirror:
-        self.port(site, port)
+    def mirror(self, instance: Instance, receiver: str, port: str, direction: Direction) -> Mirror:
         raise self._without("switch to mirror")
 
     def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> Finished:

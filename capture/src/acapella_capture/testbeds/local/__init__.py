@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,11 @@ from acapella_core.errors import UserError
 from acapella_core.files import atomic_path
 
 from ...settings import LocalSettings
-from ..base import Direction, Finished, Job, Mirror, Replay, Site, Span, Testbed
+from ..base import Direction, Finished, Host, Instance, Job, Mirror, Replay, Site, Span, Testbed, Want
 from . import processes, sandbox
+from .inventory import Inventory
 from .mirror import LocalMirror
-from .network import PATHS, Network, demolish, kernel_has
+from .network import PATHS, Network, demolish, kernel_has, listener
 from .replay import Replayer
 from .traffic import Traffic, resolve
 
@@ -23,7 +25,7 @@ NOTE = "no MPLS labels and no provider's tags: the switches are kernel bridges"
 
 
 class LocalTestbed(Testbed):
-    """The testbed of this machine. `allocate` works inside the sandbox only: see sandbox.call."""
+    """The testbed of this machine. `prepare` works inside the sandbox only: see sandbox.call."""
 
     name = "local"
 
@@ -38,12 +40,14 @@ class LocalTestbed(Testbed):
         self._items = resolve(self.network, settings.traffic)
         self._replayer = Replayer(self.network, settings.replay) if settings.replay else None
         self._traffic: Traffic | None = None
-        self._mirrors: dict[str, LocalMirror] = {}
+        self._mirrors: dict[tuple[str, str], LocalMirror] = {}  # by instance and receiver
+        self._lock = threading.RLock()  # sites are used by several threads
+        self._vacate()
 
     def sites(self) -> tuple[Site, ...]:
         return tuple(self.network.site(number) for number in range(1, self.network.sites + 1))
 
-    def allocate(self) -> None:
+    def prepare(self) -> None:
         for program, package in PROGRAMS.items():
             sandbox.require(program, package)
         if self._replayer:
@@ -57,32 +61,95 @@ class LocalTestbed(Testbed):
         self._traffic = Traffic(self._items, paths)
         self._traffic.serve()
 
-    def release(self) -> None:
-        """End what runs and take the network down; whatever stops us, the end of the sandbox does the same."""
-        self._mirrors = {}
-        processes.end_all()
-        demolish()
+    def resources(self, site: str) -> tuple[Host, ...]:
+        self.site(site)
+        with self._lock:
+            return self._inventories[site].free()
 
-    def mirror(self, site: str, port: str, direction: Direction) -> Mirror:
-        self.port(site, port)
+    def allocate(self, site: str, want: Want) -> tuple[Instance, ...]:
+        self.site(site)
+        with self._lock:
+            there = self._instances[site]
+            made: list[Instance] = []
+            try:
+                while len(there) + len(made) < want.instances:
+                    made.append(self._take(site, want))
+            except BaseException:
+                for instance in made:
+                    self._give(instance)
+                raise
+            self._instances[site] = (*there, *made)
+            return self._instances[site][: want.instances]
+
+    def _take(self, site: str, want: Want) -> Instance:
+        """One more instance. Raises Refused where the site has no room for it."""
+        name = listener(site)
+        self._inventories[site].take(name, want)
+        try:
+            return self.network.attach(site)
+        except BaseException:
+            self._give(Instance(name, site, ()))
+            raise
+
+    def _give(self, instance: Instance) -> None:
+        """Take an instance away, with its programs and mirrors."""
+        for receiver in instance.receivers:
+            if mirror := self._mirrors.pop((instance.name, receiver), None):
+                mirror.remove()
+        processes.end_all(instance.name)
+        self.network.detach(instance)
+        self._inventories[instance.site].give(instance.name)
+
+    def instances(self, site: str) -> tuple[Instance, ...]:
+        self.site(site)
+        with self._lock:
+            return self._instances[site]
+
+    def release(self, site: str | None = None) -> None:
+        """Give back; after a release of everything the network is down. The end of the sandbox does the same."""
+        if site is not None:
+            with self._lock:
+                for instance in self.instances(site):
+                    self._give(instance)
+                self._instances[site] = ()
+            return
+        with self._lock:
+            self._mirrors = {}
+            processes.end_all()
+            demolish()
+            self._vacate()
+
+    def _vacate(self) -> None:
+        """Nothing is allocated."""
+        self._instances = dict.fromkeys((site.name for site in self.sites()), ())
+        self._inventories = {site.name: Inventory(site.name, hardware(site.name)) for site in self.sites()}
+
+    def mirror(self, instance: Instance, receiver: str, port: str, direction: Direction) -> Mirror:
+        self.receiver(instance, receiver)
+        self.port(instance.site, port)
         if direction not in ("rx", "tx", "both"):
             raise UserError(f"no direction {direction!r}; rx, tx or both", where=f"testbed {self.name}")
-        if site in self._mirrors:
-            self._mirrors.pop(site).remove()
-        self._mirrors[site] = LocalMirror(site, port, direction, self.site(site).instances[0])
-        return self._mirrors[site]
+        key = (instance.name, receiver)
+        if key in self._mirrors:
+            self._mirrors.pop(key).remove()
+        self._mirrors[key] = LocalMirror(instance.site, port, direction, instance.name)
+        return self._mirrors[key]
+
+    def mirror_capacity_bps(self, instance: Instance, receiver: str) -> int | None:
+        self.receiver(instance, receiver)
+        return self.network.mirror_rate_bps
 
     def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> Finished:
         return processes.run(node, argv, timeout_s=timeout_s, stdin=stdin)
 
     def start(self, node: str, argv: Sequence[str], *, output: str | None = None) -> Job:
-        return processes.start(node, argv, output=output and str(processes.SPOOL / output))
+        return processes.start(node, argv, output=output and str(processes.spooled(node, output)))
 
     def place(self, node: str, file: str) -> str:
-        return str(processes.SPOOL / file)
+        return str(processes.spooled(node, file))
 
     def fetch(self, node: str, path: str, target: Path) -> None:
-        source = processes.SPOOL / path
+        source = processes.spooled(node, path)
         if not source.is_file():
             raise UserError(f"no file {path!r}", where=f"node {node}")
         with atomic_path(target) as temporary:
@@ -110,3 +177,8 @@ class LocalTestbed(Testbed):
 
     def notes(self) -> list[str]:
         return [NOTE, *(self._traffic.notes if self._traffic else [])]
+
+
+def hardware(site: str) -> tuple[Host, ...]:
+    """The machines of a site that instances are put on."""
+    return (Host(f"{site}-rack1", cores=8, ram_gb=32, disk_gb=500, nics=1),)

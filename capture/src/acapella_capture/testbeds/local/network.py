@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 from acapella_core.errors import UserError
 
-from ..base import Port, Site
-from .processes import NAMESPACES, SPOOL, succeed
+from ..base import Instance, Port, Site
+from .processes import NAMESPACES, SPOOL, run, succeed
 from .sandbox import unmount
 
 STANDARD_MTU = 1500
@@ -74,8 +74,9 @@ class Network:
     def site(self, number: int) -> Site:
         """The site as the coordinator sees it."""
         names = [f"port{host.number}" for host in self.hosts(number)] + self.uplinks(number)
-        ports = tuple(Port(name, self.port_rate_bps) for name in names)
-        return Site(f"site{number}", ports, (listener(number),))
+        kinds = ["downlink"] * self.hosts_per_site + ["uplink"] * (len(names) - self.hosts_per_site)
+        ports = tuple(Port(name, self.port_rate_bps, kind) for name, kind in zip(names, kinds, strict=True))
+        return Site(f"site{number}", ports)
 
     def build(self) -> None:
         """Make namespaces, links, bridges, addresses. Raises UserError with what the kernel said."""
@@ -83,7 +84,7 @@ class Network:
         SPOOL.mkdir()
         numbers = range(1, self.sites + 1)
         for site in numbers:
-            for node in (f"site{site}", listener(site), *(host.name for host in self.hosts(site))):
+            for node in (f"site{site}", *(host.name for host in self.hosts(site))):
                 make_namespace(node, ipv6=node.partition("-")[2].startswith("host"))
         succeed("site1", ["ip", "-batch", "-"], stdin="\n".join(self.links()))
         for site in numbers:
@@ -96,7 +97,6 @@ class Network:
         lines = []
         for site in range(1, self.sites + 1):
             ends = [((f"site{site}", f"port{host.number}"), (host.name, "eth0")) for host in self.hosts(site)]
-            ends.append(((f"site{site}", MIRROR), (listener(site), CAPTURE)))
             if site < self.sites:
                 ends.append(((f"site{site}", f"uplink-site{site + 1}"), (f"site{site + 1}", f"uplink-site{site}")))
             for (node, name), (far_node, far_name) in ends:
@@ -107,26 +107,41 @@ class Network:
         return lines
 
     def build_switch(self, site: int) -> None:
-        """A bridge over the site's ports, rates on them, and the mirror port beside it."""
+        """A bridge over the site's ports, and rates on them."""
         ports = [port.name for port in self.site(site).ports]
         lines = [f"link add br0 mtu {self.mtu} type bridge stp_state 0 mcast_snooping 0"]
         lines += [f"link set {port} master br0" for port in ports]
-        lines += [f"link set {device} up" for device in ("br0", MIRROR, *ports)]
+        lines += [f"link set {device} up" for device in ("br0", *ports)]
         succeed(f"site{site}", ["ip", "-batch", "-"], stdin="\n".join(lines))
-        succeed(listener(site), ["ip", "link", "set", CAPTURE, "up"])
         succeed(f"site{site}", ["tc", "-batch", "-"], stdin="\n".join(self.qdiscs(ports)))
         for port in ports:
             no_offloads(f"site{site}", port)
 
+    def attach(self, site: str) -> Instance:
+        """A listening node with its interface at the site's mirror port, which is beside the bridge."""
+        node = listener(site)
+        make_namespace(node, ipv6=False)
+        far_end = f"peer name {CAPTURE} mtu {self.mtu} netns {NAMESPACES / node}"
+        lines = [f"link add {MIRROR} mtu {self.mtu} type veth {far_end}", f"link set {MIRROR} up"]
+        succeed(site, ["ip", "-batch", "-"], stdin="\n".join(lines))
+        succeed(node, ["ip", "link", "set", CAPTURE, "up"])
+        if self.mirror_rate_bps:
+            rate = f"rate {self.mirror_rate_bps}bit burst 32kb limit 64kb"
+            succeed(site, ["tc", "qdisc", "add", "dev", MIRROR, "root", "tbf", *rate.split()])
+        return Instance(node, site, (CAPTURE,))
+
+    def detach(self, instance: Instance) -> None:
+        """Take a listening node away."""
+        run(instance.site, ["ip", "link", "del", MIRROR])
+        remove_namespace(instance.name)
+
     def qdiscs(self, ports: list[str]) -> list[str]:
-        """`tc` commands: a rate on every port, hooks for its mirror, a rate on the mirror port if it has one."""
+        """`tc` commands: a rate on every port, and hooks for its mirror."""
         lines = []
         for port in ports:
             lines.append(f"qdisc add dev {port} ingress")
             lines.append(f"qdisc add dev {port} root handle 1: htb default 1")
             lines.append(f"class add dev {port} parent 1: classid 1:1 htb rate {self.port_rate_bps}bit quantum 60000")
-        if self.mirror_rate_bps:
-            lines.append(f"qdisc add dev {MIRROR} root tbf rate {self.mirror_rate_bps}bit burst 32kb limit 64kb")
         return lines
 
     def build_host(self, host: Host) -> None:
@@ -174,9 +189,9 @@ def addresses(host: Host, path: str, device: str, mtu: int) -> list[str]:
     return lines
 
 
-def listener(site: int) -> str:
+def listener(site: str) -> str:
     """The name of a site's listening node."""
-    return f"site{site}-listener"
+    return f"{site}-listener"
 
 
 def kernel_has(path: str) -> bool:
@@ -203,6 +218,14 @@ def make_namespace(node: str, *, ipv6: bool) -> None:
         for scope in ("all", "default"):
             setting = f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6"
             succeed(node, ["sh", "-c", f"if [ -e {setting} ]; then echo 1 > {setting}; fi"])
+
+
+def remove_namespace(node: str) -> None:
+    """Let go of a node's namespace; harmless where there is none."""
+    path = NAMESPACES / node
+    if path.exists():
+        unmount(path)
+        path.unlink()
 
 
 def demolish() -> None:

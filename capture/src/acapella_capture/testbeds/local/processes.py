@@ -5,6 +5,7 @@ import itertools
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -21,6 +22,15 @@ ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC", "HOME": str(SCRATCH)}
 
 _numbers = itertools.count(1)
 _jobs: list["LocalJob"] = []
+_lock = threading.Lock()
+
+
+def spooled(node: str, file: str) -> Path:
+    """Where a node's file is. Raises UserError for an unknown node."""
+    if not (NAMESPACES / node).exists():
+        raise UserError(f"no node {node!r}", where="testbed local")
+    (SPOOL / node).mkdir(exist_ok=True)
+    return SPOOL / node / file
 
 
 def inside(node: str, argv: Sequence[str]) -> list[str]:
@@ -79,15 +89,17 @@ def start(node: str, argv: Sequence[str], *, output: str | None = None) -> "Loca
             cwd=SCRATCH,
             start_new_session=True,  # so that a shell loop and what it runs end together
         )
-    job = LocalJob(process, log)
-    _jobs.append(job)
+    job = LocalJob(node, process, log)
+    with _lock:
+        _jobs.append(job)
     return job
 
 
 class LocalJob(Job):
     """A program started by `start`."""
 
-    def __init__(self, process: subprocess.Popen, log: Path):
+    def __init__(self, node: str, process: subprocess.Popen, log: Path):
+        self.node = node
         self._process = process
         self._log = log
 
@@ -125,10 +137,12 @@ def end_together(jobs: Iterable[LocalJob]) -> None:
             return
 
 
-def end_all() -> None:
-    """End every program that was started and still runs."""
-    end_together(_jobs)
-    _jobs.clear()
+def end_all(node: str | None = None) -> None:
+    """End every program that was started, on one node or on any, and still runs."""
+    with _lock:
+        ending = [job for job in _jobs if node in (None, job.node)]
+        _jobs[:] = [job for job in _jobs if job not in ending]
+    end_together(ending)
 
 
 def eventually(condition: Callable[[], bool], timeout_s: float = 5, every_s: float = 0.02) -> bool:

@@ -1,0 +1,201 @@
+"""What every testbed keeps to, as tests that a module imports and runs with a fixture `testbed` of its own.
+
+The fixture's testbed has been entered, has no instance, and nobody else uses it; it has two sites or more. Where it has
+no switch (testbed files), the tests of what goes with one are skipped.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acapella_capture.testbeds.base import Host, Instance, Refused, Telemetry, Testbed, Want
+from acapella_core.errors import UserError
+
+WITHOUT_SWITCH = ("files",)
+PATIENCE_S = 20  # for programs on a node
+
+
+@pytest.fixture
+def switched(testbed) -> Testbed:
+    """The testbed, where it has switches."""
+    if testbed.name in WITHOUT_SWITCH:
+        pytest.skip(f"testbed {testbed.name} has no switch")
+    return testbed
+
+
+@pytest.fixture
+def instance(switched) -> Iterator[Instance]:
+    """An instance of the first site; it stays allocated, so that the next test takes it again."""
+    return switched.allocate(switched.sites()[0].name, Want(1))[0]
+
+
+def one_line(call) -> UserError:
+    """The error of a call that has to be a user's mistake, told in one line."""
+    with pytest.raises(UserError) as raised:
+        call()
+    assert "\n" not in str(raised.value)
+    return raised.value
+
+
+def test_sites_and_ports_have_names_rates_and_kinds(testbed):
+    sites = testbed.sites()
+    assert len({site.name for site in sites}) == len(sites) > 1
+    for site in sites:
+        names = [port.name for port in site.ports]
+        assert len(set(names)) == len(names) > 0
+        for port in site.ports:
+            assert port.rate_bps is None or (type(port.rate_bps) is int and port.rate_bps > 0)
+            assert port.kind in (None, "uplink", "downlink")
+            assert all(type(name) is str and name for name in port.slices)
+        assert testbed.site(site.name) == site
+        assert testbed.port(site.name, names[0]) == site.ports[0]
+
+
+def test_sites_with_a_switch_have_a_downlink(switched):
+    assert all(any(port.kind == "downlink" for port in site.ports) for site in switched.sites())
+
+
+def test_what_is_not_there_is_a_users_mistake(testbed):
+    site = testbed.sites()[0]
+    nobody = Instance("nobody", site.name, ("none",))
+    for call in (
+        lambda: testbed.site("nowhere"),
+        lambda: testbed.port(site.name, "none"),
+        lambda: testbed.resources("nowhere"),
+        lambda: testbed.telemetry("nowhere", 1),
+        lambda: testbed.allocate("nowhere", Want(1)),
+        lambda: testbed.instances("nowhere"),
+        lambda: testbed.extend("nowhere", time.time_ns()),
+        lambda: testbed.mirror(nobody, "none", site.ports[0].name, "both"),
+        lambda: testbed.mirror_capacity_bps(nobody, "none"),
+        lambda: testbed.run("nobody", ["true"]),
+        lambda: testbed.start("nobody", ["true"]),
+        lambda: testbed.fetch("nobody", "none", Path("/nonexistent/none")),
+    ):
+        assert not isinstance(one_line(call), Refused)
+
+
+def test_resources_are_whole_numbers_by_host(testbed):
+    for site in testbed.sites():
+        hosts = testbed.resources(site.name)
+        assert len({host.name for host in hosts}) == len(hosts)
+        for host in hosts:
+            assert isinstance(host, Host)
+            numbers = (host.cores, host.ram_gb, host.disk_gb, host.nics)
+            assert all(type(number) is int and number >= 0 for number in numbers), host
+
+
+def test_telemetry_knows_rates_of_the_sites_own_ports_or_is_none(testbed):
+    site = testbed.sites()[0]
+    found = testbed.telemetry(site.name, 1)
+    if found is None:
+        return
+    assert isinstance(found, Telemetry)
+    assert found.source and "\n" not in found.source and found.seconds > 0
+    assert set(found.ports) <= {port.name for port in site.ports}
+    assert all(rates.tx_bps >= 0 and rates.rx_bps >= 0 for rates in found.ports.values())
+
+
+def test_nothing_is_left_over_at_first(testbed):
+    assert testbed.leftovers() == ()
+
+
+def test_allocating_again_takes_the_same_instances(switched, instance):
+    site = instance.site
+    assert instance.site == switched.sites()[0].name and instance.receivers
+    assert len(set(instance.receivers)) == len(instance.receivers)
+    assert switched.allocate(site, Want(1)) == (instance,) == switched.instances(site)
+
+
+def test_what_is_not_free_is_refused_and_changes_nothing(switched, instance):
+    before = switched.instances(instance.site), switched.resources(instance.site)
+    for want in (Want(1000), Want(2, cores=10**6), Want(2, ram_gb=10**6), Want(2, disk_gb=10**9)):
+        with pytest.raises(Refused) as raised:
+            switched.allocate(instance.site, want)
+        assert "\n" not in str(raised.value)
+    assert (switched.instances(instance.site), switched.resources(instance.site)) == before
+
+
+def test_a_released_site_has_no_instance_and_others_keep_theirs(switched, instance):
+    other = switched.sites()[1].name
+    (kept,) = switched.allocate(other, Want(1))
+    for _ in range(2):
+        switched.release(instance.site)
+        assert switched.instances(instance.site) == ()
+    assert switched.instances(other) == (kept,)
+    assert switched.run(kept.name, ["true"]).status == 0
+    one_line(lambda: switched.run(instance.name, ["true"]))
+    one_line(lambda: switched.mirror(instance, instance.receivers[0], switched.sites()[0].ports[0].name, "both"))
+    assert switched.allocate(instance.site, Want(1)) == (instance,)
+    switched.release(other)
+
+
+def test_a_mirror_needs_a_receiver_a_port_and_a_direction_that_are_there(switched, instance):
+    receiver, port = instance.receivers[0], switched.sites()[0].ports[0].name
+    one_line(lambda: switched.mirror(instance, "none", port, "both"))
+    one_line(lambda: switched.mirror(instance, receiver, "none", "both"))
+    one_line(lambda: switched.mirror(instance, receiver, port, "sideways"))
+    one_line(lambda: switched.mirror_capacity_bps(instance, "none"))
+    capacity = switched.mirror_capacity_bps(instance, receiver)
+    assert capacity is None or (type(capacity) is int and capacity > 0)
+
+
+def test_a_mirror_moves_from_port_to_port(switched, instance):
+    receiver, ports = instance.receivers[0], switched.sites()[0].ports
+    for port, direction in ((ports[0], "rx"), (ports[-1], "tx"), (ports[0], "both")):
+        mirror = switched.mirror(instance, receiver, port.name, direction)
+        assert (mirror.instance, mirror.interface) == (instance.name, receiver)
+        mirror.start()
+        mirror.stop()
+        counted = mirror.counters()
+        frames = (counted.offered_frames, counted.delivered_frames)
+        assert frames == (None, None) or frames[0] >= frames[1] >= 0
+
+
+def test_a_program_runs_on_an_instance(switched, instance):
+    argv = ["sh", "-c", 'cat; echo "it\'s" bad >&2; exit 3']
+    done = switched.run(instance.name, argv, stdin="given\n", timeout_s=PATIENCE_S)
+    assert (done.status, done.stdout, done.stderr.strip()) == (3, "given\n", "it's bad")
+    one_line(lambda: switched.run(instance.name, ["sleep", "30"], timeout_s=0.3))
+
+
+def test_a_job_takes_signals_and_tells_its_end(switched, instance):
+    script = "trap 'echo told >&2; exit 7' INT; echo ready >&2; while :; do sleep 0.05; done"
+    job = switched.start(instance.name, ["sh", "-c", script])
+    end = time.monotonic() + PATIENCE_S
+    while "ready" not in job.log() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert job.poll() is None
+    job.signal("INT")
+    assert job.wait(PATIENCE_S) == 7 == job.poll()
+    assert job.log() == "ready\ntold\n"
+    job.signal("INT")  # nobody there: harmless
+
+
+def test_fetching_what_is_not_there_makes_nothing(switched, instance, tmp_path):
+    one_line(lambda: switched.fetch(instance.name, "none", tmp_path / "raw" / "none.pcap"))
+    assert not (tmp_path / "raw").exists() or list((tmp_path / "raw").iterdir()) == []
+
+
+def test_fetching_gives_the_whole_file(switched, instance, tmp_path):
+    octets = bytes(range(256)) * 4000
+    script = "i=0; while [ $i -lt 4000 ]; do " + "printf '" + "".join(f"\\{n:03o}" for n in range(256)) + "'; "
+    script = script.replace("\\045", "%%") + "i=$((i+1)); done"
+    job = switched.start(instance.name, ["sh", "-c", script], output="a.pcap")
+    assert job.wait(PATIENCE_S) == 0
+    switched.fetch(instance.name, "a.pcap", tmp_path / "raw" / "a.pcap")
+    assert [path.name for path in (tmp_path / "raw").iterdir()] == ["a.pcap"]
+    assert (tmp_path / "raw" / "a.pcap").read_bytes() == octets
+
+
+def test_a_lease_can_be_extended(switched, instance):
+    switched.extend(instance.site, time.time_ns() + 3600 * 10**9)
+    assert switched.instances(instance.site) == (instance,)
+
+
+def test_traffic_of_either_span_can_be_asked_for(testbed):
+    with testbed.traffic("run", 1), testbed.traffic("sample", 0.1):
+        pass
+    assert all(isinstance(note, str) and "\n" not in note for note in testbed.notes())
