@@ -93,7 +93,7 @@ $(STAMPS)/fabric: capture/requirements-fabric.lock $(STAMPS)/packages
 .PHONY: demo test
 demo: setup
 	@echo "demo: local testbed, real traffic, mirrored ports; then the whole workflow (config/demo.yaml)"
-	@$(BIN)/snakemake --cores $(CORES) --replace-workflow-config --configfile config/demo.yaml
+	@$(BIN)/snakemake --cores $(CORES) --configfile config/demo.yaml
 	@echo
 	@echo "demo: made results/demo"
 	@find results/demo -maxdepth 1 -name '*.html' -printf 'demo: report   %p\n'

@@ -14,8 +14,14 @@ from acapella.code import digest as digest_of_code
 from acapella.failures import how_to_go_on
 from acapella_core.errors import UserError
 
+# A --configfile takes the place of config/config.yaml: what stands in one never mixes with the other.
+if not workflow.overwrite_configfiles:
+    try:
+        configuration.check_file(Path("config/config.yaml"))
+    except UserError as error:
+        sys.exit(str(error))
 
-configfile: "config/config.yaml"
+    configfile: "config/config.yaml"
 
 
 # What is made of captures holds other people's traffic: also logs, benchmarks and folders are their owner's alone.

@@ -1,6 +1,6 @@
 # Which samples there are, where they were taken, and where their captures lie; what else rules share. No rules.
 #
-# files: the sheet is read now. local: known only after the checkpoint collect.
+# files: the sheet is read now. local: their names are known now, what became of them after the checkpoint collect.
 
 import _thread
 import atexit
@@ -15,8 +15,6 @@ from snakemake.exceptions import WorkflowError
 from acapella_capture.testbeds import files as captures_that_exist
 
 TRIALS = config["trials"] or {}
-# A key may come from a file that its user does not think of.
-READ_FIRST = "; config/config.yaml is read before --configfile" if workflow.overwrite_configfiles else ""
 WARNINGS = []
 
 
@@ -25,10 +23,28 @@ def warn():
     print(*WARNINGS, sep="\n", file=sys.stderr)
 
 
-def unknown_trial(environment, known):
-    """The first sample of an environment's trials that is not among the known ones, in words; None where all are."""
-    named = configuration.trial_samples(TRIALS, environment)
-    return next((f"config error: {key}: {sample!r} is no sample" for sample, key in named if sample not in known), None)
+def unknown_sample(named, known, place):
+    """Of (sample, key) the first whose sample is not among the known ones of a place, in words; None where all are."""
+    for sample, key in named:
+        if sample not in known:
+            return f"config error: {key}: {sample!r} is no sample {place}{configuration.did_you_mean(sample, known)}"
+    return None
+
+
+def check_names(known, place):
+    """End with one line where the config names a sample that is not among the known ones of a place."""
+    excluded = [(name, "exclude") for name in config["exclude"]]
+    trials = (configuration.trial_samples(TRIALS, environment) for environment in TRIALS)
+    for fault in filter(None, (unknown_sample(named, known, place) for named in (excluded, *trials))):
+        sys.exit(fault)
+
+
+def planned_names():
+    """Names of the samples that a testbed is going to take."""
+    from acapella_capture import collect, settings
+
+    keys = {key: config[key] for key in settings.KEYS}
+    return [line["sample"] for line in collect.planned(settings.settings_of(keys))]
 
 
 if config["testbed"] == "files":
@@ -37,11 +53,7 @@ if config["testbed"] == "files":
         ROWS = {row.sample: row for row in captures_that_exist.read_sheet(Path(config["samples"]), may_be_empty=True)}
     except UserError as error:
         sys.exit(f"config error: {error}")
-    unknown = [name for name in config["exclude"] if name not in ROWS]
-    if unknown:
-        sys.exit(f"config error: exclude: {unknown[0]!r} is no sample of {config['samples']}{READ_FIRST}")
-    for fault in filter(None, (unknown_trial(environment, ROWS) for environment in TRIALS)):
-        sys.exit(f"{fault} of {config['samples']}{READ_FIRST}")
+    check_names(ROWS, f"of {config['samples']}")
     for row in ROWS.values():
         fault = captures_that_exist.unreadable(row.file)
         if fault and row.sample not in config["exclude"]:
@@ -51,6 +63,11 @@ if config["testbed"] == "files":
         warn()
         # Once more below the long plan of a dry run, which Snakemake knows only after it has read the rules.
         atexit.register(lambda: workflow.dryrun and warn())
+elif TRIALS or config["exclude"]:
+    try:
+        check_names(planned_names(), f"of testbed {config['testbed']}")
+    except UserError as error:
+        sys.exit(f"config error: {error}")
 
 
 @functools.cache
@@ -63,12 +80,19 @@ def collected(path):
         }
 
 
+@functools.cache
+def listed():
+    """What the user's sheet says, in the form of `collected`."""
+    if not ROWS:
+        # Not an exception of Snakemake's, which draws a frame of lines around it.
+        sys.exit(f"config error: {captures_that_exist.no_samples(config['samples'])}")
+    return {name: (row.site, row.port, str(row.file)) for name, row in ROWS.items()}
+
+
 def sheet():
     """Site, port and capture of each sample: {name: (site, port, file)}."""
     if config["testbed"] == "files":
-        if not ROWS:
-            raise WorkflowError(f"config error: {captures_that_exist.no_samples(config['samples'])}")
-        return {name: (row.site, row.port, str(row.file)) for name, row in ROWS.items()}
+        return listed()
     return collected(str(checkpoints.collect.get().output.sheet))
 
 
@@ -115,9 +139,10 @@ def trials_of(wildcards):
 
 def captures_of_trials(wildcards):
     """The captures of an environment's trials. A testbed's samples are known only when they were taken."""
-    fault = unknown_trial(wildcards.environment, sheet())
+    place = f"that was taken; {CAMPAIGN}/raw/samples.tsv has those that were"
+    fault = unknown_sample(configuration.trial_samples(TRIALS, wildcards.environment), sheet(), place)
     if fault:
-        raise WorkflowError(f"{fault} that was taken; {CAMPAIGN}/raw/samples.tsv has those that were")
+        raise WorkflowError(fault)
     return [sample_capture(sample) for trial in trials_of(wildcards) for sample in trial]
 
 

@@ -31,7 +31,7 @@ def test_defaults_within_a_line_of_the_traffic_plan():
         ({"local": {"sites": 0}}, "local.sites"),
         ({"local": {"traffic": [{"kind": "smtp"}]}}, "local.traffic[0].kind"),
         ({"local": {"traffic": [{}]}}, "local.traffic[0]"),
-        ({"testbed": "files"}, "samples"),
+        ({"testbed": "files", "samples": None}, "samples"),
         ({"capture": {"filter": "-w/tmp/elsewhere"}}, "capture.filter"),
         ({"capture": {"filter": " -r/etc/passwd"}}, "capture.filter"),
     ],

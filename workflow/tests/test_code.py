@@ -1,5 +1,6 @@
 """The digest of the code behind a stage: it changes with what the stage reaches, and with nothing else."""
 
+import ast
 import shutil
 from pathlib import Path
 
@@ -27,6 +28,7 @@ def fresh(*stages: str) -> str:
     """The digest as a new process would see it."""
     code.digest.cache_clear()
     code.content.cache_clear()
+    code.imports.cache_clear()
     return code.digest(*stages)
 
 
@@ -64,3 +66,12 @@ def test_every_stage_is_found():
     for stage in ("digest", "index", "doctor", "config"):
         files, _, _ = code.closure(f"acapella.{stage}")
         assert SOURCE / f"{stage}.py" in files
+
+
+def test_imports_are_found_wherever_a_statement_may_stand():
+    text = (
+        "import a\nif x:\n import b\nelse:\n import c\ntry:\n import d\nexcept E:\n import e\nfinally:\n import f\n"
+        "def g():\n with x:\n  from h import i\nclass J:\n match x:\n  case 1:\n   from . import k\n"
+    )
+    found = set(code.imported_names(ast.parse(text), "top.package"))
+    assert found == {*"abcdefh", "h.i", "top.package", "top.package.k"}

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import yaml
-from workflow_run import CAPTURES, ROOT, workplace
+from workflow_run import CAPTURES, ROOT, Workplace, workplace
 
 from acapella import config
 from acapella_core import schemas
@@ -171,7 +171,9 @@ def test_an_empty_sheet_says_what_to_write_into_it(tmp_path):
     place.sheet()
     ended = place.run("--dry-run")
     assert ended.returncode != 0
-    assert re.search(r"config error: .*samples\.tsv: no samples; one line a capture", ended.stdout)
+    last = ended.stdout.splitlines()[-1]
+    assert re.match(r"config error: .*samples\.tsv: no samples; one line a capture", last), last
+    assert not re.search(r"Exception|Error in|Traceback", ended.stdout), "one line, without Snakemake's frame"
 
 
 def test_an_empty_sheet_stops_only_what_needs_samples(tmp_path):
@@ -197,11 +199,60 @@ def test_excluding_a_sample_that_does_not_exist_is_a_mistake(tmp_path):
     assert "config error: exclude: 'gamma' is no sample of config/samples.tsv\n" in ended.stdout
 
 
-def test_a_key_of_config_yaml_beside_another_file_says_where_it_may_come_from(tmp_path):
-    place = workplace(tmp_path, exclude=["gamma"])
+def test_another_config_file_takes_the_place_of_config_yaml(tmp_path):
+    place = workplace(tmp_path, exclude=["gamma"], trials={"mine": ["a", "b"]})
     (tmp_path / "mine.yaml").write_text("campaign: other\n")
+    said = place.succeed("--dry-run", "--configfile", "mine.yaml", "--config", "pseudonyms=True")
+    assert "results/other/report.html" in said
+    (tmp_path / "mine.yaml").write_text("pseudonyms: true\n")
     said = place.run("--dry-run", "--configfile", "mine.yaml").stdout
-    assert "'gamma' is no sample of config/samples.tsv; config/config.yaml is read before --configfile\n" in said
+    assert "config error: campaign: missing (Name of the campaign; its results are in results/<campaign>)" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("- a list\n", "not a mapping of keys to values; write campaign: NAME"),
+        ("", "not a mapping of keys to values; write campaign: NAME"),
+        ("campaign: [\n", "not YAML: "),
+        (None, "cannot read: No such file or directory; start in the folder that has it"),
+    ],
+    ids=["list", "empty", "no YAML", "absent"],
+)
+def test_a_config_yaml_that_is_none_is_named_in_one_line(tmp_path, text, complaint):
+    place = workplace(tmp_path)
+    file = tmp_path / "config" / "config.yaml"
+    file.unlink() if text is None else file.write_text(text)
+    ended = place.run("--dry-run")
+    assert ended.returncode != 0
+    lines = [line for line in ended.stdout.splitlines() if "profile" not in line]
+    assert len(lines) == 1 and lines[0].startswith(f"config error: config/config.yaml: {complaint}"), ended.stdout
+
+
+LOCAL = {"testbed": "local", "samples": None, "local": {"replay": {"repeats": 3}}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        (
+            {"trials": {"quiet": ["quiet-1", ["quite-2", "quiet-3"]]}},
+            "trials.quiet[1][0]: 'quite-2' is no sample of testbed local; did you mean quiet-2?",
+        ),
+        ({"trials": {"loaded": ["loaded-1", "x"]}}, "trials.loaded[1]: 'x' is no sample of testbed local"),
+        ({"exclude": ["quiet-4"]}, "exclude: 'quiet-4' is no sample of testbed local; did you mean quiet-3?"),
+    ],
+)
+def test_a_sample_that_the_local_testbed_will_not_take_is_named_before_it_captures(tmp_path, changes, complaint):
+    ended = workplace(tmp_path, **LOCAL | changes).run("--dry-run")
+    assert ended.returncode != 0
+    assert ended.stdout.splitlines()[-1] == f"config error: {complaint}"
+
+
+def test_samples_that_the_local_testbed_will_take_may_be_trials_or_excluded(tmp_path):
+    trials = {"quiet": ["quiet-1", "quiet-3"], "loaded": ["loaded-1", "loaded-2"]}
+    workplace(tmp_path, **LOCAL, trials=trials, exclude=["run1-site1-port1-both-1", "quiet-2"])
+    assert re.search(r"^kappa +2$", Workplace(tmp_path).succeed("--dry-run"), re.M)
 
 
 def test_the_demo_takes_nothing_from_the_settings_of_a_user(tmp_path):
@@ -257,5 +308,5 @@ def test_trials_bring_their_comparison_and_without_them_there_is_none(tmp_path):
 def test_a_trial_that_is_no_sample_is_named_with_its_key(tmp_path):
     ended = workplace(tmp_path, trials={"quiet": ["alpha-p1", ["beta-p1", "gamma"]]}).run("--dry-run")
     assert ended.returncode != 0
-    said = "config error: trials.quiet[1][1]: 'gamma' is no sample of config/samples.tsv"
+    said = "config error: trials.quiet[1][1]: 'gamma' is no sample of config/samples.tsv"  # and like none of them
     assert said in ended.stdout.splitlines()

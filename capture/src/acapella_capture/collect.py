@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from acapella_core.arguments import Parser
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
@@ -118,20 +119,20 @@ def told(taken: Iterable[dict[str, Any] | Failure], failures: list[Failure]) -> 
 
 def main() -> int:
     """The same command inside the sandbox, where the package of the command line need not be installed."""
-    parser = argparse.ArgumentParser(prog="acapella collect")
+    parser = Parser(prog="acapella collect")
     add_arguments(parser)
     parser.add_argument("--debug", action="store_true")
     args = parser.parse_args()
     try:
         return run(args) or 0
-    except UserError as error:
+    except BrokenPipeError:  # who read our output has gone: nobody is left to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (UserError, OSError) as error:
         if args.debug:
             raise
         print(f"acapella: error: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # who read our output has gone: nobody is left to tell
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
     except KeyboardInterrupt:
         return 130
 

@@ -16,6 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from acapella_core.arguments import Parser
 from acapella_core.errors import UserError
 
 from . import analysis, cost, hybrid, kappa, machine, memory, native, programs, size, table
@@ -38,7 +39,7 @@ BENCHMARKS = {
 def parse(argv: list[str]) -> argparse.Namespace:
     """The command line."""
     lines = "\n".join(f"  {name:9} {about}" for name, (_, about) in BENCHMARKS.items())
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="acapella_bench",
         description=f"{__doc__}\nBenchmarks:\n{lines}",
         formatter_class=argparse.RawDescriptionHelpFormatter,

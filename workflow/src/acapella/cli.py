@@ -11,6 +11,7 @@ import signal
 import sys
 from importlib.metadata import entry_points
 
+from acapella_core.arguments import Parser
 from acapella_core.errors import UserError
 
 from . import __version__
@@ -46,7 +47,7 @@ def stage_modules(wanted: str | None):
 
 def build_parser(wanted: str | None = None) -> argparse.ArgumentParser:
     """The command line; where `wanted` names a stage, with that stage alone."""
-    parser = argparse.ArgumentParser(prog="acapella", description="Samples of a testbed's traffic in, statistics out.")
+    parser = Parser(prog="acapella", description="Samples of a testbed's traffic in, statistics out.")
     parser.add_argument("--version", action="version", version=f"acapella {__version__}")
     subparsers = parser.add_subparsers(dest="stage", required=True, metavar="STAGE")
     for module in stage_modules(wanted):

@@ -83,13 +83,24 @@ def package_folder(top: str) -> Path | None:
     return Path(spec.origin).parent if spec and spec.origin else None
 
 
-def imports(path: Path, name: str) -> Iterator[str]:
-    """Dotted names that a module's import statements reach, those inside functions included."""
+@functools.cache
+def imports(path: Path, name: str) -> tuple[str, ...]:
+    """Dotted names that a module's import statements reach, those inside functions included; read once in a process."""
+    return tuple(imported_names(ast.parse(content(path), filename=str(path)), package_of(path, name)))
+
+
+def package_of(path: Path, name: str) -> str:
+    """The package that relative imports of the module ``name`` in the file ``path`` count from."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     top = package_folder(name.partition(".")[0])
     if top and path.is_relative_to(top):  # a file of a package that was taken whole: its own place counts
         package = ".".join([name.partition(".")[0], *path.relative_to(top).parent.parts])
-    for node in ast.walk(ast.parse(content(path), filename=str(path))):
+    return package
+
+
+def imported_names(tree: ast.Module, package: str) -> Iterator[str]:
+    """Dotted names of the import statements of a syntax tree, relative ones counted from ``package``."""
+    for node in statements(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -100,6 +111,19 @@ def imports(path: Path, name: str) -> Iterator[str]:
                 base = ".".join([*above, *([base] if base else [])])
             yield base
             yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Every statement of a syntax tree; unlike with ast.walk, no expression is looked into, which hold most nodes."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, block, ())
+            if isinstance(inner, list):
+                waiting += inner
+        if isinstance(node, ast.stmt):
+            yield node
 
 
 def native_sources() -> list[Path]:

@@ -5,8 +5,11 @@ The schema holds every key, its type, its default and what it is for; config/con
 
 import copy
 import difflib
+from collections.abc import Iterable
+from pathlib import Path
 
 import jsonschema
+import yaml
 
 from acapella_core import schemas
 from acapella_core.errors import UserError
@@ -30,6 +33,25 @@ def checked(config: dict) -> dict:
     return filled
 
 
+def check_file(path: Path) -> None:
+    """Raise UserError where the file cannot be read or is no mapping of keys to values: Snakemake does not name it."""
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        fix = "start in the folder that has it, or name another file: --configfile FILE"
+        raise UserError(f"cannot read: {error.strerror}", where=f"config error: {path}", fix=fix) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"not YAML: {' '.join(str(error).split())}", where=f"config error: {path}") from error
+    if not isinstance(config, dict):
+        raise UserError("not a mapping of keys to values", where=f"config error: {path}", fix="write campaign: NAME")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a complaint about an unknown name: the known one that is nearest, "" where none is near."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
 def describe(error: jsonschema.ValidationError) -> str:
     """The key with dots, and what is wrong with it, as short as it gets."""
     while error.context:  # anyOf: the deepest complaint tells most, of equals the one where the type was right
@@ -38,12 +60,12 @@ def describe(error: jsonschema.ValidationError) -> str:
     if error.validator == "additionalProperties":
         known = list(error.schema.get("properties", {}))
         unknown = next(key for key in error.instance if key not in known)
-        near = difflib.get_close_matches(str(unknown), known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(known)}"
-        return f"{where}{'.' if where else ''}{unknown}: unknown key; {hint}"
+        hint = did_you_mean(str(unknown), known) or f"; known keys: {', '.join(known)}"
+        return f"{where}{'.' if where else ''}{unknown}: unknown key{hint}"
     if error.validator == "required":
         missing = next(key for key in error.validator_value if key not in error.instance)
-        return f"{where}{'.' if where else ''}{missing}: missing"
+        about = error.schema.get("properties", {}).get(missing, {}).get("description")
+        return f"{where}{'.' if where else ''}{missing}: missing{f' ({about})' if about else ''}"
     if error.validator == "pattern":
         return f"{where}: {error.instance!r} does not match {error.validator_value} ({error.schema['description']})"
     if error.validator == "minItems":

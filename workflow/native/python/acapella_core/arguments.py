@@ -1,0 +1,38 @@
+"""Command lines whose complaints are one line, as every other mistake's."""
+
+import argparse
+import difflib
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser that says what is wrong, where, and what to do in one line, without its usage; exits with 2.
+
+    Its subparsers are of this class too.
+    """
+
+    def error(self, message: str) -> NoReturn:
+        """End with a mistake in the command line."""
+        command, _, stage = self.prog.partition(" ")
+        what = f"{stage}: {message}" if stage else message
+        line = f"{command}: error: {what}; {self.prog} --help shows what there is"
+        print(" ".join(line.split()), file=sys.stderr)
+        sys.exit(2)
+
+    def parse_known_args(self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None):
+        """As argparse, but a subparser complains of what it does not know itself, so that its name is in the line."""
+        known, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return known, unknown
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        """As argparse, with the choice that was probably meant, or all of them."""
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(choice) for choice in action.choices]
+        near = difflib.get_close_matches(str(value), choices, n=1)
+        hint = f"perhaps {near[0]} is meant" if near else f"there are {', '.join(choices)}"
+        raise argparse.ArgumentError(action, f"{value!r} is unknown; {hint}")

@@ -1,0 +1,67 @@
+"""What the command line says of a mistake in it: one line with what, where and what to do, and exit code 2."""
+
+import subprocess
+import sys
+
+import pytest
+
+from acapella.cli import STAGES, main
+
+EVERY_STAGE = (*STAGES, "collect")
+
+
+def complaint(capsys, *argv: str) -> str:
+    """The one line on standard error."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(argv))
+    printed = capsys.readouterr()
+    assert (ended.value.code, printed.out) == (2, "")
+    (line,) = printed.err.splitlines()
+    return line
+
+
+@pytest.mark.parametrize("stage", EVERY_STAGE)
+def test_an_unknown_option_is_one_line_for_every_stage(stage, capsys):
+    line = complaint(capsys, stage, *("x" for _ in range(4)), "--no\nsuch=option")
+    assert line.startswith(f"acapella: error: {stage}: ")
+    assert line.endswith(f"; acapella {stage} --help shows what there is")
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        ([], "acapella: error: the following arguments are required: STAGE; acapella --help shows what there is"),
+        (
+            ["digst"],
+            "acapella: error: argument STAGE: 'digst' is unknown; perhaps digest is meant; acapella --help shows what "
+            "there is",
+        ),
+        (
+            ["digest", "a.pcap", "--engine", "hybird"],
+            "acapella: error: digest: argument --engine: 'hybird' is unknown; perhaps hybrid is meant; acapella digest "
+            "--help shows what there is",
+        ),
+        (
+            ["digest", "a.pcap"],
+            "acapella: error: digest: the following arguments are required: -o, --flows; acapella digest --help shows "
+            "what there is",
+        ),
+        (
+            ["verify", "a.pcap", "--engine", "x"],
+            "acapella: error: verify: argument --engine: 'x' is unknown; there are hybrid, native, tshark; acapella "
+            "verify --help shows what there is",
+        ),
+    ],
+)
+def test_a_mistake_in_the_command_line_is_one_line(argv, line, capsys):
+    assert complaint(capsys, *argv) == line
+
+
+@pytest.mark.parametrize("argv", [["--nosuch"], ["campaign", "--config"], []])
+def test_collect_inside_the_sandbox_says_it_in_one_line_too(argv):
+    command = [sys.executable, "-m", "acapella_capture.collect", *argv]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    (line,) = ended.stderr.splitlines()
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert line.startswith("acapella: error: collect: ")
+    assert line.endswith("; acapella collect --help shows what there is")
