@@ -1,0 +1,118 @@
+"""Rates out of counters: what a Prometheus answers, counters that begin anew, what nobody can know."""
+
+import http.server
+import json
+import threading
+import time
+import urllib.parse
+
+import pytest
+
+from acapella_capture.testbeds.base import Rates
+from acapella_capture.testbeds.telemetry import Prometheus, increase, since, telemetry_of
+from acapella_core.errors import UserError
+
+
+@pytest.fixture
+def prometheus():
+    """A function that starts a server answering each request with what it is given, and tells what was asked."""
+    servers, asked = [], []
+
+    def serve(answer, status: int = 200) -> tuple[str, list]:
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                form = urllib.parse.parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+                asked.append((self.path, self.headers.get("Authorization"), {key: form[key][0] for key in form}))
+                body = answer(asked[-1][2]["query"]) if callable(answer) else answer
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(body if isinstance(body, bytes) else json.dumps(body).encode())
+
+            def log_message(self, *_):
+                pass
+
+        servers.append(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler))
+        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{servers[-1].server_port}", asked
+
+    yield serve
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def matrix(query: str) -> dict:
+    """p1 receives 1000 octets a second and sends 500, p2 was read once, the switch's own port has no name.
+
+    The last reading was 5 s ago, the first 65 s.
+    """
+    now = time.time()
+    step = 1000 if query.startswith("ifHCInOctets") else 500
+    readings = [[now - 65 + 10 * n, f"{n * 10 * step:e}"] for n in range(7)]
+    series = [
+        {"metric": {"ifName": "p1"}, "values": readings},
+        {"metric": {"ifName": "p2"}, "values": readings[:1]},
+        {"metric": {}, "values": readings},
+        {"metric": {"ifName": "elsewhere"}, "values": readings},
+    ]
+    return {"status": "success", "data": {"resultType": "matrix", "result": series}}
+
+
+def test_rates_are_those_of_the_named_ports_that_have_readings(prometheus):
+    url, asked = prometheus(matrix)
+    labels = {"rack": "star", "job": 'a "b"'}
+    source = Prometheus(url, labels, "SNMP", headers=lambda: {"Authorization": "fabric-token x"})
+    found = source.telemetry(30, ["p1", "p2", "p3"])
+    assert found.source == "SNMP"
+    assert found.seconds == pytest.approx(30)  # from 35 to 5 s ago
+    assert found.ports == {"p1": Rates(tx_bps=pytest.approx(4000), rx_bps=pytest.approx(8000))}
+    assert [path for path, *_ in asked] == ["/query", "/query"]
+    assert {token for _, token, _ in asked} == {"fabric-token x"}
+    assert asked[0][2]["query"] == r'ifHCInOctets{job="a \"b\"",rack="star"}[60000ms]'
+    assert asked[1][2]["query"].startswith("ifHCOutOctets{")
+
+
+def test_no_port_with_two_readings_is_no_telemetry(prometheus):
+    url, _ = prometheus({"status": "success", "data": {"result": []}})
+    assert Prometheus(url, {}, "SNMP").telemetry(30, ["p1"]) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "complaint"),
+    [
+        ({"error": "no such\npermission"}, 403, "telemetry refused: 403 no such permission"),
+        (b"<html>", 502, "telemetry refused: 502"),
+        (b"<html>", 200, "no telemetry: Expecting value"),
+        ({"status": "error", "error": "bad"}, 200, "telemetry refused: {'status': 'error'"),
+        ({"status": "success", "data": {"result": [{"metric": {"ifName": "p"}}]}}, 200, "not what a Prometheus"),
+    ],
+)
+def test_a_refusal_is_told_in_one_line(prometheus, answer, status, complaint):
+    url, _ = prometheus(answer, status)
+    with pytest.raises(UserError, match=complaint) as raised:
+        Prometheus(url, {}, "SNMP").telemetry(30, ["p1"])
+    assert "\n" not in str(raised.value)
+
+
+def test_nobody_there_is_told(prometheus):
+    with pytest.raises(UserError, match="no telemetry: "):
+        Prometheus("http://127.0.0.1:9", {}, "SNMP").telemetry(30, ["p1"])
+
+
+def test_a_counter_that_begins_anew_counts_from_zero():
+    assert increase([(0, 100), (10, 300), (20, 50), (30, 60)]) == (30, 260)
+    assert increase([(0, 100)]) is None and increase([]) is None and increase([(1, 5), (1, 6)]) is None
+
+
+def test_ports_without_data_are_absent():
+    idle = [(0, 7), (2, 7)]
+    found = telemetry_of("here", {"a": (idle, idle), "b": (idle, [])}, ["a", "b", "c"])
+    assert found.ports == {"a": Rates(0, 0)} and found.seconds == 2
+
+
+def test_the_interval_begins_with_the_last_reading_before_it():
+    readings = [(0, 1), (10, 2), (20, 3)]
+    assert since(readings, 12) == [(10, 2), (20, 3)]
+    assert since(readings, 10) == [(10, 2), (20, 3)]
+    assert since(readings, -5) == readings
+    assert since([], 3) == []
