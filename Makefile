@@ -26,7 +26,7 @@ NATIVE_BUILD_FILES := $(wildcard $(NATIVE)/CMakeLists.txt $(NATIVE)/*/CMakeLists
 
 # ---- set-up -------------------------------------------------------------------------------------------------------
 
-.PHONY: setup packages packages-test packages-lint
+.PHONY: setup packages packages-test packages-lint packages-bench
 setup: packages $(STAMPS)/packages $(STAMPS)/native $(STAMPS)/analysis $(STAMPS)/capture $(BIN)/acapella-dpdk-capture
 	@version=$$($(BIN)/python -c 'import acapella; print(acapella.__version__)'); \
 		echo "setup: done; the command is $(BIN)/acapella, version $$version"
@@ -39,6 +39,9 @@ packages-test:
 
 packages-lint:
 	@workflow/setup/debian-packages run test lint
+
+packages-bench:
+	@workflow/setup/debian-packages run bench
 
 $(BIN)/python: | packages
 	@echo "setup: virtual environment in $(VENV), of $$($(PYTHON) --version)"
@@ -134,7 +137,7 @@ fuzz: packages-test setup
 	@echo "fuzz: every target for $(if $(FUZZ_RUNS),$(FUZZ_RUNS) inputs,$(FUZZ_SECONDS) s), all at once"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(NATIVE)/fuzz/run.sh $(FUZZ_SECONDS)
 
-bench: setup
+bench: packages-bench setup
 	@PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH=workflow/bench $(BIN)/python -m acapella_bench $(BENCH_ARGS)
 
 # ---- housekeeping -------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import re
 import sys
 
 import pytest
@@ -81,3 +82,53 @@ def test_samples_of_a_site_follow_each_other():
     first, later = analysis.Sample(3, 10), analysis.Sample(13, 10)
     assert first.site == later.site and first.name != later.name
     assert later.start_ns - first.start_ns == analysis.SAMPLE_GAP_NS
+
+
+def account(offered: int, refused: int, written: int, full: int = 0) -> dict:
+    """What a run of the DPDK writer with its generator leaves."""
+    return {
+        "generator": {
+            "frame_bytes": 1000,
+            "seconds": 2.0,
+            "offered": offered,
+            "refused": refused,
+            "left": 3,
+            "behind": 0,
+        },
+        "frames": {
+            "written": written,
+            "written_bytes": written * 216,
+            "dropped": {"writer_full": full, "write_error": 0},
+        },
+        "queues": [{"cpu_ns": 1_500_000_000}],
+        "begin_ns": 0,
+        "end_ns": 2_500_000_000,
+    }
+
+
+def test_what_is_offered_is_written_or_lost_to_the_last_frame():
+    writer = module("writer")
+    point = writer.point_of(account(8_000_000, 1_000_000, 6_999_990, full=7))
+    assert point.lost == 1_000_010 and point.rate == 4_000_000
+    assert point.row() == [1000, 4.0, 32.0, 1, 8_000_000, 6_999_990, 1_000_010, pytest.approx(12.500125)]
+    with pytest.raises(module("programs").Failed, match="do not add up"):
+        writer.point_of(account(8_000_000, 1_000_000, 6_999_990))
+
+
+def test_the_papers_tables_are_those_of_the_facts():
+    facts = ROOT.parent / "shared" / "facts" / "patchwork_numbers.csv"
+    if not facts.exists():
+        pytest.skip(f"no {facts}: the published numbers are not beside the project")
+    said = {}
+    for line in facts.read_text(encoding="utf-8").splitlines():
+        found = re.match(r"T\d\w,(\d+)B (\d+)B (\d+)Gbps (\d+) cores loss,([\d.]+),%", line)
+        if found:
+            said.setdefault(int(found[1]), []).append([float(number) for number in found.groups()[1:]])
+    assert said and all(module("writer").printed(snaplen) == rows for snaplen, rows in said.items())
+
+
+def test_the_disks_own_speed_is_said_to_be_unknown_without_fio(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert module("disk").speed(tmp_path, 1) == module("disk").Speed(
+        0, "not measured: no fio here; apt-get install fio"
+    )

@@ -61,7 +61,7 @@ def test_a_package_of_another_architecture_counts_as_installed(tmp_path):
 
 def test_every_listed_package_has_purpose_and_reason():
     for line in LIST.read_text().splitlines():
-        assert not line or line.startswith("#") or re.fullmatch(r"\S+ +(run|test|lint) +\S.*", line), line
+        assert not line or line.startswith("#") or re.fullmatch(r"\S+ +(run|test|lint|bench) +\S.*", line), line
 
 
 def test_a_python_that_is_too_old_is_refused_in_one_line(tmp_path):

@@ -31,6 +31,10 @@ SCALES = {
         "kappa": 100_000,
         "kappa_cost": (100_000, 1_000_000),
         "kappa_files": 300_000,
+        "writer_s": 0.2,
+        "writer_snaplens": (200,),
+        "writer_sizes": (1514, 128),
+        "disk_s": 1,
     },
     "full": {
         "native": 10_000_000,
@@ -47,6 +51,10 @@ SCALES = {
         "kappa": 1_055_648,
         "kappa_cost": (1_000_000, 10_000_000, 100_000_000),
         "kappa_files": 10_000_000,
+        "writer_s": 1,
+        "writer_snaplens": (200, 64),
+        "writer_sizes": (1514, 1024, 512, 128),
+        "disk_s": 4,
     },
 }
 

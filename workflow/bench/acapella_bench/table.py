@@ -26,3 +26,10 @@ def of(rows: list[dict]) -> str:
 def lines_of(facts: dict) -> str:
     """Facts as `name: value` lines."""
     return "\n".join(f"{name}: {shown(value)}" for name, value in facts.items())
+
+
+def columns(names: tuple[str, ...], rows: list[list]) -> str:
+    """A table with a header, as in papers: numbers to the right."""
+    cells = [list(names)] + [[shown(value) for value in row] for row in rows]
+    widths = [max(len(cell[i]) for cell in cells) for i in range(len(names))]
+    return "\n".join("  " + "  ".join(f"{cell[i]:>{widths[i]}}" for i in range(len(names))) for cell in cells)

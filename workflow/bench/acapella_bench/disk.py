@@ -1,0 +1,39 @@
+"""The disk's own speed: fio, O_DIRECT, one file written from its beginning."""
+
+import json
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+BLOCK, DEPTH = "1M", 16
+LONGEST_S = 60
+
+
+@dataclass(frozen=True)
+class Speed:
+    """bytes_per_s is 0 where it could not be measured; ``said`` tells how it was, or why not."""
+
+    bytes_per_s: float
+    said: str
+
+
+def speed(folder: Path, seconds: float) -> Speed:
+    """Writes beside the captures, so that it is the same disk, and removes what it wrote."""
+    if shutil.which("fio") is None:
+        return Speed(0, "not measured: no fio here; apt-get install fio")
+    path = folder / "fio.tmp"
+    words = ["fio", "--name=disk", f"--filename={path}", "--rw=write", "--direct=1", "--ioengine=io_uring"]
+    words += [f"--bs={BLOCK}", f"--iodepth={DEPTH}", "--size=4G", "--time_based", f"--runtime={max(seconds, 1):.0f}"]
+    words += ["--output-format=json"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=LONGEST_S)
+    except subprocess.TimeoutExpired:
+        return Speed(0, f"not measured: fio did not end within {LONGEST_S} s")
+    finally:
+        path.unlink(missing_ok=True)
+    if done.returncode:
+        said = (done.stderr + done.stdout).strip().splitlines() or ["it said nothing"]
+        return Speed(0, f"not measured: fio: {said[0]}")
+    wrote = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]["write"]
+    return Speed(wrote["bw_bytes"], f"fio, O_DIRECT, {BLOCK} at a time, {DEPTH} on their way")

@@ -1,0 +1,190 @@
+"""The DPDK writer on one core, fed by a generator on another, as in Patchwork's Tables 1 and 2."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import disk, table
+from .programs import ROOT, Bench, Failed
+
+AIM = 5_000_000  # frames a second and core
+CORES = 1
+TABLES = {200: 1, 64: 2}  # numbers in the paper, by bytes kept
+FRACTIONS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.4, 0.2)  # of what it takes when more is offered
+PAPER = ROOT / "workflow" / "conformance" / "patchwork_writer.csv"
+COLUMNS = ("Frame Size (B)", "Offered (M/s)", "Rate (Gbps)", "Cores", "Offered", "Written", "Lost", "Loss (%)")
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is written how; bytes."""
+
+    writer: str
+    snaplen: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run at one rate; frames."""
+
+    size: int
+    seconds: float  # of offering
+    offered: int
+    written: int
+    lost: int
+    behind: int  # due and not offered: the generator had no time
+    cpu_s: float  # of the thread that writes, while it takes frames
+    written_bytes: int
+    whole_s: float  # with what was on its way to the disk when the last frame came
+
+    @property
+    def rate(self) -> float:
+        return self.offered / self.seconds
+
+    @property
+    def loss_percent(self) -> float:
+        return 100 * self.lost / self.offered if self.offered else 0.0
+
+    def row(self) -> list:
+        """As in the paper's tables; Gbit/s of the frames without FCS, preamble and gap."""
+        gbps = self.rate * self.size * 8 / 1e9
+        return [self.size, self.rate / 1e6, gbps, CORES, self.offered, self.written, self.lost, self.loss_percent]
+
+    def facts(self) -> dict:
+        return {**self.__dict__, "rate": self.rate, "loss_percent": self.loss_percent}
+
+
+def point_of(accounts: dict) -> Point:
+    """A run's account. Raises Failed unless offered = written + lost to the last frame."""
+    made, frames = accounts["generator"], accounts["frames"]
+    lost = made["refused"] + made["left"] + sum(frames["dropped"].values())
+    if made["offered"] != frames["written"] + lost:
+        raise Failed(f"offered {made['offered']}, written {frames['written']} and lost {lost} frames do not add up")
+    return Point(
+        size=made["frame_bytes"],
+        seconds=made["seconds"],
+        offered=made["offered"],
+        written=frames["written"],
+        lost=lost,
+        behind=made["behind"],
+        cpu_s=sum(queue["cpu_ns"] for queue in accounts["queues"]) / 1e9,
+        written_bytes=frames["written_bytes"],
+        whole_s=(accounts["end_ns"] - accounts["begin_ns"]) / 1e9,
+    )
+
+
+def program() -> Path:
+    """acapella-dpdk-capture as make setup built it."""
+    path = ROOT / ".venv" / "bin" / "acapella-dpdk-capture"
+    if not path.exists():
+        raise Failed("no acapella-dpdk-capture here; make setup builds it where libdpdk-dev is installed")
+    return path
+
+
+def hugepages() -> list[str]:
+    """The option for hugepages where there are enough of them."""
+    free = sum(int(path.read_text()) for path in Path("/sys/kernel/mm/hugepages").glob("*-2048kB/free_hugepages"))
+    return ["--huge"] if free >= 128 else []
+
+
+def offered(bench: Bench, load: Load, rate: float | None, seconds: float) -> Point:
+    """One run at ``rate`` frames a second (None: as many as go)."""
+    capture = bench.folder / "generated.pcap"
+    words = [program(), "--generate", load.size, "--snaplen", load.snaplen, "--writer", load.writer]
+    words += ["--cpus", f"{bench.core},{bench.other_core}", "--write", capture, "--duration", seconds, *hugepages()]
+    words += ["--rate", f"{rate:.0f}"] if rate else []
+    try:
+        bench.measure(words, any_core=True)
+        return point_of(json.loads(capture.with_suffix(".json").read_text(encoding="utf-8")))
+    finally:
+        for path in bench.folder.glob("generated*"):
+            path.unlink()
+
+
+def sweep(bench: Bench, load: Load) -> list[Point]:
+    """As many as go, then less and less until none is lost; into a sink the aim's rate as well."""
+    seconds = bench.scale["writer_s"]
+    points = [offered(bench, load, None, seconds)]
+    most = points[0].written / points[0].whole_s
+    rates = [most * fraction for fraction in FRACTIONS]
+    if load.writer == "sink":
+        points.append(offered(bench, load, AIM, seconds))
+        rates = [] if points[-1].lost == 0 and most <= AIM else rates
+    for rate in rates:
+        points.append(offered(bench, load, rate, seconds))
+        if points[-1].lost == 0:
+            break
+    return points
+
+
+def row_of(writer: str, snaplen: int, points: list[Point]) -> dict:
+    """What of a sweep stands in the table; the sweep itself goes into the JSON."""
+    full = points[0]
+    whole = max((point.rate for point in points if point.lost == 0), default=0.0)
+    notes = [f"without loss up to {whole / 1e6:.2f} M/s"]
+    if writer == "sink":
+        notes.append(f"{full.written / full.cpu_s / 1e6:.2f} M/s by CPU time")
+    else:
+        notes.append(f"{full.written_bytes / full.whole_s / 1e6:,.0f} MB/s")
+    return {
+        "measured": f"{writer}, {snaplen} B of {full.size} B",
+        "value": round(full.written / full.whole_s),
+        "unit": "frames/s",
+        "goal": f"aim {AIM:,}" if writer == "sink" else "",
+        "note": "; ".join(notes),
+        "without_loss": whole,
+        "cores": CORES,
+        "sweep": [point.facts() for point in points],
+    }
+
+
+def run(bench: Bench) -> list[dict]:
+    """Both cuts, all sizes, into a sink and to the disk; then the disk's own speed beside that of whole frames."""
+    rows = []
+    for writer in ("sink", "direct"):
+        for snaplen in bench.scale["writer_snaplens"]:
+            sweeps = [sweep(bench, Load(writer, snaplen, size)) for size in bench.scale["writer_sizes"]]
+            print(f"\n  Table {TABLES[snaplen]}: {snaplen} B truncation; in the paper, from a 100 Gbit/s NIC to files:")
+            print(table.columns(COLUMNS[:1] + COLUMNS[2:4] + COLUMNS[-1:], printed(snaplen)))
+            print(f"  here, from a ring, writer {writer}:")
+            print(table.columns(COLUMNS, [point.row() for points in sweeps for point in points]), flush=True)
+            rows += [row_of(writer, snaplen, points) for points in sweeps]
+    print()
+    return rows + to_the_disk(bench)
+
+
+def printed(snaplen: int) -> list[list]:
+    """The paper's rows of a truncation."""
+    lines = [line.split(",") for line in PAPER.read_text(encoding="utf-8").splitlines()[1:]]
+    return [[int(size), float(rate), int(cores), float(loss)]
+            for cut, size, rate, cores, loss in lines if int(cut) == snaplen]  # fmt: skip
+
+
+def to_the_disk(bench: Bench) -> list[dict]:
+    """Whole frames of 1514 bytes, more than it takes, between two runs of fio."""
+    seconds = bench.scale["disk_s"]
+    before = disk.speed(bench.folder, seconds)
+    ours = {writer: offered(bench, Load(writer, 0, 1514), None, seconds) for writer in ("direct", "buffered")}
+    after = disk.speed(bench.folder, seconds)
+    rows = []
+    known = [each for each in (before, after) if each.bytes_per_s]
+    best = max((each.bytes_per_s for each in known), default=0)
+    for when, each in (("before", before), ("after", after)):
+        rows.append(
+            {"measured": f"the disk alone, {when}", "value": each.bytes_per_s / 1e6, "unit": "MB/s", "note": each.said}
+        )
+    for writer, point in ours.items():
+        speed = point.written_bytes / point.whole_s
+        share = f"{100 * speed / best:.0f} % of the disk's own" if best else "the disk's own is not known"
+        rows.append(
+            {
+                "measured": f"{writer}, whole frames of 1514 B",
+                "value": speed / 1e6,
+                "unit": "MB/s",
+                "goal": "the disk's own" if writer == "direct" else "",
+                "note": f"{share}; {point.written:,} of {point.offered:,} offered frames, {point.lost:,} lost",
+                "sweep": [point.facts()],
+            }
+        )
+    return rows
