@@ -53,6 +53,12 @@ def result(environment: str, runs: list[dict], *, all_pairs=False, within_ns=(10
     }
 
 
+def odd_baseline(name: str) -> dict:
+    """The warning that a first trial is the odd one."""
+    text = f"the baseline {name} is the odd trial: kappa with it is 0.85, among the others 0.98."
+    return {"code": "odd_baseline", "components": ["I"], "text": text}
+
+
 def trial(name: str) -> dict:
     """A trial of one file."""
     file = {"file": f"{name}.pcap", "sha256": "0" * 64, "frames": PACKETS, "end": "clean"}

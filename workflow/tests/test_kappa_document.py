@@ -6,7 +6,7 @@ from pathlib import Path
 
 import naive_kappa
 
-from acapella.consistency import warnings
+from acapella.consistency import baseline, warnings
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "kappa.md").read_text()
@@ -27,8 +27,9 @@ def test_no_smaller_trial_is_ambiguous():
 
 
 def test_every_warning_has_its_row():
-    for check in [*warnings.PAIR_CHECKS, *warnings.TRIAL_CHECKS]:
-        assert f"| `{check.__name__}` |" in TEXT
+    codes = [check.__name__ for check in [*warnings.PAIR_CHECKS, *warnings.TRIAL_CHECKS]] + [baseline.CODE]
+    for code in codes:
+        assert f"| `{code}` |" in TEXT
 
 
 def test_the_committed_trials_are_what_the_script_makes(tmp_path):

@@ -9,7 +9,7 @@ from plain_flows import write_pcap
 from trial_captures import START_NS, codes, kappa, packet, pair, steady, tagged, write
 
 from acapella.cli import main
-from acapella.consistency import warnings
+from acapella.consistency import baseline, warnings
 from acapella_core.schemas import json_schema
 
 LATE = list(enumerate(steady(100)))
@@ -278,4 +278,56 @@ def test_flaws_stand_with_each_pair_that_they_touch(tmp_path, capsys, clean):
 def test_the_schema_knows_every_code():
     checks = [*warnings.PAIR_CHECKS, *warnings.TRIAL_CHECKS]
     known = json_schema("kappa")["$defs"]["warning"]["properties"]["code"]["enum"]
-    assert sorted(check.__name__ for check in checks) == sorted(known)
+    assert sorted([*(check.__name__ for check in checks), baseline.CODE]) == sorted(known)
+
+
+def jittered(count: int, odd_by: int, run: int) -> list[int]:
+    """Offsets of a run: every third packet late by ``odd_by`` ns, and a little of its own."""
+    return [ns + (n % 3 == 0) * odd_by + (n * 7 + run * 13) % 11 for n, ns in enumerate(steady(count))]
+
+
+@pytest.mark.parametrize("odd", [0, 1, None])
+def test_a_baseline_that_alone_is_unlike_the_others_is_named_and_another_trial_is_not(tmp_path, capsys, odd):
+    trials = [write(tmp_path / f"{k}.pcap", jittered(100, 400 * (k == odd), k)) for k in range(4)]
+    pairs = kappa(capsys, *trials, "--all-pairs", "--name", "one", "two", "three", "four")["pairs"]
+    if odd != 0:
+        assert [codes(entry) for entry in pairs] == [[]] * 6
+        return
+    assert [codes(entry) for entry in pairs] == [["odd_baseline"]] * 3 + [[]] * 3
+    told = pairs[0]["warnings"][0]
+    assert told["components"] == ["L", "I"]
+    assert "the baseline one is the odd trial: kappa with it is 0." in told["text"]
+    assert "among two, three and four it is 0.99" in told["text"]
+
+
+def test_without_all_pairs_nobody_can_tell_an_odd_baseline_and_the_summary_says_so(tmp_path, capsys):
+    trials = [str(write(tmp_path / f"{k}.pcap", jittered(100, 400 * (k == 0), k))) for k in range(3)]
+    assert [codes(entry) for entry in kappa(capsys, *trials)["pairs"]] == [[], []]
+    assert main(["kappa", *trials]) == 0
+    said = "Each kappa is with A: whether A itself is the odd trial only --all-pairs shows."
+    assert said in capsys.readouterr().out
+    assert main(["kappa", *trials, "--all-pairs"]) == 0
+    assert said not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("kappas", "odd"),
+    [
+        ((0.9, 0.9, 0.951), True),
+        ((0.9, 0.9, 0.949), False),  # less than twice as far from 1
+        ((0.8, 0.96, 0.95), False),  # one of the others is as far from the rest
+        ((0.9, 0.9, 1.0), True),
+        ((0.0, 0.0, 0.9), True),  # nothing in common with it
+        ((0.9, None, 1.0), False),
+        ((1.0, 1.0, 1.0), False),
+    ],
+)
+def test_odd_is_who_is_twice_as_far_from_each_as_they_are_from_each_other(kappas, odd):
+    ends = (("A", "B"), ("A", "C"), ("B", "C"))
+    pairs = [
+        {"a": a, "b": b, "kappa": value, "warnings": [], "U": 0.0, "O": 0.0, "L": 0.0, "I": value and 2 - 2 * value}
+        for (a, b), value in zip(ends, kappas, strict=True)
+    ]
+    found = [codes(pair) for pair in baseline.warned(pairs, ["A", "B", "C"])]
+    assert found == ([["odd_baseline"], ["odd_baseline"], []] if odd else [[], [], []])
+    assert baseline.warned(pairs[:1], ["A", "B"]) == pairs[:1]

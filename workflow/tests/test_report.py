@@ -9,7 +9,7 @@ import shutil
 
 import pytest
 from made_tables import write_tables
-from made_trials import shapes, write_campaign
+from made_trials import odd_baseline, shapes, write_campaign
 
 from acapella import cli
 from acapella.campaign import Campaign
@@ -304,6 +304,21 @@ def compared(tmp_path_factory):
     assert cli.main(["conformance", "-o", str(folder / "tables")]) == 0
     assert cli.main(["report", str(folder), "--trials"]) == 0
     return folder
+
+
+def test_the_comparison_says_which_baseline_is_odd_and_where_nobody_can_tell(tmp_path, compared):
+    note = trials.compared(Source(Campaign(compared)))["note"]
+    assert (
+        "Of quiet, noisy and shared every kappa is against the first trial alone" in note
+        and "The first trial of" not in note
+    )
+    runs = [{"I": 0.3, "warnings": [odd_baseline("quiet-1")]}] * 2
+    folder = write_campaign(tmp_path, {"quiet": runs, "loaded": [{}] * 2}, all_pairs=True)
+    assert cli.main(["trials", str(folder), "--environments", "quiet", "loaded"]) == 0
+    table = trials.compared(Source(Campaign(folder)))
+    assert "The first trial of quiet is the odd one" in table["note"] and "does not show" not in table["note"]
+    column = [heading for heading, _ in table["columns"]].index("Among the others")
+    assert [row[column] for row in table["rows"]] == ["0.8500", "0.9850"]
 
 
 def test_the_section_on_trials_compares_environments_and_draws_its_figures(compared, browser):

@@ -3,7 +3,7 @@
 import xml.etree.ElementTree as ET
 
 import pytest
-from made_trials import shapes, write_campaign
+from made_trials import odd_baseline, shapes, write_campaign
 from svg_text import COLLISIONS, words
 
 from acapella import cli
@@ -117,6 +117,18 @@ def test_without_any_packet_in_common_histograms_say_why(tmp_path):
     figure = compose.drawn("iat_delta", Source(Campaign(folder)))
     assert figure.empty
     assert "no run has a packet in common with its first trial" in words(svg_of(figure))
+
+
+def test_the_matrix_says_which_first_trial_is_the_odd_one_and_where_nobody_can_tell(tmp_path, svg):
+    assert "whether A is the odd one does not show" in words(svg("kappa_matrix", "nothing_differs"))
+    assert "odd one" not in words(svg("kappa_matrix", "one_pair"))
+    runs = [{"I": 0.3, "warnings": [odd_baseline("quiet-1")]}] * 3
+    folder = write_campaign(tmp_path, {"quiet": runs, "loaded": [{}] * 3}, all_pairs=True)
+    assert cli.main(["trials", str(folder), "--environments", "quiet", "loaded"]) == 0
+    text = words(svg_of(compose.drawn("kappa_matrix", Source(Campaign(folder)))))
+    assert "in quiet the first trial is the odd one" in text
+    assert "quiet: A is odd" in text and "loaded: A is odd" not in text
+    assert "does not show" not in text
 
 
 def test_environments_keep_the_order_of_the_config(svg):

@@ -38,6 +38,8 @@ def test_environments_are_means_over_the_runs_against_the_first_trial(results):
     for name in trial_tables.MEANS:
         assert noisy[name] == pytest.approx(statistics.fmean(row[name] for row in runs)), name
     assert (noisy["kappa_min"], noisy["kappa_max"]) == (runs[3]["kappa"], runs[0]["kappa"])
+    others = [row["kappa"] for row in rows["consistency"] if (row["environment"], row["a"] > 1) == ("noisy", True)]
+    assert len(others) == 6 and noisy["kappa_others"] == pytest.approx(statistics.fmean(others))
     assert noisy["packets_common"] == sum(row["packets_common"] for row in runs)
     assert noisy["within_ns"] == 10
 

@@ -34,6 +34,13 @@ class Environment:
         baseline = self.result["trials"][0]["name"]
         return [pair for pair in self.result["pairs"] if pair["a"] == baseline]
 
+    @property
+    def others(self) -> list[dict]:
+        """The pairs without the baseline; [] where some of them were not compared."""
+        baseline, *rest = (trial["name"] for trial in self.result["trials"])
+        found = [pair for pair in self.result["pairs"] if pair["a"] != baseline]
+        return found if len(found) == len(rest) * (len(rest) - 1) // 2 else []
+
 
 def rows_of(environments: list[Environment]) -> dict[str, list[dict]]:
     """The rows of each table, by its name."""
@@ -172,12 +179,14 @@ def mean_of_runs(environment: Environment, place: int) -> dict:
     runs, trials = environment.runs, environment.result["trials"]
     bound = environment.result["parameters"]["within_ns"][0]
     kappas = [run["kappa"] for run in runs if run["kappa"] is not None]
+    others = environment.others
     return {
         **{"place": place, "environment": environment.name, "trials": len(trials), "runs": len(runs)},
         "samples": sum(len(environment.shown[trial["name"]].split(JOINED)) for trial in trials),
         "undefined_runs": sum(any(run[name] is None for name in COMPONENTS) for run in runs),
         **{"packets_baseline": runs[0]["n_a"], "packets_common": sum(run["n_common"] for run in runs)},
         **{name: mean(run[name] for run in runs) for name in MEANS},
+        "kappa_others": mean(pair["kappa"] for pair in others) if others else None,
         **{"kappa_min": min(kappas, default=None), "kappa_max": max(kappas, default=None)},
         **{"within_ns": bound, "iat_within_share": mean(run["within_ns"][str(bound)] for run in runs)},
         **{f"{m}_delta_mean_ns": mean(run[f"{m}_delta_ns"]["mean"] for run in runs) for m in MEASURES},

@@ -6,7 +6,7 @@ It is a function of the captures' bytes, the version and the parameters: no path
 from pathlib import Path
 
 from .. import __version__
-from . import ratios, warnings
+from . import baseline, ratios, warnings
 
 # Stand apart in a pair; what is left of the core's integers is kept as it came.
 APART = ("a", "b", "windows", "histograms")
@@ -24,7 +24,7 @@ def document(native: dict, names: list[str], parameters: dict, cut_frames: list[
         "version": __version__,
         "parameters": parameters,
         "trials": trials,
-        "pairs": [pair(entry, judged, parameters) for entry in native["pairs"]],
+        "pairs": baseline.warned([pair(entry, judged, parameters) for entry in native["pairs"]], names),
     }
 
 

@@ -16,7 +16,8 @@ def text(result: dict) -> str:
     """The whole result, ending with a line feed."""
     parts = [trials(result["trials"])]
     if len(result["pairs"]) > 1:
-        parts.append(matrix(result) if result["parameters"]["all_pairs"] else overview(result["pairs"]))
+        whole = result["parameters"]["all_pairs"]
+        parts.append(matrix(result) if whole else f"{overview(result['pairs'])}\n{against_one(result)}")
     parts += [pair(entry) for entry in result["pairs"]]
     return "\n\n".join(parts).replace(GAP, " ") + "\n"
 
@@ -39,6 +40,12 @@ def overview(pairs: list[dict]) -> str:
         values = "  ".join(f"{number(entry[name]):>9}" for name in NAMES)
         lines.append(f"{heading(entry):{width}}  {values}  {score(entry['kappa']):>9}")
     return "\n".join(lines)
+
+
+def against_one(result: dict) -> str:
+    """What kappas against one trial leave open."""
+    name = result["trials"][0]["name"]
+    return f"Each kappa is with {name}: whether {name} itself is the odd trial only --all-pairs shows."
 
 
 def matrix(result: dict) -> str:

@@ -1,5 +1,6 @@
 """What the figures of trials share: which pairs they show, what a run is called, and what stands under their titles."""
 
+from ..consistency.baseline import CODE as ODD_BASELINE
 from ..trial_tables import JOINED
 from .quality import losses_of
 from .source import NoData, Source
@@ -31,6 +32,21 @@ def pairs(source: Source) -> list[dict]:
 def runs(rows: list[dict]) -> list[dict]:
     """The rows about a run against its baseline."""
     return [row for row in rows if row["a"] == BASELINE]
+
+
+def odd_baselines(source: Source) -> set[str]:
+    """The environments whose other trials agree among themselves, and not with the first."""
+    return {row["environment"] for row in source.rows("consistency_warnings") if row["code"] == ODD_BASELINE}
+
+
+def against_one(source: Source) -> list[str]:
+    """The environments of three trials or more of which only pairs with the first were compared."""
+    compared = source.rows("consistency")
+    return [
+        row["environment"]
+        for row in sorted(source.rows("consistency_environments"), key=lambda row: row["place"])
+        if row["trials"] > 2 and not any(p["environment"] == row["environment"] and p["a"] > BASELINE for p in compared)
+    ]
 
 
 def scope(source: Source) -> tuple[str, ...]:

@@ -3,11 +3,11 @@
 import altair as alt
 
 from . import theme
-from .comparison import environments, letter, pairs, scope
+from .comparison import against_one, environments, letter, odd_baselines, pairs, scope
 from .compose import Figure
 from .kappa_components import number
 from .source import Source
-from .wording import count, short_labels
+from .wording import count, listed, short_labels
 
 SUBJECT = "Kappa between all trials"
 TABLE = "consistency"
@@ -28,15 +28,20 @@ def draw(source: Source) -> Figure:
     across = min(ACROSS if size <= 24 else 1, len(labels))
     cell = max(CELL[0], min(CELL[1], (theme.WIDTH - 90 - 40 * across) // across // size))
     least = min(known, default=1)
+    odd = odd_baselines(source)
     panels = [
-        panel([r for r in rows if r["environment"] == name], label, cell, least) for name, label in labels.items()
+        panel([r for r in rows if r["environment"] == name], headed(label, odd=name in odd), cell, least)
+        for name, label in labels.items()
     ]
     lines = [alt.hconcat(*panels[n : n + across], spacing=24) for n in range(0, len(panels), across)]
     key = ["A is the first trial of its environment, B the second"]
-    if any(size_of(rows, name) * (size_of(rows, name) - 1) // 2 > pairs_of(rows, name) for name in labels):
-        key.append("empty: not compared (consistency.all_pairs compares all)")
+    if against_one(source):
+        key.append("empty: not compared, so whether A is the odd one does not show (consistency.all_pairs: true does)")
+    if odd:
+        key.append("odd: the others agree among themselves, and not with A")
     chart = alt.vconcat(*lines, spacing=16).resolve_scale(color="shared")
-    return Figure(title(rows, known), pad(chart, across * (cell * size + 50)), ("; ".join(key) + ".",))
+    head = title(rows, known, [labels[name] for name in labels if name in odd])
+    return Figure(head, pad(chart, across * (cell * size + 50)), ("; ".join(key) + ".",))
 
 
 def pad(chart: alt.VConcatChart, width: int) -> alt.TopLevelMixin:
@@ -48,23 +53,19 @@ def pad(chart: alt.VConcatChart, width: int) -> alt.TopLevelMixin:
     return alt.hconcat(chart, empty, spacing=0)
 
 
-def size_of(rows: list[dict], environment: str) -> int:
-    """Trials of an environment."""
-    return max(row["b"] for row in rows if row["environment"] == environment)
+def headed(label: str, *, odd: bool) -> str:
+    """What stands over a panel."""
+    return f"{label}: A is odd" if odd else label
 
 
-def pairs_of(rows: list[dict], environment: str) -> int:
-    """Pairs of an environment that were compared."""
-    return sum(row["environment"] == environment for row in rows)
-
-
-def title(rows: list[dict], known: list[float]) -> str:
-    """The range of kappa."""
+def title(rows: list[dict], known: list[float], odd: list[str]) -> str:
+    """The range of kappa, and the environments whose first trial is the odd one."""
     what = f"Kappa of {count(len(rows), 'pair')} of trials"
     if not known:
         return f"{what}: undefined"
     low, high = number(min(known)), number(max(known))
-    return f"{what}: {low}" if low == high else f"{what}: {low} to {high}"
+    found = f"{what}: {low}" if low == high else f"{what}: {low} to {high}"
+    return f"{found}; in {listed(odd)} the first trial is the odd one" if odd else found
 
 
 def panel(rows: list[dict], label: str, cell: int, least: float) -> alt.LayerChart:

@@ -1,6 +1,6 @@
 """The report's section on trials: environments compared, what to mind, each run, moves, and the paper's own numbers."""
 
-from ..figures.comparison import environments, letter, pairs, runs
+from ..figures.comparison import against_one, environments, letter, odd_baselines, pairs, runs
 from ..figures.kappa_components import number as kappa_words
 from ..figures.source import Source
 from ..figures.wording import count, listed, nanoseconds, percent
@@ -65,12 +65,14 @@ def compared(source: Source) -> dict:
     within = f"IAT within {', '.join(nanoseconds(bound) for bound in bounds)}"
     columns = [("Environment", False), ("Runs", True), ("In common", True)]
     columns += [*((name, True) for name in COMPONENTS), ("Kappa", True), ("Least", True), ("Largest", True)]
+    columns += [("Among the others", True)]
     columns += [(within, True), ("IAT off by", True), ("Latency off by", True)]
     cells = [
         [
             *(row["environment"], number(row["runs"]), number(row["packets_common"])),
             *(component(row[name]) for name in COMPONENTS),
             *(kappa(row[name]) for name in ("kappa", "kappa_min", "kappa_max")),
+            "" if row["kappa_others"] is None else kappa(row["kappa_others"]),
             *(share(row["iat_within_share"]), time(row["iat_delta_mean_ns"]), time(row["latency_delta_mean_ns"])),
         ]
         for row in rows
@@ -80,9 +82,29 @@ def compared(source: Source) -> dict:
         "Means over the runs, each against the first trial of its environment, as in Table 2 of the CHOIR paper. In "
         "common: packets, summed over the runs. Off by: the mean absolute difference."
     )
+    note += others(source)
     if undefined:
         note += f" {count(undefined, 'run')} with undefined components; a mean is over the others."
     return table("consistency_environments", "Environments compared", note, columns, cells)
+
+
+def others(source: Source) -> str:
+    """What kappas against the first trial tell of that one itself."""
+    said = ""
+    if any(row["kappa_others"] is not None for row in source.rows("consistency_environments")):
+        said += " Among the others: mean kappa of the pairs without the first trial."
+    if alone := against_one(source):
+        said += (
+            f" Of {listed(alone)} every kappa is against the first trial alone: whether that one is the odd one does "
+            "not show; consistency.all_pairs: true compares each with each and would tell."
+        )
+    first_is_odd = odd_baselines(source)
+    if odd := [name for name in environments(source) if name in first_is_odd]:
+        said += (
+            f" The first trial of {listed(odd)} is the odd one: the others agree among themselves, and not with it; "
+            "see Among the others."
+        )
+    return said
 
 
 def each_pair(source: Source) -> dict:
