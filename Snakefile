@@ -13,6 +13,7 @@ from acapella import config as configuration
 from acapella.code import digest as digest_of_code
 from acapella.failures import how_to_go_on
 from acapella_core.errors import UserError
+from acapella_core.files import temporary_folder
 
 # A --configfile takes the place of config/config.yaml: what stands in one never mixes with the other.
 if not workflow.overwrite_configfiles:
@@ -32,6 +33,7 @@ os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.ge
 
 try:
     config.update(configuration.checked(config))
+    temporary_folder()  # Snakemake names it to every job, and would go on to another one in silence.
 except UserError as error:
     sys.exit(str(error))
 

@@ -9,9 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
+from traces import busy_port, write_pcap
 
+from acapella import queries
 from acapella_core.errors import UserError
-from acapella_core.files import atomic_path, atomic_text, remove_abandoned
+from acapella_core.files import atomic_path, atomic_text, remove_abandoned, temporary_folder
 
 
 def test_a_file_is_private_and_whole(tmp_path):
@@ -114,3 +116,59 @@ def test_a_digest_asked_to_stop_leaves_nothing_half_written(tmp_path):
         process.stdin.close()
         assert process.wait(60) == 128 + signal.SIGTERM
     assert list(tmp_path.iterdir()) == []
+
+
+def test_temporary_files_go_where_it_is_said_and_nowhere_else(tmp_path, monkeypatch):
+    monkeypatch.delenv("TMPDIR", raising=False)
+    assert temporary_folder() == Path("/tmp").resolve()
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert temporary_folder() == tmp_path
+    (tmp_path / "named").mkdir()
+    assert temporary_folder(tmp_path / "named") == tmp_path / "named"
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    for unusable in (tmp_path / "gone", Path("/proc")):
+        monkeypatch.setenv("TMPDIR", str(unusable))
+        with pytest.raises(UserError) as caught:
+            temporary_folder()
+        assert str(caught.value).startswith(f"folder of temporary files {unusable}: cannot write: ")
+        assert str(caught.value).endswith("; make room, or name another one: TMPDIR=FOLDER")
+
+
+def test_a_full_folder_of_temporary_files_is_refused(tmp_path):
+    """A limit of 0 bytes a file stands for the full disk: a file can be made there, and nothing put into it."""
+    code = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (0, 0)); "
+    code += "from acapella_core.files import temporary_folder; temporary_folder()"
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    assert f"UserError: folder of temporary files {tmp_path}: cannot write: " in ended.stderr
+
+
+def test_the_database_spills_to_that_folder_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    (folder,) = queries.connect().execute("select current_setting('temp_directory')").fetchone()
+    assert Path(folder).parent == tmp_path
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
+    with pytest.raises(UserError, match=f"folder of temporary files {tmp_path}/gone: cannot write: "):
+        queries.connect()
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["verify", "capture.pcap"],
+        ["digest", "capture.pcap", "-o", "acap.parquet", "--flows", "flows.parquet"],
+        ["kappa", "capture.pcap", "capture.pcap"],
+        ["kappa", "capture.pcap", "capture.pcap", "--spool", "/proc"],
+    ],
+    ids=lambda argv: argv[0],
+)
+def test_every_stage_keeps_to_the_folder_that_tmpdir_names(argv, tmp_path):
+    write_pcap(tmp_path / "capture.pcap", busy_port())
+    command = [sys.executable, "-m", "acapella.cli", *argv]
+    environment = os.environ | {"TMPDIR": str(tmp_path / "gone") if "--spool" not in argv else str(tmp_path)}
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    folder = "/proc" if "--spool" in argv else tmp_path / "gone"
+    assert ended.returncode == 2 or "not compared: " in ended.stderr
+    assert f"folder of temporary files {folder}: cannot write: No such file or directory; make room" in ended.stderr
+    assert len([line for line in ended.stderr.splitlines() if "temporary" in line]) == 1
+    assert not (tmp_path / "acap.parquet").exists()

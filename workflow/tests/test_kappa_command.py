@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import resource
 import stat
 import subprocess
@@ -263,13 +262,12 @@ def test_a_temporary_file_that_cannot_be_written_names_its_folder(tmp_path):
     trials = [write(tmp_path / f"{name}.pcap", steady(5_000)) for name in "ab"]
     done = run(
         trials,
-        *("--memory", "1", "--json"),
+        *("--memory", "1", "--json", "--spool", str(tmp_path)),
         stdout=subprocess.DEVNULL,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
     )
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert f"temporary files are in {tmp_path}; make room there, or name another folder in TMPDIR" in done.stderr
+    assert f"temporary files are in {tmp_path}; make room there, or name another folder: --spool FOLDER" in done.stderr
 
 
 def test_a_file_that_is_no_capture_is_refused_by_name(trials, tmp_path, capsys):

@@ -156,6 +156,15 @@ def test_snakemake_stops_before_anything_with_one_line(tmp_path, mistake):
     assert len(lines) == 1 and lines[0].startswith("config error: "), ended.stdout
 
 
+def test_a_folder_of_temporary_files_that_cannot_be_used_is_named_before_anything_runs(tmp_path):
+    place = workplace(tmp_path)
+    place.environment["TMPDIR"] = str(tmp_path / "gone")
+    ended = place.run("--dry-run")
+    assert ended.returncode != 0
+    last = ended.stdout.splitlines()[-1]
+    assert last.startswith(f"folder of temporary files {tmp_path / 'gone'}: cannot write: "), ended.stdout
+
+
 def test_two_samples_of_one_name_are_refused_with_their_lines(tmp_path):
     place = workplace(tmp_path)
     place.sheet(

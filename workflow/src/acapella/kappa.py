@@ -56,6 +56,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     length.add_argument("--windows", metavar="N", help=f"windows of the timeline, at most (default: {WINDOWS})")
     length.add_argument("--window", metavar="DURATION", help="length of a window instead, as 10ms")
     parser.add_argument("--memory", metavar="SIZE", default="2G", help="above it, two passes over disk (default: 2G)")
+    parser.add_argument("--spool", metavar="FOLDER", help="of what is on disk then (default: TMPDIR, else /tmp)")
     parser.add_argument("--json", action="store_true", help="JSON on standard output; with -o nothing there")
     parser.add_argument("-o", dest="output", metavar="FILE.json", help="write the JSON there")
     parser.add_argument("--sha256", action="store_true", help="record it for every file, also where it is not needed")
@@ -136,7 +137,7 @@ def compare(args: argparse.Namespace) -> dict:
     check_output(args.output, trials)
     begin, end, relative = selection.span(args.begin, args.end)
     rule = identity_rule(args)
-    memory = selection.memory_bytes(args.memory)
+    room = {"memory_bytes": selection.memory_bytes(args.memory), "spool": args.spool}
     windows, window_ns = windows_of(args)
     flow = selection.flow(args.flow)
     frames, filter_of = None, {"filter": args.filter}
@@ -152,7 +153,7 @@ def compare(args: argparse.Namespace) -> dict:
         within_ns=within,
         windows=windows,
         window_ns=window_ns,
-        memory_bytes=memory,
+        **room,
         hash_files=args.sha256,
         progress=Progress() if args.progress else None,
     )
@@ -167,10 +168,11 @@ def compare(args: argparse.Namespace) -> dict:
         "window_ns": window_ns,
         "all_pairs": args.all_pairs,
     }
-    return result.document(native, names, parameters, cut_frames(native, trials, rule["kind"], chosen, memory))
+    cut = cut_frames(native, trials, rule["kind"], chosen, room)
+    return result.document(native, names, parameters, cut)
 
 
-def cut_frames(native: dict, trials: list[list[str]], kind: str, chosen, memory: int) -> list[int]:
+def cut_frames(native: dict, trials: list[list[str]], kind: str, chosen, room: dict) -> list[int]:
     """For each trial in which most packets lack their tag or region, the frames that the capture cut; else 0.
 
     The core counts cut frames among those that take part. Where a snap length took the trailer off none does, so
@@ -184,7 +186,7 @@ def cut_frames(native: dict, trials: list[list[str]], kind: str, chosen, memory:
             found.append(0)
             continue
         frame = consistency.IdentityRule(kind="frame")
-        again = consistency.compare([paths], pairs=[], identity=frame, selection=chosen, memory_bytes=memory)
+        again = consistency.compare([paths], pairs=[], identity=frame, selection=chosen, **room)
         (whole,) = again["trials"]
         found.append(whole["without_identity"] + sum(file["truncated"] for file in whole["files"]))
     return found

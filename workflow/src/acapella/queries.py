@@ -4,10 +4,10 @@ import contextlib
 import functools
 import os
 import re
-import tempfile
 from pathlib import Path
 
 from acapella_core.errors import UserError
+from acapella_core.files import temporary_folder
 
 FOLDER = Path(__file__).resolve().parents[2] / "sql"
 
@@ -39,14 +39,17 @@ def select(con, stage: str, name: str, parameters: dict):
 
 
 def connect(database: str | Path = ":memory:", *, threads: int = 1, read_only: bool = False):
-    """A DuckDB connection that installs nothing from the network and spills to TMPDIR; use it inside `one_line`."""
+    """A DuckDB connection that installs nothing from the network and spills to TMPDIR; use it inside `one_line`.
+
+    Raises UserError where TMPDIR is no folder to write into.
+    """
     import duckdb  # noqa: PLC0415 (keeps the start of `acapella --help` quick)
 
     settings = {
         "threads": threads,
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
-        "temp_directory": f"{tempfile.gettempdir()}/acapella-{os.getpid()}",
+        "temp_directory": f"{temporary_folder()}/acapella-{os.getpid()}",
     }
     return duckdb.connect(str(database), read_only=read_only, config=settings)
 

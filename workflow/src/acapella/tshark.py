@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from acapella_core.errors import UserError
+from acapella_core.files import temporary_folder
 
 # Captures are cut and samples are short: whatever joins frames would make an answer depend on where a file happens
 # to start. Sequence analysis and time stamps per conversation change no header, and cost a tenth of the time.
@@ -119,7 +120,7 @@ class Tshark:
         Its lines go to the file ``output``, or are to be read from the run's ``stdout``. Killed where the block is left
         before it ended. ``as_columns``: as for command().
         """
-        with tempfile.TemporaryFile() as complaints:
+        with tempfile.TemporaryFile(dir=temporary_folder()) as complaints:
             process = subprocess.Popen(
                 self.command(source, fields, display_filter, as_columns=as_columns),
                 stdin=subprocess.PIPE if os.fspath(source) == "-" else subprocess.DEVNULL,

@@ -7,14 +7,13 @@ is given and says what was wrong in one line.
 
 import ipaddress
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from . import _native
 from .errors import UserError
-from .files import sha256_of
+from .files import sha256_of, temporary_folder
 
 KINDS = ("invariant", "tag", "regions", "frame")
 TAGS = ("auto", "v1", "v2")
@@ -78,9 +77,9 @@ def compare(  # noqa: PLR0913  (each is an independent choice of the caller)
     file costs as much as the rest, so it is None unless `hash_files`, or its trial has several files: there it decides
     between packets of equal time. The files of a trial are listed as they were given.
 
-    memory_bytes bounds what is held in memory; beyond it private files in `spool` (default: the system's folder for
-    temporary files) hold the rest, and the result is the same. progress(done, total) gets bytes; `done` counts
-    decompressed ones and may pass `total`.
+    memory_bytes bounds what is held in memory; beyond it private files in the folder `spool` (default: TMPDIR, else
+    /tmp) hold the rest, and the result is the same. progress(done, total) gets bytes; `done` counts decompressed ones
+    and may pass `total`.
 
     Raises UserError: no or unreadable files, the same file twice in a trial, too many windows, a full disk.
     """
@@ -104,13 +103,13 @@ def compare(  # noqa: PLR0913  (each is an independent choice of the caller)
         "windows": windows,
         "window_ns": window_ns,
         "memory_bytes": memory_bytes,
-        "spool": str(spool or tempfile.gettempdir()),
+        "spool": str(temporary_folder(spool)),
         "progress": None if progress is None else lambda done: progress(done, total),
     }
     try:
         return _native.compare_trials(files, list(pairs), options)
     except _native.SpoolError as error:
-        fix = f"temporary files are in {options['spool']}; make room there, or name another folder in TMPDIR"
+        fix = f"temporary files are in {options['spool']}; make room there, or name another folder: --spool FOLDER"
         raise UserError(str(error), fix=fix) from error
     except (_native.InputError, _native.TrialError) as error:
         raise UserError(str(error)) from error

@@ -88,6 +88,22 @@ def atomic_text(target: str | os.PathLike, text: str, mode: int = PRIVATE) -> No
         temporary.write_text(text, encoding="utf-8")
 
 
+def temporary_folder(named: str | os.PathLike | None = None) -> Path:
+    """Where temporary files go: ``named``, else TMPDIR, else /tmp, and nowhere else.
+
+    tempfile.gettempdir() would go on to other folders in silence where the one that was asked for is full or may not be
+    written, and fill a disk that nobody named. Raises UserError there.
+    """
+    folder = Path(named or os.environ.get("TMPDIR") or "/tmp")
+    try:
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as probe:
+            probe.write(b"\0")
+    except OSError as error:
+        where, fix = f"folder of temporary files {folder}", "make room, or name another one: TMPDIR=FOLDER"
+        raise UserError(f"cannot write: {error.strerror}", where=where, fix=fix) from error
+    return folder.resolve()
+
+
 def sync_folder(folder: Path) -> None:
     """Make a rename in ``folder`` survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

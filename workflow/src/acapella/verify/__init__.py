@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from acapella_core.errors import UserError
+from acapella_core.files import temporary_folder
 
 FIRST = 10  # disagreements printed
 CAPTURES = tuple(kind + packed for kind in (".pcap", ".pcapng", ".cap") for packed in ("", ".gz", ".zst", ".lz4"))
@@ -101,7 +102,7 @@ def compare(file: Path, engine: str, first: int, result: Result) -> list[tuple]:
     """Add one file to ``result`` and print its first disagreements; returns those printed."""
     from . import comparison, tables  # noqa: PLC0415 - pyarrow and DuckDB are slow to import
 
-    with tempfile.TemporaryDirectory(prefix="acapella-verify-") as folder:
+    with tempfile.TemporaryDirectory(prefix="acapella-verify-", dir=temporary_folder()) as folder:
         try:
             ours = tables.our_tables(file, engine, Path(folder))
             theirs = tables.tshark_tables(file, Path(folder))

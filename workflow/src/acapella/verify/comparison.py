@@ -2,6 +2,7 @@
 
 import csv
 import functools
+import os
 
 import duckdb
 import pyarrow as pa
@@ -47,7 +48,7 @@ class Comparison:
     """One file's frames side by side; the Parquet files may go once it is made."""
 
     def __init__(self, ours: Tables, theirs: Tables):
-        self._database = duckdb.connect()
+        self._database = queries.connect(threads=os.cpu_count() or 1)
         self._load_tokens([ours.frames, theirs.frames])
         for side, tables in (("ours", ours), ("theirs", theirs)):
             files = {"frames": str(tables.frames), "flows": str(tables.flows), "tags": str(tables.tags)}
