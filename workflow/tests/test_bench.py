@@ -132,3 +132,15 @@ def test_the_disks_own_speed_is_said_to_be_unknown_without_fio(tmp_path, monkeyp
     assert module("disk").speed(tmp_path, 1) == module("disk").Speed(
         0, "not measured: no fio here; apt-get install fio"
     )
+
+
+@pytest.mark.parametrize(
+    ("written", "limit", "highest"),
+    [([1000], "sender", 500), ([900, 800], "receiver", 400), ([900, 799], "receiver", 0)],
+)
+def test_the_sender_limits_where_nothing_is_lost_at_its_most(written, limit, highest):
+    veth = module("veth")
+    points = [veth.Point("direct", 128, 2.0, offered, got) for offered, got in zip((1000, 800), written, strict=False)]
+    row = veth.row_of(points)
+    assert (row["limited_by"], row["value"]) == (limit, highest)
+    assert all(point["offered"] == point["written"] + point["lost"] for point in row["sweep"])

@@ -35,6 +35,8 @@ SCALES = {
         "writer_snaplens": (200,),
         "writer_sizes": (1514, 128),
         "disk_s": 1,
+        "veth_s": 1,
+        "veth_sizes": (1514,),
     },
     "full": {
         "native": 10_000_000,
@@ -55,6 +57,8 @@ SCALES = {
         "writer_snaplens": (200, 64),
         "writer_sizes": (1514, 1024, 512, 128),
         "disk_s": 4,
+        "veth_s": 2,
+        "veth_sizes": (1514, 128),
     },
 }
 

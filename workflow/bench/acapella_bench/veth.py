@@ -1,0 +1,237 @@
+"""The same frames over a veth pair to tcpdump and to both writers of the DPDK program, one after the other."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from acapella_capture import dpdk, tcpdump
+
+from . import table
+from .programs import Bench, Failed
+from .writer import program
+
+SNAPLEN = 200
+BUFFER_KIB = 32768  # of the kernel, for each receiver: what tcpdump has by -B on FABRIC
+MTU = 1500
+FRACTIONS = (0.9, 0.8, 0.65, 0.5, 0.35, 0.2, 0.1)  # of what came with as many as go
+RECEIVERS = ("tcpdump", "buffered", "direct")
+START_S, DRAIN_S, STOP_S = 20, 10, 60
+IDLE_S = 1.0
+DIFFERENT_FRAMES = 1000
+COLUMNS = ("Receiver", "Frame Size (B)", "Offered (k/s)", "Rate (Gbps)", "Offered", "Written", "Lost", "Loss (%)")
+LINK = (
+    "ip link set lo up",
+    "ip link add out0 type veth peer name in0",
+    "ip link set out0 addrgenmode none",
+    "ip link set in0 addrgenmode none",
+    "ip link set out0 up",
+    "ip link set in0 up",
+)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run; frames. ``offered`` is what came out of the sender's interface."""
+
+    receiver: str
+    size: int
+    seconds: float
+    offered: int
+    written: int
+
+    @property
+    def lost(self) -> int:
+        return self.offered - self.written
+
+    @property
+    def rate(self) -> float:
+        return self.offered / self.seconds
+
+    def row(self) -> list:
+        loss_percent = 100 * self.lost / self.offered if self.offered else 0.0
+        gbps = self.rate * self.size * 8 / 1e9
+        return [self.receiver, self.size, self.rate / 1e3, gbps, self.offered, self.written, self.lost, loss_percent]
+
+
+def missing() -> str | None:
+    """Why this cannot run here, None where it can."""
+    if os.geteuid() != 0:
+        return "not root: no network namespaces"
+    lacks = [name for name in ("ip", "unshare", "nsenter", "tcpdump", "tcpreplay") if shutil.which(name) is None]
+    return f"no {lacks[0]} here" if lacks else None
+
+
+@contextlib.contextmanager
+def pair() -> Iterator[list[str]]:
+    """Words before a command that run it where out0 sends to in0: a network namespace that ends with its process."""
+    with subprocess.Popen(["unshare", "--net", "sleep", "infinity"]) as holder:
+        try:
+            inside = ["nsenter", f"--net=/proc/{holder.pid}/ns/net"]
+            own, end = Path("/proc/self/ns/net").readlink(), time.monotonic() + START_S
+            while Path(f"/proc/{holder.pid}/ns/net").readlink() == own:
+                if holder.poll() is not None or time.monotonic() > end:
+                    raise Failed("unshare --net: no network namespaces here")
+                time.sleep(0.01)
+            for line in LINK:
+                done = subprocess.run([*inside, *line.split()], capture_output=True, text=True, check=False)
+                if done.returncode:
+                    raise Failed(f"{line}: {done.stderr.strip()}")
+            yield inside
+        finally:
+            holder.kill()
+
+
+def sent_by(inside: list[str]) -> int:
+    """Frames that left out0 so far."""
+    text = subprocess.run([*inside, "cat", "/proc/net/dev"], capture_output=True, text=True, check=True).stdout
+    return int(re.search(r"^\s*out0:(.*)$", text, re.MULTILINE)[1].split()[9])
+
+
+def send(bench: Bench, inside: list[str], size: int, rate: float | None, seconds: float) -> tuple[int, float]:
+    """Frames that tcpreplay sent and the seconds that it took; None: as many as go."""
+    before = sent_by(inside)
+    words = [*inside, "taskset", "-c", str(bench.other_core), "tcpreplay", "-i", "out0", "--preload-pcap", "--loop=0"]
+    words += [f"--pps={rate:.0f}", f"--limit={rate * seconds:.0f}"] if rate else ["--topspeed"]
+    words += [] if rate else [f"--duration={max(seconds, 1):.0f}"]
+    done = subprocess.run([*words, frames_of(bench, size)], capture_output=True, text=True, check=False)
+    said = re.search(r"Actual: (\d+) packets .* sent in ([\d.]+) seconds", done.stdout)
+    if done.returncode or not said:
+        raise Failed(f"tcpreplay: {(done.stderr.strip().splitlines() or ['it said nothing'])[-1]}")
+    return sent_by(inside) - before, float(said[2])
+
+
+def frames_of(bench: Bench, size: int) -> Path:
+    """A capture of frames of that size; made once."""
+    path = bench.folder / f"sent{size}.pcap"
+    if not path.exists():
+        words = [program(), "--generate", size, "--rate", 1e5, "--frames", DIFFERENT_FRAMES, "--writer", "buffered"]
+        bench.measure([*words, "--write", path], any_core=True)
+    return path
+
+
+@contextlib.contextmanager
+def running(words: list[str], folder: Path, output: Path | None) -> Iterator[tuple[subprocess.Popen, Path]]:
+    """A receiver that listens, and where its messages are; it is gone afterwards whatever happened."""
+    log = folder / "receiver.log"
+    into = output.open("wb") if output else contextlib.nullcontext(subprocess.DEVNULL)
+    with into as stdout, log.open("wb") as stderr:
+        receiver = subprocess.Popen([str(word) for word in words], stdout=stdout, stderr=stderr)
+    try:
+        wait_for(lambda: "listening on" in log.read_text(), receiver, START_S)
+        yield receiver, log
+    finally:
+        receiver.kill()
+        receiver.wait()
+
+
+def wait_for(condition: Callable[[], bool], receiver: subprocess.Popen, seconds: float) -> None:
+    """Until it holds; Failed where it does not in time or the receiver ended."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if receiver.poll() is not None or time.monotonic() > end:
+            raise Failed(f"it ended, or took more than {seconds:.0f} s: {' '.join(receiver.args)}")
+        time.sleep(0.05)
+
+
+def to_tcpdump(bench: Bench, inside: list[str], traffic: Callable[[], tuple[int, float]], size: int) -> Point:
+    """As `acapella collect` calls it; what is written are the records of its file."""
+    path = bench.folder / "received.pcap"
+    words = [*inside, "taskset", "-c", str(bench.core), "tcpdump", "-i", "in0", "-n", "-B", str(BUFFER_KIB)]
+    words += ["-s", str(SNAPLEN), "--time-stamp-precision=nano", "-w", "-"]
+    with running(words, bench.folder, path) as (receiver, log):
+        offered, seconds = traffic()
+
+        def empty() -> bool:
+            receiver.send_signal(signal.SIGUSR1)
+            time.sleep(0.1)
+            counts = tcpdump.last_counts(log.read_text())
+            return counts is not None and counts.held <= 0
+
+        wait_for(empty, receiver, DRAIN_S)
+        receiver.send_signal(signal.SIGINT)
+        receiver.wait(STOP_S)
+        counts = tcpdump.last_counts(log.read_text())
+    records, rest = divmod(path.stat().st_size - 24, 16 + min(size, SNAPLEN))
+    path.unlink()
+    if rest or records != counts.captured:
+        raise Failed(f"tcpdump: its file holds {records} records and {rest} bytes, it says {counts.captured}")
+    return Point("tcpdump", size, seconds, offered, records)
+
+
+def to_writer(writer: str) -> Callable:
+    """A writer of the DPDK program over net_af_packet, as `acapella collect` calls it."""
+
+    def received(bench: Bench, inside: list[str], traffic: Callable[[], tuple[int, float]], size: int) -> Point:
+        path = bench.folder / "received.pcap"
+        device, _ = dpdk.device("in0", MTU, BUFFER_KIB)
+        words = [*inside, program(), "--vdev", device, "--snaplen", SNAPLEN, "--writer", writer]
+        words += ["--cpus", bench.core, "--stop-when-idle", IDLE_S, "--write", path]
+        with running(words, bench.folder, None) as (receiver, log):
+            offered, seconds = traffic()
+            if receiver.wait(STOP_S):
+                raise Failed(f"{writer}: {log.read_text().strip().splitlines()[-1]}")
+        accounts = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        for each in bench.folder.glob("received*"):
+            each.unlink()
+        return Point(writer, size, seconds, offered, accounts["frames"]["written"])
+
+    return received
+
+
+def sweep(bench: Bench, inside: list[str], receiver: str, size: int) -> list[Point]:
+    """As many as the sender can, then less and less until none is lost."""
+    receive = to_tcpdump if receiver == "tcpdump" else to_writer(receiver)
+    seconds, points, most = bench.scale["veth_s"], [], None
+    for fraction in (None, *FRACTIONS):
+        rate = most * fraction if fraction else None
+        point = receive(bench, inside, lambda rate=rate: send(bench, inside, size, rate, seconds), size)
+        if point.lost < 0:
+            raise Failed(f"{receiver}: {point.written} frames written of {point.offered} that were sent")
+        points.append(point)
+        most = most or point.rate
+        if point.lost == 0:
+            break
+    return points
+
+
+def row_of(points: list[Point]) -> dict:
+    """The highest rate without loss, and who set it."""
+    whole = max((point.rate for point in points if point.lost == 0), default=0.0)
+    full = points[0]
+    limit = "sender" if full.lost == 0 else "receiver"
+    return {
+        "measured": f"{full.receiver}, frames of {full.size} B",
+        "value": round(whole),
+        "unit": "frames/s",
+        "note": f"without loss, {whole * full.size * 8 / 1e9:.2f} Gbit/s; the {limit} limits: of "
+        f"{full.rate:,.0f} frames/s, its most, {100 * full.lost / full.offered:.2f} % lost",
+        "limited_by": limit,
+        "sweep": [{**point.__dict__, "lost": point.lost, "rate": point.rate} for point in points],
+    }
+
+
+def run(bench: Bench) -> list[dict]:
+    """For each size the sender alone and the three receivers."""
+    why = missing()
+    if why:
+        return [{"measured": "skipped", "value": why}]
+    rows, printed = [], []
+    with pair() as inside:
+        for size in bench.scale["veth_sizes"]:
+            offered, seconds = send(bench, inside, size, None, bench.scale["veth_s"])
+            note = f"tcpreplay, nobody listens; {offered / seconds * size * 8 / 1e9:.2f} Gbit/s"
+            alone = {"measured": f"sender alone, frames of {size} B", "value": round(offered / seconds)}
+            rows.append({**alone, "unit": "frames/s", "note": note})
+            sweeps = [sweep(bench, inside, receiver, size) for receiver in RECEIVERS]
+            printed += [point.row() for points in sweeps for point in points]
+            rows += [row_of(points) for points in sweeps]
+    print(table.columns(COLUMNS, printed), "\n", flush=True)
+    return rows
