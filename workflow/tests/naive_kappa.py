@@ -2,7 +2,7 @@
 
 Independent of the native core and of acapella.consistency: it follows the definitions of docs/kappa.md literally, with
 a quadratic search for the kept packets, and shares no code with either. For trials of some hundred packets of Ethernet,
-802.3 with LLC or SNAP, VLAN, MPLS, pseudowires, GRE, IPv4 and IPv6 without extension headers.
+802.3 with LLC or SNAP, Cisco ISL, VLAN, MPLS, pseudowires, GRE, IPv4 and IPv6 without extension headers.
 """
 
 import hashlib
@@ -18,6 +18,7 @@ from scapy.utils import RawPcapReader
 TAGS = (0x8100, 0x88A8, 0x9100)
 LONGEST = 1500  # what an 802.3 length says at most; an ethertype is larger
 SNAP = bytes.fromhex("aaaa03000000")  # LLC and organisation code before an ethertype, RFC 1042
+ISL = bytes.fromhex("000c0000")  # of the address of a frame that has Cisco ISL's header, 26 octets
 CHECKSUM_AT = {6: 16, 17: 6}  # of TCP and UDP, bytes into their headers
 
 
@@ -68,7 +69,7 @@ def innermost(data: bytes, at: int = 0) -> tuple[str, int]:
         if data[at] >> 4 == 0:
             return innermost(data, at + 4)
         return below_ip(data, at)
-    return below_ip(data, at) if kind in (0x0800, 0x86DD) else ("ethertype", kind_at)
+    return below_ip(data, at) if kind in (0x0800, 0x86DD) and at < len(data) else ("ethertype", kind_at)
 
 
 def end_without_ip(data: bytes, at: int, wire_len: int) -> int:
@@ -99,6 +100,9 @@ def identity(data: bytes, wire_len: int, l4_checksum: bool) -> Part | None:
 
     Too few is less than what ICMP quotes of a packet (RFC 792): the IP header and 8 octets more, or as much without IP.
     """
+    if data[:1] in (b"\1", b"\x0c") and data[1:5] == ISL and number(data, 12) < 1536:
+        end = min(wire_len, 14 + number(data, 12) - 4)  # the length counts the frame's check sequence
+        return identity(data[26:end], end - 26, l4_checksum)
     start, at = innermost(data)
     if start != "ip":
         end = end_without_ip(data, at, wire_len)

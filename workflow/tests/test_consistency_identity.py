@@ -10,6 +10,7 @@ from trial_frames import BASE_NS, ethernet, ipv4, ipv6, plain, sent, udp, write_
 from acapella_core.consistency import IdentityRule, Selection, compare
 from acapella_core.errors import UserError
 
+MACS = b"\2" * 6 + b"\4" * 6
 VLAN = struct.pack(">HH", 0x8100, 42)
 SERVICE = struct.pack(">HHHH", 0x88A8, 7, 0x8100, 42)
 LABELS = struct.pack(">HII", 0x8847, 100 << 12 | 64, 200 << 12 | 0x100 | 64)
@@ -29,6 +30,18 @@ def pseudowire(frame: bytes) -> bytes:
     return b"\6" * 12 + LABELS + bytes(4) + frame
 
 
+def isl(frame: bytes, first: int = 1, kind: int = 0) -> bytes:
+    """A frame and its check sequence in Cisco ISL, whose own check sequence no capture has."""
+    inside = bytes.fromhex("aaaa03 040404 000a 0000 0000") + frame + b"fcs!"
+    return bytes([first, 0, 0x0C, 0, 0, kind << 4]) + b"\4" * 6 + struct.pack(">H", len(inside)) + inside
+
+
+def snap(packet: bytes, ethertype: int = 0x0800) -> bytes:
+    """A length, LLC and SNAP before a packet: what follows addresses or tags."""
+    data = bytes.fromhex("aaaa03 000000") + struct.pack(">H", ethertype) + packet
+    return struct.pack(">H", len(data)) + data
+
+
 def gre(packet: bytes) -> bytes:
     """A packet in GRE."""
     return ethernet(ipv4(struct.pack(">HH", 0, 0x86DD if packet[0] >> 4 == 6 else 0x0800) + packet, proto=47))
@@ -45,6 +58,11 @@ def gre(packet: bytes) -> bytes:
         pytest.param(b"\6" * 12 + LABELS + ipv4(udp(1), ident=9), id="mpls"),
         pytest.param(pseudowire(ethernet(ipv4(udp(1), ident=9), tags=VLAN)), id="pseudowire"),
         pytest.param(gre(ipv4(udp(1), ident=9)), id="gre"),
+        pytest.param(isl(ethernet(ipv4(udp(1), ident=9))), id="isl"),
+        pytest.param(isl(ethernet(ipv4(udp(1), ident=9), tags=VLAN), first=0x0C) + b"more", id="isl-vlan"),
+        pytest.param(MACS + snap(ipv4(udp(1), ident=9)), id="snap"),
+        pytest.param(MACS + SERVICE[:4] + snap(ipv4(udp(1), ident=9)) + bytes(6), id="service-vlan-snap"),
+        pytest.param(isl(MACS + SERVICE[:4] + snap(ipv4(udp(1), ident=9))), id="isl-service-vlan-snap"),
         pytest.param(ethernet(ipv4(udp(1), ident=9)) + bytes(46), id="padding"),
         pytest.param(ethernet(ipv4(udp(1), ident=9)) + b"fcs!", id="trailer"),
     ],
@@ -96,6 +114,19 @@ def test_without_ip_the_ethertype_and_what_follows_count(tmp_path):
     assert not common(tmp_path, arp, ethernet(bytes(range(1, 29)), 0x0806))
 
 
+def test_cisco_isl(tmp_path):
+    """tshark takes none with a longer frame than 1484 octets for ISL; what it carries is known all the same."""
+    full = ethernet(ipv4(udp(1, size=1472)))
+    assert len(isl(full)) == 26 + 1514 + 4
+    assert common(tmp_path, full, isl(full))
+    assert common(tmp_path, full, isl(full), snaplens=(100, 65535))
+    assert common(tmp_path, full, isl(full), snaplens=(65535, 100))
+    assert not common(tmp_path, isl(full), isl(full), snaplens=(39, 65535)), "too little of the frame in it"
+    assert not common(tmp_path, full, isl(ethernet(ipv4(udp(2, size=1472)))))
+    assert not common(tmp_path, isl(full), isl(full, kind=1)), "a Token Ring frame in it is not looked into"
+    assert common(tmp_path, isl(full, kind=1), isl(full, kind=1))
+
+
 NETBEUI = bytes.fromhex("f0f003") + bytes(range(47))
 CDP = bytes.fromhex("aaaa03 00000c 2000") + bytes(range(50))
 SNAP = bytes.fromhex("aaaa03 000000 88b5") + bytes(range(50))
@@ -111,6 +142,7 @@ SNAP = bytes.fromhex("aaaa03 000000 88b5") + bytes(range(50))
         pytest.param(lambda frame: frame[:12] + SERVICE[:4] + frame[12:] + bytes(6), id="service-vlan-and-padding"),
         pytest.param(lambda frame: frame + bytes(9), id="padding"),
         pytest.param(pseudowire, id="pseudowire"),
+        pytest.param(isl, id="isl"),
     ],
 )
 def test_a_frame_with_a_length_is_known_by_it_and_what_it_covers(tmp_path, data, wrap):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from traces import underlay, write_pcap
-from trial_captures import START_NS, arp, llc, packet, packet_6, pair, snap
+from trial_captures import START_NS, arp, isl, llc, packet, packet_6, pair, service_snap, snap
 
 EXACT = ("U", "O", "O_published", "O_kendall", "L", "L_offset_removed", "I")
 ROOTS = ("kappa", "kappa_published")
@@ -35,7 +35,8 @@ def trials(draw) -> list[tuple[int, int]]:
 def frame(number: int) -> bytes:
     """Different kinds of packets; some without IP."""
     padded = (lambda n: llc(n, padding=n % 7), lambda n: snap(n, padding=n % 7))
-    kinds = (packet, packet_6, arp, lambda n: packet(n, trailer=b"x" * (n % 5)), *padded)
+    wrapped = (service_snap, lambda n: isl(packet_6(n)), lambda n: isl(llc(n, padding=n % 7)))
+    kinds = (packet, packet_6, arp, lambda n: packet(n, trailer=b"x" * (n % 5)), *padded, *wrapped)
     return kinds[number % len(kinds)](number)
 
 

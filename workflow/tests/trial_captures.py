@@ -53,6 +53,18 @@ def snap(number: int, padding: int = 0) -> bytes:
     return llc(number, padding, bytes.fromhex("aaaa03 000000 88b5"))
 
 
+def service_snap(number: int) -> bytes:
+    """IPv4 in SNAP behind a service tag alone."""
+    data = bytes.fromhex("aaaa03 000000 0800") + packet(number)[14:]
+    return MACS + b"\x88\xa8\0\7" + struct.pack(">H", len(data)) + data
+
+
+def isl(frame: bytes) -> bytes:
+    """A frame with its check sequence in Cisco ISL."""
+    inside = bytes.fromhex("aaaa03 001b21 000a 0000 0000") + frame + b"fcs!"
+    return bytes.fromhex("01000c0000 00 001b21ddeeff") + struct.pack(">H", len(inside)) + inside
+
+
 def write(path: Path, offsets: list[int], numbers=None, snaplen: int = 262144, make=packet) -> Path:
     """A capture of packets ``numbers`` (0, 1, ... by default), ``offsets`` ns after START_NS."""
     numbers = range(len(offsets)) if numbers is None else numbers

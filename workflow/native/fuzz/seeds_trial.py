@@ -31,6 +31,14 @@ def tagged(number: int) -> bytes:
     return packet(number) + TAG[:7] + bytes((number,)) + TAG[8:]
 
 
+def isl(number: int) -> bytes:
+    """A packet in Cisco ISL, IPv4 in SNAP behind a service tag."""
+    data = bytes.fromhex("aaaa030000000800") + packet(number)[14:]
+    frame = MACS + b"\x88\xa8\0\7" + struct.pack(">H", len(data)) + data
+    inside = b"\xaa\xaa\x03" + bytes(9) + frame + b"fcs!"
+    return bytes.fromhex("01000c000000001b21ddeeff") + struct.pack(">H", len(inside)) + inside
+
+
 def pcap(frames: list[bytes], cut: int = 65535) -> bytes:
     """A nanosecond pcap; every third stamp is its predecessor's."""
     records = [
@@ -44,7 +52,7 @@ def seeds() -> dict[str, bytes]:
     """Choices, length of the first capture, both captures."""
     made = {}
     for choice in (0, 1, 2, 3, 4, 0x40, 0x80, 0x9A):
-        for make in (packet, packet_6, length, tagged):
+        for make in (packet, packet_6, length, isl, tagged):
             first = pcap([make(n) for n in (0, 1, 2, 3, 3, 4, 5)])
             second = pcap([make(n) for n in (1, 0, 3, 2, 3, 6)], cut=40 if choice == 4 else 65535)
             made[f"{make.__name__}-{choice}"] = struct.pack("<BH", choice, len(first)) + first + second

@@ -1,6 +1,8 @@
 // Ethernet, LLC, VLAN, MPLS, pseudowires, and the link types that are not Ethernet.
 #include <gtest/gtest.h>
 
+#include <span>
+
 #include "dissect_frames.hpp"
 
 namespace acapella::testing {
@@ -56,6 +58,34 @@ TEST(DissectLink, LengthsAndTypes) {
               "eth:ethertype:vlan:llc:stp");
     EXPECT_EQ((Frame{ethernet(1501, kData)}.protocols()), "eth");
     EXPECT_EQ((Frame{ethernet(1501, kData)}.dissected().issue), Issue::bad_ethernet_length);
+}
+
+Dissection innermost_of(const Frame& frame) {
+    Record record;
+    record.link_type = frame.link_type;
+    record.bytes = std::as_bytes(std::span(frame.octets));
+    record.wire_len = static_cast<std::uint32_t>(frame.octets.size());
+    Dissection dissection;
+    dissect(record, dissection, nullptr, Depth::innermost);
+    return dissection;
+}
+
+TEST(DissectLink, InnermostGoesOnWhereTsharkStops) {
+    const Octets snap = hex("aaaa03 000000 0800") + kPacket;
+    const Octets isl = hex("aaaa03 001b21 000a 0000 0000") + ethernet(0x0800, kPacket) + hex("deadbeef");
+    const Octets to_isl = hex("01000c0000 00 001b21ddeeff");
+    for (const Frame& frame : {Frame{ethernet(0x88a8, hex("0005") + be16(snap.size()) + snap)},
+                               Frame{to_isl + be16(isl.size()) + isl}, Frame{to_isl + be16(1501) + isl}}) {
+        EXPECT_EQ(frame.dissected().network.version, 0);
+        const Dissection found = innermost_of(frame);
+        EXPECT_FALSE(found.sure);
+        ASSERT_EQ(found.network.version, 4);
+        EXPECT_EQ(found.network.reported, kPacket.size());
+        EXPECT_EQ(found.network.bytes.size(), kPacket.size());
+    }
+    EXPECT_EQ(innermost_of(Frame{hex("01000c0000 10 001b21ddeeff") + be16(isl.size()) + isl}).network.version,
+              0)
+        << "Token Ring";
 }
 
 TEST(DissectLink, TruncatedTagIsKeptAsCut) {

@@ -12,7 +12,6 @@ namespace {
 
 constexpr std::size_t kEthertype = 2;
 constexpr std::uint16_t kMaxLength = 1500;  // IEEE 802.3-2018 3.2.6: above it are ethertypes, from 1536 on
-constexpr std::size_t kSnap = 8;
 // What ICMP quotes of a packet so that its sender knows it again (RFC 792): the IP header and 8 octets more.
 constexpr std::size_t kLeastCut = 20 + 8;
 constexpr std::size_t kLeastCutOfIpv6 = 40 + 8;
@@ -183,7 +182,8 @@ Identifier::Found Identifier::all_of(Bytes bytes, std::size_t whole) {
 }
 
 Identifier::Found Identifier::find_invariant(const Record& record) {
-    if (!find_network_quickly(record, dissection_.network)) dissect(record, dissection_);
+    if (!find_network_quickly(record, dissection_.network))
+        dissect(record, dissection_, nullptr, Depth::innermost);
     const Portion& network = dissection_.network;
     if (network.version == 0) {
         if (dissection_.link_payload.bytes.data() == nullptr) return all_of(record.bytes, record.wire_len);
@@ -199,14 +199,8 @@ Identifier::Found Identifier::find_without_ip(const Portion& payload) {
     has_ethertype_ = true;
     ethertype_ = payload.ethertype;
     Cursor at(payload.bytes, payload.reported);
-    if (ethertype_ > 0 && ethertype_ <= kMaxLength) {  // a length, behind which padding stands; 0 tells none
+    if (ethertype_ > 0 && ethertype_ <= kMaxLength)  // a length, behind which padding stands; 0 tells none
         at.limit(ethertype_);
-        // Behind a service tag dissect() takes no length for one, so SNAP is still there.
-        if (at.has(kSnap) && at.be32(0) == 0xaaaa0300 && at.be16(4) == 0) {
-            ethertype_ = at.be16(6);
-            at.skip(kSnap);
-        }
-    }
     const Found found = all_of(at.rest(), at.reported());
     return {true, kEthertype + found.captured, kEthertype + found.whole};
 }

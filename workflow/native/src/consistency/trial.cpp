@@ -50,7 +50,7 @@ class Chosen {
             if (at_ == numbers_.size() || numbers_[at_] != number) return false;
         }
         if (selection_.flows.empty()) return true;
-        dissect(record, dissection_);
+        dissect(record, dissection_, nullptr, Depth::innermost);
         return std::any_of(selection_.flows.begin(), selection_.flows.end(),
                            [this](const FlowFilter& flow) { return in_flow(flow, dissection_); });
     }

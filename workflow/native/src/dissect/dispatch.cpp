@@ -145,10 +145,11 @@ Next step(Next next, Walk& walk) {
 
 }  // namespace
 
-void dissect(const Record& record, Dissection& dissection, const Vendors* vendors) {
+void dissect(const Record& record, Dissection& dissection, const Vendors* vendors, Depth depth) {
     dissection.reset();
     dissection.inner_wire_len = record.wire_len;
     Walk walk(record, dissection, vendors);
+    walk.innermost = depth == Depth::innermost;
     for (Next next = first(record, walk); next != Next::stop; next = step(next, walk)) {
         if (dissection.token_count >= kMaxTokens) {
             walk.overflow();

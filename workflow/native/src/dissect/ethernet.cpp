@@ -8,6 +8,9 @@ constexpr std::size_t kHeader = 14;
 constexpr std::uint16_t kMaxLength = 1500;     // IEEE 802.3-2018 3.2.6
 constexpr std::uint16_t kMinEthertype = 1536;  // ibid.
 constexpr std::uint16_t kF5FileInformation = 0x05ff;
+constexpr std::size_t kIsl = 26;  // Cisco ISL's header; its length counts from behind the length field on
+constexpr std::uint32_t kIslLlc = 0xaaaa03;
+constexpr std::size_t kFrameCheck = 4;
 constexpr std::uint32_t kTteMarker = 0x03040506;  // tshark's default marker of Time-Triggered Ethernet
 
 // Destination addresses that make tshark read a length-typed frame as Cisco ISL.
@@ -19,8 +22,19 @@ bool is_isl(const Cursor& at) {
 // IEEE 802.1D's GARP addresses, 01-80-C2-00-00-20 to 2F: on LLC's STP address, but not STP.
 bool is_garp(const Cursor& at) { return at.be32(0) == 0x0180c200 && (at.be16(4) & 0xfff0) == 0x0020; }
 
+// Cisco ISL: a whole frame with its check sequence, behind a header whose type is 0 for Ethernet.
+Next dissect_isl(Walk& walk, std::uint16_t length) {
+    const bool carries_ethernet = walk.at.u8(5) >> 4 == 0 && walk.at.be24(kHeader) == kIslLlc;
+    if (!walk.innermost || !carries_ethernet || length < kIsl - kHeader + kFrameCheck) return walk.unsure();
+    walk.out.sure = false;
+    walk.at.limit(kHeader + length - kFrameCheck);
+    walk.at.skip(kIsl);
+    walk.link_payload(0);  // until the frame in it says its own
+    return Next::ethernet;
+}
+
 Next dissect_802_3(Walk& walk, std::uint16_t length) {
-    if (is_isl(walk.at)) return walk.unsure();
+    if (is_isl(walk.at)) return dissect_isl(walk, length);
     const bool raw_ipx = walk.at.be16(kHeader) == 0xffff && walk.at.has(kHeader + 2);
     walk.at.skip(kHeader);
     walk.link_payload(length);
@@ -43,6 +57,8 @@ Next dissect_ethernet(Walk& walk) {
         return walk.ethertype(type);
     }
     if (type <= kMaxLength) return dissect_802_3(walk, type);
+    if (walk.innermost && is_isl(walk.at))
+        return dissect_isl(walk, type);  // tshark looks at shorter ones only
     walk.at.skip(kHeader);
     walk.link_payload(type);
     walk.link_header(kHeader);

@@ -21,7 +21,9 @@ Next tag(Walk& walk, Token token) {
     const std::uint16_t type = walk.at.be16(2);
     walk.at.skip(kTag);
     walk.link_header(0);
-    if (type <= kMaxLength && token == Token::vlan) {  // tshark knows no length in a service tag
+    const bool service = token == Token::ieee8021ad;
+    if (type <= kMaxLength && (!service || walk.innermost)) {  // tshark knows no length in a service tag
+        if (service) walk.out.sure = false;
         const bool raw_ipx = walk.at.be16(0) == 0xffff && walk.at.has(2);
         walk.link_payload(type);
         walk.limit(type);

@@ -72,6 +72,7 @@ struct Walk {
     std::uint32_t link_len = 0;   // of the nearest link header, without VLAN tags and MPLS
     std::uint16_t key = 0;        // ethertype or IP protocol
     std::uint8_t ip_version = 0;  // of the nearest network header, in a quote too
+    bool innermost = false;       // Depth::innermost: where tshark stops, the walk may go on
     bool quoted = false;          // inside the packet that an ICMP error quotes: tokens only, no keys
     bool trailer = false;         // bytes other than zeros stand behind the packet
 
