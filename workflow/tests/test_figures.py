@@ -113,6 +113,43 @@ def test_no_text_covers_another_or_leaves_the_figure(campaign, svg, browser):
     page.close()
 
 
+def site_marks(figure: compose.Drawn) -> tuple[int, list[dict]]:
+    """The place of the layer of interval lines, and the layers of marks of sites with their places."""
+    layers = figure.spec["concat"][0]["layer"]
+    kinds = [layer["mark"]["type"] for layer in layers]
+    marks = [
+        (n, layer) for n, layer in enumerate(layers) if kinds[n] in ("circle", "point") and "yOffset" in layer["mark"]
+    ]
+    return kinds.index("rule"), marks
+
+
+@pytest.mark.parametrize("name", ["encapsulations", "header_occurrence"])
+@pytest.mark.parametrize("campaign", ["one_site", "hostile", "thirty_sites"])
+def test_each_site_has_a_mark_that_no_line_covers_and_that_is_named(name, campaign, campaigns, svg):
+    source, figure = campaigns[campaign], compose.drawn(name, campaigns[campaign])
+    lines, marks = site_marks(figure)
+    if campaign == "one_site":
+        assert marks == [] and "one site" not in words(svg(name, campaign))
+        return
+    rule = figure.spec["concat"][0]["layer"][lines]["mark"]
+    assert all(n > lines and layer["mark"]["yOffset"] > rule["yOffset"] + 2 for n, layer in marks)
+    drawn = [value for _, layer in marks for value in figure_data(figure, layer)]
+    assert {value["site"] for value in drawn} == set(source.sites)
+    assert any(tip["field"] == "site" for tip in marks[0][1]["encoding"]["tooltip"])
+    text = words(svg(name, campaign))
+    if campaign == "hostile":
+        legend = {value["mark"] for value in drawn}
+        assert len(legend) == 3 and all(mark in text for mark in legend)
+    else:
+        assert "dot: one site, named where the pointer is (in the .html)" in text
+
+
+def figure_data(figure: compose.Drawn, layer: dict) -> list[dict]:
+    """The values of a layer, wherever its specification keeps them."""
+    data = layer["data"]
+    return data["values"] if "values" in data else figure.spec["datasets"][data["name"]]
+
+
 def test_same_tables_give_the_same_bytes_in_any_folder_order_and_process(tmp_path):
     first, second = (write_tables(tmp_path / name / "made", sites=2) for name in ("a", "b"))
     assert cli.main(["figures", str(first)]) == 0

@@ -2,7 +2,7 @@
 
 import altair as alt
 
-from . import theme
+from . import site_dots, theme
 from .compose import Figure
 from .source import ALL, Source
 from .wording import count, natural, percent, shortened
@@ -14,7 +14,8 @@ MOST = 14
 TITLE_LABEL = 50  # characters of a label in the title
 LABEL = 118  # characters of a label: it stands above its bar and has the figure's whole width
 NONE = "none (the frame starts with IP)"
-ROW = 27
+ROW = 31
+BAR, MIDDLE = 13, 7  # px: the bar's height, and how far below the row's middle it is, under its label
 PLAIN = {
     "Ethernet": "are plain Ethernet (no tag, no tunnel)",
     "none": "start with IP (no Ethernet, no tunnel)",
@@ -33,11 +34,11 @@ def draw(source: Source) -> Figure:
     if any(row["low"] is not None for row in values):
         key.append("line: its 95 % bootstrap interval over samples")
     if several:
-        key.append("dot: one site")
+        key.append(site_dots.key(source.sites))
     if len(ranked) > MOST:
         rest = sum(row["share"] for row in ranked[MOST:])
         key.append(f"{count(len(ranked) - MOST, 'rarer encapsulation')} not shown, {percent(rest)} of frames together")
-    return Figure(title(ranked), chart(values, dots), ("; ".join(key) + ".", *quoted(ranked[:MOST])))
+    return Figure(title(ranked), chart(values, dots, source.sites), ("; ".join(key) + ".", *quoted(ranked[:MOST])))
 
 
 def cells(row: dict, rank: dict) -> dict:
@@ -71,7 +72,7 @@ def quoted(shown: list[dict]) -> tuple[str, ...]:
     return ()
 
 
-def chart(values: list[dict], dots: list[dict]) -> alt.LayerChart:
+def chart(values: list[dict], dots: list[dict], sites: list[str]) -> alt.LayerChart:
     """Bars under their labels; what they say in words at their right."""
     x = alt.Scale(domain=[0, 100], nice=False)
     y = alt.Y("place:O", axis=None, scale=alt.Scale(paddingInner=0, paddingOuter=0))
@@ -81,15 +82,17 @@ def chart(values: list[dict], dots: list[dict]) -> alt.LayerChart:
     ]
     base = alt.Chart(alt.Data(values=values)).encode(y=y, tooltip=tooltip)
     axis = alt.Axis(title="share of frames (%)", domain=False)
-    low = {"yOffset": 6}  # bar and marks in the lower half of the row, the label in the upper
-    bars = base.mark_bar(height=8, color=theme.SKY, **low).encode(x=alt.X("share:Q", scale=x, axis=axis))
-    lines = base.transform_filter("datum.low !== null").mark_rule(strokeWidth=1.6, color=theme.BLACK, **low)
+    bars = base.mark_bar(height=BAR, color=site_dots.BAR, yOffset=MIDDLE)
+    bars = bars.encode(x=alt.X("share:Q", scale=x, axis=axis))
+    lines = base.transform_filter("datum.low !== null").mark_rule(
+        strokeWidth=1.6, color=theme.BLACK, yOffset=MIDDLE + (site_dots.LINE * BAR if dots else 0)
+    )
     lines = lines.encode(x=alt.X("low:Q", scale=x), x2="high:Q")
-    labels = base.mark_text(align="left", dy=-6, fontSize=theme.SMALL).encode(x=alt.value(2), text="label:N")
+    labels = base.mark_text(align="left", dy=MIDDLE - 14, fontSize=theme.SMALL).encode(x=alt.value(2), text="label:N")
     width = theme.WIDTH - 162
-    words = base.mark_text(align="left", dy=6, fontSize=theme.SMALL).encode(x=alt.value(width + 6), text="text:N")
+    words = base.mark_text(align="left", dy=MIDDLE, fontSize=theme.SMALL).encode(x=alt.value(width + 6), text="text:N")
     layers = [bars, lines, labels, words]
     if dots:
-        sites = alt.Chart(alt.Data(values=dots)).mark_circle(size=11, color=theme.BLUE, opacity=0.65, **low)
-        layers.insert(1, sites.encode(x=alt.X("share:Q", scale=x), y=y, tooltip=tooltip))
+        encoding = {"x": alt.X("share:Q", scale=x), "y": y, "tooltip": tooltip}
+        layers += site_dots.layers(dots, sites, BAR, MIDDLE, encoding)
     return alt.layer(*layers).properties(width=width, height=alt.Step(ROW))

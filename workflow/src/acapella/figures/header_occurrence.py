@@ -2,7 +2,7 @@
 
 import altair as alt
 
-from . import theme
+from . import site_dots, theme
 from .compose import Figure
 from .source import ALL, Source
 from .wording import count, natural, percent, short_labels
@@ -12,6 +12,7 @@ TABLE = "header_occurrence"
 COLUMNS = ("frame_share", "frame_share_lo", "frame_share_hi", "occurrence_share")
 MOST = 25  # headers drawn; the table has them all
 LABEL = 28
+BAND = 0.74  # of a row's height is its bar
 NAMED = ("TCP", "UDP", "VLAN", "MPLS", "IPv6")  # headers that the title tells about, where they occur
 
 
@@ -27,12 +28,12 @@ def draw(source: Source) -> Figure:
     if any(row["low"] is not None for row in values):
         key.append("line: its 95 % bootstrap interval over samples")
     if several:
-        key.append("dot: one site")
+        key.append(site_dots.key(source.sites))
     if any(row["twice"] for row in values):
         key.append("diamond: occurrences per 100 frames, where frames hold it more than once")
     if len(ranked) > MOST:
         key.append(f"{count(len(ranked) - MOST, 'rarer header')} not shown")
-    return Figure(title(ranked), chart(values, dots, list(shown.values())), ("; ".join(key) + ".",))
+    return Figure(title(ranked), chart(values, dots, list(shown.values()), source.sites), ("; ".join(key) + ".",))
 
 
 def cells(row: dict, shown: dict) -> dict:
@@ -58,11 +59,13 @@ def title(ranked: list[dict]) -> str:
     return f"Of all frames: {', '.join(named)}"
 
 
-def chart(values: list[dict], dots: list[dict], order: list[str]) -> alt.LayerChart:
+def chart(values: list[dict], dots: list[dict], order: list[str], sites: list[str]) -> alt.LayerChart:
     """Bars, intervals, dots and diamonds over one row a header, the shares in words at the right."""
     right = max(100, *(1.04 * row["occurrence"] for row in values))
     x = alt.Scale(domain=[0, right], nice=False)
-    y = alt.Y("label:N", sort=order, title=None, axis=alt.Axis(ticks=False, domain=False, labelLimit=200))
+    y = alt.Y(
+        "label:N", sort=order, title=None, axis=alt.Axis(ticks=False, domain=False, labelLimit=200, labelPadding=6)
+    )
     tooltip = [
         *(alt.Tooltip("site:N"), alt.Tooltip("header:N"), alt.Tooltip("text:N", title="frames with it")),
         alt.Tooltip("low:Q", title="interval from, %", format=".4~r"),
@@ -72,17 +75,21 @@ def chart(values: list[dict], dots: list[dict], order: list[str]) -> alt.LayerCh
     ]
     base = alt.Chart(alt.Data(values=values)).encode(y=y, tooltip=tooltip)
     axis = alt.Axis(title="share of frames (%)", domain=False, tickCount=10)
-    bars = base.mark_bar(height={"band": 0.68}, color=theme.SKY).encode(x=alt.X("share:Q", scale=x, axis=axis))
-    lines = base.transform_filter("datum.low !== null").mark_rule(strokeWidth=1.6, color=theme.BLACK)
+    row = theme.row_height(len(order), low=18 if dots else 13)
+    bar = BAND * row
+    bars = base.mark_bar(height={"band": BAND}, color=site_dots.BAR).encode(x=alt.X("share:Q", scale=x, axis=axis))
+    lines = base.transform_filter("datum.low !== null").mark_rule(
+        strokeWidth=1.6, color=theme.BLACK, yOffset=site_dots.LINE * bar if dots else 0
+    )
     lines = lines.encode(x=alt.X("low:Q", scale=x), x2="high:Q")
     twice = base.transform_filter("datum.twice").mark_point(
-        shape="diamond", size=48, filled=True, color=theme.VERMILION, opacity=1
+        shape="diamond", size=52, filled=False, color=theme.BLACK, strokeWidth=1.3, opacity=1
     )
     twice = twice.encode(x=alt.X("occurrence:Q", scale=x))
     width = theme.WIDTH - theme.text_width(order) - 60
     words = base.mark_text(align="left", fontSize=theme.SMALL).encode(x=alt.value(width + 6), text="text:N")
     layers = [bars, lines, twice, words]
     if dots:
-        sites = alt.Chart(alt.Data(values=dots)).mark_circle(size=11, color=theme.BLUE, opacity=0.65)
-        layers.insert(1, sites.encode(x=alt.X("share:Q", scale=x), y=y, tooltip=tooltip))
-    return alt.layer(*layers).properties(width=width, height=alt.Step(theme.row_height(len(order))))
+        encoding = {"x": alt.X("share:Q", scale=x), "y": y, "tooltip": tooltip}
+        layers += site_dots.layers(dots, sites, bar, 0, encoding)
+    return alt.layer(*layers).properties(width=width, height=alt.Step(row))

@@ -36,7 +36,9 @@ def draw(source: Source) -> Figure:
     lines = [alt.hconcat(*panels[n : n + across], spacing=24) for n in range(0, len(panels), across)]
     key = ["A is the first trial of its environment, B the second"]
     if against_one(source):
-        key.append("empty: not compared, so whether A is the odd one does not show (consistency.all_pairs: true does)")
+        key.append(
+            "empty: not compared, so whether A is the odd one does not show (consistency.all_pairs: true shows it)"
+        )
     if odd:
         key.append("odd: the others agree among themselves, and not with A")
     chart = alt.vconcat(*lines, spacing=16).resolve_scale(color="shared")
