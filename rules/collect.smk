@@ -9,6 +9,7 @@ import json
 COLLECT_KEYS = {
     "files": ("testbed", "samples"),
     "local": ("testbed", "runs", "capture", "local"),
+    "fabric": ("testbed", "runs", "capture", "fabric"),
 }[config["testbed"]]
 COLLECT_CONFIG = json.dumps({key: config[key] for key in COLLECT_KEYS}, sort_keys=True)
 

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int | None:
     if settings.testbed == "files":
         taken = files.describe(settings.samples, args.campaign, only=args.only)
     else:
-        taken = collect(testbed_of(settings), settings, args.campaign)
+        taken = collect(testbed_of(settings, args.campaign.resolve().name), settings, args.campaign)
     failures: list[Failure] = []
     lines = list(told(taken, failures))
     if not args.only:

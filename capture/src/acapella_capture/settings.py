@@ -10,7 +10,7 @@ import yaml
 from acapella_core import schemas
 from acapella_core.errors import UserError
 
-KEYS = ("testbed", "samples", "runs", "capture", "local")
+KEYS = ("testbed", "samples", "runs", "capture", "local", "fabric")
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,24 @@ class LocalSettings:
 
 
 @dataclass(frozen=True)
+class FabricSettings:
+    """What is asked of FABRIC, and how patiently; see the schema for each key."""
+
+    fabric_rc: str | None
+    nics: list[str]
+    image: str
+    move_mirrors: bool
+    lease_h: int
+    wait_timeout_s: float
+    mirror_timeout_s: float
+    poll_s: float
+    ssh_tries: int
+    ssh_retry_s: float
+    part_mb: int
+    telemetry_url: str
+
+
+@dataclass(frozen=True)
 class Settings:
     """What collect needs to know."""
 
@@ -59,6 +77,7 @@ class Settings:
     runs: int
     capture: CaptureSettings
     local: LocalSettings
+    fabric: FabricSettings
 
 
 def read_settings(path: Path) -> Settings:
@@ -96,6 +115,7 @@ def settings_of(config: dict[str, Any], *, where: object = "config") -> Settings
         runs=values["runs"],
         capture=CaptureSettings(**values["capture"]),
         local=local_settings(values["local"]),
+        fabric=FabricSettings(**values["fabric"]),
     )
 
 

@@ -1,0 +1,303 @@
+"""Testbed `fabric`: listening nodes in slices on FABRIC, one slice a site, and port mirrors to their NICs."""
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from acapella_core.errors import UserError
+
+from ...settings import FabricSettings
+from ..base import Direction, Finished, Host, Instance, Job, Mirror, Refused, Site, Telemetry, Testbed, Want
+from . import credentials, mirrors, needs, resources, switches
+from .credentials import WHERE
+from .remote import Remote
+from .session import Session, told
+from .slices import FAILED, GONE, Slices, site_of, slice_name
+from .transfer import MB, Transfer
+
+NODE = re.compile(r"(.+)-listener(\d+)")
+NOTE = "the switch copies before and after a sample too; what it could not copy is not counted"
+READY = """set -e
+for dev; do
+    ip link set dev "$dev" mtu 9216 2> /dev/null || ip link set dev "$dev" mtu 9000
+    ip link set dev "$dev" up
+done
+command -v tcpdump > /dev/null || { apt-get -qq update && apt-get -qq -y install tcpdump; } || dnf -q -y install tcpdump
+"""  # Ethernet's largest usual MTU, so that no mirrored jumbo frame is refused; a NIC that has less keeps FABRIC's own
+READY_S = 300
+
+
+@dataclass
+class Taken:
+    """A site's slice: its instances, and FABRIC's objects of its nodes and their interfaces by receiver."""
+
+    slice_id: str
+    instances: tuple[Instance, ...]
+    nodes: dict[str, Any]
+    interfaces: dict[tuple[str, str], str]  # FABRIC's name, by instance and receiver
+    rates: dict[str, int | None]  # of a receiver, by instance
+
+
+class FabricTestbed(Testbed):
+    """FABRIC, as a user of it; `follow` is a slice of the project whose ports are to be known."""
+
+    name = "fabric"
+
+    def __init__(self, settings: FabricSettings, campaign: str, *, follow: str | None = None):
+        self.settings = settings
+        self.campaign = campaign
+        self.session = Session(credentials.find(settings.fabric_rc))
+        self.slices = Slices(self.session, settings, campaign)
+        self._follow = follow
+        self._sites: tuple[Site, ...] | None = None
+        self._notes: list[str] = [NOTE]
+        self._taken: dict[str, Taken] = {}
+        self._aimed: dict[tuple[str, str], tuple[str, Direction]] = {}
+        folder = f"acapella-{campaign}"
+        self._remote = Remote(self._node, folder, tries=settings.ssh_tries, interval_s=settings.ssh_retry_s)
+        self._transfer = Transfer(self._remote, self._download, settings.part_mb * MB)
+
+    def __enter__(self) -> Self:
+        self.prepare()  # takes nothing, so there is nothing to release where it fails
+        return self
+
+    def prepare(self) -> None:
+        """Find credentials and a valid token."""
+        self.session.manager()
+
+    def sites(self) -> tuple[Site, ...]:
+        if self._sites is None:
+            found = self._summary("cannot read FABRIC's sites")
+            self._sites = resources.sites_of(
+                found.get("sites") or (), found.get("links") or (), self._counted(), self._used()
+            )
+        return self._sites
+
+    def resources(self, site: str) -> tuple[Host, ...]:
+        self.site(site)
+        return resources.hosts_of(self._hosts(site), site, self.settings.nics)
+
+    def telemetry(self, site: str, seconds: float) -> Telemetry | None:
+        names = [port.name for port in self.site(site).ports]
+        try:
+            return switches.of(self.settings.telemetry_url, self.session.token, site).telemetry(seconds, names)
+        except UserError as error:
+            self._note(f"no telemetry: {error}")
+            return None
+
+    def allocate(self, site: str, want: Want) -> tuple[Instance, ...]:
+        self.site(site)
+        needs.check_tags(self.settings, want, self.session.tags())
+        there = self._there(site)
+        present = instances_in(there, site) if there else []
+        missing = want.instances - len(present)
+        if missing > 0:
+            chosen = resources.choose(self._hosts(site), site, self.settings.nics, replace(want, instances=missing))
+            if chosen is None:
+                raise Refused(f"no hosts for {missing} instances more at {site}", where=WHERE)
+            unused = (name for number in range(1, 1 + want.instances + len(present))
+                      if (name := f"{site}-listener{number}") not in present)  # fmt: skip
+            nodes = list(zip(unused, chosen, strict=False))
+            there = self.slices.grow(there, site, nodes, want) if there else self.slices.create(site, nodes, want)
+        try:
+            self._take(site, there)
+        except BaseException:
+            if not present:  # all of it is new
+                self.release(site)
+            raise
+        return self.instances(site)
+
+    def instances(self, site: str) -> tuple[Instance, ...]:
+        self.site(site)
+        return self._taken[site].instances if site in self._taken else ()
+
+    def mirror(self, instance: Instance, receiver: str, port: str, direction: Direction) -> Mirror:
+        self.receiver(instance, receiver)
+        self.port(instance.site, port)
+        if direction not in ("rx", "tx", "both"):
+            raise UserError(f"no direction {direction!r}; rx, tx or both", where=WHERE)
+        key, made = (instance.name, receiver), mirrors.FabricMirror(instance.name, receiver)
+        if self._aimed.get(key) == (port, direction):
+            return made
+        taken = self._taken[instance.site]
+        there = self.slices.open(taken.slice_id)
+        interface = there.get_node(instance.name).get_interface(name=taken.interfaces[key], refresh=True)
+        now = mirrors.aimed_at(interface)
+        if now and now != (port, direction) and not self.settings.move_mirrors:
+            raise UserError(
+                f"{receiver} of {instance.name} stays on {now[0]} ({now[1]}): fabric.move_mirrors is false", where=WHERE
+            )
+        if now != (port, direction):
+            self._aimed.pop(key, None)
+            mirrors.aim(there, interface, mirrors.service_name(instance, receiver), port, direction)
+            self.slices.modify(there, self.settings.mirror_timeout_s)
+        self._aimed[key] = (port, direction)
+        return made
+
+    def mirror_capacity_bps(self, instance: Instance, receiver: str) -> int | None:
+        self.receiver(instance, receiver)
+        return self._taken[instance.site].rates[instance.name]
+
+    def extend(self, site: str, until_ns: int) -> None:
+        self.site(site)
+        if site in self._taken:
+            self.slices.extend(self._taken[site].slice_id, until_ns)
+
+    def release(self, site: str | None = None) -> None:
+        """Delete slices; all are tried before the first failure is raised."""
+        if site is not None:
+            self.site(site)
+        fault: UserError | None = None
+        for record in self.slices.records():
+            where = site_of(self.campaign, record.name)
+            if site in (None, where):
+                try:
+                    self._forget(where)
+                    self.slices.delete(record.slice_id)
+                except UserError as error:
+                    fault = fault or error
+        for name in [site] if site else list(self._taken):
+            self._forget(name)
+        if fault:
+            raise fault
+
+    def leftovers(self) -> tuple[str, ...]:
+        ours = {slice_name(self.campaign, site) for site in self._taken}
+        return tuple(sorted(record.name for record in self.slices.records() if record.name not in ours))
+
+    def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> Finished:
+        return self._remote.run(node, argv, timeout_s=timeout_s, stdin=stdin)
+
+    def start(self, node: str, argv: Sequence[str], *, output: str | None = None) -> Job:
+        return self._remote.start(node, argv, output=output)
+
+    def fetch(self, node: str, path: str, target: Path) -> None:
+        self._transfer.fetch(node, path, target)
+
+    def notes(self) -> list[str]:
+        return list(self._notes)
+
+    def _note(self, text: str) -> None:
+        if text not in self._notes:
+            self._notes.append(text)
+
+    def _summary(self, doing: str, **only: Any) -> dict[str, Any]:
+        """FABRIC's resources, read anew: it keeps old ones. Not by the manager's own call, which hides a failure."""
+        token = self.session.token()
+        return self.session.ask(doing, lambda manager: manager.orch.resources_summary(
+            token=manager.get_id_token() or token, level=2, force_refresh=True, **only))  # fmt: skip
+
+    def _hosts(self, site: str) -> list[dict[str, Any]]:
+        return self._summary("cannot read FABRIC's hosts", includes=[site]).get("hosts") or []
+
+    def _counted(self) -> dict[str, set[str]]:
+        """The switch ports that are counted, by site in upper case as FABRIC writes it."""
+        try:
+            found = switches.ports(self.settings.telemetry_url, self.session.token)
+        except UserError as error:
+            self._note(f"only uplinks are known, no telemetry: {error}")
+            return {}
+        return {rack.upper(): names for rack, names in found.items()}
+
+    def _used(self) -> dict[tuple[str, str], list[str]]:
+        """Slices by site and port, of the one that is followed. Raises UserError where it is not there."""
+        used: dict[tuple[str, str], list[str]] = {}
+        if self._follow is None:
+            return used
+        with told("cannot read slices"):
+            found = [each for each in self.session.fablib().get_slices(slice_name=self._follow, user_only=False)
+                     if each.get_name() == self._follow]  # fmt: skip
+            if not found:
+                raise UserError(f"no slice {self._follow!r} in the project", where=WHERE)
+            for interface in found[0].get_interfaces():
+                port = interface.get_peer_port_name()
+                if port:
+                    used.setdefault((interface.get_site(), resources.port_name(port)), [self._follow])
+        return used
+
+    def _there(self, site: str) -> Any | None:
+        """The site's slice as it runs, None where there is none; one that has failed is given back."""
+        record = self.slices.record(site)
+        if record is None or record.state in GONE:
+            self._forget(site)
+            return None
+        if record.state in FAILED and record.state != "ModifyError":  # after that, what was before still runs
+            self.slices.delete(record.slice_id)
+            self._forget(site)
+            return None
+        if record.state == "ModifyError":
+            return self.slices.open(record.slice_id)
+        return self.slices.stable(record.slice_id, self.settings.wait_timeout_s)
+
+    def _take(self, site: str, there: Any) -> None:
+        """Wait for each node's SSH, make its receivers ready, and remember them."""
+        known = self._taken.get(site)
+        taken = Taken(there.get_slice_id(), (), {}, {}, {})
+        if known and known.slice_id == taken.slice_id and len(known.instances) == len(instances_in(there, site)):
+            return
+        self._taken[site] = taken
+        end = time.monotonic() + self.settings.wait_timeout_s
+        try:
+            for name in instances_in(there, site):
+                taken.nodes[name] = there.get_node(name)
+                taken.instances += (self._made_ready(taken, name, site, end),)
+        except BaseException:
+            self._taken.pop(site)
+            if known:
+                self._taken[site] = known
+            raise
+
+    def _made_ready(self, taken: Taken, name: str, site: str, end: float) -> Instance:
+        node, receivers = taken.nodes[name], {}
+        links = self._links(name, end)
+        with told("cannot read the node's interfaces"):
+            found = {each.get_name(): str(each.get_mac()).lower() for each in node.get_interfaces()}
+            model = node.get_components()[0].get_model()
+        for interface, mac in sorted(found.items(), key=lambda each: resources.natural(each[0])):
+            if mac not in links:
+                raise UserError(f"{interface} ({mac}) is no interface of the node", where=f"node {name}")
+            receivers[links[mac]] = interface
+        taken.interfaces |= {(name, receiver): interface for receiver, interface in receivers.items()}
+        taken.rates[name] = needs.NICS.get(model)
+        done = self.run(name, ["sh", "-c", READY, "sh", *receivers], timeout_s=READY_S)
+        if done.status != 0:
+            said = (done.stderr or done.stdout).strip().splitlines()
+            raise UserError(f"cannot be made ready: {said[-1] if said else done.status}", where=f"node {name}")
+        return Instance(name, site, tuple(receivers))
+
+    def _links(self, name: str, end: float) -> dict[str, str]:
+        """The node's interfaces by MAC address, as soon as SSH answers. Raises UserError where it never does."""
+        while True:
+            try:
+                return self._remote.ask(name, "links")["links"]
+            except UserError as error:
+                if time.monotonic() > end:
+                    raise UserError(f"never came up: {error}", where=WHERE) from error
+            time.sleep(self.settings.poll_s)
+
+    def _node(self, name: str) -> Any:
+        for taken in list(self._taken.values()):
+            if name in taken.nodes:
+                return taken.nodes[name]
+        raise UserError(f"no node {name!r}", where=WHERE)
+
+    def _forget(self, site: str) -> None:
+        """Know no more of a site's slice, and end the connections to it."""
+        taken = self._taken.pop(site, None)
+        for name, node in taken.nodes.items() if taken else ():
+            node.close_ssh()
+            for key in [key for key in self._aimed if key[0] == name]:
+                del self._aimed[key]
+
+    def _download(self, node: str, path: str, local: Path) -> None:
+        self._node(node).download_file(str(local), path, retry=1)
+
+
+def instances_in(there: Any, site: str) -> list[str]:
+    """The names of our nodes in a slice, by their numbers."""
+    names = [str(name) for name in there.get_fim_topology().nodes]
+    found = [match for match in map(NODE.fullmatch, names) if match and match[1] == site]
+    return [match[0] for match in sorted(found, key=lambda match: int(match[2]))]

@@ -1,0 +1,72 @@
+"""Port mirrors: services of a slice, each from one switch port to one of our NIC's interfaces.
+
+A service cannot be aimed anew (FABRIC does not see that as a change), so a mirror moves by deleting the service and
+adding one under a new name. FABRIC copies from then on: `start` and `stop` of a mirror do nothing here.
+"""
+
+import re
+import time
+from typing import Any
+
+from acapella_core.errors import UserError
+
+from ..base import Direction, Instance, Mirror, MirrorCounters
+from .credentials import WHERE
+from .session import told
+
+DEDICATED = ("SmartNIC", "FPGA")  # FABRIC's client also takes a shared NIC as a receiver, which then gets nothing
+
+
+class FabricMirror(Mirror):
+    """A mirror that is in force."""
+
+    def __init__(self, instance: str, interface: str):
+        self.instance = instance
+        self.interface = interface
+
+    def start(self) -> None:
+        """FABRIC copies since the mirror was made."""
+
+    def stop(self) -> None:
+        """FABRIC copies until the mirror moves on."""
+
+    def counters(self) -> MirrorCounters:
+        return MirrorCounters()  # FABRIC's switches tell no user what a mirror copied
+
+
+def service_name(instance: Instance, receiver: str) -> str:
+    """A new name each time: one that was used before would be taken for the old service."""
+    return f"mirror-{instance.name}-{re.sub(r'[^A-Za-z0-9]', '', receiver)}-{time.time_ns() // 1000:x}"
+
+
+def check_receiver(interface: Any) -> None:
+    """Raises UserError where an interface cannot be the end of a mirror: it is of a shared NIC."""
+    kind = str(interface.get_component().get_type())
+    if kind not in DEDICATED:
+        raise UserError(f"{interface.get_name()} is of a {kind}: a mirror needs a dedicated NIC", where=WHERE)
+
+
+def aim(there: Any, interface: Any, name: str, port: str, direction: Direction) -> None:
+    """Change a slice's object: what ends at the interface goes, a mirror of the port comes. Raises UserError."""
+    check_receiver(interface)
+    with told("cannot describe the mirror"):
+        before = interface.get_network()
+        if before is not None:
+            before.delete()
+        # the interface as it is after the deletion: it has cached its network
+        node = there.get_node(interface.get_node().get_name())
+        fresh = node.get_interface(name=interface.get_name(), refresh=True)
+        there.add_port_mirror_service(
+            name=name, mirror_interface_name=port, receive_interface=fresh, mirror_direction=direction
+        )
+
+
+def aimed_at(interface: Any) -> tuple[str, str] | None:
+    """The port and direction that an interface receives by now; None where it receives none."""
+    network = interface.get_network()
+    service = network.get_fim() if network is not None else None
+    port = getattr(service, "mirror_port", None)
+    if port is None:
+        return None
+    direction = str(getattr(service, "mirror_direction", "both")).lower()
+    return port, next((word for word in ("rx", "tx") if direction.startswith(word)), "both")

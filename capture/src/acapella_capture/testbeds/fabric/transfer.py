@@ -1,0 +1,88 @@
+"""Files from a node, in parts: a transfer that breaks goes on where it was, and each part's checksum is looked at."""
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from acapella_core.errors import UserError
+from acapella_core.files import PRIVATE, sync_folder
+
+from .remote import Remote
+from .session import said
+
+MB = 1_000_000
+SUMS_S = 1800  # for a node to read a file of many GB
+TRIES = 2  # of a part that arrives broken
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """How files come from a node: `download(node, path, local path)` moves one, `part_bytes` is the size of a part."""
+
+    remote: Remote
+    download: Callable[[str, str, Path], object]
+    part_bytes: int
+
+    def fetch(self, node: str, path: str, target: Path) -> None:
+        """Bring a node's file to `target` and remove it there, once the whole file's checksum agrees.
+
+        What has arrived stays in `.<name>.partial` beside the target until the rest has. Raises UserError.
+        """
+        told = self.remote.ask(node, "parts", path=path, length=self.part_bytes, lasts_s=SUMS_S)
+        partial = target.with_name(f".{target.name}.partial")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            done = whole_parts(partial, told["parts"], self.part_bytes)
+            partial.touch(mode=PRIVATE)
+            with partial.open("r+b") as stream:
+                stream.truncate(min(done * self.part_bytes, told["size"]))
+                for number in range(done, len(told["parts"])):
+                    stream.seek(number * self.part_bytes)
+                    stream.write(self._part(node, path, number, told["parts"][number], partial))
+                    stream.flush()
+                stream.seek(0)
+                if hashlib.file_digest(stream, "sha256").hexdigest() != told["sha256"]:
+                    raise UserError(f"{path} arrived with another checksum", where=f"node {node}")
+                os.fsync(stream.fileno())
+            partial.replace(target)
+            sync_folder(target.parent)
+        except OSError as error:
+            raise UserError(f"cannot write: {error.strerror or error}", where=target) from error
+        self.remote.ask(node, "remove", paths=[path])
+
+    def _part(self, node: str, path: str, number: int, expected: str, partial: Path) -> bytes:
+        """One part's bytes. Raises UserError where it does not arrive as it is there."""
+        fault = ""
+        local = partial.with_name(f"{partial.name}.part")
+        for _ in range(TRIES):
+            place = self.remote.ask(node, "cut", path=path, offset=number * self.part_bytes, length=self.part_bytes)[
+                "path"
+            ]
+            try:
+                self.download(node, place, local)
+                octets = local.read_bytes()
+            except Exception as error:  # paramiko's, or the client's
+                fault = said(error)
+                continue
+            finally:
+                local.unlink(missing_ok=True)
+                with contextlib.suppress(UserError):  # the node may be gone; the next part overwrites it
+                    self.remote.ask(node, "remove", paths=[place])
+            if hashlib.sha256(octets).hexdigest() == expected:
+                return octets
+            fault = "another checksum"
+        raise UserError(f"part {number + 1} of {path} does not arrive: {fault}", where=f"node {node}")
+
+
+def whole_parts(partial: Path, sums: list[str], length: int) -> int:
+    """How many parts at the beginning of a file are as they should be."""
+    if not partial.is_file():
+        return 0
+    with partial.open("rb") as stream:
+        for number, expected in enumerate(sums):
+            if hashlib.sha256(stream.read(length)).hexdigest() != expected:
+                return number
+    return len(sums)
