@@ -142,10 +142,21 @@ def test_a_run_that_is_nearly_the_same_is_not_called_the_same():
 
 def test_pieces_of_a_bar_add_up_to_what_kappa_lacks(campaigns, figures):
     spec = figures("kappa_components", "three_environments")[0].spec
-    bars = spec["concat"][0]["layer"][0]["data"]["values"]
+    bars = spec["concat"][0]["hconcat"][0]["layer"][0]["data"]["values"]
     rows = [row for row in campaigns["three_environments"].rows("consistency") if row["a"] == 1]
     ends = sorted(max(bar["to"] for bar in bars if bar["run"] == row["trial_b"]) for row in rows)
     assert ends == pytest.approx(sorted(1 - row["kappa"] for row in rows))
+
+
+def test_components_too_small_for_a_piece_are_bars_of_their_own_with_their_value(campaigns, figures, svg):
+    text = words(svg("kappa_components", "three_environments"))
+    for value in ("3e-06", "0.014", "0.005", "0.12"):  # L of quiet, O, L and I of noisy
+        assert value in text
+    panels = figures("kappa_components", "three_environments")[0].spec["concat"][0]["hconcat"]
+    rows = [row for row in campaigns["three_environments"].rows("consistency") if row["a"] == 1]
+    for panel, name in zip(panels[1:], "UOLI", strict=True):
+        bars = panel["layer"][0]["encoding"]["x"]
+        assert bars["field"] == name and bars["scale"]["domain"] == [0, max(row[name] for row in rows)]
 
 
 def test_figures_of_trials_are_drawn_where_they_are_asked_for(campaigns):

@@ -11,7 +11,7 @@ from .wording import count, percent, short_labels
 SUBJECT = "Kappa and its components"
 TABLE = "consistency"
 SCOPE = scope
-COLUMNS = ("kappa", "contribution_U", "contribution_O", "contribution_L", "contribution_I")
+COLUMNS = ("kappa", "U", "O", "L", "I", "contribution_U", "contribution_O", "contribution_L", "contribution_I")
 COMPONENTS = {
     "U": ("U: loss and additions", theme.VERMILION),
     "O": ("O: order", theme.ORANGE),
@@ -19,14 +19,19 @@ COMPONENTS = {
     "I": ("I: inter-arrival time", theme.BLUE),
 }
 LABEL = 28
+COLUMN, BAR, SPACING = 74, 28, 8  # px: a component's column, the longest bar in it, and between columns
+X_AXIS = alt.Axis(domain=False, tickCount=4, labelFlush=False)
 MOST = 40  # runs that are drawn; of more, those with the least kappa
 
 
 def draw(source: Source) -> Figure:
-    """A bar a run, its pieces what each component takes from a kappa of 1; kappa in words beside it."""
+    """A bar a run, its pieces what each component takes from a kappa of 1; beside it kappa and each component."""
     rows = runs(pairs(source))
     labels = short_labels(environments(source), LABEL)
     key = ["A component's piece is its share of U² + O² + L² + I²; the pieces add up to 1 - kappa"]
+    key.append(
+        "at the right each component by itself, its bars on a scale of its own, for small ones do not show in pieces"
+    )
     shown = rows
     if len(rows) > MOST:
         kept = sorted(rows, key=lambda row: -1 if row["kappa"] is None else row["kappa"])[:MOST]
@@ -35,7 +40,8 @@ def draw(source: Source) -> Figure:
     names = [f"{labels[row['environment']]} {letter(row['b'])}" for row in shown]
     values = [piece for name, row in zip(names, shown, strict=True) for piece in pieces(name, row)]
     words = [{"label": name, "text": told(row)} for name, row in zip(names, shown, strict=True)]
-    return Figure(title(rows, labels), chart(values, words, names), ("; ".join(key) + ".",))
+    alone = [{"label": name, **components_of(row)} for name, row in zip(names, shown, strict=True)]
+    return Figure(title(rows, labels), chart(values, words, alone, names), ("; ".join(key) + ".",))
 
 
 def pieces(name: str, row: dict) -> list[dict]:
@@ -55,6 +61,24 @@ def pieces(name: str, row: dict) -> list[dict]:
         )
         start += size
     return found
+
+
+def components_of(row: dict) -> dict:
+    """Each component, and the same in words."""
+    texts = {f"{name}_text": component(row[name]) for name in COMPONENTS}
+    return {
+        **{name: row[name] for name in COMPONENTS},
+        **texts,
+        "environment": row["environment"],
+        "run": row["trial_b"],
+    }
+
+
+def component(value: float | None) -> str:
+    """Two significant digits; 0 for that alone."""
+    if value is None:
+        return "undefined"
+    return f"{value:.2g}" if value not in (0, 1) else f"{value:.0f}"
 
 
 def told(row: dict) -> str:
@@ -83,16 +107,33 @@ def title(rows: list[dict], labels: dict) -> str:
     return f"Mean kappa: {', '.join(found)}"
 
 
-def chart(values: list[dict], words: list[dict], names: list[str]) -> alt.LayerChart:
-    """The bars, and kappa at their right."""
+def chart(values: list[dict], words: list[dict], alone: list[dict], names: list[str]) -> alt.HConcatChart:
+    """The bars with kappa at their right, and a column for each component."""
+    beside = theme.text_width(word["text"] for word in words) + 10
+    width = theme.WIDTH - theme.text_width(names) - beside - len(COMPONENTS) * (COLUMN + SPACING) - 20
+    panels = [stacked(values, words, names, width, beside)]
+    panels += [by_itself(alone, name, names) for name in COMPONENTS]
+    return alt.hconcat(*panels, spacing=SPACING)
+
+
+def rows_of(names: list[str], *, first: bool) -> alt.Y:
+    """A row a run; its label at the left of the first panel."""
+    axis = alt.Axis(ticks=False, domain=False) if first else None
+    return alt.Y("label:N", sort=names, title=None, scale=alt.Scale(domain=names), axis=axis)
+
+
+def height_of(names: list[str]) -> alt.Step:
+    """The same for all panels."""
+    return alt.Step(theme.row_height(len(names), low=14))
+
+
+def stacked(values: list[dict], words: list[dict], names: list[str], width: int, beside: int) -> alt.LayerChart:
+    """The bars of contributions, and kappa at their right."""
     most = max((value["to"] for value in values), default=0) or 0.01
     texts, colours = zip(*COMPONENTS.values(), strict=True)
-    legend = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=0, offset=4)
-    width = theme.WIDTH - theme.text_width(names) - 130
-    y = alt.Y(
-        "label:N", sort=names, title=None, scale=alt.Scale(domain=names), axis=alt.Axis(ticks=False, domain=False)
-    )
-    x = alt.X("from:Q", title="1 - kappa", scale=alt.Scale(domain=[0, most]), axis=alt.Axis(domain=False, tickCount=6))
+    legend = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=0, offset=4, columns=4)
+    y = rows_of(names, first=True)
+    x = alt.X("from:Q", title="1 - kappa", scale=alt.Scale(domain=[0, most], range=[0, width]), axis=X_AXIS)
     colour = alt.Color("component:N", sort=texts, scale=alt.Scale(domain=texts, range=colours), legend=legend)
     bars = (
         alt.Chart(alt.Data(values=values))
@@ -106,7 +147,25 @@ def chart(values: list[dict], words: list[dict], names: list[str]) -> alt.LayerC
             ],
         )
     )
-    beside = (
-        alt.Chart(alt.Data(values=words)).mark_text(align="left").encode(y=y, x=alt.value(width + 6), text="text:N")
+    text = alt.Chart(alt.Data(values=words)).mark_text(align="left").encode(y=y, x=alt.value(width + 6), text="text:N")
+    head = panel_title("kappa", width + 6)
+    return (bars + text).properties(width=width + beside, height=height_of(names), title=head)
+
+
+def by_itself(alone: list[dict], name: str, names: list[str]) -> alt.LayerChart:
+    """One component: bars from 0 to its largest, and the value in words."""
+    most = max((row[name] or 0 for row in alone), default=0) or 1
+    base = alt.Chart(alt.Data(values=alone)).encode(
+        y=rows_of(names, first=False),
+        tooltip=[*(alt.Tooltip("environment:N"), alt.Tooltip("run:N")), alt.Tooltip(f"{name}:Q", format=".4~g")],
     )
-    return (bars + beside).properties(width=width, height=alt.Step(theme.row_height(len(names), low=14)))
+    scale = alt.Scale(domain=[0, most], range=[0, BAR], nice=False)
+    bars = base.mark_bar(height={"band": 0.75}, color=COMPONENTS[name][1])
+    bars = bars.encode(x=alt.X(f"{name}:Q", scale=scale, axis=None))
+    text = base.mark_text(align="left", fontSize=theme.SMALL).encode(x=alt.value(BAR + 4), text=f"{name}_text:N")
+    return (bars + text).properties(width=COLUMN, height=height_of(names), title=panel_title(name, 0))
+
+
+def panel_title(text: str, at: int) -> alt.TitleParams:
+    """A heading over a column, so many px from the panel's left edge."""
+    return alt.TitleParams(text, fontSize=theme.TEXT, offset=4, frame="group", color=theme.INK, dx=at)
