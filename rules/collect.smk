@@ -8,8 +8,8 @@ import json
 
 COLLECT_KEYS = {
     "files": ("testbed", "samples"),
-    "local": ("testbed", "runs", "capture", "local"),
-    "fabric": ("testbed", "runs", "capture", "fabric"),
+    "local": ("testbed", "runs", "capture", "collect", "local"),
+    "fabric": ("testbed", "runs", "capture", "collect", "fabric"),
 }[config["testbed"]]
 COLLECT_CONFIG = json.dumps({key: config[key] for key in COLLECT_KEYS}, sort_keys=True)
 

@@ -19,7 +19,8 @@ def test_unknown_is_null_and_survives(tmp_path):
     path = manifests.write(tmp_path, manifest)
     assert path.name == "s.json"
     assert manifests.read(path) == manifest
-    assert set(schemas.json_schema("manifest")["properties"]) - set(manifest) == {"environment", "trial", "traffic"}
+    optional = {"environment", "trial", "traffic", "cycle", "receiver", "one_in", "ended_early", "congestion", "clock"}
+    assert set(schemas.json_schema("manifest")["properties"]) - set(manifest) == {*optional, "watchdog"}
     assert manifest["mirror"] == dict.fromkeys(
         ("offered_frames", "delivered_frames", "offered_bytes", "delivered_bytes")
     )

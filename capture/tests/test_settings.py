@@ -2,9 +2,7 @@
 
 import pytest
 
-from acapella_capture.plan import plan
 from acapella_capture.settings import read_settings, settings_of
-from acapella_capture.testbeds.base import Port, Site
 from acapella_capture.testbeds.local import LocalTestbed
 from acapella_core.errors import UserError
 
@@ -32,6 +30,9 @@ def test_defaults_within_a_line_of_the_traffic_plan():
         ({"local": {"traffic": [{"kind": "smtp"}]}}, "local.traffic[0].kind"),
         ({"local": {"traffic": [{}]}}, "local.traffic[0]"),
         ({"testbed": "files", "samples": None}, "samples"),
+        ({"collect": {"mode": "slice"}}, "collect.slice"),
+        ({"collect": {"busiest_every": 1}}, "collect.busiest_every"),
+        ({"capture": {"one_in": 10}}, "capture.one_in"),
         ({"capture": {"filter": "-w/tmp/elsewhere"}}, "capture.filter"),
         ({"capture": {"filter": " -r/etc/passwd"}}, "capture.filter"),
     ],
@@ -60,23 +61,3 @@ def test_host_that_is_not_in_the_plan():
     settings = settings_of({"testbed": "local", "local": {"traffic": [{"kind": "dns", "server": "site9-host1"}]}})
     with pytest.raises(UserError, match=r"local.traffic\[0\].server: no host 'site9-host1'; there are site1-host1"):
         LocalTestbed(settings.local)
-
-
-def shots(settings, *sites):
-    return [[(shot.sample, shot.port.name) for shot in moment] for moment in plan(settings, sites)]
-
-
-def test_a_mirror_visits_every_port_before_any_port_again():
-    settings = settings_of({"testbed": "local", "capture": {"samples_per_port": 2}})
-    site = Site("S", (Port("p", None), Port("q", None)), ("n",))
-    assert [moment[0][1] for moment in shots(settings, site)] == ["p", "q", "p", "q"]
-
-
-def test_sites_are_sampled_side_by_side_and_the_smaller_one_ends_first():
-    settings = settings_of({"testbed": "local", "capture": {"directions": ["rx", "tx"]}, "runs": 2})
-    large = Site("L", (Port("p", None), Port("q", None)), ("n",))
-    small = Site("M", (Port("p", None),), ("n",))
-    moments = shots(settings, large, small)
-    assert [len(moment) for moment in moments] == [2, 2, 1, 1] * 2
-    names = [name for moment in moments for name, _ in moment]
-    assert len(names) == len(set(names)) == 12

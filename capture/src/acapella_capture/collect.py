@@ -1,5 +1,7 @@
 """Take samples from a testbed, or describe captures that exist: raw/<sample> and its manifest in a campaign's folder.
 
+Of each site of a testbed CAMPAIGN/outcomes.csv says what became of it; outcomes.csv beside it has all collections.
+
 Testbed `local` builds sites, hosts and switches out of network namespaces on this machine, sends real traffic and
 captures mirrored ports; testbed `files` takes the captures of a sample sheet (columns sample, site, port, file, start).
 """
@@ -17,10 +19,14 @@ from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
 from . import manifest as manifests
-from .coordinator import Failure, collect
-from .plan import plan, trials
+from .coordinator import Told, collect
+from .dry_run import dry_run, plans
+from .outcomes import Outcome
+from .plan import trials
+from .sampling import Failure
 from .settings import Settings, read_settings
 from .testbeds import files, testbed_of
+from .testbeds.base import Testbed
 from .testbeds.local import sandbox
 
 
@@ -40,6 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, required=True, help="YAML with the keys testbed, samples, runs, ...")
     parser.add_argument("--only", metavar="SAMPLE", help="testbed files: this sample alone, whatever ails the others")
     parser.add_argument("--list", action="store_true", help="print the samples that would be taken, and take none")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and what it asks for, and do nothing")
+    parser.add_argument(
+        "--release-all",
+        action="store_true",
+        help="give back what an earlier collection of CAMPAIGN left",
+    )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="with --list: write them to FILE instead")
 
 
@@ -57,6 +69,12 @@ def run(args: argparse.Namespace) -> int | None:
         else:
             sys.stdout.write(text)
         return None
+    if args.dry_run:
+        sys.stdout.write(dry_run(settings, args.campaign.resolve().name))
+        return None
+    if args.release_all:
+        release_all(testbed_of(settings, args.campaign.resolve().name))
+        return None
     if settings.testbed == "local" and not sandbox.inside():
         command = [str(args.campaign.resolve()), "--config", str(args.config.resolve())]
         debug = ["--debug"] if getattr(args, "debug", False) else []
@@ -72,6 +90,18 @@ def run(args: argparse.Namespace) -> int | None:
     return None
 
 
+def release_all(testbed: Testbed) -> None:
+    """Give back what an earlier collection left. Raises UserError where that cannot be done."""
+    left = testbed.leftovers()
+    print("\n".join(f"left: {name}" for name in left) or "nothing is left", flush=True)
+    if left:
+        testbed.release()
+        still = testbed.leftovers()
+        if still:
+            raise UserError(f"still there: {', '.join(still)}", where=f"testbed {testbed.name}", fix="try again later")
+        print("given back")
+
+
 def write_sheets(raw: Path, lines: list[dict[str, Any]], failures: list[Failure]) -> None:
     """raw/samples.tsv of the good samples and, where some failed, raw/failed.tsv. Raises UserError if none is good."""
     sheet, failed = raw / manifests.SHEET, raw / manifests.FAILED
@@ -83,7 +113,8 @@ def write_sheets(raw: Path, lines: list[dict[str, Any]], failures: list[Failure]
     if failures and not lines:
         sheet.unlink(missing_ok=True)
         raise UserError(f"no sample could be taken; the first: {failures[0].why}", where=failed)
-    atomic_text(sheet, manifests.sheet(lines))
+    ordered = sorted(lines, key=lambda line: ("trial" in line, line["site"], line["requested"]["start_ns"] or 0))
+    atomic_text(sheet, manifests.sheet(ordered))
     print(f"{len(lines)} samples: {sheet}")
 
 
@@ -94,18 +125,24 @@ def planned(settings: Settings) -> Iterator[dict[str, Any]]:
             yield {"sample": row.sample, "site": row.site, "port": row.port, "file": row.link}
         return
     testbed = testbed_of(settings)
-    for shots in (*plan(settings, testbed.sites()), *trials(testbed.replays())):
+    steady = [shots for plan in plans(settings, testbed) for shots in plan.steady()]
+    for shots in (*steady, *trials(testbed.replays())):
         for shot in shots:
             yield {"sample": shot.sample, "site": shot.site.name, "port": shot.port.name, "file": shot.file}
 
 
-def told(taken: Iterable[dict[str, Any] | Failure], failures: list[Failure]) -> Iterator[dict[str, Any]]:
+def told(taken: Iterable[Told], failures: list[Failure]) -> Iterator[dict[str, Any]]:
     """Say each sample as it is there, and each note once; gather those that failed."""
     known: set[str] = set()
     for manifest in taken:
         if isinstance(manifest, Failure):
             failures.append(manifest)
             print(f"warning: {manifest.sample} failed: {manifest.why}", file=sys.stderr, flush=True)
+            continue
+        if isinstance(manifest, Outcome):
+            print(f"{manifest.site}: {manifest.outcome}{manifest.reason and ': '}{manifest.reason}", flush=True)
+            if manifest.outcome == "failed" and not manifest.samples_failed:
+                failures.append(Failure("-", manifest.site, "-", manifest.reason))
             continue
         frames = manifest["frames_captured"]
         size = f"{frames} frames" if frames is not None else f"{manifest['bytes']} bytes"

@@ -94,6 +94,10 @@ class Dpdk:
                 raise UserError(f"does not start: {self._said()}", where=self.where)
             time.sleep(0.02)
 
+    def alive(self) -> bool:
+        """Whether it runs still."""
+        return self._job.poll() is None
+
     def stop(self) -> Counts:
         """End it; it takes what has arrived, and tells what became of every frame. Raises UserError if it failed."""
         self._job.signal("INT")
@@ -111,7 +115,8 @@ class Dpdk:
         limits = self._testbed.run(self._node, ["sh", "-c", LIMITS]).stdout
         vdev, frame = device(self._interface, self._mtu(), ring_kib(settings.buffer_kib, limits))
         argv = [executable(), "--vdev", vdev, "--max-frame", str(frame), "--depth", str(QUEUE), "--buffers", "8",
-                "--write", self._place(self._output), "--snaplen", str(settings.snaplen)]  # fmt: skip
+                "--write", self._place(self._output), "--snaplen", str(settings.snaplen),
+                "--sample", str(settings.one_in)]  # fmt: skip
         return argv + (["--filter", settings.filter] if settings.filter else [])
 
     def _place(self, file: str) -> str:

@@ -1,55 +1,188 @@
-"""Which port is mirrored when: every site moves its one mirror from port to port, all sites at the same time."""
+"""What is sampled when: sites and ports of the mode, cycles, runs, names of samples. Nothing here asks a testbed.
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+A *cycle* mirrors some ports at once, one a receiver, and takes `runs_per_cycle` runs of `samples_per_run` samples of
+each of them; then the mirrors move (Patchwork, section 6.2.2, figure 8).
+"""
 
-from .settings import Settings
-from .testbeds.base import Direction, Port, Replay, Site
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from acapella_core.errors import UserError
+
+from .selection import STEADY, View, candidates, choose, rounds, selection_of
+from .settings import CollectSettings, Settings
+from .testbeds.base import Direction, Port, Rates, Replay, Site
+
+BETWEEN_S = 5  # between two samples at the most: end and begin a capture, fetch it
+RECORD_BYTES = 16  # the header of a pcap record
 
 
 @dataclass(frozen=True)
 class Shot:
-    """One sample to take; `run` is None for a trial, `environment` and `trial` for every other sample."""
+    """One sample to take; `run` and `cycle` (from 1) are None for a trial, the last two for every other sample."""
 
     run: int | None
     sample: str
     site: Site
     port: Port
     direction: Direction
+    cycle: int | None = None
     environment: str | None = None
     trial: int | None = None
 
     @property
     def file(self) -> str:
-        """The capture's name, on the node and in raw/."""
+        """The capture's name, on the node and, unless it is compressed there, in raw/."""
         return f"{self.sample}.pcap"
 
 
-def plan(settings: Settings, sites: tuple[Site, ...]) -> Iterator[list[Shot]]:
-    """Yield the shots of one moment, at most one a site, in order of time.
+def sites_of(settings: Settings, sites: Sequence[Site]) -> list[Site]:
+    """The sites of the mode, each with the ports to choose from.
 
-    A port's samples do not follow each other: the mirror visits every port, then all of them again, so that a port's
-    samples spread over the run.
+    Raises UserError for a site that is not there, a slice that uses no port, a selection without ports.
     """
-    capture = settings.capture
-    for run in range(1, settings.runs + 1):
-        rounds = [
-            [
-                Shot(run, f"run{run}-{site.name}-{port.name}-{direction}-{number}", site, port, direction)
-                for number in range(1, capture.samples_per_port + 1)
-                for port in site.ports
-                for direction in capture.directions
-            ]
-            for site in sites
-        ]
-        for moment in range(max(map(len, rounds))):
-            yield [shots[moment] for shots in rounds if moment < len(shots)]
+    collect = settings.collect
+    if collect.mode == "sites":
+        by_name = {site.name: site for site in sites}
+        missing = [name for name in collect.sites if name not in by_name]
+        if missing or not collect.sites:
+            why = f"no site {missing[0]!r}; there are {', '.join(by_name)}" if missing else "names no site"
+            raise UserError(why, where="collect.sites")
+        sites = [by_name[name] for name in collect.sites]
+    if collect.mode == "slice":
+        sites = [replace(site, ports=tuple(p for p in site.ports if collect.slice in p.slices)) for site in sites]
+        sites = [site for site in sites if site.ports]
+        if not sites:
+            raise UserError(f"slice {collect.slice!r} uses no port of the testbed", where="collect.slice")
+    if not sites:
+        raise UserError("no sites", where="collect")
+    return [replace(site, ports=ports_of(collect, site)) for site in sites]
+
+
+def ports_of(collect: CollectSettings, site: Site) -> tuple[Port, ...]:
+    """The ports of a site that its selection chooses from."""
+    return candidates(collect.port_selection, site.ports, (collect.ports or {}).get(site.name), site=site.name)
+
+
+@dataclass(frozen=True)
+class SitePlan:
+    """The cycles of one site with so many receivers; fewer receivers: the same ports, more cycles."""
+
+    settings: Settings
+    site: Site
+    receivers: int
+
+    @property
+    def cycles(self) -> int | None:
+        """How many cycles; None where only the time says."""
+        collect = self.settings.collect
+        if collect.cycles is not None:
+            return collect.cycles
+        return None if collect.total_s is not None else self.settings.runs * self._cycles_of_a_run()
+
+    @property
+    def sample_takes_s(self) -> float:
+        """From one sample's start to the next one's, about."""
+        period = self.settings.collect.sample_period_s or 0
+        return max(period, self.settings.capture.sample_s + BETWEEN_S)
+
+    @property
+    def samples_of_a_cycle(self) -> int:
+        """Of each mirrored port."""
+        collect = self.settings.collect
+        return collect.runs_per_cycle * collect.samples_per_run * len(self.settings.capture.directions)
+
+    def remaining_s(self, cycle: int) -> float:
+        """About how long it takes from the beginning of a cycle, from 0, to the end."""
+        total_s = self.settings.collect.total_s
+        if self.cycles is None:
+            return total_s + self.sample_takes_s
+        left = (self.cycles - cycle) * self.samples_of_a_cycle * self.sample_takes_s
+        return left if total_s is None else min(left, total_s + self.sample_takes_s)
+
+    def _cycles_of_a_run(self) -> int:
+        """Cycles in which every port can have its `samples_per_port`."""
+        return self.settings.capture.samples_per_port * rounds(len(self.site.ports), self.receivers)
+
+    def choose(
+        self, cycle: int, rates: Mapping[str, Rates] | None, history: Sequence[tuple[str, ...]]
+    ) -> tuple[str, ...]:
+        """The ports of a cycle, from 0. Raises UserError where the selection does wrong."""
+        collect = self.settings.collect
+        view = View(
+            site=self.site.name,
+            cycle=cycle,
+            ports=self.site.ports,
+            receivers=self.receivers,
+            rates=rates or {},
+            history=tuple(history),
+            busiest_every=collect.busiest_every,
+            idle_bps=collect.idle_bps,
+            seed=collect.seed,
+        )
+        return choose(selection_of(collect.port_selection), view)
+
+    def moments(self, cycle: int, chosen: Sequence[str], names: Counter) -> Iterator[list[Shot]]:
+        """Yield the shots of a cycle that are taken at once, in order of time; ``names`` counts those of a port."""
+        collect, capture = self.settings.collect, self.settings.capture
+        by_name = {port.name: port for port in self.site.ports}
+        first = 1 + cycle // self._cycles_of_a_run() * collect.runs_per_cycle
+        for run in range(first, first + collect.runs_per_cycle):
+            for _ in range(collect.samples_per_run):
+                for direction in capture.directions:
+                    yield [self._shot(run, cycle, by_name[name], direction, names) for name in chosen]
+
+    def _shot(self, run: int, cycle: int, port: Port, direction: Direction, names: Counter) -> Shot:
+        series = f"run{run}-{self.site.name}-{port.name}-{direction}"
+        names[series] += 1
+        return Shot(run, f"{series}-{names[series]}", self.site, port, direction, cycle + 1)
+
+    def steady(self) -> Iterator[list[Shot]]:
+        """All shots, where the selection does not wait for what the switch counts and the number of cycles is set.
+
+        Raises UserError where it does, or the time alone ends them.
+        """
+        kind = self.settings.collect.port_selection
+        if kind not in STEADY or self.cycles is None:
+            raise UserError("known only when they are taken; --dry-run tells what is known", where="the samples")
+        names: Counter = Counter()
+        for cycle in range(self.cycles):
+            yield from self.moments(cycle, self.choose(cycle, None, ()), names)
+
+
+def most_bytes(settings: Settings, port: Port, capacity_bps: int | None) -> int | None:
+    """What a sample of a port takes of a disk at line rate; None where neither port nor receiver has a known rate."""
+    capture, mean = settings.capture, settings.collect.mean_frame_bytes
+    ways = 2 if "both" in capture.directions else 1
+    rates = [rate for rate in (port.rate_bps and ways * port.rate_bps, capacity_bps) if rate]
+    if not rates:
+        return None
+    frames = min(rates) / 8 * capture.sample_s / mean / capture.one_in
+    return round(frames * (min(capture.snaplen, mean) + RECORD_BYTES))
+
+
+def next_start_ns(now_ns: int, period_s: float | None, sample_s: float) -> int:
+    """The next moment at which samples begin: whole periods of the clock, the same at all sites.
+
+    Without a period whole seconds, or less where samples are shorter, so that sites drift apart little.
+    """
+    grid_ns = round((period_s if period_s is not None else min(1.0, sample_s)) * 1e9)
+    return -(-now_ns // grid_ns) * grid_ns
 
 
 def trials(replay: Replay | None) -> Iterator[list[Shot]]:
     """Yield the shots of each environment in which one capture is replayed, in order of time."""
     for environment in replay.environments if replay else ():
         yield [
-            Shot(None, f"{environment}-{trial}", replay.site, replay.port, replay.direction, environment, trial)
+            Shot(
+                run=None,
+                sample=f"{environment}-{trial}",
+                site=replay.site,
+                port=replay.port,
+                direction=replay.direction,
+                environment=environment,
+                trial=trial,
+            )
             for trial in range(1, replay.repeats + 1)
         ]

@@ -16,6 +16,7 @@ class Facts:
     clock_resolution_ns: int | None = None
     snaplen: int | None = None
     fault: str | None = None
+    whole_bytes: int | None = None  # where a capture that is cut has its last whole record's end
 
 
 def scan(path: Path) -> Facts:
@@ -37,4 +38,4 @@ def scan(path: Path) -> Facts:
     cut = f"{found['file_issue']} at byte {found['file_issue_offset']}" if found["file_issue"] else None
     if found["file_unread_bytes"]:
         cut += f", {found['file_unread_bytes']} bytes not read"
-    return Facts(found["frames"], found["clock_resolution_ns"], found["snaplen"], cut)
+    return Facts(found["frames"], found["clock_resolution_ns"], found["snaplen"], cut, found["file_issue_offset"])

@@ -10,7 +10,7 @@ import yaml
 from acapella_core import schemas
 from acapella_core.errors import UserError
 
-KEYS = ("testbed", "samples", "runs", "capture", "local", "fabric")
+KEYS = ("testbed", "samples", "runs", "capture", "collect", "local", "fabric")
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,38 @@ class CaptureSettings:
     sample_s: float
     samples_per_port: int
     directions: list[str]
+    one_in: int
+
+
+@dataclass(frozen=True)
+class CollectSettings:
+    """Where and when samples are taken, on what resources; see the schema for each key."""
+
+    mode: str
+    sites: list[str]
+    slice: str | None
+    instances: int | None
+    cores: int
+    ram_gb: int
+    disk_gb: int
+    port_selection: str
+    ports: dict[str, list[str]] | None
+    busiest_every: int
+    idle_bps: float
+    telemetry_s: float
+    seed: int
+    samples_per_run: int
+    runs_per_cycle: int
+    sample_period_s: float | None
+    cycles: int | None
+    total_s: float | None
+    gather: str
+    compress: bool
+    fetch_tries: int
+    watch_s: int
+    disk_reserve_mb: int
+    mean_frame_bytes: int
+    lease_margin_s: float
 
 
 @dataclass(frozen=True)
@@ -76,6 +108,7 @@ class Settings:
     samples: Path | None
     runs: int
     capture: CaptureSettings
+    collect: CollectSettings
     local: LocalSettings
     fabric: FabricSettings
 
@@ -109,14 +142,27 @@ def settings_of(config: dict[str, Any], *, where: object = "config") -> Settings
             "capture.method: fpga is dpdk behind a NIC's P4 program, which p4/ does not provide yet; use dpdk",
             where=where,
         )
+    check_across_keys(values, where)
     return Settings(
         testbed=values["testbed"],
         samples=Path(values["samples"]) if values["samples"] else None,
         runs=values["runs"],
         capture=CaptureSettings(**values["capture"]),
+        collect=CollectSettings(**values["collect"]),
         local=local_settings(values["local"]),
         fabric=FabricSettings(**values["fabric"]),
     )
+
+
+def check_across_keys(values: dict[str, Any], where: object) -> None:
+    """What the schema cannot say. Raises UserError naming the key."""
+    if values["collect"]["mode"] == "slice" and not values["collect"]["slice"]:
+        raise UserError("collect.slice: missing; mode slice needs its name", where=where)
+    if values["capture"]["one_in"] > 1 and values["capture"]["method"] != "dpdk":
+        raise UserError(
+            f"capture.one_in: {values['capture']['method']} takes every frame that passes its filter; use method dpdk",
+            where=where,
+        )
 
 
 def local_settings(values: dict[str, Any]) -> LocalSettings:

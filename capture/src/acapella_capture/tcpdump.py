@@ -60,6 +60,10 @@ class Tcpdump:
             self._job.signal("KILL")
             raise UserError(f"does not start: {self._said()}", where=self.where)
 
+    def alive(self) -> bool:
+        """Whether it runs still."""
+        return self._job.poll() is None
+
     def stop(self) -> Counts:
         """Let it write what the kernel still holds, end it, and return its counts. Raises UserError if it failed."""
         drained = time.monotonic() + DRAIN_S

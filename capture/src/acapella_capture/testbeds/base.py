@@ -174,6 +174,7 @@ class Testbed(ABC):
     """A testbed. Use as a context: entering builds what belongs to no site alone, leaving releases everything."""
 
     name: str
+    receivers_per_instance: int = 2  # a NIC has two ports
 
     @abstractmethod
     def sites(self) -> tuple[Site, ...]:
@@ -244,7 +245,7 @@ class Testbed(ABC):
 
     @abstractmethod
     def fetch(self, node: str, path: str, target: Path) -> None:
-        """Bring a node's file to `target`, whole or not at all; the node's copy may be gone afterwards."""
+        """Bring a node's file to `target`, whole or not at all; the node's copy stays."""
 
     @contextlib.contextmanager
     def traffic(self, span: Span, seconds: float) -> Iterator[None]:

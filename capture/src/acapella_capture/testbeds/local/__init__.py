@@ -28,6 +28,7 @@ class LocalTestbed(Testbed):
     """The testbed of this machine. `prepare` works inside the sandbox only: see sandbox.call."""
 
     name = "local"
+    receivers_per_instance = 1
 
     def __init__(self, settings: LocalSettings):
         self.network = Network(
@@ -154,7 +155,6 @@ class LocalTestbed(Testbed):
             raise UserError(f"no file {path!r}", where=f"node {node}")
         with atomic_path(target) as temporary:
             shutil.copyfile(source, temporary)
-        source.unlink()
 
     @contextlib.contextmanager
     def traffic(self, span: Span, seconds: float) -> Iterator[None]:

@@ -1,0 +1,110 @@
+"""From a sample that was taken to its capture and manifest in raw/."""
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from acapella_core.errors import UserError
+from acapella_core.files import sha256_of
+
+from . import manifest as manifests
+from .gather import gather
+from .plan import Shot
+from .sampling import Failure, Taking
+from .scan import Facts, scan
+from .settings import Settings
+from .tcpdump import Counts
+from .testbeds.base import Testbed
+from .watchdog import clock_of
+
+UNCOUNTED = Counts(captured=None, received=None, dropped_kernel=None, dropped_interface=None)
+
+
+def delivered(testbed: Testbed, settings: Settings, campaign: Path, taking: Taking) -> dict[str, Any] | Failure:
+    """The manifest of a sample that is in raw/ now, or why it failed; what there is of its capture is fetched anyway.
+
+    Left where it is, it would take the node's memory from the samples after it.
+    """
+    manifest = None
+    with taking.noted():
+        if taking.capture is not None:
+            path = gather(testbed, taking.instance.name, taking.shot.file, campaign / "raw", settings.collect)
+            if not taking.fault:
+                manifest = describe(testbed, campaign, taking, path)
+    return manifest or taking.failure()
+
+
+def describe(testbed: Testbed, campaign: Path, taking: Taking, path: Path) -> dict[str, Any]:
+    """Read a fetched capture and write its manifest. Raises UserError where it holds other than what was counted."""
+    shot, how, counts = taking.shot, taking.how, taking.counts or UNCOUNTED
+    facts = whole(path) if taking.ended else scan(path)
+    if facts.fault or (taking.counts and facts.frames != counts.captured):
+        raise UserError(f"{facts.fault or facts.frames} read, {counts.captured} frames captured", where=path)
+    manifest = manifests.empty() | {
+        "campaign": campaign.resolve().name,
+        "run": shot.run,
+        "sample": shot.sample,
+        "testbed": testbed.name,
+        "site": shot.site.name,
+        "instance": taking.mirror.instance,
+        "port": shot.port.name,
+        "direction": shot.direction,
+        "method": how.method,
+        "file": path.name,
+        "sha256": sha256_of(path),
+        "bytes": path.stat().st_size,
+        "snaplen": how.snaplen,
+        "filter": how.filter,
+        "requested": {
+            "start_ns": taking.requested_ns,
+            # a trial ends when the replay does
+            "end_ns": taking.requested_ns + round(how.sample_s * 1e9) if shot.trial is None else None,
+        },
+        "actual": {"start_ns": taking.start_ns, "end_ns": taking.end_ns},
+        "frames_received": counts.received,
+        "frames_captured": facts.frames,
+        "dropped_kernel": counts.dropped_kernel,
+        "dropped_interface": counts.dropped_interface,
+        "mirror": asdict(taking.mirror.counters()),
+        "clock_resolution_ns": facts.clock_resolution_ns,
+        "port_rate_bps": shot.port.rate_bps,
+        "notes": testbed.notes(),
+        **extra(testbed, shot, taking),
+    }
+    manifests.write(campaign / "raw", manifest)
+    return manifest
+
+
+def whole(path: Path) -> Facts:
+    """What a capture holds that ended early, its last record cut off where it is not whole."""
+    facts = scan(path)
+    if facts.fault and facts.whole_bytes is not None and path.suffix == ".pcap":
+        os.truncate(path, facts.whole_bytes)
+        facts = scan(path)
+    return facts
+
+
+def extra(testbed: Testbed, shot: Shot, taking: Taking) -> dict[str, Any]:
+    """Keys that not every manifest has."""
+    keys: dict[str, Any] = {"one_in": taking.how.one_in, "receiver": taking.receiver}
+    traffic = testbed.traffic_facts()
+    if traffic is not None:
+        keys["traffic"] = traffic
+    notes = [*testbed.notes(), *taking.watch.notes]
+    if shot.trial is not None:
+        keys |= {"environment": shot.environment, "trial": shot.trial}
+        notes.append(testbed.replays().note)
+    if shot.cycle is not None:
+        keys["cycle"] = shot.cycle
+    if taking.congestion is not None:
+        keys["congestion"] = taking.congestion
+    if taking.watchdog is not None:
+        keys["clock"] = taking.watchdog.clock or clock_of("")
+        keys["watchdog"] = taking.watch.facts()
+    if taking.ended is not None:
+        keys["ended_early"] = taking.ended
+        notes.append(f"{shot.sample} ended early: {taking.ended}")
+    if taking.watch.growing() is False:
+        notes.append(f"{shot.sample}: frames came and the capture did not grow")
+    return keys | {"notes": notes}

@@ -1,0 +1,96 @@
+"""What a collection would ask for and sample, as far as it is known before: `acapella collect --dry-run`."""
+
+from collections.abc import Iterator
+
+from acapella_core.errors import UserError
+
+from .allocation import simulated
+from .plan import SitePlan, most_bytes, sites_of, trials
+from .selection import STEADY
+from .settings import Settings
+from .site_job import want_of
+from .testbeds import testbed_of
+from .testbeds.base import Site, Testbed
+
+CYCLES_SHOWN = 12
+
+
+def dry_run(settings: Settings, campaign: str) -> str:
+    """The plan as text. A testbed that tells nothing without being asked with rights says so in it."""
+    if settings.testbed == "files":
+        return f"testbed files: the captures of {settings.samples} are described where they are\n"
+    try:
+        testbed = testbed_of(settings, campaign)
+        lines = list(told(settings, testbed))
+    except UserError as error:
+        lines = [f"testbed {settings.testbed}: sites and ports are not known now: {error}"]
+    return "\n".join(lines) + "\n"
+
+
+def plans(settings: Settings, testbed: Testbed) -> list[SitePlan]:
+    """The plan of each site with the receivers that it would get now."""
+    found = []
+    for site in sites_of(settings, testbed.sites()):
+        want = want_of(settings, site, testbed.receivers_per_instance)
+        room, _ = simulated(testbed.resources(site.name), want)
+        found.append(SitePlan(settings, site, max(1, room) * testbed.receivers_per_instance))
+    return found
+
+
+def told(settings: Settings, testbed: Testbed) -> Iterator[str]:
+    """The plan, line by line."""
+    planned = plans(settings, testbed)
+    collect = settings.collect
+    yield f"testbed {testbed.name}, mode {collect.mode}: {len(planned)} sites, each on its own"
+    for plan in planned:
+        yield from told_of_site(settings, testbed, plan)
+    for shots in trials(testbed.replays()):
+        yield f"then {len(shots)} trials {shots[0].sample} to {shots[-1].sample} at {shots[0].site.name}"
+
+
+def told_of_site(settings: Settings, testbed: Testbed, plan: SitePlan) -> Iterator[str]:
+    """One site's part."""
+    site, collect, capture = plan.site, settings.collect, settings.capture
+    want = want_of(settings, site, testbed.receivers_per_instance)
+    room, why = simulated(testbed.resources(site.name), want)
+    yield f"{site.name}:"
+    yield f"  ports: {', '.join(port.name + (f' ({port.kind})' if port.kind else '') for port in site.ports)}"
+    yield (
+        f"  asks for {want.instances} listening nodes, each {want.cores} cores, {want.ram_gb} GB of memory, "
+        f"{want.disk_gb} GB of disk, 1 NIC; there is room for {room}{'' if why is None else f' ({why})'}"
+    )
+    if room == 0:
+        yield "  nothing will be sampled here unless that changes"
+        return
+    cycles = "as many cycles as there is time for" if plan.cycles is None else f"{plan.cycles} cycles"
+    every = f" every {collect.sample_period_s:g} s" if collect.sample_period_s else ""
+    yield (
+        f"  {cycles} of {plan.samples_of_a_cycle} samples of {capture.sample_s:g} s{every} a port, at most "
+        f"{plan.receivers} ports at once, direction {', '.join(capture.directions)}, selection {collect.port_selection}"
+    )
+    yield from told_of_cycles(plan)
+    yield f"  about {plan.remaining_s(0):.0f} s; {expected(settings, site, plan)}"
+    yield f"  a lease, where there is one, is to last {plan.remaining_s(0) + collect.lease_margin_s:.0f} s"
+
+
+def told_of_cycles(plan: SitePlan) -> Iterator[str]:
+    """Which ports in which cycle, where that does not wait for what the switch counts."""
+    if plan.settings.collect.port_selection not in STEADY:
+        yield "  which port in which cycle: chosen then, by what the switch counts"
+        return
+    shown = CYCLES_SHOWN if plan.cycles is None else min(plan.cycles, CYCLES_SHOWN)
+    for cycle in range(shown):
+        yield f"  cycle {cycle + 1}: {', '.join(plan.choose(cycle, None, ()))}"
+    if plan.cycles != shown:
+        yield "  and so on"
+
+
+def expected(settings: Settings, site: Site, plan: SitePlan) -> str:
+    """The bytes that all samples of a site can take at line rate."""
+    sizes = [most_bytes(settings, port, None) for port in site.ports]
+    if None in sizes or not sizes:
+        return "expected bytes: unknown, as is the rate of a port"
+    cycles = plan.remaining_s(0) / (plan.sample_takes_s * plan.samples_of_a_cycle)
+    ports = min(plan.receivers, len(site.ports))
+    total = sum(sizes) / len(sizes) * ports * plan.samples_of_a_cycle * cycles
+    return f"expected at line rate and {settings.collect.mean_frame_bytes} bytes a frame: at most {total / 1e9:.1f} GB"

@@ -1,0 +1,257 @@
+"""Takes the samples of one moment: aims mirrors, starts captures, watches them, ends them."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from acapella_core.errors import UserError
+
+from . import congestion
+from .dpdk import Dpdk
+from .outcomes import Ledger
+from .plan import Shot
+from .settings import CaptureSettings, Settings
+from .tcpdump import Counts, Tcpdump
+from .testbeds.base import Instance, Mirror, Testbed
+from .watchdog import MIB, Watch, Watchdog, short_of
+
+PROGRAMS = {"tcpdump": Tcpdump, "dpdk": Dpdk}  # by capture.method
+STEP_S = 0.5  # how often a stop is looked for while a sample is taken
+
+
+class SharedTraffic:
+    """What the testbed itself sends during samples, for sites that sample at their own times.
+
+    It starts with the first sample and ends when no site is sampling.
+    """
+
+    def __init__(self, testbed: Testbed):
+        self._testbed = testbed
+        self._lock = threading.Lock()
+        self._samples = 0
+        self._sending = contextlib.ExitStack()
+
+    @contextlib.contextmanager
+    def __call__(self, seconds: float) -> Iterator[None]:
+        """Send while within. Raises UserError where the testbed does."""
+        with self._lock:
+            if self._samples == 0:
+                self._sending.enter_context(self._testbed.traffic("sample", seconds))
+            self._samples += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._samples -= 1
+                if self._samples == 0:
+                    self._sending.close()
+
+
+@dataclass(frozen=True)
+class Collection:
+    """What the jobs of all sites share; `emit` takes what a reader is told: manifests, failures, outcomes."""
+
+    testbed: Testbed
+    settings: Settings
+    campaign: Path
+    ledger: Ledger
+    emit: Callable[[Any], None]
+    traffic: SharedTraffic
+    stop: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A sample of the plan that could not be taken, and why; `-` for sample and port where it is a whole site."""
+
+    sample: str
+    site: str
+    port: str
+    why: str
+
+
+@dataclass
+class Taking:
+    """A sample being taken: where, its mirror, its capture, when they ran, and the first thing that went wrong.
+
+    ``fault`` fails it; ``ended`` is why it ended before its time, with what is whole kept.
+    """
+
+    shot: Shot
+    how: CaptureSettings
+    instance: Instance
+    receiver: str
+    watchdog: Watchdog | None = None
+    expected_bytes: int = 0
+    mirror: Mirror | None = None
+    capture: Tcpdump | Dpdk | None = None
+    counts: Counts | None = None
+    requested_ns: int = 0
+    start_ns: int = 0
+    end_ns: int = 0
+    fault: str | None = None
+    ended: str | None = None
+    watch: Watch = field(default_factory=Watch)
+    congestion: dict[str, Any] | None = None
+
+    @contextlib.contextmanager
+    def noted(self) -> Iterator[None]:
+        """What goes wrong within fails this sample alone."""
+        try:
+            yield
+        except UserError as error:
+            self.fault = self.fault or str(error)
+
+    def failure(self) -> Failure:
+        """The record of a sample that failed."""
+        return Failure(self.shot.sample, self.shot.site.name, self.shot.port.name, self.fault or self.ended or "")
+
+
+@contextlib.contextmanager
+def running(testbed: Testbed, takings: Sequence[Taking], wait: Callable[[], Any] = bool) -> Iterator[list[Taking]]:
+    """Mirrors and captures of samples taken at the same time, and at the end their counts; those that began.
+
+    ``wait`` returns at the moment when they are to begin: the mirrors are aimed by then.
+    """
+    for taking in takings:
+        if not taking.fault:
+            with taking.noted():
+                aim(testbed, taking)
+    wait()
+    for taking in takings:
+        if not taking.fault:
+            with taking.noted():
+                begin_capture(testbed, taking)
+    begun = [taking for taking in takings if not taking.fault]
+    requested_ns = time.time_ns()
+    for taking in begun:
+        with taking.noted():
+            taking.requested_ns = requested_ns
+            taking.start_ns = time.time_ns()  # before the first frame, as `end_ns` is after the last
+            taking.mirror.start()
+    try:
+        yield begun
+    finally:
+        for taking in begun:
+            stop_capture(taking)
+
+
+def aim(testbed: Testbed, taking: Taking) -> None:
+    """Point the receiver's mirror at the port, and see that the node has room. Raises UserError where it has not."""
+    shot = taking.shot
+    taking.mirror = testbed.mirror(taking.instance, taking.receiver, shot.port.name, shot.direction)
+    if taking.watchdog is None:
+        return
+    look_at(taking)
+    if taking.watch.last is None:
+        raise UserError(f"the node does not answer: {taking.watch.unseen}", where=f"node {taking.instance.name}")
+    short = short_of(taking.watch.last, taking.watchdog.reserve_bytes)
+    if short:
+        raise UserError(short, where=f"node {taking.instance.name}")
+    free = taking.watch.last.free_bytes
+    if free is not None and free < taking.expected_bytes:
+        need = taking.expected_bytes // MIB
+        taking.watch.notes.append(f"{free // MIB} MiB were free on {taking.instance.name}, up to {need} MiB expected")
+
+
+def begin_capture(testbed: Testbed, taking: Taking) -> None:
+    """Start the capture behind the mirror."""
+    mirror = taking.mirror
+    program = PROGRAMS[taking.how.method]
+    taking.capture = program(testbed, mirror.instance, mirror.interface, taking.how, taking.shot.file)
+    taking.capture.start()
+
+
+def stop_capture(taking: Taking) -> None:
+    """End the capture and keep its counts; one that had to end early may have none."""
+    try:
+        taking.counts = taking.capture.stop()
+    except UserError as error:
+        if taking.ended is None:
+            taking.fault = taking.fault or str(error)
+        else:
+            taking.watch.notes.append(str(error))
+
+
+def stop_mirrors(takings: Sequence[Taking]) -> None:
+    """Copy no more."""
+    for taking in takings:
+        if taking.end_ns == 0:
+            with taking.noted():
+                taking.mirror.stop()
+                taking.end_ns = time.time_ns()
+
+
+def look_at(taking: Taking) -> None:
+    """Have the watchdog look; a node that does not answer is noted, the sample goes on."""
+    try:
+        taking.watch.add(taking.watchdog.look(taking.shot.file, taking.receiver))
+    except UserError as error:
+        taking.watch.unseen = str(error)
+
+
+def watched(begun: Sequence[Taking], until_ns: int, every_s: float, stop: threading.Event) -> None:
+    """Return at that time, or when all samples have ended before, or at a stop."""
+    going = list(begun)
+    next_ns = time.time_ns() + round(every_s * 1e9)
+    while going and not stop.is_set() and (left_s := (until_ns - time.time_ns()) / 1e9) > 0:
+        if time.time_ns() >= next_ns:
+            going = [taking for taking in going if not ends_early(taking)]
+            next_ns = time.time_ns() + round(every_s * 1e9)
+            continue
+        stop.wait(max(0, min(left_s, STEP_S, (next_ns - time.time_ns()) / 1e9)))
+
+
+def ends_early(taking: Taking) -> bool:
+    """Look at a sample and end it where it cannot go on."""
+    if taking.watchdog is not None:
+        look_at(taking)
+        if taking.watch.unseen is None:
+            taking.ended = short_of(taking.watch.last, taking.watchdog.reserve_bytes)
+    if taking.ended is None and not taking.capture.alive():
+        taking.ended = "the capture program ended by itself"
+    if taking.ended:
+        stop_mirrors([taking])
+    return taking.ended is not None
+
+
+def take(shared: Collection, takings: Sequence[Taking], wait: Callable[[], Any]) -> None:
+    """Take the samples of one moment at one site; one that fails does not hold up the others."""
+    settings = shared.settings
+    seconds = settings.capture.sample_s
+    with running(shared.testbed, takings, wait) as begun:
+        if not begun:
+            return
+        try:
+            with shared.traffic(seconds):
+                until_ns = begun[0].requested_ns + round(seconds * 1e9)
+                watched(begun, until_ns, settings.collect.watch_s, shared.stop)
+                stop_mirrors(begun)
+        except UserError as error:
+            for taking in begun:
+                taking.fault = taking.fault or f"the testbed's traffic: {error}"
+        judge_congestion(shared.testbed, begun, seconds)
+        for taking in begun:
+            if taking.watchdog is not None and taking.ended is None:
+                look_at(taking)
+
+
+def judge_congestion(testbed: Testbed, begun: Sequence[Taking], seconds: float) -> None:
+    """Ask the switch what passed the ports meanwhile, and compare it with what the receivers take."""
+    if not begun:
+        return
+    telemetry, why = None, None
+    try:
+        telemetry = testbed.telemetry(begun[0].shot.site.name, seconds)
+    except UserError as error:
+        why = str(error)
+    for taking in begun:
+        with taking.noted():
+            capacity = testbed.mirror_capacity_bps(taking.instance, taking.receiver)
+            taking.congestion = congestion.verdict(telemetry, taking.shot.port.name, taking.shot.direction, capacity)
+            if why:
+                taking.watch.notes.append(f"no telemetry: {why}")

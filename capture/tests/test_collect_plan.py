@@ -1,0 +1,211 @@
+"""The plan: modes, cycles, runs, moments; allocation on what is free, with back-off; congestion; outcomes."""
+
+import csv
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acapella_capture import congestion, outcomes
+from acapella_capture.allocation import Acquired, acquire, simulated, wanted_instances
+from acapella_capture.plan import SitePlan, most_bytes, next_start_ns, sites_of
+from acapella_capture.settings import settings_of
+from acapella_capture.testbeds.base import Host, Instance, Port, Rates, Refused, Site, Telemetry, Want
+from acapella_core.errors import UserError
+
+
+def settings(**keys):
+    return settings_of({"testbed": "local"} | keys)
+
+
+def site(name, *ports) -> Site:
+    return Site(name, tuple(Port(port, 10**9) for port in ports))
+
+
+def shots(plan: SitePlan) -> list[list[tuple[str, str]]]:
+    return [[(shot.sample, shot.port.name) for shot in moment] for moment in plan.steady()]
+
+
+def test_a_mirror_visits_every_port_before_any_port_again():
+    plan = SitePlan(settings(capture={"samples_per_port": 2}), site("S", "p", "q"), 1)
+    assert [[port for _, port in moment] for moment in shots(plan)] == [["p"], ["q"], ["p"], ["q"]]
+
+
+def test_samples_have_their_names_once_whatever_the_receivers():
+    keys = settings(runs=2, capture={"directions": ["rx", "tx"]}, collect={"samples_per_run": 2, "runs_per_cycle": 2})
+    expected = 2 * 2 * 2 * 3 * 2  # runs, runs and samples of a cycle, ports, directions
+    for receivers in (1, 2, 5):
+        names = [
+            sample for moment in shots(SitePlan(keys, site("S", "p", "q", "r"), receivers)) for sample, _ in moment
+        ]
+        assert len(set(names)) == len(names) == expected
+
+
+@given(ports=st.integers(1, 9), got=st.integers(1, 9))
+def test_fewer_receivers_are_the_same_samples_in_more_cycles(ports, got):
+    where = site("S", *(f"p{number}" for number in range(ports)))
+    plans = [SitePlan(settings(), where, receivers) for receivers in (got, got + 1)]
+    taken = [Counter(port for moment in shots(plan) for _, port in moment) for plan in plans]
+    assert taken[0] == taken[1] == Counter(port.name for port in where.ports)
+    assert plans[0].cycles >= plans[1].cycles
+
+
+def test_modes_choose_sites_and_ports():
+    slices = (Port("p", None, "downlink", ("mine", "theirs")), Port("q", None, "downlink", ("theirs",)))
+    sites = [Site("A", slices), site("B", "p")]
+    assert [s.name for s in sites_of(settings(), sites)] == ["A", "B"]
+    assert [s.name for s in sites_of(settings(collect={"mode": "sites", "sites": ["B"]}), sites)] == ["B"]
+    mine = sites_of(settings(collect={"mode": "slice", "slice": "mine"}), sites)
+    assert [(s.name, [port.name for port in s.ports]) for s in mine] == [("A", ["p"])]
+    for collect, why in (
+        ({"mode": "sites", "sites": ["C"]}, "no site 'C'; there are A, B"),
+        ({"mode": "sites"}, "names no site"),
+        ({"mode": "slice", "slice": "none"}, "slice 'none' uses no port"),
+    ):
+        with pytest.raises(UserError, match=why):
+            sites_of(settings(collect=collect), sites)
+
+
+def test_with_a_limit_of_time_alone_nobody_knows_the_cycles():
+    plan = SitePlan(settings(collect={"total_s": 60}), site("S", "p"), 1)
+    assert plan.cycles is None and plan.remaining_s(0) == pytest.approx(60 + plan.sample_takes_s)
+    with pytest.raises(UserError, match="known only when they are taken"):
+        list(plan.steady())
+
+
+@given(now=st.integers(0, 2**62), period=st.floats(0.001, 1e5))
+def test_samples_begin_on_whole_periods_of_the_clock(now, period):
+    start = next_start_ns(now, period, 1)
+    assert start % round(period * 1e9) == 0
+    assert 0 <= start - now < round(period * 1e9)
+
+
+def test_expected_bytes_follow_the_slower_of_port_and_receiver():
+    keys = settings(capture={"sample_s": 10, "snaplen": 184}, collect={"mean_frame_bytes": 1000})
+    assert most_bytes(keys, Port("p", 10**9), None) == 2 * 10**9 // 8 * 10 // 1000 * 200
+    assert most_bytes(keys, Port("p", 10**9), 10**9) == 10**9 // 8 * 10 // 1000 * 200
+    assert most_bytes(keys, Port("p", None), None) is None
+
+
+HOSTS = (Host("a", 4, 64, 1000, 1), Host("b", 3, 64, 1000, 6))
+
+
+def test_nodes_are_placed_on_hosts_not_on_a_sites_sum():
+    assert simulated(HOSTS, Want(2)) == (2, None)
+    count, why = simulated(HOSTS, Want(4))
+    assert count == 2  # a has one NIC, b cores for one; the sum of both would do for three
+    assert why == "room for 2 of 4 listening nodes: no one of 2 hosts has all that a node needs"
+    assert simulated((Host("a", 9, 99, 9999, 0),), Want(1)) == (
+        0, "room for 0 of 1 listening nodes: 0 dedicated NICs free on 1 hosts",
+    )  # fmt: skip
+    assert simulated((), Want(1))[0] == 0
+
+
+@given(
+    hosts=st.lists(st.builds(Host, st.just("h"), *[st.integers(0, n) for n in (64, 256, 3000, 6)]), max_size=5),
+    wanted=st.integers(1, 12),
+)
+def test_what_is_placed_fits(hosts, wanted):
+    count, why = simulated(hosts, Want(wanted))
+    assert 0 <= count <= min(wanted, sum(host.nics for host in hosts))
+    assert count * 2 <= sum(host.cores for host in hosts)
+    assert (why is None) == (count == wanted)
+
+
+class Scarce:
+    """A testbed that advertises more than it gives."""
+
+    def __init__(self, gives: int):
+        self.gives = gives
+        self.asked: list[int] = []
+
+    def resources(self, site):
+        return (Host("h", 64, 512, 5000, 5),)
+
+    def instances(self, site):
+        return ()
+
+    def allocate(self, site, want):
+        self.asked.append(want.instances)
+        if want.instances > self.gives:
+            raise Refused("no storage", where=f"site {site}")
+        return tuple(Instance(f"n{number}", site, ("r1", "r2")) for number in range(want.instances))
+
+
+def test_a_refusal_is_answered_with_one_node_less():
+    testbed = Scarce(gives=3)
+    got = acquire(testbed, "S", Want(8))
+    assert testbed.asked == [5, 4, 3]
+    assert (len(got.instances), got.wanted) == (3, 8)
+    assert got.why == "refused 4: site S: no storage"
+    assert [(node.name, name) for node, name in got.receivers()][:4] == [
+        ("n0", "r1"), ("n1", "r1"), ("n2", "r1"), ("n0", "r2"),
+    ]  # fmt: skip
+    none = acquire(Scarce(gives=0), "S", Want(2))
+    assert none == Acquired((), 2, "refused 1: site S: no storage")
+
+
+def test_nodes_of_an_earlier_collection_are_taken_again_and_counted():
+    testbed = Scarce(gives=9)
+    testbed.instances = lambda _: (Instance("n0", "S", ("r1", "r2")),) * 2
+    assert len(acquire(testbed, "S", Want(6)).instances) == 6
+    assert testbed.asked == [6]
+
+
+def test_as_many_nodes_as_the_ports_need():
+    assert [wanted_instances(ports, 2, None) for ports in (1, 2, 3, 8)] == [1, 1, 2, 4]
+    assert wanted_instances(8, 2, 3) == 3
+
+
+def test_congestion_is_what_is_beyond_the_receivers_capacity():
+    telemetry = Telemetry("switch", 2.0, {"p": Rates(tx_bps=90e6, rx_bps=60e6)})
+    both = congestion.verdict(telemetry, "p", "both", 100_000_000)
+    assert (both["verdict"], both["offered_bps"]) == ("congested", 150e6)
+    assert both["estimated_loss"] == pytest.approx(1 / 3)
+    for direction, offered in (("rx", 60e6), ("tx", 90e6)):
+        one = congestion.verdict(telemetry, "p", direction, 100_000_000)
+        assert (one["verdict"], one["offered_bps"], one["estimated_loss"]) == ("clear", offered, 0)
+    for unknown in (
+        congestion.verdict(None, "p", "both", 1),
+        congestion.verdict(telemetry, "q", "both", 1),
+        congestion.verdict(telemetry, "p", "both", None),
+    ):
+        assert (unknown["verdict"], unknown["estimated_loss"]) == ("unknown", None)
+
+
+@pytest.mark.parametrize(
+    ("got", "taken", "failed", "stopped", "expected"),
+    [
+        (2, 9, 0, None, "success"),
+        (1, 9, 0, None, "degraded"),
+        (0, 0, 0, "no NIC", "failed"),
+        (2, 0, 3, None, "failed"),
+        (2, 4, 0, "stopped", "incomplete"),
+        (1, 8, 1, None, "incomplete"),
+    ],
+)
+def test_outcome_of_two_nodes_wanted(got, taken, failed, stopped, expected):
+    outcome, reason = outcomes.verdict(2, got, taken, failed, stopped)
+    assert outcome == expected
+    assert bool(reason) == (expected != "success")
+
+
+def test_outcomes_grow_over_campaigns_and_a_crash_leaves_incomplete(tmp_path):
+    for number, campaign in enumerate(("one", "two", "two")):
+        (tmp_path / campaign).mkdir(exist_ok=True)
+        ledger = outcomes.Ledger(tmp_path / campaign, 10**18 + number * 10**10)
+        ledger.put("A", "incomplete", "did not end")
+        ledger.put("B", "incomplete", "did not end")
+        ledger.put("A", "success", "", samples=3)
+    with (tmp_path / "two" / "outcomes.csv").open() as lines:
+        assert [(row["site"], row["outcome"]) for row in csv.DictReader(lines)] == [
+            ("A", "success"),
+            ("B", "incomplete"),
+        ]
+    with (tmp_path / "outcomes.csv").open() as lines:
+        rows = list(csv.DictReader(lines))
+    assert [(row["campaign"], row["site"]) for row in rows] == [
+        ("one", "A"), ("one", "B"), ("two", "A"), ("two", "B"), ("two", "A"), ("two", "B"),
+    ]  # fmt: skip
+    assert {row["samples"] for row in rows if row["site"] == "A"} == {"3"}
