@@ -69,7 +69,8 @@ def test_missing_programs_are_left_out_and_noted(testbed, monkeypatch, tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     traffic = Traffic(resolve(testbed.network, settings_of({"testbed": "local"}).local.traffic), list(PATHS))
     assert {item.kind for item in traffic.items} == {"ping", "unreachable"}
-    assert any("https site" in note and "left out: no curl, openssl" in note for note in traffic.notes)
+    assert not any("[" in note for note in traffic.notes), "no place in a list that no configuration need have"
+    assert any("https from site" in note and "left out: no curl, openssl" in note for note in traffic.notes)
 
 
 def test_a_client_that_fails_is_noted(testbed):

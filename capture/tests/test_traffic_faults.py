@@ -65,7 +65,9 @@ def test_a_manifest_says_what_was_started_and_failed_and_why(collected):
 
 def test_each_kind_is_told_in_one_line_and_once_more_where_it_is_given_up(collected):
     said = collected[0].stdout
-    failed = "iperf3_tcp site1-host1 to site2-host1 at 10.10.2.1 failed: iperf3 does not listen on site2-host1: "
+    failed = (
+        "traffic iperf3_tcp from site1-host1 to site2-host1 (10.10.2.1) failed: iperf3 does not listen on site2-host1: "
+    )
     assert said.count(failed) == 1
     assert said.count("left out: 3 times in a row: iperf3 does not listen") == 1
     assert said.count("iperf3_udp") == 1 and "ping" not in said

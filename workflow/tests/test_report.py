@@ -321,6 +321,21 @@ def test_the_comparison_says_which_baseline_is_odd_and_where_nobody_can_tell(tmp
     assert [row[column] for row in table["rows"]] == ["0.8500", "0.9850"]
 
 
+def test_a_warning_of_several_trials_is_told_once_with_their_number(tmp_path):
+    def coarse(trial: int) -> dict:
+        text = f"the clock of trial quiet-{trial} is coarse: {trial}0 packets."
+        return {"code": "coarse_clock", "components": ["O", "L", "I"], "text": text}
+
+    runs = [{"warnings": [coarse(n)]} for n in (2, 3, 10)] + [{}]
+    folder = write_campaign(tmp_path, {"quiet": runs, "loaded": [{"warnings": [coarse(2)]}] * 2})
+    assert cli.main(["trials", str(folder), "--environments", "quiet", "loaded"]) == 0
+    assert trials.warnings(Source(Campaign(folder))) == [
+        "quiet, 3 of 5 trials (O, L and I): the clock of trial quiet-2 is coarse: 20 packets. The others likewise; "
+        "consistency_warnings.csv has the numbers of each.",
+        "loaded, runs B and C (O, L and I): the clock of trial quiet-2 is coarse: 20 packets.",
+    ]
+
+
 def test_the_section_on_trials_compares_environments_and_draws_its_figures(compared, browser):
     page, heard = browser.new_page(), []
     page.on("console", lambda message: heard.append(message.text))

@@ -1,14 +1,16 @@
 """The report's section on trials: environments compared, what to mind, each run, moves, and the paper's own numbers."""
 
+from ..consistency.warnings import TRIAL_CHECKS
 from ..figures.comparison import against_one, environments, letter, odd_baselines, pairs, runs
 from ..figures.kappa_components import number as kappa_words
 from ..figures.source import Source
-from ..figures.wording import count, listed, nanoseconds, percent
+from ..figures.wording import count, listed, nanoseconds, natural, percent
 from .tables import UNKNOWN, number, table
 
 COMPONENTS = ("U", "O", "I", "L")  # in the order of the paper's Table 2
 PAIRS = 400  # rows shown of a table of pairs
 UNDEFINED = "undefined"
+OF_TRIALS = {check.__name__ for check in TRIAL_CHECKS}  # codes of warnings about one trial
 VERDICTS = {"agrees": "agrees", "agrees_loosely": "agrees loosely", "disagrees": "disagrees"}
 
 
@@ -18,17 +20,28 @@ def tables(source: Source) -> list[dict]:
 
 
 def warnings(source: Source) -> list[str]:
-    """Each warning once, with the runs that it is about."""
-    about: dict[tuple, list[str]] = {}
+    """Each warning once, with the runs that it is about; what several trials share once, with their number."""
+    about: dict[tuple, dict[str, list[str]]] = {}
     for row in source.rows("consistency_warnings"):
         run = letter(row["b"]) if row["a"] == 1 else f"{letter(row['a'])}-{letter(row['b'])}"
-        about.setdefault((row["environment"], row["components"], row["text"]), []).append(run)
+        # A check of one trial says the same of each but for its name and numbers; one of pairs may not.
+        kind = (row["environment"], row["components"], row["code"] if row["code"] in OF_TRIALS else row["text"])
+        about.setdefault(kind, {}).setdefault(row["text"], []).append(run)
     order = {name: place for place, name in enumerate(environments(source))}
-    found = sorted(about.items(), key=lambda item: (order[item[0][0]], item[0][2]))
-    return [
-        f"{environment}, {of_runs(names)} ({listed(list(touched))}): {text}"
-        for (environment, touched, text), names in found
-    ]
+    trials = {row["environment"]: row["trials"] for row in source.rows("consistency_environments")}
+    found = sorted(about.items(), key=lambda item: (order[item[0][0]], min(item[1])))
+    return [warned(*kind[:2], texts, trials[kind[0]]) for kind, texts in found]
+
+
+def warned(environment: str, touched: str, texts: dict[str, list[str]], trials: int) -> str:
+    """A warning in words. ``texts``: the runs by what is said of them; several where it is about several trials."""
+    text = min(texts, key=natural)
+    if len(texts) == 1:
+        return f"{environment}, {of_runs(texts[text])} ({listed(list(touched))}): {text}"
+    return (
+        f"{environment}, {len(texts)} of {trials} trials ({listed(list(touched))}): {text} The others likewise; "
+        "consistency_warnings.csv has the numbers of each."
+    )
 
 
 def of_runs(names: list[str]) -> str:

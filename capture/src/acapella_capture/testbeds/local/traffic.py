@@ -52,8 +52,9 @@ class Item:
 
     @property
     def label(self) -> str:
-        """How a note calls it."""
-        return f"traffic[{self.number}] {self.kind} {self.client.name} to {self.server.name} at {self.address}"
+        """How a note calls it: by what it is, since the plan may be the default, which no configuration shows."""
+        way = "" if self.path == "standard" else f", {self.path}"
+        return f"traffic {self.kind} from {self.client.name} to {self.server.name} ({self.address}{way})"
 
 
 def iperf3(item: Item, seconds: float, *options: str) -> list[str]:
