@@ -1,0 +1,194 @@
+"""Listening nodes of the FABRIC on loopback: an SSH server that runs commands in a private folder for each user name.
+
+A node is known by the name that FABRIC's client logs in with here. It has its own home, and its own `ip`, `tcpdump`
+and so on: scripts, so that no command touches this machine's network.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import paramiko
+from fabric_orchestrator import mac
+
+IP = """#!/bin/sh
+echo "ip $*" >> "$HOME/commands.log"
+case "$*" in
+    "-j link show") cat "$HOME/links.json" ;;
+    *"mtu 9216"*) exit 2 ;;
+esac
+"""
+ID = "#!/bin/sh\necho 1000\n"  # whoever runs the tests: on FABRIC one logs in as an ordinary user
+SUDO = """#!/bin/sh
+[ "$1" = -n ] && shift
+exec "$@"
+"""
+TCPDUMP = """#!{python}
+import os, signal, struct, sys, time
+interface = sys.argv[sys.argv.index("-i") + 1]
+taken = 0
+def told(*_):
+    print(f"{{taken}} packets captured, {{taken}} packets received by filter, 0 packets dropped by kernel",
+          file=sys.stderr, flush=True)
+def over(*_):
+    sys.stdout.buffer.flush()
+    told()
+    os._exit(0)
+signal.signal(signal.SIGUSR1, told)
+signal.signal(signal.SIGINT, over)
+out = sys.stdout.buffer
+out.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 200, 1))
+print(f"tcpdump: listening on {{interface}}", file=sys.stderr, flush=True)
+while True:
+    now = time.time_ns()
+    frame = bytes(12) + b"\\x08\\x00" + bytes(50)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGUSR1])
+    out.write(struct.pack("<IIII", now // 10**9, now % 10**9, len(frame), len(frame)) + frame)
+    out.flush()
+    taken += 1
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT, signal.SIGUSR1])
+    time.sleep(0.01)
+"""
+
+
+class Nodes:
+    """The server. `connections` counts log-ins; `refusing` lets nobody in."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.refusing = False
+        self.cut_downloads_after: int | None = None  # bytes, then the connection goes
+        self.downloaded = 0
+        self.commands: list[str] = []
+        self._key = paramiko.ECDSAKey.generate()
+        self._transports: list[paramiko.Transport] = []
+        self._programs = folder / "bin"
+        self._programs.mkdir()
+        programs = {"ip": IP, "id": ID, "sudo": SUDO, "tcpdump": TCPDUMP.format(python=sys.executable)}
+        for name, text in programs.items():
+            (self._programs / name).write_text(text)
+            (self._programs / name).chmod(0o755)
+        (self._programs / "python3").symlink_to(sys.executable)
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listening.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def home(self, node: str) -> Path:
+        """A node's home, made when it is first asked for."""
+        home = self.folder / node
+        if not home.exists():
+            home.mkdir()
+            links = [
+                {"ifname": "lo", "address": "00:00:00:00:00:00"},
+                {"ifname": "enp3s0", "address": "02:00:00:00:00:01"},
+            ]
+            links += [{"ifname": f"enp{7 + n}s0", "address": mac(node, f"{node}-nic-p{n}")} for n in (1, 2)]
+            (home / "links.json").write_text(json.dumps(links))
+        return home
+
+    def environment(self, node: str) -> dict[str, str]:
+        return {"HOME": str(self.home(node)), "PATH": f"{self._programs}:{os.environ['PATH']}", "LC_ALL": "C"}
+
+    def lose_connections(self) -> None:
+        """All connections go, as when a bastion host restarts; what runs on the nodes goes on."""
+        for transport in self._transports:
+            transport.close()
+        self._transports.clear()
+
+    def close(self) -> None:
+        self.lose_connections()
+        self._listening.close()
+        for pid in self.folder.glob("*/*/jobs/*/pid"):  # what a failed test left running
+            if not (pid.parent / "status").exists():
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(int(pid.read_text()), signal.SIGKILL)
+
+    def connect(self, node: str) -> paramiko.SSHClient:
+        """A client that has logged in to a node."""
+        client = paramiko.SSHClient()
+        client.set_missing_host_key_policy(paramiko.AutoAddPolicy())
+        client.connect("127.0.0.1", self.port, username=node, password="x", allow_agent=False, look_for_keys=False)
+        return client
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            if self.refusing:
+                connection.close()
+                continue
+            transport = paramiko.Transport(connection)
+            transport.add_server_key(self._key)
+            transport.set_subsystem_handler("sftp", paramiko.SFTPServer, sftp_of(self))
+            self._transports.append(transport)
+            with contextlib.suppress(paramiko.SSHException, EOFError, OSError):
+                transport.start_server(server=Door(self))
+
+
+class Door(paramiko.ServerInterface):
+    """Lets everybody in, and runs what they ask for."""
+
+    def __init__(self, nodes: Nodes):
+        self._nodes = nodes
+        self._node = ""
+
+    def check_auth_password(self, username, password):
+        self._node = username
+        return paramiko.AUTH_SUCCESSFUL
+
+    def check_channel_request(self, kind, chanid):
+        return paramiko.OPEN_SUCCEEDED
+
+    def check_channel_exec_request(self, channel, command):
+        self._nodes.commands.append(command.decode())
+        threading.Thread(target=self._run, args=(channel, command), daemon=True).start()
+        return True
+
+    def _run(self, channel, command: bytes) -> None:
+        done = subprocess.run(
+            ["sh", "-c", command], capture_output=True, stdin=subprocess.DEVNULL, check=False,
+            env=self._nodes.environment(self._node), cwd=self._nodes.home(self._node),
+        )  # fmt: skip
+        with contextlib.suppress(OSError):  # the connection has gone
+            channel.sendall(done.stdout)
+            channel.sendall_stderr(done.stderr)
+            channel.send_exit_status(done.returncode)
+        channel.close()
+
+
+def sftp_of(nodes: Nodes) -> type[paramiko.SFTPServerInterface]:
+    """Files of this machine, read only."""
+
+    class Handle(paramiko.SFTPHandle):
+        def read(self, offset, length):
+            octets = super().read(offset, length)
+            nodes.downloaded += len(octets) if isinstance(octets, bytes) else 0
+            if nodes.cut_downloads_after is not None and nodes.downloaded > nodes.cut_downloads_after:
+                nodes.lose_connections()
+            return octets
+
+    class Files(paramiko.SFTPServerInterface):
+        def stat(self, path):
+            try:
+                return paramiko.SFTPAttributes.from_stat(Path(path).stat())
+            except OSError as error:
+                return paramiko.SFTPServer.convert_errno(error.errno)
+
+        def open(self, path, flags, attr):
+            try:
+                handle = Handle(flags)
+                handle.readfile = Path(path).open("rb")  # noqa: SIM115 - SFTPHandle closes it
+                return handle
+            except OSError as error:
+                return paramiko.SFTPServer.convert_errno(error.errno)
+
+    return Files

@@ -1,0 +1,359 @@
+"""A FABRIC on loopback for the tests: credential manager, orchestrator and metrics, in REST over HTTP.
+
+It keeps the protocol that FABRIC's client speaks (fabrictestbed 2.0.8), with slices as graphs of FABRIC's information
+model, and it fails where a test tells it to. It is no FABRIC: what that does beyond this is not tested.
+"""
+
+import base64
+import hashlib
+import http.server
+import json
+import re
+import threading
+import time
+import urllib.parse
+import uuid
+from dataclasses import dataclass, field
+
+from fim.slivers.capacities_labels import Labels, ReservationInfo
+from fim.user.topology import ExperimentTopology
+
+GONE = ("Closing", "Dead")
+PROJECT = "11111111-2222-3333-4444-555555555555"
+TAGS = ("Net.PortMirroring", "Component.SmartNIC_ConnectX_5", "Component.SmartNIC_ConnectX_6", "VM.NoLimit")
+HOST = {"cores": 32, "ram": 128, "disk": 1000, "nics": {"SmartNIC-ConnectX-6": 1, "SmartNIC-ConnectX-5": 1}}
+LEASE = "%Y-%m-%d %H:%M:%S %z"
+LINKS = [  # as query_links gives them
+    {"name": "l1", "layer": "L2", "bandwidth": 100, "endpoints": [
+        {"site": "STAR", "node": "n1", "port": "HundredGigE0/0/0/15.3370"},
+        {"site": "UTAH", "node": "n2", "port": "TenGigE0/0/0/22/0.3370"}]},
+    {"name": "l2", "layer": "L2", "bandwidth": 100, "endpoints": [
+        {"site": "STAR", "node": "n1", "port": "HundredGigE0/0/0/15.3371"},
+        {"site": "WASH", "node": "n3", "port": "HundredGigE0/0/0/9.100"}]},
+]  # fmt: skip
+COUNTED = {  # ifName by rack, with interfaces that are no port
+    "star": ("HundredGigE0/0/0/5", "TwentyFiveGigE0/0/0/12/1", "HundredGigE0/0/0/15", "Loopback0", "Bundle-Ether1/0",
+             "HundredGigE0/0/0/15.3370"),
+    "utah": ("HundredGigE0/0/0/2",),
+    "wash": ("HundredGigE0/0/0/1",),
+}  # fmt: skip
+
+
+def token(lasts_s: float) -> str:
+    """An id token that ends so soon; nobody checks its signature here."""
+    parts = ({"alg": "none"}, {"exp": time.time() + lasts_s, "jti": uuid.uuid4().hex})
+    encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
+    return ".".join([*encoded, "sig"])
+
+
+def mac(node: str, interface: str) -> str:
+    """The same address for the same interface, wherever it is asked."""
+    digest = hashlib.sha256(f"{node} {interface}".encode()).hexdigest()
+    return ":".join(["02", *(digest[i : i + 2] for i in range(0, 10, 2))])
+
+
+@dataclass
+class Faults:
+    """What goes wrong, until a test takes it back."""
+
+    create_status: list[int] = field(default_factory=list)  # answers to the next POSTs; of a 5xx the slice exists
+    refuse: bool = False  # allocations end in StableError, for want of resources
+    notice: str = "Insufficient resources : ['disk']"
+    stuck: bool = False  # slices stay Configuring, modifications Modifying
+    modify_fails: bool = False
+    no_summary: bool = False
+    metrics_status: int = 200
+
+
+@dataclass
+class Made:
+    """A slice."""
+
+    slice_id: str
+    name: str
+    state: str
+    model: str
+    lease_end: str
+    after: str  # the state that comes when it has been looked at `looks` times
+    looks: int = 1
+    notice: str = ""
+
+
+class Orchestrator:
+    """The server and what it keeps; `url` is every host of FABRIC's at once."""
+
+    def __init__(self, sites: dict[str, list[dict]] | None = None):
+        self.sites = sites or {"STAR": [HOST, HOST], "UTAH": [HOST], "WASH": [HOST]}
+        self.faults = Faults()
+        self.slices: dict[str, Made] = {}
+        self.tags: tuple[str, ...] = TAGS
+        self.tokens: set[str] = set()
+        self.refreshes: list[str] = []
+        self.requests: list[tuple[str, str]] = []
+        self.forced: list[bool] = []  # of each look at the resources, whether it was to be a fresh one
+        self.renewals: list[str] = []
+        self._lock = threading.RLock()
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler(self))
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def grant(self, lasts_s: float = 4 * 3600) -> str:
+        """A token that is taken."""
+        made = token(lasts_s)
+        self.tokens.add(made)
+        return made
+
+    def alive(self) -> list[Made]:
+        return [each for each in self.slices.values() if each.state not in GONE]
+
+    def posts(self, path: str) -> int:
+        return sum(method == "POST" and asked.startswith(path) for method, asked in self.requests)
+
+    def answer(self, method: str, path: str, query: dict, body: bytes, authorization: str) -> tuple[int, object]:
+        """Status and JSON of a request."""
+        with self._lock:
+            self.requests.append((method, path))
+            if path.startswith("/credmgr/"):
+                return self._credentials(path, json.loads(body))
+            if path in ("/query", "/query_range"):
+                return self._metrics(urllib.parse.parse_qs(body.decode()), authorization)
+            if authorization.removeprefix("Bearer ") not in self.tokens:
+                return 401, {"errors": [{"message": "token is not valid"}]}
+            for pattern, verb, respond in self._routes():
+                found = re.fullmatch(pattern, path)
+                if found and verb == method:
+                    return respond(*found.groups(), query, body)
+            return 404, {"errors": [{"message": f"{method} {path}"}]}
+
+    def _routes(self):
+        return (
+            ("/resources/summary", "GET", self._summary),
+            ("/slices/creates", "POST", self._create),
+            ("/slices", "GET", self._list),
+            ("/slices/modify/([^/]+)", "PUT", self._modify),
+            ("/slices/modify/([^/]+)/accept", "POST", self._accept),
+            ("/slices/renew/([^/]+)", "POST", self._renew),
+            ("/slices/delete/([^/]+)", "DELETE", self._delete),
+            ("/slices/([^/]+)", "GET", self._show),
+            ("/slivers", "GET", self._slivers),
+        )
+
+    def _credentials(self, path: str, body: dict) -> tuple[int, object]:
+        if path == "/credmgr/tokens/validate":
+            known = body["token"] in self.tokens
+            project = {"uuid": PROJECT, "name": "p", "tags": list(self.tags), "active": True}
+            payload = json.loads(base64.urlsafe_b64decode(body["token"].split(".")[1] + "=="))
+            told = {"exp": int(payload["exp"]), "uuid": "u", "email": "e@x", "projects": [project]}
+            return (200, {"token": told}) if known else (401, {"errors": []})
+        if path == "/credmgr/tokens/refresh":
+            self.refreshes.append(body["refresh_token"])
+            if body["refresh_token"] != f"refresh-{len(self.refreshes)}":  # each is good for one refresh
+                return 400, {"errors": [{"message": "used"}]}
+            return 200, {"data": [{"id_token": self.grant(), "refresh_token": f"refresh-{len(self.refreshes) + 1}"}]}
+        return 404, {}
+
+    def _metrics(self, form: dict, authorization: str) -> tuple[int, object]:
+        if self.faults.metrics_status != 200 or authorization.removeprefix("fabric-token ") not in self.tokens:
+            return self.faults.metrics_status if self.faults.metrics_status != 200 else 401, {"error": "not for you"}
+        asked, now, result = form["query"][0], time.time(), []
+        rack = re.search(r'rack="([^"]+)"', asked)
+        for name, ports in COUNTED.items():
+            for number, port in enumerate(ports):
+                if rack and rack[1] != name:
+                    continue
+                rate = (1000 if asked.startswith("ifHCInOctets") else 500) * (number + 1)  # octets a second
+                series = {"metric": {"rack": name, "job": "data-sw", "ifName": port}}
+                if "[" in asked:
+                    series["values"] = [[now - age, str(round(10**9 - age * rate))] for age in (90, 60, 30, 1)]
+                else:
+                    series["value"] = [now, "1"]
+                result.append(series)
+        return 200, {"status": "success", "data": {"resultType": "matrix", "result": result}}
+
+    def _hosts(self, without: str = "") -> list[dict]:
+        """The hosts with what slices (but one) have left of them, each node on the first host that it fits."""
+        hosts = []
+        for site, kinds in self.sites.items():
+            hosts += [
+                {"name": f"{site.lower()}-w{number}.fabric-testbed.net", "site": site,
+                 "state": kind.get("state", "Active"),
+                 **{f"{key}_available": kind[key] for key in ("cores", "ram", "disk")},
+                 **{f"{key}_capacity": kind[key] for key in ("cores", "ram", "disk")},
+                 "components": {nic: {"capacity": n, "allocated": 0} for nic, n in kind["nics"].items()}}
+                for number, kind in enumerate(kinds, start=1)
+            ]  # fmt: skip
+        for made in self.alive():
+            if without == made.slice_id or made.after == "StableError":
+                continue
+            for node in graph(made.model).nodes.values():
+                if not place(node, hosts):
+                    raise AssertionError(f"{made.name} does not fit")
+        return hosts
+
+    def _fits(self, model: str, without: str = "") -> bool:
+        hosts = self._hosts(without)
+        return all(place(node, hosts) for node in graph(model).nodes.values())
+
+    def _summary(self, query: dict, _body: bytes) -> tuple[int, object]:
+        self.forced.append(query.get("force_refresh") == ["True"])
+        if self.faults.no_summary:
+            return 500, {"errors": []}
+        only = query.get("includes", [""])[0]
+        wanted = set(only.split(", ")) if only else set(self.sites)
+        sites = [{"name": name, "state": "Active", "hosts": []} for name in self.sites if name in wanted]
+        sites += [{"name": "MAINT", "state": "Maint", "hosts": []}] if not only else []
+        hosts = [host for host in self._hosts() if host["site"] in wanted]
+        return 200, {"data": [{"sites": sites, "hosts": hosts, "links": LINKS, "facility_ports": []}]}
+
+    def _create(self, query: dict, body: bytes) -> tuple[int, object]:
+        status = self.faults.create_status.pop(0) if self.faults.create_status else 200
+        name = query["name"][0]
+        if any(each.name == name for each in self.alive()):
+            return 400, {"errors": [{"message": f"Slice {name} already exists"}]}
+        if status not in (200, 503):  # 503: the gate is shut, and nothing is made
+            self._begin(name, query, body)
+        elif status == 200:
+            return 200, {"data": self._slivers_of(self._begin(name, query, body))}
+        return status, {"errors": [{"message": "Internal Server Error"}]}
+
+    def _begin(self, name: str, query: dict, body: bytes) -> Made:
+        model = json.loads(body)["graph_model"]
+        refused = self.faults.refuse or not self._fits(model)
+        made = Made(
+            slice_id=str(uuid.uuid4()), name=name, state="Configuring", model=model,
+            lease_end=query["lease_end_time"][0], after="StableError" if refused else "StableOK",
+            notice=self.faults.notice if refused else "",
+        )  # fmt: skip
+        made.model = filled(model)
+        self.slices[made.slice_id] = made
+        return made
+
+    def _look(self, made: Made) -> None:
+        """A slice moves on as it is looked at, so that tests do not wait for a clock."""
+        if made.state in ("Configuring", "Modifying") and not self.faults.stuck:
+            if made.looks <= 0:
+                made.state = made.after
+            made.looks -= 1
+
+    def _told(self, made: Made) -> dict:
+        return {"slice_id": made.slice_id, "name": made.name, "state": made.state, "model": made.model,
+                "lease_end_time": made.lease_end, "project_id": PROJECT}  # fmt: skip
+
+    def _list(self, query: dict, _body: bytes) -> tuple[int, object]:
+        text = query.get("search", query.get("name", [""]))[0]  # both find parts of names
+        states = query.get("states")
+        found = [made for made in self.slices.values() if text in made.name and (not states or made.state in states)]
+        for made in found:
+            self._look(made)
+        return 200, {"data": [self._told(made) for made in found[: int(query["limit"][0])]]}
+
+    def _show(self, slice_id: str, _query: dict, _body: bytes) -> tuple[int, object]:
+        made = self.slices.get(slice_id)
+        if made is None:
+            return 404, {"errors": [{"message": "no such slice"}]}
+        self._look(made)
+        return 200, {"data": [self._told(made)]}
+
+    def _slivers_of(self, made: Made) -> list[dict]:
+        names = list(graph(made.model).nodes) or ["none"]
+        return [{"sliver_id": f"sliver-{name}", "slice_id": made.slice_id, "graph_node_id": name, "notice": made.notice,
+                 "sliver": {"Name": name}, "state": "Active"} for name in names]  # fmt: skip
+
+    def _slivers(self, query: dict, _body: bytes) -> tuple[int, object]:
+        return 200, {"data": self._slivers_of(self.slices[query["slice_id"][0]])}
+
+    def _modify(self, slice_id: str, _query: dict, body: bytes) -> tuple[int, object]:
+        made = self.slices[slice_id]
+        if made.state not in ("StableOK", "StableError"):
+            return 400, {"errors": [{"message": f"slice is {made.state}"}]}
+        failed = self.faults.modify_fails or not self._fits(body.decode(), without=slice_id)
+        made.model = made.model if failed else filled(body.decode())
+        made.state, made.after, made.looks = "Modifying", "ModifyError" if failed else "ModifyOK", 1
+        made.notice = self.faults.notice if failed else ""
+        return 200, {"data": self._slivers_of(made)}
+
+    def _accept(self, slice_id: str, _query: dict, _body: bytes) -> tuple[int, object]:
+        made = self.slices[slice_id]
+        made.state = "StableOK"
+        return 200, {"data": [self._told(made)]}
+
+    def _renew(self, slice_id: str, query: dict, _body: bytes) -> tuple[int, object]:
+        self.renewals.append(query["lease_end_time"][0])
+        self.slices[slice_id].lease_end = query["lease_end_time"][0]
+        return 200, {"data": []}
+
+    def _delete(self, slice_id: str, _query: dict, _body: bytes) -> tuple[int, object]:
+        self.slices[slice_id].state = "Closing"
+        return 200, {"data": []}
+
+
+def graph(model: str) -> ExperimentTopology:
+    made = ExperimentTopology()
+    made.load(graph_string=model)
+    return made
+
+
+def place(node, hosts: list[dict]) -> bool:
+    """Take a node's share of the first host of its site that has it."""
+    asked = {"cores": node.capacities.core, "ram": node.capacities.ram, "disk": node.capacities.disk}
+    nics = [f"{component.type}-{component.model}" for component in node.components.values()]
+    for host in hosts:
+        if host["site"] != node.site or host["state"] != "Active":
+            continue
+        there = host["components"]
+        if all(host[f"{key}_available"] >= n for key, n in asked.items()) and all(
+            there.get(nic, {"capacity": 0, "allocated": 0})["capacity"] - there.get(nic, {"allocated": 0})["allocated"]
+            >= nics.count(nic) for nic in nics
+        ):  # fmt: skip
+            for key, number in asked.items():
+                host[f"{key}_available"] -= number
+            for nic in nics:
+                there[nic]["allocated"] += 1
+            return True
+    return False
+
+
+def filled(model: str) -> str:
+    """A graph with what FABRIC adds to it: addresses, reservations, the ports that interfaces are plugged into."""
+    made = graph(model)
+    for name, node in made.nodes.items():
+        node.set_properties(
+            management_ip="127.0.0.1",
+            reservation_info=ReservationInfo(reservation_id=f"sliver-{name}", reservation_state="Active"),
+        )
+        for interface in node.interface_list:
+            interface.set_properties(label_allocations=Labels(mac=mac(name, interface.name)))
+    return made.serialize()
+
+
+def handler(owner: Orchestrator) -> type[http.server.BaseHTTPRequestHandler]:
+    """The class that hands requests to the orchestrator."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def respond(self) -> None:
+            parts = urllib.parse.urlsplit(self.path)
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            authorization = self.headers.get("Authorization") or ""
+            path = parts.path if parts.path == "/" else parts.path.rstrip("/")
+            status, answer = owner.answer(self.command, path, urllib.parse.parse_qs(parts.query), body, authorization)
+            octets = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(octets)))
+            self.end_headers()
+            self.wfile.write(octets)
+
+        do_GET = do_POST = do_PUT = do_DELETE = respond
+
+        def log_message(self, *_):
+            pass
+
+    return Handler
