@@ -39,12 +39,25 @@ def check_names(known, place):
         sys.exit(fault)
 
 
-def planned_names():
-    """Names of the samples that a testbed is going to take."""
+def check_planned_names():
+    """As `check_names`, of the samples that the local testbed is going to take, where these are known before."""
     from acapella_capture import collect, settings
+    from acapella_capture.plan import KnownLater
 
     keys = {key: config[key] for key in settings.KEYS}
-    return [line["sample"] for line in collect.planned(settings.settings_of(keys))]
+    try:
+        known = [line["sample"] for line in collect.planned(settings.settings_of(keys))]
+    except KnownLater:
+        return
+    check_names(known, f"of testbed {config['testbed']}")
+
+
+def told_plan():
+    """What the testbed would be asked for and would sample."""
+    from acapella_capture import dry_run, settings
+
+    keys = {key: config[key] for key in settings.KEYS}
+    return dry_run.dry_run(settings.settings_of(keys), config["campaign"])
 
 
 if config["testbed"] == "files":
@@ -63,11 +76,14 @@ if config["testbed"] == "files":
         warn()
         # Once more below the long plan of a dry run, which Snakemake knows only after it has read the rules.
         atexit.register(lambda: workflow.dryrun and warn())
-elif TRIALS or config["exclude"]:
-    try:
-        check_names(planned_names(), f"of testbed {config['testbed']}")
-    except UserError as error:
-        sys.exit(f"config error: {error}")
+else:
+    # Below Snakemake's plan, as are warnings above.
+    atexit.register(lambda: workflow.dryrun and print("What collect would do:", told_plan(), sep="\n", end=""))
+    if config["testbed"] == "local" and (TRIALS or config["exclude"]):
+        try:
+            check_planned_names()
+        except UserError as error:
+            sys.exit(f"config error: {error}")
 
 
 @functools.cache

@@ -97,7 +97,7 @@ def test_nodes_are_placed_on_hosts_not_on_a_sites_sum():
     assert count == 2  # a has one NIC, b cores for one; the sum of both would do for three
     assert why == "room for 2 of 4 listening nodes: no one of 2 hosts has all that a node needs"
     assert simulated((Host("a", 9, 99, 9999, 0),), Want(1)) == (
-        0, "room for 0 of 1 listening nodes: 0 dedicated NICs free on 1 hosts",
+        0, "room for 0 of 1 listening node: 0 dedicated NICs free on 1 host",
     )  # fmt: skip
     assert simulated((), Want(1))[0] == 0
 

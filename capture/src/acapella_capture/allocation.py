@@ -47,7 +47,7 @@ def simulated(hosts: Sequence[Host], want: Want) -> tuple[int, str | None]:
     room = sum(fits(host, want) for host in hosts)
     if room >= want.instances:
         return want.instances, None
-    return room, f"room for {room} of {want.instances} listening nodes: {shortage(hosts, want)}"
+    return room, f"room for {room} of {counted(want.instances, 'listening node')}: {shortage(hosts, want)}"
 
 
 def shortage(hosts: Sequence[Host], want: Want) -> str:
@@ -60,8 +60,13 @@ def shortage(hosts: Sequence[Host], want: Want) -> str:
     for key, need in need_of(want).items():
         if all(getattr(host, key) < need for host in left):
             what = {"nics": "dedicated NICs", "cores": "cores", "ram_gb": "GB of RAM", "disk_gb": "GB of disk"}[key]
-            return f"{sum(getattr(host, key) for host in hosts)} {what} free on {len(hosts)} hosts"
-    return f"no one of {len(hosts)} hosts has all that a node needs"
+            return f"{sum(getattr(host, key) for host in hosts)} {what} free on {counted(len(hosts), 'host')}"
+    return f"no one of {counted(len(hosts), 'host')} has all that a node needs"
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things, in words."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def acquire(testbed: Testbed, site: str, want: Want) -> Acquired:

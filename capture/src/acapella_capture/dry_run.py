@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from acapella_core.errors import UserError
 
-from .allocation import simulated
+from .allocation import counted, simulated
 from .plan import SitePlan, most_bytes, sites_of, trials
 from .selection import STEADY
 from .settings import Settings
@@ -41,7 +41,7 @@ def told(settings: Settings, testbed: Testbed) -> Iterator[str]:
     """The plan, line by line."""
     planned = plans(settings, testbed)
     collect = settings.collect
-    yield f"testbed {testbed.name}, mode {collect.mode}: {len(planned)} sites, each on its own"
+    yield f"testbed {testbed.name}, mode {collect.mode}: {counted(len(planned), 'site')}, each on its own"
     for plan in planned:
         yield from told_of_site(settings, testbed, plan)
     for shots in trials(testbed.replays()):
@@ -55,19 +55,17 @@ def told_of_site(settings: Settings, testbed: Testbed, plan: SitePlan) -> Iterat
     room, why = simulated(testbed.resources(site.name), want)
     yield f"{site.name}:"
     yield f"  ports: {', '.join(port.name + (f' ({port.kind})' if port.kind else '') for port in site.ports)}"
-    yield (
-        f"  asks for {want.instances} listening nodes, each {want.cores} cores, {want.ram_gb} GB of memory, "
-        f"{want.disk_gb} GB of disk, 1 NIC; there is room for {room}{'' if why is None else f' ({why})'}"
-    )
+    each = f"{counted(want.cores, 'core')}, {want.ram_gb} GB of memory, {want.disk_gb} GB of disk, 1 NIC"
+    yield f"  asks for {counted(want.instances, 'listening node')}, each {each}"
+    yield f"  there is room for {room}{'' if why is None else f' ({why})'}"
     if room == 0:
         yield "  nothing will be sampled here unless that changes"
         return
-    cycles = "as many cycles as there is time for" if plan.cycles is None else f"{plan.cycles} cycles"
+    cycles = "as many cycles as there is time for" if plan.cycles is None else counted(plan.cycles, "cycle")
     every = f" every {collect.sample_period_s:g} s" if collect.sample_period_s else ""
-    yield (
-        f"  {cycles} of {plan.samples_of_a_cycle} samples of {capture.sample_s:g} s{every} a port, at most "
-        f"{plan.receivers} ports at once, direction {', '.join(capture.directions)}, selection {collect.port_selection}"
-    )
+    yield f"  {cycles} of {counted(plan.samples_of_a_cycle, 'sample')} of {capture.sample_s:g} s{every} a port"
+    yield f"  {counted(plan.receivers, 'port')} at once, direction {', '.join(capture.directions)}"
+    yield f"  port selection {collect.port_selection}"
     yield from told_of_cycles(plan)
     yield f"  about {plan.remaining_s(0):.0f} s; {expected(settings, site, plan)}"
     yield f"  a lease, where there is one, is to last {plan.remaining_s(0) + collect.lease_margin_s:.0f} s"

@@ -10,6 +10,7 @@ from .settings import CollectSettings
 from .testbeds.base import Testbed
 
 SHA256 = re.compile(r"\\?([0-9a-f]{64}) ")  # sha256sum(1); the backslash where the name has odd characters
+NO_PROGRAM = 127
 WORK_S = 3600  # for a node to compress a capture, or to read it for its checksum
 
 
@@ -39,9 +40,14 @@ def gather(testbed: Testbed, node: str, file: str, raw: Path, settings: CollectS
 
 
 def compressed(testbed: Testbed, node: str, file: str) -> str:
-    """Compress a node's file in place with zstd; the new name. Raises UserError with what it said."""
+    """Compress a node's file in place with zstd; the new name, the old one where the node has no zstd.
+
+    Raises UserError with what zstd said.
+    """
     path = testbed.place(node, file)
     done = testbed.run(node, ["zstd", "-q", "-f", "--rm", path, "-o", f"{path}.zst"], timeout_s=WORK_S)
+    if done.status == NO_PROGRAM:
+        return file
     if done.status != 0:
         said = done.stderr.strip().splitlines()
         raise UserError(f"zstd failed: {said[-1] if said else done.status}", where=f"node {node}")

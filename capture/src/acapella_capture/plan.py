@@ -18,6 +18,10 @@ BETWEEN_S = 5  # between two samples at the most: end and begin a capture, fetch
 RECORD_BYTES = 16  # the header of a pcap record
 
 
+class KnownLater(UserError):
+    """What is sampled is known only when it is."""
+
+
 @dataclass(frozen=True)
 class Shot:
     """One sample to take; `run` and `cycle` (from 1) are None for a trial, the last two for every other sample."""
@@ -141,11 +145,11 @@ class SitePlan:
     def steady(self) -> Iterator[list[Shot]]:
         """All shots, where the selection does not wait for what the switch counts and the number of cycles is set.
 
-        Raises UserError where it does, or the time alone ends them.
+        Raises KnownLater where it does, or the time alone ends them.
         """
         kind = self.settings.collect.port_selection
         if kind not in STEADY or self.cycles is None:
-            raise UserError("known only when they are taken; --dry-run tells what is known", where="the samples")
+            raise KnownLater("known only when they are taken; --dry-run tells what is known", where="the samples")
         names: Counter = Counter()
         for cycle in range(self.cycles):
             yield from self.moments(cycle, self.choose(cycle, None, ()), names)

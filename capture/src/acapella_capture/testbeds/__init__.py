@@ -13,7 +13,8 @@ def testbed_of(settings: Settings, campaign: str = "campaign") -> Testbed:
     if settings.testbed == "fabric":
         from .fabric import FabricTestbed  # noqa: PLC0415
 
-        return FabricTestbed(settings.fabric, campaign)
+        follow = settings.collect.slice if settings.collect.mode == "slice" else None
+        return FabricTestbed(settings.fabric, campaign, follow=follow)
     from .local import LocalTestbed  # noqa: PLC0415
 
     return LocalTestbed(settings.local)

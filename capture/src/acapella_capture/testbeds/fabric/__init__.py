@@ -174,6 +174,10 @@ class FabricTestbed(Testbed):
     def start(self, node: str, argv: Sequence[str], *, output: str | None = None) -> Job:
         return self._remote.start(node, argv, output=output)
 
+    def place(self, node: str, file: str) -> str:
+        self._node(node)
+        return file  # programs run in the folder of files
+
     def fetch(self, node: str, path: str, target: Path) -> None:
         self._transfer.fetch(node, path, target)
 
