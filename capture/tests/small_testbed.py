@@ -1,11 +1,14 @@
 """The local testbed that the tests inside the sandbox share: two sites of two hosts, every path, little traffic."""
 
 import contextlib
+import shutil
 from collections.abc import Iterator
+
+import pytest
 
 from acapella_capture.settings import settings_of
 from acapella_capture.testbeds.base import Direction, Mirror, Want
-from acapella_capture.testbeds.local import LocalTestbed
+from acapella_capture.testbeds.local import LocalTestbed, sandbox
 
 TRAFFIC = [
     {"kind": "ping", "path": "jumbo", "span": "run"},
@@ -36,3 +39,10 @@ def mirror_of(testbed: LocalTestbed, site: str, port: str, direction: Direction)
     """To the first receiver of the site's first instance."""
     instance = testbed.instances(site)[0]
     return testbed.mirror(instance, instance.receivers[0], port, direction)
+
+
+def open_vswitch_or_skip(switch: str = "ovs") -> None:
+    """Skip the test that needs an Open vSwitch where there is none."""
+    for program in ("ovs-vswitchd", "ovsdb-server", "ovs-vsctl") if switch == "ovs" else ():
+        if shutil.which(program, path=sandbox.search_path()) is None:
+            pytest.skip(f"no {program} here")

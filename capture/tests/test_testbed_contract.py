@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from small_testbed import local_testbed
+from small_testbed import local_testbed, open_vswitch_or_skip
 from testbed_contract import *  # noqa: F403 - the tests that each testbed passes
 
 from acapella_capture.testbeds.files import FilesTestbed
@@ -28,10 +28,14 @@ def files_testbed(folder: Path) -> FilesTestbed:
     return FilesTestbed(folder / "s.tsv")
 
 
-@pytest.fixture(scope="module", params=["local"] if sandbox.inside() else ["files"])
+@pytest.fixture(scope="module", params=["bridge", "ovs"] if sandbox.inside() else ["files"])
 def testbed(request, tmp_path_factory):
     """A testbed that has been entered."""
-    made = local_testbed() if request.param == "local" else files_testbed(tmp_path_factory.mktemp("captures"))
+    if request.param == "files":
+        made = files_testbed(tmp_path_factory.mktemp("captures"))
+    else:
+        open_vswitch_or_skip(request.param)
+        made = local_testbed(switch=request.param)
     before = made.sites()
     with made:
         assert made.sites() == before  # known without allocating, and the same

@@ -73,8 +73,11 @@ class ReplaySettings:
 class LocalSettings:
     """The shape and the traffic of the local testbed; see the schema for each key."""
 
+    switch: str
     sites: int
     hosts_per_site: int
+    slices: list[dict] | None
+    resources: dict[str, int]
     mtu: int
     port_rate_mbps: float
     mirror_rate_mbps: float | None

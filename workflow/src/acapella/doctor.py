@@ -60,9 +60,7 @@ PROGRAMS = (
     Program("testbed local", "dig", ("-v",), "DNS client", "bind9-dnsutils"),
     Program("testbed local", "ping", ("-V",), "ICMP", "iputils-ping"),
     Program("testbed local", "sshd", ("-V",), "SSH traffic", "openssh-server"),
-    Program(
-        "other switches", "ovs-vsctl", ("--version",), "Open vSwitch as the switch (not used yet)", "openvswitch-switch"
-    ),
+    Program("testbed local", "ovs-vsctl", ("--version",), "Open vSwitch: tags and labels", "openvswitch-switch"),
     Program(
         "other switches",
         "p4c",

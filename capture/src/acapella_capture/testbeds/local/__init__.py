@@ -1,4 +1,4 @@
-"""Testbed `local`: sites out of network namespaces, kernel bridges with real port mirrors, traffic of real programs."""
+"""Testbed `local`: sites out of network namespaces, switches with real port mirrors, real traffic."""
 
 import contextlib
 import shutil
@@ -14,14 +14,17 @@ from acapella_core.files import atomic_path
 from ...settings import LocalSettings
 from ..base import Direction, Finished, Host, Instance, Job, Mirror, Replay, Site, Span, Testbed, Want
 from . import processes, sandbox
+from .bridge import BridgeSwitches
 from .inventory import Inventory
-from .mirror import LocalMirror
-from .network import PATHS, Network, demolish, kernel_has, listener
+from .network import PATHS, Network, demolish, kernel_has
+from .ovs import OvsSwitches
 from .replay import Replayer
+from .slices import slices_of
+from .switch import LocalMirror
 from .traffic import Traffic, resolve
 
 PROGRAMS = {"ip": "iproute2", "tc": "iproute2", "ethtool": "ethtool", "nsenter": "util-linux", "sh": "dash"}
-NOTE = "no MPLS labels and no provider's tags: the switches are kernel bridges"
+SWITCHES = {"bridge": BridgeSwitches, "ovs": OvsSwitches}
 
 
 class LocalTestbed(Testbed):
@@ -31,13 +34,19 @@ class LocalTestbed(Testbed):
     receivers_per_instance = 1
 
     def __init__(self, settings: LocalSettings):
+        ovs = settings.switch == "ovs"
+        if settings.slices is not None and not ovs:
+            raise UserError("kernel bridges have no slices", where="local.slices", fix="local.switch: ovs")
         self.network = Network(
             sites=settings.sites,
             hosts_per_site=settings.hosts_per_site,
             mtu=settings.mtu,
             port_rate_bps=int(settings.port_rate_mbps * 1e6),
             mirror_rate_bps=int(settings.mirror_rate_mbps * 1e6) if settings.mirror_rate_mbps else None,
+            slices=slices_of(settings.slices, settings.sites, settings.hosts_per_site) if ovs else (),
+            resources=settings.resources,
         )
+        self._switches = SWITCHES[settings.switch](self.network)
         self._items = resolve(self.network, settings.traffic)
         self._replayer = Replayer(self.network, settings.replay) if settings.replay else None
         self._traffic: Traffic | None = None
@@ -49,14 +58,14 @@ class LocalTestbed(Testbed):
         return tuple(self.network.site(number) for number in range(1, self.network.sites + 1))
 
     def prepare(self) -> None:
-        for program, package in PROGRAMS.items():
+        for program, package in (PROGRAMS | self._switches.programs()).items():
             sandbox.require(program, package)
         if self._replayer:
             self._replayer.require()
         sandbox.enter()
         wanted = {"standard", *(item.path for item in self._items)}
         paths = tuple(path for path in PATHS if path in wanted and kernel_has(path))
-        replace(self.network, paths=paths).build()
+        replace(self.network, paths=paths).build(self._switches)
         if self._replayer:
             self._replayer.prepare()
         self._traffic = Traffic(self._items, paths)
@@ -73,33 +82,32 @@ class LocalTestbed(Testbed):
             there = self._instances[site]
             made: list[Instance] = []
             try:
-                while len(there) + len(made) < want.instances:
-                    made.append(self._take(site, want))
+                while (number := len(there) + len(made) + 1) <= want.instances:
+                    made.append(self._take(site, number, want))
             except BaseException:
-                for instance in made:
-                    self._give(instance)
+                for number in range(len(there) + 1, len(there) + len(made) + 1):
+                    self._give(site, number)
                 raise
             self._instances[site] = (*there, *made)
             return self._instances[site][: want.instances]
 
-    def _take(self, site: str, want: Want) -> Instance:
-        """One more instance. Raises Refused where the site has no room for it."""
-        name = listener(site)
-        self._inventories[site].take(name, want)
+    def _take(self, site: str, number: int, want: Want) -> Instance:
+        """The site's n-th instance. Raises Refused where the site has no room for it."""
+        self._inventories[site].take(self._switches.node(site, number), want)
         try:
-            return self.network.attach(site)
+            return self._switches.attach(site, number)
         except BaseException:
-            self._give(Instance(name, site, ()))
+            self._give(site, number)
             raise
 
-    def _give(self, instance: Instance) -> None:
+    def _give(self, site: str, number: int) -> None:
         """Take an instance away, with its programs and mirrors."""
-        for receiver in instance.receivers:
-            if mirror := self._mirrors.pop((instance.name, receiver), None):
-                mirror.remove()
-        processes.end_all(instance.name)
-        self.network.detach(instance)
-        self._inventories[instance.site].give(instance.name)
+        node = self._switches.node(site, number)
+        for key in [key for key in self._mirrors if key[0] == node]:
+            self._mirrors.pop(key).remove()
+        processes.end_all(node)
+        self._switches.detach(site, number)
+        self._inventories[site].give(node)
 
     def instances(self, site: str) -> tuple[Instance, ...]:
         self.site(site)
@@ -110,8 +118,8 @@ class LocalTestbed(Testbed):
         """Give back; after a release of everything the network is down. The end of the sandbox does the same."""
         if site is not None:
             with self._lock:
-                for instance in self.instances(site):
-                    self._give(instance)
+                for number in range(len(self.instances(site)), 0, -1):
+                    self._give(site, number)
                 self._instances[site] = ()
             return
         with self._lock:
@@ -123,7 +131,9 @@ class LocalTestbed(Testbed):
     def _vacate(self) -> None:
         """Nothing is allocated."""
         self._instances = dict.fromkeys((site.name for site in self.sites()), ())
-        self._inventories = {site.name: Inventory(site.name, hardware(site.name)) for site in self.sites()}
+        self._inventories = {
+            site.name: Inventory(site.name, self._switches.hardware(site.name)) for site in self.sites()
+        }
 
     def mirror(self, instance: Instance, receiver: str, port: str, direction: Direction) -> Mirror:
         self.receiver(instance, receiver)
@@ -133,7 +143,7 @@ class LocalTestbed(Testbed):
         key = (instance.name, receiver)
         if key in self._mirrors:
             self._mirrors.pop(key).remove()
-        self._mirrors[key] = LocalMirror(instance.site, port, direction, instance.name)
+        self._mirrors[key] = self._switches.mirror(instance, receiver, port, direction)
         return self._mirrors[key]
 
     def mirror_capacity_bps(self, instance: Instance, receiver: str) -> int | None:
@@ -176,9 +186,5 @@ class LocalTestbed(Testbed):
         self._replayer.play()
 
     def notes(self) -> list[str]:
-        return [NOTE, *(self._traffic.notes if self._traffic else [])]
-
-
-def hardware(site: str) -> tuple[Host, ...]:
-    """The machines of a site that instances are put on."""
-    return (Host(f"{site}-rack1", cores=8, ram_gb=32, disk_gb=500, nics=1),)
+        note = [self._switches.note] if self._switches.note else []
+        return [*note, *(self._traffic.notes if self._traffic else [])]

@@ -1,4 +1,4 @@
-"""Sites, hosts and links out of network namespaces, a kernel bridge a site as its switch.
+"""Sites, hosts and links out of network namespaces; a switch a site, of which there are two kinds.
 
     host1   host2          host1   host2         a namespace each, interface eth0
       |       |              |       |
@@ -14,36 +14,34 @@ those to the `jumbo` ones that of the link, so that both kinds of frames cross t
 between the hosts' standard addresses, `vlan` a tag of the host. A kernel may lack the devices of the last two.
 """
 
+import json
 import shutil
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from acapella_core.errors import UserError
 
-from ..base import Instance, Port, Site
-from .processes import NAMESPACES, SPOOL, run, succeed
+from ..base import Port, Site
+from .processes import NAMESPACES, SPOOL, succeed
 from .sandbox import unmount
+from .slices import Slice, host_mac
+from .switch import Link, Switches
 
 STANDARD_MTU = 1500
 PATHS = {"standard": 10, "jumbo": 20, "vxlan": 30, "vlan": 40}  # part of the addresses; VNI, VLAN id
 DEVICES = {"vxlan": "vxlan0", "vlan": "vlan0"}
 VXLAN_OVERHEAD = 50  # outer Ethernet, IPv4, UDP and VXLAN headers
-MIRROR = "mirror0"
-CAPTURE = "capture0"
 
 
 @dataclass(frozen=True)
 class Host:
-    """A host: the namespace's name, its site and its number there, both from 1."""
+    """A host: the namespace's name, its site and its number there, both from 1, and its Ethernet address."""
 
     name: str
     site: int
     number: int
-
-    @property
-    def mac(self) -> str:
-        """Its Ethernet address, fixed so that a capture's structure does not vary."""
-        return f"02:00:00:00:{self.site:02x}:{self.number:02x}"
+    mac: str
 
     def address(self, ip: int, path: str = "standard") -> str:
         """Its address of an IP version on a path, without prefix length."""
@@ -62,87 +60,68 @@ class Network:
     port_rate_bps: int
     mirror_rate_bps: int | None
     paths: tuple[str, ...] = ("standard", "jumbo")
+    slices: tuple[Slice, ...] = ()
+    resources: Mapping[str, int] = field(default_factory=dict)  # of each machine for listening nodes, and how many
 
     def hosts(self, site: int) -> list[Host]:
         """The hosts of a site, which is counted from 1."""
-        return [Host(f"site{site}-host{n}", site, n) for n in range(1, self.hosts_per_site + 1)]
+        found = []
+        for number in range(1, self.hosts_per_site + 1):
+            of = self.slice_at(site, number)
+            mac = (of.host_mac if of else host_mac)(site, number)
+            found.append(Host(f"site{site}-host{number}", site, number, mac))
+        return found
 
     def uplinks(self, site: int) -> list[str]:
         """The ports of a site that lead to its neighbours."""
         return [f"uplink-site{other}" for other in (site - 1, site + 1) if 1 <= other <= self.sites]
 
+    def slice_at(self, site: int, host: int) -> Slice | None:
+        """The slice that a site's host is in; None where there are no slices, or it is in none."""
+        return next((of for of in self.slices if site in of.sites and host in of.hosts), None)
+
+    def slice_of(self, host: Host) -> Slice | None:
+        """The same of a host."""
+        return self.slice_at(host.site, host.number)
+
+    def together(self, host: Host, other: Host) -> bool:
+        """Whether frames get from one host to the other."""
+        return not self.slices or (self.slice_of(host) is not None and self.slice_of(host) == self.slice_of(other))
+
     def site(self, number: int) -> Site:
         """The site as the coordinator sees it."""
-        names = [f"port{host.number}" for host in self.hosts(number)] + self.uplinks(number)
-        kinds = ["downlink"] * self.hosts_per_site + ["uplink"] * (len(names) - self.hosts_per_site)
-        ports = tuple(Port(name, self.port_rate_bps, kind) for name, kind in zip(names, kinds, strict=True))
-        return Site(f"site{number}", ports)
+        ports = []
+        for host in self.hosts(number):
+            of = self.slice_of(host)
+            ports.append(Port(f"port{host.number}", self.port_rate_bps, "downlink", (of.name,) if of else ()))
+        for name in self.uplinks(number):
+            other = int(name.removeprefix("uplink-site"))
+            sides = [min(number, other), max(number, other)]
+            crossing = [of.name for of in self.slices if min(of.sites) <= sides[0] and max(of.sites) >= sides[1]]
+            ports.append(Port(name, self.port_rate_bps, "uplink", tuple(crossing)))
+        return Site(f"site{number}", tuple(ports))
 
-    def build(self) -> None:
-        """Make namespaces, links, bridges, addresses. Raises UserError with what the kernel said."""
+    def build(self, switches: Switches) -> None:
+        """Make namespaces, links, switches, addresses. Raises UserError with what the kernel said."""
         NAMESPACES.mkdir()
         SPOOL.mkdir()
         numbers = range(1, self.sites + 1)
         for site in numbers:
             for node in (f"site{site}", *(host.name for host in self.hosts(site))):
                 make_namespace(node, ipv6=node.partition("-")[2].startswith("host"))
-        succeed("site1", ["ip", "-batch", "-"], stdin="\n".join(self.links()))
+        links = [link_command(link) for site in numbers for link in switches.links(site)]
+        succeed("site1", ["ip", "-batch", "-"], stdin="\n".join(links))
+        switches.build()
         for site in numbers:
-            self.build_switch(site)
             for host in self.hosts(site):
                 self.build_host(host)
 
-    def links(self) -> list[str]:
-        """`ip` commands for every link, both ends in their namespaces."""
-        lines = []
-        for site in range(1, self.sites + 1):
-            ends = [((f"site{site}", f"port{host.number}"), (host.name, "eth0")) for host in self.hosts(site)]
-            if site < self.sites:
-                ends.append(((f"site{site}", f"uplink-site{site + 1}"), (f"site{site + 1}", f"uplink-site{site}")))
-            for (node, name), (far_node, far_name) in ends:
-                lines.append(
-                    f"link add {name} mtu {self.mtu} netns {NAMESPACES / node} "
-                    f"type veth peer name {far_name} mtu {self.mtu} netns {NAMESPACES / far_node}"
-                )
-        return lines
-
-    def build_switch(self, site: int) -> None:
-        """A bridge over the site's ports, and rates on them."""
-        ports = [port.name for port in self.site(site).ports]
-        lines = [f"link add br0 mtu {self.mtu} type bridge stp_state 0 mcast_snooping 0"]
-        lines += [f"link set {port} master br0" for port in ports]
-        lines += [f"link set {device} up" for device in ("br0", *ports)]
-        succeed(f"site{site}", ["ip", "-batch", "-"], stdin="\n".join(lines))
-        succeed(f"site{site}", ["tc", "-batch", "-"], stdin="\n".join(self.qdiscs(ports)))
-        for port in ports:
-            no_offloads(f"site{site}", port)
-
-    def attach(self, site: str) -> Instance:
-        """A listening node with its interface at the site's mirror port, which is beside the bridge."""
-        node = listener(site)
-        make_namespace(node, ipv6=False)
-        far_end = f"peer name {CAPTURE} mtu {self.mtu} netns {NAMESPACES / node}"
-        lines = [f"link add {MIRROR} mtu {self.mtu} type veth {far_end}", f"link set {MIRROR} up"]
-        succeed(site, ["ip", "-batch", "-"], stdin="\n".join(lines))
-        succeed(node, ["ip", "link", "set", CAPTURE, "up"])
-        if self.mirror_rate_bps:
-            rate = f"rate {self.mirror_rate_bps}bit burst 32kb limit 64kb"
-            succeed(site, ["tc", "qdisc", "add", "dev", MIRROR, "root", "tbf", *rate.split()])
-        return Instance(node, site, (CAPTURE,))
-
-    def detach(self, instance: Instance) -> None:
-        """Take a listening node away."""
-        run(instance.site, ["ip", "link", "del", MIRROR])
-        remove_namespace(instance.name)
-
-    def qdiscs(self, ports: list[str]) -> list[str]:
-        """`tc` commands: a rate on every port, and hooks for its mirror."""
-        lines = []
-        for port in ports:
-            lines.append(f"qdisc add dev {port} ingress")
-            lines.append(f"qdisc add dev {port} root handle 1: htb default 1")
-            lines.append(f"class add dev {port} parent 1: classid 1:1 htb rate {self.port_rate_bps}bit quantum 60000")
-        return lines
+    def limit(self, port: str) -> list[str]:
+        """`tc` commands for the rate of a port."""
+        return [
+            f"qdisc add dev {port} root handle 1: htb default 1",
+            f"class add dev {port} parent 1: classid 1:1 htb rate {self.port_rate_bps}bit quantum 60000",
+        ]
 
     def build_host(self, host: Host) -> None:
         """Addresses and routes of a host."""
@@ -189,9 +168,27 @@ def addresses(host: Host, path: str, device: str, mtu: int) -> list[str]:
     return lines
 
 
-def listener(site: str) -> str:
-    """The name of a site's listening node."""
-    return f"{site}-listener"
+def link_command(link: Link) -> str:
+    """The `ip` command that makes a link, both ends in their namespaces."""
+    (node, name), (far_node, far_name) = link.near, link.far
+    return (
+        f"link add {name} mtu {link.mtu} netns {NAMESPACES / node} "
+        f"type veth peer name {far_name} mtu {link.mtu} netns {NAMESPACES / far_node}"
+    )
+
+
+def add_link(link: Link) -> None:
+    """Make a link, both ends up."""
+    succeed(link.near[0], ["ip", "-batch", "-"], stdin=link_command(link))
+    for node, name in (link.near, link.far):
+        succeed(node, ["ip", "link", "set", name, "up"])
+
+
+def sent(node: str, device: str) -> tuple[int, int]:
+    """Frames and bytes that an interface has sent."""
+    shown = json.loads(succeed(node, ["ip", "-s", "-j", "link", "show", "dev", device]))
+    counted = shown[0]["stats64"]["tx"]
+    return counted["packets"], counted["bytes"]
 
 
 def kernel_has(path: str) -> bool:
@@ -199,7 +196,7 @@ def kernel_has(path: str) -> bool:
     if path not in DEVICES:
         return True
     subprocess.run(["ip", "link", "add", "eth0", "type", "veth"], capture_output=True, check=False)
-    command = device_command(path, Host("", 1, 1)).split()
+    command = device_command(path, Host("", 1, 1, "")).split()
     made = subprocess.run(["ip", *command], capture_output=True, check=False)
     subprocess.run(["ip", "link", "del", "eth0"], capture_output=True, check=False)
     if made.returncode == 0:

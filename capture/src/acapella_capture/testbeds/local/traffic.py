@@ -119,7 +119,7 @@ def resolve(network: Network, plan: list[dict]) -> list[Item]:
         here, turn = number % network.sites + 1, number // network.sites
         there = here % network.sites + 1
         client = sites[here][turn % network.hosts_per_site]
-        server = sites[there][(turn + (network.sites == 1)) % network.hosts_per_site]
+        server = peer(network, client, sites[there][(turn + (network.sites == 1)) % network.hosts_per_site])
         ends = []
         for role, chosen in (("client", client), ("server", server)):
             name = entry[role] or chosen.name
@@ -127,12 +127,24 @@ def resolve(network: Network, plan: list[dict]) -> list[Item]:
                 where = f"local.traffic[{number}].{role}"
                 raise UserError(f"no host {name!r}; there are {', '.join(named)}", where=where)
             ends.append(named[name])
+        if not network.together(*ends):
+            what = f"{ends[0].name} and {ends[1].name} are not in one slice"
+            raise UserError(what, where=f"local.traffic[{number}]")
         values = {
             key: entry[key] for key in ("kind", "ip", "path", "streams", "rate_mbps", "per_s", "size_kib", "span")
         }
         address = ends[1].address(entry["ip"], entry["path"])
         items.append(Item(number=number, client=ends[0], server=ends[1], address=address, **values))
     return items
+
+
+def peer(network: Network, client: Host, preferred: Host) -> Host:
+    """Whom a client talks to: the preferred host, or where that is in another slice, one of its own, if it has any."""
+    if network.together(client, preferred):
+        return preferred
+    others = [host for site in range(1, network.sites + 1) for host in network.hosts(site) if host != client]
+    mine = [host for host in others if network.together(client, host)]
+    return next((host for host in mine if host.site != client.site), mine[0] if mine else preferred)
 
 
 @dataclass
