@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from plain_flows import write_pcap
+from traces import write_untimed
 from trial_captures import START_NS, kappa, packet, packet_6, pair, steady, tagged, write
 
 from acapella import tshark
@@ -281,3 +282,13 @@ def test_a_name_with_a_comma_is_one_file(trials, capsys):
     odd = trials[0].with_name("b,c.pcap")
     odd.write_bytes(trials[1].read_bytes())
     assert pair(capsys, trials[0], odd)["n_common"] == 100
+
+
+def test_a_file_without_any_time_is_refused(trials, tmp_path, capsys):
+    """Its stamps would all be 0, and kappa with itself and its like a perfect 1."""
+    untimed = write_untimed(tmp_path / "untimed.pcapng", [bytes(60), bytes(61)])
+    assert main(["kappa", str(untimed), str(untimed)]) == 2
+    said = f"acapella: error: {untimed}: its 2 frames have no time, and trials are compared by their times; take "
+    assert capsys.readouterr().err.startswith(said)
+    assert main(["kappa", f"{trials[0]},{untimed}", str(trials[1])]) == 2
+    assert "untimed.pcapng: its 2 frames have no time" in capsys.readouterr().err

@@ -153,7 +153,7 @@ def quality_with(tmp_path, **changes) -> Source:
         "clock_resolution_ns": 1,
     }
     for row in rows:
-        row.update(flawless, issue_frames=0, time_reversals=0)
+        row.update(flawless, issue_frames=0, time_reversals=0, untimed_frames=0)
     rows[0].update(changes)
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, list(rows[0]))
@@ -183,6 +183,7 @@ def test_a_flawless_campaign_has_no_warning(tmp_path):
             {"file_issue": "bad_caplen", "file_unread_bytes": 2_300_000},
             "1 file could not be read to the end (every whole record before the fault is kept; 2.3 MB behind the ",
         ),
+        ({"untimed_frames": 3}, "3 frames ("),
         ({"time_reversals": 3}, "3 frames stamped earlier"),
         ({"issue_frames": 7}, "7 frames ("),
         ({"frames": 0}, "1 sample without a frame: S0-p0-0000"),

@@ -53,6 +53,35 @@ def test_where_no_manifest_tells_the_time_frames_do(folder):
     assert (row["gaps"], row["gap_ns"]) == (1, 30 * SECOND)
 
 
+UNTIMED = {"first_ns": None, "last_ns": None}
+
+
+def test_flows_without_times_are_stitched_and_have_no_duration_rate_or_gap(folder):
+    add_sample(folder, "a", WEST1, None, [flow(0, 0, **UNTIMED)])
+    add_sample(folder, "b", WEST1, None, [flow(0, 0, **UNTIMED), flow(0, 0, src_port=1, **UNTIMED)])
+    campaign = analyse(folder)
+    both, one = sorted(rows(campaign, "stitched_flows"), key=lambda r: -r["samples"])
+    assert (both["samples"], both["frames"], both["wire_bytes"]) == (2, 4, 2000)
+    assert (one["samples"], one["frames"], one["wire_bytes"]) == (1, 2, 1000)
+    for row in (both, one):
+        assert not {row[key] for key in ("first_ns", "last_ns", "duration_ns", "rate_bps", "gaps", "gap_ns")} - {None}
+    top = [row for row in rows(campaign, "top_flows") if row["site"] == "all"]
+    assert [(row["rank"], row["wire_bytes"], row["duration_ns"]) for row in top] == [(1, 2000, None), (2, 1000, None)]
+    sizes = [row for row in rows(campaign, "flow_sizes") if (row["scope"], row["measure"]) == ("campaign", "wire")]
+    assert {row["flows"] for row in sizes} == {2}
+    assert (rows(campaign, "flow_times"), rows(campaign, "throughput")) == ([], [])
+    assert [row["untimed_frames"] for row in rows(campaign, "capture_quality")] == [2, 4]
+
+
+def test_a_sample_without_times_adds_its_frames_to_a_flow_and_takes_its_rate(folder):
+    add_sample(folder, "a", WEST1, None, [flow(0, 20)])
+    add_sample(folder, "b", WEST1, None, [flow(0, 0, **UNTIMED)])
+    add_sample(folder, "c", WEST1, None, [flow(50, 60)])
+    (row,) = rows(analyse(folder), "stitched_flows")
+    assert (row["samples"], row["frames"], row["duration_ns"]) == (3, 6, 60 * SECOND)
+    assert (row["gaps"], row["gap_ns"], row["rate_bps"]) == (1, 30 * SECOND, None)
+
+
 def test_samples_of_another_port_do_not_fill_a_gap(folder):
     add_sample(folder, "a", WEST1, (0, 20), [flow(1, 2)])
     add_sample(folder, "b", WEST2, (20, 40), [])

@@ -64,8 +64,8 @@ def add_sample(folder: Path, name: str, place: tuple, span: tuple | None, flows:
         for n, f in enumerate(flows)
         for stamp in ("first_ns", "last_ns")
     ]
-    frames = [{"frame": n, **f} for n, f in enumerate(sorted(frames, key=lambda f: f["ts_ns"]), 1)]
-    stamps = [f["ts_ns"] for f in frames]
+    frames = [{"frame": n, **f} for n, f in enumerate(sorted(frames, key=lambda f: f["ts_ns"] or 0), 1)]
+    stamps = [f["ts_ns"] for f in frames if f["ts_ns"] is not None]
     meta = {
         "version": "0",
         "engine": "native",

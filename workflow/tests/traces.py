@@ -35,6 +35,16 @@ def write_pcapng(path: Path, frames: list[tuple[int, bytes]], extra: bytes = b""
     return path
 
 
+def write_untimed(path: Path, frames: list[bytes], snaplen: int = 0) -> Path:
+    """A pcapng file of Simple Packet Blocks (pcapng, section 4.4), which have no time; snap length 0 is none."""
+    with path.open("wb") as out:
+        out.write(pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)))
+        out.write(pcapng_block(1, struct.pack("<HHI", 1, 0, snaplen)))
+        for frame in frames:
+            out.write(pcapng_block(3, struct.pack("<I", len(frame)) + frame[: snaplen or None]))
+    return path
+
+
 def pcapng_block(kind: int, body: bytes) -> bytes:
     """One block, padded."""
     body += bytes(-len(body) % 4)

@@ -1,4 +1,5 @@
--- One row per site, port and flow: stitched across the samples of the port.
+-- One row per site, port and flow: stitched across the samples of the port. Without a time in any of them it has no
+-- duration; without a time in one of them no rate, for it is not known how long that one's bytes took.
 with
 
 flows as (
@@ -56,6 +57,7 @@ stitched as (
         sum(f.payload_bytes)::ubigint as payload_bytes,
         (max(t.gaps_before) - min(t.gaps_before))::ubigint as gaps,
         max(t.gap_ns_before) - min(t.gap_ns_before) as gap_ns,
+        bool_and(f.first_ns is not null) as timed,
         first(f.cut_start order by f.first_ns asc, f.sample asc) as cut_start,
         bool_and(f.cut_end) as cut_end
     from flows as f
@@ -66,13 +68,13 @@ stitched as (
 observed as (
     select
         *,
-        duration_ns - gap_ns as observed_ns
+        case when timed then duration_ns - gap_ns end as observed_ns
     from stitched
 ),
 
 final as (
     select
-        o.*,
+        o.* exclude (timed),  -- noqa: RF02
         l.app,
         case when l.carried_over then 'flow' when l.app is not null then 'tshark' end as app_by,
         case

@@ -1,9 +1,8 @@
--- One row per sample: the gaps of its port, times that no sample covers, before it.
+-- One row per sample: the gaps of its port, times that no sample covers, before it; null where it has no time itself.
 with
 
 samples as (
     select * from samples
-    where start_ns is not null
 ),
 
 ordered as (
@@ -16,9 +15,10 @@ ordered as (
             partition by site, port order by start_ns, sample rows between unbounded preceding and 1 preceding
         ) as covered_until_ns
     from samples
+    where start_ns is not null
 ),
 
-final as (
+placed as (
     select
         site,
         port,
@@ -29,6 +29,17 @@ final as (
         )::bigint as gap_ns_before
     from ordered
     window upto as (partition by site, port order by start_ns, sample rows unbounded preceding)
+),
+
+final as (
+    select
+        s.site,
+        s.port,
+        s.sample,
+        p.gaps_before,
+        p.gap_ns_before
+    from samples as s
+    left join placed as p on s.sample = p.sample
 )
 
 select * from final

@@ -77,6 +77,7 @@ final as (
             when q.frames > 1 and q.first_ns is not null then q.equal_stamps / (q.frames - 1)
         end as equal_stamps_share,
         q.time_reversals,
+        q.untimed_frames,
         s.requested_start_ns,
         s.requested_end_ns,
         s.start_ns as actual_start_ns,

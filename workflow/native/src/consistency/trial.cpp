@@ -180,6 +180,11 @@ FileFacts TrialReader::read_file(const TrialFile& file, const Period& period, Tr
     }
     facts.frames = frames.facts().records;
     facts.untimed = frames.facts().untimed;
+    if (facts.taken > 0 && facts.untimed == facts.frames)
+        throw TrialError(
+            file.path + ": its " + std::to_string(facts.frames) +
+            " frames have no time, and trials are compared by their times; take a capture with time "
+            "stamps, or leave this one out");
     facts.end = input::name_of(frames.facts().end);
     facts.end_detail = frames.facts().end_detail;
     facts.clock_resolution_ns = clock_.resolution_ns();

@@ -4,6 +4,7 @@ import altair as alt
 
 from . import theme
 from .compose import Figure
+from .quality import timeless
 from .source import NoData, Source
 from .survival import Axis, chart, lines_of, middle
 from .wording import count, nanoseconds, scaled
@@ -35,6 +36,7 @@ def draw(source: Source) -> Figure:
     key = (
         "Durations are of what samples saw: a lower bound where a flow was cut. A rate is bytes on the wire without "
         "FCS over the time observed, gaps left out; flows of one instant have none.",
+        *(f"{said[0].upper()}{said[1:]}." for said in timeless(source)),
     )
     return Figure(title(wholes), alt.hconcat(*panels, spacing=20), key)
 

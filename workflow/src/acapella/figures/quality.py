@@ -23,6 +23,12 @@ def extent(source: Source) -> str:
     return f"{count(len(rows), 'sample')}{each} of {sites}, {count(source.frames, 'frame')}"
 
 
+def timeless(source: Source) -> list[str]:
+    """What a figure over time says of samples in which no frame has a time; [] where there are none."""
+    number = sum(0 < row["frames"] == row["untimed_frames"] for row in source.quality)
+    return [f"{count(number, 'sample')} without times left out"] if number else []
+
+
 def losses(source: Source) -> str:
     """``losses: 0.03 % of offered frames; unknown in 2 of 12 samples``; unknown is never taken for 0."""
     return losses_of(source.quality)

@@ -40,6 +40,11 @@ class Source:
         """Frames of all samples."""
         return sum(row["frames"] for row in self.quality)
 
+    @functools.cached_property
+    def timed(self) -> bool:
+        """Whether any frame has a time."""
+        return any(row["frames"] > row["untimed_frames"] for row in self.quality)
+
     def rows(self, name: str) -> list[dict]:
         """A table as one dictionary a row; types as its schema says, null as None."""
         return self.table(name).to_pylist()
@@ -51,6 +56,8 @@ class Source:
         if not self.frames:
             raise NoData(f"none of the {len(self.quality)} samples holds a frame")
         rows = self.rows(name)
+        if not rows and not self.timed:
+            raise NoData("no frame has a time (the files give none)")
         if not rows:
             raise NoData(f"tables/{name}.csv has no rows")
         return rows

@@ -33,7 +33,7 @@ def top_flows(source: Source) -> dict:
         [
             *(number(row["rank"]), endpoint(row["src"], row["src_port"]), endpoint(row["dst"], row["dst_port"])),
             *(PROTOCOLS.get(row["ip_proto"], str(row["ip_proto"])), row["vlan"], row["mpls"]),
-            *(scaled(row["wire_bytes"], "B"), number(row["frames"]), nanoseconds(row["duration_ns"])),
+            *(scaled(row["wire_bytes"], "B"), number(row["frames"]), duration(row["duration_ns"])),
             "" if row["rate_bps"] is None else scaled(row["rate_bps"], "bit/s"),
             *(row["app"] or "", f"{row['largest_site']} {row['largest_port']}"),
         ]

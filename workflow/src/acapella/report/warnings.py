@@ -22,7 +22,7 @@ def of(source: Source, excluded: Sequence[str] = ()) -> list[str]:
         not_taken(source),
         failed(source, excluded),
         left_out(source, excluded),
-        *(check(rows) for check in (cut, empty, lossy, unknown, coarse, reversed_, malformed)),
+        *(check(rows) for check in (cut, empty, lossy, unknown, untimed, coarse, reversed_, malformed)),
     ]
     return [text for text in [*found, unsure(rows), undecided(rows), ambiguous(rows)] if text]
 
@@ -139,6 +139,18 @@ def unknown(rows):
     """Samples about whose loss nothing is known."""
     bad = [row for row in rows if row["lost_frames"] is None]
     return f"The loss of {count(len(bad), 'sample')} of {len(rows)} is unknown: nobody counted." if bad else None
+
+
+def untimed(rows):
+    """Frames to which their file gives no time."""
+    bad = [row for row in rows if row["untimed_frames"]]
+    if not bad:
+        return None
+    total, frames = sum(row["untimed_frames"] for row in bad), sum(row["frames"] for row in rows)
+    return (
+        f"{count(total, 'frame')} ({percent(total / frames)}) without a time in their file, in {named(bad)}: they "
+        "count in sizes, headers and flows, and have no part in durations, rates, throughput and handshake times."
+    )
 
 
 def coarse(rows):
