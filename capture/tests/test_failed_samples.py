@@ -1,125 +1,17 @@
 """A sample that cannot be taken fails alone: the others are taken, and it is written down with the reason."""
 
-import struct
 import sys
-from typing import ClassVar
 
 import pytest
+from paper_testbed import PaperTcpdump, PaperTestbed
 
 from acapella_capture import collect, coordinator, sampling
 from acapella_capture import manifest as manifests
 from acapella_capture.outcomes import Outcome
 from acapella_capture.sampling import Failure
 from acapella_capture.settings import settings_of
-from acapella_capture.tcpdump import Counts
-from acapella_capture.testbeds.base import Finished, Host, Instance, Job, Mirror, MirrorCounters, Port, Site, Testbed
-from acapella_core.errors import UserError
 
-PCAP = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 200, 1)
-FRAME = struct.pack("<IIII", 1, 0, 60, 60) + bytes(60)
 CONFIG = "campaign: test\ntestbed: local\ncapture: {sample_s: 0.01}\n"
-
-
-class StillMirror(Mirror):
-    """Copies nothing, or refuses to begin."""
-
-    instance, interface = "listener", "capture0"
-
-    def __init__(self, port: str):
-        self.port = port
-
-    def start(self) -> None:
-        if self.port == "no_mirror":
-            raise UserError("tc failed: no such device", where="node site")
-
-    def stop(self) -> None:
-        """Nothing runs."""
-
-    def counters(self) -> MirrorCounters:
-        return MirrorCounters(offered_frames=1, delivered_frames=1, offered_bytes=60, delivered_bytes=60)
-
-
-class PaperJob(Job):
-    """The node's loop, which runs until it is told to end."""
-
-    def poll(self) -> int | None:
-        return None
-
-    def signal(self, name: str) -> None:
-        """It ends."""
-
-    def wait(self, timeout_s: float) -> int | None:
-        return 0
-
-    def log(self) -> str:
-        return ""
-
-
-class PaperTestbed(Testbed):
-    """One site; a port's name says what goes wrong there."""
-
-    name = "local"
-
-    def __init__(self, *ports: str):
-        self.ports = ports
-        self.fetched: list[str] = []
-
-    def sites(self):
-        return (Site("S", tuple(Port(name, None) for name in self.ports)),)
-
-    def resources(self, site):
-        return (Host("host", 32, 128, 1000, 1),)
-
-    def allocate(self, site, want):
-        return self.instances(site)
-
-    def instances(self, site):
-        return (Instance("listener", site, ("capture0",)),)
-
-    def release(self, site=None) -> None:
-        """Nothing to give back."""
-
-    def mirror(self, instance, receiver, port, direction):
-        return StillMirror(port)
-
-    def run(self, node, argv, *, timeout_s=30, stdin=""):
-        looks = "look" in argv
-        return Finished(0 if looks else 1, "1000000 - 0 0\n" if looks else "", "")
-
-    def start(self, node, argv, *, output=None):
-        return PaperJob()
-
-    def place(self, node, file):
-        return f"/nowhere/{file}"
-
-    def fetch(self, node, path, target):
-        self.fetched.append(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(PCAP + FRAME)
-
-
-class PaperTcpdump:
-    """Counts one frame, or fails as the port's name in the file's says."""
-
-    running: ClassVar[set[str]] = set()
-
-    def __init__(self, testbed, node, interface, settings, output):
-        self.output = output
-
-    def start(self) -> None:
-        if "no_start" in self.output:
-            raise UserError("does not start: no such device", where="tcpdump on listener")
-        self.running.add(self.output)
-
-    def alive(self) -> bool:
-        return self.output in self.running
-
-    def stop(self) -> Counts:
-        self.running.remove(self.output)
-        if "no_stop" in self.output:
-            raise UserError("failed: no space\tleft", where="tcpdump on listener")
-        captured = 9 if "no_match" in self.output else 1
-        return Counts(captured=captured, received=captured, dropped_kernel=0, dropped_interface=0)
 
 
 @pytest.fixture

@@ -39,8 +39,13 @@ def describe(testbed: Testbed, campaign: Path, taking: Taking, path: Path) -> di
     """Read a fetched capture and write its manifest. Raises UserError where it holds other than what was counted."""
     shot, how, counts = taking.shot, taking.how, taking.counts or UNCOUNTED
     facts = whole(path) if taking.ended else scan(path)
-    if facts.fault or (taking.counts and facts.frames != counts.captured):
-        raise UserError(f"{facts.fault or facts.frames} read, {counts.captured} frames captured", where=path)
+    if facts.fault:
+        raise UserError(facts.fault, where=path)
+    unwritten = counts.received - counts.dropped_kernel - facts.frames if taking.ended and taking.counts else 0
+    if unwritten > 0:
+        taking.watch.notes.append(f"{shot.sample}: {unwritten} frames more were taken and could not be written")
+    elif taking.counts and facts.frames != counts.captured:
+        raise UserError(f"{facts.frames} read, {counts.captured} frames captured", where=path)
     manifest = manifests.empty() | {
         "campaign": campaign.resolve().name,
         "run": shot.run,

@@ -56,8 +56,8 @@ def told_of_site(settings: Settings, testbed: Testbed, plan: SitePlan) -> Iterat
     yield f"{site.name}:"
     yield f"  ports: {', '.join(port.name + (f' ({port.kind})' if port.kind else '') for port in site.ports)}"
     each = f"{counted(want.cores, 'core')}, {want.ram_gb} GB of memory, {want.disk_gb} GB of disk, 1 NIC"
-    yield f"  asks for {counted(want.instances, 'listening node')}, each {each}"
-    yield f"  there is room for {room}{'' if why is None else f' ({why})'}"
+    yield f"  wants {counted(want.instances, 'listening node')}, each {each}"
+    yield f"  asks for {room}{'' if why is None else f': {why}'}"
     if room == 0:
         yield "  nothing will be sampled here unless that changes"
         return

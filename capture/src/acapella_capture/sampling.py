@@ -237,7 +237,7 @@ def take(shared: Collection, takings: Sequence[Taking], wait: Callable[[], Any])
         judge_congestion(shared.testbed, begun, seconds)
         for taking in begun:
             if taking.watchdog is not None and taking.ended is None:
-                look_at(taking)
+                ends_early(taking)  # before it has written the last
 
 
 def judge_congestion(testbed: Testbed, begun: Sequence[Taking], seconds: float) -> None:

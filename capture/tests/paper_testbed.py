@@ -1,0 +1,145 @@
+"""A testbed of paper: sites, ports, nodes and captures that exist in memory alone; names say what goes wrong."""
+
+import hashlib
+import struct
+from typing import ClassVar
+
+from acapella_capture.tcpdump import Counts
+from acapella_capture.testbeds.base import (
+    Finished,
+    Host,
+    Instance,
+    Job,
+    Mirror,
+    MirrorCounters,
+    Port,
+    Refused,
+    Site,
+    Testbed,
+)  # fmt: skip
+from acapella_core.errors import UserError
+
+PCAP = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 200, 1)
+FRAME = struct.pack("<IIII", 1, 0, 60, 60) + bytes(60)
+
+
+class StillMirror(Mirror):
+    """Copies nothing, or refuses to begin."""
+
+    instance, interface = "listener", "capture0"
+
+    def __init__(self, port: str):
+        self.port = port
+
+    def start(self) -> None:
+        if self.port == "no_mirror":
+            raise UserError("tc failed: no such device", where="node site")
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+    def counters(self) -> MirrorCounters:
+        return MirrorCounters(offered_frames=1, delivered_frames=1, offered_bytes=60, delivered_bytes=60)
+
+
+class PaperJob(Job):
+    """The node's loop, which runs until it is told to end."""
+
+    def poll(self) -> int | None:
+        return None
+
+    def signal(self, name: str) -> None:
+        """It ends."""
+
+    def wait(self, timeout_s: float) -> int | None:
+        return 0
+
+    def log(self) -> str:
+        return ""
+
+
+class PaperTestbed(Testbed):
+    """Names of ports and sites say what goes wrong there. ``calls`` holds what was done, in order."""
+
+    name = "local"
+
+    def __init__(self, *ports: str, sites: tuple[str, ...] = ("S",)):
+        self.ports = ports
+        self.site_names = sites
+        self.fetched: list[str] = []
+        self.calls: list[tuple[str, str]] = []
+        self.broken_fetches = 0  # so many of the next ones lose a byte
+        self.left: tuple[str, ...] = ()
+
+    def sites(self):
+        return tuple(Site(site, tuple(Port(name, None) for name in self.ports)) for site in self.site_names)
+
+    def resources(self, site):
+        return (Host("host", 32, 128, 1000, 0 if site == "no_nic" else 1),)
+
+    def allocate(self, site, want):
+        if site == "no_answer":
+            raise UserError("the orchestrator does not answer", where="testbed")
+        if site == "no_storage":
+            raise Refused("no storage", where="testbed")
+        return self.instances(site)
+
+    def instances(self, site):
+        return () if site == "no_nic" else (Instance(f"{site}-listener", site, ("capture0",)),)
+
+    def release(self, site=None) -> None:
+        self.calls.append(("release", site or "all"))
+        self.left = ()
+
+    def leftovers(self):
+        return self.left
+
+    def mirror(self, instance, receiver, port, direction):
+        if instance.site == "mistake":
+            raise ZeroDivisionError("a mistake of ours")
+        return StillMirror(port)
+
+    def run(self, node, argv, *, timeout_s=30, stdin=""):
+        if "look" in argv:
+            return Finished(0, "1000000 - 0 0\n", "")
+        if argv[0] == "sha256sum":
+            return Finished(0, f"{hashlib.sha256(PCAP + FRAME).hexdigest()}  {argv[1]}\n", "")
+        self.calls.append((argv[0], argv[-1]))
+        return Finished(127 if argv[0] == "zstd" else 0, "", "")
+
+    def start(self, node, argv, *, output=None):
+        return PaperJob()
+
+    def place(self, node, file):
+        return f"/nowhere/{file}"
+
+    def fetch(self, node, path, target):
+        self.fetched.append(path)
+        self.calls.append(("fetch", path))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes((PCAP + FRAME)[: -1 if self.broken_fetches > 0 else None])
+        self.broken_fetches -= 1
+
+
+class PaperTcpdump:
+    """Counts one frame, or fails as the port's name in the file's says."""
+
+    running: ClassVar[set[str]] = set()
+
+    def __init__(self, testbed, node, interface, settings, output):
+        self.output = output
+
+    def start(self) -> None:
+        if "no_start" in self.output:
+            raise UserError("does not start: no such device", where="tcpdump on listener")
+        self.running.add(self.output)
+
+    def alive(self) -> bool:
+        return self.output in self.running
+
+    def stop(self) -> Counts:
+        self.running.remove(self.output)
+        if "no_stop" in self.output:
+            raise UserError("failed: no space\tleft", where="tcpdump on listener")
+        captured = 9 if "no_match" in self.output else 1
+        return Counts(captured=captured, received=captured, dropped_kernel=0, dropped_interface=0)
