@@ -329,6 +329,9 @@ def filled(model: str) -> str:
         )
         for interface in node.interface_list:
             interface.set_properties(label_allocations=Labels(mac=mac(name, interface.name)))
+    for service in made.network_services.values():
+        for interface in service.interface_list:
+            interface.set_properties(labels=Labels(local_name="HundredGigE0/0/0/5"))
     return made.serialize()
 
 

@@ -20,6 +20,7 @@ from .transfer import MB, Transfer
 
 NODE = re.compile(r"(.+)-listener(\d+)")
 NOTE = "the switch copies before and after a sample too; what it could not copy is not counted"
+MIRROR_HANGS = "fabric.mirror_timeout_s, or fabric.move_mirrors: false where this happens again"
 READY = """set -e
 for dev; do
     ip link set dev "$dev" mtu 9216 2> /dev/null || ip link set dev "$dev" mtu 9000
@@ -133,7 +134,7 @@ class FabricTestbed(Testbed):
         if now != (port, direction):
             self._aimed.pop(key, None)
             mirrors.aim(there, interface, mirrors.service_name(instance, receiver), port, direction)
-            self.slices.modify(there, self.settings.mirror_timeout_s)
+            self.slices.modify(there, self.settings.mirror_timeout_s, MIRROR_HANGS)
         self._aimed[key] = (port, direction)
         return made
 
@@ -217,7 +218,10 @@ class FabricTestbed(Testbed):
             if not found:
                 raise UserError(f"no slice {self._follow!r} in the project", where=WHERE)
             for interface in found[0].get_interfaces():
-                port = interface.get_peer_port_name()
+                try:
+                    port = interface.get_peer_port_name()
+                except AttributeError:  # the client's own, of an interface that is on no port yet
+                    continue
                 if port:
                     used.setdefault((interface.get_site(), resources.port_name(port)), [self._follow])
         return used

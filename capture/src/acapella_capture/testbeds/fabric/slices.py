@@ -95,15 +95,15 @@ class Slices:
             self.modify(kept, self.settings.wait_timeout_s)
             raise
 
-    def modify(self, there: Any, timeout_s: float) -> Any:
+    def modify(self, there: Any, timeout_s: float, fix: str = "fabric.wait_timeout_s") -> Any:
         """Submit what was changed in a slice's object; the slice as it is when that is done. Raises UserError."""
         slice_id, graph = there.get_slice_id(), there.get_fim_topology().serialize()
         self.session.ask("FABRIC does not change the slice", lambda manager: manager.modify_slice(
             slice_id=slice_id, graph_model=graph))  # fmt: skip
-        return self.stable(slice_id, timeout_s)
+        return self.stable(slice_id, timeout_s, fix)
 
-    def stable(self, slice_id: str, timeout_s: float) -> Any:
-        """Wait until a slice runs. Raises Refused, or UserError: failed, gone, or not within the time."""
+    def stable(self, slice_id: str, timeout_s: float, fix: str = "fabric.wait_timeout_s") -> Any:
+        """Wait until a slice runs. Raises Refused, or UserError: failed, gone, or not within the time (then `fix`)."""
         state = self._until(slice_id, timeout_s, lambda state: state in READY + FAILED + GONE)
         if state in READY:
             return self.open(slice_id)  # which also accepts a modification
@@ -113,7 +113,7 @@ class Slices:
             raise kind(f"the slice is {state}: {notices or 'FABRIC does not say why'}", where=WHERE)
         if state in GONE:
             raise UserError(f"the slice is {state}", where=WHERE)
-        raise UserError(f"the slice is {state} after {timeout_s:g} s", where=WHERE, fix="fabric.wait_timeout_s")
+        raise UserError(f"the slice is {state} after {timeout_s:g} s", where=WHERE, fix=fix)
 
     def extend(self, slice_id: str, until_ns: int) -> None:
         """Renew the lease, if it ends before. Raises UserError."""
