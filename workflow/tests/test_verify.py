@@ -1,5 +1,7 @@
 """`acapella verify`: it agrees on sound digests, names what differs, and fails where the core is wrong."""
 
+import re
+import struct
 from pathlib import Path
 
 import pyarrow as pa
@@ -7,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from traces import START_NS, busy_port, pcapng_block, write_pcap, write_pcapng
+from traces import START_NS, busy_port, pcapng_block, write_pcap, write_pcapng, write_untimed
 
 from acapella import tshark
 from acapella.cli import main
@@ -134,7 +136,7 @@ def test_an_erratum_is_counted_apart(erratum, tmp_path, capsys):
     capture = write_pcap(tmp_path / "erratum.pcap", [(START_NS, bytes.fromhex(erratum["frame"]))])
     assert main(["verify", str(capture)]) == 0
     out = capsys.readouterr().out
-    assert f"erratum {erratum['name']}: 1 frames" in out
+    assert f"erratum {erratum['name']}: 1 frames ({capture}:1)" in out
 
 
 @pytest.mark.parametrize(
@@ -185,14 +187,60 @@ def test_frames_that_native_leaves_undecided_are_said(capture, capsys):
     assert main(["verify", str(capture), "--engine", "native"]) == 0
     out = capsys.readouterr().out
     compared = next(line for line in out.splitlines() if line.startswith("above layer 4")).split()
-    undecided = next(line for line in out.splitlines() if line.startswith("undecided above layer 4")).split()
-    assert int(undecided[-2]) > 0
-    assert sum(map(int, compared[3:6])) + int(undecided[-2]) == len(busy_port())
+    count, places = not_compared(out, "above layer 4")
+    assert count > 0
+    assert sum(map(int, compared[3:6])) + count == len(busy_port())
+    named = [int(place.removeprefix(f"{capture}:")) for place in places[:10]]
+    assert named == sorted(named) and len(named) == min(count, 10)
+    assert (places[10:] == ["..."]) == (count > 10)
+
+
+def not_compared(out: str, layer: str) -> tuple[int, list[str]]:
+    """How many frames were not compared on a layer, and the places named."""
+    found = re.search(rf"^not compared, {layer} \([^)]*\): ([0-9,]+) frames(?: \((.*)\))?$", out, re.M)
+    assert found, out
+    return int(found[1].replace(",", "")), found[2].split(", ") if found[2] else []
+
+
+@pytest.mark.parametrize("first", [0, 1, 10])
+def test_frames_whose_tags_are_not_compared_are_named(first, tmp_path, capsys):
+    cut = bytes.fromhex("00562b000001" * 2 + "8100") + b"\x00"  # inside the VLAN tag
+    frames = [cut, *(frame for _, frame in busy_port()), cut]
+    one = write_pcap(tmp_path / "one.pcap", [(START_NS, frame) for frame in frames])
+    other = write_pcap(tmp_path / "other.pcap", [(START_NS, cut)])
+    assert main(["verify", str(one), str(other), "--first", str(first)]) == 0
+    count, places = not_compared(capsys.readouterr().out, "vlan")
+    named = [f"{one}:1", f"{one}:{len(frames)}", f"{other}:1"][:first]
+    assert (count, places) == (3, [*named, "..."] if 0 < first < 3 else named)
+
+
+def test_frames_without_a_time_are_no_agreement_on_it(tmp_path, capsys):
+    timed = [frame for _, frame in busy_port()][:5]
+    head = write_untimed(tmp_path / "untimed.pcapng", timed[:2])
+    one = head.read_bytes()
+    mixed = tmp_path / "mixed.pcapng"
+    mixed.write_bytes(one + pcapng_block(6, struct.pack("<IIIII", 0, 0, 1000, len(timed[2]), len(timed[2])) + timed[2]))
+    assert main(["verify", str(head), str(mixed)]) == 0
+    out = capsys.readouterr().out
+    assert "2 files, 5 frames" in out
+    agree = {line.split()[0]: line.split()[1:4] for line in out.splitlines() if line.startswith(("time", "lengths"))}
+    assert agree == {"time": ["1", "0", "0"], "lengths": ["5", "0", "0"]}
+    assert not_compared(out, "time") == (4, [f"{head}:1", f"{head}:2", f"{mixed}:1", f"{mixed}:2"])
+
+
+@pytest.mark.parametrize("time_ns", [0, START_NS])
+def test_a_time_that_one_side_alone_has_is_a_disagreement(time_ns, tmp_path, monkeypatch, capsys):
+    untimed = write_untimed(tmp_path / "untimed.pcapng", [frame for _, frame in busy_port()][:2])
+    tamper(monkeypatch, replaced("ts_ns", lambda _: time_ns, row=1))
+    assert main(["verify", str(untimed)]) == 1
+    out = capsys.readouterr().out
+    assert f"{untimed}: frame 2, time: ours '{time_ns}', tshark None" in out
+    assert not_compared(out, "time") == (1, [f"{untimed}:1"])
 
 
 def test_hybrid_leaves_nothing_undecided(capture, capsys):
     assert main(["verify", str(capture)]) == 0
-    assert "undecided" not in capsys.readouterr().out
+    assert "not compared, above" not in capsys.readouterr().out
 
 
 def test_what_follows_an_authentication_header_is_the_protocol_of_both(tmp_path):

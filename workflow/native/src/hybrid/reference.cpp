@@ -28,7 +28,9 @@ std::int64_t nanoseconds(std::string_view text) {
 }
 
 FrameRow row_of(const Answer& answer, const Dissection& keys) {
-    FrameRow row = frame_row(Record{}, keys, 0, 0);
+    Record record;
+    record.timed = !answer[Field::time].empty();  // tshark gives a simple packet block no time either
+    FrameRow row = frame_row(record, keys, 0, 0);
     row.frame = number<std::uint64_t>(answer[Field::number]);
     row.ts_ns = nanoseconds(answer[Field::time]);
     row.wire_len = number<std::uint32_t>(answer[Field::len]);

@@ -6,9 +6,10 @@ on how many frames both agree, layer by layer: time, lengths, header tokens of t
 Of a folder, every capture in it. Where tshark is known to err, a frame is counted apart (schemas/tshark_errata.yaml
 names each case with the RFC's clause).
 
-Prints the first disagreements with both answers. Exit code 0 where every frame that the core decided agrees on layers 2
-to 4, errata apart; 1 where one does not, or where a FILE could not be compared (in a folder, such are counted). What
-stands above layer 4 may differ on frames that tshark did not see.
+Prints the first disagreements with both answers, and names the first frames of whatever was not compared. Exit code 0
+where every frame that the core decided agrees on layers 2 to 4, errata apart; 1 where one does not, or where a FILE
+could not be compared (in a folder, such are counted). What stands above layer 4 may differ on frames that tshark did
+not see.
 """
 
 import argparse
@@ -20,7 +21,13 @@ from pathlib import Path
 from acapella_core.errors import UserError
 from acapella_core.files import temporary_folder
 
-FIRST = 10  # disagreements printed
+FIRST = 10  # frames named of each kind
+UNCOMPARED = {  # layers that are not compared on every frame, and why
+    "time": "neither has one",
+    "vlan": "the digest says none: no flow, and the header is cut or tshark's answer was taken",
+    "mpls": "the digest says none: no flow, and the header is cut or tshark's answer was taken",
+    "above layer 4": "the core, on its own, left it undecided",
+}
 CAPTURES = tuple(kind + packed for kind in (".pcap", ".pcapng", ".cap") for packed in ("", ".gz", ".zst", ".lz4"))
 
 
@@ -34,15 +41,27 @@ class Tally:
 
 
 @dataclass
+class Places:
+    """Some frames: how many, and the first of them as file:frame."""
+
+    frames: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        more = ", ..." if 0 < len(self.first) < self.frames else ""
+        return f"{self.frames:,} frames" + (f" ({', '.join(self.first)}{more})" if self.first else "")
+
+
+@dataclass
 class Result:
     """Counts over all files."""
 
     frames: int = 0
     native: int = 0
-    unnamed: int = 0  # by the core, on its own, above layer 4
     files: int = 0
     tallies: dict[str, Tally] = field(default_factory=dict)
-    errata: dict[str, int] = field(default_factory=dict)
+    left_out: dict[str, Places] = field(default_factory=dict)  # by layer: not compared there
+    errata: dict[str, Places] = field(default_factory=dict)
     faults: int = 0  # frames with an unexplained disagreement of what the core decided, or with no partner
     not_compared: list[str] = field(default_factory=list)
 
@@ -61,7 +80,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     )
     parser.add_argument("paths", metavar="FILE|DIR", nargs="+", help="captures, or folders of captures")
     parser.add_argument("--engine", choices=("hybrid", "native", "tshark"), default="hybrid", help="of our digest")
-    parser.add_argument("--first", type=int, default=FIRST, metavar="N", help=f"disagreements to print ({FIRST})")
+    parser.add_argument("--first", type=int, default=FIRST, metavar="N", help=f"frames to name of each kind ({FIRST})")
     return parser
 
 
@@ -73,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     missed = []
     for file, named in files.items():
         before = result.files
-        shown += len(compare(file, args.engine, args.first - shown, result))
+        shown += len(compare(file, args.engine, args.first - shown, result, named=args.first))
         if named and result.files == before:
             missed.append(file)
     print_result(result)
@@ -98,8 +117,11 @@ def captures(paths: list[str]) -> dict[Path, bool]:
     return found
 
 
-def compare(file: Path, engine: str, first: int, result: Result) -> list[tuple]:
-    """Add one file to ``result`` and print its first disagreements; returns those printed."""
+def compare(file: Path, engine: str, first: int, result: Result, named: int = FIRST) -> list[tuple]:
+    """Add one file to ``result`` and print its first disagreements; returns those printed.
+
+    ``named``: how many frames ``result`` names of each other kind.
+    """
     from . import comparison, tables  # noqa: PLC0415 - pyarrow and DuckDB are slow to import
 
     with tempfile.TemporaryDirectory(prefix="acapella-verify-", dir=temporary_folder()) as folder:
@@ -109,7 +131,7 @@ def compare(file: Path, engine: str, first: int, result: Result) -> list[tuple]:
         except UserError as error:
             result.not_compared.append(str(error))
             return []
-        compared = comparison.Comparison(ours, theirs)
+        compared = comparison.Comparison(ours, theirs, file, max(named, 0))
     result.files += 1
     if theirs.blocks_not_frames:
         print(f"{file}: {theirs.blocks_not_frames:,} blocks that are not frames; tshark numbers them")
@@ -137,8 +159,9 @@ def print_result(result: Result) -> None:
             f"{layer:14}{tally.agree:13,}{tally.errata:11,}{tally.differ:11,}"
             f"{100 * tally.agree / rest if rest else 100:18.3f} %"
         )
-    if result.unnamed:
-        print(f"undecided above layer 4, and not compared there: {result.unnamed:,} frames")
-    for name, frames in sorted(result.errata.items()):
-        print(f"erratum {name}: {frames:,} frames")
+    for layer, why in UNCOMPARED.items():
+        if layer in result.left_out and result.left_out[layer].frames:
+            print(f"not compared, {layer} ({why}): {result.left_out[layer]}")
+    for name, places in sorted(result.errata.items()):
+        print(f"erratum {name}: {places}")
     print(f"unexplained on what the core decided: {result.faults:,} frames")

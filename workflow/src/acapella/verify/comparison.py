@@ -3,6 +3,7 @@
 import csv
 import functools
 import os
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -11,7 +12,7 @@ import yaml
 from acapella_core import schemas
 
 from .. import queries
-from . import Result
+from . import UNCOMPARED, Places, Result
 from .tables import Tables
 
 LAYERS = (
@@ -45,9 +46,13 @@ LAYER_OF = {"2": "link", "glue": "link", "3": "network", "4": "transport", "tunn
 
 
 class Comparison:
-    """One file's frames side by side; the Parquet files may go once it is made."""
+    """One file's frames side by side; the Parquet files may go once it is made.
 
-    def __init__(self, ours: Tables, theirs: Tables):
+    ``first``: how many frames of each kind that is not a difference are named, all files together.
+    """
+
+    def __init__(self, ours: Tables, theirs: Tables, file: Path, first: int):
+        self._file, self._first = file, first
         self._database = queries.connect(threads=os.cpu_count() or 1)
         self._load_tokens([ours.frames, theirs.frames])
         for side, tables in (("ours", ours), ("theirs", theirs)):
@@ -90,12 +95,9 @@ class Comparison:
 
     def add_to(self, result: Result) -> None:
         """Add this file's counts to ``result``."""
-        frames, native, unnamed = self._database.execute(
-            "select count(*), count_if(l4_by = 'native'), count_if(app_by is null) from ours"
-        ).fetchone()
+        frames, native = self._database.execute("select count(*), count_if(l4_by = 'native') from ours").fetchone()
         result.frames += frames
         result.native += native
-        result.unnamed += unnamed
         counts = self._database.execute(
             "select layer, count(erratum), count_if(erratum is null) from differences group by layer"
         ).fetchall()
@@ -106,22 +108,35 @@ class Comparison:
             tally.errata += explained
             tally.differ += differ
             tally.agree += self._compared(layer) - explained - differ
-        for name, number in self._database.execute("select erratum, count(*) from errata group by erratum").fetchall():
-            result.errata[name] = result.errata.get(name, 0) + number
         result.faults += self._faults()
+        for layer in UNCOMPARED:
+            left = f"ours inner join theirs using (frame) where not ({self._told(layer)})"
+            self._name(result.left_out.setdefault(layer, Places()), left)
+        for (name,) in self._database.execute("select distinct erratum from errata").fetchall():
+            places = result.errata.setdefault(name, Places())
+            self._name(places, "errata where erratum = $name", {"name": name})
+
+    def _name(self, places: Places, rows: str, bound: dict | None = None) -> None:
+        """Add some rows' frames to ``places``."""
+        places.frames += self._count(f"select count(*) from {rows}", bound)
+        query = f"select frame from {rows} order by frame limit {max(self._first - len(places.first), 0):d}"
+        places.first += [f"{self._file}:{frame}" for (frame,) in self._database.execute(query, bound).fetchall()]
+
+    def _told(self, layer: str) -> str:
+        """The condition under which a layer is compared on a frame that both have."""
+        if layer in ABOVE:
+            return "ours.app_by is not null"
+        if layer in TAGS:
+            return f"ours.{layer} is not null"
+        if layer == "time":  # that neither has one is no agreement
+            return "ours.ts_ns is not null or theirs.ts_ns is not null"
+        return "true"
 
     def _compared(self, layer: str) -> int:
         """Frames on which a layer was compared."""
         if layer == "frames":
             return self._count("select count(*) from ours full outer join theirs using (frame)")
-        if layer in ABOVE:
-            return self._count(
-                "select count(*) from ours inner join theirs using (frame) where ours.app_by is not null"
-            )
-        told = f"ours.{layer} is not null" if layer in TAGS else "true"
-        if layer == "time":  # that neither has one is no agreement
-            told = "ours.ts_ns is not null or theirs.ts_ns is not null"
-        return self._count(f"select count(*) from ours inner join theirs using (frame) where {told}")
+        return self._count(f"select count(*) from ours inner join theirs using (frame) where {self._told(layer)}")
 
     def _faults(self) -> int:
         """Frames with a difference that the digest answers for and nothing explains."""
