@@ -31,7 +31,6 @@ class LocalTestbed(Testbed):
     """The testbed of this machine. `prepare` works inside the sandbox only: see sandbox.call."""
 
     name = "local"
-    receivers_per_instance = 1
 
     def __init__(self, settings: LocalSettings):
         ovs = settings.switch == "ovs"
@@ -47,6 +46,7 @@ class LocalTestbed(Testbed):
             resources=settings.resources,
         )
         self._switches = SWITCHES[settings.switch](self.network)
+        self.receivers_per_instance = self._switches.receivers
         self._items = resolve(self.network, settings.traffic)
         self._replayer = Replayer(self.network, settings.replay) if settings.replay else None
         self._traffic: Traffic | None = None

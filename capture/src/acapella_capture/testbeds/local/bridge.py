@@ -26,6 +26,7 @@ class BridgeSwitches(Switches):
     """A bridge a site; one listening node with one receiver beside it."""
 
     note = "no MPLS labels and no provider's tags: the switches are kernel bridges"
+    receivers = 1
 
     def programs(self) -> dict[str, str]:
         return {}

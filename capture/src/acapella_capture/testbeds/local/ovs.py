@@ -47,6 +47,7 @@ class OvsSwitches(Switches):
     """An Open vSwitch a site."""
 
     note = None
+    receivers = RECEIVERS
 
     def __init__(self, network: Network):
         super().__init__(network)

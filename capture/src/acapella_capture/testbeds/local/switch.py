@@ -31,6 +31,7 @@ class Switches(ABC):
     """The switches of all sites."""
 
     note: str | None  # for readers of a sample
+    receivers: int  # of a listening node
 
     def __init__(self, network: "Network"):
         self.network = network
