@@ -344,9 +344,10 @@ def test_labels_of_neighbouring_ticks_have_room(top, tmp_path):
     rates = figure.spec["concat"][0]["hconcat"][1]
     x = rates["encoding"]["x"]
     low, high = (math.log10(end) for end in x["scale"]["domain"])
-    places = [rates["width"] * (math.log10(value) - low) / (high - low) for value in x["axis"]["values"]]
+    every = 3 if " % 3 == 0 ? " in x["axis"]["labelExpr"] else 1  # ticks with a label
+    powers = [power for value in x["axis"]["values"] if (power := round(math.log10(value))) % every == 0]
+    places = [rates["width"] * (power - low) / (high - low) for power in powers]
     units = ("bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s")
-    powers = [round(math.log10(value)) for value in x["axis"]["values"]]
     widths = [text_width([f"{10 ** (power % 3)} {units[power // 3]}"]) for power in powers]
     assert len(places) > 1
     for (left, right), (one, other) in zip(pairwise(places), pairwise(widths), strict=True):

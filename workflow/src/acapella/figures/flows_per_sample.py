@@ -30,7 +30,10 @@ def draw(source: Source) -> Figure:
     x = alt.Scale(domain=[edges[0], edges[-1]], nice=False, type="symlog" if logarithmic(flows) else "linear")
     width = theme.WIDTH - left - 40
     parts = [histogram(flows, edges, x, width), strips(values, list(labels.values()), x, edges, width)]
-    key = ("Flows are directed: the two ways of a connection count as two. Below, one tick a sample.",)
+    key = (
+        "Flows are directed: the two ways of a connection count as two. Below, one tick a sample, darker where several "
+        "coincide.",
+    )
     return Figure(title(flows), alt.vconcat(*parts, spacing=10).resolve_scale(x="shared"), key)
 
 

@@ -32,7 +32,7 @@ def draw(source: Source) -> Figure:
     if len(sites) > 1:
         labels = short_labels(sites, LABEL)
         values = [{**cells(row), "label": labels[row["site"]]} for row in rows if row["site"] != ALL]
-        half = (theme.WIDTH - theme.text_width(labels.values()) - 140) // 2
+        half = (theme.WIDTH - theme.text_width(labels.values()) - 62) // 2
         width = 2 * half + GUTTER
         parts.append(by_site(values, list(labels.values()), bins, half))
     parts.insert(0, overall(whole, order, width))
@@ -57,7 +57,7 @@ def title(whole: list[dict]) -> str:
     """The most common bins on the wire."""
     outer = sorted((r for r in whole if r["length"] == LENGTHS["outer"]), key=lambda r: (-r["share"], r["bin_lo"]))
     named = [f"{row['bin']}{GAP}B ({row['text']})" for row in outer[:3] if row["frames"]]
-    return f"The most common lengths on the wire: {listed(named)}"
+    return f"Most common on the wire: {listed(named)}"
 
 
 def tooltip() -> list[alt.Tooltip]:
@@ -96,7 +96,10 @@ def by_site(values: list[dict], labels: list[str], bins: list[tuple], width: int
     standard = [label for low, label in bins if low <= STANDARD_MAX]
     jumbo = order[len(standard) :]
     shades = [*theme.spread(theme.STANDARD, len(standard)), *theme.spread(theme.JUMBO, len(jumbo))]
-    legend = alt.Legend(title="length (B)", orient="right", symbolType="square", symbolStrokeWidth=0)
+    legend = alt.Legend(
+        **{"title": "length (B)", "orient": "bottom", "titleOrient": "left", "columns": 6, "offset": 4},
+        **{"symbolType": "square", "symbolStrokeWidth": 0},
+    )
     colour = alt.Color("bin:N", sort=order, scale=alt.Scale(domain=order, range=shades), legend=legend)
     panels = []
     for place, length in enumerate(LENGTHS.values()):

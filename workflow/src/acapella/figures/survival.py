@@ -95,7 +95,7 @@ def chart(values: list[dict], order: list[str], axis: Axis, *, y_title: str | No
                 f"{axis.column}:Q",
                 title=axis.title,
                 scale=alt.Scale(type="log", domain=x, nice=False),
-                axis=alt.Axis(labelExpr=axis.label, values=powers(*x, most=most_ticks(axis, x, width)), domain=False),
+                axis=alt.Axis(labelExpr=labels(axis, x, width), values=powers(*x), labelOverlap=False, domain=False),
             ),
             y=alt.Y(
                 "ccdf:Q",
@@ -135,14 +135,13 @@ def flat_until(values: list[dict], column: str) -> int:
     return min(max(row[column] for row in rows if row["ccdf"] == most[line]) for line, rows in lines.items())
 
 
-def most_ticks(axis: Axis, limits: list[float], width: int) -> int:
-    """How many ticks, a decade each, have room for the widest label, as ``100 Mbit/s``."""
+def labels(axis: Axis, limits: list[float], width: int) -> str:
+    """What is written at decades: at each where the widest label has room, as ``100 Mbit/s``, else at each third."""
     label = theme.text_width([f"100 {unit}" for unit in axis.units]) + GAP
     decades = math.log10(limits[1] / limits[0])
-    return 99 if width / decades >= label else 0
+    return axis.label if width / decades >= label else f"{EXPONENT} % 3 == 0 ? {axis.label} : ''"
 
 
-def powers(low: float, high: float, most: int = 99) -> list[float]:
-    """The powers of ten from ``low`` to ``high``; those of 1000 where there would be more than ``most``."""
-    exponents = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
-    return [10.0**k for k in exponents if len(exponents) <= most or k % 3 == 0]
+def powers(low: float, high: float) -> list[float]:
+    """The powers of ten from ``low`` to ``high``."""
+    return [10.0**k for k in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)]
