@@ -54,22 +54,23 @@ $(STAMPS)/packages: workflow/requirements.lock | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@mkdir -p $(@D) && touch $@
 
-PIP_EDITABLE = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e
+PIP_EDITABLE = $(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation
 
-# The native build finds ninja and nanobind in the virtual environment.
+# The native build finds ninja and nanobind in the virtual environment. Only with --verbose does pip pass on what ninja
+# says.
 $(STAMPS)/native: $(NATIVE_SOURCES) $(NATIVE_BUILD_FILES) $(STAMPS)/packages
-	@echo "setup: native core (C++20), built and installed from $(NATIVE)"
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP_EDITABLE) $(NATIVE)
+	@echo "setup: native core (C++20), built and installed from $(NATIVE); this takes minutes the first time"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" workflow/setup/with-progress build/native.log $(PIP_EDITABLE) --verbose -e $(NATIVE)
 	@touch $@
 
 $(STAMPS)/analysis: workflow/pyproject.toml $(STAMPS)/packages
 	@echo "setup: package acapella, from workflow"
-	@$(PIP_EDITABLE) workflow
+	@$(PIP_EDITABLE) --quiet -e workflow
 	@touch $@
 
 $(STAMPS)/capture: capture/pyproject.toml $(STAMPS)/packages
 	@echo "setup: package acapella-capture, from capture"
-	@$(PIP_EDITABLE) capture
+	@$(PIP_EDITABLE) --quiet -e capture
 	@touch $@
 
 # Where DPDK is not installed everything else works; a later `make setup` builds it.

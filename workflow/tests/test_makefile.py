@@ -85,6 +85,47 @@ def test_the_long_step_of_set_up_says_that_it_is_long():
     assert "this takes some minutes the first time" in shown
 
 
+NINJA = """
+echo '  [0/2] Re-checking globbed directories...'
+echo '  [1/3] Building CXX object CMakeFiles/core.dir/src/flow/table.cpp.o'
+echo '  [2/3] Linking CXX static library libcore.a'
+"""
+
+
+def with_progress(tmp_path, script: str, **environment) -> subprocess.CompletedProcess:
+    """A build by with-progress; ``script`` is what it runs."""
+    command = [SCRIPT.with_name("with-progress"), tmp_path / "logs" / "build.log", "sh", "-c", script]
+    everything = os.environ | environment
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=everything)
+
+
+def test_a_build_says_how_far_it_is_and_all_of_it_in_its_log(tmp_path):
+    ended = with_progress(tmp_path, NINJA, PROGRESS_S="0")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.splitlines() == ["setup: 1 of 3, table.cpp", "setup: 2 of 3, libcore.a"]
+    assert "Re-checking globbed" in (tmp_path / "logs" / "build.log").read_text()
+
+
+def test_a_build_in_which_nothing_is_to_be_made_says_nothing(tmp_path):
+    ended = with_progress(tmp_path, "echo 'ninja: no work to do.'", PROGRESS_S="0")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+def test_a_build_that_fails_shows_the_compilers_error_and_where_the_rest_is(tmp_path):
+    ended = with_progress(tmp_path, "echo 'a.cpp:1:1: error: no'; seq 30; exit 3")
+    assert (ended.returncode, ended.stdout) == (3, "")
+    lines = ended.stderr.splitlines()
+    assert lines[0] == "a.cpp:1:1: error: no"
+    assert f"all that it said is in {tmp_path / 'logs' / 'build.log'}" in ended.stderr
+    assert lines[-1] == "30"
+
+
+def test_set_up_builds_the_native_core_with_progress():
+    command = ["make", "-C", ROOT, "--dry-run", "-W", "workflow/native/pyproject.toml", ".venv/stamps/native"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert re.search(r"with-progress build/native\.log .*pip install .*--verbose", shown)
+
+
 def test_help_names_every_target_for_people():
     said = subprocess.run(["make", "-C", ROOT, "help"], capture_output=True, text=True, check=True).stdout
     for target in ("demo", "test", "setup", "lint", "format", "bench", "fuzz", "lock", "clean", "help"):
