@@ -67,6 +67,7 @@ include: "rules/analyze.smk"
 include: "rules/process.smk"
 include: "rules/consistency.smk"
 include: "rules/figures.smk"
+include: "rules/outcomes.smk"
 include: "rules/report.smk"
 
 

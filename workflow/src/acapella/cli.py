@@ -27,6 +27,7 @@ STAGES = (
     "process",
     "trials",
     "conformance",
+    "outcomes",
     "figures",
     "report",
     "doctor",

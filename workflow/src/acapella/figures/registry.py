@@ -21,6 +21,7 @@ TRIALS = (  # of a campaign that compares trials
     "iat_delta",
     "latency_delta",
 )
+COLLECTIONS = ("outcomes",)  # of all campaigns that sampled a testbed
 
 
 def module(name: str) -> ModuleType:

@@ -86,6 +86,8 @@ def maker(table: str, campaign: Campaign) -> str:
     """The command that makes a table."""
     if table in TRIAL_TABLES:
         return f"acapella trials {campaign.folder} --environments ..."
+    if table == "outcomes":
+        return f"acapella outcomes {campaign.folder.parent / 'outcomes.csv'} -o {campaign.folder / 'tables'}"
     if table == "kappa_published":
         return f"acapella conformance -o {campaign.folder / 'tables'}"
     return f"acapella process {campaign.folder}"
