@@ -18,7 +18,7 @@ from acapella_capture.testbeds.local import sandbox
 
 sys.path.insert(0, str(Path(__file__).parent))  # leftovers, small_testbed, testbed_contract: modules that tests import
 
-collect_ignore = [] if sandbox.inside() else ["test_local_testbed.py", "test_local_traffic.py"]
+collect_ignore = [] if sandbox.inside() else ["test_local_ovs.py", "test_local_testbed.py", "test_local_traffic.py"]
 
 ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65534

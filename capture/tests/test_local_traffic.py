@@ -153,4 +153,5 @@ def test_the_capture_made_here_arrives_whole_and_the_bottleneck_is_gone_afterwar
     assert "tbf" not in testbed.run("site1", ["tc", "qdisc"]).stdout
     testbed.fetch(mirror.instance, "x.pcap", tmp_path / "x.pcap")
     replay_capture.write(tmp_path / "sent.pcap", "02:00:00:00:fe:01", "02:00:00:00:02:01")
-    assert contents(tmp_path / "x.pcap") == contents(tmp_path / "sent.pcap")
+    # not their order: tcpreplay that was held up sends a burst, and in its queue expedited packets overtake others
+    assert sorted(contents(tmp_path / "x.pcap")) == sorted(contents(tmp_path / "sent.pcap"))

@@ -68,7 +68,7 @@ def test_rates_are_those_of_the_named_ports_that_have_readings(prometheus):
     assert found.ports == {"p1": Rates(tx_bps=pytest.approx(4000), rx_bps=pytest.approx(8000))}
     assert [path for path, *_ in asked] == ["/query", "/query"]
     assert {token for _, token, _ in asked} == {"fabric-token x"}
-    assert asked[0][2]["query"] == r'ifHCInOctets{job="a \"b\"",rack="star"}[60000ms]'
+    assert asked[0][2]["query"] == r'ifHCInOctets{job="a \"b\"",rack="star"}[90000ms]'
     assert asked[1][2]["query"].startswith("ifHCOutOctets{")
 
 

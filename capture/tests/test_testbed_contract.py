@@ -1,5 +1,5 @@
 """What every testbed keeps to. For `local`, a pytest inside its namespaces runs
-this file again, and test_local_testbed.py, test_local_traffic.py."""
+this file again, and test_local_testbed.py, test_local_traffic.py, test_local_ovs.py."""
 
 import os
 import re
@@ -54,17 +54,19 @@ def test_files_are_linked_under_the_samples_name(tmp_path):
 @pytest.mark.skipif(sandbox.inside(), reason="starts what is running now")
 def test_local_keeps_the_contract(caller):
     config = str(HERE.parents[2] / "pyproject.toml")
-    files = [str(HERE), *(str(HERE.with_name(name)) for name in ("test_local_testbed.py", "test_local_traffic.py"))]
-    arguments = ["-q", "-p", "no:cacheprovider", "-c", config, *files]
+    modules = ("test_local_testbed.py", "test_local_traffic.py", "test_local_ovs.py")
+    files = [str(HERE), *(str(HERE.with_name(name)) for name in modules)]
+    arguments = ["-q", "-rs", "-p", "no:cacheprovider", "-c", config, *files]
     program = (
         "import sys; from acapella_capture.testbeds.local import sandbox;"
         f"sys.exit(sandbox.call([sys.executable, '-m', 'pytest', *{arguments!r}]))"
     )
     argv = [*caller.prefix, caller.python, "-c", program]
-    done = subprocess.run(argv, env=caller.env(), capture_output=True, text=True, timeout=120, check=False, cwd="/")
+    done = subprocess.run(argv, env=caller.env(), capture_output=True, text=True, timeout=300, check=False, cwd="/")
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 15
     assert "failed" not in done.stdout
+    print(*(line for line in done.stdout.splitlines() if line.startswith("SKIPPED")), sep="\n")
 
 
 STOPPED_IN_ORDER = """

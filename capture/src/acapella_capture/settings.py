@@ -78,6 +78,7 @@ class LocalSettings:
     hosts_per_site: int
     slices: list[dict] | None
     resources: dict[str, int]
+    telemetry: str
     mtu: int
     port_rate_mbps: float
     mirror_rate_mbps: float | None

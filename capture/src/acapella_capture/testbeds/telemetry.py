@@ -18,7 +18,6 @@ from acapella_core.errors import UserError
 from .base import Rates, Telemetry
 
 IN, OUT = "ifHCInOctets", "ifHCOutOctets"
-TIMEOUT_S = 20
 Reading = tuple[float, int]  # when (s), and the counter then
 
 
@@ -57,7 +56,7 @@ class Prometheus:
 
     `url` is that of its API, to which `/query` is added; `headers` are asked for at each request, for tokens that
     change; `labels` are those of the site's switch. `label` holds the name of a port, `every_s` is the time between
-    two readings: so much more is asked for, so that the interval has a reading before its start.
+    two readings: twice as much more is asked for, so that the interval has a reading before its start, also a late one.
     """
 
     url: str
@@ -65,12 +64,13 @@ class Prometheus:
     source: str
     label: str = "ifName"
     every_s: float = 30
+    timeout_s: float = 20
     headers: Callable[[], Mapping[str, str]] = field(default=dict)
 
     def telemetry(self, seconds: float, names: Iterable[str]) -> Telemetry | None:
         """The rates over the last seconds. Raises UserError where it does not answer, or not as a Prometheus does."""
         now = time.time()
-        asked = seconds + self.every_s
+        asked = seconds + 2 * self.every_s
         received, sent = self._readings(IN, asked, now), self._readings(OUT, asked, now)
         counters = {
             name: (since(received[name], now - seconds), since(sent[name], now - seconds))
@@ -96,7 +96,7 @@ class Prometheus:
         url = f"{self.url}/{what}"
         request = urllib.request.Request(url, urllib.parse.urlencode(form).encode(), dict(self.headers()))
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
+            with urllib.request.urlopen(request, timeout=self.timeout_s) as response:
                 answer = json.loads(response.read())
         except urllib.error.HTTPError as error:
             raise UserError(f"telemetry refused: {error.code} {said(error)}".strip(), where=url) from error

@@ -12,9 +12,11 @@ from acapella_core.errors import UserError
 from acapella_core.files import atomic_path
 
 from ...settings import LocalSettings
-from ..base import Direction, Finished, Host, Instance, Job, Mirror, Replay, Site, Span, Testbed, Want
-from . import processes, sandbox
+from ..base import Direction, Finished, Host, Instance, Job, Mirror, Replay, Site, Span, Telemetry, Testbed, Want
+from ..telemetry import Prometheus
+from . import processes, sandbox, snmp
 from .bridge import BridgeSwitches
+from .counters import Counters
 from .inventory import Inventory
 from .network import PATHS, Network, demolish, kernel_has
 from .ovs import OvsSwitches
@@ -47,6 +49,9 @@ class LocalTestbed(Testbed):
         )
         self._switches = SWITCHES[settings.switch](self.network)
         self.receivers_per_instance = self._switches.receivers
+        self._snmp = settings.telemetry == "snmp" or (settings.telemetry == "auto" and ovs and snmp.installed())
+        self._prometheus: dict[str, Prometheus] = {}  # by site, as the next
+        self._counters: dict[str, Counters] = {}
         self._items = resolve(self.network, settings.traffic)
         self._replayer = Replayer(self.network, settings.replay) if settings.replay else None
         self._traffic: Traffic | None = None
@@ -60,12 +65,20 @@ class LocalTestbed(Testbed):
     def prepare(self) -> None:
         for program, package in (PROGRAMS | self._switches.programs()).items():
             sandbox.require(program, package)
+        if self._snmp:
+            snmp.require()
         if self._replayer:
             self._replayer.require()
         sandbox.enter()
         wanted = {"standard", *(item.path for item in self._items)}
         paths = tuple(path for path in PATHS if path in wanted and kernel_has(path))
         replace(self.network, paths=paths).build(self._switches)
+        names = [site.name for site in self.sites()]
+        if self._snmp:
+            self._prometheus = snmp.serve(names)
+        self._counters = {name: Counters(name) for name in names}
+        for counters in self._counters.values():
+            counters.start()
         if self._replayer:
             self._replayer.prepare()
         self._traffic = Traffic(self._items, paths)
@@ -75,6 +88,16 @@ class LocalTestbed(Testbed):
         self.site(site)
         with self._lock:
             return self._inventories[site].free()
+
+    def telemetry(self, site: str, seconds: float) -> Telemetry | None:
+        """By SNMP where that is there and has readings of most of the interval, else what the switch itself counted."""
+        names = [port.name for port in self.site(site).ports]
+        if site in self._prometheus:
+            with contextlib.suppress(UserError):
+                found = self._prometheus[site].telemetry(seconds, names)
+                if found and found.seconds >= seconds / 2:
+                    return found
+        return self._counters[site].telemetry(seconds, names) if site in self._counters else None
 
     def allocate(self, site: str, want: Want) -> tuple[Instance, ...]:
         self.site(site)
@@ -123,7 +146,9 @@ class LocalTestbed(Testbed):
                 self._instances[site] = ()
             return
         with self._lock:
-            self._mirrors = {}
+            self._mirrors, self._prometheus = {}, {}
+            while self._counters:
+                self._counters.popitem()[1].stop()
             processes.end_all()
             demolish()
             self._vacate()

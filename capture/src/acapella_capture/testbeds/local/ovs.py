@@ -19,6 +19,7 @@ behind it has the limit, because Open vSwitch drops whole batches at a port that
 """
 
 import json
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -155,6 +156,7 @@ class Site:
 
     def begin(self) -> None:
         """Start its database and its switch."""
+        shutil.rmtree(self.folder, ignore_errors=True)  # of an allocation that was released
         self.folder.mkdir()
         database = str(self.folder / "conf.db")
         succeed(self.name, ["ovsdb-tool", "create", database, SCHEMA])

@@ -1,0 +1,218 @@
+"""The local testbed on Open vSwitch: what mirrored frames look like, two mirrors at once, loss, room, counters;
+collected only inside its namespaces (test_testbed_contract.py)."""
+
+import json
+import re
+import struct
+from pathlib import Path
+
+import pytest
+from captured import frames
+from small_testbed import allocate, local_testbed, open_vswitch_or_skip
+
+from acapella_capture.settings import settings_of
+from acapella_capture.tcpdump import Counts, Tcpdump
+from acapella_capture.testbeds.base import Instance, MirrorCounters, Refused, Want
+from acapella_capture.testbeds.local import LocalTestbed, snmp
+from acapella_capture.testbeds.local.counters import interfaces
+from acapella_capture.testbeds.local.processes import eventually
+
+PING = ["ping", "-c", "2", "-i", "0.05", "-W", "5"]
+HOW = settings_of({"testbed": "local", "capture": {"snaplen": 65535}}).capture
+MPLS, VLAN, IPV4, IPV6, ARP = 0x8847, 0x8100, 0x0800, 0x86DD, 0x0806
+
+
+@pytest.fixture(scope="module")
+def testbed():
+    """Two sites of four hosts, the default slices."""
+    open_vswitch_or_skip()
+    with local_testbed(switch="ovs", hosts_per_site=4, traffic=[{"kind": "ping", "path": "jumbo"}]) as made:
+        allocate(made)
+        yield made
+
+
+class Sampled:
+    """A mirror and the capture behind it, while the block runs."""
+
+    def __init__(self, testbed: LocalTestbed, instance: Instance, receiver: str, port: str, direction: str = "both"):
+        self.testbed = testbed
+        self.mirror = testbed.mirror(instance, receiver, port, direction)
+        self.capture = Tcpdump(testbed, instance.name, receiver, HOW, f"{receiver}.pcap")
+        self.name = f"{receiver}.pcap"
+        self.counted: MirrorCounters | None = None
+        self.counts: Counts | None = None
+
+    def __enter__(self) -> "Sampled":
+        self.capture.start()
+        self.mirror.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.mirror.stop()
+        self.counted, self.counts = self.mirror.counters(), self.capture.stop()
+
+    def frames(self, folder: Path) -> list[bytes]:
+        self.testbed.fetch(self.mirror.instance, self.name, folder / self.name)
+        return [frame for _, frame in frames(folder / self.name)]
+
+
+def stack(frame: bytes) -> list[str | int]:
+    """VLAN ids and MPLS labels of a frame from the outside, what is below them as an ethertype, or again a frame."""
+    found: list[str | int] = []
+    kind, at = struct.unpack_from("!H", frame, 12)[0], 14
+    while kind == VLAN:
+        tag, kind = struct.unpack_from("!HH", frame, at)
+        found.append(f"vlan {tag & 0xFFF}")
+        at += 4
+    if kind != MPLS:
+        return [*found, kind]
+    last = False
+    while not last:
+        (word,) = struct.unpack_from("!I", frame, at)
+        found.append(f"label {word >> 12}")
+        last = bool(word >> 8 & 1)
+        at += 4
+    version = frame[at] >> 4
+    first = {4: IPV4, 6: IPV6}.get(version)
+    return [*found, first] if first else [*found, "frame", *stack(frame[at:])]
+
+
+EXPECTED = {  # by host: what carries IPv4, IPv6, ARP
+    "vlan": (1, ["vlan 101"], ["vlan 101"], ["vlan 101"]),
+    "mpls": (2, ["vlan 102", "label 17014"], ["vlan 102", "label 17016"], ["vlan 102"]),
+    "mpls2": (3, ["vlan 103", "label 16002", "label 17024"], ["vlan 103", "label 16002", "label 17026"], ["vlan 103"]),
+    "pseudowire": (4, *[["vlan 104", "label 16003", "label 17030", "frame"]] * 3),
+}
+
+
+@pytest.mark.parametrize("encapsulation", EXPECTED)
+def test_mirrored_frames_have_their_slices_tags_on_downlinks_and_uplinks(testbed, tmp_path, encapsulation):
+    host, *tags = EXPECTED[encapsulation]
+    ipv4, ipv6, arp = ([*tag, kind] for tag, kind in zip(tags, (IPV4, IPV6, ARP), strict=True))
+    instance = testbed.instances("site1")[0]
+    testbed.run(f"site1-host{host}", ["ip", "neigh", "flush", "all"])
+    downlink = Sampled(testbed, instance, instance.receivers[0], f"port{host}")
+    uplink = Sampled(testbed, instance, instance.receivers[1], "uplink-site2")
+    with downlink, uplink:
+        for address in (f"10.10.2.{host}", f"fd00:10::2:{host}"):
+            assert testbed.run(f"site1-host{host}", [*PING, address]).status == 0
+    for sample in (downlink, uplink):
+        found = sample.frames(tmp_path)
+        everybodys = [stack(frame) for frame in found]  # on the uplink also what other hosts say unasked
+        stacks = [one for one in everybodys if one[0] == arp[0]]
+        assert sample is uplink or stacks == everybodys
+        assert [one for one in stacks if one not in (ipv4, ipv6, arp)] == []
+        assert stacks.count(ipv4) == 4 and stacks.count(ipv6) >= 4 and stacks.count(arp) >= 2
+        counted = sample.counted
+        assert counted.offered_frames == counted.delivered_frames == sample.counts.received == len(found)
+        assert counted.offered_bytes == counted.delivered_bytes == sum(map(len, found))
+
+
+def test_frames_reach_only_hosts_of_their_slice(testbed):
+    for host in range(1, 5):
+        whole = [*PING, "-M", "do", "-s", "8972", f"10.20.2.{host}"]  # the whole MTU, and tags on top
+        assert testbed.run(f"site1-host{host}", whole).status == 0
+    once = ["ping", "-c", "1", "-W", "0.2"]
+    for address in ("10.10.1.2", "10.10.2.2", "10.10.2.3", "10.10.2.4"):
+        assert testbed.run("site1-host1", [*once, address]).status != 0
+
+
+def test_two_mirrors_at_once_hold_each_its_own_ports_frames(testbed, tmp_path):
+    instance = testbed.instances("site1")[0]
+    first, second = instance.receivers
+    one = Sampled(testbed, instance, first, "port1", "rx")
+    two = Sampled(testbed, instance, second, "port3", "tx")
+    with one, two:
+        for host in (1, 2, 3):
+            assert testbed.run(f"site1-host{host}", [*PING, f"10.10.2.{host}"]).status == 0
+    assert [stack(frame) for frame in one.frames(tmp_path)].count(["vlan 101", IPV4]) == 2
+    echoes = [frame for frame in two.frames(tmp_path) if stack(frame)[-1] == IPV4]
+    assert len(echoes) == 2 and {stack(frame)[0] for frame in echoes} == {"vlan 103"}
+    assert {frame[6:12].hex(":") for frame in echoes} == {"02:00:00:00:02:03"}  # replies
+
+
+def test_a_moved_mirror_copies_the_old_port_no_more(testbed, tmp_path):
+    """Also of flows that are active: a ping goes on throughout."""
+    instance = testbed.instances("site1")[0]
+    going_on = testbed.start("site1-host1", ["ping", "-i", "0.02", "10.10.2.1"])
+    with Sampled(testbed, instance, instance.receivers[0], "port1") as before:
+        assert eventually(lambda: before.mirror.counters().offered_frames >= 10)
+    with Sampled(testbed, instance, instance.receivers[0], "port2") as after:
+        assert testbed.run("site1-host2", [*PING, "10.10.2.2"]).status == 0
+    going_on.signal("INT")
+    assert going_on.wait(5) is not None
+    assert after.counts.received >= 4
+    assert {stack(frame)[0] for frame in after.frames(tmp_path)} == {"vlan 102"}
+
+
+def octets(testbed: LocalTestbed, name: str) -> tuple[float, float]:
+    """Octets in and out of a port of site1 since the first reading, from its rates."""
+    found = testbed._counters["site1"].telemetry(600, [name])
+    rates = found.ports[name]
+    return rates.rx_bps * found.seconds / 8, rates.tx_bps * found.seconds / 8
+
+
+def test_rates_add_up_to_what_the_port_counted(testbed):
+    before = octets(testbed, "port1")
+    shown = ["ip", "-s", "-j", "link", "show", "dev", "port1"]
+    then = json.loads(testbed.run("site1", shown).stdout)[0]["stats64"]
+    assert testbed.run("site1-host1", [*PING, "-s", "1000", "10.10.2.1"]).status == 0
+    now = json.loads(testbed.run("site1", shown).stdout)[0]["stats64"]
+    after = octets(testbed, "port1")
+    for way, side in enumerate(("rx", "tx")):
+        counted = now[side]["bytes"] - then[side]["bytes"]
+        assert counted >= 2 * 1042
+        assert after[way] - before[way] == pytest.approx(counted, abs=1)
+
+
+def test_prometheus_has_the_same_counters(testbed):
+    """Last of those that look at rates: its first readings come after some seconds."""
+    if not snmp.installed():
+        pytest.skip(f"not all of {', '.join(snmp.PROGRAMS)} are here")
+    source = testbed._prometheus["site1"]
+
+    def counted() -> int:
+        """What port1 has received, as Prometheus knows it."""
+        found = source.ask("query", query='ifHCInOctets{rack="site1",ifName="port1"}')["result"]
+        return int(float(found[0]["value"][1])) if found else -1
+
+    def switch() -> int:
+        return interfaces(testbed.run("site1", ["cat", "/proc/thread-self/net/dev"]).stdout)["port1"][0]
+
+    assert eventually(lambda: counted() == switch() > 0, timeout_s=30, every_s=0.2)
+    assert testbed.run("site1-host1", [*PING, "-s", "3000", "10.10.2.1"]).status == 0
+    assert eventually(lambda: counted() == switch(), timeout_s=10, every_s=0.2)
+    found = source.telemetry(5, ["port1", "none"])
+    assert set(found.ports) == {"port1"} and found.source == snmp.SOURCE
+    assert eventually(lambda: testbed.telemetry("site1", 1).source == snmp.SOURCE)
+
+
+def test_what_a_slow_mirror_port_loses_is_counted_and_there_is_room_for_so_many_nodes(testbed):
+    """Offered is what the switch sent to its mirror port, delivered what the rate behind it let through.
+
+    Last, because another testbed takes the place of the module's.
+    """
+    testbed.release()
+    room = {"machines": 2, "nics": 1, "cores": 4, "ram_gb": 8, "disk_gb": 100}
+    with local_testbed(switch="ovs", mirror_rate_mbps=2, resources=room, telemetry="switch", sites=1) as slow:
+        with pytest.raises(Refused, match="no host has"):
+            slow.allocate("site1", Want(3))
+        assert slow.instances("site1") == ()
+        with pytest.raises(Refused):
+            slow.allocate("site1", Want(1, cores=5))
+        (instance,) = slow.allocate("site1", Want(1, cores=4))
+        assert [(host.cores, host.nics) for host in slow.resources("site1")] == [(0, 0), (4, 1)]
+        assert slow.mirror_capacity_bps(instance, "capture0") == 2_000_000
+        server = slow.start("site1-host2", ["iperf3", "-s", "-1", "--forceflush"])
+        assert eventually(lambda: "listening" in server.log(), timeout_s=10)
+        with Sampled(slow, instance, "capture0", "port1") as sample:
+            client = ["iperf3", "-c", "10.10.1.2", "-u", "-b", "30M", "-t", "1", "-l", "500"]
+            assert slow.run("site1-host1", client).status == 0
+        shown = slow.run("site1", ["tc", "-s", "qdisc", "show", "dev", "limit0"]).stdout
+        counted = sample.counted
+        assert 0 < sample.counts.received == counted.delivered_frames
+        assert counted.offered_frames == counted.delivered_frames + int(re.search(r"dropped (\d+)", shown)[1])
+        assert counted.offered_frames > 2 * counted.delivered_frames
+        assert counted.offered_bytes > counted.delivered_bytes
+        slow.release("site1")
+        assert [host.nics for host in slow.resources("site1")] == [1, 1]
