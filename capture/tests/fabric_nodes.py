@@ -25,6 +25,9 @@ case "$*" in
 esac
 """
 ID = "#!/bin/sh\necho 1000\n"  # whoever runs the tests: on FABRIC one logs in as an ordinary user
+INSTALL = """#!/bin/sh
+echo "install $*" >> "$HOME/commands.log"
+"""  # so that no test installs anything
 SUDO = """#!/bin/sh
 [ "$1" = -n ] && shift
 exec "$@"
@@ -70,7 +73,14 @@ class Nodes:
         self._transports: list[paramiko.Transport] = []
         self._programs = folder / "bin"
         self._programs.mkdir()
-        programs = {"ip": IP, "id": ID, "sudo": SUDO, "tcpdump": TCPDUMP.format(python=sys.executable)}
+        programs = {
+            "apt-get": INSTALL,
+            "dnf": INSTALL,
+            "ip": IP,
+            "id": ID,
+            "sudo": SUDO,
+            "tcpdump": TCPDUMP.format(python=sys.executable),
+        }
         for name, text in programs.items():
             (self._programs / name).write_text(text)
             (self._programs / name).chmod(0o755)

@@ -5,6 +5,7 @@ model, and it fails where a test tells it to. It is no FABRIC: what that does be
 """
 
 import base64
+import copy
 import hashlib
 import http.server
 import json
@@ -83,7 +84,7 @@ class Orchestrator:
     """The server and what it keeps; `url` is every host of FABRIC's at once."""
 
     def __init__(self, sites: dict[str, list[dict]] | None = None):
-        self.sites = sites or {"STAR": [HOST, HOST], "UTAH": [HOST], "WASH": [HOST]}
+        self.sites = copy.deepcopy(sites or {"STAR": [HOST, HOST], "UTAH": [HOST], "WASH": [HOST]})
         self.faults = Faults()
         self.slices: dict[str, Made] = {}
         self.tags: tuple[str, ...] = TAGS

@@ -237,7 +237,7 @@ def test_the_plan_is_told_without_client_network_or_token(tmp_path):
         "import sys; from acapella_capture.settings import settings_of;"
         "from acapella_capture.testbeds.base import Want;"
         "from acapella_capture.testbeds.fabric import needs;"
-        "print(*needs.described(settings_of({}).fabric, ['STAR'], Want(2)), sep='\\n');"
+        "print(*needs.described(settings_of({}).fabric, 'STAR', 2, Want(2)), sep='\\n');"
         "assert not [name for name in sys.modules if name.startswith(('fabrictestbed', 'fim', 'paramiko', 'requests'))]"
     )
     done = subprocess.run(
@@ -248,6 +248,7 @@ def test_the_plan_is_told_without_client_network_or_token(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    for text in ("sites: STAR", "2 nodes of 2 cores", "4 ports", "Net.PortMirroring", "Component.SmartNIC_ConnectX_6",
+    for text in ("sites: STAR", "at most 2 nodes, each of 2 cores", "of 2 ports", "Net.PortMirroring",
+                 "Component.SmartNIC_ConnectX_6",
                  "VM.NoLimitDisk", "no project_id", "tokens.json"):  # fmt: skip
         assert text in done.stdout

@@ -1,5 +1,6 @@
 """The Snakefile, its rules and its configuration, without running a stage."""
 
+import os
 import re
 import subprocess
 import sys
@@ -76,6 +77,18 @@ def test_profile_default_is_applied_and_fabric_is_found_from_the_root():
         ended = subprocess.run([*place, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
         assert ended.returncode == 0, ended.stderr
         assert "profiles/default" in ended.stderr
+
+
+def test_profile_fabric_tells_without_a_token_what_it_would_ask_for(tmp_path):
+    place = [sys.executable, "-m", "snakemake", "--profile", "fabric", "--dry-run", "--directory", tmp_path]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("FABRIC_")}
+    ended = subprocess.run(
+        place, cwd=ROOT, capture_output=True, text=True, check=False, env=environment | {"HOME": str(tmp_path)}
+    )
+    assert ended.returncode == 0, ended.stderr
+    for said in ("sites: STAR", "2 cores", "Net.PortMirroring", "VM.NoLimitDisk", "Component.SmartNIC_ConnectX_6",
+                 "not there yet: no project_id", "no tokens that can be read"):  # fmt: skip
+        assert said in ended.stdout
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from acapella_core.files import atomic_text
 
 from . import manifest as manifests
 from .coordinator import Told, collect
-from .dry_run import dry_run, plans
+from .dry_run import asked_of_fabric, dry_run, plans
 from .outcomes import Outcome
 from .plan import trials
 from .sampling import Failure
@@ -79,6 +79,8 @@ def run(args: argparse.Namespace) -> int | None:
         command = [str(args.campaign.resolve()), "--config", str(args.config.resolve())]
         debug = ["--debug"] if getattr(args, "debug", False) else []
         return sandbox.call(sandbox.python_argv("acapella_capture.collect", *command, *debug))
+    if settings.testbed == "fabric":
+        print(*asked_of_fabric(settings), sep="\n", flush=True)
     if settings.testbed == "files":
         taken = files.describe(settings.samples, args.campaign, only=args.only)
     else:

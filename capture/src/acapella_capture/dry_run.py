@@ -10,7 +10,8 @@ from .selection import STEADY
 from .settings import Settings
 from .site_job import want_of
 from .testbeds import testbed_of
-from .testbeds.base import Site, Testbed
+from .testbeds.base import Site, Testbed, Want
+from .testbeds.fabric import needs
 
 CYCLES_SHOWN = 12
 
@@ -19,12 +20,28 @@ def dry_run(settings: Settings, campaign: str) -> str:
     """The plan as text. A testbed that tells nothing without being asked with rights says so in it."""
     if settings.testbed == "files":
         return f"testbed files: the captures of {settings.samples} are described where they are\n"
+    lines = list(asked_of_fabric(settings)) if settings.testbed == "fabric" else []
     try:
         testbed = testbed_of(settings, campaign)
-        lines = list(told(settings, testbed))
+        lines += told(settings, testbed)
     except UserError as error:
-        lines = [f"testbed {settings.testbed}: sites and ports are not known now: {error}"]
+        lines.append(f"testbed {settings.testbed}: sites and ports are not known now: {error}")
     return "\n".join(lines) + "\n"
+
+
+def asked_of_fabric(settings: Settings) -> Iterator[str]:
+    """What is known of a collection on FABRIC without asking it."""
+    collect = settings.collect
+    sites = {
+        "all": "all that FABRIC has",
+        "sites": ", ".join(collect.sites),
+        "slice": f"those where slice {collect.slice} has ports",
+    }
+    want = Want(collect.instances or 1, collect.cores, collect.ram_gb, collect.disk_gb)
+    try:
+        yield from needs.described(settings.fabric, sites[collect.mode], collect.instances, want)
+    except UserError as error:
+        yield f"testbed fabric: {error}"
 
 
 def plans(settings: Settings, testbed: Testbed) -> list[SitePlan]:

@@ -4,6 +4,7 @@ A *cycle* mirrors some ports at once, one a receiver, and takes `runs_per_cycle`
 each of them; then the mirrors move (Patchwork, section 6.2.2, figure 8).
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -138,7 +139,8 @@ class SitePlan:
                     yield [self._shot(run, cycle, by_name[name], direction, names) for name in chosen]
 
     def _shot(self, run: int, cycle: int, port: Port, direction: Direction, names: Counter) -> Shot:
-        series = f"run{run}-{self.site.name}-{port.name}-{direction}"
+        # samples are files: FABRIC's HundredGigE0/0/0/5 is none
+        series = f"run{run}-{self.site.name}-{re.sub(r'[^A-Za-z0-9._-]', '_', port.name)}-{direction}"
         names[series] += 1
         return Shot(run, f"{series}-{names[series]}", self.site, port, direction, cycle + 1)
 

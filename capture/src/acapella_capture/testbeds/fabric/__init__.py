@@ -1,5 +1,6 @@
 """Testbed `fabric`: listening nodes in slices on FABRIC, one slice a site, and port mirrors to their NICs."""
 
+import contextlib
 import re
 import time
 from collections.abc import Sequence
@@ -15,20 +16,24 @@ from . import credentials, mirrors, needs, resources, switches
 from .credentials import WHERE
 from .remote import Remote
 from .session import Session, told
-from .slices import FAILED, GONE, Slices, site_of, slice_name
+from .slices import FAILED, GONE, READY, Slices, site_of, slice_name
 from .transfer import MB, Transfer
 
 NODE = re.compile(r"(.+)-listener(\d+)")
 NOTE = "the switch copies before and after a sample too; what it could not copy is not counted"
 MIRROR_HANGS = "fabric.mirror_timeout_s, or fabric.move_mirrors: false where this happens again"
-READY = """set -e
+SET_UP = """set -e
 for dev; do
     ip link set dev "$dev" mtu 9216 2> /dev/null || ip link set dev "$dev" mtu 9000
     ip link set dev "$dev" up
 done
-command -v tcpdump > /dev/null || { apt-get -qq update && apt-get -qq -y install tcpdump; } || dnf -q -y install tcpdump
+for program in tcpdump zstd; do
+    command -v $program > /dev/null && continue
+    if command -v apt-get > /dev/null; then apt-get -qq update; apt-get -qq -y install $program
+    else dnf -q -y install $program; fi
+done
 """  # Ethernet's largest usual MTU, so that no mirrored jumbo frame is refused; a NIC that has less keeps FABRIC's own
-READY_S = 300
+SET_UP_S = 300
 
 
 @dataclass
@@ -56,6 +61,7 @@ class FabricTestbed(Testbed):
         self._sites: tuple[Site, ...] | None = None
         self._notes: list[str] = [NOTE]
         self._taken: dict[str, Taken] = {}
+        self._asked: set[str] = set()  # sites whose slice was looked for
         self._aimed: dict[tuple[str, str], tuple[str, Direction]] = {}
         folder = f"acapella-{campaign}"
         self._remote = Remote(self._node, folder, tries=settings.ssh_tries, interval_s=settings.ssh_retry_s)
@@ -91,6 +97,7 @@ class FabricTestbed(Testbed):
 
     def allocate(self, site: str, want: Want) -> tuple[Instance, ...]:
         self.site(site)
+        self._asked.add(site)
         needs.check_tags(self.settings, want, self.session.tags())
         there = self._there(site)
         present = instances_in(there, site) if there else []
@@ -112,7 +119,14 @@ class FabricTestbed(Testbed):
         return self.instances(site)
 
     def instances(self, site: str) -> tuple[Instance, ...]:
+        """Those that were taken; of an earlier crash also those that run and answer, when they are first asked for."""
         self.site(site)
+        if site not in self._taken and site not in self._asked:
+            self._asked.add(site)
+            with contextlib.suppress(UserError):  # `allocate` tells what is wrong with it
+                record = self.slices.record(site)
+                if record is not None and record.state in READY:
+                    self._take(site, self.slices.open(record.slice_id))
         return self._taken[site].instances if site in self._taken else ()
 
     def mirror(self, instance: Instance, receiver: str, port: str, direction: Direction) -> Mirror:
@@ -151,6 +165,7 @@ class FabricTestbed(Testbed):
         """Delete slices; all are tried before the first failure is raised."""
         if site is not None:
             self.site(site)
+            self._asked.add(site)
         fault: UserError | None = None
         for record in self.slices.records():
             where = site_of(self.campaign, record.name)
@@ -270,7 +285,7 @@ class FabricTestbed(Testbed):
             receivers[links[mac]] = interface
         taken.interfaces |= {(name, receiver): interface for receiver, interface in receivers.items()}
         taken.rates[name] = needs.NICS.get(model)
-        done = self.run(name, ["sh", "-c", READY, "sh", *receivers], timeout_s=READY_S)
+        done = self.run(name, ["sh", "-c", SET_UP, "sh", *receivers], timeout_s=SET_UP_S)
         if done.status != 0:
             said = (done.stderr or done.stdout).strip().splitlines()
             raise UserError(f"cannot be made ready: {said[-1] if said else done.status}", where=f"node {name}")

@@ -18,6 +18,7 @@ from pathlib import Path
 MOST_TEXT = 1 << 20  # bytes of a program's output in a reply; of more, the end
 BLOCK = 1 << 20
 BEGIN_S = 10
+CANNOT_RUN = 127  # a shell's status for a program that is not there
 
 
 def job_folder(name):
@@ -74,19 +75,19 @@ def attend(folder, argv, output):
         os.dup2(nothing, descriptor)
     for name in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(name, signal.SIG_DFL)  # a shell's background jobs, and so theirs, would ignore SIGINT
-    with (folder / "stdin").open("rb") as given, output.open("wb") as out, (folder / "log").open("wb") as log:
+    with (folder / "log").open("wb") as log:
         try:
-            program = subprocess.Popen(
-                argv, stdin=given, stdout=out, stderr=log, cwd=str(FOLDER), start_new_session=True
-            )
+            with (folder / "stdin").open("rb") as given, output.open("wb") as out:
+                program = subprocess.Popen(
+                    argv, stdin=given, stdout=out, stderr=log, cwd=str(FOLDER), start_new_session=True
+                )
         except OSError as error:
-            log.write(f"{argv[0]}: {error.strerror}\n".encode())
+            log.write(f"{error.filename or argv[0]}: {error.strerror}\n".encode())
             log.flush()
-            write(folder / "status", "127")
+            write(folder / "status", str(CANNOT_RUN))
             return
-        write(folder / "pid", str(program.pid))
-        status = program.wait()
-    write(folder / "status", str(status))
+    write(folder / "pid", str(program.pid))
+    write(folder / "status", str(program.wait()))
 
 
 def state(job, seconds):

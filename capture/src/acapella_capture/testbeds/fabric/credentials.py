@@ -161,8 +161,9 @@ def id_token(
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock beside a token file; none where the folder cannot be written."""
+    """Hold the lock beside a token file; none where there is no file, or its folder cannot be written."""
     try:
+        path.stat()
         descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
         yield

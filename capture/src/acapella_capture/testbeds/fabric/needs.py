@@ -1,6 +1,6 @@
 """What testbed fabric asks of FABRIC, told without FABRIC's client, a token or the network."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from acapella_core.errors import UserError
 
@@ -49,20 +49,27 @@ def check_tags(settings: FabricSettings, want: Want, tags: Collection[str]) -> N
         )
 
 
-def described(settings: FabricSettings, sites: Sequence[str], want: Want) -> list[str]:
-    """What a collection will ask for, and what it lacks here, a line each; needs no network and no token."""
+def described(settings: FabricSettings, where: str, instances: int | None, want: Want) -> list[str]:
+    """What a collection will ask for, and what it lacks here, a line each; needs no network and no token.
+
+    `where` tells the sites in words; `instances` of a site at the most, None for as many as its ports need.
+    """
     found = credentials.find(settings.fabric_rc)
-    ports = want.instances * PORTS_PER_NIC
+    nodes = (
+        "as many nodes as its ports need" if instances is None else f"at most {instances} node{'s' * (instances > 1)}"
+    )
+    moved = "moved from port to port while running" if settings.move_mirrors else (
+        "each stays on its first port (fabric.move_mirrors is false)"
+    )  # fmt: skip
+    permissions = ", ".join(" or ".join(names) for names in alternatives(settings, want))
     lines = [
         f"testbed fabric, configured by {found.rc or 'the environment (no fabric_rc found)'}",
-        f"sites: {', '.join(sites) if sites else 'all that FABRIC has'}; a slice for each",
-        f"a site: up to {want.instances} nodes of {want.cores} cores, {want.ram_gb} GB memory, {want.disk_gb} GB disk "
-        f"({settings.image}), each with one dedicated NIC ({', else '.join(settings.nics)}), "
-        f"so {ports} ports mirrored at a time",
+        f"sites: {where}; one slice each, acapella-<campaign>-<site>",
+        f"a slice: {nodes}, each of {want.cores} cores, {want.ram_gb} GB of memory, {want.disk_gb} GB of disk "
+        f"({settings.image}) and one dedicated NIC of {PORTS_PER_NIC} ports ({', else '.join(settings.nics)})",
         f"lease: {settings.lease_h} h, extended before it ends",
-        "mirrors: moved from port to port while running" if settings.move_mirrors
-        else "mirrors: each stays on its first port (fabric.move_mirrors is false)",
-        f"permissions of the project: {', '.join(' or '.join(names) for names in alternatives(settings, want))}; "
-        "and FABRIC's consent to see other users' traffic (docs/fabric.md)",
-    ]  # fmt: skip
+        f"mirrors: {PORTS_PER_NIC} a node, {moved}",
+        f"permissions of the project: {permissions}",
+        "other users' traffic: only with FABRIC's consent (docs/fabric.md)",
+    ]
     return lines + [f"not there yet: {line}" for line in found.missing()]

@@ -1,0 +1,75 @@
+"""Whole collections from a FABRIC on loopback: the coordinator, FABRIC's own client, nodes that write captures."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
+
+from fabric_loopback import Loopback, loopback_fabric
+
+from acapella_capture import collect
+from acapella_capture.manifest import read
+from acapella_capture.testbeds.base import Want
+
+COLLECT = {"mode": "sites", "sites": ["STAR"], "instances": 1, "cycles": 2, "port_selection": "all"}
+PORTS = ["HundredGigE0/0/0/5", "HundredGigE0/0/0/15", "TwentyFiveGigE0/0/0/12/1"]
+
+
+@pytest.fixture
+def fabric(tmp_path):
+    with loopback_fabric(tmp_path) as made:
+        yield made
+
+
+def collected(fabric: Loopback, *words: str, **changes) -> tuple[int, Path]:
+    """`acapella collect` as a user calls it; its exit status and the campaign's folder."""
+    config = {
+        "testbed": "fabric",
+        "capture": {"sample_s": 0.3},
+        "collect": COLLECT | changes.pop("collect", {}),
+        "fabric": vars(fabric.settings(**changes)),
+    }
+    path, campaign = fabric.folder / "config.json", fabric.folder / "results" / "first"
+    path.write_text(json.dumps(config))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["acapella collect", str(campaign), "--config", str(path), *words])
+        return collect.main(), campaign
+
+
+def test_a_site_is_sampled_and_given_back(fabric, capsys):
+    status, campaign = collected(fabric)
+    said = capsys.readouterr()
+    assert status == 0, said.err
+    assert "permissions of the project: Net.PortMirroring" in said.out and "STAR: success" in said.out
+    manifests = [read(path) for path in sorted((campaign / "raw").glob("*.json"))]
+    assert sorted({each["port"] for each in manifests}) == sorted(PORTS)
+    for each in manifests:
+        assert (each["testbed"], each["site"], each["instance"]) == ("fabric", "STAR", "STAR-listener1")
+        assert each["frames_captured"] > 0 and each["mirror"]["offered_frames"] is None
+        assert (campaign / "raw" / each["file"]).stat().st_size == each["bytes"]
+    assert len(fabric.orchestrator.slices) == 1 and not fabric.orchestrator.alive()
+
+
+def test_the_plan_asks_for_nothing(fabric, capsys):
+    status, campaign = collected(fabric, "--dry-run")
+    assert status == 0 and not campaign.exists()
+    assert f"ports: {PORTS[0]} (downlink)" in capsys.readouterr().out
+    assert not any(method != "GET" for method, path in fabric.orchestrator.requests if path.startswith("/slices"))
+
+
+def test_without_a_free_nic_a_site_fails_with_the_reason(fabric, capsys):
+    for host in fabric.orchestrator.sites["STAR"]:
+        host["nics"] = {}
+    status, _ = collected(fabric)
+    said = capsys.readouterr()
+    assert status != 0 and "dedicated NICs" in said.out + said.err
+    assert not fabric.orchestrator.slices
+
+
+def test_what_a_crash_left_is_freed_by_release_all(fabric, capsys):
+    fabric.testbed("first").allocate("STAR", Want(1))
+    status, _ = collected(fabric, "--release-all")
+    assert status == 0 and not fabric.orchestrator.alive()
+    assert "left: acapella-first-STAR" in capsys.readouterr().out
