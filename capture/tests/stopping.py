@@ -37,10 +37,10 @@ def ends_without_leftovers(
         status = process.wait(60)
         assert tree.gone_within(10) == []  # not after its output has ended: what is left holds that open
     links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
-    assert re.findall(r"\b(?:port\d|uplink-site|mirror0|capture0|br0)", links) == []
+    assert re.findall(r"\b(?:port\d|uplink-site|mirror\d|capture\d|br0|edge|core|manage\d)", links) == []
     mounts = Path("/proc/self/mounts").read_text()
     assert "acapella" not in mounts
     assert [path for path in (campaign / "raw").iterdir() if path.name.endswith(".part")] == []
     assert list(temporary.iterdir()) == []
-    assert not {"net", "spool", "www", "ssh"} & {path.name for path in Path("/dev/shm").iterdir()}
+    assert not {"net", "spool", "www", "ssh", "ovs", "snmp"} & {path.name for path in Path("/dev/shm").iterdir()}
     return status
