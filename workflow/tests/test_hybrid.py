@@ -213,7 +213,9 @@ def test_wrapped_corpus_reaches_the_agreement_with_few_questions(program, corpus
     pairs = zip(hybrid.column("protocols"), protocols_by_tshark(program, capture), strict=True)
     compared = [ours == theirs for ours, theirs in pairs if "pwethnocw" not in theirs]
     share = hybrid.metadata["tshark"]["frames_sent"] / WRAPPED_FRAMES
-    print(f"{sum(compared) / len(compared):.4%} of {len(compared)} frames agree, {share:.2%} were sent")
-    assert len(compared) > 0.92 * WRAPPED_FRAMES
-    assert sum(compared) / len(compared) >= 0.99
-    assert share <= 0.06
+    agreement = sum(compared) / len(compared)
+    measured = f"{agreement:.3%} of {len(compared)} frames agree, {share:.2%} were sent"
+    print(measured)
+    assert len(compared) > 0.92 * WRAPPED_FRAMES, measured
+    assert agreement >= 0.99, measured  # what has to be reached; 99.6 % where this was written
+    assert share <= 0.06, measured

@@ -1,5 +1,9 @@
 #include "dissect/dispatch.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
 #include "dissect/dissectors.hpp"
 #include "dissect/ethertypes.hpp"
 #include "dissect/protocols.hpp"
@@ -59,89 +63,70 @@ Next first(const Record& record, Walk& walk) {
     }
 }
 
-Next step(Next next, Walk& walk) {
-    switch (next) {
-        case Next::stop:
-            return Next::stop;
-        case Next::by_ethertype:
-            return by_ethertype(walk);
-        case Next::by_protocol:
-            return by_protocol(walk);
-        case Next::ethernet:
-            return dissect_ethernet(walk);
-        case Next::llc:
-            return dissect_llc(walk);
-        case Next::vlan:
-            return dissect_vlan(walk);
-        case Next::service_vlan:
-            return dissect_service_vlan(walk);
-        case Next::mpls:
-            return dissect_mpls(walk);
-        case Next::pseudowire_heuristic:
-            return dissect_pseudowire(walk);
-        case Next::arp:
-            return dissect_arp(walk);
-        case Next::ipv4:
-            return dissect_ipv4(walk);
-        case Next::ipv6:
-            return dissect_ipv6(walk);
-        case Next::hop_by_hop:
-            return dissect_hop_by_hop(walk);
-        case Next::ipv6_routing:
-            return dissect_ipv6_routing(walk);
-        case Next::ipv6_fragment:
-            return dissect_ipv6_fragment(walk);
-        case Next::destination_options:
-            return dissect_destination_options(walk);
-        case Next::authentication:
-            return dissect_authentication(walk);
-        case Next::tcp:
-            return dissect_tcp(walk);
-        case Next::udp:
-            return dissect_udp(walk);
-        case Next::udplite:
-            return dissect_udplite(walk);
-        case Next::sctp:
-            return dissect_sctp(walk);
-        case Next::icmp:
-            return dissect_icmp(walk);
-        case Next::icmpv6:
-            return dissect_icmpv6(walk);
-        case Next::igmp:
-            return dissect_igmp(walk);
-        case Next::pim:
-            return dissect_pim(walk);
-        case Next::gre:
-            return dissect_gre(walk);
-        case Next::etherip:
-            return dissect_etherip(walk);
-        case Next::vxlan:
-            return dissect_vxlan(walk);
-        case Next::geneve:
-            return dissect_geneve(walk);
-        case Next::gtp:
-            return dissect_gtp(walk);
-        case Next::udpencap:
-            return dissect_udpencap(walk);
-        case Next::l2tp:
-            return dissect_l2tp(walk);
-        case Next::teredo:
-            return dissect_teredo(walk);
-        case Next::ptp:
-            return dissect_ptp(walk);
-        case Next::infiniband:
-            return dissect_infiniband(walk);
-        case Next::pppoe_session:
-            return dissect_pppoe_session(walk);
-        case Next::ppp:
-            return dissect_ppp(walk);
-        case Next::slow:
-            return dissect_slow(walk);
-        case Next::osi:
-            return dissect_osi(walk);
-    }
-    return Next::stop;
+using Dissector = Next (*)(Walk&);
+
+struct Entry {
+    Next next;
+    Dissector dissect;
+};
+
+constexpr Entry kEntries[] = {
+    {Next::by_ethertype, by_ethertype},
+    {Next::by_protocol, by_protocol},
+    {Next::ethernet, dissect_ethernet},
+    {Next::llc, dissect_llc},
+    {Next::vlan, dissect_vlan},
+    {Next::service_vlan, dissect_service_vlan},
+    {Next::mpls, dissect_mpls},
+    {Next::pseudowire_heuristic, dissect_pseudowire},
+    {Next::arp, dissect_arp},
+    {Next::ipv4, dissect_ipv4},
+    {Next::ipv6, dissect_ipv6},
+    {Next::hop_by_hop, dissect_hop_by_hop},
+    {Next::ipv6_routing, dissect_ipv6_routing},
+    {Next::ipv6_fragment, dissect_ipv6_fragment},
+    {Next::destination_options, dissect_destination_options},
+    {Next::authentication, dissect_authentication},
+    {Next::tcp, dissect_tcp},
+    {Next::udp, dissect_udp},
+    {Next::udplite, dissect_udplite},
+    {Next::sctp, dissect_sctp},
+    {Next::icmp, dissect_icmp},
+    {Next::icmpv6, dissect_icmpv6},
+    {Next::igmp, dissect_igmp},
+    {Next::pim, dissect_pim},
+    {Next::gre, dissect_gre},
+    {Next::etherip, dissect_etherip},
+    {Next::vxlan, dissect_vxlan},
+    {Next::geneve, dissect_geneve},
+    {Next::gtp, dissect_gtp},
+    {Next::udpencap, dissect_udpencap},
+    {Next::l2tp, dissect_l2tp},
+    {Next::teredo, dissect_teredo},
+    {Next::ptp, dissect_ptp},
+    {Next::infiniband, dissect_infiniband},
+    {Next::pppoe_session, dissect_pppoe_session},
+    {Next::ppp, dissect_ppp},
+    {Next::slow, dissect_slow},
+    {Next::osi, dissect_osi},
+};
+
+constexpr std::size_t kNexts = static_cast<std::size_t>(Next::osi) + 1;
+
+constexpr bool each_but_stop_has_one() {
+    std::array<int, kNexts> entries{};
+    for (const Entry& entry : kEntries) ++entries[static_cast<std::size_t>(entry.next)];
+    return entries[0] == 0 && std::count(entries.begin(), entries.end(), 1) == kNexts - 1;
 }
+static_assert(Next::stop == Next{} && each_but_stop_has_one());
+
+constexpr auto kDissectors = [] {
+    std::array<Dissector, kNexts> all{};
+    for (const Entry& entry : kEntries) all[static_cast<std::size_t>(entry.next)] = entry.dissect;
+    return all;
+}();
+
+Next step(Next next, Walk& walk) { return kDissectors[static_cast<std::size_t>(next)](walk); }
 
 }  // namespace
 

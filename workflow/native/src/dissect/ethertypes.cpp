@@ -24,16 +24,6 @@ bool may_carry_layers(std::uint16_t type) {
     return std::binary_search(std::begin(kCarriers), std::end(kCarriers), type);
 }
 
-Next leaf(Walk& walk, Token token) {
-    walk.push(token);
-    return Walk::done();
-}
-
-Next leaf_with_payload(Walk& walk, Token token) {
-    walk.push(token);
-    return walk.above();
-}
-
 }  // namespace
 
 Next by_ethertype(Walk& walk) {
@@ -60,16 +50,16 @@ Next by_ethertype(Walk& walk) {
         case 0x6558:
             return Next::ethernet;
         case 0x88cc:
-            return leaf(walk, Token::lldp);
+            return walk.leaf(Token::lldp);
         case 0x88f7:
             return Next::ptp;
         case 0x8863:
-            return leaf(walk, Token::pppoed);
+            return walk.leaf(Token::pppoed);
         case 0x88c7:  // pre-authentication
         case 0x888e:
-            return leaf_with_payload(walk, Token::eapol);
+            return walk.leaf_with_payload(Token::eapol);
         case 0x9000:
-            return leaf_with_payload(walk, Token::loop);
+            return walk.leaf_with_payload(Token::loop);
         default:
             return walk.at.has(1) && !may_carry_layers(walk.key) ? walk.above() : walk.unsure();
     }

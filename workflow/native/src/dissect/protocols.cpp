@@ -1,90 +1,94 @@
 #include "dissect/protocols.hpp"
 
+#include <array>
+
 namespace acapella {
 namespace {
 
-Next leaf(Walk& walk, Token token) {
-    walk.push(token);
-    return Walk::done();
-}
+// What the core does with a protocol number.
+enum class How : std::uint8_t {
+    above,              // no layer 2 to 4 that the core or tshark decodes: tshark names it as an application
+    go,                 // to the dissector `next`
+    leaf,               // `token` ends the stack
+    leaf_with_payload,  // `token`, and tshark may name what is above
+    unsure,             // `token` if there is one; may carry layers 2 to 4 that the core does not decode
+};
 
-Next leaf_with_payload(Walk& walk, Token token) {
-    walk.push(token);
-    return walk.above();
-}
+struct Protocol {
+    How how = How::above;
+    Next next = Next::stop;
+    Token token{};
+    bool named = false;  // whether `token` is one
+};
+
+constexpr Protocol go(Next next) { return {How::go, next, {}, false}; }
+constexpr Protocol named(How how, Token token) { return {how, Next::stop, token, true}; }
+constexpr Protocol kCarrier = {How::unsure, Next::stop, {}, false};
+
+struct Numbered {
+    std::uint8_t number;
+    Protocol protocol;
+};
+
+// IANA's protocol numbers; of those that are not here (and of 59, no next header, RFC 8200 4.7) nothing is
+// known.
+constexpr Numbered kNumbered[] = {
+    {0, go(Next::hop_by_hop)},
+    {1, go(Next::icmp)},
+    {2, go(Next::igmp)},
+    {4, go(Next::ipv4)},
+    {6, go(Next::tcp)},
+    {17, go(Next::udp)},
+    {29, kCarrier},
+    {33, named(How::leaf_with_payload, Token::dccp)},
+    {41, go(Next::ipv6)},
+    {43, go(Next::ipv6_routing)},
+    {44, go(Next::ipv6_fragment)},
+    {46, named(How::leaf, Token::rsvp)},
+    {47, go(Next::gre)},
+    {48, kCarrier},
+    {50, named(How::leaf, Token::esp)},
+    {51, go(Next::authentication)},
+    {53, kCarrier},
+    {54, kCarrier},
+    {55, kCarrier},
+    {58, go(Next::icmpv6)},
+    {60, go(Next::destination_options)},
+    {80, kCarrier},
+    {88, named(How::leaf, Token::eigrp)},
+    {89, named(How::leaf, Token::ospf)},
+    {93, kCarrier},
+    {94, kCarrier},
+    {97, go(Next::etherip)},
+    {103, go(Next::pim)},
+    {106, kCarrier},
+    {108, named(How::unsure, Token::ipcomp)},  // tshark inflates what it carries
+    {112, named(How::leaf, Token::vrrp)},
+    {115, kCarrier},
+    {132, go(Next::sctp)},
+    {136, go(Next::udplite)},
+    {137, go(Next::mpls)},
+    {139, kCarrier},
+    {140, kCarrier},
+    {143, go(Next::ethernet)},
+};
+
+constexpr auto kProtocols = [] {
+    std::array<Protocol, 256> all{};
+    for (const Numbered& one : kNumbered) all[one.number] = one.protocol;
+    return all;
+}();
 
 }  // namespace
 
 Next by_protocol(Walk& walk) {
-    switch (walk.key) {
-        case 0:
-            return Next::hop_by_hop;
-        case 1:
-            return Next::icmp;
-        case 2:
-            return Next::igmp;
-        case 4:
-            return Next::ipv4;
-        case 6:
-            return Next::tcp;
-        case 17:
-            return Next::udp;
-        case 41:
-            return Next::ipv6;
-        case 43:
-            return Next::ipv6_routing;
-        case 44:
-            return Next::ipv6_fragment;
-        case 47:
-            return Next::gre;
-        case 50:
-            return leaf(walk, Token::esp);
-        case 51:
-            return Next::authentication;
-        case 58:
-            return Next::icmpv6;
-        case 59:
-            return walk.above();  // no next header, RFC 8200 4.7
-        case 60:
-            return Next::destination_options;
-        case 88:
-            return leaf(walk, Token::eigrp);
-        case 89:
-            return leaf(walk, Token::ospf);
-        case 97:
-            return Next::etherip;
-        case 103:
-            return Next::pim;
-        case 108:  // tshark inflates what it carries
-            walk.push(Token::ipcomp);
-            return walk.unsure();
-        case 112:
-            return leaf(walk, Token::vrrp);
-        case 132:
-            return Next::sctp;
-        case 136:
-            return Next::udplite;
-        case 137:
-            return Next::mpls;
-        case 143:
-            return Next::ethernet;
-        case 46:
-            return leaf(walk, Token::rsvp);
-        case 33:
-            return leaf_with_payload(walk, Token::dccp);
-        // Carriers of layers 2 to 4 that the core does not decode.
-        case 29:
-        case 48:
-        case 53:
-        case 54:
-        case 55:
-        case 80:
-        case 93:
-        case 94:
-        case 106:
-        case 115:
-        case 139:
-        case 140:
+    const Protocol& protocol = kProtocols[walk.key & 0xffU];
+    if (protocol.how == How::go) return protocol.next;
+    if (protocol.named) walk.push(protocol.token);
+    switch (protocol.how) {
+        case How::leaf:
+            return Walk::done();
+        case How::unsure:
             return walk.unsure();
         default:
             return walk.above();

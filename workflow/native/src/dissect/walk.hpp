@@ -13,7 +13,7 @@ namespace acapella {
 class Vendors;
 
 // What a dissector says comes next. `by_ethertype` and `by_protocol` are looked up in dispatch.cpp by
-// Walk::key.
+// Walk::key; its table there ends with the last one here.
 enum class Next : std::uint8_t {
     stop,
     by_ethertype,
@@ -103,6 +103,15 @@ struct Walk {
     }
     // The whole stack is said.
     static Next done() { return Next::stop; }
+    // A header that ends the stack; `leaf_with_payload`: tshark may name something above it.
+    Next leaf(Token token) {
+        push(token);
+        return done();
+    }
+    Next leaf_with_payload(Token token) {
+        push(token);
+        return above();
+    }
 
     // The capture or the packet ends inside a header.
     Next cut(Issue issue) {
