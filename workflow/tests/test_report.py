@@ -318,7 +318,7 @@ def test_the_comparison_says_which_baseline_is_odd_and_where_nobody_can_tell(tmp
     assert cli.main(["trials", str(folder), "--environments", "quiet", "loaded"]) == 0
     table = trials.compared(Source(Campaign(folder)))
     assert "The first trial of quiet is the odd one" in table["note"] and "does not show" not in table["note"]
-    column = [heading for heading, _ in table["columns"]].index("Among the others")
+    column = [heading for heading, _ in table["columns"]].index("Others")
     assert [row[column] for row in table["rows"]] == ["0.8500", "0.9850"]
 
 

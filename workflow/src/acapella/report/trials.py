@@ -78,7 +78,7 @@ def compared(source: Source) -> dict:
     within = f"IAT within {', '.join(nanoseconds(bound) for bound in bounds)}"
     columns = [("Environment", False), ("Runs", True), ("In common", True)]
     columns += [*((name, True) for name in COMPONENTS), ("Kappa", True), ("Least", True), ("Largest", True)]
-    columns += [("Among the others", True)]
+    columns += [("Others", True)]
     columns += [(within, True), ("IAT off by", True), ("Latency off by", True)]
     cells = [
         [
@@ -105,7 +105,7 @@ def others(source: Source) -> str:
     """What kappas against the first trial tell of that one itself."""
     said = ""
     if any(row["kappa_others"] is not None for row in source.rows("consistency_environments")):
-        said += " Among the others: mean kappa of the pairs without the first trial."
+        said += " Others: mean kappa of the pairs without the first trial."
     if alone := against_one(source):
         said += (
             f" Of {listed(alone)} every kappa is against the first trial alone: whether that one is the odd one does "
@@ -115,7 +115,7 @@ def others(source: Source) -> str:
     if odd := [name for name in environments(source) if name in first_is_odd]:
         said += (
             f" The first trial of {listed(odd)} is the odd one: the others agree among themselves, and not with it; "
-            "see Among the others."
+            "see Others."
         )
     return said
 
