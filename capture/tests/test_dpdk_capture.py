@@ -4,6 +4,7 @@ import itertools
 import shutil
 import struct
 import subprocess
+import zlib
 
 import dpdk_writer as dpdk
 import pytest
@@ -86,6 +87,19 @@ def test_one_in_n_counts_frames_that_pass_the_filter(tmp_path):
     passed = [frame for frame in FRAMES if frame.wire >= 500]
     assert dpdk.read_pcap(tmp_path / "c.pcap")[0] == passed[::7]
     assert run.counts["sampled_out"] == len(passed) - len(passed[::7])
+
+
+def test_sampling_by_hash_keeps_the_same_frames_whatever_came_before(tmp_path):
+    """A frame is kept for what it holds: where its CRC32 is a multiple of n."""
+    kept = [frame for frame in FRAMES if zlib.crc32(frame.data) % 5 == 0]
+    later = [frame for frame in FRAMES[3:] if frame in kept]
+    assert 0 < len(kept) < len(FRAMES)
+    for name, frames, expected in (("all", FRAMES, kept), ("later", FRAMES[3:], later)):
+        folder = tmp_path / name
+        folder.mkdir()
+        run = dpdk.capture(folder, *dpdk.from_file(folder, frames), "--sample", 5, "--sample-by", "hash")
+        assert dpdk.read_pcap(folder / "c.pcap")[0] == expected
+        assert run.counts["sampled_out"] == len(frames) - len(expected)
 
 
 @pytest.mark.parametrize("writer", ["direct", "buffered"])

@@ -15,7 +15,7 @@ from acapella_core.errors import UserError
 CONFIG = """
 campaign: test
 testbed: local
-capture: {sample_s: 1, method: dpdk, snaplen: 128}
+capture: {sample_s: 1, method: dpdk, snaplen: 128, one_in: 2, one_in_by: hash}
 local:
   sites: 1
   traffic: [{kind: ping, path: jumbo}, {kind: https}]
@@ -35,7 +35,9 @@ def test_collect_takes_what_the_mirrors_deliver(caller, open_folder):
     for sample in samples:
         assert (sample["method"], sample["snaplen"], sample["clock_resolution_ns"]) == ("dpdk", 128, 1)
         delivered = sample["mirror"]["delivered_frames"]
-        assert sample["frames_captured"] + sample["dropped_kernel"] == sample["frames_received"] == delivered > 0
+        assert (sample["one_in"], sample["one_in_by"]) == (2, "hash")
+        assert sample["frames_captured"] + sample["dropped_kernel"] == sample["frames_received"] > 0
+        assert sample["frames_received"] + sample["sampled_out"] == delivered > sample["frames_received"]
         frames, left = dpdk.read_pcap(raw / sample["file"])
         assert (len(frames), left) == (sample["frames_captured"], 0)
         actual = sample["actual"]
@@ -46,10 +48,10 @@ def test_collect_takes_what_the_mirrors_deliver(caller, open_folder):
 
 def test_loss_that_af_packet_does_not_tell_is_counted():
     accounts = {
-        "frames": {"written": 7, "received": 20, "dropped": {"writer_full": 2, "write_error": 1}},
-        "interface": {"rx_packets": 25, "rx_errors": 3, "rx_fifo": 1, "rx_dropped": 99},
+        "frames": {"written": 7, "received": 24, "sampled_out": 4, "dropped": {"writer_full": 2, "write_error": 1}},
+        "interface": {"rx_packets": 29, "rx_errors": 3, "rx_fifo": 1, "rx_dropped": 99},
     }
-    assert counts_of(accounts) == Counts(captured=7, received=15, dropped_kernel=8, dropped_interface=4)
+    assert counts_of(accounts) == Counts(captured=7, received=15, dropped_kernel=8, dropped_interface=4, sampled_out=4)
 
 
 @pytest.mark.parametrize(("mtu", "frame"), [(1500, 2048), (1968, 2048), (1969, 4096), (9000, 16384)])

@@ -20,7 +20,12 @@ def test_unknown_is_null_and_survives(tmp_path):
     assert path.name == "s.json"
     assert manifests.read(path) == manifest
     optional = {"environment", "trial", "traffic", "cycle", "receiver", "one_in", "ended_early", "congestion", "clock"}
-    assert set(schemas.json_schema("manifest")["properties"]) - set(manifest) == {*optional, "watchdog"}
+    assert set(schemas.json_schema("manifest")["properties"]) - set(manifest) == {
+        *optional,
+        "watchdog",
+        "one_in_by",
+        "sampled_out",
+    }
     assert manifest["mirror"] == dict.fromkeys(
         ("offered_frames", "delivered_frames", "offered_bytes", "delivered_bytes")
     )

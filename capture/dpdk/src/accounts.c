@@ -202,8 +202,10 @@ static void print_settings(FILE *to, const struct capture *capture) {
     fprintf(to, ",\n\"format\": \"%s\", \"writer\": \"%s\", \"writer_note\": ", options->format->name,
             capture->writer->name);
     text_or_null(to, capture->writer_note);
-    fprintf(to, ", \"snaplen\": %u, \"sample\": %" PRIu64 ", \"hash\": %s, \"filter\": ", options->snaplen,
-            options->sample, options->hash ? "\"crc32\"" : "null");
+    fprintf(to,
+            ", \"snaplen\": %u, \"sample\": %" PRIu64 ", \"sample_by\": \"%s\", \"hash\": %s, \"filter\": ",
+            options->snaplen, options->sample, options->sample_by_hash ? "hash" : "count",
+            options->hash ? "\"crc32\"" : "null");
     text_or_null(to, options->filter);
 }
 

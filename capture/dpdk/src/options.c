@@ -23,6 +23,7 @@ enum {
     MAX_FRAME,
     FILTER,
     SAMPLE,
+    SAMPLE_BY,
     HASH,
     CLOCK,
     ROTATE_BYTES,
@@ -59,6 +60,7 @@ static const struct option names[] = {
     {"max-frame", required_argument, NULL, MAX_FRAME},
     {"filter", required_argument, NULL, FILTER},
     {"sample", required_argument, NULL, SAMPLE},
+    {"sample-by", required_argument, NULL, SAMPLE_BY},
     {"hash", no_argument, NULL, HASH},
     {"clock", required_argument, NULL, CLOCK},
     {"rotate-bytes", required_argument, NULL, ROTATE_BYTES},
@@ -99,6 +101,8 @@ static const char usage[] =
     "  --snaplen BYTES        bytes kept of a frame, 0: all (0)\n"
     "  --filter TEXT          pcap-filter(7)\n"
     "  --sample N             one frame in N of those that pass the filter (1)\n"
+    "  --sample-by count|hash each N-th one, or those whose CRC32 is a multiple of N: the same everywhere "
+    "(count)\n"
     "  --hash                 CRC32 of the whole frame as epb_hash; pcapng only\n"
     "  --clock auto|hardware|tsc   stamps of the device where it gives them, else of the TSC (auto)\n"
     "  --format pcap|pcapng   else by the name's end\n"
@@ -173,6 +177,7 @@ static int read_choice(struct options *options, int code, const char *text, stru
     static const char *const writers[] = {"direct", "buffered", "sink", NULL};
     static const char *const clocks[] = {"auto", "hardware", "tsc", NULL};
     static const char *const fulls[] = {"drop", "wait", NULL};
+    static const char *const samplings[] = {"count", "hash", NULL};
     static const struct store_kind *const kinds[] = {&direct_store, &buffered_store, &sink_store};
     int at = -1;
     switch (code) {
@@ -188,6 +193,10 @@ static int read_choice(struct options *options, int code, const char *text, stru
         case CLOCK:
             at = choice(text, "clock", clocks, fault);
             options->clock = (enum clock_choice)at;
+            break;
+        case SAMPLE_BY:
+            at = choice(text, "sample-by", samplings, fault);
+            options->sample_by_hash = at == 1;
             break;
         default:
             at = choice(text, "when-full", fulls, fault);
@@ -269,6 +278,7 @@ static int read_one(struct options *options, int code, char *text, struct fault 
             return seconds_of(&options->idle_s, text, "stop-when-idle", fault);
         case RATE:
             return above_0(&options->rate, text, "rate", "frames a second", fault);
+        case SAMPLE_BY:
         case FORMAT:
         case WRITER:
         case CLOCK:

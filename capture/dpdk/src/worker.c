@@ -32,6 +32,16 @@ static bool segments_of(struct frame *frame, const struct rte_mbuf *mbuf) {
     return left == 0;
 }
 
+/* What says whether a frame is in the sample: its CRC32, or how many passed the filter before it. */
+static uint64_t turn(const struct options *options, const struct counts *counts, const uint8_t *bytes,
+                     uint32_t wire) {
+    if (options->sample_by_hash) {
+        return rte_net_crc_calc(bytes, wire, RTE_NET_CRC32_ETH);
+    }
+    return counts->put + counts->sampled_out + counts->dropped_full + counts->dropped_failed +
+           counts->dropped_shape;
+}
+
 /* Every way out of here counts the frame once. */
 static void take(struct worker *worker, struct rte_mbuf *mbuf) {
     struct capture *capture = worker->capture;
@@ -53,16 +63,14 @@ static void take(struct worker *worker, struct rte_mbuf *mbuf) {
         counts->first_ns = frame.ts_ns;
     }
     counts->last_ns = frame.ts_ns;
-    if (mbuf->nb_segs > 1 && (capture->filters || options->hash)) {
+    if (mbuf->nb_segs > 1 && (capture->filters || options->hash || options->sample_by_hash)) {
         bytes = rte_pktmbuf_read(mbuf, 0, wire, worker->whole);
     }
     if (capture->filters && !filter_passes(&capture->filter, bytes, wire, wire)) {
         count(&counts->filtered, 1);
         return;
     }
-    const uint64_t passed = counts->put + counts->sampled_out + counts->dropped_full +
-                            counts->dropped_failed + counts->dropped_shape;
-    if (options->sample > 1 && passed % options->sample != 0) {
+    if (options->sample > 1 && turn(options, counts, bytes, wire) % options->sample != 0) {
         count(&counts->sampled_out, 1);
         return;
     }

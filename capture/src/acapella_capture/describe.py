@@ -93,6 +93,8 @@ def whole(path: Path) -> Facts:
 def extra(testbed: Testbed, shot: Shot, taking: Taking) -> dict[str, Any]:
     """Keys that not every manifest has."""
     keys: dict[str, Any] = {"one_in": taking.how.one_in, "receiver": taking.receiver}
+    if taking.how.one_in > 1 and taking.counts:
+        keys |= {"one_in_by": taking.how.one_in_by, "sampled_out": taking.counts.sampled_out}
     traffic = testbed.traffic_facts()
     if traffic is not None:
         keys["traffic"] = traffic

@@ -69,6 +69,7 @@ def counts_of(accounts: dict[str, Any]) -> Counts:
         received=frames["written"] + dropped,
         dropped_kernel=dropped,
         dropped_interface=interface["rx_errors"] + interface["rx_fifo"],
+        sampled_out=frames["sampled_out"],
     )
 
 
@@ -116,7 +117,7 @@ class Dpdk:
         vdev, frame = device(self._interface, self._mtu(), ring_kib(settings.buffer_kib, limits))
         argv = [executable(), "--vdev", vdev, "--max-frame", str(frame), "--depth", str(QUEUE), "--buffers", "8",
                 "--write", self._place(self._output), "--snaplen", str(settings.snaplen),
-                "--sample", str(settings.one_in)]  # fmt: skip
+                "--sample", str(settings.one_in), "--sample-by", settings.one_in_by]  # fmt: skip
         return argv + (["--filter", settings.filter] if settings.filter else [])
 
     def _place(self, file: str) -> str:

@@ -25,6 +25,7 @@ class CaptureSettings:
     samples_per_port: int
     directions: list[str]
     one_in: int
+    one_in_by: str
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,16 @@ STATUS = re.compile(
 
 @dataclass(frozen=True)
 class Counts:
-    """tcpdump's own: `received` passed the filter, of these `dropped_kernel` found the buffer full."""
+    """tcpdump's own: `received` passed the filter, of these `dropped_kernel` found the buffer full.
+
+    `sampled_out` passed it too and was not received, for it was not in the sample.
+    """
 
     captured: int
     received: int
     dropped_kernel: int
     dropped_interface: int
+    sampled_out: int = 0
 
     @property
     def held(self) -> int:
