@@ -127,6 +127,8 @@ class OvsSwitches(Switches):
         add_link(Link((site, f"mirror{mirror}"), (site, queue), mtu))
         add_link(Link((site, limit), (node, receiver), mtu))
         limit_mirror(site, limit, rate)
+        # the VLAN tag goes back into the frame before it is counted
+        succeed(site, ["ethtool", "-K", limit, "txvlan", "off"])
         every_frame = f"filter add dev {queue} parent ffff: protocol all prio 1 u32 match u32 0 0"
         lines = [f"qdisc add dev {queue} ingress", f"{every_frame} action mirred egress redirect dev {limit}"]
         succeed(site, ["tc", "-batch", "-"], stdin="\n".join(lines))

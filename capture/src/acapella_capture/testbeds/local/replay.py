@@ -27,8 +27,10 @@ KEY = "local.replay.capture"
 SENDER_MAC = "02:00:00:00:fe:01"  # of no host: the replayed frames are known by it
 CAPTURE = SPOOL / "replay.pcap"
 QUEUE_BYTES = 65536
-EXPEDITED = "0xb8"  # DSCP EF (RFC 3246), as it stands in IPv4's type of service
+EXPEDITED = 0xB8  # DSCP EF (RFC 3246), as it stands in IPv4's type of service
 ETHERNET_BYTES = 14
+TAG_BYTES = {"vlan": 4, "mpls": 8, "mpls2": 12}  # before the IP header
+LOAD_BYTE, AND, JUMP_EQUAL, RETURN = 0x30, 0x54, 0x15, 0x06  # instructions of classic BPF
 PORT = 5300  # of the load
 LOADED_S = 10  # until the bottleneck has a queue
 SENT = re.compile(r"Successful packets:\s+(\d+)\s+Failed packets:\s+(\d+)\s+Truncated packets:\s+(\d+)")
@@ -44,6 +46,13 @@ class Replayer:
         self.network = network
         self.sender, self.receiver = network.hosts(1)[0], network.hosts(2)[0]
         self.device = network.uplinks(1)[0]
+        of = network.slice_of(self.sender)
+        if not network.together(self.sender, self.receiver) or (of and of.encapsulation not in TAG_BYTES):
+            what = f"{self.sender.name} and {self.receiver.name} have to be in one slice, and that no pseudowire"
+            raise UserError(what, where="local.replay")  # whose frames have other Ethernet addresses
+        ends = network.hosts(1)[1], network.hosts(2)[1]
+        if "loaded" in settings.environments and not network.together(*ends):
+            raise UserError(f"{ends[0].name} and {ends[1].name} have to be in one slice", where="local.replay")
         self._rate_bps = round(settings.bottleneck_mbps * 1e6)
         self._given: BinaryIO | None = None
         self._load: Load | None = None
@@ -161,8 +170,22 @@ class Replayer:
                     f"qdisc {add} 20:{number} bfifo limit {QUEUE_BYTES}",
                 )
             ),
-            f"filter {add} 20: protocol ip prio 1 u32 match ip dsfield {EXPEDITED} 0xfc flowid 20:1",
+            f"filter {add} 20: {self._expedited()} flowid 20:1",
         ]
+
+    def _expedited(self) -> str:
+        """The `tc` filter that takes expedited packets, also behind the tags of the sender's slice."""
+        of = self.network.slice_of(self.sender)
+        if of is None:
+            return f"protocol ip prio 1 u32 match ip dsfield {EXPEDITED:#x} 0xfc"
+        at = ETHERNET_BYTES + TAG_BYTES[of.encapsulation]
+        program = [  # of classic BPF, which counts from the frame's start: version 4, and the type of service
+            (LOAD_BYTE, 0, 0, at), (AND, 0, 0, 0xF0), (JUMP_EQUAL, 0, 4, 0x40),
+            (LOAD_BYTE, 0, 0, at + 1), (AND, 0, 0, 0xFC), (JUMP_EQUAL, 0, 1, EXPEDITED),
+            (RETURN, 0, 0, 0xFFFFFFFF), (RETURN, 0, 0, 0),
+        ]  # fmt: skip
+        words = [f"{len(program)}", *(" ".join(map(str, step)) for step in program)]
+        return f"protocol all prio 1 bpf bytecode '{','.join(words)}'"
 
     def _backlog(self) -> int:
         shown = json.loads(self._tc("-s", "-j", "qdisc", "show", "dev", self.device))

@@ -112,39 +112,47 @@ def resolve(network: Network, plan: list[dict]) -> list[Item]:
 
     Raises UserError for a host that does not exist.
     """
-    sites = {site: network.hosts(site) for site in range(1, network.sites + 1)}
-    named = {host.name: host for hosts in sites.values() for host in hosts}
     items = []
     for number, entry in enumerate(plan):
-        here, turn = number % network.sites + 1, number // network.sites
-        there = here % network.sites + 1
-        client = sites[here][turn % network.hosts_per_site]
-        server = peer(network, client, sites[there][(turn + (network.sites == 1)) % network.hosts_per_site])
-        ends = []
-        for role, chosen in (("client", client), ("server", server)):
-            name = entry[role] or chosen.name
-            if name not in named:
-                where = f"local.traffic[{number}].{role}"
-                raise UserError(f"no host {name!r}; there are {', '.join(named)}", where=where)
-            ends.append(named[name])
-        if not network.together(*ends):
-            what = f"{ends[0].name} and {ends[1].name} are not in one slice"
+        client, server = ends(network, number, entry["client"], entry["server"])
+        if not network.together(client, server):
+            what = f"{client.name} and {server.name} are not in one slice"
             raise UserError(what, where=f"local.traffic[{number}]")
         values = {
             key: entry[key] for key in ("kind", "ip", "path", "streams", "rate_mbps", "per_s", "size_kib", "span")
         }
-        address = ends[1].address(entry["ip"], entry["path"])
-        items.append(Item(number=number, client=ends[0], server=ends[1], address=address, **values))
+        address = server.address(entry["ip"], entry["path"])
+        items.append(Item(number=number, client=client, server=server, address=address, **values))
     return items
 
 
-def peer(network: Network, client: Host, preferred: Host) -> Host:
-    """Whom a client talks to: the preferred host, or where that is in another slice, one of its own, if it has any."""
-    if network.together(client, preferred):
+def ends(network: Network, number: int, client: str | None, server: str | None) -> tuple[Host, Host]:
+    """The hosts of a line of the plan; where it names one or none, the other is one that it can talk to."""
+    sites = {site: network.hosts(site) for site in range(1, network.sites + 1)}
+    named = {host.name: host for hosts in sites.values() for host in hosts}
+    for role, name in (("client", client), ("server", server)):
+        if name is not None and name not in named:
+            where = f"local.traffic[{number}].{role}"
+            raise UserError(f"no host {name!r}; there are {', '.join(named)}", where=where)
+    here, turn = number % network.sites + 1, number // network.sites
+    near = sites[here][turn % network.hosts_per_site]
+    far = sites[here % network.sites + 1][(turn + (network.sites == 1)) % network.hosts_per_site]
+    if client is None and server is None:
+        sociable = [host for host in (near, *named.values()) if peer(network, host, far) is not None]
+        near = sociable[0] if sociable else near
+    elif client is None:
+        near = peer(network, named[server], near) or near
+    first = named[client] if client else near
+    return first, named[server] if server else peer(network, first, far) or far
+
+
+def peer(network: Network, host: Host, preferred: Host) -> Host | None:
+    """Whom a host talks to: the preferred one or, where that is in another slice, one of its own, if it has any."""
+    if host != preferred and network.together(host, preferred):
         return preferred
-    others = [host for site in range(1, network.sites + 1) for host in network.hosts(site) if host != client]
-    mine = [host for host in others if network.together(client, host)]
-    return next((host for host in mine if host.site != client.site), mine[0] if mine else preferred)
+    others = [other for site in range(1, network.sites + 1) for other in network.hosts(site) if other != host]
+    mine = [other for other in others if network.together(host, other)]
+    return next((other for other in mine if other.site != host.site), mine[0] if mine else None)
 
 
 @dataclass

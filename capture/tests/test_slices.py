@@ -1,0 +1,72 @@
+"""Slices of the local testbed on Open vSwitch: the default, what a config may ask for, which ports they use."""
+
+import pytest
+
+from acapella_capture.settings import settings_of
+from acapella_capture.testbeds.local import LocalTestbed
+from acapella_core.errors import UserError
+
+ALPHA = {"name": "alpha", "hosts": [1, 2], "encapsulation": "mpls2"}
+BETA = {"name": "beta", "hosts": [3], "sites": [1, 2], "encapsulation": "pseudowire"}
+
+
+def testbed(**local) -> LocalTestbed:
+    """Made, not allocated."""
+    given = {"switch": "ovs", "sites": 3, "hosts_per_site": 3, "traffic": []} | local
+    return LocalTestbed(settings_of({"testbed": "local", "local": given}).local)
+
+
+testbed.__test__ = False
+
+
+def slices(made: LocalTestbed, site: str) -> dict[str, tuple[str, ...]]:
+    return {port.name: port.slices for port in made.site(site).ports}
+
+
+def test_each_host_number_has_a_slice_of_its_own_where_there_are_several_sites():
+    found = slices(testbed(), "site2")
+    every = ("slice1", "slice2", "slice3")
+    hosts = {f"port{number}": (name,) for number, name in enumerate(every, start=1)}
+    assert found == hosts | {"uplink-site1": every, "uplink-site3": every}
+    kinds = [of.encapsulation for of in testbed(hosts_per_site=5).network.slices]
+    assert kinds == ["vlan", "mpls", "mpls2", "pseudowire", "vlan"]
+
+
+def test_at_one_site_alone_hosts_share_slices_by_two_or_three():
+    assert [of.hosts for of in testbed(sites=1, hosts_per_site=5).network.slices] == [(1, 2), (3, 4, 5)]
+    assert [of.hosts for of in testbed(sites=1, hosts_per_site=2).network.slices] == [(1, 2)]
+
+
+def test_a_slice_uses_the_ports_between_its_sites_and_no_others():
+    made = testbed(slices=[ALPHA, BETA])
+    assert slices(made, "site2")["uplink-site1"] == ("alpha", "beta")
+    assert slices(made, "site2")["uplink-site3"] == ("alpha",)
+    assert slices(made, "site3")["port3"] == ()
+
+
+@pytest.mark.parametrize("named", [{}, {"client": "site2-host3"}, {"server": "site1-host2"}])
+def test_traffic_goes_between_hosts_of_the_same_slice(named):
+    made = testbed(slices=[ALPHA, BETA], traffic=[{"kind": "ping"} | named] * 12)
+    for item in made._items:
+        assert item.client != item.server and made.network.together(item.client, item.server)
+        assert {role: getattr(item, role).name for role in named} == named
+
+
+@pytest.mark.parametrize(
+    ("local", "complaint"),
+    [
+        ({"slices": [ALPHA, BETA | {"name": "alpha"}]}, r"local.slices\[1\]: another slice is called 'alpha'"),
+        ({"slices": [ALPHA, BETA | {"hosts": [2]}]}, r"local.slices\[1\]: site1-host2 is in slice 'alpha'"),
+        ({"slices": [ALPHA | {"hosts": [9]}]}, r"local.slices\[0\]: no host site1-host9"),
+        ({"switch": "bridge", "slices": [ALPHA]}, "local.slices: kernel bridges have no slices; local.switch: ovs"),
+        ({"traffic": [{"kind": "ping", "client": "site1-host1", "server": "site2-host2"}]}, "are not in one slice"),
+        (
+            {"slices": [ALPHA | {"encapsulation": "pseudowire"}], "replay": {}},
+            "local.replay: site1-host1 and site2-host1 have to be in one slice, and that no pseudowire",
+        ),
+    ],
+)
+def test_what_cannot_be_is_told_in_one_line(local, complaint):
+    with pytest.raises(UserError, match=complaint) as raised:
+        testbed(**local)
+    assert "\n" not in str(raised.value)
