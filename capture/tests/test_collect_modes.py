@@ -84,16 +84,14 @@ def test_counters_clock_and_disk_are_with_the_samples(campaign, samples):
 
 def test_the_estimated_loss_is_near_the_true_one(samples):
     """What the switch's counters say of the port against what its mirror offered and delivered."""
-    judged = [manifest for manifest in samples if manifest["congestion"]["verdict"] != "unknown"]
-    if not judged:
-        pytest.skip(f"nobody counts at this switch: {samples[0]['congestion']}")
-    for manifest in judged:
+    for manifest in samples:
         mirror, said = manifest["mirror"], manifest["congestion"]
         true_loss = 1 - mirror["delivered_bytes"] / mirror["offered_bytes"] if mirror["offered_bytes"] else 0
         assert said["capacity_bps"] == MIRROR_MBPS * 10**6
         assert (said["verdict"] == "congested") == (true_loss > 0.2)
         assert said["estimated_loss"] == pytest.approx(true_loss, abs=0.15)
-    assert {manifest["congestion"]["verdict"] for manifest in judged} >= {"congested"}
+        assert mirror["delivered_frames"] == manifest["frames_received"]
+    assert "congested" in {manifest["congestion"]["verdict"] for manifest in samples}
 
 
 SMALL_DISK = """

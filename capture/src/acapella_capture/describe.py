@@ -71,7 +71,7 @@ def describe(testbed: Testbed, campaign: Path, taking: Taking, path: Path) -> di
         "frames_captured": facts.frames,
         "dropped_kernel": counts.dropped_kernel,
         "dropped_interface": counts.dropped_interface,
-        "mirror": asdict(taking.mirror.counters()),
+        "mirror": asdict(taking.mirrored),
         "clock_resolution_ns": facts.clock_resolution_ns,
         "port_rate_bps": shot.port.rate_bps,
         "notes": testbed.notes(),

@@ -16,7 +16,7 @@ from .outcomes import Ledger
 from .plan import Shot
 from .settings import CaptureSettings, Settings
 from .tcpdump import Counts, Tcpdump
-from .testbeds.base import Instance, Mirror, Testbed
+from .testbeds.base import Instance, Mirror, MirrorCounters, Testbed
 from .watchdog import MIB, Watch, Watchdog, short_of
 
 PROGRAMS = {"tcpdump": Tcpdump, "dpdk": Dpdk}  # by capture.method
@@ -90,6 +90,7 @@ class Taking:
     mirror: Mirror | None = None
     capture: Tcpdump | Dpdk | None = None
     counts: Counts | None = None
+    mirrored: MirrorCounters = field(default_factory=MirrorCounters)
     requested_ns: int = 0
     start_ns: int = 0
     end_ns: int = 0
@@ -138,6 +139,8 @@ def running(testbed: Testbed, takings: Sequence[Taking], wait: Callable[[], Any]
     finally:
         for taking in begun:
             stop_capture(taking)
+            with taking.noted():
+                taking.mirrored = taking.mirror.counters()  # before it moves on
 
 
 def aim(testbed: Testbed, taking: Taking) -> None:
