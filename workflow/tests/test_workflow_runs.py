@@ -230,6 +230,51 @@ def test_asked_to_stop_again_and_again_it_ends_and_leaves_nothing_behind(tmp_pat
     assert not list(place.folder.glob(".snakemake/locks/*")), "the next run would ask for --unlock"
 
 
+WAITING_TSHARK = """#!/bin/sh
+case " $* " in
+  *" -r - "*) echo > {flag}; exec sleep 600 ;;
+  *) exec {tshark} "$@" ;;
+esac
+"""
+
+
+def test_after_ctrl_c_it_says_how_to_go_on_and_a_second_run_finishes(finished, tmp_path):
+    """As a terminal does it, to the whole process group, while a digest waits for its tshark."""
+    tshark = shutil.which("tshark")
+    if tshark is None:
+        pytest.skip("no tshark: it holds the digest up until Ctrl-C")
+    place = workplace(tmp_path / "place")
+    waiting, flag = tmp_path / "programs" / "tshark", tmp_path / "reached"
+    waiting.parent.mkdir()
+    waiting.write_text(WAITING_TSHARK.format(flag=flag, tshark=tshark))
+    waiting.chmod(0o755)
+    running = subprocess.Popen(
+        place.command("--cores", "1"),
+        cwd=place.folder,
+        env=os.environ | {"PATH": f"{waiting.parent}:{os.environ['PATH']}"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    while not flag.exists() and running.poll() is None:
+        time.sleep(0.01)
+    os.killpg(running.pid, signal.SIGINT)
+    try:
+        said, _ = running.communicate(timeout=STOPPED_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(running.pid, signal.SIGKILL)
+        said, _ = running.communicate()
+        pytest.fail(f"it hangs:\n{said}")
+    assert running.returncode != 0, said
+    assert "acapella: stopped; run snakemake again to go on" in said.splitlines(), said
+    assert "these samples failed" not in said and "Traceback" not in said, said
+    assert not list(place.campaign.rglob("*.part"))
+    place.succeed("--cores", "2", "process")
+    assert place.sha256("acap/*", "flows/*", "tables/*") == finished.sha256("acap/*", "flows/*", "tables/*")
+
+
 SIGNAL_WHILE_LOCKED = """
 import _thread, os, signal, threading, time
 from snakemake.scheduling.job_scheduler import JobScheduler
