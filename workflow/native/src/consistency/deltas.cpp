@@ -1,5 +1,7 @@
 #include "consistency/deltas.hpp"
 
+#include <algorithm>
+
 namespace acapella::consistency {
 namespace {
 
@@ -23,6 +25,14 @@ constexpr std::array<std::uint64_t, LogHistogram::kBins> kStarts = make_starts()
 static_assert(kStarts[0] == 1 && kStarts[1] == 2 && kStarts[4] == 7 && kStarts[5] == 10 &&
               kStarts[55] == 100'000'000'000);
 
+// The largest difference of each bin.
+constexpr std::array<std::uint64_t, LogHistogram::kBins> kLasts = [] {
+    std::array<std::uint64_t, LogHistogram::kBins> lasts{};
+    for (std::size_t k = 0; k + 1 < lasts.size(); ++k) lasts[k] = kStarts[k + 1] - 1;
+    lasts.back() = ~std::uint64_t{0};
+    return lasts;
+}();
+
 // By bit width: the last bin that begins at or below the least number of that width.
 constexpr std::array<std::uint8_t, 65> make_first_bins() {
     std::array<std::uint8_t, 65> bins{};
@@ -36,15 +46,6 @@ constexpr std::array<std::uint8_t, 65> make_first_bins() {
 }
 
 constexpr std::array<std::uint8_t, 65> kFirstBins = make_first_bins();
-
-template <typename Column, typename Key>
-auto each_of(const Column& values, const Key& key) {
-    return [&values, key](const auto& visit) {
-        values.for_each_chunk([&](std::span<const std::int64_t> chunk) {
-            for (const std::int64_t value : chunk) visit(key(value));
-        });
-    };
-}
 
 void find_quantiles(Deltas& deltas, std::span<const std::uint64_t> bins, std::uint64_t count,
                     const auto& for_each) {
@@ -62,33 +63,33 @@ std::span<const std::uint64_t> LogHistogram::starts() { return kStarts; }
 std::size_t LogHistogram::bin_of(std::uint64_t absolute) {
     std::size_t bin = kFirstBins[static_cast<std::size_t>(std::bit_width(absolute))];
     // At most two bins begin inside one octave.
-    for (int step = 0; step < 2; ++step)
-        if (bin + 1 < kBins && kStarts[bin + 1] <= absolute) ++bin;
+    for (int step = 0; step < 2; ++step) bin += absolute > kLasts[bin];
     return bin;
 }
 
 Deltas DeltaSums::finish() {
-    if (values_.size() == 0) return deltas_;
+    if (count() == 0) return deltas_;
     std::vector<std::uint64_t> bins(Bins::kCount);
     for (std::size_t i = 0; i < bins.size(); ++i) bins[i] = bins_[i] + bins_[Bins::kCount + i];
-    find_quantiles(deltas_, bins, values_.size(), each_of(values_, magnitude));
+    find_quantiles(deltas_, bins, count(), [this](const auto& visit) {
+        for_each([&visit](std::int64_t value) { visit(magnitude(value)); });
+    });
     return deltas_;
 }
 
 std::int64_t DeltaSums::signed_median() const {
-    if (values_.size() == 0) return 0;
+    if (count() == 0) return 0;
     std::uint64_t negative = 0;
     for (std::size_t i = 0; i < Bins::kCount; ++i) negative += bins_[i];
-    const std::uint64_t rank = nearest_rank(values_.size(), 50);
+    const std::uint64_t rank = nearest_rank(count(), 50);
     const std::span<const std::uint64_t> all(bins_);
     // Of the negative ones the largest magnitude comes first.
     const bool below = rank < negative;
     Sought sought = below ? Sought::in_bin(negative - 1 - rank, all.first(Bins::kCount))
                           : Sought::in_bin(rank - negative, all.subspan(Bins::kCount));
     find_values(std::span(&sought, 1), [&](const auto& visit) {
-        values_.for_each_chunk([&](std::span<const std::int64_t> chunk) {
-            for (const std::int64_t value : chunk)
-                if ((value < 0) == below) visit(magnitude(value));
+        for_each([&](std::int64_t value) {
+            if ((value < 0) == below) visit(magnitude(value));
         });
     });
     return static_cast<std::int64_t>(below ? std::uint64_t{0} - sought.value : sought.value);
@@ -96,19 +97,22 @@ std::int64_t DeltaSums::signed_median() const {
 
 Deltas DeltaSums::around(std::int64_t centre) const {
     Deltas deltas;
-    if (values_.size() == 0) return deltas;
+    if (count() == 0) return deltas;
     const auto distance = [centre](std::int64_t value) {
         return value < centre ? since(centre, value) : since(value, centre);
     };
     std::vector<std::uint64_t> bins(Bins::kCount, 0);
-    each_of(values_, distance)([&](std::uint64_t value) {
+    const auto each = [&](const auto& visit) {
+        for_each([&](std::int64_t value) { visit(distance(value)); });
+    };
+    each([&](std::uint64_t value) {
         deltas.sum += value;
         deltas.largest = std::max(deltas.largest, value);
         ++bins[Bins::of(value)];
     });
     deltas.signed_sum =
-        deltas_.signed_sum - static_cast<SignedSum128>(centre) * static_cast<SignedSum128>(values_.size());
-    find_quantiles(deltas, bins, values_.size(), each_of(values_, distance));
+        deltas_.signed_sum - static_cast<SignedSum128>(centre) * static_cast<SignedSum128>(count());
+    find_quantiles(deltas, bins, count(), each);
     return deltas;
 }
 

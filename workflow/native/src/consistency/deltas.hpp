@@ -28,30 +28,31 @@ class LogHistogram {
     static constexpr std::size_t kBins = 56;
 
     void add(std::int64_t delta) {
-        if (delta == 0) {
-            ++zero_;
-        } else {
-            ++counts_[delta < 0 ? 0 : 1][bin_of(magnitude(delta))];
-        }
+        // Signs come by chance: no branch depends on them.
+        zero_ += delta == 0;
+        counts_[static_cast<std::size_t>(delta >= 0) * kBins + bin_of(magnitude(delta))] += delta != 0;
     }
 
     [[nodiscard]] std::uint64_t zero() const { return zero_; }
-    [[nodiscard]] std::span<const std::uint64_t> negative() const { return counts_[0]; }
-    [[nodiscard]] std::span<const std::uint64_t> positive() const { return counts_[1]; }
+    [[nodiscard]] std::span<const std::uint64_t> negative() const { return all().first(kBins); }
+    [[nodiscard]] std::span<const std::uint64_t> positive() const { return all().last(kBins); }
     static std::span<const std::uint64_t> starts();
-    // Of a difference that is not 0.
+    // Of a difference that is not 0; 0 for 0.
     static std::size_t bin_of(std::uint64_t absolute);
 
   private:
+    [[nodiscard]] std::span<const std::uint64_t> all() const { return counts_; }
+
     std::uint64_t zero_ = 0;
-    std::array<std::array<std::uint64_t, kBins>, 2> counts_{};
+    std::array<std::uint64_t, 2 * kBins> counts_{};  // of negative differences, then of the others
 };
 
 // One kind of difference over all common packets.
 class DeltaSums {
   public:
     DeltaSums(Budget& budget, std::vector<std::uint64_t> bounds)
-        : values_(budget),
+        : narrow_(budget),
+          wide_(budget),
           bounds_(std::move(bounds)),
           within_(bounds_.size(), 0),
           bins_(2 * Bins::kCount, 0) {}
@@ -64,7 +65,11 @@ class DeltaSums {
         for (std::size_t k = 0; k < bounds_.size(); ++k) within_[k] += absolute <= bounds_[k];
         histogram_.add(delta);
         ++bins_[(delta < 0 ? 0 : Bins::kCount) + Bins::of(absolute)];
-        values_.push(delta);
+        if (const auto narrow = static_cast<std::int32_t>(delta); narrow == delta) {
+            narrow_.push(narrow);
+        } else {
+            wide_.push(delta);
+        }
     }
 
     // With the quantiles, after the last one.
@@ -77,7 +82,19 @@ class DeltaSums {
     [[nodiscard]] const LogHistogram& histogram() const { return histogram_; }
 
   private:
-    Column<std::int64_t> values_;
+    [[nodiscard]] std::uint64_t count() const { return narrow_.size() + wide_.size(); }
+    // visit(std::int64_t) of every difference, in no order that means anything.
+    template <typename Visit>
+    void for_each(const Visit& visit) const {
+        const auto visit_all = [&visit](const auto& chunk) {
+            for (const auto value : chunk) visit(std::int64_t{value});
+        };
+        narrow_.for_each_chunk(visit_all);
+        wide_.for_each_chunk(visit_all);
+    }
+
+    Column<std::int32_t> narrow_;  // those that fit, which are mostly all
+    Column<std::int64_t> wide_;
     std::vector<std::uint64_t> bounds_;
     std::vector<std::uint64_t> within_;
     std::vector<std::uint64_t> bins_;  // negative differences, then the others

@@ -42,6 +42,24 @@ class Hasher {
         }
     }
 
+    // The first 32 of `bytes`, or all where there are fewer, of the first 16 no more than the bits of `kept`;
+    // returns the rest. Masked in registers: a word that was just stored byte by byte is slow to load.
+    Bytes absorb_head(Bytes bytes, const std::array<std::byte, kStep>& kept) {
+        if (bytes.size() < 2 * kStep) [[unlikely]] {
+            std::array<std::byte, 2 * kStep> head{};
+            for (std::size_t i = 0; i < bytes.size(); ++i)
+                head[i] = i < kStep ? bytes[i] & kept[i] : bytes[i];
+            absorb(Bytes(head).first(bytes.size()));
+            return {};
+        }
+        const Lane keep = load(kept.data());
+        const Lane first = load(bytes.data());
+        const Lane second = load(bytes.data() + kStep);
+        lanes_[0] = mixed(lanes_[0], first.x & keep.x, first.y & keep.y);
+        lanes_[1] = mixed(lanes_[1], second.x, second.y);
+        return bytes.subspan(2 * kStep);
+    }
+
     Identity finish() const {
         Lane lane = mixed(lanes_[0], lanes_[1].x, lanes_[1].y);
         lane = mixed(lane, kKeys[1], kKeys[2]);
@@ -70,12 +88,16 @@ class Hasher {
                 static_cast<std::uint64_t>(product >> 64) ^ (x << 32 | x >> 32)};
     }
 
+    static Lane load(const std::byte* at) {
+        Lane words;
+        std::memcpy(&words.x, at, sizeof words.x);
+        std::memcpy(&words.y, at + sizeof words.x, sizeof words.y);
+        return words;
+    }
+
     void step(std::size_t lane, const std::byte* at) {
-        std::uint64_t a = 0;
-        std::uint64_t b = 0;
-        std::memcpy(&a, at, sizeof a);
-        std::memcpy(&b, at + sizeof a, sizeof b);
-        lanes_[lane] = mixed(lanes_[lane], a, b);
+        const Lane words = load(at);
+        lanes_[lane] = mixed(lanes_[lane], words.x, words.y);
     }
 
     std::array<Lane, 2> lanes_;

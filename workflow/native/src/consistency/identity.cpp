@@ -102,22 +102,22 @@ Field l4_checksum(const Cursor& ip, std::uint8_t version) {
     }
 }
 
-// The fields of an IP header that a hop changes: `head` begins with it.
-void erase_hop_fields(std::byte* head, std::size_t length, std::uint8_t version) {
-    const auto clear = [&](std::size_t at, std::byte keep) {
-        if (at < length) head[at] &= keep;
-    };
-    if (version == 4) {
-        clear(1, std::byte{0});
-        clear(8, std::byte{0});
-        clear(10, std::byte{0});
-        clear(11, std::byte{0});
-    } else {
-        clear(0, std::byte{0xf0});
-        clear(1, std::byte{0x0f});
-        clear(7, std::byte{0});
-    }
-}
+// The bits of an IP header's first bytes that no hop changes.
+using Kept = std::array<std::byte, Hasher::kStep>;
+constexpr Kept kKept4 = [] {
+    Kept kept;
+    kept.fill(std::byte{0xff});
+    for (const std::size_t at : {1, 8, 10, 11}) kept[at] = std::byte{0};
+    return kept;
+}();
+constexpr Kept kKept6 = [] {
+    Kept kept;
+    kept.fill(std::byte{0xff});
+    kept[0] = std::byte{0xf0};
+    kept[1] = std::byte{0x0f};
+    kept[7] = std::byte{0};
+    return kept;
+}();
 
 }  // namespace
 
@@ -190,9 +190,9 @@ Identifier::Found Identifier::find_invariant(const Record& record) {
         return find_without_ip(dissection_.link_payload);
     }
     ip_version_ = network.version;
-    const Found found = all_of(network.bytes, network.reported);
+    bytes_ = network.bytes;
     if (!rule_.l4_checksum) erase_l4_checksum();
-    return found;
+    return {true, bytes_.size(), std::max<std::size_t>(network.reported, bytes_.size())};
 }
 
 Identifier::Found Identifier::find_without_ip(const Portion& payload) {
@@ -244,14 +244,7 @@ Identity Identifier::hash(std::size_t length) {
         length -= copied;
     }
     Bytes bytes = bytes_.first(length);
-    std::array<std::byte, 32> head;  // the fields to erase stand in the first 12 bytes
-    if (ip_version_ != 0) {
-        const std::size_t copied = std::min(length, head.size());
-        std::copy_n(bytes.begin(), copied, head.begin());
-        erase_hop_fields(head.data(), copied, ip_version_);
-        hasher.absorb(Bytes(head).first(copied));
-        bytes = bytes.subspan(copied);
-    }
+    if (ip_version_ != 0) bytes = hasher.absorb_head(bytes, ip_version_ == 4 ? kKept4 : kKept6);
     hasher.absorb(bytes);
     return hasher.finish();
 }

@@ -13,8 +13,6 @@
 namespace acapella::consistency {
 namespace {
 
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
-
 [[noreturn]] void fail(const std::string& what, const std::string& where) {
     throw SpoolError(where + ": " + what + ": " + std::strerror(errno));
 }
@@ -39,14 +37,19 @@ void Pages::grow(std::size_t bytes) {
     if (bytes <= capacity_) return;
     const std::size_t page = bytes >= kHugePage ? kHugePage : std::size_t{4096};
     bytes = (bytes + page - 1) / page * page;
-    void* grown = data_ == nullptr
-                      ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-                      : ::mremap(data_, capacity_, bytes, MREMAP_MAYMOVE);
+    // Small pages stay small: what they hold is copied to the first huge one.
+    const bool anew = capacity_ < kHugePage;
+    void* grown = anew ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                       : ::mremap(data_, capacity_, bytes, MREMAP_MAYMOVE);
     if (grown == MAP_FAILED) throw std::bad_alloc();
+    // Advice only: with it a random access costs one miss, not two.
+    if (bytes >= kHugePage) (void)::madvise(grown, bytes, MADV_HUGEPAGE);
+    if (anew && data_ != nullptr) {
+        std::memcpy(grown, data_, capacity_);
+        ::munmap(data_, capacity_);
+    }
     data_ = static_cast<std::byte*>(grown);
     capacity_ = bytes;
-    // Advice only: with it a random access costs one miss, not two.
-    if (bytes >= kHugePage) (void)::madvise(data_, capacity_, MADV_HUGEPAGE);
 }
 
 SpoolFile::SpoolFile(const std::string& folder) : descriptor_(open_nameless(folder)) {

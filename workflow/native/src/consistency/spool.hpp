@@ -31,6 +31,9 @@ class Pages {
     }
     ~Pages();
 
+    // What the kernel clears and hands out at once where as much is asked for.
+    static constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
     // Raises std::bad_alloc. What was there stays; what is new is zero.
     void grow(std::size_t bytes);
     [[nodiscard]] std::byte* data() const { return data_; }
@@ -150,7 +153,9 @@ class Column {
     const Value* values() const { return reinterpret_cast<const Value*>(pages_.data()); }
 
     void make_room() {
-        const std::size_t bytes = std::max<std::size_t>(pages_.capacity() * 2, kChunk * sizeof(Value));
+        // After the first chunk a huge page, which costs less than the small ones on the way to it.
+        const std::size_t least = pages_.capacity() == 0 ? kChunk * sizeof(Value) : Pages::kHugePage;
+        const std::size_t bytes = std::max<std::size_t>(pages_.capacity() * 2, least);
         const std::size_t more = bytes - pages_.capacity();
         if (files_.empty() && budget_->take(more)) {
             taken_ += more;

@@ -103,6 +103,7 @@ void PcapReader::read_file_header() {
     }
     interface.link_type = link_type_;
     interface.tsresol = fraction_ns_ == 1 ? 9 : 6;
+    fractions_a_second_ = 1'000'000'000 / fraction_ns_;
     add_interface(interface);
 }
 
@@ -208,7 +209,7 @@ bool PcapReader::next(Record& record) {
     record.ts_ns =
         std::int64_t{header.seconds} * 1'000'000'000 + std::int64_t{header.fraction} * fraction_ns_;
     facts_.longer_than_snaplen += header.captured > snaplen_ ? 1 : 0;
-    facts_.bad_fractions += header.fraction >= 1'000'000'000 / fraction_ns_ ? 1 : 0;
+    facts_.bad_fractions += header.fraction >= fractions_a_second_ ? 1 : 0;
     record.interface_id = 0;
     pending_ = whole;
     return true;
