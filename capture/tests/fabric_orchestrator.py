@@ -6,6 +6,7 @@ model, and it fails where a test tells it to. It is no FABRIC: what that does be
 
 import base64
 import copy
+import functools
 import hashlib
 import http.server
 import json
@@ -32,9 +33,10 @@ LINKS = [  # as query_links gives them
         {"site": "STAR", "node": "n1", "port": "HundredGigE0/0/0/15.3371"},
         {"site": "WASH", "node": "n3", "port": "HundredGigE0/0/0/9.100"}]},
 ]  # fmt: skip
+OWN = "HundredGigE0/0/0/31"  # the port that listening nodes are plugged into
 COUNTED = {  # ifName by rack, with interfaces that are no port
-    "star": ("HundredGigE0/0/0/5", "TwentyFiveGigE0/0/0/12/1", "HundredGigE0/0/0/15", "Loopback0", "Bundle-Ether1/0",
-             "HundredGigE0/0/0/15.3370"),
+    "star": ("HundredGigE0/0/0/5", "TwentyFiveGigE0/0/0/12/1", "HundredGigE0/0/0/15", OWN, "Loopback0",
+             "Bundle-Ether1/0", "HundredGigE0/0/0/15.3370"),
     "utah": ("HundredGigE0/0/0/2",),
     "wash": ("HundredGigE0/0/0/1",),
 }  # fmt: skip
@@ -192,14 +194,14 @@ class Orchestrator:
         for made in self.alive():
             if without == made.slice_id or made.after == "StableError":
                 continue
-            for node in graph(made.model).nodes.values():
+            for node in known(made.model).nodes.values():
                 if not place(node, hosts):
                     raise AssertionError(f"{made.name} does not fit")
         return hosts
 
     def _fits(self, model: str, without: str = "") -> bool:
         hosts = self._hosts(without)
-        return all(place(node, hosts) for node in graph(model).nodes.values())
+        return all(place(node, hosts) for node in known(model).nodes.values())
 
     def _summary(self, query: dict, _body: bytes) -> tuple[int, object]:
         self.forced.append(query.get("force_refresh") == ["True"])
@@ -262,7 +264,7 @@ class Orchestrator:
         return 200, {"data": [self._told(made)]}
 
     def _slivers_of(self, made: Made) -> list[dict]:
-        names = list(graph(made.model).nodes) or ["none"]
+        names = list(known(made.model).nodes) or ["none"]
         return [{"sliver_id": f"sliver-{name}", "slice_id": made.slice_id, "graph_node_id": name, "notice": made.notice,
                  "sliver": {"Name": name}, "state": "Active"} for name in names]  # fmt: skip
 
@@ -300,6 +302,9 @@ def graph(model: str) -> ExperimentTopology:
     return made
 
 
+known = functools.lru_cache(16)(graph)  # to be looked at only: a graph takes a while to read
+
+
 def place(node, hosts: list[dict]) -> bool:
     """Take a node's share of the first host of its site that has it."""
     asked = {"cores": node.capacities.core, "ram": node.capacities.ram, "disk": node.capacities.disk}
@@ -332,7 +337,7 @@ def filled(model: str) -> str:
             interface.set_properties(label_allocations=Labels(mac=mac(name, interface.name)))
     for service in made.network_services.values():
         for interface in service.interface_list:
-            interface.set_properties(labels=Labels(local_name="HundredGigE0/0/0/5"))
+            interface.set_properties(labels=Labels(local_name=OWN))
     return made.serialize()
 
 

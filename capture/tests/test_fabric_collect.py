@@ -13,8 +13,9 @@ from acapella_capture import collect
 from acapella_capture.manifest import read
 from acapella_capture.testbeds.base import Want
 
-COLLECT = {"mode": "sites", "sites": ["STAR"], "instances": 1, "cycles": 2, "port_selection": "all"}
 PORTS = ["HundredGigE0/0/0/5", "HundredGigE0/0/0/15", "TwentyFiveGigE0/0/0/12/1"]
+COLLECT = {"mode": "sites", "sites": ["STAR"], "instances": 1, "cycles": 2}
+COLLECT |= {"port_selection": "fixed", "ports": {"STAR": PORTS}}
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
 from fabric_loopback import PATCHES, Loopback, loopback_fabric
-from fabric_orchestrator import graph
+from fabric_orchestrator import OWN, graph
 from fabrictestbed_extensions.fablib.fablib import FablibManager
 from fabrictestbed_extensions.fablib.validator import NodeValidator
 from fim.user.topology import AdvertizedTopology
@@ -59,12 +59,8 @@ def test_two_things_in_fabrics_client_are_replaced_and_no_more(fabric):
 
 def test_ports_come_from_links_and_counters(fabric):
     star = fabric.testbed().site(SITE)
-    assert [port.name for port in star.ports] == [
-        "HundredGigE0/0/0/5",
-        "HundredGigE0/0/0/15",
-        "TwentyFiveGigE0/0/0/12/1",
-    ]
-    kinds = {port.name: (port.kind, port.rate_bps) for port in star.ports}
+    assert [port.name for port in star.ports] == [PORTS[0], PORTS[2], OWN, PORTS[1]]
+    kinds = {port.name: (port.kind, port.rate_bps) for port in star.ports if port.name != OWN}
     assert kinds == {
         PORTS[0]: ("downlink", 100 * 10**9), PORTS[1]: ("downlink", 25 * 10**9), PORTS[2]: ("uplink", 100 * 10**9),
     }  # fmt: skip
@@ -97,7 +93,7 @@ def test_resources_that_cannot_be_read_are_not_taken_for_none(fabric):
 def test_rates_of_ports_are_the_switchs_counters(fabric):
     found = fabric.testbed().telemetry(SITE, 60)
     assert found.source == "FABRIC's metrics" and found.seconds > 50
-    assert set(found.ports) == set(PORTS)
+    assert set(found.ports) == {*PORTS, OWN}
     assert found.ports[PORTS[1]] == Rates(
         tx_bps=pytest.approx(8 * 1000, rel=1e-3), rx_bps=pytest.approx(16000, rel=1e-3)
     )
@@ -125,6 +121,17 @@ def test_a_mirror_moves_under_a_new_name(fabric):
         testbed.mirror(instance, first, PORTS[2], "tx")  # is there already
         assert modifications(fabric) == asked == 3
         assert testbed.mirror_capacity_bps(instance, first) == 100 * 10**9
+
+
+def test_the_port_of_a_listening_node_is_neither_busy_nor_mirrored(fabric):
+    """What arrives there are our own copies: by its rate it would be the busiest port of all."""
+    with fabric.testbed() as testbed:
+        (instance,) = testbed.allocate(SITE, Want(1))
+        assert OWN in testbed.telemetry(SITE, 60).ports
+        testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
+        assert set(testbed.telemetry(SITE, 60).ports) == set(PORTS)
+        with pytest.raises(UserError, match="leads to a listening node of ours"):
+            testbed.mirror(instance, instance.receivers[1], OWN, "both")
 
 
 def test_mirrors_that_may_not_move_stay_also_for_who_comes_after_a_crash(fabric):
@@ -160,7 +167,7 @@ def test_a_followed_slice_tells_its_ports(fabric):
         other.mirror(instance, instance.receivers[0], PORTS[0], "both")
         sites = fabric.testbed(follow="acapella-other-STAR").sites()
         used = {(site.name, port.name) for site in sites for port in site.ports if port.slices}
-        assert used == {(SITE, "HundredGigE0/0/0/5")}
+        assert used == {(SITE, OWN)}
         with pytest.raises(UserError, match="no slice 'acapella-other'"):
             fabric.testbed(follow="acapella-other").sites()
 

@@ -63,6 +63,7 @@ class FabricTestbed(Testbed):
         self._taken: dict[str, Taken] = {}
         self._asked: set[str] = set()  # sites whose slice was looked for
         self._aimed: dict[tuple[str, str], tuple[str, Direction]] = {}
+        self._own: dict[str, set[str]] = {}  # switch ports that lead to our receivers, by site, as far as known
         folder = f"acapella-{campaign}"
         self._remote = Remote(self._node, folder, tries=settings.ssh_tries, interval_s=settings.ssh_retry_s)
         self._transfer = Transfer(self._remote, self._download, settings.part_mb * MB)
@@ -73,7 +74,7 @@ class FabricTestbed(Testbed):
 
     def prepare(self) -> None:
         """Find credentials and a valid token."""
-        self.session.manager()
+        self.session.check()
 
     def sites(self) -> tuple[Site, ...]:
         if self._sites is None:
@@ -88,7 +89,8 @@ class FabricTestbed(Testbed):
         return resources.hosts_of(self._hosts(site), site, self.settings.nics)
 
     def telemetry(self, site: str, seconds: float) -> Telemetry | None:
-        names = [port.name for port in self.site(site).ports]
+        own = self._own.get(site, set())  # busy with our own copies
+        names = [port.name for port in self.site(site).ports if port.name not in own]
         try:
             return switches.of(self.settings.telemetry_url, self.session.token, site).telemetry(seconds, names)
         except UserError as error:
@@ -137,6 +139,8 @@ class FabricTestbed(Testbed):
         key, made = (instance.name, receiver), mirrors.FabricMirror(instance.name, receiver)
         if self._aimed.get(key) == (port, direction):
             return made
+        if port in self._own.get(instance.site, ()):
+            raise UserError(f"{port} leads to a listening node of ours", where=WHERE)
         taken = self._taken[instance.site]
         there = self.slices.open(taken.slice_id)
         interface = there.get_node(instance.name).get_interface(name=taken.interfaces[key], refresh=True)
@@ -148,7 +152,11 @@ class FabricTestbed(Testbed):
         if now != (port, direction):
             self._aimed.pop(key, None)
             mirrors.aim(there, interface, mirrors.service_name(instance, receiver), port, direction)
-            self.slices.modify(there, self.settings.mirror_timeout_s, MIRROR_HANGS)
+            there = self.slices.modify(there, self.settings.mirror_timeout_s, MIRROR_HANGS)
+            self._own.setdefault(instance.site, set()).update(
+                port for (name, _), interface in taken.interfaces.items()
+                if (port := mirrors.switch_port(there.get_node(name).get_interface(name=interface, refresh=True)))
+            )  # fmt: skip
         self._aimed[key] = (port, direction)
         return made
 
@@ -227,18 +235,17 @@ class FabricTestbed(Testbed):
         used: dict[tuple[str, str], list[str]] = {}
         if self._follow is None:
             return used
-        with told("cannot read slices"):
-            found = [each for each in self.session.fablib().get_slices(slice_name=self._follow, user_only=False)
-                     if each.get_name() == self._follow]  # fmt: skip
-            if not found:
-                raise UserError(f"no slice {self._follow!r} in the project", where=WHERE)
+        found = [
+            each for each in self.session.use("cannot read slices", lambda fablib: fablib.get_slices(
+                slice_name=self._follow, user_only=False)) if each.get_name() == self._follow
+        ]  # fmt: skip
+        if not found:
+            raise UserError(f"no slice {self._follow!r} in the project", where=WHERE)
+        with told("cannot read the slice"):
             for interface in found[0].get_interfaces():
-                try:
-                    port = interface.get_peer_port_name()
-                except AttributeError:  # the client's own, of an interface that is on no port yet
-                    continue
+                port = mirrors.switch_port(interface)
                 if port:
-                    used.setdefault((interface.get_site(), resources.port_name(port)), [self._follow])
+                    used.setdefault((interface.get_site(), port), [self._follow])
         return used
 
     def _there(self, site: str) -> Any | None:

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 MOST_TEXT = 1 << 20  # bytes of a program's output in a reply; of more, the end
 BLOCK = 1 << 20
 BEGIN_S = 10
+FORGET_S = 600
 CANNOT_RUN = 127  # a shell's status for a program that is not there
 
 
@@ -102,8 +104,16 @@ def state(job, seconds):
     return {"status": int(status) if status else None, "out": read(folder / "out"), "log": read(folder / "log")}
 
 
+def tidy():
+    """Forget programs that were run to their end long ago: nobody asks for their output again."""
+    for folder in (FOLDER / "jobs").glob("run-*"):
+        if read(folder / "status") and time.time() - folder.stat().st_mtime > FORGET_S:
+            shutil.rmtree(str(folder))
+
+
 def run(job, argv, stdin, seconds):
     """Start a program and wait for its end; one that takes too long is killed."""
+    tidy()
     start(job, argv, stdin, None)
     found = state(job, seconds)
     if found.get("status") is None:

@@ -12,6 +12,7 @@ from acapella_core.errors import UserError
 
 from ..base import Direction, Instance, Mirror, MirrorCounters
 from .credentials import WHERE
+from .resources import port_name
 from .session import told
 
 DEDICATED = ("SmartNIC", "FPGA")  # FABRIC's client also takes a shared NIC as a receiver, which then gets nothing
@@ -70,3 +71,12 @@ def aimed_at(interface: Any) -> tuple[str, str] | None:
         return None
     direction = str(getattr(service, "mirror_direction", "both")).lower()
     return port, next((word for word in ("rx", "tx") if direction.startswith(word)), "both")
+
+
+def switch_port(interface: Any) -> str | None:
+    """The port of the switch that an interface is plugged into; None where FABRIC does not tell (yet)."""
+    try:
+        name = interface.get_peer_port_name()
+    except AttributeError:  # the client's own, of an interface that is in no service yet
+        return None
+    return port_name(name) if name else None

@@ -77,7 +77,9 @@ class Remote:
 
     def run(self, node: str, argv: Sequence[str], *, timeout_s: float, stdin: str) -> Finished:
         """Run a program to its end. Raises UserError after `timeout_s`."""
-        reply = self.ask(node, "run", job=named(), argv=list(argv), stdin=stdin, seconds=timeout_s, lasts_s=timeout_s)
+        reply = self.ask(
+            node, "run", job=f"run-{named()}", argv=list(argv), stdin=stdin, seconds=timeout_s, lasts_s=timeout_s
+        )
         if reply.get("late"):
             raise UserError(f"{argv[0]} took longer than {timeout_s} s", where=f"node {node}")
         return Finished(reply["status"], reply["out"], reply["log"])

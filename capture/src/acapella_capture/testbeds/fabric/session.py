@@ -72,7 +72,6 @@ class Session:
         self._token: str | None = None
         self._refused: str | None = None
         self._tags: frozenset[str] | None = None
-        self.generation = 0  # counts the managers: objects of an earlier one hold a token that has ended
 
     def fablib(self) -> Any:
         """FABRIC's FablibManager with a valid token. Raises UserError where there is none."""
@@ -82,7 +81,6 @@ class Session:
                 token = credentials.id_token(self.credentials, self._refresh, refused=self._refused)
                 if self._fablib is None or token != self._token:
                     self._token, self._fablib = token, self._made(token)
-                    self.generation += 1
             return self._fablib
 
     def token(self) -> str:
@@ -91,22 +89,29 @@ class Session:
             self.fablib()
             return self._token
 
-    def manager(self) -> Any:
-        """FABRIC's FabricManagerV2."""
+    def check(self) -> None:
+        """Raises UserError where there is no way to FABRIC."""
         with told("no way to FABRIC"):
-            return self.fablib().get_manager()
+            self.fablib().get_manager()
 
     def ask(self, doing: str, question: Callable[[Any], Result]) -> Result:
-        """Ask FABRIC's manager something; once more with a new token where it refuses this one. Raises UserError."""
+        """Ask FABRIC's manager something, as `use` does. Raises UserError."""
+        return self.use(doing, lambda fablib: question(fablib.get_manager()))
+
+    def use(self, doing: str, question: Callable[[Any], Result]) -> Result:
+        """Have FABRIC's FablibManager do something; once more with a new token where FABRIC refuses this one.
+
+        Raises UserError.
+        """
         with told(doing):
             try:
-                return question(self.manager())
+                return question(self.fablib())
             except Exception as error:
                 if not self._is_about_the_token(error):
                     raise
             with self._lock:
                 self._refused = self._token
-            return question(self.manager())
+            return question(self.fablib())
 
     def tags(self) -> frozenset[str]:
         """The permission tags of the project, as its token tells them. Raises UserError where none can be read.

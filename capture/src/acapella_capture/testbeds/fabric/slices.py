@@ -57,10 +57,13 @@ class Slices:
 
     def open(self, slice_id: str) -> Any:
         """FABRIC's object of a slice as it is now. Raises UserError."""
-        with told("cannot read the slice"):
-            found = self.session.fablib().get_slice(slice_id=slice_id)
-            found.update()
+
+        def read(fablib: Any) -> Any:
+            found = fablib.get_slice(slice_id=slice_id)
+            found.update()  # get_slice hides what goes wrong, this does not
             return found
+
+        return self.session.use("cannot read the slice", read)
 
     def create(self, site: str, nodes: list[tuple[str, str]], want: Want) -> Any:
         """A new slice with these nodes, each a name and a NIC model; running when this returns.
