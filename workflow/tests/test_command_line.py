@@ -37,8 +37,8 @@ def test_an_unknown_option_is_one_line_for_every_stage(stage, capsys):
             "there is",
         ),
         (
-            ["digest", "a.pcap", "--engine", "hybird"],
-            "acapella: error: digest: argument --engine: 'hybird' is unknown; perhaps hybrid is meant; acapella digest "
+            ["digest", "a.pcap", "--engine", "nativ"],
+            "acapella: error: digest: argument --engine: 'nativ' is unknown; perhaps native is meant; acapella digest "
             "--help shows what there is",
         ),
         (
