@@ -17,6 +17,7 @@ from acapella_core.errors import UserError
 from . import __version__
 
 STAGES = (
+    "anonymise",
     "digest",
     "show",
     "verify",

@@ -1,5 +1,6 @@
 #include <nanobind/nanobind.h>
 
+#include "bindings/anonymise.hpp"
 #include "bindings/arrow_batch.hpp"
 #include "bindings/consistency.hpp"
 #include "bindings/digest.hpp"
@@ -13,4 +14,5 @@ NB_MODULE(_native, module) {
     acapella::bind_digest(module);
     acapella::bind_hybrid(module);
     acapella::bind_consistency(module);
+    acapella::bind_anonymise(module);
 }

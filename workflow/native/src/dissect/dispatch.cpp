@@ -7,6 +7,7 @@
 #include "dissect/dissectors.hpp"
 #include "dissect/ethertypes.hpp"
 #include "dissect/protocols.hpp"
+#include "dissect/trace.hpp"
 
 namespace acapella {
 
@@ -128,14 +129,30 @@ constexpr auto kDissectors = [] {
 
 Next step(Next next, Walk& walk) { return kDissectors[static_cast<std::size_t>(next)](walk); }
 
+Next traced_step(Next next, Walk& walk, Trace* trace) {
+    if (trace != nullptr) trace->begin(walk, next);
+    const Next following = step(next, walk);
+    if (trace != nullptr) trace->end(walk, following);
+    return following;
+}
+
+void begin_trace(const Walk& walk, Trace* trace) {
+    if (trace == nullptr) return;
+    trace->count = 0;
+    trace->link_end = static_cast<std::uint32_t>(walk.at.rest().data() - walk.start);
+}
+
 }  // namespace
 
-void dissect(const Record& record, Dissection& dissection, const Vendors* vendors, Depth depth) {
+void dissect(const Record& record, Dissection& dissection, const Vendors* vendors, Depth depth,
+             Trace* trace) {
     dissection.reset();
     dissection.inner_wire_len = record.wire_len;
     Walk walk(record, dissection, vendors);
     walk.innermost = depth == Depth::innermost;
-    for (Next next = first(record, walk); next != Next::stop; next = step(next, walk)) {
+    Next next = first(record, walk);
+    begin_trace(walk, trace);
+    for (; next != Next::stop; next = traced_step(next, walk, trace)) {
         if (dissection.token_count >= kMaxTokens) {
             walk.overflow();
             break;

@@ -1,16 +1,10 @@
 #include "input/pcapng_writer.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <csignal>
-#include <cstring>
 
 namespace acapella::input {
 namespace {
 
-constexpr std::size_t kFlushAt = std::size_t{256} << 10;
 constexpr std::uint32_t kSectionHeader = 0x0a0d0d0a;
 constexpr std::uint32_t kInterfaceDescription = 1;
 constexpr std::uint32_t kEnhancedPacket = 6;
@@ -43,75 +37,19 @@ struct Packet {
 
 static_assert(sizeof(Section) == 16 && sizeof(InterfaceDescription) == 20 && sizeof(Packet) == 20);
 
-// Keeps a write to a pipe without reader from ending the process: SIGPIPE is held back, and taken off again
-// if the write raised it.
-class NoSigpipe {
-  public:
-    NoSigpipe() {
-        sigemptyset(&pipe_);
-        sigaddset(&pipe_, SIGPIPE);
-        sigset_t pending;
-        sigpending(&pending);
-        was_pending_ = sigismember(&pending, SIGPIPE) == 1;
-        pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
-    }
-    NoSigpipe(const NoSigpipe&) = delete;
-    NoSigpipe& operator=(const NoSigpipe&) = delete;
-
-    ~NoSigpipe() {
-        if (!was_pending_) {
-            const timespec now{};
-            while (sigtimedwait(&pipe_, nullptr, &now) < 0 && errno == EINTR) {
-            }
-        }
-        pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-    }
-
-  private:
-    sigset_t pipe_{};
-    sigset_t before_{};
-    bool was_pending_ = false;
-};
-
-// Writes all; errno, or 0.
-int write_all(int descriptor, const std::byte* from, std::size_t size) {
-    const NoSigpipe guard;
-    while (size > 0) {
-        const ssize_t done = ::write(descriptor, from, size);
-        if (done < 0) {
-            if (errno == EINTR) {
-                continue;
-            }
-            return errno;
-        }
-        if (done == 0) {
-            return EIO;
-        }
-        from += done;
-        size -= static_cast<std::size_t>(done);
-    }
-    return 0;
-}
-
 }  // namespace
 
-PcapngWriter::PcapngWriter(int descriptor) : descriptor_(descriptor) {
-    buffer_.reserve(kFlushAt + (std::size_t{64} << 10));
+PcapngWriter::PcapngWriter(int descriptor) : sink_(descriptor) {
     const Section section;
     put_block_head(kSectionHeader, sizeof section);
-    put(&section, sizeof section);
+    sink_.put(&section, sizeof section);
     const auto size = static_cast<std::uint32_t>(sizeof section + 12);
-    put(&size, sizeof size);
-}
-
-void PcapngWriter::put(const void* from, std::size_t size) {
-    const auto* bytes = static_cast<const std::byte*>(from);
-    buffer_.insert(buffer_.end(), bytes, bytes + size);
+    sink_.put(&size, sizeof size);
 }
 
 void PcapngWriter::put_block_head(std::uint32_t type, std::size_t size) {
     const std::uint32_t head[2] = {type, static_cast<std::uint32_t>(size + 12)};
-    put(head, sizeof head);
+    sink_.put(head, sizeof head);
 }
 
 std::uint32_t PcapngWriter::interface_of(std::uint16_t link_type) {
@@ -122,14 +60,14 @@ std::uint32_t PcapngWriter::interface_of(std::uint16_t link_type) {
     link_types_.push_back(link_type);
     const InterfaceDescription description{.link_type = link_type};
     put_block_head(kInterfaceDescription, sizeof description);
-    put(&description, sizeof description);
+    sink_.put(&description, sizeof description);
     const auto size = static_cast<std::uint32_t>(sizeof description + 12);
-    put(&size, sizeof size);
+    sink_.put(&size, sizeof size);
     return static_cast<std::uint32_t>(link_types_.size() - 1);
 }
 
 bool PcapngWriter::write(const Record& record) {
-    if (error_number_ != 0) {
+    if (sink_.error_number() != 0) {
         return false;
     }
     const std::uint32_t interface = interface_of(record.link_type);
@@ -141,25 +79,15 @@ bool PcapngWriter::write(const Record& record) {
     const std::size_t padding = (4 - captured % 4) % 4;
     const std::size_t size = sizeof packet + captured + padding;
     put_block_head(kEnhancedPacket, size);
-    put(&packet, sizeof packet);
-    put(record.pseudo_header.data(), before);
-    put(record.bytes.data(), record.bytes.size());
+    sink_.put(&packet, sizeof packet);
+    sink_.put(record.pseudo_header.data(), before);
+    sink_.put(record.bytes.data(), record.bytes.size());
     constexpr std::uint32_t kZeros = 0;
-    put(&kZeros, padding);
+    sink_.put(&kZeros, padding);
     const auto whole = static_cast<std::uint32_t>(size + 12);
-    put(&whole, sizeof whole);
+    sink_.put(&whole, sizeof whole);
     ++frames_;
-    return buffer_.size() < kFlushAt || flush();
+    return sink_.flush_if_full();
 }
-
-bool PcapngWriter::flush() {
-    if (error_number_ == 0) {
-        error_number_ = write_all(descriptor_, buffer_.data(), buffer_.size());
-        buffer_.clear();
-    }
-    return error_number_ == 0;
-}
-
-std::string PcapngWriter::error() const { return error_number_ == 0 ? "" : std::strerror(error_number_); }
 
 }  // namespace acapella::input

@@ -6,13 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "input/byte_sink.hpp"
 #include "record.hpp"
 
 namespace acapella::input {
 
-// Buffers; a fault of the descriptor (no space left, a reader that went away) makes this and all later calls
-// return false, and error() says it. A pipe that nobody reads is a fault like others: no SIGPIPE reaches the
-// process.
+// After a fault (ByteSink) this and all later calls return false, and error() says it.
 class PcapngWriter {
   public:
     // Writes to a descriptor that stays the caller's.
@@ -24,22 +23,19 @@ class PcapngWriter {
     bool write(const Record& record);
     // Writes out what is buffered. Nothing is written on destruction, where nobody could learn that it
     // failed.
-    bool flush();
+    bool flush() { return sink_.flush(); }
 
     [[nodiscard]] std::uint64_t frames() const { return frames_; }
-    [[nodiscard]] int error_number() const { return error_number_; }  // errno; 0: none
-    [[nodiscard]] std::string error() const;
+    [[nodiscard]] int error_number() const { return sink_.error_number(); }  // errno; 0: none
+    [[nodiscard]] std::string error() const { return sink_.error(); }
 
   private:
     std::uint32_t interface_of(std::uint16_t link_type);
-    void put(const void* from, std::size_t size);
     void put_block_head(std::uint32_t type, std::size_t size);
 
-    int descriptor_;
-    int error_number_ = 0;
+    ByteSink sink_;
     std::uint64_t frames_ = 0;
     std::vector<std::uint16_t> link_types_;  // by interface
-    std::vector<std::byte> buffer_;
 };
 
 }  // namespace acapella::input

@@ -1,0 +1,79 @@
+"""Seeds of fuzz_release: those of fuzz_dissect, and headers with addresses in their options. Usage: seeds_release.py
+FOLDER.
+"""
+
+import sys
+from pathlib import Path
+
+import seeds_dissect
+from seeds_dissect import DATA, ethernet, ipv4, ipv6, tcp
+
+V4, V6, MAC = bytes((10, 0, 0, 3)), bytes(range(16)), b"\x00\x1b\x21\1\2\3"
+
+
+def options(body: bytes, protocol: int, payload: bytes) -> bytes:
+    """IPv4 with options."""
+    plain = ipv4(protocol, payload)
+    return (
+        bytes((0x45 + len(body) // 4,))
+        + plain[1:2]
+        + (len(plain) + len(body)).to_bytes(2)
+        + plain[4:20]
+        + body
+        + payload
+    )
+
+
+def frames() -> dict[str, bytes]:
+    """Ethernet frames by name."""
+    ip = {
+        "record_route": options(b"\7\x0b\4" + 2 * V4 + b"\0", 17, DATA),
+        "source_route": options(b"\x83\7\4" + V4 + b"\1", 17, DATA),
+        "time_stamps": options(b"\x44\x0c\5\1" + V4 + bytes(4), 17, DATA),
+        "mptcp": ipv4(6, tcp(b"\x1e\x08\x30\1" + V4, DATA)),
+        "sctp_init": ipv4(132, bytes(12) + b"\1\0\0\x30" + bytes(16) + b"\0\5\0\x08" + V4 + b"\0\6\0\x14" + V6),
+        "sctp_asconf": ipv4(
+            132, bytes(12) + b"\xc1\0\0\x20" + bytes(4) + b"\0\5\0\x08" + V4 + b"\xc0\1\0\x10\0\0\0\1\0\5\0\x08" + V4
+        ),
+        "igmp3": ipv4(2, b"\x22\0\0\0\0\0\0\1" + b"\1\0\0\1" + 2 * V4),
+        "igmp_query": ipv4(2, b"\x11\0\0\0" + V4 + b"\2\x7d\0\1" + V4),
+        "redirect": ipv4(1, b"\5\1\0\0" + V4 + ipv4(17, DATA)),
+        "solicitation": ipv6(58, b"\x87\0\0\0\0\0\0\0" + V6 + b"\1\1" + MAC),
+        "router": ipv6(
+            58,
+            b"\x86\0"
+            + bytes(14)
+            + b"\3\4\x40\xc0"
+            + bytes(12)
+            + V6
+            + b"\x19\3"
+            + bytes(6)
+            + V6
+            + b"\x18\3\x40\0"
+            + bytes(4)
+            + V6,
+        ),
+        "redirect6": ipv6(58, b"\x89\0" + bytes(6) + 2 * V6 + b"\4\x0a" + bytes(6) + ipv6(17, DATA)),
+        "listeners": ipv6(58, b"\x8f\0\0\0\0\0\0\1" + b"\4\0\0\1" + 2 * V6),
+        "listener_query": ipv6(58, b"\x82\0" + bytes(6) + V6 + b"\0\0\0\1" + V6),
+        "home_address": ipv6(60, b"\x11\2\xc9\x10" + V6 + b"\1\2\0\0" + DATA),
+        "routing": ipv6(43, b"\x11\4\0\2" + bytes(4) + 2 * V6 + DATA),
+        "segments": ipv6(43, b"\x11\4\4\1\1\0\0\0" + 2 * V6 + DATA),
+        "teredo_origin": ipv4(
+            17, b"\xc3\x50\x0d\xd8\0\0\0\0"[:4] + (8 + 8 + 40).to_bytes(2) + bytes(2) + b"\0\0\1\2" + V4 + ipv6(59, b"")
+        ),
+    }
+    return {name: ethernet(0x86DD if body[0] >> 4 == 6 else 0x0800, body) for name, body in ip.items()}
+
+
+def main(folder: str) -> None:
+    """Write all seeds."""
+    seeds_dissect.main(folder)
+    for name, frame in frames().items():
+        for kind in range(3):
+            (Path(folder) / f"{name}_{kind}").write_bytes(bytes((0, kind, 0, 0)) + frame)
+        (Path(folder) / f"{name}_cut").write_bytes(bytes((0, 0, 0, 9)) + frame[:-9])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,86 @@
+"""Captures that may leave their site: headers without payload, and a pseudonym for each address.
+
+The native core reads, cuts and replaces; this module looks after the key and the files. docs/release.md says what is
+kept of each header.
+"""
+
+import contextlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from . import _native
+from .errors import UserError
+from .files import atomic_path, sync_folder
+
+KEY_BYTES = 32
+MACS = ("replace", "blank")
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def read_key(path: str | os.PathLike) -> bytes:
+    """The 32 octets of a key file. Raises UserError where others may read it, or it is no such file.
+
+    Nothing of the key is in any message.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise UserError(f"cannot read the key: {error.strerror}", where=path) from error
+    with os.fdopen(descriptor, "rb") as stream:
+        found = os.fstat(stream.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise UserError("the key is not in a regular file", where=path)
+        if found.st_mode & OTHERS:
+            raise UserError("others may read or write this key", where=path, fix=f"chmod 600 {path}")
+        key = stream.read(KEY_BYTES + 1)
+    if len(key) != KEY_BYTES:
+        size = "more" if len(key) > KEY_BYTES else str(len(key))
+        raise UserError(f"a key is {KEY_BYTES} octets, and here are {size}", where=path)
+    return key
+
+
+def make_key(path: str | os.PathLike) -> None:
+    """Write a new key of the system's random numbers to ``path``, for its owner alone. Raises UserError where a file is
+    there: what was made with its key could not be continued. The key is whole or not there.
+    """
+    target = Path(path)
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(os.urandom(KEY_BYTES))
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.link(name, target)  # unlike a rename it replaces nothing
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                Path(name).unlink()
+        sync_folder(target.parent)
+    except FileExistsError as error:
+        raise UserError(
+            "there is a file already", where=target, fix="a new key would give all addresses other names"
+        ) from error
+    except OSError as error:
+        raise UserError(f"cannot write the key: {error.strerror}", where=target) from error
+
+
+def anonymise(source: str, target: str | os.PathLike, key: bytes, *, macs: str = "replace", vendors=None) -> dict:
+    """Anonymise the capture ``source`` (a path, or - for standard input) to the pcap ``target``, whole or not at all,
+    and its owner's alone.
+
+    Returns counts: frames, wire_bytes, captured_bytes, kept_bytes, cut_frames (of which less was kept than was
+    captured), empty_frames (of which nothing was), ts_not_kept (stamps that a pcap cannot hold), link_type; and what
+    the reader says of the file, as in a digest. ``vendors`` are tshark's, as the core takes them, or None. Raises
+    UserError.
+    """
+    if macs not in MACS:
+        raise UserError(f"MAC addresses: {macs}", fix=f"one of {', '.join(MACS)}")
+    if source != "-" and Path(target).exists() and Path(source).exists() and Path(source).samefile(target):
+        raise UserError("input and output are the same file", where=target)
+    try:
+        with atomic_path(target) as temporary, temporary.open("wb") as stream:
+            return _native.anonymise_file(source, stream.fileno(), key, macs, vendors)
+    except (_native.InputError, _native.AnonymiseError) as error:
+        raise UserError(str(error)) from error

@@ -1,0 +1,44 @@
+// One capture to what may leave the site.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <string>
+
+#include "anonymise/address_map.hpp"
+#include "input/capture_reader.hpp"
+
+namespace acapella {
+
+class Vendors;
+
+namespace anonymise {
+
+// What cannot be done with this file, or the output's fault. what() is one line.
+class AnonymiseError : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
+struct FileCounts {
+    std::uint64_t frames = 0;
+    std::uint64_t wire_bytes = 0;
+    std::uint64_t captured_bytes = 0;
+    std::uint64_t kept_bytes = 0;
+    std::uint64_t cut_frames = 0;    // of which less was kept than was captured
+    std::uint64_t empty_frames = 0;  // of which nothing was kept, though something was captured
+    std::uint64_t ts_out_of_range = 0;
+    std::uint16_t link_type = 0;
+    input::FileFacts facts;  // of the file that was read
+};
+
+// Reads the capture at `path` ("-": standard input) and writes a pcap to `descriptor`, which stays the
+// caller's: of the input its frames, their lengths and times, and nothing else. `progress`, which may throw,
+// is called now and then. Raises InputError where `path` is no capture, AnonymiseError where it has frames of
+// several link types (a pcap has one) or the descriptor's fault.
+FileCounts anonymise_file(const std::string& path, int descriptor, Key key, Macs macs, const Vendors* vendors,
+                          const std::function<void()>& progress);
+
+}  // namespace anonymise
+}  // namespace acapella

@@ -1,0 +1,36 @@
+// One frame to what may leave the site.
+#pragma once
+
+#include "anonymise/draft.hpp"
+#include "dissection.hpp"
+#include "record.hpp"
+
+namespace acapella {
+
+class Vendors;
+
+namespace anonymise {
+
+// Cuts behind the last header that it knows, replaces every address in those before, makes checksums anew or
+// zero. Lengths in headers, ports, VLAN ids, labels, keys and numbers of tunnels, and times stay.
+class FrameAnonymiser {
+  public:
+    // `vendors` may be null and has to stay.
+    FrameAnonymiser(Key key, Macs macs, const Vendors* vendors)
+        : addresses_(key, macs, vendors), draft_(addresses_), vendors_(vendors) {}
+    FrameAnonymiser(const FrameAnonymiser&) = delete;
+    FrameAnonymiser& operator=(const FrameAnonymiser&) = delete;
+
+    // The view stays valid until the next call; it is no longer than what was captured.
+    Bytes anonymise(const Record& record);
+
+  private:
+    AddressMap addresses_;
+    Draft draft_;
+    Dissection dissection_;
+    Trace trace_;
+    const Vendors* vendors_;
+};
+
+}  // namespace anonymise
+}  // namespace acapella

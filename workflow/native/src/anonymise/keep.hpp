@@ -1,0 +1,48 @@
+// What is kept of each header. A function keeps what it knows, replaces the addresses in it, and leaves all
+// else out: where the draft does not reach the header's end the frame ends there.
+#pragma once
+
+#include "anonymise/draft.hpp"
+
+namespace acapella::anonymise {
+
+void keep_ethernet(Header& header);
+void keep_llc(Header& header);
+void keep_vlan(Header& header);
+void keep_arp(Header& header);
+void keep_slow(Header& header);
+void keep_osi(Header& header);
+void keep_ptp(Header& header);
+// The header that a link type gives, `length` octets of it.
+void keep_linux_cooked(Draft& draft, std::size_t length);
+void keep_linux_cooked_v2(Draft& draft, std::size_t length);
+
+void keep_ipv4(Header& header);
+void keep_ipv6(Header& header);
+void keep_ipv6_options(Header& header);
+void keep_ipv6_routing(Header& header);
+void keep_ipv6_fragment(Header& header);
+void keep_authentication(Header& header);
+
+void keep_icmp(Header& header);
+void keep_icmpv6(Header& header);
+void keep_igmp(Header& header);
+void keep_pim(Header& header);
+
+void keep_tcp(Header& header);
+void keep_udp(Header& header);
+void keep_udplite(Header& header);
+void keep_sctp(Header& header);
+
+void keep_gre(Header& header);
+void keep_geneve(Header& header);
+void keep_gtp(Header& header);
+void keep_udpencap(Header& header);
+void keep_l2tp(Header& header);
+void keep_teredo(Header& header);
+void keep_infiniband(Header& header);
+
+// Headers that hold neither addresses nor text: all of them, as the dissector found them.
+inline void keep_all(Header& header) { header.keep(header.length()); }
+
+}  // namespace acapella::anonymise

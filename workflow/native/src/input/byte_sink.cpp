@@ -1,0 +1,87 @@
+#include "input/byte_sink.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+namespace acapella::input {
+namespace {
+
+constexpr std::size_t kFlushAt = std::size_t{256} << 10;
+
+// Keeps a write to a pipe without reader from ending the process: SIGPIPE is held back, and taken off again
+// if the write raised it.
+class NoSigpipe {
+  public:
+    NoSigpipe() {
+        sigemptyset(&pipe_);
+        sigaddset(&pipe_, SIGPIPE);
+        sigset_t pending;
+        sigpending(&pending);
+        was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+        pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+    }
+    NoSigpipe(const NoSigpipe&) = delete;
+    NoSigpipe& operator=(const NoSigpipe&) = delete;
+
+    ~NoSigpipe() {
+        if (!was_pending_) {
+            const timespec now{};
+            while (sigtimedwait(&pipe_, nullptr, &now) < 0 && errno == EINTR) {
+            }
+        }
+        pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    }
+
+  private:
+    sigset_t pipe_{};
+    sigset_t before_{};
+    bool was_pending_ = false;
+};
+
+// Writes all; errno, or 0.
+int write_all(int descriptor, const std::byte* from, std::size_t size) {
+    const NoSigpipe guard;
+    while (size > 0) {
+        const ssize_t done = ::write(descriptor, from, size);
+        if (done < 0) {
+            if (errno == EINTR) {
+                continue;
+            }
+            return errno;
+        }
+        if (done == 0) {
+            return EIO;
+        }
+        from += done;
+        size -= static_cast<std::size_t>(done);
+    }
+    return 0;
+}
+
+}  // namespace
+
+ByteSink::ByteSink(int descriptor) : descriptor_(descriptor) {
+    buffer_.reserve(kFlushAt + (std::size_t{64} << 10));
+}
+
+void ByteSink::put(const void* from, std::size_t size) {
+    const auto* bytes = static_cast<const std::byte*>(from);
+    buffer_.insert(buffer_.end(), bytes, bytes + size);
+}
+
+bool ByteSink::flush_if_full() { return error_number_ == 0 && (buffer_.size() < kFlushAt || flush()); }
+
+bool ByteSink::flush() {
+    if (error_number_ == 0) {
+        error_number_ = write_all(descriptor_, buffer_.data(), buffer_.size());
+        buffer_.clear();
+    }
+    return error_number_ == 0;
+}
+
+std::string ByteSink::error() const { return error_number_ == 0 ? "" : std::strerror(error_number_); }
+
+}  // namespace acapella::input

@@ -1,0 +1,36 @@
+// Bytes to a descriptor, buffered.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace acapella::input {
+
+// A fault of the descriptor (no space left, a reader that went away) makes this and all later calls return
+// false, and error() says it. A pipe that nobody reads is a fault like others: no SIGPIPE reaches the
+// process.
+class ByteSink {
+  public:
+    // The descriptor stays the caller's.
+    explicit ByteSink(int descriptor);
+    ByteSink(const ByteSink&) = delete;
+    ByteSink& operator=(const ByteSink&) = delete;
+
+    void put(const void* from, std::size_t size);
+    // Writes out what is buffered, where that is much.
+    bool flush_if_full();
+    // Writes out what is buffered. Nothing is written on destruction, where nobody could learn that it
+    // failed.
+    bool flush();
+
+    [[nodiscard]] int error_number() const { return error_number_; }  // errno; 0: none
+    [[nodiscard]] std::string error() const;
+
+  private:
+    int descriptor_;
+    int error_number_ = 0;
+    std::vector<std::byte> buffer_;
+};
+
+}  // namespace acapella::input
