@@ -44,7 +44,7 @@ void Draft::put(std::size_t offset, Bytes bytes) {
 }
 
 void Draft::show(std::size_t offset, std::size_t count) {
-    if (inside(offset, count)) original(offset).copy(0, count, out_.data() + offset);
+    if (count > 0 && inside(offset, count)) original(offset).copy(0, count, out_.data() + offset);
 }
 
 void Draft::put16(std::size_t offset, std::uint16_t value) {
