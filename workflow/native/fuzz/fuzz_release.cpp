@@ -77,9 +77,11 @@ void check_addresses(const Record& frame, const Dissection& before, const Record
     }
 }
 
+// The last token may be another: where a frame ends behind an ethertype, that alone says what was there.
 void check_tokens(const Dissection& before, const Dissection& after) {
-    check(after.token_count <= before.token_count);
-    check(std::equal(after.tokens.begin(), after.tokens.begin() + after.token_count, before.tokens.begin()));
+    const std::ptrdiff_t known = std::max<int>(after.token_count, 1) - 1;
+    check(known <= before.token_count);
+    check(std::equal(after.tokens.begin(), after.tokens.begin() + known, before.tokens.begin()));
 }
 
 }  // namespace
