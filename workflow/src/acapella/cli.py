@@ -29,6 +29,7 @@ STAGES = (
     "trials",
     "conformance",
     "outcomes",
+    "storage",
     "figures",
     "report",
     "doctor",

@@ -100,6 +100,9 @@ def check_across_keys(config: dict) -> None:
         raise UserError("config error: samples: missing; testbed files needs the path of a sample sheet")
     if config["consistency"]["identity"] == "regions" and not config["consistency"]["regions"]:
         raise UserError("config error: consistency.regions: missing; identity regions needs some OFFSET:LENGTH")
+    for background, limit in config["storage"]["thresholds"]:
+        if background >= limit:
+            raise UserError(f"config error: storage.thresholds: [{background}, {limit}]: the lower one comes first")
     check_trials(config["trials"] or {}, config["exclude"])
 
 

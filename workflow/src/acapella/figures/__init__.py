@@ -12,7 +12,7 @@ import time
 from acapella_core.errors import UserError
 
 from .. import campaign as campaigns
-from .registry import COLLECTIONS, NAMES, TRIALS
+from .registry import COLLECTIONS, NAMES, STORAGE, TRIALS
 
 FORMATS = ("svg", "pdf", "png", "html")
 
@@ -24,7 +24,8 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         help="draw a campaign's figures from its tables",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"figures: {', '.join(NAMES)}; of trials: {', '.join(TRIALS)}; of all collections: outcomes",
+        epilog=f"figures: {', '.join(NAMES)}; of trials: {', '.join(TRIALS)}; of all collections: outcomes; "
+        f"of the storage study: {', '.join(STORAGE)}",
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's folder, as results/demo")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these figures (default: those of samples)")
@@ -38,7 +39,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> None:
     """Write the figures and one line for each. Raises UserError for an unknown name or a missing table."""
     wanted = args.only or [*NAMES, *(TRIALS if args.trials else ())]
-    names = chosen(wanted, (*NAMES, *TRIALS, *COLLECTIONS), "--only")
+    names = chosen(wanted, (*NAMES, *TRIALS, *COLLECTIONS, *STORAGE), "--only")
     formats = chosen(args.formats, FORMATS, "--formats")
     campaign = campaigns.opened(args.campaign)
     from .compose import drawn  # noqa: PLC0415 (Altair and vl-convert are slow to import)

@@ -22,6 +22,7 @@ TRIALS = (  # of a campaign that compares trials
     "latency_delta",
 )
 COLLECTIONS = ("outcomes",)  # of all campaigns that sampled a testbed
+STORAGE = ("storage_latency",)  # of the storage study
 
 
 def module(name: str) -> ModuleType:

@@ -8,6 +8,7 @@ import pyarrow.csv
 from acapella_core.errors import UserError
 
 from ..campaign import Campaign, require
+from ..storage import TABLES as STORAGE_TABLES
 from ..tables import arrow_schema
 from ..trial_tables import TABLES as TRIAL_TABLES
 from .wording import natural
@@ -88,6 +89,8 @@ def maker(table: str, campaign: Campaign) -> str:
         return f"acapella trials {campaign.folder} --environments ..."
     if table == "outcomes":
         return f"acapella outcomes {campaign.folder.parent / 'outcomes.csv'} -o {campaign.folder / 'tables'}"
+    if table in STORAGE_TABLES:
+        return f"acapella storage {campaign.folder}"
     if table == "kappa_published":
         return f"acapella conformance -o {campaign.folder / 'tables'}"
     return f"acapella process {campaign.folder}"

@@ -1,0 +1,138 @@
+"""The storage study: what bpftrace says is taken as it is, settings are put back, what cannot be measured is told."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import dpdk_writer as dpdk
+import pytest
+
+from acapella_capture.storage import Skip, study, thresholds, trace
+
+BINS = '[{"min": 4, "max": 7, "count": 2}, {"min": 8, "max": 15, "count": 0}, {"min": 16, "max": 31, "count": 1}]'
+SAID = f"""\
+{{"type": "attached_probes", "data": {{"probes": 4}}}}
+{{"type": "printf", "data": "at 1000\\n"}}
+{{"type": "printf", "data": "at 2000\\n"}}
+{{"type": "hist", "data": {{"@latency": {BINS}}}}}
+{{"type": "map", "data": {{"@sum": 30}}}}
+{{"type": "map", "data": {{"@longest": 18}}}}
+{{"type": "map", "data": {{"@calls": 3}}}}
+{{"type": "map", "data": {{"@bytes": 600}}}}
+no JSON
+{{"type": "map", "data": {{"@began": {{"77": 12}}}}}}
+"""
+
+
+def test_intervals_are_as_bpftrace_says_them():
+    intervals = []
+    for line in SAID.splitlines():
+        trace.take(line, intervals)
+    assert intervals == [
+        trace.Interval(1000),
+        trace.Interval(2000, calls=3, bytes=600, latency_ns=30, longest_ns=18, buckets=[(4, 7, 2), (16, 31, 1)]),
+    ]
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    """Files like those of /proc/sys/vm, where writing the one of a pair makes the other 0."""
+    folder = tmp_path / "vm"
+    folder.mkdir()
+    for name, value in (("dirty_ratio", 20), ("dirty_background_ratio", 0), ("dirty_bytes", 0)):
+        (folder / name).write_text(f"{value}\n")
+    (folder / "dirty_background_bytes").write_text("4096\n")
+    monkeypatch.setattr(thresholds, "VM", folder)
+    put = thresholds.put
+
+    def put_as_the_kernel(name: str, value: int) -> None:
+        put(name, value)
+        stem, _, kind = name.rpartition("_")
+        put(f"{stem}_{'ratio' if kind == 'bytes' else 'bytes'}", 0)
+
+    monkeypatch.setattr(thresholds, "put", put_as_the_kernel)
+    return lambda: {path.name: int(path.read_text()) for path in sorted(folder.iterdir())}
+
+
+@pytest.mark.parametrize("memory_mb", [None, 100])
+def test_thresholds_are_put_back_after_an_error_too(settings, memory_mb):
+    before = settings()
+    with pytest.raises(RuntimeError), thresholds.set_to(10, 20, memory_mb) as memory:
+        now = settings()
+        if memory_mb:
+            assert (now["dirty_background_bytes"], now["dirty_bytes"], memory) == (10_000_000, 20_000_000, 100_000_000)
+        else:
+            assert (now["dirty_background_ratio"], now["dirty_ratio"]) == (10, 20)
+        raise RuntimeError
+    assert settings() == before
+
+
+def test_thresholds_that_may_not_be_set_are_a_reason_to_skip(settings, monkeypatch):
+    monkeypatch.setattr(thresholds, "VM", thresholds.VM / "none")
+    with pytest.raises(Skip, match="dirty_bytes cannot be set"):
+        thresholds.put("dirty_bytes", 1)
+
+
+def test_frames_of_a_run_add_up_or_it_is_no_run():
+    accounts = {
+        "generator": {"offered": 100, "refused": 30, "left": 1, "seconds": 0.5},
+        "frames": {"written": 60, "written_bytes": 6000, "dropped": {"writer_full": 9}},
+    }
+    said = study.counted(accounts)
+    assert (said["offered"], said["written"], said["lost"], said["offered_ns"]) == (100, 60, 40, 500_000_000)
+    accounts["frames"]["written"] = 59
+    with pytest.raises(ValueError, match="offered 100 frames are not 59 written and 40 lost"):
+        study.counted(accounts)
+
+
+def measure(folder: Path, path: str, *arguments: object) -> tuple[subprocess.CompletedProcess, dict]:
+    """`acapella measure-storage` with that PATH, and its file."""
+    argv = [sys.executable, "-m", "acapella.cli", "measure-storage", "-o", folder / "study.json", *arguments]
+    environment = os.environ | {"PATH": path}
+    done = subprocess.run(
+        [str(word) for word in argv], capture_output=True, text=True, check=False, env=environment, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done, json.loads((folder / "study.json").read_text())
+
+
+def test_without_bpftrace_or_root_the_reason_is_one_line_and_in_the_file(tmp_path):
+    done, said = measure(tmp_path, str(tmp_path))
+    reason = "no bpftrace here; apt-get install bpftrace" if os.geteuid() == 0 else "not root: "
+    assert said["skipped"].startswith(reason) and said["runs"] == []
+    assert done.stdout.splitlines() == [f"storage: skipped: {said['skipped']}"]
+
+
+def test_thresholds_in_the_wrong_order_are_refused():
+    argv = [sys.executable, "-m", "acapella.cli", "measure-storage", "-o", "none.json", "--thresholds", "20:10"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "20:10: not two percentages, the lower one first" in done.stderr
+
+
+def test_every_call_of_both_writers_is_in_the_histograms(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("not root: no bpftrace")
+    if shutil.which("bpftrace") is None:
+        pytest.skip("no bpftrace here; apt-get install bpftrace")
+    dpdk.built_or_skip()
+    before = {name: thresholds.value_of(name) for name in ("dirty_ratio", "dirty_background_ratio", "dirty_bytes")}
+    arguments = ["--thresholds", "10:20", "--memory-mb", 64, "--rate", 50000, "--seconds", 0.5]
+    _, said = measure(tmp_path, f"{dpdk.BUILD}{os.pathsep}{os.environ['PATH']}", *arguments)
+    if said["skipped"]:
+        pytest.skip(said["skipped"])
+    assert {name: thresholds.value_of(name) for name in before} == before
+    assert [(run["writer"], run["call"]) for run in said["runs"]] == [("buffered", "writev"), ("direct", "io_uring")]
+    for run in said["runs"]:
+        assert run["offered"] == run["written"] + run["lost"] and run["written"] > 0
+        assert sum(each["bytes"] for each in run["intervals"]) <= run["written_bytes"]
+        for each in run["intervals"]:
+            assert each["calls"] == sum(calls for _, _, calls in each["buckets"]) > 0
+            assert each["latency_ns"] >= each["longest_ns"] > 0
+    buffered, direct = said["runs"]
+    assert sum(each["bytes"] for each in buffered["intervals"]) == buffered["written_bytes"]  # all of it is writev's
+    written = direct["written_bytes"]
+    assert sum(each["bytes"] for each in direct["intervals"]) == written - written % 4096  # its end goes otherwise
+    assert [path.name for path in tmp_path.iterdir()] == ["study.json"]

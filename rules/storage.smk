@@ -1,0 +1,91 @@
+# storage: nothing but this machine -> storage/study.json (measure-storage) -> tables/storage_*.csv and .parquet
+#          -> figures/storage_latency.* (Patchwork, appendix B). Made by `snakemake storage` alone, for it sets the
+#          machine's thresholds of dirty memory while it lasts. Without root or bpftrace: empty tables that say so.
+
+from acapella.figures.registry import STORAGE as OF_STORAGE
+from acapella.storage import TABLES as STORAGE_TABLES
+
+STUDY = config["storage"]
+
+
+rule measure_storage:
+    output:
+        study="<campaign>/storage/study.json",
+    log:
+        "<campaign>/logs/measure_storage.log",
+    benchmark:
+        "<campaign>/benchmarks/measure_storage.tsv"
+    # Nothing of ours beside it: it is a matter of time.
+    threads: workflow.cores or 1
+    resources:
+        mem_mb=1024,
+        runtime=60,
+    params:
+        thresholds=[f"{background}:{limit}" for background, limit in STUDY["thresholds"]],
+        memory=[f"--memory-mb={STUDY['memory_mb']}"] if STUDY["memory_mb"] else [],
+        disks=[str(mbps or "own") for mbps in STUDY["disks_mbps"]],
+        frames=[f"--frame-bytes={STUDY['frame_bytes']}", f"--snaplen={STUDY['snaplen']}"],
+        rate=[f"--rate={STUDY['rate']}"] if STUDY["rate"] else [],
+        seconds=STUDY["run_s"],
+        code=digest_of_code("acapella_capture.storage.command"),
+    message:
+        "measure-storage: sets vm.dirty_* of this machine while it lasts"
+    shell:
+        "acapella measure-storage -o {output.study:q} --thresholds {params.thresholds} --disk-mbps {params.disks}"
+        " {params.memory} {params.frames} {params.rate} --seconds {params.seconds} 2>&1 | tee {log:q}"
+
+
+rule storage_tables:
+    input:
+        study=rules.measure_storage.output.study,
+        schemas=[ROOT / f"schemas/tables/{table}.yaml" for table in STORAGE_TABLES],
+    output:
+        csv=expand("<campaign>/tables/{table}.csv", table=STORAGE_TABLES),
+        parquet=expand("<campaign>/tables/{table}.parquet", table=STORAGE_TABLES),
+    log:
+        "<campaign>/logs/storage_tables.log",
+    benchmark:
+        "<campaign>/benchmarks/storage_tables.tsv"
+    resources:
+        mem_mb=512,
+        runtime=10,
+    params:
+        campaign=lambda wildcards: CAMPAIGN,
+        code=digest_of_code("acapella.storage"),
+    message:
+        "storage: tables"
+    shell:
+        "acapella storage {params.campaign:q} > {log:q} 2>&1"
+
+
+rule storage:
+    input:
+        study=rules.measure_storage.output.study,
+        tables=rules.storage_tables.output.csv,
+    output:
+        [
+            report(
+                f"<campaign>/figures/{figure}.{format}",
+                caption=f"../workflow/report/{figure}.rst",
+                category="Figures",
+                labels={"figure": figure, "format": format},
+            )
+            for figure in OF_STORAGE
+            for format in config["figures"]["formats"]
+        ],
+    log:
+        "<campaign>/logs/storage.log",
+    benchmark:
+        "<campaign>/benchmarks/storage.tsv"
+    resources:
+        mem_mb=1024,
+        runtime=10,
+    params:
+        campaign=lambda wildcards: CAMPAIGN,
+        figures=OF_STORAGE,
+        formats=config["figures"]["formats"],
+        code=digest_of_code("acapella.figures"),
+    message:
+        "storage: figures"
+    shell:
+        "acapella figures {params.campaign:q} --only {params.figures} --formats {params.formats} > {log:q} 2>&1"
