@@ -11,7 +11,7 @@ from typing import Any, Self
 from acapella_core.errors import UserError
 
 from ...settings import FabricSettings
-from ..base import Direction, Finished, Host, Instance, Job, Mirror, Refused, Site, Telemetry, Testbed, Want
+from ..base import Direction, Finished, Host, Instance, Job, Mirror, Rates, Refused, Site, Telemetry, Testbed, Want
 from . import credentials, mirrors, needs, resources, switches
 from .credentials import WHERE
 from .remote import Remote
@@ -89,10 +89,11 @@ class FabricTestbed(Testbed):
         return resources.hosts_of(self._hosts(site), site, self.settings.nics)
 
     def telemetry(self, site: str, seconds: float) -> Telemetry | None:
-        own = self._own.get(site, set())  # busy with our own copies
-        names = [port.name for port in self.site(site).ports if port.name not in own]
+        names = [port.name for port in self.site(site).ports]
+        own = dict.fromkeys(self._own.get(site, ()), Rates(0.0, 0.0))  # nothing passes there but our own copies
         try:
-            return switches.of(self.settings.telemetry_url, self.session.token, site).telemetry(seconds, names)
+            found = switches.of(self.settings.telemetry_url, self.session.token, site).telemetry(seconds, names)
+            return found and replace(found, ports={**found.ports, **own})
         except UserError as error:
             self._note(f"no telemetry: {error}")
             return None
