@@ -31,14 +31,18 @@ setup: packages $(STAMPS)/packages $(STAMPS)/native $(STAMPS)/analysis $(STAMPS)
 	@version=$$($(BIN)/python -c 'import acapella; print(acapella.__version__)'); \
 		echo "setup: done; the command is $(BIN)/acapella, version $$version"
 
+# Who is not root, as on a Jupyter server, and does without what is missing: make setup PACKAGES=no
+PACKAGES ?= yes
+DEBIAN_PACKAGES := $(if $(filter no,$(PACKAGES)),true,workflow/setup/debian-packages)
+
 packages:
-	@workflow/setup/debian-packages run
+	@$(DEBIAN_PACKAGES) run
 
 packages-test:
-	@workflow/setup/debian-packages run test
+	@$(DEBIAN_PACKAGES) run test
 
 packages-lint:
-	@workflow/setup/debian-packages run test lint
+	@$(DEBIAN_PACKAGES) run test lint
 
 packages-bench:
 	@workflow/setup/debian-packages run bench
