@@ -22,9 +22,10 @@ rule outcomes:
         campaign=lambda wildcards: CAMPAIGN,
         folder=lambda wildcards: f"{CAMPAIGN}/tables",
         formats=FORMATS,
+        pseudonyms="--pseudonyms" if config["pseudonyms"] else "",
         code=digest_of_code("acapella.outcomes", "acapella.figures"),
     message:
         "outcomes of all collections"
     shell:
-        "(acapella outcomes {input.collections:q} -o {params.folder:q}"
+        "(acapella outcomes {input.collections:q} -o {params.folder:q} {params.pseudonyms}"
         " && acapella figures {params.campaign:q} --only outcomes --formats {params.formats}) > {log:q} 2>&1"

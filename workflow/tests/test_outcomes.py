@@ -45,6 +45,13 @@ def test_the_shares_of_a_collection_add_up_and_reasons_stand_once(table):
     assert by_outcome["success"]["samples"] == "9"
 
 
+def test_with_pseudonyms_no_reason_gives_a_site_away(tmp_path):
+    (tmp_path / "outcomes.csv").write_text(LINES.replace("no NIC", "no NIC at UTAH"))
+    assert cli.main(["outcomes", str(tmp_path / "outcomes.csv"), "-o", str(tmp_path / "tables"), "--pseudonyms"]) == 0
+    published = (tmp_path / "tables" / "outcomes.csv").read_text()
+    assert "failed" in published and "UTAH" not in published and "room for" not in published
+
+
 def test_the_figure_says_the_shares(table):
     figure = compose.drawn("outcomes", Source(Campaign(table[1])))
     assert (

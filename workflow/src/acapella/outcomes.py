@@ -19,6 +19,7 @@ def register_parser(subparsers):
     parser = subparsers.add_parser("outcomes", help="what became of the sites of all collections", description=__doc__)
     parser.add_argument("collections", metavar="CSV", help="results/outcomes.csv")
     parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where the table goes")
+    parser.add_argument("--pseudonyms", action="store_true", help="leave out reasons, which may name a site")
     return parser
 
 
@@ -27,6 +28,8 @@ def run(args) -> None:
     from . import tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
 
     rows = counted(read(Path(args.collections)))
+    if args.pseudonyms:
+        rows = [{**row, "reasons": ""} for row in rows]
     folder = Path(args.output)
     tables.write_rows(rows, "outcomes", lambda suffix: folder / f"outcomes.{suffix}")
     print(f"{folder / 'outcomes.csv'}: {len(rows) // len(OUTCOMES)} collections")
