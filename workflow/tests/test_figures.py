@@ -334,6 +334,15 @@ def test_the_caption_says_how_a_capture_without_times_counts_as_watched(tmp_path
     assert said in " ".join(throughput.draw(source).key)
 
 
+def test_the_quality_says_what_was_not_read_behind_a_fault(tmp_path):
+    source = Source(Campaign(write_tables(tmp_path / "made", sites=1)))
+    assert "Not read" not in " ".join(capture_quality.draw(source).key)
+    for row, unread in zip(source.quality, (2_300_000, None, 200_000), strict=False):
+        row["file_unread_bytes"] = unread
+    said = " ".join(capture_quality.draw(source).key).replace("\N{NO-BREAK SPACE}", " ")
+    assert "Not read behind a fault: 2.5 MB of 2 files; frames in them are in no panel." in said
+
+
 @pytest.mark.parametrize("top", range(4, 12))
 def test_labels_of_neighbouring_ticks_have_room(top, tmp_path):
     write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99}])
