@@ -32,6 +32,7 @@ STAGES = (
     "storage",
     "figures",
     "report",
+    "release",
     "doctor",
 )
 

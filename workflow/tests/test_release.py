@@ -1,0 +1,210 @@
+"""A campaign's public set: what is in it, what is not, and that it fits together."""
+
+import gzip
+import hashlib
+import io
+import json
+import re
+import stat
+from pathlib import Path
+
+import dpkt
+import pyarrow.parquet as pq
+import pytest
+from workflow_run import CAPTURES
+
+from acapella.cli import main
+
+SITES = ("University-of-Nowhere", "beta-secret")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    """A campaign of the small captures, with pseudonyms, through to its tables."""
+    folder = tmp_path_factory.mktemp("release")
+    rows = [("sample", "site", "port", "file")]
+    for capture in sorted(CAPTURES.glob("*.gz")):
+        name = capture.name.removesuffix(".pcap.gz")
+        site = SITES[0] if name.startswith("alpha") else SITES[1]
+        rows.append((f"{site}-{name}", site, name[-2:], str(capture)))
+    sheet = folder / "samples.tsv"
+    sheet.write_text("\n".join("\t".join(row) for row in rows) + "\n")
+    (folder / "config.json").write_text(json.dumps({"testbed": "files", "samples": str(sheet)}))
+    campaign = folder / "mine"
+    run("collect", campaign, "--config", folder / "config.json")
+    run("collect", campaign, "--config", folder / "config.json", "--list", "-o", campaign / "raw" / "samples.tsv")
+    for sample, site, port, file in rows[1:]:
+        acap, flows = campaign / "acap" / f"{sample}.parquet", campaign / "flows" / f"{sample}.parquet"
+        for path in (acap, flows):
+            path.parent.mkdir(exist_ok=True)
+        run("digest", file, "-o", acap, "--flows", flows, "--site", site, "--port", port, "--engine", "native")
+    run("index", campaign)
+    for sample, *_ in rows[1:]:
+        run("analyze", campaign, "--sample", sample)
+    run("process", campaign, "--pseudonyms")
+    return campaign
+
+
+def run(*words) -> None:
+    """One stage, which has to succeed."""
+    assert main([str(word) for word in words]) == 0, words
+
+
+@pytest.fixture(scope="module")
+def public(finished) -> Path:
+    """The campaign's release."""
+    target = finished.parent / "public"
+    run("release", finished, "-o", target)
+    return target
+
+
+def files(folder: Path) -> list[Path]:
+    """All files below."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_release_has_captures_acaps_flows_tables_and_says_what_was_done(public):
+    assert sorted(path.name for path in public.iterdir()) == [
+        "README.md",
+        "SHA256SUMS",
+        "acap",
+        "captures",
+        "flows",
+        "samples.tsv",
+        "tables",
+    ]
+    names = {path.stem for path in (public / "captures").iterdir()}
+    assert len(names) == 3
+    assert (
+        names
+        == {path.stem for path in (public / "acap").iterdir()}
+        == {path.stem for path in (public / "flows").iterdir()}
+    )
+    frames = sum(pq.read_metadata(path).num_rows for path in (public / "acap").iterdir())
+    assert f"3 samples, {frames} frames" in (public / "README.md").read_text()
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o644 for path in files(public))
+
+
+def test_checksums_are_those_of_all_other_files(public):
+    listed = dict(reversed(line.split("  ")) for line in (public / "SHA256SUMS").read_text().splitlines())
+    assert set(listed) == {path.relative_to(public).as_posix() for path in files(public)} - {"SHA256SUMS"}
+    for name, digest in listed.items():
+        assert hashlib.sha256((public / name).read_bytes()).hexdigest() == digest
+
+
+def test_the_key_is_private_and_stays_behind(finished, public):
+    key_file = finished / "release.key"
+    assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
+    key = key_file.read_bytes()
+    for path in files(public):
+        content = path.read_bytes()
+        for part in (key[:8], key[8:16], key[16:24], key[24:]):
+            assert part not in content, path
+            assert part.hex().encode() not in content, path
+
+
+def test_names_are_pseudonyms_everywhere_and_no_path_is_told(finished, public):
+    for path in files(public):
+        content = path.read_bytes() + path.name.encode()
+        for word in (*SITES, "alpha-p1", str(finished.parent)):
+            assert word.encode() not in content, f"{path} tells {word}"
+    for path in (public / "acap").iterdir():
+        told = json.loads(pq.read_metadata(path).metadata[b"acapella"])
+        assert re.fullmatch(r"S[01]", told["site"])
+        assert path.stem.startswith(f"{told['site']}-{told['port']}-")
+
+
+def test_original_addresses_are_nowhere(public):
+    addresses = set()
+    for capture in CAPTURES.glob("*.gz"):
+        for _, frame in dpkt.pcap.Reader(io.BytesIO(gzip.decompress(capture.read_bytes()))):
+            addresses |= {frame[0:6], frame[6:12]}
+            ethernet = dpkt.ethernet.Ethernet(frame)
+            addresses |= {end for layer in [ethernet.data] if hasattr(layer, "src") for end in (layer.src, layer.dst)}
+    addresses -= {b"\xff" * 6}
+    assert len(addresses) > 8
+    captured = b"".join(path.read_bytes() for path in (public / "captures").iterdir())
+    assert not [address.hex() for address in addresses if address in captured]
+
+
+def test_flows_are_made_anew_from_the_anonymised_captures(finished, public, tmp_path):
+    for capture in sorted((public / "captures").iterdir()):
+        site, port, _ = capture.stem.split("-")
+        made = [tmp_path / f"{kind}.parquet" for kind in ("acap", "flows")]
+        words = ["--site", site, "--port", port, "--engine", "native"]
+        run("digest", capture, "-o", made[0], "--flows", made[1], *words)
+        assert made[0].read_bytes() == (public / "acap" / f"{capture.stem}.parquet").read_bytes()
+        assert made[1].read_bytes() == (public / "flows" / f"{capture.stem}.parquet").read_bytes()
+    ends, true = ends_of(public / "flows"), ends_of(finished / "flows")
+    assert len(ends) == len(true) > 4
+    assert not ends & true
+
+
+def ends_of(flows: Path) -> set[str]:
+    """The addresses of all flow tables in a folder."""
+    rows = [row for path in flows.iterdir() for row in pq.read_table(path).to_pylist()]
+    return {end for row in rows for end in (row["src"], row["dst"])}
+
+
+def test_frames_have_the_same_times_lengths_and_stacks_as_far_as_they_were_kept(finished, public):
+    def frames(folder: Path) -> list:
+        rows = [row for path in folder.iterdir() for row in pq.read_table(path).to_pylist()]
+        return sorted((row["ts_ns"], row["wire_len"], row["stack"]) for row in rows)
+
+    before, after = frames(finished / "acap"), frames(public / "acap")
+    assert [row[:2] for row in before] == [row[:2] for row in after]
+    for (*_, whole), (*_, kept) in zip(before, after, strict=True):
+        assert whole.split("/")[: kept.count("/") + 1] == kept.split("/")
+
+
+def test_tables_come_along_but_for_those_with_addresses(finished, public):
+    names = {path.stem for path in (public / "tables").iterdir()}
+    assert {"frame_sizes", "header_occurrence", "capture_quality"} <= names
+    assert not names & {"top_flows", "stitched_flows"}
+    for path in (public / "tables").iterdir():
+        assert path.read_bytes() == (finished / "tables" / path.name).read_bytes()
+
+
+def test_the_same_key_gives_the_same_bytes_and_another_does_not(finished, public, tmp_path):
+    run("release", finished, "-o", tmp_path / "again")
+    assert (tmp_path / "again" / "SHA256SUMS").read_bytes() == (public / "SHA256SUMS").read_bytes()
+    run("anonymise", "--new-key", tmp_path / "key")
+    run("release", finished, "-o", tmp_path / "other", "--key-file", tmp_path / "key", "--macs", "blank")
+    captures = [sorted((folder / "captures").iterdir()) for folder in (public, tmp_path / "other")]
+    for one, other in zip(*captures, strict=True):
+        assert one.stat().st_size == other.stat().st_size
+        assert one.read_bytes() != other.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["-o", "{public}"], "is there already"),
+        (["-o", "{new}", "--key-file", "{new}/key"], "the key would be published"),
+        (["-o", "{new}", "--key-file", "{missing}"], "cannot read the key"),
+        (["-o", "{missing}/new"], "no such folder"),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_nothing(request, tmp_path, capsys, words, says):
+    finished, public = request.getfixturevalue("finished"), request.getfixturevalue("public")
+    places = {"public": public, "new": tmp_path / "new", "missing": tmp_path / "missing"}
+    assert main(["release", str(finished), *(word.format(**places) for word in words)]) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert said.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_true_names_are_told_where_the_tables_have_them(finished, tmp_path):
+    campaign = tmp_path / "open"
+    campaign.mkdir()
+    for name in ("raw", "acap", "flows", "partial", "catalog.duckdb"):
+        (campaign / name).symlink_to(finished / name)
+    run("process", campaign)
+    run("release", campaign, "--key-file", finished / "release.key")
+    public = campaign / "release"
+    assert (public / "captures" / f"{SITES[0]}-alpha-p1.pcap").is_file()
+    assert "the true ones" in (public / "README.md").read_text()
+    run("release", campaign, "--key-file", finished / "release.key", "--pseudonyms", "-o", tmp_path / "hidden")
+    assert not (tmp_path / "hidden" / "tables").exists()  # they have the true names
+    assert not [path for path in files(tmp_path / "hidden") if SITES[0].encode() in path.read_bytes()]
