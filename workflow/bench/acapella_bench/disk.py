@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-BLOCK, DEPTH = "1M", 16
+MANY, ONE = ("1M", 16), ("16M", 1)  # block, and how many on their way at once; ONE as our writer does
 LONGEST_S = 60
 
 
@@ -18,13 +18,13 @@ class Speed:
     said: str
 
 
-def speed(folder: Path, seconds: float) -> Speed:
+def speed(folder: Path, seconds: float, how: tuple[str, int] = MANY) -> Speed:
     """Writes beside the captures, so that it is the same disk, and removes what it wrote."""
     if shutil.which("fio") is None:
         return Speed(0, "not measured: no fio here; apt-get install fio")
-    path = folder / "fio.tmp"
+    path, (block, depth) = folder / "fio.tmp", how
     words = ["fio", "--name=disk", f"--filename={path}", "--rw=write", "--direct=1", "--ioengine=io_uring"]
-    words += [f"--bs={BLOCK}", f"--iodepth={DEPTH}", "--size=4G", "--time_based", f"--runtime={max(seconds, 1):.0f}"]
+    words += [f"--bs={block}", f"--iodepth={depth}", "--size=4G", "--time_based", f"--runtime={max(seconds, 1):.0f}"]
     words += ["--output-format=json"]
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=LONGEST_S)
@@ -36,4 +36,4 @@ def speed(folder: Path, seconds: float) -> Speed:
         said = (done.stderr + done.stdout).strip().splitlines() or ["it said nothing"]
         return Speed(0, f"not measured: fio: {said[0]}")
     wrote = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]["write"]
-    return Speed(wrote["bw_bytes"], f"fio, O_DIRECT, {BLOCK} at a time, {DEPTH} on their way")
+    return Speed(wrote["bw_bytes"], f"fio, O_DIRECT, {block} at a time, {depth} on their way")

@@ -54,7 +54,7 @@ SCALES = {
         "kappa": 1_055_648,
         "kappa_cost": (1_000_000, 10_000_000, 100_000_000),
         "kappa_files": 10_000_000,
-        "writer_s": 1,
+        "writer_s": 0.75,
         "writer_snaplens": (200, 64),
         "writer_sizes": (1514, 1024, 512, 128),
         "disk_s": 4,

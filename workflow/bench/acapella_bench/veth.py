@@ -21,7 +21,7 @@ from .writer import program
 SNAPLEN = 200
 BUFFER_KIB = 32768  # of the kernel, for each receiver: what tcpdump has by -B on FABRIC
 MTU = 1500
-FRACTIONS = (0.9, 0.8, 0.65, 0.5, 0.35, 0.2, 0.1)  # of what came with as many as go
+FRACTIONS = (0.9, 0.75, 0.5, 0.3, 0.15)  # of what came with as many as go
 RECEIVERS = ("tcpdump", "buffered", "direct")
 START_S, DRAIN_S, STOP_S = 20, 10, 60
 IDLE_S = 1.0

@@ -141,7 +141,8 @@ def row_of(writer: str, snaplen: int, points: list[Point]) -> dict:
 
 def run(bench: Bench) -> list[dict]:
     """Both cuts, all sizes, into a sink and to the disk; then the disk's own speed beside that of whole frames."""
-    rows = []
+    pages = "hugepages" if hugepages() else "no hugepages"
+    rows = [{"measured": "frames in memory with", "value": pages, "note": "sysctl vm.nr_hugepages"}]
     for writer in ("sink", "direct"):
         for snaplen in bench.scale["writer_snaplens"]:
             sweeps = [sweep(bench, Load(writer, snaplen, size)) for size in bench.scale["writer_sizes"]]
@@ -164,16 +165,15 @@ def printed(snaplen: int) -> list[list]:
 def to_the_disk(bench: Bench) -> list[dict]:
     """Whole frames of 1514 bytes, more than it takes, between two runs of fio."""
     seconds = bench.scale["disk_s"]
-    before = disk.speed(bench.folder, seconds)
+    alone = {"before": disk.speed(bench.folder, seconds)}
     ours = {writer: offered(bench, Load(writer, 0, 1514), None, seconds) for writer in ("direct", "buffered")}
-    after = disk.speed(bench.folder, seconds)
-    rows = []
-    known = [each for each in (before, after) if each.bytes_per_s]
-    best = max((each.bytes_per_s for each in known), default=0)
-    for when, each in (("before", before), ("after", after)):
-        rows.append(
-            {"measured": f"the disk alone, {when}", "value": each.bytes_per_s / 1e6, "unit": "MB/s", "note": each.said}
-        )
+    alone["after"] = disk.speed(bench.folder, seconds)
+    best = max(each.bytes_per_s for each in alone.values())
+    alone["after, one write at a time"] = disk.speed(bench.folder, seconds, disk.ONE)
+    rows = [
+        {"measured": f"the disk alone, {when}", "value": each.bytes_per_s / 1e6, "unit": "MB/s", "note": each.said}
+        for when, each in alone.items()
+    ]
     for writer, point in ours.items():
         speed = point.written_bytes / point.whole_s
         share = f"{100 * speed / best:.0f} % of the disk's own" if best else "the disk's own is not known"

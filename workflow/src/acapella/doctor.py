@@ -70,10 +70,12 @@ PROGRAMS = (
         ("p4c-bm2-ss", "p4test"),
     ),
     Program("clusters", "sbatch", ("--version",), "submitting jobs to a cluster", "slurm-client"),
+    Program("storage study", "bpftrace", ("--version",), "latency of writes (snakemake storage)", "bpftrace"),
     Program("report", "chromium", ("--version",), "the tests that open the report in a browser", "chromium"),
     Program("development", "clang++-14", ("--version",), "make fuzz", "clang-14"),
     Program("development", "clang-tidy-14", ("--version",), "make lint", "clang-tidy-14"),
     Program("development", "slurmd", ("-V",), "the test of profiles/slurm, on a Slurm of its own", "slurmd"),
+    Program("development", "fio", ("--version",), "make bench: the disk's own speed", "fio"),
     Program("development", "shellcheck", ("--version",), "make lint", "shellcheck"),
 )
 
