@@ -14,8 +14,9 @@ from acapella_capture.manifest import read
 from acapella_capture.testbeds.base import Want
 
 PORTS = ["HundredGigE0/0/0/5", "HundredGigE0/0/0/15", "TwentyFiveGigE0/0/0/12/1"]
-COLLECT = {"mode": "sites", "sites": ["STAR"], "instances": 1, "cycles": 2}
-COLLECT |= {"port_selection": "fixed", "ports": {"STAR": PORTS}}
+OTHERS = ["HundredGigE0/0/0/2", "TenGigE0/0/0/22/0"]
+COLLECT = {"mode": "sites", "sites": ["STAR", "UTAH"], "instances": 1}
+COLLECT |= {"port_selection": "fixed", "ports": {"STAR": PORTS, "UTAH": OTHERS}}
 
 
 @pytest.fixture
@@ -39,18 +40,21 @@ def collected(fabric: Loopback, *words: str, **changes) -> tuple[int, Path]:
         return collect.main(), campaign
 
 
-def test_a_site_is_sampled_and_given_back(fabric, capsys):
+def test_sites_are_sampled_side_by_side_and_given_back(fabric, capsys):
     status, campaign = collected(fabric)
     said = capsys.readouterr()
     assert status == 0, said.err
-    assert "permissions of the project: Net.PortMirroring" in said.out and "STAR: success" in said.out
+    assert "permissions of the project: Net.PortMirroring" in said.out
+    assert "STAR: success" in said.out and "UTAH: success" in said.out
     manifests = [read(path) for path in sorted((campaign / "raw").glob("*.json"))]
-    assert sorted({each["port"] for each in manifests}) == sorted(PORTS)
+    assert {(each["site"], each["port"]) for each in manifests} == {
+        *(("STAR", port) for port in PORTS), *(("UTAH", port) for port in OTHERS),
+    }  # fmt: skip
     for each in manifests:
-        assert (each["testbed"], each["site"], each["instance"]) == ("fabric", "STAR", "STAR-listener1")
+        assert (each["testbed"], each["instance"]) == ("fabric", f"{each['site']}-listener1")
         assert each["frames_captured"] > 0 and each["mirror"]["offered_frames"] is None
         assert (campaign / "raw" / each["file"]).stat().st_size == each["bytes"]
-    assert len(fabric.orchestrator.slices) == 1 and not fabric.orchestrator.alive()
+    assert len(fabric.orchestrator.slices) == 2 and not fabric.orchestrator.alive()
 
 
 def test_the_plan_asks_for_nothing(fabric, capsys):
@@ -63,7 +67,7 @@ def test_the_plan_asks_for_nothing(fabric, capsys):
 def test_without_a_free_nic_a_site_fails_with_the_reason(fabric, capsys):
     for host in fabric.orchestrator.sites["STAR"]:
         host["nics"] = {}
-    status, _ = collected(fabric)
+    status, _ = collected(fabric, collect={"sites": ["STAR"]})
     said = capsys.readouterr()
     assert status != 0 and "dedicated NICs" in said.out + said.err
     assert not fabric.orchestrator.slices

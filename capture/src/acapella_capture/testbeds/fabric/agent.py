@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -20,6 +21,7 @@ MOST_TEXT = 1 << 20  # bytes of a program's output in a reply; of more, the end
 BLOCK = 1 << 20
 BEGIN_S = 10
 FORGET_S = 600
+LAST_WORDS_S = 1
 CANNOT_RUN = 127  # a shell's status for a program that is not there
 
 
@@ -77,19 +79,31 @@ def attend(folder, argv, output):
         os.dup2(nothing, descriptor)
     for name in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(name, signal.SIG_DFL)  # a shell's background jobs, and so theirs, would ignore SIGINT
+    # Not the log itself as standard error: on Ubuntu, AppArmor takes away from tcpdump what is not called .pcap.
     with (folder / "log").open("wb") as log:
         try:
             with (folder / "stdin").open("rb") as given, output.open("wb") as out:
                 program = subprocess.Popen(
-                    argv, stdin=given, stdout=out, stderr=log, cwd=str(FOLDER), start_new_session=True
+                    argv, stdin=given, stdout=out, stderr=subprocess.PIPE, cwd=str(FOLDER), start_new_session=True
                 )
         except OSError as error:
             log.write(f"{error.filename or argv[0]}: {error.strerror}\n".encode())
             log.flush()
             write(folder / "status", str(CANNOT_RUN))
             return
-    write(folder / "pid", str(program.pid))
-    write(folder / "status", str(program.wait()))
+        write(folder / "pid", str(program.pid))
+        copying = threading.Thread(target=copy, args=(program.stderr.fileno(), log), daemon=True)
+        copying.start()
+        status = program.wait()
+        copying.join(LAST_WORDS_S)  # for ever, where something that it started still holds its standard error
+        write(folder / "status", str(status))
+
+
+def copy(source, log):
+    """What a program says, into its log."""
+    for octets in iter(lambda: os.read(source, BLOCK), b""):
+        log.write(octets)
+        log.flush()
 
 
 def state(job, seconds):

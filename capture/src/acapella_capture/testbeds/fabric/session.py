@@ -134,7 +134,7 @@ class Session:
 
     def _made(self, token: str) -> Any:
         self.credentials.check()
-        module, values = client(), self.credentials.values
+        module, values = client(), dict(self.credentials.values)
         for name in LOGGERS:
             logger = logging.getLogger(name)
             if not any(isinstance(each, credentials.Hide) for each in logger.filters):
@@ -146,7 +146,7 @@ class Session:
                 log_level="INFO",
                 log_file=str(log_file()),
                 validate_config=False,  # it would make and replace the user's keys
-                **{key: values[key] for key in values if key != "am_host"},
+                **values,
             )
 
     def _refresh(self, refresh_token: str) -> Mapping[str, Any]:

@@ -1,0 +1,70 @@
+"""Where testbed `fabric` looks for what FABRIC knows a user by. Needs no client of FABRIC's."""
+
+import json
+
+import pytest
+
+from acapella_capture.testbeds.fabric import credentials
+from acapella_core.errors import UserError
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_the_places_of_a_jupyterhub_are_found(home):
+    folder = home / "work" / "fabric_config"
+    folder.mkdir(parents=True)
+    (folder / "fabric_rc").write_text(
+        "# made by FABRIC\nexport FABRIC_PROJECT_ID='p-1'\n export FABRIC_BASTION_USERNAME=me_0\n"
+        'export FABRIC_SLICE_PRIVATE_KEY_FILE="${HOME}/keys/slice"\nexport FABRIC_LOG_LEVEL=INFO\n'
+    )
+    found = credentials.find(environment={"HOME": str(home), "FABRIC_PROJECT_ID": "other", "FABRIC_BASTION_HOST": "b"})
+    assert found.rc == folder / "fabric_rc"
+    assert (found.values["project_id"], found.values["bastion_host"]) == ("p-1", "b")  # rc first, then the environment
+    assert found.path("slice_private_key_file") == home / "keys" / "slice"
+    assert found.path("bastion_key_location") == folder / "fabric_bastion_key"
+    assert found.tokens == home / ".tokens.json"
+    assert [line.split("(")[-1] for line in found.missing()] == [
+        "token_location)", "bastion_key_location)", "slice_private_key_file)", "slice_public_key_file)",
+    ]  # fmt: skip
+
+
+def test_fabrics_yaml_is_read_too(home):
+    (home / "rc.yml").write_text("runtime:\n  project_id: p-2\n  bastion_username: 'me'\nlogging:\n  level: x\n")
+    found = credentials.find(str(home / "rc.yml"), {"HOME": str(home)})
+    assert (found.values["project_id"], found.values["bastion_username"]) == ("p-2", "me")
+
+
+def test_a_named_rc_has_to_be_there(home):
+    with pytest.raises(UserError, match=r"nowhere/fabric_rc: no such file"):
+        credentials.find(str(home / "nowhere" / "fabric_rc"), {})
+
+
+def test_what_is_missing_is_named_in_one_line(home):
+    with pytest.raises(UserError, match=r"no project_id: export FABRIC_PROJECT_ID=.*and 5 more") as raised:
+        credentials.find(environment={}).check()
+    assert "\n" not in str(raised.value)
+
+
+def test_tokens_that_cannot_be_read_are_a_mistake_and_leave_no_lock(home):
+    found = credentials.find(environment={})
+    for text in (None, "not JSON", json.dumps({"refresh_token": None})):
+        if text is not None:
+            found.tokens.write_text(text)
+        with pytest.raises(UserError, match=r"cm\.fabric-testbed\.net"):
+            credentials.id_token(found, lambda _: {})
+        assert text is not None or not list(home.iterdir())
+
+
+def test_a_fault_of_the_refresh_is_told_without_the_token(home):
+    found = credentials.find(environment={})
+    found.tokens.write_text(json.dumps({"refresh_token": "NB2HI4DTHIXS6secret"}))
+
+    def fails(token):
+        raise RuntimeError(f"refused {token}")
+
+    with pytest.raises(UserError, match=r"could not be refreshed: refused \(token\)"):
+        credentials.id_token(found, fails)
