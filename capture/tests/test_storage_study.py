@@ -3,8 +3,10 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import dpdk_writer as dpdk
@@ -112,18 +114,30 @@ def test_thresholds_in_the_wrong_order_are_refused():
     assert done.returncode == 2 and "20:10: not two percentages, the lower one first" in done.stderr
 
 
-def test_every_call_of_both_writers_is_in_the_histograms(tmp_path):
+def needs_bpftrace() -> str:
+    """PATH with the program that is measured; skips where it cannot be."""
     if os.geteuid() != 0:
         pytest.skip("not root: no bpftrace")
     if shutil.which("bpftrace") is None:
         pytest.skip("no bpftrace here; apt-get install bpftrace")
     dpdk.built_or_skip()
-    before = {name: thresholds.value_of(name) for name in ("dirty_ratio", "dirty_background_ratio", "dirty_bytes")}
+    return f"{dpdk.BUILD}{os.pathsep}{os.environ['PATH']}"
+
+
+def machines() -> dict[str, int]:
+    """The machine's thresholds, while no other test has set them."""
+    names = [f"{name}_{kind}" for name in thresholds.NAMES for kind in ("ratio", "bytes")]
+    with thresholds.alone():
+        return {name: thresholds.value_of(name) for name in names}
+
+
+def test_every_call_of_both_writers_is_in_the_histograms(tmp_path):
+    path, before = needs_bpftrace(), machines()
     arguments = ["--thresholds", "10:20", "--memory-mb", 64, "--rate", 50000, "--seconds", 0.5]
-    _, said = measure(tmp_path, f"{dpdk.BUILD}{os.pathsep}{os.environ['PATH']}", *arguments)
+    _, said = measure(tmp_path, path, *arguments)
     if said["skipped"]:
         pytest.skip(said["skipped"])
-    assert {name: thresholds.value_of(name) for name in before} == before
+    assert machines() == before
     assert [(run["writer"], run["call"]) for run in said["runs"]] == [("buffered", "writev"), ("direct", "io_uring")]
     for run in said["runs"]:
         assert run["offered"] == run["written"] + run["lost"] and run["written"] > 0
@@ -136,3 +150,21 @@ def test_every_call_of_both_writers_is_in_the_histograms(tmp_path):
     written = direct["written_bytes"]
     assert sum(each["bytes"] for each in direct["intervals"]) == written - written % 4096  # its end goes otherwise
     assert [path.name for path in tmp_path.iterdir()] == ["study.json"]
+
+
+def test_a_study_that_is_stopped_leaves_nothing(tmp_path):
+    path, before = needs_bpftrace(), machines()
+    argv = [sys.executable, "-m", "acapella.cli", "measure-storage", "-o", str(tmp_path / "study.json")]
+    argv += ["--thresholds", "10:20", "--memory-mb", "4096", "--rate", "1000", "--seconds", "60"]
+    with subprocess.Popen(argv, env=os.environ | {"PATH": path}, stdout=subprocess.PIPE, text=True) as process:
+        end = time.monotonic() + 60
+        while process.poll() is None and not list(tmp_path.glob("storage-*/c.json.part")):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        process.terminate()
+        said = process.communicate(timeout=60)[0]
+    if process.returncode == 0:
+        pytest.skip(said.strip())
+    assert process.returncode == 128 + signal.SIGTERM
+    assert machines() == before
+    assert list(tmp_path.iterdir()) == []

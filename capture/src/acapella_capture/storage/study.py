@@ -21,6 +21,7 @@ CALLS = {"buffered": "writev", "direct": "io_uring"}
 CLONE_NEWNS = 0x00020000  # linux/sched.h
 SAMPLE_S = 0.02
 BEYOND = 2  # of the upper threshold: as much is written, where there is time
+ALONE_S = 10  # after which a writer ends that nobody watches any more
 END_S = 120  # for what a run left in memory to get to the disk
 ROOM = 1.5  # of what is written, for the disk that is made
 
@@ -137,6 +138,7 @@ def watched(case: Case, settings: Settings, folder: Path, most: int) -> tuple[li
     """Run the writer until ``most`` bytes are written or the time is over: samples of dirty memory, and intervals."""
     words = [executable(), "--generate", settings.frame_bytes, "--snaplen", settings.snaplen, "--writer", case.writer]
     words += ["--write", folder / "c.pcap", *(["--rate", settings.rate] if settings.rate else [])]
+    words += ["--duration", settings.seconds + ALONE_S]
     samples = []
     # It waits until it is watched, and keeps its number when it becomes the writer.
     waits = subprocess.Popen(

@@ -41,14 +41,21 @@ def put(name: str, value: int) -> None:
 
 
 @contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """While nobody else sets them: two at once would put back what was the other's."""
+    with (VM / "dirty_ratio").open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
 def set_to(background_percent: int, limit_percent: int, memory_mb: int | None) -> Iterator[int]:
     """Set vm.dirty_background_ratio and vm.dirty_ratio, or, of ``memory_mb``, as bytes of a smaller machine.
 
     Yields the memory, bytes, that the percentages are of: the free and cached memory as the kernel counts it, or
     ``memory_mb``.
     """
-    with (VM / "dirty_ratio").open("rb") as alone:
-        fcntl.flock(alone, fcntl.LOCK_EX)  # whoever else sets them would put back what was ours
+    with alone():
         yield from kept(background_percent, limit_percent, memory_mb)
 
 
