@@ -78,7 +78,7 @@ def test_all_sites_failed_is_said_with_the_first_reason(tmp_path):
     lines, failures = [], []
     taken = coordinator.collect(PaperTestbed("p", sites=("no_nic",)), settings(), tmp_path / "c")
     lines += collect.told(taken, failures)
-    assert (lines, failures) == ([], [Failure("-", "no_nic", "-", failures[0].why)])
+    assert (lines, failures) == ([], [Failure("all of no_nic", "no_nic", "-", failures[0].why)])
     with pytest.raises(UserError, match=r"no sample could be taken; the first: .*NICs free"):
         collect.write_sheets(tmp_path / "c" / "raw", lines, failures)
 

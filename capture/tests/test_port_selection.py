@@ -1,6 +1,8 @@
 """Port selections are pure: what they choose depends on the view alone, and no port that is not idle starves."""
 
+import textwrap
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from acapella_capture.selection import SELECTIONS, View, assigned, busiest, cand
 from acapella_capture.testbeds.base import Port, Rates
 from acapella_core.errors import UserError
 
+DOCS = Path(__file__).parents[2] / "docs" / "collect.md"
 names = st.lists(st.sampled_from([f"p{number}" for number in range(12)]), min_size=1, max_size=12, unique=True)
 rates_bps = st.floats(min_value=0, max_value=1e11)
 
@@ -98,18 +101,25 @@ def test_no_mirror_moves_that_could_stay(before, chosen, receivers):
     assert all(second[key] == port for key, port in first.items() if port in second.values())
 
 
-def first_port(view: View) -> list[str]:
-    """The example of docs/collect.md."""
-    return [view.ports[0].name]
+def documented(folder: Path) -> None:
+    """The module that docs/collect.md shows, as a file."""
+    text = DOCS.read_text(encoding="utf-8")
+    start, end = text.index("    # my_selection.py"), text.index("    # pyproject.toml")
+    (folder / "my_selection.py").write_text(textwrap.dedent(text[start:end]))
 
 
-def test_a_selection_of_ones_own_comes_by_its_name(monkeypatch):
-    mine = EntryPoint("mine", f"{__name__}:first_port", selection.GROUP)
+def test_a_selection_of_ones_own_comes_by_its_name(tmp_path, monkeypatch):
+    """The documented one."""
+    documented(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    mine = EntryPoint("quietest", "my_selection:quietest", selection.GROUP)
     monkeypatch.setattr(
-        selection, "entry_points", lambda group, name=None: [mine] if name in (None, "mine") and group else []
+        selection, "entry_points", lambda group, name=None: [mine] if name in (None, "quietest") and group else []
     )
-    assert selection.selection_of("mine")(view_of("xy", 1)) == ["x"]
-    with pytest.raises(UserError, match="no port selection 'theirs'; there are all, busiest, fixed, mine, uplinks"):
+    quietest = selection.selection_of("quietest")
+    rates = {name: Rates(rate, 0) for name, rate in (("a", 9.0), ("b", 5.0), ("c", 7.0), ("idle", 0.0))}
+    assert run_of(quietest, ["a", "b", "c", "idle"], 1, 4, rates) == [("b",), ("c",), ("b",), ("c",)]
+    with pytest.raises(UserError, match="no port selection 'theirs'; there are all, busiest, fixed, quietest, uplinks"):
         selection.selection_of("theirs")
 
 

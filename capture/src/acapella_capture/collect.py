@@ -143,8 +143,6 @@ def told(taken: Iterable[Told], failures: list[Failure]) -> Iterator[dict[str, A
             continue
         if isinstance(manifest, Outcome):
             print(f"{manifest.site}: {manifest.outcome}{manifest.reason and ': '}{manifest.reason}", flush=True)
-            if manifest.outcome == "failed" and not manifest.samples_failed:
-                failures.append(Failure("-", manifest.site, "-", manifest.reason))
             continue
         frames = manifest["frames_captured"]
         size = f"{frames} frames" if frames is not None else f"{manifest['bytes']} bytes"

@@ -66,7 +66,7 @@ class Collection:
 
 @dataclass(frozen=True)
 class Failure:
-    """A sample of the plan that could not be taken, and why; `-` for sample and port where it is a whole site."""
+    """A sample of the plan that could not be taken, and why; or all or the rest of a site, then its port is `-`."""
 
     sample: str
     site: str

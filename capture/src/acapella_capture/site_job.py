@@ -180,6 +180,10 @@ class SiteJob:
 
     def _end(self, why: str | None) -> None:
         """Give the resources back and write down the outcome."""
+        if why is not None:
+            self.shared.emit(
+                Failure(f"{'rest' if self._taken else 'all'} of {self.site.name}", self.site.name, "-", why)
+            )
         got = len(self._acquired.instances)
         outcome, reason = outcomes.verdict(self._want.instances, got, self._taken, self._failed, why)
         if outcome == "degraded":
