@@ -1,5 +1,7 @@
 """What writes waited for while the page cache filled (Patchwork, figure 14): buffered beside direct."""
 
+import math
+
 import altair as alt
 
 from .. import storage
@@ -101,6 +103,11 @@ def title(runs: list[dict]) -> str:
     return f"writev held the capture up for {waited}, {share} of its time ({where[0].lower()}{where[1:]})"
 
 
+def powers(most: float) -> list[float]:
+    """Powers of ten from the axis's begin to its end."""
+    return [10.0**power for power in range(math.floor(math.log10(LEAST_MS)), math.floor(math.log10(most)) + 1)]
+
+
 def panel(values: list[dict], one: tuple, extent: dict, last: bool) -> alt.LayerChart:
     """Lines over thresholds."""
     x = alt.X(
@@ -113,7 +120,7 @@ def panel(values: list[dict], one: tuple, extent: dict, last: bool) -> alt.Layer
         "ms:Q",
         title="summed latency (ms)",
         scale=alt.Scale(type="log", domain=[extent["low"], extent["high"]]),
-        axis=alt.Axis(tickCount=5, domain=False, minExtent=46, format="~g"),
+        axis=alt.Axis(values=powers(extent["high"]), domain=False, minExtent=46, format="~g"),
     )
     colour = alt.Color(
         "writer:N",
