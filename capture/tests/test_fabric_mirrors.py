@@ -15,7 +15,7 @@ from fabrictestbed_extensions.fablib.fablib import FablibManager
 from fabrictestbed_extensions.fablib.validator import NodeValidator
 from fim.user.topology import AdvertizedTopology
 
-from acapella_capture.testbeds.base import Host, Port, Rates, Want
+from acapella_capture.testbeds.base import Aim, Host, Port, Rates, Want
 from acapella_capture.testbeds.fabric import mirrors, resources
 from acapella_core.errors import UserError
 
@@ -132,6 +132,27 @@ def test_the_port_of_a_listening_node_is_neither_busy_nor_mirrored(fabric):
         assert testbed.telemetry(SITE, 60).ports[OWN] == Rates(0, 0)
         with pytest.raises(UserError, match="leads to a listening node of ours"):
             testbed.mirror(instance, instance.receivers[1], OWN, "both")
+
+
+def test_mirrors_that_change_places_move_in_one_go(fabric):
+    """FABRIC mirrors a port once, so that one after the other could not."""
+    with fabric.testbed() as testbed:
+        (instance,) = testbed.allocate(SITE, Want(1))
+        first, second = instance.receivers
+        for ports in ((PORTS[0], PORTS[1]), (PORTS[1], PORTS[0])):
+            aims = [Aim(instance, first, ports[0], "both"), Aim(instance, second, ports[1], "rx")]
+            asked = modifications(fabric)
+            testbed.foresee(aims)
+            for aim in aims:
+                testbed.mirror(instance, aim.receiver, aim.port, aim.direction)
+            assert modifications(fabric) - asked == 1
+            assert sorted(services(fabric).values()) == sorted([(ports[0], "Both"), (ports[1], "RX_Only")])
+        testbed.mirror(instance, first, PORTS[0], "both")  # where the other one is: that gives way
+        assert list(services(fabric).values()) == [(PORTS[0], "Both")]
+        fabric.orchestrator.faults.modify_fails = True
+        testbed.foresee([Aim(instance, second, PORTS[2], "both")])  # tells nothing
+        with pytest.raises(UserError, match="ModifyError"):
+            testbed.mirror(instance, second, PORTS[2], "both")
 
 
 def test_mirrors_that_may_not_move_stay_also_for_who_comes_after_a_crash(fabric):

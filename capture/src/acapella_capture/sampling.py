@@ -16,7 +16,7 @@ from .outcomes import Ledger
 from .plan import Shot
 from .settings import CaptureSettings, Settings
 from .tcpdump import Counts, Tcpdump
-from .testbeds.base import Instance, Mirror, MirrorCounters, Testbed
+from .testbeds.base import Aim, Instance, Mirror, MirrorCounters, Testbed
 from .watchdog import MIB, Watch, Watchdog, short_of
 
 PROGRAMS = {"tcpdump": Tcpdump, "dpdk": Dpdk}  # by capture.method
@@ -118,10 +118,11 @@ def running(testbed: Testbed, takings: Sequence[Taking], wait: Callable[[], Any]
 
     ``wait`` returns at the moment when they are to begin: the mirrors are aimed by then.
     """
-    for taking in takings:
-        if not taking.fault:
-            with taking.noted():
-                aim(testbed, taking)
+    sound = [taking for taking in takings if not taking.fault]
+    testbed.foresee([Aim(t.instance, t.receiver, t.shot.port.name, t.shot.direction) for t in sound])
+    for taking in sound:
+        with taking.noted():
+            aim(testbed, taking)
     wait()
     for taking in takings:
         if not taking.fault:

@@ -93,6 +93,16 @@ class Instance:
 
 
 @dataclass(frozen=True)
+class Aim:
+    """A mirror that is to be: of a port, to an instance's receiver."""
+
+    instance: Instance
+    receiver: str
+    port: str
+    direction: Direction
+
+
+@dataclass(frozen=True)
 class MirrorCounters:
     """What a mirror was to copy (`offered`) and what left towards the instance (`delivered`); None where nobody counts.
 
@@ -210,6 +220,10 @@ class Testbed(ABC):
     @abstractmethod
     def mirror(self, instance: Instance, receiver: str, port: str, direction: Direction) -> Mirror:
         """Aim a mirror at a port of the instance's site. Raises UserError for an unknown name or direction."""
+
+    def foresee(self, aims: Sequence[Aim]) -> None:
+        """Hear which mirrors are asked for next, for a testbed that moves several at once faster. Raises nothing."""
+        return
 
     def mirror_capacity_bps(self, instance: Instance, receiver: str) -> int | None:
         """What a receiver can take, bit/s; None where unknown. Raises UserError for an unknown name."""

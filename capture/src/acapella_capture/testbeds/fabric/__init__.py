@@ -11,7 +11,7 @@ from typing import Any, Self
 from acapella_core.errors import UserError
 
 from ...settings import FabricSettings
-from ..base import Direction, Finished, Host, Instance, Job, Mirror, Rates, Refused, Site, Telemetry, Testbed, Want
+from ..base import Aim, Direction, Finished, Host, Instance, Job, Mirror, Rates, Refused, Site, Telemetry, Testbed, Want
 from . import credentials, mirrors, needs, resources, switches
 from .credentials import WHERE
 from .remote import Remote
@@ -137,29 +137,62 @@ class FabricTestbed(Testbed):
         self.port(instance.site, port)
         if direction not in ("rx", "tx", "both"):
             raise UserError(f"no direction {direction!r}; rx, tx or both", where=WHERE)
-        key, made = (instance.name, receiver), mirrors.FabricMirror(instance.name, receiver)
-        if self._aimed.get(key) == (port, direction):
-            return made
         if port in self._own.get(instance.site, ()):
             raise UserError(f"{port} leads to a listening node of ours", where=WHERE)
-        taken = self._taken[instance.site]
+        if self._aimed.get((instance.name, receiver)) != (port, direction):
+            self._aim(instance.site, [Aim(instance, receiver, port, direction)])
+        return mirrors.FabricMirror(instance.name, receiver)
+
+    def foresee(self, aims: Sequence[Aim]) -> None:
+        """Move the mirrors of a site in one modification of its slice: one takes a minute, and may hang."""
+        for site in dict.fromkeys(aim.instance.site for aim in aims):
+            own = self._own.get(site, ())
+            ours = [aim for aim in aims if aim.instance.site == site and aim.port not in own]
+            with contextlib.suppress(UserError):  # each `mirror` tells what is wrong with it
+                for aim in ours:
+                    self.receiver(aim.instance, aim.receiver)
+                    self.port(site, aim.port)
+                self._aim(site, ours)
+
+    def _aim(self, site: str, aims: Sequence[Aim]) -> None:
+        """Aim mirrors that are not aimed so by now. Raises UserError, with none of them moved."""
+        goals = {(aim.instance.name, aim.receiver): aim for aim in aims}
+        moving = {key: aim for key, aim in goals.items() if self._aimed.get(key) != (aim.port, aim.direction)}
+        if not moving:
+            return
+        taken = self._taken[site]
         there = self.slices.open(taken.slice_id)
-        interface = there.get_node(instance.name).get_interface(name=taken.interfaces[key], refresh=True)
-        now = mirrors.aimed_at(interface)
-        if now and now != (port, direction) and not self.settings.move_mirrors:
-            raise UserError(
-                f"{receiver} of {instance.name} stays on {now[0]} ({now[1]}): fabric.move_mirrors is false", where=WHERE
-            )
-        if now != (port, direction):
-            self._aimed.pop(key, None)
-            mirrors.aim(there, interface, mirrors.service_name(instance, receiver), port, direction)
-            there = self.slices.modify(there, self.settings.mirror_timeout_s, MIRROR_HANGS)
-            self._own.setdefault(instance.site, set()).update(
-                port for (name, _), interface in taken.interfaces.items()
-                if (port := mirrors.switch_port(there.get_node(name).get_interface(name=interface, refresh=True)))
-            )  # fmt: skip
-        self._aimed[key] = (port, direction)
-        return made
+        with told("cannot read the mirrors"):
+            ends = {key: there.get_node(key[0]).get_interface(name=interface, refresh=True)
+                    for key, interface in taken.interfaces.items()}  # fmt: skip
+            now = {key: mirrors.aimed_at(interface) for key, interface in ends.items()}
+        self._aimed.update({key: aimed for key, aimed in now.items() if aimed})  # also after a crash
+        moving = {key: aim for key, aim in moving.items() if now[key] != (aim.port, aim.direction)}
+        for (name, receiver), aimed in ((key, now[key]) for key in moving):
+            if aimed and not self.settings.move_mirrors:
+                stays = f"{receiver} of {name} stays on {aimed[0]} ({aimed[1]})"
+                raise UserError(f"{stays}: fabric.move_mirrors is false", where=WHERE)
+        if not moving:
+            return
+        # FABRIC mirrors a port once: another mirror of ours there gives way
+        ports = {aim.port for aim in moving.values()}
+        leaving = [key for key, aimed in now.items() if aimed and (key in moving or aimed[0] in ports)]
+        with told("cannot describe the mirrors"):
+            for key in leaving:
+                self._aimed.pop(key, None)
+                mirrors.clear(ends[key])
+            for key, aim in moving.items():
+                mirrors.add(there, aim, taken.interfaces[key])
+        there = self.slices.modify(there, self.settings.mirror_timeout_s, MIRROR_HANGS)
+        self._aimed.update({key: (aim.port, aim.direction) for key, aim in moving.items()})
+        self._learn_own_ports(site, there)
+
+    def _learn_own_ports(self, site: str, there: Any) -> None:
+        """Ports that lead to our receivers; FABRIC tells them once a mirror ends there."""
+        with told("cannot read the mirrors"):
+            ends = [there.get_node(name).get_interface(name=interface, refresh=True)
+                    for (name, _), interface in self._taken[site].interfaces.items()]  # fmt: skip
+            self._own.setdefault(site, set()).update(filter(None, map(mirrors.switch_port, ends)))
 
     def mirror_capacity_bps(self, instance: Instance, receiver: str) -> int | None:
         self.receiver(instance, receiver)

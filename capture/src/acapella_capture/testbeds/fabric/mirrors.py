@@ -10,10 +10,9 @@ from typing import Any
 
 from acapella_core.errors import UserError
 
-from ..base import Direction, Instance, Mirror, MirrorCounters
+from ..base import Aim, Instance, Mirror, MirrorCounters
 from .credentials import WHERE
 from .resources import port_name
-from .session import told
 
 DEDICATED = ("SmartNIC", "FPGA")  # FABRIC's client also takes a shared NIC as a receiver, which then gets nothing
 
@@ -47,19 +46,25 @@ def check_receiver(interface: Any) -> None:
         raise UserError(f"{interface.get_name()} is of a {kind}: a mirror needs a dedicated NIC", where=WHERE)
 
 
-def aim(there: Any, interface: Any, name: str, port: str, direction: Direction) -> None:
-    """Change a slice's object: what ends at the interface goes, a mirror of the port comes. Raises UserError."""
-    check_receiver(interface)
-    with told("cannot describe the mirror"):
-        before = interface.get_network()
-        if before is not None:
-            before.delete()
-        # the interface as it is after the deletion: it has cached its network
-        node = there.get_node(interface.get_node().get_name())
-        fresh = node.get_interface(name=interface.get_name(), refresh=True)
-        there.add_port_mirror_service(
-            name=name, mirror_interface_name=port, receive_interface=fresh, mirror_direction=direction
-        )
+def clear(interface: Any) -> None:
+    """Take the mirror that ends at an interface out of the slice's object."""
+    before = interface.get_network()
+    if before is not None:
+        before.delete()
+
+
+def add(there: Any, aim: Aim, interface: str) -> None:
+    """Put a mirror into a slice's object, to an interface (FABRIC's name) that receives none."""
+    fresh = there.get_node(aim.instance.name).get_interface(
+        name=interface, refresh=True
+    )  # it has cached its old mirror
+    check_receiver(fresh)
+    there.add_port_mirror_service(
+        name=service_name(aim.instance, aim.receiver),
+        mirror_interface_name=aim.port,
+        receive_interface=fresh,
+        mirror_direction=aim.direction,
+    )
 
 
 def aimed_at(interface: Any) -> tuple[str, str] | None:
