@@ -1,10 +1,12 @@
-"""Where testbed `fabric` looks for what FABRIC knows a user by. Needs no client of FABRIC's."""
+"""What of testbed `fabric` needs no client of FABRIC's: where it looks for credentials, and the nodes' program."""
 
+import ast
+import inspect
 import json
 
 import pytest
 
-from acapella_capture.testbeds.fabric import credentials
+from acapella_capture.testbeds.fabric import agent, credentials
 from acapella_core.errors import UserError
 
 
@@ -68,3 +70,7 @@ def test_a_fault_of_the_refresh_is_told_without_the_token(home):
 
     with pytest.raises(UserError, match=r"could not be refreshed: refused \(token\)"):
         credentials.id_token(found, fails)
+
+
+def test_the_nodes_program_is_written_for_the_python_of_old_images():
+    ast.parse(inspect.getsource(agent), feature_version=(3, 6))

@@ -33,6 +33,8 @@ def test_defaults_within_a_line_of_the_traffic_plan():
         ({"collect": {"mode": "slice"}}, "collect.slice"),
         ({"collect": {"busiest_every": 1}}, "collect.busiest_every"),
         ({"capture": {"one_in": 10}}, "capture.one_in"),
+        ({"testbed": "fabric", "capture": {"method": "dpdk"}}, "capture.method"),
+        ({"fabric": {"nics": ["NIC_Basic"]}}, "fabric.nics[0]"),
         ({"capture": {"filter": "-w/tmp/elsewhere"}}, "capture.filter"),
         ({"capture": {"filter": " -r/etc/passwd"}}, "capture.filter"),
     ],

@@ -163,6 +163,8 @@ def check_across_keys(values: dict[str, Any], where: object) -> None:
     """What the schema cannot say. Raises UserError naming the key."""
     if values["collect"]["mode"] == "slice" and not values["collect"]["slice"]:
         raise UserError("collect.slice: missing; mode slice needs its name", where=where)
+    if values["testbed"] == "fabric" and values["capture"]["method"] == "dpdk":
+        raise UserError("capture.method: nobody builds the DPDK program on FABRIC's nodes; use tcpdump", where=where)
     if values["capture"]["one_in"] > 1 and values["capture"]["method"] != "dpdk":
         raise UserError(
             f"capture.one_in: {values['capture']['method']} takes every frame that passes its filter; use method dpdk",
