@@ -92,7 +92,16 @@ def offered(bench: Bench, load: Load, rate: float | None, seconds: float) -> Poi
     """One run at ``rate`` frames a second (None: as many as go)."""
     capture = bench.folder / "generated.pcap"
     words = [program(), "--generate", load.size, "--snaplen", load.snaplen, "--writer", load.writer]
-    words += ["--cpus", f"{bench.core},{bench.other_core}", "--write", capture, "--duration", seconds, *hugepages()]
+    words += [
+        "--cpus",
+        f"{bench.core},{bench.other_core}",
+        "--write",
+        capture,
+        "--duration",
+        seconds,
+        "--spin",
+        *hugepages(),
+    ]
     words += ["--rate", f"{rate:.0f}"] if rate else []
     try:
         bench.measure(words, any_core=True)
