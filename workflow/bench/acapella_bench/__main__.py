@@ -19,7 +19,22 @@ from pathlib import Path
 from acapella_core.arguments import Parser
 from acapella_core.errors import UserError
 
-from . import analysis, cost, hybrid, kappa, machine, memory, native, programs, size, storage, table, veth, writer
+from . import (
+    analysis,
+    campaign,
+    cost,
+    hybrid,
+    kappa,
+    machine,
+    memory,
+    native,
+    programs,
+    size,
+    storage,
+    table,
+    veth,
+    writer,
+)
 
 BENCHMARKS = {
     "native": (native.run, "engine native: frames a second on one core, shares of its stages, peak memory"),
@@ -34,6 +49,10 @@ BENCHMARKS = {
     ),
     "writer": (writer.run, "DPDK writer: frames offered, written and lost on one core; the disk's own speed"),
     "veth": (veth.run, "tcpdump beside the DPDK writers: the highest rate without loss over the same veth pair"),
+    "campaign": (
+        campaign.run,
+        "local testbed, three sites, samples of 2 s every 10 s, overloaded mirrors: what is lost",
+    ),
     "storage": (storage.run, "latency of writes while the page cache fills, buffered and direct (root, bpftrace)"),
     "analysis": (analysis.run, "index to figures for many samples"),
 }

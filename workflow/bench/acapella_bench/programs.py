@@ -37,6 +37,7 @@ SCALES = {
         "disk_s": 1,
         "veth_s": 1,
         "veth_sizes": (1514,),
+        "campaign_s": 20,
         "storage": {"thresholds": ("10:20",), "disks": ("own", 20), "memory_mb": 64, "rate": 1e6, "run_s": 2},
     },
     "full": {
@@ -60,6 +61,7 @@ SCALES = {
         "disk_s": 4,
         "veth_s": 2,
         "veth_sizes": (1514, 128),
+        "campaign_s": 180,
         "storage": {"thresholds": ("10:20", "20:50"), "disks": ("own", 20), "memory_mb": 256, "rate": 1e6, "run_s": 10},
     },
 }

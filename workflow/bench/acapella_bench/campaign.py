@@ -1,0 +1,157 @@
+"""A campaign on the local testbed: three sites, eight ports or more each, mirrors that cannot take all; what is lost.
+
+A sample is accounted for where what the mirror delivered is what the capture program received, and that is in the
+file or counted as dropped.
+"""
+
+import csv
+import json
+import os
+import statistics
+import subprocess
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import yaml
+
+from .programs import Bench, Failed, acapella
+
+SITES, HOSTS = 3, 7  # a port for each host, and one or two uplinks
+SAMPLE_S, PERIOD_S = 2, 10
+MIRROR_MBPS = 30  # less than what passes an uplink, more than what passes a host's port
+LOOK_S = 1.0
+END_S = 600  # beyond the campaign's own time
+
+
+def run(bench: Bench) -> list[dict]:
+    """Samples, what became of their frames, how good the estimate of a mirror's loss is, and what is left after it."""
+    seconds = bench.scale["campaign_s"]
+    folder = bench.folder / "campaign" / "c"
+    config = folder.with_name("config.yaml")
+    config.parent.mkdir()
+    config.write_text(yaml.safe_dump(settings(seconds)), encoding="utf-8")
+    status, seen = run_watched(acapella("collect", folder, "--config", config), seconds + END_S)
+    if status != 0:
+        raise Failed(f"acapella collect ended with {status}")
+    manifests = [json.loads(path.read_text(encoding="utf-8")) for path in (folder / "raw").glob("*.json")]
+    return [*rows_of(manifests), *rows_of_sites(folder), left(seen)]
+
+
+def settings(seconds: float) -> dict:
+    """The campaign's configuration."""
+    return {
+        "testbed": "local",
+        "capture": {"sample_s": SAMPLE_S},
+        "collect": {"sample_period_s": PERIOD_S, "total_s": seconds, "compress": True},
+        "local": {"switch": "ovs", "sites": SITES, "hosts_per_site": HOSTS, "mirror_rate_mbps": MIRROR_MBPS},
+    }
+
+
+def rows_of(manifests: list[dict]) -> list[dict]:
+    """What the samples say. Raises Failed where there is none."""
+    if not manifests:
+        raise Failed("no sample")
+    unaccounted = [manifest["sample"] for manifest in manifests if not accounted(manifest)]
+    overloaded = [manifest for manifest in manifests if true_loss(manifest) > 0]
+    judged = [manifest for manifest in manifests if manifest["congestion"]["verdict"] != "unknown"]
+    missed = [manifest for manifest in judged if manifest in overloaded and not congested(manifest)]
+    errors = [
+        abs(true_loss(manifest) - manifest["congestion"]["estimated_loss"])
+        for manifest in judged
+        if manifest in overloaded
+    ]
+    return [
+        {"measured": "samples", "value": len(manifests), "unit": "samples"},
+        {"measured": "cycles", "value": max(manifest["cycle"] for manifest in manifests), "goal": ">= 2"},
+        {
+            "measured": "unaccounted",
+            "value": len(unaccounted),
+            "unit": "samples",
+            "goal": "0",
+            "note": ", ".join(unaccounted[:3]),
+        },
+        {"measured": "mirror lost frames", "value": len(overloaded), "unit": "samples", "goal": ">= 1"},
+        {"measured": "kernel dropped", "value": sum(m["dropped_kernel"] for m in manifests), "unit": "frames"},
+        {
+            "measured": "congestion missed",
+            "value": len(missed),
+            "unit": "samples",
+            "note": f"of {len(judged)} judged; bursts are lost where the mean rate fits",
+        },
+        {
+            "measured": "estimated loss off by",
+            "value": 100 * statistics.median(errors) if errors else None,
+            "unit": "% points, median of those that lost",
+        },
+    ]
+
+
+def accounted(manifest: dict) -> bool:
+    """Whether every frame that the mirror delivered is in the capture or counted as lost."""
+    delivered, received = manifest["mirror"]["delivered_frames"], manifest["frames_received"]
+    return delivered == received == manifest["frames_captured"] + manifest["dropped_kernel"]
+
+
+def congested(manifest: dict) -> bool:
+    """Whether the manifest says that the mirror was to carry more than it can."""
+    return manifest["congestion"]["verdict"] == "congested"
+
+
+def true_loss(manifest: dict) -> float:
+    """Share of bytes that a mirror was offered and did not deliver."""
+    offered, delivered = manifest["mirror"]["offered_bytes"], manifest["mirror"]["delivered_bytes"]
+    return 1 - delivered / offered if offered else 0.0
+
+
+def rows_of_sites(folder: Path) -> Iterator[dict]:
+    """The outcome of each site."""
+    with (folder / "outcomes.csv").open(encoding="utf-8") as lines:
+        for row in csv.DictReader(lines):
+            yield {"measured": row["site"], "value": row["outcome"], "note": row["reason"]}
+
+
+def namespaces_of(pids: Iterable[int]) -> set[str]:
+    """The network and PID namespaces of processes, as far as they can be asked."""
+    found = set()
+    for pid in pids:
+        for kind in ("net", "pid"):
+            with suppress(OSError):
+                found.add(str(Path(f"/proc/{pid}/ns/{kind}").readlink()))
+    return found
+
+
+def below(root: int) -> set[int]:
+    """A process and all that descend from it."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    found = {root}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+def run_watched(argv: list, timeout_s: float) -> tuple[int, set[str]]:
+    """Run a command to its end: its exit status, and the namespaces that its processes were in and we are not."""
+    seen: set[str] = set()
+    ours = namespaces_of([os.getpid()])
+    end = time.monotonic() + timeout_s
+    with subprocess.Popen([str(word) for word in argv], stdout=subprocess.DEVNULL) as process:
+        try:
+            while process.poll() is None and time.monotonic() < end:
+                seen |= namespaces_of(below(process.pid)) - ours
+                time.sleep(LOOK_S)
+        finally:
+            process.terminate()
+    return process.returncode, seen
+
+
+def left(seen: set[str]) -> dict:
+    """Processes that are still in one of the campaign's namespaces."""
+    pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+    there = [pid for pid in pids if namespaces_of([pid]) & seen]
+    note = f"of {len(seen)} namespaces"
+    return {"measured": "processes left", "value": len(there), "unit": "processes", "goal": "0", "note": note}
