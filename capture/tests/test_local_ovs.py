@@ -1,9 +1,12 @@
 """The local testbed on Open vSwitch: what mirrored frames look like, two mirrors at once, loss, room, counters;
 collected only inside its namespaces (test_testbed_contract.py)."""
 
+import concurrent.futures
+import contextlib
 import json
 import re
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,8 +40,8 @@ class Sampled:
     def __init__(self, testbed: LocalTestbed, instance: Instance, receiver: str, port: str, direction: str = "both"):
         self.testbed = testbed
         self.mirror = testbed.mirror(instance, receiver, port, direction)
-        self.capture = Tcpdump(testbed, instance.name, receiver, HOW, f"{receiver}.pcap")
         self.name = f"{receiver}.pcap"
+        self.capture = Tcpdump(testbed, instance.name, receiver, HOW, self.name)
         self.counted: MirrorCounters | None = None
         self.counts: Counts | None = None
 
@@ -48,12 +51,25 @@ class Sampled:
         return self
 
     def __exit__(self, *_) -> None:
+        self.stop()
+
+    def stop(self) -> None:
         self.mirror.stop()
         self.counted, self.counts = self.mirror.counters(), self.capture.stop()
 
     def frames(self, folder: Path) -> list[bytes]:
         self.testbed.fetch(self.mirror.instance, self.name, folder / self.name)
         return [frame for _, frame in frames(folder / self.name)]
+
+
+@contextlib.contextmanager
+def together(samples: list[Sampled]) -> Iterator[None]:
+    """All of them while the block runs; they take about a second to stop, so that they do it at once."""
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        for sample in samples:
+            sample.__enter__()
+        yield
+        list(threads.map(Sampled.stop, samples))
 
 
 def stack(frame: bytes) -> list[str | int]:
@@ -85,27 +101,35 @@ EXPECTED = {  # by host: what carries IPv4, IPv6, ARP
 }
 
 
-@pytest.mark.parametrize("encapsulation", EXPECTED)
-def test_mirrored_frames_have_their_slices_tags_on_downlinks_and_uplinks(testbed, tmp_path, encapsulation):
-    host, *tags = EXPECTED[encapsulation]
-    ipv4, ipv6, arp = ([*tag, kind] for tag, kind in zip(tags, (IPV4, IPV6, ARP), strict=True))
-    instance = testbed.instances("site1")[0]
-    testbed.run(f"site1-host{host}", ["ip", "neigh", "flush", "all"])
-    downlink = Sampled(testbed, instance, instance.receivers[0], f"port{host}")
-    uplink = Sampled(testbed, instance, instance.receivers[1], "uplink-site2")
-    with downlink, uplink:
-        for address in (f"10.10.2.{host}", f"fd00:10::2:{host}"):
-            assert testbed.run(f"site1-host{host}", [*PING, address]).status == 0
-    for sample in (downlink, uplink):
-        found = sample.frames(tmp_path)
-        everybodys = [stack(frame) for frame in found]  # on the uplink also what other hosts say unasked
-        stacks = [one for one in everybodys if one[0] == arp[0]]
-        assert sample is uplink or stacks == everybodys
-        assert [one for one in stacks if one not in (ipv4, ipv6, arp)] == []
-        assert stacks.count(ipv4) == 4 and stacks.count(ipv6) >= 4 and stacks.count(arp) >= 2
-        counted = sample.counted
-        assert counted.offered_frames == counted.delivered_frames == sample.counts.received == len(found)
-        assert counted.offered_bytes == counted.delivered_bytes == sum(map(len, found))
+def stacks_of(sample: Sampled, folder: Path) -> list[list[str | int]]:
+    """Of each frame of a sample whose counts agree with it from the switch to the file."""
+    found = sample.frames(folder)
+    counted = sample.counted
+    assert counted.offered_frames == counted.delivered_frames == sample.counts.received == len(found)
+    assert counted.offered_bytes == counted.delivered_bytes == sum(map(len, found))
+    return [stack(frame) for frame in found]
+
+
+def test_mirrored_frames_have_their_slices_tags_on_downlinks_and_uplinks(testbed, tmp_path):
+    """A mirror for each of four hosts at one site, all at once, and one of the uplink at the other."""
+    nodes = testbed.allocate("site1", Want(2))
+    receivers = [(node, receiver) for node in nodes for receiver in node.receivers]
+    (far,) = testbed.instances("site2")
+    ports = [f"port{host}" for host, *_ in EXPECTED.values()]
+    downlinks = [Sampled(testbed, *ends, port) for ends, port in zip(receivers, ports, strict=True)]
+    uplink = Sampled(testbed, far, far.receivers[0], "uplink-site1")
+    with together([*downlinks, uplink]):
+        for host in range(1, 5):
+            testbed.run(f"site1-host{host}", ["ip", "neigh", "flush", "all"])
+            for address in (f"10.10.2.{host}", f"fd00:10::2:{host}"):
+                assert testbed.run(f"site1-host{host}", [*PING, address]).status == 0
+    crossed = stacks_of(uplink, tmp_path)
+    for sample, (_, *tags) in zip(downlinks, EXPECTED.values(), strict=True):
+        ipv4, ipv6, arp = ([*tag, kind] for tag, kind in zip(tags, (IPV4, IPV6, ARP), strict=True))
+        mine = stacks_of(sample, tmp_path)
+        for stacks in (mine, [one for one in crossed if one[0] == arp[0]]):
+            assert [one for one in stacks if one not in (ipv4, ipv6, arp)] == []
+            assert stacks.count(ipv4) == 4 and stacks.count(ipv6) >= 4 and stacks.count(arp) >= 2
 
 
 def test_frames_reach_only_hosts_of_their_slice(testbed):
@@ -117,18 +141,15 @@ def test_frames_reach_only_hosts_of_their_slice(testbed):
         assert testbed.run("site1-host1", [*once, address]).status != 0
 
 
-def test_two_mirrors_at_once_hold_each_its_own_ports_frames(testbed, tmp_path):
+def test_two_mirrors_of_a_node_copy_each_its_own_direction(testbed, tmp_path):
     instance = testbed.instances("site1")[0]
     first, second = instance.receivers
-    one = Sampled(testbed, instance, first, "port1", "rx")
-    two = Sampled(testbed, instance, second, "port3", "tx")
-    with one, two:
-        for host in (1, 2, 3):
-            assert testbed.run(f"site1-host{host}", [*PING, f"10.10.2.{host}"]).status == 0
-    assert [stack(frame) for frame in one.frames(tmp_path)].count(["vlan 101", IPV4]) == 2
-    echoes = [frame for frame in two.frames(tmp_path) if stack(frame)[-1] == IPV4]
-    assert len(echoes) == 2 and {stack(frame)[0] for frame in echoes} == {"vlan 103"}
-    assert {frame[6:12].hex(":") for frame in echoes} == {"02:00:00:00:02:03"}  # replies
+    received, sent = (Sampled(testbed, instance, *aim) for aim in ((first, "port1", "rx"), (second, "port1", "tx")))
+    with together([received, sent]):
+        assert testbed.run("site1-host1", [*PING, "10.10.2.1"]).status == 0
+    for sample, sender in ((received, "02:00:00:00:01:01"), (sent, "02:00:00:00:02:01")):
+        echoes = [frame for frame in sample.frames(tmp_path) if stack(frame)[-1] == IPV4]
+        assert len(echoes) == 2 and {frame[6:12].hex(":") for frame in echoes} == {sender}
 
 
 def test_a_moved_mirror_copies_the_old_port_no_more(testbed, tmp_path):
