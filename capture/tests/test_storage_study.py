@@ -15,6 +15,7 @@ import pytest
 from acapella_capture.storage import Skip, study, thresholds, trace
 
 BINS = '[{"min": 4, "max": 7, "count": 2}, {"min": 8, "max": 15, "count": 0}, {"min": 16, "max": 31, "count": 1}]'
+MORE = BINS.replace('"count": 0', '"count": 1')
 SAID = f"""\
 {{"type": "attached_probes", "data": {{"probes": 4}}}}
 {{"type": "printf", "data": "at 1000\\n"}}
@@ -22,21 +23,28 @@ SAID = f"""\
 {{"type": "hist", "data": {{"@latency": {BINS}}}}}
 {{"type": "map", "data": {{"@sum": 30}}}}
 {{"type": "map", "data": {{"@longest": 18}}}}
-{{"type": "map", "data": {{"@calls": 3}}}}
 {{"type": "map", "data": {{"@bytes": 600}}}}
+{{"type": "printf", "data": "at 3000\\n"}}
+{{"type": "hist", "data": {{"@latency": {MORE}}}}}
+{{"type": "map", "data": {{"@sum": 45}}}}
+{{"type": "map", "data": {{"@longest": 18}}}}
+{{"type": "map", "data": {{"@bytes": 800}}}}
 no JSON
 {{"type": "map", "data": {{"@began": {{"77": 12}}}}}}
 """
 
 
 def test_intervals_are_as_bpftrace_says_them():
-    intervals = []
+    sums = []
     for line in SAID.splitlines():
-        trace.take(line, intervals)
-    assert intervals == [
+        trace.take(line, sums)
+    assert sums == [
         trace.Interval(1000),
-        trace.Interval(2000, calls=3, bytes=600, latency_ns=30, longest_ns=18, buckets=[(4, 7, 2), (16, 31, 1)]),
+        trace.Interval(2000, bytes=600, latency_ns=30, longest_ns=18, buckets=[(4, 7, 2), (16, 31, 1)]),
+        trace.Interval(3000, bytes=800, latency_ns=45, longest_ns=18, buckets=[(4, 7, 2), (8, 15, 1), (16, 31, 1)]),
     ]
+    assert sums[2].since(sums[1]) == trace.Interval(3000, bytes=200, latency_ns=15, longest_ns=18, buckets=[(8, 15, 1)])
+    assert [each.calls for each in sums] == [0, 3, 4]
 
 
 @pytest.fixture
@@ -144,7 +152,7 @@ def test_every_call_of_both_writers_is_in_the_histograms(tmp_path):
         assert sum(each["bytes"] for each in run["intervals"]) <= run["written_bytes"]
         for each in run["intervals"]:
             assert each["calls"] == sum(calls for _, _, calls in each["buckets"]) > 0
-            assert each["latency_ns"] >= each["longest_ns"] > 0
+        assert sum(each["latency_ns"] for each in run["intervals"]) >= run["intervals"][-1]["longest_ns"] > 0
     buffered, direct = said["runs"]
     assert sum(each["bytes"] for each in buffered["intervals"]) == buffered["written_bytes"]  # all of it is writev's
     written = direct["written_bytes"]

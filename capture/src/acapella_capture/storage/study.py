@@ -187,6 +187,7 @@ def joined(interval: trace.Interval, samples: list[tuple[int, thresholds.Dirty]]
     state = before[-1] if before else samples[0][1]
     return {
         **asdict(interval),
+        "calls": interval.calls,
         "dirty_bytes": state.dirty,
         "writeback_bytes": state.writeback,
         "background_bytes": state.background,

@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from . import Skip
@@ -28,12 +29,12 @@ END = {
 MEASURE = """
 {probe} /@began[{key}]/ {{
   $took = nsecs - @began[{key}]; delete(@began[{key}]);
-  @latency = hist($took); @sum = sum($took); @longest = max($took); @calls = count();
+  @latency = hist($took); @sum = sum($took); @longest = max($took);
   if (args->{result} > 0) {{ @bytes = sum(args->{result}); }}
 }}
 """
-SAY = 'printf("at %llu\\n", nsecs); print(@latency); print(@sum); print(@longest); print(@calls); print(@bytes); '
-SAY += "clear(@latency); clear(@sum); clear(@longest); clear(@calls); clear(@bytes);"
+# Never cleared: bpftrace reads a map some time after it was asked to, and what came until it is cleared would be lost.
+SAY = 'printf("at %llu\\n", nsecs); print(@latency); print(@sum); print(@longest); print(@bytes);'
 
 
 def script(call: str, pid: int) -> str:
@@ -56,41 +57,56 @@ def submit_probe() -> str:
 
 @dataclass
 class Interval:
-    """What happened until ``at_ns`` (CLOCK_MONOTONIC). buckets: (least, most, calls) in ns."""
+    """What happened until ``at_ns`` (CLOCK_MONOTONIC). buckets: (least, most, calls), ns. longest_ns: of all so far."""
 
     at_ns: int
-    calls: int = 0
     bytes: int = 0
     latency_ns: int = 0
     longest_ns: int = 0
     buckets: list[tuple[int, int, int]] = field(default_factory=list)
 
+    @property
+    def calls(self) -> int:
+        return sum(calls for _, _, calls in self.buckets)
 
-NAMES = {"@sum": "latency_ns", "@longest": "longest_ns", "@calls": "calls", "@bytes": "bytes"}
+    def since(self, before: "Interval") -> "Interval":
+        """What came after ``before``, where both are sums since the begin."""
+        known = {(least, most): calls for least, most, calls in before.buckets}
+        grown = [(least, most, calls - known.get((least, most), 0)) for least, most, calls in self.buckets]
+        return Interval(
+            self.at_ns,
+            self.bytes - before.bytes,
+            self.latency_ns - before.latency_ns,
+            self.longest_ns,
+            [each for each in grown if each[2]],
+        )
 
 
-def take(line: str, intervals: list[Interval]) -> None:
-    """Put one line of bpftrace's JSON where it belongs; what is not ours is left."""
+NAMES = {"@sum": "latency_ns", "@longest": "longest_ns", "@bytes": "bytes"}
+
+
+def take(line: str, sums: list[Interval]) -> None:
+    """Put one line of bpftrace's JSON where it belongs, sums since the begin; what is not ours is left."""
     try:
         said = json.loads(line)
     except json.JSONDecodeError:
         return
     kind, data = said.get("type"), said.get("data")
     if kind == "printf" and data.startswith("at "):
-        intervals.append(Interval(int(data.split()[1])))
-    elif kind == "hist" and "@latency" in data and intervals:
-        intervals[-1].buckets = [(one["min"], one["max"], one["count"]) for one in data["@latency"] if one["count"]]
-    elif kind == "map" and intervals:
+        sums.append(Interval(int(data.split()[1])))
+    elif kind == "hist" and "@latency" in data and sums:
+        sums[-1].buckets = [(one["min"], one["max"], one["count"]) for one in data["@latency"] if one["count"]]
+    elif kind == "map" and sums:
         for name, value in data.items():
             if name in NAMES:
-                setattr(intervals[-1], NAMES[name], value)
+                setattr(sums[-1], NAMES[name], value)
 
 
 class Trace:
     """bpftrace at work on one process, from `with` on until its end."""
 
     def __init__(self, call: str, pid: int):
-        self.intervals: list[Interval] = []
+        self._sums: list[Interval] = []
         self._attached = threading.Event()
         self._errors: list[str] = []
         self._words = ["bpftrace", "-B", "line", "-f", "json", "-e", script(call, pid)]
@@ -125,13 +141,18 @@ class Trace:
     @property
     def bytes(self) -> int:
         """Bytes written so far."""
-        return sum(interval.bytes for interval in self.intervals)
+        return self._sums[-1].bytes if self._sums else 0
+
+    @property
+    def intervals(self) -> list[Interval]:
+        """What happened in each interval; all of it once the trace has ended."""
+        return [now.since(before) for before, now in pairwise([Interval(0), *self._sums])]
 
     def _read(self) -> None:
         for line in self._process.stdout:
             if '"attached_probes"' in line:
                 self._attached.set()
-            take(line, self.intervals)
+            take(line, self._sums)
 
     def _listen(self) -> None:
         self._errors.extend(line.strip() for line in self._process.stderr if line.strip())
