@@ -67,6 +67,25 @@ def test_modes_choose_sites_and_ports():
             sites_of(settings(collect=collect), sites)
 
 
+def ports_by_site(there, **collect) -> dict[str, list[str]]:
+    return {s.name: [port.name for port in s.ports] for s in sites_of(settings(collect=collect), there)}
+
+
+def test_uplinks_and_fixed_ports_are_those_and_sites_without_are_left_out():
+    ports = (Port("a", None, "downlink"), Port("b", None, "uplink"), Port("c", None))
+    sites = [Site("S", ports), Site("T", ports[:1])]
+    assert ports_by_site(sites, port_selection="uplinks") == {"S": ["b"]}
+    assert ports_by_site(sites, port_selection="fixed", ports={"S": ["c", "a"]}) == {"S": ["c", "a"]}
+    for keys, why in (
+        ({"port_selection": "fixed", "ports": {"S": ["x"]}}, "no port 'x' to mirror at site 'S'"),
+        ({"port_selection": "fixed", "ports": {"U": ["a"]}}, "no site 'U' to sample; there are S, T"),
+        ({"port_selection": "fixed"}, "collect.ports: names no port"),
+        ({"port_selection": "uplinks", "mode": "sites", "sites": ["T"]}, "no port of any site for 'uplinks'"),
+    ):
+        with pytest.raises(UserError, match=why):
+            ports_by_site(sites, **keys)
+
+
 def test_with_a_limit_of_time_alone_nobody_knows_the_cycles():
     plan = SitePlan(settings(collect={"total_s": 60}), site("S", "p"), 1)
     assert plan.cycles is None and plan.remaining_s(0) == pytest.approx(60 + plan.sample_takes_s)

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import time
 
 import pytest
 from paper_testbed import FRAME, PCAP, PaperTcpdump, PaperTestbed
@@ -65,6 +66,28 @@ def test_who_stops_early_leaves_nothing_taken_and_the_outcome_says_so(tmp_path):
     assert {outcome for outcome, _ in outcomes_of(tmp_path / "c").values()} <= {"incomplete", "failed"}
     assert {reason for _, reason in outcomes_of(tmp_path / "c").values()} == {"stopped"}
     assert not PaperTcpdump.running
+
+
+def test_a_lease_that_is_not_extended_and_telemetry_that_fails_end_nothing(tmp_path, monkeypatch):
+    def fails(*_):
+        raise UserError("502", where="orchestrator")
+
+    testbed = PaperTestbed("p", "q")
+    monkeypatch.setattr(testbed, "extend", fails)
+    monkeypatch.setattr(testbed, "telemetry", fails)
+    list(coordinator.collect(testbed, settings(port_selection="busiest"), tmp_path / "c"))
+    reason = "no telemetry: orchestrator: 502; lease not extended: orchestrator: 502"
+    assert outcomes_of(tmp_path / "c") == {"S": ("success", reason)}
+    assert len(list((tmp_path / "c" / "raw").glob("*.json"))) == 2
+
+
+def test_a_lease_is_asked_for_once_where_it_lasts(tmp_path, monkeypatch):
+    testbed, asked = PaperTestbed("p", "q", "r"), []
+    monkeypatch.setattr(testbed, "extend", lambda site, until_ns: asked.append((site, until_ns)))
+    before_ns = time.time_ns()
+    list(coordinator.collect(testbed, settings(lease_margin_s=100), tmp_path / "c"))
+    assert [site for site, _ in asked] == ["S"]
+    assert asked[0][1] - before_ns > 100 * 10**9
 
 
 def test_what_was_taken_is_gathered_at_the_end_where_that_is_asked_for(tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acapella_capture import selection
-from acapella_capture.selection import SELECTIONS, View, assigned, busiest, candidates, choose, rounds
+from acapella_capture.selection import SELECTIONS, View, assigned, busiest, choose, rounds
 from acapella_capture.testbeds.base import Port, Rates
 from acapella_core.errors import UserError
 
@@ -78,18 +78,6 @@ def test_ports_without_data_are_not_idle_and_where_all_are_idle_all_may_come():
 def test_all_takes_every_port_once_in_a_round(ports, receivers):
     history = run_of(SELECTIONS["all"], ports, receivers, rounds(len(ports), receivers))
     assert [name for chosen in history for name in chosen] == ports
-
-
-def test_uplinks_and_fixed_ports_are_those_and_no_others():
-    ports = (Port("a", None, "downlink"), Port("b", None, "uplink"), Port("c", None))
-    assert [port.name for port in candidates("uplinks", ports, None, site="S")] == ["b"]
-    assert [port.name for port in candidates("fixed", ports, ["c", "a"], site="S")] == ["c", "a"]
-    with pytest.raises(UserError, match="no port 'x' to mirror at site 'S'"):
-        candidates("fixed", ports, ["x"], site="S")
-    with pytest.raises(UserError, match="names no port at site 'S'"):
-        candidates("fixed", ports, None, site="S")
-    with pytest.raises(UserError, match="no uplink to mirror"):
-        candidates("uplinks", ports[:1], None, site="S")
 
 
 @given(before=names, chosen=names, receivers=st.integers(1, 12))

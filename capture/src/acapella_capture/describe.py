@@ -112,6 +112,8 @@ def extra(testbed: Testbed, shot: Shot, taking: Taking) -> dict[str, Any]:
     if taking.ended is not None:
         keys["ended_early"] = taking.ended
         notes.append(f"{shot.sample} ended early: {taking.ended}")
+    if (silent_s := taking.watch.silent_s()) is not None:
+        notes.append(f"{shot.sample}: {taking.instance.name} gave no sign of life for {silent_s} s")
     if taking.watch.growing() is False:
         notes.append(f"{shot.sample}: frames came and the capture did not grow")
     return keys | {"notes": notes}

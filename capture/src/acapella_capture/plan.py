@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from acapella_core.errors import UserError
 
-from .selection import STEADY, View, candidates, choose, rounds, selection_of
+from .selection import STEADY, View, choose, rounds, selection_of
 from .settings import CollectSettings, Settings
 from .testbeds.base import Direction, Port, Rates, Replay, Site
 
@@ -62,12 +62,35 @@ def sites_of(settings: Settings, sites: Sequence[Site]) -> list[Site]:
             raise UserError(f"slice {collect.slice!r} uses no port of the testbed", where="collect.slice")
     if not sites:
         raise UserError("no sites", where="collect")
-    return [replace(site, ports=ports_of(collect, site)) for site in sites]
+    if collect.port_selection == "fixed":
+        check_fixed(collect.ports or {}, sites)
+    found = [replace(site, ports=ports) for site in sites if (ports := ports_of(collect, site))]
+    if not found:
+        raise UserError(f"no port of any site for {collect.port_selection!r}", where="collect.port_selection")
+    return found
+
+
+def check_fixed(ports: Mapping[str, Sequence[str]], sites: Sequence[Site]) -> None:
+    """Raises UserError where the ports of a fixed selection name a site or a port that is not there, or none."""
+    by_name = {site.name: site for site in sites}
+    if not ports:
+        raise UserError("names no port", where="collect.ports")
+    for name, wanted in ports.items():
+        if name not in by_name:
+            raise UserError(f"no site {name!r} to sample; there are {', '.join(by_name)}", where="collect.ports")
+        missing = [port for port in wanted if port not in {port.name for port in by_name[name].ports}]
+        if missing:
+            raise UserError(f"no port {missing[0]!r} to mirror at site {name!r}", where="collect.ports")
 
 
 def ports_of(collect: CollectSettings, site: Site) -> tuple[Port, ...]:
-    """The ports of a site that its selection chooses from."""
-    return candidates(collect.port_selection, site.ports, (collect.ports or {}).get(site.name), site=site.name)
+    """The ports of a site that its selection chooses from; a site that has none is left out."""
+    if collect.port_selection == "fixed":
+        by_name = {port.name: port for port in site.ports}
+        return tuple(by_name[name] for name in collect.ports.get(site.name, ()))
+    if collect.port_selection == "uplinks":
+        return tuple(port for port in site.ports if port.kind == "uplink")
+    return site.ports
 
 
 @dataclass(frozen=True)

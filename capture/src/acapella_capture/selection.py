@@ -126,22 +126,6 @@ def choose(selection: Selection, view: View) -> tuple[str, ...]:
     return chosen
 
 
-def candidates(kind: str, ports: tuple[Port, ...], fixed: Sequence[str] | None, *, site: str) -> tuple[Port, ...]:
-    """The ports that a selection of that name chooses from. Raises UserError where there are none."""
-    if kind == "fixed":
-        by_name = {port.name: port for port in ports}
-        missing = [name for name in fixed or () if name not in by_name]
-        if missing or not fixed:
-            why = f"no port {missing[0]!r} to mirror" if missing else "names no port"
-            raise UserError(f"{why} at site {site!r}", where="collect.ports")
-        return tuple(by_name[name] for name in fixed)
-    if kind == "uplinks":
-        ports = tuple(port for port in ports if port.kind == "uplink")
-    if not ports:
-        raise UserError(f"no {'uplink' if kind == 'uplinks' else 'port'} to mirror", where=f"site {site}")
-    return ports
-
-
 def assigned(chosen: Sequence[str], receivers: Sequence[str], before: Mapping[str, str]) -> dict[str, str]:
     """Port by receiver: a port stays where its mirror is, so that as few mirrors move as can be."""
     kept = {receiver: port for receiver, port in before.items() if port in chosen and receiver in receivers}

@@ -37,7 +37,7 @@ class SiteJob:
         self._acquired = Acquired((), self._want.instances)
         self._watchdogs: dict[str, Watchdog] = {}
         self._taken = self._failed = 0
-        self._lost: list[str] = []  # nodes that did not answer
+        self._lost: list[str] = []  # what did not go well and did not end it
         self._waiting: list[Taking] = []  # to be gathered at the end
         self._promised_ns = 0
 
@@ -121,7 +121,11 @@ class SiteJob:
         collect = self.shared.settings.collect
         if collect.port_selection in STEADY:
             return {}
-        telemetry = self.shared.testbed.telemetry(self.site.name, collect.telemetry_s)
+        try:
+            telemetry = self.shared.testbed.telemetry(self.site.name, collect.telemetry_s)
+        except UserError as error:  # no rate is known then, and no port idle
+            self._lost.append(f"no telemetry: {error}")
+            return {}
         return dict(telemetry.ports) if telemetry else {}
 
     def _keep(self, plan: SitePlan, cycle: int) -> None:
@@ -129,8 +133,13 @@ class SiteJob:
         margin_ns = round(self.shared.settings.collect.lease_margin_s * 1e9)
         needed_ns = time.time_ns() + round(plan.remaining_s(cycle) * 1e9) + margin_ns // 2
         if needed_ns > self._promised_ns:
-            self._promised_ns = needed_ns + margin_ns - margin_ns // 2
-            self.shared.testbed.extend(self.site.name, self._promised_ns)
+            until_ns = needed_ns + margin_ns - margin_ns // 2
+            try:
+                self.shared.testbed.extend(self.site.name, until_ns)
+            except UserError as error:  # it may last; the next cycle asks again
+                self._lost.append(f"lease not extended: {error}")
+            else:
+                self._promised_ns = until_ns
 
     def _sample(self, shots: list[Shot], by_port: dict[str, tuple[Instance, str]]) -> None:
         """Take the samples of one moment and, unless that is for later, gather them."""
@@ -187,12 +196,12 @@ class SiteJob:
         got = len(self._acquired.instances)
         outcome, reason = outcomes.verdict(self._want.instances, got, self._taken, self._failed, why)
         if outcome == "degraded":
-            reason = self._acquired.why or "; ".join(self._lost) or reason
+            reason = self._acquired.why or reason
         try:
             self.shared.testbed.release(self.site.name)
         except UserError as error:
-            reason = f"{reason}; not given back: {error}".removeprefix("; ")
-        self._say(outcome, reason, final=True)
+            self._lost.append(f"not given back: {error}")
+        self._say(outcome, "; ".join(dict.fromkeys(filter(None, [reason, *self._lost]))), final=True)
 
     def _say(self, outcome: outcomes.Verdict, reason: str, *, final: bool = False) -> None:
         line = self.shared.ledger.put(

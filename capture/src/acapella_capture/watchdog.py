@@ -16,6 +16,7 @@ from .testbeds.base import Instance, Job, Testbed
 
 MIB = 1 << 20
 RECORD_BYTES = 16 + 60  # the least that a frame takes of a capture
+SILENT_S = 60  # a node whose loop gave no sign for so long hangs, or its loop was killed
 BLOCK_BYTES = 256 << 10  # the most that a capture program and its C library hold back
 LOOP = r"""
 every=$1 folder=$2 beat=$3
@@ -97,6 +98,11 @@ class Watch:
     def add(self, look: Look) -> None:
         """Keep the first and the last look."""
         self.first, self.last, self.unseen = self.first or look, look, None
+
+    def silent_s(self) -> int | None:
+        """Seconds since the node's last sign of life; None where it is alive, or nobody knows."""
+        age = self.last.heartbeat_s if self.last else None
+        return age if age is not None and age > SILENT_S else None
 
     def facts(self) -> dict[str, Any]:
         """Manifest key `watchdog`."""
