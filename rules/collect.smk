@@ -11,6 +11,8 @@ COLLECT_KEYS = {
     "local": ("testbed", "runs", "capture", "collect", "local"),
     "fabric": ("testbed", "runs", "capture", "collect", "fabric"),
 }[config["testbed"]]
+if config["testbed"] != "files" and config["preprocess"]["anonymise"]:
+    COLLECT_KEYS = (*COLLECT_KEYS, "preprocess")
 COLLECT_CONFIG = json.dumps({key: config[key] for key in COLLECT_KEYS}, sort_keys=True)
 
 if config["testbed"] == "files":

@@ -11,6 +11,7 @@ from acapella_core.files import sha256_of
 from . import manifest as manifests
 from .gather import gather
 from .plan import Shot
+from .preprocess import preprocessed
 from .sampling import Failure, Taking
 from .scan import Facts, scan
 from .settings import Settings
@@ -29,7 +30,9 @@ def delivered(testbed: Testbed, settings: Settings, campaign: Path, taking: Taki
     manifest = None
     with taking.noted():
         if taking.capture is not None:
-            path = gather(testbed, taking.instance.name, taking.shot.file, campaign / "raw", settings.collect)
+            node, file = taking.instance.name, taking.shot.file
+            taking.watch.notes += preprocessed(testbed, node, file, settings.preprocess)
+            path = gather(testbed, node, file, campaign / "raw", settings.collect)
             if not taking.fault:
                 manifest = describe(testbed, campaign, taking, path)
     return manifest or taking.failure()

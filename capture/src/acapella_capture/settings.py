@@ -10,7 +10,7 @@ import yaml
 from acapella_core import schemas
 from acapella_core.errors import UserError
 
-KEYS = ("testbed", "samples", "runs", "capture", "collect", "local", "fabric")
+KEYS = ("testbed", "samples", "runs", "capture", "collect", "preprocess", "local", "fabric")
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,16 @@ class CollectSettings:
     disk_reserve_mb: int
     mean_frame_bytes: int
     lease_margin_s: float
+
+
+@dataclass(frozen=True)
+class PreprocessSettings:
+    """What is done to captures before they leave their nodes; see the schema for each key."""
+
+    anonymise: bool
+    key_file: str | None
+    macs: str
+    program: str | None
 
 
 @dataclass(frozen=True)
@@ -114,6 +124,7 @@ class Settings:
     runs: int
     capture: CaptureSettings
     collect: CollectSettings
+    preprocess: PreprocessSettings
     local: LocalSettings
     fabric: FabricSettings
 
@@ -154,6 +165,7 @@ def settings_of(config: dict[str, Any], *, where: object = "config") -> Settings
         runs=values["runs"],
         capture=CaptureSettings(**values["capture"]),
         collect=CollectSettings(**values["collect"]),
+        preprocess=PreprocessSettings(**values["preprocess"]),
         local=local_settings(values["local"]),
         fabric=FabricSettings(**values["fabric"]),
     )
@@ -165,6 +177,10 @@ def check_across_keys(values: dict[str, Any], where: object) -> None:
         raise UserError("collect.slice: missing; mode slice needs its name", where=where)
     if values["testbed"] == "fabric" and values["capture"]["method"] == "dpdk":
         raise UserError("capture.method: nobody builds the DPDK program on FABRIC's nodes; use tcpdump", where=where)
+    if values["preprocess"]["anonymise"] and not values["preprocess"]["key_file"]:
+        raise UserError(
+            "preprocess.key_file: missing; anonymise needs a key: acapella anonymise --new-key FILE", where=where
+        )
     if values["capture"]["one_in"] > 1 and values["capture"]["method"] != "dpdk":
         raise UserError(
             f"capture.one_in: {values['capture']['method']} takes every frame that passes its filter; use method dpdk",

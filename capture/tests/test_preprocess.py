@@ -1,0 +1,117 @@
+"""Captures anonymised on their node: what is fetched is the anonymised one, or nothing."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from paper_testbed import PCAP, PaperTestbed
+from test_collect_sites import paper_tcpdump  # noqa: F401  (a fixture that every test here takes)
+
+from acapella_capture import coordinator
+from acapella_capture.preprocess import NOTE
+from acapella_capture.settings import settings_of
+from acapella_capture.testbeds.base import Finished
+from acapella_core.errors import UserError
+
+SECRET = b"payload that may not leave"
+ADDRESS = bytes((203, 0, 113, 77))
+
+
+def ethernet_frame() -> bytes:
+    """UDP in IPv4 in Ethernet, in a record of a pcap."""
+    data = bytes.fromhex("c3500009") + (8 + len(SECRET)).to_bytes(2) + bytes(2) + SECRET
+    ip = bytes.fromhex("4500") + (20 + len(data)).to_bytes(2) + bytes.fromhex("0001000040110000") + 2 * ADDRESS
+    frame = bytes.fromhex("020000000001020000000002") + b"\x08\0" + ip + data
+    head = b"".join(number.to_bytes(4, "little") for number in (1, 0, len(frame), len(frame)))
+    return head + frame
+
+
+class NodeTestbed(PaperTestbed):
+    """The node's files are in a folder, and its programs are this machine's."""
+
+    def __init__(self, folder: Path):
+        super().__init__("p")
+        self.folder = folder
+
+    def place(self, node, file):
+        path = self.folder / file
+        if not path.exists():
+            path.write_bytes(PCAP + ethernet_frame())
+        return str(path)
+
+    def run(self, node, argv, *, timeout_s=30, stdin=""):
+        if argv[0] not in ("mv", "rm", "sha256sum") and not argv[0].endswith("acapella"):
+            return super().run(node, argv, timeout_s=timeout_s, stdin=stdin)
+        if shutil.which(argv[0]) is None:
+            return Finished(127, "", "")
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=timeout_s)
+        return Finished(done.returncode, done.stdout, done.stderr)
+
+    def fetch(self, node, path, target):
+        self.fetched.append(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source = self.folder / path
+        target.write_bytes(source.read_bytes() if source.exists() else b"")
+
+
+def taken(tmp_path: Path, **preprocess) -> tuple[list, Path]:
+    """What became of one sample, and the folder raw/."""
+    (tmp_path / "node").mkdir()
+    config = {"testbed": "local", "capture": {"sample_s": 0.01}, "collect": {"watch_s": 1}, "preprocess": preprocess}
+    done = list(coordinator.collect(NodeTestbed(tmp_path / "node"), settings_of(config), tmp_path / "c"))
+    return done, tmp_path / "c" / "raw"
+
+
+@pytest.fixture
+def key(tmp_path) -> Path:
+    path = tmp_path / "key"
+    path.touch(mode=0o600)
+    path.write_bytes(bytes(range(32)))
+    return path
+
+
+def captured(raw: Path) -> bytes:
+    """All captures there."""
+    return b"".join(path.read_bytes() for path in raw.glob("*.pcap"))
+
+
+def test_what_is_fetched_is_anonymised(tmp_path, key):
+    (manifest, *_), raw = taken(tmp_path, anonymise=True, key_file=str(key))
+    assert manifest["frames_captured"] == 1
+    assert NOTE in manifest["notes"]
+    assert len(captured(raw)) == len(PCAP) + 16 + 14 + 20 + 8
+    assert SECRET not in captured(raw)
+    assert ADDRESS not in captured(raw)
+
+
+def test_without_it_captures_are_fetched_as_they_are(tmp_path):
+    (manifest, *_), raw = taken(tmp_path)
+    assert NOTE not in manifest["notes"]
+    assert SECRET in captured(raw)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"program": "/nowhere/acapella"}, "no acapella on the node"),
+        ({"key_file": "/nowhere/key"}, "cannot read the key"),
+    ],
+)
+def test_what_cannot_be_anonymised_is_not_fetched(tmp_path, key, change, says):
+    (failure, *_), raw = taken(tmp_path, **{"anonymise": True, "key_file": str(key), **change})
+    assert says in failure.why
+    assert "not fetched" in failure.why
+    assert not captured(raw)
+
+
+def test_a_key_that_others_may_read_is_refused_on_the_node(tmp_path, key):
+    key.chmod(0o644)
+    (failure, *_), raw = taken(tmp_path, anonymise=True, key_file=str(key))
+    assert "others may read" in failure.why
+    assert not captured(raw)
+
+
+def test_anonymising_without_a_key_is_a_mistake_in_the_config():
+    with pytest.raises(UserError, match=r"preprocess\.key_file: missing"):
+        settings_of({"testbed": "local", "preprocess": {"anonymise": True}})
