@@ -235,10 +235,11 @@ def take(shared: Collection, takings: Sequence[Taking], wait: Callable[[], Any])
                 until_ns = begun[0].requested_ns + round(seconds * 1e9)
                 watched(begun, until_ns, settings.collect.watch_s, shared.stop)
                 stop_mirrors(begun)
+                # at once: the rates of the last seconds are those of the sample only now
+                judge_congestion(shared.testbed, begun, seconds)
         except UserError as error:
             for taking in begun:
                 taking.fault = taking.fault or f"the testbed's traffic: {error}"
-        judge_congestion(shared.testbed, begun, seconds)
         for taking in begun:
             if taking.watchdog is not None and taking.ended is None:
                 ends_early(taking)  # before it has written the last
