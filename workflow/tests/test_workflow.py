@@ -154,6 +154,11 @@ def test_config_yaml_shows_every_key_with_its_default():
         assert re.search(rf"^[ #]*{key}:", text, re.M), key
 
 
+def test_thresholds_of_the_storage_study_are_in_their_order():
+    with pytest.raises(UserError, match=r"storage\.thresholds: \[20, 10\]: the lower one comes first"):
+        config.checked({"campaign": "x", "samples": "s.tsv", "storage": {"thresholds": [[20, 10]]}})
+
+
 def keys_of(schema):
     """All keys of objects in objects; items of lists have their own place in the schema."""
     for key, inner in schema.get("properties", {}).items():
@@ -203,6 +208,8 @@ def test_an_empty_sheet_stops_only_what_needs_samples(tmp_path):
     place.sheet()
     assert "Congratulations" in place.succeed("--lint")
     assert re.search(r"^conformance +1$", place.succeed("--dry-run", "conformance"), re.M)
+    plan = place.succeed("--dry-run", "storage")
+    assert all(re.search(rf"^{job} +1$", plan, re.M) for job in ("measure_storage", "storage_tables", "storage"))
 
 
 def test_a_file_that_is_not_there_is_named_before_anything_runs(tmp_path):
