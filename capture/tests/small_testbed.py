@@ -9,6 +9,7 @@ import pytest
 from acapella_capture.settings import settings_of
 from acapella_capture.testbeds.base import Direction, Mirror, Want
 from acapella_capture.testbeds.local import LocalTestbed, sandbox
+from acapella_capture.testbeds.local.ovs import TUN
 
 TRAFFIC = [
     {"kind": "ping", "path": "jumbo", "span": "run"},
@@ -46,3 +47,5 @@ def open_vswitch_or_skip(switch: str = "ovs") -> None:
     for program in ("ovs-vswitchd", "ovsdb-server", "ovs-vsctl") if switch == "ovs" else ():
         if shutil.which(program, path=sandbox.search_path()) is None:
             pytest.skip(f"no {program} here")
+    if switch == "ovs" and not TUN.exists():
+        pytest.skip(f"no {TUN} here, which Open vSwitch needs")

@@ -61,6 +61,15 @@ PROGRAMS = (
     Program("testbed local", "ping", ("-V",), "ICMP", "iputils-ping"),
     Program("testbed local", "sshd", ("-V",), "SSH traffic", "openssh-server"),
     Program("testbed local", "ovs-vsctl", ("--version",), "Open vSwitch: tags and labels", "openvswitch-switch"),
+    Program("testbed local", "snmpset", ("-V",), "with snmpd and the next two: counters as on FABRIC", "snmp"),
+    Program("testbed local", "prometheus", ("--version",), "switch counters by SNMP", "prometheus"),
+    Program(
+        "testbed local",
+        "prometheus-snmp-exporter",
+        ("--version",),
+        "switch counters by SNMP",
+        "prometheus-snmp-exporter",
+    ),
     Program(
         "other switches",
         "p4c",

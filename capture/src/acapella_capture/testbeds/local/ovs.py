@@ -37,6 +37,7 @@ from .switch import Link, LocalMirror, Switches
 
 FOLDER = SCRATCH / "ovs"
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
+TUN = Path("/dev/net/tun")  # bridges of the userspace datapath are TAP devices
 START_S = 20  # until a daemon answers
 TAGS = 64  # bytes that tags, labels and a pseudowire's header may add to a frame, rounded up
 MIRROR_PORT = 300  # of the core bridge: port 300 + N has mirror N
@@ -71,6 +72,8 @@ class OvsSwitches(Switches):
         return found
 
     def build(self) -> None:
+        if not TUN.exists():
+            raise UserError(f"Open vSwitch needs {TUN}", where="local.switch", fix="modprobe tun, or switch: bridge")
         FOLDER.mkdir(exist_ok=True)
         for site in self.sites.values():
             site.begin()
