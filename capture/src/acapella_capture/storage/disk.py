@@ -14,14 +14,14 @@ MB = 1_000_000
 
 
 def run(*words: object) -> str:
-    """A command's output. Raises Skip with its last line where it fails."""
+    """A command's output. Raises Skip with the first line of what it says where it fails."""
     try:
         done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
         raise Skip(f"no {words[0]} here") from error
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
-        raise Skip(f"{words[0]}: {said[-1]}")
+        raise Skip(said[0] if said[0].startswith(f"{words[0]}:") else f"{words[0]}: {said[0]}")
     return done.stdout.strip()
 
 
