@@ -329,6 +329,7 @@ def quality_row(s, campaign_ns, port_ns):
         "mirror_delivered": mirror["delivered_frames"],
         "mirror_offered_bytes": mirror["offered_bytes"],
         "mirror_delivered_bytes": mirror["delivered_bytes"],
+        "mirror_estimated_loss": m.get("congestion", {}).get("estimated_loss"),
         "lost_frames": lost,
         "loss_share": lost / (lost + n) if lost is not None and lost + n else None,
         "loss_stages_known": len(known),

@@ -413,10 +413,26 @@ def write_manifest(folder, sample, meta, rng) -> None:
         "clock_resolution_ns": 1,
         "port_rate_bps": 100_000_000_000,
         "notes": [],
+        **({"congestion": congestion(frames)} if frames % 2 else {}),
     }
     (folder / "raw" / f"{sample.name}.json").write_text(
         json.dumps(manifest, indent=2, sort_keys=True), encoding="utf-8"
     )
+
+
+def congestion(frames: int) -> dict:
+    """Manifest key `congestion` of a sample, made out of its frames."""
+    offered = 1e6 * frames
+    return {
+        "verdict": "congested",
+        "source": "made up",
+        "seconds": 2.0,
+        "tx_bps": offered,
+        "rx_bps": 0.0,
+        "offered_bps": offered,
+        "capacity_bps": 500_000,
+        "estimated_loss": 1 - 0.5 / frames,
+    }
 
 
 def main() -> None:

@@ -174,6 +174,10 @@ def test_a_flawless_campaign_has_no_warning(tmp_path):
             {"lost_frames": "", "loss_share": "", "dropped_kernel": "", "loss_stages_known": 0},
             "The loss of 1 sample of 4 is unknown",
         ),
+        (
+            {"mirror_estimated_loss": 0.25, "mirror_delivered": ""},
+            "1 sample of 4 had more to mirror than the receiver takes, by the switch's mean rates",
+        ),
         ({"clock_resolution_ns": 1_000_000}, "1 sample with stamps no finer than 1 ms (S0-p0-0000): shorter"),
         (
             {"file_issue": "cut_record"},

@@ -34,6 +34,7 @@ manifests as (
             dropped_interface: 'ubigint',
             mirror:
             'struct(offered_frames ubigint, delivered_frames ubigint, offered_bytes ubigint, delivered_bytes ubigint)',
+            congestion: 'struct(estimated_loss double)',
             clock_resolution_ns: 'bigint',
             port_rate_bps: 'ubigint',
             notes: 'varchar[]'
@@ -70,6 +71,7 @@ final as (
         mirror.delivered_frames as mirror_delivered,
         mirror.offered_bytes as mirror_offered_bytes,
         mirror.delivered_bytes as mirror_delivered_bytes,
+        congestion.estimated_loss as mirror_estimated_loss,
         clock_resolution_ns,
         port_rate_bps,
         notes

@@ -69,6 +69,7 @@ final as (
         s.mirror_delivered,
         s.mirror_offered_bytes,
         s.mirror_delivered_bytes,
+        s.mirror_estimated_loss,
         case when l.counted then l.frames_lost::ubigint end as lost_frames,
         case when l.counted then l.frames_lost / nullif(l.frames_lost + q.frames::bigint, 0) end as loss_share,
         l.stages_known::ubigint as loss_stages_known,

@@ -22,7 +22,7 @@ def of(source: Source, excluded: Sequence[str] = ()) -> list[str]:
         not_taken(source),
         failed(source, excluded),
         left_out(source, excluded),
-        *(check(rows) for check in (cut, empty, lossy, unknown, untimed, coarse, reversed_, malformed)),
+        *(check(rows) for check in (cut, empty, lossy, unknown, congested, untimed, coarse, reversed_, malformed)),
     ]
     return [text for text in [*found, unsure(rows), undecided(rows), ambiguous(rows)] if text]
 
@@ -139,6 +139,19 @@ def unknown(rows):
     """Samples about whose loss nothing is known."""
     bad = [row for row in rows if row["lost_frames"] is None]
     return f"The loss of {count(len(bad), 'sample')} of {len(rows)} is unknown: nobody counted." if bad else None
+
+
+def congested(rows):
+    """Samples whose mirror was to carry more than it can, where the switch did not count what it dropped."""
+    bad = [row for row in rows if row["mirror_estimated_loss"] and row["mirror_delivered"] is None]
+    if not bad:
+        return None
+    bad.sort(key=lambda row: -row["mirror_estimated_loss"])
+    worst = percent(bad[0]["mirror_estimated_loss"])
+    return (
+        f"{count(len(bad), 'sample')} of {len(rows)} had more to mirror than the receiver takes, by the switch's mean "
+        f"rates; the worst lost about {worst} of the bytes: {named(bad)}."
+    )
 
 
 def untimed(rows):
