@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import address_frames
+import pyarrow as pa
 import pytest
 from address_frames import CLASSES, LINK, SECRET, Addresses
 from naive_anonymise import Aes128, CryptoPan, MacMap
@@ -17,8 +18,10 @@ from scapy.layers.inet import IP, TCP, UDP, Ether
 from scapy.layers.inet6 import IPv6
 from scapy.layers.sctp import crc32c
 from scapy.packet import Packet
-from traces import ETHER, pcapng_block
+from traces import CONTROL_WORD, ETHER, pcapng_block
 
+from acapella import vendors
+from acapella_core import _native
 from acapella_core.anonymise import anonymise, make_key, read_key
 from acapella_core.errors import UserError
 
@@ -309,6 +312,79 @@ def test_identifiers_in_what_is_not_parsed_are_cut(tmp_path, frame):
     assert 14 <= len(left) < len(octets)
     for part in ("80aabbccddee", "aabbcc", "ccddee", "6e616d65"):
         assert bytes.fromhex(part) not in left
+
+
+def ends_in(frame: bytes, offset: int) -> list[bytes]:
+    """Source and destination of an IPv4 header."""
+    return [frame[offset + 12 : offset + 16], frame[offset + 16 : offset + 20]]
+
+
+@pytest.mark.parametrize("word", [b"", CONTROL_WORD], ids=["plain", "control_word"])
+def test_pseudowires_keep_their_form_and_their_packets_get_pseudonyms(tmp_path, word):
+    known = vendors.find()
+    if known is None:
+        pytest.skip("no tshark with a list of vendors in a file")
+    inner = bytes(Ether(**ETHER) / IP(src="192.0.2.77", dst="198.51.100.78") / UDP() / SECRET)
+    outer = bytes(Ether(**ETHER, type=0x8847)) + bytes.fromhex("0001e1ff")
+    frame = outer + word + inner
+    (left,) = released(tmp_path, [frame], vendors=known.core)
+    begin = 18 + len(word)
+    assert len(left) == begin + 14 + 20 + 8
+    pan = CryptoPan(KEY)
+    assert ends_in(left, begin + 14) == [pan.address(end) for end in ends_in(frame, begin + 14)]
+    assert left[begin : begin + 6] == left[:6] != frame[:6]
+    stacks = []
+    for octets in (frame, left):
+        (tmp_path / "one.pcap").write_bytes(pcap([(len(frame), octets)]))
+        core = _native.NativeDigest(str(tmp_path / "one.pcap"), None, None, 8, known.core)
+        stacks.append(pa.record_batch(core.next_frames()).column("stack").to_pylist())
+    assert stacks[0] == stacks[1] == ["Ethernet/MPLS/PseudoWire/Ethernet/IPv4/UDP"]
+
+
+def in_udp(port: int, data: bytes) -> bytes:
+    """A frame of UDP in IPv4."""
+    return bytes(Ether(**ETHER) / IP(src="192.0.2.77", dst="198.51.100.78") / UDP(sport=port, dport=port) / data)
+
+
+def test_teredo_hides_the_origin_and_who_authenticates(tmp_path):
+    origin = bytes(0xFF ^ octet for octet in (203, 0, 113, 9))
+    packet = bytes(IPv6(src="2001:0:53aa:64c::1", dst="2001:db8::5") / UDP() / SECRET)
+    head = b"\0\1\x04\x04" + b"user" + b"pass" + b"nonce678" + b"\0"
+    frame = in_udp(3544, head + b"\0\0\x12\x34" + origin + packet)
+    (left,) = released(tmp_path, [frame])
+    begin = 42 + len(head)
+    plain = CryptoPan(KEY).address(bytes((203, 0, 113, 9)))
+    assert left[42:begin] == b"\0\1\x04\x04" + bytes(len(head) - 4)
+    assert left[begin : begin + 4] == b"\0\0\x12\x34"
+    assert bytes(0xFF ^ octet for octet in left[begin + 4 : begin + 8]) == plain
+    assert IPv6(left[begin + 8 :]).src == str(
+        ipaddress.IPv6Address(CryptoPan(KEY).address(ipaddress.ip_address("2001:0:53aa:64c::1").packed))
+    )
+
+
+def test_options_of_tunnels_keep_their_lengths_alone(tmp_path):
+    inner = bytes(Ether(**ETHER) / IP(src="192.0.2.1", dst="192.0.2.2") / UDP())
+    geneve = in_udp(6081, b"\x03\0\x65\x58\0\0\1\0" + b"\1\2\3\2" + SECRET[:8] + inner)
+    packet = inner[14:]
+    size = (len(packet) + 8).to_bytes(2)
+    gtp = in_udp(2152, b"\x34\xff" + size + b"\0\0\0\7" + b"\0\0\0\x85" + b"\1\xaa\xbb\0" + packet)
+    left = released(tmp_path, [geneve, gtp])
+    assert left[0][50:62] == b"\1\2\3\2" + bytes(8)
+    assert left[1][50:58] == b"\0\0\0\x85" + b"\1\0\0\0"
+    assert [len(frame) for frame in left] == [len(geneve), len(gtp)]
+    pan = CryptoPan(KEY)
+    assert ends_in(left[1], 58) == [pan.address(end) for end in ends_in(gtp, 58)]
+
+
+def test_addresses_that_sctp_adds_get_pseudonyms(tmp_path):
+    plain = bytes((203, 0, 113, 9))
+    parameter = b"\0\5\0\x08" + plain
+    chunk = b"\xc1\0\0\x20" + b"\0\0\0\1" + parameter + b"\xc0\1\0\x10" + b"\0\0\0\2" + parameter
+    frame = bytes(Ether(**ETHER) / IP(src="192.0.2.77", dst="198.51.100.78", proto=132) / (bytes(12) + chunk))
+    (left,) = released(tmp_path, [frame])
+    assert len(left) == len(frame)
+    pseudonym = CryptoPan(KEY).address(plain)
+    assert left[46:] == chunk.replace(plain, pseudonym)
 
 
 def test_what_cannot_be_parsed_is_cut(tmp_path):
