@@ -16,8 +16,8 @@ from small_testbed import allocate, local_testbed, open_vswitch_or_skip
 from acapella_capture.settings import settings_of
 from acapella_capture.tcpdump import Counts, Tcpdump
 from acapella_capture.testbeds.base import Instance, MirrorCounters, Refused, Want
-from acapella_capture.testbeds.local import LocalTestbed, snmp
-from acapella_capture.testbeds.local.counters import interfaces
+from acapella_capture.testbeds.local import SHORT_S, LocalTestbed, snmp
+from acapella_capture.testbeds.local.counters import SOURCE, interfaces
 from acapella_capture.testbeds.local.processes import eventually
 
 PING = ["ping", "-c", "2", "-i", "0.05", "-W", "5"]
@@ -173,17 +173,22 @@ def octets(testbed: LocalTestbed, name: str) -> tuple[float, float]:
     return rates.rx_bps * found.seconds / 8, rates.tx_bps * found.seconds / 8
 
 
-def test_rates_add_up_to_what_the_port_counted(testbed):
+def adds_up(testbed: LocalTestbed) -> bool:
+    """Whether rates tell, to the octet, what port1 counted meanwhile."""
     before = octets(testbed, "port1")
     shown = ["ip", "-s", "-j", "link", "show", "dev", "port1"]
     then = json.loads(testbed.run("site1", shown).stdout)[0]["stats64"]
     assert testbed.run("site1-host1", [*PING, "-s", "1000", "10.10.2.1"]).status == 0
     now = json.loads(testbed.run("site1", shown).stdout)[0]["stats64"]
     after = octets(testbed, "port1")
-    for way, side in enumerate(("rx", "tx")):
-        counted = now[side]["bytes"] - then[side]["bytes"]
-        assert counted >= 2 * 1042
-        assert after[way] - before[way] == pytest.approx(counted, abs=1)
+    counted = [now[side]["bytes"] - then[side]["bytes"] for side in ("rx", "tx")]
+    assert min(counted) >= 2 * 1042
+    return [after[way] - before[way] for way in (0, 1)] == pytest.approx(counted, abs=1)
+
+
+def test_rates_add_up_to_what_the_port_counted(testbed):
+    """Hosts say something unasked now and then, which falls between two readings."""
+    assert any(adds_up(testbed) for _ in range(5))
 
 
 def test_prometheus_has_the_same_counters(testbed):
@@ -205,7 +210,8 @@ def test_prometheus_has_the_same_counters(testbed):
     assert eventually(lambda: counted() == switch(), timeout_s=10, every_s=0.2)
     found = source.telemetry(5, ["port1", "none"])
     assert set(found.ports) == {"port1"} and found.source == snmp.SOURCE
-    assert eventually(lambda: testbed.telemetry("site1", 1).source == snmp.SOURCE)
+    assert eventually(lambda: testbed.telemetry("site1", SHORT_S).source == snmp.SOURCE)
+    assert testbed.telemetry("site1", 1).source == SOURCE
 
 
 def test_what_a_slow_mirror_port_loses_is_counted_and_there_is_room_for_so_many_nodes(testbed, tmp_path):

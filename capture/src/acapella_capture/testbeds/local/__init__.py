@@ -26,6 +26,7 @@ from .switch import LocalMirror
 from .traffic import Traffic, resolve
 
 PROGRAMS = {"ip": "iproute2", "tc": "iproute2", "ethtool": "ethtool", "nsenter": "util-linux", "sh": "dash"}
+SHORT_S = 5 * snmp.EVERY_S
 SWITCHES = {"bridge": BridgeSwitches, "ovs": OvsSwitches}
 
 
@@ -50,6 +51,7 @@ class LocalTestbed(Testbed):
         self._switches = SWITCHES[settings.switch](self.network)
         self.receivers_per_instance = self._switches.receivers
         self._snmp = settings.telemetry == "snmp" or (settings.telemetry == "auto" and ovs and snmp.installed())
+        self._least_s = 0 if settings.telemetry == "snmp" else SHORT_S
         self._prometheus: dict[str, Prometheus] = {}  # by site, as the next
         self._counters: dict[str, Counters] = {}
         self._items = resolve(self.network, settings.traffic)
@@ -90,14 +92,18 @@ class LocalTestbed(Testbed):
             return self._inventories[site].free()
 
     def telemetry(self, site: str, seconds: float) -> Telemetry | None:
-        """By SNMP where that is there and has readings of most of the interval, else what the switch itself counted."""
+        """By SNMP where that is there and has readings of half the time at least, else what the switch itself counted.
+
+        Unless the config insists, short intervals are the switch's own: readings a second apart say little of two.
+        """
         names = [port.name for port in self.site(site).ports]
-        if site in self._prometheus:
+        own = self._counters[site].telemetry(seconds, names) if site in self._counters else None
+        if site in self._prometheus and seconds >= self._least_s:
             with contextlib.suppress(UserError):
                 found = self._prometheus[site].telemetry(seconds, names)
-                if found and found.seconds >= seconds / 2:
+                if found and (own is None or found.seconds >= own.seconds / 2):
                     return found
-        return self._counters[site].telemetry(seconds, names) if site in self._counters else None
+        return own
 
     def allocate(self, site: str, want: Want) -> tuple[Instance, ...]:
         self.site(site)
