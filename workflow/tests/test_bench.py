@@ -144,3 +144,13 @@ def test_the_sender_limits_where_nothing_is_lost_at_its_most(written, limit, hig
     row = veth.row_of(points)
     assert (row["limited_by"], row["value"]) == (limit, highest)
     assert all(point["offered"] == point["written"] + point["lost"] for point in row["sweep"])
+
+
+def test_a_sweep_tells_its_highest_rate_without_loss_and_the_loss_at_the_aim():
+    writer = module("writer")
+    sweep = [account(80_000_000, 70_000_000, 9_999_997), account(10_000_000, 999_997, 9_000_000)]
+    sweep += [account(8_000_003, 0, 8_000_000), account(6_000_000, -3, 6_000_000)]
+    row = writer.row_of("sink", 200, [writer.point_of(each) for each in sweep])
+    assert (row["value"], row["without_loss"]) == (3_999_999, 3_000_000)
+    assert row["note"] == "without loss up to 3.00 M/s; 10.00 % lost of 5.00 M/s; 6.67 M/s by CPU time"
+    assert [point["lost"] for point in row["sweep"]] == [70_000_003, 1_000_000, 3, 0]

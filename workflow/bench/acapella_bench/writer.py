@@ -133,6 +133,8 @@ def row_of(writer: str, snaplen: int, points: list[Point]) -> dict:
     whole = max((point.rate for point in points if point.lost == 0), default=0.0)
     notes = [f"without loss up to {whole / 1e6:.2f} M/s"]
     if writer == "sink":
+        at_aim = points[1]
+        notes.append(f"{at_aim.loss_percent:.2f} % lost of {at_aim.rate / 1e6:.2f} M/s")
         notes.append(f"{full.written / full.cpu_s / 1e6:.2f} M/s by CPU time")
     else:
         notes.append(f"{full.written_bytes / full.whole_s / 1e6:,.0f} MB/s")
