@@ -29,6 +29,7 @@ from .digest import ENGINES
 
 KEY = "release.key"
 SUMS = "SHA256SUMS"
+PROVENANCES = ("provenance.json", "consistency_provenance.json")  # of process, of trials
 PUBLIC_FILE, PUBLIC_FOLDER = 0o644, 0o755
 SHEET = ("sample", "site", "port", "direction", "method", "frames", "bytes", "snaplen", "cut_frames", "dropped_kernel")
 
@@ -116,12 +117,17 @@ def make(campaign: Campaign, target: Path, key_file: Path, args: argparse.Namesp
 
 def tables_hidden(campaign: Campaign) -> bool:
     """Whether the tables were made with pseudonyms."""
-    return bool(provenance(campaign).get("parameters", {}).get("pseudonyms"))
+    return with_pseudonyms(provenance(campaign, PROVENANCES[0]))
 
 
-def provenance(campaign: Campaign) -> dict:
-    """What `acapella process` told of the tables; nothing where there are none."""
-    path = campaign.folder / "provenance.json"
+def with_pseudonyms(told: dict) -> bool:
+    """Whether the tables that a provenance tells of have pseudonyms."""
+    return bool(told.get("parameters", {}).get("pseudonyms"))
+
+
+def provenance(campaign: Campaign, name: str) -> dict:
+    """What a stage told of its tables; nothing where there are none."""
+    path = campaign.folder / name
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
@@ -166,17 +172,19 @@ def one_sample(part: Path, taken: Taken, key: bytes, args: argparse.Namespace) -
 
 def copy_tables(campaign: Campaign, folder: Path, *, hidden: bool) -> list[str]:
     """Copy the tables that tell no address and, where names are hidden, no name; the names of those copied."""
-    told = provenance(campaign)
-    if hidden and not tables_hidden(campaign):
-        return []
-    names = sorted({Path(path).stem for path in told.get("outputs", {}) if path.startswith("tables/")})
-    copied = [name for name in names if not tells_addresses(name)]
-    folder.mkdir()
+    told = [provenance(campaign, name) for name in PROVENANCES]
+    outputs = {}
+    for one in told:
+        if with_pseudonyms(one) or not hidden:
+            outputs |= one.get("outputs", {})
+    names = {Path(path).stem for path in outputs if path.startswith("tables/")}
+    copied = sorted(name for name in names if not tells_addresses(name))
     for name in copied:
+        folder.mkdir(exist_ok=True)
         for suffix in ("csv", "parquet"):
             source = require(campaign.table(name, suffix), f"run acapella process {campaign.folder}")
-            if sha256_of(source) != told["outputs"][f"tables/{name}.{suffix}"]:
-                raise UserError("is not what provenance.json says", where=source, fix="run acapella process")
+            if sha256_of(source) != outputs[f"tables/{name}.{suffix}"]:
+                raise UserError("is not what its provenance says", where=source, fix="make the tables again")
             shutil.copyfile(source, folder / source.name)
     return copied
 
