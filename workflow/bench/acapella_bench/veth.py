@@ -15,7 +15,7 @@ from pathlib import Path
 from acapella_capture import dpdk, tcpdump
 
 from . import table
-from .programs import Bench, Failed
+from .programs import Bench, Failed, native_program
 from .writer import program
 
 SNAPLEN = 200
@@ -65,7 +65,7 @@ def missing() -> str | None:
     """Why this cannot run here, None where it can."""
     if os.geteuid() != 0:
         return "not root: no network namespaces"
-    lacks = [name for name in ("ip", "unshare", "nsenter", "tcpdump", "tcpreplay") if shutil.which(name) is None]
+    lacks = [name for name in ("ip", "unshare", "nsenter", "tcpdump") if shutil.which(name) is None]
     return f"no {lacks[0]} here" if lacks else None
 
 
@@ -96,16 +96,14 @@ def sent_by(inside: list[str]) -> int:
 
 
 def send(bench: Bench, inside: list[str], size: int, rate: float | None, seconds: float) -> tuple[int, float]:
-    """Frames that tcpreplay sent and the seconds that it took; None: as many as go."""
+    """Frames that acapella-send sent and the seconds that it took; None: as many as go."""
+    words = [*inside, "taskset", "-c", bench.other_core, native_program("acapella-send"), "out0"]
+    words += [frames_of(bench, size), seconds, *([f"{rate:.0f}"] if rate else [])]
     before = sent_by(inside)
-    words = [*inside, "taskset", "-c", str(bench.other_core), "tcpreplay", "-i", "out0", "--preload-pcap", "--loop=0"]
-    words += [f"--pps={rate:.0f}", f"--limit={rate * seconds:.0f}"] if rate else ["--topspeed"]
-    words += [] if rate else [f"--duration={max(seconds, 1):.0f}"]
-    done = subprocess.run([*words, frames_of(bench, size)], capture_output=True, text=True, check=False)
-    said = re.search(r"Actual: (\d+) packets .* sent in ([\d.]+) seconds", done.stdout)
-    if done.returncode or not said:
-        raise Failed(f"tcpreplay: {(done.stderr.strip().splitlines() or ['it said nothing'])[-1]}")
-    return sent_by(inside) - before, float(said[2])
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Failed((done.stderr.strip().splitlines() or ["acapella-send: it said nothing"])[-1])
+    return sent_by(inside) - before, json.loads(done.stdout)["seconds"]
 
 
 def frames_of(bench: Bench, size: int) -> Path:
@@ -227,7 +225,7 @@ def run(bench: Bench) -> list[dict]:
     with pair() as inside:
         for size in bench.scale["veth_sizes"]:
             offered, seconds = send(bench, inside, size, None, bench.scale["veth_s"])
-            note = f"tcpreplay, nobody listens; {offered / seconds * size * 8 / 1e9:.2f} Gbit/s"
+            note = f"acapella-send, nobody listens; {offered / seconds * size * 8 / 1e9:.2f} Gbit/s"
             alone = {"measured": f"sender alone, frames of {size} B", "value": round(offered / seconds)}
             rows.append({**alone, "unit": "frames/s", "note": note})
             sweeps = [sweep(bench, inside, receiver, size) for receiver in RECEIVERS]
