@@ -4,6 +4,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -124,10 +125,7 @@ def running(testbed: Testbed, takings: Sequence[Taking], wait: Callable[[], Any]
         with taking.noted():
             aim(testbed, taking)
     wait()
-    for taking in takings:
-        if not taking.fault:
-            with taking.noted():
-                begin_capture(testbed, taking)
+    side_by_side([taking for taking in takings if not taking.fault], lambda taking: begin_capture(testbed, taking))
     begun = [taking for taking in takings if not taking.fault]
     requested_ns = time.time_ns()
     for taking in begun:
@@ -138,10 +136,25 @@ def running(testbed: Testbed, takings: Sequence[Taking], wait: Callable[[], Any]
     try:
         yield begun
     finally:
-        for taking in begun:
-            stop_capture(taking)
+        side_by_side(begun, stop_capture)
+
+
+def side_by_side(takings: Sequence[Taking], do: Callable[[Taking], None]) -> None:
+    """Do something to each sample: all nodes at once, the samples of a node one after the other."""
+    nodes: dict[str, list[Taking]] = {}
+    for taking in takings:
+        nodes.setdefault(taking.instance.name, []).append(taking)
+
+    def on_a_node(own: list[Taking]) -> None:
+        for taking in own:
             with taking.noted():
-                taking.mirrored = taking.mirror.counters()  # before it moves on
+                do(taking)
+
+    if len(nodes) < 2:
+        on_a_node(list(takings))
+        return
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        list(pool.map(on_a_node, nodes.values()))
 
 
 def aim(testbed: Testbed, taking: Taking) -> None:
@@ -179,6 +192,7 @@ def stop_capture(taking: Taking) -> None:
             taking.fault = taking.fault or str(error)
         else:
             taking.watch.notes.append(str(error))
+    taking.mirrored = taking.mirror.counters()  # before it moves on
 
 
 def stop_mirrors(takings: Sequence[Taking]) -> None:
