@@ -124,7 +124,9 @@ class Nodes:
         """A client that has logged in to a node."""
         client = paramiko.SSHClient()
         client.set_missing_host_key_policy(paramiko.AutoAddPolicy())
-        client.connect("127.0.0.1", self.port, username=node, password="x", allow_agent=False, look_for_keys=False)
+        way = socket.create_connection(("127.0.0.1", self.port))
+        way.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client.connect("", username=node, password="x", sock=way, allow_agent=False, look_for_keys=False)
         return client
 
     def _serve(self) -> None:
@@ -136,6 +138,7 @@ class Nodes:
             if self.refusing:
                 connection.close()
                 continue
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             transport = paramiko.Transport(connection)
             transport.add_server_key(self._key)
             transport.set_subsystem_handler("sftp", paramiko.SFTPServer, sftp_of(self))

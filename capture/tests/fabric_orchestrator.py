@@ -346,6 +346,8 @@ def handler(owner: Orchestrator) -> type[http.server.BaseHTTPRequestHandler]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1  # head and body in one packet: two would wait for each other's acknowledgment
+        disable_nagle_algorithm = True
 
         def respond(self) -> None:
             parts = urllib.parse.urlsplit(self.path)

@@ -1,4 +1,4 @@
-"""Runs on a listening node, as root: `python3 -c THIS FOLDER COMMAND ARGUMENTS`; arguments and reply: base64 of JSON.
+"""Runs on a listening node as root: `python3 -IS -c THIS FOLDER COMMAND GIVEN`; given and reply are base64 of JSON.
 
 Sent as text with each command, so it has to do with Python 3.6 and its library alone. A program that is started here
 goes on when the connection ends, and a command that is sent again finds what the first one began: jobs have names.

@@ -25,7 +25,7 @@ REPLY = re.compile(r"acapella-reply:([A-Za-z0-9+/=]+);")
 ANSWER_S = 60  # for the connection and a command that does not wait
 SHELL = (
     'if [ "$(id -u)" = 0 ]; then as_root=; else as_root="sudo -n"; fi; '
-    '$as_root python3 -c {program} "$HOME/{folder}" {command} {given}'
+    '$as_root python3 -IS -c {program} "$HOME/{folder}" {command} {given}'
 )
 
 
