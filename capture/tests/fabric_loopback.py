@@ -16,6 +16,7 @@ from fabric_nodes import Nodes
 from fabric_orchestrator import PROJECT, Orchestrator
 from fabrictestbed_extensions.fablib import node
 from fabrictestbed_extensions.utils.utils import Utils
+from fim.graph.networkx_property_graph import NetworkXGraphStorage
 
 from acapella_capture.settings import FabricSettings, settings_of
 from acapella_capture.testbeds.fabric import FabricTestbed
@@ -71,6 +72,7 @@ def loopback_fabric(folder: Path, sites: dict[str, list[dict]] | None = None) ->
     """Everything, running; nothing of it afterwards."""
     (folder / "nodes").mkdir()
     with contextlib.ExitStack() as stack:
+        stack.callback(NetworkXGraphStorage().del_all_graphs)  # the client keeps them as long as the process lives
         orchestrator = Orchestrator(sites)
         stack.callback(orchestrator.close)
         nodes = Nodes(folder / "nodes")

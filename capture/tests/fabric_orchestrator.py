@@ -17,6 +17,7 @@ import urllib.parse
 import uuid
 from dataclasses import dataclass, field
 
+from fim.graph.networkx_property_graph_disjoint import NetworkXGraphImporterDisjoint
 from fim.slivers.capacities_labels import Labels, ReservationInfo
 from fim.user.topology import ExperimentTopology
 
@@ -194,14 +195,14 @@ class Orchestrator:
         for made in self.alive():
             if without == made.slice_id or made.after == "StableError":
                 continue
-            for node in known(made.model).nodes.values():
+            for node in needs(made.model):
                 if not place(node, hosts):
                     raise AssertionError(f"{made.name} does not fit")
         return hosts
 
     def _fits(self, model: str, without: str = "") -> bool:
         hosts = self._hosts(without)
-        return all(place(node, hosts) for node in known(model).nodes.values())
+        return all(place(node, hosts) for node in needs(model))
 
     def _summary(self, query: dict, _body: bytes) -> tuple[int, object]:
         self.forced.append(query.get("force_refresh") == ["True"])
@@ -264,7 +265,7 @@ class Orchestrator:
         return 200, {"data": [self._told(made)]}
 
     def _slivers_of(self, made: Made) -> list[dict]:
-        names = list(known(made.model).nodes) or ["none"]
+        names = [node.name for node in needs(made.model)] or ["none"]
         return [{"sliver_id": f"sliver-{name}", "slice_id": made.slice_id, "graph_node_id": name, "notice": made.notice,
                  "sliver": {"Name": name}, "state": "Active"} for name in names]  # fmt: skip
 
@@ -297,29 +298,48 @@ class Orchestrator:
 
 
 def graph(model: str) -> ExperimentTopology:
-    made = ExperimentTopology()
+    """A slice's graph, apart from those that FABRIC's client keeps in this process."""
+    made = ExperimentTopology(importer=NetworkXGraphImporterDisjoint())
     made.load(graph_string=model)
     return made
 
 
-known = functools.lru_cache(16)(graph)  # to be looked at only: a graph takes a while to read
+@dataclass(frozen=True)
+class Needs:
+    """What a node takes of a host."""
+
+    name: str
+    site: str
+    asked: dict[str, int]
+    nics: list[str]
 
 
-def place(node, hosts: list[dict]) -> bool:
+@functools.lru_cache(64)
+def needs(model: str) -> list[Needs]:
+    """What the nodes of a graph take."""
+    return [
+        Needs(
+            name, node.site,
+            {"cores": node.capacities.core, "ram": node.capacities.ram, "disk": node.capacities.disk},
+            [f"{component.type}-{component.model}" for component in node.components.values()],
+        )
+        for name, node in graph(model).nodes.items()
+    ]  # fmt: skip
+
+
+def place(node: Needs, hosts: list[dict]) -> bool:
     """Take a node's share of the first host of its site that has it."""
-    asked = {"cores": node.capacities.core, "ram": node.capacities.ram, "disk": node.capacities.disk}
-    nics = [f"{component.type}-{component.model}" for component in node.components.values()]
     for host in hosts:
         if host["site"] != node.site or host["state"] != "Active":
             continue
-        there = host["components"]
-        if all(host[f"{key}_available"] >= n for key, n in asked.items()) and all(
-            there.get(nic, {"capacity": 0, "allocated": 0})["capacity"] - there.get(nic, {"allocated": 0})["allocated"]
-            >= nics.count(nic) for nic in nics
-        ):  # fmt: skip
-            for key, number in asked.items():
+        there, none = host["components"], {"capacity": 0, "allocated": 0}
+        if all(host[f"{key}_available"] >= number for key, number in node.asked.items()) and all(
+            there.get(nic, none)["capacity"] - there.get(nic, none)["allocated"] >= node.nics.count(nic)
+            for nic in node.nics
+        ):
+            for key, number in node.asked.items():
                 host[f"{key}_available"] -= number
-            for nic in nics:
+            for nic in node.nics:
                 there[nic]["allocated"] += 1
             return True
     return False

@@ -67,7 +67,7 @@ def test_the_plan_asks_for_nothing(fabric, capsys):
 def test_without_a_free_nic_a_site_fails_with_the_reason(fabric, capsys):
     for host in fabric.orchestrator.sites["STAR"]:
         host["nics"] = {}
-    status, _ = collected(fabric, collect={"sites": ["STAR"]})
+    status, _ = collected(fabric, collect={"sites": ["STAR"], "ports": {"STAR": PORTS}})
     said = capsys.readouterr()
     assert status != 0 and "dedicated NICs" in said.out + said.err
     assert not fabric.orchestrator.slices

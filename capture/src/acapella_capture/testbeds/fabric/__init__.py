@@ -15,7 +15,7 @@ from ..base import Aim, Direction, Finished, Host, Instance, Job, Mirror, Rates,
 from . import credentials, mirrors, needs, resources, switches
 from .credentials import WHERE
 from .remote import Remote
-from .session import Session, told
+from .session import GRAPHS, Session, graphs
 from .slices import FAILED, GONE, READY, Slices, site_of, slice_name
 from .transfer import MB, Transfer
 
@@ -161,8 +161,8 @@ class FabricTestbed(Testbed):
         if not moving:
             return
         taken = self._taken[site]
-        there = self.slices.open(taken.slice_id)
-        with told("cannot read the mirrors"):
+        there = self.slices.quiet(taken.slice_id, self.settings.mirror_timeout_s, MIRROR_HANGS)
+        with graphs("cannot read the mirrors"):
             ends = {key: there.get_node(key[0]).get_interface(name=interface, refresh=True)
                     for key, interface in taken.interfaces.items()}  # fmt: skip
             now = {key: mirrors.aimed_at(interface) for key, interface in ends.items()}
@@ -177,7 +177,7 @@ class FabricTestbed(Testbed):
         # FABRIC mirrors a port once: another mirror of ours there gives way
         ports = {aim.port for aim in moving.values()}
         leaving = [key for key, aimed in now.items() if aimed and (key in moving or aimed[0] in ports)]
-        with told("cannot describe the mirrors"):
+        with graphs("cannot describe the mirrors"):
             for key in leaving:
                 self._aimed.pop(key, None)
                 mirrors.clear(ends[key])
@@ -189,7 +189,7 @@ class FabricTestbed(Testbed):
 
     def _learn_own_ports(self, site: str, there: Any) -> None:
         """Ports that lead to our receivers; FABRIC tells them once a mirror ends there."""
-        with told("cannot read the mirrors"):
+        with graphs("cannot read the mirrors"):
             ends = [there.get_node(name).get_interface(name=interface, refresh=True)
                     for (name, _), interface in self._taken[site].interfaces.items()]  # fmt: skip
             self._own.setdefault(site, set()).update(filter(None, map(mirrors.switch_port, ends)))
@@ -275,7 +275,7 @@ class FabricTestbed(Testbed):
         ]  # fmt: skip
         if not found:
             raise UserError(f"no slice {self._follow!r} in the project", where=WHERE)
-        with told("cannot read the slice"):
+        with graphs("cannot read the slice"):
             for interface in found[0].get_interfaces():
                 port = mirrors.switch_port(interface)
                 if port:
@@ -306,7 +306,8 @@ class FabricTestbed(Testbed):
         end = time.monotonic() + self.settings.wait_timeout_s
         try:
             for name in instances_in(there, site):
-                taken.nodes[name] = there.get_node(name)
+                with GRAPHS:
+                    taken.nodes[name] = there.get_node(name)
                 taken.instances += (self._made_ready(taken, name, site, end),)
         except BaseException:
             self._taken.pop(site)
@@ -317,7 +318,7 @@ class FabricTestbed(Testbed):
     def _made_ready(self, taken: Taken, name: str, site: str, end: float) -> Instance:
         node, receivers = taken.nodes[name], {}
         links = self._links(name, end)
-        with told("cannot read the node's interfaces"):
+        with graphs("cannot read the node's interfaces"):
             found = {each.get_name(): str(each.get_mac()).lower() for each in node.get_interfaces()}
             model = node.get_components()[0].get_model()
         for interface, mac in sorted(found.items(), key=lambda each: resources.natural(each[0])):
@@ -362,6 +363,7 @@ class FabricTestbed(Testbed):
 
 def instances_in(there: Any, site: str) -> list[str]:
     """The names of our nodes in a slice, by their numbers."""
-    names = [str(name) for name in there.get_fim_topology().nodes]
+    with GRAPHS:
+        names = [str(name) for name in there.get_fim_topology().nodes]
     found = [match for match in map(NODE.fullmatch, names) if match and match[1] == site]
     return [match[0] for match in sorted(found, key=lambda match: int(match[2]))]

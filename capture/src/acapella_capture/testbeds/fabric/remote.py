@@ -19,7 +19,7 @@ from typing import Any
 from acapella_core.errors import UserError
 
 from ..base import Finished, Job
-from .session import said
+from .session import GRAPHS, said
 
 REPLY = re.compile(r"acapella-reply:([A-Za-z0-9+/=]+);")
 ANSWER_S = 60  # for the connection and a command that does not wait
@@ -63,6 +63,8 @@ class Remote:
     def _said(self, node: str, line: str, limit_s: float) -> tuple[str, str]:
         """What a command printed, and what went wrong. A connection that goes silent is closed after `limit_s`."""
         there = self._node_of(node)
+        with GRAPHS:  # what `execute` looks up; it remembers these
+            there.get_management_ip(), there.get_reservation_state()
         pool = there.get_fablib_manager().get_ssh_thread_pool_executor()
         answer = pool.submit(there.execute, line, retry=1, quiet=True)
         try:

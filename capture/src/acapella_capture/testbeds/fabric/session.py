@@ -23,6 +23,10 @@ NO_MORE = ("insufficient resources", "no candidates", "insufficient")  # of FABR
 UNAUTHORISED = 401
 Result = TypeVar("Result")
 
+# FABRIC's information model keeps all graphs of a process in one, "for the moment not thread-safe", and sites are used
+# by a thread each: whoever looks into a slice's object or changes it holds this lock.
+GRAPHS = threading.RLock()
+
 
 def client() -> Any:
     """The module of FABRIC's client. Raises UserError where it is not installed, or there is no home for its cache."""
@@ -51,6 +55,13 @@ def told(doing: str, where: str = WHERE) -> Iterator[None]:
         text = said(error)
         kind = Refused if any(words in text.lower() for words in NO_MORE) else UserError
         raise kind(f"{doing}: {text}", where=where) from error
+
+
+@contextlib.contextmanager
+def graphs(doing: str) -> Iterator[None]:
+    """As `told`, with the graphs of slices to oneself."""
+    with GRAPHS, told(doing):
+        yield
 
 
 def log_file() -> Path:

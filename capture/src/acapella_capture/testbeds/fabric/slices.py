@@ -14,8 +14,8 @@ from acapella_core.errors import UserError
 
 from ...settings import FabricSettings
 from ..base import Refused, Want
-from .credentials import WHERE
-from .session import NO_MORE, Session, hidden, told
+from .credentials import WHERE, hidden
+from .session import GRAPHS, NO_MORE, Session, graphs
 
 READY = ("StableOK", "ModifyOK")
 FAILED = ("StableError", "ModifyError", "AllocatedError")
@@ -59,9 +59,11 @@ class Slices:
         """FABRIC's object of a slice as it is now. Raises UserError."""
 
         def read(fablib: Any) -> Any:
-            found = fablib.get_slice(slice_id=slice_id)
-            found.update()  # get_slice hides what goes wrong, this does not
-            return found
+            with GRAPHS:
+                found = fablib.get_slice(slice_id=slice_id)
+                if not found.update_count:  # of a slice that is new to it, get_slice hides what goes wrong
+                    found.update()
+                return found
 
         return self.session.use("cannot read the slice", read)
 
@@ -71,11 +73,14 @@ class Slices:
         Raises Refused where FABRIC has not got that much, UserError otherwise; nothing of it stays then.
         """
         name = slice_name(self.campaign, site)
-        with told(f"cannot describe slice {name}"):
-            made = self.session.fablib().new_slice(name=name)
+        with graphs(f"cannot describe slice {name}"):
+            fablib = self.session.fablib()
+            made = fablib.new_slice(name=name)
             for node, nic in nodes:
                 self._add(made, site, node, nic, want)
-        slice_id = self._submitted(made, site)
+            graph, key = made.get_fim_topology().serialize(), made.get_slice_public_key().strip()
+            fablib.remove_slice_from_cache(made)  # by its name, under which the next one may be another
+        slice_id = self._submitted(site, graph, key)
         try:
             return self.stable(slice_id, self.settings.wait_timeout_s)
         except BaseException:
@@ -85,13 +90,13 @@ class Slices:
     def grow(self, there: Any, site: str, nodes: list[tuple[str, str]], want: Want) -> Any:
         """Add nodes to a slice. Raises Refused or UserError; what was there stays."""
         for node, nic in nodes:
-            with told(f"cannot describe node {node}"):
+            with graphs(f"cannot describe node {node}"):
                 self._add(there, site, node, nic, want)
         try:
             return self.modify(there, self.settings.wait_timeout_s)
         except UserError:
             kept = self.open(there.get_slice_id())
-            with told("cannot take new nodes back"):
+            with graphs("cannot take new nodes back"):
                 for node, _ in nodes:
                     if node in kept.get_fim_topology().nodes:
                         kept.get_node(node).delete()
@@ -100,20 +105,31 @@ class Slices:
 
     def modify(self, there: Any, timeout_s: float, fix: str = "fabric.wait_timeout_s") -> Any:
         """Submit what was changed in a slice's object; the slice as it is when that is done. Raises UserError."""
-        slice_id, graph = there.get_slice_id(), there.get_fim_topology().serialize()
+        with graphs("cannot describe the slice"):
+            slice_id, graph = there.get_slice_id(), there.get_fim_topology().serialize()
         self.session.ask("FABRIC does not change the slice", lambda manager: manager.modify_slice(
             slice_id=slice_id, graph_model=graph))  # fmt: skip
         return self.stable(slice_id, timeout_s, fix)
 
     def stable(self, slice_id: str, timeout_s: float, fix: str = "fabric.wait_timeout_s") -> Any:
         """Wait until a slice runs. Raises Refused, or UserError: failed, gone, or not within the time (then `fix`)."""
-        state = self._until(slice_id, timeout_s, lambda state: state in READY + FAILED + GONE)
-        if state in READY:
-            return self.open(slice_id)  # which also accepts a modification
+        state = self._settled(slice_id, timeout_s, fix)
         if state in FAILED:
             notices = self._notices(slice_id)
             kind = Refused if any(words in notices.lower() for words in NO_MORE) else UserError
             raise kind(f"the slice is {state}: {notices or 'FABRIC does not say why'}", where=WHERE)
+        return self.open(slice_id)  # which also accepts a modification
+
+    def quiet(self, slice_id: str, timeout_s: float, fix: str) -> Any:
+        """A slice as it is when nothing is under way any more. Raises UserError where that lasts, or it is gone."""
+        self._settled(slice_id, timeout_s, fix)
+        return self.open(slice_id)
+
+    def _settled(self, slice_id: str, timeout_s: float, fix: str) -> str:
+        """The state of a slice, READY or FAILED, when nothing is under way. Raises UserError."""
+        state = self._until(slice_id, timeout_s, lambda state: state in READY + FAILED + GONE)
+        if state in READY + FAILED:
+            return state
         if state in GONE:
             raise UserError(f"the slice is {state}", where=WHERE)
         raise UserError(f"the slice is {state} after {timeout_s:g} s", where=WHERE, fix=fix)
@@ -143,21 +159,27 @@ class Slices:
         )
         made.add_component(model=nic, name="nic")
 
-    def _submitted(self, made: Any, site: str) -> str:
-        """Ask for a slice once; its id, also where the answer was an error and the slice is there all the same."""
+    def _submitted(self, site: str, graph: str, key: str) -> str:
+        """Ask for a slice once; its id, also where the answer was an error and the slice is there all the same.
+
+        Not by Slice.submit, which goes on to wait with all graphs in its hands.
+        """
+        end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=self.settings.lease_h)
         try:
-            with told("FABRIC does not take the slice"):
-                made.submit(wait=False, progress=False, wait_ssh=False, post_boot_config=False,
-                            lease_in_hours=self.settings.lease_h)  # fmt: skip
-                return made.get_slice_id()
-        except UserError:
+            made = self.session.ask("FABRIC does not take the slice", lambda manager: manager.create_slice(
+                name=slice_name(self.campaign, site), graph_model=graph, ssh_keys=[key],
+                lifetime=self.settings.lease_h, lease_end_time=end.strftime(LEASE)))  # fmt: skip
+            return made[0]["slice_id"]
+        except (UserError, LookupError) as error:
             for look in range(LOOKS):
                 if look:
                     time.sleep(self.settings.poll_s)
                 record = self.record(site)
                 if record is not None:
                     return record.slice_id
-            raise
+            if isinstance(error, UserError):
+                raise
+            raise UserError("FABRIC took the slice and made none", where=WHERE) from error
 
     def _record(self, slice_id: str) -> Any | None:
         try:
