@@ -164,3 +164,5 @@ def test_nothing_is_left_after_being_asked_to_stop(caller, open_folder, name):
 def test_nothing_is_left_after_being_killed(caller, open_folder):
     killed = ends_without_leftovers(caller, open_folder / "killed", ROUNDS.format(50), signal.SIGKILL)
     assert killed == -signal.SIGKILL
+    with (open_folder / "killed" / "outcomes.csv").open() as lines:
+        assert [(row["outcome"], row["reason"]) for row in csv.DictReader(lines)] == [("incomplete", "did not end")]
