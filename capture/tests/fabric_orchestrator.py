@@ -240,6 +240,8 @@ class Orchestrator:
 
     def _look(self, made: Made) -> None:
         """A slice moves on as it is looked at, so that tests do not wait for a clock."""
+        if made.state == "Closing":
+            made.state = "Dead"
         if made.state in ("Configuring", "Modifying") and not self.faults.stuck:
             if made.looks <= 0:
                 made.state = made.after

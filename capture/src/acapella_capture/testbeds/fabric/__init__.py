@@ -24,14 +24,19 @@ NOTE = "the switch copies before and after a sample too; what it could not copy 
 MIRROR_HANGS = "fabric.mirror_timeout_s, or fabric.move_mirrors: false where this happens again"
 SET_UP = """set -e
 for dev; do
-    ip link set dev "$dev" mtu 9216 2> /dev/null || ip link set dev "$dev" mtu 9000
+    ip link set dev "$dev" mtu 9216 || ip link set dev "$dev" mtu 9000 || echo "the MTU of $dev stays"
     ip link set dev "$dev" up
 done
-for program in tcpdump zstd; do
-    command -v $program > /dev/null && continue
-    if command -v apt-get > /dev/null; then apt-get -qq update; apt-get -qq -y install $program
-    else dnf -q -y install $program; fi
-done
+get() {
+    command -v "$1" > /dev/null && return
+    if command -v apt-get > /dev/null; then
+        apt-get -qq -o DPkg::Lock::Timeout=120 update && apt-get -qq -y -o DPkg::Lock::Timeout=120 install "$1"
+    else
+        dnf -q -y install "$1"
+    fi
+}
+get zstd || echo "no zstd: captures are fetched as they are"
+get tcpdump
 """  # Ethernet's largest usual MTU, so that no mirrored jumbo frame is refused; a NIC that has less keeps FABRIC's own
 SET_UP_S = 300
 
@@ -289,7 +294,7 @@ class FabricTestbed(Testbed):
             self._forget(site)
             return None
         if record.state in FAILED and record.state != "ModifyError":  # after that, what was before still runs
-            self.slices.delete(record.slice_id)
+            self.slices.delete(record.slice_id, wholly=True)
             self._forget(site)
             return None
         if record.state == "ModifyError":

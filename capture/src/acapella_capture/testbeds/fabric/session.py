@@ -19,7 +19,7 @@ from . import credentials
 from .credentials import WHERE, Credentials, hidden
 
 LOGGERS = ("fablib", "fabric.manager", "fabric.orchestrator", "fabric.credmgr", "paramiko")
-NO_MORE = ("insufficient resources", "no candidates", "insufficient")  # of FABRIC's broker, in notices and answers
+NO_MORE = ("insufficient resources", "not available in graph node")  # of FABRIC's broker, in notices and answers
 UNAUTHORISED = 401
 Result = TypeVar("Result")
 

@@ -84,7 +84,7 @@ class Slices:
         try:
             return self.stable(slice_id, self.settings.wait_timeout_s)
         except BaseException:
-            self.delete(slice_id)
+            self.delete(slice_id, wholly=True)
             raise
 
     def grow(self, there: Any, site: str, nodes: list[tuple[str, str]], want: Want) -> Any:
@@ -145,13 +145,17 @@ class Slices:
         self.session.ask("cannot renew the lease", lambda manager: manager.renew_slice(
             slice_id=slice_id, lease_end_time=until.strftime(LEASE)))  # fmt: skip
 
-    def delete(self, slice_id: str) -> None:
-        """Give a slice back; harmless where it is gone. Raises UserError where FABRIC will not take it."""
+    def delete(self, slice_id: str, *, wholly: bool = False) -> None:
+        """Give a slice back; harmless where it is gone. Raises UserError where FABRIC will not take it.
+
+        `wholly` waits until nothing of it is left: before that, what it had is not free for the next one.
+        """
         record = self._record(slice_id)
         if record is None or record.state in GONE:
             return
         self.session.ask("cannot delete the slice", lambda manager: manager.delete_slice(slice_id=slice_id))
-        self._until(slice_id, self.settings.wait_timeout_s, lambda state: state in (*GONE, None))
+        enough = ("Dead", None) if wholly else (*GONE, None)
+        self._until(slice_id, self.settings.wait_timeout_s, lambda state: state in enough)
 
     def _add(self, there: Any, site: str, node: str, nic: str, want: Want) -> None:
         made = there.add_node(
