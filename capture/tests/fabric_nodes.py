@@ -141,7 +141,7 @@ class Nodes:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             transport = paramiko.Transport(connection)
             transport.add_server_key(self._key)
-            transport.set_subsystem_handler("sftp", paramiko.SFTPServer, sftp_of(self))
+            transport.set_subsystem_handler("sftp", Sftp, sftp_of(self))
             self._transports.append(transport)
             with contextlib.suppress(paramiko.SSHException, EOFError, OSError):
                 transport.start_server(server=Door(self))
@@ -176,6 +176,14 @@ class Door(paramiko.ServerInterface):
             channel.sendall_stderr(done.stderr)
             channel.send_exit_status(done.returncode)
         channel.close()
+
+
+class Sftp(paramiko.SFTPServer):
+    """Ends where the connection does."""
+
+    def start_subsystem(self, *arguments):
+        with contextlib.suppress(OSError):
+            super().start_subsystem(*arguments)
 
 
 def sftp_of(nodes: Nodes) -> type[paramiko.SFTPServerInterface]:
