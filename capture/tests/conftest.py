@@ -96,6 +96,12 @@ def caller(request) -> Iterator[Caller]:
     yield namespaces_or_skip(Caller())
 
 
+@pytest.fixture(scope="module")
+def anyone() -> Caller:
+    """Whoever runs the tests runs collect."""
+    return namespaces_or_skip(Caller())
+
+
 @contextlib.contextmanager
 def readable_folder(mode: int = 0o755) -> Iterator[Path]:
     """A folder that every user may enter. Not pytest's: those are closed to other users."""

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from captured import records
-from conftest import Caller, namespaces_or_skip
 
 from acapella_capture import manifest as manifests
 from acapella_capture import outcomes
@@ -28,17 +27,11 @@ collect: {{mode: sites, sites: [site1], instances: 1, port_selection: busiest, b
 
 
 @pytest.fixture(scope="module")
-def caller() -> Caller:
-    """Whoever runs the tests."""
-    return namespaces_or_skip(Caller())
-
-
-@pytest.fixture(scope="module")
-def campaign(caller, tmp_path_factory) -> Path:
+def campaign(anyone, tmp_path_factory) -> Path:
     """Two cycles of the busiest ports, each with two samples, to a mirror that is too slow."""
     folder = tmp_path_factory.mktemp("busiest")
     (folder / "config.yaml").write_text(BUSIEST)
-    done = caller.run(folder / "c", "--config", folder / "config.yaml")
+    done = anyone.run(folder / "c", "--config", folder / "config.yaml")
     assert done.returncode == 0, done.stderr
     return folder / "c"
 
@@ -123,12 +116,12 @@ collect: {{mode: sites, sites: [site1], instances: 1, port_selection: fixed, por
 
 
 @pytest.mark.parametrize(("size", "full"), [("16m", False), ("5m", True)], ids=["nearly full", "full"])
-def test_a_full_disk_ends_the_sample_keeps_what_is_whole_and_tells_why(caller, tmp_path, size, full):
+def test_a_full_disk_ends_the_sample_keeps_what_is_whole_and_tells_why(anyone, tmp_path, size, full):
     """At 5 MB/s the watchdog's second is shorter than the 12 MB above the reserve, and longer than 1 MB."""
     (tmp_path / "config.yaml").write_text(FILLING)
     (tmp_path / "small.py").write_text(SMALL_DISK)
-    argv = [caller.python, tmp_path / "small.py", size, tmp_path / "c", "--config", tmp_path / "config.yaml"]
-    done = subprocess.run(argv, env=caller.env(), capture_output=True, text=True, timeout=60, check=False)
+    argv = [anyone.python, tmp_path / "small.py", size, tmp_path / "c", "--config", tmp_path / "config.yaml"]
+    done = subprocess.run(argv, env=anyone.env(), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     manifest = manifests.read(tmp_path / "c" / "raw" / "run1-site1-port1-both-1.json")
     assert manifest["ended_early"].startswith("disk full: ")
