@@ -66,6 +66,14 @@ def test_a_sound_digest_agrees(engine, capture, capsys):
     assert "unexplained on what the core decided: 0 frames" in out
 
 
+@pytest.mark.parametrize("engine", ["hybrid", "native", "tshark"])
+def test_a_capture_without_a_frame_agrees(engine, tmp_path, capsys):
+    assert main(["verify", str(write_pcap(tmp_path / "none.pcap", [])), "--engine", engine]) == 0
+    out = capsys.readouterr().out
+    assert "1 files, 0 frames" in out
+    assert "unexplained on what the core decided: 0 frames" in out
+
+
 @pytest.mark.parametrize(
     ("layer", "change"),
     [

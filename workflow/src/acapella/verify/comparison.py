@@ -95,11 +95,14 @@ class Comparison:
 
     def add_to(self, result: Result) -> None:
         """Add this file's counts to ``result``."""
-        frames, native = self._database.execute("select count(*), count_if(l4_by = 'native') from ours").fetchone()
+        # count_if is null over no rows, and a capture may have no frame
+        frames, native = self._database.execute(
+            "select count(*), count(*) filter (l4_by = 'native') from ours"
+        ).fetchone()
         result.frames += frames
         result.native += native
         counts = self._database.execute(
-            "select layer, count(erratum), count_if(erratum is null) from differences group by layer"
+            "select layer, count(erratum), count(*) filter (erratum is null) from differences group by layer"
         ).fetchall()
         different = {layer: (errata, differ) for layer, errata, differ in counts}
         for layer in LAYERS:
