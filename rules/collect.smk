@@ -2,7 +2,8 @@
 #
 # files: a job for each capture, so that one that cannot be read fails alone.
 # local: a checkpoint, because what was sampled is known only afterwards. It carries no digest of its code: an edit
-#        must not throw captures away. Other settings of the capture do take other samples.
+#        must not throw captures away. Other settings of the capture do take other samples. Ctrl-C goes to the whole
+#        process group; tee lives on for the last line, from which acapella.failures knows that it was stopped.
 
 import json
 
@@ -86,4 +87,4 @@ else:
             "collect: testbed {config[testbed]}"
         shell:
             "printf '%s\\n' {params.config:q} > {output.config:q};"
-            " acapella collect {params.campaign:q} --config {output.config:q} 2>&1 | tee {log:q}"
+            " acapella collect {params.campaign:q} --config {output.config:q} 2>&1 | (trap '' INT TERM; tee {log:q})"

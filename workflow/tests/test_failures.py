@@ -25,6 +25,17 @@ def test_a_job_that_was_stopped_is_no_broken_sample(stage, tmp_path, monkeypatch
     assert said == "acapella: stopped; run snakemake again to go on"
 
 
+def test_a_collection_that_was_stopped_starts_anew(tmp_path, monkeypatch):
+    said = after(tmp_path, monkeypatch, collect="alpha-1: 10 frames\nacapella: stopped\n")
+    assert said.startswith("acapella: stopped; run snakemake again to go on; the collection starts anew")
+
+
+def test_a_full_disk_is_no_broken_sample(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = how_to_go_on("Error recording metadata: [Errno 28] No space left on device", "results/mine", [])
+    assert said == f"acapella: the disk is full; make room in {tmp_path}, then run snakemake again"
+
+
 def test_a_sample_that_broke_before_the_stop_is_named_alone(tmp_path, monkeypatch):
     said = after(tmp_path, monkeypatch, digest__a=BROKEN, digest__c="acapella: stopped\n", analyze__d="")
     assert said.splitlines()[1:3] == [f"  a: {BROKEN}", "  d: its log is empty"]

@@ -1,10 +1,13 @@
 """What a run that ended early leaves to its user: which samples failed, which were merely stopped, and how to go on."""
 
 import re
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 STOPPED = "acapella: stopped"  # a stage's last line after Ctrl-C or SIGTERM
+DISK_FULL = "No space left on device"  # what Snakemake says where it cannot write down what it did
+LEAST_FREE = 1 << 20  # bytes; then its log may lack these words, for it lies on the same disk
 
 
 def how_to_go_on(text: str, campaign: str, excluded: Sequence[str]) -> str:
@@ -12,6 +15,8 @@ def how_to_go_on(text: str, campaign: str, excluded: Sequence[str]) -> str:
 
     ``text``: what Snakemake logged; ``excluded``: samples that the config leaves out already.
     """
+    if DISK_FULL in text or shutil.disk_usage(".").free < LEAST_FREE:
+        return f"acapella: the disk is full; make room in {Path.cwd()}, then run snakemake again"
     pattern = rf"^ +log: ({re.escape(campaign)}/logs/\S+\.log) \(check log"
     logs = {Path(path) for path in re.findall(pattern, text, re.MULTILINE)}
     last = {path: last_line(path) for path in sorted(logs)}
@@ -27,8 +32,14 @@ def how_to_go_on(text: str, campaign: str, excluded: Sequence[str]) -> str:
             ]
         )
     if last and not failed:
-        return "acapella: stopped; run snakemake again to go on"
+        anew = "; the collection starts anew, its samples are taken again" if is_collection(last) else ""
+        return f"acapella: stopped; run snakemake again to go on{anew}"
     return "acapella: no sample failed by itself; the message above says what did"
+
+
+def is_collection(logs: Iterable[Path]) -> bool:
+    """Whether one of the logs is of a testbed's collection, which is one piece."""
+    return any(path.parent.name == "logs" and path.name == "collect.log" for path in logs)
 
 
 def last_line(path: Path) -> str:
