@@ -35,6 +35,16 @@ setup: packages $(STAMPS)/packages $(STAMPS)/native $(STAMPS)/analysis $(STAMPS)
 PACKAGES ?= yes
 DEBIAN_PACKAGES := $(if $(filter no,$(PACKAGES)),true,workflow/setup/debian-packages)
 
+packages packages-test packages-lint packages-bench: | ours
+
+# Another user's environment cannot be mended, only complained about by pip, at length.
+.PHONY: ours
+ours:
+	@for place in . $(wildcard $(VENV)); do \
+		test -w $$place || { echo "setup: $(CURDIR)/$$place belongs to $$(stat -c %U $$place); clone the project for" \
+			"yourself" >&2; exit 1; }; \
+	done
+
 packages:
 	@$(DEBIAN_PACKAGES) run
 

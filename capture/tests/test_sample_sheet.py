@@ -143,6 +143,13 @@ def test_sample_named_twice(folder):
     assert complaint(folder, rows) == "line 3: sample 'x' is in line 2 already"
 
 
+@pytest.mark.parametrize("rows", ["\tS\tp\ta.pcap*\t\n", "\tS\tp\ta.pcap\t\n\tS\tp\ta.pcapn*\t\n"])
+def test_two_files_of_one_name_are_both_named(folder, rows):
+    (folder / "a.pcapng").write_bytes((folder / "a.pcap").read_bytes())
+    said = complaint(folder, rows)
+    assert f"{folder}/a.pcap and {folder}/a.pcapng would have one name; fill in the column sample" in said
+
+
 def test_file_listed_twice_even_by_another_name(folder):
     (folder / "c.pcap").symlink_to("a.pcap")
     rows = "x\tS\tp\ta.pcap\t\ny\tS\tp\tc.pcap\t\n"

@@ -176,7 +176,7 @@ def test_a_cut_header_says_what_is_missing_of_what(digest, tmp_path, capsys):
     size = capture.stat().st_size
     capture.write_bytes(capture.read_bytes() + bytes(9))
     assert digest(capture) == 0
-    said = f"at byte {size}: 9 of the 16 bytes of a record header are there; the 1 whole frame before it is kept\n"
+    said = f"at byte {size}: 9 of the 16 bytes of a record header are there; the 1 whole frame before it is written\n"
     assert one_line(capsys) == f"acapella: warning: {capture}: {said}"
 
 
@@ -192,6 +192,7 @@ def test_an_insane_capture_length_ends_the_reading_and_is_no_success(digest, cap
     assert (metadata["file_issue_offset"], metadata["file_unread_bytes"]) == (size, 116)
     assert pq.read_table(digest.acap).num_rows == 300
     said = one_line(capsys)
+    assert said.startswith("acapella: error: ") and "300 whole frames before it are written; exit code 1: " in said
     assert f"at byte {size}: capture length {caplen} is larger than 262144; the 116 bytes from there" in said
 
 

@@ -1,9 +1,11 @@
 """The Makefile and the scripts behind it, without installing anything."""
 
 import os
+import pwd
 import re
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,23 @@ def test_a_python_that_is_too_old_is_refused_in_one_line(tmp_path):
     assert ended.returncode != 0
     assert "setup: Python 3.11 or later is needed" in ended.stderr and "is 3.9" in ended.stderr
     assert not (tmp_path / ".venv").exists()
+
+
+def test_an_environment_of_another_user_is_refused_in_one_line():
+    """Where we are root another user asks, else it is enough that we may not write."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "Makefile").write_text((ROOT / "Makefile").read_text())
+        (folder / ".venv").mkdir()
+        (folder / ".venv").chmod(0o555)
+        folder.chmod(0o777)
+        other = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+        command = [*other, "make", "-C", folder, "PACKAGES=no", "setup"]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    owner = pwd.getpwuid(os.geteuid()).pw_name
+    assert ended.returncode != 0
+    said = [line for line in ended.stderr.splitlines() if not line.startswith("make")]
+    assert said == [f"setup: {folder}/.venv belongs to {owner}; clone the project for yourself"]
 
 
 def test_the_long_step_of_set_up_says_that_it_is_long():

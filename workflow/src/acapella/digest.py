@@ -8,6 +8,11 @@ give the same files, whatever --threads is.
 Engines: `native` decides layers 2 to 4 and says where it is not sure; `hybrid` lets tshark dissect a selection of
 payload frames of every flow, and every frame the core is not sure of; `tshark` lets it dissect every frame.
 
+Exit codes: 0, the files hold the whole capture, or all there is of one that was cut (a warning says where); 1, the
+files were written, but the capture is damaged and they lack frames or hold wrong ones; 2, nothing was written; 130,
+stopped. Snakemake keeps the files of 0 alone. Of a damaged capture `editcap BAD.pcap GOOD.pcap` copies the packets
+before the damage, and `exclude: [SAMPLE]` in the config leaves it out.
+
 The joined view of both files, in any DuckDB client:
 
   create view frames as select f.*, w.* exclude (flow, app_by) from 'acap/x.parquet' f
@@ -37,6 +42,7 @@ UNREADABLE = "unsupported_link_type"  # an issue of frames
 # Ways for a file to end after which the result is wrong: frames that were read may be made up (a checksum that does not
 # fit comes last), or frames that are there were not read. A file that is only cut holds no more than what was read.
 DAMAGED = ("bad_compression", "bad_caplen", "bad_pseudo_header", "bad_block", "bad_version", "read_error")
+MEND = "leave the sample out (exclude), or mend the capture (editcap copies what is before the damage)"
 
 
 @dataclass(frozen=True)
@@ -85,18 +91,23 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Digest one sample; 0 also for a capture that is cut, 1 where its bytes are damaged; both with a warning.
+    """Digest one sample; 0 also for a cut capture, with a warning; 1 where its bytes are damaged, with an error.
 
-    What is merely odd is summed up in one note.
+    What is merely odd is summed up in one note. The error comes last, where a log is looked at.
     """
     options = Options(args.engine, tuple(args.deep_frames), args.site, args.port, args.threads)
     check_paths(args.source, args.acap, args.flows)
     metadata = digest(args.source, args.acap, args.flows, options, progress=args.progress)
-    for line in warnings_of(args.source, metadata):
-        print(f"acapella: warning: {line}", file=sys.stderr)
+    damaged = metadata["file_issue"] in DAMAGED
     if oddities := oddities_of(metadata):
         print(f"acapella: note: {name_of(args.source)}: {oddities}", file=sys.stderr)
-    return 1 if metadata["file_issue"] in DAMAGED else 0
+    if unreadable := unreadable_of(metadata):
+        print(f"acapella: warning: {name_of(args.source)}: {unreadable}", file=sys.stderr)
+    if metadata["file_issue"] is not None:
+        advice = f"; exit code 1: {MEND}" if damaged else ""
+        said = f"{name_of(args.source)}: {fault_of(metadata)}; {kept(metadata['frames'])}{advice}"
+        print(f"acapella: {'error' if damaged else 'warning'}: {said}", file=sys.stderr)
+    return int(damaged)
 
 
 def check_paths(source: str, acap: str, flows: str) -> None:
@@ -191,18 +202,15 @@ def name_of(source: str) -> str:
     return "standard input" if source == "-" else source
 
 
-def warnings_of(source: str, metadata: dict) -> list[str]:
-    """One line for each thing that the capture itself got wrong."""
-    where = name_of(source)
-    lines = []
-    if unreadable := metadata["issues"].get(UNREADABLE):
-        nobody = "the core does not know; use --engine hybrid"
-        if metadata["engine"] != "native":
-            nobody = "neither the core nor tshark knows"
-        lines.append(f"{where}: {unreadable} of {metadata['frames']} frames have a link type that {nobody}")
-    if metadata["file_issue"] is not None:
-        lines.append(f"{where}: {fault_of(metadata)}; {kept(metadata['frames'])}")
-    return lines
+def unreadable_of(metadata: dict) -> str:
+    """How many frames nobody can read; empty where there are none."""
+    unreadable = metadata["issues"].get(UNREADABLE)
+    if not unreadable:
+        return ""
+    nobody = "the core does not know; use --engine hybrid"
+    if metadata["engine"] != "native":
+        nobody = "neither the core nor tshark knows"
+    return f"{unreadable} of {metadata['frames']} frames have a link type that {nobody}"
 
 
 def fault_of(metadata: dict) -> str:
@@ -215,10 +223,10 @@ def fault_of(metadata: dict) -> str:
 
 
 def kept(frames: int) -> str:
-    """What is left of a file with a fault."""
+    """What was written of a file with a fault."""
     if frames == 0:
         return "no whole frame is before it"
-    return "the 1 whole frame before it is kept" if frames == 1 else f"the {frames} whole frames before it are kept"
+    return f"the {frames} whole {'frame before it is' if frames == 1 else 'frames before it are'} written"
 
 
 def oddities_of(metadata: dict) -> str:

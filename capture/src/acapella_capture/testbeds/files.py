@@ -174,12 +174,18 @@ def sample_names(entries: Sequence[tuple[int, dict[str, str], Path, int | None]]
             break
         for i in clashing:
             names[i] = derived(entries[i][2], folders)
-    first_line: dict[str, int] = {}
-    for name, (line, *_) in zip(names, entries, strict=True):
+    first: dict[str, tuple[int, dict[str, str], Path]] = {}
+    for name, (line, fields, file, _) in zip(names, entries, strict=True):
         if not NAME.fullmatch(name):
             faults.add(line, f"sample {name!r}: only letters, digits, dot, dash, underscore; first a letter or digit")
-        elif first_line.setdefault(name, line) != line:
-            faults.add(line, f"sample {name!r} is in line {first_line[name]} already")
+            continue
+        other_line, other_fields, other = first.setdefault(name, (line, fields, file))
+        if other == file:
+            continue
+        if fields["sample"] and other_fields["sample"]:
+            faults.add(line, f"sample {name!r} is in line {other_line} already")
+        else:
+            faults.add(line, f"{other} and {file} would have one name; fill in the column sample, a line for each file")
     return names
 
 
