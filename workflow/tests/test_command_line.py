@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.metadata import entry_points
 
 import pytest
 
@@ -47,6 +48,11 @@ def test_an_unknown_option_is_one_line_for_every_stage(stage, capsys):
             "what there is",
         ),
         (
+            ["digest", "a.pcap", "-o", "a.parquet", "--flwos", "f.parquet"],
+            "acapella: error: digest: unrecognized arguments: --flwos; perhaps --flows is meant; acapella digest "
+            "--help shows what there is",
+        ),
+        (
             ["verify", "a.pcap", "--engine", "x"],
             "acapella: error: verify: argument --engine: 'x' is unknown; there are hybrid, native, tshark; acapella "
             "verify --help shows what there is",
@@ -65,3 +71,28 @@ def test_collect_inside_the_sandbox_says_it_in_one_line_too(argv):
     assert (ended.returncode, ended.stdout) == (2, "")
     assert line.startswith("acapella: error: collect: ")
     assert line.endswith("; acapella collect --help shows what there is")
+
+
+INTERRUPTED_IMPORT = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from acapella import start
+
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == "acapella.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+start.main()
+"""
+
+
+def test_ctrl_c_while_it_is_still_being_imported_is_one_line():
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED_IMPORT], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "acapella: stopped\n")
+
+
+def test_the_command_begins_there():
+    (command,) = entry_points(group="console_scripts", name="acapella")
+    assert command.value == "acapella.start:main"

@@ -52,7 +52,7 @@ def test_a_full_disk_behind_standard_output_is_one_line():
     with Path("/dev/full").open("w") as full:
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert result.returncode == 2
-    assert result.stderr.splitlines() == ["acapella: error: [Errno 28] No space left on device"]
+    assert result.stderr.splitlines() == ["acapella: error: standard output: No space left on device"]
 
 
 HEADER = bytes.fromhex("d4c3b2a1 0200 0400 00000000 00000000 ffff0000 01000000")
@@ -126,12 +126,15 @@ def test_temporary_files_go_where_it_is_said_and_nowhere_else(tmp_path, monkeypa
     (tmp_path / "named").mkdir()
     assert temporary_folder(tmp_path / "named") == tmp_path / "named"
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
-    for unusable in (tmp_path / "gone", Path("/proc")):
+    gone = tmp_path / "gone"
+    for unusable, why in ((gone, "there is no such folder; make it, or "), (Path("/proc"), "cannot write: ")):
         monkeypatch.setenv("TMPDIR", str(unusable))
         with pytest.raises(UserError) as caught:
             temporary_folder()
-        assert str(caught.value).startswith(f"folder of temporary files {unusable}: cannot write: ")
-        assert str(caught.value).endswith("; make room, or name another one: TMPDIR=FOLDER")
+        assert str(caught.value).startswith(f"folder of temporary files {unusable}: {why}")
+        assert str(caught.value).endswith("name another one: TMPDIR=FOLDER") and "make room" not in str(caught.value)
+    with pytest.raises(UserError, match="gone: there is no such folder; make it, or name another one: --spool FOLDER"):
+        temporary_folder(gone)
 
 
 def test_a_full_folder_of_temporary_files_is_refused(tmp_path):
@@ -148,7 +151,7 @@ def test_the_database_spills_to_that_folder_too(tmp_path, monkeypatch):
     (folder,) = queries.connect().execute("select current_setting('temp_directory')").fetchone()
     assert Path(folder).parent == tmp_path
     monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
-    with pytest.raises(UserError, match=f"folder of temporary files {tmp_path}/gone: cannot write: "):
+    with pytest.raises(UserError, match=f"folder of temporary files {tmp_path}/gone: there is no such folder"):
         queries.connect()
 
 
@@ -167,8 +170,10 @@ def test_every_stage_keeps_to_the_folder_that_tmpdir_names(argv, tmp_path):
     command = [sys.executable, "-m", "acapella.cli", *argv]
     environment = os.environ | {"TMPDIR": str(tmp_path / "gone") if "--spool" not in argv else str(tmp_path)}
     ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
-    folder = "/proc" if "--spool" in argv else tmp_path / "gone"
+    folder, why = tmp_path / "gone", "there is no such folder; make it, or name another one: TMPDIR="
+    if "--spool" in argv:
+        folder, why = "/proc", "cannot write: No such file or directory; name another one: --spool "
     assert ended.returncode == 2 or "not compared: " in ended.stderr
-    assert f"folder of temporary files {folder}: cannot write: No such file or directory; make room" in ended.stderr
+    assert f"folder of temporary files {folder}: {why}" in ended.stderr
     assert len([line for line in ended.stderr.splitlines() if "temporary" in line]) == 1
     assert not (tmp_path / "acap.parquet").exists()

@@ -152,8 +152,10 @@ def test_damaged_bytes_are_told_and_exit_1(trials, tmp_path, capsys):
     damaged = tmp_path / "c.pcap.gz"
     damaged.write_bytes(packed)
     assert main(["kappa", str(trials[0]), str(damaged), "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)["pairs"][0]
+    said = capsys.readouterr()
+    found = json.loads(said.out)["pairs"][0]
     assert [warning["code"] for warning in found["warnings"]] == ["cut_file"]
+    assert said.err.startswith("acapella: error: ") and "c.pcap.gz: damaged" in said.err
 
 
 def test_progress_goes_to_standard_error(trials, capsys, monkeypatch):

@@ -198,7 +198,7 @@ def test_a_selection_that_leaves_nothing_is_named_on_standard_error_too(tmp_path
     (warning,) = json.loads(said.out)["pairs"][0]["warnings"]
     assert warning["code"] == "empty_trial"
     assert f"None of the 200 frames read for it fits {' '.join(words)}." in warning["text"]
-    assert said.err == f"kappa: warning: {warning['text']}\n"
+    assert said.err == f"acapella: warning: {warning['text']}\n"
 
 
 def test_a_trial_that_is_empty_by_itself_blames_no_selection(tmp_path, capsys, clean):
@@ -226,7 +226,11 @@ def test_a_cut_file_is_named(tmp_path, capsys, clean):
     cut = tmp_path / "b.pcap"
     cut.write_bytes(clean.read_bytes()[:-10])
     warning = only(pair(capsys, clean, cut), "cut_file")
-    assert "b.pcap" in warning["text"] and warning["components"] == ["U", "L", "I"]
+    assert "b.pcap (cut in the middle of a record)" in warning["text"]
+    assert warning["components"] == ["U", "L", "I"]
+    assert main(["kappa", str(clean), str(cut)]) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines()[1].endswith("b.pcap (cut in the middle of a record)") and said.err == ""
 
 
 def test_time_that_goes_backwards_in_a_file_is_named(tmp_path, capsys, clean):

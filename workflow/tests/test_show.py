@@ -137,7 +137,7 @@ def test_a_flow_table_of_another_acap_is_refused(campaign, capsys):
     ("words", "message"),
     [
         (["acap/t.parquet", "--columns", "frame,colour"], "no column 'colour'"),
-        (["none.parquet"], "cannot read"),
+        (["none.parquet"], "error: none.parquet: no such file\n"),
         (["t.pcap"], "is not an acap"),
         (["flows/t.parquet"], "is a flow table, and show prints the frames of an acap; acapella sql CAMPAIGN"),
         (["acap/t.parquet", "--flows", "acap/u.parquet"], "acap/u.parquet: is an acap, and no flow table"),

@@ -113,6 +113,11 @@ def test_mistakes_are_one_line(campaign, ask, mistake):
     assert err.count("\n") == 1
 
 
+def test_a_table_that_is_not_there_is_answered_by_those_that_are(campaign, ask):
+    _, _, err = ask(campaign, "select * from frmes")
+    assert "frmes" in err and err.endswith("; there are acaps, connections, flows, frames, samples, stacks\n")
+
+
 def test_no_catalog_says_what_to_run(tmp_path):
     with pytest.raises(UserError, match="run acapella index"):
         sql.ask(Campaign(tmp_path), "select 1", None)

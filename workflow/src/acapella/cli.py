@@ -5,6 +5,7 @@ an exit code. Other packages bring stages by the entry point group `acapella.com
 """
 
 import argparse
+import errno
 import importlib
 import os
 import signal
@@ -14,7 +15,7 @@ from importlib.metadata import entry_points
 from acapella_core.arguments import Parser
 from acapella_core.errors import UserError
 
-from . import __version__
+from . import __version__, start
 
 STAGES = (
     "anonymise",
@@ -61,10 +62,22 @@ def build_parser(wanted: str | None = None) -> argparse.ArgumentParser:
     return parser
 
 
+def told(error: Exception) -> str:
+    """An error in words. One of the disk without a name is standard output's: files are written by acapella_core.files.
+
+    What is left for standard output is dropped then, or Python would complain of it once more.
+    """
+    if not isinstance(error, OSError) or error.errno != errno.ENOSPC or error.filename is not None:
+        return str(error)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return f"standard output: {error.strerror}"
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one stage; 0 on success, 2 on a user's mistake or a fault outside, 130 on Ctrl-C."""
     argv = sys.argv[1:] if argv is None else argv
     args = build_parser(argv[0] if argv else None).parse_args(argv)
+    start.heed_as_exception()
     # Python would end at once and leave half-written files; this way they are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
@@ -76,7 +89,7 @@ def main(argv: list[str] | None = None) -> int:
     except (UserError, OSError) as error:
         if args.debug:
             raise
-        print(f"acapella: error: {error}", file=sys.stderr)
+        print(f"acapella: error: {told(error)}", file=sys.stderr)
         return 2
     except SystemExit as ended:
         if ended.code == 128 + signal.SIGTERM:

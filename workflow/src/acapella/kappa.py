@@ -95,19 +95,24 @@ def run(args: argparse.Namespace) -> int:
     text = json.dumps(result, indent=1, allow_nan=False) + "\n"
     if args.output:
         files.atomic_text(args.output, text)
-    for line in nothing_selected(result):
-        print(f"kappa: warning: {line}", file=sys.stderr)
     if not args.json:
         from .consistency import summary  # noqa: PLC0415 - as compare: the start stays quick
 
         to_standard_output(summary.text(result))
-    elif not args.output:
-        to_standard_output(text)
-    return 1 if any(file["end"] in DAMAGED for trial in result["trials"] for file in trial["files"]) else 0
+    else:  # in a file of JSON nobody sees it
+        for line in nothing_selected(result):
+            print(f"acapella: warning: {line}", file=sys.stderr)
+        if not args.output:
+            to_standard_output(text)
+    damaged = [file["file"] for trial in result["trials"] for file in trial["files"] if file["end"] in DAMAGED]
+    if damaged:
+        said = f"{', '.join(damaged)}: damaged, its frames may be wrong; the comparison is made of what could be read"
+        print(f"acapella: error: {said}; exit code 1", file=sys.stderr)
+    return int(bool(damaged))
 
 
 def nothing_selected(result: dict) -> list[str]:
-    """What is said of trials without a packet, each once: in a file of JSON nobody sees it."""
+    """What is said of trials without a packet, each once."""
     warnings = [warning for pair in result["pairs"] for warning in pair["warnings"]]
     return list(dict.fromkeys(warning["text"] for warning in warnings if warning["code"] == "empty_trial"))
 

@@ -72,6 +72,8 @@ def open_table(path: Path, *, flows: bool = False):
 
     from .acap_files import KEY  # noqa: PLC0415
 
+    if not path.exists():
+        raise UserError("no such file", where=path)
     try:
         file = pq.ParquetFile(path, read_dictionary=[])
     except OSError as error:

@@ -70,7 +70,23 @@ def ask(campaign: Campaign, query: str, out, *, form: str = "table", threads: in
     catalog = require(campaign.catalog, f"run acapella index {campaign.folder}").resolve()
     with contextlib.chdir(campaign.folder), queries.one_line():
         con = queries.connect(catalog, threads=threads, read_only=True)
-        WRITERS[form](con, reading_statement(con, query), out)
+        with known_names(con):
+            WRITERS[form](con, reading_statement(con, query), out)
+
+
+@contextlib.contextmanager
+def known_names(con):
+    """Where a query names a table that does not exist, raise UserError with those that do."""
+    import duckdb  # noqa: PLC0415 - slow to import
+
+    try:
+        yield
+    except duckdb.CatalogException as error:
+        what = str(error).splitlines()[0]
+        if not what.startswith("Catalog Error: Table "):
+            raise
+        names = [name for (name,) in con.execute("select table_name from information_schema.tables").fetchall()]
+        raise UserError(what, fix=f"there are {', '.join(sorted(names))}") from error
 
 
 def reading_statement(con, query: str):
@@ -81,7 +97,8 @@ def reading_statement(con, query: str):
     kind = statements[0].type.name.removesuffix("_STATEMENT")
     if kind not in READ_ONLY:
         raise UserError(
-            f"the catalog is read only: {kind} is refused", fix="use select; --format csv to keep the answer"
+            f"the catalog is read only: {kind} is refused",
+            fix="ask with select; to keep an answer: --format csv > FILE; to make the catalog anew: acapella index",
         )
     return statements[0].query
 

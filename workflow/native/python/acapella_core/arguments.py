@@ -22,11 +22,28 @@ class Parser(argparse.ArgumentParser):
         sys.exit(2)
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None):
-        """As argparse, but a subparser complains of what it does not know itself, so that its name is in the line."""
+        """As argparse, but a subparser complains of what it does not know itself, so that its name is in the line.
+
+        It does so before it misses a required option: that one may only be misspelt.
+        """
+        if self._subparsers is None:
+            self._check_options(sys.argv[1:] if args is None else args)
         known, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return known, unknown
+
+    def _check_options(self, words: Sequence[str]) -> None:
+        """End with the first long option that does not exist, and the one that was probably meant."""
+        for word in words:
+            if word == "--":
+                return
+            name = word.partition("=")[0]
+            known = [option for option in self._option_string_actions if option.startswith("--")]
+            if not name.startswith("--") or " " in word or any(option.startswith(name) for option in known):
+                continue
+            near = difflib.get_close_matches(name, known, n=1)
+            self.error(f"unrecognized arguments: {word}" + (f"; perhaps {near[0]} is meant" if near else ""))
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         """As argparse, with the choice that was probably meant, or all of them."""

@@ -1,6 +1,7 @@
 """Files that are whole or not there: write to a temporary name, sync, rename."""
 
 import contextlib
+import errno
 import fcntl
 import glob
 import hashlib
@@ -99,8 +100,11 @@ def temporary_folder(named: str | os.PathLike | None = None) -> Path:
         with tempfile.TemporaryFile(dir=folder, buffering=0) as probe:
             probe.write(b"\0")
     except OSError as error:
-        where, fix = f"folder of temporary files {folder}", "make room, or name another one: TMPDIR=FOLDER"
-        raise UserError(f"cannot write: {error.strerror}", where=where, fix=fix) from error
+        what, fix = f"cannot write: {error.strerror}", "make room, or " if error.errno == errno.ENOSPC else ""
+        if not folder.is_dir():
+            what, fix = "there is no such folder", "make it, or "
+        fix += f"name another one: {'--spool ' if named else 'TMPDIR='}FOLDER"
+        raise UserError(what, where=f"folder of temporary files {folder}", fix=fix) from error
     return folder.resolve()
 
 

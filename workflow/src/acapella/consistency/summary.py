@@ -4,6 +4,7 @@ import math
 import textwrap
 
 from ..figures.wording import GAP, count, nanoseconds, percent
+from .warnings import ended
 
 NAMES = {"U": "packets", "O": "order", "L": "latency", "I": "gaps"}
 BARS = " ▁▂▃▄▅▆▇█"  # no packets, then from consistent to the worst window
@@ -23,11 +24,11 @@ def text(result: dict) -> str:
 
 
 def trials(entries: list[dict]) -> str:
-    """A line a trial."""
+    """A line a trial, with what its files lack."""
     width = max(len(entry["name"]) for entry in entries)
     return "\n".join(
         f"{entry['name']:{width}}  {count(entry['packets'], 'packet')} in {nanoseconds(entry['duration_ns'])}: "
-        + ", ".join(file["file"] for file in entry["files"])
+        + ", ".join(file["file"] + (f" ({how})" if (how := ended(file)) else "") for file in entry["files"])
         for entry in entries
     )
 

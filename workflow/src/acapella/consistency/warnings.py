@@ -18,6 +18,13 @@ LACKING = {"tag": "no tag was captured", "regions": "not all of the region was c
 SELECTING = ("filter", "flow", "from", "to")  # the parameters that may leave nothing
 YEAR_NS = 365 * 86_400 * 10**9  # no trial lasts as long; one with a frame of 1970 in it seems to
 WHOLE = ("clean", None)  # how a file ends that lacks nothing
+ENDS = {  # the core's FileEnd; all others are damage
+    "cut_header": "cut in the header of a record",
+    "cut_record": "cut in the middle of a record",
+    "cut_compressed": "its compressed data is cut",
+    "trailing_bytes": "bytes that are not compressed behind the compressed ones",
+    "read_error": "the operating system could not read on",
+}
 
 PAIR_CHECKS = []
 TRIAL_CHECKS = []
@@ -228,13 +235,18 @@ def without_identity(trial: dict):
     return warning("without_identity", "UOLI", text)
 
 
+def ended(file: dict) -> str:
+    """How a file that lacks something ends, in words; empty for one that is whole."""
+    return "" if file["end"] in WHOLE else ENDS.get(file["end"], "its bytes are damaged")
+
+
 @about_trial
 def cut_file(trial: dict):
     """A file that ends in the middle of a record."""
     cut = [file for file in trial["files"] if file["end"] not in WHOLE]
     if not cut:
         return None
-    named = ", ".join(f"{file['file']} ({file['end']})" for file in cut)
+    named = ", ".join(f"{file['file']} ({ended(file)})" for file in cut)
     text = (
         f"trial {trial['name']} could not be read to the end: {named}. What follows the last whole frame counts as "
         "lost in U, and the trial is shorter, which L and I divide by."
