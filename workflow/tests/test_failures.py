@@ -34,6 +34,8 @@ def test_a_full_disk_is_no_broken_sample(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     said = how_to_go_on("Error recording metadata: [Errno 28] No space left on device", "results/mine", [])
     assert said == f"acapella: the disk is full; make room in {tmp_path}, then run snakemake again"
+    elsewhere = "acapella: error: folder of temporary files /other: cannot write: No space left on device"
+    assert "no sample failed by itself" in how_to_go_on(elsewhere, "results/mine", [])
 
 
 def test_a_sample_that_broke_before_the_stop_is_named_alone(tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ def how_to_go_on(text: str, campaign: str, excluded: Sequence[str]) -> str:
 
     ``text``: what Snakemake logged; ``excluded``: samples that the config leaves out already.
     """
-    if DISK_FULL in text or shutil.disk_usage(".").free < LEAST_FREE:
+    if disk_is_full(text):
         return f"acapella: the disk is full; make room in {Path.cwd()}, then run snakemake again"
     pattern = rf"^ +log: ({re.escape(campaign)}/logs/\S+\.log) \(check log"
     logs = {Path(path) for path in re.findall(pattern, text, re.MULTILINE)}
@@ -35,6 +35,13 @@ def how_to_go_on(text: str, campaign: str, excluded: Sequence[str]) -> str:
         anew = "; the collection starts anew, its samples are taken again" if is_collection(last) else ""
         return f"acapella: stopped; run snakemake again to go on{anew}"
     return "acapella: no sample failed by itself; the message above says what did"
+
+
+def disk_is_full(text: str) -> bool:
+    """Whether the working folder's disk is full. A command of ours names the file, which may be on another disk."""
+    said = [line for line in text.splitlines() if DISK_FULL in line]
+    ours = any(not line.startswith("acapella: ") or str(Path.cwd()) in line for line in said)
+    return ours or shutil.disk_usage(".").free < LEAST_FREE
 
 
 def is_collection(logs: Iterable[Path]) -> bool:
