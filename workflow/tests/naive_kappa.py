@@ -123,7 +123,7 @@ def identity(data: bytes, wire_len: int, l4_checksum: bool) -> Part | None:
     if not l4_checksum and protocol in CHECKSUM_AT:
         place = header + CHECKSUM_AT[protocol]
         hidden |= {place, place + 1}
-    if len(content) < min(length, 48 if version == 6 else 28):
+    if len(content) < min(length, max(header, 20) + 8):
         return None
     return Part([None if n in hidden else octet for n, octet in enumerate(content)], len(content) == length)
 

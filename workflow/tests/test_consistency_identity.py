@@ -165,7 +165,13 @@ def test_the_shorter_cut_holds_for_all(tmp_path, snaplens):
     assert [trial["truncated"] for trial in result["trials"]] == [20, 20]
 
 
-@pytest.mark.parametrize(("packet", "least"), [(ipv4, 28), (ipv6, 48)])
+def with_options(payload: bytes) -> bytes:
+    """An IPv4 packet with the 40 bytes of options that its header has room for."""
+    packet = ipv4(payload)
+    return b"\x4f\0" + struct.pack(">H", len(packet) + 40) + packet[4:20] + b"\1" * 40 + packet[20:]
+
+
+@pytest.mark.parametrize(("packet", "least"), [(ipv4, 28), (with_options, 68), (ipv6, 48)])
 def test_a_packet_of_which_too_little_was_captured_takes_no_part(tmp_path, packet, least):
     """Otherwise one such packet would have all others cut to as little, and a reversal would be taken for order."""
     frames = [(BASE_NS + n, ethernet(packet(udp(n, size=60, checksum=n)))) for n in range(10)]

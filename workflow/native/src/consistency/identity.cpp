@@ -13,8 +13,9 @@ namespace {
 constexpr std::size_t kEthertype = 2;
 constexpr std::uint16_t kMaxLength = 1500;  // IEEE 802.3-2018 3.2.6: above it are ethertypes, from 1536 on
 // What ICMP quotes of a packet so that its sender knows it again (RFC 792): the IP header and 8 octets more.
-constexpr std::size_t kLeastCut = 20 + 8;
-constexpr std::size_t kLeastCutOfIpv6 = 40 + 8;
+constexpr std::size_t kQuoted = 8;
+constexpr std::size_t kIpv4Header = 20;
+constexpr std::size_t kIpv6Header = 40;
 constexpr std::size_t kTag = 16;
 constexpr std::size_t kTagIdentity = 12;  // time, node and port; the check differs from layout to layout
 constexpr std::uint16_t kTagMark = 0x6587;
@@ -157,9 +158,15 @@ Identifier::Found Identifier::find(const Record& record) {
     has_ethertype_ = false;
     ip_version_ = 0;
     Found found = find_by_rule(record);
-    const std::size_t least = ip_version_ == 6 ? kLeastCutOfIpv6 : kLeastCut;
-    if (found.captured < found.whole && found.captured < least) found.there = false;
+    if (found.captured < found.whole && found.captured < least_cut()) found.there = false;
     return found;
+}
+
+// IPv4's header is as long as it says, options and all.
+std::size_t Identifier::least_cut() const {
+    if (ip_version_ == 6) return kIpv6Header + kQuoted;
+    if (ip_version_ != 4 || bytes_.empty()) return kIpv4Header + kQuoted;
+    return std::max((std::to_integer<std::size_t>(bytes_[0]) & 0x0fU) * 4, kIpv4Header) + kQuoted;
 }
 
 Identifier::Found Identifier::find_by_rule(const Record& record) {

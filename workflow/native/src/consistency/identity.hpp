@@ -73,6 +73,7 @@ class Identifier {
 
   private:
     Found find_by_rule(const Record& record);
+    [[nodiscard]] std::size_t least_cut() const;  // of the bytes found last
     Found find_invariant(const Record& record);
     Found find_without_ip(const Portion& payload);
     Found find_tag(const Record& record);
