@@ -127,6 +127,8 @@ nb::dict pair_dict(const PairFacts& facts, std::size_t a, std::size_t b) {
     return dict;
 }
 
+std::uint64_t grid_ns(const FileFacts& facts) { return std::max(facts.gaps.ns(), facts.declared_ns); }
+
 nb::dict file_dict(const FileFacts& facts) {
     nb::dict dict;
     dict["path"] = facts.path;
@@ -137,6 +139,7 @@ nb::dict file_dict(const FileFacts& facts) {
     dict["truncated"] = facts.truncated;
     dict["end"] = facts.end;
     dict["clock_resolution_ns"] = if_any(facts.taken > 0, facts.clock_resolution_ns);
+    dict["grid_ns"] = if_any(facts.taken > 0, grid_ns(facts));
     return dict;
 }
 
@@ -146,10 +149,12 @@ nb::dict trial_dict(const Trial& trial, std::size_t cut, std::uint64_t ambiguous
     std::uint64_t without_identity = 0;
     std::uint64_t reversals = 0;
     std::int64_t resolution_ns = 0;
+    GapGrid gaps;
     for (const FileFacts& facts : trial.files) {
         files.append(file_dict(facts));
         without_identity += facts.without_identity;
         reversals += facts.reversals;
+        gaps.add(facts.gaps);
         // Powers of ten: what all stamps are multiples of is the least of them.
         if (facts.taken > 0)
             resolution_ns = resolution_ns == 0 ? facts.clock_resolution_ns
@@ -162,6 +167,7 @@ nb::dict trial_dict(const Trial& trial, std::size_t cut, std::uint64_t ambiguous
     dict["first_ns"] = if_any(any, trial.first_ns);
     dict["equal_stamps"] = trial.equal_stamps;
     dict["resolution_ns"] = if_any(any, resolution_ns);
+    dict["grid_ns"] = if_any(any, gaps.ns());
     dict["truncated"] = trial.shortened;
     dict["identity_bytes"] = if_any(cut != kNoCut, cut);
     dict["without_identity"] = without_identity;

@@ -76,6 +76,7 @@ class ChosenFrames {
         return false;
     }
     [[nodiscard]] const input::FileFacts& facts() const { return reader_->facts(); }
+    [[nodiscard]] const std::vector<input::Interface>& interfaces() const { return reader_->interfaces(); }
     [[nodiscard]] std::uint64_t offset() const { return source_->offset(); }
 
   private:
@@ -144,7 +145,7 @@ class TrialReader {
 
   private:
     FileFacts read_file(const TrialFile& file, const Period& period, Trial& trial);
-    void take(const Record& record, FileFacts& facts, Trial& trial);
+    void take(const Record& record, const ChosenFrames& frames, FileFacts& facts, Trial& trial);
     void progress(std::uint64_t in_file) const {
         if (reading_.progress) reading_.progress(bytes_read_ + in_file);
     }
@@ -154,6 +155,8 @@ class TrialReader {
     std::uint64_t& bytes_read_;
     Identifier identifier_;
     input::ClockResolution clock_;
+    std::uint64_t clamped_ = 0;                    // frames taken whose stamp is the first or last of all
+    std::optional<std::uint32_t> last_interface_;  // of the frames taken
 };
 
 void TrialReader::read(const std::vector<TrialFile>& files, Trial& trial) {
@@ -173,10 +176,12 @@ FileFacts TrialReader::read_file(const TrialFile& file, const Period& period, Tr
     facts.path = file.path;
     facts.sha256 = file.sha256;
     clock_ = {};
+    clamped_ = 0;
+    last_interface_.reset();
     std::uint64_t chosen = 0;
     for (Record record; frames.next(record);) {
         if (++chosen % kFramesToProgress == 0) progress(frames.offset());
-        if (period.has(record.ts_ns)) take(record, facts, trial);
+        if (period.has(record.ts_ns)) take(record, frames, facts, trial);
     }
     facts.frames = frames.facts().records;
     facts.untimed = frames.facts().untimed;
@@ -185,6 +190,12 @@ FileFacts TrialReader::read_file(const TrialFile& file, const Period& period, Tr
             file.path + ": its " + std::to_string(facts.frames) +
             " frames have no time, and trials are compared by their times; take a capture with time "
             "stamps, or leave this one out");
+    // Held as the nearest time that 64 bits tell, so that trials would be alike that are not.
+    if (clamped_ > 0 && frames.facts().ts_out_of_range > 0)
+        throw TrialError(
+            file.path + ": stamps of " + std::to_string(clamped_) +
+            " of its frames are outside the years 1677 to 2262, and trials are compared by their "
+            "times; leave these frames out, or mend the stamps");
     facts.end = input::name_of(frames.facts().end);
     facts.end_detail = frames.facts().end_detail;
     facts.clock_resolution_ns = clock_.resolution_ns();
@@ -196,13 +207,21 @@ FileFacts TrialReader::read_file(const TrialFile& file, const Period& period, Tr
     return facts;
 }
 
-void TrialReader::take(const Record& record, FileFacts& facts, Trial& trial) {
+void TrialReader::take(const Record& record, const ChosenFrames& frames, FileFacts& facts, Trial& trial) {
     const Identifier::Found found = identifier_.find(record);
     if (!found.there) {
         ++facts.without_identity;
         return;
     }
     clock_.add(record.ts_ns);
+    facts.gaps.add(record.ts_ns);
+    using Stamp = std::numeric_limits<std::int64_t>;
+    clamped_ += record.ts_ns == Stamp::max() || record.ts_ns == Stamp::min();
+    if (last_interface_ != record.interface_id) {
+        last_interface_ = record.interface_id;
+        facts.declared_ns =
+            std::max(facts.declared_ns, declared_unit_ns(frames.interfaces()[record.interface_id]));
+    }
     ++facts.taken;
     facts.truncated += record.bytes.size() < record.wire_len;
     cut_.see(found);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "consistency/clock_grid.hpp"
 #include "consistency/identity.hpp"
 #include "consistency/spool.hpp"
 
@@ -63,6 +64,8 @@ struct FileFacts {
     std::string end_detail;
     std::int64_t clock_resolution_ns = 0;  // of the frames taken; 0 without any
     std::uint64_t reversals = 0;           // stamps earlier than the one before, of the frames taken
+    std::uint64_t declared_ns = 0;         // the coarsest unit declared by an interface of the frames taken
+    GapGrid gaps;                          // of the frames taken
 };
 
 struct Trial {

@@ -18,7 +18,7 @@ def document(native: dict, names: list[str], parameters: dict, cut_frames: list[
     ``cut_frames``: for each trial whose packets mostly lack their identity, how many frames the capture cut.
     """
     trials = [trial(entry, name) for entry, name in zip(native["trials"], names, strict=True)]
-    beside = {"identity": parameters["identity"]["kind"]}
+    beside = {"identity": parameters["identity"]["kind"], "within_ns": parameters["within_ns"]}
     judged = [{**entry, **beside, "cut_frames": cut} for entry, cut in zip(trials, cut_frames, strict=True)]
     return {
         "version": __version__,

@@ -34,7 +34,7 @@ def of(pair: dict, a: dict, b: dict) -> list[dict]:
     """The warnings of one pair: those about the pair first, then those about each trial.
 
     ``pair`` and the trials are as result.py makes them, and beside that the core's ``windows``, the ``parameters`` and
-    each trial's kind of ``identity`` and its ``cut_frames``.
+    each trial's kind of ``identity``, its ``cut_frames`` and the bounds ``within_ns``.
     """
     found = [check(pair, a, b) for check in PAIR_CHECKS]
     for trial in (a,) if a is b else (a, b):
@@ -195,14 +195,34 @@ def truncated_identity(pair: dict, a: dict, b: dict):
     return warning("truncated_identity", "UOLI", text)
 
 
+def grids(trial: dict, least_ns: int) -> list[str]:
+    """What says that stamps lie on a grid of ``least_ns`` or coarser: the files, or else the trial over its files.
+
+    One stamp alone shows no grid. Which gaps show one is the core's to say (clock_grid.hpp).
+    """
+    found = []
+    for file in (file for file in trial["files"] if file["taken"]):
+        if file["taken"] > few(file["clock_resolution_ns"]) and file["clock_resolution_ns"] >= least_ns:
+            found.append(f"stamps in {file['file']} are multiples of {nanoseconds(file['clock_resolution_ns'])}")
+        elif file["taken"] > 1 and file["grid_ns"] >= least_ns:
+            found.append(f"stamps in {file['file']} lie on a grid of {nanoseconds(file['grid_ns'])}")
+    if not found and trial["packets"] > 1:
+        told = trial["packets"] > few(trial["resolution_ns"])
+        step_ns = max(trial["resolution_ns"] if told else 1, trial["grid_ns"])
+        if step_ns >= least_ns:
+            found.append(f"all its stamps lie on a grid of {nanoseconds(step_ns)}")
+    return found
+
+
+def few(step_ns: int) -> int:
+    """So many stamps may all be multiples of a power of ten by chance: one in a million trials at worst."""
+    return 1 if step_ns >= COARSE_NS else 4
+
+
 @about_trial
 def coarse_clock(trial: dict):
     """Stamps on a microsecond or coarser grid, in any file, or many equal ones."""
-    causes = [
-        f"stamps in {file['file']} are multiples of {nanoseconds(file['clock_resolution_ns'])}"
-        for file in trial["files"]
-        if file["taken"] > 1 and file["clock_resolution_ns"] >= COARSE_NS  # one stamp alone shows no grid
-    ]
+    causes = grids(trial, COARSE_NS)
     equal, gaps = trial["equal_stamps"], trial["packets"] - 1
     if gaps > 0 and equal >= EQUAL_SHARE * gaps:
         causes.append(f"{count(equal, 'packet')} ({percent(equal / gaps)}) stamped exactly as the one before")
@@ -214,6 +234,26 @@ def coarse_clock(trial: dict):
         "packets with equal stamps keep the order of the file, so O is the recorder's order there."
     )
     return warning("coarse_clock", "OLI", text)
+
+
+@about_trial
+def coarse_within(trial: dict):
+    """A grid finer than that, and coarser than the smallest bound in ns: the share within it says less than it seems.
+
+    A microsecond grid has coarse_clock, which says more.
+    """
+    bound_ns = min(trial["within_ns"], default=None)
+    if bound_ns is None or grids(trial, COARSE_NS):
+        return None
+    causes = grids(trial, max(bound_ns, 1) + 1)
+    if not causes:
+        return None
+    text = (
+        f"the clock of trial {trial['name']} is coarser than {nanoseconds(bound_ns)}: {' and '.join(causes)}. Gaps "
+        f"differ by 0 or by a whole step, so the share within {nanoseconds(bound_ns)} is that of gaps that look equal, "
+        "and moves up or down by the clock; I and L have an error of up to a step a packet."
+    )
+    return warning("coarse_within", "LI", text)
 
 
 @about_trial
