@@ -13,12 +13,13 @@ from acapella.conformance import FOLDER, Printed, judged, read_errata, read_prin
 ROOT = Path(__file__).resolve().parents[2]
 FACTS = ROOT.parent / "shared" / "facts" / "kappa_paper.csv"
 PRINTED = FOLDER / "kappa_printed.csv"
+ERRATA = FOLDER / "kappa_errata.yaml"
 COMPONENTS = ("U", "O", "L", "I")
 
 
 def verdicts(path=PRINTED):
     """The judged rows by (environment, run)."""
-    rows = judged(read_printed(path), read_errata(FOLDER / "kappa_errata.yaml"))
+    rows = judged(read_printed(path), read_errata(ERRATA)["errata"])
     return {(row["environment"], row["run"]): row for row in rows}
 
 
@@ -67,6 +68,93 @@ def test_a_disagreement_without_an_erratum_fails_in_one_line(tmp_path, capsys):
     error = capsys.readouterr().err
     assert "Local Single-Replayer, run B: kappa 0.9853 is printed, its components allow 0.985475 to 0.985525" in error
     assert error.count("\n") == 1
+
+
+def refused(capsys, printed, errata, folder) -> str:
+    """The one line that the command ends with."""
+    assert cli.main(["conformance", "--printed", str(printed), "--errata", str(errata), "-o", str(folder)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error
+
+
+def errata_with(tmp_path, old: str, new: str):
+    """A copy of the errata with one place changed."""
+    text = ERRATA.read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    path = tmp_path / "errata.yaml"
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ((("Local Dual-Replayer", "B"), "I", "0.312"), "the erratum is about another I"),
+        ((("Local Dual-Replayer", "mean"), "kappa", "0.9283"), "the erratum is about another kappa"),
+        ((("Local Dual-Replayer", "B"), "O", "0.01370"), "the erratum is about another O"),
+        ((("FABRIC Dedicated 40 Gbps 1", "B"), "I", "0.6968"), "the erratum is about another I"),
+        ((("FABRIC Dedicated 40 Gbps 2", "mean"), "I", "0.4996"), "the erratum is about another I"),
+        ((("FABRIC Shd. 40 Gbps Noisy", "mean"), "L", "2.04e-4"), "the erratum is about another L"),
+        ((("FABRIC Shd. 40 Gbps Noisy", "C"), "L", "2.12e-4"), "the erratum is about another L"),
+        ((("FABRIC Shared 80 Gbps", "mean"), "L", "2.36e-5"), "the printed L is not the mean of the printed runs"),
+        # An erratum that is about another run of the environment is no excuse.
+        ((("FABRIC Dedicated 40 Gbps 2", "B"), "kappa", "0.7400"), "kappa 0.74 is printed"),
+    ],
+)
+def test_an_altered_number_fails_whatever_errata_its_row_has(tmp_path, capsys, change, said):
+    assert said in refused(capsys, altered(tmp_path, *change), ERRATA, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("place", "kappa"),
+    [(("FABRIC Shd. 40 Gbps Noisy", "C"), "0.7576"), (("FABRIC Ded. 80 Gbps Noisy", "mean"), "0.9458")],
+)
+def test_an_erratum_that_explains_nothing_is_no_excuse(tmp_path, capsys, place, kappa):
+    """Even where it is about the new number."""
+    errata = errata_with(tmp_path, f" {kappa}", " 0.7400")
+    error = refused(capsys, altered(tmp_path, place, "kappa", "0.7400"), errata, tmp_path)
+    assert f"{', run '.join(place)}: kappa 0.74 is printed, its components allow" in error
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("explains: [L]", "explains: [L, I]", "Noisy, run mean: the erratum explains I, which is not so"),
+        ("explains: [L]", "explains: []", "Noisy, run mean: the printed L is not the mean of the printed runs"),
+        ("explains: [agrees_loosely]", "explains: []", "Gbps 2, run mean: kappa 0.7502 is printed and agrees with"),
+        (
+            "explains: [agrees_loosely]",
+            "explains: [disagrees]",
+            "Gbps 2, run mean: the erratum explains disagrees, which is",
+        ),
+        ("0.0137 0.0051 0.311", "0.0137 0.0051 0.312", "Dual-Replayer, run B: the erratum is about another I"),
+        ("{mean: 0 0 1.37e-5 0.1085 0.9458}", "{B: 0 0 0 0 1}", "Noisy, run B: the erratum has no such row"),
+        ("Gbps Noisy: [mean]", "Gbps Noisy: [B, mean]", "Noisy, run B: 0 rows of it, 1 in "),
+        ("Gbps Noisy: [mean]", "Gbps Noisy: []", "Noisy, run mean: 1 rows of it, 0 in "),
+        ("0 0 1.37e-5 0.1085 0.9458", "0 0 1.37e-5", "not a file of errata"),
+        ("errata:\n  -", "errat:\n  -", "not a file of errata"),
+    ],
+)
+def test_errata_that_do_not_apply_fail(tmp_path, capsys, old, new, said):
+    assert said in refused(capsys, PRINTED, errata_with(tmp_path, old, new), tmp_path)
+
+
+def test_an_erratum_is_stale_once_its_row_agrees(tmp_path, capsys):
+    """Even where the erratum was told of the new number."""
+    path = altered(tmp_path, ("FABRIC Dedicated 40 Gbps 2", "mean"), "I", "0.4996")
+    errata = errata_with(tmp_path, "4.20e-4 0.4998 0.7502", "4.20e-4 0.4996 0.7502")
+    assert "the erratum explains agrees_loosely, which is not so" in refused(capsys, path, errata, tmp_path)
+
+
+@pytest.mark.parametrize("at", [1, 5, 40, 41])
+def test_a_lost_row_and_one_twice_fail(tmp_path, capsys, at):
+    lines = PRINTED.read_text(encoding="utf-8").splitlines(keepends=True)
+    path = tmp_path / "printed.csv"
+    path.write_text("".join(lines[:at] + lines[at + 1 :]), encoding="utf-8")
+    assert "0 rows of it, 1 in " in refused(capsys, path, ERRATA, tmp_path)
+    path.write_text("".join([*lines, lines[at]]), encoding="utf-8")
+    assert "2 rows of it, 1 in " in refused(capsys, path, ERRATA, tmp_path)
 
 
 @pytest.mark.parametrize("content", ["", "environment,run\na,b\n", "environment,run,U,O,L,I,kappa\na,b,0,0,0,x,1\n"])

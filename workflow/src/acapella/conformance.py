@@ -2,7 +2,8 @@
 
 Writes kappa_published.csv and .parquet (schemas/tables/kappa_published.yaml) into a folder. A printed number stands
 for every number that rounds to it, so each row gets an interval and a verdict; known errata stand beside their rows.
-Fails where a row disagrees and no erratum explains it. The numbers and errata are in workflow/conformance/.
+Fails where a row disagrees and no erratum explains it, where an erratum is about other numbers or explains what nobody
+asks, and where a row is missing. The numbers and errata are in workflow/conformance/.
 """
 
 import csv
@@ -18,6 +19,7 @@ from acapella_core.errors import UserError
 
 FOLDER = Path(__file__).resolve().parents[2] / "conformance"
 COMPONENTS = ("U", "O", "L", "I")
+NUMBERS = (*COMPONENTS, "kappa")
 MEAN = "mean"
 AGREES, LOOSELY, DISAGREES = "agrees", "agrees_loosely", "disagrees"
 
@@ -35,21 +37,58 @@ def register_parser(subparsers):
 
 
 def run(args) -> None:
-    """Write the table and count the verdicts. Raises UserError for a disagreement that no erratum explains."""
-    rows = judged(read_printed(Path(args.printed)), read_errata(Path(args.errata)))
+    """Write the table and count the verdicts. Raises UserError where errata and numbers do not fit."""
+    printed, known = read_printed(Path(args.printed)), read_errata(Path(args.errata))
+    rows = judged(printed, known["errata"])
     write(rows, Path(args.output))
     counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in (AGREES, LOOSELY, DISAGREES)}
     told = f"{counts[AGREES]} agree, {counts[LOOSELY]} agree loosely, {counts[DISAGREES]} disagree"
     print(f"{args.output}: {len(rows)} printed kappas: {told}")
+    errata_apply(printed, rows, known, args)
     for row in rows:
-        if row["verdict"] == DISAGREES and not row["explained"]:
-            where = f"{row['environment']}, run {row['run']}"
-            allowed = f"{row['kappa_lo']:.6f} to {row['kappa_hi']:.6f}"
-            raise UserError(
-                f"{where}: kappa {row['kappa']} is printed, its components allow {allowed}",
-                where=args.printed,
-                fix=f"mend the number or explain it in {args.errata}",
-            )
+        unexplained(row, args)
+
+
+def unexplained(row: dict, args) -> None:
+    """Raise UserError for the first thing in the row that no erratum explains."""
+    where = f"{row['environment']}, run {row['run']}"
+    fix = f"mend the number or explain it in {args.errata}"
+    for need in row["needs"]:
+        if need in row["explained"]:
+            continue
+        allowed = f"its components allow {row['kappa_lo']:.6f} to {row['kappa_hi']:.6f}"
+        if need == DISAGREES:
+            text = f"kappa {row['kappa']} is printed, {allowed}"
+        elif need == LOOSELY:
+            text = f"kappa {row['kappa']} is printed and agrees with the runs' means alone; {allowed}"
+        else:
+            text = f"the printed {need} is not the mean of the printed runs"
+        raise UserError(f"{where}: {text}", where=args.printed, fix=fix)
+
+
+def errata_apply(printed: list[dict], rows: list[dict], known: dict, args) -> None:
+    """Raise UserError where rows and environments differ, or an erratum is about other numbers or explains too much."""
+    places = [(row["environment"], row["run"]) for row in printed]
+    wanted = [(environment, run) for environment, runs in known["environments"].items() for run in runs]
+    for place in (*wanted, *places):
+        if places.count(place) != 1 or place not in wanted:
+            times = f"{places.count(place)} rows of it, {wanted.count(place)} in {args.errata}"
+            raise UserError(f"{', run '.join(place)}: {times}", where=args.printed, fix="have one of each")
+    for erratum in known["errata"]:
+        for run, numbers in erratum["printed"].items():
+            place = (erratum["environment"], run)
+            where = f"{', run '.join(place)}: the erratum"
+            if place not in places:
+                raise UserError(f"{where} has no such row", where=args.errata, fix="mend or remove it")
+            at = places.index(place)
+            changed = [name for name in NUMBERS if printed[at][name] != numbers[name]]
+            if changed:
+                raise UserError(f"{where} is about another {', '.join(changed)}", where=args.errata, fix="look again")
+            idle = [what for what in erratum["explains"] if what not in rows[at]["needs"]]
+            if idle:
+                raise UserError(
+                    f"{where} explains {', '.join(idle)}, which is not so", where=args.errata, fix="mend it"
+                )
 
 
 @dataclass(frozen=True)
@@ -80,7 +119,7 @@ def mean_of(numbers: list[Printed]) -> Printed:
 
 def read_printed(path: Path) -> list[dict]:
     """Rows of environment, run, and a Printed for U, O, L, I and kappa. Raises UserError for what is no such table."""
-    wanted = ["environment", "run", *COMPONENTS, "kappa"]
+    wanted = ["environment", "run", *NUMBERS]
     no_table = f"not a table of {', '.join(wanted)}"
     try:
         with path.open(encoding="utf-8", newline="") as stream:
@@ -92,14 +131,33 @@ def read_printed(path: Path) -> list[dict]:
         raise UserError(no_table, where=path) from error
 
 
-def read_errata(path: Path) -> list[dict]:
-    """The errata: environment, runs, explains, note of each."""
-    errata = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return [{**erratum, "note": erratum["note"].strip()} for erratum in errata]
+def read_errata(path: Path) -> dict:
+    """``environments`` (their runs) and ``errata``: environment, printed (by run), explains, note of each.
+
+    Raises UserError for what is no such file.
+    """
+    try:
+        known = yaml.safe_load(path.read_text(encoding="utf-8"))
+        errata = [
+            {
+                **{"environment": erratum["environment"], "explains": list(erratum["explains"])},
+                **{"printed": {run: numbers_of(text) for run, text in erratum["printed"].items()}},
+                "note": erratum["note"].strip(),
+            }
+            for erratum in known["errata"]
+        ]
+        return {"environments": {name: list(runs) for name, runs in known["environments"].items()}, "errata": errata}
+    except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise UserError("not a file of errata: environments, errata", where=path) from error
+
+
+def numbers_of(text: str) -> dict:
+    """A Printed for U, O, L, I and kappa, from the five in this order. Raises ValueError."""
+    return {name: Printed.of(number) for name, number in zip(NUMBERS, text.split(), strict=True)}
 
 
 def judged(printed: list[dict], errata: list[dict]) -> list[dict]:
-    """The rows of kappa_published, and `explained`: whether an erratum says why a row disagrees."""
+    """The rows of kappa_published; each with what `needs` an erratum (verdict, means), and what is `explained`."""
     runs = {}
     for row in printed:
         if row["run"] != MEAN:
@@ -111,22 +169,23 @@ def judge(place: int, row: dict, runs: list[dict], errata: list[dict]) -> dict:
     """One row of the table. ``runs`` are the rows of the same environment that are no mean."""
     components = {name: row[name] for name in COMPONENTS}
     verdict = AGREES if agrees(components, row["kappa"]) else DISAGREES
-    unlike = None
+    unlike = []
     if row["run"] == MEAN and runs:
-        means = {name: mean_of([run[name] for run in runs]) for name in (*COMPONENTS, "kappa")}
+        means = {name: mean_of([run[name] for run in runs]) for name in NUMBERS}
         if verdict == DISAGREES and agrees({name: means[name] for name in COMPONENTS}, row["kappa"]):
             verdict = LOOSELY
-        unlike = ", ".join(name for name, mean in means.items() if not mean.meets(row[name])) or None
-    notes = [e for e in errata if e["environment"] == row["environment"] and row["run"] in e["runs"]]
+        unlike = [name for name, mean in means.items() if not mean.meets(row[name])]
+    notes = [e for e in errata if e["environment"] == row["environment"] and row["run"] in e["printed"]]
     longest, shortest = (distance(components, end) for end in ("high", "low"))
     return {
         **{"row": place, "environment": row["environment"], "run": row["run"]},
         **{name: float(number.value) for name, number in components.items()},
         **{"kappa": float(row["kappa"].value), "kappa_recomputed": 1 - distance(components, "value") / 2},
         **{"kappa_lo": 1 - longest / 2, "kappa_hi": 1 - shortest / 2, "agrees": verdict == AGREES, "verdict": verdict},
-        **{"I_implied": implied(row), "unlike_runs": unlike},
+        **{"I_implied": implied(row), "unlike_runs": ", ".join(unlike) or None},
         "erratum": " ".join(e["note"] for e in notes) or None,
-        "explained": any(e["explains"] for e in notes),
+        "needs": [verdict] * (verdict != AGREES) + unlike,
+        "explained": [what for e in notes for what in e["explains"]],
     }
 
 
