@@ -8,6 +8,7 @@ import naive_frames
 import naive_samples
 import naive_tables
 import pytest
+import tiny
 import traces
 from stages import analyse, rows
 
@@ -150,6 +151,31 @@ def test_tables_of_captures_with_labels_equal_the_naive_reference(labelled, name
 @pytest.mark.parametrize("name", sorted(naive_tables.TABLES))
 def test_tables_of_made_up_acaps_equal_the_naive_reference(campaign, name):
     assert_equal(name, campaign, naive_samples.read_campaign(campaign))
+
+
+def test_rates_are_rounded_half_up_as_in_the_naive_reference(tmp_path):
+    """1,000 bytes, in ns that give bit/s with a fraction below a half, of a half, above it."""
+    folder = tmp_path / "made"
+    for name, covered_ns in (("below", 600_000_000), ("half", 40_960_000), ("above", 700_000_000)):
+        known = {"start_ns": tiny.START, "end_ns": tiny.START + covered_ns}
+        tiny.add_sample(folder, name, ("WEST", name), None, [tiny.flow(0, 0.03)], actual=known)
+    assert_equal("throughput", analyse(folder), naive_samples.read_campaign(folder))
+    found = {row["port"]: row["rate_bps"] for row in rows(folder, "throughput")}
+    assert found == {"below": 13_333, "half": 195_313, "above": 11_429}
+
+
+@pytest.mark.parametrize("known", [None, "manifest"])
+def test_bins_before_1970_equal_the_naive_reference(tmp_path, known):
+    """A clock that was never set: frames on both sides of 1970, on a bin's edge and within it."""
+    folder, second = tmp_path / "made", 10**9
+    instants = [-2_500_000_000, -2 * second, -1, 0, second // 2]
+    flows = [tiny.flow(0, 0, src=f"10.0.0.{n}", first_ns=at, last_ns=at) for n, at in enumerate(instants, 1)]
+    told = {"actual": {"start_ns": -3_700_000_000, "end_ns": 700_000_000}} if known else {}
+    tiny.add_sample(folder, "early", ("WEST", "p1"), None, flows, **told)
+    assert_equal("throughput", analyse(folder), naive_samples.read_campaign(folder))
+    found = [(row["start_ns"] // second, row["frames"]) for row in rows(folder, "throughput")]
+    silent = [(-4, 0)] if known else []
+    assert found == [*silent, (-3, 2), (-2, 2), (-1, 2), (0, 4)]
 
 
 def test_every_published_table_has_a_reference():

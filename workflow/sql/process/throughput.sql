@@ -28,24 +28,26 @@ counted as (
     group by samples.site, samples.port, throughput.start_ns
 ),
 
+spans as (
+    select
+        site,
+        port,
+        case when actual_by = 'manifest' then manifest_start_ns else start_ns end as first_ns,
+        case when actual_by = 'manifest' then manifest_end_ns - 1 else end_ns end as last_ns
+    from samples
+    where
+        actual_by = 'manifest'
+        or (actual_by = 'frames' and (end_ns - start_ns) // $bin_ns < $most_silent_bins)
+),
+
 watched as (
     select
         site,
         port,
         unnest(
-            generate_series(manifest_start_ns - manifest_start_ns % $bin_ns, manifest_end_ns - 1, $bin_ns)
+            generate_series(first_ns - ((first_ns % $bin_ns) + $bin_ns) % $bin_ns, last_ns, $bin_ns)
         ) as start_ns
-    from samples
-    where actual_by = 'manifest'
-    union all
-    select
-        site,
-        port,
-        unnest(
-            generate_series(start_ns - ((start_ns % $bin_ns) + $bin_ns) % $bin_ns, end_ns, $bin_ns)
-        ) as start_ns
-    from samples
-    where actual_by = 'frames' and (end_ns - start_ns) // $bin_ns < $most_silent_bins
+    from spans
 ),
 
 bins as (
