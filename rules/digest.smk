@@ -2,7 +2,8 @@
 #
 # Both are a function of the capture's bytes and the params below and of nothing else, so they can be taken from a
 # cache between campaigns (`--cache`). That is why the capture is an input and its manifest, which names the campaign,
-# is not.
+# is not. `damaged` is no param but a resource, whose changes run nothing again: it decides what the end of a job means,
+# not what it writes.
 
 from acapella.code import tshark_version, vendors_sha256
 from acapella.digest import ENGINES
@@ -25,6 +26,7 @@ rule digest:
     resources:
         mem_mb=2048,  # 512 for us, the rest for tshark
         runtime=24 * 60,
+        damaged=config["digest"]["damaged"],
     params:
         site=lambda wildcards: sheet()[wildcards.sample][0],
         port=lambda wildcards: sheet()[wildcards.sample][1],
@@ -38,7 +40,7 @@ rule digest:
     shell:
         "acapella digest -o {output.acap:q} --flows {output.flows:q}"
         " --site={params.site:q} --port={params.port:q} --engine {params.engine} {params.deep_frames}"
-        " --threads {threads} --progress -- {input.capture:q} > {log:q} 2>&1"
+        " --threads {threads} --damaged {resources.damaged} --progress -- {input.capture:q} > {log:q} 2>&1"
 
 
 if workflow.enable_cache:

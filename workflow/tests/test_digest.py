@@ -196,6 +196,18 @@ def test_an_insane_capture_length_ends_the_reading_and_is_no_success(digest, cap
     assert f"at byte {size}: capture length {caplen} is larger than 262144; the 116 bytes from there" in said
 
 
+def test_a_damaged_capture_that_is_to_be_kept_gives_the_same_files_and_says_so(digest, capture, capsys):
+    with capture.open("ab") as out:
+        out.write(struct.pack("<IIII", 1, 1, 2**28, 2**28) + b"x" * 100)
+    assert digest(capture) == 1
+    failed = digest.hashes()
+    one_line(capsys)
+    assert digest(capture, "--damaged", "keep") == 0
+    assert digest.hashes() == failed
+    said = one_line(capsys)
+    assert said.startswith("acapella: warning: ") and "the 116 bytes from there to the end were not read" in said
+
+
 def test_a_bad_block_in_the_middle_is_no_success(digest, tmp_path, capsys):
     (_, frame), *_ = frames(1)
     whole = write_pcapng(tmp_path / "w.pcapng", [(1, frame)] * 3)

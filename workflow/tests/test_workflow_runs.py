@@ -6,12 +6,14 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
 
 import pyarrow.parquet as pq
 import pytest
+from traces import busy_port, write_pcap
 from workflow_run import ROOT, Workplace, workplace
 
 # What has to have the same bytes wherever and however it was made. The catalog is left out: its content is the same,
@@ -142,6 +144,28 @@ def test_a_campaign_goes_on_without_samples_that_the_config_excludes(broken, fin
     ours, theirs = broken.sha256(*DIGESTS), finished.sha256(*DIGESTS)
     assert ours == theirs
     assert broken.sha256("tables/frame_sizes.csv") == finished.sha256("tables/frame_sizes.csv")
+
+
+def test_a_campaign_keeps_what_is_before_the_damage_in_a_capture(tmp_path):
+    """A record whose length cannot be, in the middle; the sample that is whole is not digested again."""
+    place = Workplace(tmp_path)
+    place.configure(digest={"engine": "native"})
+    (tmp_path / "captures").mkdir()
+    write_pcap(tmp_path / "captures" / "whole.pcap", busy_port())
+    wild = write_pcap(tmp_path / "captures" / "wild.pcap", busy_port(shift=1))
+    wild.write_bytes(wild.read_bytes() + struct.pack("<IIII", 1, 1, 2**28, 2**28) + bytes(100))
+    place.sheet(*((name, "alpha", name, f"../captures/{name}.pcap") for name in ("whole", "wild")))
+    ended = place.run("--keep-going", "process")
+    assert ended.returncode != 0
+    assert "before the damage in wild, by this one:\n  digest: {damaged: keep}" in ended.stdout, ended.stdout
+    whole = place.campaign / "acap" / "whole.parquet"
+    made_ns = whole.stat().st_mtime_ns
+    place.configure(digest={"engine": "native", "damaged": "keep"})
+    place.succeed("process")
+    assert whole.stat().st_mtime_ns == made_ns
+    rows = pq.read_table(place.campaign / "tables" / "capture_quality.parquet").to_pylist()
+    assert {row["sample"]: row["file_unread_bytes"] for row in rows} == {"whole": 0, "wild": 116}
+    assert [row["frames"] for row in rows if row["sample"] == "wild"] == [len(busy_port())]
 
 
 def test_digests_come_from_the_cache_of_another_campaign(finished, tmp_path):

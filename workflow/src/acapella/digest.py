@@ -42,7 +42,7 @@ UNREADABLE = "unsupported_link_type"  # an issue of frames
 # Ways for a file to end after which the result is wrong: frames that were read may be made up (a checksum that does not
 # fit comes last), or frames that are there were not read. A file that is only cut holds no more than what was read.
 DAMAGED = ("bad_compression", "bad_caplen", "bad_pseudo_header", "bad_block", "bad_version", "read_error")
-MEND = "leave the sample out (exclude), or mend the capture (editcap copies what is before the damage)"
+MEND = "leave the sample out (exclude), keep what is before the damage (--damaged keep), or mend the capture (editcap)"
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,12 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument(
         "--threads", type=int, choices=[1, 2], default=1, metavar="N", help="2: write while reading (default: 1)"
     )
+    parser.add_argument(
+        "--damaged",
+        choices=["fail", "keep"],
+        default="fail",
+        help="a capture whose bytes are damaged: exit 1, or 0 as for one that is cut (default: fail)",
+    )
     parser.add_argument("--progress", action="store_true", help="frames and rate on standard error")
     return parser
 
@@ -93,12 +99,13 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> int:
     """Digest one sample; 0 also for a cut capture, with a warning; 1 where its bytes are damaged, with an error.
 
-    What is merely odd is summed up in one note. The error comes last, where a log is looked at.
+    ``--damaged keep`` makes that error a warning and the 1 a 0, and changes nothing in the files. What is merely odd is
+    summed up in one note. The error comes last, where a log is looked at.
     """
     options = Options(args.engine, tuple(args.deep_frames), args.site, args.port, args.threads)
     check_paths(args.source, args.acap, args.flows)
     metadata = digest(args.source, args.acap, args.flows, options, progress=args.progress)
-    damaged = metadata["file_issue"] in DAMAGED
+    damaged = metadata["file_issue"] in DAMAGED and args.damaged == "fail"
     if oddities := oddities_of(metadata):
         print(f"acapella: note: {name_of(args.source)}: {oddities}", file=sys.stderr)
     if unreadable := unreadable_of(metadata):

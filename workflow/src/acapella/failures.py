@@ -8,6 +8,7 @@ from pathlib import Path
 STOPPED = "acapella: stopped"  # a stage's last line after Ctrl-C or SIGTERM
 DISK_FULL = "No space left on device"  # what Snakemake says where it cannot write down what it did
 LEAST_FREE = 1 << 20  # bytes; then its log may lack these words, for it lies on the same disk
+DAMAGED = "--damaged keep"  # in what digest advises for a capture whose bytes are damaged, and for no other
 
 
 def how_to_go_on(text: str, campaign: str, excluded: Sequence[str]) -> str:
@@ -23,12 +24,14 @@ def how_to_go_on(text: str, campaign: str, excluded: Sequence[str]) -> str:
     failed = {path: said for path, said in last.items() if not said.startswith(STOPPED)}
     samples = {path.stem: said for path, said in failed.items() if path.parent.name in ("collect", "digest", "analyze")}
     if samples:
+        damaged = sorted(path.stem for path in failed if path.parent.name == "digest" and DAMAGED in text_of(path))
         return "\n".join(
             [
                 "acapella: these samples failed:",
                 *(f"  {sample}: {said or 'its log is empty'}" for sample, said in sorted(samples.items())),
                 "Mend them and run snakemake again; or go on without them, by this line in the config:",
                 f"  exclude: [{', '.join(sorted({*samples, *excluded}))}]",
+                *how_to_keep(damaged),
             ]
         )
     if last and not failed:
@@ -49,8 +52,18 @@ def is_collection(logs: Iterable[Path]) -> bool:
     return any(path.parent.name == "logs" and path.name == "collect.log" for path in logs)
 
 
+def how_to_keep(damaged: Sequence[str]) -> list[str]:
+    """The other way on for samples of damaged captures; [] where there are none."""
+    if not damaged:
+        return []
+    return [f"or, to keep what is before the damage in {', '.join(damaged)}, by this one:", "  digest: {damaged: keep}"]
+
+
 def last_line(path: Path) -> str:
     """The last line of a job's log; "" where it wrote nothing."""
-    if not path.is_file():
-        return ""
-    return "".join(path.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:])
+    return "".join(text_of(path).strip().splitlines()[-1:])
+
+
+def text_of(path: Path) -> str:
+    """A job's log; "" where there is none."""
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
