@@ -46,6 +46,30 @@ def test_collect_takes_what_the_mirrors_deliver(caller, open_folder):
     assert sorted(path.suffix for path in raw.iterdir()) == [".json", ".json", ".pcap", ".pcap", ".tsv"]
 
 
+MIXED = """
+campaign: test
+testbed: local
+capture: {sample_s: 0.5, method: {default: tcpdump, site2: dpdk}, snaplen: 128}
+collect: {port_selection: uplinks}
+local:
+  sites: 2
+  traffic: [{kind: ping, path: jumbo}]
+"""
+
+
+def test_one_collection_takes_samples_by_two_methods(caller, open_folder):
+    dpdk.built_or_skip()
+    path = f"{dpdk.plain_build()}:{os.environ['PATH']}"
+    (open_folder / "config.yaml").write_text(MIXED)
+    done = replace(caller, environment={**caller.environment, "PATH": path}).run(
+        open_folder / "test", "--config", open_folder / "config.yaml"
+    )
+    assert done.returncode == 0, done.stderr
+    samples = [manifests.read(path) for path in sorted((open_folder / "test" / "raw").glob("*.json"))]
+    assert [(sample["site"], sample["method"]) for sample in samples] == [("site1", "tcpdump"), ("site2", "dpdk")]
+    assert all(sample["frames_captured"] > 0 for sample in samples)
+
+
 def test_loss_that_af_packet_does_not_tell_is_counted():
     accounts = {
         "frames": {"written": 7, "received": 24, "sampled_out": 4, "dropped": {"writer_full": 2, "write_error": 1}},
@@ -78,3 +102,5 @@ def test_the_ring_is_no_larger_than_what_may_be_locked(limits, kib):
 def test_fpga_is_refused_until_there_is_a_program_for_it():
     with pytest.raises(UserError, match=r"capture\.method: fpga is dpdk behind a NIC's P4 program"):
         settings_of({"testbed": "local", "capture": {"method": "fpga"}})
+    with pytest.raises(UserError, match=r"capture\.method: fpga is dpdk behind a NIC's P4 program"):
+        settings_of({"testbed": "local", "capture": {"method": {"default": "tcpdump", "site2": "fpga"}}})

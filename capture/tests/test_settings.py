@@ -2,6 +2,7 @@
 
 import pytest
 
+from acapella_capture.plan import sites_of
 from acapella_capture.settings import read_settings, settings_of
 from acapella_capture.testbeds.local import LocalTestbed
 from acapella_core.errors import UserError
@@ -34,6 +35,11 @@ def test_defaults_within_a_line_of_the_traffic_plan():
         ({"collect": {"busiest_every": 1}}, "collect.busiest_every"),
         ({"capture": {"one_in": 10}}, "capture.one_in"),
         ({"testbed": "fabric", "capture": {"method": "dpdk"}}, "capture.method"),
+        ({"capture": {"method": "dpkd"}}, "capture.method"),
+        ({"capture": {"method": {"site2": "dpdk"}}}, "capture.method"),
+        ({"capture": {"method": {"default": "dpdk", "site2": "windump"}}}, "capture.method"),
+        ({"capture": {"method": {"default": "tcpdump", "site2": "dpdk"}, "one_in": 2}}, "capture.one_in"),
+        ({"testbed": "fabric", "capture": {"method": {"default": "tcpdump", "UTAH": "dpdk"}}}, "capture.method"),
         ({"fabric": {"nics": ["NIC_Basic"]}}, "fabric.nics[0]"),
         ({"capture": {"filter": "-w/tmp/elsewhere"}}, "capture.filter"),
         ({"capture": {"filter": " -r/etc/passwd"}}, "capture.filter"),
@@ -57,6 +63,28 @@ def test_config_that_is_no_config(tmp_path, text, what):
         read_settings(path)
     assert what in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_a_nodes_method_comes_before_its_sites_and_that_before_the_default():
+    method = {"default": "tcpdump", "site2": "dpdk", "site2-listener1": "tcpdump", "site1-listener2": "dpdk"}
+    capture = settings_of({"testbed": "local", "capture": {"method": method}}).capture
+    nodes = [(site, f"{site}-listener{number}") for site in ("site1", "site2") for number in (1, 2)]
+    assert [capture.at(*node).method for node in nodes] == ["tcpdump", "dpdk", "tcpdump", "dpdk"]
+    assert settings_of({"testbed": "local"}).capture.at("site1", "site1-listener").method == "tcpdump"
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("site3", "did you mean site"), ("sit1-listener2", "did you mean site1"), ("X", "there are site1")],
+)
+def test_a_method_of_no_site_names_the_sites_that_there_are(name, what):
+    sites = LocalTestbed(settings_of({"testbed": "local"}).local).sites()
+    settings = settings_of({"testbed": "local", "capture": {"method": {"default": "tcpdump", name: "dpdk"}}})
+    with pytest.raises(UserError, match=f"capture.method: no site or listening node {name!r}; {what}"):
+        sites_of(settings, sites)
+    for known in ("site1", "site2-listener", "site2-listener3"):
+        settings = settings_of({"testbed": "local", "capture": {"method": {"default": "tcpdump", known: "dpdk"}}})
+        assert [site.name for site in sites_of(settings, sites)] == ["site1", "site2"]
 
 
 def test_host_that_is_not_in_the_plan():

@@ -84,8 +84,8 @@ def longest_s(testbed: Testbed, settings: Settings, sites: Sequence[Site]) -> fl
 
 def take_trials(testbed: Testbed, how: CaptureSettings, shots: list[Shot]) -> Iterator[Taking]:
     """Take the trials of one environment, one after the other; where it cannot be had, all of them fail."""
-    how = replace(how, filter=testbed.replays().filter, snaplen=WHOLE_FRAMES, one_in=1)
     node = testbed.allocate(shots[0].site.name, Want(instances=1))[0]
+    how = replace(how.at(node.site, node.name), filter=testbed.replays().filter, snaplen=WHOLE_FRAMES, one_in=1)
     takings = [Taking(shot, how, node, node.receivers[0]) for shot in shots]
     with contextlib.ExitStack() as environment:
         fault = None

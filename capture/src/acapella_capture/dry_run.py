@@ -7,7 +7,7 @@ from acapella_core.errors import UserError
 from .allocation import counted, simulated
 from .plan import SitePlan, most_bytes, sites_of, trials
 from .selection import STEADY
-from .settings import Settings
+from .settings import CaptureSettings, Settings, methods
 from .site_job import want_of
 from .testbeds import testbed_of
 from .testbeds.base import Site, Testbed, Want
@@ -83,9 +83,16 @@ def told_of_site(settings: Settings, testbed: Testbed, plan: SitePlan) -> Iterat
     yield f"  {cycles} of {counted(plan.samples_of_a_cycle, 'sample')} of {capture.sample_s:g} s{every} a port"
     yield f"  {counted(plan.receivers, 'port')} at once, direction {', '.join(capture.directions)}"
     yield f"  port selection {collect.port_selection}"
+    yield f"  capture method {told_of_methods(capture, site.name)}"
     yield from told_of_cycles(plan)
     yield f"  about {plan.remaining_s(0):.0f} s; {expected(settings, site, plan)}"
     yield f"  a lease, where there is one, is to last {plan.remaining_s(0) + collect.lease_margin_s:.0f} s"
+
+
+def told_of_methods(capture: CaptureSettings, site: str) -> str:
+    """A site's capture method, and those of its nodes that have one of their own."""
+    own = [f"{name}: {method}" for name, method in methods(capture.method).items() if name.startswith(f"{site}-")]
+    return "; ".join([capture.at(site, site).method, *own])
 
 
 def told_of_cycles(plan: SitePlan) -> Iterator[str]:

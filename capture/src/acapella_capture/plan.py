@@ -4,6 +4,7 @@ A *cycle* mirrors some ports at once, one a receiver, and takes `runs_per_cycle`
 each of them; then the mirrors move (Patchwork, section 6.2.2, figure 8).
 """
 
+import difflib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,11 +13,12 @@ from dataclasses import dataclass, replace
 from acapella_core.errors import UserError
 
 from .selection import STEADY, View, choose, rounds, selection_of
-from .settings import CollectSettings, Settings
+from .settings import CollectSettings, Settings, methods
 from .testbeds.base import Direction, Port, Rates, Replay, Site
 
 BETWEEN_S = 5  # between two samples at the most: end and begin a capture, fetch it
 RECORD_BYTES = 16  # the header of a pcap record
+LISTENER = re.compile(r"-listener\d*$")  # listening nodes are named SITE-listener, SITE-listener1, ...
 
 
 class KnownLater(UserError):
@@ -48,6 +50,7 @@ def sites_of(settings: Settings, sites: Sequence[Site]) -> list[Site]:
     Raises UserError for a site that is not there, a slice that uses no port, a selection without ports.
     """
     collect = settings.collect
+    check_named(methods(settings.capture.method), sites)
     if collect.mode == "sites":
         by_name = {site.name: site for site in sites}
         missing = [name for name in collect.sites if name not in by_name]
@@ -68,6 +71,17 @@ def sites_of(settings: Settings, sites: Sequence[Site]) -> list[Site]:
     if not found:
         raise UserError(f"no port of any site for {collect.port_selection!r}", where="collect.port_selection")
     return found
+
+
+def check_named(by_name: Mapping[str, str], sites: Sequence[Site]) -> None:
+    """Raises UserError where a capture method is that of a site that is not there, or of a node of no site."""
+    known = [site.name for site in sites]
+    for name in by_name:
+        site = LISTENER.sub("", name)
+        if name != "default" and site not in known:
+            near = difflib.get_close_matches(site, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            raise UserError(f"no site or listening node {name!r}; {hint}", where="capture.method")
 
 
 def check_fixed(ports: Mapping[str, Sequence[str]], sites: Sequence[Site]) -> None:

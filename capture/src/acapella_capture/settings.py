@@ -1,8 +1,8 @@
 """The part of the config that collect reads; keys, types and defaults stand in schemas/config.schema.json."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import jsonschema
 import yaml
@@ -17,7 +17,7 @@ KEYS = ("testbed", "samples", "runs", "capture", "collect", "preprocess", "local
 class CaptureSettings:
     """How samples are taken; see the schema for each key."""
 
-    method: str
+    method: str | dict[str, str]  # of every node, or by node and site, with a default
     snaplen: int
     buffer_kib: int
     filter: str | None
@@ -26,6 +26,16 @@ class CaptureSettings:
     directions: list[str]
     one_in: int
     one_in_by: str
+
+    def at(self, site: str, node: str) -> Self:
+        """The settings of one listening node: its own method, else its site's, else the default."""
+        by_name = methods(self.method)
+        return replace(self, method=by_name.get(node) or by_name.get(site) or by_name["default"])
+
+
+def methods(method: str | dict[str, str]) -> dict[str, str]:
+    """Capture methods by node or site, and the one of all others as `default`."""
+    return {"default": method} if isinstance(method, str) else method
 
 
 @dataclass(frozen=True)
@@ -153,11 +163,7 @@ def settings_of(config: dict[str, Any], *, where: object = "config") -> Settings
     values = with_defaults(config, schema)
     if values["testbed"] == "files" and not values["samples"]:
         raise UserError("samples: a sample sheet is needed for testbed files", where=where)
-    if values["capture"]["method"] == "fpga":
-        raise UserError(
-            "capture.method: fpga is dpdk behind a NIC's P4 program, which p4/ does not provide yet; use dpdk",
-            where=where,
-        )
+    check_methods(values, where)
     check_across_keys(values, where)
     return Settings(
         testbed=values["testbed"],
@@ -171,20 +177,30 @@ def settings_of(config: dict[str, Any], *, where: object = "config") -> Settings
     )
 
 
+def check_methods(values: dict[str, Any], where: object) -> None:
+    """What the schema cannot say of capture.method. Raises UserError naming the key."""
+    capture = values["capture"]
+    used = sorted(set(methods(capture["method"]).values()))
+    if "fpga" in used:
+        raise UserError(
+            "capture.method: fpga is dpdk behind a NIC's P4 program, which p4/ does not provide yet; use dpdk",
+            where=where,
+        )
+    if values["testbed"] == "fabric" and "dpdk" in used:
+        raise UserError("capture.method: nobody builds the DPDK program on FABRIC's nodes; use tcpdump", where=where)
+    if capture["one_in"] > 1 and "tcpdump" in used:
+        raise UserError(
+            "capture.one_in: tcpdump takes every frame that passes its filter; use method dpdk", where=where
+        )
+
+
 def check_across_keys(values: dict[str, Any], where: object) -> None:
     """What the schema cannot say. Raises UserError naming the key."""
     if values["collect"]["mode"] == "slice" and not values["collect"]["slice"]:
         raise UserError("collect.slice: missing; mode slice needs its name", where=where)
-    if values["testbed"] == "fabric" and values["capture"]["method"] == "dpdk":
-        raise UserError("capture.method: nobody builds the DPDK program on FABRIC's nodes; use tcpdump", where=where)
     if values["preprocess"]["anonymise"] and not values["preprocess"]["key_file"]:
         raise UserError(
             "preprocess.key_file: missing; anonymise needs a key: acapella anonymise --new-key FILE", where=where
-        )
-    if values["capture"]["one_in"] > 1 and values["capture"]["method"] != "dpdk":
-        raise UserError(
-            f"capture.one_in: {values['capture']['method']} takes every frame that passes its filter; use method dpdk",
-            where=where,
         )
 
 

@@ -148,9 +148,8 @@ class SiteJob:
         for shot in shots:
             node, receiver = by_port[shot.port.name]
             expected = most_bytes(settings, shot.port, self._capacity_bps(node, receiver))
-            takings.append(
-                Taking(shot, settings.capture, node, receiver, self._watchdogs[node.name], expected_bytes=expected or 0)
-            )
+            how = settings.capture.at(node.site, node.name)
+            takings.append(Taking(shot, how, node, receiver, self._watchdogs[node.name], expected_bytes=expected or 0))
         take(self.shared, takings, self._wait)
         if self.shared.stop.is_set():
             return  # cut short by who no longer wants it
