@@ -99,6 +99,9 @@ class PaperTestbed(Testbed):
             raise ZeroDivisionError("a mistake of ours")
         return StillMirror(port)
 
+    def own_ports(self, site):
+        return frozenset(port for port in self.ports if port.startswith("own"))
+
     def run(self, node, argv, *, timeout_s=30, stdin=""):
         if "look" in argv:
             return Finished(0, "1000000 - 0 0\n", "")

@@ -43,6 +43,14 @@ def test_each_site_has_its_outcome_and_gives_back_what_it_took(tmp_path):
     assert sum(isinstance(item, Outcome) for item in told) == 4
 
 
+def test_a_port_that_leads_to_our_own_node_is_left_out_and_takes_nobodys_turn(tmp_path):
+    told = list(coordinator.collect(PaperTestbed("p", "own", "q"), settings(instances=1), tmp_path / "c"))
+    assert [item["port"] for item in told if isinstance(item, dict)] == ["p", "q"]
+    assert not [item for item in told if isinstance(item, Failure)]
+    left_out = "own leads to a listening node of ours and is left out"
+    assert outcomes_of(tmp_path / "c") == {"S": ("success", left_out)}
+
+
 def test_a_mistake_of_ours_at_one_site_is_raised_when_the_others_are_through(tmp_path):
     testbed = PaperTestbed("p", "q", sites=("mistake", "good"))
     told = []

@@ -130,6 +130,7 @@ def test_the_port_of_a_listening_node_is_neither_busy_nor_mirrored(fabric):
         assert testbed.telemetry(SITE, 60).ports[OWN].rx_bps > 0
         testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
         assert testbed.telemetry(SITE, 60).ports[OWN] == Rates(0, 0)
+        assert OWN in testbed.own_ports(SITE) and not testbed.own_ports(SITE) & set(PORTS)
         with pytest.raises(UserError, match="leads to a listening node of ours"):
             testbed.mirror(instance, instance.receivers[1], OWN, "both")
 

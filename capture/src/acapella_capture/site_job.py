@@ -94,7 +94,7 @@ class SiteJob:
         names: Counter = Counter()
         placed: dict[str, str] = {}
         for cycle in count() if plan.cycles is None else range(plan.cycles):
-            chosen = plan.choose(cycle, self._rates(), history)
+            chosen = self._not_ours(plan.choose(cycle, self._rates(), history))
             history.append(chosen)
             placed = assigned(chosen, list(receivers), placed)
             by_port = {port: receivers[key] for key, port in placed.items()}
@@ -110,6 +110,12 @@ class SiteJob:
             if not chosen and time.time_ns() >= ends_ns:
                 return None
         return None
+
+    def _not_ours(self, chosen: Sequence[str]) -> tuple[str, ...]:
+        """The chosen ports without those that lead to our own nodes, which is noted; their receivers pause."""
+        own = self.shared.testbed.own_ports(self.site.name)
+        self._lost += [f"{port} leads to a listening node of ours and is left out" for port in chosen if port in own]
+        return tuple(port for port in chosen if port not in own)
 
     def _ends_ns(self) -> int:
         """When the last sample may begin."""

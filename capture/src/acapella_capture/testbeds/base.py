@@ -221,6 +221,14 @@ class Testbed(ABC):
     def mirror(self, instance: Instance, receiver: str, port: str, direction: Direction) -> Mirror:
         """Aim a mirror at a port of the instance's site. Raises UserError for an unknown name or direction."""
 
+    def own_ports(self, site: str) -> frozenset[str]:
+        """Ports of a site's switch that lead to what is allocated there, as far as known; none where they are no ports.
+
+        Raises UserError for an unknown site.
+        """
+        self.site(site)
+        return frozenset()
+
     def foresee(self, aims: Sequence[Aim]) -> None:
         """Hear which mirrors are asked for next, for a testbed that moves several at once faster. Raises nothing."""
         return

@@ -148,6 +148,10 @@ class FabricTestbed(Testbed):
             self._aim(instance.site, [Aim(instance, receiver, port, direction)])
         return mirrors.FabricMirror(instance.name, receiver)
 
+    def own_ports(self, site: str) -> frozenset[str]:
+        self.site(site)
+        return frozenset(self._own.get(site, ()))
+
     def foresee(self, aims: Sequence[Aim]) -> None:
         """Move the mirrors of a site in one modification of its slice: one takes a minute, and may hang."""
         for site in dict.fromkeys(aim.instance.site for aim in aims):
