@@ -56,3 +56,11 @@ def test_every_path_that_documents_name_exists():
         text = (ROOT / name).read_text()
         for path in re.findall(r"`((?:config|rules|schemas|workflow|profiles|capture|docs)/[A-Za-z0-9_./-]*)`", text):
             assert list(ROOT.glob(path.replace("STAGE", "digest").rstrip("/"))), f"{name}: {path}"
+
+
+def test_what_rules_make_is_listed():
+    listed = re.findall(r"`([^`]+)`", (ROOT / "results" / "README.md").read_text())
+    rules = "".join(path.read_text() for path in (ROOT / "rules").glob("*.smk"))
+    made = set(re.findall(r"<campaign>/([a-z_]+(?:/|\.[a-z]+))", rules))
+    assert {"acap/", "collect.json"} <= made
+    assert [name for name in sorted(made) if not any(path.startswith(name) for path in listed)] == []
