@@ -17,7 +17,7 @@ from acapella_core import schemas
 
 # What tshark must print of a frame for it to be compared.
 FIELDS = (
-    "frame.protocols", "vlan.id", "ieee8021ad.id", "mpls.label",
+    "frame.protocols", "vlan.id", "ieee8021ad.id", "ieee8021ad.svid", "ieee8021ad.cvid", "mpls.label",
     "ip.src", "ip.dst", "ip.len", "ipv6.src", "ipv6.dst",
     "tcp.srcport", "tcp.dstport", "tcp.flags", "tcp.seq_raw", "tcp.ack_raw", "tcp.len",
     "udp.srcport", "udp.dstport", "sctp.srcport", "sctp.dstport", "eth.dst",
@@ -120,7 +120,8 @@ def tag_pairs(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, t
     """Tags and labels of both; tshark keeps service tags apart, so that only the sets can be compared."""
     if ours["issue"] == "truncated_vlan":
         return {}
-    theirs_vlan = [tag for name in ("ieee8021ad.id", "vlan.id") for tag in theirs[name].split(",") if tag]
+    fields = ("ieee8021ad.id", "ieee8021ad.svid", "ieee8021ad.cvid", "vlan.id")
+    theirs_vlan = [tag for name in fields for tag in theirs[name].split(",") if tag]
     vlan = (sorted(tag for tag in ours["vlan"].split(",") if tag), sorted(theirs_vlan))
     return {"vlan": vlan, "mpls": (ours["mpls"], theirs["mpls.label"])}
 

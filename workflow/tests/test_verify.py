@@ -74,6 +74,71 @@ def test_a_capture_without_a_frame_agrees(engine, tmp_path, capsys):
     assert "unexplained on what the core decided: 0 frames" in out
 
 
+TAGGED = {  # ids from 100 on, outermost first; tshark takes 0x88a8 with 0x88a8 behind it for one header
+    "88a8 88a8": ("eth:ethertype:ieee8021ad:ethertype:ip:tcp", "Ethernet/VLAN/IPv4/TCP"),
+    "88a8 88a8 88a8": (
+        "eth:ethertype:ieee8021ad:ethertype:ieee8021ad:ethertype:ip:tcp",
+        "Ethernet/VLAN/VLAN/IPv4/TCP",
+    ),
+    "88a8 88a8 8100 88a8": (
+        "eth:ethertype:ieee8021ad:ethertype:vlan:ethertype:ieee8021ad:ethertype:ip:tcp",
+        "Ethernet/VLAN/VLAN/VLAN/IPv4/TCP",
+    ),
+    "88a8 8100 88a8 88a8": (
+        "eth:ethertype:ieee8021ad:ethertype:vlan:ethertype:ieee8021ad:ethertype:ip:tcp",
+        "Ethernet/VLAN/VLAN/VLAN/IPv4/TCP",
+    ),
+    "9100 88a8": ("eth:ethertype:vlan:ethertype:ieee8021ad:ethertype:ip:tcp", "Ethernet/VLAN/VLAN/IPv4/TCP"),
+}
+
+
+def tagged(types: str, behind: bytes) -> bytes:
+    tags = b"".join(bytes.fromhex(kind) + struct.pack("!H", 100 + at) for at, kind in enumerate(types.split()))
+    return bytes.fromhex("00562b000001" * 2) + tags + behind
+
+
+@pytest.mark.parametrize("engine", ["hybrid", "native", "tshark"])
+def test_service_tags_are_tsharks_headers_with_every_id(engine, tmp_path, capsys):
+    packet = bytes.fromhex(
+        "0800 4500002800010000400666cd 0a000001 0a000002 1389 0050 00000001 00000000 5002 1000 0000 0000"
+    )
+    capture = write_pcap(tmp_path / "tags.pcap", [(START_NS, tagged(types, packet)) for types in TAGGED])
+    assert main(["verify", str(capture), "--engine", engine]) == 0
+    assert "unexplained on what the core decided: 0 frames" in capsys.readouterr().out
+    made = tables.our_tables(capture, engine, tmp_path)
+    frames, flows = pq.read_table(made.frames), pq.read_table(made.flows)
+    said = list(zip(frames["protocols"].to_pylist(), frames["stack"].to_pylist(), strict=True))
+    assert said == list(TAGGED.values())
+    ids = dict(zip(flows["flow"].to_pylist(), flows["vlan"].to_pylist(), strict=True))
+    of_frame = [ids[flow] for flow in frames["flow"].to_pylist()]
+    assert of_frame == [list(range(100, 100 + len(types.split()))) for types in TAGGED]
+
+
+@pytest.mark.parametrize("engine", ["hybrid", "tshark"])
+def test_labels_that_tshark_was_asked_about_keep_their_order(engine, tmp_path, capsys):
+    """IPv6 of length 0, which the core leaves to tshark, below reserved labels (0 to 15, RFC 3032 2.1) and others."""
+    packet = (
+        bytes.fromhex("60000000 0000 1140") + bytes(15) + b"\1" + bytes(15) + b"\2" + bytes.fromhex("9c409c4100080000")
+    )
+    stacks = ([17, 0, 16], [0, 17, 16], [7, 99, 15, 16])
+    frames = [
+        bytes.fromhex("00562b000001" * 2 + "8847")
+        + b"".join(
+            struct.pack("!I", label << 12 | (at == len(labels) - 1) << 8 | 64) for at, label in enumerate(labels)
+        )
+        + packet
+        for labels in stacks
+    ]
+    capture = write_pcap(tmp_path / "labels.pcap", [(START_NS, frame) for frame in frames])
+    assert main(["verify", str(capture), "--engine", engine]) == 0
+    assert re.search(r"^mpls +3 +0 +0 ", capsys.readouterr().out, re.M)
+    made = tables.our_tables(capture, engine, tmp_path)
+    frames, flows = pq.read_table(made.frames), pq.read_table(made.flows)
+    assert set(frames["l4_by"].to_pylist()) == {"tshark"}
+    labels = dict(zip(flows["flow"].to_pylist(), flows["mpls"].to_pylist(), strict=True))
+    assert [labels[flow] for flow in frames["flow"].to_pylist()] == list(stacks)
+
+
 @pytest.mark.parametrize(
     ("layer", "change"),
     [

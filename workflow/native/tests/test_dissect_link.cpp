@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <span>
+#include <vector>
 
 #include "dissect_frames.hpp"
 
@@ -51,6 +52,43 @@ TEST(DissectLink, ServiceAndCustomerTags) {
     EXPECT_EQ(found.inner_wire_len, 14 + kPacket.size());
 }
 
+TEST(DissectLink, TwoServiceTagsAreOneHeaderOfTwoIds) {
+    struct Case {
+        Octets tags;
+        const char* protocols;
+        std::vector<std::uint16_t> ids;
+    };
+    const Case cases[] = {
+        {hex("00c8 88a8 07d1 0800"), "eth:ethertype:ieee8021ad:ethertype:ip:udp", {200, 2001}},
+        {hex("00c8 88a8 07d1 8100 0003 0800"),
+         "eth:ethertype:ieee8021ad:ethertype:vlan:ethertype:ip:udp",
+         {200, 2001, 3}},
+        {hex("00c8 88a8 07d1 88a8 0003 0800"),
+         "eth:ethertype:ieee8021ad:ethertype:ieee8021ad:ethertype:ip:udp",
+         {200, 2001, 3}},
+        {hex("00c8 88a8 07d1 88a8 0003 88a8 0004 0800"),
+         "eth:ethertype:ieee8021ad:ethertype:ieee8021ad:ethertype:ip:udp",
+         {200, 2001, 3, 4}},
+    };
+    for (const Case& one : cases) {
+        const Dissection found = Frame{ethernet(0x88a8, one.tags + kPacket)}.dissected();
+        EXPECT_EQ(protocols_of(found), one.protocols);
+        EXPECT_EQ(std::vector(found.vlans.begin(), found.vlans.begin() + found.vlan_count), one.ids);
+        EXPECT_EQ(found.inner_wire_len, 14 + kPacket.size());
+        EXPECT_TRUE(found.sure);
+    }
+}
+
+TEST(DissectLink, ACutServiceTagHasItsIdsOnceBothAreThere) {
+    const Octets frame = ethernet(0x88a8, hex("00c8 88a8 07d1 0800") + kPacket);
+    for (std::size_t length = 14; length < 22; ++length) {
+        const Dissection found = cut(frame, length).dissected();
+        EXPECT_EQ(protocols_of(found), "eth:ethertype:ieee8021ad") << length;
+        EXPECT_EQ(found.issue, Issue::truncated_vlan) << length;
+        EXPECT_EQ(found.vlan_count, length < 20 ? 0 : 2) << length;
+    }
+}
+
 TEST(DissectLink, LengthsAndTypes) {
     EXPECT_EQ((Frame{ethernet(20, hex("424203") + kData)}.protocols()), "eth:llc:stp");
     EXPECT_EQ((Frame{ethernet(60, hex("aaaa03 000000 0800") + kPacket)}.protocols()), "eth:llc:ip:udp");
@@ -89,11 +127,14 @@ TEST(DissectLink, InnermostGoesOnWhereTsharkStops) {
 }
 
 TEST(DissectLink, TruncatedTagIsKeptAsCut) {
-    const Dissection found = cut(ethernet(0x8100, hex("0005 0800") + kPacket), 16).dissected();
-    EXPECT_EQ(protocols_of(found), "eth:ethertype:vlan");
-    EXPECT_EQ(found.issue, Issue::truncated_vlan);
-    EXPECT_EQ(found.vlan_count, 0);
-    EXPECT_TRUE(found.sure);
+    const Octets frame = ethernet(0x8100, hex("0005 0800") + kPacket);
+    for (std::size_t length = 14; length < 18; ++length) {
+        const Dissection found = cut(frame, length).dissected();
+        EXPECT_EQ(protocols_of(found), "eth:ethertype:vlan") << length;
+        EXPECT_EQ(found.issue, Issue::truncated_vlan) << length;
+        EXPECT_EQ(found.vlan_count, length < 16 ? 0 : 1) << length;  // tshark says the id once it is there
+        EXPECT_TRUE(found.sure) << length;
+    }
 }
 
 TEST(DissectLink, TruncatedEthernetIsKeptAsCut) {

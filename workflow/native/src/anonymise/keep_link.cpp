@@ -32,8 +32,9 @@ void keep_ethernet(Header& header) {
 
 void keep_vlan(Header& header) {
     constexpr std::size_t kLength = 4;
-    if (header.length() != kLength) return;
-    header.keep(kLength);
+    const bool two = header.step.what == Next::service_vlan && header.length() == 2 * kLength;
+    if (header.length() != kLength && !two) return;
+    header.keep(header.length());
     if (header.step.what == Next::vlan) keep_raw_ipx(header, kLength);
 }
 

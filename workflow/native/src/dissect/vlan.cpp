@@ -5,23 +5,25 @@ namespace acapella {
 namespace {
 
 constexpr std::size_t kTag = 4;
+constexpr std::size_t kId = 2;  // with priority and drop eligibility
+constexpr std::uint16_t kServiceTag = 0x88a8;
 constexpr std::uint16_t kMaxLength = 1500;
 
-Next tag(Walk& walk, Token token) {
-    walk.push(token);
-    if (!walk.at.has(kTag)) return walk.cut(Issue::truncated_vlan);
+void add_id(Walk& walk, std::size_t offset) {
     Dissection& out = walk.out;
-    if (!walk.quoted) {
-        if (out.vlan_count < kMaxVlans) {
-            out.vlans[out.vlan_count++] = walk.at.be16(0) & 0x0fff;
-        } else {
-            walk.overflow();
-        }
+    if (walk.quoted) return;
+    if (out.vlan_count < kMaxVlans) {
+        out.vlans[out.vlan_count++] = walk.at.be16(offset) & 0x0fff;
+    } else {
+        walk.overflow();
     }
-    const std::uint16_t type = walk.at.be16(2);
-    walk.at.skip(kTag);
+}
+
+// Behind a header of `length` octets, whose last two are `type`.
+Next after_tag(Walk& walk, std::size_t length, bool service) {
+    const std::uint16_t type = walk.at.be16(length - 2);
+    walk.at.skip(length);
     walk.link_header(0);
-    const bool service = token == Token::ieee8021ad;
     if (type <= kMaxLength && (!service || walk.innermost)) {  // tshark knows no length in a service tag
         if (service) walk.out.sure = false;
         const bool raw_ipx = walk.at.be16(0) == 0xffff && walk.at.has(2);
@@ -35,7 +37,24 @@ Next tag(Walk& walk, Token token) {
 
 }  // namespace
 
-Next dissect_vlan(Walk& walk) { return tag(walk, Token::vlan); }
-Next dissect_service_vlan(Walk& walk) { return tag(walk, Token::ieee8021ad); }
+Next dissect_vlan(Walk& walk) {
+    walk.push(Token::vlan);
+    if (walk.at.has(kId)) add_id(walk, 0);
+    return walk.at.has(kTag) ? after_tag(walk, kTag, false) : walk.cut(Issue::truncated_vlan);
+}
+
+// tshark takes a service tag with a service tag right behind it for one header, and says its ids once it has
+// both.
+Next dissect_service_vlan(Walk& walk) {
+    walk.push(Token::ieee8021ad);
+    if (!walk.at.has(kTag)) return walk.cut(Issue::truncated_vlan);
+    const bool two = walk.at.be16(kTag - 2) == kServiceTag;
+    const std::size_t length = two ? 2 * kTag : kTag;
+    if (walk.at.has(length - 2)) {
+        add_id(walk, 0);
+        if (two) add_id(walk, kTag);
+    }
+    return walk.at.has(length) ? after_tag(walk, length, true) : walk.cut(Issue::truncated_vlan);
+}
 
 }  // namespace acapella

@@ -60,7 +60,7 @@ class KeyWalk {
             if (network && (token == "icmp" || token == "icmpv6")) return icmp();
             if (network && layer_of(token) == Layer::kApplication) return;
             network = network || token == "ip" || token == "ipv6";
-            last_ = rest.empty();
+            rest_ = rest;
             visit(token);
         }
     }
@@ -68,7 +68,7 @@ class KeyWalk {
   private:
     void visit(std::string_view token) {
         if (token == "vlan") return tag(Field::vlan, vlans_++);
-        if (token == "ieee8021ad") return tag(Field::service_vlan, service_vlans_++);
+        if (token == "ieee8021ad") return service_tag();
         if (token == "mpls" && !labels_taken_) return labels();
         if (token == "ip") return ipv4(ip_++);
         if (token == "ipv6") return ipv6(ipv6_++);
@@ -87,6 +87,39 @@ class KeyWalk {
     void tag(Field field, std::size_t index) {
         const auto id = number<std::uint16_t>(value(field, index));
         if (id && out_.vlan_count < kMaxVlans) out_.vlans[out_.vlan_count++] = *id;
+    }
+
+    // Two service tags in a row are one header of tshark's, with two ids in fields of their own.
+    void service_tag() {
+        if (!is_double()) return tag(Field::service_vlan, single_++);
+        tag(Field::service_outer, double_);
+        tag(Field::service_inner, double_++);
+    }
+
+    // By the header's own text; a column has none. There a tag that another one follows is double, and the
+    // last of each run where no single one is left.
+    bool is_double() const {
+        const std::size_t singles = length(answer_[Field::service_vlan]);
+        const std::size_t doubles = length(answer_[Field::service_outer]);
+        if (double_ >= doubles || single_ >= singles) return double_ < doubles;
+        const std::string_view text = service_text(single_ + double_);
+        if (!text.empty()) return text.find("S-VID") != std::string_view::npos;
+        return rest_.starts_with("ethertype:ieee8021ad");
+    }
+
+    // "IEEE 802.1ad, ID: 5", or "IEEE 802.1ad, S-VID: 5, C-VID: 6": of the header `index`; empty where it has
+    // none.
+    std::string_view service_text(std::size_t index) const {
+        constexpr std::string_view kName = "IEEE 802.1ad";
+        std::string_view rest = answer_[Field::service_text];
+        for (;; --index) {
+            const std::size_t at = rest.find(kName);
+            if (at == std::string_view::npos) return {};
+            rest.remove_prefix(at);
+            const std::string_view text = rest.substr(0, rest.find(kName, kName.size()));
+            if (index == 0) return text;
+            rest.remove_prefix(text.size());
+        }
     }
 
     // tshark writes `mpls` once for a whole stack, so all labels belong to the first of the tokens.
@@ -132,7 +165,7 @@ class KeyWalk {
     // Where nothing stands behind an extension header that announces something, the header itself is cut.
     void extension(Field field, std::size_t index) {
         const auto next = number<std::uint8_t>(value(field, index));
-        if (next && (!last_ || *next == kNoNextHeader)) out_.ip_proto = *next;
+        if (next && (!rest_.empty() || *next == kNoNextHeader)) out_.ip_proto = *next;
     }
 
     void fragment(std::size_t index) {
@@ -202,10 +235,11 @@ class KeyWalk {
 
     const Answer& answer_;
     Dissection& out_;
-    std::size_t vlans_ = 0, service_vlans_ = 0, ip_ = 0, ipv6_ = 0, hopopts_ = 0, routing_ = 0, dstopts_ = 0;
+    std::size_t vlans_ = 0, single_ = 0, double_ = 0, ip_ = 0, ipv6_ = 0, hopopts_ = 0, routing_ = 0,
+                dstopts_ = 0;
     std::size_t fraghdr_ = 0, ah_ = 0, tcp_ = 0, udp_ = 0, sctp_ = 0;
     bool labels_taken_ = false;
-    bool last_ = false;  // no token follows
+    std::string_view rest_;  // tokens that follow
 };
 
 }  // namespace
@@ -213,6 +247,24 @@ class KeyWalk {
 void take_keys(const Answer& answer, Dissection& dissection) {
     dissection.reset();
     KeyWalk(answer, dissection).run();
+}
+
+namespace {
+
+template <typename Ids>
+void take_order(Ids& ids, std::size_t count, const Ids& core, std::size_t core_count) {
+    const auto end = static_cast<std::ptrdiff_t>(count);
+    if (count == core_count && std::is_permutation(core.begin(), core.begin() + end, ids.begin())) ids = core;
+}
+
+}  // namespace
+
+CoreTags::CoreTags(std::uint64_t number, const Dissection& d)
+    : frame(number), vlans(d.vlans), labels(d.labels), vlan_count(d.vlan_count), label_count(d.label_count) {}
+
+void CoreTags::order(Dissection& keys) const {
+    take_order(keys.vlans, keys.vlan_count, vlans, vlan_count);
+    take_order(keys.labels, keys.label_count, labels, label_count);
 }
 
 void replace_keys(FrameRow& row, const Dissection& keys) {

@@ -25,6 +25,9 @@ namespace acapella::hybrid {
     X(protocols, "frame.protocols")          \
     X(vlan, "vlan.id")                       \
     X(service_vlan, "ieee8021ad.id")         \
+    X(service_outer, "ieee8021ad.svid")      \
+    X(service_inner, "ieee8021ad.cvid")      \
+    X(service_text, "ieee8021ad")            \
     X(label, "mpls.label")                   \
     X(ip_src, "ip.src")                      \
     X(ip_dst, "ip.dst")                      \
@@ -146,6 +149,21 @@ class AnswerReader {
 // Layers 2 to 4 as tshark gave them: tags, the innermost addresses, ports and TCP numbers; no tokens. Quoted
 // packets (ICMP errors) and what an application carries are left out, as in the core.
 void take_keys(const Answer& answer, Dissection& dissection);
+// What the core read of a frame's VLAN ids and MPLS labels. A column of tshark's lists the reserved labels
+// (RFC 3032 2.1) before the others, which are another field of the same name, and does not say which service
+// tag is one of two.
+struct CoreTags {
+    CoreTags(std::uint64_t number, const Dissection& d);
+
+    // Ids and labels that both have take the order of the frame's bytes.
+    void order(Dissection& keys) const;
+
+    std::uint64_t frame;
+    std::array<std::uint16_t, kMaxVlans> vlans;
+    std::array<std::uint32_t, kMaxLabels> labels;
+    std::uint8_t vlan_count;
+    std::uint8_t label_count;
+};
 // They take the place of the core's guess; the row's key is the caller's to intern.
 void replace_keys(FrameRow& row, const Dissection& keys);
 

@@ -160,13 +160,15 @@ bool HybridDigest::choose(FrameRow& row, const Frame& frame) {
 }
 
 // Of the frame that was read last.
-void HybridDigest::keep(const FrameRow& row, Frame& frame) const {
+void HybridDigest::keep(const FrameRow& row, Frame& frame) {
     const bool sure = row.has(FrameRow::kSure) && !options_.ask_all;
     if (sure && !row.has(FrameRow::kOpenAbove)) return;
     const Dissection& d = front_.dissection();
     frame.payload = d.payload;
     frame.payload_len = d.has_payload_len ? d.payload_len : static_cast<std::uint32_t>(d.payload.size());
     frame.question = front_.record();
+    if (!row.has(FrameRow::kSure) && !options_.ask_all && d.vlan_count + d.label_count > 1)
+        core_tags_.emplace_back(row.frame, d);
     if (!sure || d.bare_tokens == 0) return;
     frame.question.bytes = d.bare;
     frame.question.wire_len = d.bare_wire_len;
@@ -177,6 +179,10 @@ void HybridDigest::keep(const FrameRow& row, Frame& frame) const {
 Verdict HybridDigest::verdict(FrameRow& row, const Answer& answer) {
     if (row.has(FrameRow::kSure)) return joined(row, answer);
     take_keys(answer, keys_);
+    if (!core_tags_.empty() && core_tags_.front().frame == row.frame) {
+        core_tags_.front().order(keys_);
+        core_tags_.pop_front();
+    }
     replace_keys(row, keys_);
     if (row.issue == Issue::unsupported_link_type && answer[Field::encap] != kUnknownEncap)
         row.issue = row.has(FrameRow::kUntimed) ? Issue::no_timestamp : Issue::none;

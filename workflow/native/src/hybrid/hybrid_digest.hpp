@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -94,7 +95,7 @@ class HybridDigest {
     };
 
     bool read_rows();
-    void keep(const FrameRow& row, Frame& frame) const;
+    void keep(const FrameRow& row, Frame& frame);
     bool choose(FrameRow& row, const Frame& frame);
     bool must_wait() const;
     void book_answered();
@@ -115,6 +116,7 @@ class HybridDigest {
     std::array<FrameRow, kRows> read_;
     std::array<Frame, kRows> frames_;
     RowQueue rows_;
+    std::deque<CoreTags> core_tags_;  // of frames that were sent, have several, and wait for their answer
     std::uint64_t unanswered_ = 0;
     std::uint64_t contradictions_ = 0;
     Dissection keys_;
