@@ -14,8 +14,13 @@ EXACT = ("U", "O", "O_published", "O_kendall", "L", "L_offset_removed", "I")
 ROOTS = ("kappa", "kappa_published")
 
 
+SHORT = st.integers(0, 40)
+EDGE_NS = 1 << 31  # differences are kept in 32 bits where they fit
+LONG = st.one_of(SHORT, st.integers(EDGE_NS - 2, EDGE_NS + 2), st.integers(0, 3 * EDGE_NS))
+
+
 @st.composite
-def trials(draw) -> list[tuple[int, int]]:
+def trials(draw, gap=SHORT) -> list[tuple[int, int]]:
     """(offset in ns, number) of each packet of a trial of up to 60 numbered ones, in the order of the file."""
     numbers = list(range(draw(st.integers(0, 60))))
     lost = draw(st.sets(st.sampled_from(numbers), max_size=8)) if numbers else set()
@@ -27,7 +32,7 @@ def trials(draw) -> list[tuple[int, int]]:
         numbers[to:to] = burst
     for number in draw(st.lists(st.sampled_from(numbers), max_size=4)) if numbers else ():
         numbers.insert(draw(st.integers(0, len(numbers))), number)
-    gaps = draw(st.lists(st.integers(0, 40), min_size=len(numbers), max_size=len(numbers)))
+    gaps = draw(st.lists(gap, min_size=len(numbers), max_size=len(numbers)))
     offsets = [sum(gaps[: n + 1]) for n in range(len(numbers))]
     return list(zip(offsets, numbers, strict=True))
 
@@ -84,6 +89,17 @@ def test_random_trials(tmp_path, capsys, a, b, windows):
     found = pair(capsys, *paths, "--within", "0", "10", "35", "--windows", windows)
     naive = naive_kappa.read_trials([[path] for path in paths])
     check(found, naive_kappa.compare(*naive, within_ns=(0, 10, 35)))
+    check_windows(found, *naive)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(trials(LONG), trials(LONG), st.sampled_from([1, 7]))
+def test_random_trials_that_differ_by_seconds(tmp_path, capsys, a, b, windows):
+    """To either side of what fits 32 bits."""
+    paths = [write_pcap(tmp_path / f"{name}.pcap", stamped(trial), 262144) for name, trial in (("a", a), ("b", b))]
+    found = pair(capsys, *paths, "--within", "10", str(EDGE_NS), "--windows", windows)
+    naive = naive_kappa.read_trials([[path] for path in paths])
+    check(found, naive_kappa.compare(*naive, within_ns=(10, EDGE_NS)))
     check_windows(found, *naive)
 
 

@@ -79,6 +79,32 @@ TEST(Identity, EveryBitOfTheHashDependsOnEveryByte) {
     }
 }
 
+// Whatever length it is cut to, an IPv4 identity has no TTL, DSCP, ECN and header checksum, and all the rest.
+TEST(Identity, WhatAHopChangesIsLeftOutAtEveryLength) {
+    constexpr std::size_t kEthernet = 14;
+    const auto hash_of_first = [](const Frame& frame, std::size_t length) {
+        Record record;
+        record.link_type = 1;
+        record.bytes = frame;
+        record.wire_len = static_cast<std::uint32_t>(frame.size());
+        consistency::Identifier identifier({});
+        EXPECT_GE(identifier.find(record).captured, length);
+        return identifier.hash(length);
+    };
+    const Frame& frame = kSeeds[0];
+    for (std::size_t length = 12; length <= 50; ++length) {
+        for (std::size_t at = 1; at < length; ++at) {
+            if (at == 2 || at == 3 || at == 6 || at == 7 || at == 9)
+                continue;  // say what and how much there is
+            Frame changed = frame;
+            changed[kEthernet + at] ^= std::byte{0x11};
+            const bool hops = at == 1 || at == 8 || at == 10 || at == 11;
+            EXPECT_EQ(hash_of_first(changed, length) == hash_of_first(frame, length), hops)
+                << "byte " << at << " of " << length;
+        }
+    }
+}
+
 TEST(Identity, LengthsAndSeedsAreToldApart) {
     const Frame zeros(64);
     std::vector<consistency::Identity> seen;

@@ -141,6 +141,36 @@ TEST(Quantiles, OfDifferencesEqualThoseOfSortedOnes) {
     }
 }
 
+// Differences are kept in 32 bits where they fit, in 64 where they do not: around any centre they are one.
+TEST(Quantiles, DifferencesOfEitherWidthAreOne) {
+    constexpr std::int64_t kEdge = std::int64_t{1} << 31;
+    const std::vector<std::int64_t> values{-kEdge - 1, -kEdge,       -kEdge + 1, -7,        0,
+                                           3,          kEdge - 1,    kEdge,      kEdge + 1, -3'000'000'000,
+                                           5 * kEdge,  8 * kEdge + 5};
+    for (const std::int64_t centre : {std::int64_t{0}, std::int64_t{3}, kEdge, -kEdge - 1, 5 * kEdge}) {
+        Budget budget(1 << 20, kFolder);
+        DeltaSums sums(budget, {10});
+        std::vector<std::uint64_t> centred;
+        Sum128 sum = 0;
+        SignedSum128 signed_sum = 0;
+        for (const std::int64_t value : values) {
+            sums.add(value);
+            centred.push_back(magnitude(value - centre));
+            sum += centred.back();
+            signed_sum += value - centre;
+        }
+        const Deltas around = sums.around(centre);
+        EXPECT_TRUE(around.sum == sum) << centre;
+        EXPECT_TRUE(around.signed_sum == signed_sum) << centre;
+        EXPECT_EQ(around.largest, *std::max_element(centred.begin(), centred.end())) << centre;
+        EXPECT_EQ(around.median, nearest(centred, 50)) << centre;
+        EXPECT_EQ(around.p99, nearest(centred, 99)) << centre;
+        std::vector<std::int64_t> sorted(values);
+        std::sort(sorted.begin(), sorted.end());
+        EXPECT_EQ(sums.signed_median(), sorted[(sorted.size() + 1) / 2 - 1]);
+    }
+}
+
 TEST(Quantiles, HistogramBinsBeginAtFifthsOfADecade) {
     const auto starts = LogHistogram::starts();
     for (std::size_t bin = 0; bin < starts.size(); ++bin) {
