@@ -90,6 +90,20 @@ def compare(  # noqa: PLR0913  (each is an independent choice of the caller)
     files = [files_of([str(path) for path in trial], hash_files) for trial in trials]
     total = sum(Path(path).stat().st_size for trial in files for path, _ in trial)
     options = {
+        **words_of(identity, selection),
+        "within_ns": list(within_ns),
+        "windows": windows,
+        "window_ns": window_ns,
+        "memory_bytes": memory_bytes,
+        "spool": str(temporary_folder(spool)),
+        "progress": None if progress is None else lambda done: progress(done, total),
+    }
+    return compare_trials(files, list(pairs), options)
+
+
+def words_of(identity: IdentityRule, selection: Selection) -> dict:
+    """Both as the core's options. Raises UserError for a flow that is none."""
+    return {
         "kind": identity.kind,
         "l4_checksum": identity.l4_checksum,
         "regions": list(identity.regions),
@@ -99,15 +113,13 @@ def compare(  # noqa: PLR0913  (each is an independent choice of the caller)
         "from_ns": selection.from_ns,
         "to_ns": selection.to_ns,
         "relative": selection.relative,
-        "within_ns": list(within_ns),
-        "windows": windows,
-        "window_ns": window_ns,
-        "memory_bytes": memory_bytes,
-        "spool": str(temporary_folder(spool)),
-        "progress": None if progress is None else lambda done: progress(done, total),
     }
+
+
+def compare_trials(files: list[list[tuple[str, str]]], pairs: list[tuple[int, int]], options: dict) -> dict:
+    """The core's answer. Raises UserError where it has none, with what to do where that is known."""
     try:
-        return _native.compare_trials(files, list(pairs), options)
+        return _native.compare_trials(files, pairs, options)
     except _native.SpoolError as error:
         fix = f"temporary files are in {options['spool']}; make room there, or name another folder: --spool FOLDER"
         raise UserError(str(error), fix=fix) from error

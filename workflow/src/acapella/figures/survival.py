@@ -71,18 +71,7 @@ def middle(line: list[dict], column: str) -> int | None:
 
 
 def chart(values: list[dict], order: list[str], axis: Axis, *, y_title: str | None, width: int) -> alt.Chart:
-    """The lines: the campaign's black and broad, the single samples' dashed, sites thin, so that each shows on another.
-
-    The dashes of sites have one period, each shorter than the one before: where all coincide, each has its piece.
-    """
-    others = PALETTE if order[2:] != [ONE_SITE] else ("#ABABAB",)
-    widths = [BROAD, 2.6, *[1.4] * (len(order) - 2)]
-    dashes = [[1, 0], [5, 3], [1, 0], *([dash, PERIOD - dash] for dash in (12, 9, 6, 4))][: len(order)]
-    if order[2:] == [ONE_SITE]:
-        widths[2] = 0.9
-    legend = alt.Legend(
-        title=None, orient="bottom", columns=3, offset=2, symbolType="stroke", symbolSize=300, labelLimit=240
-    )
+    """The lines over both logarithmic scales, from where the first of them falls."""
     least = flat_until(values, axis.column)
     x = [least, max(10 * least, *(row[axis.column] for row in values))]
     values = [row for row in values if row[axis.column] >= least]
@@ -103,16 +92,7 @@ def chart(values: list[dict], order: list[str], axis: Axis, *, y_title: str | No
                 scale=alt.Scale(type="log", domain=y, nice=False),
                 axis=alt.Axis(labelExpr=SHARE, values=powers(*y), domain=False),
             ),
-            color=alt.Color(
-                "line:N",
-                sort=order,
-                scale=alt.Scale(domain=order, range=["#000000", theme.BLUE, *others]),
-                legend=legend,
-            ),
-            strokeDash=alt.StrokeDash("line:N", sort=order, scale=alt.Scale(domain=order, range=dashes), legend=legend),
-            strokeWidth=alt.StrokeWidth(
-                "line:N", sort=order, scale=alt.Scale(type="ordinal", domain=order, range=widths), legend=legend
-            ),
+            **strokes(order),
             detail="site:N",
             tooltip=[
                 *(alt.Tooltip("line:N", title="of"), alt.Tooltip("site:N")),
@@ -124,6 +104,28 @@ def chart(values: list[dict], order: list[str], axis: Axis, *, y_title: str | No
         )
         .properties(width=width, height=300)
     )
+
+
+def strokes(order: list[str]) -> dict[str, alt.Color | alt.StrokeDash | alt.StrokeWidth]:
+    """The campaign's line black and broad, the single samples' dashed, sites thin, so that each shows on another.
+
+    The dashes of sites have one period, each shorter than the one before: where all coincide, each has its piece.
+    """
+    others = PALETTE if order[2:] != [ONE_SITE] else ("#ABABAB",)
+    widths = [BROAD, 2.6, *[1.4] * (len(order) - 2)]
+    dashes = [[1, 0], [5, 3], [1, 0], *([dash, PERIOD - dash] for dash in (12, 9, 6, 4))][: len(order)]
+    if order[2:] == [ONE_SITE]:
+        widths[2] = 0.9
+    legend = alt.Legend(
+        title=None, orient="bottom", columns=3, offset=2, symbolType="stroke", symbolSize=300, labelLimit=240
+    )
+    scales = {
+        "color": alt.Scale(domain=order, range=["#000000", theme.BLUE, *others]),
+        "strokeDash": alt.Scale(domain=order, range=dashes),
+        "strokeWidth": alt.Scale(type="ordinal", domain=order, range=widths),
+    }
+    kinds = {"color": alt.Color, "strokeDash": alt.StrokeDash, "strokeWidth": alt.StrokeWidth}
+    return {name: kinds[name]("line:N", sort=order, scale=scale, legend=legend) for name, scale in scales.items()}
 
 
 def flat_until(values: list[dict], column: str) -> int:
