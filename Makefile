@@ -13,6 +13,7 @@ PYTHON ?= python3
 CORES ?= $(shell nproc)
 FUZZ_SECONDS ?= 600
 TEST_ARGS ?=
+TEST_JOBS ?= 2
 BENCH_ARGS ?=
 
 VENV := .venv
@@ -122,7 +123,8 @@ test: packages-test setup setup-fabric $(CXX_TEST_BUILD)/built
 	@echo "test: C++ tests"
 	@ctest --test-dir $(CXX_TEST_BUILD) --output-on-failure -j 2
 	@echo "test: Python tests"
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest --junitxml=build/pytest.xml $(TEST_ARGS)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile \
+		--junitxml=build/pytest.xml $(TEST_ARGS)
 	@echo "test: made $(VENV), $(CXX_TEST_BUILD) and build/pytest.xml (each test and its time)"
 
 # The C++ tests run under both sanitizers: a read outside the captured bytes is a failed test.

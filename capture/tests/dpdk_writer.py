@@ -1,5 +1,6 @@
 """acapella-dpdk-capture in a test: built under ASan and UBSan, run, its files read back by a parser of our own."""
 
+import fcntl
 import json
 import os
 import random
@@ -21,8 +22,16 @@ LIMIT_S = 30
 
 def make(*targets: str) -> subprocess.CompletedProcess:
     """make in capture/dpdk, with the sanitizers."""
-    argv = ["make", "-C", str(SOURCE), "-j", "2", f"BUILD={BUILD}", "SANITIZE=1", *targets]
-    return subprocess.run(argv, capture_output=True, text=True, check=False)
+    return made(f"BUILD={BUILD}", "SANITIZE=1", *targets)
+
+
+def made(*arguments: str) -> subprocess.CompletedProcess:
+    """make in capture/dpdk; tests that run side by side build one after the other."""
+    (ROOT / "build").mkdir(exist_ok=True)
+    with (ROOT / "build" / "dpdk.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        argv = ["make", "-C", str(SOURCE), "-j", "2", *arguments]
+        return subprocess.run(argv, capture_output=True, text=True, check=False)
 
 
 def built_or_skip() -> Path:
@@ -38,8 +47,7 @@ def built_or_skip() -> Path:
 def plain_build() -> Path:
     """The folder of the program without sanitizers, as make setup builds it."""
     folder = ROOT / "build" / "dpdk"
-    argv = ["make", "-C", str(SOURCE), "-j", "2", f"BUILD={folder}"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = made(f"BUILD={folder}")
     assert done.returncode == 0, done.stderr
     return folder
 

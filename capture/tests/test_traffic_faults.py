@@ -56,11 +56,14 @@ def test_every_sample_is_taken(collected):
 def test_a_manifest_says_what_was_started_and_failed_and_why(collected):
     first, *_, last = [manifest["traffic"] for manifest in of_runs(collected[1])]
     assert [fact["kind"] for fact in first] == [item["kind"] for item in TRAFFIC]
-    for facts, times in ((first, 1), (last, 3)):
-        assert [(fact["started"], fact["failed"]) for fact in facts[:1]] == [(times, times)]
+    # traffic of a sample is shared by the sites that sample at that moment, so it starts once a sample or less often
+    for facts, fewest, most in ((first, 1, 2), (last, 3, 6)):
+        times = facts[0]["started"]
+        assert fewest <= times <= most
+        assert [(fact["started"], fact["failed"]) for fact in (facts[0], facts[2])] == [(times, times), (times, 0)]
         assert all("iperf3: error - broken on purpose" in fact["why"] for fact in facts[:2])
     assert (last[1]["started"], last[1]["failed"]) == (1, 1)
-    assert (last[2]["started"], last[2]["failed"], last[2]["why"]) == (3, 0, None)
+    assert last[2]["why"] is None
 
 
 def test_each_kind_is_told_in_one_line_and_once_more_where_it_is_given_up(collected):
