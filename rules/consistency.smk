@@ -30,17 +30,17 @@ rule kappa:
             *([] if COMPARED["l4_checksum"] else ["--no-l4-checksum"]),
             *(f"--region={region}" for region in COMPARED["regions"]),
         ],
-        filter=[f"--filter={COMPARED['filter']}"] if COMPARED["filter"] else [],
+        selection=[f"--{key}={COMPARED[key]}" for key in ("filter", "flow", "from", "to") if COMPARED[key]],
         within=COMPARED["within_ns"],
-        windows=COMPARED["windows"],
+        windows=f"--window={COMPARED['window']}" if COMPARED["window"] else f"--windows={COMPARED['windows']}",
         memory=f"{COMPARED['memory_mb']}M",
         pairs="--all-pairs" if COMPARED["all_pairs"] else "",
         code=digest_of_code("acapella.kappa"),
     message:
         "kappa {wildcards.environment}"
     shell:
-        "acapella kappa -o {output.json:q} --sha256 {params.names:q} {params.identity:q} {params.filter:q} {params.pairs}"
-        " --within {params.within} --windows {params.windows} --memory {params.memory} -- {params.trials:q}"
+        "acapella kappa -o {output.json:q} --sha256 {params.names:q} {params.identity:q} {params.selection:q} {params.pairs}"
+        " --within {params.within} {params.windows:q} --memory {params.memory} -- {params.trials:q}"
         " > {log:q} 2>&1"
 
 

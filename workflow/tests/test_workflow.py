@@ -129,6 +129,11 @@ def test_profile_fabric_tells_without_a_token_what_it_would_ask_for(tmp_path):
         ({"trials": {}}, "config error: trials: {} "),
         ({"trials": {"quiet": ["a", "b"]}, "exclude": ["b"]}, "config error: trials.quiet[1]: sample 'b' is excluded"),
         ({"consistency": {"identity": "regions"}}, "config error: consistency.regions: missing"),
+        ({"consistency": {"flow": "10.0.0.1"}}, "config error: consistency: flow: '10.0.0.1' is not a flow"),
+        ({"consistency": {"from": "soon"}}, "config error: consistency: from, to: 'soon' is not a time"),
+        ({"consistency": {"from": "2s", "to": "1s"}}, "config error: consistency: from, to: 2s 1s: --to has to be"),
+        ({"consistency": {"from": 2}}, "config error: consistency.from: 2 is not of type 'string'"),
+        ({"consistency": {"window": "0s"}}, "config error: consistency: window: --window 0s: a window lasts 1 ns or"),
         ({"consistency": {"regions": ["4-8"]}}, "config error: consistency.regions[0]: '4-8' does not match"),
     ],
 )

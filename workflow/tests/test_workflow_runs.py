@@ -335,6 +335,27 @@ COMPARED = {
 }
 
 
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({}, ["--windows=50"]),
+        ({"window": "10ms", "windows": 7}, ["--window=10ms"]),
+        (
+            {"flow": "10.0.0.1:5,10.0.0.2:6,udp", "from": "2025-12-31 00:00:00Z", "to": "2026-01-01 00:00:00Z"},
+            ["--flow=10.0.0.1:5,10.0.0.2:6,udp", "'--from=2025-12-31 00:00:00Z'", "'--to=2026-01-01 00:00:00Z'"],
+        ),
+    ],
+)
+def test_what_is_compared_is_what_the_configuration_says(tmp_path, keys, words):
+    place = Workplace(tmp_path)
+    place.configure(trials={"steady": ["a", "b"]}, consistency=keys)
+    place.sheet(*((name, "lab", f"p{name}", str(TRIALS / f"{name}.pcap.gz")) for name in "ab"))
+    told = place.succeed("--dry-run", "--printshellcmds")
+    (command,) = (line for line in told.splitlines() if "acapella kappa " in line)
+    assert [word for word in words if f" {word} " not in command] == []
+    assert ("--windows" in command) == ("window" not in keys)
+
+
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory) -> Workplace:
     """A campaign whose trials were compared; `a` is the baseline of two environments, one trial has two files."""

@@ -14,6 +14,8 @@ import yaml
 from acapella_core import schemas
 from acapella_core.errors import UserError
 
+from .consistency import selection
+
 
 def checked(config: dict) -> dict:
     """A copy of ``config`` with the schema's defaults for the keys it leaves out.
@@ -100,10 +102,25 @@ def check_across_keys(config: dict) -> None:
         raise UserError("config error: samples: missing; testbed files needs the path of a sample sheet")
     if config["consistency"]["identity"] == "regions" and not config["consistency"]["regions"]:
         raise UserError("config error: consistency.regions: missing; identity regions needs some OFFSET:LENGTH")
+    check_selection(config["consistency"])
     for background, limit in config["storage"]["thresholds"]:
         if background >= limit:
             raise UserError(f"config error: storage.thresholds: [{background}, {limit}]: the lower one comes first")
     check_trials(config["trials"] or {}, config["exclude"])
+
+
+def check_selection(consistency: dict) -> None:
+    """The keys that `acapella kappa` takes as text are what it reads: better now than once captures are there."""
+    readers = {
+        "flow": lambda: selection.flow(consistency["flow"]),
+        "from, to": lambda: selection.span(consistency["from"], consistency["to"]),
+        "window": lambda: consistency["window"] is None or selection.window_ns(consistency["window"]),
+    }
+    for key, read in readers.items():
+        try:
+            read()
+        except UserError as error:
+            raise UserError(f"config error: consistency: {key}: {error}") from error
 
 
 def check_trials(trials: dict, exclude: list[str]) -> None:

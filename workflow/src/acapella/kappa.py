@@ -247,13 +247,10 @@ def bounds_of(given: list[str] | None) -> list[int]:
 
 def windows_of(args: argparse.Namespace) -> tuple[int | None, int | None]:
     """How many windows, or how long one is in ns. Raises UserError."""
-    from .consistency.selection import duration_ns, whole  # noqa: PLC0415
+    from .consistency.selection import whole, window_ns  # noqa: PLC0415
 
     if args.window is not None:
-        length = duration_ns(args.window)
-        if length < 1:
-            raise UserError("a window lasts 1 ns or more", where=f"--window {args.window}", fix="write 10ms or 1s")
-        return None, length
+        return None, window_ns(args.window)
     if args.windows is None:
         return WINDOWS, None
     return whole(args.windows, 1, MOST_WINDOWS, "a number of --windows"), None

@@ -41,6 +41,14 @@ def duration_ns(text: str) -> int:
     return int(exact)
 
 
+def window_ns(text: str) -> int:
+    """The length of a window, 1 ns or more. Raises UserError."""
+    length = duration_ns(text)
+    if length < 1:
+        raise UserError("a window lasts 1 ns or more", where=f"--window {text}", fix="write 10ms or 1s")
+    return length
+
+
 def stamp_ns(text: str) -> int | None:
     """Nanoseconds since 1970-01-01 UTC of an ISO time, UTC where it names no zone; None for anything else."""
     found = STAMP.fullmatch(text.strip())
