@@ -186,6 +186,12 @@ def test_a_gap_beyond_half_of_a_trial_is_named_to_a_window(tmp_path, capsys, sha
     assert codes(pair(capsys, a, b)) == named
 
 
+def test_three_packets_have_a_gap_that_is_not_the_trial(tmp_path, capsys):
+    """The least that may have a pause in it."""
+    a, b = (write(tmp_path / f"{k}.pcap", [0, 1_237, 1_237 + 1_234_567 + k]) for k in range(2))
+    assert codes(pair(capsys, a, b)) == ["dominant_gap"]
+
+
 def test_the_only_gap_of_two_packets_is_the_trial(tmp_path, capsys):
     a, b = (write(tmp_path / f"{name}.pcap", [0, 1_234_567 + k]) for k, name in enumerate("ab"))
     assert pair(capsys, a, b)["warnings"] == []

@@ -8,7 +8,7 @@ from svg_text import COLLISIONS, words
 
 from acapella import cli
 from acapella.campaign import Campaign
-from acapella.figures import compose
+from acapella.figures import compose, kappa_components, kappa_matrix
 from acapella.figures.kappa_components import number
 from acapella.figures.registry import TRIALS, module
 from acapella.figures.save import svg_of
@@ -71,13 +71,16 @@ def svg(figures):
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 @pytest.mark.parametrize("name", TRIALS)
-def test_a_figure_of_trials_says_what_it_shows_of_how_much_and_what_was_lost(name, campaign, figures):
+def test_a_figure_of_trials_says_what_it_shows_of_how_much_and_what_was_lost(name, campaign, campaigns, figures):
     figure, drawn = figures(name, campaign)
     text = words(drawn)
     assert not figure.empty
     assert figure.title.replace("\N{NO-BREAK SPACE}", " ")[:40] in text
     runs = sum(len(runs) for runs in CAMPAIGNS[campaign][0].values())
-    assert f"{runs} run{'s' * (runs > 1)} against the first trial (A)" in text
+    if name == "kappa_matrix":
+        assert f"{len(campaigns[campaign].rows('consistency'))} pair" in text and "against the first trial" not in text
+    else:
+        assert f"{runs} run{'s' * (runs > 1)} against the first trial (A)" in text
     assert "losses: none seen" in text
     for unit in UNITS[name]:
         assert unit in text
@@ -134,6 +137,18 @@ def test_the_matrix_says_which_first_trial_is_the_odd_one_and_where_nobody_can_t
 def test_environments_keep_the_order_of_the_config(svg):
     text = words(svg("kappa_components", "three_environments"))
     assert text.index("quiet B") < text.index("noisy B") < text.index("shared B")
+
+
+def test_the_matrix_counts_all_pairs_and_the_others_the_runs(campaigns):
+    source = campaigns["three_environments"]
+    rows = source.rows("consistency")
+    first = sum(row["a"] == 1 for row in rows)
+    assert len(rows) > first
+    scopes = (" ".join(figure.SCOPE(source)) for figure in (kappa_matrix, kappa_components))
+    matrix, bars = (text.replace("\N{NO-BREAK SPACE}", " ") for text in scopes)
+    common = sum(row["packets_common"] for row in rows)
+    assert f"; {len(rows)} pairs {common:,} packets in common" in matrix
+    assert f"; {first} runs against the first trial (A) " in bars
 
 
 def test_a_run_that_is_nearly_the_same_is_not_called_the_same():

@@ -114,6 +114,29 @@ def test_pseudonyms_hide_samples_and_their_files_also_in_warnings(results):
         assert "noisy-2" not in path.read_text(encoding="utf-8"), path
 
 
+@pytest.mark.parametrize("hide", [True, False])
+def test_pseudonyms_hide_filters_and_flows_which_may_hold_addresses(results, hide):
+    with_pseudonyms(results)
+    path = results / "kappa" / "noisy.json"
+    result = json.loads(path.read_text(encoding="utf-8"))
+    result["parameters"] |= {"filter": "ip.addr == 203.0.113.7", "flow": "203.0.113.7,203.0.113.8"}
+    path.write_text(json.dumps(result), encoding="utf-8")
+    given = "--filter ip.addr == 203.0.113.7 and --flow 203.0.113.7,203.0.113.8"
+    told(results, "noisy", f"None of the 9 frames read for it fits {given}.")
+    rows = make(results, *["--pseudonyms"] * hide)
+    shown = json.loads((results / "consistency" / "noisy.json").read_text(encoding="utf-8"))
+    assert (shown["parameters"]["filter"] == "(a filter)") == hide
+    assert (shown["parameters"]["flow"] == "(a flow)") == hide
+    text = rows["consistency_warnings"][0]["text"]
+    assert (
+        text == f"None of the 9 frames read for it fits {'--filter (a filter) and --flow (a flow)' if hide else given}."
+    )
+    for path in published(results):
+        assert not hide or "203.0.113" not in path.read_text(encoding="utf-8"), path
+    quiet = json.loads((results / "consistency" / "quiet.json").read_text(encoding="utf-8"))
+    assert quiet["parameters"].get("filter") is None
+
+
 def published(folder) -> list:
     """What the stage writes, as text."""
     return [*folder.glob("tables/*.csv"), *folder.glob("consistency/*.json"), folder / "consistency_provenance.json"]

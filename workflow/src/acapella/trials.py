@@ -7,7 +7,8 @@ in schemas/tables/; beside them CAMPAIGN/consistency/ENVIRONMENT.json, the whole
 CAMPAIGN/consistency_provenance.json says what they were made from.
 
 With --pseudonyms samples, and their files, are called as CAMPAIGN/pseudonyms.tsv says; names of environments stay. The
-results in CAMPAIGN/kappa keep the true names and are not for publication.
+results in CAMPAIGN/kappa keep the true names and are not for publication. Of a filter and a flow, which may hold
+addresses, it is then told only that there was one.
 """
 
 import csv
@@ -25,6 +26,8 @@ from .trial_tables import JOINED, Environment
 PROVENANCE = "consistency_provenance.json"
 RESULTS = "kappa"  # folder of the results as `acapella kappa` writes them, under true names
 PUBLISHED = "consistency"  # folder of the same under the names of the tables
+
+HIDDEN = {"filter": "(a filter)", "flow": "(a flow)"}  # instead of what may hold addresses
 
 
 def register_parser(subparsers):
@@ -74,7 +77,26 @@ def read(campaign: Campaign, name: str, called: dict[str, str] | None) -> Enviro
         trials = [trial["name"] for trial in result["trials"]]
     except (ValueError, KeyError, TypeError) as error:
         raise UserError("not a result of acapella kappa -o", where=path, fix="make it again") from error
+    if called is not None:
+        result = without_addresses(result)
     return Environment(name, result, {trial: shown_name(trial, called, path) for trial in trials})
+
+
+def without_addresses(result: dict) -> dict:
+    """The result without the text of its filter and flow, in parameters and warnings."""
+    given = {key: result["parameters"].get(key) for key in HIDDEN}
+    given = {key: text for key, text in given.items() if text is not None}
+
+    def shown(text: str) -> str:
+        for key, hidden in given.items():
+            text = text.replace(f"--{key} {hidden}", f"--{key} {HIDDEN[key]}")
+        return text
+
+    pairs = [
+        {**pair, "warnings": [{**one, "text": shown(one["text"])} for one in pair["warnings"]]}
+        for pair in result["pairs"]
+    ]
+    return {**result, "parameters": {**result["parameters"], **{key: HIDDEN[key] for key in given}}, "pairs": pairs}
 
 
 def shown_name(trial: str, called: dict[str, str] | None, path: Path) -> str:

@@ -50,16 +50,26 @@ def against_one(source: Source) -> list[str]:
 
 
 def scope(source: Source) -> tuple[str, ...]:
-    """How many trials and packets were compared, and what their captures lost."""
+    """How many trials and packets were compared with the first trial, and what their captures lost."""
+    compared = runs(source.rows("consistency"))
+    return scope_of(source, compared, f"{count(len(compared), 'run')} against the first trial (A)")
+
+
+def scope_of_pairs(source: Source) -> tuple[str, ...]:
+    """The same of all pairs, whichever was the first trial."""
+    pairs_ = source.rows("consistency")
+    return scope_of(source, pairs_, count(len(pairs_), "pair"))
+
+
+def scope_of(source: Source, compared: list[dict], called: str) -> tuple[str, ...]:
+    """Both, of the pairs ``compared``, which are ``called`` so."""
     rows = source.rows("consistency")
     names = {name for row in rows for trial in ("trial_a", "trial_b") for name in row[trial].split(JOINED)}
     trials = len({(row["environment"], row[place]) for row in rows for place in ("a", "b")})
-    compared = runs(rows)
     packets = sum(row["packets_common"] for row in compared)
     where = count(len(environments(source)), "environment")
     what = f"{count(len(names), 'sample')} as {count(trials, 'trial')} of {where}"
     alone = sum(row["packets_a"] + row["packets_b"] - 2 * row["packets_common"] for row in compared)
-    against = f"{count(len(compared), 'run')} against the first trial (A)"
     packets = f"{count(packets, 'packet')} in common, {alone:,} in one of two trials alone (U)"
     captured = losses_of([row for row in source.quality if row["sample"] in names])
-    return f"{what}; {against}", f"{packets}; capture {captured}"
+    return f"{what}; {called}", f"{packets}; capture {captured}"

@@ -3,7 +3,7 @@
 import altair as alt
 
 from . import theme
-from .comparison import against_one, environments, letter, odd_baselines, pairs, scope
+from .comparison import against_one, environments, letter, odd_baselines, pairs, scope_of_pairs
 from .compose import Figure
 from .kappa_components import number
 from .source import Source
@@ -11,7 +11,7 @@ from .wording import count, listed, short_labels
 
 SUBJECT = "Kappa between all trials"
 TABLE = "consistency"
-SCOPE = scope
+SCOPE = scope_of_pairs
 COLUMNS = ("a", "b", "kappa")
 LABEL = 26
 TEXT_MOST = 10  # trials of which the cells hold kappa in figures
