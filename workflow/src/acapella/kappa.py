@@ -55,7 +55,13 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--windows", metavar="N", help=f"windows of the timeline, at most (default: {WINDOWS})")
     length.add_argument("--window", metavar="DURATION", help="length of a window instead, as 10ms")
-    parser.add_argument("--memory", metavar="SIZE", default="2G", help="above it, two passes over disk (default: 2G)")
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        default="2G",
+        help="above it, two passes over disk (default: 2G); equal packets and long blocks out of order take more, some "
+        "100 bytes a packet",
+    )
     parser.add_argument("--spool", metavar="FOLDER", help="of what is on disk then (default: TMPDIR, else /tmp)")
     parser.add_argument("--json", action="store_true", help="JSON on standard output; with -o nothing there")
     parser.add_argument("-o", dest="output", metavar="FILE.json", help="write the JSON there")
