@@ -256,6 +256,33 @@ def test_outer_tags_are_compared_whatever_stands_behind_the_stack(tag, ethertype
     assert result.faults == 1
 
 
+ETHERNET = "00562b000001" * 2
+IPV6 = "60000000 0008 {} 40" + "20010db8000000000000000000000001" + "20010db8000000000000000000000002"
+IPV4 = "0800 {} 0001 0000 40 {} 0000 0a000001 0a000002"
+ODD = {
+    "a quote's IPv4 is IPv6, and ends inside VRRP": IPV4.format("4500 003c", "01")
+    + "03000000 00000000 60000000 e75c 70 40"
+    + "00" * 24,
+    "destination options that are cut, and the last header": "86dd" + IPV6.format("3c") + "3b04000000000000",
+    "AH that is cut, and the last header": "86dd" + IPV6.format("33") + "3b04000000000000",
+    "a routing header of which one octet is there": "86dd" + IPV6.format("2b") + "3b",
+    "a fragment header that is cut": "86dd" + IPV6.format("2c") + "3b000000",
+    "an extension header with nothing behind it": "86dd" + IPV6.format("3c") + "1100000000000000",
+    "IPv4 options that are cut, behind MPLS": "8847 00011140 4f00 003c 0001 0000 40 11 0000 0a000001 0a000002 66",
+    "a source route": IPV4.format("4700 0024", "11") + "8307040a00000900" + "9c409c4100080000",
+}
+
+
+@pytest.mark.parametrize("engine", ["hybrid", "native"])
+@pytest.mark.parametrize("name", ODD)
+def test_an_odd_frame_is_told_as_tshark_does_or_left_to_it(name, engine, tmp_path):
+    capture = write_pcap(tmp_path / "odd.pcap", [(START_NS, bytes.fromhex(ETHERNET + ODD[name]))])
+    result = Result()
+    compare(capture, engine, 10, result)
+    assert result.frames == 1
+    assert result.faults == 0
+
+
 def test_frames_that_native_leaves_undecided_are_said(capture, capsys):
     assert main(["verify", str(capture), "--engine", "native"]) == 0
     out = capsys.readouterr().out

@@ -1,4 +1,6 @@
 // IPv4, RFC 791.
+#include <algorithm>
+
 #include "dissect/dissectors.hpp"
 
 namespace acapella {
@@ -15,6 +17,24 @@ void take_keys(Walk& walk, std::uint32_t length) {
     out.ip_len = length;
     walk.at.copy(12, 4, out.src.data());
     walk.at.copy(16, 4, out.dst.data());
+}
+
+// Whether the options hold a source route (RFC 791 3.1), of which tshark takes the destination, or may: they
+// are cut.
+bool may_be_source_routed(const Cursor& at, std::size_t header) {
+    constexpr std::uint8_t kEnd = 0;
+    constexpr std::uint8_t kNoOperation = 1;
+    constexpr std::uint8_t kLoose = 131;
+    constexpr std::uint8_t kStrict = 137;
+    std::size_t option = kMinHeader;
+    while (option < header) {
+        if (!at.has(option + 1)) return true;
+        const std::uint8_t type = at.u8(option);
+        if (type == kEnd) return !at.has(header);
+        if (type == kLoose || type == kStrict) return true;
+        option += type == kNoOperation ? 1 : std::max<std::size_t>(at.u8(option + 1), 2);
+    }
+    return !at.has(header);
 }
 
 }  // namespace
@@ -44,6 +64,7 @@ Next dissect_ipv4(Walk& walk) {
     take_keys(walk, static_cast<std::uint32_t>(length));
     walk.limit(length);
     walk.network_packet(4);
+    if (may_be_source_routed(walk.at, header)) walk.out.sure = false;
     if (!walk.at.has(header)) return walk.cut(Issue::truncated_ipv4);
     const std::uint16_t fragment = walk.at.be16(6);
     const std::uint8_t protocol = walk.at.u8(9);

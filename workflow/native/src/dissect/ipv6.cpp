@@ -6,11 +6,20 @@ namespace {
 
 constexpr std::size_t kHeader = 40;
 
+// What is cut behind its first `told` octets; that no header follows (RFC 8200 4.7) is told by then.
+Next cut_extension(Walk& walk, std::size_t told, Issue issue = Issue::truncated_ipv6_extension) {
+    constexpr std::uint8_t kNoNextHeader = 59;
+    if (!walk.quoted && walk.at.has(told) && walk.at.u8(0) == kNoNextHeader)
+        walk.out.ip_proto = kNoNextHeader;
+    return walk.cut(issue);
+}
+
 Next after_extension(Walk& walk, std::size_t length) {
     const std::uint8_t protocol = walk.at.u8(0);
-    if (!walk.at.has(length)) return walk.cut(Issue::truncated_ipv6_extension);
+    if (!walk.at.has(length)) return cut_extension(walk, 2);
     if (!walk.quoted) walk.out.ip_proto = protocol;
     walk.at.skip(length);
+    if (walk.at.reported() == 0 && protocol != 59) walk.out.sure = false;  // announced, but not there
     return walk.protocol(protocol);
 }
 
@@ -100,7 +109,7 @@ Next dissect_ipv6_routing(Walk& walk) {
     begin_extension(walk, Token::ipv6_routing);
     if (!walk.at.has(8)) {
         walk.out.sure = walk.out.sure && walk.at.reported() >= 8;
-        return walk.cut(Issue::truncated_ipv6_extension);
+        return cut_extension(walk, 1);
     }
     if (!addresses_fit(walk.at)) walk.out.sure = false;
     return after_extension(walk, extension_length(walk.at));
@@ -124,7 +133,7 @@ Next dissect_ipv6_fragment(Walk& walk) {
 
 Next dissect_authentication(Walk& walk) {
     walk.push(Token::ah);
-    if (!walk.at.has(12)) return walk.cut(Issue::truncated_ah);
+    if (!walk.at.has(12)) return cut_extension(walk, 2, Issue::truncated_ah);
     const std::size_t length = (walk.at.u8(1) + std::size_t{2}) * 4;
     if (length < 12) return walk.unsure();
     return after_extension(walk, length);

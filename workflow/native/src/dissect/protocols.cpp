@@ -87,6 +87,7 @@ Next by_protocol(Walk& walk) {
     if (protocol.named) walk.push(protocol.token);
     switch (protocol.how) {
         case How::leaf:
+            if (walk.quoted) walk.out.sure = false;  // tshark takes it back where the quote ends inside it
             return Walk::done();
         case How::unsure:
             return walk.unsure();

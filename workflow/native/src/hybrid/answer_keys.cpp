@@ -79,6 +79,7 @@ class KeyWalk {
         if (token == "ah") return extension(Field::ah_nxt, ah_++);
         if (token == "tcp") return tcp(tcp_++);
         if (token == "udp") return udp(udp_++);
+        if (token == "udplite") return udplite(udp_++);
         if (token == "sctp") return sctp(sctp_++);
     }
 
@@ -214,6 +215,11 @@ class KeyWalk {
         if (length) payload(std::min(*length, network_payload().value_or(*length)), kUdpHeader);
     }
 
+    // UDP's fields, but for a coverage in the length's place (RFC 3828 3.1).
+    void udplite(std::size_t index) {
+        if (ports(Field::udp_src, Field::udp_dst, index)) payload(network_payload(), kUdpHeader);
+    }
+
     void icmp() { payload(network_payload(), kIcmpHeader); }
 
     void sctp(std::size_t index) {
@@ -254,7 +260,8 @@ namespace {
 template <typename Ids>
 void take_order(Ids& ids, std::size_t count, const Ids& core, std::size_t core_count) {
     const auto end = static_cast<std::ptrdiff_t>(count);
-    if (count == core_count && std::is_permutation(core.begin(), core.begin() + end, ids.begin())) ids = core;
+    // The core may have gone on where tshark stopped.
+    if (count <= core_count && std::is_permutation(core.begin(), core.begin() + end, ids.begin())) ids = core;
 }
 
 }  // namespace
