@@ -128,6 +128,7 @@ def test_an_erratum_that_explains_nothing_is_no_excuse(tmp_path, capsys, place, 
             "explains: [disagrees]",
             "Gbps 2, run mean: the erratum explains disagrees, which is",
         ),
+        ("      C: 0 0.0270 0.0101 0.172 0.9275\n", "", "Local Dual-Replayer, run C: kappa 0.9275 is printed, its"),
         ("0.0137 0.0051 0.311", "0.0137 0.0051 0.312", "Dual-Replayer, run B: the erratum is about another I"),
         ("{mean: 0 0 1.37e-5 0.1085 0.9458}", "{B: 0 0 0 0 1}", "Noisy, run B: the erratum has no such row"),
         ("Gbps Noisy: [mean]", "Gbps Noisy: [B, mean]", "Noisy, run B: 0 rows of it, 1 in "),
@@ -138,6 +139,13 @@ def test_an_erratum_that_explains_nothing_is_no_excuse(tmp_path, capsys, place, 
 )
 def test_errata_that_do_not_apply_fail(tmp_path, capsys, old, new, said):
     assert said in refused(capsys, PRINTED, errata_with(tmp_path, old, new), tmp_path)
+
+
+def test_a_note_stands_beside_the_rows_that_it_is_about_alone():
+    rows = verdicts()
+    noted = {run for environment, run in rows if "40 Gbps 2" in environment and rows[environment, run]["erratum"]}
+    assert noted == {"mean"}
+    assert "L is printed" not in rows["FABRIC Shd. 40 Gbps Noisy", "B"]["erratum"]
 
 
 def test_an_erratum_is_stale_once_its_row_agrees(tmp_path, capsys):
