@@ -139,8 +139,9 @@ enum put_result output_put(struct output *output, const struct frame *frame, str
     output->settings.format->record(&record, frame);
     const size_t size = record_bytes(&record);
     const bool next = file_is_full(output, frame, size);
-    /* A file always finds room for its tail, and the next one for its head. */
-    const size_t ends = FORMAT_TAIL_MAX + (next ? FORMAT_HEAD_MAX + FORMAT_TAIL_MAX + FILE_ALIGN : 0);
+    /* A file always finds room for its tail, and the next one for its head, which begins a buffer. */
+    const size_t ends = FORMAT_TAIL_MAX +
+                        (next ? FORMAT_HEAD_MAX + FORMAT_TAIL_MAX + output->settings.store.buffer_bytes : 0);
     const enum put_result room = make_room(output, size + ends);
     if (room != PUT_DONE) {
         output->file = room == PUT_FAILED ? NULL : output->file;

@@ -4,6 +4,7 @@
  * gaps, so that what is on the disk is whole up to its end whenever the process is killed, and the slower the
  * disk, the larger the writes. A buffer that is not full goes after flush_ns, as far as it fills whole blocks
  * of FILE_ALIGN. */
+#include <assert.h>
 #include <errno.h>
 #include <liburing.h>
 #include <stdlib.h>
@@ -239,7 +240,9 @@ static int direct_room(struct store *store, size_t size) {
 
 static void direct_wait(struct store *store) { progress(store, true, store->sent_ns); }
 
+/* Whoever puts has asked for room; without it the ring would run over itself. */
 static struct buffer *next_buffer(struct store *store, struct file *file) {
+    assert(store->used < store->settings.buffers);
     struct buffer *buffer = nth(store, store->used++);
     buffer->file = file;
     return buffer;

@@ -221,6 +221,15 @@ static void all_formats(const char *folder, const struct store_kind *kind, bool 
     }
 }
 
+/* Files end wherever in a buffer while the disk is so slow that no buffer is free but those waited for. */
+static void rotations(const char *folder, const struct store_kind *kind) {
+    kernel.stall = true;
+    for (uint64_t bytes_a_file = 40000; bytes_a_file < 400000; bytes_a_file += 23456) {
+        run(folder, kind, &pcap_format, bytes_a_file, false);
+    }
+    kernel.stall = false;
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     const struct store_kind *kinds[] = {&direct_store, &buffered_store};
@@ -228,6 +237,7 @@ int main(int argc, char **argv) {
     for (unsigned i = 0; i < 2; ++i) {
         memset(&kernel, 0, sizeof kernel);
         all_formats(argv[1], kinds[i], false);
+        rotations(argv[1], kinds[i]);
         kernel.shorten = kernel.interrupt = 3;
         all_formats(argv[1], kinds[i], false);
         CHECK(kernel.shortened > 10 && kernel.interrupted > 10);
