@@ -62,10 +62,10 @@ def test_one_collection_takes_samples_by_two_methods(caller, open_folder):
     path = f"{dpdk.plain_build()}:{os.environ['PATH']}"
     (open_folder / "config.yaml").write_text(MIXED)
     done = replace(caller, environment={**caller.environment, "PATH": path}).run(
-        open_folder / "test", "--config", open_folder / "config.yaml"
+        open_folder / "mixed", "--config", open_folder / "config.yaml"
     )
     assert done.returncode == 0, done.stderr
-    samples = [manifests.read(path) for path in sorted((open_folder / "test" / "raw").glob("*.json"))]
+    samples = [manifests.read(path) for path in sorted((open_folder / "mixed" / "raw").glob("*.json"))]
     assert [(sample["site"], sample["method"]) for sample in samples] == [("site1", "tcpdump"), ("site2", "dpdk")]
     assert all(sample["frames_captured"] > 0 for sample in samples)
 
