@@ -205,11 +205,43 @@ def test_first_bounds_what_is_printed(first, capture, monkeypatch, capsys):
 
 @pytest.mark.parametrize("erratum", yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text()))
 def test_an_erratum_is_counted_apart(erratum, tmp_path, capsys):
-    assert erratum["clause"].startswith("RFC ")
-    capture = write_pcap(tmp_path / "erratum.pcap", [(START_NS, bytes.fromhex(erratum["frame"]))])
+    assert erratum["clause"].startswith("draft-ietf-opsawg-pcap " if erratum["excuses"] == "time" else "RFC ")
+    capture = tmp_path / "erratum.pcap"
+    if "capture" in erratum:
+        capture.write_bytes(bytes.fromhex(erratum["capture"]))
+    else:
+        write_pcap(capture, [(START_NS, bytes.fromhex(erratum["frame"]))])
+    frames = len(tshark_times(capture))
     assert main(["verify", str(capture)]) == 0
     out = capsys.readouterr().out
-    assert f"erratum {erratum['name']}: 1 frames ({capture}:1)" in out
+    places = ", ".join(f"{capture}:{frame + 1}" for frame in range(frames))
+    assert f"erratum {erratum['name']}: {frames} frames ({places})" in out
+
+
+def tshark_times(capture: Path) -> list[str]:
+    with tshark.find().start(capture, ("frame.time_epoch",)) as run:
+        return run.stdout.read().decode().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("layer", "change"),
+    [
+        ("time", ("ts_ns", lambda ns: ns + 1)),
+        ("time", ("ts_ns", lambda ns: ns - 1_000_000_000)),
+        ("lengths", ("cap_len", lambda length: length - 1)),
+        ("network", ("protocols", lambda text: text.replace(":ip:", ":ipv6:"))),
+    ],
+)
+@pytest.mark.parametrize("row", [0, 1], ids=["negative in tshark", "positive in tshark"])
+def test_an_erratum_of_time_excuses_nothing_else(row, layer, change, tmp_path, monkeypatch):
+    listed = yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text())
+    capture = tmp_path / "erratum.pcap"
+    capture.write_bytes(bytes.fromhex(next(entry["capture"] for entry in listed if entry["excuses"] == "time")))
+    tamper(monkeypatch, replaced(*change, row))
+    result = Result()
+    shown = compare(capture, "hybrid", 10, result)
+    assert (row + 1, layer) in [(frame, name) for frame, name, *_ in shown]
+    assert result.faults == 1
 
 
 @pytest.mark.parametrize(

@@ -149,14 +149,22 @@ final as (
         c.theirs,
         e.erratum
     from compared as c
-    -- An erratum excuses what stands behind the MPLS stack, and nothing else of its frame.
+    -- An erratum excuses the time, or what stands behind the MPLS stack, and nothing else of its frame.
     left join errata as e
         on
             c.frame = e.frame
             and (
-                c.layer in ('link', 'network', 'transport', 'addresses', 'ports', 'tcp', 'above layer 4', 'protocols')
-                or (c.layer = 'vlan' and e.outer_vlans_agree)
-                or (c.layer = 'mpls' and e.outer_labels_agree)
+                (e.excuses = 'time' and c.layer = 'time')
+                or (
+                    e.excuses = 'behind_mpls'
+                    and (
+                        c.layer in (
+                            'link', 'network', 'transport', 'addresses', 'ports', 'tcp', 'above layer 4', 'protocols'
+                        )
+                        or (c.layer = 'vlan' and e.outer_vlans_agree)
+                        or (c.layer = 'mpls' and e.outer_labels_agree)
+                    )
+                )
             )
     where c.compared and c.ours is distinct from c.theirs
 )

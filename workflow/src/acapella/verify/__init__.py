@@ -4,7 +4,7 @@ Digests every FILE, lets tshark dissect the whole file itself with the preferenc
 on how many frames both agree, layer by layer: time, lengths, header tokens of the link, network and transport layers
 (tunnels among them), addresses, ports, VLAN ids, MPLS labels, TCP flags and numbers, and the whole of frame.protocols.
 Of a folder, every capture in it. Where tshark is known to err, a frame is counted apart (schemas/tshark_errata.yaml
-names each case with the RFC's clause).
+names each case with the standard's clause).
 
 Prints the first disagreements with both answers, and names the first frames of whatever was not compared. Exit code 0
 where every frame that the core decided agrees on layers 2 to 4, errata apart; 1 where one does not, or where a FILE

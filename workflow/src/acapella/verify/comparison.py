@@ -35,6 +35,8 @@ ALWAYS = ("frames", "time", "lengths")
 ABOVE = ("above layer 4", "protocols")
 TAGS = ("vlan", "mpls")  # columns of these names; null where the digest says none of a frame without a flow
 BEFORE_MPLS = "both_have and native and split_part(protocols, ':mpls', 1) = split_part(tshark_protocols, ':mpls', 1)"
+# Which pairs an erratum may excuse, by its `excuses`.
+EXCUSED_IF = {"behind_mpls": BEFORE_MPLS, "time": "both_have"}
 OUTER_VLANS = (
     "len(list_filter(string_split(split_part(protocols, ':mpls', 1), ':'), lambda x: x in ('vlan', 'ieee8021ad')))"
 )
@@ -72,20 +74,22 @@ class Comparison:
         self._database.from_arrow(table).create("tokens")
 
     def _find_errata(self) -> None:
-        """The table `errata`: of every pair that is one of tshark's known faults, the first of them that fits.
+        """The table `errata`: of every pair with one of tshark's known faults, the first that fits of each `excuses`.
 
-        Both have to agree on every header before the MPLS stack. `outer_vlans_agree` and `outer_labels_agree` compare
-        the VLAN ids before the stack, and its labels.
+        For what stands behind the MPLS stack, both have to agree on every header before it. `outer_vlans_agree` and
+        `outer_labels_agree` compare the VLAN ids before the stack, and its labels.
         """
         self._database.execute(
             "create table errata "
-            "(frame ubigint primary key, erratum varchar, outer_vlans_agree boolean, outer_labels_agree boolean)"
+            "(frame ubigint, excuses varchar, erratum varchar, outer_vlans_agree boolean, outer_labels_agree boolean, "
+            "primary key (frame, excuses))"
         )
         for erratum in errata():
-            found = self._database.table("pairs").filter(BEFORE_MPLS).filter(erratum["when"])
+            found = self._database.table("pairs").filter(EXCUSED_IF[erratum["excuses"]]).filter(erratum["when"])
             ids = f"frame, {OUTER_VLANS_AGREE} as outer_vlans_agree, {OUTER_LABELS_AGREE} as outer_labels_agree"
             named = found.project(ids).select(
                 duckdb.ColumnExpression("frame"),
+                duckdb.ConstantExpression(erratum["excuses"]),
                 duckdb.ConstantExpression(erratum["name"]),
                 duckdb.ColumnExpression("outer_vlans_agree"),
                 duckdb.ColumnExpression("outer_labels_agree"),
@@ -164,7 +168,7 @@ class Comparison:
 
 
 def errata() -> list[dict]:
-    """Where tshark errs, from schemas/tshark_errata.yaml: name, clause, about, when."""
+    """Where tshark errs, from schemas/tshark_errata.yaml: name, clause, about, excuses, when."""
     return yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text(encoding="utf-8"))
 
 
