@@ -430,3 +430,41 @@ def test_corpus_agrees_on_layers_2_to_4(corpus, tmp_path, capsys):
             (tmp_path / f"{part}_{file.name}").symlink_to(file)  # in a folder, what tshark refuses is passed over
     assert main(["verify", str(tmp_path)]) == 0
     assert "unexplained on what the core decided: 0 frames" in capsys.readouterr().out
+
+
+def with_fcs(path: Path, fcs: bytes, kept: int | None = None) -> Path:
+    """A capture of which the file says that an FCS ends each frame; ``kept``: octets captured of each."""
+    frames = [frame + fcs for _, frame in busy_port()]
+    if path.suffix == ".pcapng":
+        blocks = [pcapng_block(1, struct.pack("<HHI", 1, 0, 0) + struct.pack("<HHB3x", 13, 1, len(fcs)))]
+        for at, frame in enumerate(frames):
+            cut = frame[:kept]
+            head = struct.pack("<IIIII", 0, 0, at, len(cut), len(frame))
+            blocks.append(pcapng_block(6, head + cut + bytes(-len(cut) % 4)))
+        section = pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+        path.write_bytes(section + b"".join(blocks))
+        return path
+    network = 1 | 0x04000000 | len(fcs) // 2 << 28
+    head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, network)
+    records = [
+        struct.pack("<IIII", 1, at, len(frame[:kept]), len(frame)) + frame[:kept] for at, frame in enumerate(frames)
+    ]
+    path.write_bytes(head + b"".join(records))
+    return path
+
+
+@pytest.mark.parametrize("name", ["f.pcap", "f.pcapng"])
+@pytest.mark.parametrize("kept", [None, 62, 60])
+def test_lengths_leave_out_the_fcs_that_a_file_declares(tmp_path, capture, name, kept):
+    plain = tables.our_tables(capture, "native", tmp_path)
+    wanted = pq.read_table(plain.frames, columns=["wire_len"])
+    found = tmp_path / "found"
+    found.mkdir()
+    file = with_fcs(tmp_path / name, b"\xde\xad\xbe\xef", kept)
+    frames = pq.read_table(tables.our_tables(file, "native", found).frames)
+    assert frames["wire_len"] == wanted["wire_len"]
+    assert frames["cap_len"].to_pylist() == [min(kept or length, length) for length in wanted["wire_len"].to_pylist()]
+    for engine in ("native", "tshark"):
+        result = Result()
+        compare(file, engine, 10, result)
+        assert (result.frames, result.faults) == (len(frames), 0)

@@ -1,7 +1,7 @@
 -- One row per frame of a digest: what is compared of it, with the tokens of its protocols by layer. VLAN ids and MPLS
 -- labels are the flow's; of frames without a flow they are those of `tags`, and null where the digest took over
 -- tshark's answer or the header is not whole. `pw_dst`: the address that starts the frame in the first pseudowire
--- without control word.
+-- without control word. `fcs_len`: octets of FCS that lengths of this side count and the other's do not.
 with
 
 frames as (
@@ -24,6 +24,7 @@ said as (
     select
         f.*,
         f.flow is not null as has_flow,
+        if(f.wire_len >= $fcs_len, $fcs_len, 0)::uinteger as fcs_len,
         $every_frame or (f.l4_by = 'native' and f.issue is distinct from 'truncated_vlan') as has_tags,
         len(list_filter(string_split(split_part(f.protocols::varchar, ':pwethnocw', 1), ':'), lambda x: x = 'eth'))
             as eth_before
@@ -36,8 +37,8 @@ final as (
         f.l4_by::varchar as l4_by,
         f.app_by::varchar as app_by,
         f.ts_ns,
-        f.wire_len,
-        f.cap_len,
+        f.wire_len - f.fcs_len as wire_len,
+        least(f.cap_len, f.wire_len - f.fcs_len) as cap_len,
         f.protocols::varchar as protocols,
         f.stack::varchar as stack,
         t.link,

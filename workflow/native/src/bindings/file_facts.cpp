@@ -12,6 +12,7 @@ nb::dict file_dict(const input::FileFacts& facts) {
     file["compression"] = facts.compression;
     file["link_types"] = link_types;
     file["snaplen"] = facts.snaplen == 0 ? nb::object(nb::none()) : nb::object(nb::int_(facts.snaplen));
+    file["fcs_len"] = facts.fcs_len;
     file["untimed"] = facts.untimed;
     file["longer_than_snaplen"] = facts.longer_than_snaplen;
     file["ts_out_of_range"] = facts.ts_out_of_range;

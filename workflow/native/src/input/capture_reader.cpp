@@ -102,6 +102,7 @@ void CaptureReader::add_interface(const Interface& interface) {
     const std::int64_t unit = unit_ns(interface);
     facts_.ts_unit_ns = interfaces_.size() == 1 ? unit : std::min(facts_.ts_unit_ns, unit);
     facts_.snaplen = std::max(facts_.snaplen, interface.snaplen);
+    facts_.fcs_len = std::max(facts_.fcs_len, interface.fcs_len);
     auto& types = facts_.link_types;
     if (std::find(types.begin(), types.end(), interface.link_type) == types.end()) {
         types.push_back(interface.link_type);
@@ -150,18 +151,23 @@ bool CaptureReader::stop_bad_caplen(std::uint64_t caplen, std::uint16_t link_typ
                                          std::to_string(max_captured_len(link_type)));
 }
 
-bool CaptureReader::set_frame(Record& record, Bytes bytes, std::uint32_t wire_len, std::uint16_t link_type) {
-    const std::uint32_t before = pseudo_header_len(link_type);
+bool CaptureReader::set_frame(Record& record, Bytes bytes, std::uint32_t wire_len,
+                              const Interface& interface) {
+    const std::uint32_t before = pseudo_header_len(interface.link_type);
     if (bytes.size() < before) [[unlikely]] {
         return stop(FileEnd::bad_pseudo_header, std::to_string(bytes.size()) + " bytes, of which " +
                                                     std::to_string(before) + " stand before the frame");
     }
     record.frame = ++facts_.records;
-    record.link_type = link_type;
+    record.link_type = interface.link_type;
     record.timed = true;
     record.pseudo_header = bytes.first(before);
     record.bytes = bytes.subspan(before);
     record.wire_len = std::min(wire_len - before, kMaxWireLen);
+    if (record.wire_len >= interface.fcs_len && interface.fcs_len != 0) [[unlikely]] {
+        record.wire_len -= interface.fcs_len;
+        record.bytes = record.bytes.first(std::min<std::size_t>(record.bytes.size(), record.wire_len));
+    }
     return true;
 }
 

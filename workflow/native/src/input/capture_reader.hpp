@@ -19,6 +19,7 @@ struct Interface {
     std::uint8_t tsresol = 6;
     bool tsresol_binary = false;
     std::int64_t tsoffset_s = 0;
+    std::uint8_t fcs_len = 0;  // octets of FCS that the file says end each frame; no part of any length here
 };
 
 // How a file ended. Each kind but `clean` names a fault; the frames before it are whole.
@@ -45,6 +46,7 @@ struct FileFacts {
     std::string compression;                // none, gzip, zstd, lz4
     std::vector<std::uint16_t> link_types;  // of the interfaces, each once, in the order of the file
     std::uint32_t snaplen = 0;              // the largest of the interfaces; 0: not known
+    std::uint8_t fcs_len = 0;               // the largest of the interfaces
     std::int64_t ts_unit_ns = 0;            // the finest unit that the file's format can tell, at least 1
     std::uint64_t records = 0;              // whole frames so far
     std::uint64_t longer_than_snaplen = 0;  // frames captured longer than their interface's snap length
@@ -88,9 +90,9 @@ class CaptureReader {
     // The data ended while `whole` bytes of a record were wanted and `there` were left.
     bool stop_short(FileEnd end, std::size_t there, std::size_t whole);
     bool stop_bad_caplen(std::uint64_t caplen, std::uint16_t link_type);
-    // Splits a record's bytes into pseudo-header and frame, and sets the lengths. False where they are too
-    // few.
-    bool set_frame(Record& record, Bytes bytes, std::uint32_t wire_len, std::uint16_t link_type);
+    // Splits a record's bytes into pseudo-header and frame without FCS, and sets the lengths. False where
+    // they are too few.
+    bool set_frame(Record& record, Bytes bytes, std::uint32_t wire_len, const Interface& interface);
 
     ByteSource& source_;
     FileFacts facts_;

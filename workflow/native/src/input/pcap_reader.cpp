@@ -69,7 +69,8 @@ void PcapReader::read_file_header() {
         throw InputError("unsupported_version", source_.name(),
                          "pcap of version " + std::to_string(major) + "." + std::to_string(minor));
     }
-    // Bits 16 to 25 are reserved; above them stands the length of the FCS, which nothing here depends on.
+    // Bits 16 to 25 are reserved; bit 26 says that the topmost four count the 16-bit words of the FCS
+    // (draft-ietf-opsawg-pcap, section 4).
     if ((network & 0x03ff0000U) != 0) {
         throw InputError("bad_header", source_.name(), "reserved bits of the pcap link type are set");
     }
@@ -102,6 +103,7 @@ void PcapReader::read_file_header() {
         choose_variant(magic);
     }
     interface.link_type = link_type_;
+    interface.fcs_len = (network & 0x04000000U) != 0 ? static_cast<std::uint8_t>(network >> 28U) * 2 : 0;
     interface.tsresol = fraction_ns_ == 1 ? 9 : 6;
     fractions_a_second_ = 1'000'000'000 / fraction_ns_;
     add_interface(interface);
@@ -203,7 +205,8 @@ bool PcapReader::next(Record& record) {
     if (all.size() < whole) [[unlikely]] {
         return stop_short(FileEnd::cut_record, all.size(), whole);
     }
-    if (!set_frame(record, all.subspan(header_size_ + padding_), header.wire - padding_, link_type_)) {
+    if (!set_frame(record, all.subspan(header_size_ + padding_), header.wire - padding_,
+                   interfaces_.front())) {
         return false;
     }
     record.ts_ns =

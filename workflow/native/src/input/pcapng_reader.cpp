@@ -74,6 +74,8 @@ void interface_option(std::uint16_t code, Bytes value, bool swapped, Interface& 
         interface.tsresol = static_cast<std::uint8_t>(resolution & 0x7fU);
         interface.tsresol_binary = (resolution & 0x80U) != 0;
         resolution_seen = true;
+    } else if (code == 13 && value.size() == 1) {  // if_fcslen, octets
+        interface.fcs_len = std::to_integer<std::uint8_t>(value[0]);
     } else if (code == 14 && value.size() == 8) {  // if_tsoffset
         interface.tsoffset_s = load<std::int64_t>(value.data(), swapped);
     }
@@ -355,7 +357,7 @@ PcapngReader::Outcome PcapngReader::read_packet(const Block& block, Record& reco
         return Outcome::stopped;
     }
     if (!check_options(bytes.subspan(options, block.size - kTrailer - options), block.type, nullptr) ||
-        !set_frame(record, bytes.subspan(kPacketFixed, captured), wire_len, interface.link_type)) {
+        !set_frame(record, bytes.subspan(kPacketFixed, captured), wire_len, interface)) {
         return Outcome::stopped;
     }
     facts_.longer_than_snaplen += interface.snaplen != 0 && captured > interface.snaplen ? 1 : 0;
@@ -386,7 +388,7 @@ PcapngReader::Outcome PcapngReader::read_simple_packet(const Block& block, Recor
         bad_block(block, "too short for its frame");
         return Outcome::stopped;
     }
-    if (!set_frame(record, bytes.subspan(kSimplePacketFixed, captured), wire_len, interface.link_type)) {
+    if (!set_frame(record, bytes.subspan(kSimplePacketFixed, captured), wire_len, interface)) {
         return Outcome::stopped;
     }
     record.ts_ns = 0;

@@ -60,6 +60,7 @@ class Comparison:
         for side, tables in (("ours", ours), ("theirs", theirs)):
             files = {"frames": str(tables.frames), "flows": str(tables.flows), "tags": str(tables.tags)}
             files["every_frame"] = side == "theirs"
+            files["fcs_len"] = ours.fcs_len if side == "theirs" else 0
             queries.select(self._database, "verify", "side", files).create(side)
         queries.select(self._database, "verify", "pairs", {}).create("pairs")
         self._find_errata()

@@ -31,18 +31,19 @@ class Tables:
     flows: Path
     tags: Path
     blocks_not_frames: int = 0  # tshark numbers them, these tables do not
+    fcs_len: int = 0  # octets of FCS, which these lengths leave out and tshark's do not
 
 
 def our_tables(file: Path, engine: str, folder: Path) -> Tables:
     """Our digest of ``file``. Raises UserError where it is no capture."""
     tables = Tables(folder / "ours.parquet", folder / "ours.flows.parquet", folder / "ours.tags.parquet")
-    digest.digest(str(file), str(tables.frames), str(tables.flows), digest.Options(engine))
+    metadata = digest.digest(str(file), str(tables.frames), str(tables.flows), digest.Options(engine))
     known = vendors.find()
     tags = _native.NativeTags(str(file), BATCH_ROWS, known.core if known else None)
     with pq.ParquetWriter(tables.tags, TAGS) as writer:
         while (batch := tags.next_frames()) is not None:
             writer.write_batch(pa.record_batch(batch))
-    return tables
+    return replace(tables, fcs_len=metadata["fcs_len"])
 
 
 def tshark_tables(file: Path, folder: Path) -> Tables:
