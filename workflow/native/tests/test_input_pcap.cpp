@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <iterator>
+#include <utility>
+
 #include "capture_bytes.hpp"
 
 namespace acapella::test {
@@ -147,10 +150,18 @@ TEST(Pcap, RefusalSaysWhereAndWhatInOneLine) {
     }
 }
 
-TEST(Pcap, FcsLengthIsNoPartOfTheLinkType) {
-    const auto reading = read_all(join({pcap({.network = 0x24000001}), pcap_record(1, 0, 60, 60)}));
+TEST(Pcap, TheFcsIsNoPartOfTheLinkTypeNorOfALength) {
+    const auto reading =
+        read_all(join({pcap({.network = 0x24000001}), pcap_record(1, 0, 60, 60), pcap_record(1, 0, 58, 60),
+                       pcap_record(1, 0, 40, 60), pcap_record(1, 0, 3, 3), pcap_record(1, 0, 4, 4)}));
     EXPECT_EQ(reading.frames.at(0).link_type, 1);
-    EXPECT_EQ(reading.frames.at(0).wire_len, 60U);
+    const std::pair<std::uint32_t, std::uint32_t> lengths[] = {{56, 56}, {56, 56}, {56, 40}, {3, 3}, {0, 0}};
+    for (std::size_t i = 0; i < std::size(lengths); ++i) {
+        EXPECT_EQ(reading.frames.at(i).wire_len, lengths[i].first) << i;
+        EXPECT_EQ(reading.frames.at(i).cap_len, lengths[i].second) << i;
+    }
+    const auto undeclared = read_all(join({pcap({.network = 0x20000001}), pcap_record(1, 0, 60, 60)}));
+    EXPECT_EQ(undeclared.frames.at(0).wire_len, 60U);
 }
 
 TEST(Pcap, OldVersionsHaveTheirLengthsExchanged) {
