@@ -31,6 +31,7 @@ STAGES = (
     "conformance",
     "outcomes",
     "storage",
+    "comparators",
     "figures",
     "report",
     "release",

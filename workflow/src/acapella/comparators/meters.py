@@ -1,0 +1,139 @@
+"""Flow meters of others, each run over a file: softflowd, nfpcapd with nfdump, Zeek.
+
+Each leaves a text that the SELECT of its name in workflow/sql/comparators reads, and counters of its own.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from acapella_core.errors import UserError
+
+PLAIN = {  # first bytes of captures that libpcap reads itself
+    bytes.fromhex(magic) for magic in ("a1b2c3d4", "d4c3b2a1", "a1b23c4d", "4d3cb2a1", "0a0d0d0a")
+}
+NEVER_S = 604_800  # softflowd's longest: a flow ends with the capture, and is one record
+MOST_FLOWS = 10_000_000  # softflowd's own 8,192 would have it forget flows
+SOFTFLOWD_TIMEOUTS = ("tcp", "tcp.rst", "tcp.fin", "udp", "icmp", "general", "maxlife", "expint")
+NFPCAPD_EXPIRE_S = 3_600  # the longest that it takes
+FILE_S = 999_999  # of nfpcapd's: as few files as can be
+NFDUMP_COLUMNS = "fmt:%sa|%da|%pr|%sp|%dp|%pkt|%byt"
+
+
+@dataclass(frozen=True)
+class Meter:
+    """A flow meter: its program, the Debian package, its version's words, and what runs it over a file.
+
+    ``read(capture, folder)`` returns the file that the meter's SELECT takes, and its own counters.
+    """
+
+    program: str
+    package: str
+    ask: tuple[str, ...]
+    read: Callable[[Path, Path], tuple[Path, dict]]
+
+    def missing(self) -> str | None:
+        """Why it cannot run; None where it can."""
+        return None if which(self.program) else f"{self.program} is not installed ({self.package})"
+
+    def version(self) -> str:
+        """The first number with dots that it says of itself."""
+        done = subprocess.run([which(self.program), *self.ask], capture_output=True, text=True, check=False)
+        found = re.search(r"\d+\.\d+(?:\.\d+)*", done.stdout + done.stderr)
+        return found[0] if found else "not told"
+
+
+def which(program: str) -> str | None:
+    """A program's path; softflowd is where administrators keep theirs."""
+    return shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin:/opt/zeek/bin")
+
+
+def plain(capture: Path, folder: Path) -> Path:
+    """The capture as libpcap reads it: itself, or a copy without compression in ``folder``. Raises UserError."""
+    with capture.open("rb") as stream:
+        if stream.read(4) in PLAIN:
+            return capture
+    editcap = which("editcap")
+    if not editcap:
+        raise UserError("is compressed, and editcap is missing", where=capture, fix="apt-get install wireshark-common")
+    copy = folder / "plain.pcap"
+    ran([editcap, "-F", "nsecpcap", str(capture), str(copy)], folder, "editcap", capture)
+    return copy
+
+
+def ran(command: Sequence[str], folder: Path, name: str, where: Path) -> tuple[Path, Path]:
+    """Run a command in ``folder``; the files of what it said on standard output and error. Raises UserError."""
+    said, complained = folder / f"{name}.out", folder / f"{name}.err"
+    with said.open("wb") as output, complained.open("wb") as complaints:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=complaints,
+            cwd=folder,
+            env={**os.environ, "TZ": "UTC", "LC_ALL": "C"},
+            check=False,
+        )
+    if done.returncode:
+        lines = [line for line in complained.read_text(errors="replace").splitlines() if line.strip()]
+        why = lines[0] if lines else f"exit code {done.returncode}"
+        raise UserError(f"{Path(command[0]).name} cannot read it: {why}", where=where)
+    return said, complained
+
+
+def counters(text: str, patterns: dict[str, str]) -> dict[str, int]:
+    """The numbers that ``patterns`` find in what a tool said of its end, by their names; the last of each."""
+    found = {name: re.findall(pattern, text) for name, pattern in patterns.items()}
+    return {name: int(numbers[-1]) for name, numbers in found.items() if numbers}
+
+
+def softflowd(capture: Path, folder: Path) -> tuple[Path, dict]:
+    """Its log names every flow when it ends, and its statistics what it ignored."""
+    timeouts = [word for name in SOFTFLOWD_TIMEOUTS for word in ("-t", f"{name}={NEVER_S}")]
+    command = [which("softflowd"), "-D", "-r", str(capture), "-m", str(MOST_FLOWS), *timeouts]
+    said, log = ran([*command, "-p", str(folder / "softflowd.pid"), "-c", "none"], folder, "softflowd", capture)
+    own = {
+        "processed": r"Packets processed: (\d+)",
+        "ignored": r"Ignored packets: (\d+)",
+        "not_ip": r"Ignored packets: .*?(\d+) non-IP",
+        "too_short": r"Ignored packets: .*?(\d+) too short",
+        "forced_out": r"Flows expired: \d+ \((\d+) forced\)",
+    }
+    return log, counters(said.read_text(errors="replace"), own)
+
+
+def nfdump(capture: Path, folder: Path) -> tuple[Path, dict]:
+    """nfpcapd makes files of flows, nfdump prints them."""
+    made = folder / "nfpcapd"
+    made.mkdir()
+    expire = f"{NFPCAPD_EXPIRE_S},{NFPCAPD_EXPIRE_S}"
+    command = [which("nfpcapd"), "-r", str(capture), "-w", str(made), "-e", expire, "-t", str(FILE_S)]
+    _, complained = ran(command, folder, "nfpcapd", capture)
+    printed, _ = ran([which("nfdump"), "-R", str(made), "-q", "-N", "-6", "-o", NFDUMP_COLUMNS], folder, "nf", capture)
+    own = {
+        "processed": r"Total: Processed: (\d+)",
+        "skipped": r"Total: .*skipped: (\d+)",
+        "too_short": r"Total: .*short caplen: (\d+)",
+        "unknown": r"Total: .*unknown: (\d+)",
+    }
+    return printed, counters(complained.read_text(errors="replace"), own)
+
+
+def zeek(capture: Path, folder: Path) -> tuple[Path, dict]:
+    """Its connection log alone, as the paper has every other script off; checksums are not minded, as offload does."""
+    command = [which("zeek"), "-b", "-C", "-r", str(capture), "base/protocols/conn", "LogAscii::use_json=T"]
+    ran(command, folder, "zeek", capture)
+    log = folder / "conn.log"
+    log.touch()  # without a connection it writes none
+    return log, {}
+
+
+METERS = {
+    "softflowd": Meter("softflowd", "apt-get install softflowd", ("-h",), softflowd),
+    "nfdump": Meter("nfpcapd", "apt-get install nfdump", ("-V",), nfdump),
+    "zeek": Meter("zeek", "not in Debian 12", ("--version",), zeek),
+}
