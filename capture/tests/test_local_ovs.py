@@ -214,6 +214,13 @@ def test_prometheus_has_the_same_counters(testbed):
     assert testbed.telemetry("site1", 1).source == SOURCE
 
 
+def passed(testbed: LocalTestbed) -> tuple[int, int]:
+    """Frames that port1 of site1 has received, and that port2 has sent."""
+    shown = json.loads(testbed.run("site1", ["ip", "-s", "-j", "link", "show"]).stdout)
+    counted = {link["ifname"]: link["stats64"] for link in shown}
+    return counted["port1"]["rx"]["packets"], counted["port2"]["tx"]["packets"]
+
+
 def test_what_a_slow_mirror_port_loses_is_counted_and_there_is_room_for_so_many_nodes(testbed, tmp_path):
     """Offered is what the switch sent to its mirror port, delivered what the rate behind it let through.
 
@@ -232,14 +239,20 @@ def test_what_a_slow_mirror_port_loses_is_counted_and_there_is_room_for_so_many_
         assert slow.mirror_capacity_bps(instance, "capture0") == 2_000_000
         server = slow.start("site1-host2", ["iperf3", "-s", "-1", "--forceflush"])
         assert eventually(lambda: "listening" in server.log(), timeout_s=10)
-        with Sampled(slow, instance, "capture0", "port1") as sample:
+        samples = [Sampled(slow, instance, *aim) for aim in (("capture0", "port1", "rx"), ("capture1", "port2", "tx"))]
+        with together(samples):
+            before = passed(slow)
             client = ["iperf3", "-c", "10.10.1.2", "-u", "-b", "30M", "-t", "1", "-l", "500"]
             assert slow.run("site1-host1", client).status == 0
-        shown = slow.run("site1", ["tc", "-s", "qdisc", "show", "dev", "limit0"]).stdout
-        counted = sample.counted
-        assert 0 < sample.counts.received == counted.delivered_frames
-        assert counted.offered_frames == counted.delivered_frames + int(re.search(r"dropped (\d+)", shown)[1])
-        assert counted.offered_frames > 2 * counted.delivered_frames
-        assert counted.offered_bytes > counted.delivered_bytes == sum(map(len, sample.frames(tmp_path)))
+            through = [after - then for after, then in zip(passed(slow), before, strict=True)]
+        assert through[1] > 0.9 * through[0] > 1000  # full mirrors do not hold up what is mirrored
+        for number, sample in enumerate(samples):
+            counted = sample.counted
+            shown = slow.run("site1", ["tc", "-s", "qdisc", "show", "dev", f"limit{number}"]).stdout
+            assert 0 < sample.counts.received == counted.delivered_frames
+            assert counted.offered_frames == counted.delivered_frames + int(re.search(r"dropped (\d+)", shown)[1])
+            assert counted.offered_frames >= through[number]
+            assert counted.offered_frames > 2 * counted.delivered_frames
+            assert counted.offered_bytes > counted.delivered_bytes == sum(map(len, sample.frames(tmp_path)))
         slow.release("site1")
         assert [host.nics for host in slow.resources("site1")] == [1, 1]

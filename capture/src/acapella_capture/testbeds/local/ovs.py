@@ -16,6 +16,9 @@ follows late, and goes wrong where the row changes under traffic. Where a rate l
 behind it has the limit, because Open vSwitch drops whole batches at a port that refuses one frame:
 
     core - mirror0 - queue0 => limit0 - capture0        => is tc's mirred, limit0 has the tbf
+
+A copy of the frame goes on: the frame itself is on account of the one socket that Open vSwitch sends all its frames by,
+and a few full mirrors that hold frames would stop the switch.
 """
 
 import json
@@ -133,7 +136,7 @@ class OvsSwitches(Switches):
         # the VLAN tag goes back into the frame before it is counted
         succeed(site, ["ethtool", "-K", limit, "txvlan", "off"])
         every_frame = f"filter add dev {queue} parent ffff: protocol all prio 1 u32 match u32 0 0"
-        lines = [f"qdisc add dev {queue} ingress", f"{every_frame} action mirred egress redirect dev {limit}"]
+        lines = [f"qdisc add dev {queue} ingress", f"{every_frame} action mirred egress mirror dev {limit}"]
         succeed(site, ["tc", "-batch", "-"], stdin="\n".join(lines))
 
     def detach(self, site: str, number: int) -> None:
