@@ -63,6 +63,7 @@ def check(tmp_path, frames, site="S", port="p1", snaplen=262144):
     for frame, want in zip(frame_rows, seen, strict=True):
         assert frame["flow"] == (None if want.flow is None else order.index(want.flow))
         assert frame["payload_len"] == want.payload_len
+        assert frame["ip_len"] == (want.ip_len if want.flow is not None else None)
         assert (frame["tcp_flags"], frame["tcp_seq"]) == (want.tcp[:2] if want.tcp else (None, None))
     return rows
 

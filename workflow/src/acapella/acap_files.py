@@ -36,6 +36,7 @@ FRAME_ENCODINGS = {
     "tcp_seq": SPLIT,
     "tcp_ack": SPLIT,
     "payload_len": SPLIT,
+    "ip_len": SPLIT,
 }
 FRAME_TEXTS = ["protocols", "stack", "l4_by", "app_by", "issue"]
 FRAME_STATISTICS = ["frame", "ts_ns", "flow"]

@@ -45,6 +45,7 @@ struct FrameColumns::Buffers {
           tcp_seq(capacity),
           tcp_ack(capacity),
           payload_len(capacity),
+          ip_len(capacity),
           l4_by(capacity),
           app_by(capacity),
           issue(capacity),
@@ -60,7 +61,7 @@ struct FrameColumns::Buffers {
     std::vector<std::int64_t> ts_ns;
     std::vector<std::uint32_t> wire_len, cap_len, inner_wire_len, protocols, stack, flow;
     std::vector<std::uint16_t> tcp_flags;
-    std::vector<std::uint32_t> tcp_seq, tcp_ack, payload_len, l4_by, app_by, issue;
+    std::vector<std::uint32_t> tcp_seq, tcp_ack, payload_len, ip_len, l4_by, app_by, issue;
     RowValidity row_validity;
     std::array<Validity, kValidities> validity;
     Texts protocols_texts, stack_texts, l4_by_texts, app_by_texts, issue_texts;
@@ -119,6 +120,7 @@ void FrameColumns::add(const FrameRow& row, std::uint32_t stack, std::uint32_t f
     b.tcp_seq[i] = tcp ? row.tcp_seq : 0;
     b.tcp_ack[i] = ack ? row.tcp_ack : 0;
     b.payload_len[i] = payload ? row.payload_len : 0;
+    b.ip_len[i] = flow == kNone ? 0 : row.ip_len;
     b.l4_by[i] = l4_by_.local(static_cast<std::uint32_t>(l4_by));
     const bool decided = app_by != AppBy::kNobody;
     b.app_by[i] = decided ? app_by_.local(static_cast<std::uint32_t>(app_by)) : 0;
@@ -183,6 +185,7 @@ Batch FrameColumns::take() {
     columns.push_back(plain("tcp_seq", "I", b.size, b.tcp_seq, &b.validity[kTcp]));
     columns.push_back(plain("tcp_ack", "I", b.size, b.tcp_ack, &b.validity[kTcpAck]));
     columns.push_back(plain("payload_len", "I", b.size, b.payload_len, &b.validity[kPayload]));
+    columns.push_back(plain("ip_len", "I", b.size, b.ip_len, &b.validity[kFlow]));
     columns.push_back(dictionary("l4_by", b.size, b.l4_by, b.l4_by_texts, nullptr));
     columns.push_back(dictionary("app_by", b.size, b.app_by, b.app_by_texts, &b.validity[kAppBy]));
     columns.push_back(dictionary("issue", b.size, b.issue, b.issue_texts, &b.validity[kIssue]));

@@ -1,0 +1,68 @@
+-- One row per measure: how well the measured values agree with the exact ones.
+-- r2 is the coefficient of determination, 1 - sum((y - x)^2) / sum((y - mean y)^2) with y exact and x measured; r2_log
+-- the same of logarithms, of the pairs whose values are both above 0. Errors are |x - y| / y, where y is above 0.
+with
+
+pairs as (
+    select * from pairs
+),
+
+compared as (
+    select
+        measure,
+        exact,
+        measured,
+        exact - measured as off,
+        case when exact > 0 then abs(measured - exact) / exact end as error,
+        case when exact > 0 and measured > 0 then ln(exact) end as exact_log,
+        case when exact > 0 and measured > 0 then ln(exact) - ln(measured) end as off_log
+    from pairs
+    where exact is not null and measured is not null
+),
+
+counted as (
+    select
+        measure,
+        count(*) filter (where measured is null and not outside)::ubigint as missing,
+        count(*) filter (where measured is null and outside)::ubigint as outside,
+        count(*) filter (where exact is null)::ubigint as extra
+    from pairs
+    group by measure
+),
+
+agreed as (
+    select
+        measure,
+        count(*)::ubigint as n,
+        count(exact_log)::ubigint as n_log,
+        count(*) filter (where off = 0)::ubigint as equal,
+        fsum(off * off order by exact, measured) as residual,
+        var_pop(exact order by exact) * count(*) as variation,
+        fsum(off_log * off_log order by exact, measured) as residual_log,
+        var_pop(exact_log order by exact) * count(exact_log) as variation_log,
+        quantile_disc(error, 0.5) as error_median,
+        quantile_disc(error, 0.99) as error_p99,
+        max(error) as error_largest
+    from compared
+    group by measure
+),
+
+final as (
+    select
+        c.measure,
+        coalesce(a.n, 0) as n,
+        coalesce(a.n_log, 0) as n_log,
+        c.missing,
+        c.outside,
+        c.extra,
+        coalesce(a.equal, 0) as equal,
+        case when a.variation > 0 then 1 - a.residual / a.variation end as r2,
+        case when a.variation_log > 0 then 1 - a.residual_log / a.variation_log end as r2_log,
+        a.error_median,
+        a.error_p99,
+        a.error_largest
+    from counted as c
+    left join agreed as a on c.measure = a.measure
+)
+
+select * from final

@@ -1,0 +1,89 @@
+-- One row per flow that the digest or the collector has: exact and measured values side by side, null where a side has
+-- none. The halves of a handshake stand at the flow that began it, whichever direction's reports told them.
+with
+
+exact as (
+    select * from exact_flows
+),
+
+measured as (
+    select * from measured_flows
+),
+
+halves as (
+    select
+        way,
+        max(rtt_syn_ns) as rtt_syn_ns,
+        max(rtt_ack_ns) as rtt_ack_ns
+    from measured
+    group by way
+),
+
+begun as (
+    select distinct way from exact
+    where syn
+),
+
+joined as (
+    select
+        coalesce(e.vlan, m.vlan) as vlan,
+        coalesce(e.mpls, m.mpls) as mpls,
+        coalesce(e.ip_version, m.ip_version) as ip_version,
+        coalesce(e.src, m.src) as src,
+        coalesce(e.dst, m.dst) as dst,
+        coalesce(e.ip_proto, m.ip_proto) as ip_proto,
+        coalesce(e.src_port, m.src_port) as src_port,
+        coalesce(e.dst_port, m.dst_port) as dst_port,
+        coalesce(e.way, m.way) as way,
+        coalesce(e.way_back, m.way_back) as way_back,
+        e.key,
+        coalesce(e.outside, false) as outside,
+        coalesce(e.syn, false) as syn,
+        m.reports,
+        case when m.vlan is null then 'exact' when e.vlan is null then 'collector' else 'both' end as found,
+        e.packets,
+        m.packets as packets_measured,
+        e.bytes,
+        m.bytes as bytes_measured,
+        e.iat_ns,
+        m.iat_ns as iat_measured_ns,
+        e.rtt_syn_ns,
+        m.rtt_syn_ns as own_rtt_syn_ns,
+        e.rtt_ack_ns,
+        m.rtt_ack_ns as own_rtt_ack_ns
+    from exact as e
+    full outer join measured as m
+        on
+            e.vlan = m.vlan
+            and e.mpls = m.mpls
+            and e.ip_version = m.ip_version
+            and e.src = m.src
+            and e.dst = m.dst
+            and e.ip_proto = m.ip_proto
+            and e.src_port = m.src_port
+            and e.dst_port = m.dst_port
+),
+
+final as (
+    select
+        $of_sample as sample,  -- noqa: RF02
+        (row_number() over (
+            order by j.vlan, j.mpls, j.ip_version, j.src, j.dst, j.ip_proto, j.src_port, j.dst_port
+        ) - 1)::uinteger as flow,
+        array_to_string(j.vlan, '/') as vlan,
+        array_to_string(j.mpls, '/') as mpls,
+        j.* exclude (vlan, mpls, way, way_back, syn, own_rtt_syn_ns, own_rtt_ack_ns),  -- noqa: RF02
+        case
+            when j.syn then coalesce(j.own_rtt_syn_ns, back.rtt_syn_ns)
+            when b.way is null then j.own_rtt_syn_ns
+        end as rtt_syn_measured_ns,
+        case
+            when j.syn then coalesce(j.own_rtt_ack_ns, back.rtt_ack_ns)
+            when b.way is null then j.own_rtt_ack_ns
+        end as rtt_ack_measured_ns
+    from joined as j
+    left join halves as back on j.way_back = back.way
+    left join begun as b on j.way_back = b.way
+)
+
+select * from final

@@ -1,0 +1,60 @@
+-- One row per flow that a report can tell from others: what a measurement without error would say of it.
+-- RTTs stand at the flow that began the handshake.
+with
+
+packets as (
+    select * from packets
+),
+
+keys as (
+    select * from keys
+),
+
+handshakes as (
+    select * from handshakes
+),
+
+named as (
+    select
+        key,
+        any_value(way) as way,
+        any_value(way_back) as way_back,
+        any_value(vlan) as vlan,
+        any_value(mpls) as mpls,
+        any_value(ip_version) as ip_version,
+        any_value(src) as src,
+        any_value(dst) as dst,
+        any_value(ip_proto) as ip_proto,
+        any_value(src_port) as src_port,
+        any_value(dst_port) as dst_port,
+        bool_or(outside) as outside
+    from keys
+    group by key
+),
+
+summed as (
+    select
+        key,
+        count(*)::ubigint as packets,
+        sum(ip_len)::ubigint as bytes,
+        min(ts_ns) as first_ns,
+        max(ts_ns) as last_ns,
+        bool_or(tcp_flags & 18 = 2) as syn,
+        max_by(iat_ns, frame) as iat_ns
+    from packets
+    group by key
+),
+
+final as (
+    select
+        n.*,
+        s.* exclude (key),  -- noqa: RF02
+        case when s.syn then h.rtt_syn_ns end as rtt_syn_ns,
+        case when s.syn then h.rtt_ack_ns end as rtt_ack_ns,
+        case when s.syn then h.handshakes end as handshakes
+    from named as n
+    inner join summed as s on n.key = s.key
+    left join handshakes as h on n.way = h.way
+)
+
+select * from final

@@ -1,0 +1,18 @@
+-- One row per flow and window of time in which it has a packet. Windows begin at multiples of their length since 1970.
+with
+
+packets as (
+    select * from packets
+),
+
+final as (
+    select
+        key,
+        ts_ns // $length_ns * $length_ns as window_ns,
+        count(*)::ubigint as packets,
+        sum(ip_len)::ubigint as bytes
+    from packets
+    group by key, ts_ns // $length_ns
+)
+
+select * from final

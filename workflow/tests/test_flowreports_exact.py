@@ -1,0 +1,90 @@
+"""The exact flows that flow reports are compared with: SQL against a naive computation."""
+
+import random
+
+import naive_flowreports as naive
+import pytest
+import traces
+from naive_frames import read_frames
+
+from acapella import queries
+from acapella.digest import Options, digest
+from acapella.flowreports import exact
+
+WINDOW_NS = 50_000_000
+VALUES = ("packets", "bytes", "iat_ns", "rtt_syn_ns", "rtt_ack_ns")
+KEY = ("vlan", "mpls", "src", "dst", "ip_proto", "src_port", "dst_port")
+
+
+def made(tmp_path, trace):
+    """A connection with the exact tables of a trace, and its frames as the naive reader has them."""
+    capture = traces.write_pcap(tmp_path / "t.pcap", trace, snaplen=262144)
+    acap, flows = tmp_path / "t.parquet", tmp_path / "t.flows.parquet"
+    digest(str(capture), str(acap), str(flows), Options("native", site="S", port="p"))
+    con = queries.connect()
+    exact.make(con, acap, flows, window_ns=WINDOW_NS)
+    return con, read_frames(capture)
+
+
+def rows(con, query):
+    """Rows as dictionaries."""
+    return con.sql(query).to_arrow_table().to_pylist()
+
+
+def keyed(row):
+    """A row's key as the naive one has it."""
+    return tuple(tuple(row[name]) if name in ("vlan", "mpls") else row[name] for name in KEY)
+
+
+def check(tmp_path, trace):
+    """Compare every value of every flow and window; returns the flows by key."""
+    con, frames = made(tmp_path, trace)
+    found = {keyed(row): row for row in rows(con, "select * from exact_flows")}
+    wanted = naive.flows(frames)
+    assert found.keys() == wanted.keys()
+    for key, values in wanted.items():
+        assert {name: found[key][name] for name in VALUES} == values, key
+    windows = rows(con, f"select w.*, {', '.join(KEY)} from exact_windows as w inner join exact_flows as k using (key)")
+    seen = {(keyed(row), row["window_ns"]): (row["packets"], row["bytes"]) for row in windows}
+    assert seen == naive.windows(frames, WINDOW_NS)
+    return found
+
+
+def test_every_encapsulation(tmp_path):
+    found = check(tmp_path, traces.busy_port())
+    assert {row["rtt_syn_ns"] for row in found.values()} == {None, 5 * traces.MS}
+    assert [row["outside"] for key, row in found.items() if key[2:] == ("10.0.0.1", "10.0.0.2", 17, 1, 2)] == [True]
+
+
+def test_a_syn_sent_twice_gives_no_first_half(tmp_path):
+    c = traces.Connection("vlan", traces.START_NS).send(0, "S")
+    c.seq[0] -= 1
+    c.handshake()
+    (row,) = (row for row in check(tmp_path, c.trace).values() if row["handshakes"])
+    assert (row["rtt_syn_ns"], row["rtt_ack_ns"]) == (None, 5 * traces.MS)
+
+
+def test_a_syn_ack_sent_twice_gives_no_second_half(tmp_path):
+    c = traces.Connection("mpls", traces.START_NS).send(0, "S").send(1, "SA")
+    c.seq[1] -= 1
+    c.send(1, "SA").send(0, "A")
+    (row,) = (row for row in check(tmp_path, c.trace).values() if row["handshakes"])
+    assert (row["rtt_syn_ns"], row["rtt_ack_ns"]) == (traces.MS, None)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_talk(tmp_path, seed):
+    """Few flows and few sequence numbers, so that handshakes meet, repeat and end in the middle."""
+    draw = random.Random(seed)
+    connections = [traces.Connection("vlan", traces.START_NS, vlan=draw.choice([1, 2])) for _ in range(2)]
+    trace = []
+    for place in range(300):
+        c = draw.choice(connections)
+        c.now = traces.START_NS + place * 7_777_777
+        c.seq = [draw.choice([0, 1, 2**32 - 1]), draw.choice([0, 1, 2**32 - 1])]
+        c.trace = []
+        c.send(
+            draw.choice([0, 1]), draw.choice(["S", "S", "SA", "SA", "A", "PA", "R", "FA"]), b"x" * draw.choice([0, 9])
+        )
+        trace += c.trace
+    check(tmp_path, trace)
