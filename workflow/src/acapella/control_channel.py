@@ -1,0 +1,264 @@
+"""The control channel between a program's control plane and the collector: JSON lines over TCP.
+
+The control plane connects and says hello; the collector answers with a session: the queue pairs that the program's
+reports are to be written to. The control plane writes them to the program's registers and says so; from then on the
+numbers of the session before are refused. Both say that they are alive each second; who hears nothing for 5 s
+takes the other side for gone. docs/collector.md shows a conversation.
+
+    {"hello": {"program": "flowstats", "format": 2, "instance": "5f2c"}}             control plane
+    {"session": 1, "report_bytes": 192, "queue_pairs": [{"index": 0, "number": ..., "key": ..., ...}]}   collector
+    {"written": 1}                                                                   control plane
+    {"alive": 1}                                                                     both, each second
+    {"ended": {"session": 1, "reports": 81234}}                                      control plane, at the end
+    {"error": "..."}                                                                 collector, of a line it refuses
+
+A line is an object with one of these, of exactly these types; anything else is refused in one line.
+"""
+
+import json
+import re
+from dataclasses import asdict, dataclass
+
+from acapella_core.errors import UserError
+
+MOST_LINE_BYTES = 16_384  # 16 queue pairs take 2,000
+MOST_QUEUE_PAIRS = 16  # registers of a program (p4/sizes.p4)
+REPORT_BYTES = {1: 64, 2: 192}  # by the report's format (schemas/report_formats.tsv)
+NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+BITS = {"number": 24, "key": 32, "base": 64, "size": 64, "psn": 24}
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often a side says that it is alive, and after how much silence the other takes it for gone."""
+
+    alive_s: float = 1.0
+    dead_s: float = 5.0
+
+
+PACE = Pace()
+
+
+class Refused(Exception):
+    """A line that is not one of the channel's, and why, in few words; never with what the line said."""
+
+
+@dataclass(frozen=True)
+class QueuePair:
+    """Where reports go: ring memory of ``size`` bytes at address ``base``, the first report with number ``psn``.
+
+    ``number`` 24 bits and not 0, ``key`` 32 bits (a secret: whoever has it can write reports), ``psn`` 24 bits.
+    """
+
+    index: int
+    number: int
+    key: int
+    base: int
+    size: int
+    psn: int
+
+    def __repr__(self) -> str:
+        return f"QueuePair(index={self.index}, number={self.number:#x}, size={self.size})"  # the key is in no log
+
+
+@dataclass(frozen=True)
+class Hello:
+    """What a control plane says of its data plane: program, report format, and a name that is new at each start."""
+
+    program: str
+    format: int
+    instance: str
+
+
+@dataclass(frozen=True)
+class Session:
+    """A data plane's queue pairs for as long as neither side starts anew."""
+
+    number: int
+    report_bytes: int
+    queue_pairs: tuple[QueuePair, ...]
+
+
+@dataclass(frozen=True)
+class Written:
+    """The program's registers hold this session's queue pairs."""
+
+    session: int
+
+
+@dataclass(frozen=True)
+class Alive:
+    """A side is there; ``count`` rises by one."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The data plane has ended after ``reports`` reports in this session; None where it cannot tell."""
+
+    session: int
+    reports: int | None
+
+
+@dataclass(frozen=True)
+class Error:
+    """The collector refuses what it was told."""
+
+    why: str
+
+
+Message = Hello | Session | Written | Alive | Ended | Error
+
+
+def decode(line: bytes) -> Message:
+    """The message of one line, without its end. Raises Refused: too long, not JSON, not one of the messages."""
+    told = parsed(line)
+    for key, reader in READERS.items():
+        if key in told:
+            return reader(told)
+    raise Refused("it is none of the channel's messages")
+
+
+def parsed(line: bytes) -> dict:
+    """A line's JSON object. Raises Refused where it is none, or nested as no message is."""
+    if len(line) > MOST_LINE_BYTES:
+        raise Refused(f"it is longer than {MOST_LINE_BYTES} bytes")
+    try:
+        told = json.loads(line.decode("utf-8"), object_pairs_hook=without_doubles, parse_constant=refuse_constant)
+    except RecursionError:
+        raise Refused("it is nested too deep") from None
+    except ValueError:  # of the text, of a number with thousands of digits, or ours
+        raise Refused("it is not a JSON object") from None
+    if not isinstance(told, dict):
+        raise Refused("it is not a JSON object")
+    return told
+
+
+def without_doubles(pairs: list[tuple]) -> dict:
+    """An object's members. Raises ValueError where a name occurs twice: readers differ on which one counts."""
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a name occurs twice")
+    return members
+
+
+def refuse_constant(name: str) -> None:
+    """Refuse NaN and Infinity, which are Python's and not JSON's."""
+    raise ValueError(name)
+
+
+def encode(message: Message) -> bytes:
+    """The line of a message, its end included."""
+    return json.dumps(WRITERS[type(message)](message), separators=(",", ":")).encode() + b"\n"
+
+
+def members(told: object, what: str, *names: str) -> dict:
+    """An object with exactly these members. Raises Refused."""
+    if not isinstance(told, dict) or set(told) != set(names):
+        raise Refused(f"{what} is to have exactly {', '.join(names)}")
+    return told
+
+
+def whole(value: object, what: str, bits: int, least: int = 0) -> int:
+    """An integer of so many bits. Raises Refused; true and 1.0 are none."""
+    if type(value) is not int or not least <= value < 1 << bits:
+        raise Refused(f"{what} is not a whole number from {least} to 2^{bits} - 1")
+    return value
+
+
+def name(value: object, what: str) -> str:
+    """A name of 1 to 64 letters, digits, dots and dashes, so that it can stand in a log. Raises Refused."""
+    if not isinstance(value, str) or not NAME.fullmatch(value):
+        raise Refused(f"{what} is not a name of 1 to 64 letters, digits, '.', '_' and '-'")
+    return value
+
+
+def read_hello(told: dict) -> Hello:
+    """A control plane's first line."""
+    hello = members(members(told, "the message", "hello")["hello"], "hello", "program", "format", "instance")
+    if type(hello["format"]) is not int or hello["format"] not in REPORT_BYTES:
+        raise Refused(f"format is none of {', '.join(map(str, REPORT_BYTES))}")
+    return Hello(name(hello["program"], "program"), hello["format"], name(hello["instance"], "instance"))
+
+
+def read_session(told: dict) -> Session:
+    """The collector's answer to a hello."""
+    session = members(told, "the session", "session", "report_bytes", "queue_pairs")
+    pairs = session["queue_pairs"]
+    if not isinstance(pairs, list) or not 1 <= len(pairs) <= MOST_QUEUE_PAIRS:
+        raise Refused(f"queue_pairs is not a list of 1 to {MOST_QUEUE_PAIRS}")
+    report_bytes = whole(session["report_bytes"], "report_bytes", 16, 1)
+    found = tuple(read_queue_pair(pair, index, report_bytes) for index, pair in enumerate(pairs))
+    if len({pair.number for pair in found}) < len(found):
+        raise Refused("two queue pairs have one number")
+    return Session(whole(session["session"], "session", 32, 1), report_bytes, found)
+
+
+def read_queue_pair(told: object, index: int, report_bytes: int) -> QueuePair:
+    """One queue pair, at its place in the list; its ring holds one report or more, and whole ones."""
+    pair = members(told, "a queue pair", "index", *BITS)
+    values = {key: whole(pair[key], key, bits) for key, bits in BITS.items()}
+    if whole(pair["index"], "index", 8) != index:
+        raise Refused("index does not count up from 0")
+    if values["number"] == 0:
+        raise Refused("number 0 means that a queue pair is not set up")
+    if not values["size"] or values["size"] % report_bytes or values["base"] + values["size"] >= 1 << 64:
+        raise Refused("size is not a multiple of the report's, or ends behind 2^64")
+    return QueuePair(index, **values)
+
+
+def read_written(told: dict) -> Written:
+    """The session whose queue pairs are in the registers."""
+    return Written(whole(members(told, "the message", "written")["written"], "written", 32, 1))
+
+
+def read_alive(told: dict) -> Alive:
+    """A sign of life."""
+    return Alive(whole(members(told, "the message", "alive")["alive"], "alive", 53))
+
+
+def read_ended(told: dict) -> Ended:
+    """The end of a data plane."""
+    ended = members(members(told, "the message", "ended")["ended"], "ended", "session", "reports")
+    reports = ended["reports"]
+    return Ended(whole(ended["session"], "session", 32, 1), None if reports is None else whole(reports, "reports", 64))
+
+
+def read_error(told: dict) -> Error:
+    """A refusal; what it says goes to a person, so it is cut and made one line."""
+    why = members(told, "the message", "error")["error"]
+    if not isinstance(why, str):
+        raise Refused("error is not text")
+    return Error("".join(sign if sign.isprintable() else "?" for sign in why[:200]))
+
+
+READERS = {
+    "hello": read_hello,
+    "session": read_session,
+    "written": read_written,
+    "alive": read_alive,
+    "ended": read_ended,
+    "error": read_error,
+}
+WRITERS = {
+    Hello: lambda message: {"hello": asdict(message)},
+    Session: lambda message: {
+        "session": message.number,
+        "report_bytes": message.report_bytes,
+        "queue_pairs": [asdict(pair) for pair in message.queue_pairs],
+    },
+    Written: lambda message: {"written": message.session},
+    Alive: lambda message: {"alive": message.count},
+    Ended: lambda message: {"ended": asdict(message)},
+    Error: lambda message: {"error": message.why},
+}
+
+
+def address(text: str) -> tuple[str, int]:
+    """``HOST:PORT``, the host of IPv6 in brackets; port 0 only where one listens. Raises UserError."""
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise UserError(f"{text!r} is not HOST:PORT", fix="write it as 127.0.0.1:4700")
+    return host, int(port)

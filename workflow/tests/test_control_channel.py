@@ -1,0 +1,305 @@
+"""The control channel: what is a message, who gets which queue pairs, and what hostile or dying sides do."""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import socket
+import threading
+
+import pytest
+
+from acapella import control_channel as channel
+from acapella.collector.control import MOST_REFUSALS, ControlServer
+from acapella.collector.sessions import Sessions, ring_size
+from acapella.control_channel import Ended, Hello, QueuePair, Refused, Session, decode, encode
+from acapella.p4.control_plane import ControlPlane, register_commands
+from acapella_core.errors import UserError
+
+HELLO = Hello("flowstats", 2, "a1")
+PAIR = {"index": 0, "number": 7, "key": 99, "base": 4096, "size": 384, "psn": 5}
+SESSION = {"session": 1, "report_bytes": 192, "queue_pairs": [PAIR]}
+QUICK = channel.Pace(alive_s=0.02, dead_s=0.5)
+
+
+class Rings:
+    """Receives nothing: it counts queue pairs up and remembers which were taken back."""
+
+    def __init__(self):
+        self.retired = []
+        self._numbers = itertools.count(100)
+
+    def issue(self, count, ring_bytes, report_format):
+        del report_format
+        return tuple(QueuePair(i, next(self._numbers), 1 << 31, 4096, ring_bytes, 9) for i in range(count))
+
+    def retire(self, numbers):
+        self.retired += numbers
+
+
+@contextlib.contextmanager
+def listening(rings, **options):
+    """A collector's control channel in a thread of its own: its server and its port."""
+    server = ControlServer(Sessions(rings, queue_pairs=2, ring_bytes=1000, **options), QUICK)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        _, port = asyncio.run_coroutine_threadsafe(server.start("127.0.0.1", 0), loop).result()
+        yield server, port
+    finally:
+        asyncio.run_coroutine_threadsafe(server.close(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+class Client:
+    """A control plane that says whatever a test has it say."""
+
+    def __init__(self, port):
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=5)
+        self._lines = self._socket.makefile("rb")
+
+    def say(self, line: bytes):
+        self._socket.sendall(line)
+
+    def hear(self) -> dict:
+        """The next message that is no sign of life; {} at the end."""
+        for line in self._lines:
+            message = json.loads(line)
+            if "alive" not in message:
+                return message
+        return {}
+
+    def close(self):
+        self._lines.close()
+        self._socket.close()
+
+
+def test_messages_are_read_as_they_were_written():
+    session = Session(1, 192, (QueuePair(**PAIR),))
+    for message in (HELLO, session, channel.Written(3), channel.Alive(0), Ended(1, None), Ended(1, 5)):
+        assert decode(encode(message).rstrip(b"\n")) == message
+    assert decode(b'{"error": "a\\u001b[31m"}') == channel.Error("a?[31m")
+
+
+def spoiled(**parts) -> dict:
+    """A session whose queue pair has these members instead."""
+    return {**SESSION, "queue_pairs": [{**PAIR, **parts}]}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"hello",
+        b"[]",
+        b"1",
+        b"\xff\xfe{}",
+        b'{"alive": NaN}',
+        b'{"alive": 1, "alive": 2}',
+        b'{"alive": true}',
+        b'{"alive": 1.0}',
+        b'{"alive": -1}',
+        b'{"alive": ' + b"9" * 5000 + b"}",
+        b'{"alive": 1, "hello": {}}',
+        b'{"goodbye": 1}',
+        b"[" * 16_000,
+        b'{"a":' * 3000 + b"1" + b"}" * 3000,
+        b'{"error": "' + b"x" * channel.MOST_LINE_BYTES + b'"}',
+        b'{"hello": {"program": "p", "format": 2}}',
+        b'{"hello": {"program": "p", "format": 3, "instance": "i"}}',
+        b'{"hello": {"program": "p", "format": true, "instance": "i"}}',
+        b'{"hello": {"program": "p\\nq", "format": 2, "instance": "i"}}',
+        b'{"hello": {"program": "p", "format": 2, "instance": ""}}',
+        b'{"ended": {"session": 1, "reports": -1}}',
+        *(
+            json.dumps(told).encode()
+            for told in (
+                {**SESSION, "queue_pairs": []},
+                {**SESSION, "queue_pairs": [PAIR] * 17},
+                {**SESSION, "queue_pairs": [PAIR, {**PAIR, "index": 1}]},
+                spoiled(number=0),
+                spoiled(number=1 << 24),
+                spoiled(key="99"),
+                spoiled(size=100),
+                spoiled(size=0),
+                spoiled(base=(1 << 64) - 384),
+                spoiled(index=1),
+            )
+        ),
+    ],
+    ids=itertools.count(),
+)
+def test_anything_else_is_refused_in_few_words(line):
+    with pytest.raises(Refused) as refused:
+        decode(line)
+    assert len(str(refused.value)) < 100
+    assert "\n" not in str(refused.value)
+
+
+def test_a_key_is_in_no_text():
+    assert "99" not in repr(QueuePair(**PAIR)) + repr(Session(1, 192, (QueuePair(**PAIR),)))
+
+
+def test_a_new_session_takes_the_old_numbers_away_once_it_is_written():
+    rings = Rings()
+    sessions = Sessions(rings, queue_pairs=1, ring_bytes=500)
+    first = sessions.begin(HELLO)
+    sessions.written(1)
+    sessions.lost(1)
+    assert (first.queue_pairs[0].size, rings.retired) == (384, [])
+    sessions.begin(Hello("flowstats", 2, "a2"))
+    assert rings.retired == []  # until the registers have the new ones
+    sessions.written(2)
+    assert rings.retired == [100]
+    assert [row["retired"] for row in sessions.summary()] == [True, False]
+    assert "key" not in json.dumps(sessions.summary())
+
+
+def test_queue_pairs_that_no_register_has_go_with_the_connection():
+    rings = Rings()
+    sessions = Sessions(rings, queue_pairs=2, ring_bytes=500)
+    sessions.begin(HELLO)
+    sessions.lost(1)
+    assert rings.retired == [100, 101]
+
+
+def test_another_data_plane_waits_until_there_is_room():
+    sessions = Sessions(Rings(), queue_pairs=1, ring_bytes=500)
+    sessions.begin(HELLO)
+    with pytest.raises(Refused, match="busy: 1 other data plane may report here at once"):
+        sessions.begin(Hello("flowstats", 2, "b1"))
+    assert sessions.begin(HELLO).number == 2  # the same one may come again before its old connection is noticed
+
+
+def test_a_ring_holds_whole_reports():
+    assert (ring_size(1000, 192), ring_size(1, 192), ring_size(128, 64)) == (960, 192, 128)
+
+
+def test_commands_give_numbers_last_and_take_them_away_first():
+    pairs = tuple(QueuePair(i, 20 + i, 30 + i, 4096 * i, 384, 5) for i in range(2))
+    lines = register_commands(Session(1, 192, pairs))
+    assert lines[:2] == ["register qp_number 0 0 16", "register qp_mask 0 1"]
+    assert lines[-2:] == ["register qp_number 0 20", "register qp_number 1 21"]
+    assert "register qp_end 1 4480" in lines
+    assert "register qp_address 1 4096" in lines
+    with pytest.raises(ValueError, match="no power of two"):
+        register_commands(Session(1, 192, (*pairs, QueuePair(2, 9, 9, 0, 192, 0))))
+
+
+def test_hostile_lines_get_a_line_each_and_stop_nothing(capsys):
+    with listening(Rings()) as (server, port):
+        bad = Client(port)
+        for line in (b"{}\n", b"x" * 50_000 + b"\n", b"[" * 9000 + b"\n", encode(channel.Alive(1))):
+            bad.say(line)
+            assert set(bad.hear()) == {"error"}
+        good = Client(port)
+        good.say(encode(HELLO))
+        assert good.hear()["session"] == 1
+        for line in (encode(HELLO), encode(channel.Written(2)), encode(Session(1, 192, (QueuePair(**PAIR),)))):
+            good.say(line)
+            assert set(good.hear()) == {"error"}
+        for _ in range(MOST_REFUSALS - 4):
+            bad.say(b"{}\n")
+        answers = list(iter(bad.hear, {}))
+        assert len(answers) == MOST_REFUSALS - 4
+        assert server.counts["refused_lines"] == MOST_REFUSALS + 3
+        bad.close()
+        good.close()
+    assert "2147483648" not in capsys.readouterr().err  # the key
+
+
+def test_who_says_nothing_is_let_go():
+    with listening(Rings()) as (server, port):
+        silent = Client(port)
+        assert silent.hear() == {}
+        silent.close()
+        assert server.counts["silent"] == 1
+
+
+def test_only_loopback_unless_asked():
+    server = ControlServer(Sessions(Rings(), queue_pairs=1, ring_bytes=500))
+    with pytest.raises(UserError, match="hands out keys"):
+        asyncio.run(server.start("0.0.0.0", 0))
+
+
+@contextlib.contextmanager
+def data_plane(port, said, instance="a1"):
+    """A control plane whose data plane remembers its sessions."""
+    written = []
+    hello = Hello("flowstats", 2, instance)
+    with ControlPlane(("127.0.0.1", port), hello, written.append, say=said.append, pace=QUICK) as plane:
+        yield plane, written
+
+
+def test_a_collector_that_was_started_anew_is_noticed():
+    said = []
+    with contextlib.ExitStack() as stack:
+        with listening(Rings()) as (_, port):
+            plane, written = stack.enter_context(data_plane(port, said))
+            assert plane.wait(5)
+        first = written[0]
+        again = Rings()
+        again.issue(50, 192, 2)
+        server = ControlServer(Sessions(again, queue_pairs=2, ring_bytes=1000), QUICK)
+
+        async def collect():
+            await server.start("127.0.0.1", port)
+            reached = await asyncio.to_thread(plane.wait, 5, 2)
+            await server.close()
+            return reached
+
+        assert asyncio.run(collect())
+    assert not {pair.number for pair in written[1].queue_pairs} & {pair.number for pair in first.queue_pairs}
+    assert any("no session with the collector" in line for line in said)
+
+
+def test_a_data_plane_that_was_started_anew_gets_new_queue_pairs():
+    rings, said = Rings(), []
+    with listening(rings) as (server, port):
+        with data_plane(port, said) as (plane, _):
+            assert plane.wait(5)
+        with data_plane(port, said, "a2") as (plane, written):
+            assert plane.wait(5)
+            plane.ended(77)
+        assert [pair.number for pair in written[0].queue_pairs] == [102, 103]
+    rows = server.sessions.summary()
+    assert rings.retired == [100, 101]
+    assert [(row["ended"], row["reports_sent"], row["connected"]) for row in rows] == [
+        (False, None, False),
+        (True, 77, False),
+    ]
+
+
+def test_a_collector_that_says_nonsense_is_left():
+    said = []
+    with contextlib.ExitStack() as stack:
+        impostor = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        _, written = stack.enter_context(data_plane(impostor.getsockname()[1], said))
+        connection = stack.enter_context(impostor.accept()[0])
+        connection.sendall(b'{"session": 1, "report_bytes": 192, "queue_pairs": [{}]}\n')
+        assert connection.recv(4096).startswith(b'{"hello"')
+        stack.enter_context(impostor.accept()[0])
+        assert written == []
+    assert "a queue pair is to have exactly" in said[0]
+
+
+def test_registers_that_cannot_be_written_end_the_control_plane():
+    def fail(session):
+        raise OSError("no data plane")
+
+    with contextlib.ExitStack() as stack:
+        server, port = stack.enter_context(listening(Rings()))
+        plane = stack.enter_context(ControlPlane(("127.0.0.1", port), HELLO, fail, say=print, pace=QUICK))
+        assert not plane.wait(5)
+        assert str(plane.failure) == "no data plane"
+    assert server.counts["sessions_written"] == 0
+
+
+@pytest.mark.parametrize("text", ["", "1", ":1", "h:", "h:x", "h:70000", "h:-1"])
+def test_an_address_is_host_and_port(text):
+    assert channel.address("[::1]:47") == ("::1", 47)
+    with pytest.raises(UserError, match="is not HOST:PORT"):
+        channel.address(text)
