@@ -15,6 +15,7 @@ def test_it_exits_with_0_and_prints_one_json_document(capsys):
     findings = json.loads(capsys.readouterr().out)
     pieces = {finding["piece"] for finding in findings}
     assert {"tshark", "tcpdump", "iperf3", "chromium", "sbatch", "ovs-vsctl", "acapella-dpdk-capture", "p4c"} <= pieces
+    assert {"softflowd", "nfpcapd", "zeek", "RDMA device"} <= pieces
     assert {"cores", "memory", "disk", "root", "user namespaces"} <= pieces
     assert {"tc htb", "tc tbf", "tc ingress", "tc u32 + mirred", "tc matchall", "tc netem"} <= pieces
     for finding in findings:
@@ -86,5 +87,14 @@ def test_a_feature_is_tried_and_not_looked_up():
 def test_programs_come_from_the_list_of_packages(tmp_path):
     listed = (doctor.Path(__file__).parents[1] / "setup" / "debian-packages.txt").read_text()
     names = {line.split()[0] for line in listed.splitlines() if line and not line.startswith("#")}
-    ours = {entry.package for entry in doctor.PROGRAMS if entry.group != "other switches"}
+    ours = {entry.package for entry in doctor.PROGRAMS if not entry.package.startswith("none")}
     assert ours <= names
+
+
+def test_rdma_devices_are_named_with_the_state_of_their_ports(tmp_path):
+    assert doctor.rdma(tmp_path / "none").install == "an RDMA-capable NIC"
+    port = tmp_path / "mlx5_0" / "ports" / "1"
+    port.mkdir(parents=True)
+    (port / "state").write_text("4: ACTIVE\n")
+    found = doctor.rdma(tmp_path)
+    assert (found.there, found.seen, found.install) == (True, "mlx5_0 4: ACTIVE", None)

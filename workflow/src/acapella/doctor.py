@@ -18,6 +18,7 @@ from pathlib import Path
 
 TIMEOUT_S = 20
 GIB = 1024**3
+RDMA_DEVICES = Path("/sys/class/infiniband")
 ADMIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")  # tcpdump and tc are there, and users' PATHs are not
 
 
@@ -78,6 +79,9 @@ PROGRAMS = (
         "none in Debian 12",
         ("p4c-bm2-ss", "p4test"),
     ),
+    Program("flow reports", "softflowd", ("-h",), "acapella comparators", "softflowd"),
+    Program("flow reports", "nfpcapd", ("-V",), "acapella comparators", "nfdump"),
+    Program("flow reports", "zeek", ("--version",), "acapella comparators", "none in Debian 12"),
     Program("clusters", "sbatch", ("--version",), "submitting jobs to a cluster", "slurm-client"),
     Program("storage study", "bpftrace", ("--version",), "latency of writes (snakemake storage)", "bpftrace"),
     Program("report", "chromium", ("--version",), "the tests that open the report in a browser", "chromium"),
@@ -141,7 +145,7 @@ def run(args: argparse.Namespace) -> None:
 def examine() -> list[Finding]:
     """Everything there is to find, in the order of PROGRAMS' groups."""
     programs = [program(entry) for entry in PROGRAMS]
-    found = [*machine(), *programs, cluster(), *privileges(), *kernel(), *python_packages()]
+    found = [*machine(), *programs, rdma(), cluster(), *privileges(), *kernel(), *python_packages()]
     groups = list(dict.fromkeys(finding.group for finding in found))
     return sorted(found, key=lambda finding: groups.index(finding.group))
 
@@ -202,6 +206,15 @@ def cluster() -> Finding:
     fix = None if answer else "the cluster's slurm.conf in /etc/slurm, or one of its login nodes"
     seen = answer or ("sinfo: not found" if not said.strip() else "sinfo finds no cluster")
     return Finding("clusters", "a Slurm that answers", bool(answer), seen[:70], "snakemake --profile slurm", fix)
+
+
+def rdma(devices: Path = RDMA_DEVICES) -> Finding:
+    """RDMA devices that the kernel knows, with the state of their ports."""
+    names = sorted(path.name for path in devices.iterdir()) if devices.is_dir() else []
+    states = [f"{path.parts[-4]} {path.read_text().strip()}" for path in sorted(devices.glob("*/ports/*/state"))]
+    enables = "acapella collector run --rdma-device (without: pcap, AF_PACKET)"
+    seen = ", ".join(states or names)[:70] or "none"
+    return Finding("flow reports", "RDMA device", bool(names), seen, enables, None if names else "an RDMA-capable NIC")
 
 
 def which(name: str) -> str | None:

@@ -135,5 +135,5 @@ def zeek(capture: Path, folder: Path) -> tuple[Path, dict]:
 METERS = {
     "softflowd": Meter("softflowd", "apt-get install softflowd", ("-h",), softflowd),
     "nfdump": Meter("nfpcapd", "apt-get install nfdump", ("-V",), nfdump),
-    "zeek": Meter("zeek", "not in Debian 12", ("--version",), zeek),
+    "zeek": Meter("zeek", "none in Debian 12", ("--version",), zeek),
 }
