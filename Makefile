@@ -28,7 +28,8 @@ NATIVE_BUILD_FILES := $(wildcard $(NATIVE)/CMakeLists.txt $(NATIVE)/*/CMakeLists
 # ---- set-up -------------------------------------------------------------------------------------------------------
 
 .PHONY: setup packages packages-test packages-lint packages-bench
-setup: packages $(STAMPS)/packages $(STAMPS)/native $(STAMPS)/analysis $(STAMPS)/capture $(BIN)/acapella-dpdk-capture
+setup: packages $(STAMPS)/packages $(STAMPS)/native $(STAMPS)/analysis $(STAMPS)/capture $(BIN)/acapella-dpdk-capture \
+		$(BIN)/acapella-p4-run
 	@version=$$($(BIN)/python -c 'import acapella; print(acapella.__version__)'); \
 		echo "setup: done; the command is $(BIN)/acapella, version $$version"
 
@@ -98,6 +99,16 @@ $(BIN)/acapella-dpdk-capture: $(wildcard $(DPDK)/src/*.[ch]) $(DPDK)/Makefile ca
 		echo "setup: acapella-dpdk-capture is left out: $$(tail -n 1 <<< "$$missing")"; \
 	fi
 
+P4 := p4/loader
+$(BIN)/acapella-p4-run: $(wildcard $(P4)/src/*.[ch] $(DPDK)/src/fault.* $(DPDK)/src/pcap*.c $(DPDK)/src/f*.h) \
+		$(P4)/Makefile workflow/pyproject.toml | $(BIN)/python
+	@if missing=$$($(MAKE) -s -C $(P4) available); then \
+		echo "setup: acapella-p4-run (C, DPDK), from $(P4)"; \
+		$(MAKE) -s -C $(P4) BUILD=$(CURDIR)/build/p4 && cp build/p4/acapella-p4-run $@; \
+	else \
+		echo "setup: acapella-p4-run is left out: $$(tail -n 1 <<< "$$missing")"; \
+	fi
+
 # What testbed fabric needs is large and of use on FABRIC alone: not part of setup, but tested by `make test`.
 .PHONY: setup-fabric
 setup-fabric: setup $(STAMPS)/fabric
@@ -148,7 +159,7 @@ format: packages-lint setup
 	$(BIN)/snakefmt Snakefile rules
 	$(BIN)/sqlfluff fix --quiet workflow/sql
 	find $(NATIVE)/src $(NATIVE)/tests $(NATIVE)/fuzz -name '*.[ch]pp' -exec clang-format-14 -i {} +
-	find $(DPDK) -name '*.[ch]' -exec clang-format-14 -i {} +
+	find $(DPDK) $(P4)/src $(P4)/tests -name '*.[ch]' -exec clang-format-14 -i {} +
 
 fuzz: packages-test setup
 	@echo "fuzz: every target for $(if $(FUZZ_RUNS),$(FUZZ_RUNS) inputs,$(FUZZ_SECONDS) s), all at once"

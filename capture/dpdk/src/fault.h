@@ -3,7 +3,9 @@
 #ifndef ACAPELLA_FAULT_H
 #define ACAPELLA_FAULT_H
 
+#ifndef PROGRAM
 #define PROGRAM "acapella-dpdk-capture"
+#endif
 
 struct fault {
     char text[512];

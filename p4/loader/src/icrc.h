@@ -1,0 +1,16 @@
+/* The invariant CRC of RoCEv2 (InfiniBand Architecture, annex A17). */
+#ifndef ACAPELLA_P4_ICRC_H
+#define ACAPELLA_P4_ICRC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define ICRC_BYTES 4
+
+/* Whether this is Ethernet, IPv4 without options, UDP to 4791, BTH: what icrc_compute takes. */
+bool p4_icrc_applies(const uint8_t *frame, uint32_t length);
+
+/* Of a frame without its last four bytes, the ICRC's; `to` gets them as they go onto the wire. */
+void p4_icrc(const uint8_t *frame, uint32_t length, uint8_t to[ICRC_BYTES]);
+
+#endif

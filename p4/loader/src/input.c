@@ -1,0 +1,167 @@
+#include "input.h"
+
+#include <errno.h>
+#include <pcap/pcap.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#define GZIP_BUFFER (1U << 17)
+
+/* One capture and its next frame. */
+struct source {
+    const char *path;
+    pcap_t *pcap;
+    bool pending;
+    struct p4_frame frame;
+};
+
+struct input {
+    struct source source[P4_PORTS];
+    unsigned count;
+    uint8_t *bytes; /* of the frames that were read at once */
+    size_t size, room;
+};
+
+static ssize_t gzip_read(void *file, char *to, size_t size) {
+    return gzread(file, to, size < (1U << 30) ? (unsigned)size : 1U << 30);
+}
+
+static int gzip_close(void *file) { return gzclose_r(file) == Z_OK ? 0 : -1; }
+
+/* What is not compressed passes through zlib as it is. */
+static FILE *open_file(const char *path) {
+    gzFile file = strcmp(path, "-") == 0 ? gzdopen(0, "rb") : gzopen(path, "rbe");
+    if (!file) {
+        return NULL;
+    }
+    gzbuffer(file, GZIP_BUFFER);
+    const cookie_io_functions_t functions = {.read = gzip_read, .close = gzip_close};
+    FILE *stream = fopencookie(file, "r", functions);
+    if (!stream) {
+        gzclose_r(file);
+    }
+    return stream;
+}
+
+/* The source's next frame; 0: it has ended, -1: see fault. */
+static int advance(struct source *source, unsigned port, struct fault *fault) {
+    struct pcap_pkthdr *head;
+    const u_char *bytes;
+    const int got = pcap_next_ex(source->pcap, &head, &bytes);
+    source->pending = got == 1;
+    if (got == PCAP_ERROR_BREAK) {
+        return 0;
+    }
+    if (got != 1) {
+        return fail(fault, "%.200s: %.200s", source->path, pcap_geterr(source->pcap));
+    }
+    if (head->caplen > P4_FRAME_MAX) {
+        return fail(fault, "%.200s: a frame of %u bytes; at most %d are possible", source->path, head->caplen,
+                    P4_FRAME_MAX);
+    }
+    source->frame = (struct p4_frame){
+        .ts_ns =
+            (uint64_t)head->ts.tv_sec * 1000000000 + (uint64_t)head->ts.tv_usec, /* ns, as it was opened */
+        .wire_bytes = head->len > head->caplen ? head->len : head->caplen,
+        .kept_bytes = head->caplen,
+        .port = port,
+        .bytes = bytes,
+    };
+    return 1;
+}
+
+static int open_source(struct source *source, const char *path, unsigned port, struct fault *fault) {
+    char message[PCAP_ERRBUF_SIZE] = "";
+    source->path = path;
+    errno = 0;
+    FILE *file = open_file(path);
+    if (!file) {
+        return fail(fault, "%.200s: %s", path, errno ? strerror(errno) : "out of memory");
+    }
+    source->pcap = pcap_fopen_offline_with_tstamp_precision(file, PCAP_TSTAMP_PRECISION_NANO, message);
+    if (!source->pcap) {
+        fclose(file);
+        return fail(fault, "%.200s: %.200s; give a pcap or pcapng", path, message);
+    }
+    if (pcap_datalink(source->pcap) != DLT_EN10MB) {
+        return fail(fault, "%.200s: link type %d; the programs take Ethernet (1)", path,
+                    pcap_datalink(source->pcap));
+    }
+    return advance(source, port, fault) < 0 ? -1 : 0;
+}
+
+struct input *p4_input_open(const char *const paths[], unsigned count, struct fault *fault) {
+    struct input *input = calloc(1, sizeof *input);
+    if (!input) {
+        fail(fault, "out of memory");
+        return NULL;
+    }
+    for (; input->count < count; ++input->count) {
+        struct source *source = &input->source[input->count];
+        if (open_source(source, paths[input->count], input->count, fault) != 0) {
+            ++input->count;
+            p4_input_close(input);
+            return NULL;
+        }
+    }
+    return input;
+}
+
+/* Of equal times the lower port is first. */
+static struct source *earliest(struct input *input) {
+    struct source *found = NULL;
+    for (unsigned i = 0; i < input->count; ++i) {
+        struct source *source = &input->source[i];
+        if (source->pending && (!found || source->frame.ts_ns < found->frame.ts_ns)) {
+            found = source;
+        }
+    }
+    return found;
+}
+
+static bool keep_bytes(struct input *input, const struct p4_frame *frame) {
+    if (input->room - input->size < frame->kept_bytes) {
+        const size_t room = (input->room + frame->kept_bytes) * 2;
+        uint8_t *wider = realloc(input->bytes, room);
+        if (!wider) {
+            return false;
+        }
+        input->bytes = wider;
+        input->room = room;
+    }
+    if (frame->kept_bytes) {
+        memcpy(input->bytes + input->size, frame->bytes, frame->kept_bytes);
+    }
+    input->size += frame->kept_bytes;
+    return true;
+}
+
+int p4_input_read(struct input *input, struct p4_frame *frames, unsigned most, struct fault *fault) {
+    unsigned count = 0;
+    input->size = 0;
+    for (struct source *source; count < most && (source = earliest(input)); ++count) {
+        frames[count] = source->frame;
+        if (!keep_bytes(input, &source->frame)) {
+            return fail(fault, "%.200s: out of memory", source->path);
+        }
+        if (advance(source, (unsigned)(source - input->source), fault) < 0) {
+            return -1;
+        }
+    }
+    const uint8_t *at = input->bytes; /* which may have moved */
+    for (unsigned i = 0; i < count; at += frames[i++].kept_bytes) {
+        frames[i].bytes = at;
+    }
+    return (int)count;
+}
+
+void p4_input_close(struct input *input) {
+    for (unsigned i = 0; i < input->count; ++i) {
+        if (input->source[i].pcap) {
+            pcap_close(input->source[i].pcap);
+        }
+    }
+    free(input->bytes);
+    free(input);
+}

@@ -1,0 +1,17 @@
+/* Captures as one sequence of frames in the order of their times. */
+#ifndef ACAPELLA_P4_INPUT_H
+#define ACAPELLA_P4_INPUT_H
+
+#include "acapella_p4.h"
+
+struct input;
+
+/* NULL: see fault. */
+struct input *p4_input_open(const char *const paths[], unsigned count, struct fault *fault);
+
+/* Up to `most` frames, valid until the next call; 0: the captures have ended, -1: see fault. */
+int p4_input_read(struct input *input, struct p4_frame *frames, unsigned most, struct fault *fault);
+
+void p4_input_close(struct input *input);
+
+#endif

@@ -1,0 +1,208 @@
+/* acapella-p4-run: frames of captures through a P4 program, and an account of every one of them. */
+#include <errno.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_log.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "commands.h"
+#include "input.h"
+#include "statistics.h"
+
+enum exit_status { EXIT_WHOLE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+static volatile sig_atomic_t signalled;
+
+static void on_signal(int number) { signalled = number; }
+
+static int complain(const struct fault *fault, int status) {
+    fprintf(stderr, PROGRAM ": %s\n", fault->text);
+    return status;
+}
+
+static void handle_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &action, NULL);
+    sigaction(SIGXFSZ, &action, NULL); /* a file at its limit is a failed write, with a message */
+}
+
+/* A CPU that this process may use: EAL takes the first of all otherwise, and fails where it is not ours. */
+static int usable_cpu(void) {
+    cpu_set_t set;
+    int cpu = 0;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+        while (cpu < CPU_SETSIZE - 1 && !CPU_ISSET(cpu, &set)) {
+            ++cpu;
+        }
+    }
+    return cpu;
+}
+
+/* Memory of the process alone: no hugepages, no root. EAL makes an empty folder before it learns that it
+ * needs none; where we are not root that would be /tmp/dpdk, which keeps out everybody but the first user: it
+ * gets a place of its own, gone when EAL has started. */
+static int start_eal(uint64_t bytes, struct fault *fault) {
+    char place[] = "/tmp/acapella-XXXXXX", path[sizeof place + 16], memory[32], map[48];
+    snprintf(memory, sizeof memory, "%llu", (unsigned long long)((bytes >> 20) + 1));
+    snprintf(map, sizeof map, "--lcores=0@%d", usable_cpu());
+    char *arguments[] = {
+        PROGRAM, map,    "--no-huge", "--no-shconf", "--no-pci", "--no-telemetry", "--log-level=*:error",
+        "-m",    memory, NULL};
+    const char *before = getenv("XDG_RUNTIME_DIR");
+    char *kept = before ? strdup(before) : NULL;
+    if (mkdtemp(place)) {
+        setenv("XDG_RUNTIME_DIR", place, 1);
+    }
+    rte_openlog_stream(stderr);
+    const int status = rte_eal_init((int)(sizeof arguments / sizeof *arguments) - 1, arguments);
+    snprintf(path, sizeof path, "%s/dpdk", place);
+    rmdir(path);
+    rmdir(place);
+    kept ? setenv("XDG_RUNTIME_DIR", kept, 1) : unsetenv("XDG_RUNTIME_DIR");
+    free(kept);
+    return status < 0
+               ? fail(fault, "DPDK does not start with %s MB of memory: %s", memory, rte_strerror(rte_errno))
+               : 0;
+}
+
+static void take(void *user, const struct p4_verdict *verdict) {
+    if (verdict->outcome == P4_SENT) {
+        p4_sink_put(user, verdict);
+    }
+}
+
+/* Waits until a frame of this time is due; false: a signal came first. */
+static bool wait_for(uint64_t ts_ns, uint64_t first_ns, uint64_t begin_ns) {
+    const uint64_t due = begin_ns + (ts_ns > first_ns ? ts_ns - first_ns : 0);
+    const struct timespec until = {(time_t)(due / 1000000000), (long)(due % 1000000000)};
+    while (!signalled && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) {
+    }
+    return !signalled;
+}
+
+static uint64_t monotonic_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* Frame by frame in their time, those that are due at once together. */
+static int process_paced(struct p4 *p4, const struct p4_frame *frames, int count, uint64_t first_ns,
+                         uint64_t begin_ns, struct fault *fault) {
+    for (int i = 0; i < count; ++i) {
+        if (!wait_for(frames[i].ts_ns, first_ns, begin_ns)) {
+            return 0;
+        }
+        if (p4_process(p4, &frames[i], 1, fault) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int run(struct p4 *p4, struct input *input, const struct sink *sink, const struct options *options,
+               struct fault *fault) {
+    struct p4_frame *frames = calloc(options->burst, sizeof *frames);
+    const uint64_t begin_ns = monotonic_ns();
+    uint64_t first_ns = 0;
+    bool begun = false;
+    int count = frames ? 0 : fail(fault, "out of memory");
+    while (count >= 0 && !signalled && !sink->failed) {
+        if (options->commands) {
+            p4_commands_attend(p4, 0);
+        }
+        count = p4_input_read(input, frames, options->pace ? 1 : options->burst, fault);
+        if (count <= 0) {
+            break;
+        }
+        first_ns = begun ? first_ns : frames[0].ts_ns;
+        begun = true;
+        const int status = options->pace ? process_paced(p4, frames, count, first_ns, begin_ns, fault)
+                                         : p4_process(p4, frames, (unsigned)count, fault);
+        count = status != 0 ? -1 : count;
+    }
+    free(frames);
+    if (count < 0) {
+        return -1;
+    }
+    return p4_end(p4, fault);
+}
+
+static int dump(FILE *to, const void *p4) { return p4_dump_registers(p4, to); }
+
+static int finish(struct statistics *statistics, struct sink *sink, bool ran, struct fault *fault) {
+    static const char *const names[] = {[SIGHUP] = "SIGHUP", [SIGINT] = "SIGINT", [SIGTERM] = "SIGTERM"};
+    const struct options *options = statistics->options;
+    const struct sink closed = *sink;
+    if (p4_sink_close(sink, ran, fault) != 0 || !ran) {
+        return EXIT_FAILED;
+    }
+    statistics->sink = &closed;
+    statistics->stopped_by = signalled ? names[signalled] : "end";
+    if ((options->registers && p4_write_file(options->registers, dump, statistics->p4, fault) != 0) ||
+        (options->statistics &&
+         p4_write_file(options->statistics, p4_statistics_write, statistics, fault) != 0)) {
+        return EXIT_FAILED;
+    }
+    if (!p4_balanced(statistics->p4)) {
+        fail(fault, "the counts do not add up; this is a mistake of the program, please report it");
+        return EXIT_FAILED;
+    }
+    return EXIT_WHOLE;
+}
+
+static int run_all(struct p4 *p4, struct sink *sink, const struct options *options, struct fault *fault) {
+    for (unsigned i = 0; i < options->controls; ++i) {
+        if (p4_control(p4, options->control[i], fault) != 0) {
+            return EXIT_USAGE;
+        }
+    }
+    struct input *input = p4_input_open(options->in, options->ins, fault);
+    if (!input) {
+        return EXIT_USAGE;
+    }
+    int status = EXIT_USAGE;
+    if (p4_sink_open(sink, options->out, options->format, options->interface, fault) == 0) {
+        struct statistics statistics = {.options = options, .p4 = p4};
+        const bool ran = run(p4, input, sink, options, fault) == 0;
+        struct fault first = *fault;
+        status = finish(&statistics, sink, ran, fault);
+        *fault = ran ? *fault : first;
+    }
+    p4_input_close(input);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    struct options options;
+    struct fault fault;
+    struct sink sink;
+    const int read = p4_options_read(&options, argc, argv, &fault);
+    if (read != 0) {
+        return read > 0 ? EXIT_WHOLE : complain(&fault, EXIT_USAGE);
+    }
+    const uint64_t memory = p4_memory(options.spec, &fault);
+    if (!memory) {
+        return complain(&fault, EXIT_USAGE);
+    }
+    if (start_eal(memory, &fault) != 0) {
+        return complain(&fault, EXIT_FAILED);
+    }
+    handle_signals();
+    const struct p4_settings settings = {
+        .spec = options.spec, .ports = options.ins, .take = take, .user = &sink};
+    struct p4 *p4 = p4_load(&settings, &fault);
+    const int status = p4 ? run_all(p4, &sink, &options, &fault) : EXIT_USAGE;
+    p4_free(p4);
+    rte_eal_cleanup();
+    return status ? complain(&fault, status) : EXIT_WHOLE;
+}

@@ -1,0 +1,136 @@
+#include "options.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SPEC = 256, IN, OUT, CONTROL, STATS, REGISTERS, INTERFACE, COMMANDS, PACE, BURST, VERSION, HELP };
+
+#define BURST_MOST 4096
+
+static const struct option names[] = {
+    {"spec", required_argument, NULL, SPEC},
+    {"in", required_argument, NULL, IN},
+    {"out", required_argument, NULL, OUT},
+    {"control", required_argument, NULL, CONTROL},
+    {"stats", required_argument, NULL, STATS},
+    {"dump-registers", required_argument, NULL, REGISTERS},
+    {"out-interface", required_argument, NULL, INTERFACE},
+    {"commands", no_argument, NULL, COMMANDS},
+    {"pace", no_argument, NULL, PACE},
+    {"burst", required_argument, NULL, BURST},
+    {"version", no_argument, NULL, VERSION},
+    {"help", no_argument, NULL, HELP},
+    {NULL, 0, NULL, 0},
+};
+
+static const char usage[] =
+    "usage: " PROGRAM
+    " --spec PROGRAM.spec --in CAPTURE [--in CAPTURE ...] [OPTIONS]\n"
+    "Runs a P4 program, compiled by p4c-dpdk, over captures, on DPDK's software pipeline.\n"
+    "  --spec PATH            the program\n"
+    "  --in PATH              pcap or pcapng, also with gzip, - for standard input; the first is port 0, the "
+    "next 1, ...:\n"
+    "                         their frames enter in the order of their times\n"
+    "  --out PATH             what the program sends: PATH.pcap (ns) or PATH.pcapng\n"
+    "  --out-interface NAME   the same, as frames on an interface (needs CAP_NET_RAW)\n"
+    "  --control PATH         tables, registers, names of drop reasons, epochs; may be given several times\n"
+    "  --commands             the same statements on standard input while it runs, each answered by a line\n"
+    "  --stats PATH           what became of every frame, JSON\n"
+    "  --dump-registers PATH  all registers at the end, JSON\n"
+    "  --pace                 frames enter at the distances in time that they have in the captures\n"
+    "  --burst N              frames read at once (32)\n";
+
+static bool ends_in(const char *text, const char *end) {
+    const size_t size = strlen(text), least = strlen(end);
+    return size > least && strcmp(text + size - least, end) == 0;
+}
+
+static int add(const char *to[], unsigned *count, const char *value, const char *name, struct fault *fault) {
+    if (*count == P4_PORTS) {
+        return fail(fault, "%s: at most %d of them", name, P4_PORTS);
+    }
+    to[(*count)++] = value;
+    return 0;
+}
+
+static int read_burst(struct options *options, struct fault *fault) {
+    char *end = NULL;
+    const unsigned long value = strtoul(optarg, &end, 10);
+    if (*optarg < '0' || *optarg > '9' || *end || value == 0 || value > BURST_MOST) {
+        return fail(fault, "--burst %s: a number from 1 to %d", optarg, BURST_MOST);
+    }
+    options->burst = (unsigned)value;
+    return 0;
+}
+
+static int read_one(struct options *options, int code, struct fault *fault) {
+    switch (code) {
+        case SPEC:
+            options->spec = optarg;
+            return 0;
+        case IN:
+            return add(options->in, &options->ins, optarg, "--in", fault);
+        case OUT:
+            options->out = optarg;
+            return 0;
+        case CONTROL:
+            return add(options->control, &options->controls, optarg, "--control", fault);
+        case STATS:
+            options->statistics = optarg;
+            return 0;
+        case REGISTERS:
+            options->registers = optarg;
+            return 0;
+        case INTERFACE:
+            options->interface = optarg;
+            return 0;
+        case COMMANDS:
+            options->commands = true;
+            return 0;
+        case PACE:
+            options->pace = true;
+            return 0;
+        default:
+            return read_burst(options, fault);
+    }
+}
+
+static int check(struct options *options, struct fault *fault) {
+    unsigned standard = options->commands;
+    for (unsigned i = 0; i < options->ins; ++i) {
+        standard += strcmp(options->in[i], "-") == 0;
+    }
+    if (!options->spec) {
+        return fail(fault, "--spec: missing; name the program, as in p4/spec/preprocess.spec");
+    }
+    if (!options->ins) {
+        return fail(fault, "--in: missing; name a capture");
+    }
+    if (standard > 1) {
+        return fail(fault, "standard input: wanted by --commands and --in -, or twice; name a file");
+    }
+    options->format = options->out && ends_in(options->out, ".pcapng") ? &pcapng_format : &pcap_format;
+    if (options->out && !ends_in(options->out, ".pcap") && !ends_in(options->out, ".pcapng")) {
+        return fail(fault, "--out %s: the name has to end in .pcap or .pcapng", options->out);
+    }
+    return 0;
+}
+
+int p4_options_read(struct options *options, int argc, char **argv, struct fault *fault) {
+    *options = (struct options){.burst = 32};
+    opterr = 0;
+    for (int code; (code = getopt_long(argc, argv, "+", names, NULL)) != -1;) {
+        if (code == HELP || code == VERSION) {
+            fputs(code == HELP ? usage : PROGRAM " " ACAPELLA_VERSION "\n", stdout);
+            return 1;
+        }
+        if (code == '?') {
+            return fail(fault, "%s: unknown, or without its value; see --help", argv[optind - 1]);
+        }
+        if (read_one(options, code, fault) != 0) {
+            return -1;
+        }
+    }
+    return optind < argc ? fail(fault, "%s: not an option; see --help", argv[optind]) : check(options, fault);
+}

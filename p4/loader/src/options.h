@@ -1,0 +1,26 @@
+/* The command line. */
+#ifndef ACAPELLA_P4_OPTIONS_H
+#define ACAPELLA_P4_OPTIONS_H
+
+#include "acapella_p4.h"
+#include "format.h"
+
+struct options {
+    const char *spec;
+    const char *in[P4_PORTS]; /* "-": standard input */
+    unsigned ins;
+    const char *out; /* PATH.pcap or PATH.pcapng; NULL: none */
+    const struct format *format;
+    const char *control[P4_PORTS];
+    unsigned controls;
+    const char *statistics; /* NULL: none */
+    const char *registers;  /* NULL: no dump */
+    const char *interface;  /* NULL: none */
+    bool commands, pace;
+    unsigned burst;
+};
+
+/* 0; 1 where help or version was asked for and printed; -1: see fault. */
+int p4_options_read(struct options *options, int argc, char **argv, struct fault *fault);
+
+#endif

@@ -1,0 +1,11 @@
+#ifndef ACAPELLA_P4_PORTS_H
+#define ACAPELLA_P4_PORTS_H
+
+#include "program.h"
+
+extern struct rte_swx_port_in_ops p4_port_in;   /* argument: a struct port_in */
+extern struct rte_swx_port_out_ops p4_port_out; /* argument: a struct port_out */
+
+uint64_t p4_now(void); /* ns of a monotonic clock */
+
+#endif
