@@ -23,7 +23,7 @@ NATIVE := workflow/native
 CXX_TEST_BUILD := build/native-tests
 NATIVE_SOURCES := $(shell find $(NATIVE)/src $(NATIVE)/tests $(NATIVE)/bench -name '*.[ch]pp' 2> /dev/null)
 NATIVE_BUILD_FILES := $(wildcard $(NATIVE)/CMakeLists.txt $(NATIVE)/*/CMakeLists.txt $(NATIVE)/*.py) \
-	$(NATIVE)/pyproject.toml $(wildcard schemas/protocols.tsv)
+	$(NATIVE)/pyproject.toml $(wildcard schemas/*.tsv)
 
 # ---- set-up -------------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,8 @@ def copy(tmp_path, monkeypatch):
     root = SOURCE.parents[2]
     shutil.copytree(root / "workflow/native/src", tmp_path / "workflow/native/src")
     (tmp_path / "schemas").mkdir()
-    shutil.copy(root / "schemas/protocols.tsv", tmp_path / "schemas/protocols.tsv")
+    for name in ("protocols.tsv", "report_formats.tsv"):
+        shutil.copy(root / "schemas" / name, tmp_path / "schemas" / name)
     monkeypatch.setattr(code, "package_folder", lambda top: tmp_path / "workflow/native/python" / top)
     return tmp_path / "workflow/native"
 

@@ -127,11 +127,11 @@ def statements(tree: ast.Module) -> Iterator[ast.stmt]:
 
 
 def native_sources() -> list[Path]:
-    """What the native core is made of: its sources and the table of protocols."""
+    """What the native core is made of: its sources, the tables of protocols and of report formats."""
     core = package_folder("acapella_core")
     root = core.parents[3]
     sources = [file for file in (root / "workflow/native/src").rglob("*") if file.suffix in (".cpp", ".hpp")]
-    return [*sources, root / "schemas/protocols.tsv"]
+    return [*sources, root / "schemas/protocols.tsv", root / "schemas/report_formats.tsv"]
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 #include "bindings/anonymise.hpp"
 #include "bindings/arrow_batch.hpp"
+#include "bindings/collector.hpp"
 #include "bindings/consistency.hpp"
 #include "bindings/digest.hpp"
 #include "bindings/errors.hpp"
@@ -15,4 +16,5 @@ NB_MODULE(_native, module) {
     acapella::bind_hybrid(module);
     acapella::bind_consistency(module);
     acapella::bind_anonymise(module);
+    acapella::bind_collector(module);
 }

@@ -8,16 +8,6 @@
 namespace acapella {
 namespace {
 
-std::string hex(const std::array<std::byte, 16>& bytes) {
-    constexpr std::string_view kDigits = "0123456789abcdef";
-    std::string text;
-    for (const std::byte byte : bytes) {
-        text += kDigits[static_cast<std::size_t>(byte) >> 4];
-        text += kDigits[static_cast<std::size_t>(byte) & 15];
-    }
-    return text;
-}
-
 double mean(std::uint64_t sum, std::uint64_t count) {
     return static_cast<double>(sum) / static_cast<double>(count);
 }
@@ -125,7 +115,7 @@ struct FlowColumns::Builder {
 
 std::string FlowColumns::Builder::id_of(std::uint32_t number) const {
     const std::uint32_t key = table.accountant_.flow(number).key;
-    return hex(table.keys_.flow_id(key, table.place_.site.value_or(std::string())));
+    return hex_text(table.keys_.flow_id(key, table.place_.site.value_or(std::string())));
 }
 
 void FlowColumns::Builder::add(std::uint32_t number) {

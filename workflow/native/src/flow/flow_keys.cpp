@@ -214,17 +214,15 @@ void FlowKeys::intern_vlan_stack(std::uint32_t tags_row) {
     vlan_index_.insert(hash_of(added), added, hash_of);
 }
 
-std::array<std::byte, 16> FlowKeys::flow_id(std::uint32_t number, std::string_view site) const {
-    const FlowKey key = this->key(number);
-    const Endpoints& e = keys_[number].endpoints;
+std::array<std::byte, 16> flow_id_of(const Endpoints& e, TagsView tags, std::string_view site) {
     const std::size_t width = e.ip_version == 4 ? 4 : 16;
     KeyBytes bytes;
     bytes.number(static_cast<std::uint16_t>(site.size()));
     bytes.raw(site.data(), site.size());
-    bytes.number(static_cast<std::uint8_t>(vlans(key.tags).size()));
-    for (const std::uint16_t vlan : vlans(key.tags)) bytes.number(vlan);
-    bytes.number(static_cast<std::uint8_t>(labels(key.tags).size()));
-    for (const std::uint32_t label : labels(key.tags)) bytes.number(label);
+    bytes.number(static_cast<std::uint8_t>(tags.vlans.size()));
+    for (const std::uint16_t vlan : tags.vlans) bytes.number(vlan);
+    bytes.number(static_cast<std::uint8_t>(tags.labels.size()));
+    for (const std::uint32_t label : tags.labels) bytes.number(label);
     bytes.number(e.ip_version);
     bytes.raw(e.src.data(), width);
     bytes.raw(e.dst.data(), width);
@@ -235,6 +233,20 @@ std::array<std::byte, 16> FlowKeys::flow_id(std::uint32_t number, std::string_vi
         bytes.number(e.dst_port);
     }
     return blake2b_128(bytes.view());
+}
+
+std::string hex_text(const std::array<std::byte, 16>& bytes) {
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    std::string text;
+    for (const std::byte byte : bytes) {
+        text += kDigits[static_cast<std::size_t>(byte) >> 4];
+        text += kDigits[static_cast<std::size_t>(byte) & 15];
+    }
+    return text;
+}
+
+std::array<std::byte, 16> FlowKeys::flow_id(std::uint32_t number, std::string_view site) const {
+    return flow_id_of(keys_[number].endpoints, tags_view(key(number).tags), site);
 }
 
 std::string address_text(std::uint8_t ip_version, const std::array<std::byte, 16>& address) {

@@ -64,6 +64,12 @@ struct ShortTags {
 };
 static_assert(sizeof(ShortTags) == 16);
 
+// The 128-bit id: BLAKE2b over, big-endian, u16 length of the site and its UTF-8 bytes; u8 count and u16 VLAN
+// ids; u8 count and u32 labels; u8 IP version; source and destination (4 or 16 bytes each); u8 protocol; u8 1
+// and u16 source and destination port, or u8 0 without ports. No site counts as an empty one.
+std::array<std::byte, 16> flow_id_of(const Endpoints& endpoints, TagsView tags, std::string_view site);
+std::string hex_text(const std::array<std::byte, 16>& bytes);
+
 class FlowKeys {
   public:
     explicit FlowKeys(TableHash hash = TableHash()) : hash_(hash) {}
@@ -95,10 +101,6 @@ class FlowKeys {
     // Equal for equal VLAN stacks.
     std::uint32_t vlan_stack(std::uint32_t tags_row) const;
 
-    // The 128-bit id: BLAKE2b over, big-endian, u16 length of the site and its UTF-8 bytes; u8 count and u16
-    // VLAN ids; u8 count and u32 labels; u8 IP version; source and destination (4 or 16 bytes each); u8
-    // protocol; u8 1 and u16 source and destination port, or u8 0 without ports. No site counts as an empty
-    // one.
     std::array<std::byte, 16> flow_id(std::uint32_t number, std::string_view site) const;
 
   private:

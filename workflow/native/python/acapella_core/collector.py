@@ -1,0 +1,234 @@
+"""Flow reports in, flows out: the collector of the P4-RDMA paper (section III-C), in the native core.
+
+A `Collector` takes RoCEv2 frames (of capture files, in memory, of an interface) or reports as they lie in a ring,
+checks them as an RDMA NIC does, and keeps a table of flows. What it refuses or finds missing it counts by reason; such
+a report is in no ring and no table. Another thread may call `counters()` and `snapshot()` while it runs.
+
+schemas/report_formats.tsv has the layouts of the reports, schemas/tables/flow_reports.yaml and flow_report_series.yaml
+the two tables that come out.
+"""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from . import _native
+from .arrow_tables import arrow_schema
+from .errors import UserError
+from .files import atomic_path, atomic_text
+
+REPORT_BYTES = {1: 64, 2: 192}  # by format
+FLOW_ROWS = 1 << 14  # a row group of the flow table
+ORDERS = ("bytes", "packets", "reports", "last_ns")
+
+
+@dataclass(frozen=True)
+class QueuePair:
+    """One of the sender's queue pairs, and the ring that it writes to.
+
+    number: 24 bits, not 0. key: of the memory region. base: the ring's address as the sender has it. slots: reports
+    that the ring holds. psn: the first packet sequence number; None takes that of the first report.
+    """
+
+    number: int
+    key: int
+    base: int
+    slots: int
+    psn: int | None = None
+
+
+@dataclass(frozen=True)
+class Options:
+    """How reports are read.
+
+    format: 1, the paper's 64 bytes, or 2. threads: the result is the same for any number. series_ns: width of the
+    windows of the series, 0 for a row a report, None for no series. memory_bytes: of the flow table; reports of further
+    flows are counted (table_full). check_icrc: False takes frames of programs that leave it out. site: part of what a
+    flow_id is made of, as in the digest.
+    """
+
+    format: int = 2
+    threads: int = 1
+    series_ns: int | None = 1_000_000_000
+    memory_bytes: int = 4 << 30
+    check_icrc: bool = True
+    site: str = ""
+
+
+class Collector:
+    """A running collector. series: file that rows of the series go to as they come; needed where series_ns is given.
+
+    As a context manager it writes the series whole at the end, or not at all. Raises UserError for queue pairs or
+    options that contradict themselves, for files that cannot be read or written.
+    """
+
+    def __init__(
+        self,
+        queue_pairs: Sequence[QueuePair] = (),
+        options: Options | None = None,
+        *,
+        series: str | os.PathLike | None = None,
+    ):
+        self.options = options or Options()
+        check_options(self.options)
+        words = asdict(self.options)
+        site = words.pop("site")
+        if series is None:
+            words["series_ns"] = None
+        words["queue_pairs"] = [pair_words(pair) for pair in queue_pairs]
+        with core_errors():
+            self._core = _native.Collector(words, site)
+        self._exit = contextlib.ExitStack()
+        self._series = self._exit.enter_context(series_file(series)) if series is not None else None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *failure) -> None:
+        self._exit.__exit__(*failure)
+
+    def feed(self, path: str | os.PathLike) -> dict:
+        """Take the frames of a capture file; returns {"records", "end", "detail"}: how it ended (clean or why not)."""
+        with core_errors(path):
+            self._core.open_file(os.fspath(path))
+        while self._core.advance():
+            self._write_series()
+        self._write_series()
+        return self._core.file_end()
+
+    def feed_frames(self, frames, offsets=None) -> None:
+        """Take frames in memory: a sequence of bytes; or one buffer of uint8 and where each frame starts and ends in it
+        (uint64, one more than frames).
+        """
+        if offsets is None:
+            frames, offsets = joined(frames)
+        self._feed(lambda first: self._core.feed_frames(frames, offsets, first), len(offsets) - 1)
+
+    def feed_reports(self, reports) -> None:
+        """Take reports one behind the other (uint8), as a ring's memory holds them, unchecked but for their version."""
+        size = REPORT_BYTES[self.options.format]
+        self._feed(lambda first: self._core.feed_reports(reports, first), len(reports) // size)
+
+    def finish(self) -> dict:
+        """End every window of the series; returns counters(). Nothing can be taken afterwards."""
+        self._core.finish()
+        self._write_series()
+        return self.counters()
+
+    def counters(self) -> dict[str, int]:
+        """Frames and reports by what became of them, as of the last round (at most 16,384 reports ago); any thread."""
+        return self._core.counters()
+
+    def snapshot(self, limit: int | None = None, by: str = "bytes") -> pa.RecordBatch:
+        """The flows as they are now, the largest first, in the columns of flow_reports; any thread, at any time."""
+        if by not in ORDERS:
+            raise UserError(f"order: {by}", fix=f"one of {', '.join(ORDERS)}")
+        return typed(self._core.snapshot(limit, by), "flow_reports")
+
+    def add_queue_pair(self, pair: QueuePair) -> None:
+        """Take a queue pair into use, in place of one with its number."""
+        with core_errors():
+            self._core.add_queue_pair(pair_words(pair))
+
+    def remove_queue_pair(self, number: int) -> None:
+        """Refuse what names this queue pair from now on (bad_qp)."""
+        self._core.remove_queue_pair(number)
+
+    def flow_batches(self, rows: int = FLOW_ROWS) -> Iterator[pa.RecordBatch]:
+        """The flow table in the order of the flows' first reports; while nothing is fed."""
+        for first in range(0, max(self._core.flows, 1), rows):
+            yield typed(self._core.flow_rows(first, rows), "flow_reports")
+
+    def write_flows(self, path: str | os.PathLike) -> None:
+        """Write the flow table as Parquet. Raises UserError where that fails."""
+        with atomic_path(path) as part, pq.ParquetWriter(part, arrow_schema("flow_reports"), **PARQUET) as writer:
+            for batch in self.flow_batches():
+                writer.write_batch(batch)
+
+    def write_counters(self, path: str | os.PathLike) -> None:
+        """Write counters() as JSON."""
+        atomic_text(path, json.dumps(self.counters(), indent=1) + "\n")
+
+    @property
+    def bytes_a_flow(self) -> int:
+        """Memory that a flow takes, its share of the index included."""
+        return self._core.bytes_a_flow
+
+    def _feed(self, take, end: int) -> None:
+        first = 0
+        while first < end:
+            first = take(first)
+            self._write_series()
+
+    def _write_series(self) -> None:
+        batch = self._core.take_series()
+        if batch is not None:
+            self._series.write_batch(typed(batch, "flow_report_series"))
+
+
+PARQUET = {"version": "2.6", "compression": "zstd", "compression_level": 1}
+
+
+@contextlib.contextmanager
+def series_file(path: str | os.PathLike) -> Iterator[pq.ParquetWriter]:
+    """A writer of the series, a row group a batch; the file is whole at the end, or gone where something failed."""
+    with atomic_path(path) as part, pq.ParquetWriter(part, arrow_schema("flow_report_series"), **PARQUET) as writer:
+        yield writer
+
+
+def typed(batch, table: str) -> pa.RecordBatch:
+    """The core's rows under the schema of their table."""
+    rows = pa.record_batch(batch)
+    schema = arrow_schema(table)
+    if rows.schema.names != schema.names:
+        raise TypeError(f"{table}: the core's columns are {rows.schema.names}")
+    return pa.RecordBatch.from_arrays(rows.columns, schema=schema)
+
+
+def pair_words(pair: QueuePair) -> dict:
+    """A queue pair as the core's options. Raises UserError."""
+    for name, bits in (("number", 24), ("key", 32), ("base", 64), ("slots", 32), ("psn", 24)):
+        value = getattr(pair, name)
+        if value is not None and not 0 <= value < 1 << bits:
+            raise UserError(f"queue pair {pair.number}: {name} {value}", fix=f"a number of {bits} bits")
+    return asdict(pair)
+
+
+def check_options(options: Options) -> None:
+    """Raise UserError for what the core could not say in the user's words."""
+    if options.format not in REPORT_BYTES:
+        raise UserError(f"report format {options.format}", fix="1 or 2")
+    if not 1 <= options.threads <= 256:
+        raise UserError(f"{options.threads} threads", fix="1 to 256")
+    for name in ("memory_bytes", "series_ns"):
+        value = getattr(options, name)
+        if value is not None and not 0 <= value < 1 << 63:
+            raise UserError(f"{name}: {value}", fix="a number of 63 bits")
+
+
+def joined(frames: Sequence[bytes]):
+    """Frames as one buffer and their bounds."""
+    import numpy as np  # noqa: PLC0415  (large, and only this needs it)
+
+    lengths = np.fromiter((len(frame) for frame in frames), np.uint64, len(frames))
+    bounds = np.zeros(len(frames) + 1, np.uint64)
+    np.cumsum(lengths, out=bounds[1:])
+    return np.frombuffer(b"".join(frames), np.uint8), bounds
+
+
+@contextlib.contextmanager
+def core_errors(where: object = None) -> Iterator[None]:
+    """What the core says of files and queue pairs as UserError."""
+    try:
+        yield
+    except _native.InputError as error:
+        raise UserError(str(error)) from error
+    except _native.CollectorConfigError as error:
+        raise UserError(str(error), where=where) from error
+    except MemoryError as error:
+        raise UserError("not enough memory for the rings", fix="fewer slots") from error

@@ -1,0 +1,238 @@
+#include "bindings/collector.hpp"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+
+#include "bindings/arrow_batch.hpp"
+#include "collector/collector.hpp"
+#include "collector/report_columns.hpp"
+#include "input/byte_source.hpp"
+
+namespace nb = nanobind;
+
+namespace acapella {
+namespace {
+
+using namespace collector;
+
+using ByteArray = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Offsets = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+constexpr std::uint16_t kLinkTypeEthernet = 1;
+
+QueuePairConfig pair_of(const nb::dict& options) {
+    QueuePairConfig pair;
+    pair.number = nb::cast<std::uint32_t>(options["number"]);
+    pair.key = nb::cast<std::uint32_t>(options["key"]);
+    pair.base = nb::cast<std::uint64_t>(options["base"]);
+    pair.slots = nb::cast<std::uint32_t>(options["slots"]);
+    if (const nb::object psn = options["psn"]; !psn.is_none())
+        pair.initial_psn = nb::cast<std::uint32_t>(psn);
+    return pair;
+}
+
+CollectorConfig config_of(const nb::dict& options) {
+    CollectorConfig config;
+    config.format = nb::cast<int>(options["format"]) == 1 ? Format::published : Format::tagged;
+    for (const nb::handle pair : nb::cast<nb::list>(options["queue_pairs"]))
+        config.queue_pairs.push_back(pair_of(nb::cast<nb::dict>(pair)));
+    config.threads = nb::cast<unsigned>(options["threads"]);
+    config.series_ns = nb::cast<std::optional<std::uint64_t>>(options["series_ns"]);
+    config.memory_bytes = nb::cast<std::uint64_t>(options["memory_bytes"]);
+    config.check_icrc = nb::cast<bool>(options["check_icrc"]);
+    return config;
+}
+
+nb::dict counters_dict(const Counters& counters) {
+    nb::dict dict;
+    dict["frames"] = counters.frames;
+    for (std::size_t i = 0; i < kVerdicts; ++i) dict[name_of(static_cast<Verdict>(i))] = counters.verdicts[i];
+    dict["psn_gap_lost"] = counters.lost;
+    dict["overrun"] = counters.overrun;
+    dict["kernel_dropped"] = counters.dropped;
+    dict["from_memory"] = counters.stored;
+    dict["taken"] = counters.reports.taken;
+    dict["older"] = counters.reports.older;
+    dict["repeated"] = counters.reports.repeated;
+    dict["late_epoch"] = counters.reports.late;
+    dict["table_full"] = counters.reports.refused;
+    dict["flows"] = counters.flows;
+    return dict;
+}
+
+// What `acapella collector top` may order by, largest first.
+std::uint64_t measure_of(const FlowState& state, const std::string& by) {
+    if (by == "bytes") return state.bytes();
+    if (by == "packets") return state.packets();
+    if (by == "reports") return state.reports;
+    if (by == "last_ns") return state.timestamp;
+    throw nb::value_error("by: bytes, packets, reports or last_ns");
+}
+
+class PyCollector {
+  public:
+    PyCollector(const nb::dict& options, std::string site)
+        : collector_(config_of(options)), site_(std::move(site)) {}
+
+    void open_file(const std::string& path) {
+        reader_.reset();
+        source_ = input::ByteSource::open(path);
+        reader_ = input::open_capture(*source_);
+    }
+
+    // False at the end of the file; true where rows of the series are ready, or after a while.
+    bool advance() {
+        const nb::gil_scoped_release unlocked;
+        constexpr std::uint32_t kFrames = 1 << 20;
+        Record record;
+        for (std::uint32_t i = 0; i < kFrames; ++i) {
+            if (collector_.series_ready()) return true;
+            if (!reader_->next(record)) {
+                collector_.drain();
+                return false;
+            }
+            receive(record);
+        }
+        return true;
+    }
+    nb::dict file_end() const {
+        nb::dict dict;
+        dict["records"] = reader_->facts().records;
+        dict["end"] = input::name_of(reader_->facts().end);
+        dict["detail"] = reader_->facts().end_detail;
+        return dict;
+    }
+
+    // Frames [first, end) lie one behind the other from offsets[i] to offsets[i + 1]; returns the first that
+    // was not taken, because rows of the series are ready.
+    std::uint64_t feed_frames(const ByteArray& bytes, const Offsets& offsets, std::uint64_t first) {
+        const std::uint64_t* at = offsets.data();
+        const std::uint64_t end = offsets.size() - 1;
+        for (std::uint64_t i = 0; i < end; ++i)
+            if (at[i] > at[i + 1] || at[i + 1] > bytes.size()) throw nb::value_error("offsets do not ascend");
+        const nb::gil_scoped_release unlocked;
+        const auto* data = reinterpret_cast<const std::byte*>(bytes.data());
+        while (first < end && !collector_.series_ready()) {
+            const std::size_t size = at[first + 1] - at[first];
+            collector_.receive({data + at[first], size}, static_cast<std::uint32_t>(size));
+            ++first;
+        }
+        if (first == end) collector_.drain();
+        return first;
+    }
+
+    // Reports one behind the other as in a ring; returns the first that was not taken.
+    std::uint64_t feed_reports(const ByteArray& bytes, std::uint64_t first) {
+        const std::size_t stride = bytes_of(collector_.config().format);
+        const std::uint64_t end = bytes.size() / stride;
+        if (bytes.size() % stride != 0) throw nb::value_error("not whole reports");
+        const nb::gil_scoped_release unlocked;
+        const auto* data = reinterpret_cast<const std::byte*>(bytes.data());
+        while (first < end && !collector_.series_ready()) {
+            const std::uint64_t now = std::min<std::uint64_t>(end - first, collector_.config().round);
+            collector_.take_reports(data + first * stride, now);
+            first += now;
+        }
+        return first;
+    }
+
+    void finish() {
+        const nb::gil_scoped_release unlocked;
+        collector_.finish();
+    }
+
+    std::optional<ArrowBatch> take_series() {
+        const nb::gil_scoped_release unlocked;
+        std::vector<SeriesRow>& rows = collector_.table().series();
+        if (rows.empty()) return std::nullopt;
+        ArrowBatch batch(series_batch(rows));
+        rows.clear();
+        return batch;
+    }
+
+    ArrowBatch flow_rows(std::uint32_t first, std::uint32_t count) const {
+        const nb::gil_scoped_release unlocked;
+        std::vector<FlowCopy> flows;
+        const std::uint32_t all = collector_.table().flows();
+        for (std::uint32_t i = first; i < all && i - first < count; ++i)
+            flows.push_back(collector_.table().flow(i));
+        return ArrowBatch(flow_batch(flows, site_));
+    }
+
+    // From any thread, at any time.
+    ArrowBatch snapshot(std::optional<std::size_t> limit, const std::string& by) const {
+        measure_of({}, by);
+        const nb::gil_scoped_release unlocked;
+        struct Entry {
+            std::uint64_t measure;
+            FlowCopy flow;
+        };
+        // Ties go to the flow that came first, so that two looks at the same state agree.
+        const auto before = [](const Entry& a, const Entry& b) {
+            return a.measure != b.measure ? a.measure > b.measure : a.flow.state.number < b.flow.state.number;
+        };
+        std::vector<Entry> found;
+        const std::size_t most = limit.value_or(~std::size_t{0});
+        collector_.table().visit([&](const FlowCopy& flow) {
+            const Entry entry{measure_of(flow.state, by), flow};
+            if (found.size() == most) {
+                if (most == 0 || !before(entry, found.front())) return;
+                std::pop_heap(found.begin(), found.end(), before);
+                found.back() = entry;
+            } else {
+                found.push_back(entry);
+            }
+            if (limit) std::push_heap(found.begin(), found.end(), before);
+        });
+        std::sort(found.begin(), found.end(), before);
+        std::vector<FlowCopy> flows;
+        for (const Entry& entry : found) flows.push_back(entry.flow);
+        return ArrowBatch(flow_batch(flows, site_));
+    }
+
+    nb::dict counters() const { return counters_dict(collector_.counters()); }
+    void add_queue_pair(const nb::dict& options) { collector_.add_queue_pair(pair_of(options)); }
+    void remove_queue_pair(std::uint32_t number) { collector_.remove_queue_pair(number); }
+    std::uint32_t flows() const { return collector_.table().flows(); }
+    std::size_t bytes_a_flow() const { return collector_.table().memory_bytes_a_flow(); }
+
+  private:
+    void receive(const Record& record) {
+        if (record.link_type == kLinkTypeEthernet)
+            collector_.receive(record.bytes, record.wire_len);
+        else
+            collector_.refuse_frame();
+    }
+
+    Collector collector_;
+    std::string site_;
+    std::unique_ptr<input::ByteSource> source_;
+    std::unique_ptr<input::CaptureReader> reader_;
+};
+
+}  // namespace
+
+void bind_collector(nb::module_& module) {
+    nb::exception<ConfigError>(module, "CollectorConfigError", PyExc_ValueError);
+    nb::class_<PyCollector>(module, "Collector", "See acapella_core.collector")
+        .def(nb::init<const nb::dict&, std::string>(), nb::arg("options"), nb::arg("site"))
+        .def("open_file", &PyCollector::open_file, nb::arg("path"))
+        .def("advance", &PyCollector::advance)
+        .def("file_end", &PyCollector::file_end)
+        .def("feed_frames", &PyCollector::feed_frames, nb::arg("bytes"), nb::arg("offsets"), nb::arg("first"))
+        .def("feed_reports", &PyCollector::feed_reports, nb::arg("bytes"), nb::arg("first"))
+        .def("finish", &PyCollector::finish)
+        .def("take_series", &PyCollector::take_series)
+        .def("flow_rows", &PyCollector::flow_rows, nb::arg("first"), nb::arg("count"))
+        .def("snapshot", &PyCollector::snapshot, nb::arg("limit").none(), nb::arg("by"))
+        .def("counters", &PyCollector::counters)
+        .def("add_queue_pair", &PyCollector::add_queue_pair, nb::arg("options"))
+        .def("remove_queue_pair", &PyCollector::remove_queue_pair, nb::arg("number"))
+        .def_prop_ro("flows", &PyCollector::flows)
+        .def_prop_ro("bytes_a_flow", &PyCollector::bytes_a_flow);
+}
+
+}  // namespace acapella

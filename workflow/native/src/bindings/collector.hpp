@@ -1,0 +1,10 @@
+// The collector of flow reports for Python; see acapella_core.collector.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace acapella {
+
+void bind_collector(nanobind::module_& module);
+
+}  // namespace acapella

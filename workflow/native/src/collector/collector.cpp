@@ -1,0 +1,144 @@
+#include "collector/collector.hpp"
+
+#include <algorithm>
+
+namespace acapella::collector {
+namespace {
+
+CollectorConfig checked(const CollectorConfig& config) {
+    if (config.threads < 1 || config.threads > 256) throw ConfigError("threads: 1 to 256");
+    if (config.round < 1) throw ConfigError("a round of no report");
+    return config;
+}
+
+void check(const QueuePairConfig& pair) {
+    const std::string name = "queue pair " + std::to_string(pair.number);
+    if (pair.number == 0 || pair.number >= SequenceWindow::kModulus)
+        throw ConfigError(name + ": a number has 24 bits and is not 0");
+    if (pair.slots == 0) throw ConfigError(name + ": a ring of no slot");
+    if (pair.initial_psn != QueuePairConfig::kFirstSeen && pair.initial_psn >= SequenceWindow::kModulus)
+        throw ConfigError(name + ": a packet sequence number has 24 bits");
+}
+
+TableConfig table_config(const CollectorConfig& config) {
+    TableConfig table{.format = config.format, .threads = config.threads, .series_ns = config.series_ns};
+    const FlowTable empty(TableConfig{.format = config.format, .series_ns = config.series_ns});
+    table.most_flows = config.memory_bytes / empty.memory_bytes_a_flow();
+    return table;
+}
+
+}  // namespace
+
+Collector::Collector(const CollectorConfig& config) : config_(checked(config)), table_(table_config(config)) {
+    for (const QueuePairConfig& pair : config.queue_pairs) add_queue_pair(pair);
+}
+
+void Collector::add_queue_pair(const QueuePairConfig& config) {
+    check(config);
+    remove_queue_pair(config.number);
+    pairs_[config.number] = std::make_unique<QueuePair>(config, config_.format);
+}
+
+void Collector::remove_queue_pair(std::uint32_t number) {
+    const auto found = pairs_.find(number);
+    if (found == pairs_.end()) return;
+    drain();
+    counters_.lost += found->second->lost();
+    last_pair_ = nullptr;
+    pairs_.erase(found);
+}
+
+QueuePair* Collector::queue_pair(std::uint32_t number) {
+    if (last_pair_ != nullptr && last_pair_->config().number == number) return last_pair_;
+    const auto found = pairs_.find(number);
+    if (found == pairs_.end()) return nullptr;
+    return last_pair_ = found->second.get();
+}
+
+void Collector::receive(Bytes frame, std::uint32_t wire_len) {
+    ++counters_.frames;
+    WriteRequest request;
+    if (const Verdict verdict = parse(frame, wire_len, config_.check_icrc, request);
+        verdict != Verdict::accepted)
+        return count(verdict);
+    QueuePair* pair = queue_pair(request.queue_pair);
+    if (pair == nullptr) return count(Verdict::bad_qp);
+    std::uint32_t slot = 0;
+    const Verdict verdict = pair->check(request, slot);
+    count(verdict);
+    if (verdict != Verdict::accepted) return;
+    if (pair->waits(slot, round_)) drain();
+    pair->write(slot, request.payload);
+    append(*pair, slot);
+    if (waiting_reports_ >= config_.round) drain();
+}
+
+void Collector::append(QueuePair& pair, std::uint32_t slot) {
+    const std::byte* bytes = pair.slot(slot);
+    pair.set_waiting(slot, round_);
+    if (!waiting_.empty() && bytes == run_end_)
+        ++waiting_.back().count;
+    else
+        waiting_.push_back({bytes, 1});
+    run_end_ = bytes + bytes_of(config_.format);
+    ++waiting_reports_;
+}
+
+void Collector::drain() {
+    table_.take(waiting_);
+    waiting_.clear();
+    run_end_ = nullptr;
+    waiting_reports_ = 0;
+    ++round_;
+    publish_counters();
+}
+
+void Collector::take_reports(const std::byte* bytes, std::uint64_t count, bool polled) {
+    drain();
+    const std::size_t stride = bytes_of(config_.format);
+    counters_.stored += count;
+    while (count > 0) {
+        const auto now = static_cast<std::uint32_t>(std::min<std::uint64_t>(count, config_.round));
+        std::vector<Run> runs;
+        for (std::uint32_t i = 0; i < now; ++i) {
+            const std::byte* at = bytes + i * stride;
+            if (!is_report(config_.format, at))
+                this->count(Verdict::bad_version);
+            else if (!runs.empty() && runs.back().bytes + runs.back().count * stride == at)
+                ++runs.back().count;
+            else
+                runs.push_back({at, 1});
+        }
+        table_.take(runs);
+        bytes += now * stride;
+        count -= now;
+    }
+    if (!polled) publish_counters();
+}
+
+void Collector::finish() {
+    drain();
+    table_.close_windows();
+    publish_counters();
+}
+
+void Collector::add_ring_facts(std::uint64_t lost, std::uint64_t overrun) {
+    counters_.lost += lost;
+    counters_.overrun += overrun;
+}
+
+void Collector::publish_counters() {
+    Counters now = counters_;
+    for (const auto& [number, pair] : pairs_) now.lost += pair->lost();
+    now.reports = table_.counts();
+    now.flows = table_.flows();
+    const std::lock_guard lock(publishing_);
+    published_ = now;
+}
+
+Counters Collector::counters() const {
+    const std::lock_guard lock(publishing_);
+    return published_;
+}
+
+}  // namespace acapella::collector

@@ -1,0 +1,83 @@
+#include "collector/queue_pair.hpp"
+
+#include <cstring>
+#include <new>
+
+namespace acapella::collector {
+namespace {
+
+constexpr std::size_t kWords = SequenceWindow::kModulus / 64;
+constexpr std::uint32_t kHalf = SequenceWindow::kModulus / 2;
+
+}  // namespace
+
+SequenceWindow::SequenceWindow(std::uint32_t initial)
+    : bits_(static_cast<std::uint64_t*>(std::calloc(kWords, sizeof(std::uint64_t)))),
+      expected_(initial % kModulus),
+      any_(initial != QueuePairConfig::kFirstSeen) {
+    if (!bits_) throw std::bad_alloc();
+}
+
+SequenceWindow::Place SequenceWindow::place(std::uint32_t psn) const {
+    if (!any_ || psn == expected_) return Place::expected;
+    if ((psn - expected_) % kModulus < kHalf) return Place::ahead;
+    const std::uint32_t behind = (expected_ - psn) % kModulus;
+    return behind > passed_ || has(psn) ? Place::duplicate : Place::reordered;
+}
+
+std::uint32_t SequenceWindow::advance(std::uint32_t psn) {
+    const std::uint32_t lost = any_ ? (psn - expected_) % kModulus : 0;
+    forget(any_ ? expected_ : psn, lost + 1);
+    mark(psn);
+    any_ = true;
+    passed_ += lost + 1;
+    expected_ = (psn + 1) % kModulus;
+    return lost;
+}
+
+// Bits of numbers that come again after half a turn or more.
+void SequenceWindow::forget(std::uint32_t psn, std::uint32_t count) {
+    for (; count > 0 && psn % 64 != 0; --count, psn = (psn + 1) % kModulus)
+        bits_[psn / 64] &= ~(std::uint64_t{1} << (psn % 64));
+    for (; count >= 64; count -= 64, psn = (psn + 64) % kModulus) bits_[psn / 64] = 0;
+    if (count > 0) bits_[psn / 64] &= ~((std::uint64_t{1} << count) - 1);
+}
+
+QueuePair::QueuePair(const QueuePairConfig& config, Format format)
+    : config_(config),
+      format_(format),
+      bytes_(bytes_of(format)),
+      ring_(static_cast<std::byte*>(::operator new[](config.slots* bytes_, kPage))),
+      written_in_(config.slots),
+      window_(config.initial_psn) {
+    std::memset(ring_.get(), 0, memory_bytes());
+}
+
+Verdict QueuePair::check(const WriteRequest& request, std::uint32_t& at) {
+    if (request.key != config_.key) return Verdict::bad_key;
+    if (request.length != bytes_ || request.payload.size() != bytes_) return Verdict::bad_length;
+    const std::uint64_t offset = request.address - config_.base;
+    if (request.address < config_.base || offset > memory_bytes() - bytes_ || offset % bytes_ != 0)
+        return Verdict::out_of_bounds;
+    if (!is_report(format_, request.payload.data())) return Verdict::bad_version;
+    switch (window_.place(request.psn)) {
+        case SequenceWindow::Place::duplicate:
+            return Verdict::psn_duplicate;
+        case SequenceWindow::Place::reordered:
+            window_.mark(request.psn);
+            return Verdict::psn_reordered;
+        case SequenceWindow::Place::expected:
+        case SequenceWindow::Place::ahead:
+            break;
+    }
+    lost_ += window_.advance(request.psn);
+    at = static_cast<std::uint32_t>(offset / bytes_);
+    ++accepted_;
+    return Verdict::accepted;
+}
+
+void QueuePair::write(std::uint32_t at, Bytes payload) {
+    std::memcpy(ring_.get() + at * bytes_, payload.data(), bytes_);
+}
+
+}  // namespace acapella::collector

@@ -1,0 +1,95 @@
+// A queue pair of an unreliable connection and the ring of report slots that its memory region is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "collector/report.hpp"
+#include "collector/roce.hpp"
+
+namespace acapella::collector {
+
+struct QueuePairConfig {
+    static constexpr std::uint32_t kFirstSeen = 0xffffffff;  // as initial_psn: that of the first report
+
+    std::uint32_t number = 0;  // 24 bits
+    std::uint32_t key = 0;
+    std::uint64_t base = 0;  // address of the ring as the sender has it
+    std::uint32_t slots = 0;
+    std::uint32_t initial_psn = kFirstSeen;
+};
+
+// Which packet sequence numbers of the last half of their space have come.
+class SequenceWindow {
+  public:
+    explicit SequenceWindow(std::uint32_t initial);
+
+    enum class Place : std::uint8_t { expected, ahead, duplicate, reordered };
+    Place place(std::uint32_t psn) const;
+    // Of a psn that is expected or ahead; returns how many before it did not come.
+    std::uint32_t advance(std::uint32_t psn);
+    // A reordered one has come: a further copy is a duplicate.
+    void mark(std::uint32_t psn) { bits()[psn / 64] |= std::uint64_t{1} << (psn % 64); }
+    std::uint32_t expected() const { return expected_; }
+
+    static constexpr std::uint32_t kModulus = std::uint32_t{1} << 24;
+
+  private:
+    struct Free {
+        void operator()(void* bits) const { std::free(bits); }
+    };
+    std::uint64_t* bits() const { return bits_.get(); }
+    bool has(std::uint32_t psn) const { return (bits()[psn / 64] >> (psn % 64) & 1) != 0; }
+    void forget(std::uint32_t psn, std::uint32_t count);
+
+    std::unique_ptr<std::uint64_t[], Free> bits_;  // pages that nothing was written to take no memory
+    std::uint32_t expected_;
+    std::uint64_t passed_ = 0;  // numbers since the first
+    bool any_ = false;
+};
+
+class QueuePair {
+  public:
+    QueuePair(const QueuePairConfig& config, Format format);
+
+    // Checks key, length, bounds, content and number of the request, in this order: what is refused before
+    // its number is looked at does not move it, so that a forged frame cannot make a true report a duplicate.
+    // On `accepted` the report is in slot(`at`). The caller has made sure that the slot may be overwritten.
+    Verdict check(const WriteRequest& request, std::uint32_t& at);
+    void write(std::uint32_t at, Bytes payload);
+
+    const std::byte* slot(std::uint32_t at) const { return ring_.get() + at * bytes_; }
+    std::byte* memory() { return ring_.get(); }
+    std::size_t memory_bytes() const { return config_.slots * bytes_; }
+    const QueuePairConfig& config() const { return config_; }
+    std::uint64_t lost() const { return lost_; }
+    std::uint64_t accepted() const { return accepted_; }
+    std::uint32_t expected_psn() const { return window_.expected(); }
+
+    // Reports that wait in a slot may not be overwritten before they are read: the round in which it was
+    // written.
+    bool waits(std::uint32_t at, std::uint32_t round) const { return written_in_[at] == round; }
+    void set_waiting(std::uint32_t at, std::uint32_t round) { written_in_[at] = round; }
+
+  private:
+    static constexpr std::align_val_t kPage{4096};
+    struct Free {
+        void operator()(std::byte* ring) const { ::operator delete[](ring, kPage); }
+    };
+
+    QueuePairConfig config_;
+    Format format_;
+    std::size_t bytes_;
+    std::unique_ptr<std::byte[], Free> ring_;
+    std::vector<std::uint32_t> written_in_;
+    SequenceWindow window_;
+    std::uint64_t lost_ = 0;
+    std::uint64_t accepted_ = 0;
+};
+
+}  // namespace acapella::collector

@@ -1,0 +1,39 @@
+// Threads that run one job together, a part each, and wait for each other.
+#pragma once
+
+#include <barrier>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace acapella::collector {
+
+class Workers {
+  public:
+    explicit Workers(unsigned count);
+    Workers(const Workers&) = delete;
+    Workers& operator=(const Workers&) = delete;
+    ~Workers();
+
+    unsigned count() const { return count_; }
+    // job(part) for each part below count(), all at once, the first in the calling thread; returns when all
+    // are done, and raises the first exception of any.
+    void run(const std::function<void(unsigned)>& job);
+
+  private:
+    void serve(unsigned part);
+    void attempt(unsigned part);
+
+    unsigned count_;
+    const std::function<void(unsigned)>* job_ = nullptr;  // none: the threads end
+    std::barrier<> start_;
+    std::barrier<> done_;
+    std::mutex failing_;
+    std::exception_ptr failure_;
+    std::vector<std::thread> threads_;
+};
+
+}  // namespace acapella::collector

@@ -1,0 +1,91 @@
+"""Flow reports in RoCEv2 frames, made by schemas/report_formats.tsv and zlib: no code of the core."""
+
+import csv
+import struct
+import zlib
+
+from acapella_core import schemas
+
+WIDTHS = {1: ">B", 2: ">H", 4: ">I", 8: ">Q"}
+VALID = {"start": 1, "rtt_syn": 2, "rtt_ack": 4, "iat": 8, "seq": 16, "ack": 32, "slot": 64, "tags": 128}
+TRIGGER = {"syn": 1, "ack": 2, "fin": 4, "rst": 8, "nth": 16, "time": 32, "first": 64, "probe": 128, "data_ack": 256}
+
+
+def layout(number: int) -> list[dict]:
+    """The rows of a format."""
+    with (schemas.root() / "report_formats.tsv").open(encoding="utf-8", newline="") as stream:
+        rows = [row for row in csv.DictReader(stream, delimiter="\t") if row["format"] == str(number)]
+    return [{**row, "offset": int(row["offset"]), "bytes": int(row["bytes"])} for row in rows]
+
+
+LAYOUTS = {number: layout(number) for number in (1, 2)}
+BYTES = {number: rows[-1]["offset"] + rows[-1]["bytes"] for number, rows in LAYOUTS.items()}
+
+
+def report(number: int, **fields) -> bytes:
+    """A report; fields that are not named are 0. Addresses are bytes."""
+    made = bytearray(BYTES[number])
+    if number == 2:
+        fields = {"version": 2, "ip_version": 4, "ip_proto": 6, **fields}
+    for row in LAYOUTS[number]:
+        value = fields.pop(row["name"], 0)
+        if isinstance(value, bytes):
+            made[row["offset"] + row["bytes"] - len(value) : row["offset"] + row["bytes"]] = value
+        elif row["bytes"] in WIDTHS:
+            struct.pack_into(WIDTHS[row["bytes"]], made, row["offset"], value)
+    if fields:
+        raise KeyError(f"format {number} has no {', '.join(fields)}")
+    return bytes(made)
+
+
+def icrc(packet: bytes) -> bytes:
+    """The ICRC of a packet from its IPv4 header to the end of the payload (IBTA annex A17)."""
+    masked = bytearray(b"\xff" * 8 + packet)
+    for at in (1, 8, 10, 11, 26, 27, 32):
+        masked[8 + at] = 0xFF
+    return struct.pack("<I", zlib.crc32(masked))
+
+
+def frame(  # noqa: PLR0913  (each is a field that a test spoils)
+    payload: bytes,
+    *,
+    psn: int,
+    address: int,
+    queue_pair: int = 0x11,
+    key: int = 0x1234,
+    opcode: int = 0x2A,
+    vlans: tuple[int, ...] = (),
+    length: int | None = None,
+    port: int = 4791,
+    spoil_icrc: bool = False,
+) -> bytes:
+    """A RoCEv2 RDMA WRITE ONLY frame; `length` is RETH's where it is not the payload's."""
+    bth = struct.pack("!BBHII", opcode, 0x40, 0xFFFF, queue_pair, psn)
+    reth = struct.pack("!QII", address, key, len(payload) if length is None else length)
+    udp = struct.pack("!HHHH", 0xF803, port, 8 + len(bth + reth + payload) + 4, 0)
+    total = 20 + len(udp + bth + reth + payload) + 4
+    header = struct.pack("!BBHHHBBH4s4s", 0x45, 0, total, 0, 0x4000, 64, 17, 0, b"\x0a\0\0\1", b"\x0a\0\0\2")
+    header = header[:10] + struct.pack("!H", checksum(header)) + header[12:]
+    packet = header + udp + bth + reth + payload
+    tags = b"".join(struct.pack("!HH", 0x8100, vlan) for vlan in vlans)
+    crc = icrc(packet)
+    if spoil_icrc:
+        crc = bytes((crc[0] ^ 1, *crc[1:]))
+    return b"\x02\0\0\0\0\x02\x02\0\0\0\0\x01" + tags + b"\x08\0" + packet + crc
+
+
+def checksum(header: bytes) -> int:
+    """RFC 1071."""
+    total = sum(struct.unpack(f"!{len(header) // 2}H", header))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def pcap(frames: list[bytes], cut: int = 65535) -> bytes:
+    """A nanosecond pcap of Ethernet."""
+    records = [
+        struct.pack("<IIII", 1_700_000_000, n * 1000, min(cut, len(data)), len(data)) + data[:cut]
+        for n, data in enumerate(frames)
+    ]
+    return struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1) + b"".join(records)

@@ -1,0 +1,190 @@
+"""The native collector beside the plain one: every counter, flow and row of the series, in both formats."""
+
+import random
+
+import pyarrow.parquet as pq
+import pytest
+from plain_collector import Pair, Plain
+from report_frames import BYTES, VALID, frame, pcap, report
+
+from acapella_core.collector import Collector, Options, QueuePair
+
+BASE = 0x7F00_0000_0000
+SLOTS = 64
+SECOND = 10**9
+
+
+def number_1(random_: random.Random, n: int) -> dict:
+    """Fields of a report in the paper's format."""
+    counts = {f"bytes_{i}": random_.choice((n * 900, n * 900 + i, random_.randrange(2**32))) for i in range(4)}
+    cells = {f"packets_{i}": random_.choice((n, random_.randrange(2**16))) for i in range(4)}
+    return {
+        "src": bytes((10, 0, 0, random_.randrange(4))),
+        "dst": bytes((10, 0, 1, random_.randrange(3))),
+        "src_port": random_.choice((80, 443)),
+        "dst_port": 50_000,
+        "rtt": random_.choice((0, 7, 90_000)),
+        "iat": random_.choice((0, 1_000)),
+        "packet_type": random_.randrange(5),
+        "ack": random_.choice((n * 700, 2**32 - 1 - n)),
+        "seq": random_.choice((n * 700 + 1400, n)),
+        "timestamp": max(0, (n + random_.choice((0, 0, 0, -3))) * SECOND // 7),
+        **counts,
+        **cells,
+    }
+
+
+def number_2(random_: random.Random, n: int) -> dict:
+    """Fields of a report in the corrected format."""
+    six = random_.random() < 0.3
+    width = 16 if six else 4
+    tags = random_.randrange(6)
+    return {
+        "ip_version": 6 if six else 4,
+        "ip_proto": random_.choice((6, 6, 6, 17, 1, 58)),
+        "tcp_flags": 16,
+        "trigger": random_.choice((1, 2, 4, 8, 16, 64, 128, 256)),
+        "valid": random_.randrange(256) | random_.choice((0, VALID["slot"])),
+        "vlan_count": tags % 3,
+        "mpls_count": random_.choice((0, 2, 6)),
+        "src_port": random_.choice((0, 443)),
+        "dst_port": random_.choice((0, 50_000)),
+        "src": bytes(width - 1) + bytes((random_.randrange(1, 3),)),
+        "dst": bytes(width - 2) + bytes((9, random_.randrange(2))),
+        "vlan_0": 100,
+        "vlan_1": 7,
+        "mpls_0": 16,
+        "mpls_1": 17,
+        "epoch": max(0, n // 40 + random_.choice((0, 0, 0, -1, -2, -5))),
+        "report_sequence": random_.choice((n, n, n, 2**32 - 2)),
+        "timestamp": (n + random_.choice((0, 0, -2))) * SECOND // 5 + SECOND,
+        "start": random_.choice((SECOND, 2 * SECOND)),
+        "bytes": random_.randrange(2**40),
+        "packets": random_.randrange(2**20),
+        "rtt_syn": 5_000_000,
+        "rtt_ack": 300,
+        "iat": random_.randrange(1000),
+        "seq_end": random_.randrange(2**32),
+        "ack": random_.choice((n * 100, random_.randrange(2**32))),
+        "duplicate_acks": random_.choice((n, 2**32 - 1)),
+        "retransmitted_bytes": n // 3,
+        "gap_bytes": random_.choice((n, n, n, 0)),
+        "payload_bytes": n * 900,
+    }
+
+
+MAKERS = {1: number_1, 2: number_2}
+
+
+def traffic(number: int, seed: int, count: int = 400) -> list[bytes]:
+    """Frames, most of them in order, of two queue pairs."""
+    random_, frames, psn = random.Random(seed), [], {0x11: 2**24 - 50, 0x12: 5}
+    for n in range(count):
+        pair = random_.choice((0x11, 0x11, 0x12))
+        psn[pair] = (psn[pair] + random_.choice((1, 1, 1, 1, 3))) % 2**24
+        payload = report(number, **MAKERS[number](random_, n))
+        address = BASE + BYTES[number] * random_.randrange(SLOTS)
+        given = {"psn": psn[pair], "address": address, "queue_pair": pair}
+        frames.append(spoiled(random_, payload, given))
+    return frames
+
+
+def spoiled(random_: random.Random, payload: bytes, given: dict) -> bytes:
+    """A frame, of which one in four has a fault."""
+    fault = random_.randrange(44)
+    faults = {
+        0: {"key": 1},
+        1: {"queue_pair": 0x13},
+        2: {"address": given["address"] + 1},
+        3: {"address": BASE + len(payload) * SLOTS},
+        4: {"opcode": 0x0A},
+        5: {"length": 0},
+        6: {"port": 4790},
+        7: {"spoil_icrc": True},
+        8: {"psn": (given["psn"] - 2) % 2**24},
+        9: {"psn": (given["psn"] - 1) % 2**24},
+    }
+    if fault == 10:
+        payload = b"" if random_.random() < 0.5 else b"\7" * len(payload)
+    return frame(payload, **given | faults.get(fault, {}))
+
+
+def plain(number: int, frames: list[bytes], series_ns: int | None, wires: dict | None = None) -> Plain:
+    """The model after the frames."""
+    model = Plain([Pair(n, 0x1234, BASE, SLOTS) for n in (0x11, 0x12)], number, series_ns)
+    for n, data in enumerate(frames):
+        model.frame(data, (wires or {}).get(n))
+    model.finish()
+    return model
+
+
+def pairs(**given) -> list[QueuePair]:
+    """The queue pairs of traffic()."""
+    return [QueuePair(**{"number": n, "key": 0x1234, "base": BASE, "slots": SLOTS, **given}) for n in (0x11, 0x12)]
+
+
+def counted(counters: dict) -> dict:
+    """What came to pass, without the numbers that the model has not."""
+    return {
+        name: value for name, value in counters.items() if value and name not in ("frames", "flows", "psn_gap_lost")
+    }
+
+
+def collected(tmp_path, frames, options) -> tuple[dict, list[dict], list[dict]]:
+    """Counters, flows, series of the core."""
+    series, flows = tmp_path / "series.parquet", tmp_path / "flows.parquet"
+    with Collector(pairs(), options, series=series) as collector:
+        collector.feed_frames(frames)
+        counters = collector.finish()
+        collector.write_flows(flows)
+    return counters, pq.read_table(flows).to_pylist(), pq.read_table(series).to_pylist()
+
+
+@pytest.mark.parametrize("series_ns", [SECOND, 0])
+@pytest.mark.parametrize("number", [1, 2])
+def test_core_says_what_the_plain_collector_says(tmp_path, number, series_ns):
+    for seed in range(3):
+        frames = traffic(number, seed)
+        model = plain(number, frames, series_ns)
+        counters, flows, series = collected(tmp_path, frames, Options(format=number, series_ns=series_ns))
+        assert counted(counters) == model.counters
+        assert counters["psn_gap_lost"] == sum(pair.lost for pair in model.pairs.values())
+        assert [key_of(flow) for flow in flows] == [public(key) for key in model.flows]
+        rows = [flow.row() for flow in model.flows.values()]
+        assert [{name: flow[name] for name in rows[0]} for flow in flows] == rows
+        assert series == model.series
+
+
+def key_of(flow: dict) -> tuple:
+    """A row's key as public() has it."""
+    names = ("ip_version", "ip_proto", "vlan", "mpls", "src", "dst")
+    ports = ("src_port", "dst_port", "icmp_type", "icmp_code", "icmp_id")
+    return tuple(flow[name] for name in names + ports)
+
+
+def public(key: tuple) -> tuple:
+    """The model's key as the table shows it."""
+    version, proto, vlans, labels, src, dst, src_port, dst_port = key
+    icmp = proto in (1, 58)
+    ports = (src_port, dst_port) if not icmp and (src_port or dst_port) else (None, None)
+    shown = (src_port >> 8, src_port & 255, dst_port) if icmp else (None, None, None)
+    return (version, proto, list(vlans), list(labels), src, dst, *ports, *shown)
+
+
+def test_any_number_of_threads_writes_the_same_bytes(tmp_path):
+    frames, written = traffic(2, 9, 2000), []
+    for threads in (1, 2, 3, 5):
+        folder = tmp_path / str(threads)
+        folder.mkdir()
+        collected(folder, frames, Options(threads=threads))
+        written.append([(folder / name).read_bytes() for name in ("flows.parquet", "series.parquet")])
+    assert all(files == written[0] for files in written)
+
+
+def test_a_capture_gives_what_its_frames_in_memory_give(tmp_path):
+    frames = traffic(2, 4)
+    (tmp_path / "reports.pcap").write_bytes(pcap(frames))
+    with Collector(pairs(), Options(), series=tmp_path / "s.parquet") as collector:
+        end = collector.feed(tmp_path / "reports.pcap")
+        assert end == {"records": len(frames), "end": "clean", "detail": ""}
+        assert counted(collector.finish()) == plain(2, frames, None).counters
