@@ -41,23 +41,30 @@ def check_names(known, place):
 
 def check_planned_names():
     """As `check_names`, of the samples that the local testbed is going to take, where these are known before."""
-    from acapella_capture import collect, settings
+    from acapella_capture import collect
     from acapella_capture.plan import KnownLater
 
-    keys = {key: config[key] for key in settings.KEYS}
     try:
-        known = [line["sample"] for line in collect.planned(settings.settings_of(keys))]
+        known = [line["sample"] for line in collect.planned(COLLECTED_BY)]
     except KnownLater:
         return
     check_names(known, f"of testbed {config['testbed']}")
 
 
 def told_plan():
-    """What the testbed would be asked for and would sample."""
-    from acapella_capture import dry_run, settings
+    """What the testbed would be asked for and would sample. Raises UserError where the config asks for more."""
+    from acapella_capture import dry_run
 
-    keys = {key: config[key] for key in settings.KEYS}
-    return dry_run.dry_run(settings.settings_of(keys), config["campaign"])
+    return dry_run.dry_run(COLLECTED_BY, config["campaign"])
+
+
+def tell_plan():
+    """Say it, below Snakemake's own plan; where the config is wrong one line, and exit code 1."""
+    try:
+        print("What collect would do:", told_plan(), sep="\n", end="", flush=True)
+    except UserError as error:
+        print(f"config error: {error}", file=sys.stderr, flush=True)
+        os._exit(1)  # what is raised as Python ends does not change its exit code
 
 
 if config["testbed"] == "files":
@@ -77,13 +84,20 @@ if config["testbed"] == "files":
         # Once more below the long plan of a dry run, which Snakemake knows only after it has read the rules.
         atexit.register(lambda: workflow.dryrun and warn())
 else:
-    # Below Snakemake's plan, as are warnings above.
-    atexit.register(lambda: workflow.dryrun and print("What collect would do:", told_plan(), sep="\n", end=""))
-    if config["testbed"] == "local" and (TRIALS or config["exclude"]):
-        try:
-            check_planned_names()
-        except UserError as error:
-            sys.exit(f"config error: {error}")
+    from acapella_capture import precheck, settings
+
+    try:
+        COLLECTED_BY = settings.settings_of({key: config[key] for key in settings.KEYS}, where=None)
+        if not Path(f"{CAMPAIGN}/raw/samples.tsv").exists():  # else it is there, whatever became of keys and programs
+            precheck.check(COLLECTED_BY)
+        if config["testbed"] == "local":  # asks nobody, so that it is no work to look now
+            told_plan()
+            if TRIALS or config["exclude"]:
+                check_planned_names()
+    except UserError as error:
+        sys.exit(f"config error: {error}")
+    # Whether this is a dry run Snakemake knows only after it has read the rules.
+    atexit.register(lambda: workflow.dryrun and tell_plan())
 
 
 @functools.cache

@@ -115,3 +115,12 @@ def test_a_selection_of_ones_own_comes_by_its_name(tmp_path, monkeypatch):
 def test_a_wrong_choice_is_refused(wrong, why):
     with pytest.raises(UserError, match=why):
         choose(lambda _: wrong, view_of("xy", 1))
+
+
+def test_what_a_selection_raises_is_one_line_that_names_site_and_cycle():
+    for mistake in (lambda view: view.rates["none"], lambda _: None):
+        with pytest.raises(
+            UserError, match=r"^collect.port_selection: site S, cycle 1: (Key|Type)Error: .+$"
+        ) as raised:
+            choose(mistake, view_of("xy", 1))
+        assert raised.value.__cause__ is not None

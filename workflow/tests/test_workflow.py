@@ -275,12 +275,26 @@ LOCAL = {"testbed": "local", "samples": None, "local": {"replay": {"repeats": 3}
         ),
         ({"trials": {"loaded": ["loaded-1", "x"]}}, "trials.loaded[1]: 'x' is no sample of testbed local"),
         ({"exclude": ["quiet-4"]}, "exclude: 'quiet-4' is no sample of testbed local; did you mean quiet-3?"),
+        ({"collect": {"mode": "slice"}}, "collect.slice: missing; mode slice needs its name"),
+        ({"collect": {"mode": "sites", "sites": ["site9"]}}, "collect.sites: no site 'site9'; there are site1, site2"),
+        ({"preprocess": {"anonymise": True}}, "preprocess.key_file: missing; anonymise needs a key: acapella anonym"),
     ],
 )
-def test_a_sample_that_the_local_testbed_will_not_take_is_named_before_it_captures(tmp_path, changes, complaint):
+def test_what_the_local_testbed_cannot_take_is_named_before_it_captures(tmp_path, changes, complaint):
     ended = workplace(tmp_path, **LOCAL | changes).run("--dry-run")
     assert ended.returncode != 0
-    assert ended.stdout.splitlines()[-1] == f"config error: {complaint}"
+    assert ended.stdout.splitlines()[-1].startswith(f"config error: {complaint}")
+
+
+def test_what_is_collected_needs_neither_its_key_nor_its_filter_again(tmp_path):
+    gone = {"preprocess": {"anonymise": True, "key_file": "/nowhere/campaign.key"}}
+    place = workplace(tmp_path, **LOCAL | gone)
+    ended = place.run("--dry-run")
+    assert ended.returncode != 0 and "config error: preprocess.key_file: cannot read /nowhere" in ended.stdout
+    sheet = place.campaign / "raw" / "samples.tsv"
+    sheet.parent.mkdir(parents=True)
+    sheet.write_text("sample\tsite\tport\tfile\n")
+    assert "What collect would do:" in place.succeed("--dry-run")
 
 
 def test_samples_that_the_local_testbed_will_take_may_be_trials_or_excluded(tmp_path):

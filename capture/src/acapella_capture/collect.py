@@ -19,10 +19,12 @@ from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
 from . import manifest as manifests
+from .allocation import counted
 from .coordinator import Told, collect
 from .dry_run import asked_of_fabric, dry_run, plans
 from .outcomes import Outcome
-from .plan import trials
+from .plan import sites_of, trials
+from .precheck import check
 from .sampling import Failure
 from .settings import Settings, read_settings
 from .testbeds import files, testbed_of
@@ -62,18 +64,16 @@ def run(args: argparse.Namespace) -> int | None:
         raise UserError("--only is for testbed files", where=args.config)
     if args.output and not args.list:
         raise UserError("-o goes with --list alone", where=args.output)
+    if args.release_all:
+        release_all(testbed_of(settings, args.campaign.resolve().name))
+        return None
+    if settings.testbed != "files":
+        check(settings)
     if args.list:
-        text = manifests.sheet(planned(settings))
-        if args.output:
-            atomic_text(args.output, text)
-        else:
-            sys.stdout.write(text)
+        write_planned(settings, args.output)
         return None
     if args.dry_run:
         sys.stdout.write(dry_run(settings, args.campaign.resolve().name))
-        return None
-    if args.release_all:
-        release_all(testbed_of(settings, args.campaign.resolve().name))
         return None
     if settings.testbed == "local" and not sandbox.inside():
         command = [str(args.campaign.resolve()), "--config", str(args.config.resolve())]
@@ -109,7 +109,7 @@ def write_sheets(raw: Path, lines: list[dict[str, Any]], failures: list[Failure]
     sheet, failed = raw / manifests.SHEET, raw / manifests.FAILED
     if failures:
         atomic_text(failed, manifests.sheet(map(asdict, failures), manifests.FAILED_COLUMNS))
-        print(f"{len(failures)} samples failed: {failed}", file=sys.stderr)
+        print(f"{counted(len(failures), 'sample')} failed: {failed}", file=sys.stderr)
     else:
         failed.unlink(missing_ok=True)
     if failures and not lines:
@@ -117,7 +117,16 @@ def write_sheets(raw: Path, lines: list[dict[str, Any]], failures: list[Failure]
         raise UserError(f"no sample could be taken; the first: {failures[0].why}", where=failed)
     ordered = sorted(lines, key=lambda line: ("trial" in line, line["site"], line["requested"]["start_ns"] or 0))
     atomic_text(sheet, manifests.sheet(ordered))
-    print(f"{len(lines)} samples: {sheet}")
+    print(f"{counted(len(lines), 'sample')}: {sheet}")
+
+
+def write_planned(settings: Settings, output: Path | None) -> None:
+    """What a collection would take, as a sheet, to a file or to standard output."""
+    text = manifests.sheet(planned(settings))
+    if output:
+        atomic_text(output, text)
+    else:
+        sys.stdout.write(text)
 
 
 def planned(settings: Settings) -> Iterator[dict[str, Any]]:
@@ -127,7 +136,9 @@ def planned(settings: Settings) -> Iterator[dict[str, Any]]:
             yield {"sample": row.sample, "site": row.site, "port": row.port, "file": row.link}
         return
     testbed = testbed_of(settings)
-    steady = [shots for plan in plans(settings, testbed) for shots in plan.steady()]
+    steady = [
+        shots for plan in plans(settings, testbed, sites_of(settings, testbed.sites())) for shots in plan.steady()
+    ]
     for shots in (*steady, *trials(testbed.replays())):
         for shot in shots:
             yield {"sample": shot.sample, "site": shot.site.name, "port": shot.port.name, "file": shot.file}

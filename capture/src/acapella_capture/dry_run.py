@@ -1,6 +1,6 @@
 """What a collection would ask for and sample, as far as it is known before: `acapella collect --dry-run`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from acapella_core.errors import UserError
 
@@ -17,16 +17,21 @@ CYCLES_SHOWN = 12
 
 
 def dry_run(settings: Settings, campaign: str) -> str:
-    """The plan as text. A testbed that tells nothing without being asked with rights says so in it."""
+    """The plan as text. A testbed that tells nothing without being asked with rights says so in it.
+
+    Raises UserError where the config asks for what the testbed has not.
+    """
     if settings.testbed == "files":
         return f"testbed files: the captures of {settings.samples} are described where they are\n"
     lines = list(asked_of_fabric(settings)) if settings.testbed == "fabric" else []
     try:
         testbed = testbed_of(settings, campaign)
-        lines += told(settings, testbed)
+        there = testbed.sites()
     except UserError as error:
-        lines.append(f"testbed {settings.testbed}: sites and ports are not known now: {error}")
-    return "\n".join(lines) + "\n"
+        if settings.testbed == "local":  # all of it is known, so it is the config that is wrong
+            raise
+        return "\n".join([*lines, f"testbed {settings.testbed}: sites and ports are not known now: {error}", ""])
+    return "\n".join([*lines, *told(settings, testbed, sites_of(settings, there)), ""])
 
 
 def asked_of_fabric(settings: Settings) -> Iterator[str]:
@@ -44,19 +49,19 @@ def asked_of_fabric(settings: Settings) -> Iterator[str]:
         yield f"testbed fabric: {error}"
 
 
-def plans(settings: Settings, testbed: Testbed) -> list[SitePlan]:
+def plans(settings: Settings, testbed: Testbed, sites: Sequence[Site]) -> list[SitePlan]:
     """The plan of each site with the receivers that it would get now."""
     found = []
-    for site in sites_of(settings, testbed.sites()):
+    for site in sites:
         want = want_of(settings, site, testbed.receivers_per_instance)
         room, _ = simulated(testbed.resources(site.name), want)
         found.append(SitePlan(settings, site, max(1, room) * testbed.receivers_per_instance))
     return found
 
 
-def told(settings: Settings, testbed: Testbed) -> Iterator[str]:
+def told(settings: Settings, testbed: Testbed, sites: Sequence[Site]) -> Iterator[str]:
     """The plan, line by line."""
-    planned = plans(settings, testbed)
+    planned = plans(settings, testbed, sites)
     collect = settings.collect
     yield f"testbed {testbed.name}, mode {collect.mode}: {counted(len(planned), 'site')}, each on its own"
     for plan in planned:

@@ -111,8 +111,17 @@ def selection_of(name: str) -> Selection:
 
 
 def choose(selection: Selection, view: View) -> tuple[str, ...]:
-    """What a selection chooses. Raises UserError where it is not at most `receivers` of the site's ports, each once."""
-    chosen = tuple(selection(view))
+    """What a selection chooses. Raises UserError where it is not at most `receivers` of the site's ports, each once.
+
+    So does what a selection raises itself: it is not ours, and `--debug` shows where it did.
+    """
+    where = f"site {view.site}, cycle {view.cycle + 1}"  # from 1, as in plans and manifests
+    try:
+        chosen = tuple(selection(view))
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{where}: {type(error).__name__}: {error}", where="collect.port_selection") from error
     known = {port.name for port in view.ports}
     fault = None
     if unknown := [name for name in chosen if name not in known]:
@@ -120,9 +129,9 @@ def choose(selection: Selection, view: View) -> tuple[str, ...]:
     elif len(set(chosen)) < len(chosen):
         fault = "a port twice"
     elif len(chosen) > view.receivers:
-        fault = f"{len(chosen)} ports for {view.receivers} receivers"
+        fault = f"{len(chosen)} ports, more than the receivers, {view.receivers}"
     if fault:
-        raise UserError(f"site {view.site}, cycle {view.cycle}: {fault}", where="collect.port_selection")
+        raise UserError(f"{where}: {fault}", where="collect.port_selection")
     return chosen
 
 

@@ -1,0 +1,62 @@
+"""What is wrong in a config is said before a testbed is built or asked: by a dry run as by a collection."""
+
+import shutil
+
+import pytest
+import yaml
+
+from acapella_capture import collect, precheck
+from acapella_capture.settings import settings_of
+from acapella_core.arguments import Parser
+from acapella_core.errors import UserError
+
+ANONYMISED = {"anonymise": True, "key_file": "/nowhere/campaign.key"}
+needs_tcpdump = pytest.mark.skipif(shutil.which("tcpdump") is None, reason="no tcpdump here")
+
+
+def dry_run(folder, **keys):
+    """`acapella collect --dry-run` of testbed local with these keys."""
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump({"testbed": "local"} | keys))
+    parser = Parser()
+    collect.add_arguments(parser)
+    return collect.run(parser.parse_args([str(folder / "c"), "--config", str(path), "--dry-run"]))
+
+
+@pytest.mark.parametrize(
+    ("keys", "what"),
+    [
+        ({"collect": {"port_selection": "quietst"}}, "collect.port_selection: no port selection 'quietst'; there are"),
+        ({"collect": {"port_selection": "fixed"}}, "collect.ports: names no port"),
+        ({"collect": {"mode": "sites", "sites": ["site9"]}}, "collect.sites: no site 'site9'; there are site1, site2"),
+        ({"collect": {"mode": "slice", "slice": "x"}}, "collect.slice: slice 'x' uses no port"),
+        ({"preprocess": ANONYMISED}, "preprocess.key_file: cannot read /nowhere/campaign.key: No such file"),
+        ({"local": {"replay": {"capture": "/nowhere.pcap"}}}, "local.replay.capture: cannot read /nowhere.pcap"),
+        (
+            {"local": {"switch": "ovs", "slices": [{"name": "a", "hosts": [3], "encapsulation": "vlan"}]}},
+            "local.slices[0]: no host site1-host3",
+        ),
+        pytest.param(
+            {"capture": {"filter": "tpc port 80"}}, "capture.filter: 'tpc port 80': can't parse", marks=needs_tcpdump
+        ),
+        pytest.param(
+            {"capture": {"filter": "port 99999"}}, "capture.filter: 'port 99999': illegal port", marks=needs_tcpdump
+        ),
+    ],
+)
+def test_a_dry_run_refuses_what_a_collection_would_refuse(tmp_path, keys, what):
+    with pytest.raises(UserError) as raised:
+        dry_run(tmp_path, **keys)
+    assert str(raised.value).startswith(what)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_dry_run_of_what_can_be_done_tells_the_plan(tmp_path, capsys):
+    keys = {"capture": {"filter": "vlan and tcp"}, "collect": {"port_selection": "busiest"}}
+    assert dry_run(tmp_path, **keys) is None
+    assert "port selection busiest" in capsys.readouterr().out
+
+
+def test_files_of_nodes_elsewhere_and_names_that_they_may_know_are_not_looked_for():
+    keys = {"preprocess": ANONYMISED, "capture": {"filter": "host nowhere.example"}}
+    precheck.check(settings_of({"testbed": "fabric"} | keys))
