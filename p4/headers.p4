@@ -155,6 +155,48 @@ header flow_h {
     bit<32> label_4;
 }
 
+// For sampling: what is the same in both directions of a flow and wherever it is seen. Never emitted.
+header sample_flow_h {
+    bit<64> low_high;   // the endpoint with the lower address, then port
+    bit<64> low_low;
+    bit<64> high_high;
+    bit<64> high_low;
+    bit<16> low_port;   // zero in every fragment, so that all of a packet share their flow's lot
+    bit<16> high_port;
+    bit<8>  ip_version;
+    bit<8>  ip_proto;
+    bit<16> type;       // of a frame without IP, whose endpoints are its MAC addresses
+}
+
+// And what tells the packets of a flow apart, wherever they are seen: no tags, no time to live. Never emitted.
+header sample_packet_h {
+    bit<32> flow_hash;
+    bit<32> swapped;         // 1: from the higher endpoint to the lower
+    bit<32> identification;  // IPv4: identification, flags and offset; IPv6: flow label
+    bit<32> length;
+    bit<32> word_1;          // TCP: seq, ack, checksum and window; UDP: length and checksum; ICMP: its two words
+    bit<32> word_2;
+    bit<32> word_3;
+}
+
+// An address on its way through a table, and the sums that checksums change by. Never emitted.
+header edit_h {
+    bit<48> mac;
+    bit<32> ipv4;
+    bit<32> old_ipv4;
+    bit<64> high;       // of an IPv6 address
+    bit<64> low;
+    bit<64> old_high;
+    bit<64> old_low;
+    bit<64> sum;        // of ~old + new over the addresses that changed, in words of 32 bits (RFC 1624)
+    bit<64> outer_sum;  // that of the outer IPv4 header
+    bit<64> inner_sum;
+    bit<64> transport_sum;  // that of the innermost IP header
+    bit<64> change;
+    bit<64> carry;
+    bit<16> checksum;
+}
+
 // What a frame is parsed into, in the order of the wire. For the struct of each main file.
 #define PARSED_HEADERS \
     ingress_h ingress; \
@@ -196,9 +238,11 @@ header flow_h {
     ports_h ports; \
     pseudowire_peek_h pseudowire;
 
-// What the parser leaves. It sets each of these for every frame: the pipeline keeps the values of the frame before.
+// What the parser leaves. It sets each of these, but the first, for every frame: the pipeline keeps the values of the frame before.
 // A header is valid only where all of its octets were captured and lie inside what the lengths before it allow.
 #define PARSED_METADATA \
+    bit<32> hash;           /* for what a hash gives: DPDK cuts the place of a hash's result to 8 bits of a count of bits, \
+                               so that it is right in the first 32 octets of metadata only. Not the parser's. */ \
     bit<32> parsed;         /* octets of the frame up to the end of the last header read, TCP options included */ \
     bit<32> end;            /* octets of the frame that may be read: captured, and inside the IP lengths */ \
     bit<32> wire_end;       /* the same on the wire */ \

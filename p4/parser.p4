@@ -2,9 +2,9 @@
 // control word, up to 4 VLAN tags in it, up to 2 IP headers (the first may carry the second) with up to 4 extension
 // headers each, and TCP, UDP, ICMP or ICMPv6. The main file defines headers_t and metadata_t before it includes this.
 //
-// DPDK's `extract` takes octets whether they are there or not, and p4c-dpdk makes a variable of every condition, of
-// which there is little room (256 octets of metadata). So every state asks for room first, without a condition: `room`
-// is the upper bit of `limit - need`, 0 where it is there. Lengths are below 2^31.
+// DPDK's `extract` takes octets whether they are there or not, and p4c-dpdk makes a variable of every condition in a
+// `select`, for which there is little room: the pipeline reaches 256 octets of metadata. So every state asks first,
+// without a condition: `room` is the upper bit of `limit - need`, 0 where there is room. Lengths are below 2^31.
 //
 // States that are the same but for the headers they fill are written once (parser/*.p4) and included with names.
 #ifndef ACAPELLA_PARSER_P4

@@ -1,19 +1,34 @@
-// Filters, samples, cuts and edits frames before they reach the host.
+// Filters, samples, cuts and edits frames before they reach the host; the host gets each with its port's sequence
+// number and the time it came in, so that what is missing shows. What is not sent goes to the sink with a reason.
 #include <core.p4>
-#include <pna.p4>
+#include <dpdk/pna.p4>  // the one with the hashes of DPDK
 
 #include "sizes.p4"
 #include "headers.p4"
 
 struct headers_t {
     PARSED_HEADERS
+    sample_flow_h sample_flow;
+    sample_packet_h sample_packet;
+    edit_h edit;
 }
 
 struct metadata_t {
     PARSED_METADATA
+    bit<32> port;     // index of the ingress port's registers
+    bit<32> kept;     // octets that the filter leaves of the frame
+    bit<32> swapped;  // 1: from the higher endpoint to the lower
+    bit<32> count;    // scratch, as is the next
+    bit<64> count64;
 }
 
 #include "parser.p4"
+#include "controls/stamp.p4"
+#include "controls/filter.p4"
+#include "controls/sample_key.p4"
+#include "controls/sample.p4"
+#include "controls/cut.p4"
+#include "controls/edit.p4"
 #include "controls/emit_frame.p4"
 
 control PreControl(
@@ -31,19 +46,28 @@ control Preprocess(
     in pna_main_input_metadata_t istd,
     inout pna_main_output_metadata_t ostd)
 {
+    Stamp() stamp;
+    Filter() filter;
+    SampleKey() sample_key;
+    Sample() sample;
+    Cut() cut;
+    Edit() edit;
+
     apply {
-        hdr.egress.setValid();
-        hdr.egress.timestamp_ns = hdr.ingress.timestamp_ns;
-        hdr.egress.wire_length = hdr.ingress.wire_length;
-        hdr.egress.length = hdr.ingress.captured_length;
-        hdr.egress.port = hdr.ingress.port;
-        hdr.egress.sequence = meta.parsed;
-        hdr.egress.hash = 0;
-        hdr.egress.kind = KIND_FRAME;
-        hdr.egress.reason = meta.parse_end;
-        hdr.egress.reserved = 0;
-        hdr.egress.reserved_too = 0;
-        send_to_port((PortId_t)PORT_OUT);
+        hdr.edit.setValid();
+        stamp.apply(hdr, meta);
+        filter.apply(hdr, meta);
+        if (hdr.egress.reason == REASON_SENT) {
+            sample_key.apply(hdr, meta);
+            sample.apply(hdr, meta);
+        }
+        if (hdr.egress.reason == REASON_SENT) {
+            cut.apply(hdr, meta);
+            edit.apply(hdr, meta);
+            send_to_port((PortId_t)PORT_OUT);
+        } else {
+            send_to_port((PortId_t)PORT_SINK);
+        }
     }
 }
 
@@ -54,6 +78,7 @@ control PreprocessDeparser(
     in pna_main_output_metadata_t ostd)
 {
     EmitFrame() frame;
+
     apply {
         pkt.emit(hdr.egress);
         frame.apply(pkt, hdr);

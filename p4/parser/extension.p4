@@ -73,11 +73,8 @@
     }
 
     state AT(JOIN(extension_later_fragment, EXTENSION)) {
-        meta.bits = 48;
-        pkt.extract(hdr.AT(HEADER), meta.bits);
-        meta.parsed = meta.need;
-        hdr.flow.ip_proto = hdr.AT(HEADER).next;
-        transition later_fragment;
+        meta.fragment = FRAGMENT_LATER;
+        transition AT(JOIN(extension_there, EXTENSION));
     }
 
     state AT(JOIN(extension_there, EXTENSION)) {
@@ -97,5 +94,8 @@
         meta.parsed = meta.need;
         meta.next = hdr.AT(HEADER).next;
         hdr.flow.ip_proto = meta.next;
-        transition AT(JOIN(upper, EXTENSION));
+        transition select(meta.fragment) {
+            FRAGMENT_LATER: later_fragment;
+            default: AT(JOIN(upper, EXTENSION));
+        }
     }

@@ -224,7 +224,7 @@ static void columns_free(struct columns *columns) {
 static int add_plain(struct rte_swx_pipeline *pipeline, const struct spec_table *from,
                      const struct columns *columns) {
     struct rte_swx_pipeline_table_params params = {
-        .fields = columns->fields,
+        .fields = from->key_count ? columns->fields : NULL,  // a table without a key has none
         .n_fields = from->key_count,
         .action_names = columns->actions,
         .action_is_for_table_entries = columns->in_table,

@@ -1,0 +1,76 @@
+// Brings the checksums of IPv4, TCP, UDP and ICMPv6 along with the addresses that changed (RFC 1624, eqn. 3): a right one
+// stays right, a wrong one wrong. UDP's zero means none (RFC 768), and a UDP sum of zero is sent as ones.
+#ifndef ACAPELLA_EDIT_CHECKSUMS_P4
+#define ACAPELLA_EDIT_CHECKSUMS_P4
+
+control EditChecksums(inout headers_t hdr, inout metadata_t meta) {
+    // hdr.edit.checksum becomes ~(~checksum + sum), folded to 16 bits. The sum is below 2^48.
+    @name("update") action update() {
+        hdr.edit.checksum = hdr.edit.checksum ^ 0xffff;
+        hdr.edit.change = hdr.edit.sum + (bit<64>)hdr.edit.checksum;
+        hdr.edit.carry = hdr.edit.change >> 16;
+        hdr.edit.change = hdr.edit.change & 0xffff;
+        hdr.edit.change = hdr.edit.change + hdr.edit.carry;
+        hdr.edit.carry = hdr.edit.change >> 16;
+        hdr.edit.change = hdr.edit.change & 0xffff;
+        hdr.edit.change = hdr.edit.change + hdr.edit.carry;
+        hdr.edit.carry = hdr.edit.change >> 16;
+        hdr.edit.change = hdr.edit.change & 0xffff;
+        hdr.edit.change = hdr.edit.change + hdr.edit.carry;
+        hdr.edit.checksum = hdr.edit.change[15:0];
+        hdr.edit.checksum = hdr.edit.checksum ^ 0xffff;
+    }
+
+    // A table without a key is the pipeline's subroutine: written out at each place, the narrowing to 16 bits would take
+    // 16 octets of metadata each time.
+    @name("checksum") table checksum {
+        actions = {
+            update;
+        }
+        default_action = update();
+    }
+
+    apply {
+        hdr.edit.sum = hdr.edit.outer_sum;
+        if (hdr.edit.sum != 0) {
+            hdr.edit.checksum = hdr.outer_ipv4.checksum;
+            checksum.apply();
+            hdr.outer_ipv4.checksum = hdr.edit.checksum;
+        }
+        hdr.edit.sum = hdr.edit.inner_sum;
+        if (hdr.edit.sum != 0) {
+            hdr.edit.checksum = hdr.inner_ipv4.checksum;
+            checksum.apply();
+            hdr.inner_ipv4.checksum = hdr.edit.checksum;
+        }
+        hdr.edit.sum = hdr.edit.transport_sum;
+        if (hdr.edit.sum != 0) {
+            if (hdr.tcp.isValid()) {
+                hdr.edit.checksum = hdr.tcp.checksum;
+                checksum.apply();
+                hdr.tcp.checksum = hdr.edit.checksum;
+            }
+            if (hdr.udp.isValid()) {
+                if (hdr.udp.checksum != 0) {
+                    hdr.edit.checksum = hdr.udp.checksum;
+                    checksum.apply();
+                    if (hdr.edit.checksum == 0) {
+                        hdr.edit.checksum = 0xffff;
+                    }
+                    hdr.udp.checksum = hdr.edit.checksum;
+                }
+            }
+            if (hdr.icmp.isValid()) {
+                if (hdr.flow.ip_version == 6) {
+                    if (hdr.flow.ip_proto == 58) {
+                        hdr.edit.checksum = hdr.icmp.checksum;
+                        checksum.apply();
+                        hdr.icmp.checksum = hdr.edit.checksum;
+                    }
+                }
+            }
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,60 @@
+// Rewrites IPv4 addresses of both levels by one table, and with them the header's checksum (RFC 1624, eqn. 3: a right
+// one stays right, a wrong one wrong).
+#ifndef ACAPELLA_EDIT_IPV4_P4
+#define ACAPELLA_EDIT_IPV4_P4
+
+
+control EditIpv4(inout headers_t hdr, inout metadata_t meta) {
+    @name("keep") action keep() {
+    }
+
+    @name("blank") action blank() {
+        hdr.edit.ipv4 = 0;
+    }
+
+    // The bits of `mask` stay, those of `value` are set.
+    @name("rewrite") action rewrite(bit<32> mask, bit<32> value) {
+        hdr.edit.ipv4 = hdr.edit.ipv4 & mask;
+        hdr.edit.ipv4 = hdr.edit.ipv4 | value;
+    }
+
+    @name("addresses") table addresses {
+        key = {
+            hdr.edit.ipv4: ternary;
+        }
+        actions = {
+            keep;
+            blank;
+            rewrite;
+        }
+        default_action = keep();
+        size = ADDRESS_ENTRIES;
+    }
+
+    // ~old + new
+    action add_change() {
+        hdr.edit.old_ipv4 = hdr.edit.old_ipv4 ^ 0xffffffff;
+        hdr.edit.sum = hdr.edit.sum + (bit<64>)hdr.edit.old_ipv4;
+        hdr.edit.sum = hdr.edit.sum + (bit<64>)hdr.edit.ipv4;
+    }
+
+    apply {
+#define IPV4 outer_ipv4
+#define WHICH INNERMOST_OUTER
+#define SUM outer_sum
+#include "controls/level/ipv4.p4"
+#undef SUM
+#undef WHICH
+#undef IPV4
+
+#define IPV4 inner_ipv4
+#define WHICH INNERMOST_INNER
+#define SUM inner_sum
+#include "controls/level/ipv4.p4"
+#undef SUM
+#undef WHICH
+#undef IPV4
+    }
+}
+
+#endif

@@ -1,0 +1,55 @@
+// Three ways of sampling, each off while its register is 0: a share of the flows and a share of the packets, by hashes
+// that are the same wherever a packet is seen, and every n-th frame of a port of those that are left.
+#ifndef ACAPELLA_SAMPLE_P4
+#define ACAPELLA_SAMPLE_P4
+
+control Sample(inout headers_t hdr, inout metadata_t meta) {
+    // Kept is what hashes below these: 2^32 is all.
+    @name("flows_below") Register<bit<64>, bit<32>>(1, 0) sample_flows_below;
+    @name("packets_below") Register<bit<64>, bit<32>>(1, 0) sample_packets_below;
+    @name("every") Register<bit<32>, bit<32>>(1, 0) sample_every;
+    // Frames of the port since the last that was kept; 0: the next one is.
+    @name("passed") Register<bit<32>, bit<32>>(PORTS, 0) sample_passed;
+
+    // DPDK's jhash; p4c-dpdk knows no other name for it.
+    Hash<bit<32>>(PNA_HashAlgorithm_t.ONES_COMPLEMENT16) hash;
+
+    apply {
+        meta.hash = hash.get_hash(hdr.sample_flow);
+        hdr.sample_packet.flow_hash = meta.hash;
+        meta.count64 = sample_flows_below.read(0);
+        if (meta.count64 != 0) {
+            if ((bit<64>)meta.hash >= meta.count64) {
+                hdr.egress.reason = REASON_FLOW_SAMPLED;
+            }
+        }
+
+        meta.hash = hash.get_hash(hdr.sample_packet);
+        hdr.egress.hash = meta.hash;
+        if (hdr.egress.reason == REASON_SENT) {
+            meta.count64 = sample_packets_below.read(0);
+            if (meta.count64 != 0) {
+                if ((bit<64>)meta.hash >= meta.count64) {
+                    hdr.egress.reason = REASON_PACKET_SAMPLED;
+                }
+            }
+        }
+
+        if (hdr.egress.reason == REASON_SENT) {
+            meta.size = sample_every.read(0);
+            if (meta.size != 0) {
+                meta.count = sample_passed.read(meta.port);
+                if (meta.count != 0) {
+                    hdr.egress.reason = REASON_NOT_NTH;
+                }
+                meta.count = meta.count + 1;
+                if (meta.count >= meta.size) {
+                    meta.count = 0;
+                }
+                sample_passed.write(meta.port, meta.count);
+            }
+        }
+    }
+}
+
+#endif
