@@ -19,6 +19,11 @@ const bit<8> REASON_FILTERED = 1;        // the filter's table says reject
 const bit<8> REASON_NOT_NTH = 2;         // 1-in-n sampling
 const bit<8> REASON_FLOW_SAMPLED = 3;    // outside the share of flows that is kept
 const bit<8> REASON_PACKET_SAMPLED = 4;  // outside the share of packets that is kept
+const bit<8> REASON_NO_TRIGGER = 32;
+const bit<8> REASON_NO_FLOW = 33;          // no whole IP header
+const bit<8> REASON_REVERSE_UNKNOWN = 34;  // an ACK of a flow that was not seen
+const bit<8> REASON_NO_QUEUE_PAIR = 35;    // the collector has not set it up
+const bit<8> REASON_NOT_IN_FORMAT = 36;    // IPv6 in the published format
 
 // metadata.parse_end: why the parser stopped.
 const bit<8> END_WHOLE = 0;     // behind a TCP, UDP, ICMP or ICMPv6 header
@@ -42,5 +47,45 @@ const bit<8> INNERMOST_INNER = 2;
 // What the filter and the address tables hold.
 #define FILTER_ENTRIES 1024
 #define ADDRESS_ENTRIES 4096
+
+// Flow statistics: cells of a row of the sketch, flows with a state of their own, queue pairs of the collector.
+#define CELLS 2097152  // two banks of 2^20
+#define SLOTS 262144
+#define QUEUE_PAIRS 16
+
+// Bits of the register `triggers`. What follows from one packet; ACK and DATA_ACK report the reverse flow.
+const bit<16> TRIGGER_SYN = 1;
+const bit<16> TRIGGER_ACK = 2;
+const bit<16> TRIGGER_FIN = 4;
+const bit<16> TRIGGER_RST = 8;
+const bit<16> TRIGGER_NTH = 16;
+const bit<16> TRIGGER_TIME = 32;
+const bit<16> TRIGGER_FIRST = 64;
+const bit<16> TRIGGER_PROBE = 128;
+const bit<16> TRIGGER_DATA_ACK = 256;
+
+// egress_h.reserved: this report is its flow's first in this epoch
+const bit<16> EGRESS_FIRST = 1;
+
+// Bits of slot_state: which of a slot's values hold, and what became of its latest SYN or SYN-ACK.
+const bit<32> STATE_IAT = 1;
+const bit<32> STATE_SEQ = 2;
+const bit<32> STATE_ACK = 4;
+const bit<32> STATE_SYN = 8;
+const bit<32> STATE_REPEATED = 16;
+const bit<32> STATE_ANSWERED = 32;
+const bit<32> STATE_SYN_ACK = 64;
+const bit<32> STATE_RTT_SYN = 128;
+const bit<32> STATE_RTT_ACK = 256;
+const bit<32> STATE_DATA = 512;
+
+const bit<8> TCP_FIN = 0x01;
+const bit<8> TCP_SYN = 0x02;
+const bit<8> TCP_RST = 0x04;
+const bit<8> TCP_ACK = 0x10;
+
+// Half of a circle of sequence numbers or times: what is as far or farther lies behind.
+const bit<32> HALF_32 = 0x80000000;
+const bit<64> HALF_64 = 0x8000000000000000;
 
 #endif

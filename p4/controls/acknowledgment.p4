@@ -1,0 +1,37 @@
+// What an ACK says of the reverse flow: the highest number, and duplicate ACKs by RFC 5681 section 2: (a) data is
+// outstanding, (b) no data in it, (c) neither SYN nor FIN, (d) the highest number once more, (e) the same window as
+// the ACK before. Where the reverse flow was not seen, (a) cannot be told and nothing is counted.
+control Acknowledgment(inout headers_t hdr, inout metadata_t meta) {
+    apply {
+        meta.state = slot_state.read(meta.peer_slot);
+        if (meta.state & STATE_ACK == 0) {
+            meta.advances = 1;
+            meta.state = meta.state | STATE_ACK;
+            slot_state.write(meta.peer_slot, meta.state);
+        } else {
+            hdr.work.other = slot_ack.read(meta.peer_slot);
+            hdr.work.begin = hdr.tcp.ack - hdr.work.other;
+            if (hdr.work.begin == 0) {
+                hdr.work.other = slot_window.read(meta.peer_slot);
+                hdr.work.highest = slot_seq_end.read(meta.peer_slot);
+                hdr.work.highest = hdr.work.highest - hdr.tcp.ack;
+                if (meta.payload_length == 0 && hdr.tcp.flags & (TCP_SYN | TCP_FIN) == 0
+                    && hdr.work.other == (bit<32>)hdr.tcp.window && meta.state & STATE_SEQ != 0
+                    && hdr.work.highest != 0 && hdr.work.highest <= HALF_32 - 1) {
+                    hdr.work.other = slot_duplicate_acks.read(meta.peer_slot);
+                    hdr.work.other = hdr.work.other + 1;
+                    slot_duplicate_acks.write(meta.peer_slot, hdr.work.other);
+                }
+            } else {
+                if (hdr.work.begin < HALF_32) {
+                    meta.advances = 1;
+                }
+            }
+        }
+        if (meta.advances == 1) {
+            slot_ack.write(meta.peer_slot, hdr.tcp.ack);
+        }
+        hdr.work.other = (bit<32>)hdr.tcp.window;
+        slot_window.write(meta.peer_slot, hdr.work.other);
+    }
+}

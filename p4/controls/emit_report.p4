@@ -1,0 +1,13 @@
+// What goes back to the loader: its header, and the report where there is one.
+control EmitReport(packet_out pkt, in headers_t hdr) {
+    apply {
+        pkt.emit(hdr.egress);
+        pkt.emit(hdr.report_ethernet);
+        pkt.emit(hdr.report_ipv4);
+        pkt.emit(hdr.report_udp);
+        pkt.emit(hdr.bth);
+        pkt.emit(hdr.reth);
+        pkt.emit(hdr.report_1);
+        pkt.emit(hdr.report_2);
+    }
+}

@@ -1,0 +1,36 @@
+// Whether this is the flow's first packet of the epoch, and the time since its last. Directions are flows of their
+// own, so each has its inter-arrival time.
+control Times(inout headers_t hdr, inout metadata_t meta) {
+    apply {
+        meta.first = 0;
+        if (meta.held == 1) {
+            hdr.work.other = slot_epoch.read(meta.slot);
+            if (hdr.work.other != meta.epoch_mark) {
+                meta.first = 1;
+                slot_epoch.write(meta.slot, meta.epoch_mark);
+            }
+            hdr.work.other = slot_unreported.read(meta.slot);
+            hdr.work.other = hdr.work.other + 1;
+            slot_unreported.write(meta.slot, hdr.work.other);
+            if (meta.fresh == 0) {
+                hdr.work.since = slot_last.read(meta.slot);
+                hdr.work.since = hdr.ingress.timestamp_ns - hdr.work.since;
+                meta.state = slot_state.read(meta.slot);
+                if (hdr.work.since < HALF_64) {
+                    slot_iat.write(meta.slot, hdr.work.since);
+                    meta.state = meta.state | STATE_IAT;
+                } else {
+                    meta.state = meta.state & ~STATE_IAT;
+                }
+                slot_state.write(meta.slot, meta.state);
+                slot_last.write(meta.slot, hdr.ingress.timestamp_ns);
+            }
+        } else {
+            // Nobody but this packet is in one of its cells.
+            if (hdr.cells.packets_0 == 1 || hdr.cells.packets_1 == 1 || hdr.cells.packets_2 == 1
+                || hdr.cells.packets_3 == 1) {
+                meta.first = 1;
+            }
+        }
+    }
+}

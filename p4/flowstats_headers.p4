@@ -1,0 +1,144 @@
+// Headers of flowstats.p4's own: what its hashes read, and the report as a RoCEv2 frame.
+#ifndef ACAPELLA_FLOWSTATS_HEADERS_P4
+#define ACAPELLA_FLOWSTATS_HEADERS_P4
+
+#include "headers.p4"
+
+// What digests are made of: a flow's key without labels. Never emitted.
+header key_h {
+    bit<64> src_high;
+    bit<64> src_low;
+    bit<64> dst_high;
+    bit<64> dst_low;
+    bit<16> src_port;
+    bit<16> dst_port;
+    bit<8>  ip_version;
+    bit<8>  ip_proto;
+    bit<8>  vlan_count;
+    bit<8>  reserved;
+    bit<64> vlans;
+}
+
+// What a row of the sketch hashes: its own number, 64 bits of digest of the key without labels, the labels. Never
+// emitted.
+header row_h {
+    bit<32> number;
+    bit<32> crc;
+    bit<32> jhash;
+    bit<64> labels;   // of 20 bits each: three, and the count of all in the lowest 4 bits
+    bit<32> label_4;
+}
+
+// A flow's cells of each row. Never emitted.
+header cells_h {
+    bit<64> bytes_0;
+    bit<64> bytes_1;
+    bit<64> bytes_2;
+    bit<64> bytes_3;
+    bit<64> packets_0;
+    bit<64> packets_1;
+    bit<64> packets_2;
+    bit<64> packets_3;
+}
+
+// Values of one packet that do not fit into the 256 octets of metadata. Never emitted.
+header work_h {
+    bit<64> fingerprint;
+    bit<64> peer_fingerprint;
+    bit<64> labels;
+    bit<64> was;       // what a register held
+    bit<64> since;     // a difference of times
+    bit<64> sum;
+    bit<64> following;
+    bit<32> label_4;
+    bit<32> other;     // what a register held
+    bit<32> begin;     // sequence numbers: first of the data,
+    bit<32> end;       // behind data and FIN,
+    bit<32> highest;   // behind all of before
+    bit<32> behind;    // octets from the highest back
+    bit<32> length;
+    bit<32> fill_from;
+    bit<32> fill_to;
+    bit<32> filled;
+}
+
+// InfiniBand architecture volume 1, section 9.2.
+header bth_h {
+    bit<8>  opcode;
+    bit<8>  flags;      // solicited event, migration state, padding, version
+    bit<16> partition;
+    bit<32> queue_pair; // 24 bits
+    bit<32> psn;        // 24 bits; the highest asks for an acknowledgment
+}
+
+// The same, section 9.3.3.
+header reth_h {
+    bit<64> address;
+    bit<32> key;
+    bit<32> length;
+}
+
+// schemas/report_formats.tsv says what the fields of the two formats mean.
+header report_1_h {
+    bit<32> src;
+    bit<32> dst;
+    bit<16> src_port;
+    bit<16> dst_port;
+    bit<32> rtt;
+    bit<32> bytes_0;
+    bit<32> bytes_1;
+    bit<32> bytes_2;
+    bit<32> bytes_3;
+    bit<32> iat;
+    bit<32> packet_type;
+    bit<16> packets_0;
+    bit<16> packets_1;
+    bit<16> packets_2;
+    bit<16> packets_3;
+    bit<32> ack;
+    bit<32> seq;
+    bit<64> timestamp;
+}
+
+header report_2_h {
+    bit<8>  version;
+    bit<8>  ip_version;
+    bit<8>  ip_proto;
+    bit<8>  tcp_flags;
+    bit<16> trigger;
+    bit<16> valid;
+    bit<8>  vlan_count;
+    bit<8>  mpls_count;
+    bit<16> src_port;
+    bit<16> dst_port;
+    bit<16> ingress_port;
+    bit<64> src_high;
+    bit<64> src_low;
+    bit<64> dst_high;
+    bit<64> dst_low;
+    bit<64> vlans;
+    bit<32> mpls_0;
+    bit<32> mpls_1;
+    bit<32> mpls_2;
+    bit<32> mpls_3;
+    bit<32> epoch;
+    bit<32> report_sequence;
+    bit<64> timestamp;
+    bit<64> start;
+    bit<64> bytes;
+    bit<64> packets;
+    bit<64> rtt_syn;
+    bit<64> rtt_ack;
+    bit<64> iat;
+    bit<32> seq;
+    bit<32> seq_end;
+    bit<32> ack;
+    bit<32> duplicate_acks;
+    bit<64> retransmitted_bytes;
+    bit<64> gap_bytes;
+    bit<64> payload_bytes;
+    bit<64> reserved;
+    bit<64> reserved_too;
+}
+
+#endif
