@@ -11,7 +11,7 @@ the two tables that come out.
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
@@ -83,6 +83,7 @@ class Collector:
         words["queue_pairs"] = [pair_words(pair) for pair in queue_pairs]
         with core_errors():
             self._core = _native.Collector(words, site)
+        self.on_series: Callable[[pa.RecordBatch], None] | None = None  # sees rows of the series as they are written
         self._exit = contextlib.ExitStack()
         self._series = self._exit.enter_context(series_file(series)) if series is not None else None
 
@@ -92,12 +93,18 @@ class Collector:
     def __exit__(self, *failure) -> None:
         self._exit.__exit__(*failure)
 
-    def feed(self, path: str | os.PathLike) -> dict:
-        """Take the frames of a capture file; returns {"records", "end", "detail"}: how it ended (clean or why not)."""
+    def feed(self, path: str | os.PathLike, attend: Callable[[], bool] | None = None) -> dict:
+        """Take the frames of a capture file; returns {"records", "end", "detail"}: how it ended (clean or why not).
+
+        attend is called between two steps of the core, at most 2^20 frames apart: queue pairs may come and go in it,
+        and where it returns True the rest of the file is left.
+        """
         with core_errors(path):
             self._core.open_file(os.fspath(path))
         while self._core.advance():
             self._write_series()
+            if attend is not None and attend():
+                break
         self._write_series()
         return self._core.file_end()
 
@@ -168,7 +175,10 @@ class Collector:
     def _write_series(self) -> None:
         batch = self._core.take_series()
         if batch is not None:
-            self._series.write_batch(typed(batch, "flow_report_series"))
+            rows = typed(batch, "flow_report_series")
+            self._series.write_batch(rows)
+            if self.on_series is not None:
+                self.on_series(rows)
 
 
 PARQUET = {"version": "2.6", "compression": "zstd", "compression_level": 1}
