@@ -91,7 +91,7 @@ def report(source: str, counts: dict) -> int:
     """Say on standard error what was wrong with the capture; the exit code."""
     from .digest import DAMAGED, fault_of, kept, name_of  # noqa: PLC0415
 
-    where = name_of(source)
+    where = name_of([source])
     if counts["file_issue"] is not None:
         print(f"acapella: warning: {where}: {fault_of(counts)}; {kept(counts['frames'])}", file=sys.stderr)
     if counts["ts_not_kept"]:

@@ -1,9 +1,10 @@
-"""One capture in, its acap and its flows out.
+"""One sample in, its acap and its flows out.
 
 The acap holds one row per frame (header stack, time, lengths, flow, TCP numbers), the flow table one row per directed
 flow; schemas/tables/frames.yaml and flows.yaml describe every column. IN is a pcap or pcapng file, also compressed
-with gzip, zstd or lz4, or - for standard input. Both files appear whole or not at all, and the same bytes and options
-give the same files, whatever --threads is.
+with gzip, zstd or lz4, or - for standard input. Of several (a file of each queue, or files that follow each other) the
+frames are taken in order of time, those of the same time in the order of the files named. Both files appear whole or
+not at all, and the same bytes and options give the same files, whatever --threads is.
 
 Engines: `native` decides layers 2 to 4 and says where it is not sure; `hybrid` lets tshark dissect a selection of
 payload frames of every flow, and every frame the core is not sure of; `tshark` lets it dissect every frame.
@@ -20,10 +21,12 @@ The joined view of both files, in any DuckDB client:
 """
 
 import argparse
+import contextlib
 import importlib
 import os
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,11 +67,13 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     """Add `acapella digest`."""
     parser = subparsers.add_parser(
         "digest",
-        help="a capture in, its acap and flows out",
+        help="a sample's capture in, its acap and flows out",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("source", metavar="IN", help="pcap or pcapng, also compressed; - for standard input")
+    parser.add_argument(
+        "sources", metavar="IN", nargs="+", help="pcap or pcapng, also compressed; - for standard input"
+    )
     parser.add_argument("-o", dest="acap", metavar="ACAP.parquet", required=True, help="the frame table")
     parser.add_argument("--flows", metavar="FLOWS.parquet", required=True, help="the flow table")
     parser.add_argument("--engine", choices=sorted(ENGINES), default="hybrid", help="who names what (default: hybrid)")
@@ -103,37 +108,38 @@ def run(args: argparse.Namespace) -> int:
     summed up in one note. The error comes last, where a log is looked at.
     """
     options = Options(args.engine, tuple(args.deep_frames), args.site, args.port, args.threads)
-    check_paths(args.source, args.acap, args.flows)
-    metadata = digest(args.source, args.acap, args.flows, options, progress=args.progress)
+    check_paths(args.sources, args.acap, args.flows)
+    metadata = digest(args.sources, args.acap, args.flows, options, progress=args.progress)
+    name = name_of(args.sources)
     damaged = metadata["file_issue"] in DAMAGED and args.damaged == "fail"
     if oddities := oddities_of(metadata):
-        print(f"acapella: note: {name_of(args.source)}: {oddities}", file=sys.stderr)
+        print(f"acapella: note: {name}: {oddities}", file=sys.stderr)
     if unreadable := unreadable_of(metadata):
-        print(f"acapella: warning: {name_of(args.source)}: {unreadable}", file=sys.stderr)
+        print(f"acapella: warning: {name}: {unreadable}", file=sys.stderr)
     if metadata["file_issue"] is not None:
         advice = f"; exit code 1: {MEND}" if damaged else ""
-        said = f"{name_of(args.source)}: {fault_of(metadata)}; {kept(metadata['frames'])}{advice}"
+        said = f"{name}: {fault_of(metadata)}; {kept(metadata['frames'])}{advice}"
         print(f"acapella: {'error' if damaged else 'warning'}: {said}", file=sys.stderr)
     return int(damaged)
 
 
-def check_paths(source: str, acap: str, flows: str) -> None:
-    """Raise UserError where two of the three files are one, or a folder to write into is not there."""
-    paths = [Path(path).resolve() for path in (source, acap, flows) if path != "-"]
-    if len(set(paths)) < len(paths):
-        raise UserError("input, acap and flow table have to be different files", where=acap)
+def check_paths(sources: Sequence[str], acap: str, flows: str) -> None:
+    """Raise UserError where two of the files are one, or a folder to write into is not there."""
+    paths = [Path(path).resolve() for path in (*sources, acap, flows) if path != "-"]
+    if len(set(paths)) < len(paths) or sources.count("-") > 1:
+        raise UserError("inputs, acap and flow table have to be different files", where=acap)
     for path in (Path(acap), Path(flows)):
         if not path.parent.exists():
             raise UserError("no such folder", where=path.parent, fix="make it, or mend -o or --flows")
 
 
-def digest(source: str, acap: str, flows: str, options: Options, progress: bool = False) -> dict:
-    """Digest ``source`` into two Parquet files and return the metadata that both carry."""
+def digest(sources: Sequence[str], acap: str, flows: str, options: Options, progress: bool = False) -> dict:
+    """Digest a sample's captures into two Parquet files and return the metadata that both carry."""
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # its own ones keep 12 MiB for a few pages
     from .acap_files import flow_writer, frame_writer  # noqa: PLC0415 - pyarrow is slow to import
 
-    engine = importlib.import_module(f".{ENGINES[options.engine]}", __package__).open_digest(source, options)
     with (
+        opened(sources, options) as engine,
         files.atomic_path(acap) as acap_part,
         files.atomic_path(flows) as flows_part,
         frame_writer(acap_part, acap) as frame_table,
@@ -143,10 +149,23 @@ def digest(source: str, acap: str, flows: str, options: Options, progress: bool 
         write_all(batches, frame_table, options.threads)
         write_all(engine.flow_batches(), flow_table, options.threads)
         metadata = metadata_of(engine.summary(), options)
-        refuse_unreadable(source, metadata)
+        refuse_unreadable(sources, metadata)
         frame_table.close(metadata)
         flow_table.close(metadata)
     return metadata
+
+
+@contextlib.contextmanager
+def opened(sources: Sequence[str], options: Options):
+    """The engine that digests a capture, or several merged by time."""
+    open_digest = importlib.import_module(f".{ENGINES[options.engine]}", __package__).open_digest
+    if len(sources) == 1:
+        yield open_digest(sources[0], options)
+        return
+    from .merged import Merged, MergedDigest  # noqa: PLC0415 - as little as can be is imported for one
+
+    with Merged(sources, DAMAGED) as stream:
+        yield MergedDigest(open_digest(stream.path, options), stream)
 
 
 def write_all(batches, table, threads: int) -> None:
@@ -177,14 +196,14 @@ def metadata_of(summary: dict, options: Options) -> dict:
     }
 
 
-def refuse_unreadable(source: str, metadata: dict) -> None:
+def refuse_unreadable(sources: Sequence[str], metadata: dict) -> None:
     """Raise UserError where no frame of the capture has a link type that the engine can read."""
     if 0 < metadata["frames"] == metadata["issues"].get(UNREADABLE):
         types = ", ".join(map(str, metadata["link_types"]))
         native = metadata["engine"] == "native"
         raise UserError(
             f"{'the core does not know' if native else 'neither the core nor tshark knows'} link type {types}",
-            where=name_of(source),
+            where=name_of(sources),
             fix="use --engine hybrid" if native else "capture with another link type (tcpdump -y), or convert the file",
         )
 
@@ -204,9 +223,10 @@ def report_progress(batches):
     print(f"digest: {frames:,} frames in all, {frames / elapsed:,.0f} a second", file=sys.stderr)
 
 
-def name_of(source: str) -> str:
+def name_of(sources: Sequence[str]) -> str:
     """What messages call the input."""
-    return "standard input" if source == "-" else source
+    first = "standard input" if sources[0] == "-" else sources[0]
+    return first if len(sources) == 1 else f"{first} and {len(sources) - 1} more"
 
 
 def unreadable_of(metadata: dict) -> str:

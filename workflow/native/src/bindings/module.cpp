@@ -7,6 +7,7 @@
 #include "bindings/digest.hpp"
 #include "bindings/errors.hpp"
 #include "bindings/hybrid.hpp"
+#include "bindings/merge.hpp"
 
 NB_MODULE(_native, module) {
     module.doc() = "The native core: capture bytes in, Arrow columns out";
@@ -17,4 +18,5 @@ NB_MODULE(_native, module) {
     acapella::bind_consistency(module);
     acapella::bind_anonymise(module);
     acapella::bind_collector(module);
+    acapella::bind_merge(module);
 }

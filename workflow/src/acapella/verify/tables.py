@@ -37,7 +37,7 @@ class Tables:
 def our_tables(file: Path, engine: str, folder: Path) -> Tables:
     """Our digest of ``file``. Raises UserError where it is no capture."""
     tables = Tables(folder / "ours.parquet", folder / "ours.flows.parquet", folder / "ours.tags.parquet")
-    metadata = digest.digest(str(file), str(tables.frames), str(tables.flows), digest.Options(engine))
+    metadata = digest.digest([str(file)], str(tables.frames), str(tables.flows), digest.Options(engine))
     known = vendors.find()
     tags = _native.NativeTags(str(file), BATCH_ROWS, known.core if known else None)
     with pq.ParquetWriter(tables.tags, TAGS) as writer:

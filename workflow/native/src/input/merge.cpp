@@ -1,0 +1,81 @@
+#include "input/merge.hpp"
+
+#include <queue>
+
+#include "input/pcap_writer.hpp"
+
+namespace acapella::input {
+namespace {
+
+constexpr std::uint16_t kEthernet = 1;
+
+// Of a capture that has another frame: its time, and which capture it is.
+struct Head {
+    std::int64_t ts_ns;
+    std::size_t capture;
+
+    bool operator<(const Head& other) const {  // a priority_queue has the greatest on top
+        return ts_ns != other.ts_ns ? ts_ns > other.ts_ns : capture > other.capture;
+    }
+};
+
+void check(bool written, const PcapWriter& writer) {
+    if (!written) throw MergeError("cannot merge: " + writer.error());
+}
+
+}  // namespace
+
+Merge::Merge(const std::vector<std::string>& paths) {
+    captures_.reserve(paths.size());
+    for (const std::string& path : paths) {
+        Capture& capture = captures_.emplace_back();
+        capture.path = path;
+        capture.source = ByteSource::open(path);
+        capture.reader = open_capture(*capture.source);
+    }
+}
+
+bool Merge::next(Capture& capture) const {
+    if (!capture.reader->next(capture.record)) return false;
+    if (!capture.record.timed)
+        throw MergeError(capture.path + ": a frame without a time has no place among others");
+    return true;
+}
+
+// Of a frame; of what a file's header says where there is none.
+std::uint16_t Merge::link_type() const {
+    for (const Capture& capture : captures_)
+        if (capture.record.frame > 0) return capture.record.link_type;
+    for (const Capture& capture : captures_)
+        if (!capture.reader->interfaces().empty()) return capture.reader->interfaces().front().link_type;
+    return kEthernet;
+}
+
+void Merge::write(int descriptor) {
+    std::priority_queue<Head> heads;
+    for (std::size_t i = 0; i < captures_.size(); ++i)
+        if (next(captures_[i])) heads.push({captures_[i].record.ts_ns, i});
+    const std::uint16_t type = link_type();
+    PcapWriter writer(descriptor, type);
+    while (!heads.empty()) {
+        const std::size_t first = heads.top().capture;
+        heads.pop();
+        Capture& capture = captures_[first];
+        if (capture.record.link_type != type)
+            throw MergeError(capture.path + ": frames of link type " +
+                             std::to_string(capture.record.link_type) + " do not go with those of " +
+                             std::to_string(type));
+        check(writer.write(capture.record), writer);
+        if (next(capture)) heads.push({capture.record.ts_ns, first});
+    }
+    check(writer.flush(), writer);
+    ts_out_of_range_ = writer.ts_out_of_range();
+}
+
+std::vector<FileFacts> Merge::facts() const {
+    std::vector<FileFacts> found;
+    for (const Capture& capture : captures_) found.push_back(capture.reader->facts());
+    return found;
+}
+
+}  // namespace acapella::input

@@ -1,0 +1,53 @@
+// Several captures as one, in order of time: what was taken by several queues, or in several files.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "input/capture_reader.hpp"
+
+namespace acapella::input {
+
+// What cannot be merged, or the output's fault. what() is one line.
+class MergeError : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
+class Merge {
+  public:
+    // Opens all captures. Raises InputError where one is none.
+    explicit Merge(const std::vector<std::string>& paths);
+    Merge(const Merge&) = delete;
+    Merge& operator=(const Merge&) = delete;
+
+    // Writes all frames to `descriptor`, which stays the caller's, as a pcap with nanosecond stamps. Of each
+    // capture the next frame is the next in its file: of these the earliest goes first, of equally early ones
+    // that of the capture named first. Raises MergeError where frames have no time or several link types, or
+    // where the descriptor does not take them.
+    void write(int descriptor);
+
+    // What each file said of itself, in order; whole once write() has returned.
+    [[nodiscard]] std::vector<FileFacts> facts() const;
+    // Stamps that a pcap cannot hold.
+    [[nodiscard]] std::uint64_t ts_out_of_range() const { return ts_out_of_range_; }
+
+  private:
+    struct Capture {
+        std::string path;
+        std::unique_ptr<ByteSource> source;
+        std::unique_ptr<CaptureReader> reader;
+        Record record;  // the next one, where there is one
+    };
+    bool next(Capture& capture) const;
+    [[nodiscard]] std::uint16_t link_type() const;
+
+    std::vector<Capture> captures_;
+    std::uint64_t ts_out_of_range_ = 0;
+};
+
+}  // namespace acapella::input

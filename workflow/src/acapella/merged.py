@@ -1,0 +1,98 @@
+"""Several captures of one sample as one stream, in order of time: files of several queues, or one after the other.
+
+The core merges them into a pipe that any engine reads as it reads a file; nothing is written to the disk.
+"""
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Self
+
+import pyarrow as pa
+
+from acapella_core import _native
+from acapella_core.errors import UserError
+
+SUMS = ("longer_than_snaplen", "untimed", "blocks_not_frames", "file_unread_bytes", "ts_out_of_range")
+LARGEST = ("snaplen", "fcs_len")
+
+
+class Merged:
+    """The stream of some captures: read `path` to its end, then call `facts`."""
+
+    def __init__(self, sources: Sequence[str], damaged: Sequence[str]):
+        self._sources = sources
+        self._damaged = damaged
+        try:
+            self._core = _native.Merge(list(sources))
+        except _native.InputError as error:
+            raise UserError(str(error)) from error
+        self._fault: Exception | None = None
+        self._reading, self._writing = os.pipe()
+        self.path = f"/dev/fd/{self._reading}"
+        self._thread = threading.Thread(target=self._write, name="merge", daemon=True)
+        self._thread.start()
+
+    def _write(self) -> None:
+        try:
+            self._core.write(self._writing)
+        except (_native.MergeError, _native.InputError) as error:
+            self._fault = error
+        finally:
+            os.close(self._writing)
+
+    def check(self) -> None:
+        """Raises UserError where not all of it came through the stream. Once that has been read to its end."""
+        self._thread.join()
+        if self._fault:
+            raise UserError(str(self._fault)) from self._fault
+
+    def facts(self) -> dict:
+        """What the metadata says of a file, of all together: the fault is the first that makes the result wrong."""
+        files = self._core.facts()
+        facts = {"format": one_of([each["format"] for each in files])}
+        facts["compression"] = one_of([each["compression"] for each in files])
+        facts |= {key: sum(each[key] for each in files) for key in SUMS}
+        facts |= {key: max((each[key] for each in files if each[key] is not None), default=None) for key in LARGEST}
+        faulty = [(path, each) for path, each in zip(self._sources, files, strict=True) if each["file_issue"]]
+        worst = min(faulty, key=lambda pair: pair[1]["file_issue"] not in self._damaged, default=None)
+        if worst:
+            path, file = worst
+            facts |= {key: file[key] for key in ("file_issue", "file_issue_offset")}
+            facts["file_issue_detail"] = f"{path}: {file['file_issue_detail']}"
+        facts["ts_out_of_range"] += self._core.ts_out_of_range
+        return facts
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """End the stream, also where it was not read to its end. What ended it early is what there is to tell."""
+        fault = self._fault
+        os.close(self._reading)
+        self._thread.join()
+        if fault and isinstance(error, UserError):
+            raise UserError(str(fault)) from fault
+
+
+def one_of(names: list[str]) -> str:
+    """The name that all have, else all of them."""
+    return "+".join(dict.fromkeys(names))
+
+
+class MergedDigest:
+    """An engine that reads such a stream: what digest_native gives, and of the files what they said of themselves."""
+
+    def __init__(self, engine, stream: Merged):
+        self._engine = engine
+        self._stream = stream
+        self.flow_batches = engine.flow_batches
+
+    def frame_batches(self) -> Iterator[pa.RecordBatch]:
+        """The frame table, in order of time. Raises UserError where not all could be merged."""
+        yield from self._engine.frame_batches()
+        self._stream.check()
+
+    def summary(self) -> dict:
+        """What the metadata says of the sample beside the parameters."""
+        return self._engine.summary() | self._stream.facts()
