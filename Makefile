@@ -91,7 +91,8 @@ $(STAMPS)/capture: capture/pyproject.toml $(STAMPS)/packages
 
 # Where DPDK is not installed everything else works; a later `make setup` builds it.
 DPDK := capture/dpdk
-$(BIN)/acapella-dpdk-capture: $(wildcard $(DPDK)/src/*.[ch]) $(DPDK)/Makefile capture/pyproject.toml | $(BIN)/python
+$(BIN)/acapella-dpdk-capture: $(wildcard $(DPDK)/src/*.[ch] p4/loader/src/*.[ch]) $(DPDK)/Makefile capture/pyproject.toml \
+		| $(BIN)/python
 	@if missing=$$($(MAKE) -s -C $(DPDK) available); then \
 		echo "setup: acapella-dpdk-capture (C, DPDK), from $(DPDK)"; \
 		$(MAKE) -s -C $(DPDK) BUILD=$(CURDIR)/build/dpdk && cp build/dpdk/acapella-dpdk-capture $@; \

@@ -61,6 +61,7 @@ class Frame:
     data: bytes
     queue: int | None = None
     hash: bytes | None = None
+    number: int | None = None  # epb_packetid
 
 
 @dataclass
@@ -133,7 +134,8 @@ def read_pcapng(path: Path) -> Pcapng:
             _, high, low, kept, wire = struct.unpack_from("<IIIII", body)
             extra = options(body[20 + (kept + 3) // 4 * 4 :])
             queue = struct.unpack("<I", extra[6])[0]
-            found.frames.append(Frame(high << 32 | low, wire, body[20 : 20 + kept], queue, extra.get(3)))
+            number = struct.unpack("<Q", extra[5])[0] if 5 in extra else None
+            found.frames.append(Frame(high << 32 | low, wire, body[20 : 20 + kept], queue, extra.get(3), number))
         else:
             assert kind == 0x0A0D0D0A and at == 0
         at += size
@@ -190,8 +192,9 @@ def finished(folder: Path, status: int, said: str) -> Run:
     accounts = json.loads(path.read_text()) if path.exists() else {}
     if accounts:
         for counts in (accounts["frames"], *accounts["queues"]):
-            others = counts["written"] + counts["filtered"] + counts["sampled_out"] + sum(counts["dropped"].values())
-            assert counts["received"] == others and counts["pending"] == 0, counts
+            kept_from = counts["preprocessed"] + counts["filtered"] + counts["sampled_out"]
+            others = counts["written"] + kept_from + sum(counts["dropped"].values())
+            assert counts["received"] + counts["added"] == others and counts["pending"] == 0, counts
         files = accounts["files"]
         assert not files or sum(each["frames"] for each in files) == accounts["frames"]["written"]
     return Run(status, said, folder, accounts)

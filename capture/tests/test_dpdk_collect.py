@@ -1,5 +1,6 @@
 """`acapella collect` with capture.method dpdk: every frame that a mirror delivered is in the capture, or counted."""
 
+import hashlib
 import os
 from dataclasses import replace
 
@@ -73,6 +74,7 @@ def test_one_collection_takes_samples_by_two_methods(caller, open_folder):
 def test_loss_that_af_packet_does_not_tell_is_counted():
     accounts = {
         "frames": {"written": 7, "received": 24, "sampled_out": 4, "dropped": {"writer_full": 2, "write_error": 1}},
+        "p4": None,
         "interface": {"rx_packets": 29, "rx_errors": 3, "rx_fifo": 1, "rx_dropped": 99},
     }
     assert counts_of(accounts) == Counts(captured=7, received=15, dropped_kernel=8, dropped_interface=4, sampled_out=4)
@@ -99,8 +101,44 @@ def test_the_ring_is_no_larger_than_what_may_be_locked(limits, kib):
     assert ring_kib(32768, limits) == kib
 
 
-def test_fpga_is_refused_until_there_is_a_program_for_it():
-    with pytest.raises(UserError, match=r"capture\.method: fpga is dpdk behind a NIC's P4 program"):
-        settings_of({"testbed": "local", "capture": {"method": "fpga"}})
-    with pytest.raises(UserError, match=r"capture\.method: fpga is dpdk behind a NIC's P4 program"):
-        settings_of({"testbed": "local", "capture": {"method": {"default": "tcpdump", "site2": "fpga"}}})
+BEHIND = """
+campaign: test
+testbed: local
+capture:
+  sample_s: 0.5
+  method: fpga
+  p4_program: {program}
+  p4_control: {control}
+collect: {{port_selection: uplinks}}
+local:
+  sites: 2
+  traffic: [{{kind: ping, path: jumbo}}]
+"""
+
+
+def test_collect_takes_samples_behind_a_p4_program(caller, open_folder):
+    dpdk.built_or_skip()
+    program, control = dpdk.ROOT / "p4" / "loader" / "tests" / "forward.spec", open_folder / "control"
+    control.write_text("table exact add match 0x0806 action drop_for 3\nreason 3 no-arp\n")
+    (open_folder / "config.yaml").write_text(BEHIND.format(program=program, control=control))
+    path = f"{dpdk.plain_build()}:{os.environ['PATH']}"
+    done = replace(caller, environment={**caller.environment, "PATH": path}).run(
+        open_folder / "behind", "--config", open_folder / "config.yaml"
+    )
+    assert done.returncode == 0, done.stderr
+    samples = [manifests.read(path) for path in sorted((open_folder / "behind" / "raw").glob("*.json"))]
+    assert [sample["method"] for sample in samples] == ["fpga", "fpga"]
+    for sample in samples:
+        frames, _ = dpdk.read_pcap(open_folder / "behind" / "raw" / sample["file"])
+        not_sent = sample["p4"]["not_sent"]
+        assert set(not_sent) <= {"no-arp"} and len(frames) == sample["frames_captured"] > 0
+        assert not any(frame.data[12:14] == b"\x08\x06" for frame in frames)
+        assert sample["frames_received"] + sum(not_sent.values()) == sample["mirror"]["delivered_frames"]
+        assert sample["p4"]["control_sha256"] == hashlib.sha256(control.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("method", ["fpga", {"default": "tcpdump", "site2": "fpga"}])
+def test_fpga_needs_its_program(method):
+    capture = {"method": method, "p4_program": "no/such.spec"}
+    with pytest.raises(UserError, match=r"capture\.p4_program: no file no/such\.spec; method fpga needs it"):
+        settings_of({"testbed": "local", "capture": capture})

@@ -11,7 +11,8 @@
 #define RESERVE 65536
 
 struct totals {
-    uint64_t received, received_bytes, written, written_bytes, pending, filtered, sampled_out, truncated;
+    uint64_t received, received_bytes, written, written_bytes, pending, preprocessed, added, filtered,
+        sampled_out, truncated;
     uint64_t dropped_full, dropped_failed, dropped_shape;
 };
 
@@ -40,6 +41,8 @@ struct interface_counters interface_counters(const char *interface) {
 static struct totals totals_of(const struct capture *capture, unsigned queue) {
     const struct counts *counts = &capture->worker[queue].counts;
     struct totals totals = {
+        .preprocessed = counts->preprocessed,
+        .added = counts->added,
         .filtered = counts->filtered,
         .sampled_out = counts->sampled_out,
         .truncated = counts->truncated,
@@ -73,6 +76,8 @@ static void add(struct totals *to, struct totals more) {
     to->written += more.written;
     to->written_bytes += more.written_bytes;
     to->pending += more.pending;
+    to->preprocessed += more.preprocessed;
+    to->added += more.added;
     to->filtered += more.filtered;
     to->sampled_out += more.sampled_out;
     to->truncated += more.truncated;
@@ -92,9 +97,9 @@ uint64_t accounts_received(const struct capture *capture) {
 bool accounts_balance(const struct capture *capture) {
     for (unsigned queue = 0; queue < capture->port.queues; ++queue) {
         const struct totals t = totals_of(capture, queue);
-        const uint64_t known =
-            t.written + t.filtered + t.sampled_out + t.dropped_full + t.dropped_failed + t.dropped_shape;
-        if (t.received != known || t.pending != 0) {
+        const uint64_t known = t.written + t.preprocessed + t.filtered + t.sampled_out + t.dropped_full +
+                               t.dropped_failed + t.dropped_shape;
+        if (t.received + t.added != known || t.pending != 0) {
             return false;
         }
     }
@@ -128,12 +133,12 @@ static void text_or_null(FILE *to, const char *value) {
 static void print_totals(FILE *to, struct totals t) {
     fprintf(to,
             "\"received\": %" PRIu64 ", \"received_bytes\": %" PRIu64 ", \"written\": %" PRIu64
-            ", \"written_bytes\": %" PRIu64 ", \"pending\": %" PRIu64 ", \"filtered\": %" PRIu64
-            ", \"sampled_out\": %" PRIu64 ", \"truncated\": %" PRIu64
-            ", \"dropped\": {\"writer_full\": %" PRIu64 ", \"write_error\": %" PRIu64
-            ", \"too_many_segments\": %" PRIu64 "}",
-            t.received, t.received_bytes, t.written, t.written_bytes, t.pending, t.filtered, t.sampled_out,
-            t.truncated, t.dropped_full, t.dropped_failed, t.dropped_shape);
+            ", \"written_bytes\": %" PRIu64 ", \"pending\": %" PRIu64 ", \"preprocessed\": %" PRIu64
+            ", \"added\": %" PRIu64 ", \"filtered\": %" PRIu64 ", \"sampled_out\": %" PRIu64
+            ", \"truncated\": %" PRIu64 ", \"dropped\": {\"writer_full\": %" PRIu64
+            ", \"write_error\": %" PRIu64 ", \"too_many_segments\": %" PRIu64 "}",
+            t.received, t.received_bytes, t.written, t.written_bytes, t.pending, t.preprocessed, t.added,
+            t.filtered, t.sampled_out, t.truncated, t.dropped_full, t.dropped_failed, t.dropped_shape);
 }
 
 static void print_frames(FILE *to, const struct capture *capture) {
@@ -320,6 +325,34 @@ static void print_errors(FILE *to, const struct capture *capture) {
     fputs("]", to);
 }
 
+/* Why the P4 program did not send frames; once the capture is over, for its counts are its thread's own. */
+static void print_p4(FILE *to, const struct capture *capture) {
+    const struct p4 *p4 = capture->worker[0].p4;
+    fputs(",\n\"p4\": ", to);
+    if (!p4 || !capture->stopped_by) {
+        fputs("null", to);
+        return;
+    }
+    const struct p4_counts *counts = p4_counts(p4);
+    const char *separator = "";
+    fputs("{\"program\": ", to);
+    text(to, capture->options.p4);
+    fputs(", \"control\": ", to);
+    text_or_null(to, capture->options.p4_control);
+    fprintf(to, ", \"balanced\": %s, \"pipeline_ns\": %" PRIu64 ", \"sunk\": {",
+            p4_balanced(p4) ? "true" : "false", counts->pipeline_ns);
+    for (unsigned reason = 0; reason < P4_REASONS; ++reason) {
+        if (counts->sunk[reason]) {
+            fputs(separator, to);
+            text(to, p4_reason(p4, (uint8_t)reason));
+            fprintf(to, ": %" PRIu64, counts->sunk[reason]);
+            separator = ", ";
+        }
+    }
+    fprintf(to, "}, \"dropped\": %" PRIu64 ", \"wrong_port\": %" PRIu64 ", \"headerless\": %" PRIu64 "}",
+            counts->outcome[P4_DROPPED], counts->outcome[P4_WRONG_PORT], counts->outcome[P4_HEADERLESS]);
+}
+
 static void print_all(FILE *to, const struct capture *capture, const struct interface_counters *before) {
     fprintf(to, "{\"acapella_dpdk_capture\": 1, \"version\": \"%s\", \"state\": \"%s\", \"stopped_by\": ",
             ACAPELLA_VERSION, capture->stopped_by ? "done" : "running");
@@ -328,6 +361,7 @@ static void print_all(FILE *to, const struct capture *capture, const struct inte
     print_settings(to, capture);
     print_clock(to, capture);
     print_frames(to, capture);
+    print_p4(to, capture);
     print_files(to, capture);
     print_counters(to, capture, before);
     print_errors(to, capture);

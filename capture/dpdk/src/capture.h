@@ -5,15 +5,21 @@
 #include <pcap/pcap.h>
 #include <signal.h>
 
+#include "acapella_p4.h"
 #include "generator.h"
 #include "output.h"
 #include "port.h"
+
+#define BURST_MAX 512
 
 struct worker {
     struct capture *capture;
     unsigned queue;
     struct output *output;
-    uint8_t *whole; /* a frame in several segments, as one */
+    uint8_t *whole;                   /* a frame in several segments, as one */
+    struct p4 *p4;                    /* what every frame goes through first; NULL: nothing */
+    struct p4_frame batch[BURST_MAX]; /* of this burst, not yet given to it */
+    unsigned batched, returned;       /* of the batch; of these it is done with */
     struct fault fault;
     _Atomic bool failed; /* fault says why, or a file does */
     struct counts counts;
@@ -39,5 +45,8 @@ struct capture {
 
 /* The thread of a queue; the argument is its worker. */
 int worker_run(void *argument);
+
+/* What the worker (user) does with a frame that its P4 program is done with. */
+void worker_preprocessed(void *user, const struct p4_verdict *verdict);
 
 #endif

@@ -1,4 +1,5 @@
-/* What became of every frame of a queue: received = written + filtered + sampled_out + each drop reason. */
+/* What became of every frame of a queue: received + added = written + preprocessed + filtered + sampled_out +
+ * each drop reason. */
 #ifndef ACAPELLA_COUNTS_H
 #define ACAPELLA_COUNTS_H
 
@@ -10,6 +11,8 @@
 struct counts {
     _Alignas(64) _Atomic uint64_t received;
     _Atomic uint64_t received_bytes; /* wire lengths, without FCS */
+    _Atomic uint64_t preprocessed;   /* the P4 program did not send them */
+    _Atomic uint64_t added;          /* it sent these besides those received: copies, answers to probes */
     _Atomic uint64_t filtered;       /* did not pass the filter */
     _Atomic uint64_t sampled_out;    /* passed the filter, was not the n-th */
     _Atomic uint64_t put;            /* given to the writer */

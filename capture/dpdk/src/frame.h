@@ -13,8 +13,9 @@ struct frame {
     uint32_t wire_bytes; /* without FCS */
     uint32_t kept_bytes; /* of these, the first ones; the sum of the segments */
     uint32_t queue;
-    bool hashed;
-    uint32_t crc32; /* of the whole frame, as zlib computes it */
+    bool hashed, numbered;
+    uint32_t crc32;  /* of the whole frame, as zlib computes it */
+    uint32_t number; /* of the frames that reached the P4 program, from 0 */
     struct iovec segment[FRAME_SEGMENTS];
     unsigned segments;
 };

@@ -63,6 +63,16 @@ static int name_paths(struct paths *paths, const struct options *options, struct
     return 0;
 }
 
+/* The P4 program of a queue. */
+static int load_program(struct worker *worker, struct fault *fault) {
+    const struct options *options = &worker->capture->options;
+    const struct p4_settings settings = {options->p4, 1, worker_preprocessed, worker};
+    worker->p4 = p4_load(&settings, fault);
+    return !worker->p4 || (options->p4_control && p4_control(worker->p4, options->p4_control, fault) != 0)
+               ? -1
+               : 0;
+}
+
 static int open_outputs(struct capture *capture, const struct paths *paths, struct fault *fault) {
     const struct options *options = &capture->options;
     const struct output_settings settings = {
@@ -89,6 +99,9 @@ static int open_outputs(struct capture *capture, const struct paths *paths, stru
         worker->output = worker->whole ? output_open(&settings, queue, &worker->counts, fault) : NULL;
         if (!worker->output) {
             return worker->whole ? -1 : fail(fault, "out of memory");
+        }
+        if (options->p4 && load_program(worker, fault) != 0) {
+            return -1;
         }
     }
     return 0;
@@ -298,6 +311,12 @@ static int capture_all(struct capture *capture, const struct paths *paths) {
         }
         capture->filters = true;
     }
+    if (capture->options.p4) {
+        capture->options.p4_memory = p4_memory(capture->options.p4, &fault);
+        if (capture->options.p4_memory == 0) {
+            return complain(&fault, EXIT_USAGE);
+        }
+    }
     if (choose_writer(capture, &fault) != 0 || port_environment(&capture->options, &fault) != 0) {
         return complain(&fault, EXIT_FAILED);
     }
@@ -311,6 +330,7 @@ static int capture_all(struct capture *capture, const struct paths *paths) {
         status = run(capture, paths);
         port_close(&capture->port);
     }
+    p4_free(capture->worker[0].p4); /* while there is EAL's memory */
     rte_eal_cleanup();
     return status;
 }

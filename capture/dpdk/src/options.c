@@ -22,6 +22,8 @@ enum {
     SNAPLEN,
     MAX_FRAME,
     FILTER,
+    P4,
+    P4_CONTROL,
     SAMPLE,
     SAMPLE_BY,
     HASH,
@@ -59,6 +61,8 @@ static const struct option names[] = {
     {"snaplen", required_argument, NULL, SNAPLEN},
     {"max-frame", required_argument, NULL, MAX_FRAME},
     {"filter", required_argument, NULL, FILTER},
+    {"p4", required_argument, NULL, P4},
+    {"p4-control", required_argument, NULL, P4_CONTROL},
     {"sample", required_argument, NULL, SAMPLE},
     {"sample-by", required_argument, NULL, SAMPLE_BY},
     {"hash", no_argument, NULL, HASH},
@@ -100,6 +104,8 @@ static const char usage[] =
     "  --max-frame BYTES      room for a frame in one buffer (9216; AF_XDP 3456)\n"
     "  --snaplen BYTES        bytes kept of a frame, 0: all (0)\n"
     "  --filter TEXT          pcap-filter(7)\n"
+    "  --p4 FILE.spec         a P4 program that every frame goes through before the filter: one queue\n"
+    "  --p4-control FILE      its tables and registers\n"
     "  --sample N             one frame in N of those that pass the filter (1)\n"
     "  --sample-by count|hash each N-th one, or those whose CRC32 is a multiple of N: the same everywhere "
     "(count)\n"
@@ -256,6 +262,12 @@ static int read_one(struct options *options, int code, char *text, struct fault 
         case FILTER:
             options->filter = text;
             return 0;
+        case P4:
+            options->p4 = text;
+            return 0;
+        case P4_CONTROL:
+            options->p4_control = text;
+            return 0;
         case CPUS:
             options->cpus = text;
             return 0;
@@ -313,6 +325,13 @@ static int check(struct options *options, struct fault *fault) {
                     options->write);
     }
     options->format = named;
+    if (options->p4 && options->queues > 1) {
+        return fail(fault, "--p4: has one pipeline, and %u queues were asked for; use --queues 1",
+                    options->queues);
+    }
+    if (options->p4_control && !options->p4) {
+        return fail(fault, "--p4-control: of which program? give --p4");
+    }
     if (options->max_frame == 0) {
         const bool xdp = options->vdevs > 0 && strncmp(options->vdev[0], "net_af_xdp", 10) == 0;
         options->max_frame = options->generate ? options->generate : xdp ? FRAME_OF_XDP : FRAME;

@@ -21,6 +21,9 @@ struct options {
     const char *write;    /* PATH.pcap or PATH.pcapng */
     const char *accounts; /* NULL: beside the capture, .json */
     const char *filter;
+    const char *p4,
+        *p4_control;    /* a program (.spec) for frames to go through, NULL: none; its control file or NULL */
+    uint64_t p4_memory; /* bytes that it needs of EAL */
     const struct format *format;
     const struct store_kind *writer;
     bool writer_chosen; /* then it is an error where it cannot be had */

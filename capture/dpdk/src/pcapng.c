@@ -105,6 +105,10 @@ static void pcapng_record(struct record *to, const struct frame *frame) {
         }
         option(&tail, 3, hash, sizeof hash); /* epb_hash */
     }
+    if (frame->numbered) {
+        const uint64_t number = frame->number;
+        option(&tail, 5, &number, 8); /* epb_packetid */
+    }
     put32(&tail, 0);
     const uint32_t size = PACKET_HEAD + frame->kept_bytes + (uint32_t)tail.size + 4;
     put32(&tail, size);

@@ -32,7 +32,7 @@ static unsigned memory_mb(const struct options *options) {
     const uint64_t frame = options->max_frame + RTE_PKTMBUF_HEADROOM + sizeof(struct rte_mbuf) + 128;
     return options->memory_mb ? options->memory_mb
                               : (unsigned)(options->queues * (mbufs_of(options) * frame / MB + 4) + 64 +
-                                           2 * generator_memory(options) / MB);
+                                           (2 * generator_memory(options) + options->p4_memory) / MB);
 }
 
 /* CPUs that may be used: those named, or those of the process. Returns their number. */

@@ -1,4 +1,5 @@
-/* A queue's thread: take a burst, filter, sample, cut, stamp, hand to the output. */
+/* A queue's thread: take a burst, stamp, let a P4 program have it, filter, sample, cut, hand to the output.
+ */
 #include <rte_net_crc.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -6,7 +7,6 @@
 #include "capture.h"
 #include "filter.h"
 
-#define BURST_MAX 512
 #define SPINS 256    /* empty bursts before a nap */
 #define NAP_NS 20000 /* at 5 million frames a second, 100 descriptors */
 #define TIMER_SLACK_NS 1000
@@ -34,57 +34,47 @@ static bool segments_of(struct frame *frame, const struct rte_mbuf *mbuf) {
 
 /* What says whether a frame is in the sample: its CRC32, or how many passed the filter before it. */
 static uint64_t turn(const struct options *options, const struct counts *counts, const uint8_t *bytes,
-                     uint32_t wire) {
+                     uint32_t have) {
     if (options->sample_by_hash) {
-        return rte_net_crc_calc(bytes, wire, RTE_NET_CRC32_ETH);
+        return rte_net_crc_calc(bytes, have, RTE_NET_CRC32_ETH);
     }
     return counts->put + counts->sampled_out + counts->dropped_full + counts->dropped_failed +
            counts->dropped_shape;
 }
 
-/* Every way out of here counts the frame once. */
-static void take(struct worker *worker, struct rte_mbuf *mbuf) {
+/* Filter, sample, cut, hand over. `bytes` are the first `have` of the frame; of a frame in pieces they are
+ * looked at and the pieces written. Every way out of here counts the frame once. */
+static void keep(struct worker *worker, struct frame *frame, const uint8_t *bytes, uint32_t have,
+                 const struct rte_mbuf *pieces) {
     struct capture *capture = worker->capture;
     const struct options *options = &capture->options;
     struct counts *counts = &worker->counts;
-    const uint32_t wire = mbuf->pkt_len;
-    const uint8_t *bytes = rte_pktmbuf_mtod(mbuf, const uint8_t *);
-    bool unstamped = false;
-    struct frame frame = {
-        .ts_ns = port_stamp(&capture->port, mbuf, &unstamped),
-        .wire_bytes = wire,
-        .kept_bytes = options->snaplen && options->snaplen < wire ? options->snaplen : wire,
-        .queue = worker->queue,
-        .hashed = options->hash,
-    };
-    count(&counts->received_bytes, wire);
-    count(&worker->unstamped, unstamped);
-    if (counts->first_ns == 0) {
-        counts->first_ns = frame.ts_ns;
-    }
-    counts->last_ns = frame.ts_ns;
-    if (mbuf->nb_segs > 1 && (capture->filters || options->hash || options->sample_by_hash)) {
-        bytes = rte_pktmbuf_read(mbuf, 0, wire, worker->whole);
-    }
-    if (capture->filters && !filter_passes(&capture->filter, bytes, wire, wire)) {
+    frame->kept_bytes = options->snaplen && options->snaplen < have ? options->snaplen : have;
+    frame->queue = worker->queue;
+    if (capture->filters && !filter_passes(&capture->filter, bytes, frame->wire_bytes, have)) {
         count(&counts->filtered, 1);
         return;
     }
-    if (options->sample > 1 && turn(options, counts, bytes, wire) % options->sample != 0) {
+    if (options->sample > 1 && turn(options, counts, bytes, have) % options->sample != 0) {
         count(&counts->sampled_out, 1);
         return;
     }
-    if (frame.hashed) {
-        frame.crc32 = rte_net_crc_calc(bytes, wire, RTE_NET_CRC32_ETH);
+    frame->hashed = options->hash;
+    if (frame->hashed) {
+        frame->crc32 = rte_net_crc_calc(bytes, have, RTE_NET_CRC32_ETH);
     }
-    if (!segments_of(&frame, mbuf)) {
+    if (pieces && !segments_of(frame, pieces)) {
         count(&counts->dropped_shape, 1);
         return;
     }
-    switch (output_put(worker->output, &frame, &worker->fault)) {
+    if (!pieces) {
+        frame->segment[0] = (struct iovec){(void *)(uintptr_t)bytes, frame->kept_bytes};
+        frame->segments = 1;
+    }
+    switch (output_put(worker->output, frame, &worker->fault)) {
         case PUT_DONE:
             count(&counts->put, 1);
-            count(&counts->truncated, frame.kept_bytes < wire);
+            count(&counts->truncated, frame->kept_bytes < frame->wire_bytes);
             break;
         case PUT_FULL:
             count(&counts->dropped_full, 1);
@@ -93,6 +83,74 @@ static void take(struct worker *worker, struct rte_mbuf *mbuf) {
             count(&counts->dropped_failed, 1);
             worker->failed = true;
     }
+}
+
+void worker_preprocessed(void *user, const struct p4_verdict *verdict) {
+    struct worker *worker = user;
+    const bool added = verdict->probe || verdict->clone;
+    count(&worker->counts.added, added);
+    worker->returned += !added;
+    if (verdict->outcome != P4_SENT) {
+        count(&worker->counts.preprocessed, 1);
+        return;
+    }
+    struct frame frame = {
+        .ts_ns = verdict->ts_ns,
+        .wire_bytes = verdict->wire_bytes,
+        .numbered = true,
+        .number = verdict->sequence,
+    };
+    keep(worker, &frame, verdict->bytes, verdict->length, NULL);
+}
+
+/* What this burst has for the P4 program. */
+static void preprocess(struct worker *worker) {
+    worker->returned = 0;
+    if (worker->batched && p4_process(worker->p4, worker->batch, worker->batched, &worker->fault) != 0) {
+        count(&worker->counts.dropped_failed, worker->batched - worker->returned);
+        worker->failed = true;
+    }
+    worker->batched = 0;
+}
+
+/* The frames before a frame in pieces go first, because there is one place to put pieces together. */
+static void take_to_program(struct worker *worker, const struct frame *frame, struct rte_mbuf *mbuf) {
+    if (mbuf->nb_segs > 1) {
+        preprocess(worker);
+    }
+    worker->batch[worker->batched++] = (struct p4_frame){
+        .ts_ns = frame->ts_ns,
+        .wire_bytes = frame->wire_bytes,
+        .kept_bytes = frame->wire_bytes,
+        .bytes = rte_pktmbuf_read(mbuf, 0, frame->wire_bytes, worker->whole),
+    };
+    if (mbuf->nb_segs > 1) {
+        preprocess(worker);
+    }
+}
+
+static void take(struct worker *worker, struct rte_mbuf *mbuf) {
+    struct capture *capture = worker->capture;
+    const struct options *options = &capture->options;
+    struct counts *counts = &worker->counts;
+    const uint32_t wire = mbuf->pkt_len;
+    const uint8_t *bytes = rte_pktmbuf_mtod(mbuf, const uint8_t *);
+    bool unstamped = false;
+    struct frame frame = {.ts_ns = port_stamp(&capture->port, mbuf, &unstamped), .wire_bytes = wire};
+    count(&counts->received_bytes, wire);
+    count(&worker->unstamped, unstamped);
+    if (counts->first_ns == 0) {
+        counts->first_ns = frame.ts_ns;
+    }
+    counts->last_ns = frame.ts_ns;
+    if (worker->p4) {
+        take_to_program(worker, &frame, mbuf);
+        return;
+    }
+    if (mbuf->nb_segs > 1 && (capture->filters || options->hash || options->sample_by_hash)) {
+        bytes = rte_pktmbuf_read(mbuf, 0, wire, worker->whole);
+    }
+    keep(worker, &frame, bytes, wire, mbuf);
 }
 
 /* Returns the number of frames taken. */
@@ -105,6 +163,7 @@ static unsigned take_burst(struct worker *worker, uint64_t most) {
     for (uint16_t i = 0; i < got; ++i) {
         take(worker, mbuf[i]);
     }
+    preprocess(worker);
     if (output_burst(worker->output, clock_of(CLOCK_MONOTONIC)) != 0) {
         worker->failed = true;
     }
@@ -150,6 +209,9 @@ int worker_run(void *argument) {
             break;
         }
         more -= got;
+    }
+    if (worker->p4 && !worker->failed && p4_end(worker->p4, &worker->fault) != 0) {
+        worker->failed = true;
     }
     worker->cpu_ns = clock_of(CLOCK_THREAD_CPUTIME_ID);
     output_close(worker->output);

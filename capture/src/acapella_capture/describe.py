@@ -93,11 +93,24 @@ def whole(path: Path) -> Facts:
     return facts
 
 
+def program_facts(taking: Taking) -> dict[str, Any]:
+    """Which P4 program the frames went through, and why it did not send some of them."""
+    control = taking.how.p4_control
+    return {
+        "program": Path(taking.how.p4_program).name,
+        "program_sha256": sha256_of(Path(taking.how.p4_program)),
+        "control_sha256": sha256_of(Path(control)) if control else None,
+        "not_sent": taking.counts.preprocessed if taking.counts else None,
+    }
+
+
 def extra(testbed: Testbed, shot: Shot, taking: Taking) -> dict[str, Any]:
     """Keys that not every manifest has."""
     keys: dict[str, Any] = {"one_in": taking.how.one_in, "receiver": taking.receiver}
     if taking.how.one_in > 1 and taking.counts:
         keys |= {"one_in_by": taking.how.one_in_by, "sampled_out": taking.counts.sampled_out}
+    if taking.how.method == "fpga":
+        keys["p4"] = program_facts(taking)
     traffic = testbed.traffic_facts()
     if traffic is not None:
         keys["traffic"] = traffic

@@ -70,7 +70,16 @@ def counts_of(accounts: dict[str, Any]) -> Counts:
         dropped_kernel=dropped,
         dropped_interface=interface["rx_errors"] + interface["rx_fifo"],
         sampled_out=frames["sampled_out"],
+        preprocessed=not_sent(accounts["p4"]),
     )
+
+
+def not_sent(p4: dict[str, Any] | None) -> dict[str, int]:
+    """Frames that the P4 program did not send on, by reason; those that it lost without one too."""
+    if p4 is None:
+        return {}
+    lost = {name: p4[name] for name in ("dropped", "wrong_port", "headerless") if p4[name]}
+    return dict(sorted((p4["sunk"] | lost).items()))
 
 
 class Dpdk:
@@ -133,3 +142,13 @@ class Dpdk:
     def _said(self) -> str:
         lines = self._job.log().strip().splitlines()
         return lines[-1] if lines else "it printed nothing"
+
+
+class Fpga(Dpdk):
+    """The same behind a P4 program, which DPDK's software pipeline runs where there is no NIC to run it."""
+
+    def _argv(self) -> list[str]:
+        settings = self._settings
+        program = ["--p4", str(Path(settings.p4_program).resolve())]
+        control = ["--p4-control", str(Path(settings.p4_control).resolve())] if settings.p4_control else []
+        return [*super()._argv(), *program, *control]

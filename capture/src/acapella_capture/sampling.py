@@ -12,7 +12,7 @@ from typing import Any
 from acapella_core.errors import UserError
 
 from . import congestion
-from .dpdk import Dpdk
+from .dpdk import Dpdk, Fpga
 from .outcomes import Ledger
 from .plan import Shot
 from .settings import CaptureSettings, Settings
@@ -20,7 +20,7 @@ from .tcpdump import Counts, Tcpdump
 from .testbeds.base import Aim, Instance, Mirror, MirrorCounters, Testbed
 from .watchdog import MIB, Watch, Watchdog, short_of
 
-PROGRAMS = {"tcpdump": Tcpdump, "dpdk": Dpdk}  # by capture.method
+PROGRAMS = {"tcpdump": Tcpdump, "dpdk": Dpdk, "fpga": Fpga}  # by capture.method
 STEP_S = 0.5  # how often a stop is looked for while a sample is taken
 
 

@@ -26,6 +26,8 @@ class CaptureSettings:
     directions: list[str]
     one_in: int
     one_in_by: str
+    p4_program: str
+    p4_control: str | None
 
     def at(self, site: str, node: str) -> Self:
         """The settings of one listening node: its own method, else its site's, else the default."""
@@ -181,16 +183,14 @@ def check_methods(values: dict[str, Any], where: object) -> None:
     """What the schema cannot say of capture.method. Raises UserError naming the key."""
     capture = values["capture"]
     used = sorted(set(methods(capture["method"]).values()))
-    if "fpga" in used:
-        raise UserError(
-            "capture.method: fpga is dpdk behind a NIC's P4 program, which p4/ does not provide yet; use dpdk",
-            where=where,
-        )
-    if values["testbed"] == "fabric" and "dpdk" in used:
+    if values["testbed"] == "fabric" and {"dpdk", "fpga"} & set(used):
         raise UserError("capture.method: nobody builds the DPDK program on FABRIC's nodes; use tcpdump", where=where)
+    for key in ("p4_program", "p4_control"):
+        if "fpga" in used and capture[key] is not None and not Path(capture[key]).is_file():
+            raise UserError(f"capture.{key}: no file {capture[key]}; method fpga needs it", where=where)
     if capture["one_in"] > 1 and "tcpdump" in used:
         raise UserError(
-            "capture.one_in: tcpdump takes every frame that passes its filter; use method dpdk", where=where
+            "capture.one_in: tcpdump takes every frame that passes its filter; use method dpdk or fpga", where=where
         )
 
 

@@ -2,7 +2,7 @@
 
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from acapella_core.errors import UserError
 
@@ -22,7 +22,8 @@ STATUS = re.compile(
 class Counts:
     """tcpdump's own: `received` passed the filter, of these `dropped_kernel` found the buffer full.
 
-    `sampled_out` passed it too and was not received, for it was not in the sample.
+    `sampled_out` passed it too and was not received, for it was not in the sample. `preprocessed`: frames that a P4
+    program did not let come so far, by its reasons.
     """
 
     captured: int
@@ -30,6 +31,7 @@ class Counts:
     dropped_kernel: int
     dropped_interface: int
     sampled_out: int = 0
+    preprocessed: dict[str, int] = field(default_factory=dict)
 
     @property
     def held(self) -> int:
