@@ -25,6 +25,7 @@ def test_unknown_is_null_and_survives(tmp_path):
         "watchdog",
         "one_in_by",
         "sampled_out",
+        "p4",
     }
     assert manifest["mirror"] == dict.fromkeys(
         ("offered_frames", "delivered_frames", "offered_bytes", "delivered_bytes")
