@@ -31,6 +31,7 @@ STAGES = (
     "conformance",
     "outcomes",
     "storage",
+    "collector",
     "comparators",
     "figures",
     "report",

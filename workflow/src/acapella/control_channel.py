@@ -95,7 +95,7 @@ class Alive:
 
 @dataclass(frozen=True)
 class Ended:
-    """The data plane has ended after ``reports`` reports in this session; None where it cannot tell."""
+    """The data plane has ended, ``reports`` reports after it began, of all its sessions; None where it cannot tell."""
 
     session: int
     reports: int | None

@@ -3,13 +3,16 @@
 import contextlib
 import fcntl
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from acapella_core import files as core_files
 from acapella_core.errors import UserError
 
 RESULTS = ("flows.parquet", "series.parquet", "counters.json")
+SNAPSHOT = "snapshot"  # folder of tables as they are while it runs
 SOCKET = "collector.sock"
 LOCK = ".collector.lock"
 PRIVATE_FOLDER = 0o700
@@ -21,28 +24,47 @@ def taken(folder: Path, *, replace: bool = False) -> Iterator[Path]:
 
     Raises UserError where another collector runs there, or where results are that ``replace`` does not give up.
     """
+    with locked(folder):
+        there = [name for name in RESULTS if (folder / name).exists()]
+        if there and not replace:
+            raise UserError(
+                f"has results already: {', '.join(there)}",
+                where=folder,
+                fix="name another folder, or say --replace",
+            )
+        for name in RESULTS:
+            (folder / name).unlink(missing_ok=True)
+        clear(folder)  # what a collector left that was killed
+        try:
+            yield folder
+        finally:
+            clear(folder)
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, which is made where there is none. Raises UserError where somebody else does.
+
+    The kernel lets go of it when the process ends, by kill -9 too. Its file stays: who opened it meanwhile would
+    hold a lock on nothing.
+    """
     try:
         folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise UserError(f"cannot write: {error.strerror}", where=folder, fix="name a folder with -o") from error
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError("a collector runs in this folder", where=folder, fix="name another one with -o") from None
-        there = [name for name in RESULTS if (folder / name).exists()]
-        if there and not replace:
-            raise UserError(
-                f"has results already: {', '.join(there)}", where=folder, fix="name another folder, or say --replace"
-            )
-        for name in (*RESULTS, SOCKET):  # a collector that was killed leaves its socket
-            (folder / name).unlink(missing_ok=True)
-        yield folder
+        if core_files.locked(lock, fcntl.flock) is False:
+            raise UserError("a collector runs in this folder", where=folder, fix="name another one with -o")
+        yield
     finally:
-        with contextlib.suppress(OSError):
-            (folder / SOCKET).unlink(missing_ok=True)
-        os.close(lock)  # the file stays: who opened it meanwhile would hold a lock on nothing
+        os.close(lock)
+
+
+def clear(folder: Path) -> None:
+    """Remove what is of use while a collector runs alone."""
+    (folder / SOCKET).unlink(missing_ok=True)
+    shutil.rmtree(folder / SNAPSHOT, ignore_errors=True)
 
 
 @contextlib.contextmanager

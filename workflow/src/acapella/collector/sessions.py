@@ -76,6 +76,10 @@ class Sessions:
         entry = self._entry(number)
         entry.ended, entry.reports_told = True, reports
 
+    def all_ended(self) -> bool:
+        """Whether there were data planes, and each that may still report has said that it ended."""
+        return bool(self._entries) and all(entry.ended for entry in self._open())
+
     def lost(self, number: int) -> None:
         """The connection is gone; numbers that no register has are refused at once."""
         entry = self._entry(number)

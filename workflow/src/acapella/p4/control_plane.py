@@ -79,6 +79,7 @@ class ControlPlane:
         self._stop = threading.Event()
         self._changed = threading.Condition()
         self._sending = threading.Lock()
+        self._taking = threading.Lock()  # while a session is written
         self._session: Session | None = None
         self._socket: socket.socket | None = None
         self._thread = threading.Thread(target=self._keep, name="control plane", daemon=True)
@@ -103,7 +104,7 @@ class ControlPlane:
 
     def ended(self, reports: int | None) -> None:
         """Tell the collector that the data plane has ended after so many reports; where there is a connection."""
-        with self._changed:
+        with self._taking, self._changed:
             session, connection = self._session, self._socket
         if session and connection:
             try:
@@ -182,18 +183,19 @@ class ControlPlane:
 
     def _take(self, session: Session, connection: socket.socket) -> None:
         """Have a session's queue pairs written, and say so."""
-        try:
-            self._write(session)
-        except Exception as failure:
-            self.failure = failure
+        with self._taking:
+            try:
+                self._write(session)
+            except Exception as failure:
+                self.failure = failure
+                with self._changed:
+                    self._changed.notify_all()
+                raise OSError("the data plane took no registers") from failure
+            self._send(connection, Written(session.number))
             with self._changed:
+                self._session = session
+                self.sessions += 1
                 self._changed.notify_all()
-            raise OSError("the data plane took no registers") from failure
-        self._send(connection, Written(session.number))
-        with self._changed:
-            self._session = session
-            self.sessions += 1
-            self._changed.notify_all()
         self._say(f"session {session.number} with the collector: {len(session.queue_pairs)} queue pairs")
 
 

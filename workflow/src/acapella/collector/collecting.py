@@ -1,0 +1,146 @@
+"""One run of the collector: its sockets, its receiving thread, its files."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import time
+
+from acapella_core import collector as core
+from acapella_core import files
+
+from .answers import Answers
+from .control import ControlServer, note
+from .questions import QuestionServer
+from .reception import Reception, of_core
+from .sessions import Sessions
+from .settings import Settings
+from .tail import Tail
+
+DAMAGED = ("bad_compression",)  # as in digest: frames that were read may be wrong
+PROGRESS_S = 2.0
+LOOK_S = 0.1  # between two looks whether it is over
+
+
+class Run:
+    """One run of the collector, from its sockets to its files."""
+
+    def __init__(self, settings: Settings):
+        self._settings = settings
+        self._stopped = asyncio.Event()
+        self._tail = Tail()
+
+    async def collect(self) -> int:
+        """Receive until there is an end; write what there is."""
+        settings = self._settings
+        options = core.Options(
+            format=settings.report_format,
+            threads=settings.threads,
+            series_ns=settings.window_ns,
+            memory_bytes=settings.memory_bytes,
+        )
+        pairs = [of_core(pair, settings.report_format) for pair in settings.queue_pairs]
+        series = None if settings.window_ns is None else settings.folder / "series.parquet"
+        with core.Collector(pairs, options, series=series) as collector:
+            collector.on_series = self._tail.add
+            reception = Reception(settings, collector)
+            sessions = Sessions(
+                reception,
+                queue_pairs=settings.a_session,
+                ring_bytes=settings.ring_bytes,
+                most=settings.most_sessions,
+            )
+            control = ControlServer(sessions) if settings.listen else None
+            self._stop_on_signals()
+            with reception.running():
+                await asyncio.to_thread(reception.wait_until_ready)
+                async with self._servers(collector, sessions, control):
+                    await self._until_over(collector, reception, sessions)
+            counters = collector.finish()
+            if reception.failure:
+                raise reception.failure
+            collector.write_flows(settings.folder / "flows.parquet")
+        self._write_counters(counters, sessions, control, reception)
+        return int(any(file["end"] in DAMAGED for file in reception.files))
+
+    def _stop_on_signals(self) -> None:
+        """The first Ctrl-C or kill ends the run with its results; a second one is Python's own."""
+        loop = asyncio.get_running_loop()
+
+        def stop(number: int) -> None:
+            loop.remove_signal_handler(number)
+            note(f"{signal.Signals(number).name}: writing what there is")
+            self._stopped.set()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop, number)
+
+    @contextlib.asynccontextmanager
+    async def _servers(self, collector: core.Collector, sessions: Sessions, control: ControlServer | None):
+        """Listen for control planes and for questions."""
+        questions = QuestionServer(Answers(self._settings, collector, sessions, self._tail.table).by_name())
+        await questions.start(self._settings.folder)
+        try:
+            if control:
+                host, port = await control.start(*self._settings.listen, anywhere=self._settings.listen_anywhere)
+                note(f"control channel on {host}:{port}")
+            source = (
+                self._settings.interface or self._settings.rdma_device or f"{len(self._settings.captures)} captures"
+            )
+            note(f"receiving from {source}; acapella collector top {self._settings.folder}")
+            yield
+        finally:
+            await questions.close()
+            if control:
+                await control.close()
+
+    async def _until_over(self, collector: core.Collector, reception: Reception, sessions: Sessions) -> None:
+        """Wait for a signal, the end of the source, or of every session."""
+        told = time.monotonic()
+        while not (self._stopped.is_set() or reception.over):
+            if self._settings.until_ended and sessions.all_ended():
+                await asyncio.sleep(LOOK_S)  # what was sent last is still on its way
+                return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), LOOK_S)
+            if self._settings.progress and time.monotonic() - told >= PROGRESS_S:
+                told = time.monotonic()
+                note(in_words(collector.counters()))
+
+    def _write_counters(self, counters: dict, sessions: Sessions, control: ControlServer | None, reception) -> None:
+        """counters.json: what became of every frame and report, who sent them, and how each capture ended."""
+        document = {
+            "reports": counters,
+            "sessions": sessions.summary(),
+            "control": dict(control.counts) if control else {},
+            "captures": reception.files,
+        }
+        files.atomic_text(self._settings.folder / "counters.json", json.dumps(document, indent=1) + "\n")
+        note(in_words(counters))
+
+
+def in_words(counters: dict) -> str:
+    """A line for people."""
+    return (
+        f"{counters['accepted'] + counters['from_memory']:,} reports, {counters['flows']:,} flows; refused "
+        f"{refused(counters):,} frames, missing {counters['psn_gap_lost']:,} reports"
+    )
+
+
+VERDICTS = (
+    "not_roce",
+    "truncated",
+    "bad_length",
+    "bad_icrc",
+    "bad_opcode",
+    "bad_qp",
+    "bad_key",
+    "out_of_bounds",
+    "bad_version",
+    "psn_duplicate",
+)
+
+
+def refused(counters: dict) -> int:
+    """Frames that were not written to a ring."""
+    return sum(counters[name] for name in VERDICTS)

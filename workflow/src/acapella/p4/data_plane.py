@@ -1,0 +1,121 @@
+"""A program of p4/loader that runs while a control plane writes its registers.
+
+The loader begins once the collector gave a session: its queue pairs are in a control file then. Later sessions are
+written by commands on its standard input, each of which it answers by a line.
+"""
+
+import contextlib
+import json
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from acapella_core import files
+from acapella_core.errors import UserError
+
+from ..control_channel import Hello, Session
+from .control_plane import ControlPlane, register_commands
+
+PATIENCE_S = 60.0  # for a collector to answer
+END_S = 10.0  # for the loader to end after it was told to
+
+
+class DataPlane:
+    """A running loader. ``write`` puts a session into its registers, the first one before it begins.
+
+    ``command`` is the loader's command line without --commands. Its errors are lines on our standard error.
+    """
+
+    def __init__(self, command: list[str], folder: Path):
+        self._command = command
+        self._registers = folder / "session.control"
+        self._process: subprocess.Popen | None = None
+        self._begun = threading.Event()
+
+    def write(self, session: Session) -> None:
+        """Have the program report into a session's queue pairs. Raises OSError where it does not run, or refuses."""
+        lines = register_commands(session)
+        if self._process is None:
+            files.atomic_text(self._registers, "".join(f"{line}\n" for line in lines))  # keys: private
+            self._begin()
+        else:
+            for line in lines:
+                self._tell(line)
+
+    def _begin(self) -> None:
+        """Start the loader."""
+        command = [*self._command, "--commands", "--control", str(self._registers)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._begun.set()
+
+    def _tell(self, line: str) -> None:
+        """One command and its answer, which is ``ok`` or says what is wrong."""
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer.startswith("ok"):
+            name = " ".join(line.split()[:3])  # the value may be a key
+            raise OSError(f"the data plane does not take {name}: {answer.strip() or 'it has ended'}")
+
+    def wait(self) -> int:
+        """Wait for its end; its exit code."""
+        self._begun.wait()
+        return self._process.wait()
+
+    def stop(self) -> None:
+        """Have it end where it still runs: it writes what it has."""
+        if self._process and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(END_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+
+def note(text: str) -> None:
+    """A line for people, on standard error."""
+    print(f"p4: {text}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def controlled(command: list[str], collector: tuple[str, int], program: str, report_format: int) -> Iterator[tuple]:
+    """A data plane and its control plane, once the collector gave a session. Raises UserError where none does."""
+    hello = Hello(program, report_format, secrets.token_hex(8))
+    with tempfile.TemporaryDirectory(prefix="acapella-", dir=files.temporary_folder()) as folder:
+        data_plane = DataPlane(command, Path(folder))
+        with ControlPlane(collector, hello, data_plane.write, say=note) as control_plane:
+            try:
+                if not control_plane.wait(PATIENCE_S):
+                    why = control_plane.failure or "nothing answers"
+                    raise UserError(f"no session: {why}", where=f"--collector {collector[0]}:{collector[1]}")
+                yield data_plane, control_plane
+            finally:
+                data_plane.stop()
+
+
+def run(command: list[str], collector: tuple[str, int], program: str, report_format: int, statistics: Path) -> int:
+    """Run the loader's ``command`` while its reports go to the collector; the loader's exit code.
+
+    At the end the collector is told how many reports there were, from the file that ``--stats`` of the command names.
+    Raises UserError where no collector gives a session, or the loader is killed.
+    """
+    with controlled(command, collector, program, report_format) as (data_plane, control_plane):
+        code = data_plane.wait()
+        control_plane.ended(reports_of(statistics) if code == 0 else None)
+    if code < 0:
+        raise UserError(f"the data plane was killed by {signal.Signals(-code).name}", fix="start it again")
+    return code
+
+
+def reports_of(statistics: Path) -> int | None:
+    """How many reports left the program since it began; None where the file does not tell."""
+    try:
+        return int(json.loads(statistics.read_text(encoding="utf-8"))["reports"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

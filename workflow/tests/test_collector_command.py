@@ -1,0 +1,268 @@
+"""acapella collector: from reports to files, and the questions that a running one answers."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from report_frames import BYTES, TRIGGER, VALID, frame, pcap, report
+
+from acapella.cli import main
+from acapella.collector import place, top
+from acapella.collector.answers import Rates
+from acapella.collector.questions import asked
+from acapella.collector.settings import from_control
+from acapella_core import collector as core
+from acapella_core.errors import UserError
+
+SLOTS, BASE, NUMBER, KEY = 8, 0x10000, 0x11, 0x1234
+CONTROL = f"""\
+register rows 0 4
+register qp_number 0 {NUMBER} # a comment
+register qp_psn 0 5
+register qp_base 0 {BASE:#x}
+register qp_address 0 {BASE:#x}
+register qp_end 0 {BASE + SLOTS * BYTES[2]}
+register qp_key 0 {KEY}
+"""
+
+
+def reports(count: int, flows: int = 3) -> list[bytes]:
+    """Frames of reports of some flows in turn, 0.4 s apart: each is 1,000 bytes more."""
+    made = []
+    for n in range(count):
+        payload = report(
+            2,
+            src=bytes((10, 0, 0, 1)),
+            dst=bytes((10, 0, 0, 2)),
+            src_port=1000 + n % flows,
+            dst_port=80,
+            trigger=TRIGGER["ack"],
+            valid=VALID["rtt_syn"] | VALID["rtt_ack"] | VALID["tags"],
+            epoch=0,
+            report_sequence=n + 1,
+            timestamp=10**18 + n * 400_000_000,
+            bytes=1000 * (n // flows + 1) * (1 + n % flows),
+            packets=n // flows + 1,
+            rtt_syn=1_000_000 * (1 + n % flows),
+            rtt_ack=500_000,
+        )
+        made.append(frame(payload, psn=5 + n, address=BASE + n % SLOTS * BYTES[2], queue_pair=NUMBER, key=KEY))
+    return made
+
+
+@pytest.fixture
+def control(tmp_path) -> Path:
+    """A program's control file."""
+    path = tmp_path / "qp.control"
+    path.write_text(CONTROL)
+    return path
+
+
+@pytest.fixture
+def capture(tmp_path) -> Path:
+    """30 reports of 3 flows, and a frame to a queue pair that there is not."""
+    path = tmp_path / "reports.pcap"
+    stray = frame(report(2), psn=0, address=BASE, queue_pair=9)
+    path.write_bytes(pcap([*reports(30), stray]))
+    return path
+
+
+def test_a_capture_becomes_flows_series_and_counters(capture, control, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["collector", "run", str(capture), "--control", str(control), "-o", str(out)]) == 0
+    said = capsys.readouterr().err
+    assert "30 reports, 3 flows; refused 1 frames, missing 0 reports" in said
+    rows = duckdb.sql(f"select src_port, bytes, handshake_rtt_ns, reports from '{out}/flows.parquet' order by all")
+    assert rows.fetchall() == [(1000 + n, 10_000 * (1 + n), 1_500_000 + 1_000_000 * n, 10) for n in range(3)]
+    assert duckdb.sql(f"select sum(bytes) from '{out}/series.parquet'").fetchall() == [(60_000,)]
+    counters = json.loads((out / "counters.json").read_text())
+    assert (counters["reports"]["accepted"], counters["reports"]["bad_qp"]) == (30, 1)
+    assert counters["captures"] == [{"file": "reports.pcap", "records": 31, "end": "clean", "detail": ""}]
+    assert "4660" not in json.dumps(counters) + said  # the key
+    assert {path.name for path in out.iterdir()} == {*place.RESULTS, place.LOCK}
+    assert {path.stat().st_mode & 0o777 for path in out.iterdir()} == {0o600}
+    assert out.stat().st_mode & 0o777 == 0o700
+
+
+def test_results_are_replaced_only_where_that_is_said(capture, control, tmp_path, capsys):
+    words = ["collector", "run", str(capture), "--control", str(control), "-o", str(tmp_path / "out"), "--no-series"]
+    assert main(words) == 0
+    assert not (tmp_path / "out" / "series.parquet").exists()
+    capsys.readouterr()
+    assert main(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "has results already: flows.parquet, counters.json; name another folder, or say --replace" in line
+    assert main([*words, "--replace"]) == 0
+
+
+def test_sql_asks_a_collector_that_has_ended(capture, control, tmp_path, capsys):
+    out = str(tmp_path / "out")
+    main(["collector", "run", str(capture), "--control", str(control), "-o", out])
+    capsys.readouterr()
+    query = "select max(bytes) as most, (select value from counters where name = 'bad_qp') as bad from flows"
+    assert main(["collector", "sql", out, query, "--format", "csv"]) == 0
+    assert capsys.readouterr().out == "most,bad\n30000,1\n"
+    for bad, what in {
+        "select * from flow": "Table with name flow does not exist",
+        "select": "Parser Error",
+        "drop table flows": "read only",
+        "select 1; select 2": "one statement, please",
+    }.items():
+        assert main(["collector", "sql", out, bad]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert what in line
+
+
+def test_where_nothing_ran_top_and_sql_say_so(tmp_path, capsys):
+    for words, what in (
+        (["sql", str(tmp_path), "select 1"], "no collector runs here, and none has ended here"),
+        (["top", str(tmp_path)], "no collector runs there"),
+        (["top", str(tmp_path / "none")], "there is no such folder"),
+    ):
+        assert main(["collector", *words]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert what in line
+
+
+@pytest.fixture
+def lingering(monkeypatch):
+    """Captures do not end for the collector until it is told to stop, as an interface does not."""
+    feed = core.Collector.feed
+
+    def linger(self, path, attend):
+        end = feed(self, path, attend)
+        while not attend():
+            time.sleep(0.01)
+        return end
+
+    monkeypatch.setattr(core.Collector, "feed", linger)
+
+
+def meanwhile(do):
+    """Do something in a thread once a collector in this one runs, then end that by SIGTERM; what went wrong."""
+    failures = []
+
+    def attempt():
+        try:
+            do()
+        except BaseException as failure:
+            failures.append(failure)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=attempt)
+    thread.start()
+    return thread, failures
+
+
+def when_it_answers(out: Path, flows: int):
+    """A connection to the collector of a folder, once it has so many flows."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        ask = asked(out) if out.is_dir() else None
+        if ask and ask("state")["state"]["reports"]["flows"] >= flows:
+            return ask
+        time.sleep(0.01)
+    raise TimeoutError(out)
+
+
+def test_a_running_collector_answers_and_ends_with_its_results(capture, control, tmp_path, lingering, capsys):
+    out = tmp_path / ("a" * 120)  # longer than the path of a socket may be
+    again = ["collector", "run", str(capture), "--control", str(control), "-o", str(out)]
+    shown = {}
+
+    def look():
+        with when_it_answers(out, 3) as ask:
+            shown["by rtt"] = [flow["src_port"] for flow in ask("top", by="rtt", count=2)["flows"]]
+            for question in ({"ask": "nothing"}, {"ask": "top", "count": True}, {"ask": "top", "by": []}):
+                with pytest.raises(UserError, match=r"ask is none of|count is not|by is none of"):
+                    ask(**question)
+        query = "select count(*) n from flows"
+        for words in (["top", out, "-n", "1"], ["sql", out, query, "--format", "csv"], again[1:]):
+            command = [sys.executable, "-m", "acapella.cli", "collector", *map(str, words)]
+            shown[words[0]] = subprocess.run(command, capture_output=True, text=True, check=False)
+        shown["mode"] = (out / place.SOCKET).stat().st_mode & 0o777
+
+    thread, failures = meanwhile(look)
+    assert main(again) == 0
+    thread.join()
+    assert not failures, failures
+    assert shown["by rtt"] == [1002, 1001]
+    line = shown["top"].stdout.splitlines()[-1].split()
+    assert line == ["30k", "10", "0b/s", "3.5ms", "10", "10.0.0.1:1002", "→", "10.0.0.2:80", "TCP"]
+    assert shown["sql"].stdout == "n\n3\n"
+    assert shown["run"].returncode == 2
+    assert shown["run"].stderr.startswith(f"acapella: error: {out}: a collector runs in this folder")
+    assert shown["mode"] == 0o600
+    assert {path.name for path in out.iterdir()} == {*place.RESULTS, place.LOCK}
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        ([], "reports come from captures, or --interface, or --rdma-device"),
+        (["none.pcap"], "none.pcap: there is no such file"),
+        (["--interface", "lo"], "no queue pair"),
+        (["--interface", "lo", "--listen", "0.0.0.0"], "is not HOST:PORT"),
+        (["--interface", "lo", "--listen", "127.0.0.1:0", "--queue-pairs", "3"], "3 is no power of two"),
+        (["--interface", "lo", "--control", "none"], "none: cannot read"),
+        (["--interface", "lo", "--listen", "127.0.0.1:0", "--window=-1s"], "a window is not negative"),
+        (["--interface", "lo", "--listen", "127.0.0.1:0", "--format", "3"], "'3' is not a format of reports"),
+    ],
+)
+def test_a_mistake_is_one_line_and_leaves_nothing(words, what, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["collector", "run", *words, "-o", "out"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert what in line
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("register qp_number 16 1", ":8: there are 16 queue pairs, from 0"),
+        ("register qp_number 0 x", ":8: not a number; write it as 10 or 0x0a"),
+        ("register qp_end 0 0x10001", "qp_end - qp_base of queue pair 0 is 1, not a multiple of a report's 192 bytes"),
+        ("register qp_key 0 0x100000000", "qp_key of queue pair 0 has more than 32 bits"),
+        ("register qp_number 0 0 16", "sets up no queue pair"),
+    ],
+)
+def test_a_control_file_that_contradicts_itself_is_one_line(line, what, control):
+    control.write_text(f"{CONTROL}{line}\n")
+    with pytest.raises(UserError) as error:
+        from_control(control, 192)
+    assert what in str(error.value)
+
+
+def test_numbers_for_people_are_short():
+    assert [top.short(value) for value in (0, 999, 1000, 12_345, 999_999, 10**9)] == [
+        "0",
+        "999",
+        "1k",
+        "12.3k",
+        "1M",
+        "1G",
+    ]
+
+
+def test_rates_are_since_the_look_before():
+    schema = pa.schema(
+        [("flow", pa.uint32()), ("bytes", pa.uint64()), ("last_ns", pa.int64()), ("throughput_bps", pa.uint64())]
+    )
+
+    def look(*rows):
+        return pa.RecordBatch.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+
+    rates = Rates()
+    assert rates.beside(look((0, 1000, 10**9, 5), (1, 10, 10**9, None)))["rate_bps"].to_pylist() == [5, 0]
+    later = look((1, 10, 10**9, None), (2, 7, 0, 9), (0, 3000, 3 * 10**9, 6))
+    assert rates.beside(later)["rate_bps"].to_pylist() == [0, 9, 8000]
