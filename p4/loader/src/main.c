@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "commands.h"
+#include "frames.h"
 #include "input.h"
 #include "statistics.h"
 
@@ -74,9 +75,17 @@ static int start_eal(uint64_t bytes, struct fault *fault) {
                : 0;
 }
 
+/* Where frames go that a program gave back. */
+struct taker {
+    struct sink sink;
+    struct frames frames;
+};
+
 static void take(void *user, const struct p4_verdict *verdict) {
+    struct taker *taker = user;
+    p4_frames_put(&taker->frames, verdict);
     if (verdict->outcome == P4_SENT) {
-        p4_sink_put(user, verdict);
+        p4_sink_put(&taker->sink, verdict);
     }
 }
 
@@ -160,7 +169,8 @@ static int finish(struct statistics *statistics, struct sink *sink, bool ran, st
     return EXIT_WHOLE;
 }
 
-static int run_all(struct p4 *p4, struct sink *sink, const struct options *options, struct fault *fault) {
+static int run_all(struct p4 *p4, struct taker *taker, const struct options *options, struct fault *fault) {
+    struct sink *sink = &taker->sink;
     for (unsigned i = 0; i < options->controls; ++i) {
         if (p4_control(p4, options->control[i], fault) != 0) {
             return EXIT_USAGE;
@@ -171,12 +181,16 @@ static int run_all(struct p4 *p4, struct sink *sink, const struct options *optio
         return EXIT_USAGE;
     }
     int status = EXIT_USAGE;
-    if (p4_sink_open(sink, options->out, options->format, options->interface, fault) == 0) {
+    if (p4_frames_open(&taker->frames, options->frames, p4, fault) == 0 &&
+        p4_sink_open(sink, options->out, options->format, options->interface, fault) == 0) {
         struct statistics statistics = {.options = options, .p4 = p4};
         const bool ran = run(p4, input, sink, options, fault) == 0;
         struct fault first = *fault;
         status = finish(&statistics, sink, ran, fault);
         *fault = ran ? *fault : first;
+    }
+    if (p4_frames_close(&taker->frames, status == EXIT_WHOLE, fault) != 0) {
+        status = EXIT_FAILED;
     }
     p4_input_close(input);
     return status;
@@ -185,7 +199,7 @@ static int run_all(struct p4 *p4, struct sink *sink, const struct options *optio
 int main(int argc, char **argv) {
     struct options options;
     struct fault fault;
-    struct sink sink;
+    struct taker taker = {0};
     const int read = p4_options_read(&options, argc, argv, &fault);
     if (read != 0) {
         return read > 0 ? EXIT_WHOLE : complain(&fault, EXIT_USAGE);
@@ -199,9 +213,9 @@ int main(int argc, char **argv) {
     }
     handle_signals();
     const struct p4_settings settings = {
-        .spec = options.spec, .ports = options.ins, .take = take, .user = &sink};
+        .spec = options.spec, .ports = options.ins, .take = take, .user = &taker};
     struct p4 *p4 = p4_load(&settings, &fault);
-    const int status = p4 ? run_all(p4, &sink, &options, &fault) : EXIT_USAGE;
+    const int status = p4 ? run_all(p4, &taker, &options, &fault) : EXIT_USAGE;
     p4_free(p4);
     rte_eal_cleanup();
     return status ? complain(&fault, status) : EXIT_WHOLE;

@@ -4,24 +4,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPEC = 256, IN, OUT, CONTROL, STATS, REGISTERS, INTERFACE, COMMANDS, PACE, BURST, VERSION, HELP };
+enum {
+    SPEC = 256,
+    IN,
+    OUT,
+    CONTROL,
+    STATS,
+    REGISTERS,
+    FRAMES,
+    INTERFACE,
+    COMMANDS,
+    PACE,
+    BURST,
+    VERSION,
+    HELP
+};
 
 #define BURST_MOST 4096
 
 static const struct option names[] = {
-    {"spec", required_argument, NULL, SPEC},
-    {"in", required_argument, NULL, IN},
-    {"out", required_argument, NULL, OUT},
-    {"control", required_argument, NULL, CONTROL},
-    {"stats", required_argument, NULL, STATS},
-    {"dump-registers", required_argument, NULL, REGISTERS},
-    {"out-interface", required_argument, NULL, INTERFACE},
-    {"commands", no_argument, NULL, COMMANDS},
-    {"pace", no_argument, NULL, PACE},
-    {"burst", required_argument, NULL, BURST},
-    {"version", no_argument, NULL, VERSION},
-    {"help", no_argument, NULL, HELP},
-    {NULL, 0, NULL, 0},
+    {"spec", required_argument, NULL, SPEC},     {"in", required_argument, NULL, IN},
+    {"out", required_argument, NULL, OUT},       {"control", required_argument, NULL, CONTROL},
+    {"stats", required_argument, NULL, STATS},   {"dump-registers", required_argument, NULL, REGISTERS},
+    {"frames", required_argument, NULL, FRAMES}, {"out-interface", required_argument, NULL, INTERFACE},
+    {"commands", no_argument, NULL, COMMANDS},   {"pace", no_argument, NULL, PACE},
+    {"burst", required_argument, NULL, BURST},   {"version", no_argument, NULL, VERSION},
+    {"help", no_argument, NULL, HELP},           {NULL, 0, NULL, 0},
 };
 
 static const char usage[] =
@@ -37,6 +45,9 @@ static const char usage[] =
     "  --control PATH         tables, registers, names of drop reasons, epochs; may be given several times\n"
     "  --commands             the same statements on standard input while it runs, each answered by a line\n"
     "  --stats PATH           what became of every frame, JSON\n"
+    "  --frames PATH          what became of each frame, a line each: time, port, its number there, outcome, "
+    "reason,\n"
+    "                         lengths, hash\n"
     "  --dump-registers PATH  all registers at the end, JSON\n"
     "  --pace                 frames enter at the distances in time that they have in the captures\n"
     "  --burst N              frames read at once (32)\n";
@@ -81,6 +92,9 @@ static int read_one(struct options *options, int code, struct fault *fault) {
             return 0;
         case REGISTERS:
             options->registers = optarg;
+            return 0;
+        case FRAMES:
+            options->frames = optarg;
             return 0;
         case INTERFACE:
             options->interface = optarg;

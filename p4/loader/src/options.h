@@ -15,6 +15,7 @@ struct options {
     unsigned controls;
     const char *statistics; /* NULL: none */
     const char *registers;  /* NULL: no dump */
+    const char *frames;     /* NULL: no line for each */
     const char *interface;  /* NULL: none */
     bool commands, pace;
     unsigned burst;
