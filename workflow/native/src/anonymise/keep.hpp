@@ -42,6 +42,24 @@ void keep_l2tp(Header& header);
 void keep_teredo(Header& header);
 void keep_infiniband(Header& header);
 
+// The options of IPv4 (RFC 791 3.1) and TCP (RFC 9293 3.1) from `option` to `end`: kind 0 ends them, kind 1
+// is one octet, every other kind is followed by its length. `keep_one` gets those that are whole.
+template <typename KeepOne>
+void keep_options(Header& header, std::size_t option, std::size_t end, KeepOne keep_one) {
+    while (option < end) {
+        const std::uint8_t kind = header.at.u8(option);
+        if (kind == 0) return;
+        if (kind == 1) {
+            header.show(option++, 1);
+            continue;
+        }
+        const std::size_t length = header.at.u8(option + 1);
+        if (option + 2 > end || length < 2 || option + length > end) return;
+        keep_one(header, option, length);
+        option += length;
+    }
+}
+
 // Headers that hold neither addresses nor text: all of them, as the dissector found them.
 inline void keep_all(Header& header) { header.keep(header.length()); }
 

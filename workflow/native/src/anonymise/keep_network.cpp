@@ -28,10 +28,13 @@ void keep_ipv4_option(Header& header, std::size_t option, std::size_t length) {
             map_ipv4_each(header, option + kRoute, end, 4);
             return;
         case 68: {  // time stamps: alone (0), or each behind an address (1, 3)
-            if (length < 4) return;
-            header.show(option, length);
-            const std::uint8_t flag = header.at.u8(option + 3) & 0x0f;
-            if (flag != 0) map_ipv4_each(header, option + 4, end, 8);
+            constexpr std::size_t kStamps = 4;
+            if (length < kStamps) return;
+            const bool alone = (header.at.u8(option + 3) & 0x0f) == 0;
+            const std::size_t each = alone ? 4 : 8;
+            const std::size_t whole = (length - kStamps) / each * each;
+            header.show(option, kStamps + whole);
+            if (!alone) map_ipv4_each(header, option + kStamps, option + kStamps + whole, each);
             return;
         }
         case 148:  // router alert, RFC 2113
@@ -39,22 +42,6 @@ void keep_ipv4_option(Header& header, std::size_t option, std::size_t length) {
             return;
         default:
             return;
-    }
-}
-
-void keep_ipv4_options(Header& header) {
-    const std::size_t end = header.length();
-    for (std::size_t option = kIpv4Header; option < end;) {
-        const std::uint8_t kind = header.at.u8(option);
-        if (kind == 0) return;
-        if (kind == 1) {
-            header.show(option++, 1);
-            continue;
-        }
-        const std::size_t length = header.at.u8(option + 1);
-        if (option + 2 > end || length < 2 || option + length > end) return;
-        keep_ipv4_option(header, option, length);
-        option += length;
     }
 }
 
@@ -90,7 +77,7 @@ void keep_ipv4(Header& header) {
     header.blank(length);
     header.ipv4(12);
     header.ipv4(16);
-    keep_ipv4_options(header);
+    keep_options(header, kIpv4Header, length, keep_ipv4_option);
     header.put16(10, 0);
     InternetSum sum;
     sum.add(draft.bytes().subspan(header.step.begin));

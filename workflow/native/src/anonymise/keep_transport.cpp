@@ -59,22 +59,6 @@ void keep_tcp_option(Header& header, std::size_t option, std::size_t length) {
     }
 }
 
-void keep_tcp_options(Header& header, std::size_t end) {
-    header.blank(end);
-    for (std::size_t option = kTcpHeader; option < end;) {
-        const std::uint8_t kind = header.at.u8(option);
-        if (kind == 0) return;
-        if (kind == 1) {
-            header.show(option++, 1);
-            continue;
-        }
-        const std::size_t length = header.at.u8(option + 1);
-        if (option + 2 > end || length < 2 || option + length > end) return;
-        keep_tcp_option(header, option, length);
-        option += length;
-    }
-}
-
 // RFC 9260 3.2.1 and RFC 5061 4.1: type, length, value; an address, or in ASCONF a number and an address.
 void keep_sctp_parameter(Header& header, std::size_t parameter, std::size_t length) {
     constexpr std::size_t kHead = 4;
@@ -175,7 +159,10 @@ void keep_tcp(Header& header) {
         return;
     } else {
         header.keep(kTcpHeader);
-        if (header.at.has(length)) keep_tcp_options(header, length);
+        if (header.at.has(length)) {
+            header.blank(length);
+            keep_options(header, kTcpHeader, length, keep_tcp_option);
+        }
     }
     header.owe(SumKind::pseudo, 16, kTcp);
 }
