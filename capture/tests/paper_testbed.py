@@ -70,6 +70,7 @@ class PaperTestbed(Testbed):
         self.calls: list[tuple[str, str]] = []
         self.broken_fetches = 0  # so many of the next ones lose a byte
         self.left: tuple[str, ...] = ()
+        self.receivers: tuple[str, ...] = ("capture0",)
 
     def sites(self):
         return tuple(Site(site, tuple(Port(name, None) for name in self.ports)) for site in self.site_names)
@@ -85,7 +86,7 @@ class PaperTestbed(Testbed):
         return self.instances(site)
 
     def instances(self, site):
-        return () if site == "no_nic" else (Instance(f"{site}-listener", site, ("capture0",)),)
+        return () if site == "no_nic" else (Instance(f"{site}-listener", site, self.receivers),)
 
     def release(self, site=None) -> None:
         self.calls.append(("release", site or "all"))

@@ -2,10 +2,11 @@
 
 import contextlib
 import csv
+import threading
 import time
 
 import pytest
-from paper_testbed import FRAME, PCAP, PaperTcpdump, PaperTestbed
+from paper_testbed import FRAME, PCAP, PaperTcpdump, PaperTestbed, StillMirror
 
 from acapella_capture import collect, coordinator, sampling
 from acapella_capture.gather import gather
@@ -74,6 +75,20 @@ def test_who_stops_early_leaves_nothing_taken_and_the_outcome_says_so(tmp_path):
     assert {outcome for outcome, _ in outcomes_of(tmp_path / "c").values()} <= {"incomplete", "failed"}
     assert {reason for _, reason in outcomes_of(tmp_path / "c").values()} == {"stopped"}
     assert not PaperTcpdump.running
+
+
+def test_mirrors_of_a_site_start_and_stop_at_once_and_rates_are_of_all_that_time(tmp_path, monkeypatch):
+    """They meet, or the barrier breaks: one after the other, each sample would last longer than the one before."""
+    testbed, asked_s = PaperTestbed("p", "q"), []
+    testbed.receivers = ("capture0", "capture1")
+    for name in ("start", "stop"):
+        meeting = threading.Barrier(2)
+        monkeypatch.setattr(StillMirror, name, lambda _, meeting=meeting: meeting.wait(20))
+    monkeypatch.setattr(testbed, "telemetry", lambda _, seconds: asked_s.append(seconds))
+    told = list(coordinator.collect(testbed, settings(), tmp_path / "c"))
+    spans = [item["actual"] for item in told if isinstance(item, dict)]
+    assert len(spans) == 2 and len(asked_s) == 1
+    assert all((span["end_ns"] - span["start_ns"]) / 1e9 < asked_s[0] for span in spans)
 
 
 def test_a_lease_that_is_not_extended_and_telemetry_that_fails_end_nothing(tmp_path, monkeypatch):

@@ -129,10 +129,8 @@ def running(testbed: Testbed, takings: Sequence[Taking], wait: Callable[[], Any]
     begun = [taking for taking in takings if not taking.fault]
     requested_ns = time.time_ns()
     for taking in begun:
-        with taking.noted():
-            taking.requested_ns = requested_ns
-            taking.start_ns = time.time_ns()  # before the first frame, as `end_ns` is after the last
-            taking.mirror.start()
+        taking.requested_ns = requested_ns
+    at_once(begun, start_mirror)
     try:
         yield begun
     finally:
@@ -175,6 +173,23 @@ def aim(testbed: Testbed, taking: Taking) -> None:
         taking.watch.notes.append(f"{free // MIB} MiB were free on {taking.instance.name}, up to {need} MiB expected")
 
 
+def at_once(takings: Sequence[Taking], do: Callable[[Taking], None]) -> None:
+    """Do something to all samples, also to those of one node, at once."""
+
+    def noted(taking: Taking) -> None:
+        with taking.noted():
+            do(taking)
+
+    with ThreadPoolExecutor(max_workers=max(1, len(takings))) as threads:
+        list(threads.map(noted, takings))
+
+
+def start_mirror(taking: Taking) -> None:
+    """Begin to copy."""
+    taking.start_ns = time.time_ns()  # before the first frame, as `end_ns` is after the last
+    taking.mirror.start()
+
+
 def begin_capture(testbed: Testbed, taking: Taking) -> None:
     """Start the capture behind the mirror."""
     mirror = taking.mirror
@@ -196,12 +211,14 @@ def stop_capture(taking: Taking) -> None:
 
 
 def stop_mirrors(takings: Sequence[Taking]) -> None:
+    """Copy no more; all at once, for each takes a moment in which the others would go on."""
+    at_once([taking for taking in takings if taking.end_ns == 0], stop_mirror)
+
+
+def stop_mirror(taking: Taking) -> None:
     """Copy no more."""
-    for taking in takings:
-        if taking.end_ns == 0:
-            with taking.noted():
-                taking.mirror.stop()
-                taking.end_ns = time.time_ns()
+    taking.mirror.stop()
+    taking.end_ns = time.time_ns()
 
 
 def look_at(taking: Taking) -> None:
@@ -249,8 +266,8 @@ def take(shared: Collection, takings: Sequence[Taking], wait: Callable[[], Any])
                 until_ns = begun[0].requested_ns + round(seconds * 1e9)
                 watched(begun, until_ns, settings.collect.watch_s, shared.stop)
                 stop_mirrors(begun)
-                # at once: the rates of the last seconds are those of the sample only now
-                judge_congestion(shared.testbed, begun, seconds)
+                # at once, and of all the time that they copied, which takes a while to begin and to end
+                judge_congestion(shared.testbed, begun, (time.time_ns() - begun[0].requested_ns) / 1e9)
         except UserError as error:
             for taking in begun:
                 taking.fault = taking.fault or f"the testbed's traffic: {error}"
@@ -260,9 +277,7 @@ def take(shared: Collection, takings: Sequence[Taking], wait: Callable[[], Any])
 
 
 def judge_congestion(testbed: Testbed, begun: Sequence[Taking], seconds: float) -> None:
-    """Ask the switch what passed the ports meanwhile, and compare it with what the receivers take."""
-    if not begun:
-        return
+    """Ask the switch what passed the ports in the last seconds, and compare it with what the receivers take."""
     telemetry, why = None, None
     try:
         telemetry = testbed.telemetry(begun[0].shot.site.name, seconds)
