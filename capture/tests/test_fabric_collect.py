@@ -54,6 +54,7 @@ def test_sites_are_sampled_side_by_side_and_given_back(fabric, capsys):
         assert (each["testbed"], each["instance"]) == ("fabric", f"{each['site']}-listener1")
         assert each["frames_captured"] > 0 and each["mirror"]["offered_frames"] is None
         assert (campaign / "raw" / each["file"]).stat().st_size == each["bytes"]
+        assert not list(fabric.nodes.home(each["instance"]).glob("*/*.pcap*"))  # deleted there once it was here
     assert len(fabric.orchestrator.slices) == 2 and not fabric.orchestrator.alive()
 
 

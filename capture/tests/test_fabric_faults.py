@@ -229,8 +229,6 @@ def test_a_broken_transfer_goes_on_where_it_was(fabric, tmp_path):
         assert fabric.nodes.downloaded < 2_000_000
         assert hashlib.sha256(target.read_bytes()).hexdigest() == digest
         assert [path.name for path in target.parent.iterdir()] == ["a.pcap"]
-        with pytest.raises(UserError, match="No such file"):  # gone from the node, after its checksum agreed
-            testbed.fetch(instance.name, "a.pcap", tmp_path / "again.pcap")
 
 
 def test_what_a_crash_left_is_found_by_name_taken_again_and_freed(fabric):

@@ -188,6 +188,8 @@ def test_fetching_gives_the_whole_file(switched, instance, tmp_path):
     switched.fetch(instance.name, "a.pcap", tmp_path / "raw" / "a.pcap")
     assert [path.name for path in (tmp_path / "raw").iterdir()] == ["a.pcap"]
     assert (tmp_path / "raw" / "a.pcap").read_bytes() == octets
+    there = switched.place(instance.name, "a.pcap")  # still: who fetches compares before anything is deleted
+    assert switched.run(instance.name, ["test", "-f", there]).status == 0
 
 
 def test_a_lease_can_be_extended(switched, instance):

@@ -110,11 +110,16 @@ def test_a_catalog_that_is_being_written_is_not_taken_for_abandoned(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [other.name]
 
 
-def test_a_digest_asked_to_stop_leaves_nothing_half_written(tmp_path):
-    with digest_that_waits(tmp_path) as process:
-        process.terminate()
-        process.stdin.close()
-        assert process.wait(60) == 128 + signal.SIGTERM
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_digest_asked_to_stop_leaves_nothing_half_written(tmp_path, number):
+    before = signal.signal(number, signal.SIG_DFL)  # as nohup has it, SIGHUP is no wish
+    try:
+        with digest_that_waits(tmp_path) as process:
+            process.send_signal(number)
+            process.stdin.close()
+            assert process.wait(60) == 128 + number
+    finally:
+        signal.signal(number, before)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -5,6 +5,7 @@ an exit code. Other packages bring stages by the entry point group `acapella.com
 """
 
 import argparse
+import contextlib
 import errno
 import importlib
 import os
@@ -16,6 +17,10 @@ from acapella_core.arguments import Parser
 from acapella_core.errors import UserError
 
 from . import __version__, start
+
+# Python would end at once, leave half-written files, and nodes of a testbed that nobody gives back: a terminal that is
+# closed, as a browser's tab, is no other wish than Ctrl-C.
+ENDS = (signal.SIGTERM, signal.SIGHUP)
 
 STAGES = (
     "anonymise",
@@ -80,8 +85,9 @@ def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     args = build_parser(argv[0] if argv else None).parse_args(argv)
     start.heed_as_exception()
-    # Python would end at once and leave half-written files; this way they are removed.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    for number in ENDS:
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup has SIGHUP ignored
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
         code = args.run(args) or 0
         sys.stdout.flush()  # a full disk behind it shows here, not after the end
@@ -94,8 +100,9 @@ def main(argv: list[str] | None = None) -> int:
         print(f"acapella: error: {told(error)}", file=sys.stderr)
         return 2
     except SystemExit as ended:
-        if ended.code == 128 + signal.SIGTERM:
-            print("acapella: stopped", file=sys.stderr)
+        if ended.code in {128 + number for number in ENDS}:
+            with contextlib.suppress(OSError):  # a terminal that was closed
+                print("acapella: stopped", file=sys.stderr)
         raise
     except KeyboardInterrupt:
         print("acapella: stopped", file=sys.stderr)

@@ -27,7 +27,7 @@ class Transfer:
     part_bytes: int
 
     def fetch(self, node: str, path: str, target: Path) -> None:
-        """Bring a node's file to `target` and remove it there, once the whole file's checksum agrees.
+        """Bring a node's file to `target`; the whole file's checksum agrees then.
 
         What has arrived stays in `.<name>.partial` beside the target until the rest has. Raises UserError.
         """
@@ -51,7 +51,6 @@ class Transfer:
             sync_folder(target.parent)
         except OSError as error:
             raise UserError(f"cannot write: {error.strerror or error}", where=target) from error
-        self.remote.ask(node, "remove", paths=[path])
 
     def _part(self, node: str, path: str, number: int, expected: str, partial: Path) -> bytes:
         """One part's bytes. Raises UserError where it does not arrive as it is there."""
