@@ -27,6 +27,7 @@ enum {
     SAMPLE,
     SAMPLE_BY,
     HASH,
+    NO_HASH,
     CLOCK,
     ROTATE_BYTES,
     ROTATE_SECONDS,
@@ -66,6 +67,7 @@ static const struct option names[] = {
     {"sample", required_argument, NULL, SAMPLE},
     {"sample-by", required_argument, NULL, SAMPLE_BY},
     {"hash", no_argument, NULL, HASH},
+    {"no-hash", no_argument, NULL, NO_HASH},
     {"clock", required_argument, NULL, CLOCK},
     {"rotate-bytes", required_argument, NULL, ROTATE_BYTES},
     {"rotate-seconds", required_argument, NULL, ROTATE_SECONDS},
@@ -109,7 +111,8 @@ static const char usage[] =
     "  --sample N             one frame in N of those that pass the filter (1)\n"
     "  --sample-by count|hash each N-th one, or those whose CRC32 is a multiple of N: the same everywhere "
     "(count)\n"
-    "  --hash                 CRC32 of the whole frame as epb_hash; pcapng only\n"
+    "  --no-hash              pcapng without epb_hash, the CRC32 of each whole frame; pcap has no place for "
+    "it\n"
     "  --clock auto|hardware|tsc   stamps of the device where it gives them, else of the TSC (auto)\n"
     "  --format pcap|pcapng   else by the name's end\n"
     "  --accounts PATH        the counts, JSON (the capture's name with .json)\n"
@@ -272,7 +275,9 @@ static int read_one(struct options *options, int code, char *text, struct fault 
             options->cpus = text;
             return 0;
         case HASH:
-            options->hash = true;
+        case NO_HASH:
+            options->hash = code == HASH;
+            options->hash_chosen = true;
             return 0;
         case HUGE:
             options->huge = true;
@@ -338,6 +343,9 @@ static int check(struct options *options, struct fault *fault) {
     }
     if (options->hash && named == &pcap_format) {
         return fail(fault, "--hash: pcap has no place for a frame's hash; write .pcapng");
+    }
+    if (!options->hash_chosen) {
+        options->hash = named == &pcapng_format;
     }
     if (options->buffer_bytes % FILE_ALIGN) {
         return fail(fault, "--buffer-bytes: not a multiple of %d; 1M is one", FILE_ALIGN);

@@ -31,7 +31,8 @@ struct options {
     uint32_t snaplen; /* 0: whole frames */
     uint32_t max_frame;
     uint64_t sample; /* one in n */
-    bool sample_by_hash, hash, huge, spin, wait;
+    bool sample_by_hash, huge, spin, wait;
+    bool hash, hash_chosen; /* not chosen: where the format has a place for it */
     enum clock_choice clock;
     uint64_t rotate_bytes, preallocate, frames;
     double rotate_s, duration_s, idle_s, flush_s;
