@@ -152,6 +152,29 @@ static unsigned find_refused(struct rte_swx_pipeline *pipeline, const struct spe
     return guarded->count;
 }
 
+/* What to do about a refused instruction (lib/pipeline/rte_swx_pipeline.c, instr_*_translate). */
+static const char *hint(const char *text) {
+    static const struct {
+        const char *word, *hint;
+    } hints[] = {
+        {"hash ",
+         "its result has to be a metadata field, its arguments the first and the last field of one struct"},
+        {"jmp", "its first operand has to be a field, of at most 64 bits"},
+        {"meter ", "its length has to be a field"},
+        {"mov ", "both sides have to be of at most 64 bits, or of the same size"},
+        {"learn ", "its arguments have to be metadata fields"},
+        {"extract ", "a header with a varbit needs its length, another has none"},
+    };
+    const char *label = strstr(text, " : ");
+    text = label ? label + 3 : text;
+    for (unsigned i = 0; i < sizeof hints / sizeof *hints; ++i) {
+        if (strncmp(text, hints[i].word, strlen(hints[i].word)) == 0) {
+            return hints[i].hint;
+        }
+    }
+    return "change the .p4 and compile it again";
+}
+
 static int add_block(struct rte_swx_pipeline *pipeline, const struct spec *spec,
                      const struct spec_action *action, struct fault *fault) {
     const struct spec_block *block = action ? &action->body : &spec->apply;
@@ -164,13 +187,11 @@ static int add_block(struct rte_swx_pipeline *pipeline, const struct spec *spec,
     int status = 0;
     if (error) {
         const unsigned at = error == -22 ? find_refused(pipeline, spec, action, &guarded) : guarded.count;
-        status =
-            at < guarded.count
-                ? p4_spec_fail(spec, guarded.line[at], fault,
-                               "%.100s: DPDK refuses this instruction; change the .p4 and compile it again",
-                               guarded.texts[at])
-                : refused(spec, line, fault, action ? "action" : "apply", action ? action->name : "block",
-                          error);
+        status = at < guarded.count ? p4_spec_fail(spec, guarded.line[at], fault,
+                                                   "%.150s: DPDK refuses this instruction; %s",
+                                                   guarded.texts[at], hint(guarded.texts[at]))
+                                    : refused(spec, line, fault, action ? "action" : "apply",
+                                              action ? action->name : "block", error);
     }
     p4_guarded_free(&guarded);
     return status;
@@ -224,7 +245,8 @@ static void columns_free(struct columns *columns) {
 static int add_plain(struct rte_swx_pipeline *pipeline, const struct spec_table *from,
                      const struct columns *columns) {
     struct rte_swx_pipeline_table_params params = {
-        .fields = from->key_count ? columns->fields : NULL,  // a table without a key has none
+        /* DPDK refuses an array of nothing */
+        .fields = from->key_count ? columns->fields : NULL,
         .n_fields = from->key_count,
         .action_names = columns->actions,
         .action_is_for_table_entries = columns->in_table,

@@ -6,6 +6,9 @@
 #include "guard.h"
 
 #define NONE UINT32_MAX
+#define OPERAND_REACH 255
+#define HASH_REACH 31
+#define MOST_OF_A_KIND 255
 
 /* An instruction as a place in a graph, and the most that can be on a way from it to an end. */
 struct place {
@@ -122,7 +125,67 @@ static int visit(struct walk *walk, uint32_t start) {
     return 0;
 }
 
-static int check_words(const struct walk *walk, bool action, struct check_facts *facts) {
+/* Bytes before a field in its struct, and the struct; NULL: the word names no field. */
+static const struct spec_struct *find_field(const struct walk *walk, const struct spec_action *action,
+                                            const char *word, uint32_t *bytes) {
+    char header[SPEC_NAME + 2];
+    const char *field = strrchr(word, '.');
+    const struct spec_struct *type = NULL;
+    if (!field || field == word) {
+        return NULL;
+    } else if (word[0] == 'm') {
+        type = walk->spec->metadata;
+    } else if (word[0] == 't') {
+        type = action ? action->arguments : NULL;
+    } else if ((size_t)(field - word) < sizeof header) {
+        memcpy(header, word, (size_t)(field - word));
+        header[field - word] = '\0';
+        const struct spec_header *found = p4_spec_header(walk->spec, header);
+        type = found ? found->type : NULL;
+    }
+    *bytes = 0;
+    for (unsigned i = 0; type && i < type->count; ++i) {
+        if (is(type->fields[i].name, field + 1)) {
+            return type;
+        }
+        *bytes += type->fields[i].bits / 8;
+    }
+    return NULL;
+}
+
+/* DPDK (22.11 to 24.11) keeps a field's offset in 8 bits, without a look whether it fits:
+ * rte_swx_pipeline_internal.h, struct instr_operand; of a hash's result it cuts the offset in bits
+ * (instr_hash_translate). */
+static int check_operands(const struct walk *walk, const struct spec_action *action,
+                          const struct spec_instruction *at) {
+    const bool hash = is(at->word[0], "hash");
+    for (unsigned i = 1; i < at->words; ++i) {
+        const uint32_t reach = hash && i == 2 ? HASH_REACH : OPERAND_REACH;
+        uint32_t bytes;
+        const struct spec_struct *type = find_field(walk, action, at->word[i], &bytes);
+        if (type && bytes > reach && !(hash && i > 2)) {
+            return p4_spec_fail(walk->spec, at->line, walk->fault,
+                                "%s: is %u bytes into struct %s (line %u), and DPDK reaches %u%s; %s",
+                                at->word[i], bytes, type->name, type->line, reach,
+                                hash ? " for the result of a hash" : "",
+                                hash ? "declare it earlier" : "use fewer or shorter fields");
+        }
+    }
+    const struct spec_header *header = at->words > 1 ? p4_spec_header(walk->spec, at->word[1]) : NULL;
+    if (header && (is(at->word[0], "extract") || is(at->word[0], "lookahead"))) {
+        const struct spec_struct *type = header->type;
+        const uint32_t fixed = type->bits - (type->variable ? type->fields[type->count - 1].bits : 0);
+        if (fixed / 8 > OPERAND_REACH) {
+            return p4_spec_fail(walk->spec, at->line, walk->fault,
+                                "%s: has %u bytes, and DPDK extracts at most %u; "
+                                "split the header",
+                                at->word[1], fixed / 8, OPERAND_REACH);
+        }
+    }
+    return 0;
+}
+
+static int check_words(const struct walk *walk, const struct spec_action *action, struct check_facts *facts) {
     static const char *const only_apply[] = {"rx", "extract", "lookahead", "emit", "table"};
     for (unsigned i = 0; i < walk->block->count; ++i) {
         const struct spec_instruction *at = &walk->block->instructions[i];
@@ -140,6 +203,9 @@ static int check_words(const struct walk *walk, bool action, struct check_facts 
         if (!action && is(at->word[0], "rx") != (i == 0)) {
             return p4_spec_fail(walk->spec, at->line, walk->fault,
                                 "%s: rx is the first instruction of apply and is nowhere else", at->word[0]);
+        }
+        if (check_operands(walk, action, at) != 0) {
+            return -1;
         }
         facts->waits |= is(at->word[0], "table");
     }
@@ -162,8 +228,9 @@ static int check_emits(const struct walk *walk, struct check_facts *facts) {
     return 0;
 }
 
-static int check_block(const struct spec *spec, const struct spec_block *block, bool action,
-                       struct check_facts *facts, struct fault *fault) {
+static int check_block(const struct spec *spec, const struct spec_action *action, struct check_facts *facts,
+                       struct fault *fault) {
+    const struct spec_block *block = action ? &action->body : &spec->apply;
     struct walk walk = {spec, block, fault, calloc(block->count, sizeof *walk.places),
                         calloc(block->count + 1, sizeof *walk.stack)};
     int status = walk.places && walk.stack ? 0 : fail(fault, "%s: out of memory", spec->path);
@@ -178,10 +245,17 @@ static int check_block(const struct spec *spec, const struct spec_block *block, 
 
 int p4_check(const struct spec *spec, struct check_facts *facts, struct fault *fault) {
     *facts = (struct check_facts){.waits = false};
+    if (spec->action_count > MOST_OF_A_KIND || spec->table_count > MOST_OF_A_KIND ||
+        spec->register_count > MOST_OF_A_KIND || spec->meter_count > MOST_OF_A_KIND) {
+        return fail(
+            fault,
+            "%.200s: more than %d actions, tables, regarrays or metarrays, which is all that DPDK numbers",
+            spec->path, MOST_OF_A_KIND);
+    }
     for (unsigned i = 0; i < spec->action_count; ++i) {
-        if (check_block(spec, &spec->actions[i].body, true, facts, fault) != 0) {
+        if (check_block(spec, &spec->actions[i], facts, fault) != 0) {
             return -1;
         }
     }
-    return check_block(spec, &spec->apply, false, facts, fault);
+    return check_block(spec, NULL, facts, fault);
 }

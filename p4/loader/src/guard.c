@@ -1,12 +1,15 @@
 #include "guard.h"
 
-#include <errno.h>
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "wire.h"
+
+#define SCRATCH "acapella_scratch"
+#define SCRATCH_MOST 255 /* bytes before it that DPDK reaches over (check.c) */
 
 const char *p4_jump(const struct spec_instruction *instruction) {
     return strncmp(instruction->word[0], "jmp", 3) == 0 && instruction->words > 1 ? instruction->word[1]
@@ -60,6 +63,55 @@ static bool put_bounded(struct guarded *guarded, const struct spec_instruction *
            put(guarded, from->line, NULL, "mov %s 0x%lx", field, other) && put_plain(guarded, from, label);
 }
 
+/* regwr or regadd of a number at a number. */
+static bool is_constant(const struct spec_instruction *from) {
+    return (strcmp(from->word[0], "regwr") == 0 || strcmp(from->word[0], "regadd") == 0) &&
+           from->words == 4 && isdigit((unsigned char)from->word[2][0]) &&
+           isdigit((unsigned char)from->word[3][0]);
+}
+
+static bool put_constant(struct guarded *guarded, const struct spec_instruction *from) {
+    return put(guarded, from->line, NULL, "%s%smov m." SCRATCH " %s", from->label ? from->label : "",
+               from->label ? " : " : "", from->word[3]) &&
+           put(guarded, from->line, NULL, "%s %s %s m." SCRATCH, from->word[0], from->word[1], from->word[2]);
+}
+
+static const struct spec_instruction *find_constant(const struct spec *spec) {
+    for (unsigned i = 0; i <= spec->action_count; ++i) {
+        const struct spec_block *block = i < spec->action_count ? &spec->actions[i].body : &spec->apply;
+        for (unsigned j = 0; j < block->count; ++j) {
+            if (is_constant(&block->instructions[j])) {
+                return &block->instructions[j];
+            }
+        }
+    }
+    return NULL;
+}
+
+int p4_guard_prepare(struct spec *spec, struct fault *fault) {
+    const struct spec_instruction *first = find_constant(spec);
+    if (!first) {
+        return 0;
+    }
+    if (spec->metadata->bits / 8 > SCRATCH_MOST) {
+        return p4_spec_fail(
+            spec, first->line, fault,
+            "%s %s: DPDK writes a constant to the first regarray instead, and the metadata have no room "
+            "for a field to write it from; put it into a field in the .p4",
+            first->word[0], first->word[1]);
+    }
+    struct spec_struct *metadata = &spec->structs[p4_spec_struct(spec, spec->metadata->name) - spec->structs];
+    metadata->fields =
+        p4_arena_more(&spec->arena, metadata->fields, metadata->count, sizeof *metadata->fields);
+    if (!metadata->fields) {
+        return fail(fault, "%s: out of memory", spec->path);
+    }
+    metadata->fields[metadata->count++] = (struct spec_field){SCRATCH, 64};
+    metadata->bits += 64;
+    spec->metadata = metadata;
+    return 0;
+}
+
 static int put_one(struct guarded *guarded, const struct spec *spec, const struct spec_instruction *from,
                    struct fault *fault) {
     const bool from_metadata = from->words > 1 && strncmp(from->word[from->words - 1], "m.", 2) == 0;
@@ -82,6 +134,11 @@ static int put_one(struct guarded *guarded, const struct spec *spec, const struc
         }
         const unsigned long most = header->type->fields[header->type->count - 1].bits / 8;
         done = put_bounded(guarded, from, from->word[2], most + 1, most);
+    } else if (is_constant(from)) {
+        done = put_constant(guarded, from);
+    } else if (strcmp(from->word[0], "drop") == 0) {
+        done = put(guarded, from->line, NULL, "%s%stx %d", from->label ? from->label : "",
+                   from->label ? " : " : "", WIRE_DROP);
     } else {
         done = put_plain(guarded, from, from->label);
     }

@@ -16,6 +16,9 @@ struct guarded {
     unsigned count;
 };
 
+/* A field of the metadata for such constants, where there are any; -1: see fault. Before any p4_guard. */
+int p4_guard_prepare(struct spec *spec, struct fault *fault);
+
 /* -1: see fault. */
 int p4_guard(struct guarded *guarded, const struct spec *spec, const struct spec_block *block,
              struct fault *fault);

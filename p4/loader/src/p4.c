@@ -1,10 +1,11 @@
 /* A program from its .spec, and frames through it. */
-#include <errno.h>
+#include <rte_cycles.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "build.h"
 #include "check.h"
+#include "guard.h"
 #include "ports.h"
 
 #define QUANTA 64              /* instructions at once */
@@ -48,7 +49,30 @@ static int build(struct p4 *p4, struct fault *fault) {
         return -1;
     }
     p4->control = rte_swx_ctl_pipeline_create(p4->pipeline);
-    return p4->control ? 0 : fail(fault, "%s: no memory for the pipeline's control", p4->spec.path);
+    if (!p4->control) {
+        return fail(fault, "%s: no memory for the pipeline's control", p4->spec.path);
+    }
+    /* until the control plane says where a copy goes: nowhere, but counted */
+    struct rte_swx_pipeline_mirroring_session_params nowhere = {.port_id = WIRE_DROP, .fast_clone = 1};
+    for (uint32_t i = 0; rte_swx_ctl_pipeline_mirroring_session_set(p4->pipeline, i, &nowhere) == 0; ++i) {
+    }
+    return 0;
+}
+
+/* DPDK (22.11 to 24.11) gives the control and the pipeline the same object of a table that cannot be changed
+ * in place (lpm, wildcard), and frees it with either: the control is left then. */
+static void free_pipeline(struct p4 *p4) {
+    bool shared = false;
+    for (unsigned i = 0; i < p4->spec.table_count; ++i) {
+        const struct spec_table *table = &p4->spec.tables[i];
+        for (unsigned j = 0; j < table->key_count; ++j) {
+            shared |= table->keys[j].match != SPEC_EXACT;
+        }
+    }
+    if (!shared) {
+        rte_swx_ctl_pipeline_free(p4->control);
+    }
+    rte_swx_pipeline_free(p4->pipeline);
 }
 
 struct p4 *p4_load(const struct p4_settings *settings, struct fault *fault) {
@@ -62,7 +86,8 @@ struct p4 *p4_load(const struct p4_settings *settings, struct fault *fault) {
     if (settings->ports < 1 || settings->ports > P4_PORTS) {
         fail(fault, "%u ports of input: from 1 to %d are possible", settings->ports, P4_PORTS);
     } else if (p4_spec_read(&p4->spec, settings->spec, fault) == 0 &&
-               p4_check(&p4->spec, &facts, fault) == 0 && build(p4, fault) == 0) {
+               p4_check(&p4->spec, &facts, fault) == 0 && p4_guard_prepare(&p4->spec, fault) == 0 &&
+               build(p4, fault) == 0) {
         p4->in_flight = facts.waits ? 1 : IN_FLIGHT;
         p4->reach = facts.reach > WIRE_INGRESS + WIRE_PADDED ? facts.reach : WIRE_INGRESS + WIRE_PADDED;
         p4->head_room = (facts.emitted + 63) / 64 * 64 + 64;
@@ -76,8 +101,7 @@ void p4_free(struct p4 *p4) {
     if (!p4) {
         return;
     }
-    rte_swx_ctl_pipeline_free(p4->control);
-    rte_swx_pipeline_free(p4->pipeline);
+    free_pipeline(p4);
     for (unsigned i = 0; i < IN_FLIGHT; ++i) {
         free(p4->slot[i].buffer);
     }
@@ -188,14 +212,26 @@ static int push_all(struct p4 *p4, const struct p4_frame *frames, unsigned count
     return p4_drain(p4, fault);
 }
 
+/* Counted in cycles, so that the sum has no rounding. */
+static void count_time(struct p4 *p4, uint64_t begin) {
+    p4->cycles += rte_rdtsc() - begin;
+    p4->counts.pipeline_ns =
+        (uint64_t)((double)(p4->cycles - p4->taken_cycles) * 1e9 / (double)rte_get_tsc_hz());
+}
+
 int p4_process(struct p4 *p4, const struct p4_frame *frames, unsigned count, struct fault *fault) {
-    const uint64_t begin = p4_now(), taken = p4->taken_ns;
+    const uint64_t begin = rte_rdtsc();
     const int status = push_all(p4, frames, count, fault);
-    p4->counts.pipeline_ns += p4_now() - begin - (p4->taken_ns - taken);
+    count_time(p4, begin);
     return status;
 }
 
-int p4_end(struct p4 *p4, struct fault *fault) { return p4_epochs_end(p4, fault); }
+int p4_end(struct p4 *p4, struct fault *fault) {
+    const uint64_t begin = rte_rdtsc();
+    const int status = p4_epochs_end(p4, fault);
+    count_time(p4, begin);
+    return status;
+}
 
 const struct p4_counts *p4_counts(const struct p4 *p4) { return &p4->counts; }
 

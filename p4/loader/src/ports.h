@@ -6,6 +6,4 @@
 extern struct rte_swx_port_in_ops p4_port_in;   /* argument: a struct port_in */
 extern struct rte_swx_port_out_ops p4_port_out; /* argument: a struct port_out */
 
-uint64_t p4_now(void); /* ns of a monotonic clock */
-
 #endif

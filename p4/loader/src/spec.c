@@ -409,6 +409,18 @@ static int read_table_line(struct reader *reader, struct spec_table *table) {
                   reader->word[0], table->learner ? "learner" : "table");
 }
 
+/* What DPDK reads without looking whether it is there. */
+static int check_table(struct reader *reader, const struct spec_table *table) {
+    for (unsigned i = 0; table->default_action && i < table->use_count; ++i) {
+        if (table->uses[i].as_default && is(table->uses[i].action, table->default_action)) {
+            return 0;
+        }
+    }
+    return p4_spec_fail(reader->spec, table->line, reader->fault,
+                        "%s: its default_action is missing, or none of its actions; compile it again",
+                        table->name);
+}
+
 static int read_table(struct reader *reader, bool learner) {
     struct spec *spec = reader->spec;
     if (!LINE_IS(reader, NULL, NULL, "{")) {
@@ -426,11 +438,7 @@ static int read_table(struct reader *reader, bool learner) {
         }
     }
     ++spec->table_count;
-    if (more == 0 && !made->default_action) {
-        return p4_spec_fail(spec, made->line, reader->fault, "%s: has no default_action; compile it again",
-                            made->name);
-    }
-    return more;
+    return more == 0 ? check_table(reader, made) : more;
 }
 
 static int read_selector_fields(struct reader *reader, struct spec_selector *selector) {

@@ -22,8 +22,7 @@
 
 enum wire_ingress_flag { WIRE_PROBE = 1 };
 enum wire_egress_flag { WIRE_FIRST = 1 }; /* a report that is its flow's first in this epoch */
-/* A program has the first two. DPDK's drop goes to the last port; the guards of guard.h send to WIRE_WRONG.
- */
+/* A program has the first two; the guards of guard.h send to the others. */
 enum wire_out { WIRE_OUT, WIRE_SINK, WIRE_WRONG, WIRE_DROP, WIRE_OUTS };
 
 static inline void wire_put32(uint8_t *to, uint32_t value) {

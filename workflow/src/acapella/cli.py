@@ -35,6 +35,7 @@ STAGES = (
     "trials",
     "conformance",
     "outcomes",
+    "p4",
     "storage",
     "collector",
     "comparators",

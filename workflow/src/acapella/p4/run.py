@@ -1,0 +1,150 @@
+"""Run a P4 program over captures, on DPDK's software pipeline.
+
+    acapella p4 run preprocess --in s1.pcap --control filter.txt --out kept.pcap --stats kept.json
+    acapella p4 run flowstats --in s1.pcap --in s2.pcap --out reports.pcap
+    acapella p4 run flowstats --in s1.pcap --pace --out-interface eth1 --collector 127.0.0.1:7471
+
+PROGRAM is one of the project's (p4/spec) or a .spec of p4c-dpdk. Captures are pcap or pcapng, also with gzip; each is a
+port of its own, and their frames enter in the order of their times. With --commands the statements of a control file
+are read from standard input while it runs. Exit status: 0, 1 after an error in running or writing, 2 for a mistake in
+what was given.
+"""
+
+import argparse
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from acapella_core import files
+from acapella_core.errors import UserError
+
+from . import data_plane
+
+LOADER = "acapella-p4-run"
+SPECS = Path(__file__).resolve().parents[4] / "p4" / "spec"
+REPORT_FORMATS = (1, 2)
+ADDRESS = re.compile(r"\[?([^\[\]]+?)\]?:([0-9]{1,5})")
+
+
+def register_parser(actions) -> argparse.ArgumentParser:
+    """Add `acapella p4 run`."""
+    parser = actions.add_parser(
+        "run",
+        help="run a program over captures",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("program", metavar="PROGRAM", help="preprocess, flowstats, or PATH.spec")
+    parser.add_argument(
+        "--in", dest="captures", metavar="CAPTURE", action="append", required=True, help="port 0, then port 1, ..."
+    )
+    parser.add_argument("--out", metavar="PATH", type=Path, help="what the program sends: .pcap or .pcapng")
+    parser.add_argument("--out-interface", metavar="NAME", help="the same, onto an interface")
+    parser.add_argument(
+        "--control", metavar="PATH", type=Path, action="append", default=[], help="tables, registers, epochs"
+    )
+    parser.add_argument("--commands", action="store_true", help="the same statements on standard input, answered")
+    parser.add_argument("--stats", metavar="PATH", type=Path, help="what became of every frame, JSON")
+    parser.add_argument("--frames", metavar="PATH", type=Path, help="what became of each frame, a line each, TSV")
+    parser.add_argument("--dump-registers", metavar="PATH", type=Path, help="all registers at the end, JSON")
+    parser.add_argument("--pace", action="store_true", help="at the times of the captures instead of at once")
+    parser.add_argument("--burst", metavar="N", type=int, help="frames read at once (default: 32)")
+    parser.add_argument(
+        "--collector", metavar="HOST:PORT", help="report to the queue pairs that this collector gives (flowstats)"
+    )
+    parser.add_argument(
+        "--format", type=int, choices=REPORT_FORMATS, help="of the reports: 1 the paper's, 2 (the program's default)"
+    )
+    parser.set_defaults(act=run)
+    return parser
+
+
+def loader() -> str:
+    """The loader's path. Raises UserError where it was not built."""
+    found = shutil.which(LOADER) or shutil.which(LOADER, path=str(Path(sys.executable).parent))
+    if found is None:
+        raise UserError(f"no {LOADER} here", where="p4 run", fix="apt-get install libdpdk-dev, then make setup")
+    return found
+
+
+def spec_of(program: str) -> Path:
+    """The .spec of one of the project's programs, or the one that was named. Raises UserError where there is none."""
+    if program.endswith(".spec"):
+        return Path(program)
+    found = SPECS / f"{program}.spec"
+    if not found.exists():
+        there = ", ".join(sorted(path.stem for path in SPECS.glob("*.spec"))) or "none"
+        raise UserError("no such program", where=program, fix=f"there are {there}; or name a .spec")
+    return found
+
+
+def reasons_of(spec: Path) -> list[str]:
+    """Control lines that name a program's drop reasons, from the .json that p4/compile put beside its .spec."""
+    sidecar = spec.with_suffix(".json")
+    if not sidecar.exists():
+        return []
+    try:
+        reasons = json.loads(sidecar.read_text(encoding="utf-8")).get("reasons", {})
+        return [f"reason {int(number)} {name}" for number, name in reasons.items()]
+    except (ValueError, AttributeError) as error:
+        raise UserError(f"not what p4/compile writes: {error}", where=sidecar, fix="compile again") from error
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """HOST:PORT or [HOST]:PORT. Raises UserError."""
+    found = ADDRESS.fullmatch(text)
+    if not found or not 0 < int(found[2]) < 65536:
+        raise UserError("is not HOST:PORT", where=f"--collector {text}")
+    return found[1], int(found[2])
+
+
+def command_of(args: argparse.Namespace, spec: Path, prepared: Path) -> list[str]:
+    """The loader's command line; ``prepared`` is a control file that comes before the user's."""
+    command = [loader(), "--spec", str(spec), "--control", str(prepared)]
+    command += [word for path in args.captures for word in ("--in", path)]
+    command += [word for path in args.control for word in ("--control", str(path))]
+    options = {
+        "--out": args.out,
+        "--out-interface": args.out_interface,
+        "--stats": args.stats,
+        "--frames": args.frames,
+        "--dump-registers": args.dump_registers,
+        "--burst": args.burst,
+    }
+    command += [word for name, value in options.items() if value is not None for word in (name, str(value))]
+    return command + [name for name, given in (("--pace", args.pace), ("--commands", args.commands)) if given]
+
+
+def wait_for(process: subprocess.Popen) -> int:
+    """Its exit code; where we are to end, it is told to, so that it writes what it has."""
+    try:
+        code = process.wait()
+    except BaseException:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+        raise
+    if code < 0:
+        raise UserError(f"{LOADER} was killed by {signal.Signals(-code).name}", where="p4 run")
+    return code
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the program; the loader's exit code."""
+    spec = spec_of(args.program)
+    address = address_of(args.collector) if args.collector else None
+    if address and args.commands:
+        raise UserError("not with --commands", where="--collector", fix="it writes the registers itself; leave one out")
+    lines = reasons_of(spec) + ([f"register format 0 {args.format}"] if args.format else [])
+    with tempfile.TemporaryDirectory(prefix="acapella-", dir=files.temporary_folder()) as folder:
+        prepared = Path(folder) / "program.control"
+        prepared.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        if not address:
+            return wait_for(subprocess.Popen(command_of(args, spec, prepared)))
+        args.stats = args.stats or Path(folder) / "statistics.json"
+        command = command_of(args, spec, prepared)
+        return data_plane.run(command, address, spec.stem, args.format or REPORT_FORMATS[-1], args.stats)
