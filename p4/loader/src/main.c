@@ -15,6 +15,8 @@
 #include "input.h"
 #include "statistics.h"
 
+#define WAIT_MOST_NS 100000000 /* between two looks whether a signal came */
+
 enum exit_status { EXIT_WHOLE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 static volatile sig_atomic_t signalled;
@@ -89,26 +91,32 @@ static void take(void *user, const struct p4_verdict *verdict) {
     }
 }
 
-/* Waits until a frame of this time is due; false: a signal came first. */
-static bool wait_for(uint64_t ts_ns, uint64_t first_ns, uint64_t begin_ns) {
-    const uint64_t due = begin_ns + (ts_ns > first_ns ? ts_ns - first_ns : 0);
-    const struct timespec until = {(time_t)(due / 1000000000), (long)(due % 1000000000)};
-    while (!signalled && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) {
-    }
-    return !signalled;
-}
-
 static uint64_t monotonic_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+/* Waits until a frame of this time is due, and attends to commands meanwhile; false: a signal came first. */
+static bool wait_for(struct p4 *p4, bool commands, uint64_t due_ns) {
+    for (uint64_t now = monotonic_ns(); !signalled && now < due_ns; now = monotonic_ns()) {
+        const uint64_t left_ns = due_ns - now < WAIT_MOST_NS ? due_ns - now : WAIT_MOST_NS;
+        if (commands && left_ns >= 1000000) {
+            commands = p4_commands_attend(p4, (int)(left_ns / 1000000));
+        } else {
+            const struct timespec left = {0, (long)left_ns};
+            nanosleep(&left, NULL);
+        }
+    }
+    return !signalled;
+}
+
 /* Frame by frame in their time, those that are due at once together. */
-static int process_paced(struct p4 *p4, const struct p4_frame *frames, int count, uint64_t first_ns,
-                         uint64_t begin_ns, struct fault *fault) {
+static int process_paced(struct p4 *p4, const struct p4_frame *frames, int count, bool commands,
+                         uint64_t first_ns, uint64_t begin_ns, struct fault *fault) {
     for (int i = 0; i < count; ++i) {
-        if (!wait_for(frames[i].ts_ns, first_ns, begin_ns)) {
+        const uint64_t since_ns = frames[i].ts_ns > first_ns ? frames[i].ts_ns - first_ns : 0;
+        if (!wait_for(p4, commands, begin_ns + since_ns)) {
             return 0;
         }
         if (p4_process(p4, &frames[i], 1, fault) != 0) {
@@ -135,8 +143,9 @@ static int run(struct p4 *p4, struct input *input, const struct sink *sink, cons
         }
         first_ns = begun ? first_ns : frames[0].ts_ns;
         begun = true;
-        const int status = options->pace ? process_paced(p4, frames, count, first_ns, begin_ns, fault)
-                                         : p4_process(p4, frames, (unsigned)count, fault);
+        const int status =
+            options->pace ? process_paced(p4, frames, count, options->commands, first_ns, begin_ns, fault)
+                          : p4_process(p4, frames, (unsigned)count, fault);
         count = status != 0 ? -1 : count;
     }
     free(frames);
