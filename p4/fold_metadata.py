@@ -1,18 +1,16 @@
-"""Lets the temporaries of a .spec share fields of the metadata: `fold_metadata.py IN.spec OUT.spec`.
+"""Lets the temporaries of a .spec share fields of the metadata.
 
 p4c-dpdk gives each temporary a field of its own, and DPDK's pipeline reaches 256 octets of metadata (its operands have
 an offset of 8 bits, which wraps without a word). Temporaries that never hold a value at the same time take the same
 field here, as a compiler's registers do (liveness over the graph of jumps, then colouring in order of appearance).
-Moves from a field to itself and masks that keep all bits go. Exit 2 where what is left does not fit.
+Moves from a field to itself and masks that keep all bits go.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from collections import defaultdict
 from dataclasses import dataclass, field
-from pathlib import Path
 
 REACHED_OCTETS = 256
 HASH_REACHED_BITS = 256  # DPDK casts the offset in bits of a hash's destination to 8 bits
@@ -22,6 +20,10 @@ _LABEL = re.compile(r"^\s*(\w+) :\s*(.*)$")
 _JUMPS = ("jmp", "jmpeq", "jmpneq", "jmplt", "jmpgt", "jmpv", "jmpnv", "jmph", "jmpnh", "jmpa", "jmpna")
 _UPDATES = ("add", "sub", "and", "or", "xor", "shl", "shr", "ckadd", "cksub")
 _DEFINES = ("mov", "regrd")  # the first operand, and nothing but it
+
+
+class Unfit(Exception):
+    """What of the .spec the pipeline would run wrongly, or this module does not understand."""
 
 
 @dataclass
@@ -38,11 +40,6 @@ class Instruction:
     def text(self) -> str:
         words = " ".join(self.words)
         return f"\t{self.label} :\t{words}" if self.label else f"\t{words}"
-
-
-def fail(what: str) -> None:
-    print(f"fold_metadata.py: {what}", file=sys.stderr)
-    raise SystemExit(2)
 
 
 def split(lines: list[str]) -> tuple[int, int]:
@@ -79,7 +76,7 @@ def effects(one: Instruction) -> None:
     if operation == "hash":
         one.writes = {one.words[2]} & set(operands)
         if set(operands) - one.writes:
-            fail(f"{' '.join(one.words)}: hash a header, whose fields stay in their order")
+            raise Unfit(f"{' '.join(one.words)}: hash a header, whose fields stay in their order")
     elif operation in _DEFINES:
         one.writes = {first} & set(operands)
         one.reads = {word for word in one.words[2:] if _TEMPORARY.fullmatch(word)}
@@ -89,7 +86,7 @@ def effects(one: Instruction) -> None:
     elif operation in (*_JUMPS, "regwr", "regadd", "extract", "tx"):
         one.reads = set(operands)
     elif operands:
-        fail(f"{' '.join(one.words)}: not known here")
+        raise Unfit(f"{' '.join(one.words)}: not known here")
 
 
 def find_live(body: list[Instruction]) -> None:
@@ -163,60 +160,67 @@ def simplified(body: list[Instruction], widths: dict[str, int]) -> list[Instruct
     return kept
 
 
-def folded(text: str) -> str:
-    lines = text.splitlines()
-    begin, end = split(lines)
-    start = lines.index("struct metadata_t {") + 1
+def fields_of(lines: list[str]) -> tuple[dict[str, int], int, int]:
+    """Name and width of the metadata's fields, and the lines that they are on."""
+    struct = next(line.split()[-1] for line in lines if line.startswith("metadata instanceof "))
+    start = lines.index(f"struct {struct} {{") + 1
     stop = lines.index("}", start)
     fields = [_FIELD.match(line) for line in lines[start:stop]]
     widths = {f"m.{one[2]}": int(one[1]) for one in fields if one}
     if len(widths) != stop - start:
-        fail("a field of the metadata is not known here")
+        raise Unfit("a field of the metadata is not known here")
+    return widths, start, stop
+
+
+def fitted(text: str) -> str:
+    """The .spec, folded where its metadata are more than the pipeline reaches; Unfit where that is not enough."""
+    lines = text.splitlines()
+    widths, _, _ = fields_of(lines)
+    if sum(widths.values()) > REACHED_OCTETS * 8:
+        text = folded(text)
+        widths, _, _ = fields_of(text.splitlines())
+    check(widths, text)
+    return text
+
+
+def folded(text: str) -> str:
+    lines = text.splitlines()
+    begin, end = split(lines)
+    widths, start, stop = fields_of(lines)
     body = instructions(lines[begin:end])
     find_live(body)
     colours = colour(body, widths)
-    elsewhere = set(_TEMPORARY.findall("\n".join(lines[:begin])))
-    if elsewhere & set(colours):
-        fail(f"{sorted(elsewhere & set(colours))}: in an action, too")
+    before = lines[:start] + lines[stop:begin]
+    elsewhere = {name for name in colours if any(re.search(re.escape(name) + r"\b", line) for line in before)}
+    if elsewhere:
+        raise Unfit(f"{sorted(elsewhere)}: in an action, too")
     for one in body:
         one.words = [colours.get(word, word) for word in one.words]
-    shared = sorted({(widths[name], colours[name]) for name in colours}, reverse=True)
-    kept = [
-        (bits, name) for name, bits in widths.items() if name not in colours and not dropped(name, body, lines, begin)
-    ]
-    kept += shared
-    check(kept, body)
-    struct = [f"\tbit<{bits}> {name[2:]}" for bits, name in kept]
-    new = simplified(body, {name: bits for bits, name in kept})
-    out = lines[:start] + struct + lines[stop:begin] + [one.text() for one in new] + lines[end:]
-    return "\n".join(out) + "\n"
+    kept = {
+        name: bits
+        for name, bits in widths.items()
+        if name not in colours and not (_TEMPORARY.fullmatch(name) and unused(name, body, before))
+    }
+    for name in sorted({(-widths[old], new) for old, new in colours.items()}):
+        kept[name[1]] = -name[0]
+    struct = [f"\tbit<{bits}> {name[2:]}" for name, bits in kept.items()]
+    new = simplified(body, kept)
+    return "\n".join(lines[:start] + struct + lines[stop:begin] + [one.text() for one in new] + lines[end:]) + "\n"
 
 
-def dropped(name: str, body: list[Instruction], lines: list[str], begin: int) -> bool:
-    """Declared for nobody: a temporary that only p4c knew of."""
-    if not _TEMPORARY.fullmatch(name):
-        return False
+def unused(name: str, body: list[Instruction], before: list[str]) -> bool:
     pattern = re.compile(re.escape(name) + r"\b")
-    return not any(name in one.words for one in body) and not any(pattern.search(line) for line in lines[:begin])
+    return not any(name in one.words for one in body) and not any(pattern.search(line) for line in before)
 
 
-def check(fields: list[tuple[int, str]], body: list[Instruction]) -> None:
+def check(widths: dict[str, int], text: str) -> None:
+    """The two limits that DPDK does not check."""
     offsets, offset = {}, 0
-    for bits, name in fields:
+    for name, bits in widths.items():
         offsets[name] = offset
         offset += bits
     if offset > REACHED_OCTETS * 8:
-        fail(f"{offset // 8} octets of metadata, of which {REACHED_OCTETS} are reached")
-    for one in body:
-        if one.words and one.words[0] == "hash" and offsets.get(one.words[2], 0) >= HASH_REACHED_BITS:
-            fail(f"{one.words[2]}: the result of a hash is not in the first 32 octets of metadata")
-
-
-def main() -> None:
-    if len(sys.argv) != 3:
-        fail("usage: fold_metadata.py IN.spec OUT.spec")
-    Path(sys.argv[2]).write_text(folded(Path(sys.argv[1]).read_text()))
-
-
-if __name__ == "__main__":
-    main()
+        raise Unfit(f"{offset // 8} octets of metadata, of which {REACHED_OCTETS} are reached")
+    for name in re.findall(r"\bhash \w+ (m\.\S+)", text):
+        if offsets[name] >= HASH_REACHED_BITS:
+            raise Unfit(f"{name}: the result of a hash is not in the first 32 octets of metadata")
