@@ -4,7 +4,9 @@ It follows schemas/tables/*.yaml, not the SQL. Intervals are left to test_bootst
 """
 
 import itertools
+import math
 from collections import Counter, defaultdict
+from fractions import Fraction
 
 from naive_samples import by_port, covered, rate, scopes
 from naive_stitch import flow_sizes, flow_times, site_flows, top_flows
@@ -293,6 +295,11 @@ def capture_quality(samples):
     return [quality_row(s, length, port_ns.get((s.site, s.port))) for s in samples]
 
 
+def survival(lost, of):
+    """The share of some frames that is not lost, in a list; none where there were none or nobody counted."""
+    return [1 - Fraction(lost, of)] if of and lost is not None else []
+
+
 def quality_row(s, campaign_ns, port_ns):
     """One row of capture_quality."""
     m, mirror, n = s.manifest, s.manifest["mirror"], len(s.frames)
@@ -315,6 +322,9 @@ def quality_row(s, campaign_ns, port_ns):
     def count(column, value):
         return sum(f[column] == value for f in s.frames)
 
+    kept = n + (m.get("sampled_out") or 0)
+    arrives = survival(stages[0], mirror["offered_frames"])
+    arrives = [*arrives, *survival(sum(stage or 0 for stage in stages[1:]), kept + sum(s or 0 for s in stages[1:]))]
     return {
         "site": s.site,
         "port": s.port,
@@ -322,6 +332,9 @@ def quality_row(s, campaign_ns, port_ns):
         "sample": s.name,
         "method": m["method"],
         "snaplen": m["snaplen"],
+        "filtered": bool(m["filter"]) if m["testbed"] != "files" or m["filter"] else None,
+        "one_in": m.get("one_in"),
+        "sampled_out": 0 if m.get("one_in") == 1 else m.get("sampled_out"),
         "frames": n,
         "wire_bytes": sum(f["wire_len"] for f in s.frames),
         **{k: m[k] for k in ("frames_received", "frames_captured", "dropped_kernel", "dropped_interface", "sha256")},
@@ -331,7 +344,7 @@ def quality_row(s, campaign_ns, port_ns):
         "mirror_delivered_bytes": mirror["delivered_bytes"],
         "mirror_estimated_loss": m.get("congestion", {}).get("estimated_loss"),
         "lost_frames": lost,
-        "loss_share": lost / (lost + n) if lost is not None and lost + n else None,
+        "loss_share": float(1 - math.prod(arrives)) if lost is not None and arrives else None,
         "loss_stages_known": len(known),
         "clock_resolution_ns": s.digest["clock_resolution_ns"],
         "equal_stamps_share": steps.count(0) / len(steps) if steps else None,

@@ -383,6 +383,7 @@ def write_manifest(folder, sample, meta, rng) -> None:
     lossy = rng.random() < 0.3
     lost = int(rng.integers(1, 50)) if lossy else 0
     start, frames = sample.start_ns, meta["frames"]
+    delivered = (frames if frames % 5 else 4 * frames) + lost + (0 if frames % 3 else 100)
     manifest = {
         "acapella_manifest": 1,
         "campaign": folder.name,
@@ -398,7 +399,8 @@ def write_manifest(folder, sample, meta, rng) -> None:
         "sha256": hashlib.sha256(sample.name.encode()).hexdigest(),
         "bytes": 24 + 16 * frames + meta["captured_bytes"],
         "snaplen": 200,
-        "filter": None,
+        "filter": None if frames % 3 else "ip or ip6",
+        **({"one_in": 1} if frames % 5 else {"one_in": 4, "one_in_by": "hash", "sampled_out": 3 * frames}),
         "requested": {"start_ns": start, "end_ns": start + SAMPLE_NS},
         "actual": {"start_ns": start, "end_ns": start + SAMPLE_NS},
         "frames_received": frames + lost,
@@ -406,8 +408,8 @@ def write_manifest(folder, sample, meta, rng) -> None:
         "dropped_kernel": lost,
         "dropped_interface": 0 if rng.random() < 0.8 else None,
         "mirror": {
-            "offered_frames": frames + lost + 5,
-            "delivered_frames": frames + lost,
+            "offered_frames": delivered + 5,
+            "delivered_frames": delivered,
             "offered_bytes": None,
             "delivered_bytes": None,
         },

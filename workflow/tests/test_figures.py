@@ -230,8 +230,12 @@ def test_an_unknown_loss_is_never_drawn_as_none(campaigns):
         ),
         ({"lost_frames": None, "loss_stages_known": 1}, "losses: unknown (no sample has a counter"),
         ({"loss_stages_known": 0}, "losses: unknown (no sample has a counter"),
-        ({"lost_frames": 1, "loss_stages_known": 1}, "losses: at least 1.00 % of offered frames"),
-        ({"dropped_kernel": 1, "lost_frames": 1, "loss_stages_known": 4}, "losses: 1.00 % of offered frames"),
+        ({"lost_frames": 1, "loss_share": 0.01, "loss_stages_known": 1}, "losses: at least 1.00 % of offered frames"),
+        (
+            {"lost_frames": 6136, "loss_share": 0.75, "mirror_offered": 8188, "loss_stages_known": 4},
+            "losses: 75.0 % of offered frames",
+        ),
+        ({"lost_frames": 1, "loss_share": 0.01, "loss_stages_known": 4}, "losses: 1.00 % of offered frames"),
     ],
 )
 def test_a_file_read_to_its_end_is_no_proof_that_nothing_was_lost(counters, said, tmp_path):

@@ -28,6 +28,8 @@ final as (
         m.sha256,
         m.bytes,
         m.filter,
+        m.one_in,
+        m.sampled_out,
         m.requested_start_ns,
         m.requested_end_ns,
         m.frames_received,

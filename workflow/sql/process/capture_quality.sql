@@ -30,6 +30,9 @@ ports as (
 losses as (
     select
         sample,
+        case when mirror_delivered is not null then mirror_offered end::hugeint as offered,
+        -- what passed the filter and was left out of the sample was not lost
+        (frames + coalesce(sampled_out, 0))::hugeint as kept,
         -- counters are not read at one instant: more delivered than offered is no negative loss
         case when mirror_offered < mirror_delivered then 0 else mirror_offered - mirror_delivered end::bigint
             as mirror_lost,
@@ -42,6 +45,10 @@ losses as (
 lost as (
     select
         sample,
+        offered,
+        kept,
+        coalesce(mirror_lost, 0)::hugeint as before,
+        (coalesce(interface_lost, 0) + coalesce(kernel_lost, 0) + coalesce(file_lost, 0))::hugeint as behind,
         (mirror_lost is not null)::int + (interface_lost is not null)::int
         + (kernel_lost is not null)::int + (file_lost is not null)::int as stages_known,
         coalesce(mirror_lost, 0) + coalesce(interface_lost, 0)
@@ -49,6 +56,20 @@ lost as (
         -- a file read to its end says nothing about what never reached it
         coalesce(mirror_lost, interface_lost, kernel_lost, nullif(file_lost, 0)) is not null as counted
     from losses
+),
+
+shares as (
+    select
+        sample,
+        -- The mirror lost of all frames, the others of those that pass the filter: what reached us is
+        -- (1 - before / offered) * (kept / (kept + behind)). One division, so that it is exact up to the end.
+        case
+            when offered > 0 and kept + behind > 0
+                then (before * (kept + behind) + (offered - before) * behind) / (offered * (kept + behind))
+            when offered > 0 then before / offered
+            else behind / nullif(kept + behind, 0)
+        end as loss_share
+    from lost
 ),
 
 final as (
@@ -59,6 +80,9 @@ final as (
         s.sample,
         s.method,
         s.snaplen,
+        s.filtered,
+        s.one_in,
+        case when s.one_in = 1 then 0 else s.sampled_out end::ubigint as sampled_out,
         q.frames,
         q.wire_bytes,
         s.frames_received,
@@ -71,7 +95,7 @@ final as (
         s.mirror_delivered_bytes,
         s.mirror_estimated_loss,
         case when l.counted then l.frames_lost::ubigint end as lost_frames,
-        case when l.counted then l.frames_lost / nullif(l.frames_lost + q.frames::bigint, 0) end as loss_share,
+        case when l.counted then h.loss_share end as loss_share,
         l.stages_known::ubigint as loss_stages_known,
         s.clock_resolution_ns,
         case
@@ -100,6 +124,7 @@ final as (
     from samples as s
     inner join quality as q on s.sample = q.sample
     inner join lost as l on s.sample = l.sample
+    inner join shares as h on s.sample = h.sample
     cross join campaign as c
     left join ports as p on s.site = p.site and s.port = p.port
 )

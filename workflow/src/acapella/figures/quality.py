@@ -34,6 +34,11 @@ def losses(source: Source) -> str:
     return losses_of(source.quality)
 
 
+def offered(row: dict) -> int:
+    """Frames that there were to take; those that a filter or a sampling leaves out too, where somebody counted them."""
+    return max(row["mirror_offered"] or 0, row["lost_frames"] + row["frames"] + (row["sampled_out"] or 0))
+
+
 def losses_of(rows: list[dict]) -> str:
     """As losses, of some rows of capture_quality."""
     known = [row for row in rows if row["lost_frames"] is not None]
@@ -42,11 +47,11 @@ def losses_of(rows: list[dict]) -> str:
     if not known:
         return "losses: unknown (no sample has a counter of mirror, interface or kernel)"
     lost = sum(row["lost_frames"] for row in known)
-    offered = lost + sum(row["frames"] for row in known)
+    share = sum((row["loss_share"] or 0) * offered(row) for row in known) / (sum(map(offered, known)) or 1)
     partly = sum(row["loss_stages_known"] < STAGES for row in known)
     text = "losses: none seen"
     if lost:
-        text = f"losses: {'at least ' if partly else ''}{percent(lost / offered)} of offered frames"
+        text = f"losses: {'at least ' if partly else ''}{percent(share)} of offered frames"
     unknown = len(rows) - len(known)
     gaps = [f"{what} in {number:,}" for what, number in (("unknown", unknown), ("counted in part", partly)) if number]
     if gaps:

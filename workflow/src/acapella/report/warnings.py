@@ -22,7 +22,8 @@ def of(source: Source, excluded: Sequence[str] = ()) -> list[str]:
         not_taken(source),
         failed(source, excluded),
         left_out(source, excluded),
-        *(check(rows) for check in (cut, empty, lossy, unknown, congested, untimed, coarse, reversed_, malformed)),
+        *(check(rows) for check in (cut, empty, sampled, filtered, lossy, unknown, congested)),
+        *(check(rows) for check in (untimed, coarse, reversed_, malformed)),
     ]
     return [text for text in [*found, unsure(rows), undecided(rows), ambiguous(rows)] if text]
 
@@ -122,6 +123,26 @@ def empty(rows):
     """Samples without a frame."""
     bad = [row for row in rows if not row["frames"]]
     return f"{count(len(bad), 'sample')} without a frame: {named(bad)}." if bad else None
+
+
+def sampled(rows):
+    """Samples of which the capture program kept one frame in so many."""
+    bad = [row for row in rows if (row["one_in"] or 1) > 1]
+    if not bad:
+        return None
+    each = " or ".join(f"{number:,}" for number in sorted({row["one_in"] for row in bad}))
+    return (
+        f"In {count(len(bad), 'sample')} of {len(rows)} is one frame in {each} of those that came, and all counts, "
+        f"bytes and rates are of these: {named(bad)}."
+    )
+
+
+def filtered(rows):
+    """Samples that hold what a capture filter passes."""
+    bad = [row for row in rows if row["filtered"]]
+    if not bad:
+        return None
+    return f"In {count(len(bad), 'sample')} of {len(rows)} is only what a capture filter passes: {named(bad)}."
 
 
 def lossy(rows):
