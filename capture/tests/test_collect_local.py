@@ -13,7 +13,9 @@ from stopping import ends_without_leftovers
 from acapella_capture import manifest as manifests
 from acapella_core.files import sha256_of
 
-CONFIG = "campaign: test\ntestbed: local\ncapture: {sample_s: 2}\n"
+CONFIG = (
+    "campaign: test\ntestbed: local\nlocal: {{sites: {sites}}}\ncapture: {{sample_s: {s}, samples_per_port: {n}}}\n"
+)
 # What each kind of traffic of the default plan looks like on an uplink, which all of it crosses: programs, then filter.
 SEEN = {
     "TCP over IPv4": (["iperf3"], "ip.addr == 10.10.0.0/16 and tcp.port >= 5201 and tcp.port <= 5230 and not icmp"),
@@ -41,11 +43,8 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @pytest.fixture(scope="module")
 def campaign(caller, open_folder) -> Path:
-    """A whole collection with the default plan."""
-    config = open_folder / "config.yaml"
-    config.write_text(CONFIG)
-    done = caller.run(open_folder / "test", "--config", config)
-    assert done.returncode == 0, done.stderr
+    """A whole collection with the default plan, of which nothing else is left."""
+    assert ends_without_leftovers(caller, open_folder / "test", CONFIG.format(sites=2, s=2, n=1), None) == 0
     return open_folder / "test"
 
 
@@ -149,20 +148,17 @@ def test_two_ends_of_a_link_see_the_same_frames_of_a_connection(campaign):
 
 
 # A signal comes in the middle of it: there are more rounds than it waits for.
-ROUNDS = "campaign: test\ntestbed: local\nlocal: {{sites: 1}}\ncapture: {{sample_s: 1, samples_per_port: {}}}\n"
+ROUNDS = CONFIG.format(sites=1, s=1, n=50)
 
 
-def test_nothing_is_left_after_the_end(caller, open_folder):
-    assert ends_without_leftovers(caller, open_folder / "ended", ROUNDS.format(1), None) == 0
-
-
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_nothing_is_left_after_being_asked_to_stop(caller, open_folder, name):
-    assert ends_without_leftovers(caller, open_folder / name, ROUNDS.format(50), signal.Signals[name]) == 130
+def test_nothing_is_left_after_being_asked_to_stop(caller, open_folder):
+    """By Ctrl-C as a user, by SIGTERM as root; the other way round in test_collect_replays.py."""
+    number = signal.SIGINT if caller.prefix else signal.SIGTERM
+    assert ends_without_leftovers(caller, open_folder / "asked", ROUNDS, number) == 130
 
 
 def test_nothing_is_left_after_being_killed(caller, open_folder):
-    killed = ends_without_leftovers(caller, open_folder / "killed", ROUNDS.format(50), signal.SIGKILL)
+    killed = ends_without_leftovers(caller, open_folder / "killed", ROUNDS, signal.SIGKILL)
     assert killed == -signal.SIGKILL
     with (open_folder / "killed" / "outcomes.csv").open() as lines:
         assert [(row["outcome"], row["reason"]) for row in csv.DictReader(lines)] == [("incomplete", "did not end")]

@@ -8,7 +8,7 @@ import time
 import pytest
 from paper_testbed import FRAME, PCAP, PaperTcpdump, PaperTestbed, StillMirror
 
-from acapella_capture import collect, coordinator, sampling
+from acapella_capture import collect, coordinator, plan, sampling
 from acapella_capture.gather import gather
 from acapella_capture.outcomes import Outcome
 from acapella_capture.sampling import Failure
@@ -44,7 +44,8 @@ def test_each_site_has_its_outcome_and_gives_back_what_it_took(tmp_path):
     assert sum(isinstance(item, Outcome) for item in told) == 4
 
 
-def test_a_port_that_leads_to_our_own_node_is_left_out_and_takes_nobodys_turn(tmp_path):
+def test_a_port_that_leads_to_our_own_node_is_left_out_and_takes_nobodys_turn(tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "BETWEEN_S", 0.01)  # its turn is a pause as long as a sample's
     told = list(coordinator.collect(PaperTestbed("p", "own", "q"), settings(instances=1), tmp_path / "c"))
     assert [item["port"] for item in told if isinstance(item, dict)] == ["p", "q"]
     assert not [item for item in told if isinstance(item, Failure)]

@@ -54,7 +54,9 @@ def test_files_are_linked_under_the_samples_name(tmp_path):
 @pytest.mark.skipif(sandbox.inside(), reason="starts what is running now")
 def test_local_keeps_the_contract(caller):
     config = str(HERE.parents[2] / "pyproject.toml")
-    modules = ("test_local_testbed.py", "test_local_traffic.py", "test_local_ovs.py")
+    modules = ["test_local_testbed.py", "test_local_traffic.py"]
+    if not caller.prefix:  # once: what Open vSwitch needs of a user the contract asks for as well
+        modules.append("test_local_ovs.py")
     files = [str(HERE), *(str(HERE.with_name(name)) for name in modules)]
     arguments = ["-q", "-rs", "-p", "no:cacheprovider", "-c", config, *files]
     program = (
