@@ -24,6 +24,7 @@ from .files import atomic_path, atomic_text
 
 REPORT_BYTES = {1: 64, 2: 192}  # by format
 FLOW_ROWS = 1 << 14  # a row group of the flow table
+WAIT_MS = 50
 ORDERS = ("bytes", "packets", "reports", "last_ns")
 
 
@@ -107,6 +108,20 @@ class Collector:
                 break
         self._write_series()
         return self._core.file_end()
+
+    def run_interface(self, name: str, attend: Callable[[], bool]) -> None:
+        """Take the frames of an interface until attend, which is called at least every WAIT_MS, returns True.
+
+        Frames that the kernel dropped because we were too slow are counted (kernel_dropped). Raises UserError where
+        there is no such interface, it is not permitted (CAP_NET_RAW), or it goes.
+        """
+        with core_errors():
+            self._core.open_interface(name)
+            while not attend():
+                self._core.advance_interface(WAIT_MS)
+                self._write_series()
+            self._core.advance_interface(0)  # what had come by then
+        self._write_series()
 
     def feed_frames(self, frames, offsets=None) -> None:
         """Take frames in memory: a sequence of bytes; or one buffer of uint8 and where each frame starts and ends in it

@@ -8,6 +8,7 @@
 
 #include "bindings/arrow_batch.hpp"
 #include "collector/collector.hpp"
+#include "collector/packet_socket.hpp"
 #include "collector/report_columns.hpp"
 #include "input/byte_source.hpp"
 
@@ -104,6 +105,21 @@ class PyCollector {
         dict["end"] = input::name_of(reader_->facts().end);
         dict["detail"] = reader_->facts().end_detail;
         return dict;
+    }
+
+    void open_interface(const std::string& name) { socket_ = std::make_unique<PacketSocket>(name); }
+
+    // Takes what has come, or waits for it; then everything that came is in the flow table.
+    void advance_interface(int wait_ms) {
+        const nb::gil_scoped_release unlocked;
+        constexpr int kBlocks = 16;
+        const auto take = [this](Bytes frame, std::uint32_t wire_len) {
+            collector_.receive(frame, wire_len);
+        };
+        for (int i = 0; i < kBlocks && !collector_.series_ready(); ++i)
+            if (!socket_->receive(i == 0 ? wait_ms : 0, take)) break;
+        collector_.add_dropped(socket_->take_dropped());
+        collector_.drain();
     }
 
     // Frames [first, end) lie one behind the other from offsets[i] to offsets[i + 1]; returns the first that
@@ -209,6 +225,7 @@ class PyCollector {
 
     Collector collector_;
     std::string site_;
+    std::unique_ptr<PacketSocket> socket_;
     std::unique_ptr<input::ByteSource> source_;
     std::unique_ptr<input::CaptureReader> reader_;
 };
@@ -222,6 +239,8 @@ void bind_collector(nb::module_& module) {
         .def("open_file", &PyCollector::open_file, nb::arg("path"))
         .def("advance", &PyCollector::advance)
         .def("file_end", &PyCollector::file_end)
+        .def("open_interface", &PyCollector::open_interface, nb::arg("name"))
+        .def("advance_interface", &PyCollector::advance_interface, nb::arg("wait_ms"))
         .def("feed_frames", &PyCollector::feed_frames, nb::arg("bytes"), nb::arg("offsets"), nb::arg("first"))
         .def("feed_reports", &PyCollector::feed_reports, nb::arg("bytes"), nb::arg("first"))
         .def("finish", &PyCollector::finish)
