@@ -65,6 +65,7 @@ class Faults:
     notice: str = "Insufficient resources : ['disk']"
     stuck: bool = False  # slices stay Configuring, modifications Modifying
     modify_fails: bool = False
+    kept: str | None = None  # the name of a slice that is not deleted
     no_summary: bool = False
     metrics_status: int = 200
 
@@ -295,6 +296,8 @@ class Orchestrator:
         return 200, {"data": []}
 
     def _delete(self, slice_id: str, _query: dict, _body: bytes) -> tuple[int, object]:
+        if self.slices[slice_id].name == self.faults.kept:
+            return 500, {"errors": [{"message": "not now"}]}
         self.slices[slice_id].state = "Closing"
         return 200, {"data": []}
 

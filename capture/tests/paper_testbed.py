@@ -71,9 +71,11 @@ class PaperTestbed(Testbed):
         self.broken_fetches = 0  # so many of the next ones lose a byte
         self.left: tuple[str, ...] = ()
         self.receivers: tuple[str, ...] = ("capture0",)
+        self.seen = "1000000 - 0 0"  # free KiB, bytes of the capture, seconds since the heartbeat, frames
+        self.rate_bps: int | None = None
 
     def sites(self):
-        return tuple(Site(site, tuple(Port(name, None) for name in self.ports)) for site in self.site_names)
+        return tuple(Site(site, tuple(Port(name, self.rate_bps) for name in self.ports)) for site in self.site_names)
 
     def resources(self, site):
         return (Host("host", 32, 128, 1000, 0 if site == "no_nic" else 1),)
@@ -105,7 +107,7 @@ class PaperTestbed(Testbed):
 
     def run(self, node, argv, *, timeout_s=30, stdin=""):
         if "look" in argv:
-            return Finished(0, "1000000 - 0 0\n", "")
+            return Finished(0, f"{self.seen}\n", "")
         if argv[0] == "sha256sum":
             return Finished(0, f"{hashlib.sha256(PCAP + FRAME).hexdigest()}  {argv[1]}\n", "")
         self.calls.append((argv[0], argv[-1]))
@@ -139,7 +141,7 @@ class PaperTcpdump:
         self.running.add(self.output)
 
     def alive(self) -> bool:
-        return self.output in self.running
+        return self.output in self.running and "dies" not in self.output
 
     def stop(self) -> Counts:
         self.running.remove(self.output)

@@ -2,6 +2,7 @@
 
 import csv
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -105,6 +106,16 @@ def test_expected_bytes_follow_the_slower_of_port_and_receiver():
     assert most_bytes(keys, Port("p", 10**9), None) == 2 * 10**9 // 8 * 10 // 1000 * 200
     assert most_bytes(keys, Port("p", 10**9), 10**9) == 10**9 // 8 * 10 // 1000 * 200
     assert most_bytes(keys, Port("p", None), None) is None
+    half = replace(keys, capture=replace(keys.capture, one_in=2))
+    assert most_bytes(half, Port("p", 10**9), 10**9) == 10**9 // 8 * 10 // 1000 * 200 // 2
+
+
+def test_every_run_has_its_number_in_the_names():
+    plan = SitePlan(settings(runs=2), site("S", "p", "q", "r"), 2)
+    assert [[shot.sample for shot in shots] for shots in plan.steady()] == [
+        ["run1-S-p-both-1", "run1-S-q-both-1"], ["run1-S-r-both-1"],
+        ["run2-S-p-both-1", "run2-S-q-both-1"], ["run2-S-r-both-1"],
+    ]  # fmt: skip
 
 
 HOSTS = (Host("a", 4, 64, 1000, 1), Host("b", 3, 64, 1000, 6))

@@ -13,6 +13,7 @@ from acapella_capture.gather import gather
 from acapella_capture.outcomes import Outcome
 from acapella_capture.sampling import Failure
 from acapella_capture.settings import settings_of
+from acapella_capture.testbeds.base import Refused
 from acapella_capture.watchdog import Look, Watch, clock_of, look_of, short_of
 from acapella_core.errors import UserError
 
@@ -163,6 +164,50 @@ def test_release_all_names_what_was_left_and_gives_it_back(capsys):
     testbed.left, testbed.release = ("acapella-c-STAR",), lambda: None
     with pytest.raises(UserError, match="still there: acapella-c-STAR"):
         collect.release_all(testbed)
+
+
+def test_what_the_watchdog_sees_is_in_the_manifest(tmp_path):
+    testbed = PaperTestbed("dies")
+    testbed.seen, testbed.rate_bps = "1000000 - 61 0", 10**13  # more in 10 ms than the disk has room for
+    (manifest, *_) = coordinator.collect(testbed, settings(instances=1), tmp_path / "c")
+    assert manifest["ended_early"] == "the capture program ended by itself"
+    assert "run1-S-dies-both-1: S-listener gave no sign of life for 61 s" in manifest["notes"]
+    assert any(note.startswith("976 MiB were free on S-listener, up to ") for note in manifest["notes"])
+
+
+def test_with_fewer_nodes_than_wanted_a_site_is_degraded_and_says_what_was_short(tmp_path, monkeypatch):
+    def allocate(site, want):
+        if want.instances > 1:
+            raise Refused("no cores", where="testbed")
+        return testbed.instances(site)
+
+    testbed = PaperTestbed("p", "q", "r")
+    monkeypatch.setattr(testbed, "allocate", allocate)
+    list(coordinator.collect(testbed, settings(), tmp_path / "c"))
+    assert outcomes_of(tmp_path / "c") == {"S": ("degraded", "refused 2: testbed: no cores")}
+
+
+def test_samples_begin_in_periods_of_their_own_until_the_time_is_over(tmp_path):
+    keys = settings(instances=1, samples_per_run=40, sample_period_s=0.2, total_s=0.5)
+    told = list(coordinator.collect(PaperTestbed("p"), keys, tmp_path / "c"))
+    starts = [item["requested"]["start_ns"] // 200_000_000 for item in told if isinstance(item, dict)]
+    assert len(starts) == len(set(starts)) < 40
+
+
+def test_mirrors_stay_where_they_are_as_long_as_they_can(tmp_path):
+    testbed = PaperTestbed("p", "q")
+    testbed.receivers = ("capture0", "capture1")
+    told = list(coordinator.collect(testbed, settings(port_selection="busiest", cycles=5), tmp_path / "c"))
+    samples = [item for item in told if isinstance(item, dict)]
+    assert len(samples) == 10 and len({(each["port"], each["receiver"]) for each in samples}) == 2
+
+
+def test_what_a_killed_collection_half_fetched_is_removed(tmp_path):
+    half = tmp_path / "c" / "raw" / ".run1-S-p-both-1.pcap.part"
+    half.parent.mkdir(parents=True)
+    half.touch()
+    list(coordinator.collect(PaperTestbed("p"), settings(instances=1), tmp_path / "c"))
+    assert not half.exists()
 
 
 def test_what_the_watchdog_reads():

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import dpdk_writer as dpdk
 import pytest
+from paper_testbed import PaperTestbed
 
 from acapella_capture import manifest as manifests
-from acapella_capture.dpdk import counts_of, device, ring_kib
+from acapella_capture.dpdk import Dpdk, counts_of, device, ring_kib
 from acapella_capture.settings import settings_of
 from acapella_capture.tcpdump import Counts
+from acapella_capture.testbeds.base import Finished
 from acapella_core.errors import UserError
 
 CONFIG = """
@@ -69,6 +71,19 @@ def test_one_collection_takes_samples_by_two_methods(caller, open_folder):
     samples = [manifests.read(path) for path in sorted((open_folder / "mixed" / "raw").glob("*.json"))]
     assert [(sample["site"], sample["method"]) for sample in samples] == [("site1", "tcpdump"), ("site2", "dpdk")]
     assert all(sample["frames_captured"] > 0 for sample in samples)
+
+
+def test_filter_sampling_and_snap_length_are_those_of_the_config(monkeypatch):
+    monkeypatch.setattr("acapella_capture.dpdk.executable", lambda: "writer")
+    testbed = PaperTestbed("p")
+    shown = {"sh": "0\n4294967295\n8192\n", "ip": "2: capture0: <UP> mtu 1500 qdisc"}
+    monkeypatch.setattr(testbed, "run", lambda node, argv: Finished(0, shown[argv[0]], ""))
+    keys = {"method": "dpdk", "filter": "udp", "snaplen": 96, "one_in": 5, "one_in_by": "hash"}
+    how = settings_of({"testbed": "local", "capture": keys}).capture
+    argv = Dpdk(testbed, "S-listener", "capture0", how, "s.pcap")._argv()
+    given = dict(zip(argv[1::2], argv[2::2], strict=True))
+    wanted = {"--filter": "udp", "--snaplen": "96", "--sample": "5", "--sample-by": "hash"}
+    assert wanted.items() <= given.items() and given["--write"] == "/nowhere/s.pcap"
 
 
 def test_loss_that_af_packet_does_not_tell_is_counted():

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from acapella_capture.testbeds.fabric import agent, credentials
+from acapella_capture.testbeds.fabric.transfer import Transfer
 from acapella_core.errors import UserError
 
 
@@ -74,3 +75,52 @@ def test_a_fault_of_the_refresh_is_told_without_the_token(home):
 
 def test_the_nodes_program_is_written_for_the_python_of_old_images():
     ast.parse(inspect.getsource(agent), feature_version=(3, 6))
+
+
+class Node:
+    """A node's agent in a folder here, and a way from there on which parts are damaged."""
+
+    def __init__(self, folder, damaged: int):
+        self.folder = folder
+        self.damaged = damaged  # so many of the next downloads
+
+    def ask(self, _node, command, *, lasts_s=0, **given):
+        agent.FOLDER = self.folder
+        reply = getattr(agent, command)(**given)
+        assert "error" not in reply, reply
+        return reply
+
+    def download(self, _node, path, local):
+        octets = (self.folder / path).read_bytes()
+        local.write_bytes(octets[:-1] + b"!" if self.damaged > 0 else octets)
+        self.damaged -= 1
+
+
+@pytest.mark.parametrize(("damaged", "arrives"), [(1, True), (2, False)])
+def test_a_part_that_arrives_damaged_is_fetched_again_and_never_kept(tmp_path, monkeypatch, damaged, arrives):
+    (tmp_path / "node").mkdir()
+    (tmp_path / "node" / "a.pcap").write_bytes(bytes(range(250)))
+    monkeypatch.setattr(agent, "FOLDER", None, raising=False)
+    node, target = Node(tmp_path / "node", damaged), tmp_path / "raw" / "a.pcap"
+    transfer = Transfer(node, node.download, 100)
+    if arrives:
+        transfer.fetch("n", "a.pcap", target)
+        assert target.read_bytes() == bytes(range(250))
+    else:
+        with pytest.raises(UserError, match=r"part 1 of a\.pcap does not arrive: another checksum"):
+            transfer.fetch("n", "a.pcap", target)
+        assert not target.exists()
+    assert [path.name for path in (tmp_path / "node").iterdir()] == ["a.pcap"]
+
+
+def test_a_file_that_changes_while_it_is_fetched_is_not_taken(tmp_path, monkeypatch):
+    """Each part as it was when its checksum was told, and the whole another file's."""
+    (tmp_path / "node").mkdir()
+    (tmp_path / "node" / "a.pcap").write_bytes(bytes(250))
+    monkeypatch.setattr(agent, "FOLDER", None, raising=False)
+    node, told = Node(tmp_path / "node", 0), Node.ask
+    wrong = {"parts": {"sha256": "0" * 64}}
+    monkeypatch.setattr(Node, "ask", lambda *words, **given: told(*words, **given) | wrong.get(words[2], {}))
+    with pytest.raises(UserError, match="arrived with another checksum"):
+        Transfer(node, node.download, 100).fetch("n", "a.pcap", tmp_path / "a.pcap")
+    assert not (tmp_path / "a.pcap").exists()

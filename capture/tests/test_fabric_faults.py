@@ -249,6 +249,20 @@ def test_what_a_crash_left_is_found_by_name_taken_again_and_freed(fabric):
     fabric.testbed("a").slices.delete("no such id")
 
 
+def test_one_slice_that_cannot_be_given_back_keeps_no_other(fabric):
+    testbed = fabric.testbed()
+    testbed.prepare()
+    for site in (SITE, "UTAH"):
+        testbed.allocate(site, Want(1))
+    fabric.orchestrator.faults.kept = f"acapella-c-{SITE}"
+    with pytest.raises(UserError, match="cannot delete the slice"):
+        testbed.release()
+    assert names(fabric) == [f"acapella-c-{SITE}"] == list(fabric.testbed().leftovers())
+    fabric.orchestrator.faults.kept = None
+    testbed.release()
+    assert not names(fabric)
+
+
 @pytest.mark.parametrize(
     ("lacking", "named"),
     [

@@ -77,12 +77,13 @@ def captured(raw: Path) -> bytes:
 
 
 def test_what_is_fetched_is_anonymised(tmp_path, key):
-    (manifest, *_), raw = taken(tmp_path, anonymise=True, key_file=str(key))
+    (manifest, *_), raw = taken(tmp_path, anonymise=True, key_file=str(key), macs="blank")
     assert manifest["frames_captured"] == 1
     assert NOTE in manifest["notes"]
     assert len(captured(raw)) == len(PCAP) + 16 + 14 + 20 + 8
     assert SECRET not in captured(raw)
     assert ADDRESS not in captured(raw)
+    assert captured(raw)[40:52].hex() == 2 * "020000000000"
 
 
 def test_without_it_captures_are_fetched_as_they_are(tmp_path):
