@@ -26,11 +26,11 @@ def capture(path: Path, packets: int) -> Path:
     """A download of so many packets, 1 ms apart: every other one is the client's ACK, which makes a report."""
     frames = []
     for n in range(packets):
-        sent = 1000 * (n // 2)
+        sent = 200 * (n // 2)
         if n % 2:
-            ends, flags, payload = ((10, 0, 0, 1, 10, 0, 0, 2), (5000, 80, 7, sent + 1000), b"")
+            ends, flags, payload = ((10, 0, 0, 1, 10, 0, 0, 2), (5000, 80, 7, sent + 200), b"")
         else:
-            ends, flags, payload = ((10, 0, 0, 2, 10, 0, 0, 1), (80, 5000, sent, 7), bytes(1000))
+            ends, flags, payload = ((10, 0, 0, 2, 10, 0, 0, 1), (80, 5000, sent, 7), bytes(200))
         tcp = struct.pack("!HHIIBBHHH", *flags, 0x50, 0x10, 8192, 0, 0) + payload
         packet = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(tcp), n & 0xFFFF, 0, 64, 6, 0) + bytes(ends) + tcp
         frames.append(bytes(12) + b"\x08\0" + packet)
@@ -107,6 +107,10 @@ class Place:
                 time.sleep(0.01)
         raise TimeoutError(f"{name}: {state}")
 
+    def statistics(self, name: str) -> dict:
+        """What became of a data plane's frames."""
+        return json.loads((self.folder / f"{name}.json").read_text())
+
     def results(self, name: str) -> dict:
         """A collector's counters."""
         return json.loads((self.folder / name / "counters.json").read_text())
@@ -117,54 +121,56 @@ def all_arrive(place: Place) -> dict:
     capture(place.folder / "in.pcap", 4000)
     collector = place.collector("reports", "--until-ended")
     codes = [place.data_plane("plane").wait(PATIENCE_S), collector.wait(PATIENCE_S)]
-    return {"codes": codes, "sent": json.loads((place.folder / "plane.json").read_text()), **place.results("reports")}
+    return {"codes": codes, "plane": place.statistics("plane"), **place.results("reports")}
 
 
 def collector_killed(place: Place) -> dict:
-    """kill -9 of the collector in the middle of a paced run, and a new one."""
-    capture(place.folder / "in.pcap", 3000)
-    first = place.collector("first")
+    """kill -9 of the collector in the middle of a paced run, and a new one in its folder."""
+    capture(place.folder / "in.pcap", 20_000)
+    first = place.collector("reports")
     plane = place.data_plane("plane", "--pace")
-    before = place.wait_for_reports("first", 100)
+    before = place.wait_for_reports("reports", 50)
     first.kill()
     first.wait()
-    second = place.collector("second", "--until-ended")
+    left = sorted(path.name for path in (place.folder / "reports").iterdir())
+    second = place.collector("reports", "--until-ended")
+    place.wait_for_reports("reports", 50)
+    plane.terminate()
     codes = [plane.wait(PATIENCE_S), second.wait(PATIENCE_S)]
-    left = sorted(path.name for path in (place.folder / "first").iterdir())
     return {
         "codes": codes,
         "before": before,
         "left": left,
-        "sent": json.loads((place.folder / "plane.json").read_text()),
-        **place.results("second"),
+        "plane": place.statistics("plane"),
+        **place.results("reports"),
     }
 
 
 def data_plane_killed(place: Place) -> dict:
     """kill -9 of the data plane in the middle of a paced run, and a new one."""
-    capture(place.folder / "in.pcap", 1500)
+    capture(place.folder / "in.pcap", 20_000)
     collector = place.collector("reports")
     plane = place.data_plane("plane", "--pace")
-    place.wait_for_reports("reports", 100)
-    for pid in Path(f"/proc/{plane.pid}/task/{plane.pid}/children").read_text().split():
-        signal_loader(int(pid))
+    place.wait_for_reports("reports", 50)
+    for pid in loaders_of(plane):
+        os.kill(pid, signal.SIGKILL)
     codes = [plane.wait(PATIENCE_S)]
-    before = place.wait_for_reports("reports", 100)
-    codes.append(place.data_plane("again", "--pace").wait(PATIENCE_S))
+    before = place.wait_for_reports("reports", 50)
+    again = place.data_plane("again", "--pace")
+    place.wait_for_reports("reports", before["reports"]["accepted"] + 50)
+    again.terminate()
+    codes.append(again.wait(PATIENCE_S))
     collector.send_signal(signal.SIGINT)
     codes.append(collector.wait(PATIENCE_S))
-    return {
-        "codes": codes,
-        "before": before,
-        "sent": json.loads((place.folder / "again.json").read_text()),
-        **place.results("reports"),
-    }
+    return {"codes": codes, "before": before, "again": place.statistics("again"), **place.results("reports")}
 
 
-def signal_loader(pid: int) -> None:
-    """kill -9 of the loader that a control plane has started."""
-    if "acapella-p4-run" in Path(f"/proc/{pid}/cmdline").read_text():
-        os.kill(pid, signal.SIGKILL)
+def loaders_of(plane: subprocess.Popen) -> list[int]:
+    """The loaders that a control plane has started, by any of its threads."""
+    children = [path.read_text().split() for path in Path(f"/proc/{plane.pid}/task").glob("*/children")]
+    return [
+        int(pid) for pids in children for pid in pids if "acapella-p4-run" in Path(f"/proc/{pid}/cmdline").read_text()
+    ]
 
 
 SCENARIOS = {scenario.__name__: scenario for scenario in (all_arrive, collector_killed, data_plane_killed)}

@@ -30,6 +30,20 @@ static int set(struct p4 *p4, const char *name, uint32_t index, uint64_t value) 
                : 0;
 }
 
+/* The first epoch is the one that the register says, so that a program that is started anew need not begin
+ * with numbers that a collector has had. */
+static void begin(struct p4 *p4, uint64_t ts_ns) {
+    struct epochs *epochs = &p4->epochs;
+    uint64_t number = 0;
+    if (p4_spec_register(&p4->spec, "epoch")) {
+        rte_swx_ctl_pipeline_regarray_read(p4->pipeline, "epoch", 0, &number);
+    }
+    epochs->begun = true;
+    epochs->number = number;
+    epochs->next_ns = ts_ns + epochs->period_ns;
+    set(p4, "active_bank", 0, number % 2);
+}
+
 static void clear_bank(struct p4 *p4, uint64_t bank) {
     for (unsigned i = 0; i < p4->epochs.clears; ++i) {
         const struct epoch_clear *clear = &p4->epochs.clear[i];
@@ -90,8 +104,7 @@ int p4_epochs_until(struct p4 *p4, uint64_t ts_ns, struct fault *fault) {
     }
     epochs->last_ns = ts_ns > epochs->last_ns ? ts_ns : epochs->last_ns;
     if (!epochs->begun) {
-        epochs->begun = true;
-        epochs->next_ns = ts_ns + epochs->period_ns;
+        begin(p4, ts_ns);
     }
     if (ts_ns < epochs->next_ns) {
         return 0;

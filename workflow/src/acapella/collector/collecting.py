@@ -111,12 +111,24 @@ class Run:
         """counters.json: what became of every frame and report, who sent them, and how each capture ended."""
         document = {
             "reports": counters,
+            "delivery": delivery(counters, sessions.reports_sent()),
             "sessions": sessions.summary(),
             "control": dict(control.counts) if control else {},
             "captures": reception.files,
         }
         files.atomic_text(self._settings.folder / "counters.json", json.dumps(document, indent=1) + "\n")
         note(in_words(counters))
+
+
+def delivery(counters: dict[str, int], sent: int | None) -> dict[str, int | None]:
+    """What the data planes say they sent beside what came; `missing` came to nobody, or before this collector began.
+
+    Null where one of them could not say it.
+    """
+    came = counters["frames"] - counters["not_roce"]
+    known = {"came": came, "accepted": counters["accepted"], "kernel_dropped": counters["kernel_dropped"]}
+    missing = None if sent is None else sent - came - counters["kernel_dropped"]
+    return {"sent": sent, **known, "missing": missing}
 
 
 def in_words(counters: dict) -> str:

@@ -40,7 +40,7 @@ class ControlServer:
         self.sessions = sessions
         self.pace = pace
         self.connections: dict[int, asyncio.StreamWriter] = {}  # by the session that each has
-        self._open = 0
+        self._tasks: set[asyncio.Task] = set()
         self.counts: Counter[str] = Counter()
 
     async def start(self, host: str, port: int, *, anywhere: bool = False) -> tuple[str, int]:
@@ -63,23 +63,25 @@ class ControlServer:
     async def close(self) -> None:
         """Stop listening and let everybody go."""
         self._server.close()
-        for writer in self.connections.values():
-            writer.transport.abort()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, from its beginning to its end."""
         self.counts["connections"] += 1
-        self._open += 1
+        task = asyncio.current_task()
+        self._tasks.add(task)
         conversation = Conversation(self, writer)
         try:
-            if self._open > MOST_CONNECTIONS:
+            if len(self._tasks) > MOST_CONNECTIONS:
                 conversation.refuse("too many connections")
             else:
                 await conversation.run(reader)
-        except (OSError, asyncio.IncompleteReadError):
-            pass  # it is gone, which is what comes next
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # it is gone, or we are to end: both end here
         finally:
-            self._open -= 1
+            self._tasks.discard(task)
             conversation.over()
             with contextlib.suppress(OSError):
                 writer.close()

@@ -37,23 +37,30 @@ class QuestionServer:
     def __init__(self, answers: dict[str, Answer]):
         self._answers = answers
         self._busy = asyncio.Lock()  # one at a time: a snapshot takes memory
+        self._tasks: set[asyncio.Task] = set()
 
     async def start(self, folder: Path) -> None:
         """Listen."""
         self._server = await asyncio.start_unix_server(self._serve, sock=place.bound(folder), limit=MOST_LINE_BYTES)
 
     async def close(self) -> None:
-        """Stop listening."""
+        """Stop listening and let everybody go."""
         self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        self._tasks.add(task)
         try:
             async for line in lines(reader, PATIENCE_S):
                 writer.write(json.dumps(await self._answer(line), allow_nan=False).encode() + b"\n")
                 await asyncio.wait_for(writer.drain(), PATIENCE_S)
-        except (OSError, asyncio.IncompleteReadError, TimeoutError):
-            pass  # it is gone
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError, TimeoutError):
+            pass  # it is gone, or we are to end
         finally:
+            self._tasks.discard(task)
             with contextlib.suppress(OSError):
                 writer.close()
 

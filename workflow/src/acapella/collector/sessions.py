@@ -76,6 +76,11 @@ class Sessions:
         entry = self._entry(number)
         entry.ended, entry.reports_told = True, reports
 
+    def reports_sent(self) -> int | None:
+        """Reports that all data planes say they sent since their starts; None where one has not said it."""
+        told = {entry.hello.instance: entry.reports_told for entry in self._entries.values()}  # of its last session
+        return None if None in told.values() or not told else sum(told.values())
+
     def all_ended(self) -> bool:
         """Whether there were data planes, and each that may still report has said that it ended."""
         return bool(self._entries) and all(entry.ended for entry in self._open())

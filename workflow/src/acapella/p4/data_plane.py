@@ -1,7 +1,8 @@
 """A program of p4/loader that runs while a control plane writes its registers.
 
 The loader begins once the collector gave a session: its queue pairs are in a control file then. Later sessions are
-written by commands on its standard input, each of which it answers by a line.
+written by commands on its standard input, each of which it answers by a line. Epochs count from the second of the start
+(since 1970), so that a data plane that is started anew goes on with numbers that the collector has not closed.
 """
 
 import contextlib
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +43,7 @@ class DataPlane:
         """Have the program report into a session's queue pairs. Raises OSError where it does not run, or refuses."""
         lines = register_commands(session)
         if self._process is None:
+            lines.insert(0, f"register epoch 0 {int(time.time())}")
             files.atomic_text(self._registers, "".join(f"{line}\n" for line in lines))  # keys: private
             self._begin()
         else:
@@ -102,12 +105,16 @@ def controlled(command: list[str], collector: tuple[str, int], program: str, rep
 def run(command: list[str], collector: tuple[str, int], program: str, report_format: int, statistics: Path) -> int:
     """Run the loader's ``command`` while its reports go to the collector; the loader's exit code.
 
-    At the end the collector is told how many reports there were, from the file that ``--stats`` of the command names.
-    Raises UserError where no collector gives a session, or the loader is killed.
+    At the end, by a signal too, the collector is told how many reports there were, from the file that ``--stats`` of
+    the command names. Raises UserError where no collector gives a session, or the loader is killed.
     """
+    statistics.unlink(missing_ok=True)  # of a run before: its reports are not ours
     with controlled(command, collector, program, report_format) as (data_plane, control_plane):
-        code = data_plane.wait()
-        control_plane.ended(reports_of(statistics) if code == 0 else None)
+        try:
+            code = data_plane.wait()
+        finally:
+            data_plane.stop()
+            control_plane.ended(reports_of(statistics))
     if code < 0:
         raise UserError(f"the data plane was killed by {signal.Signals(-code).name}", fix="start it again")
     return code
