@@ -4,7 +4,8 @@
 //
 // DPDK's `extract` takes octets whether they are there or not, and p4c-dpdk makes a variable of every condition in a
 // `select`, for which there is little room: the pipeline reaches 256 octets of metadata. So every state asks first,
-// without a condition: `room` is the upper bit of `limit - need`, 0 where there is room. Lengths are below 2^31.
+// without a condition: `room` is the upper bit of `limit - need`, 0 where there is room. Lengths are below 2^31;
+// of that on the wire, which a capture may have anything in, the lower 31 bits count.
 //
 // States that are the same but for the headers they fill are written once (parser/*.p4) and included with names.
 #ifndef ACAPELLA_PARSER_P4
@@ -39,7 +40,7 @@ parser FrameParser(
         hdr.flow.label_3 = 0;
         hdr.flow.label_4 = 0;
         meta.end = hdr.ingress.captured_length;
-        meta.wire_end = hdr.ingress.wire_length;
+        meta.wire_end = hdr.ingress.wire_length & 0x7fffffff;
         meta.parsed = 0;
         meta.ip_length = 0;
         meta.payload_length = 0;
@@ -48,6 +49,20 @@ parser FrameParser(
         meta.innermost = INNERMOST_NONE;
         meta.routed = 0;
         meta.parse_end = END_WHOLE;
+        meta.room = meta.wire_end - meta.end;
+        meta.room = meta.room >> 31;
+        transition select(meta.room) {
+            0: begin;
+            default: longer_than_wire;
+        }
+    }
+
+    state longer_than_wire {
+        meta.end = meta.wire_end;
+        transition begin;
+    }
+
+    state begin {
         meta.need = 14;
         meta.room = meta.end - meta.need;
         meta.room = meta.room >> 31;

@@ -1,0 +1,122 @@
+"""Runs a committed .spec over frames in the real loader, and reads back what came of them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import struct
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+P4 = Path(__file__).resolve().parents[1]
+LOADER = P4.parent / ".venv" / "bin" / "acapella-p4-run"
+_PCAP_NS = 0xA1B23C4D
+_ETHERNET = 1
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame as it comes in: the octets captured of it, and its length on the wire where that is another."""
+
+    octets: bytes
+    port: int = 0
+    wire_length: int | None = None
+    timestamp_ns: int | None = None  # else a microsecond after the one before
+
+    @property
+    def wire(self) -> int:
+        return len(self.octets) if self.wire_length is None else self.wire_length
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A line of `--frames`, and the octets if the frame, or a report in its place, was sent."""
+
+    timestamp_ns: int
+    port: int
+    sequence: int
+    outcome: str
+    reason: str
+    kind: str
+    wire_length: int
+    length: int
+    hash: int
+    octets: bytes | None
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a program made of its frames."""
+
+    outcomes: list[Outcome]
+    registers: dict[str, list[int]]
+    statistics: dict
+
+
+class Refused(Exception):
+    """The loader did not run; its message."""
+
+
+def write_pcap(path: Path, frames: Iterable[tuple[int, Frame]]) -> None:
+    """A capture of nanoseconds; `frames` with their times."""
+    with path.open("wb") as out:
+        out.write(struct.pack("<IHHiIII", _PCAP_NS, 2, 4, 0, 0, 262144, _ETHERNET))
+        for timestamp_ns, frame in frames:
+            out.write(struct.pack("<IIII", *divmod(timestamp_ns, 10**9), len(frame.octets), frame.wire) + frame.octets)
+
+
+def read_pcap(path: Path) -> list[bytes]:
+    """The octets of each record of a pcap that `write_pcap` or the loader wrote."""
+    data = path.read_bytes()
+    frames = []
+    at = 24
+    while at < len(data):
+        kept = struct.unpack_from("<I", data, at + 8)[0]
+        frames.append(data[at + 16 : at + 16 + kept])
+        at += 16 + kept
+    return frames
+
+
+def run(program: str, frames: list[Frame], control: str, folder: Path, spec: Path | None = None) -> Ran:
+    """Sends the frames, in the order of their times, through spec/PROGRAM.spec.
+
+    Raises Refused where the loader ends otherwise than with 0.
+    """
+    if not LOADER.exists():
+        raise Refused(f"{LOADER.name} is not there: make setup builds it where libdpdk-dev, libpcap-dev are installed")
+    ports: list[list[tuple[int, Frame]]] = [[] for _ in range(1 + max((frame.port for frame in frames), default=0))]
+    now = 10**18
+    for frame in frames:
+        now = now + 1000 if frame.timestamp_ns is None else frame.timestamp_ns
+        ports[frame.port].append((now, frame))
+    command = [str(LOADER), "--spec", str(spec or P4 / "spec" / f"{program}.spec")]
+    for number, of_port in enumerate(ports):
+        path = folder / f"in{number}.pcap"
+        write_pcap(path, of_port)
+        command += ["--in", str(path)]
+    names = json.loads((P4 / "spec" / f"{program}.json").read_text())["reasons"]
+    reasons = "".join(f"reason {number} {name}\n" for number, name in names.items())
+    (folder / "control.txt").write_text(reasons + control)
+    files = {name: folder / name for name in ("out.pcap", "frames.tsv", "stats.json", "registers.json")}
+    for option, path in zip(("--out", "--frames", "--stats", "--dump-registers"), files.values(), strict=True):
+        command += [option, str(path)]
+    done = subprocess.run(
+        [*command, "--control", str(folder / "control.txt")], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise Refused(done.stderr.strip())
+    sent = iter(read_pcap(files["out.pcap"]))
+    with files["frames.tsv"].open() as lines:
+        outcomes = [_outcome(row, sent) for row in csv.reader(lines, delimiter="\t") if row[0] != "time_ns"]
+    registers = json.loads(files["registers.json"].read_text())
+    return Ran(outcomes, registers, json.loads(files["stats.json"].read_text()))
+
+
+def _outcome(row: list[str], sent: Iterable[bytes]) -> Outcome:
+    when, port, sequence, outcome, reason, kind, wire, length, digest = row
+    octets = next(iter(sent)) if outcome == "sent" else None
+    return Outcome(
+        int(when), int(port), int(sequence), outcome, reason, kind, int(wire), int(length), int(digest), octets
+    )

@@ -1,0 +1,145 @@
+"""Test cases in text, like the .stf files of p4c: what is sent in, what has to come out, octet by octet.
+
+    # a comment                            to the end of the line
+    let NAME HEX...                        $NAME stands for these octets from here on
+    register NAME INDEX VALUE ...          lines of the control file, as the loader takes them
+    table NAME ...
+    packet PORT HEX... [wire N] [at NS]    a frame of which N octets were on the wire
+    expect HEX... [wire N] [sequence N]    what the last packet becomes
+    same [cut N] [sequence N]              the last packet as it is, or its first N octets
+    drop REASON                            or why it does not go out
+    read NAME INDEX VALUE                  a register at the end
+    end                                    a case ends here: the next one starts with clean registers and tables
+
+A case is everything up to `end` or the end of the file; its name is the comment that it starts with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from acapella_p4_model.running import Frame, Outcome, run
+
+
+class BadCase(Exception):
+    """A line that is no statement of this language."""
+
+
+@dataclass
+class Expected:
+    """What a packet has to become; `octets` None: nothing, for `reason`."""
+
+    line: int
+    octets: bytes | None
+    reason: str = ""
+    wire_length: int | None = None
+    sequence: int | None = None
+
+    def differs(self, got: Outcome) -> str | None:
+        """What is wrong with an outcome, or None."""
+        if self.octets is None:
+            if got.octets is None and got.reason == self.reason:
+                return None
+            return f"expected to be dropped as {self.reason}, was {got.outcome} {got.reason}"
+        if got.octets != self.octets:
+            return f"expected {self.octets.hex()}, got {got.octets.hex() if got.octets is not None else got.reason}"
+        if self.wire_length is not None and got.wire_length != self.wire_length:
+            return f"expected {self.wire_length} octets on the wire, got {got.wire_length}"
+        if self.sequence is not None and got.sequence != self.sequence:
+            return f"expected sequence number {self.sequence}, got {got.sequence}"
+        return None
+
+
+@dataclass
+class Case:
+    """One run of the program."""
+
+    file: str
+    name: str
+    control: list[str] = field(default_factory=list)
+    frames: list[Frame] = field(default_factory=list)
+    expected: list[Expected] = field(default_factory=list)
+    reads: list[tuple[int, str, int, int]] = field(default_factory=list)  # line, register, index, value
+
+    def failures(self, program: str, folder: Path, spec: Path | None = None) -> list[str]:
+        """Every line that does not hold, with its place."""
+        if len(self.expected) != len(self.frames):
+            raise BadCase(f"{self.file}: {self.name}: {len(self.frames)} packets, {len(self.expected)} expectations")
+        ran = run(program, self.frames, "\n".join(self.control) + "\n", folder, spec)
+        found = []
+        for expected, got in zip(self.expected, ran.outcomes, strict=True):
+            wrong = expected.differs(got)
+            if wrong:
+                found.append(f"{self.file}:{expected.line}: {wrong}")
+        for line, register, index, value in self.reads:
+            got = ran.registers[register][index]
+            if got != value:
+                found.append(f"{self.file}:{line}: expected {register}[{index}] = {value}, got {got}")
+        return found
+
+
+def read_cases(path: Path) -> list[Case]:
+    """The cases of a file. Raises BadCase with file and line."""
+    reader = _Reader(path.name)
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        try:
+            reader.line(number, line)
+        except (ValueError, IndexError, KeyError) as error:
+            raise BadCase(f"{path.name}:{number}: {line.strip()}: {error}") from error
+    return [case for case in reader.cases if case.frames]
+
+
+class _Reader:
+    def __init__(self, file: str):
+        self.file = file
+        self.names: dict[str, str] = {}
+        self.cases: list[Case] = []
+        self.open = False
+
+    def line(self, number: int, line: str) -> None:
+        text, _, comment = line.partition("#")
+        if not self.open and (text.strip() or comment):
+            self.cases.append(Case(self.file, comment.strip() or f"line {number}"))
+            self.open = True
+        words = text.split()
+        if words:
+            self.statement(self.cases[-1], number, words[0], words[1:], text.strip())
+
+    def statement(self, case: Case, number: int, verb: str, words: list[str], text: str) -> None:
+        if verb in ("register", "table"):
+            case.control.append(text)
+        elif verb == "let":
+            self.names[words[0]] = self.octets(words[1:]).hex()
+        elif verb == "packet":
+            words, options = _options(words, ("wire", "at"))
+            frame = Frame(self.octets(words[1:]), int(words[0]), options.get("wire"), options.get("at"))
+            case.frames.append(frame)
+        elif verb == "expect":
+            words, options = _options(words, ("wire", "sequence"))
+            octets = self.octets(words)
+            case.expected.append(Expected(number, octets, "", options.get("wire"), options.get("sequence")))
+        elif verb == "same":
+            _, options = _options(words, ("cut", "sequence"))
+            octets = case.frames[-1].octets[: options.get("cut")]
+            case.expected.append(Expected(number, octets, sequence=options.get("sequence")))
+        elif verb == "drop":
+            case.expected.append(Expected(number, None, words[0]))
+        elif verb == "read":
+            case.reads.append((number, words[0], int(words[1], 0), int(words[2], 0)))
+        elif verb == "end":
+            self.open = False
+        else:
+            raise ValueError("no such statement")
+
+    def octets(self, words: list[str]) -> bytes:
+        return bytes.fromhex("".join(self.names[word[1:]] if word.startswith("$") else word for word in words))
+
+
+def _options(words: list[str], names: tuple[str, ...]) -> tuple[list[str], dict[str, int]]:
+    """Takes `NAME N` pairs from the end of a line."""
+    options = {}
+    while len(words) > 1 and words[-2] in names:
+        options[words[-2]] = int(words[-1], 0)
+        words = words[:-2]
+    return words, options

@@ -1,0 +1,37 @@
+"""What the tests of the P4 programs share: the package of the models, which lies beside them."""
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+P4 = Path(__file__).resolve().parents[1]
+
+
+def _make_importable(name: str, folder: Path) -> None:
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(
+            name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+        )
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+
+
+_make_importable("acapella_p4_model", P4 / "model")
+
+
+@pytest.fixture(scope="session")
+def p4_folder() -> Path:
+    """The folder of the programs."""
+    return P4
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """The folder of public captures beside the project; tests that need it skip with a reason where it is absent."""
+    folder = Path(os.environ.get("ACAPELLA_CORPUS", P4.parents[1] / "shared" / "corpus"))
+    if not folder.is_dir():
+        pytest.skip(f"no corpus: {folder} is not there (set ACAPELLA_CORPUS)")
+    return folder

@@ -1,0 +1,280 @@
+"""preprocess.spec in the real loader beside the model: the same frames, the same octets, counts and registers."""
+
+import random
+import struct
+
+import pytest
+from acapella_p4_model.made_frames import IPV4, IPV6, MACS, made_frames, ones_complement
+from acapella_p4_model.parsing import FIRST_FRAGMENT, ICMPV6, NOT_FRAGMENTED, Parsed, parse
+from acapella_p4_model.preprocess import EDIT_IPV4, EDIT_IPV6, EDIT_MACS, SENT, Preprocess, Rule, Table, updated
+from acapella_p4_model.running import Frame, Ran, run
+
+FRAMES = 2000
+REASONS = {"": SENT, "filtered": 1, "not-nth": 2, "flow-sampled": 3, "packet-sampled": 4}
+# The filter's key in the order of its fields, with their widths in bits.
+FILTER_KEY = {"src_high": 64, "src_low": 64, "dst_high": 64, "dst_low": 64, "src_port": 16, "dst_port": 16,
+              "ip_version": 8, "ip_proto": 8, "vlan_count": 8, "vlans": 64}  # fmt: skip
+HALF = 1 << 31
+ALL_64 = (1 << 64) - 1
+
+
+def control_of(model: Preprocess) -> str:
+    """The control file that brings the program to the model's settings."""
+    lines = [
+        f"register sample_flows_below 0 {model.flows_below}",
+        f"register sample_packets_below 0 {model.packets_below}",
+        f"register sample_every 0 {model.every}",
+        f"register cut_snap 0 {model.snap}",
+        f"register cut_headers_only 0 {model.headers_only}",
+        f"register edit_which 0 {model.edit}",
+    ]
+    addresses = {
+        "edit_macs": (model.macs, (48,)),
+        "edit_ipv4": (model.ipv4, (32,)),
+        "edit_ipv6": (model.ipv6, (64, 64)),
+    }
+    lines += _rules("filter_flows", "filter", model.filter, FILTER_KEY)
+    for prefix, (table, widths) in addresses.items():
+        lines += _address_rules(prefix, table, widths)
+    return "\n".join(lines) + "\n"
+
+
+def _rules(name: str, prefix: str, table: Table, key: dict[str, int]) -> list[str]:
+    action, arguments = table.default
+    lines = [" ".join((f"table {name} default action {prefix}_{action}", *map(str, arguments)))]
+    for rule in table.rules:
+        fields = " ".join("{:#x}/{:#x}".format(*rule.match.get(field, (0, 0))) for field in key)
+        arguments = " ".join(map(str, rule.arguments))
+        lines.append(
+            f"table {name} add match {fields} priority {rule.priority} action {prefix}_{rule.action} {arguments}"
+        )
+    return lines
+
+
+def _address_rules(prefix: str, table: Table, widths: tuple[int, ...]) -> list[str]:
+    action, arguments = table.default
+    split = [part for argument in arguments for part in _parts(argument, widths)]
+    lines = [" ".join((f"table {prefix}_addresses default action {prefix}_{action}", *map(str, split)))]
+    for rule in table.rules:
+        value, mask = rule.match["address"]
+        fields = " ".join(f"{a:#x}/{b:#x}" for a, b in zip(_parts(value, widths), _parts(mask, widths), strict=True))
+        split = " ".join(str(part) for argument in rule.arguments for part in _parts(argument, widths))
+        match = f"match {fields} priority {rule.priority}"
+        lines.append(f"table {prefix}_addresses add {match} action {prefix}_{rule.action} {split}")
+    return lines
+
+
+def _parts(value: int, widths: tuple[int, ...]) -> list[int]:
+    parts = []
+    for width in reversed(widths):
+        parts.append(value & (1 << width) - 1)
+        value >>= width
+    return parts[::-1]
+
+
+def compare(model: Preprocess, frames: list[Frame], folder, control: str | None = None) -> Ran:
+    """Runs both; every outcome and every register has to be the same."""
+    ran = run("preprocess", frames, control_of(model) if control is None else control, folder)
+    for number, (frame, got) in enumerate(zip(frames, ran.outcomes, strict=True)):
+        verdict = model.frame(frame.octets, frame.wire, frame.port)
+        expected = (verdict.reason, verdict.sequence, verdict.hash, verdict.octets if verdict.reason == SENT else None)
+        assert (REASONS[got.reason], got.sequence, got.hash, got.octets) == expected, (
+            f"frame {number}: {frame.octets.hex()} wire {frame.wire}: {parse(frame.octets, frame.wire)}"
+        )
+        assert (got.port, got.wire_length) == (frame.port, max(frame.wire, got.length))
+    assert ran.registers["stamp_parse_ends"] == [model.parse_ends[end] for end in range(8)]
+    assert ran.registers["stamp_sequence"] == [model.sequence[port] for port in range(256)]
+    assert ran.registers["sample_passed"] == [model.passed[port] for port in range(256)]
+    return ran
+
+
+def some_filter(seed: int) -> Table:
+    """Rules of each kind that match some of the made frames."""
+    rnd = random.Random(seed)
+    table = Table((rnd.choice(("accept", "reject")), ()))
+    for priority in range(24):
+        match = {}
+        if rnd.random() < 0.5:
+            version = rnd.choice((4, 6))
+            match["ip_version"] = (version, 0xFF)
+            address = int.from_bytes(rnd.choice(IPV4 if version == 4 else IPV6))
+            side = rnd.choice(("src", "dst"))
+            match[f"{side}_high"] = (address >> 64, ALL_64)
+            match[f"{side}_low"] = (address & ALL_64, rnd.choice((0xFF, 0xFFFFFFFF, ALL_64)))
+        if rnd.random() < 0.5:
+            match["ip_proto"] = (rnd.choice((1, 6, 17, 58)), 0xFF)
+        if rnd.random() < 0.3:
+            match[rnd.choice(("src_port", "dst_port"))] = (rnd.choice((0, 443, 5201)), rnd.choice((0xFFFF, 0xFF00)))
+        if rnd.random() < 0.2:
+            match["vlan_count"] = (rnd.randrange(4), 0xFF)
+        if rnd.random() < 0.1:
+            match["vlans"] = (rnd.randrange(2), 1)
+        match = {name: (value & mask, mask) for name, (value, mask) in match.items()}
+        if not match or any(rule.match == match for rule in table.rules):
+            continue  # DPDK replaces a rule with the same match, whatever their priorities
+        action = rnd.choice(("accept", "reject", "accept_cut"))
+        arguments = (rnd.randrange(10, 120),) if action == "accept_cut" else ()
+        table.rules.append(Rule(match, action, arguments, priority))
+    return table
+
+
+def some_addresses(seed: int, pool: list[bytes], default: str) -> Table:
+    """Rules for half of a pool's addresses, and one for whole blocks."""
+    rnd = random.Random(seed)
+    bits = 8 * len(pool[0])
+    ones = (1 << bits) - 1
+    table = Table((default, ()))
+    for priority, address in enumerate(pool[::2]):
+        action = rnd.choice(("keep", "blank", "rewrite", "rewrite"))
+        arguments = (rnd.getrandbits(bits), rnd.getrandbits(bits)) if action == "rewrite" else ()
+        table.rules.append(Rule({"address": (int.from_bytes(address), ones)}, action, arguments, priority))
+    block = ones ^ (1 << bits // 4) - 1
+    table.rules.append(
+        Rule({"address": (int.from_bytes(pool[1]) & block, block)}, "rewrite", (0xFFFF, 7 << bits - 8), 99)
+    )
+    return table
+
+
+def edits(seed: int, default: str = "keep") -> dict:
+    """Settings that rewrite all kinds of addresses."""
+    tables = {"macs": some_addresses(seed, MACS, default), "ipv4": some_addresses(seed + 1, IPV4, default),
+              "ipv6": some_addresses(seed + 2, IPV6, default)}  # fmt: skip
+    return {"edit": EDIT_MACS | EDIT_IPV4 | EDIT_IPV6, **tables}
+
+
+def test_frames_pass_unchanged_where_nothing_is_set(tmp_path):
+    frames = made_frames(1, FRAMES, ports=3)
+    ran = compare(Preprocess(), frames, tmp_path)
+    assert [got.octets for got in ran.outcomes] == [frame.octets for frame in frames]
+    assert all(ran.registers["stamp_parse_ends"][:6]), "every way in which the parser ends occurs"
+
+
+@pytest.mark.parametrize("seed", [11, 12])
+def test_filter_samples_every_nth_and_cuts_as_the_model(tmp_path, seed):
+    model = Preprocess(filter=some_filter(seed), every=3, snap=90)
+    ran = compare(model, made_frames(seed, FRAMES, ports=2), tmp_path)
+    assert {got.reason for got in ran.outcomes} == {"", "filtered", "not-nth"}
+
+
+def test_flows_and_packets_are_sampled_as_in_the_model(tmp_path):
+    model = Preprocess(flows_below=3 * HALF // 2, packets_below=HALF, headers_only=1)
+    ran = compare(model, made_frames(21, FRAMES, ports=2), tmp_path)
+    assert {got.reason for got in ran.outcomes} == {"", "flow-sampled", "packet-sampled"}
+
+
+@pytest.mark.parametrize(("seed", "default"), [(31, "keep"), (32, "blank")])
+def test_addresses_are_rewritten_as_in_the_model(tmp_path, seed, default):
+    compare(Preprocess(**edits(seed, default)), made_frames(seed, FRAMES), tmp_path)
+
+
+def test_everything_at_once_as_in_the_model(tmp_path):
+    model = Preprocess(
+        filter=some_filter(41), every=2, flows_below=7 * HALF // 4, packets_below=7 * HALF // 4, snap=150
+    )
+    for name, value in edits(42).items():
+        setattr(model, name, value)
+    compare(model, made_frames(43, FRAMES, ports=3), tmp_path)
+
+
+def test_each_kind_of_address_is_edited_alone(tmp_path):
+    for which in (EDIT_MACS, EDIT_IPV4, EDIT_IPV6):
+        compare(Preprocess(**{**edits(51, "blank"), "edit": which}), made_frames(51 + which, 400), tmp_path)
+
+
+def test_right_checksums_stay_right_and_wrong_ones_wrong(tmp_path):
+    """From scratch, over the whole packet: the model's own arithmetic is not asked."""
+    frames = [frame for frame in made_frames(61, FRAMES) if frame.wire == len(frame.octets)]
+    outcomes = run("preprocess", frames, control_of(Preprocess(**edits(62, "blank"))), tmp_path).outcomes
+    compared = 0
+    for frame, got in zip(frames, outcomes, strict=True):
+        parsed = parse(frame.octets)
+        before, after = checksums_hold(frame.octets, parsed), checksums_hold(got.octets, parsed)
+        assert after == before, f"{frame.octets.hex()} became {got.octets.hex()}"
+        compared += len(before)
+    assert compared > FRAMES // 3
+
+
+def checksums_hold(octets: bytes, parsed: Parsed) -> list[bool]:
+    """Of each IPv4 header, and of the transport where its packet is whole: whether its checksum is right."""
+    holds = []
+    for ip in parsed.ips:
+        header = octets[ip.at : ip.at + (octets[ip.at] & 15) * 4] if ip.version == 4 else b""
+        if header and len(header) == (octets[ip.at] & 15) * 4:
+            holds.append(ones_complement(header) == 0xFFFF)
+    transport = parsed.tcp or parsed.udp or (parsed.icmp if parsed.flow.ip_proto == ICMPV6 else None)
+    whole = parsed.ips and parsed.ips[-1].at + parsed.ip_length <= len(octets)
+    # A routing header's last address is not at hand here, and ICMPv6 belongs to IPv6 (RFC 4443 2.3).
+    if transport and whole and parsed.fragment == NOT_FRAGMENTED and not parsed.routed:
+        ip = parsed.ips[-1]
+        if not (parsed.udp and parsed.udp.checksum == 0) and not (parsed.icmp and ip.version == 4):
+            ends = octets[ip.at + 12 : ip.at + 20] if ip.version == 4 else octets[ip.at + 8 : ip.at + 40]
+            packet = octets[transport.at : ip.at + parsed.ip_length]
+            pseudo = ends + struct.pack("!II", len(packet), parsed.flow.ip_proto)
+            holds.append(ones_complement(pseudo + packet) == 0xFFFF)
+    return holds
+
+
+def test_the_incremental_checksum_is_that_of_the_changed_header():
+    rnd = random.Random(5)
+    for _ in range(2000):
+        words = [rnd.choice((0, 0xFFFF, rnd.randrange(65536))) for _ in range(9)]
+        checksum = ones_complement(struct.pack("!9H", *words)) ^ 0xFFFF
+        after = [*words[:7], rnd.randrange(65536), rnd.choice((0, 0xFFFF))]
+        got = updated(checksum, list(zip(words, after, strict=True)))
+        scratch = ones_complement(struct.pack("!9H", *after)) ^ 0xFFFF
+        assert got == scratch or {got, scratch} == {0, 0xFFFF}  # both zeros of ones' complement
+
+
+def test_both_directions_and_all_fragments_of_a_flow_share_its_lot(tmp_path):
+    frames = []
+    for last in range(200):
+        one, other = bytes([10, 1, 0, last]), bytes([10, 2, last, 9])
+        ports = (40000 + last, 443)
+        frames += [tcp(one, other, *ports), tcp(other, one, *ports[::-1])]
+        frames += [fragment_of(one, other, offset) for offset in (0x2000, 100)]
+    outcomes = run("preprocess", frames, f"register sample_flows_below 0 {HALF}\n", tmp_path).outcomes
+    kept = [got.outcome == "sent" for got in outcomes]
+    flows = list(zip(kept[::4], kept[1::4], strict=True))
+    assert all(forward == reverse for forward, reverse in flows)
+    assert all(first == later for first, later in zip(kept[2::4], kept[3::4], strict=True))
+    assert 70 < sum(forward for forward, _ in flows) < 130  # of 200 at one half: within 4 standard deviations
+
+
+@pytest.mark.parametrize("share", [1 / 16, 1 / 2])
+def test_packets_are_sampled_at_the_share_that_was_asked_for(tmp_path, share):
+    frames = [tcp(b"\x0a\0\0\1", b"\x0a\0\0\2", 5201, 40000, seq=1448 * number) for number in range(4000)]
+    ran = run("preprocess", frames, f"register sample_packets_below 0 {int(share * 2**32)}\n", tmp_path)
+    kept = ran.statistics["out"]
+    spread = (4000 * share * (1 - share)) ** 0.5
+    assert abs(kept - 4000 * share) < 4 * spread
+    again = [tagged(frame) for frame in frames]  # the same packets somewhere else: tagged, one hop on
+    other = run("preprocess", again, f"register sample_packets_below 0 {int(share * 2**32)}\n", tmp_path)
+    assert [got.outcome for got in ran.outcomes] == [got.outcome for got in other.outcomes]
+
+
+def tcp(src: bytes, dst: bytes, src_port: int, dst_port: int, seq: int = 0) -> Frame:
+    """An Ethernet frame with an empty TCP segment; its checksums are zero."""
+    segment = struct.pack("!HHIIBBHHH", src_port, dst_port, seq, 1, 0x50, 16, 500, 0, 0)
+    return Frame(bytes(12) + b"\x08\x00" + ipv4(src, dst, 0x4000, len(segment)) + segment)
+
+
+def fragment_of(src: bytes, dst: bytes, flags_offset: int) -> Frame:
+    """A fragment of a TCP packet between these, the first where the offset is 0."""
+    segment = struct.pack("!HHIIBBHHH", 7, 9, 1, 1, 0x50, 16, 500, 0, 0)
+    return Frame(bytes(12) + b"\x08\x00" + ipv4(src, dst, flags_offset, len(segment)) + segment)
+
+
+def ipv4(src: bytes, dst: bytes, flags_offset: int, payload: int) -> bytes:
+    return struct.pack("!BBHHHBBH", 0x45, 0, 20 + payload, 1, flags_offset, 64, 6, 0) + src + dst
+
+
+def tagged(frame: Frame) -> Frame:
+    """With a VLAN tag and an MPLS label more, a hop less to live, and other MAC addresses."""
+    octets = bytearray(frame.octets)
+    octets[14 + 8] -= 1
+    return Frame(b"\x02" * 12 + b"\x81\x00\x00\x64\x88\x47\x00\x01\x01\x40" + bytes(octets[14:]))
+
+
+def test_the_first_fragment_keeps_its_ports(tmp_path):
+    parsed = parse(fragment_of(b"\x0a\0\0\1", b"\x0a\0\0\2", 0x2000).octets)
+    assert (parsed.fragment, parsed.flow.src_port, parsed.flow.dst_port) == (FIRST_FRAGMENT, 7, 9)
