@@ -14,7 +14,7 @@ from acapella_capture.outcomes import Outcome
 from acapella_capture.sampling import Failure
 from acapella_capture.settings import settings_of
 from acapella_capture.testbeds.base import Refused
-from acapella_capture.watchdog import Look, Watch, clock_of, look_of, short_of
+from acapella_capture.watchdog import MB, Look, Watch, clock_of, look_of, short_of
 from acapella_core.errors import UserError
 
 
@@ -215,9 +215,9 @@ def test_what_the_watchdog_reads():
     assert look_of("- - - -") == Look(None, None, None, None)
     with pytest.raises(ValueError, match=r"."):
         look_of("sh: awk: not found")
-    assert short_of(Look(10 << 20, None, None, None), 64 << 20) == "disk full: 10 MiB free, 64 MiB are kept free"
-    assert short_of(Look(64 << 20, None, None, None), 64 << 20) is None
-    assert short_of(Look(None, None, None, None), 64 << 20) is None
+    assert short_of(Look(10 * MB, None, None, None), 64 * MB) == "disk full: 10 MB free, 64 MB are kept free"
+    assert short_of(Look(64 * MB, None, None, None), 64 * MB) is None
+    assert short_of(Look(None, None, None, None), 64 * MB) is None
 
 
 def test_a_capture_grows_or_not_only_where_that_can_be_known():

@@ -5,7 +5,7 @@ import sys
 import pytest
 from paper_testbed import PaperTcpdump, PaperTestbed
 
-from acapella_capture import collect, coordinator, sampling
+from acapella_capture import collect, coordinator, outcomes, sampling
 from acapella_capture import manifest as manifests
 from acapella_capture.outcomes import Outcome
 from acapella_capture.sampling import Failure
@@ -59,6 +59,10 @@ def test_the_others_are_taken_and_the_failed_ones_are_written_down(paper, tmp_pa
         assert f"warning: {sample} failed: " in said
         assert not (raw / f"{sample}.json").exists()
     assert "4 samples failed: " in said
+    outcome, *_ = outcomes.read(tmp_path / "test" / "outcomes.csv")
+    assert (outcome["outcome"], outcome["reason"]) == (
+        "incomplete", f"4 of 6 samples failed; the first: {FAULTS['no_start']}",
+    )  # fmt: skip
     assert not PaperTcpdump.running  # also where the mirror failed behind a capture that ran
     assert (
         len([name for name in testbed.fetched if name.endswith(".pcap")]) == 6

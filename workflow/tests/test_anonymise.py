@@ -417,6 +417,20 @@ def test_frames_of_two_link_types_do_not_fit_one_pcap(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [("none.pcap", None, "No such file"), ("text.pcap", b"hello\n", "text, not a pcap"), ("in.pcap", b"", "is empty")],
+)
+def test_a_capture_that_cannot_be_read_is_named_and_not_what_was_to_be_made_of_it(name, content, why, tmp_path):
+    source = tmp_path / name
+    if content is not None:
+        source.write_bytes(content)
+    with pytest.raises(UserError) as raised:
+        anonymise(str(source), tmp_path / "out.pcap", KEY)
+    assert str(raised.value).startswith(f"{source}: ") and why in str(raised.value)
+    assert not (tmp_path / "out.pcap").exists()
+
+
+@pytest.mark.parametrize(
     ("octets", "mode", "says"),
     [(32, 0o640, "others may"), (32, 0o604, "others may"), (31, 0o600, "31"), (33, 0o600, "more"), (0, 0o600, "0")],
 )

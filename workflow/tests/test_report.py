@@ -170,7 +170,7 @@ def test_a_flawless_campaign_has_no_warning(tmp_path):
     ("changes", "said"),
     [
         ({"one_in": 4, "sampled_out": 9}, "In 1 sample of 4 is one frame in 4 of those that came, and all counts"),
-        ({"filtered": "true"}, "In 1 sample of 4 is only what a capture filter passes: S0-p0-0000."),
+        ({"filtered": "true"}, "In 1 sample of 4 is only what a filter or a P4 program passes: S0-p0-0000."),
         ({"lost_frames": 5, "loss_share": 0.02}, "1 sample of 4 lost frames, the worst 2.00 %"),
         (
             {"lost_frames": "", "loss_share": "", "dropped_kernel": "", "loss_stages_known": 0},

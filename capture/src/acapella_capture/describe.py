@@ -131,5 +131,6 @@ def extra(testbed: Testbed, shot: Shot, taking: Taking) -> dict[str, Any]:
     if (silent_s := taking.watch.silent_s()) is not None:
         notes.append(f"{shot.sample}: {taking.instance.name} gave no sign of life for {silent_s} s")
     if taking.watch.growing() is False:
-        notes.append(f"{shot.sample}: frames came and the capture did not grow")
+        passed = f"; does {taking.how.filter!r} let any pass?" if taking.how.filter else ""
+        notes.append(f"{shot.sample}: frames came and the capture did not grow{passed}")
     return keys | {"notes": notes}

@@ -18,7 +18,7 @@ from .plan import Shot
 from .settings import CaptureSettings, Settings
 from .tcpdump import Counts, Tcpdump
 from .testbeds.base import Aim, Instance, Mirror, MirrorCounters, Testbed
-from .watchdog import MIB, Watch, Watchdog, short_of
+from .watchdog import MB, Watch, Watchdog, short_of
 
 PROGRAMS = {"tcpdump": Tcpdump, "dpdk": Dpdk, "fpga": Fpga}  # by capture.method
 STEP_S = 0.5  # how often a stop is looked for while a sample is taken
@@ -169,8 +169,8 @@ def aim(testbed: Testbed, taking: Taking) -> None:
         raise UserError(short, where=f"node {taking.instance.name}")
     free = taking.watch.last.free_bytes
     if free is not None and free < taking.expected_bytes:
-        need = taking.expected_bytes // MIB
-        taking.watch.notes.append(f"{free // MIB} MiB were free on {taking.instance.name}, up to {need} MiB expected")
+        need = taking.expected_bytes // MB
+        taking.watch.notes.append(f"{free // MB} MB were free on {taking.instance.name}, up to {need} MB expected")
 
 
 def at_once(takings: Sequence[Taking], do: Callable[[Taking], None]) -> None:

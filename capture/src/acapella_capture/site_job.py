@@ -37,6 +37,7 @@ class SiteJob:
         self._acquired = Acquired((), self._want.instances)
         self._watchdogs: dict[str, Watchdog] = {}
         self._taken = self._failed = 0
+        self._fault: str | None = None  # why the first sample that failed did
         self._lost: list[str] = []  # what did not go well and did not end it
         self._waiting: list[Taking] = []  # to be gathered at the end
         self._promised_ns = 0
@@ -179,7 +180,9 @@ class SiteJob:
         waiting, self._waiting = self._waiting, []
         for taking in waiting:
             item = delivered(self.shared.testbed, self.shared.settings, self.shared.campaign, taking)
-            self._failed += isinstance(item, Failure)
+            if isinstance(item, Failure):
+                self._failed += 1
+                self._fault = self._fault or item.why
             self._taken += not isinstance(item, Failure)
             self.shared.emit(item)
 
@@ -206,7 +209,8 @@ class SiteJob:
             self.shared.testbed.release(self.site.name)
         except UserError as error:
             self._lost.append(f"not given back: {error}")
-        self._say(outcome, "; ".join(dict.fromkeys(filter(None, [reason, *self._lost]))), final=True)
+        fault = self._fault and f"the first: {self._fault}"
+        self._say(outcome, "; ".join(dict.fromkeys(filter(None, [reason, fault, *self._lost]))), final=True)
 
     def _say(self, outcome: outcomes.Verdict, reason: str, *, final: bool = False) -> None:
         line = self.shared.ledger.put(

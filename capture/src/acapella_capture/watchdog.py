@@ -14,7 +14,7 @@ from acapella_core.errors import UserError
 from .settings import CollectSettings
 from .testbeds.base import Instance, Job, Testbed
 
-MIB = 1 << 20
+MB = 10**6  # as in collect.disk_reserve_mb
 RECORD_BYTES = 16 + 60  # the least that a frame takes of a capture
 SILENT_S = 60  # a node whose loop gave no sign for so long hangs, or its loop was killed
 BLOCK_BYTES = 256 << 10  # the most that a capture program and its C library hold back
@@ -83,7 +83,7 @@ def short_of(look: Look, reserve_bytes: int) -> str | None:
     """Why a sample has to end for want of disk; None where it has not."""
     if look.free_bytes is None or look.free_bytes >= reserve_bytes:
         return None
-    return f"disk full: {look.free_bytes // MIB} MiB free, {reserve_bytes // MIB} MiB are kept free"
+    return f"disk full: {look.free_bytes // MB} MB free, {reserve_bytes // MB} MB are kept free"
 
 
 @dataclass
@@ -131,7 +131,7 @@ class Watchdog:
         self._testbed = testbed
         self._node = instance.name
         self._every_s = settings.watch_s
-        self.reserve_bytes = settings.disk_reserve_mb * 10**6
+        self.reserve_bytes = settings.disk_reserve_mb * MB
         self.log = f"watchdog-{instance.name}.jsonl"
         self._job: Job | None = None
         self.clock = clock_of("")

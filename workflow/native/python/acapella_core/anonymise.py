@@ -79,8 +79,8 @@ def anonymise(source: str, target: str | os.PathLike, key: bytes, *, macs: str =
         raise UserError(f"MAC addresses: {macs}", fix=f"one of {', '.join(MACS)}")
     if source != "-" and Path(target).exists() and Path(source).exists() and Path(source).samefile(target):
         raise UserError("input and output are the same file", where=target)
-    try:
-        with atomic_path(target) as temporary, temporary.open("wb") as stream:
+    with atomic_path(target) as temporary, temporary.open("wb") as stream:
+        try:
             return _native.anonymise_file(source, stream.fileno(), key, macs, vendors)
-    except (_native.InputError, _native.AnonymiseError) as error:
-        raise UserError(str(error)) from error
+        except (_native.InputError, _native.AnonymiseError) as error:  # else taken for the target's
+            raise UserError(str(error)) from error

@@ -138,11 +138,11 @@ def sampled(rows):
 
 
 def filtered(rows):
-    """Samples that hold what a capture filter passes."""
+    """Samples that hold what a filter or a P4 program passes."""
     bad = [row for row in rows if row["filtered"]]
     if not bad:
         return None
-    return f"In {count(len(bad), 'sample')} of {len(rows)} is only what a capture filter passes: {named(bad)}."
+    return f"In {count(len(bad), 'sample')} of {len(rows)} is only what a filter or a P4 program passes: {named(bad)}."
 
 
 def lossy(rows):

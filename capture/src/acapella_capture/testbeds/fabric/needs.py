@@ -1,5 +1,6 @@
 """What testbed fabric asks of FABRIC, told without FABRIC's client, a token or the network."""
 
+import importlib.util
 from collections.abc import Collection
 
 from acapella_core.errors import UserError
@@ -16,6 +17,7 @@ NICS = {
     "NIC_ConnectX_7_400": 400_000_000_000,
 }
 PORTS_PER_NIC = 2
+CLIENT = "fabrictestbed_extensions"
 MIRRORING = ("Net.PortMirroring", "Net.PortMirror")  # the tag, and how some of FABRIC's notebooks call it
 FREE = {"cores": 2, "ram_gb": 10, "disk_gb": 10}  # of a node that needs no permission
 LIMITS = {"cores": "VM.NoLimitCPU", "ram_gb": "VM.NoLimitRAM", "disk_gb": "VM.NoLimitDisk"}
@@ -72,4 +74,5 @@ def described(settings: FabricSettings, where: str, instances: int | None, want:
         f"permissions of the project: {permissions}",
         "other users' traffic: only with FABRIC's consent (docs/fabric.md)",
     ]
-    return lines + [f"not there yet: {line}" for line in found.missing()]
+    lacking = [] if importlib.util.find_spec(CLIENT) else ["FABRIC's client: make setup-fabric"]
+    return lines + [f"not there yet: {line}" for line in (*lacking, *found.missing())]
