@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -209,6 +210,11 @@ def test_a_running_collector_answers_and_ends_with_its_results(capture, control,
     ("words", "what"),
     [
         ([], "reports come from captures, or --interface, or --rdma-device"),
+        (["--interface", "none0", "--listen", "127.0.0.1:0"], "interface none0: "),
+        (
+            ["--rdma-device", "mlx5_9"],
+            "--rdma-device mlx5_9: there is no such RDMA device",
+        ),
         (["none.pcap"], "none.pcap: there is no such file"),
         (["--interface", "lo"], "no queue pair"),
         (["--interface", "lo", "--listen", "0.0.0.0"], "is not HOST:PORT"),
@@ -266,3 +272,20 @@ def test_rates_are_since_the_look_before():
     assert rates.beside(look((0, 1000, 10**9, 5), (1, 10, 10**9, None)))["rate_bps"].to_pylist() == [5, 0]
     later = look((1, 10, 10**9, None), (2, 7, 0, 9), (0, 3000, 3 * 10**9, 6))
     assert rates.beside(later)["rate_bps"].to_pylist() == [0, 9, 8000]
+
+
+def test_a_capture_that_is_none_is_one_line(control, tmp_path, capsys):
+    bad = tmp_path / "bad.pcap"
+    bad.write_bytes(b"no capture at all, but long enough to be looked at")
+    assert main(["collector", "run", str(bad), "--control", str(control), "-o", str(tmp_path / "out")]) == 2
+    assert f"acapella: error: {bad}: " in capsys.readouterr().err.splitlines()[-1]
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_port_that_is_taken_is_one_line(capture, control, tmp_path, capsys, lingering):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        words = ["--control", str(control), "--listen", address, "-o", str(tmp_path / "out")]
+        assert main(["collector", "run", str(capture), *words]) == 2
+    assert f"acapella: error: --listen {address}: cannot listen: " in capsys.readouterr().err.splitlines()[-1]
+    assert not (tmp_path / "out").exists()

@@ -103,10 +103,10 @@ class Collector:
         with core_errors(path):
             self._core.open_file(os.fspath(path))
         while self._core.advance():
-            self._write_series()
+            self.write_series()
             if attend is not None and attend():
                 break
-        self._write_series()
+        self.write_series()
         return self._core.file_end()
 
     def run_interface(self, name: str, attend: Callable[[], bool]) -> None:
@@ -118,10 +118,9 @@ class Collector:
         with core_errors():
             self._core.open_interface(name)
             while not attend():
-                self._core.advance_interface(WAIT_MS)
-                self._write_series()
+                if self._core.advance_interface(WAIT_MS):  # else rows wait: a row group has many
+                    self.write_series()
             self._core.advance_interface(0)  # what had come by then
-        self._write_series()
 
     def feed_frames(self, frames, offsets=None) -> None:
         """Take frames in memory: a sequence of bytes; or one buffer of uint8 and where each frame starts and ends in it
@@ -139,7 +138,7 @@ class Collector:
     def finish(self) -> dict:
         """End every window of the series; returns counters(). Nothing can be taken afterwards."""
         self._core.finish()
-        self._write_series()
+        self.write_series()
         return self.counters()
 
     def counters(self) -> dict[str, int]:
@@ -185,9 +184,10 @@ class Collector:
         first = 0
         while first < end:
             first = take(first)
-            self._write_series()
+            self.write_series()
 
-    def _write_series(self) -> None:
+    def write_series(self) -> None:
+        """Write the rows of the series that there are, as a row group; from the thread that feeds."""
         batch = self._core.take_series()
         if batch is not None:
             rows = typed(batch, "flow_report_series")

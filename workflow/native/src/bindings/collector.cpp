@@ -109,8 +109,9 @@ class PyCollector {
 
     void open_interface(const std::string& name) { socket_ = std::make_unique<PacketSocket>(name); }
 
-    // Takes what has come, or waits for it; then everything that came is in the flow table.
-    void advance_interface(int wait_ms) {
+    // Takes what has come, or waits for it; then everything that came is in the flow table. True where rows
+    // of the series are ready.
+    bool advance_interface(int wait_ms) {
         const nb::gil_scoped_release unlocked;
         constexpr int kBlocks = 16;
         const auto take = [this](Bytes frame, std::uint32_t wire_len) {
@@ -120,6 +121,7 @@ class PyCollector {
             if (!socket_->receive(i == 0 ? wait_ms : 0, take)) break;
         collector_.add_dropped(socket_->take_dropped());
         collector_.drain();
+        return collector_.series_ready();
     }
 
     // Frames [first, end) lie one behind the other from offsets[i] to offsets[i + 1]; returns the first that

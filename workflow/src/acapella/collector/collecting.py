@@ -8,6 +8,7 @@ import time
 
 from acapella_core import collector as core
 from acapella_core import files
+from acapella_core.errors import UserError
 
 from .answers import Answers
 from .control import ControlServer, note
@@ -54,14 +55,14 @@ class Run:
             self._stop_on_signals()
             with reception.running():
                 await asyncio.to_thread(reception.wait_until_ready)
-                async with self._servers(collector, sessions, control):
+                async with self._servers(reception, sessions, control):
                     await self._until_over(collector, reception, sessions)
-            counters = collector.finish()
-            if reception.failure:
+            if reception.failure and settings.captures:
                 raise reception.failure
+            counters = collector.finish()
             collector.write_flows(settings.folder / "flows.parquet")
         self._write_counters(counters, sessions, control, reception)
-        return int(any(file["end"] in DAMAGED for file in reception.files))
+        return outcome(reception)
 
     def _stop_on_signals(self) -> None:
         """The first Ctrl-C or kill ends the run with its results; a second one is Python's own."""
@@ -76,23 +77,26 @@ class Run:
             loop.add_signal_handler(number, stop, number)
 
     @contextlib.asynccontextmanager
-    async def _servers(self, collector: core.Collector, sessions: Sessions, control: ControlServer | None):
+    async def _servers(self, reception: Reception, sessions: Sessions, control: ControlServer | None):
         """Listen for control planes and for questions."""
-        questions = QuestionServer(Answers(self._settings, collector, sessions, self._tail.table).by_name())
-        await questions.start(self._settings.folder)
-        try:
+        collector = reception.collector
+
+        def newest():
+            reception.flush()
+            return self._tail.table()
+
+        questions = QuestionServer(Answers(self._settings, collector, sessions, newest).by_name())
+        settings = self._settings
+        async with contextlib.AsyncExitStack() as servers:
+            await questions.start(settings.folder)
+            servers.push_async_callback(questions.close)
             if control:
-                host, port = await control.start(*self._settings.listen, anywhere=self._settings.listen_anywhere)
+                host, port = await control.start(*settings.listen, anywhere=settings.listen_anywhere)
+                servers.push_async_callback(control.close)
                 note(f"control channel on {host}:{port}")
-            source = (
-                self._settings.interface or self._settings.rdma_device or f"{len(self._settings.captures)} captures"
-            )
-            note(f"receiving from {source}; acapella collector top {self._settings.folder}")
+            source = settings.interface or settings.rdma_device or f"{len(settings.captures)} captures"
+            note(f"receiving from {source}; acapella collector top {settings.folder}")
             yield
-        finally:
-            await questions.close()
-            if control:
-                await control.close()
 
     async def _until_over(self, collector: core.Collector, reception: Reception, sessions: Sessions) -> None:
         """Wait for a signal, the end of the source, or of every session."""
@@ -118,6 +122,16 @@ class Run:
         }
         files.atomic_text(self._settings.folder / "counters.json", json.dumps(document, indent=1) + "\n")
         note(in_words(counters))
+
+
+def outcome(reception: Reception) -> int:
+    """0, or 1 where a capture is damaged, or the interface went: what came until then is written."""
+    if isinstance(reception.failure, UserError):
+        note(f"error: {reception.failure}; what came until then is written; exit code 1")
+        return 1
+    if reception.failure:
+        raise reception.failure
+    return int(any(file["end"] in DAMAGED for file in reception.files))
 
 
 def delivery(counters: dict[str, int], sent: int | None) -> dict[str, int | None]:

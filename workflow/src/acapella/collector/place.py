@@ -46,8 +46,9 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder, which is made where there is none. Raises UserError where somebody else does.
 
     The kernel lets go of it when the process ends, by kill -9 too. Its file stays: who opened it meanwhile would
-    hold a lock on nothing.
+    hold a lock on nothing. A folder that we made goes again where we fail and leave nothing in it.
     """
+    ours = not folder.exists()
     try:
         folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -57,6 +58,10 @@ def locked(folder: Path) -> Iterator[None]:
         if core_files.locked(lock, fcntl.flock) is False:
             raise UserError("a collector runs in this folder", where=folder, fix="name another one with -o")
         yield
+    except BaseException:
+        if ours and [path.name for path in folder.iterdir()] == [LOCK]:
+            shutil.rmtree(folder)
+        raise
     finally:
         os.close(lock)
 

@@ -28,7 +28,7 @@ class Reception:
 
     def __init__(self, settings: Settings, collector: core.Collector):
         self._settings = settings
-        self._collector = collector
+        self.collector = collector
         self._orders: queue.SimpleQueue[tuple[Callable[[], None], concurrent.futures.Future]] = queue.SimpleQueue()
         self._numbers = {pair.number for pair in settings.queue_pairs}  # of this run
         self._stop = threading.Event()
@@ -65,14 +65,19 @@ class Reception:
             raise Refused(f"this collector takes reports of format {self._settings.report_format}")
         pairs = tuple(self._new_pair(index, ring_bytes) for index in range(count))
         for pair in pairs:
-            self._order(lambda pair=pair: self._collector.add_queue_pair(of_core(pair, report_format)))
+            self._order(lambda pair=pair: self.collector.add_queue_pair(of_core(pair, report_format)))
         return pairs
 
     def retire(self, numbers: list[int]) -> None:
         """Refuse and count reports to these queue pairs from now on."""
         for number in numbers:
             with contextlib.suppress(Refused):  # at the end nothing comes any more
-                self._order(lambda number=number: self._collector.remove_queue_pair(number))
+                self._order(lambda number=number: self.collector.remove_queue_pair(number))
+
+    def flush(self) -> None:
+        """Have the rows of the series that there are written, so that who asks sees them."""
+        with contextlib.suppress(Refused):  # at the end all are
+            self._order(self.collector.write_series)
 
     def _new_pair(self, index: int, ring_bytes: int) -> QueuePair:
         number = FIRST_NUMBER + secrets.randbelow(NUMBERS)
@@ -91,7 +96,7 @@ class Reception:
         try:
             done.result(ATTENDED_S)
         except UserError as error:
-            raise Refused(f"no room for another queue pair: {error}") from error
+            raise Refused(str(error)) from error
         except TimeoutError:
             raise Refused("the collector is too busy") from None
 
@@ -114,12 +119,10 @@ class Reception:
         """The thread: the source to its end."""
         try:
             if self._settings.interface:
-                self._collector.run_interface(self._settings.interface, attend=self._attend)
-            elif self._settings.rdma_device:
-                self._collector.run_rdma(self._settings.rdma_device, attend=self._attend)
+                self.collector.run_interface(self._settings.interface, attend=self._attend)
             for path in self._settings.captures:
                 if not self._attend():
-                    self.files.append({"file": path.name, **self._collector.feed(path, attend=self._attend)})
+                    self.files.append({"file": path.name, **self.collector.feed(path, attend=self._attend)})
         except Exception as failure:
             self.failure = failure
         finally:

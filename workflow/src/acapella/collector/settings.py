@@ -10,6 +10,7 @@ from ..consistency.selection import duration_ns, memory_bytes, whole
 from ..control_channel import BITS, MOST_QUEUE_PAIRS, REPORT_BYTES, QueuePair, address
 from .sessions import ring_size
 
+RDMA_DEVICES = Path("/sys/class/infiniband")
 WINDOW = "1s"  # of the series
 RING = "64M"
 MEMORY = "4G"
@@ -117,6 +118,13 @@ def check_source(args: argparse.Namespace) -> None:
     for name in args.captures:
         if not Path(name).exists():
             raise UserError("there is no such file", where=name)
+    if args.rdma_device:
+        there = sorted(path.name for path in RDMA_DEVICES.iterdir()) if RDMA_DEVICES.is_dir() else []
+        raise UserError(
+            "there is no such RDMA device" if args.rdma_device not in there else "is not built in",
+            where=f"--rdma-device {args.rdma_device}",
+            fix=f"there are {', '.join(there) or 'none'}; without one: --interface",
+        )
 
 
 def window_of(text: str) -> int:
