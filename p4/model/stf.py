@@ -8,6 +8,7 @@
     expect HEX... [wire N] [sequence N]    what the last packet becomes
     same [cut N] [sequence N]              the last packet as it is, or its first N octets
     drop REASON                            or why it does not go out
+    report NAME=VALUE ...                  or fields of the report that goes out in its place
     read NAME INDEX VALUE                  a register at the end
     end                                    a case ends here: the next one starts with clean registers and tables
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from acapella_p4_model import reports
 from acapella_p4_model.running import Frame, Outcome, run
 
 
@@ -35,13 +37,12 @@ class Expected:
     reason: str = ""
     wire_length: int | None = None
     sequence: int | None = None
+    fields: dict[str, int] | None = None  # of a report; then `octets` do not count
 
     def differs(self, got: Outcome) -> str | None:
         """What is wrong with an outcome, or None."""
         if self.octets is None:
-            if got.octets is None and got.reason == self.reason:
-                return None
-            return f"expected to be dropped as {self.reason}, was {got.outcome} {got.reason}"
+            return self.drop_differs(got) if self.fields is None else self.report_differs(got)
         if got.octets != self.octets:
             return f"expected {self.octets.hex()}, got {got.octets.hex() if got.octets is not None else got.reason}"
         if self.wire_length is not None and got.wire_length != self.wire_length:
@@ -49,6 +50,18 @@ class Expected:
         if self.sequence is not None and got.sequence != self.sequence:
             return f"expected sequence number {self.sequence}, got {got.sequence}"
         return None
+
+    def drop_differs(self, got: Outcome) -> str | None:
+        if got.octets is None and got.reason == self.reason:
+            return None
+        return f"expected to be dropped as {self.reason}, was {got.outcome} {got.reason}"
+
+    def report_differs(self, got: Outcome) -> str | None:
+        if got.octets is None or got.kind != "report":
+            return f"expected a report, was {got.outcome} {got.reason}"
+        fields = reports.of_frame(got.octets)
+        wrong = {name: fields.get(name) for name, value in self.fields.items() if fields.get(name) != value}
+        return f"expected otherwise: {', '.join(f'{name}={value}' for name, value in wrong.items())}" if wrong else None
 
 
 @dataclass
@@ -125,6 +138,9 @@ class _Reader:
             case.expected.append(Expected(number, octets, sequence=options.get("sequence")))
         elif verb == "drop":
             case.expected.append(Expected(number, None, words[0]))
+        elif verb == "report":
+            fields = {name: int(value, 0) for name, value in (word.split("=") for word in words)}
+            case.expected.append(Expected(number, None, fields=fields))
         elif verb == "read":
             case.reads.append((number, words[0], int(words[1], 0), int(words[2], 0)))
         elif verb == "end":

@@ -1,0 +1,59 @@
+"""What the loader does with flowstats.p4 over time: epochs with two banks, and a probe for every flow seen in one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from acapella_p4_model.flowstats import ROWS, T_FIRST, Flowstats, Result
+from acapella_p4_model.parsing import parse
+from acapella_p4_model.running import Frame
+
+PROBE_OCTETS = 256  # of a frame, kept for its flow's probe
+
+
+@dataclass
+class Epochs:
+    """Frames in, results out; `period_ns` in packet time, 0: no epochs."""
+
+    program: Flowstats
+    period_ns: int = 0
+    next_ns: int = 0
+    last_ns: int = 0
+    probes: list[Frame] = field(default_factory=list)
+
+    def run(self, frames: Iterable[Frame]) -> Iterator[tuple[int, Result]]:
+        """Time and result of each frame and probe, in order."""
+        begun = False
+        for frame in frames:
+            now = frame.timestamp_ns
+            self.last_ns = max(self.last_ns, now)
+            if not begun:
+                begun, self.next_ns = True, now + self.period_ns
+            if self.period_ns and now >= self.next_ns:
+                boundary = self.next_ns
+                self.next_ns += ((now - boundary) // self.period_ns + 1) * self.period_ns
+                yield from self._flip(boundary)
+            result = self._frame(frame, now)
+            if result.report and result.trigger & T_FIRST:
+                self.probes.append(Frame(frame.octets[:PROBE_OCTETS], frame.port, frame.wire))
+            yield now, result
+        if self.period_ns and begun:
+            yield from self._flip(self.last_ns)
+
+    def _frame(self, frame: Frame, now: int, *, probe: bool = False) -> Result:
+        parsed = parse(frame.octets, frame.wire)
+        return self.program.frame(parsed, timestamp_ns=now, port=frame.port, probe=probe)
+
+    def _flip(self, now: int) -> Iterator[tuple[int, Result]]:
+        one, frozen = self.program.one, self.program.one["active_bank"]
+        one["active_bank"], one["epoch"] = 1 - frozen, one["epoch"] + 1
+        probes, self.probes = self.probes, []
+        for frame in probes:
+            yield now, self._frame(frame, now, probe=True)
+        cells = one["cell_mask"] + 1
+        for row in range(ROWS):
+            for what in ("bytes", "packets"):
+                register = self.program.many[f"sketch_{what}_{row}"]
+                for cell in [at for at in register if at // cells == frozen]:
+                    del register[cell]

@@ -1,0 +1,364 @@
+"""What flowstats.p4 has to do, written from its contract and not from its source: flow keys, a count-min sketch in two
+banks, slots of per-flow state, triggers and reports.
+
+`Flowstats.frame` takes one frame as the loader gives it and returns what the program has to return. Registers are
+lists by name, as the control file and the loader's dump know them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+from acapella_p4_model import reports
+from acapella_p4_model.flow_key import Key
+from acapella_p4_model.flow_state import (
+    ACK,
+    FIN,
+    M32,
+    M64,
+    RST,
+    S_ACK,
+    S_DATA,
+    S_IAT,
+    S_RTT_ACK,
+    S_RTT_SYN,
+    S_SEQ,
+    SYN,
+    ZEROED,
+    Packet,
+    Slots,
+    Sparse,
+    signed,
+)
+from acapella_p4_model.parsing import MOST, TCP, Parsed
+
+M16 = 0xFFFF
+
+# Triggers: bits of the register `triggers` and of a report's field `trigger`.
+(T_SYN, T_ACK, T_FIN, T_RST, T_NTH, T_TIME, T_FIRST, T_PROBE, T_DATA_ACK) = (1 << bit for bit in range(9))
+
+# Why a frame makes no report.
+NO_TRIGGER, NO_FLOW, REVERSE_UNKNOWN, NO_QUEUE_PAIR, NOT_IN_FORMAT = 32, 33, 34, 35, 36
+
+ROWS = 4
+QUEUE_PAIRS = 16
+
+# Registers of one value each, with what they start with.
+SETTINGS = {
+    "rows": ROWS,
+    "cell_mask": M16,
+    "slot_mask": M16,
+    "slot_timeout_ns": 60_000_000_000,
+    "triggers": T_SYN | T_ACK | T_FIN | T_RST | T_TIME | T_FIRST | T_PROBE | T_DATA_ACK,
+    "every": 0,
+    "interval_ns": 1_000_000_000,
+    "format": 2,
+    "active_bank": 0,
+    "epoch": 0,
+    "qp_mask": 0,
+    "report_sequence": 0,
+    "report_dst_mac": 0,
+    "report_src_mac": 0,
+    "report_dst_ip": 0,
+    "report_src_ip": 0,
+}
+QUEUE_PAIR_REGISTERS = ("qp_number", "qp_psn", "qp_address", "qp_base", "qp_end", "qp_key")
+
+
+@dataclass
+class Result:
+    """What the program gives back for a frame: a report, or a reason."""
+
+    reason: int
+    report: bytes | None = None  # Ethernet to the end of the payload, without ICRC
+    trigger: int = 0
+    sequence: int = 0  # of the ingress port
+    hash: int = 0
+
+
+@dataclass
+class Subject:
+    """The flow that a report is of."""
+
+    key: Key
+    slot: int
+    held: bool
+    cells: list[tuple[int, int]]
+    tags_whole: bool
+
+
+@dataclass
+class Flowstats:
+    """The program's registers and its steps."""
+
+    one: dict[str, int] = field(default_factory=lambda: dict(SETTINGS))
+    many: dict[str, Sparse] = field(init=False)
+
+    def __post_init__(self) -> None:
+        sketch = [f"sketch_{what}_{row}" for what in ("bytes", "packets") for row in range(ROWS)]
+        names = (*QUEUE_PAIR_REGISTERS, *sketch, "slot_counters", "port_sequence")
+        self.slots = Slots()
+        self.many = {name: Sparse() for name in names} | self.slots.registers
+
+    def frame(self, parsed: Parsed, *, timestamp_ns: int, port: int, probe: bool = False) -> Result:
+        """One frame; `parsed` is what the parser's model makes of it."""
+        sequence = self.many["port_sequence"][port & 0xFF]
+        if not probe:
+            self.many["port_sequence"][port & 0xFF] = sequence + 1 & M32
+        if parsed.flow.ip_version == 0:
+            return Result(NO_FLOW, sequence=sequence)
+        packet = self._packet(parsed, timestamp_ns, port, probe)
+        self._find_slot(packet)
+        self._count(packet)
+        if not probe:
+            if packet.held:
+                self.slots.follow_times(packet)
+            if packet.tcp:
+                self.slots.follow_tcp(packet)
+        result = self._report(packet)
+        result.sequence, result.hash = sequence, packet.key.digest()[1]
+        return result
+
+    @staticmethod
+    def _packet(parsed: Parsed, now: int, port: int, probe: bool) -> Packet:
+        tcp = None
+        if parsed.transport == TCP:
+            header = parsed.tcp
+            tcp = SimpleNamespace(flags=header.flags, seq=header.seq, ack=header.ack, window=header.window)
+        payload = parsed.payload_length if parsed.transport else 0
+        whole = parsed.flow.vlan_count <= MOST
+        return Packet(Key.of(parsed), now, parsed.ip_length, payload, port, probe, tcp, whole)
+
+    # Slots
+
+    def _slot_of(self, key: Key) -> tuple[int, int]:
+        """Index and fingerprint."""
+        crc, jhash = key.digest()
+        return jhash & self.one["slot_mask"], crc << 32 | jhash
+
+    def _find_slot(self, packet: Packet) -> None:
+        packet.slot, fingerprint = self._slot_of(packet.key)
+        slot, key = packet.slot, packet.key
+        packet.held = (
+            self.slots.get("fingerprint", slot) == fingerprint
+            and self.slots.get("labels", slot) == key.packed_labels
+            and self.slots.get("label_4", slot) == key.labels[3]
+        )
+        if not packet.probe and not packet.held:
+            self._take_slot(packet, fingerprint)
+        packet.peer, peer_fingerprint = self._slot_of(key.reversed())
+        packet.peer_held = packet.tcp is not None and self.slots.get("fingerprint", packet.peer) == peer_fingerprint
+
+    def _take_slot(self, packet: Packet, fingerprint: int) -> None:
+        """A free slot, or one whose flow was idle for long and has had its last report of an epoch before."""
+        slot, counters = packet.slot, self.many["slot_counters"]
+        free = self.slots.get("fingerprint", slot) == 0
+        idle = signed(packet.now - self.slots.get("last", slot), 64) >= self.one["slot_timeout_ns"]
+        if not free and not (idle and self.slots.get("epoch", slot) != self._epoch_mark()):
+            counters[2] += 1
+            return
+        counters[0 if free else 1] += 1
+        packet.held = True
+        self.slots.set("fingerprint", slot, fingerprint)
+        self.slots.set("labels", slot, packet.key.packed_labels)
+        self.slots.set("label_4", slot, packet.key.labels[3])
+        self.slots.set("start", slot, packet.now)
+        self.slots.set("last", slot, packet.now)
+        self.slots.set("reported", slot, packet.now)
+        self.slots.set("epoch", slot, 0)
+        for name in ZEROED:
+            self.many[name][slot] = 0
+        packet.new = True
+
+    def _epoch_mark(self) -> int:
+        """What slot_epoch says of a flow seen in this epoch; 0: in none."""
+        return self.one["epoch"] + 1 & M32
+
+    def _epoch(self, packet: Packet) -> int:
+        """Which epoch a report counts in: a probe asks for the one that has ended."""
+        return self.one["epoch"] - packet.probe & M32
+
+    # The sketch
+
+    def cells(self, key: Key, *, ended: bool = False, add: tuple[int, int] = (0, 0)) -> list[tuple[int, int]]:
+        """A flow's cells, bytes and packets of each row in use, after `add` was added to them."""
+        mask, bank = self.one["cell_mask"], self.one["active_bank"] ^ ended
+        cells = []
+        for row in range(min(self.one["rows"], ROWS)):
+            cell = (key.row_hash(row) & mask) + (mask + 1 if bank else 0)
+            for what, more in zip(("bytes", "packets"), add, strict=True):
+                register = self.many[f"sketch_{what}_{row}"]
+                if more:
+                    register[cell] = register[cell] + more & M64
+            cells.append((self.many[f"sketch_bytes_{row}"][cell], self.many[f"sketch_packets_{row}"][cell]))
+        return cells
+
+    def _count(self, packet: Packet) -> None:
+        if packet.probe:
+            packet.cells = self.cells(packet.key, ended=True)
+            return
+        packet.cells = self.cells(packet.key, add=(packet.ip_length, 1))
+        if packet.held:
+            packet.first = self.slots.get("epoch", packet.slot) != self._epoch_mark()
+            self.slots.set("epoch", packet.slot, self._epoch_mark())
+        else:
+            packet.first = any(packets == 1 for _, packets in packet.cells)
+
+    # Triggers and reports
+
+    def _own_triggers(self, packet: Packet) -> int:
+        if packet.probe:
+            return T_PROBE
+        bits = {T_SYN: packet.has(SYN), T_FIN: packet.has(FIN), T_RST: packet.has(RST), T_FIRST: packet.first}
+        if packet.held:
+            every, interval = self.one["every"], self.one["interval_ns"]
+            since = signed(packet.now - self.slots.get("reported", packet.slot), 64)
+            bits[T_NTH] = every > 0 and self.slots.get("unreported", packet.slot) >= every
+            bits[T_TIME] = interval > 0 and since >= interval
+        return sum(bit for bit, on in bits.items() if on)
+
+    @staticmethod
+    def _peer_triggers(packet: Packet) -> int:
+        if packet.probe or not packet.has(ACK) or packet.has(SYN | FIN | RST):
+            return 0
+        if packet.payload:
+            return T_DATA_ACK if packet.advances else 0
+        return T_ACK
+
+    def _report(self, packet: Packet) -> Result:
+        trigger = self._own_triggers(packet) & self.one["triggers"]
+        if trigger:
+            subject = Subject(packet.key, packet.slot, packet.held, packet.cells, packet.tags_whole)
+        else:
+            trigger = self._peer_triggers(packet) & self.one["triggers"]
+            if not trigger:
+                return Result(NO_TRIGGER)
+            subject = self._peer_subject(packet)
+            known = subject.held or (packet.key.mpls_count == 0 and all(packets for _, packets in subject.cells))
+            if not known and self.one["format"] != 1:
+                return Result(REVERSE_UNKNOWN)
+        if self.one["format"] == 1 and subject.key.ip_version != 4:
+            return Result(NOT_IN_FORMAT)
+        return self._send(packet, subject, trigger)
+
+    def _peer_subject(self, packet: Packet) -> Subject:
+        key = packet.key.reversed()
+        if packet.peer_held:
+            key = key.with_labels(self.slots.get("labels", packet.peer), self.slots.get("label_4", packet.peer))
+        whole = packet.tags_whole and (packet.peer_held or packet.key.mpls_count == 0)
+        return Subject(key, packet.peer, packet.peer_held, self.cells(key), whole)
+
+    def _send(self, packet: Packet, subject: Subject, trigger: int) -> Result:
+        pair = subject.key.digest()[0] & self.one["qp_mask"] & QUEUE_PAIRS - 1
+        queue_pair = {name: self.many[name][pair] for name in QUEUE_PAIR_REGISTERS}
+        if queue_pair["qp_number"] == 0:
+            return Result(NO_QUEUE_PAIR)
+        self.one["report_sequence"] = self.one["report_sequence"] + 1 & M32
+        paper = self.one["format"] == 1
+        payload = self._paper_payload(packet, subject) if paper else self._payload(packet, subject, trigger)
+        self._advance(pair, len(payload))
+        if subject.held and not packet.probe:
+            self.slots.set("reported", subject.slot, packet.now)
+            self.slots.set("unreported", subject.slot, 0)
+        return Result(0, reports.frame(self.one, queue_pair, pair, payload), trigger)
+
+    def _advance(self, pair: int, length: int) -> None:
+        self.many["qp_psn"][pair] = self.many["qp_psn"][pair] + 1 & 0xFFFFFF
+        following = self.many["qp_address"][pair] + length & M64
+        if following + length > self.many["qp_end"][pair]:
+            following = self.many["qp_base"][pair]
+        self.many["qp_address"][pair] = following
+
+    def _held_values(self, subject: Subject) -> dict[str, int]:
+        """A slot's values, 0 where they do not hold."""
+        bits = {
+            "iat": S_IAT,
+            "rtt_syn": S_RTT_SYN,
+            "rtt_ack": S_RTT_ACK,
+            "seq": S_SEQ,
+            "seq_end": S_SEQ,
+            "ack": S_ACK,
+            "data_seq": S_DATA,
+        }
+        counts = ("start", "duplicate_acks", "retransmitted", "gap", "payload")
+        if not subject.held:
+            return dict.fromkeys((*bits, *counts, "state"), 0)
+        state = self.slots.get("state", subject.slot)
+        values = {name: self.slots.get(name, subject.slot) if state & bit else 0 for name, bit in bits.items()}
+        values |= {name: self.slots.get(name, subject.slot) for name in counts}
+        return values | {"state": state}
+
+    def _payload(self, packet: Packet, subject: Subject, trigger: int) -> bytes:
+        key, held = subject.key, self._held_values(subject)
+        state = held.pop("state")
+        valid = 1 | 64 if subject.held else 0
+        for number, bit in enumerate((S_RTT_SYN, S_RTT_ACK, S_IAT, S_SEQ, S_ACK), 1):
+            valid |= bool(state & bit) << number
+        valid |= subject.tags_whole << 7
+        vlans = min(key.vlan_count, 4)
+        ids = [key.vlans >> 16 * (vlans - 1 - at) & M16 if at < vlans else 0 for at in range(4)]
+        return reports.pack(
+            2,
+            {
+                "version": 2,
+                "ip_version": key.ip_version,
+                "ip_proto": key.ip_proto,
+                "tcp_flags": packet.tcp.flags if packet.tcp else 0,
+                "trigger": trigger,
+                "valid": valid,
+                "vlan_count": vlans,
+                "mpls_count": key.mpls_count,
+                "src_port": key.src_port,
+                "dst_port": key.dst_port,
+                "ingress_port": packet.port & M16,
+                "src": key.src,
+                "dst": key.dst,
+                **{f"vlan_{at}": one for at, one in enumerate(ids)},
+                **{f"mpls_{at}": one for at, one in enumerate(key.labels)},
+                "epoch": self._epoch(packet),
+                "report_sequence": self.one["report_sequence"],
+                "timestamp": packet.now,
+                "start": held["start"],
+                "bytes": min(size for size, _ in subject.cells),
+                "packets": min(count for _, count in subject.cells),
+                "rtt_syn": held["rtt_syn"],
+                "rtt_ack": held["rtt_ack"],
+                "iat": held["iat"],
+                "seq": held["seq"],
+                "seq_end": held["seq_end"],
+                "ack": held["ack"],
+                "duplicate_acks": held["duplicate_acks"],
+                "retransmitted_bytes": held["retransmitted"],
+                "gap_bytes": held["gap"],
+                "payload_bytes": held["payload"],
+            },
+        )
+
+    def _paper_payload(self, packet: Packet, subject: Subject) -> bytes:
+        key, held = subject.key, self._held_values(subject)
+        cells = subject.cells + [(0, 0)] * (ROWS - len(subject.cells))
+        kind = 1
+        if packet.has(SYN):
+            kind = 3 if packet.has(ACK) else 0
+        elif packet.has(FIN | RST):
+            kind = 4
+        elif packet.has(ACK) and packet.payload == 0:
+            kind = 2
+        return reports.pack(
+            1,
+            {
+                "src": key.src & M32,
+                "dst": key.dst & M32,
+                "src_port": key.src_port,
+                "dst_port": key.dst_port,
+                "rtt": held["rtt_syn"] >> 10 & M32,
+                "iat": held["iat"] & M32,
+                "packet_type": kind,
+                **{f"bytes_{row}": size & M32 for row, (size, _) in enumerate(cells)},
+                **{f"packets_{row}": count & M16 for row, (_, count) in enumerate(cells)},
+                "ack": packet.tcp.ack if packet.tcp else 0,
+                "seq": held["data_seq"],
+                "timestamp": packet.now & (1 << 48) - 1,
+            },
+        )

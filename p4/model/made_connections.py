@@ -1,0 +1,131 @@
+"""Connections whose packets try every way through flowstats.p4: SYNs sent again, sequence numbers about their wrap,
+gaps, retransmissions, ACKs old, doubled and of nothing, times that go back, tags of each direction's own, and other
+protocols. The same seed gives the same frames.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+
+from acapella_p4_model.running import Frame
+
+FIN, SYN, RST, ACK = 1, 2, 4, 16
+TCP, UDP, ICMP, ICMPV6, GRE = 6, 17, 1, 58, 47
+START_NS = 1_700_000_000_000_000_000
+
+
+def made_connections(seed: int, count: int, alive: int = 40) -> list[Frame]:
+    """`count` frames of `alive` connections at a time, each of which may end and be another one's place."""
+    rnd = random.Random(seed)
+    connections = [_Connection(rnd) for _ in range(alive)]
+    now, frames = START_NS, []
+    for _ in range(count):
+        now += rnd.choice((0, 1, 1000, 50_000_000, rnd.randrange(2_000_000_000), rnd.randrange(20_000_000)))
+        if rnd.random() < 0.01:
+            now -= rnd.randrange(3_000_000_000)
+        if rnd.random() < 0.005:
+            connections[rnd.randrange(alive)] = _Connection(rnd)
+        octets = rnd.choice(connections).frame() if rnd.random() > 0.02 else bytes(12) + b"\x08\x06" + bytes(28)
+        frames.append(Frame(octets, timestamp_ns=now))
+    return frames
+
+
+def ipv4(protocol: int, src: int, dst: int, payload: bytes) -> bytes:
+    """A packet without checksum."""
+    head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(payload), 0, 0, 64, protocol, 0)
+    return head + src.to_bytes(4, "big") + dst.to_bytes(4, "big") + payload
+
+
+def ipv6(protocol: int, src: int, dst: int, payload: bytes) -> bytes:
+    head = struct.pack("!IHBB", 6 << 28, len(payload), protocol, 64)
+    return head + src.to_bytes(16, "big") + dst.to_bytes(16, "big") + payload
+
+
+def tcp(ports: tuple[int, int], numbers: tuple[int, int], flags: int, window: int = 1000, data: int = 0) -> bytes:
+    """A segment of sequence and acknowledgment numbers, with so many octets of data."""
+    seq, ack = (number & 0xFFFFFFFF for number in numbers)
+    return struct.pack("!HHIIBBHHH", *ports, seq, ack, 0x50, flags, window, 0, 0) + bytes(data)
+
+
+def udp(ports: tuple[int, int], data: int = 0) -> bytes:
+    return struct.pack("!HHHH", *ports, 8 + data, 0) + bytes(data)
+
+
+def ethernet(packet: bytes, vlans: tuple[int, ...] = (), labels: tuple[int, ...] = ()) -> bytes:
+    """An IP packet behind VLAN tags and labels."""
+    head = bytes(12) + b"".join(struct.pack("!HH", 0x8100, one) for one in vlans)
+    if labels:
+        entries = [label << 12 | (at == len(labels) - 1) << 8 | 64 for at, label in enumerate(labels)]
+        return head + b"\x88\x47" + struct.pack(f"!{len(labels)}I", *entries) + packet
+    return head + (b"\x08\x00" if packet[0] >> 4 == 4 else b"\x86\xdd") + packet
+
+
+class _Connection:
+    """Two ends, 0 and 1, and where each is in its data."""
+
+    def __init__(self, rnd: random.Random):
+        self.rnd = rnd
+        self.version = rnd.choice((4, 4, 6))
+        self.ends = [rnd.getrandbits(32 if self.version == 4 else 128) for _ in range(2)]
+        self.ports = [rnd.randrange(65536), rnd.choice((80, 443, rnd.randrange(65536)))]
+        if rnd.random() < 0.05:  # to itself: its own reverse flow
+            self.ends[1], self.ports[1] = self.ends[0], self.ports[0]
+        self.vlans = tuple(rnd.randrange(4096) for _ in range(rnd.choice((0, 0, 0, 1, 2, 3, 4))))
+        self.labels = [tuple(rnd.randrange(1 << 20) for _ in range(rnd.choice((0, 0, 1, 2, 4)))) for _ in range(2)]
+        if rnd.random() < 0.5:
+            self.labels = [(), ()]
+        self.protocol = rnd.choice((TCP, TCP, TCP, TCP, UDP, ICMP if self.version == 4 else ICMPV6, GRE))
+        self.isn = [rnd.choice((rnd.getrandbits(32), 0xFFFFFFF0)), rnd.getrandbits(32)]
+        self.next = list(self.isn)
+        self.window = [1000, 1000]
+
+    def frame(self) -> bytes:
+        way = int(self.rnd.random() < 0.45)
+        ports = (self.ports[way], self.ports[1 - way])
+        upper = self._segment(way, ports) if self.protocol == TCP else self._other(ports)
+        made = ipv4 if self.version == 4 else ipv6
+        return ethernet(made(self.protocol, self.ends[way], self.ends[1 - way], upper), self.vlans, self.labels[way])
+
+    def _other(self, ports: tuple[int, int]) -> bytes:
+        rnd = self.rnd
+        if self.protocol == UDP:
+            return udp(ports, rnd.randrange(60))
+        if self.protocol in (ICMP, ICMPV6):
+            kind = rnd.choice((0, 8, 128, 129, 3))
+            return struct.pack("!BBHHH", kind, rnd.randrange(2), 0, rnd.randrange(3), 1) + bytes(rnd.randrange(20))
+        return bytes(rnd.randrange(40))
+
+    def _segment(self, way: int, ports: tuple[int, int]) -> bytes:
+        rnd, kind = self.rnd, self.rnd.random()
+        seq, ack, flags, data = self.next[way], self.next[1 - way], ACK, 0
+        if kind < 0.07:
+            seq, ack, flags, data = self._syn(way, again=kind < 0.06)
+        elif kind < 0.10:
+            flags, data = FIN | ACK, rnd.choice((0, 5))
+        elif kind < 0.11:
+            seq, flags = rnd.getrandbits(32), rnd.choice((RST, RST | ACK))
+        elif kind < 0.68:
+            data = rnd.randrange(1, 60)
+            if kind >= 0.5:
+                seq += rnd.randrange(0, 50) if kind >= 0.6 else -rnd.randrange(0, 80)
+            self.next[way] = max(self.next[way], seq + data)
+        elif kind < 0.70:
+            seq, data = rnd.getrandbits(32), rnd.choice((0, 7))
+        elif kind < 0.82:
+            ack = ack - rnd.randrange(0, 100) if kind < 0.8 else rnd.getrandbits(32)
+        elif kind < 0.83:
+            flags = rnd.getrandbits(8)
+        if rnd.random() < 0.1:
+            self.window[way] = rnd.randrange(65536)
+        if rnd.random() < 0.1:
+            ack = self.next[1 - way] - 1
+        return tcp(ports, (seq, ack), flags, self.window[way], data)
+
+    def _syn(self, way: int, *, again: bool) -> tuple[int, int, int, int]:
+        rnd = self.rnd
+        if not again:
+            self.isn[way] = self.next[way] = rnd.getrandbits(32)
+        self.next[way] = max(self.next[way], self.isn[way] + 1)
+        ack = rnd.choice((self.isn[1 - way] + 1, self.next[1 - way]))
+        return self.isn[way], ack, SYN | ACK if way else SYN, rnd.choice((0, 0, 0, 10))

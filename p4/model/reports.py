@@ -1,0 +1,75 @@
+"""A report as a RoCEv2 frame: RDMA WRITE of an unreliable connection, without the ICRC that the host stage appends.
+
+The payloads' layouts are those of schemas/report_formats.tsv.
+"""
+
+from __future__ import annotations
+
+import csv
+from functools import cache
+from pathlib import Path
+
+_LAYOUTS = Path(__file__).resolve().parents[2] / "schemas" / "report_formats.tsv"
+ICRC_BYTES = 4
+HEADER_BYTES = 14 + 20 + 8 + 12 + 16
+UC_WRITE_ONLY = 0x2A  # InfiniBand architecture volume 1, section 9.2: opcode of unreliable connections
+ROCE_PORT = 4791
+FIRST_SOURCE_PORT = 0xC000  # RFC 7605: one of the dynamic ports a queue pair, so that a pair keeps one way
+
+
+@cache
+def layout(number: int) -> tuple[tuple[str, int, int], ...]:
+    """Name, offset, length of each field of a format."""
+    with _LAYOUTS.open(newline="") as lines:
+        rows = [row for row in csv.DictReader(lines, delimiter="\t") if int(row["format"]) == number]
+    return tuple((row["name"], int(row["offset"]), int(row["bytes"])) for row in rows)
+
+
+def pack(number: int, values: dict[str, int]) -> bytes:
+    """The payload of a format; fields without a value are 0, values without a field an error."""
+    fields = layout(number)
+    unknown = set(values) - {name for name, _, _ in fields}
+    if unknown:
+        raise KeyError(f"not in format {number}: {sorted(unknown)}")
+    octets = bytearray(max(offset + length for _, offset, length in fields))
+    for name, offset, length in fields:
+        octets[offset : offset + length] = values.get(name, 0).to_bytes(length, "big")
+    return bytes(octets)
+
+
+def unpack(number: int, octets: bytes) -> dict[str, int]:
+    """The fields of a payload."""
+    return {name: int.from_bytes(octets[offset : offset + length], "big") for name, offset, length in layout(number)}
+
+
+def of_frame(octets: bytes) -> dict[str, int]:
+    """The fields of a whole frame, ICRC at its end, with those of its headers that change from report to report."""
+    payload = octets[HEADER_BYTES:-ICRC_BYTES]
+    number = next(number for number in (1, 2) if layout(number)[-1][1] + layout(number)[-1][2] == len(payload))
+    bth, reth = octets[42:54], octets[54:70]
+    fields = {"queue_pair": bth[4:8], "psn": bth[8:12], "address": reth[:8], "key": reth[8:12], "length": reth[12:]}
+    return {name: int.from_bytes(value, "big") for name, value in fields.items()} | unpack(number, payload)
+
+
+def checksum(octets: bytes) -> int:
+    """RFC 1071."""
+    total = sum(int.from_bytes(octets[at : at + 2], "big") for at in range(0, len(octets), 2))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total ^ 0xFFFF
+
+
+def frame(settings: dict[str, int], queue_pair: dict[str, int], pair: int, payload: bytes) -> bytes:
+    """Ethernet to the end of the payload; lengths count the ICRC."""
+    inner = 12 + 16 + len(payload) + ICRC_BYTES
+    udp = b"".join(value.to_bytes(2, "big") for value in (FIRST_SOURCE_PORT + pair, ROCE_PORT, 8 + inner, 0))
+    ip = bytearray(bytes.fromhex("4500 0000 0000 4000 4011 0000"))
+    ip[2:4] = (20 + 8 + inner).to_bytes(2, "big")
+    ip += settings["report_src_ip"].to_bytes(4, "big") + settings["report_dst_ip"].to_bytes(4, "big")
+    ip[10:12] = checksum(bytes(ip)).to_bytes(2, "big")
+    ethernet = settings["report_dst_mac"].to_bytes(6, "big") + settings["report_src_mac"].to_bytes(6, "big")
+    bth = bytes((UC_WRITE_ONLY, 0x40, 0xFF, 0xFF))  # migration state migrated, no padding; default partition
+    bth += queue_pair["qp_number"].to_bytes(4, "big") + queue_pair["qp_psn"].to_bytes(4, "big")
+    reth = queue_pair["qp_address"].to_bytes(8, "big") + queue_pair["qp_key"].to_bytes(4, "big")
+    reth += len(payload).to_bytes(4, "big")
+    return ethernet + b"\x08\x00" + bytes(ip) + udp + bth + reth + payload

@@ -1,0 +1,128 @@
+"""What the reports of flowstats.p4 add up to: no byte is lost between epochs, and the sketch's rows are independent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+
+import pytest
+from acapella_p4_model import hashes, reports, running
+from acapella_p4_model.flow_key import Key
+from acapella_p4_model.flowstats import ROWS
+from acapella_p4_model.made_connections import made_connections
+from acapella_p4_model.parsing import parse
+
+SECOND_NS = 10**9
+KEY = ("ip_version", "ip_proto", "src", "dst", "src_port", "dst_port", "vlan_count", "mpls_count")
+KEY += (*(f"vlan_{at}" for at in range(4)), *(f"mpls_{at}" for at in range(4)))
+
+
+def exact(frames) -> Counter:
+    """Octets and packets of each flow, counted one by one."""
+    found: Counter = Counter()
+    for frame in frames:
+        parsed = parse(frame.octets, frame.wire)
+        if parsed.flow.ip_version == 0:
+            continue
+        key = Key.of(parsed)
+        vlans = [key.vlans >> 16 * (key.vlan_count - 1 - at) & 0xFFFF if at < key.vlan_count else 0 for at in range(4)]
+        ends = (key.ip_version, key.ip_proto, key.src, key.dst, key.src_port, key.dst_port)
+        name = (*ends, key.vlan_count, key.mpls_count, *vlans, *key.labels)
+        found[name, "bytes"] += parsed.ip_length
+        found[name, "packets"] += 1
+    return found
+
+
+def reported(ran: running.Ran) -> Counter:
+    """The same from each flow's newest report of every epoch."""
+    newest: dict[tuple, dict[str, int]] = {}
+    for outcome in ran.outcomes:
+        if outcome.octets:
+            report = reports.of_frame(outcome.octets)
+            flow = (tuple(report[name] for name in KEY), report["epoch"])
+            order = (report["timestamp"], report["report_sequence"])
+            if flow not in newest or order > (newest[flow]["timestamp"], newest[flow]["report_sequence"]):
+                newest[flow] = report
+    found: Counter = Counter()
+    for (name, _), report in newest.items():
+        found[name, "bytes"] += report["bytes"]
+        found[name, "packets"] += report["packets"]
+    return +found
+
+
+def run(frames, settings: dict[str, int], folder, spec) -> running.Ran:
+    if not running.LOADER.exists():
+        pytest.skip("acapella-p4-run is not there: make setup builds it where libdpdk-dev, libpcap-dev are installed")
+    lines = [f"register {name} 0 {value}" for name, value in ({"qp_number": 17} | settings).items()]
+    lines += [f"epoch {SECOND_NS}"]
+    for row in range(ROWS):
+        lines += [f"epoch-clear sketch_{what}_{row} {settings['cell_mask'] + 1}" for what in ("bytes", "packets")]
+    return running.run("flowstats", frames, "\n".join(lines) + "\n", folder, spec)
+
+
+@pytest.mark.parametrize("slots", [1, 16, 1024])
+def test_reports_add_up_exactly_over_epochs_where_the_sketch_is_large(slots, small_spec, tmp_path):
+    frames = sorted(made_connections(11, 1500), key=lambda frame: frame.timestamp_ns)
+    settings = {"cell_mask": 0xFFF, "slot_mask": slots - 1, "slot_timeout_ns": 5 * SECOND_NS}
+    ran = run(frames, settings, tmp_path, small_spec)
+    assert ran.statistics["epochs"] >= 6
+    if slots < 1024:
+        assert ran.registers["slot_counters"][2] > 0  # packets of flows without a slot
+    assert reported(ran) == exact(frames)
+
+
+def test_a_sketch_that_is_too_small_never_counts_too_few(small_spec, tmp_path):
+    frames = sorted(made_connections(23, 600, alive=12), key=lambda frame: frame.timestamp_ns)
+    ran = run(frames, {"cell_mask": 0xF, "rows": 2, "slot_mask": 0x3FF}, tmp_path, small_spec)
+    assert ran.registers["slot_counters"][2] == 0  # without a slot, a flow in full cells is not seen to begin
+    found, wanted = reported(ran), exact(frames)
+    assert all(found[name] >= count for name, count in wanted.items())
+    assert found != wanted
+
+
+# Rows of the sketch
+
+KEYS = [
+    Key(10 << 24 | at >> 6, 192 << 24 | 168 << 16 | at % 7, 40000 + (at & 63), 443, 4, 6, 0, 0) for at in range(3000)
+]
+CELLS = 1024
+
+
+def pairs_in_one_cell(cells: list[int]) -> set[tuple[int, int]]:
+    """Every two keys that share a cell."""
+    of_cell: dict[int, list[int]] = {}
+    for key, cell in enumerate(cells):
+        of_cell.setdefault(cell, []).append(key)
+    return {pair for keys in of_cell.values() for pair in combinations(keys, 2)}
+
+
+def chi_square(cells: list[int]) -> float:
+    mean = len(cells) / CELLS
+    counts = Counter(cells)
+    return sum((counts[cell] - mean) ** 2 / mean for cell in range(CELLS))
+
+
+def assert_independent(rows: list[list[int]]) -> None:
+    """Keys spread evenly in each row, and those that meet in one row meet in another no more often than by chance.
+
+    Bounds are six standard deviations: of chi-square with CELLS - 1 degrees of freedom, of a Poisson count of pairs.
+    """
+    together = [pairs_in_one_cell(cells) for cells in rows]
+    pairs = len(KEYS) * (len(KEYS) - 1) / 2
+    for cells in rows:
+        assert abs(chi_square(cells) - (CELLS - 1)) < 6 * (2 * (CELLS - 1)) ** 0.5
+    for one, other in combinations(together, 2):
+        expected = pairs / CELLS**2
+        assert len(one & other) <= expected + 6 * expected**0.5
+
+
+def test_rows_of_the_sketch_are_independent():
+    assert_independent([[key.row_hash(row) % CELLS for key in KEYS] for row in range(ROWS)])
+
+
+def test_rows_of_a_salted_crc_are_found_out():
+    salted = [[hashes.crc32(bytes([row]) + key.octets()) % CELLS for key in KEYS] for row in range(ROWS)]
+    with pytest.raises(AssertionError):
+        assert_independent(salted)
+    together = [pairs_in_one_cell(cells) for cells in salted]
+    assert together[0] == together[1] == together[2] == together[3]  # four rows, one row's worth

@@ -1,0 +1,105 @@
+"""Folding changes where temporaries are, and nothing that a program does."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import sys
+
+import pytest
+from acapella_p4_model.running import P4
+
+_SPEC = importlib.util.spec_from_file_location("fold_metadata", P4 / "fold_metadata.py")
+fold_metadata = sys.modules.setdefault("fold_metadata", importlib.util.module_from_spec(_SPEC))
+_SPEC.loader.exec_module(fold_metadata)
+
+TEMPORARIES = [f"m.MainControlT_tmp_{number}" for number in range(12)]
+KEPT = [f"m.local_metadata_{letter}" for letter in "abcd"]
+MASK = 0xFFFFFFFF
+OPERATIONS = {
+    "mov": lambda _, value: value,
+    "add": lambda old, value: old + value & MASK,
+    "sub": lambda old, value: old - value & MASK,
+    "and": lambda old, value: old & value,
+    "or": lambda old, value: old | value,
+    "xor": lambda old, value: old ^ value,
+}
+JUMPS = {"jmpeq": int.__eq__, "jmpneq": int.__ne__, "jmplt": int.__lt__}
+
+
+def made_spec(seed: int) -> str:
+    """A program with jumps ahead whose temporaries are written before they are read."""
+    rnd = random.Random(seed)
+    lines = [f"mov {name} {rnd.randrange(99):#x}" for name in KEPT]
+    known: list[str] = list(KEPT)
+    targets: dict[int, list[str]] = {}
+    for at in range(len(lines), 60):
+        for label in targets.pop(at, []):
+            lines.append(f"{label} :\tmov {rnd.choice(KEPT)} {rnd.choice(known)}")
+        if rnd.random() < 0.25:
+            name, goal = f"LABEL_{at}", rnd.randrange(at + 1, 61)
+            targets.setdefault(goal, []).append(name)
+            lines.append(f"{rnd.choice(list(JUMPS))} {name} {rnd.choice(known)} {rnd.choice(known)}")
+            known = [*KEPT, *[one for one in known if one in TEMPORARIES]]
+        elif rnd.random() < 0.5 and not targets:
+            name = rnd.choice(TEMPORARIES)
+            lines.append(f"mov {name} {rnd.choice(known)}")
+            known.append(name)
+        else:
+            operation = rnd.choice(list(OPERATIONS))
+            lines.append(f"{operation} {rnd.choice(known)} {rnd.choice([*known, '0xFFFFFFFF', '0x7'])}")
+    lines += [f"{label} :\tmov {KEPT[0]} {KEPT[1]}" for labels in targets.values() for label in labels]
+    fields = "\n".join(f"\tbit<32> {name[2:]}" for name in [*KEPT, *TEMPORARIES])
+    body = "\n".join(f"\t{line}" for line in lines)
+    struct = f"struct metadata_t {{\n{fields}\n}}\nmetadata instanceof metadata_t"
+    return f"{struct}\n\napply {{\n{body}\n\ttx {KEPT[0]}\n}}\n"
+
+
+def executed(spec: str) -> list[int]:
+    """The values that a program leaves in what is no temporary."""
+    lines = spec.splitlines()
+    begin, end = fold_metadata.split(lines)
+    body = fold_metadata.instructions(lines[begin:end])
+    places = {one.label: at for at, one in enumerate(body) if one.label}
+    values: dict[str, int] = {}
+    at = 0
+    while body[at].words[0] != "tx":
+        operation, *words = body[at].words
+        at += 1
+        if operation in JUMPS:
+            one, other = (values[word] for word in words[1:])
+            at = places[words[0]] if JUMPS[operation](one, other) else at
+        else:
+            value = values[words[1]] if words[1].startswith("m.") else int(words[1], 0)
+            values[words[0]] = OPERATIONS[operation](values.get(words[0], 0), value)
+    return [values[name] for name in KEPT]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_folded_program_does_what_it_did(seed):
+    spec = made_spec(seed)
+    folded = fold_metadata.folded(spec)
+    assert executed(folded) == executed(spec)
+    assert not any(name in folded for name in TEMPORARIES)
+
+
+def test_committed_programs_stay_inside_what_the_pipeline_reaches():
+    for path in sorted((P4 / "spec").glob("*.spec")):
+        text = path.read_text()
+        assert fold_metadata.fitted(text) == text
+
+
+def test_a_hash_whose_result_is_out_of_reach_is_refused():
+    fields = "\n".join(f"\tbit<32> local_metadata_{at}" for at in range(9))
+    body = "\thash jhash m.local_metadata_8  h.key.a h.key.b\n\ttx m.local_metadata_0"
+    spec = f"struct metadata_t {{\n{fields}\n}}\nmetadata instanceof metadata_t\n\napply {{\n{body}\n}}\n"
+    with pytest.raises(fold_metadata.Unfit, match="first 32 octets"):
+        fold_metadata.fitted(spec)
+    assert fold_metadata.fitted(spec.replace("m.local_metadata_8 ", "m.local_metadata_7 "))
+
+
+def test_more_metadata_than_the_pipeline_reaches_are_refused():
+    fields = "\n".join(f"\tbit<64> local_metadata_{at}" for at in range(33))
+    struct = f"struct metadata_t {{\n{fields}\n}}\nmetadata instanceof metadata_t"
+    with pytest.raises(fold_metadata.Unfit, match="264 octets"):
+        fold_metadata.fitted(f"{struct}\n\napply {{\n\ttx m.local_metadata_0\n}}\n")

@@ -1,0 +1,55 @@
+"""The reports' headers in P4 are the layouts of schemas/report_formats.tsv, and what a NIC takes them for."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from acapella_p4_model import reports
+from acapella_p4_model.running import P4
+
+# One field in P4, which has none of more than 64 bits, for a part of one or for several of the layout.
+PARTS = {
+    "src_high": ("src", 0, 8),
+    "src_low": ("src", 8, 8),
+    "dst_high": ("dst", 0, 8),
+    "dst_low": ("dst", 8, 8),
+    "vlans": ("vlan_0", 0, 8),
+    "reserved": ("reserved", 0, 8),
+    "reserved_too": ("reserved", 8, 8),
+}
+
+
+def header(name: str) -> list[tuple[str, int, int]]:
+    """Name, offset and length in octets of each field of a header in P4."""
+    text = (P4 / "flowstats_headers.p4").read_text()
+    body = re.search(rf"^header {name} {{\n(.*?)^}}", text, re.MULTILINE | re.DOTALL)[1]
+    fields, offset = [], 0
+    for bits, field in re.findall(r"^\s*bit<(\d+)>\s+(\w+);", body, re.MULTILINE):
+        fields.append((field, offset, int(bits) // 8))
+        offset += int(bits) // 8
+    return fields
+
+
+@pytest.mark.parametrize(("number", "octets"), [(1, 64), (2, 192)])
+def test_header_has_the_layout_of_the_schema(number, octets):
+    layout = {name: (offset, length) for name, offset, length in reports.layout(number)}
+    fields = header(f"report_{number}_h")
+    assert sum(length for _, _, length in fields) == octets
+    for name, offset, length in fields:
+        if number == 2 and name in PARTS:
+            whole, within, part = PARTS[name]
+            assert (offset, length) == (layout[whole][0] + within, part), name
+        else:
+            assert (offset, length) == layout[name], name
+    named = (
+        {name for name, _, _ in fields} | {whole for whole, _, _ in PARTS.values()} | {f"vlan_{at}" for at in range(4)}
+    )
+    assert set(layout) <= named
+
+
+def test_reports_are_138_and_266_octets_with_their_icrc():
+    queue_pair = dict.fromkeys(("qp_number", "qp_psn", "qp_address", "qp_key"), 1)
+    settings = dict.fromkeys(("report_dst_mac", "report_src_mac", "report_dst_ip", "report_src_ip"), 1)
+    lengths = [len(reports.frame(settings, queue_pair, 0, reports.pack(number, {}))) + 4 for number in (1, 2)]
+    assert lengths == [138, 266]
