@@ -188,6 +188,8 @@ def test_start_that_is_no_time(folder):
 
 def test_missing_column(folder):
     assert complaint(folder, "S\ta.pcap\n", "site\tfile\n").startswith("line 1: no column port")
+    for header in ("site    port    file\n", "site,port,file\n", "sample\tsite port file\n"):
+        assert complaint(folder, "S p a.pcap\n", header).startswith("line 1: no tabs between the columns; tab-sep")
 
 
 def test_unknown_column(folder):

@@ -49,7 +49,7 @@ def test_a_display_filter_selects_what_tshark_shows(trials, capsys, program):
 def test_a_filter_that_tshark_does_not_take_is_one_line(trials, capsys, program):
     assert main(["kappa", *map(str, trials), "--filter", "no such field =="]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("acapella: error:") and said.count("\n") == 1
+    assert said.startswith("acapella: error: --filter 'no such field ==': ") and said.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_offloaded_checksums_may_be_left_out(tmp_path, capsys):
         (["A", "B", "-o", "missing/ab.json"], "missing: there is no such folder"),
         (["A", "B", "--window", "1ns"], "too many"),
         (["A", "B", "--memory", "much"], "not a size"),
-        (["A", "B", "--region", "0:4"], "go together"),
+        (["A", "B", "--region", "0:4"], "go together; write --identity regions --region OFFSET:LENGTH, in bytes"),
         (["A", "B", "--identity", "regions"], "go together"),
         (["A", "B", "--identity", "regions", "--region", "4"], "not a region"),
         (["A", "B", "--identity", "regions", "--region", "3:²"], "not a region"),

@@ -54,7 +54,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     )
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--windows", metavar="N", help=f"windows of the timeline, at most (default: {WINDOWS})")
-    length.add_argument("--window", metavar="DURATION", help="length of a window instead, as 10ms")
+    length.add_argument("--window", metavar="DURATION", help="length of a window instead, as 10ms; without a unit in s")
     parser.add_argument(
         "--memory",
         metavar="SIZE",
@@ -265,7 +265,8 @@ def windows_of(args: argparse.Namespace) -> tuple[int | None, int | None]:
 def identity_rule(args: argparse.Namespace) -> dict:
     """The arguments of the core's IdentityRule. Raises UserError."""
     if bool(args.region) != (args.identity == "regions"):
-        raise UserError("--region and --identity regions go together")
+        fix = "write --identity regions --region OFFSET:LENGTH, in bytes, as 42:16"
+        raise UserError("--region and --identity regions go together", fix=fix)
     return {
         "kind": args.identity,
         "l4_checksum": not args.no_l4_checksum,

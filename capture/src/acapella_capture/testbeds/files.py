@@ -125,6 +125,8 @@ def read_lines(sheet: Path) -> Iterator[tuple[int, dict[str, str]]]:
     missing = [name for name in REQUIRED if name not in header]
     if missing or unknown or len(set(header)) < len(header):
         what = f"no column {missing[0]}" if missing else f"unknown column {unknown[0]!r}" if unknown else "column twice"
+        if missing and set(REQUIRED) <= set(re.split(r"[\s,;]+", " ".join(header))):
+            what = "no tabs between the columns"
         raise UserError(what, where=f"{sheet} line 1", fix="tab-separated columns: sample, site, port, file, start")
     for number, values in enumerate(lines, start=2):
         if not any(value.strip() for value in values) or values[0].startswith("#"):

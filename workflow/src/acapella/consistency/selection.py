@@ -137,5 +137,8 @@ def filtered(display_filter: str, paths: list[str]) -> tuple[dict, str]:
     for path in dict.fromkeys(paths):
         with program.start(path, ("frame.number",), display_filter=display_filter) as run:
             frames[path] = np.array(run.stdout.read().split(), dtype=np.uint64)
-            run.finish(cut_allowed=True)
+            try:
+                run.finish(cut_allowed=True)
+            except UserError as error:
+                raise UserError(str(error), where=f"--filter {display_filter!r}") from error
     return frames, program.version
