@@ -55,11 +55,11 @@ nb::dict counters_dict(const Counters& counters) {
     dict["overrun"] = counters.overrun;
     dict["kernel_dropped"] = counters.dropped;
     dict["from_memory"] = counters.stored;
-    dict["taken"] = counters.reports.taken;
-    dict["older"] = counters.reports.older;
-    dict["repeated"] = counters.reports.repeated;
-    dict["late_epoch"] = counters.reports.late;
-    dict["table_full"] = counters.reports.refused;
+    dict["taken"] = counters.reports[Effect::newer];
+    dict["older"] = counters.reports[Effect::older];
+    dict["repeated"] = counters.reports[Effect::repeated];
+    dict["late_epoch"] = counters.reports[Effect::late];
+    dict["table_full"] = counters.reports[Effect::refused];
     dict["flows"] = counters.flows;
     return dict;
 }

@@ -9,48 +9,50 @@ FlowShard::FlowShard(Format format, const TableHash& hash, std::optional<std::ui
     if (series_ns) series_.emplace(*series_ns);
 }
 
-void FlowShard::take(std::span<const ReportAt> reports, bool full) {
-    for (std::size_t i = 0; i < reports.size(); i += kAhead)
-        take_some(reports.subspan(i, std::min(kAhead, reports.size() - i)), full);
+FlowShard::Sought FlowShard::seek(const std::byte* bytes) const {
+    const ReportKey key = key_of(format_, bytes);
+    return {key, hash_.words(key.words())};
 }
 
-void FlowShard::take_some(std::span<const ReportAt> reports, bool full) {
-    std::array<Sought, kAhead> sought;
-    for (std::size_t i = 0; i < reports.size(); ++i) {
-        sought[i].key = key_of(format_, reports[i].bytes);
-        sought[i].hash = hash_.words(sought[i].key.words());
-        index_.prefetch(sought[i].hash);
+void FlowShard::take(std::span<const ReportAt> reports, bool full) {
+    std::array<Sought, 2 * kAhead> sought;
+    for (std::size_t n = 0; n < reports.size() + 2 * kAhead; ++n) {
+        if (n >= 2 * kAhead) take_one(reports[n - 2 * kAhead], sought[n % sought.size()], full);
+        if (n < reports.size()) {
+            sought[n % sought.size()] = seek(reports[n].bytes);
+            index_.prefetch(sought[n % sought.size()].hash);
+        }
+        if (n >= kAhead && n - kAhead < reports.size()) {
+            const std::uint32_t row = index_.guess(sought[(n - kAhead) % sought.size()].hash);
+            if (row != kNone) records_.prefetch(row, format_);
+        }
     }
-    for (std::size_t i = 0; i < reports.size(); ++i) {
-        const std::uint32_t row = index_.guess(sought[i].hash);
-        if (row != kNone) records_.prefetch(row);
-    }
-    for (std::size_t i = 0; i < reports.size(); ++i) take_one(reports[i], sought[i], full);
 }
 
 void FlowShard::take_one(const ReportAt& at, const Sought& sought, bool full) {
-    const Report report = report_of(format_, at.bytes);
+    Report report = report_of(format_, at.bytes);
     const std::uint32_t row =
         index_.find(sought.hash, [&](std::uint32_t found) { return records_.key(found) == sought.key; });
     if (row == kNone) {
         if (full) {
-            ++counts_.refused;
+            ++counts_[Effect::refused];
             return;
         }
         return add(at, sought, report);
     }
-    FlowState flow = records_.state(row);
-    const bool newer = is_newer(flow, format_, report);
-    if (series_ && newer) series_->before(row, time_of(flow, format_, report), flow, at.position);
-    count(update(flow, format_, report));
-    if (series_ && newer) series_->after(row, flow, at.position);
-    records_.store(row, flow);
+    const FlowState& flow = records_.state(row);
+    const bool listed = series_ && is_newer(flow, format_, report);
+    if (listed) series_->before(row, time_of(flow, format_, report), flow, at.position);
+    Effect effect{};
+    records_.change(row, [&](FlowState& state) { effect = update(state, format_, report); });
+    ++counts_[effect];
+    if (listed) series_->after(row, flow, at.position);
 }
 
-void FlowShard::add(const ReportAt& at, const Sought& sought, const Report& report) {
+void FlowShard::add(const ReportAt& at, const Sought& sought, Report& report) {
     FlowState flow;
     flow.number = kNone;
-    begin(flow, format_, report);
+    begin(flow, report);
     const std::uint32_t row = records_.size();
     new_positions_.push_back(at.position);
     records_.add(sought.key, flow);
@@ -60,30 +62,11 @@ void FlowShard::add(const ReportAt& at, const Sought& sought, const Report& repo
         series_->before(row, report.timestamp, flow, at.position);
         series_->after(row, flow, at.position);
     }
-    ++counts_.taken;
-}
-
-void FlowShard::count(Effect effect) {
-    switch (effect) {
-        case Effect::newer:
-            ++counts_.taken;
-            return;
-        case Effect::older:
-            ++counts_.older;
-            return;
-        case Effect::repeated:
-            ++counts_.repeated;
-            return;
-        case Effect::late:
-            ++counts_.late;
-            return;
-    }
+    ++counts_[Effect::newer];
 }
 
 void FlowShard::set_number(std::uint32_t row, std::uint32_t number) {
-    FlowState flow = records_.state(row);
-    flow.number = number;
-    records_.store(row, flow);
+    records_.change(row, [number](FlowState& flow) { flow.number = number; });
 }
 
 void FlowShard::close_window(std::uint32_t row, std::uint64_t position) {

@@ -21,21 +21,17 @@ struct ReportAt {
     std::uint64_t position;
 };
 
-// What became of the reports that were read from a ring.
-struct ReportCounts {
-    std::uint64_t taken = 0;     // newer ones and first ones
-    std::uint64_t older = 0;     // older than the flow's newest: only their counts were taken
-    std::uint64_t repeated = 0;  // the newest one again
-    std::uint64_t late = 0;      // of an epoch that the flow had closed: not taken
-    std::uint64_t refused = 0;   // of a new flow, and the table is full
-
+// What became of the reports that were read.
+class ReportCounts {
+  public:
+    std::uint64_t& operator[](Effect effect) { return counts_[static_cast<std::size_t>(effect)]; }
+    std::uint64_t operator[](Effect effect) const { return counts_[static_cast<std::size_t>(effect)]; }
     void add(const ReportCounts& more) {
-        taken += more.taken;
-        older += more.older;
-        repeated += more.repeated;
-        late += more.late;
-        refused += more.refused;
+        for (std::size_t i = 0; i < counts_.size(); ++i) counts_[i] += more.counts_[i];
     }
+
+  private:
+    std::array<std::uint64_t, 5> counts_{};
 };
 
 class FlowShard {
@@ -61,17 +57,17 @@ class FlowShard {
     std::size_t memory_bytes_a_flow() const;
 
   private:
-    // So many look-ups are under way at once: the waits for memory overlap.
-    static constexpr std::size_t kAhead = 16;
+    // A look-up waits twice for memory, for its slot and for its record; so many others are under way
+    // meanwhile.
+    static constexpr std::size_t kAhead = 8;
     struct Sought {
         ReportKey key;
         std::uint64_t hash;
     };
 
-    void take_some(std::span<const ReportAt> reports, bool full);
+    Sought seek(const std::byte* bytes) const;
     void take_one(const ReportAt& at, const Sought& sought, bool full);
-    void add(const ReportAt& at, const Sought& sought, const Report& report);
-    void count(Effect effect);
+    void add(const ReportAt& at, const Sought& sought, Report& report);
 
     Format format_;
     TableHash hash_;

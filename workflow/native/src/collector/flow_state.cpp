@@ -37,9 +37,9 @@ void count_published(FlowState& flow, const Report& report) {
     flow.epoch_packets += more_packets;
 }
 
-void take_larger(std::uint64_t& bytes, std::uint64_t& packets, const Report& report) {
-    bytes = std::max(bytes, report.bytes);
-    packets = std::max(packets, report.packets);
+void take_larger(Relaxed<std::uint64_t>& bytes, Relaxed<std::uint64_t>& packets, const Report& report) {
+    bytes = std::max(bytes.get(), report.bytes);
+    packets = std::max(packets.get(), report.packets);
 }
 
 void close_previous(FlowState& flow) {
@@ -79,11 +79,12 @@ bool count_tagged(FlowState& flow, const Report& report) {
 
 void take_ends(FlowState& flow, const Report& report) {
     if ((report.has & Report::kStart) != 0) {
-        flow.start_ns = flow.has(FlowState::kStart) ? std::min(flow.start_ns, report.start) : report.start;
+        const bool first = !flow.has(FlowState::kStart);
+        flow.start_ns = first ? report.start : std::min(flow.start_ns.get(), report.start);
         flow.flags |= FlowState::kStart;
     }
     if ((report.has & Report::kEnd) != 0) {
-        flow.end_ns = flow.has(FlowState::kEnd) ? std::max(flow.end_ns, report.timestamp) : report.timestamp;
+        flow.end_ns = std::max(flow.end_ns.get(), report.timestamp);
         flow.flags |= FlowState::kEnd;
     }
     if ((report.has & Report::kTags) == 0) flow.flags |= FlowState::kTagsCut;
@@ -122,7 +123,7 @@ void take_numbers(FlowState& flow, const Report& report) {
     }
 }
 
-void add_step(std::uint64_t& total, std::uint64_t& last, std::uint64_t value, bool anew) {
+void add_step(Relaxed<std::uint64_t>& total, Relaxed<std::uint64_t>& last, std::uint64_t value, bool anew) {
     total += anew ? value : value - last;
     last = value;
 }
@@ -136,7 +137,7 @@ void take_slot(FlowState& flow, const Report& report) {
     add_step(flow.payload_bytes, flow.payload_last, report.payload_bytes, anew);
     add_step(flow.retransmitted_bytes, flow.retransmitted_last, report.retransmitted_bytes, anew);
     add_step(flow.gap_bytes, flow.gap_last, report.gap_bytes, anew);
-    flow.duplicate_acks += report.duplicate_acks - (anew ? 0 : flow.duplicate_acks_last);
+    flow.duplicate_acks += report.duplicate_acks - (anew ? 0 : flow.duplicate_acks_last.get());
     flow.duplicate_acks_last = report.duplicate_acks;
     flow.flags |= FlowState::kSlot;
 }
@@ -154,7 +155,7 @@ bool is_repeated(const FlowState& flow, const Report& report) {
            report.sequence == flow.sequence;
 }
 
-Effect update_published(FlowState& flow, Report report) {
+Effect update_published(FlowState& flow, Report& report) {
     if (!is_newer(flow, Format::published, report)) {
         ++flow.older_reports;
         return Effect::older;
@@ -177,7 +178,7 @@ Effect update_tagged(FlowState& flow, const Report& report) {
     }
     if (is_repeated(flow, report)) return Effect::repeated;
     ++flow.older_reports;
-    flow.first_ns = std::min(flow.first_ns, report.timestamp);
+    flow.first_ns = std::min(flow.first_ns.get(), report.timestamp);
     if (!count_tagged(flow, report)) return Effect::late;
     take_ends(flow, report);
     return Effect::older;
@@ -185,16 +186,15 @@ Effect update_tagged(FlowState& flow, const Report& report) {
 
 }  // namespace
 
-void begin(FlowState& flow, Format format, const Report& report) {
-    flow.timestamp = flow.first_ns = report.timestamp;
+void begin(FlowState& flow, Report& report) {
+    flow.timestamp = report.timestamp;
+    flow.first_ns = report.timestamp;
     flow.epoch = report.epoch;
     flow.epoch_bytes = report.bytes;
     flow.epoch_packets = report.packets;
     flow.epochs = 1;
     flow.reports = 1;
-    Report first = report;
-    if (format == Format::published) first.start = first.timestamp;
-    take_newest(flow, first);
+    take_newest(flow, report);
 }
 
 bool is_newer(const FlowState& flow, Format format, const Report& report) {
@@ -208,7 +208,7 @@ std::uint64_t time_of(const FlowState& flow, Format format, const Report& report
     return format == Format::published ? flow.timestamp + stamp_step(flow, report) : report.timestamp;
 }
 
-Effect update(FlowState& flow, Format format, const Report& report) {
+Effect update(FlowState& flow, Format format, Report& report) {
     ++flow.reports;
     return format == Format::published ? update_published(flow, report) : update_tagged(flow, report);
 }

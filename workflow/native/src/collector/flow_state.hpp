@@ -1,10 +1,9 @@
 // What the collector knows of one flow, and how a report changes it.
 #pragma once
 
-#include <array>
-#include <bit>
 #include <cstdint>
 
+#include "collector/relaxed.hpp"
 #include "collector/report.hpp"
 
 namespace acapella::collector {
@@ -25,7 +24,6 @@ struct FlowState {
         kPrevious = 512,  // there is an epoch before the newest one
         kTagsCut = 1024,  // there were more tags than a report holds
     };
-    using Words = std::array<std::uint64_t, 26>;
 
     bool has(Flag flag) const { return (flags & flag) != 0; }
     std::uint64_t bytes() const { return closed_bytes + previous_bytes + epoch_bytes; }
@@ -33,54 +31,56 @@ struct FlowState {
     // Sent, as far as seen, and not acknowledged, modulo 2^32; nothing where an acknowledgment is ahead.
     bool knows_flight() const { return has(kSeq) && has(kAck) && static_cast<std::int32_t>(seq - ack) >= 0; }
 
-    std::uint64_t timestamp = 0;  // of the newest report
-    std::uint32_t sequence = 0;
-    std::uint32_t epoch = 0;
-    std::uint64_t epoch_bytes = 0;
-    std::uint64_t epoch_packets = 0;
-    std::uint64_t closed_bytes = 0;
-    std::uint64_t closed_packets = 0;
-    std::uint32_t reports = 0;
-    std::uint32_t flags = 0;
-    std::uint32_t previous_epoch = 0;
-    std::uint32_t epochs = 0;  // published format: times that the counts began anew, and one
-    std::uint64_t previous_bytes = 0;
-    std::uint64_t previous_packets = 0;
-    std::uint64_t start_ns = 0;
-    std::uint64_t end_ns = 0;
-    std::uint64_t first_ns = 0;  // of the first report
-    std::uint32_t seq = 0;
-    std::uint32_t ack = 0;
-    std::uint64_t acked_bytes = 0;
-    std::uint64_t rtt_syn_ns = 0;
-    std::uint64_t rtt_ack_ns = 0;
-    std::uint64_t iat_ns = 0;
-    std::uint64_t payload_bytes = 0;
-    std::uint64_t payload_last = 0;  // as the newest report has it: the program's slot may start anew
-    std::uint64_t retransmitted_bytes = 0;
-    std::uint64_t retransmitted_last = 0;
-    std::uint64_t gap_bytes = 0;
-    std::uint64_t gap_last = 0;
-    std::uint32_t duplicate_acks = 0;
-    std::uint32_t duplicate_acks_last = 0;
-    std::uint32_t older_reports = 0;  // of `reports`: came after a newer one
-    std::uint32_t number = 0;         // the flow's row
+    // What every report changes stands together, and what only format 2 has last.
+    Relaxed<std::uint64_t> timestamp;  // of the newest report
+    Relaxed<std::uint32_t> sequence;
+    Relaxed<std::uint32_t> epoch;
+    Relaxed<std::uint64_t> epoch_bytes;
+    Relaxed<std::uint64_t> epoch_packets;
+    Relaxed<std::uint32_t> reports;
+    Relaxed<std::uint32_t> flags;
+    Relaxed<std::uint32_t> seq;
+    Relaxed<std::uint32_t> ack;
+    Relaxed<std::uint64_t> acked_bytes;
+    Relaxed<std::uint64_t> rtt_syn_ns;
+    Relaxed<std::uint64_t> iat_ns;
+    Relaxed<std::uint64_t> closed_bytes;
+    Relaxed<std::uint64_t> closed_packets;
+    Relaxed<std::uint32_t> number;  // the flow's row
+    Relaxed<std::uint32_t> epochs;  // published format: times that the counts began
+    Relaxed<std::uint64_t> start_ns;
+    Relaxed<std::uint64_t> end_ns;
+    Relaxed<std::uint64_t> first_ns;  // of the first report
+    Relaxed<std::uint64_t> rtt_ack_ns;
+    Relaxed<std::uint64_t> previous_bytes;
+    Relaxed<std::uint64_t> previous_packets;
+    Relaxed<std::uint32_t> previous_epoch;
+    Relaxed<std::uint32_t> older_reports;  // of `reports`: came after a newer one
+    Relaxed<std::uint64_t> payload_bytes;
+    Relaxed<std::uint64_t> payload_last;  // as the newest report has it: the program's slot may start anew
+    Relaxed<std::uint64_t> retransmitted_bytes;
+    Relaxed<std::uint64_t> retransmitted_last;
+    Relaxed<std::uint64_t> gap_bytes;
+    Relaxed<std::uint64_t> gap_last;
+    Relaxed<std::uint32_t> duplicate_acks;
+    Relaxed<std::uint32_t> duplicate_acks_last;
 };
-static_assert(sizeof(FlowState) == sizeof(FlowState::Words));
 
 enum class Effect : std::uint8_t {
-    newer,     // all of it was taken
+    newer,     // all of it was taken; a flow's first one too
     older,     // only its counts, as those of an epoch are the largest that were reported
     repeated,  // it has the stamp of the newest one
     late,      // of an epoch that was closed: it could not be taken
+    refused,   // of a new flow, and the table is full
 };
 
 // The first report of a flow.
-void begin(FlowState& flow, Format format, const Report& report);
+void begin(FlowState& flow, Report& report);
 // A further one. The newer of two reports is the one with the larger (epoch, time, sequence); in the
 // published format the one with the later time modulo 2^48, of equal ones the one that came later.
 bool is_newer(const FlowState& flow, Format format, const Report& report);
-Effect update(FlowState& flow, Format format, const Report& report);
+Effect update(FlowState& flow, Format format,
+              Report& report);  // the published format's stamp goes on past 2^48
 // The time of a newer report: beyond 2^48 ns where the published format's stamp has wrapped.
 std::uint64_t time_of(const FlowState& flow, Format format, const Report& report);
 

@@ -116,7 +116,7 @@ void FlowTable::number_new_flows() {
 }
 
 std::uint32_t FlowTable::number_of(std::uint32_t shard, std::uint32_t row) const {
-    return shards_.size() == 1 ? row : shards_[shard]->records().state(row).number;
+    return shards_.size() == 1 ? row : shards_[shard]->records().state(row).number.get();
 }
 
 void FlowTable::gather_series() {

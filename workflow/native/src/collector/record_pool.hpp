@@ -1,12 +1,13 @@
 // Flow records that one thread writes and any other reads meanwhile, without either waiting for the other.
 #pragma once
 
-#include <array>
+#include <sys/mman.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <new>
-#include <optional>
+#include <type_traits>
 
 #include "collector/flow_state.hpp"
 
@@ -25,7 +26,8 @@ class RecordPool {
     RecordPool(const RecordPool&) = delete;
     RecordPool& operator=(const RecordPool&) = delete;
     ~RecordPool() {
-        for (std::size_t i = 0; i < kBlocks; ++i) delete[] blocks_[i].load();
+        for (std::size_t i = 0; i < kBlocks; ++i)
+            if (Record* block = blocks_[i].load()) ::operator delete(block, kHugePage);
     }
 
     static constexpr std::uint32_t kMost = std::uint32_t{1} << 30;
@@ -37,63 +39,68 @@ class RecordPool {
 
     // The writing thread.
     std::uint32_t add(const ReportKey& key, const FlowState& state);
-    void store(std::uint32_t row, const FlowState& state);
+    // change(FlowState&) may not throw: readers wait for its end.
+    template <typename Change>
+    void change(std::uint32_t row, const Change& change);
     const ReportKey& key(std::uint32_t row) const { return at(row).key; }
-    FlowState state(std::uint32_t row) const { return load(at(row)); }
-    void prefetch(std::uint32_t row) const {
+    const FlowState& state(std::uint32_t row) const { return at(row).state; }
+    // Into the caches: all of a record, or what a report of the published format changes.
+    void prefetch(std::uint32_t row, Format format) const {
         const char* record = reinterpret_cast<const char*>(&at(row));
-        for (std::size_t line = 0; line < sizeof(Record); line += 64) __builtin_prefetch(record + line);
+        const std::size_t bytes = format == Format::published ? kOftenChanged : sizeof(Record);
+        for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(record + line);
     }
 
   private:
-    struct Record {
+    struct alignas(32) Record {
+        std::atomic<std::uint64_t> version{0};  // odd while it is written
         ReportKey key;
-        std::array<std::atomic<std::uint64_t>, std::tuple_size_v<FlowState::Words>> words;
-        std::atomic<std::uint64_t> version;  // odd while it is written
+        FlowState state;
     };
-    static constexpr std::uint32_t kShift = 12;
+    static constexpr std::size_t kOftenChanged = 160;
+    static_assert(std::is_trivially_destructible_v<Record>);
+    static constexpr std::uint32_t kShift = 15;
     static constexpr std::uint32_t kMask = (std::uint32_t{1} << kShift) - 1;
     static constexpr std::size_t kBlocks = kMost >> kShift;
+    static constexpr std::align_val_t kHugePage{std::size_t{1} << 21};
 
+    static Record* new_block();
     Record& at(std::uint32_t row) const {
         return blocks_[row >> kShift].load(std::memory_order_relaxed)[row & kMask];
-    }
-    static FlowState load(const Record& record) {
-        FlowState::Words words;
-        for (std::size_t i = 0; i < words.size(); ++i)
-            words[i] = record.words[i].load(std::memory_order_relaxed);
-        return std::bit_cast<FlowState>(words);
-    }
-    static void save(Record& record, const FlowState& state) {
-        const auto words = std::bit_cast<FlowState::Words>(state);
-        for (std::size_t i = 0; i < words.size(); ++i)
-            record.words[i].store(words[i], std::memory_order_relaxed);
     }
 
     std::unique_ptr<std::atomic<Record*>[]> blocks_;
     std::atomic<std::uint32_t> size_{0};
 };
 
+// Flows are met in no order, so that with pages of 4 KiB nearly every look-up would miss the address cache
+// too.
+inline RecordPool::Record* RecordPool::new_block() {
+    constexpr auto kPage = static_cast<std::size_t>(kHugePage);
+    constexpr std::size_t kBytes = ((kMask + 1) * sizeof(Record) + kPage - 1) / kPage * kPage;
+    void* block = ::operator new(kBytes, kHugePage);
+    ::madvise(block, kBytes, MADV_HUGEPAGE);  // where it cannot be, it costs time alone
+    return static_cast<Record*>(block);
+}
+
 inline std::uint32_t RecordPool::add(const ReportKey& key, const FlowState& state) {
     const std::uint32_t row = size_.load(std::memory_order_relaxed);
     if ((row & kMask) == 0) {
         if (row >= kMost) throw std::bad_alloc();
-        blocks_[row >> kShift].store(new Record[kMask + 1], std::memory_order_release);
+        blocks_[row >> kShift].store(new_block(), std::memory_order_release);
     }
-    Record& record = at(row);
-    record.key = key;
-    record.version.store(0, std::memory_order_relaxed);
-    save(record, state);
+    new (&at(row)) Record{{}, key, state};
     size_.store(row + 1, std::memory_order_release);
     return row;
 }
 
-inline void RecordPool::store(std::uint32_t row, const FlowState& state) {
+template <typename Change>
+void RecordPool::change(std::uint32_t row, const Change& change) {
     Record& record = at(row);
     const std::uint64_t version = record.version.load(std::memory_order_relaxed);
     record.version.store(version + 1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_release);
-    save(record, state);
+    change(record.state);
     record.version.store(version + 2, std::memory_order_release);
 }
 
@@ -101,10 +108,9 @@ inline FlowCopy RecordPool::copy(std::uint32_t row) const {
     const Record& record = at(row);
     for (;;) {
         const std::uint64_t before = record.version.load(std::memory_order_acquire);
-        const FlowState state = load(record);
+        FlowCopy copy{record.key, record.state};
         std::atomic_thread_fence(std::memory_order_acquire);
-        if (before % 2 == 0 && before == record.version.load(std::memory_order_relaxed))
-            return {record.key, state};
+        if (before % 2 == 0 && before == record.version.load(std::memory_order_relaxed)) return copy;
     }
 }
 

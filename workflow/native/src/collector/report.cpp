@@ -6,46 +6,65 @@ namespace acapella::collector {
 namespace {
 
 constexpr std::uint8_t kTcp = 6;
-constexpr std::size_t kIpv4Bytes = 4;
-constexpr std::size_t kIpv6Bytes = 16;
 constexpr std::uint64_t kRttUnitNs = 1024;
 
-static_assert(format2::vlans.kCount == ReportKey::kTags && format2::mpls.kCount == ReportKey::kTags);
+// A key is bytes 8 to 71 of a report of format 2, with IP version and protocol in place of the ingress port.
+static_assert(format2::vlan_count.offset == 8 && format2::mpls_count.offset == 9 &&
+              format2::src_port.offset == 10 && format2::dst_port.offset == 12 &&
+              format2::ingress_port.offset == 14 && format2::src.offset == 16 && format2::dst.offset == 32 &&
+              format2::vlans.offset == 48 && format2::mpls.offset == 56 &&
+              format2::vlans.kCount == ReportKey::kTags && format2::mpls.kCount == ReportKey::kTags);
 
-ReportKey key_of_published(const std::byte* bytes) {
-    ReportKey key;
-    key.ip_version = 4;
-    key.ip_proto = kTcp;
-    key.src_port = format1::src_port.of(bytes);
-    key.dst_port = format1::dst_port.of(bytes);
-    std::memcpy(key.src.data(), bytes + format1::src.offset, kIpv4Bytes);
-    std::memcpy(key.dst.data(), bytes + format1::dst.offset, kIpv4Bytes);
-    return key;
+template <typename Integer>
+Integer as_it_stands(const std::byte* at) {
+    Integer value;
+    std::memcpy(&value, at, sizeof value);
+    return value;
 }
 
-void copy_address(std::uint8_t ip_version, const std::byte* from, std::array<std::byte, 16>& to) {
-    const std::size_t width = ip_version == 4 ? kIpv4Bytes : kIpv6Bytes;
-    std::memcpy(to.data(), from + kIpv6Bytes - width, width);
+std::uint64_t head_of(std::uint64_t tags_and_ports, std::uint64_t ip_version, std::uint64_t ip_proto) {
+    return tags_and_ports | ip_version << 48 | ip_proto << 56;
+}
+
+ReportKey key_of_published(const std::byte* bytes) {
+    static_assert(format1::dst_port.offset == format1::src_port.offset + 2);
+    const std::uint64_t ports = as_it_stands<std::uint32_t>(bytes + format1::src_port.offset);
+    ReportKey::Words words{};
+    words[0] = head_of(ports << 16, 4, kTcp);
+    words[2] = std::uint64_t{as_it_stands<std::uint32_t>(bytes + format1::src.offset)} << 32;
+    words[4] = std::uint64_t{as_it_stands<std::uint32_t>(bytes + format1::dst.offset)} << 32;
+    return std::bit_cast<ReportKey>(words);
+}
+
+// The first `count` of four numbers of `bits` bits each, of which `skipped` stand before this word.
+std::uint64_t first_of(std::uint64_t word, unsigned count, unsigned bits, unsigned skipped) {
+    const unsigned kept = (count <= skipped ? 0 : count - skipped) * bits;
+    return kept >= 64 ? word : word & ((std::uint64_t{1} << kept) - 1);
 }
 
 ReportKey key_of_tagged(const std::byte* bytes) {
-    ReportKey key;
-    key.ip_version = format2::ip_version.of(bytes);
-    key.ip_proto = format2::ip_proto.of(bytes);
-    key.vlan_count = std::min<std::uint8_t>(format2::vlan_count.of(bytes), ReportKey::kTags);
-    key.mpls_count = std::min<std::uint8_t>(format2::mpls_count.of(bytes), ReportKey::kTags);
-    key.src_port = format2::src_port.of(bytes);
-    key.dst_port = format2::dst_port.of(bytes);
-    copy_address(key.ip_version, bytes + format2::src.offset, key.src);
-    copy_address(key.ip_version, bytes + format2::dst.offset, key.dst);
-    for (std::size_t i = 0; i < key.vlan_count; ++i) key.vlans[i] = format2::vlans.of(bytes, i);
-    for (std::size_t i = 0; i < key.mpls_count; ++i) key.labels[i] = format2::mpls.of(bytes, i);
-    return key;
+    auto words = as_it_stands<ReportKey::Words>(bytes + format2::vlan_count.offset);
+    const std::uint8_t ip_version = format2::ip_version.of(bytes);
+    const std::uint64_t vlans = std::min<std::uint64_t>(words[0] & 0xff, ReportKey::kTags);
+    const std::uint64_t labels = std::min<std::uint64_t>(words[0] >> 8 & 0xff, ReportKey::kTags);
+    constexpr std::uint64_t kPorts = 0x0000'ffff'ffff'0000;
+    words[0] = head_of((words[0] & kPorts) | vlans | labels << 8, ip_version, format2::ip_proto.of(bytes));
+    if (ip_version == 4) {
+        constexpr std::uint64_t kAddress = 0xffff'ffff'0000'0000;
+        words[1] = words[3] = 0;
+        words[2] &= kAddress;
+        words[4] &= kAddress;
+    }
+    words[5] = first_of(words[5], static_cast<unsigned>(vlans), 16, 0);
+    words[6] = first_of(words[6], static_cast<unsigned>(labels), 32, 0);
+    words[7] = first_of(words[7], static_cast<unsigned>(labels), 32, 2);
+    return std::bit_cast<ReportKey>(words);
 }
 
 Report report_of_published(const std::byte* bytes) {
     namespace types = format1::packet_type_values;
     Report report;
+    report.epoch = report.sequence = 0;
     report.timestamp = format1::timestamp.of(bytes) & ((std::uint64_t{1} << 48) - 1);
     report.bytes = format1::bytes.least(bytes);
     report.packets = format1::packets.least(bytes);

@@ -16,26 +16,31 @@ constexpr std::size_t bytes_of(Format format) {
     return format == Format::published ? format1::kBytes : format2::kBytes;
 }
 
-// The whole key of a flow. What a count says is not there is zero, so that keys are equal as words.
+// The whole key of a flow, as it stands in a report of format 2: numbers big-endian, an IPv4 address in the
+// last four bytes. What a count or version says is not there is zero, so that keys are equal as words.
 struct ReportKey {
     static constexpr std::size_t kTags = 4;
     using Words = std::array<std::uint64_t, 8>;
 
-    std::uint8_t ip_version = 0;
-    std::uint8_t ip_proto = 0;
-    std::uint8_t vlan_count = 0;  // at most kTags
-    std::uint8_t mpls_count = 0;
-    std::uint16_t src_port = 0;
-    std::uint16_t dst_port = 0;
-    std::array<std::byte, 16> src{};  // IPv4: 4 bytes, the rest zero
-    std::array<std::byte, 16> dst{};
-    std::array<std::uint16_t, kTags> vlans{};
-    std::array<std::uint32_t, kTags> labels{};
+    std::uint8_t vlan_count;  // at most kTags
+    std::uint8_t mpls_count;
+    std::uint16_t big_src_port;
+    std::uint16_t big_dst_port;
+    std::uint8_t ip_version;
+    std::uint8_t ip_proto;
+    std::array<std::byte, 16> src;
+    std::array<std::byte, 16> dst;
+    std::array<std::uint16_t, kTags> big_vlans;
+    std::array<std::uint32_t, kTags> big_labels;
 
     Words words() const { return std::bit_cast<Words>(*this); }
     bool operator==(const ReportKey& other) const { return words() == other.words(); }
+    std::uint16_t src_port() const { return __builtin_bswap16(big_src_port); }
+    std::uint16_t dst_port() const { return __builtin_bswap16(big_dst_port); }
+    std::uint16_t vlan(std::size_t i) const { return __builtin_bswap16(big_vlans[i]); }
+    std::uint32_t label(std::size_t i) const { return __builtin_bswap32(big_labels[i]); }
 };
-static_assert(sizeof(ReportKey) == 64);
+static_assert(sizeof(ReportKey) == 64 && std::endian::native == std::endian::little);
 
 struct Report {
     // Which of the values below the report has.
@@ -52,22 +57,24 @@ struct Report {
         kSynSeq = 512,  // seq_end is where the flow's data starts
     };
 
-    std::uint16_t has = 0;
-    std::uint32_t epoch = 0;
-    std::uint32_t sequence = 0;
-    std::uint64_t timestamp = 0;  // ns; published format: modulo 2^48
-    std::uint64_t start = 0;      // ns
-    std::uint64_t bytes = 0;      // of the epoch; published format: modulo 2^32
-    std::uint64_t packets = 0;    // of the epoch; published format: modulo 2^16
-    std::uint64_t rtt_syn = 0;    // ns
-    std::uint64_t rtt_ack = 0;    // ns
-    std::uint64_t iat = 0;        // ns
-    std::uint32_t seq_end = 0;
-    std::uint32_t ack = 0;
-    std::uint32_t duplicate_acks = 0;
-    std::uint64_t retransmitted_bytes = 0;
-    std::uint64_t gap_bytes = 0;
-    std::uint64_t payload_bytes = 0;
+    std::uint16_t has;
+    std::uint32_t epoch;  // published format: 0
+    std::uint32_t sequence;
+    std::uint64_t timestamp;  // ns; published format: modulo 2^48
+    std::uint64_t bytes;      // of the epoch; published format: modulo 2^32
+    std::uint64_t packets;    // of the epoch; published format: modulo 2^16
+    // Each of these has a value where its bit of `has` says so, and is not even zero elsewhere: half of the
+    // time that a report takes would go into zeros.
+    std::uint64_t start;    // ns
+    std::uint64_t rtt_syn;  // ns
+    std::uint64_t rtt_ack;  // ns
+    std::uint64_t iat;      // ns
+    std::uint32_t seq_end;
+    std::uint32_t ack;
+    std::uint32_t duplicate_acks;
+    std::uint64_t retransmitted_bytes;
+    std::uint64_t gap_bytes;
+    std::uint64_t payload_bytes;
 };
 
 // Whether the bytes are a report of that format: version and IP version are known ones. The published format

@@ -1,6 +1,7 @@
 #include "collector/report_columns.hpp"
 
-#include <cmath>
+#include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,25 +39,22 @@ bool is_icmp(const ReportKey& key) { return key.ip_proto == kIcmp || key.ip_prot
 // A report cannot tell a later fragment from ports that are 0.
 bool has_ports(const ReportKey& key) {
     const bool carries = key.ip_proto == kTcp || key.ip_proto == kUdp || key.ip_proto == kSctp;
-    return carries && (key.src_port != 0 || key.dst_port != 0);
+    return carries && (key.big_src_port != 0 || key.big_dst_port != 0);
 }
 
 Endpoints endpoints_of(const ReportKey& key) {
     Endpoints ends;
-    ends.src = key.src;
-    ends.dst = key.dst;
+    const std::size_t width = key.ip_version == 4 ? 4 : 16;
+    std::copy(key.src.end() - width, key.src.end(), ends.src.begin());
+    std::copy(key.dst.end() - width, key.dst.end(), ends.dst.begin());
     ends.ip_version = key.ip_version;
     ends.ip_proto = key.ip_proto;
     ends.has_ports = has_ports(key);
     if (ends.has_ports) {
-        ends.src_port = key.src_port;
-        ends.dst_port = key.dst_port;
+        ends.src_port = key.src_port();
+        ends.dst_port = key.dst_port();
     }
     return ends;
-}
-
-TagsView tags_of(const ReportKey& key) {
-    return {{key.vlans.data(), key.vlan_count}, {key.labels.data(), key.mpls_count}};
 }
 
 struct KeyColumns {
@@ -76,21 +74,24 @@ struct KeyColumns {
 void KeyColumns::add(const FlowCopy& flow, std::string_view site) {
     const ReportKey& key = flow.key;
     const Endpoints ends = endpoints_of(key);
-    flow_id.add(hex_text(flow_id_of(ends, tags_of(key), site)));
-    for (const std::uint16_t vlan : tags_of(key).vlans) vlans.add(vlan);
+    std::array<std::uint16_t, ReportKey::kTags> ids{};
+    std::array<std::uint32_t, ReportKey::kTags> stack{};
+    for (std::size_t i = 0; i < key.vlan_count; ++i) vlans.add(ids[i] = key.vlan(i));
     vlan_lists.close(vlans.size());
-    for (const std::uint32_t label : tags_of(key).labels) labels.add(label);
+    for (std::size_t i = 0; i < key.mpls_count; ++i) labels.add(stack[i] = key.label(i));
     label_lists.close(labels.size());
+    const TagsView tags{{ids.data(), key.vlan_count}, {stack.data(), key.mpls_count}};
+    flow_id.add(hex_text(flow_id_of(ends, tags, site)));
     tags_cut.add(flow.state.has(FlowState::kTagsCut));
     ip_version.add(key.ip_version);
-    src.add(address_text(key.ip_version, key.src));
-    dst.add(address_text(key.ip_version, key.dst));
+    src.add(address_text(key.ip_version, ends.src));
+    dst.add(address_text(key.ip_version, ends.dst));
     ip_proto.add(key.ip_proto);
-    src_port.add(known(ends.has_ports, key.src_port));
-    dst_port.add(known(ends.has_ports, key.dst_port));
-    icmp_type.add(known(is_icmp(key), static_cast<std::uint8_t>(key.src_port >> 8)));
-    icmp_code.add(known(is_icmp(key), static_cast<std::uint8_t>(key.src_port)));
-    icmp_id.add(known(is_icmp(key), key.dst_port));
+    src_port.add(known(ends.has_ports, key.src_port()));
+    dst_port.add(known(ends.has_ports, key.dst_port()));
+    icmp_type.add(known(is_icmp(key), static_cast<std::uint8_t>(key.src_port() >> 8)));
+    icmp_code.add(known(is_icmp(key), static_cast<std::uint8_t>(key.src_port())));
+    icmp_id.add(known(is_icmp(key), key.dst_port()));
 }
 
 void KeyColumns::columns(std::vector<Column>& all) const {

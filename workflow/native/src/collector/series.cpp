@@ -56,7 +56,7 @@ void Series::before(std::uint32_t row, std::uint64_t ts_ns, const FlowState& flo
 void Series::after(std::uint32_t row, const FlowState& flow, std::uint64_t position) {
     Window& window = windows_[row];
     ++window.reports;
-    window.last_ns = std::max(window.last_ns, flow.timestamp);
+    window.last_ns = std::max(window.last_ns, flow.timestamp.get());
     if (flow.knows_flight()) {
         window.in_flight = flow.seq - flow.ack;
         window.most_in_flight = std::max(window.most_in_flight, window.in_flight);

@@ -1,0 +1,259 @@
+// acapella-reports: flow reports made for measuring the collector, a pure function of the arguments.
+//   acapella-reports memory FORMAT FLOWS REPORTS [THREADS [SERIES_NS]]   reports as they lie in a ring, to
+//   flows acapella-reports frames FORMAT FLOWS REPORTS [THREADS]               RoCEv2 frames with ICRC, to
+//   flows acapella-reports write FORMAT FLOWS REPORTS FILE                     the reports alone
+// The first two print CPU and wall seconds, cycles where the kernel counts them, and memory, as JSON. Each
+// report is of a flow that looks like chance; a flow's counts and times grow.
+#include <linux/perf_event.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "collector/collector.hpp"
+
+namespace {
+
+using namespace acapella::collector;
+
+constexpr std::uint64_t kBase = 0x7f0000000000;
+constexpr std::uint32_t kSlots = 1 << 16;
+constexpr std::uint32_t kQueuePair = 0x11;
+constexpr std::uint32_t kKey = 0x1234;
+
+// SplitMix64 (Steele, Lea, Flood 2014): a permutation of the 64-bit numbers that looks like chance.
+std::uint64_t scattered(std::uint64_t value) {
+    value += 0x9e3779b97f4a7c15;
+    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
+    value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
+    return value ^ (value >> 31);
+}
+
+template <std::size_t Bytes>
+void put(std::byte* report, Field<Bytes> field, std::uint64_t value) {
+    for (std::size_t i = 0; i < Bytes; ++i)
+        report[field.offset + i] = static_cast<std::byte>(value >> 8 * (Bytes - 1 - i));
+}
+
+void make_published(std::byte* at, std::uint32_t flow, std::uint64_t n, std::uint64_t turn) {
+    using namespace format1;
+    put(at, src, 0x0a000000 + flow);
+    put(at, dst, 0xc0a80001);
+    put(at, src_port, 443);
+    put(at, dst_port, 50000);
+    put(at, rtt, 20000);
+    for (std::size_t i = 0; i < 4; ++i) {
+        put(at, Field<4>{bytes_0.offset + 4 * i}, (turn + 1) * 3000 + i * flow);
+        put(at, Field<2>{packets_0.offset + 2 * i}, std::min<std::uint64_t>(2 * turn + 2 + i, 0xffff));
+    }
+    put(at, iat, 1000 + n % 1000);
+    put(at, packet_type, packet_type_values::ack);
+    put(at, ack, turn * 2800);
+    put(at, seq, turn * 2800 + 1400);
+    put(at, timestamp, 1'000'000'000 + n * 50);
+}
+
+void make_tagged(std::byte* at, std::uint32_t flow, std::uint64_t n, std::uint64_t turn) {
+    using namespace format2;
+    put(at, version, 2);
+    put(at, ip_version, 4);
+    put(at, ip_proto, 6);
+    put(at, trigger, trigger_bits::ack);
+    put(at, valid, 0xff);
+    put(at, vlan_count, 1);
+    put(at, mpls_count, 2);
+    put(at, src_port, 443);
+    put(at, dst_port, 50000);
+    put(at, Field<4>{src.offset + 12}, 0x0a000000 + flow);
+    put(at, Field<4>{dst.offset + 12}, 0xc0a80001);
+    put(at, vlan_0, 100);
+    put(at, mpls_0, 16);
+    put(at, mpls_1, 17);
+    put(at, epoch, n >> 24);
+    put(at, report_sequence, n + 1);
+    put(at, timestamp, 1'000'000'000 + n * 50);
+    put(at, start, 1'000'000'000);
+    put(at, bytes, (turn + 1) * 3000);
+    put(at, packets, (turn + 1) * 2);
+    put(at, rtt_syn, 20'000'000);
+    put(at, rtt_ack, 100'000);
+    put(at, iat, 1000 + n % 1000);
+    put(at, seq_end, turn * 2800 + 1400);
+    put(at, ack, turn * 2800);
+    put(at, payload_bytes, (turn + 1) * 2800);
+}
+
+std::vector<std::byte> make_reports(Format format, std::uint32_t flows, std::uint64_t first,
+                                    std::uint64_t count) {
+    std::vector<std::byte> made(count * bytes_of(format));
+    for (std::uint64_t n = first; n < first + count; ++n) {
+        // Every flow once in a turn, in an order that looks like chance where the number of flows is no power
+        // of two.
+        const std::uint64_t turn = n / flows;
+        const auto flow = static_cast<std::uint32_t>(scattered(n) % flows);
+        std::byte* at = made.data() + (n - first) * bytes_of(format);
+        (format == Format::published ? make_published : make_tagged)(at, flow, n, turn);
+    }
+    return made;
+}
+
+// Frames of equal length, one behind the other; the ICRC is the core's own, which the tests compare with
+// others'.
+std::vector<std::byte> make_frames(Format format, const std::vector<std::byte>& reports, std::uint64_t first,
+                                   std::size_t& length) {
+    constexpr std::size_t kEthernet = 14;
+    constexpr unsigned char kHeaders[] = {
+        2,    0,    0,    0,    0, 2, 2,    0,          0,    0,    0, 1, 8,  0,  // Ethernet
+        0x45, 0,    0,    0,    0, 0, 64,   0,          64,   17,   0, 0, 10, 0,
+        0,    1,    10,   0,    0, 2, 0xf8, 3,          0x12, 0xb7, 0, 0, 0,  0,  // UDP
+        0x2a, 0x40, 0xff, 0xff, 0, 0, 0,    kQueuePair, 0,    0,    0, 0};        // BTH
+    const std::size_t stride = bytes_of(format);
+    const std::size_t count = reports.size() / stride;
+    const std::size_t body = sizeof kHeaders + 16;
+    length = body + stride + 4;
+    std::vector<std::byte> frames(count * length);
+    for (std::size_t i = 0; i < count; ++i) {
+        std::byte* at = frames.data() + i * length;
+        std::memcpy(at, kHeaders, sizeof kHeaders);
+        put(at, Field<2>{16}, length - kEthernet);
+        put(at, Field<2>{38}, length - kEthernet - 20);
+        const std::uint64_t n = first + i;
+        put(at, Field<4>{50}, n % SequenceWindow::kModulus);
+        put(at, Field<8>{54}, kBase + n % kSlots * stride);
+        put(at, Field<4>{62}, kKey);
+        put(at, Field<4>{66}, stride);
+        std::memcpy(at + body, reports.data() + i * stride, stride);
+        put(at, Field<4>{length - 4}, icrc_of({at + kEthernet, length - kEthernet - 4}));
+    }
+    return frames;
+}
+
+// Cycles of this process and the threads it starts, in user space; 0 where the kernel does not say.
+class Cycles {
+  public:
+    Cycles() {
+        perf_event_attr attributes{};
+        attributes.size = sizeof attributes;
+        attributes.type = PERF_TYPE_HARDWARE;
+        attributes.config = PERF_COUNT_HW_CPU_CYCLES;
+        attributes.exclude_kernel = 1;
+        attributes.inherit = 1;
+        attributes.disabled = 1;
+        counter_ = static_cast<int>(::syscall(SYS_perf_event_open, &attributes, 0, -1, -1, 0));
+    }
+    Cycles(const Cycles&) = delete;
+    Cycles& operator=(const Cycles&) = delete;
+    ~Cycles() {
+        if (counter_ >= 0) ::close(counter_);
+    }
+    void go() const {
+        if (counter_ >= 0) ::ioctl(counter_, PERF_EVENT_IOC_ENABLE, 0);
+    }
+    void stop() const {
+        if (counter_ >= 0) ::ioctl(counter_, PERF_EVENT_IOC_DISABLE, 0);
+    }
+    std::uint64_t value() const {
+        std::uint64_t cycles = 0;
+        if (counter_ < 0 || ::read(counter_, &cycles, sizeof cycles) != sizeof cycles) return 0;
+        return cycles;
+    }
+
+  private:
+    int counter_;
+};
+
+struct Work {
+    Format format;
+    std::uint32_t flows;
+    std::uint64_t reports;
+    unsigned threads;
+    const char* series_ns;
+};
+
+// Reports come in blocks, so that many of them need little memory; making them is not measured.
+int run(const Work& work, bool as_frames) {
+    const Cycles cycles;
+    CollectorConfig config;
+    config.format = work.format;
+    config.threads = work.threads;
+    config.memory_bytes = std::uint64_t{1} << 40;
+    if (work.series_ns != nullptr) config.series_ns = std::strtoull(work.series_ns, nullptr, 10);
+    config.queue_pairs = {{kQueuePair, kKey, kBase, kSlots, 0}};
+    Collector collector(config);
+    const std::uint64_t block = std::uint64_t{1} << 20;
+    double cpu_s = 0;
+    double wall_s = 0;
+    std::uint64_t rows = 0;
+    for (std::uint64_t first = 0; first < work.reports; first += block) {
+        const std::uint64_t now = std::min(block, work.reports - first);
+        std::size_t length = 0;
+        std::vector<std::byte> data = make_reports(work.format, work.flows, first, now);
+        if (as_frames) data = make_frames(work.format, data, first, length);
+        const auto started = std::chrono::steady_clock::now();
+        const std::clock_t cpu = std::clock();
+        cycles.go();
+        if (as_frames) {
+            for (std::uint64_t i = 0; i < now; ++i)
+                collector.receive({data.data() + i * length, length}, static_cast<std::uint32_t>(length));
+            collector.drain();
+        } else {
+            collector.take_reports(data.data(), now);
+        }
+        cycles.stop();
+        cpu_s += static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC;
+        wall_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+        rows += collector.table().series().size();
+        collector.table().series().clear();
+    }
+    struct rusage usage {};
+    getrusage(RUSAGE_SELF, &usage);
+    const Counters counters = collector.counters();
+    std::printf(
+        "{\"reports\": %llu, \"taken\": %llu, \"flows\": %u, \"cpu_s\": %.6f, \"wall_s\": %.6f, \"cycles\": "
+        "%llu, "
+        "\"bytes_a_flow\": %zu, \"series_rows\": %llu, \"peak_mib\": %ld}\n",
+        static_cast<unsigned long long>(work.reports),
+        static_cast<unsigned long long>(counters.reports[Effect::newer]), counters.flows, cpu_s, wall_s,
+        static_cast<unsigned long long>(cycles.value()), collector.table().memory_bytes_a_flow(),
+        static_cast<unsigned long long>(rows), usage.ru_maxrss / 1024);
+    return counters.reports[Effect::newer] == work.reports ? 0 : 1;
+}
+
+int write(const Work& work, const char* path) {
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "wb"), std::fclose);
+    const std::vector<std::byte> made = make_reports(work.format, work.flows, 0, work.reports);
+    if (file && std::fwrite(made.data(), made.size(), 1, file.get()) == 1 && std::fflush(file.get()) == 0)
+        return 0;
+    std::perror("acapella-reports: error");
+    return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const std::string_view mode = argc > 1 ? argv[1] : "";
+    if (argc < 5 || argc > 7 || (mode != "memory" && mode != "frames" && mode != "write")) {
+        std::fputs(
+            "usage: acapella-reports memory|frames FORMAT FLOWS REPORTS [THREADS [SERIES_NS]] | write FORMAT "
+            "FLOWS "
+            "REPORTS FILE\n",
+            stderr);
+        return 2;
+    }
+    Work work{argv[2][0] == '1' ? Format::published : Format::tagged,
+              static_cast<std::uint32_t>(std::strtoul(argv[3], nullptr, 10)),
+              std::strtoull(argv[4], nullptr, 10), 1, argc > 6 ? argv[6] : nullptr};
+    if (mode == "write") return argc == 6 ? write(work, argv[5]) : 2;
+    if (argc > 5) work.threads = static_cast<unsigned>(std::max(1L, std::strtol(argv[5], nullptr, 10)));
+    return run(work, mode == "frames");
+}

@@ -1,0 +1,33 @@
+// A number that one thread writes while others may read it: plain loads and stores to the processor, and no
+// data race to the language.
+#pragma once
+
+#include <atomic>
+
+namespace acapella::collector {
+
+template <typename T>
+class Relaxed {
+  public:
+    Relaxed(T value = T{}) : value_(value) {}  // NOLINT(google-explicit-constructor): it is meant to be a T
+    Relaxed(const Relaxed& other) : value_(other.get()) {}
+    Relaxed& operator=(const Relaxed& other) { return *this = other.get(); }
+    Relaxed& operator=(T value) {
+        value_.store(value, std::memory_order_relaxed);
+        return *this;
+    }
+
+    T get() const { return value_.load(std::memory_order_relaxed); }
+    operator T() const { return get(); }  // NOLINT(google-explicit-constructor)
+
+    // Of the writing thread alone, so none of them is a locked operation.
+    Relaxed& operator+=(T more) { return *this = static_cast<T>(get() + more); }
+    Relaxed& operator|=(T bits) { return *this = static_cast<T>(get() | bits); }
+    Relaxed& operator++() { return *this += T{1}; }
+
+  private:
+    std::atomic<T> value_;
+    static_assert(std::atomic<T>::is_always_lock_free);
+};
+
+}  // namespace acapella::collector
