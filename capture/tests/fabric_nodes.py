@@ -50,7 +50,8 @@ out.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 200, 1))
 print(f"tcpdump: listening on {{interface}}", file=sys.stderr, flush=True)
 while True:
     now = time.time_ns()
-    frame = bytes(12) + b"\\x08\\x00" + bytes(50)
+    head = "0800 45000032000100004011 0000 cb00714d c6336409 c3500009001e0000"  # 203.0.113.77, UDP
+    frame = bytes(12) + bytes.fromhex(head) + b"s" * 22
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGUSR1])
     out.write(struct.pack("<IIII", now // 10**9, now % 10**9, len(frame), len(frame)) + frame)
     out.flush()
@@ -151,25 +152,25 @@ class Door(paramiko.ServerInterface):
     """Lets everybody in, and runs what they ask for."""
 
     def __init__(self, nodes: Nodes):
-        self._nodes = nodes
-        self._node = ""
+        self.nodes = nodes
+        self.node = ""
 
     def check_auth_password(self, username, password):
-        self._node = username
+        self.node = username
         return paramiko.AUTH_SUCCESSFUL
 
     def check_channel_request(self, kind, chanid):
         return paramiko.OPEN_SUCCEEDED
 
     def check_channel_exec_request(self, channel, command):
-        self._nodes.commands.append(command.decode())
+        self.nodes.commands.append(command.decode())
         threading.Thread(target=self._run, args=(channel, command), daemon=True).start()
         return True
 
     def _run(self, channel, command: bytes) -> None:
         done = subprocess.run(
             ["sh", "-c", command], capture_output=True, stdin=subprocess.DEVNULL, check=False,
-            env=self._nodes.environment(self._node), cwd=self._nodes.home(self._node),
+            env=self.nodes.environment(self.node), cwd=self.nodes.home(self.node),
         )  # fmt: skip
         with contextlib.suppress(OSError):  # the connection has gone
             channel.sendall(done.stdout)
@@ -187,7 +188,7 @@ class Sftp(paramiko.SFTPServer):
 
 
 def sftp_of(nodes: Nodes) -> type[paramiko.SFTPServerInterface]:
-    """Files of this machine, read only."""
+    """Files of this machine; names are those of a node's home."""
 
     class Handle(paramiko.SFTPHandle):
         def read(self, offset, length):
@@ -198,16 +199,22 @@ def sftp_of(nodes: Nodes) -> type[paramiko.SFTPServerInterface]:
             return octets
 
     class Files(paramiko.SFTPServerInterface):
+        def __init__(self, server: Door):
+            self._home = nodes.home(server.node)
+
         def stat(self, path):
             try:
-                return paramiko.SFTPAttributes.from_stat(Path(path).stat())
+                return paramiko.SFTPAttributes.from_stat((self._home / path).stat())
             except OSError as error:
                 return paramiko.SFTPServer.convert_errno(error.errno)
 
         def open(self, path, flags, attr):
             try:
                 handle = Handle(flags)
-                handle.readfile = Path(path).open("rb")  # noqa: SIM115 - SFTPHandle closes it
+                if flags & os.O_WRONLY:
+                    handle.writefile = (self._home / path).open("wb")
+                else:
+                    handle.readfile = (self._home / path).open("rb")  # SFTPHandle closes either
                 return handle
             except OSError as error:
                 return paramiko.SFTPServer.convert_errno(error.errno)

@@ -1,6 +1,7 @@
 """Whole collections from a FABRIC on loopback: the coordinator, FABRIC's own client, nodes that write captures."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from fabric_loopback import Loopback, loopback_fabric
 
 from acapella_capture import collect
 from acapella_capture.manifest import read
+from acapella_capture.preprocess import CARRIED, NOTE
 from acapella_capture.testbeds.base import Want
+from acapella_core.anonymise import make_key
 
 PORTS = ["HundredGigE0/0/0/5", "HundredGigE0/0/0/15", "TwentyFiveGigE0/0/0/12/1"]
 OTHERS = ["HundredGigE0/0/0/2", "TenGigE0/0/0/22/0"]
@@ -31,6 +34,7 @@ def collected(fabric: Loopback, *words: str, **changes) -> tuple[int, Path]:
         "testbed": "fabric",
         "capture": {"sample_s": 0.3},
         "collect": COLLECT | changes.pop("collect", {}),
+        "preprocess": changes.pop("preprocess", {}),
         "fabric": vars(fabric.settings(**changes)),
     }
     path, campaign = fabric.folder / "config.json", fabric.folder / "results" / "first"
@@ -56,6 +60,29 @@ def test_sites_are_sampled_side_by_side_and_given_back(fabric, capsys):
         assert (campaign / "raw" / each["file"]).stat().st_size == each["bytes"]
         assert not list(fabric.nodes.home(each["instance"]).glob("*/*.pcap*"))  # deleted there once it was here
     assert len(fabric.orchestrator.slices) == 2 and not fabric.orchestrator.alive()
+
+
+def test_captures_are_anonymised_on_their_nodes_by_a_program_that_is_brought_there(fabric, tmp_path):
+    if not Path(sys.executable).with_name(CARRIED).exists():
+        pytest.skip(f"no {CARRIED} here: build/anonymise.log")
+    key = tmp_path / "key"
+    make_key(key)
+    one = {"sites": ["UTAH"], "ports": {"UTAH": OTHERS[:1]}}
+    status, campaign = collected(fabric, collect=one, preprocess={"anonymise": True, "key_file": str(key)})
+    (manifest,) = [read(path) for path in (campaign / "raw").glob("*.json")]
+    assert status == 0 and NOTE in manifest["notes"]
+    octets = (campaign / "raw" / manifest["file"]).read_bytes()
+    assert len(octets) == 24 + manifest["frames_captured"] * (16 + 14 + 20 + 8)
+    assert bytes((203, 0, 113, 77)) not in octets
+    home = fabric.nodes.home("UTAH-listener1")
+    there = {path.name: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    assert CARRIED in there and not [name for name, found in there.items() if key.read_bytes() in found]
+
+
+def test_what_would_be_brought_to_nodes_has_to_be_here(fabric, tmp_path, capsys):
+    status, _ = collected(fabric, preprocess={"anonymise": True, "key_file": str(tmp_path / "none")})
+    assert status == 2 and "cannot read the key" in capsys.readouterr().err
+    assert not fabric.orchestrator.slices
 
 
 def test_the_plan_asks_for_nothing(fabric, capsys):

@@ -192,6 +192,20 @@ def test_fetching_gives_the_whole_file(switched, instance, tmp_path):
     assert switched.run(instance.name, ["test", "-f", there]).status == 0
 
 
+def test_a_file_that_is_put_on_a_node_is_whole_and_may_be_run(switched, instance, tmp_path):
+    (tmp_path / "told").write_text("#!/bin/sh\necho $1 $0\n")
+    for _ in range(2):
+        switched.put(instance.name, tmp_path / "told", "program")
+        there = switched.place(instance.name, "program")
+        there = there if "/" in there else f"./{there}"
+        done = switched.run(instance.name, [there, "once"], timeout_s=PATIENCE_S)
+        assert (done.status, done.stdout) == (0, f"once {there}\n")
+    shown = switched.run(instance.name, ["stat", "-c", "%a", there])
+    assert shown.stdout == "700\n"
+    one_line(lambda: switched.put("nobody", tmp_path / "told", "program"))
+    one_line(lambda: switched.put(instance.name, tmp_path / "none", "program"))
+
+
 def test_a_lease_can_be_extended(switched, instance):
     switched.extend(instance.site, time.time_ns() + 3600 * 10**9)
     assert switched.instances(instance.site) == (instance,)

@@ -269,6 +269,13 @@ class Testbed(ABC):
     def fetch(self, node: str, path: str, target: Path) -> None:
         """Bring a node's file to `target`, whole or not at all; the node's copy stays."""
 
+    def put(self, node: str, source: Path, file: str) -> None:
+        """Bring a file of this machine to a node's file, whole or not at all; it may be run, by its owner alone.
+
+        Raises UserError for an unknown node, or where none takes files.
+        """
+        raise UserError(f"takes no files, so not {source.name}", where=f"node {node}")
+
     @contextlib.contextmanager
     def traffic(self, span: Span, seconds: float) -> Iterator[None]:
         """Send what the testbed itself sends during a run or a sample; most testbeds send nothing."""

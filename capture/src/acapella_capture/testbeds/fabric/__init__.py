@@ -248,6 +248,9 @@ class FabricTestbed(Testbed):
     def fetch(self, node: str, path: str, target: Path) -> None:
         self._transfer.fetch(node, path, target)
 
+    def put(self, node: str, source: Path, file: str) -> None:
+        self._remote.put(node, source, file)
+
     def notes(self) -> list[str]:
         return list(self._notes)
 

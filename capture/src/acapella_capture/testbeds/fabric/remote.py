@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from acapella_core.errors import UserError
@@ -85,6 +86,27 @@ class Remote:
         if reply.get("late"):
             raise UserError(f"{argv[0]} took longer than {timeout_s} s", where=f"node {node}")
         return Finished(reply["status"], reply["out"], reply["log"])
+
+    def put(self, node: str, source: Path, file: str) -> None:
+        """Bring a file of this machine to a node's file. Not in a command: a node logs what is run as root.
+
+        Raises UserError.
+        """
+        self.ask(node, "links")  # so that there is a connection, and a folder
+        sent, fault = f".{self.folder}.{named()}.part", ""
+        for attempt in range(self._tries):
+            if attempt:
+                time.sleep(self._interval_s)
+            try:
+                self._node_of(node).upload_file(str(source), sent, retry=1)
+            except UserError:
+                raise
+            except Exception as error:  # paramiko's, or the client's
+                fault = said(error)
+                continue
+            self.ask(node, "take", path=sent, file=file)
+            return
+        raise UserError(f"{source.name} does not get there: {fault}", where=f"node {node}")
 
     def start(self, node: str, argv: Sequence[str], *, output: str | None) -> "RemoteJob":
         """Start a program that goes on whatever becomes of the connection."""

@@ -197,6 +197,15 @@ class LocalTestbed(Testbed):
         with atomic_path(target) as temporary:
             shutil.copyfile(source, temporary)
 
+    def put(self, node: str, source: Path, file: str) -> None:
+        target = processes.spooled(node, file)
+        try:
+            with atomic_path(target) as temporary:
+                shutil.copyfile(source, temporary)
+            target.chmod(0o700)
+        except OSError as error:
+            raise UserError(f"cannot bring it to {node}: {error.strerror}", where=source) from error
+
     @contextlib.contextmanager
     def traffic(self, span: Span, seconds: float) -> Iterator[None]:
         with self._traffic.running(span, seconds):

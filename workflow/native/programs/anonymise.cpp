@@ -1,0 +1,101 @@
+// acapella-anonymise IN OUT.pcap KEY_FILE replace|blank [VENDORS...]: as `acapella anonymise`, without
+// Python. It is linked with all that it needs, so that it can be put on a machine where nothing is installed:
+// the node that took the capture. OUT is whole where the exit status is 0. 1: the capture's bytes are
+// damaged; 2: nothing done.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+
+#include "anonymise/file.hpp"
+#include "dissect/vendors.hpp"
+#include "input/input_error.hpp"
+
+namespace {
+
+using namespace acapella;
+using anonymise::kKey;
+
+enum Status { kWhole = 0, kDamaged = 1, kNothing = 2 };
+
+class Descriptor {
+  public:
+    Descriptor(const std::string& path, int flags) : fd_(open(path.c_str(), flags | O_CLOEXEC, 0600)) {
+        if (fd_ < 0) throw std::runtime_error(path + ": " + std::strerror(errno));
+    }
+    Descriptor(const Descriptor&) = delete;
+    Descriptor& operator=(const Descriptor&) = delete;
+    ~Descriptor() { close(fd_); }
+    [[nodiscard]] int get() const { return fd_; }
+
+  private:
+    int fd_;
+};
+
+// As acapella_core.anonymise.read_key. Nothing of the key is in any message.
+std::array<std::byte, kKey> key_of(const std::string& path) {
+    const Descriptor file(path, O_RDONLY | O_NONBLOCK);
+    struct stat found {};
+    if (fstat(file.get(), &found) != 0 || !S_ISREG(found.st_mode))
+        throw std::runtime_error(path + ": the key is not in a regular file");
+    if ((found.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+        throw std::runtime_error(path + ": others may read or write this key");
+    std::array<std::byte, kKey + 1> octets{};
+    if (read(file.get(), octets.data(), octets.size()) != kKey)
+        throw std::runtime_error(path + ": a key is 32 octets, and here are others");
+    std::array<std::byte, kKey> key{};
+    std::memcpy(key.data(), octets.data(), kKey);
+    return key;
+}
+
+Vendors vendors_of(char** first, char** last) {
+    Vendors vendors;
+    for (; first != last; ++first) {
+        std::ifstream list(*first, std::ios::binary);
+        if (!list) throw std::runtime_error(std::string(*first) + ": cannot read");
+        vendors.add(std::string(std::istreambuf_iterator<char>(list), {}));
+    }
+    return vendors;
+}
+
+// As DAMAGED in `acapella digest`: what was read may be made up, or what is there was not read.
+bool damaged(input::FileEnd end) {
+    using input::FileEnd;
+    return end != FileEnd::clean && end != FileEnd::cut_header && end != FileEnd::cut_record &&
+           end != FileEnd::cut_compressed && end != FileEnd::trailing_bytes;
+}
+
+int run(int argc, char** argv) {
+    if (argc < 5) throw std::runtime_error("usage: IN OUT.pcap KEY_FILE replace|blank [VENDORS...]");
+    const std::string how = argv[4];
+    if (how != "replace" && how != "blank") throw std::runtime_error(how + ": replace or blank");
+    const auto key = key_of(argv[3]);
+    const Vendors vendors = vendors_of(argv + 5, argv + argc);
+    const Descriptor out(argv[2], O_WRONLY | O_CREAT | O_TRUNC);
+    const anonymise::FileCounts counts = anonymise::anonymise_file(
+        argv[1], out.get(), key, how == "blank" ? anonymise::Macs::blank : anonymise::Macs::replace,
+        argc > 5 ? &vendors : nullptr, [] {});
+    if (fsync(out.get()) != 0) throw std::runtime_error(std::string(argv[2]) + ": " + std::strerror(errno));
+    if (!damaged(counts.facts.end)) return kWhole;
+    std::fprintf(stderr, "acapella-anonymise: error: %s: %s\n", argv[1], counts.facts.end_detail.c_str());
+    return kDamaged;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    try {
+        return run(argc, argv);
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "acapella-anonymise: error: %s\n", error.what());
+        return kNothing;
+    }
+}
