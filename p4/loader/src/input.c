@@ -13,6 +13,7 @@ struct source {
     const char *path;
     pcap_t *pcap;
     bool pending;
+    bool cut; /* it ended within a record */
     struct p4_frame frame;
 };
 
@@ -51,6 +52,10 @@ static int advance(struct source *source, unsigned port, struct fault *fault) {
     const int got = pcap_next_ex(source->pcap, &head, &bytes);
     source->pending = got == 1;
     if (got == PCAP_ERROR_BREAK) {
+        return 0;
+    }
+    if (got != 1 && strstr(pcap_geterr(source->pcap), "truncated")) {
+        source->cut = true; /* as a recorder leaves it that was killed: what is whole counts */
         return 0;
     }
     if (got != 1) {
@@ -155,6 +160,8 @@ int p4_input_read(struct input *input, struct p4_frame *frames, unsigned most, s
     }
     return (int)count;
 }
+
+bool p4_input_cut(const struct input *input, unsigned port) { return input->source[port].cut; }
 
 void p4_input_close(struct input *input) {
     for (unsigned i = 0; i < input->count; ++i) {

@@ -12,6 +12,9 @@ struct input *p4_input_open(const char *const paths[], unsigned count, struct fa
 /* Up to `most` frames, valid until the next call; 0: the captures have ended, -1: see fault. */
 int p4_input_read(struct input *input, struct p4_frame *frames, unsigned most, struct fault *fault);
 
+/* Whether the capture of this port ended within a record. */
+bool p4_input_cut(const struct input *input, unsigned port);
+
 void p4_input_close(struct input *input);
 
 #endif

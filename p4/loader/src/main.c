@@ -15,7 +15,7 @@
 #include "input.h"
 #include "statistics.h"
 
-#define WAIT_MOST_NS 100000000 /* between two looks whether a signal came */
+#define LONGEST_WAIT_NS 100000000
 
 enum exit_status { EXIT_WHOLE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -97,62 +97,51 @@ static uint64_t monotonic_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* Waits until a frame of this time is due, and attends to commands meanwhile; false: a signal came first. */
-static bool wait_for(struct p4 *p4, bool commands, uint64_t due_ns) {
-    for (uint64_t now = monotonic_ns(); !signalled && now < due_ns; now = monotonic_ns()) {
-        const uint64_t left_ns = due_ns - now < WAIT_MOST_NS ? due_ns - now : WAIT_MOST_NS;
-        if (commands && left_ns >= 1000000) {
-            commands = p4_commands_attend(p4, (int)(left_ns / 1000000));
+/* The time of the captures on this machine's clock. */
+struct pace {
+    uint64_t begin_ns, first_ns;
+    bool begun;
+};
+
+/* Waits until a frame of this time is due, or a signal comes; statements are executed meanwhile. */
+static void wait_for(struct pace *pace, uint64_t ts_ns, struct p4 *p4, bool commands) {
+    if (!pace->begun) {
+        *pace = (struct pace){monotonic_ns(), ts_ns, true};
+    }
+    const uint64_t due = pace->begin_ns + (ts_ns > pace->first_ns ? ts_ns - pace->first_ns : 0);
+    for (uint64_t now; !signalled && (now = monotonic_ns()) < due;) {
+        /* never long: a signal may come between the look and the wait */
+        const uint64_t wait_ns = due - now < LONGEST_WAIT_NS ? due - now : LONGEST_WAIT_NS;
+        if (commands && wait_ns >= 1000000) {
+            commands = p4_commands_attend(p4, (int)(wait_ns / 1000000));
         } else {
-            const struct timespec left = {0, (long)left_ns};
-            nanosleep(&left, NULL);
+            const struct timespec wait = {0, (long)wait_ns};
+            nanosleep(&wait, NULL);
         }
     }
-    return !signalled;
 }
 
-/* Frame by frame in their time, those that are due at once together. */
-static int process_paced(struct p4 *p4, const struct p4_frame *frames, int count, bool commands,
-                         uint64_t first_ns, uint64_t begin_ns, struct fault *fault) {
-    for (int i = 0; i < count; ++i) {
-        const uint64_t since_ns = frames[i].ts_ns > first_ns ? frames[i].ts_ns - first_ns : 0;
-        if (!wait_for(p4, commands, begin_ns + since_ns)) {
-            return 0;
-        }
-        if (p4_process(p4, &frames[i], 1, fault) != 0) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
+/* Frames enter in bursts, or each in its time. */
 static int run(struct p4 *p4, struct input *input, const struct sink *sink, const struct options *options,
                struct fault *fault) {
     struct p4_frame *frames = calloc(options->burst, sizeof *frames);
-    const uint64_t begin_ns = monotonic_ns();
-    uint64_t first_ns = 0;
-    bool begun = false;
-    int count = frames ? 0 : fail(fault, "out of memory");
-    while (count >= 0 && !signalled && !sink->failed) {
+    struct pace pace = {.begun = false};
+    int count = frames ? 1 : fail(fault, "out of memory");
+    while (count > 0 && !signalled && !sink->failed) {
         if (options->commands) {
             p4_commands_attend(p4, 0);
         }
         count = p4_input_read(input, frames, options->pace ? 1 : options->burst, fault);
-        if (count <= 0) {
-            break;
+        if (count > 0 && options->pace) {
+            wait_for(&pace, frames[0].ts_ns, p4, options->commands);
         }
-        first_ns = begun ? first_ns : frames[0].ts_ns;
-        begun = true;
-        const int status =
-            options->pace ? process_paced(p4, frames, count, options->commands, first_ns, begin_ns, fault)
-                          : p4_process(p4, frames, (unsigned)count, fault);
-        count = status != 0 ? -1 : count;
+        if (count > 0 && !(options->pace && signalled) &&
+            p4_process(p4, frames, (unsigned)count, fault) != 0) {
+            count = -1;
+        }
     }
     free(frames);
-    if (count < 0) {
-        return -1;
-    }
-    return p4_end(p4, fault);
+    return count < 0 ? -1 : p4_end(p4, fault);
 }
 
 static int dump(FILE *to, const void *p4) { return p4_dump_registers(p4, to); }
@@ -192,7 +181,7 @@ static int run_all(struct p4 *p4, struct taker *taker, const struct options *opt
     int status = EXIT_USAGE;
     if (p4_frames_open(&taker->frames, options->frames, p4, fault) == 0 &&
         p4_sink_open(sink, options->out, options->format, options->interface, fault) == 0) {
-        struct statistics statistics = {.options = options, .p4 = p4};
+        struct statistics statistics = {.options = options, .p4 = p4, .input = input};
         const bool ran = run(p4, input, sink, options, fault) == 0;
         struct fault first = *fault;
         status = finish(&statistics, sink, ran, fault);

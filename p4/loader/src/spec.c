@@ -26,6 +26,9 @@ int p4_spec_fail(const struct spec *spec, unsigned line, struct fault *fault, co
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    for (char *at = text; *at; ++at) { /* what is no text goes to no terminal */
+        *at = *at >= ' ' && *at <= '~' ? *at : '?';
+    }
     return fail(fault, "%.100s:%u: %s", spec->path, line, text);
 }
 
@@ -346,11 +349,18 @@ static int read_default(struct reader *reader, struct spec_table *table) {
     table->default_action = reader->word[1];
     table->default_is_const = is(reader->word[words - 1], "const");
     words -= table->default_is_const;
-    if (words == 4 && is(reader->word[3], "none")) {
-        return 0;
-    }
-    if (words < 5 || words % 2 == 0) {
+    const bool none = words == 4 && is(reader->word[3], "none");
+    if (!none && (words < 5 || words % 2 == 0)) {
         return malformed(reader, form);
+    }
+    const struct spec_struct *arguments = p4_spec_action(reader->spec, table->default_action)->arguments;
+    const unsigned given = none ? 0 : (words - 3) / 2, needed = arguments ? arguments->count : 0;
+    if (given != needed) {
+        return REFUSE(reader, "%s takes %u values, not %u; compile it again", table->default_action, needed,
+                      given);
+    }
+    if (none) {
+        return 0;
     }
     char *text = p4_arena(&reader->spec->arena, (size_t)words * SPEC_NAME);
     if (!text) {

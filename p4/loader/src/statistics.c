@@ -31,13 +31,15 @@ static void print_sunk(FILE *to, const struct p4 *p4, const struct p4_counts *co
     fputc('}', to);
 }
 
-static void print_ports(FILE *to, const struct options *options, const struct p4_counts *counts) {
+static void print_ports(FILE *to, const struct statistics *statistics, const struct p4_counts *counts) {
+    const struct options *options = statistics->options;
     fputs(",\n\"ports\": [", to);
     for (unsigned i = 0; i < options->ins; ++i) {
         fprintf(to, "%s\n  {\"port\": %u, \"file\": ", i ? "," : "", i);
         const char *name = strrchr(options->in[i], '/');
         text(to, name ? name + 1 : options->in[i]);
-        fprintf(to, ", \"in\": %" PRIu64 "}", counts->in_of_port[i]);
+        fprintf(to, ", \"in\": %" PRIu64 ", \"end\": \"%s\"}", counts->in_of_port[i],
+                p4_input_cut(statistics->input, i) ? "truncated" : "clean");
     }
     fputc(']', to);
 }
@@ -60,7 +62,7 @@ int p4_statistics_write(FILE *to, const void *what) {
             ", \"bad_egress_header\": %" PRIu64 "},\n\"interface_refused\": %" PRIu64 ", \"balanced\": %s",
             counts->outcome[P4_DROPPED], counts->outcome[P4_WRONG_PORT], counts->outcome[P4_HEADERLESS],
             statistics->sink->refused, p4_balanced(statistics->p4) ? "true" : "false");
-    print_ports(to, statistics->options, counts);
+    print_ports(to, statistics, counts);
     fprintf(to, ",\n\"pipeline_ns\": %" PRIu64 ", \"frames_per_second\": %.0f}\n", counts->pipeline_ns,
             seconds > 0 ? (double)(counts->in + counts->probes) / seconds : 0.0);
     return ferror(to) ? -1 : 0;

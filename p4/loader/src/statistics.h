@@ -2,6 +2,7 @@
 #ifndef ACAPELLA_P4_STATISTICS_H
 #define ACAPELLA_P4_STATISTICS_H
 
+#include "input.h"
 #include "options.h"
 #include "sink.h"
 
@@ -9,6 +10,7 @@ struct statistics {
     const struct options *options;
     const struct p4 *p4;
     const struct sink *sink;
+    const struct input *input;
     const char *stopped_by; /* end, SIGTERM, ... */
 };
 

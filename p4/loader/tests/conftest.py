@@ -1,0 +1,13 @@
+"""The loader's tests: modules that they share, and SIGINT as usual for the programs that they start."""
+
+import signal
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # p4_loader
+
+
+def pytest_configure():
+    """Programs that tests start take SIGINT as usual, also where the tests run in a shell's background job."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

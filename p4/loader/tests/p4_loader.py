@@ -1,0 +1,143 @@
+"""acapella-p4-run in a test: built under ASan and UBSan, run, its files read back by a parser of our own."""
+
+import fcntl
+import gzip
+import json
+import os
+import struct
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+SOURCE = ROOT / "p4" / "loader"
+TESTS = SOURCE / "tests"
+BUILD = ROOT / "build" / "p4-tests"
+BINARY = BUILD / "acapella-p4-run"
+FORWARD = TESTS / "forward.spec"
+REPORTS = TESTS / "reports.spec"
+SECOND = 1_000_000_000
+LIMIT_S = 60
+ENVIRONMENT = {**os.environ, "LSAN_OPTIONS": f"suppressions={TESTS / 'leaks.txt'}:print_suppressions=0"}
+
+
+def make(*targets: str) -> subprocess.CompletedProcess:
+    """make in p4/loader with the sanitizers; tests that run side by side build one after the other."""
+    (ROOT / "build").mkdir(exist_ok=True)
+    with (ROOT / "build" / "p4-tests.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        argv = ["make", "-C", str(SOURCE), "-j", "2", f"BUILD={BUILD}", "SANITIZE=1", *targets]
+        return subprocess.run(argv, capture_output=True, text=True, check=False, env=ENVIRONMENT)
+
+
+def built_or_skip() -> Path:
+    """The program, built anew where its sources changed; skips where its libraries are not installed."""
+    missing = make("available")
+    if missing.returncode != 0:
+        pytest.skip(f"the P4 loader cannot be built here: {missing.stdout.strip().splitlines()[-2:]}")
+    built = make("all")
+    assert built.returncode == 0, built.stderr
+    return BINARY
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A record of a capture: time in ns, length on the wire, the bytes that were kept."""
+
+    ts_ns: int
+    wire: int
+    data: bytes
+
+
+def frame(ts_ns: int, data: bytes, wire: int | None = None) -> Frame:
+    """A whole frame, unless ``wire`` says that it was longer."""
+    return Frame(ts_ns, wire or len(data), data)
+
+
+def ethernet(source: int, destination: int = 1, kind: int = 0x0800, size: int = 60) -> bytes:
+    """An Ethernet frame of ``size`` bytes; addresses are 02:00:00:00:00:00 plus a number."""
+    base = 0x020000000000
+    head = (base + destination).to_bytes(6, "big") + (base + source).to_bytes(6, "big") + kind.to_bytes(2, "big")
+    return (head + bytes(range(256)) * (size // 256 + 1))[:size]
+
+
+def write_pcap(path: Path, frames: list[Frame]) -> Path:
+    """A pcap with nanoseconds; compressed where the name ends in .gz."""
+    content = struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1)
+    for one in frames:
+        content += struct.pack("<IIII", *divmod(one.ts_ns, SECOND), len(one.data), one.wire) + one.data
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def read_pcap(path: Path) -> list[Frame]:
+    """What write_pcap writes."""
+    content, at, frames = path.read_bytes(), 24, []
+    assert struct.unpack_from("<I", content)[0] == 0xA1B23C4D
+    while at < len(content):
+        seconds, ns, kept, wire = struct.unpack_from("<IIII", content, at)
+        frames.append(Frame(seconds * SECOND + ns, wire, content[at + 16 : at + 16 + kept]))
+        at += 16 + kept
+    assert at == len(content)
+    return frames
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that ended: exit code, standard error and output, and what it wrote, where it did."""
+
+    code: int
+    error: str
+    said: str
+    frames: list[Frame] | None
+    stats: dict | None
+    registers: dict | None
+
+
+def command(folder: Path, spec: Path, *captures: Path, control: str = "") -> list[str]:
+    """The command line of a run whose files are all in ``folder``."""
+    argv = [str(built_or_skip()), "--spec", str(spec)]
+    argv += [word for capture in captures for word in ("--in", str(capture))]
+    argv += ["--out", str(folder / "out.pcap"), "--stats", str(folder / "stats.json")]
+    argv += ["--dump-registers", str(folder / "registers.json")]
+    if control:
+        (folder / "control.txt").write_text(control, encoding="utf-8")
+        argv += ["--control", str(folder / "control.txt")]
+    return argv
+
+
+def run(folder: Path, spec: Path, *captures: Path, control: str = "", words: str = "", more: tuple = (), **how) -> Run:
+    """Run the program; ``words`` go to its standard input, ``more`` to its command line, ``how`` to subprocess."""
+    argv = [*command(folder, spec, *captures, control=control), *more]
+    done = subprocess.run(
+        argv, input=words, capture_output=True, text=True, timeout=LIMIT_S, check=False, env=ENVIRONMENT, **how
+    )
+    return ended(folder, done.returncode, done.stderr, done.stdout)
+
+
+def ended(folder: Path, code: int, error: str, said: str) -> Run:
+    """What a run left behind."""
+    out, stats, registers = folder / "out.pcap", folder / "stats.json", folder / "registers.json"
+    assert not list(folder.glob("*.part")), error
+    return Run(
+        code,
+        error,
+        said,
+        read_pcap(out) if out.exists() else None,
+        json.loads(stats.read_text()) if stats.exists() else None,
+        json.loads(registers.read_text()) if registers.exists() else None,
+    )
+
+
+def good(folder: Path, spec: Path, *captures: Path, **how) -> Run:
+    """A run that has to end well, and whose every frame is accounted for."""
+    done = run(folder, spec, *captures, **how)
+    assert done.code == 0, done.error
+    stats = done.stats
+    away = sum(stats["sunk"].values()) + sum(stats["dropped"].values())
+    assert stats["balanced"] and stats["in"] + stats["probes"] + stats["clones"] == stats["out"] + away
+    assert stats["in"] == sum(port["in"] for port in stats["ports"])
+    assert stats["out"] == len(done.frames)
+    return done
