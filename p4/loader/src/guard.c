@@ -9,7 +9,7 @@
 #include "wire.h"
 
 #define SCRATCH "acapella_scratch"
-#define SCRATCH_MOST 255 /* bytes before it that DPDK reaches over (check.c) */
+#define SCRATCH_MOST 255 /* bytes before it that DPDK reaches over (verify.c) */
 
 const char *p4_jump(const struct spec_instruction *instruction) {
     return strncmp(instruction->word[0], "jmp", 3) == 0 && instruction->words > 1 ? instruction->word[1]

@@ -202,6 +202,7 @@ int main(int argc, char **argv) {
     if (read != 0) {
         return read > 0 ? EXIT_WHOLE : complain(&fault, EXIT_USAGE);
     }
+    handle_signals();
     const uint64_t memory = p4_memory(options.spec, &fault);
     if (!memory) {
         return complain(&fault, EXIT_USAGE);
@@ -209,7 +210,6 @@ int main(int argc, char **argv) {
     if (start_eal(memory, &fault) != 0) {
         return complain(&fault, EXIT_FAILED);
     }
-    handle_signals();
     const struct p4_settings settings = {
         .spec = options.spec, .ports = options.ins, .take = take, .user = &taker};
     struct p4 *p4 = p4_load(&settings, &fault);

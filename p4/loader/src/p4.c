@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "build.h"
-#include "check.h"
 #include "guard.h"
 #include "ports.h"
+#include "verify.h"
 
 #define QUANTA 64              /* instructions at once */
 #define QUANTA_MOST 100000000U /* a frame that is still under way then will never come out */
@@ -77,7 +77,7 @@ static void free_pipeline(struct p4 *p4) {
 
 struct p4 *p4_load(const struct p4_settings *settings, struct fault *fault) {
     struct p4 *p4 = calloc(1, sizeof *p4);
-    struct check_facts facts;
+    struct verify_facts facts;
     if (!p4) {
         fail(fault, "%s: out of memory", settings->spec);
         return NULL;
@@ -86,7 +86,7 @@ struct p4 *p4_load(const struct p4_settings *settings, struct fault *fault) {
     if (settings->ports < 1 || settings->ports > P4_PORTS) {
         fail(fault, "%u ports of input: from 1 to %d are possible", settings->ports, P4_PORTS);
     } else if (p4_spec_read(&p4->spec, settings->spec, fault) == 0 &&
-               p4_check(&p4->spec, &facts, fault) == 0 && p4_guard_prepare(&p4->spec, fault) == 0 &&
+               p4_verify(&p4->spec, &facts, fault) == 0 && p4_guard_prepare(&p4->spec, fault) == 0 &&
                build(p4, fault) == 0) {
         p4->in_flight = facts.waits ? 1 : IN_FLIGHT;
         p4->reach = facts.reach > WIRE_INGRESS + WIRE_PADDED ? facts.reach : WIRE_INGRESS + WIRE_PADDED;

@@ -1,4 +1,4 @@
-#include "check.h"
+#include "verify.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -185,7 +185,8 @@ static int check_operands(const struct walk *walk, const struct spec_action *act
     return 0;
 }
 
-static int check_words(const struct walk *walk, const struct spec_action *action, struct check_facts *facts) {
+static int check_words(const struct walk *walk, const struct spec_action *action,
+                       struct verify_facts *facts) {
     static const char *const only_apply[] = {"rx", "extract", "lookahead", "emit", "table"};
     for (unsigned i = 0; i < walk->block->count; ++i) {
         const struct spec_instruction *at = &walk->block->instructions[i];
@@ -212,7 +213,7 @@ static int check_words(const struct walk *walk, const struct spec_action *action
     return 0;
 }
 
-static int check_emits(const struct walk *walk, struct check_facts *facts) {
+static int check_emits(const struct walk *walk, struct verify_facts *facts) {
     const struct spec *spec = walk->spec;
     uint32_t bytes = 0;
     for (unsigned i = 0; i < spec->header_count; ++i) {
@@ -228,7 +229,7 @@ static int check_emits(const struct walk *walk, struct check_facts *facts) {
     return 0;
 }
 
-static int check_block(const struct spec *spec, const struct spec_action *action, struct check_facts *facts,
+static int check_block(const struct spec *spec, const struct spec_action *action, struct verify_facts *facts,
                        struct fault *fault) {
     const struct spec_block *block = action ? &action->body : &spec->apply;
     struct walk walk = {spec, block, fault, calloc(block->count, sizeof *walk.places),
@@ -243,8 +244,8 @@ static int check_block(const struct spec *spec, const struct spec_action *action
     return status;
 }
 
-int p4_check(const struct spec *spec, struct check_facts *facts, struct fault *fault) {
-    *facts = (struct check_facts){.waits = false};
+int p4_verify(const struct spec *spec, struct verify_facts *facts, struct fault *fault) {
+    *facts = (struct verify_facts){.waits = false};
     if (spec->action_count > MOST_OF_A_KIND || spec->table_count > MOST_OF_A_KIND ||
         spec->register_count > MOST_OF_A_KIND || spec->meter_count > MOST_OF_A_KIND) {
         return fail(

@@ -1,0 +1,312 @@
+"""Frames through a program: tables, registers, epochs, accounts, and what the host stage adds."""
+
+import os
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import zlib
+
+import p4_loader as p4
+import pytest
+from p4_loader import FORWARD, REPORTS, SECOND, ethernet, frame, good, run, write_pcap
+from scapy.contrib.roce import BTH
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+
+CUT = b"\x0a\x0b"
+
+
+def kept(done) -> list[int]:
+    """Lengths of what was sent."""
+    return [len(one.data) for one in done.frames]
+
+
+def test_frames_pass_as_they_are_however_long_or_short(tmp_path):
+    sizes = [0, 1, 13, 14, 60, 511, 512, 513, 1514, 9018, 65535, 60, 3]
+    frames = [frame(i * 1000 + 7, ethernet(i, size=size)) for i, size in enumerate(sizes)]
+    frames.append(frame(20_000, ethernet(3, size=60), wire=1514))
+    done = good(tmp_path, FORWARD, write_pcap(tmp_path / "in.pcap", frames))
+    assert done.frames == [p4.Frame(one.ts_ns, one.wire, one.data) for one in frames]
+    assert done.stats["in_bytes"] == sum(sizes) + 60
+
+
+def test_what_a_short_frame_lacks_is_read_as_zeros_whatever_came_before(tmp_path):
+    frames = [frame(1, b"\xff" * 600), frame(2, b"\xff" * 12), frame(3, b"\xff" * 2000), frame(4, b"")]
+    done = good(tmp_path, FORWARD, write_pcap(tmp_path / "in.pcap", frames))
+    assert done.registers["bytes"][0] == 12  # by the type's last byte: 0 where the frame ends before it
+    assert done.registers["bytes"][0xFF] == 2600
+
+
+def test_exact_ternary_and_prefix_tables(tmp_path):
+    control = """
+        table exact add match 0x0806 action drop_for 9
+        table exact add match 0x86dd action keep 20
+        table ternary add match 0x020000000001/0xffffffffffff 0x0/0x0 priority 2 action drop_for 4
+        table ternary add match 0x020000000001 0x020000000007 priority 1 action keep 30
+        table ternary add match 0x0/0x0 0x000000000008/0x0000000000ff priority 3 action drop_for 5
+        table prefix add match 0x020000000010/44 action keep 40   # 16..31
+        table prefix add match 0x020000000018/48 action keep 41
+        reason 4 by-destination
+        reason 9 arp
+    """
+    frames = [
+        (ethernet(7, 1, 0x0806), "arp"),
+        (ethernet(20, 2, 0x86DD), 40),  # each table that follows may change it: the last one does
+        (ethernet(1, 1), "by-destination"),
+        (ethernet(7, 1), 30),  # the lower number wins
+        (ethernet(8, 2), "reason-5"),
+        (ethernet(8, 1), "by-destination"),
+        (ethernet(16, 2), 40),
+        (ethernet(31, 2), 40),
+        (ethernet(24, 2), 41),  # the longer prefix
+        (ethernet(32, 2), 60),
+    ]
+    capture = write_pcap(tmp_path / "in.pcap", [frame(i, data) for i, (data, _) in enumerate(frames)])
+    done = good(tmp_path, FORWARD, capture, control=control)
+    assert kept(done) == [what for _, what in frames if isinstance(what, int)]
+    assert done.stats["sunk"] == {"arp": 1, "by-destination": 2, "reason-5": 1}
+    assert [one.wire for one in done.frames] == [60] * 6
+
+
+def test_entries_are_deleted_and_defaults_set(tmp_path):
+    control = """
+        table exact add match 0x0800 action drop_for 9
+        table exact delete match 0x0800
+        table prefix default action keep 25
+    """
+    done = good(tmp_path, FORWARD, write_pcap(tmp_path / "in.pcap", [frame(1, ethernet(1))]), control=control)
+    assert kept(done) == [25]
+
+
+MISTAKES = {
+    "register absent 0 1": "absent: the program has no such register",
+    "register bytes 256 1": "bytes: has the indices 0 to 255",
+    "register bytes 250 1 7": "bytes: has the indices 0 to 255",
+    "register bytes 0 -1": "-1: not a number",
+    "register bytes 0 18446744073709551616": "not a number",
+    "register bytes": "needs NAME INDEX VALUE",
+    "table absent add match 1 action keep 1": "absent: the program has no such table",
+    "table exact add match 0x10000 action keep 1": "0x10000: not a number of 16 bits, which m.type is",
+    "table exact add match 0x800/0xff action keep 1": "m.type is matched exactly",
+    "table exact add match 0x800 action keep_all": "keep_all: no action of table exact",
+    "table exact add match 0x800 action keep": "keep: 1 values are needed; bytes is missing",
+    "table exact add match 0x800 action keep 1 2": "2: more than the 1 values that keep takes",
+    "table exact add match action keep 1": "table exact: 1 keys are needed",
+    "table exact add action keep 1": "match and the keys are missing",
+    "table ternary add match 1 2 priority x action keep 1": "x: not a number",
+    "table prefix add match 1/49 action keep 1": "/49: not a prefix of m.source, which has 48 bits",
+    "table exact default action drop_for 300": "300: not a number of 8 bits",
+    "table exact change match 1": "change: no statement of a table",
+    "reason 256 many": "from 0 to 255",
+    "epoch 10 years": "epoch: needs a duration",
+    "epoch 0s": "epoch: needs a duration",
+    "epoch-clear bytes 129": "two banks of at most 128",
+    "colour blue": "colour: no statement",
+    "register bytes 0 " + "1" * 5000: "a line of more than 4095 characters",
+}
+
+
+def test_each_mistake_in_a_control_line_is_answered_and_harms_nothing(tmp_path):
+    words = "".join(f"{line}\n" for line in MISTAKES) + "register bytes 3 0x10 2 # fine\nread bytes 2 4\n\nread bytes 3"
+    capture = write_pcap(tmp_path / "in.pcap", [frame(1, ethernet(1))])
+    done = run(tmp_path, FORWARD, capture, words=words, more=("--commands",))
+    said = done.said.splitlines()
+    for number, (line, answer) in enumerate(zip(MISTAKES, said, strict=False), start=1):
+        assert answer.startswith(f"error {number}: ") and MISTAKES[line] in answer, (line[:80], answer)
+    assert said[len(MISTAKES) :] == ["ok", "ok 0 16 16 0", "ok", "ok 16"]
+    assert done.code == 0 and done.registers["bytes"][3] == 16
+
+
+def test_a_mistake_in_a_control_file_is_told_with_its_line(tmp_path):
+    capture = write_pcap(tmp_path / "in.pcap", [])
+    done = run(tmp_path, FORWARD, capture, control="# tables\n\nregister bytes 0 1\nregister absent 0 1\n")
+    assert done.code == 2 and done.frames is None
+    assert done.error.startswith(f"acapella-p4-run: {tmp_path / 'control.txt'}:4: absent: "), done.error
+
+
+def test_a_full_table_is_told_and_no_entry_is_lost_in_silence(tmp_path):
+    control = "".join(f"table exact add match {i} action keep 1\n" for i in range(300))
+    done = run(tmp_path, FORWARD, write_pcap(tmp_path / "in.pcap", []), control=control)
+    assert done.code == 2 and "table" in done.error and "size" in done.error, done.error
+
+
+def test_several_captures_are_ports_in_the_order_of_time(tmp_path):
+    first = write_pcap(tmp_path / "a.pcap.gz", [frame(SECOND + i * 10, ethernet(1, size=20 + i)) for i in range(5)])
+    second = write_pcap(tmp_path / "b.pcap", [frame(SECOND + i * 10 + 5, ethernet(2, size=40 + i)) for i in range(3)])
+    third = write_pcap(tmp_path / "c.pcap", [])
+    done = good(tmp_path, FORWARD, first, second, third)
+    assert kept(done) == [20, 40, 21, 41, 22, 42, 23, 24]
+    assert [port["in"] for port in done.stats["ports"]] == [5, 3, 0]
+    assert done.registers["sequence"][:3] == [5, 3, 0]
+    assert [one.ts_ns for one in done.frames] == sorted(one.ts_ns for one in done.frames)
+
+
+def traffic(count: int) -> list[p4.Frame]:
+    """Frames of five flows, 10 ms apart, of growing length."""
+    return [frame(SECOND + i * 10_000_000, ethernet(i % 5, size=60 + i % 700)) for i in range(count)]
+
+
+def icrc(data: bytes) -> bytes:
+    """The ICRC of a RoCEv2 frame over IPv4 without it (InfiniBand Architecture, annex A17), from zlib's CRC32."""
+    masked = bytearray(data)
+    for at in (15, 22, 24, 25, 40, 41, 46):  # ToS, TTL, both checksums, BTH's resv8a
+        masked[at] = 0xFF
+    return struct.pack("<I", zlib.crc32(b"\xff" * 8 + masked[14:]))
+
+
+def test_epochs_lose_no_byte(tmp_path):
+    """What each flow's probes report of the ended epochs is all that it sent."""
+    frames = traffic(400)
+    control = "epoch 500ms\nepoch-clear bytes 16\nreason 1 counted\n"
+    done = good(tmp_path, REPORTS, write_pcap(tmp_path / "in.pcap", frames), control=control)
+    assert (done.stats["epochs"], done.stats["probes"], done.stats["reports"]) == (8, 40, 80)
+    assert done.stats["sunk"] == {"counted": 360}
+    sent, totals = {}, {}
+    for one in frames:
+        flow = one.data[11] & 15
+        sent[flow] = sent.get(flow, 0) + one.wire
+    for i, one in enumerate(done.frames):
+        count, flow, _ = struct.unpack(">QII", one.data[70:86])
+        assert struct.unpack_from(">I", one.data, 50)[0] == i  # PSN
+        if i % 10 >= 5:  # five first reports, then five probes, epoch after epoch
+            totals[flow] = totals.get(flow, 0) + count
+    assert totals == sent
+    assert not any(done.registers["bytes"]) and done.registers["epoch"] == [8]
+    assert [one.ts_ns for one in done.frames] == sorted(one.ts_ns for one in done.frames)
+
+
+def test_reports_carry_an_icrc_that_others_compute_too(tmp_path):
+    done = good(tmp_path, REPORTS, write_pcap(tmp_path / "in.pcap", traffic(12)), control="epoch 50ms\n")
+    assert len(done.frames) > 10 and len({one.data[-4:] for one in done.frames}) == len(done.frames)
+    for one in done.frames:
+        assert one.wire == len(one.data) == 90 and one.data[-4:] == icrc(one.data[:-4])
+        packet = Ether(one.data)
+        packet[BTH].remove_payload()
+        packet[BTH].add_payload(Raw(one.data[54:-4]))
+        assert packet[BTH].compute_icrc(b"") == one.data[-4:]
+
+
+def test_tshark_dissects_reports_without_a_complaint(tmp_path):
+    if not shutil.which("tshark"):
+        pytest.skip("no tshark here")
+    done = good(tmp_path, REPORTS, write_pcap(tmp_path / "in.pcap", traffic(5)))
+    fields = ("infiniband.bth.opcode", "infiniband.reth.dmalen", "infiniband.invariant.crc", "_ws.expert")
+    argv = ["tshark", "-r", str(tmp_path / "out.pcap"), "-o", "ip.check_checksum:TRUE", "-T", "fields"]
+    argv += [word for field in fields for word in ("-e", field)]
+    said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+    for line, one in zip(said, done.frames, strict=True):
+        # tshark 4.0 shows the ICRC, most significant byte first, and does not judge it
+        assert line.split("\t") == ["42", "16", f"0x{one.data[-4:].hex()}", ""]
+
+
+def test_pcapng_comes_out_and_goes_in(tmp_path):
+    capture = write_pcap(tmp_path / "in.pcap", traffic(20))
+    done = run(tmp_path, FORWARD, capture, more=("--out", str(tmp_path / "first.pcapng")))
+    assert done.code == 0, done.error
+    again = good(tmp_path, FORWARD, tmp_path / "first.pcapng")
+    assert again.frames == traffic(20)
+
+
+def running(folder, frames, *more) -> subprocess.Popen:
+    """A paced run of frames a long time apart, once it has begun."""
+    argv = [*p4.command(folder, FORWARD, write_pcap(folder / "in.pcap", frames)), "--pace", "--commands", *more]
+    process = subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=p4.ENVIRONMENT
+    )
+    while True:  # the first frame went through
+        process.stdin.write("read sequence 0\n")
+        process.stdin.flush()
+        answer = process.stdout.readline()
+        if answer != "ok 0\n":
+            assert answer == "ok 1\n", process.stderr.read()
+            return process
+
+
+def test_a_signal_ends_a_run_with_whole_files(tmp_path):
+    frames = [frame(0, ethernet(1)), frame(3600 * SECOND, ethernet(2))]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        process = running(tmp_path, frames)
+        process.send_signal(number)
+        said, error = process.communicate(timeout=p4.LIMIT_S)
+        done = p4.ended(tmp_path, process.returncode, error, said)
+        assert done.code == 0 and done.stats["stopped_by"] == number.name, error
+        assert done.frames == frames[:1] and done.stats["in"] == 1
+
+
+def test_a_killed_run_leaves_no_file_under_its_name(tmp_path):
+    process = running(tmp_path, [frame(0, ethernet(1)), frame(3600 * SECOND, ethernet(2))])
+    process.kill()
+    process.communicate(timeout=p4.LIMIT_S)
+    assert not (tmp_path / "out.pcap").exists() and not (tmp_path / "stats.json").exists()
+
+
+def test_a_full_disk_is_told_and_leaves_no_file(tmp_path):
+    most = 128 << 20  # beyond DPDK's own memory, which is a file to the kernel
+    capture = write_pcap(tmp_path / "in.pcap", [frame(i, bytes(262_000)) for i in range(9)])
+
+    def limited():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+    done = run(tmp_path, FORWARD, *[capture] * 64, preexec_fn=limited)
+    assert done.code == 1 and "out.pcap.part: File too large" in done.error and done.error.count("\n") == 1
+    assert done.frames is None and done.stats is None
+
+
+def test_a_cut_capture_counts_as_far_as_it_is_whole(tmp_path):
+    capture = write_pcap(tmp_path / "in.pcap", traffic(10))
+    capture.write_bytes(capture.read_bytes()[:-5])
+    done = good(tmp_path, FORWARD, capture)
+    assert done.stats["in"] == 9 and done.stats["ports"][0]["end"] == "truncated"
+
+
+@pytest.mark.parametrize("content", [b"", b"no capture", struct.pack("<IHHIIII", 0xA1B2C3D4, 2, 4, 0, 0, 9000, 101)])
+def test_what_is_no_ethernet_capture_is_refused(tmp_path, content):
+    (tmp_path / "in.pcap").write_bytes(content)
+    done = run(tmp_path, FORWARD, tmp_path / "in.pcap")
+    assert done.code == 2 and done.error.count("\n") == 1 and "in.pcap: " in done.error, done.error
+
+
+def test_the_command_line_is_checked(tmp_path):
+    binary = str(p4.built_or_skip())
+    cases = {
+        (): "--spec: missing",
+        ("--spec", "x"): "--in: missing",
+        ("--spec", "x", "--in", "y"): "x: No such file",
+        ("--spec", "x", "--in", "y", "--out", "z.txt"): "has to end in .pcap",
+        ("--spec", "x", "--in", "-", "--commands"): "standard input",
+        ("--spec", "x", "--in", "y", "--burst", "0"): "--burst 0",
+        ("--colour",): "--colour: unknown",
+    }
+    for words, message in cases.items():
+        done = subprocess.run([binary, *words], capture_output=True, text=True, check=False, env=p4.ENVIRONMENT)
+        assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1, (words, done.stderr)
+
+
+def test_frames_go_out_of_an_interface(tmp_path):
+    own = ["unshare", "--net"] if os.getuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
+    if subprocess.run([*own, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("no network namespace of our own here")
+    argv = [*p4.command(tmp_path, FORWARD, write_pcap(tmp_path / "in.pcap", traffic(50))), "--out-interface", "lo"]
+    script = 'ip link set lo up && "$@" && cat /proc/net/dev'
+    done = subprocess.run(
+        [*own, "sh", "-c", script, "sh", *argv], capture_output=True, text=True, check=False, env=p4.ENVIRONMENT
+    )
+    ended = p4.ended(tmp_path, done.returncode, done.stderr, done.stdout)
+    assert ended.code == 0, ended.error
+    assert ended.stats["out"] == 50 and ended.stats["interface_refused"] == 0 and len(ended.frames) == 50
+    counted = next(line.split() for line in ended.said.splitlines() if line.strip().startswith("lo:"))
+    assert counted[1:3] == [str(ended.stats["out_bytes"] - 50 * 14), "50"]  # without Ethernet headers
+
+
+def test_an_interface_that_is_not_there_is_told(tmp_path):
+    capture = write_pcap(tmp_path / "in.pcap", [])
+    done = run(tmp_path, FORWARD, capture, more=("--out-interface", "nowhere0"))
+    assert done.code == 2 and "nowhere0: there is no such interface" in done.error and done.frames is None
+
+
+def test_the_librarys_own_tests_pass():
+    p4.built_or_skip()
+    done = p4.make("check")
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,81 @@
+"""acapella p4 run: which loader, which program, and what it gives the loader besides the user's words."""
+
+import json
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+from acapella.cli import main
+from acapella.p4 import run as p4_run
+
+TESTS = Path(__file__).resolve().parents[2] / "p4" / "loader" / "tests"
+CAPTURE = struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1) + struct.pack("<IIII", 1, 2, 60, 60) + bytes(60)
+
+
+@pytest.fixture
+def loader():
+    """Skips where the loader was not built."""
+    if not (Path(sys.executable).parent / p4_run.LOADER).exists():
+        pytest.skip(f"no {p4_run.LOADER} here: make setup builds it where libdpdk-dev is installed")
+
+
+@pytest.fixture
+def capture(tmp_path):
+    """One frame of zeros."""
+    (tmp_path / "in.pcap").write_bytes(CAPTURE)
+    return str(tmp_path / "in.pcap")
+
+
+def test_a_spec_runs_and_its_sidecar_names_the_reasons(loader, capture, tmp_path):
+    spec = tmp_path / "forward.spec"
+    spec.write_bytes((TESTS / "forward.spec").read_bytes())
+    spec.with_suffix(".json").write_text(json.dumps({"reasons": {"7": "of-no-use"}}))
+    (tmp_path / "c.txt").write_text("table exact add match 0 action drop_for 7\n")
+    argv = ["p4", "run", str(spec), "--in", capture, "--control", str(tmp_path / "c.txt")]
+    argv += ["--out", str(tmp_path / "o.pcap"), "--stats", str(tmp_path / "s.json")]
+    assert main([*argv, "--dump-registers", str(tmp_path / "r.json"), "--burst", "1"]) == 0
+    stats = json.loads((tmp_path / "s.json").read_text())
+    assert (stats["in"], stats["out"], stats["sunk"]) == (1, 0, {"of-no-use": 1})
+    assert json.loads((tmp_path / "r.json").read_text())["sequence"][0] == 1
+    assert (tmp_path / "s.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_every_program_of_the_project_runs(loader, capture, tmp_path):
+    programs = sorted(p4_run.SPECS.glob("*.spec"))
+    if not programs:
+        pytest.skip("no programs yet")
+    for spec in programs:
+        assert main(["p4", "run", spec.stem, "--in", capture, "--stats", str(tmp_path / "s.json")]) == 0
+        assert json.loads((tmp_path / "s.json").read_text())["in"] == 1
+
+
+def test_the_loaders_mistakes_and_ours_exit_with_2(loader, capture, tmp_path, capfd):
+    cases = [
+        (["nothing", "--in", capture], "nothing: no such program; there are "),
+        ([str(tmp_path / "no.spec"), "--in", capture], "no.spec: No such file"),
+        ([str(TESTS / "forward.spec"), "--in", str(tmp_path / "no.pcap")], "no.pcap: No such file"),
+        (
+            [str(TESTS / "forward.spec"), "--in", capture, "--format", "2"],
+            ":1: format: the program has no such register",
+        ),
+        ([str(TESTS / "forward.spec"), "--in", capture, "--collector", "here"], "--collector here: is not HOST:PORT"),
+        ([str(TESTS / "forward.spec"), "--in", capture, "--collector", "a:1", "--commands"], "not with --commands"),
+    ]
+    for words, message in cases:
+        assert main(["p4", "run", *words]) == 2
+        said = capfd.readouterr().err
+        assert message in said and said.count("\n") == 1, said
+
+
+def test_a_sidecar_that_is_none_is_told(capture, tmp_path, capsys):
+    (tmp_path / "x.spec").write_text("")
+    (tmp_path / "x.json").write_text("[1, 2]")
+    assert main(["p4", "run", str(tmp_path / "x.spec"), "--in", capture]) == 2
+    assert "x.json: not what p4/compile writes" in capsys.readouterr().err
+
+
+def test_without_the_loader_it_says_what_to_install(capture, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(p4_run.shutil, "which", lambda *_, **__: None)
+    assert main(["p4", "run", str(TESTS / "forward.spec"), "--in", capture]) == 2
+    assert "no acapella-p4-run here; apt-get install libdpdk-dev" in capsys.readouterr().err
