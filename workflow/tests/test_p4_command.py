@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from acapella.cli import main
-from acapella.p4 import run as p4_run
+from acapella.p4 import running as p4_run
 
 TESTS = Path(__file__).resolve().parents[2] / "p4" / "loader" / "tests"
 CAPTURE = struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1) + struct.pack("<IIII", 1, 2, 60, 60) + bytes(60)

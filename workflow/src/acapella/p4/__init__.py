@@ -7,7 +7,7 @@ docs/p4.md says what the programs do; p4/loader/README.md has the language of co
 
 import argparse
 
-from . import run as running
+from . import running
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
