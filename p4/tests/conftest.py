@@ -20,6 +20,7 @@ def _make_importable(name: str, folder: Path) -> None:
 
 
 _make_importable("acapella_p4_model", P4 / "model")
+sys.path.insert(0, str(P4))  # what p4/compile imports
 
 
 @pytest.fixture(scope="session")

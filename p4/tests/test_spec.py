@@ -1,0 +1,161 @@
+"""The committed .spec files: made of the sources beside them, without what p4c-dpdk and DPDK get wrong in silence."""
+
+import hashlib
+import importlib.machinery
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from acapella_p4_model.running import P4
+
+REACHED_BITS = 256 * 8  # an operand's place in its struct is 8 bits of octets, and wraps
+HASH_REACHED_BITS = 256  # a hash's result: 8 bits of bits
+
+
+def compile_script():
+    """p4/compile as a module."""
+    loader = importlib.machinery.SourceFileLoader("acapella_p4_compile", str(P4 / "compile"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+COMPILE = compile_script()
+PROGRAMS = COMPILE.programs()
+
+
+def spec_of(program: str) -> str:
+    return (P4 / "spec" / f"{program}.spec").read_text()
+
+
+def fields(spec: str) -> dict[str, dict[str, tuple[int, int]]]:
+    """Struct to field to its place and width in bits."""
+    structs = {}
+    for name, body in re.findall(r"^struct (\w+) \{\n(.*?)^\}", spec, re.MULTILINE | re.DOTALL):
+        place, structs[name] = 0, {}
+        for width, field in re.findall(r"(?:bit|varbit)<(\d+)> (\w+)", body):
+            structs[name][field] = (place, int(width))
+            place += int(width)
+    return structs
+
+
+def metadata(spec: str) -> dict[str, tuple[int, int]]:
+    return fields(spec)[re.search(r"^metadata instanceof (\w+)", spec, re.MULTILINE)[1]]
+
+
+def out_of_reach(spec: str) -> list[str]:
+    """Operands that DPDK would look for in another place, and say nothing."""
+    found = []
+    for struct, members in fields(spec).items():
+        found += [f"{struct}.{name}" for name, (place, _) in members.items() if place >= REACHED_BITS]
+    reached = metadata(spec)
+    for result in re.findall(r"\bhash \w+ m\.(\w+)", spec):
+        if reached[result][0] >= HASH_REACHED_BITS:
+            found.append(f"hash into m.{result}")
+    return found
+
+
+def lines_of(program: str) -> dict[str, str]:
+    """The program's own lines, without comments."""
+    return {name: re.sub(r"//.*|/\*.*?\*/", "", (P4 / name).read_text()) for name in COMPILE.sources(program)}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_spec_is_made_of_these_sources(program):
+    sidecar = json.loads((P4 / "spec" / f"{program}.json").read_text())
+    now = {name: hashlib.sha256((P4 / name).read_bytes()).hexdigest() for name in COMPILE.sources(program)}
+    assert sidecar["sources"] == now, "stale: run p4/compile where p4c-dpdk is"
+    assert sidecar["spec_sha256"] == hashlib.sha256(spec_of(program).encode()).hexdigest(), "edited by hand"
+    assert sidecar["compiler"].startswith("p4c-dpdk Version")
+    assert sidecar["reasons"] == COMPILE.reasons(program)
+
+
+def test_there_is_a_program_and_no_spec_without_one():
+    assert {path.stem for path in (P4 / "spec").iterdir()} == set(PROGRAMS) >= {"preprocess"}
+
+
+def test_a_source_that_is_included_from_an_included_one_is_a_source():
+    assert {"parser/vlan_tag.p4", "controls/level/ipv4.p4", "sizes.p4"} <= set(COMPILE.sources("preprocess"))
+
+
+def inputs_of_compiling() -> str:
+    """All that the outcome of compiling again depends on."""
+    digest = hashlib.sha256(COMPILE.compiler_version().encode())
+    scripts = [P4 / "compile", P4 / "fold_metadata.py"]
+    sources = {P4 / name for program in PROGRAMS for name in COMPILE.sources(program)}
+    for path in sorted({*scripts, *sources, *(P4 / "spec").iterdir()}):
+        digest.update(f"{path.relative_to(P4)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()
+
+
+def test_compiling_again_gives_what_is_committed():
+    """Each program takes the compiler ten seconds of CPU and more: once for the same inputs is enough."""
+    if not shutil.which("p4c-dpdk"):
+        pytest.skip("no p4c-dpdk on PATH, so that the committed .spec files are not compiled again")
+    known, inputs = P4.parent / "build" / "p4" / "compiled-again", inputs_of_compiling()
+    if known.exists() and known.read_text() == inputs:
+        return
+    runs = [subprocess.Popen([P4 / "compile", "--check", program], stderr=subprocess.PIPE, text=True)
+            for program in PROGRAMS]  # fmt: skip
+    said = [run.communicate()[1] for run in runs]
+    assert [run.returncode for run in runs] == [0] * len(PROGRAMS), said
+    known.parent.mkdir(parents=True, exist_ok=True)
+    known.write_text(inputs)
+
+
+def test_compile_without_a_compiler_says_so_in_one_line(tmp_path):
+    command = [sys.executable, P4 / "compile"]
+    done = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "p4/compile: p4c-dpdk is not on PATH; build it from p4lang/p4c, or run the committed .spec\n"
+    )
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_operand_is_where_dpdk_looks_for_it(program):
+    assert out_of_reach(spec_of(program)) == []
+
+
+def test_operands_out_of_reach_are_seen():
+    spec = spec_of("preprocess")
+    start = re.search(r"^struct metadata_t \{\n", spec, re.MULTILINE).end()
+    wider = spec[:start] + "".join(f"\tbit<64> filler_{number}\n" for number in range(20)) + spec[start:]
+    assert any(name.startswith("hash into") for name in out_of_reach(wider))
+    assert any(name.startswith("metadata_t.") for name in out_of_reach(wider))
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_fields_are_no_wider_than_the_pipeline_moves(program):
+    spec = re.sub(r"varbit<\d+>", "", spec_of(program))
+    assert max(int(width) for width in re.findall(r"bit<(\d+)>", spec)) <= 64
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_hashes_are_over_headers_which_are_in_network_order(program):
+    """Over metadata they would be over the machine's order of octets, and over what lies between the fields."""
+    hashes = re.findall(r"\bhash (\w+) m\.\w+ +(\S+) +(\S+)", spec_of(program))
+    assert hashes
+    for algorithm, first, last in hashes:
+        assert algorithm in ("jhash", "crc32")
+        assert re.fullmatch(r"h\.(\w+)\.\w+", first)[1] == re.fullmatch(r"h\.(\w+)\.\w+", last)[1]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_nothing_is_dropped_but_sent_to_a_port_with_a_reason(program):
+    assert not re.search(r"\bdrop\b", spec_of(program))
+    assert [name for name, text in lines_of(program).items() if "drop_packet" in text] == []
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_sources_keep_clear_of_what_p4c_dpdk_compiles_wrongly(program):
+    for name, text in lines_of(program).items():
+        assert "const entries" not in text, f"{name}: p4c-dpdk leaves them out"
+        assert "TOEPLITZ" not in text, name
+        for condition in re.findall(r"\bif \((.*)\) \{", text):
+            strict = re.search(r"(?<![<>])[<>](?![<>=])", re.sub(r"bit<\d+>", "", condition))
+            assert not (strict and ("&&" in condition or "||" in condition)), f"{name}: if ({condition})"
