@@ -250,3 +250,13 @@ CHRONY = "A9FEA97B,169.254.169.123,4,1700000000.1,0.000001234,-0.0000004,0.00001
 )
 def test_the_clock_is_what_the_nodes_program_says(said, expected):
     assert tuple(clock_of(said).values()) == expected
+
+
+def test_two_processes_do_not_collect_one_campaign_at_once(tmp_path):
+    first = coordinator.collect(PaperTestbed("p"), settings(), tmp_path / "c")
+    next(first)
+    with pytest.raises(UserError, match="c: another process collects this campaign; wait"):
+        list(coordinator.collect(PaperTestbed("p"), settings(), tmp_path / "c"))
+    list(coordinator.collect(PaperTestbed("p"), settings(), tmp_path / "other"))
+    first.close()
+    assert list(coordinator.collect(PaperTestbed("p"), settings(), tmp_path / "c"))

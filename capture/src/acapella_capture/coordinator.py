@@ -1,6 +1,8 @@
 """Takes the samples of a plan on any testbed: a thread a site, then the trials, each told as soon as it is done."""
 
 import contextlib
+import fcntl
+import os
 import queue
 import threading
 import time
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from acapella_core.errors import UserError
+from acapella_core.files import PRIVATE, locked
 
 from .describe import delivered
 from .outcomes import Ledger, Outcome
@@ -22,6 +25,7 @@ from .testbeds.base import Site, Testbed, Want
 WHOLE_FRAMES = 262144  # snap length of a trial: two trials can be compared by what was kept of each packet
 TOLD_S = 0.2  # how often sites are looked for that ended without a word
 DAY_S = 86400
+LOCK = ".collect.lock"
 
 Told = dict[str, Any] | Failure | Outcome
 
@@ -29,17 +33,35 @@ Told = dict[str, Any] | Failure | Outcome
 def collect(testbed: Testbed, settings: Settings, campaign: Path) -> Iterator[Told]:
     """Take every sample of the plan; yield each one's manifest as soon as it is written, or why it could not be taken.
 
-    At the end of a site its outcome. Raises UserError where the testbed fails; samples already yielded stay.
+    At the end of a site its outcome. Raises UserError where the testbed fails, or another process collects it;
+    samples already yielded stay.
     """
     sites = sites_of(settings, testbed.sites())
-    for left in (campaign / "raw").glob(".*.part"):  # of a collection that was killed as it fetched
-        left.unlink()
-    with testbed:
+    with alone(campaign), testbed:
+        for left in (campaign / "raw").glob(".*.part"):  # of a collection that was killed as it fetched
+            left.unlink()
         yield from collect_sites(testbed, settings, campaign, sites)
         for shots in trials(testbed.replays()):
             with contextlib.closing(take_trials(testbed, settings.capture, shots)) as takings:
                 for taking in takings:
                     yield delivered(testbed, settings, campaign, taking)
+
+
+@contextlib.contextmanager
+def alone(campaign: Path) -> Iterator[None]:
+    """Keep other processes from collecting this campaign meanwhile, which would write the same files. Raises UserError.
+
+    The kernel lets go of the lock when its process ends, by kill -9 too.
+    """
+    campaign.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(campaign / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+    try:
+        if locked(descriptor, fcntl.flock) is False:
+            fix = "wait for its end or stop it; a killed Snakemake leaves its own running"
+            raise UserError("another process collects this campaign", where=campaign, fix=fix)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def collect_sites(testbed: Testbed, settings: Settings, campaign: Path, sites: Sequence[Site]) -> Iterator[Told]:
