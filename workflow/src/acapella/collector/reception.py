@@ -29,7 +29,7 @@ class Reception:
     def __init__(self, settings: Settings, collector: core.Collector):
         self._settings = settings
         self.collector = collector
-        self._orders: queue.SimpleQueue[tuple[Callable[[], None], concurrent.futures.Future]] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[tuple[Callable[[], object], concurrent.futures.Future]] = queue.SimpleQueue()
         self._numbers = {pair.number for pair in settings.queue_pairs}  # of this run
         self._stop = threading.Event()
         self._ready = threading.Event()
@@ -63,21 +63,32 @@ class Reception:
         """New queue pairs, with numbers, keys and addresses that nobody can guess. Raises Refused."""
         if report_format != self._settings.report_format:
             raise Refused(f"this collector takes reports of format {self._settings.report_format}")
-        pairs = tuple(self._new_pair(index, ring_bytes) for index in range(count))
-        for pair in pairs:
-            self._order(lambda pair=pair: self.collector.add_queue_pair(of_core(pair, report_format)))
-        return pairs
+        return tuple(self._add(index, ring_bytes) for index in range(count))
 
     def retire(self, numbers: list[int]) -> None:
         """Refuse and count reports to these queue pairs from now on."""
         for number in numbers:
             with contextlib.suppress(Refused):  # at the end nothing comes any more
-                self._order(lambda number=number: self.collector.remove_queue_pair(number))
+                remove = (
+                    self.collector.remove_rdma_ring if self._settings.rdma_device else self.collector.remove_queue_pair
+                )
+                self._order(lambda number=number, remove=remove: remove(number))
 
     def flush(self) -> None:
         """Have the rows of the series that there are written, so that who asks sees them."""
         with contextlib.suppress(Refused):  # at the end all are
             self._order(self.collector.write_series)
+
+    def _add(self, index: int, ring_bytes: int) -> QueuePair:
+        """Bring a queue pair into use: the device's where there is one."""
+        report_bytes = REPORT_BYTES[self._settings.report_format]
+        if not self._settings.rdma_device:
+            pair = self._new_pair(index, ring_bytes)
+            self._order(lambda: self.collector.add_queue_pair(of_core(pair, self._settings.report_format)))
+            return pair
+        psn = secrets.randbits(24)
+        made = self._order(lambda: self.collector.add_rdma_ring(ring_bytes // report_bytes, psn))
+        return QueuePair(index, made.number, made.key, made.base, ring_bytes, psn)
 
     def _new_pair(self, index: int, ring_bytes: int) -> QueuePair:
         number = FIRST_NUMBER + secrets.randbelow(NUMBERS)
@@ -87,14 +98,14 @@ class Reception:
         base = PAGE * (1 + secrets.randbelow((ADDRESSES - ring_bytes) // PAGE - 1))
         return QueuePair(index, number, secrets.randbits(32), base, ring_bytes, secrets.randbits(24))
 
-    def _order(self, do: Callable[[], None]) -> None:
-        """Have the receiving thread do something between two steps, and wait for it. Raises Refused."""
+    def _order(self, do: Callable[[], object]) -> object:
+        """Have the receiving thread do something between two steps; what came of it. Raises Refused."""
         done: concurrent.futures.Future = concurrent.futures.Future()
         self._orders.put((do, done))
         if self._over.is_set():
             self._attend()
         try:
-            done.result(ATTENDED_S)
+            return done.result(ATTENDED_S)
         except UserError as error:
             raise Refused(str(error)) from error
         except TimeoutError:
@@ -109,8 +120,7 @@ class Reception:
                 try:
                     if self._over.is_set():
                         raise Refused("the collector is ending")
-                    do()
-                    done.set_result(None)
+                    done.set_result(do())
                 except Exception as error:
                     done.set_exception(error)
         return self._stop.is_set()
@@ -120,6 +130,8 @@ class Reception:
         try:
             if self._settings.interface:
                 self.collector.run_interface(self._settings.interface, attend=self._attend)
+            elif self._settings.rdma_device:
+                self.collector.run_rdma(self._settings.rdma_device, self._settings.rdma_peer, self._attend)
             for path in self._settings.captures:
                 if not self._attend():
                     self.files.append({"file": path.name, **self.collector.feed(path, attend=self._attend)})

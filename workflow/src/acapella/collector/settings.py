@@ -10,7 +10,6 @@ from ..consistency.selection import duration_ns, memory_bytes, whole
 from ..control_channel import BITS, MOST_QUEUE_PAIRS, REPORT_BYTES, QueuePair, address
 from .sessions import ring_size
 
-RDMA_DEVICES = Path("/sys/class/infiniband")
 WINDOW = "1s"  # of the series
 RING = "64M"
 MEMORY = "4G"
@@ -27,6 +26,7 @@ class Settings:
     captures: tuple[Path, ...]
     interface: str | None
     rdma_device: str | None
+    rdma_peer: str | None
     queue_pairs: tuple[QueuePair, ...]  # known beforehand
     listen: tuple[str, int] | None
     listen_anywhere: bool
@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("captures", metavar="CAPTURE", nargs="*", help="pcap or pcapng of reports, also compressed")
     source.add_argument("--interface", metavar="NAME", help="a live interface (AF_PACKET), until Ctrl-C or kill")
     source.add_argument("--rdma-device", metavar="NAME", help="an RDMA device, which writes reports into our memory")
+    source.add_argument("--rdma-peer", metavar="IPV4", help="with it: the address that reports come from")
     pairs = parser.add_argument_group("which queue pairs reports may be written to")
     pairs.add_argument("--control", metavar="FILE", help="those of a program's control file (register qp_number ...)")
     pairs.add_argument(
@@ -94,6 +95,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
         captures=tuple(Path(name) for name in args.captures),
         interface=args.interface,
         rdma_device=args.rdma_device,
+        rdma_peer=args.rdma_peer,
         queue_pairs=known,
         listen=listen,
         listen_anywhere=args.listen_anywhere,
@@ -118,12 +120,11 @@ def check_source(args: argparse.Namespace) -> None:
     for name in args.captures:
         if not Path(name).exists():
             raise UserError("there is no such file", where=name)
-    if args.rdma_device:
-        there = sorted(path.name for path in RDMA_DEVICES.iterdir()) if RDMA_DEVICES.is_dir() else []
+    if args.rdma_device and (not args.rdma_peer or args.control):
         raise UserError(
-            "there is no such RDMA device" if args.rdma_device not in there else "is not built in",
-            where=f"--rdma-device {args.rdma_device}",
-            fix=f"there are {', '.join(there) or 'none'}; without one: --interface",
+            "an RDMA device gives numbers of its own, to packets of one address",
+            where="--rdma-device",
+            fix="name --rdma-peer IPV4 and --listen HOST:PORT, and no --control",
         )
 
 
