@@ -191,10 +191,14 @@ def sftp_of(nodes: Nodes) -> type[paramiko.SFTPServerInterface]:
     """Files of this machine; names are those of a node's home."""
 
     class Handle(paramiko.SFTPHandle):
+        lost = False  # what was asked for before comes still, and may not end the next connection as well
+
         def read(self, offset, length):
             octets = super().read(offset, length)
             nodes.downloaded += len(octets) if isinstance(octets, bytes) else 0
-            if nodes.cut_downloads_after is not None and nodes.downloaded > nodes.cut_downloads_after:
+            limit = nodes.cut_downloads_after
+            if limit is not None and nodes.downloaded > limit and not self.lost:
+                self.lost = True
                 nodes.lose_connections()
             return octets
 

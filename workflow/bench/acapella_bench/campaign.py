@@ -57,6 +57,7 @@ def rows_of(manifests: list[dict]) -> list[dict]:
     overloaded = [manifest for manifest in manifests if true_loss(manifest) > 0]
     judged = [manifest for manifest in manifests if manifest["congestion"]["verdict"] != "unknown"]
     missed = [manifest for manifest in judged if manifest in overloaded and not congested(manifest)]
+    passed = sum(m["congestion"]["offered_bps"] * m["congestion"]["seconds"] / 8 for m in judged)
     errors = [
         abs(true_loss(manifest) - manifest["congestion"]["estimated_loss"])
         for manifest in judged
@@ -74,6 +75,12 @@ def rows_of(manifests: list[dict]) -> list[dict]:
         },
         {"measured": "mirror lost frames", "value": len(overloaded), "unit": "samples", "goal": ">= 1"},
         {"measured": "kernel dropped", "value": sum(m["dropped_kernel"] for m in manifests), "unit": "frames"},
+        {
+            "measured": "mirrors were offered",
+            "value": 100 * sum(m["mirror"]["offered_bytes"] for m in judged) / passed if passed else None,
+            "unit": "% of what passed their ports",
+            "note": "a mirror copies for a little less long than the port is counted",
+        },
         {
             "measured": "congestion missed",
             "value": len(missed),
