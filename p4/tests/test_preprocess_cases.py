@@ -1,0 +1,13 @@
+"""The cases of preprocess.stf: what becomes of single packets, octet by octet."""
+
+from pathlib import Path
+
+import pytest
+from acapella_p4_model import stf
+
+CASES = stf.read_cases(Path(__file__).with_name("preprocess.stf"))
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])
+def test_case(case, tmp_path):
+    assert case.failures("preprocess", tmp_path) == []
