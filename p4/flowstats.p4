@@ -53,7 +53,6 @@ struct metadata_t {
     bit<8> fresh;      // since this packet
     bit<8> peer_held;
     bit<8> first;      // of the flow in this epoch
-    bit<8> counts;     // for the sketch
     bit<8> opens;      // a connection
     bit<8> from_start; // of the hole
     bit<8> measures;
@@ -89,14 +88,14 @@ control FlowStatistics(inout headers_t hdr, inout metadata_t meta, in pna_main_i
                        inout pna_main_output_metadata_t ostd) {
     Identity() identity;
     Slot() slot;
-    Sketch() count;
+    Count() count;
     Times() times;
     Sequence() sequence;
     Handshake() handshake;
     Acknowledgment() acknowledgment;
     Triggers() trigger;
     Reverse() reverse;
-    Sketch() look_up;
+    LookUp() look_up;
     Least() least;
     QueuePair() queue_pair;
     Roce() roce;
@@ -125,11 +124,7 @@ control FlowStatistics(inout headers_t hdr, inout metadata_t meta, in pna_main_i
             hdr.egress.hash = meta.own_jhash;
             slot.apply(hdr, meta);
             meta.bank = active_bank.read(0);
-            meta.counts = 1;
-            if (meta.probe == 1) {
-                meta.bank = meta.bank ^ 1;
-                meta.counts = 0;
-            }
+            meta.bank = meta.bank ^ (bit<32>)meta.probe;
             count.apply(hdr, meta);
             if (meta.probe == 0) {
                 times.apply(hdr, meta);

@@ -1,5 +1,5 @@
 // The reverse flow becomes the one that the report is of, with the labels that its slot keeps. Its cells are read by
-// Sketch after this.
+// LookUp after this.
 control Reverse(inout headers_t hdr, inout metadata_t meta) {
     apply {
         if (meta.peer_held == 0) {
@@ -43,7 +43,6 @@ control Reverse(inout headers_t hdr, inout metadata_t meta) {
         meta.slot = meta.peer_slot;
         meta.held = meta.peer_held;
         meta.trigger = meta.peer_trigger;
-        meta.counts = 0;
         meta.bank = active_bank.read(0);
     }
 }

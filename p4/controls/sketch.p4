@@ -1,16 +1,18 @@
-// A flow's cells of the count-min sketch (hdr.row says which flow) to hdr.cells, after `add_bytes` and `add_packets`
-// were added to them. 64 bits do not wrap: 100 Gbps fill them in 46 years.
+// A flow's cells of the count-min sketch (hdr.row says which flow, meta.bank which bank) to hdr.cells. 64 bits do not
+// wrap: 100 Gbps fill them in 46 years.
 //
 // Rows are independent: each hashes its number before the digest, and jhash mixes that into every bit of the result.
 // With a CRC, whose salts only move the same collisions to other cells, four rows would be worth one.
-#define ROW(N) \
+#define FIND(N) \
     hdr.row.number = N; \
     meta.row_hash = jhash.get_hash(hdr.row); \
     meta.index = meta.row_hash & meta.mask; \
     meta.index = meta.index + meta.bank; \
     hdr.cells.bytes_##N = sketch_bytes_##N.read(meta.index); \
-    hdr.cells.packets_##N = sketch_packets_##N.read(meta.index); \
-    if (meta.counts == 1) { \
+    hdr.cells.packets_##N = sketch_packets_##N.read(meta.index);
+
+#define ADD(N) \
+    if (meta.probe == 0) { \
         hdr.cells.bytes_##N = hdr.cells.bytes_##N + (bit<64>)meta.ip_length; \
         hdr.cells.packets_##N = hdr.cells.packets_##N + 1; \
         sketch_bytes_##N.write(meta.index, hdr.cells.bytes_##N); \
@@ -21,30 +23,48 @@
     hdr.cells.bytes_##N = 0; \
     hdr.cells.packets_##N = 0;
 
-control Sketch(inout headers_t hdr, inout metadata_t meta) {
+#define SKETCH(ROW) \
+    meta.rows = rows.read(0); \
+    meta.mask = cell_mask.read(0); \
+    if (meta.bank != 0) { \
+        meta.bank = meta.mask + 1; \
+    } \
+    NO_ROW(1) \
+    NO_ROW(2) \
+    NO_ROW(3) \
+    ROW(0) \
+    if (meta.rows >= 2) { \
+        ROW(1) \
+        if (meta.rows >= 3) { \
+            ROW(2) \
+            if (meta.rows >= 4) { \
+                ROW(3) \
+            } \
+        } \
+    }
+
+#define COUNTED(N) FIND(N) ADD(N)
+
+// The packet's own flow: its cells with this packet, or those of a bank that nothing counts into any more.
+control Count(inout headers_t hdr, inout metadata_t meta) {
     Hash<bit<32>>(PNA_HashAlgorithm_t.IDENTITY) jhash;
 
     apply {
         hdr.cells.setValid();
-        meta.rows = rows.read(0);
-        meta.mask = cell_mask.read(0);
-        if (meta.bank != 0) {
-            meta.bank = meta.mask + 1;
-        }
-        NO_ROW(1)
-        NO_ROW(2)
-        NO_ROW(3)
-        ROW(0)
-        if (meta.rows >= 2) {
-            ROW(1)
-            if (meta.rows >= 3) {
-                ROW(2)
-                if (meta.rows >= 4) {
-                    ROW(3)
-                }
-            }
-        }
+        SKETCH(COUNTED)
     }
 }
-#undef ROW
+
+// Any flow.
+control LookUp(inout headers_t hdr, inout metadata_t meta) {
+    Hash<bit<32>>(PNA_HashAlgorithm_t.IDENTITY) jhash;
+
+    apply {
+        SKETCH(FIND)
+    }
+}
+#undef COUNTED
+#undef SKETCH
 #undef NO_ROW
+#undef ADD
+#undef FIND
