@@ -3,9 +3,6 @@
 control Reverse(inout headers_t hdr, inout metadata_t meta) {
     apply {
         if (meta.peer_held == 0) {
-            if (hdr.flow.mpls_count != 0) {
-                meta.tags_whole = 0;
-            }
             hdr.row.labels = 0;
             hdr.row.label_4 = 0;
         } else {

@@ -23,15 +23,10 @@
     hdr.cells.bytes_##N = 0; \
     hdr.cells.packets_##N = 0;
 
-#define SKETCH(ROW) \
-    meta.rows = rows.read(0); \
-    meta.mask = cell_mask.read(0); \
+#define ROWS(ROW) \
     if (meta.bank != 0) { \
         meta.bank = meta.mask + 1; \
     } \
-    NO_ROW(1) \
-    NO_ROW(2) \
-    NO_ROW(3) \
     ROW(0) \
     if (meta.rows >= 2) { \
         ROW(1) \
@@ -51,20 +46,25 @@ control Count(inout headers_t hdr, inout metadata_t meta) {
 
     apply {
         hdr.cells.setValid();
-        SKETCH(COUNTED)
+        NO_ROW(1)
+        NO_ROW(2)
+        NO_ROW(3)
+        meta.rows = rows.read(0);
+        meta.mask = cell_mask.read(0);
+        ROWS(COUNTED)
     }
 }
 
-// Any flow.
+// Another flow, after that; `rows` and `mask` are still there.
 control LookUp(inout headers_t hdr, inout metadata_t meta) {
     Hash<bit<32>>(PNA_HashAlgorithm_t.IDENTITY) jhash;
 
     apply {
-        SKETCH(FIND)
+        ROWS(FIND)
     }
 }
 #undef COUNTED
-#undef SKETCH
+#undef ROWS
 #undef NO_ROW
 #undef ADD
 #undef FIND

@@ -246,8 +246,7 @@ class Flowstats:
         key = packet.key.reversed()
         if packet.peer_held:
             key = key.with_labels(self.slots.get("labels", packet.peer), self.slots.get("label_4", packet.peer))
-        whole = packet.tags_whole and (packet.peer_held or packet.key.mpls_count == 0)
-        return Subject(key, packet.peer, packet.peer_held, self.cells(key), whole)
+        return Subject(key, packet.peer, packet.peer_held, self.cells(key), packet.tags_whole)
 
     def _send(self, packet: Packet, subject: Subject, trigger: int) -> Result:
         pair = subject.key.digest()[0] & self.one["qp_mask"] & QUEUE_PAIRS - 1

@@ -16,13 +16,13 @@ from acapella_p4_model.made_frames import made_frames
 from acapella_p4_model.running import P4, Frame
 
 BASE = {
-    "cell_mask": 0xFF,
+    "cell_mask": 0x3F,
     "slot_mask": 0x1F,
     "qp_mask": 15,
     "slot_timeout_ns": 5_000_000_000,
     "report_dst_mac": 0x020304050607,
     "report_src_mac": 0xFEDCBA987654,
-    "report_dst_ip": 0xFFFEFDFC,
+    "report_dst_ip": 0xFFFEFDFB,
     "report_src_ip": 0xF0F1F2F3,
 }
 # Sixteen queue pairs: PSNs about to wrap, rings that a few reports fill, and one that is not set up.
@@ -77,7 +77,7 @@ def assert_same(frames: list[Frame], settings: dict[str, int], period_ns: int, f
         where = f"result {number} of {len(expected)}, at {now}"
         assert (got.timestamp_ns, got.sequence, got.hash) == (now, result.sequence, result.hash), where
         if result.report is None:
-            assert (got.outcome, got.reason) == ("sunk", names[str(result.reason)]), where
+            assert (got.outcome, got.reason, got.length) == ("sunk", names[str(result.reason)], 0), where
             seen.add(got.reason)
             continue
         assert got.octets is not None, f"{where}: {got.reason}"
@@ -110,7 +110,9 @@ def assert_same_registers(model: Flowstats, registers: dict[str, list[int]]) -> 
 @pytest.mark.parametrize(
     ("settings", "period_ns", "seen"),
     [
-        pytest.param(CARRYING, SECOND_NS, {"trigger 0", "trigger 1", "trigger 5", "trigger 6", "trigger 7"}, id="default"),
+        pytest.param(
+            CARRYING, SECOND_NS, {"trigger 0", "trigger 1", "trigger 5", "trigger 6", "trigger 7"}, id="default"
+        ),
         pytest.param({"format": 1}, 20 * SECOND_NS, {"not-in-format", "trigger 7"}, id="published"),
         pytest.param(
             {
@@ -126,12 +128,12 @@ def assert_same_registers(model: Flowstats, registers: dict[str, list[int]]) -> 
             id="all-triggers",
         ),
         pytest.param(
-            {"rows": 1, "active_bank": 1, "epoch": 0xFFFFFFFF, "triggers": 0x102},
+            {"rows": 1, "active_bank": 1, "epoch": 0xFFFFFFFF, "triggers": 0x142},
             0,
-            {"trigger 1", "trigger 8", "reverse-unknown", "no-trigger", "no-flow", "no-queue-pair"},
-            id="acks-only",
+            {"trigger 1", "trigger 6", "trigger 8", "reverse-unknown", "no-trigger", "no-flow", "no-queue-pair"},
+            id="one-row",
         ),
-        pytest.param({"rows": 2, "every": 3, "triggers": 0x10, "format": 1}, 0, {"trigger 4"}, id="nth"),
+        pytest.param({"rows": 2, "every": 3, "triggers": 0x50, "format": 1}, 0, {"trigger 4"}, id="nth"),
     ],
 )
 def test_connections_give_the_reports_and_registers_of_the_model(settings, period_ns, seen, small_spec, tmp_path):
