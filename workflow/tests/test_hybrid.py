@@ -43,7 +43,7 @@ class Digested:
         self.acap = source.with_suffix(f".{engine}.parquet")
         self.flow_table = source.with_suffix(f".{engine}.flows.parquet")
         options = Options(engine, deep_frames=deep_frames, threads=threads)
-        self.metadata = digest(str(source), str(self.acap), str(self.flow_table), options)
+        self.metadata = digest([str(source)], str(self.acap), str(self.flow_table), options)
 
     def column(self, name: str) -> list:
         return pq.read_table(self.acap, columns=[name])[name].to_pylist()

@@ -166,7 +166,7 @@ def one_sample(part: Path, taken: Taken, key: bytes, args: argparse.Namespace) -
     capture = captures / f"{taken.name}.pcap"
     counts = anonymise(str(taken.capture), capture, key, args.macs)
     options = Options(args.engine, (), taken.site, taken.port)
-    digest(str(capture), str(acaps / f"{taken.name}.parquet"), str(flows / f"{taken.name}.parquet"), options)
+    digest([str(capture)], str(acaps / f"{taken.name}.parquet"), str(flows / f"{taken.name}.parquet"), options)
     return counts
 
 
