@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 
 import pytest
-from acapella_p4_model import reports
+from acapella_p4_model import reports, running
+from acapella_p4_model.made_connections import made_connections
 from acapella_p4_model.running import P4
 
 # One field in P4, which has none of more than 64 bits, for a part of one or for several of the layout.
@@ -53,3 +57,28 @@ def test_reports_are_138_and_266_octets_with_their_icrc():
     settings = dict.fromkeys(("report_dst_mac", "report_src_mac", "report_dst_ip", "report_src_ip"), 1)
     lengths = [len(reports.frame(settings, queue_pair, 0, reports.pack(number, {}))) + 4 for number in (1, 2)]
     assert lengths == [138, 266]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_wireshark_takes_reports_for_rdma_writes_without_complaint(number, small_spec, tmp_path):
+    if not running.LOADER.exists() or not shutil.which("tshark"):
+        pytest.skip("acapella-p4-run or tshark is not there: make setup")
+    control = f"register qp_number 0 0x123456\nregister format 0 {number}\nregister report_dst_ip 0 0x7f000001\n"
+    ran = running.run("flowstats", made_connections(5, 300), control, tmp_path, small_spec)
+    fields = (
+        "ip.checksum.status",
+        "udp.dstport",
+        "infiniband.bth.opcode",
+        "infiniband.bth.destqp",
+        "infiniband.reth.dmalen",
+    )
+    command = ["tshark", "-r", str(tmp_path / "out.pcap"), "-o", "ip.check_checksum:TRUE", "-T", "fields"]
+    for field in (*fields, "_ws.malformed", "_ws.expert.severity"):
+        command += ["-e", field]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=os.environ | {"TZ": "UTC", "LC_ALL": "C"}
+    )
+    wanted = f"1\t4791\t42\t0x123456\t{64 if number == 1 else 192}\t\t"
+    lines = done.stdout.splitlines()
+    assert len(lines) == ran.statistics["reports"] > 50
+    assert {line.lower() for line in lines} == {wanted}
