@@ -158,6 +158,25 @@ def test_a_slice_that_never_comes_up_is_given_back(fabric):
     assert not names(fabric)
 
 
+def test_who_stops_while_a_slice_comes_up_waits_for_its_end_alone(fabric):
+    """Else Ctrl-C would wait for as long as FABRIC takes."""
+    fabric.orchestrator.faults.stuck, faults = True, []
+
+    def allocate() -> None:
+        try:
+            testbed.allocate(SITE, Want(1))
+        except UserError as error:
+            faults.append(str(error))
+
+    with fabric.testbed(wait_timeout_s=300) as testbed:
+        waiting = threading.Thread(target=allocate)
+        waiting.start()
+        until(fabric.orchestrator.alive)
+        testbed.stop_waiting()
+        waiting.join(60)
+        assert faults == ["testbed fabric: the slice is Configuring"] and not names(fabric)
+
+
 def test_a_node_without_ssh_is_given_back(fabric):
     fabric.nodes.refusing = True
     with fabric.testbed(wait_timeout_s=0.3) as testbed:

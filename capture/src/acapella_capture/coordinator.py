@@ -79,6 +79,7 @@ def collect_sites(testbed: Testbed, settings: Settings, campaign: Path, sites: S
             yield from until_done(threads, told)
         finally:
             shared.stop.set()
+            testbed.stop_waiting()
             for thread in threads:
                 if thread.ident is not None:
                     thread.join()

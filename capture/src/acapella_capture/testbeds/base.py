@@ -253,6 +253,10 @@ class Testbed(ABC):
         """The names of what an earlier collection of this campaign left allocated."""
         return ()
 
+    def stop_waiting(self) -> None:
+        """Have whoever waits for a node or a mirror get a UserError; from now on only what is given back is waited for."""
+        return
+
     @abstractmethod
     def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> Finished:
         """Run a program to its end on a node. Raises UserError for an unknown node or after `timeout_s`."""

@@ -235,6 +235,9 @@ class FabricTestbed(Testbed):
         ours = {slice_name(self.campaign, site) for site in self._taken}
         return tuple(sorted(record.name for record in self.slices.records() if record.name not in ours))
 
+    def stop_waiting(self) -> None:
+        self.slices.stopping.set()
+
     def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> Finished:
         return self._remote.run(node, argv, timeout_s=timeout_s, stdin=stdin)
 
@@ -351,7 +354,7 @@ class FabricTestbed(Testbed):
             try:
                 return self._remote.ask(name, "links")["links"]
             except UserError as error:
-                if time.monotonic() > end:
+                if time.monotonic() > end or self.slices.stopping.is_set():
                     raise UserError(f"never came up: {error}", where=WHERE) from error
             time.sleep(self.settings.poll_s)
 

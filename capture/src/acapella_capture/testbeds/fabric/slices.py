@@ -6,6 +6,7 @@ for the name before we ask a second time. It finds names by their parts, so name
 
 import datetime
 import re
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -42,6 +43,7 @@ class Slices:
         self.session = session
         self.settings = settings
         self.campaign = campaign
+        self.stopping = threading.Event()  # then nothing is waited for but the end of a slice
 
     def records(self) -> list[Any]:
         """What FABRIC lists of this campaign's slices that are not gone. Raises UserError."""
@@ -127,10 +129,10 @@ class Slices:
 
     def _settled(self, slice_id: str, timeout_s: float, fix: str) -> str:
         """The state of a slice, READY or FAILED, when nothing is under way. Raises UserError."""
-        state = self._until(slice_id, timeout_s, lambda state: state in READY + FAILED + GONE)
+        state = self._until(slice_id, timeout_s, lambda state: state in READY + FAILED + GONE or self.stopping.is_set())
         if state in READY + FAILED:
             return state
-        if state in GONE:
+        if state in GONE or self.stopping.is_set():
             raise UserError(f"the slice is {state}", where=WHERE)
         raise UserError(f"the slice is {state} after {timeout_s:g} s", where=WHERE, fix=fix)
 
