@@ -1,6 +1,8 @@
 """The plan: modes, cycles, runs, moments; allocation on what is free, with back-off; congestion; outcomes."""
 
 import csv
+import threading
+import time
 from collections import Counter
 from dataclasses import replace
 
@@ -239,3 +241,16 @@ def test_outcomes_grow_over_campaigns_and_a_crash_leaves_incomplete(tmp_path):
         ("one", "A"), ("one", "B"), ("two", "A"), ("two", "B"), ("two", "A"), ("two", "B"),
     ]  # fmt: skip
     assert {row["samples"] for row in rows if row["site"] == "A"} == {"3"}
+
+
+def test_two_campaigns_at_once_lose_no_line(tmp_path, monkeypatch):
+    """Each takes its time between reading the table of all collections and writing it."""
+    read = outcomes.read
+    monkeypatch.setattr(outcomes, "read", lambda path: (read(path), time.sleep(0.2))[0])
+    rows = [{key: f"{key}{number}" for key in outcomes.COLUMNS} for number in range(2)]
+    threads = [threading.Thread(target=outcomes.merge, args=(tmp_path / "all.csv", [row])) for row in rows]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(line["campaign"] for line in read(tmp_path / "all.csv")) == ["campaign0", "campaign1"]

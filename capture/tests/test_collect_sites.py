@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import re
 import threading
 import time
 

@@ -254,7 +254,7 @@ class Testbed(ABC):
         return ()
 
     def stop_waiting(self) -> None:
-        """Have whoever waits for a node or a mirror get a UserError; from now on only what is given back is waited for."""
+        """Who waits for a node or a mirror gets a UserError; from now on only what is given back is waited for."""
         return
 
     @abstractmethod
