@@ -3,9 +3,19 @@
 # One job: starting Altair takes longer than most figures. Captions for `snakemake --report` are in
 # workflow/report/<figure>.rst.
 
-from acapella.figures.registry import NAMES, TRIALS as OF_TRIALS
+from acapella.figures.registry import FLOWREPORTS as OF_FLOWREPORTS
+from acapella.figures.registry import FLOWSTUDY as OF_FLOWSTUDY
+from acapella.figures.registry import NAMES
+from acapella.figures.registry import TRIALS as OF_TRIALS
 
-FIGURES = [*NAMES, *(OF_TRIALS if TRIALS else ())]
+# Figures that a campaign has only where its config asks for what they show, each kind with its option.
+ASKED_FOR = {
+    "--trials": (OF_TRIALS, TRIALS),
+    "--flowreports": (OF_FLOWREPORTS, REPORTED["samples"]),
+    "--flowstudy": (OF_FLOWSTUDY, REPORTED["study"]),
+}
+FIGURE_FLAGS = [flag for flag, (_, wanted) in ASKED_FOR.items() if wanted]
+FIGURES = [*NAMES, *(name for names, wanted in ASKED_FOR.values() if wanted for name in names)]
 
 FORMATS = config["figures"]["formats"]
 
@@ -14,6 +24,8 @@ rule figures:
     input:
         tables=rules.process.output.csv,
         trials=rules.trials.output.csv if TRIALS else [],
+        flowreports=rules.flowtables.output.csv if REPORTED["samples"] else [],
+        flowstudy=rules.flowstudy.output.csv if REPORTED["study"] else [],
     output:
         [
             report(
@@ -35,9 +47,9 @@ rule figures:
     params:
         campaign=lambda wildcards: CAMPAIGN,
         formats=FORMATS,
-        trials="--trials" if TRIALS else "",
+        flags=FIGURE_FLAGS,
         code=digest_of_code("acapella.figures"),
     message:
         "figures"
     shell:
-        "acapella figures {params.campaign:q} {params.trials} --formats {params.formats} > {log:q} 2>&1"
+        "acapella figures {params.campaign:q} {params.flags} --formats {params.formats} > {log:q} 2>&1"

@@ -7,6 +7,7 @@ rule report:
         provenance=rules.process.output.provenance,
         figures=rules.figures.output,
         trials=[*rules.trials.output, *rules.conformance.output] if TRIALS else [],
+        flowreports=rules.flowreports_published.output if REPORTED["samples"] or REPORTED["study"] else [],
     output:
         page="<campaign>/report.html",
     log:
@@ -18,10 +19,10 @@ rule report:
         runtime=30,
     params:
         campaign=lambda wildcards: CAMPAIGN,
-        trials="--trials" if TRIALS else "",
+        flags=FIGURE_FLAGS,
         excluded=["--excluded", *config["exclude"]] if config["exclude"] else [],
         code=digest_of_code("acapella.report"),
     message:
         "report"
     shell:
-        "acapella report {params.campaign:q} {params.trials} {params.excluded:q} > {log:q} 2>&1"
+        "acapella report {params.campaign:q} {params.flags} {params.excluded:q} > {log:q} 2>&1"

@@ -15,6 +15,7 @@ from snakemake.exceptions import WorkflowError
 from acapella_capture.testbeds import files as captures_that_exist
 
 TRIALS = config["trials"] or {}
+REPORTED = config["flowreports"]
 WARNINGS = []
 
 
@@ -34,8 +35,9 @@ def unknown_sample(named, known, place):
 def check_names(known, place):
     """End with one line where the config names a sample that is not among the known ones of a place."""
     excluded = [(name, "exclude") for name in config["exclude"]]
+    reported = [(name, "flowreports.samples") for name in REPORTED["samples"] or [] if REPORTED["samples"] != "all"]
     trials = (configuration.trial_samples(TRIALS, environment) for environment in TRIALS)
-    for fault in filter(None, (unknown_sample(named, known, place) for named in (excluded, *trials))):
+    for fault in filter(None, (unknown_sample(named, known, place) for named in (excluded, reported, *trials))):
         sys.exit(fault)
 
 
@@ -92,7 +94,7 @@ else:
             precheck.check(COLLECTED_BY)
         if config["testbed"] == "local":  # asks nobody, so that it is no work to look now
             told_plan()
-            if TRIALS or config["exclude"]:
+            if TRIALS or REPORTED["samples"] or config["exclude"]:
                 check_planned_names()
     except UserError as error:
         sys.exit(f"config error: {error}")
@@ -134,6 +136,17 @@ def samples():
 def of_all_samples(pattern):
     """An input function: the files of a pattern with {sample}, for all samples."""
     return lambda wildcards: expand(pattern, sample=samples())
+
+
+def reported_samples():
+    """The samples whose flows are reported by the P4 program, in the order in which they were asked for."""
+    asked = REPORTED["samples"] or []
+    return samples() if asked == "all" else [name for name in asked if name not in config["exclude"]]
+
+
+def of_reported_samples(pattern):
+    """An input function: the files of a pattern with {sample}, for these samples."""
+    return lambda wildcards: expand(pattern, sample=reported_samples())
 
 
 def sample_capture(sample):

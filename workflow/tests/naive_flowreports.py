@@ -4,6 +4,7 @@ What workflow/sql/flowreports says in SQL, by definition and without it: the flo
 handshakes in two halves, their last inter-arrival time, and their bytes in windows of time.
 """
 
+import math
 from collections import defaultdict
 
 SYN_ACK, SYN, ACK, RST = 18, 2, 16, 4
@@ -39,15 +40,14 @@ def flows(frames: list[dict]) -> dict[tuple, dict]:
     found = {}
     for key, members in groups.items():
         stamps = [frame["ts_ns"] for frame in members]
-        opens = any(frame["tcp"] and frame["tcp"]["flags"] & SYN_ACK == SYN for frame in members)
         way = way_of(key)
-        halves = handshake(ordered(ways[way]), ordered(ways.get(back_of(way), []))) if opens else (None, None)
+        own, other = ordered(ways[way]), ordered(ways.get(back_of(way), []))
         found[key] = {
             "packets": len(members),
             "bytes": sum(frame["ip_len"] for frame in members),
             "iat_ns": stamps[-1] - stamps[-2] if len(stamps) > 1 else None,
-            "rtt_syn_ns": halves[0],
-            "rtt_ack_ns": halves[1],
+            "rtt_syn_ns": last_half(own, other, SYN, SYN_ACK),
+            "rtt_ack_ns": last_half(other, own, SYN_ACK, ACK),
         }
     return found
 
@@ -57,40 +57,32 @@ def ordered(frames: list[dict]) -> list[dict]:
     return sorted((frame for frame in frames if frame["tcp"]), key=lambda frame: frame["frame"])
 
 
-def handshake(client: list[dict], server: list[dict]) -> tuple:
-    """Both halves of the last handshake that has them, each for itself."""
-    syn_half = ack_half = None
-    answered = set()
-    for reply in server:
-        if reply["tcp"]["flags"] & SYN_ACK != SYN_ACK or reply["tcp"]["ack"] in answered:
-            continue
-        before = [f for f in client if f["frame"] < reply["frame"] and f["tcp"]["flags"] & SYN_ACK == SYN]
-        asked = [f for f in before if (f["tcp"]["seq"] + 1) % 2**32 == reply["tcp"]["ack"]]
-        if not asked:
-            continue
-        answered.add(reply["tcp"]["ack"])
-        if len(asked) == 1:
-            syn_half = reply["ts_ns"] - asked[0]["ts_ns"]
-        half = acknowledged(reply, client, server)
-        ack_half = ack_half if half is None else half
-    return syn_half, ack_half
+def is_a(frame: dict, kind: int) -> bool:
+    """Whether a segment is a SYN, a SYN-ACK, or an ACK; a RST is none."""
+    return frame["tcp"]["flags"] & (SYN_ACK | RST) == kind
 
 
-def acknowledged(reply: dict, client: list[dict], server: list[dict]) -> int | None:
-    """From a SYN-ACK to the first ACK of it; None without one, or where the SYN-ACK was sent again before."""
-    wanted = (reply["tcp"]["seq"] + 1) % 2**32
-    for frame in client:
-        tcp = frame["tcp"]
-        if frame["frame"] > reply["frame"] and tcp["flags"] & (SYN_ACK | RST) == ACK and tcp["ack"] == wanted:
-            sent = [
-                f
-                for f in server
-                if reply["frame"] <= f["frame"] < frame["frame"]
-                and f["tcp"]["flags"] & SYN_ACK == SYN_ACK
-                and f["tcp"]["seq"] == reply["tcp"]["seq"]
-            ]
-            return frame["ts_ns"] - reply["ts_ns"] if len(sent) == 1 else None
-    return None
+def last_half(asking: list[dict], answering: list[dict], kind: int, answer: int) -> int | None:
+    """Time from the last segment of a kind that is answered and was not sent twice before, to its first answer.
+
+    One with the sequence number of the one before it is sent again; another one begins anew.
+    """
+    half = None
+    asked = [frame for frame in asking if is_a(frame, kind)]
+    while asked:
+        again = 1
+        while again < len(asked) and asked[again]["tcp"]["seq"] == asked[0]["tcp"]["seq"]:
+            again += 1
+        until = asked[again]["frame"] if again < len(asked) else math.inf
+        wanted = (asked[0]["tcp"]["seq"] + 1) % 2**32
+        for frame in answering:
+            between = asked[0]["frame"] < frame["frame"] < until
+            if between and is_a(frame, answer) and frame["tcp"]["ack"] == wanted:
+                if again == 1 or frame["frame"] < asked[1]["frame"]:
+                    half = frame["ts_ns"] - asked[0]["ts_ns"]
+                break
+        asked = asked[again:]
+    return half
 
 
 def windows(frames: list[dict], window_ns: int) -> dict[tuple, tuple[int, int]]:

@@ -20,7 +20,7 @@ def made(tmp_path, trace):
     """A connection with the exact tables of a trace, and its frames as the naive reader has them."""
     capture = traces.write_pcap(tmp_path / "t.pcap", trace, snaplen=262144)
     acap, flows = tmp_path / "t.parquet", tmp_path / "t.flows.parquet"
-    digest(str(capture), str(acap), str(flows), Options("native", site="S", port="p"))
+    digest([str(capture)], str(acap), str(flows), Options("native", site="S", port="p"))
     con = queries.connect()
     exact.make(con, acap, flows, window_ns=WINDOW_NS)
     return con, read_frames(capture)
@@ -60,7 +60,7 @@ def test_a_syn_sent_twice_gives_no_first_half(tmp_path):
     c = traces.Connection("vlan", traces.START_NS).send(0, "S")
     c.seq[0] -= 1
     c.handshake()
-    (row,) = (row for row in check(tmp_path, c.trace).values() if row["handshakes"])
+    (row,) = (row for row in check(tmp_path, c.trace).values() if row["opens"])
     assert (row["rtt_syn_ns"], row["rtt_ack_ns"]) == (None, 5 * traces.MS)
 
 
@@ -68,7 +68,7 @@ def test_a_syn_ack_sent_twice_gives_no_second_half(tmp_path):
     c = traces.Connection("mpls", traces.START_NS).send(0, "S").send(1, "SA")
     c.seq[1] -= 1
     c.send(1, "SA").send(0, "A")
-    (row,) = (row for row in check(tmp_path, c.trace).values() if row["handshakes"])
+    (row,) = (row for row in check(tmp_path, c.trace).values() if row["opens"])
     assert (row["rtt_syn_ns"], row["rtt_ack_ns"]) == (traces.MS, None)
 
 

@@ -1,5 +1,6 @@
 -- One row per flow that the digest or the collector has: exact and measured values side by side, null where a side has
--- none. The halves of a handshake stand at the flow that began it, whichever direction's reports told them.
+-- none. The halves of a handshake stand at the flow that began it, whichever direction told them. Reports name ICMP's
+-- types and identifiers, which the digest has not: no inter-arrival times of it are compared.
 with
 
 exact as (
@@ -21,7 +22,7 @@ halves as (
 
 begun as (
     select distinct way from exact
-    where syn
+    where opens
 ),
 
 joined as (
@@ -38,15 +39,15 @@ joined as (
         coalesce(e.way_back, m.way_back) as way_back,
         e.key,
         coalesce(e.outside, false) as outside,
-        coalesce(e.syn, false) as syn,
+        coalesce(e.opens, false) as opens,
         m.reports,
         case when m.vlan is null then 'exact' when e.vlan is null then 'collector' else 'both' end as found,
         e.packets,
         m.packets as packets_measured,
         e.bytes,
         m.bytes as bytes_measured,
-        e.iat_ns,
-        m.iat_ns as iat_measured_ns,
+        case when coalesce(e.ip_proto, m.ip_proto) not in (1, 58) then e.iat_ns end as iat_ns,
+        case when coalesce(e.ip_proto, m.ip_proto) not in (1, 58) then m.iat_ns end as iat_measured_ns,
         e.rtt_syn_ns,
         m.rtt_syn_ns as own_rtt_syn_ns,
         e.rtt_ack_ns,
@@ -72,13 +73,13 @@ final as (
         ) - 1)::uinteger as flow,
         array_to_string(j.vlan, '/') as vlan,
         array_to_string(j.mpls, '/') as mpls,
-        j.* exclude (vlan, mpls, way, way_back, syn, own_rtt_syn_ns, own_rtt_ack_ns),  -- noqa: RF02
+        j.* exclude (vlan, mpls, way, way_back, opens, own_rtt_syn_ns, own_rtt_ack_ns),  -- noqa: RF02
         case
-            when j.syn then coalesce(j.own_rtt_syn_ns, back.rtt_syn_ns)
+            when j.opens then coalesce(j.own_rtt_syn_ns, back.rtt_syn_ns)
             when b.way is null then j.own_rtt_syn_ns
         end as rtt_syn_measured_ns,
         case
-            when j.syn then coalesce(j.own_rtt_ack_ns, back.rtt_ack_ns)
+            when j.opens then coalesce(j.own_rtt_ack_ns, back.rtt_ack_ns)
             when b.way is null then j.own_rtt_ack_ns
         end as rtt_ack_measured_ns
     from joined as j

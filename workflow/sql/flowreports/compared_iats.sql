@@ -26,7 +26,7 @@ placed as (
         measured.iat_ns
     from measured
     inner join flows on measured.flow = flows.flow
-    where flows.key is not null
+    where flows.key is not null and flows.ip_proto not in (1, 58)
 ),
 
 final as (

@@ -1,5 +1,5 @@
 -- One row per flow that a report can tell from others: what a measurement without error would say of it.
--- RTTs stand at the flow that began the handshake.
+-- RTTs stand at the side that began the handshake.
 with
 
 packets as (
@@ -48,10 +48,11 @@ summed as (
 final as (
     select
         n.*,
-        s.* exclude (key),  -- noqa: RF02
-        case when s.syn then h.rtt_syn_ns end as rtt_syn_ns,
-        case when s.syn then h.rtt_ack_ns end as rtt_ack_ns,
-        case when s.syn then h.handshakes end as handshakes
+        s.* exclude (key, syn),  -- noqa: RF02
+        s.syn or h.way is not null as opens,
+        h.rtt_syn_ns,
+        h.rtt_ack_ns,
+        h.handshakes
     from named as n
     inner join summed as s on n.key = s.key
     left join handshakes as h on n.way = h.way

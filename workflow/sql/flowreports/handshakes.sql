@@ -1,109 +1,95 @@
--- One row per way with a handshake that can be timed, at its client's side; of several the last one.
--- rtt_syn_ns: SYN to the first SYN-ACK that acknowledges it; none where the SYN was sent twice before.
--- rtt_ack_ns: SYN-ACK to the first ACK of it; none where the SYN-ACK was sent twice before.
+-- One row per way that begins handshakes of which a half can be timed, at its client's side; of several the last one.
+-- A SYN or SYN-ACK with the sequence number of the one before it is sent again, another one begins anew.
+-- rtt_syn_ns: SYN to the first SYN-ACK of it; none where the SYN was sent again before.
+-- rtt_ack_ns: SYN-ACK to the first ACK of it; none where the SYN-ACK was sent again before.
 with
 
 packets as (
-    select * from packets
+    select
+        *,
+        (tcp_seq::ubigint + 1) % 4294967296 as next_seq
+    from packets
     where tcp_flags is not null
 ),
 
-syns as (
-    select * from packets
-    where tcp_flags & 18 = 2
-),
-
-syn_acks as (
-    select * from packets
-    where tcp_flags & 18 = 18
-),
-
--- Each SYN-ACK with the SYNs before it that it answers.
-answered as (
+opening as (
     select
-        syns.way,
-        syn_acks.frame,
-        syn_acks.way as server_way,
-        syn_acks.ts_ns,
-        syn_acks.tcp_seq,
-        syn_acks.tcp_ack,
-        count(*) as syns,
-        max(syns.ts_ns) as syn_ns,
-        max(syns.frame) as syn_frame
-    from syn_acks
-    inner join syns
-        on
-            syn_acks.way_back = syns.way
-            and syn_acks.tcp_ack = (syns.tcp_seq::ubigint + 1) % 4294967296
-            and syn_acks.frame > syns.frame
-    group by
-        syns.way,
-        syn_acks.frame,
-        syn_acks.way,
-        syn_acks.ts_ns,
-        syn_acks.tcp_seq,
-        syn_acks.tcp_ack
+        frame,
+        way,
+        way_back,
+        ts_ns,
+        tcp_seq,
+        tcp_ack,
+        next_seq,
+        tcp_flags & 16 = 16 as is_answer,
+        coalesce(tcp_seq <> lag(tcp_seq) over (partition by way, tcp_flags & 16 order by frame), true) as is_new
+    from packets
+    where tcp_flags & 6 = 2
 ),
 
-first_answers as (
+-- Each first SYN or SYN-ACK, up to the next one of its way.
+begun as (
     select
         *,
-        row_number() over (partition by way, tcp_ack order by frame) as place
-    from answered
+        lead(frame, 1, 9223372036854775807) over (partition by way, is_answer order by frame) as until_frame
+    from opening
+    where is_new
 ),
 
-opened as (
-    select * from first_answers
-    where place = 1
-),
-
-acknowledged as (
+-- The packet that ends a half: the SYN-ACK of a SYN, the ACK of a SYN-ACK.
+ended as (
     select
-        opened.way,
-        opened.frame,
-        min_by(packets.frame, packets.frame) as ack_frame,
-        min_by(packets.ts_ns, packets.frame) as ack_ns
-    from opened
+        begun.way,
+        begun.frame,
+        min(packets.frame) as end_frame,
+        min_by(packets.ts_ns, packets.frame) as end_ns
+    from begun
     inner join packets
         on
-            opened.way = packets.way
-            and opened.frame < packets.frame
-            and packets.tcp_flags & 22 = 16
-            and packets.tcp_ack = (opened.tcp_seq::ubigint + 1) % 4294967296
-    group by opened.way, opened.frame
+            begun.way = packets.way_back
+            and begun.next_seq = packets.tcp_ack
+            and begun.frame < packets.frame
+            and begun.until_frame > packets.frame
+    where packets.tcp_flags & 22 = case when begun.is_answer then 16 else 18 end
+    group by begun.way, begun.frame
 ),
 
+-- How often it was sent before that.
 repeated as (
     select
-        a.way,
-        a.frame,
-        count(*) as syn_acks
-    from acknowledged as a
-    inner join opened as o on a.way = o.way and a.frame = o.frame
-    inner join syn_acks as s
-        on o.server_way = s.way and o.tcp_seq = s.tcp_seq and o.frame <= s.frame and a.ack_frame > s.frame
-    group by a.way, a.frame
+        ended.way,
+        ended.frame,
+        count(*) as times
+    from ended
+    inner join begun on ended.way = begun.way and ended.frame = begun.frame
+    inner join opening
+        on
+            begun.way = opening.way
+            and begun.is_answer = opening.is_answer
+            and begun.frame <= opening.frame
+            and ended.end_frame > opening.frame
+    group by ended.way, ended.frame
 ),
 
-timed as (
+halves as (
     select
-        o.way,
-        o.frame,
-        case when o.syns = 1 then o.ts_ns - o.syn_ns end as rtt_syn_ns,
-        case when r.syn_acks = 1 then a.ack_ns - o.ts_ns end as rtt_ack_ns
-    from opened as o
-    left join acknowledged as a on o.way = a.way and o.frame = a.frame
-    left join repeated as r on o.way = r.way and o.frame = r.frame
+        begun.frame,
+        begun.is_answer,
+        case when begun.is_answer then begun.way_back else begun.way end as client_way,
+        case when repeated.times = 1 then ended.end_ns - begun.ts_ns end as half_ns
+    from begun
+    inner join ended on begun.way = ended.way and begun.frame = ended.frame
+    inner join repeated on begun.way = repeated.way and begun.frame = repeated.frame
 ),
 
 final as (
     select
-        way,
-        max_by(rtt_syn_ns, frame) as rtt_syn_ns,
-        max_by(rtt_ack_ns, frame) as rtt_ack_ns,
-        count(*)::ubigint as handshakes
-    from timed
-    group by way
+        client_way as way,
+        max_by(half_ns, frame) filter (where not is_answer) as rtt_syn_ns,
+        max_by(half_ns, frame) filter (where is_answer) as rtt_ack_ns,
+        count(*) filter (where not is_answer)::ubigint as handshakes
+    from halves
+    group by client_way
 )
 
 select * from final

@@ -16,8 +16,8 @@ named as (
         src,
         dst,
         ip_proto,
-        case when ip_proto in (6, 17) then coalesce(src_port, 0) else 0 end as src_port,
-        case when ip_proto in (6, 17) then coalesce(dst_port, 0) else 0 end as dst_port,
+        (case when ip_proto in (6, 17) then coalesce(src_port, 0) else 0 end)::usmallint as src_port,
+        (case when ip_proto in (6, 17) then coalesce(dst_port, 0) else 0 end)::usmallint as dst_port,
         length(vlan) > 4
         or length(mpls) > 4
         or list_bool_or(
@@ -25,7 +25,7 @@ named as (
                 stacks,
                 lambda run: regexp_replace(
                     run.stack, '^((Ethernet|VLAN|MPLS|PseudoWire|IPv4|IPv6)(/|$))+', ''
-                ) similar to '(.*/)?IPv[46](/.*)?'
+                ) similar to '(.*/)?(IPv[46]|VLAN|MPLS)(/.*)?'
             )
         ) as outside
     from flows

@@ -18,6 +18,10 @@ iats as (
     select * from compared_iats
 ),
 
+rates as (
+    select * from compared_rates
+),
+
 of_flows as (
     select
         outside,
@@ -48,6 +52,13 @@ final as (
         iat_ns::double as exact,
         iat_measured_ns::double as measured
     from iats
+    union all
+    select
+        'throughput_reports' as measure,
+        false as outside,
+        bps as exact,
+        bps_measured as measured
+    from rates
     union all
     select
         'throughput' as measure,

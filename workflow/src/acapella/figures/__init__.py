@@ -12,7 +12,7 @@ import time
 from acapella_core.errors import UserError
 
 from .. import campaign as campaigns
-from .registry import COLLECTIONS, NAMES, STORAGE, TRIALS
+from .registry import COLLECTIONS, FLOWREPORTS, FLOWSTUDY, NAMES, STORAGE, TRIALS
 
 FORMATS = ("svg", "pdf", "png", "html")
 
@@ -25,11 +25,13 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=f"figures: {', '.join(NAMES)}; of trials: {', '.join(TRIALS)}; of all collections: outcomes; "
-        f"of the storage study: {', '.join(STORAGE)}",
+        f"of the storage study: {', '.join(STORAGE)}; of flow reports: {', '.join((*FLOWREPORTS, *FLOWSTUDY))}",
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's folder, as results/demo")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these figures (default: those of samples)")
     parser.add_argument("--trials", action="store_true", help="also the figures of trials (after acapella trials)")
+    parser.add_argument("--flowreports", action="store_true", help="also those of flow reports (acapella flowtables)")
+    parser.add_argument("--flowstudy", action="store_true", help="also those of the study of them (acapella flowstudy)")
     parser.add_argument(
         "--formats", nargs="+", metavar="FORMAT", default=list(FORMATS), help="of svg, pdf, png, html (default: all)"
     )
@@ -38,8 +40,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Write the figures and one line for each. Raises UserError for an unknown name or a missing table."""
-    wanted = args.only or [*NAMES, *(TRIALS if args.trials else ())]
-    names = chosen(wanted, (*NAMES, *TRIALS, *COLLECTIONS, *STORAGE), "--only")
+    asked = {TRIALS: args.trials, FLOWREPORTS: args.flowreports, FLOWSTUDY: args.flowstudy}
+    wanted = args.only or [*NAMES, *(name for names, on in asked.items() if on for name in names)]
+    names = chosen(wanted, (*NAMES, *TRIALS, *COLLECTIONS, *STORAGE, *FLOWREPORTS, *FLOWSTUDY), "--only")
     formats = chosen(args.formats, FORMATS, "--formats")
     campaign = campaigns.opened(args.campaign)
     from .compose import drawn  # noqa: PLC0415 (Altair and vl-convert are slow to import)

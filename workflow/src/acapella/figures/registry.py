@@ -23,6 +23,8 @@ TRIALS = (  # of a campaign that compares trials
 )
 COLLECTIONS = ("outcomes",)  # of all campaigns that sampled a testbed
 STORAGE = ("storage_latency",)  # of the storage study
+FLOWREPORTS = ("flowreport_accuracy", "flowreport_memory", "flowreport_rate")  # of samples that were reported on
+FLOWSTUDY = ("flowreport_response", "flowreport_success")  # of what was measured of flow reports on this machine
 
 
 def module(name: str) -> ModuleType:

@@ -8,6 +8,8 @@ import pyarrow.csv
 from acapella_core.errors import UserError
 
 from ..campaign import Campaign, require
+from ..flowstudy import TABLES as STUDY_TABLES
+from ..flowtables import TABLES as FLOW_TABLES
 from ..storage import TABLES as STORAGE_TABLES
 from ..tables import arrow_schema
 from ..trial_tables import TABLES as TRIAL_TABLES
@@ -85,14 +87,17 @@ class Source:
 
 def maker(table: str, campaign: Campaign) -> str:
     """The command that makes a table."""
-    if table in TRIAL_TABLES:
-        return f"acapella trials {campaign.folder} --environments ..."
-    if table == "outcomes":
-        return f"acapella outcomes {campaign.folder.parent / 'outcomes.csv'} -o {campaign.folder / 'tables'}"
-    if table in STORAGE_TABLES:
-        return f"acapella storage {campaign.folder}"
-    if table == "kappa_published":
-        return f"acapella conformance -o {campaign.folder / 'tables'}"
+    for made, command in (
+        (TRIAL_TABLES, f"trials {campaign.folder} --environments ..."),
+        (("outcomes",), f"outcomes {campaign.folder.parent / 'outcomes.csv'} -o {campaign.folder / 'tables'}"),
+        (STORAGE_TABLES, f"storage {campaign.folder}"),
+        (FLOW_TABLES, f"flowtables {campaign.folder} --samples ..."),
+        (STUDY_TABLES, f"flowstudy {campaign.folder}"),
+        (("flowreport_published",), f"flowpublished {campaign.folder} --flowreports"),
+        (("kappa_published",), f"conformance -o {campaign.folder / 'tables'}"),
+    ):
+        if table in made:
+            return f"acapella {command}"
     return f"acapella process {campaign.folder}"
 
 

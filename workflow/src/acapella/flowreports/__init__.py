@@ -1,0 +1,108 @@
+"""Flow statistics of the P4 program beside the exact ones: a capture through it, its reports to a collector.
+
+    acapella flowreports trace.pcap -o reports/
+
+Runs p4/spec/flowstats.spec over the capture on DPDK's software pipeline, gives its reports (reports.pcap, RoCEv2) to a
+collector (flows.parquet, series.parquet), and compares its flows with those of the digest: handshake round-trip times
+in both halves, bytes, packets, inter-arrival times, throughput in windows. Prints R² of values and of their logarithms,
+and relative errors. With --sketch the program runs again with sketches of other sizes.
+
+Every frame and report is accounted for; where a sum does not come out the command fails.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from acapella_core.errors import UserError
+from acapella_core.files import temporary_folder
+
+from . import program
+from .settings import Settings, Sketch
+
+UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+MEASURES = ("rtt_syn", "rtt_ack", "bytes", "packets", "iat", "iat_reports", "throughput", "throughput_reports")
+
+
+def register_parser(subparsers) -> argparse.ArgumentParser:
+    """Add `acapella flowreports`."""
+    parser = subparsers.add_parser(
+        "flowreports",
+        help="flow statistics of the P4 program beside the exact ones",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "captures", type=Path, nargs="+", metavar="CAPTURE", help="pcap or pcapng; several are one sample"
+    )
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="where all results go")
+    parser.add_argument("--sample", metavar="NAME", help="what tables call it (default: the file's name)")
+    parser.add_argument("--acap", type=Path, metavar="FILE", help="its digest, with --flows (default: digested here)")
+    parser.add_argument("--flows", type=Path, metavar="FILE", help="the flow table of the same digest")
+    parser.add_argument("--size", default="4x65536", metavar="ROWSxCELLS", help="of the sketch (default: %(default)s)")
+    parser.add_argument("--sketch", nargs="+", default=[], metavar="ROWSxCELLS", help="others to try beside it")
+    parser.add_argument("--epoch", default="10s", metavar="TIME", help="between its resets (default: %(default)s)")
+    parser.add_argument("--window", default="1s", metavar="TIME", help="of throughput (default: %(default)s)")
+    parser.add_argument(
+        "--interval", default="100ms", metavar="TIME", help="from a flow's report to its next one at the latest"
+    )
+    return parser
+
+
+def run(args: argparse.Namespace) -> None:
+    """Measure, write and print. Raises UserError."""
+    from . import sample  # noqa: PLC0415 (DuckDB, pyarrow)
+
+    why = program.missing()
+    if why is not None:
+        raise UserError(f"flow reports cannot be made here: {why}")
+    if (args.acap is None) != (args.flows is None):
+        raise UserError("--acap and --flows belong together", fix="give both or none")
+    for capture in args.captures:
+        if not capture.is_file():
+            raise UserError("no such capture", where=capture)
+    settings = Settings(Sketch.of(args.size), duration_ns(args.epoch), interval_ns=duration_ns(args.interval))
+    sketches = [Sketch.of(text) for text in args.sketch]
+    name = args.sample or args.captures[0].name.partition(".")[0]
+    with tempfile.TemporaryDirectory(prefix="acapella-", dir=temporary_folder()) as scratch:
+        acap, flows = (args.acap, args.flows) if args.acap else digested(args.captures, Path(scratch))
+        source = sample.Source(name, tuple(args.captures), acap, flows, duration_ns(args.window))
+        accuracy = sample.measure(source, args.output, settings, sketches)
+    print("\n".join(as_text(accuracy)))
+    print(f"flowreports: {args.output}", file=sys.stderr)
+
+
+def duration_ns(text: str) -> int:
+    """``10s``, ``500ms``. Raises UserError."""
+    unit = text.lstrip("0123456789")
+    number = text.removesuffix(unit)
+    if not number or unit not in UNITS or int(number) == 0:
+        raise UserError(f"not a time: {text}", fix=f"a number above 0 and one of {', '.join(UNITS)}, as 10s")
+    return int(number) * UNITS[unit]
+
+
+def digested(captures: list[Path], folder: Path) -> tuple[Path, Path]:
+    """Acap and flow table of captures, by engine native."""
+    from ..digest import Options, digest  # noqa: PLC0415 (pyarrow)
+
+    acap, flows = folder / "acap.parquet", folder / "flows.parquet"
+    digest([str(capture) for capture in captures], str(acap), str(flows), Options("native"))
+    return acap, flows
+
+
+def as_text(accuracy: dict[str, dict]) -> list[str]:
+    """A line a measure."""
+    heads = ("n", "missing", "outside", "extra", "equal", "r2", "r2_log", "error_median", "error_p99")
+    lines = [" ".join([f"{'measure':18}", *(f"{head:>13}" for head in heads)])]
+    for measure in MEASURES:
+        if row := accuracy.get(measure):
+            lines.append(" ".join([f"{measure:18}", *(f"{cell(row[head]):>13}" for head in heads)]))
+    return lines
+
+
+def cell(value: float | None) -> str:
+    """A number of the table."""
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.9g}"

@@ -20,6 +20,8 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's folder, as results/demo")
     parser.add_argument("--trials", action="store_true", help="with a section on the consistency of trials")
+    parser.add_argument("--flowreports", action="store_true", help="with a section on flow reports")
+    parser.add_argument("--flowstudy", action="store_true", help="with the study of flow reports in that section")
     parser.add_argument(
         "--excluded",
         metavar="SAMPLE",
@@ -33,7 +35,13 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> None:
     """Write CAMPAIGN/report.html. Raises UserError where a table or provenance.json is missing."""
     campaign = campaigns.opened(args.campaign)
+    from . import flows  # noqa: PLC0415
     from .page import write  # noqa: PLC0415 (Altair and vl-convert are slow to import)
 
-    path, figures = write(campaign, with_trials=args.trials, excluded=args.excluded)
+    path, figures = write(
+        campaign,
+        with_trials=args.trials,
+        flows=flows.Parts(args.flowreports, args.flowstudy),
+        excluded=args.excluded,
+    )
     print(f"report: {path} ({figures} figures, {path.stat().st_size / 1e6:.1f} MB)", file=sys.stderr)

@@ -18,6 +18,7 @@ from ..figures.compose import Drawn, drawn
 from ..figures.save import svg_of
 from ..figures.source import Source
 from ..trials import PROVENANCE as TRIALS_FILE
+from . import flows as flow_section
 from . import summary, tables, trials, warnings
 
 EMBEDDED_MOST = 256 * 1024  # bytes of a CSV that the page carries; a larger one is linked to alone
@@ -34,15 +35,23 @@ PROVENANCE = {  # the parts of provenance.json as the page orders and calls them
 }
 
 
-def write(campaign: Campaign, *, with_trials: bool = False, excluded: Sequence[str] = ()) -> tuple[Path, int]:
-    """Write the page, with a section on trials where they were compared; return its path and the number of figures.
+def write(
+    campaign: Campaign,
+    *,
+    with_trials: bool = False,
+    flows: flow_section.Parts = flow_section.NOTHING,
+    excluded: Sequence[str] = (),
+) -> tuple[Path, int]:
+    """Write the page; return its path and the number of figures.
 
+    It has a section on trials where they were compared, and one on flow reports where the campaign has some of them.
     ``excluded``: samples that the config leaves out.
     """
     source = Source(campaign)
-    names = (*registry.NAMES, *(registry.TRIALS if with_trials else ()))
+    parts = (registry.NAMES, registry.TRIALS if with_trials else (), flows.figures)
+    names = [name for part in parts for name in part]
     drawings = [figure_of(drawn(name, source), number, source) for number, name in enumerate(names, 1)]
-    figures, of_trials = drawings[: len(registry.NAMES)], drawings[len(registry.NAMES) :]
+    figures, of_trials, of_flows = ([one for one in drawings if one["name"] in part] for part in parts)
     page = template().render(
         name=campaign.folder.resolve().name,
         policy=charts.policy(charts.vega(), charts.START),
@@ -52,6 +61,9 @@ def write(campaign: Campaign, *, with_trials: bool = False, excluded: Sequence[s
         figures=figures,
         tables=with_files(tables.of(source), source),
         trials=trial_section(source, of_trials) if with_trials else None,
+        flows={"figures": of_flows, "tables": with_files(flow_section.tables(source, flows), source)}
+        if flows
+        else None,
         provenance=provenance_of(campaign) + (provenance_of_trials(campaign) if with_trials else []),
         vega=charts.vega(),
         start=charts.START,

@@ -1,0 +1,196 @@
+# flowreports: a sample's capture, acap and flows -> flowreports/<sample>/: reports of the P4 program, the collector's flows,
+#              both beside the digest (flowreports) -> tables/flowreport_*.csv and .parquet (flowtables)
+# flowstudy: nothing but this machine -> flowstudy/: two iperf3 flows whose rates change, and reports offered to the
+#            collector at set rates -> tables/flowreport_response, flowreport_offered. With flowreports.study alone.
+# what the P4/RDMA paper printed, beside these -> tables/flowreport_published
+
+from acapella.flowreports.sample import PARTS as FLOW_PARTS
+from acapella.flowstudy import TABLES as FLOWSTUDY_TABLES
+from acapella.flowtables import TABLES as FLOW_TABLES
+
+
+rule flowreports:
+    input:
+        capture=capture,
+        acap="<campaign>/acap/{sample}.parquet",
+        flows="<campaign>/flows/{sample}.parquet",
+        program=ROOT / "p4/spec/flowstats.spec",
+        sql=[
+            *sorted((ROOT / "workflow/sql/flowreports").glob("*.sql")),
+            *sorted((ROOT / "workflow/sql/comparators").glob("*.sql")),
+        ],
+    output:
+        parts=[
+            f"<campaign>/flowreports/{{sample}}/{part}.parquet" for part in (*FLOW_PARTS, "memory", "flows", "series")
+        ],
+        reports="<campaign>/flowreports/{sample}/reports.pcap",
+        counters=[f"<campaign>/flowreports/{{sample}}/{name}.json" for name in ("program", "collector")],
+    log:
+        "<campaign>/logs/flowreports/{sample}.log",
+    benchmark:
+        "<campaign>/benchmarks/flowreports/{sample}.tsv"
+    resources:
+        mem_mb=2048,
+        runtime=240,
+    params:
+        folder=lambda wildcards: f"{CAMPAIGN}/flowreports/{wildcards.sample}",
+        size=REPORTED["sketch"],
+        sketches=["--sketch", *REPORTED["sketches"]] if REPORTED["sketches"] else [],
+        times=[f"--epoch={REPORTED['epoch']}", f"--window={REPORTED['window']}", f"--interval={REPORTED['interval']}"],
+        code=digest_of_code("acapella.flowreports"),
+    message:
+        "flowreports {wildcards.sample}"
+    shell:
+        "acapella flowreports -o {params.folder:q} --sample={wildcards.sample:q} --acap={input.acap:q}"
+        " --flows={input.flows:q} --size {params.size} {params.times} {params.sketches} -- {input.capture:q}"
+        " > {log:q} 2>&1"
+
+
+rule flowtables:
+    input:
+        parts=[
+            of_reported_samples(f"<campaign>/flowreports/{{sample}}/{part}.parquet")
+            for part in (*FLOW_PARTS, "memory")
+        ],
+        names=rules.process.output.provenance,
+        sql=sorted((ROOT / "workflow/sql/flowreports").glob("*.sql")),
+        schemas=[ROOT / f"schemas/tables/{table}.yaml" for table in FLOW_TABLES],
+    output:
+        csv=expand("<campaign>/tables/{table}.csv", table=FLOW_TABLES),
+        parquet=expand("<campaign>/tables/{table}.parquet", table=FLOW_TABLES),
+    log:
+        "<campaign>/logs/flowtables.log",
+    benchmark:
+        "<campaign>/benchmarks/flowtables.tsv"
+    resources:
+        mem_mb=2048,
+        runtime=30,
+    params:
+        campaign=lambda wildcards: CAMPAIGN,
+        samples=lambda wildcards: reported_samples(),
+        pseudonyms="--pseudonyms" if config["pseudonyms"] else "",
+        code=digest_of_code("acapella.flowtables"),
+    message:
+        "flowtables"
+    shell:
+        "acapella flowtables {params.campaign:q} {params.pseudonyms} --samples {params.samples:q} > {log:q} 2>&1"
+
+
+rule measure_response:
+    output:
+        told="<campaign>/flowstudy/response.json",
+        capture="<campaign>/flowstudy/response.pcap",
+    log:
+        "<campaign>/logs/measure_response.log",
+    benchmark:
+        "<campaign>/benchmarks/measure_response.tsv"
+    # Nothing of ours beside it: it is a matter of time.
+    threads: workflow.cores or 1
+    resources:
+        mem_mb=512,
+        runtime=10,
+    params:
+        code=digest_of_code("acapella_capture.response"),
+    message:
+        "measure-response: two iperf3 flows whose rates change, over background"
+    shell:
+        "acapella measure-response -o {output.told:q} > {log:q} 2>&1"
+
+
+rule response_flows:
+    input:
+        capture=rules.measure_response.output.capture,
+        program=ROOT / "p4/spec/flowstats.spec",
+        sql=sorted((ROOT / "workflow/sql/flowreports").glob("*.sql")),
+    output:
+        parts=[f"<campaign>/flowstudy/response/{part}.parquet" for part in FLOW_PARTS],
+    log:
+        "<campaign>/logs/response_flows.log",
+    benchmark:
+        "<campaign>/benchmarks/response_flows.tsv"
+    resources:
+        mem_mb=2048,
+        runtime=60,
+    params:
+        folder=lambda wildcards: f"{CAMPAIGN}/flowstudy/response",
+        code=digest_of_code("acapella.flowreports"),
+    message:
+        "flowreports of the flows whose rates change"
+    shell:
+        "acapella flowreports -o {params.folder:q} --sample=response --window=100ms --interval=20ms -- {input.capture:q}"
+        " > {log:q} 2>&1"
+
+
+rule measure_collector:
+    output:
+        told="<campaign>/flowstudy/offered.json",
+    log:
+        "<campaign>/logs/measure_collector.log",
+    benchmark:
+        "<campaign>/benchmarks/measure_collector.tsv"
+    threads: workflow.cores or 1
+    resources:
+        mem_mb=1024,
+        runtime=10,
+    params:
+        rates=REPORTED["offered_mrps"],
+        threads=REPORTED["threads"],
+        code=digest_of_code("acapella.flowreports.offered"),
+    message:
+        "measure-collector: reports offered at set rates"
+    shell:
+        "acapella measure-collector -o {output.told:q} --threads {params.threads} --rates {params.rates} > {log:q} 2>&1"
+
+
+rule flowstudy:
+    input:
+        response=rules.measure_response.output.told,
+        flows=rules.response_flows.output.parts,
+        offered=rules.measure_collector.output.told,
+        sql=sorted((ROOT / "workflow/sql/flowreports").glob("*.sql")),
+        schemas=[ROOT / f"schemas/tables/{table}.yaml" for table in FLOWSTUDY_TABLES],
+    output:
+        csv=expand("<campaign>/tables/{table}.csv", table=FLOWSTUDY_TABLES),
+        parquet=expand("<campaign>/tables/{table}.parquet", table=FLOWSTUDY_TABLES),
+    log:
+        "<campaign>/logs/flowstudy.log",
+    benchmark:
+        "<campaign>/benchmarks/flowstudy.tsv"
+    resources:
+        mem_mb=1024,
+        runtime=10,
+    params:
+        campaign=lambda wildcards: CAMPAIGN,
+        code=digest_of_code("acapella.flowstudy"),
+    message:
+        "flowstudy"
+    shell:
+        "acapella flowstudy {params.campaign:q} > {log:q} 2>&1"
+
+
+rule flowreports_published:
+    input:
+        printed=ROOT / "workflow/conformance/flowreports_printed.csv",
+        tables=[
+            *(rules.flowtables.output.csv if REPORTED["samples"] else []),
+            *(rules.flowstudy.output.csv if REPORTED["study"] else []),
+        ],
+        schema=ROOT / "schemas/tables/flowreport_published.yaml",
+    output:
+        csv="<campaign>/tables/flowreport_published.csv",
+        parquet="<campaign>/tables/flowreport_published.parquet",
+    log:
+        "<campaign>/logs/flowreports_published.log",
+    benchmark:
+        "<campaign>/benchmarks/flowreports_published.tsv"
+    resources:
+        mem_mb=512,
+        runtime=10,
+    params:
+        campaign=lambda wildcards: CAMPAIGN,
+        flags=["--flowreports"] * bool(REPORTED["samples"]) + ["--flowstudy"] * REPORTED["study"],
+        code=digest_of_code("acapella.flowpublished"),
+    message:
+        "flowpublished: the paper's numbers beside ours"
+    shell:
+        "acapella flowpublished {params.campaign:q} {params.flags} --printed {input.printed:q} > {log:q} 2>&1"

@@ -1,0 +1,45 @@
+-- One row per flow that the digest can tell from others, as the collector has it.
+with
+
+keys as (
+    select * from measured_keys
+),
+
+reported as (
+    select * from reported_flows
+),
+
+final as (
+    select
+        keys.vlan,
+        keys.mpls,
+        keys.ip_version,
+        keys.src,
+        keys.dst,
+        keys.ip_proto,
+        keys.src_port,
+        keys.dst_port,
+        keys.way,
+        keys.way_back,
+        sum(reported.packets)::ubigint as packets,
+        sum(reported.bytes)::ubigint as bytes,
+        any_value(reported.iat_ns) as iat_ns,
+        any_value(reported.rtt_syn_ns) as rtt_syn_ns,
+        any_value(reported.rtt_ack_ns) as rtt_ack_ns,
+        sum(reported.reports)::ubigint as reports
+    from reported
+    inner join keys on reported.flow = keys.number
+    group by
+        keys.vlan,
+        keys.mpls,
+        keys.ip_version,
+        keys.src,
+        keys.dst,
+        keys.ip_proto,
+        keys.src_port,
+        keys.dst_port,
+        keys.way,
+        keys.way_back
+)
+
+select * from final

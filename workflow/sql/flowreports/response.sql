@@ -1,0 +1,111 @@
+-- One row per flow whose rate is set, or the background, and window of time: exact and measured throughput, means of
+-- inter-arrival times, and the rate that was set at the middle of the window. The tables are those of one capture;
+-- named_flows has the names by destination port, steps the rates from each change on.
+with
+
+flows as (
+    select * from compared_flows
+),
+
+windows as (
+    select * from compared_windows
+),
+
+iats as (
+    select * from window_iats
+),
+
+named_flows as (
+    select * from named_flows
+),
+
+steps as (
+    select * from steps
+),
+
+called as (
+    select
+        flows.flow,
+        coalesce(named_flows.name, 'background') as name
+    from flows
+    left join named_flows on flows.dst_port = named_flows.dst_port
+),
+
+ends as (
+    select
+        min(window_ns) as first_ns,
+        max(window_ns) as last_ns
+    from windows
+),
+
+places as (
+    select unnest(range(first_ns, last_ns + 1, $length_ns)) as window_ns
+    from ends
+),
+
+names as (
+    select distinct name from called
+),
+
+every_window as (
+    select
+        places.window_ns,
+        names.name
+    from places
+    cross join names
+),
+
+summed as (
+    select
+        called.name,
+        windows.window_ns,
+        sum(windows.bytes) as bytes,
+        sum(windows.bytes_measured) as bytes_measured
+    from windows
+    inner join called on windows.flow = called.flow
+    group by called.name, windows.window_ns
+),
+
+-- A flow's control connection goes to the same port: of both the one with more packets counts, the shorter times.
+gaps as (
+    select
+        called.name,
+        iats.window_ns,
+        min(iats.iat_ns) as iat_ns,
+        min(iats.iat_measured_ns) as iat_measured_ns
+    from iats
+    inner join called on iats.flow = called.flow
+    where called.name <> 'background'
+    group by called.name, iats.window_ns
+),
+
+placed as (
+    select
+        w.name as flow,
+        w.window_ns,
+        w.window_ns + $length_ns // 2 as middle_ns,  -- noqa: RF02
+        w.window_ns - ends.first_ns as t_ns,
+        coalesce(s.bytes, 0) * 8e9 / $length_ns as bps,  -- noqa: RF02
+        coalesce(s.bytes_measured, 0) * 8e9 / $length_ns as bps_measured,  -- noqa: RF02
+        g.iat_ns,
+        g.iat_measured_ns
+    from every_window as w
+    cross join ends
+    left join summed as s on w.name = s.name and w.window_ns = s.window_ns
+    left join gaps as g on w.name = g.name and w.window_ns = g.window_ns
+),
+
+final as (
+    select
+        placed.flow,
+        placed.t_ns,
+        steps.bps as set_bps,
+        placed.bps,
+        placed.bps_measured,
+        placed.iat_ns,
+        placed.iat_measured_ns
+    from placed
+    asof left join steps on placed.flow = steps.name and placed.middle_ns >= steps.at_ns
+)
+
+select * from final

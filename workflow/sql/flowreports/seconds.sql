@@ -1,0 +1,60 @@
+-- One row per second from the sample's first frame on, to its last: IP packets, and reports of packets of that second.
+-- Reports that the control plane asked for at a reset count apart. What the last reset asks for is of the last second.
+with
+
+packets as (
+    select * from packets
+),
+
+reports as (
+    select * from report_stamps
+),
+
+ends as (
+    select
+        min(ts_ns) as first_ns,
+        max(ts_ns) as last_ns
+    from packets
+),
+
+numbered as (
+    select unnest(range(0, (last_ns - first_ns) // 1000000000 + 1)) as second
+    from ends
+),
+
+sent as (
+    select
+        least((packets.ts_ns - ends.first_ns) // 1000000000, (ends.last_ns - ends.first_ns) // 1000000000) as second,
+        count(*) as packets
+    from packets
+    cross join ends
+    group by 1
+),
+
+told as (
+    select
+        greatest(
+            0, least((reports.ts_ns - ends.first_ns) // 1000000000, (ends.last_ns - ends.first_ns) // 1000000000)
+        ) as second,
+        count(*) filter (where not reports.probe) as reports,
+        count(*) filter (where reports.probe) as probes
+    from reports
+    cross join ends
+    group by 1
+),
+
+final as (
+    select
+        numbered.second::uinteger as second,
+        $of_sample as sample,  -- noqa: RF02
+        numbered.second < (ends.last_ns - ends.first_ns) // 1000000000 as whole,
+        coalesce(sent.packets, 0)::ubigint as packets,
+        coalesce(told.reports, 0)::ubigint as reports,
+        coalesce(told.probes, 0)::ubigint as probes
+    from numbered
+    cross join ends
+    left join sent on numbered.second = sent.second
+    left join told on numbered.second = told.second
+)
+
+select * from final

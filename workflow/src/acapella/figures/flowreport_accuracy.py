@@ -1,0 +1,174 @@
+"""What flow reports measured beside what the digest says, flow by flow (P4/RDMA, figure 5)."""
+
+import math
+
+import altair as alt
+
+from . import theme
+from .compose import Figure
+from .flowreport_scope import scope
+from .source import ALL, NoData, Source
+from .wording import GAP, count, listed, percent
+
+SUBJECT = "Accuracy of flow reports"
+TABLE = "flowreport_flows"
+COLUMNS = ("bytes", "bytes_measured", "packets", "packets_measured", "rtt_syn_ns", "rtt_syn_measured_ns", "iat_ns")
+SCOPE = scope
+PANEL, HEIGHT, ACROSS = 196, 150, 3  # px of a panel, panels in a row
+MOST_TICKS = 5
+CELLS = 90  # a panel's points are drawn once for each of so many by so many places
+MEASURES = {  # measure: heading, axis, columns of flowreport_flows, their unit in that of the axis
+    "rtt_syn": ("Handshake: SYN to SYN-ACK", "ms", ("rtt_syn_ns", "rtt_syn_measured_ns"), 1e-6),
+    "rtt_ack": ("Handshake: SYN-ACK to ACK", "ms", ("rtt_ack_ns", "rtt_ack_measured_ns"), 1e-6),
+    "bytes": ("Flow size", "B of IP", ("bytes", "bytes_measured"), 1),
+    "packets": ("Packets", "packets", ("packets", "packets_measured"), 1),
+    "iat": ("Last inter-arrival time", "ms", ("iat_ns", "iat_measured_ns"), 1e-6),
+    "throughput": ("Throughput in windows", "Mbit/s", None, 1e-6),
+}
+
+
+def draw(source: Source) -> Figure:
+    """A scatter plot a measure, both axes logarithmic, with the line of no error."""
+    rows = {row["measure"]: row for row in source.rows("flowreport_accuracy") if row["sample"] == ALL}
+    drawn = {measure: points(source, measure) for measure in MEASURES}
+    shown = [measure for measure in MEASURES if drawn[measure]]
+    if not shown:
+        raise NoData("no flow has a value on both sides that is above 0")
+    panels = [panel(drawn[measure], measure, rows[measure]) for measure in shown]
+    hidden = sum(rows[measure]["n"] - rows[measure]["n_log"] for measure in shown)
+    key = (
+        f"Each point is {places(hidden)}; the line is where both are the same. R² of values and, behind it, of their "
+        "logarithms, which no few large values carry.",
+    )
+    return Figure(title(rows), alt.concat(*panels, columns=ACROSS, spacing=16), key)
+
+
+def places(hidden: int) -> str:
+    """What a point stands for."""
+    zero = f" ({count(hidden, 'pair')} with a 0 not drawn)" if hidden else ""
+    return f"a flow, or a window of a flow{zero}, darker where there are many"
+
+
+def points(source: Source, measure: str) -> list[dict]:
+    """Places of a panel with their number of pairs: a pair is at the place's middle, to a hundredth of the axis."""
+    _, _, columns, unit = MEASURES[measure]
+    pairs = of_windows(source) if columns is None else of_flows(source, columns)
+    pairs = [(exact * unit, measured * unit) for exact, measured in pairs if exact and measured]
+    if not pairs:
+        return []
+    every = [math.log10(value) for pair in pairs for value in pair]
+    low, high = min(every), max(every)
+    step = (high - low) / CELLS or 1
+    found: dict[tuple, int] = {}
+    for pair in pairs:
+        place = tuple(round((math.log10(value) - low) / step) for value in pair)
+        found[place] = found.get(place, 0) + 1
+    ends = {"low": 10**low, "high": 10**high}
+    return [
+        {"x": 10 ** (low + x * step), "y": 10 ** (low + y * step), "pairs": number, **ends}
+        for (x, y), number in sorted(found.items())
+    ]
+
+
+def of_flows(source: Source, columns: tuple[str, str]) -> list[tuple]:
+    """The pairs of two columns."""
+    table = source.table(TABLE)
+    return list(zip(*(table[name].to_pylist() for name in columns), strict=True))
+
+
+def of_windows(source: Source) -> list[tuple]:
+    """Throughputs, bit/s, of the windows of flows that both sides have."""
+    both = {(row["sample"], row["flow"]) for row in source.rows(TABLE) if row["found"] == "both" and not row["outside"]}
+    length_ns = window_ns(source)
+    return [
+        (row["bytes"] * 8e9 / length_ns, row["bytes_measured"] * 8e9 / length_ns)
+        for row in source.rows("flowreport_windows")
+        if (row["sample"], row["flow"]) in both
+    ]
+
+
+def window_ns(source: Source) -> int:
+    """Length of the windows."""
+    settings = {row["counter"]: row["value"] for row in source.rows("flowreport_counts") if row["stage"] == "settings"}
+    return settings["window_ns"]
+
+
+def title(rows: dict[str, dict]) -> str:
+    """The least R² of the paper's three measures."""
+    named = {"rtt_syn": "RTT", "bytes": "size", "packets": "packets"}
+    known = {name: rows[name] for name in named if name in rows and rows[name]["r2"] is not None}
+    if not known:
+        return "Flow reports beside the digest"
+    worst = min(min(row["r2"], row["r2_log"] if row["r2_log"] is not None else 1) for row in known.values())
+    same = sum(row["equal"] for row in known.values()) / sum(row["n"] for row in known.values())
+    names = listed([named[name] for name in known])
+    return f"R² of {names}: {share_of_one(worst)} at least; {percent(same)} of the values are exact"
+
+
+def share_of_one(value: float) -> str:
+    """Four digits, never rounded up to 1."""
+    return "1" if value == 1 else f"{math.floor(value * 1e4) / 1e4:.4f}"
+
+
+def told(row: dict) -> list[str]:
+    """The lines under a panel's heading."""
+    both = "R² undefined" if row["r2"] is None else f"R² {share_of_one(row['r2'])}"
+    if row["r2_log"] is not None:
+        both += f", log {share_of_one(row['r2_log'])}"
+    parts = [f"n{GAP}={GAP}{row['n']:,}", *(f"{row[name]:,} {name}" for name in ("missing", "extra") if row[name])]
+    errors = "error undefined"
+    if row["error_median"] is not None:
+        errors = f"error {percent(row['error_median'])}, 99 %: {percent(row['error_p99'])}"
+    return [both, ", ".join(parts), errors]
+
+
+def powers(low: float, high: float) -> list[float]:
+    """At most five powers of ten of an axis, evenly apart."""
+    first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
+    step = max(1, math.ceil((last - first + 1) / MOST_TICKS))
+    return [10.0**power for power in range(first, last + 1, step)]
+
+
+def panel(values: list[dict], measure: str, row: dict) -> alt.LayerChart:
+    """One measure."""
+    heading, unit, _, _ = MEASURES[measure]
+    low, high = values[0]["low"] / 1.3, values[0]["high"] * 1.3
+    scale = alt.Scale(type="log", domain=[low, high], nice=False)
+    given = dict(
+        format="~g" if unit in ("ms", "Mbit/s") else "~s",
+        values=powers(low, high),
+        labelOverlap=True,
+        domain=False,
+        grid=True,
+    )
+    ends = alt.Data(values=[{"x": low, "y": low}, {"x": high, "y": high}])
+    line = alt.Chart(ends).mark_line(color=theme.VERMILION, strokeWidth=1).encode(x="x:Q", y="y:Q")
+    dots = (
+        alt.Chart(alt.Data(values=values))
+        .mark_circle(color=theme.BLUE, size=16)
+        .encode(
+            x=alt.X("x:Q", title=f"exact ({unit})", scale=scale, axis=alt.Axis(**given)),
+            y=alt.Y("y:Q", title=f"measured ({unit})", scale=scale, axis=alt.Axis(minExtent=30, **given)),
+            opacity=alt.Opacity(
+                "pairs:Q",
+                scale=alt.Scale(type="log", domain=[1, max(2, *(v["pairs"] for v in values))], range=[0.45, 1]),
+                legend=None,
+            ),
+            tooltip=[
+                alt.Tooltip("x:Q", title=f"exact ({unit})", format=".4~g"),
+                alt.Tooltip("y:Q", title=f"measured ({unit})", format=".4~g"),
+                alt.Tooltip("pairs:Q", title="pairs here", format=","),
+            ],
+        )
+    )
+    head = alt.TitleParams(
+        heading,
+        subtitle=told(row),
+        fontSize=theme.TEXT,
+        subtitleFontSize=theme.SMALL,
+        offset=4,
+        frame="group",
+        color=theme.INK,
+        subtitlePadding=2,
+    )
+    return alt.layer(line, dots).properties(width=PANEL - 46, height=HEIGHT, title=head)

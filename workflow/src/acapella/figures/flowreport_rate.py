@@ -1,0 +1,92 @@
+"""How many reports the seconds of a capture give rise to (P4/RDMA, figure 7a)."""
+
+import altair as alt
+
+from . import theme
+from .compose import Figure
+from .flowreport_scope import scope
+from .source import NoData, Source
+from .wording import count, short_labels
+
+SUBJECT = "Reports per second"
+TABLE = "flowreport_seconds"
+COLUMNS = ("second", "whole", "reports", "probes")
+SCOPE = scope
+COLOURS = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.PURPLE, theme.SKY)
+PRINTED = (39_000, 104_000)  # section IV-C: averages of four traces of a backbone
+HEIGHT, LABEL = 230, 30
+WIDE = 20  # counts so far apart stand on a logarithmic axis
+
+
+def draw(source: Source) -> Figure:
+    """A cumulative distribution a sample."""
+    rows = source.rows(TABLE)
+    if not rows:
+        raise NoData("no sample has frames")
+    values = [step for name in dict.fromkeys(row["sample"] for row in rows) for step in steps(name, rows)]
+    labels = short_labels(dict.fromkeys(value["sample"] for value in values), LABEL)
+    for value in values:
+        value["label"] = labels[value["sample"]]
+    key = (
+        "Seconds that the end of a capture cuts short are left out where there are others; so are reports that the "
+        "control plane asks for at resets of the sketch. The P4/RDMA paper printed averages of "
+        f"{PRINTED[0]:,} to {PRINTED[1]:,} reports/s of traces of a backbone (grey, where the axis goes so far).",
+    )
+    return Figure(title(values), alt.hconcat(chart(values, list(labels.values()))), key)
+
+
+def steps(sample: str, rows: list[dict]) -> list[dict]:
+    """The steps of one distribution, from the least second on."""
+    own = [row for row in rows if row["sample"] == sample]
+    whole = [row for row in own if row["whole"]] or own
+    counts = sorted(row["reports"] for row in whole)
+    first = {"sample": sample, "reports": counts[0], "share": 0.0, "order": 0}
+    return [first] + [
+        {"sample": sample, "reports": number, "share": 100 * place / len(counts), "order": place}
+        for place, number in enumerate(counts, 1)
+    ]
+
+
+def title(values: list[dict]) -> str:
+    """The mean, and the most."""
+    counts = [value["reports"] for value in values if value["order"]]
+    mean = sum(counts) / len(counts)
+    return f"{mean:,.0f} reports a second on average, {count(max(counts))} at the most"
+
+
+def chart(values: list[dict], labels: list[str]) -> alt.LayerChart:
+    """The lines over the paper's range."""
+    many = len(labels) > len(COLOURS)
+    colour = (
+        alt.value(theme.BLUE)
+        if many
+        else alt.Color(
+            "label:N",
+            scale=alt.Scale(domain=labels, range=list(COLOURS[: len(labels)])),
+            legend=alt.Legend(title=None, orient="right", symbolType="stroke", symbolSize=200, labelLimit=170),
+        )
+    )
+    counts = [value["reports"] for value in values]
+    most, wide = max(counts), min(counts) > 0 and max(counts) > WIDE * min(counts)
+    scale = alt.Scale(type="log", nice=False) if wide else alt.Scale(zero=True, nice=False)
+    lines = (
+        alt.Chart(alt.Data(values=values))
+        .mark_line(strokeWidth=1.6, interpolate="step-after", opacity=0.6 if many else 1)
+        .encode(
+            x=alt.X("reports:Q", title="reports/s", axis=alt.Axis(format=",~f", tickCount=8), scale=scale),
+            y=alt.Y("share:Q", title="share of seconds (%)", scale=alt.Scale(domain=[0, 100])),
+            color=colour,
+            detail="label:N",
+            order="order:Q",
+            tooltip=["label:N", alt.Tooltip("reports:Q", format=","), alt.Tooltip("share:Q", format=".3~g")],
+        )
+    )
+    width = theme.WIDTH - 70 - (0 if many else theme.text_width(labels) + 56)
+    if most < PRINTED[0] / 5:
+        return alt.layer(lines).properties(width=width, height=HEIGHT)
+    band = (
+        alt.Chart(alt.Data(values=[{"low": PRINTED[0], "high": PRINTED[1]}]))
+        .mark_rect(color=theme.GRID, opacity=0.7)
+        .encode(x="low:Q", x2="high:Q")
+    )
+    return alt.layer(band, lines).properties(width=width, height=HEIGHT)

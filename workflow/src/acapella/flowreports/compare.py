@@ -1,0 +1,33 @@
+"""Exact and measured flows of a sample side by side, and how well they agree.
+
+Works in a DuckDB connection that has the tables of `exact` and the collector's files as views ``reported_flows`` and,
+with a row a report, ``reported_series``.
+"""
+
+from pathlib import Path
+
+from . import exact
+
+OF_FLOWS = ("measured_keys", "measured_flows", "compared_flows")
+OVER_TIME = (
+    *("measured_series", "measured_windows", "measured_iats"),
+    *("compared_windows", "window_iats", "compared_iats", "compared_rates"),
+)
+
+
+def reported(con, flows: Path, series: Path | None) -> None:
+    """Make the collector's files views; without a series an empty one."""
+    con.read_parquet(str(flows)).create_view("reported_flows", replace=True)
+    if series is not None:
+        con.read_parquet(str(series)).create_view("reported_series", replace=True)
+    else:
+        con.execute(
+            "create or replace temp view reported_series as "
+            "select 0::uinteger as flow, 0 as window_ns, 0::ubigint as bytes, 0 as iat_ns where false"
+        )
+
+
+def make(con, *, sample: str, window_ns: int) -> None:
+    """Make compared_flows, compared_windows, compared_iats, pairs and accuracy."""
+    for name in (*OF_FLOWS, *OVER_TIME, "pairs", "accuracy"):
+        exact.create(con, name, {"of_sample": sample, "length_ns": window_ns})

@@ -1,0 +1,105 @@
+"""A capture through the flow-statistics program: reports as frames, and what became of every frame."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from acapella_core.errors import UserError
+
+from .settings import Settings
+
+ROOT = Path(__file__).resolve().parents[4]
+SPEC = ROOT / "p4" / "spec" / "flowstats.spec"
+LOADER = "acapella-p4-run"
+PCAP_HEADER, RECORD_HEADER = 24, 16  # bytes
+ROCE_HEADERS, ICRC = 14 + 20 + 8 + 12 + 16, 4
+TRIGGER = 4  # its place in a report of format 2 (schemas/report_formats.tsv)
+
+
+@dataclass(frozen=True)
+class Run:
+    """The reports of a run as a pcap, and the loader's statistics."""
+
+    reports: Path
+    statistics: dict
+
+    @property
+    def sent(self) -> int:
+        """Reports that the program sent."""
+        return self.statistics["reports"]
+
+
+def loader() -> str:
+    """Where the loader is. Raises UserError."""
+    beside = Path(sys.executable).parent / LOADER
+    found = str(beside) if beside.is_file() else shutil.which(LOADER)
+    if found is None:
+        raise UserError(f"{LOADER} is not installed", fix="install libdpdk-dev and run make setup")
+    return found
+
+
+def missing() -> str | None:
+    """Why the program cannot run here; None where it can."""
+    try:
+        loader()
+    except UserError as error:
+        return str(error)
+    return None if SPEC.is_file() else f"no {SPEC.name} in {SPEC.parent}"
+
+
+def reasons() -> dict[int, str]:
+    """Names of the reasons for which a frame makes no report, by number, from the .spec's sidecar."""
+    sidecar = SPEC.with_suffix(".json")
+    told = json.loads(sidecar.read_text(encoding="utf-8")).get("reasons", {}) if sidecar.is_file() else {}
+    return {int(number): name for number, name in told.items()}
+
+
+def run(captures: Sequence[Path], folder: Path, settings: Settings) -> Run:
+    """Run the program over captures, merged by their times; control.txt, reports.pcap, program.json go to ``folder``.
+
+    Raises UserError with the loader's own line where it fails, or where its counts do not add up.
+    """
+    control, reports, told = (folder / name for name in ("control.txt", "reports.pcap", "program.json"))
+    control.write_text(settings.control(reasons()), encoding="utf-8")
+    command = [loader(), "--spec", str(SPEC), "--out", str(reports), *(f"--in={capture}" for capture in captures)]
+    command += ["--control", str(control), "--stats", str(told)]
+    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if ended.returncode != 0:
+        raise UserError(" ".join(ended.stderr.split()) or f"{LOADER} ended with {ended.returncode}")
+    statistics = json.loads(told.read_text(encoding="utf-8"))
+    check(statistics, captures[0])
+    return Run(reports, statistics)
+
+
+def check(statistics: dict, capture: Path) -> None:
+    """Raise UserError where a frame or a probe is in no count."""
+    given = statistics["in"] + statistics["probes"]
+    found = statistics["out"] + sum(statistics["sunk"].values()) + sum(statistics["dropped"].values())
+    if given != found or statistics["reports"] != statistics["out"]:
+        raise UserError(f"{given} frames went in, {found} are accounted for", where=capture)
+
+
+def stamps(reports: Path, report_bytes: int):
+    """An Arrow table of (ts_ns, probe), a row a report of format 2, in their order.
+
+    All reports are equally long, so that the file is an array of records.
+    """
+    import numpy as np  # noqa: PLC0415 (only here)
+    import pyarrow as pa  # noqa: PLC0415
+
+    frame = ROCE_HEADERS + report_bytes + ICRC
+    content = np.fromfile(reports, np.uint8, offset=PCAP_HEADER)
+    if len(content) % (RECORD_HEADER + frame):
+        raise UserError(f"not a file of reports of {report_bytes} bytes", where=reports)
+    records = content.reshape(-1, RECORD_HEADER + frame)
+    words = records[:, :RECORD_HEADER].copy().view("<u4")
+    if len(words) and (words[:, 2] != frame).any():
+        raise UserError(f"not all reports have {report_bytes} bytes", where=reports)
+    times = words[:, 0].astype(np.int64) * 10**9 + words[:, 1]
+    triggers = records[:, RECORD_HEADER + ROCE_HEADERS + TRIGGER :][:, :2]
+    probe = (triggers[:, 1] & 128) != 0
+    return pa.table({"ts_ns": pa.array(times), "probe": pa.array(probe)})

@@ -1,0 +1,147 @@
+"""One capture: through the program, its reports to the collector, the flows beside those of the digest."""
+
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_path, temporary_folder
+
+from .. import queries
+from . import compare, exact, meters
+from .program import Run, run, stamps
+from .receive import Received, receive
+from .settings import Settings, Sketch
+
+PARTS = ("compared_flows", "compared_windows", "window_iats", "pairs", "accuracy", "seconds", "counts", "tools")
+MEASURED_BY_SKETCH = ("bytes", "packets")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A capture and its digest, what results call it, and the length of windows of throughput."""
+
+    name: str
+    captures: tuple[Path, ...]
+    acap: Path
+    flows: Path
+    window_ns: int = 1_000_000_000
+
+
+def measure(source: Source, folder: Path, settings: Settings, sketches: list[Sketch]) -> dict[str, dict]:
+    """Write PARTS as Parquet into ``folder``, with the files of the run; returns the rows of accuracy by measure."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with queries.one_line(source.name):
+        con = queries.connect()
+        exact.make(con, source.acap, source.flows, window_ns=source.window_ns)
+        ((frames,),) = con.execute("select count(*) from frames").fetchall()
+        made = run(source.captures, folder, settings)
+        if made.statistics["in"] != frames:
+            raise UserError(f"{made.statistics['in']} frames, {frames} in its digest", where=source.name)
+        accuracy, got = compared(con, source, settings, made, folder, series=True)
+        con.register("report_stamps", stamps(made.reports, settings.report_bytes))
+        exact.create(con, "seconds", {"of_sample": source.name})
+        table(con, "counts", counted(source, settings, made, got))
+        table(con, "tools", meters.rows(source.name, source.captures, source.flows, got.flows))
+        for part in PARTS:
+            write(con, part, folder / f"{part}.parquet")
+        table(con, "memory", memory(con, source, settings, sketches, accuracy))
+        write(con, "memory", folder / "memory.parquet")
+    return {row["measure"]: row for row in accuracy}
+
+
+def compared(con, source: Source, settings: Settings, made: Run, folder: Path, *, series: bool):  # noqa: PLR0913
+    """The rows of accuracy of a run, and what the collector wrote into ``folder``."""
+    got = receive(made, folder, settings, series=series)
+    compare.reported(con, got.flows, got.series)
+    compare.make(con, sample=source.name, window_ns=source.window_ns)
+    return rows(con, "accuracy"), got
+
+
+def rows(con, name: str) -> list[dict]:
+    """A table's rows."""
+    return con.table(name).to_arrow_table().to_pylist()
+
+
+def table(con, name: str, made: list[dict]) -> None:
+    """Make a temporary table of rows, as its schema says."""
+    import pyarrow as pa  # noqa: PLC0415 (keeps the start of `acapella --help` quick)
+
+    from ..tables import arrow_schema  # noqa: PLC0415
+
+    schema = arrow_schema(f"flowreport_{name}")
+    columns = [pa.array([row.get(field.name) for row in made], field.type) for field in schema]
+    con.register(name, pa.table(columns, names=schema.names))
+
+
+def write(con, name: str, path: Path) -> None:
+    """A table as Parquet."""
+    with atomic_path(path) as part:
+        con.sql(f"select * from {name}").write_parquet(str(part), compression="zstd")
+
+
+def memory(con, source: Source, settings: Settings, sketches: list[Sketch], own: list[dict]) -> list[dict]:
+    """The rows of flowreport_memory: the run's own sketch, and those that are tried beside it.
+
+    The tables of the connection are those of another sketch then.
+    """
+    flows = con.execute(queries.text(exact.STAGE, "flows_per_epoch"), {"epoch_ns": settings.epoch_ns}).fetchall()[0][0]
+    found = {settings.sketch: own}
+    for sketch in set(sketches) - set(found):
+        other = replace(settings, sketch=sketch)
+        with tempfile.TemporaryDirectory(prefix="acapella-", dir=temporary_folder()) as scratch:
+            made = run(source.captures, Path(scratch), other)
+            found[sketch], got = compared(con, source, other, made, Path(scratch), series=False)
+            balance(made, got)
+    return [
+        {
+            **{"sample": source.name, "rows": sketch.rows, "cells": sketch.cells, "memory_bytes": sketch.memory_bytes},
+            **{"load": None if flows is None else flows / sketch.cells, **row},
+        }
+        for sketch, accuracy in sorted(found.items())
+        for row in accuracy
+        if row["measure"] in MEASURED_BY_SKETCH
+    ]
+
+
+def counted(source: Source, settings: Settings, made: Run, got: Received) -> list[dict]:
+    """The rows of flowreport_counts. Raises UserError where a report is in no count."""
+    told = made.statistics
+    names = ("in", "probes", "reports", "epochs")
+    program = {name: told[name] for name in names}
+    program |= {f"no_report.{name}": value for name, value in sorted(told["sunk"].items())}
+    program |= {f"dropped.{name}": value for name, value in told["dropped"].items()}
+    stages = {
+        "settings": {
+            **{"rows": settings.sketch.rows, "cells": settings.sketch.cells, "epoch_ns": settings.epoch_ns},
+            **{"window_ns": source.window_ns, "triggers": settings.triggers, "interval_ns": settings.interval_ns},
+        },
+        "program": program,
+        "collector": got.counters,
+        "balance": balance(made, got),
+    }
+    every = [(stage, counter, value) for stage, counters in stages.items() for counter, value in counters.items()]
+    return [
+        {"sample": source.name, "place": place, "stage": stage, "counter": counter, "value": value}
+        for place, (stage, counter, value) in enumerate(every, 1)
+    ]
+
+
+NOT_TAKEN = (  # reasons for which a report that was sent is in no flow; the collector's own names
+    *("not_roce", "truncated", "bad_length", "bad_icrc", "bad_opcode", "bad_qp", "bad_key", "out_of_bounds"),
+    *("bad_version", "psn_duplicate", "psn_reordered", "overrun", "late_epoch", "table_full"),
+)
+TAKEN = ("taken", "older", "repeated")  # what the flow table took
+
+
+def balance(made: Run, got: Received) -> dict[str, int]:
+    """What went in, was sent, and came into flows. Raises UserError where these differ by what no reason tells."""
+    accepted = sum(got.counters[name] for name in TAKEN)
+    refused = sum(got.counters[name] for name in NOT_TAKEN)
+    if made.sent != accepted + refused:
+        text = f"{made.sent} reports sent, {accepted} taken, {refused} not taken for a reason"
+        raise UserError(text, where=made.reports, fix="this is a mistake of ours")
+    return {
+        **{"frames_in": made.statistics["in"], "reports_sent": made.sent},
+        **{"reports_accepted": accepted, "reports_not_taken": refused},
+    }

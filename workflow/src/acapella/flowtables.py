@@ -1,0 +1,115 @@
+"""Make the tables of flow reports: what P4 program and collector measured of samples, beside their digests.
+
+Reads CAMPAIGN/flowreports/SAMPLE/, which `acapella flowreports` writes, and makes the tables flowreport_flows,
+flowreport_windows, flowreport_accuracy, flowreport_memory, flowreport_seconds, flowreport_counts and flowreport_tools
+as CSV and Parquet, each described in schemas/tables/. Sample `all` of flowreport_accuracy is of the pairs of all.
+
+With --study also what `acapella measure-collector` and `acapella measure-response` found: flowreport_offered,
+flowreport_response, flowreport_response_counts. flowreport_published has what the P4/RDMA paper printed beside ours.
+
+With --pseudonyms samples are called as CAMPAIGN/pseudonyms.tsv says.
+"""
+
+import argparse
+from pathlib import Path
+
+from acapella_core.errors import UserError
+
+from . import queries
+from .campaign import Campaign, opened, require
+
+STAGE = "flowreports"  # folder of the results, and of their SELECTs
+MERGED = {  # table: the file of each sample
+    "flowreport_flows": "compared_flows",
+    "flowreport_windows": "compared_windows",
+    "flowreport_memory": "memory",
+    "flowreport_seconds": "seconds",
+    "flowreport_counts": "counts",
+    "flowreport_tools": "tools",
+}
+TABLES = (*MERGED, "flowreport_accuracy")
+ALL = "all"
+
+
+def register_parser(subparsers) -> argparse.ArgumentParser:
+    """Add `acapella flowtables`."""
+    parser = subparsers.add_parser(
+        "flowtables",
+        help="tables of flow reports beside digests",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="folder results/<campaign>")
+    parser.add_argument("--samples", nargs="+", required=True, metavar="NAME", help="samples that were reported on")
+    parser.add_argument("--pseudonyms", action="store_true", help="hide the names of samples")
+    return parser
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the tables and name them."""
+    campaign = opened(args.campaign)
+    written = make_tables(campaign, args.samples, hide=args.pseudonyms)
+    print(f"{campaign.folder / 'tables'}: {len(written)} files")
+
+
+def make_tables(campaign: Campaign, samples: list[str], *, hide: bool = False) -> list[Path]:
+    """Write tables/flowreport_*; return their paths. Raises UserError where a sample's results are missing."""
+    from . import tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
+
+    written = []
+    with queries.one_line(campaign.folder):
+        con = queries.connect()
+        con.execute("create temp table names (given varchar, shown varchar)")
+        con.executemany("insert into names values (?, ?)", list(shown_names(campaign, samples, hide=hide).items()))
+        for name, part in MERGED.items():
+            files = [str(part_of(campaign, sample, part)) for sample in samples]
+            con.execute(
+                f"create temp table {name} as select * replace (n.shown as sample) from read_parquet($files) as p "
+                "inner join names as n on p.sample = n.given",
+                {"files": files},
+            )
+            written += write(tables, con, campaign, name)
+        accuracy(con, campaign, samples)
+        written += write(tables, con, campaign, "flowreport_accuracy")
+    return written
+
+
+def write(tables, con, campaign: Campaign, name: str) -> list[Path]:
+    """A temporary table as its schema says."""
+    return tables.write(con.table(name), name, lambda suffix: campaign.table(name, suffix))
+
+
+def part_of(campaign: Campaign, sample: str, part: str) -> Path:
+    """A file that `acapella flowreports` wrote for a sample."""
+    path = campaign.folder / STAGE / sample / f"{part}.parquet"
+    return require(path, f"run: acapella flowreports ... --sample {sample} -o {path.parent}")
+
+
+def accuracy(con, campaign: Campaign, samples: list[str]) -> None:
+    """Make the table of accuracy, of each sample and of all."""
+    con.execute("create temp table flowreport_accuracy as select * from names where false")
+    made = []
+    for sample in (*samples, None):
+        files = [str(part_of(campaign, name, "pairs")) for name in ([sample] if sample else samples)]
+        con.execute("create or replace temp table pairs as select * from read_parquet($files)", {"files": files})
+        name = f"accuracy_{len(made)}"
+        con.execute(f"create temp table {name} as {queries.text(STAGE, 'accuracy')}")
+        made.append((name, sample))
+    union = " union all ".join(
+        f"select coalesce(n.shown, '{ALL}') as sample, a.* from {table} as a left join names as n on n.given = ${place}"
+        for place, (table, _) in enumerate(made, 1)
+    )
+    con.execute(f"create or replace temp table flowreport_accuracy as {union}", [sample for _, sample in made])
+
+
+def shown_names(campaign: Campaign, samples: list[str], *, hide: bool) -> dict[str, str]:
+    """What the tables call each sample."""
+    if not hide:
+        return {sample: sample for sample in samples}
+    from .trials import pseudonyms_of  # noqa: PLC0415 (only where it is asked for)
+
+    called = pseudonyms_of(campaign)
+    for sample in samples:
+        if sample not in called:
+            raise UserError(f"sample {sample!r} has no pseudonym", fix="run acapella process --pseudonyms")
+    return {sample: called[sample] for sample in samples}

@@ -1,0 +1,141 @@
+"""The report's section on flow reports: accuracy, other tools, where every report went, and the paper's own numbers."""
+
+from dataclasses import dataclass
+
+from ..figures.registry import FLOWREPORTS, FLOWSTUDY
+from ..figures.source import ALL, Source
+from ..figures.wording import count, percent, scaled
+from .tables import number, table
+
+MEASURES = {
+    "rtt_syn": "Handshake: SYN to SYN-ACK",
+    "rtt_ack": "Handshake: SYN-ACK to ACK",
+    "bytes": "Flow size",
+    "packets": "Packets",
+    "iat": "Last inter-arrival time",
+    "iat_reports": "Inter-arrival time of each report",
+    "throughput": "Throughput in windows",
+    "throughput_reports": "Throughput between two reports",
+}
+SAMPLES = 100  # samples whose rows are shown beside those of all
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Which parts of the section a campaign has."""
+
+    samples: bool
+    study: bool
+
+    def __bool__(self) -> bool:
+        return self.samples or self.study
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Its figures."""
+        return (*(FLOWREPORTS if self.samples else ()), *(FLOWSTUDY if self.study else ()))
+
+
+NOTHING = Parts(samples=False, study=False)
+
+
+def tables(source: Source, parts: Parts) -> list[dict]:
+    """The tables of the section."""
+    if not parts:
+        return []
+    return [*([accuracy(source), tools(source), counts(source)] if parts.samples else []), published(source)]
+
+
+def accuracy(source: Source) -> dict:
+    """Agreement with the digest, of all samples together first."""
+    rows = source.rows("flowreport_accuracy")
+    names = [ALL, *sorted({row["sample"] for row in rows} - {ALL})]
+    names = names if len(names) > 2 else names[:1]  # of one sample `all` says the same
+    order = {name: place for place, name in enumerate(names[: SAMPLES + 1])}
+    shown = [row for row in rows if row["sample"] in order]
+    shown.sort(key=lambda row: (order[row["sample"]], list(MEASURES).index(row["measure"])))
+    columns = [
+        ("Samples", False),
+        ("Measure", False),
+        ("R\u00b2", True),
+        ("of logarithms", True),
+        ("n", True),
+        ("Equal", True),
+    ]
+    columns += [("Missing", True), ("Outside", True), ("Extra", True), ("Error, median", True), ("99 %", True)]
+    cells = [
+        [
+            *(row["sample"], MEASURES[row["measure"]], share(row["r2"]), share(row["r2_log"])),
+            *(number(row[name]) for name in ("n", "equal", "missing", "outside", "extra")),
+            *("" if row[name] is None else percent(row[name]) for name in ("error_median", "error_p99")),
+        ]
+        for row in shown
+    ]
+    note = (
+        "Missing: exact values that no report tells; outside: more of these, in tunnels that the program does not "
+        "read; extra: measured ones that the digest has not, as the outer flow of such a tunnel."
+    )
+    return table("flowreport_accuracy", "Accuracy of flow reports", note, columns, cells)
+
+
+def share(value: float | None) -> str:
+    """Six digits; 1 for that alone."""
+    if value is None:
+        return "undefined"
+    text = f"{value:.6f}"
+    return "1" if value == 1 else "0.999999+" if text == "1.000000" else text
+
+
+def tools(source: Source) -> dict:
+    """What other flow meters see of the same file."""
+    columns = [("Sample", False), ("Tool", False), ("Version", False), ("Flows", True), ("In common", True)]
+    columns += [("Packets equal", True), ("Bytes equal", True), ("Packets", True), ("Bytes", True), ("Missed", True)]
+    cells = [
+        [row["sample"], row["tool"], row["version"] or "", row["skipped"], *[""] * 6]
+        if row["skipped"]
+        else [
+            *(row["sample"], row["tool"], row["version"] or ""),
+            *(number(row[name]) for name in ("flows", "common_flows", "equal_packets", "equal_bytes", "packets")),
+            *(scaled(row["bytes"], "B"), "" if row["missed_share"] is None else percent(row["missed_share"])),
+        ]
+        for row in sorted(source.rows("flowreport_tools"), key=lambda row: (row["sample"], row["place"]))
+    ]
+    note = (
+        "Read from the same file, where nothing is lost to speed; table III of the P4/RDMA paper replays in real "
+        "time. Flows by addresses, protocol and ports, without tags; a tool misses what is behind headers that it does "
+        "not know."
+    )
+    return table("flowreport_tools", "Other flow meters", note, columns, cells)
+
+
+def counts(source: Source) -> dict:
+    """The balance of all samples, and counters that are not 0."""
+    found: dict[tuple, int] = {}
+    for row in sorted(source.rows("flowreport_counts"), key=lambda row: row["place"]):
+        if row["stage"] != "settings":
+            key = (row["stage"], row["counter"])
+            found[key] = found.get(key, 0) + row["value"]
+    rows = [(*key, value) for key, value in found.items() if value or key[0] == "balance"]
+    samples = len({row["sample"] for row in source.rows("flowreport_counts")})
+    columns = [("Stage", False), ("Counter", False), ("Value", True)]
+    cells = [[stage, counter, number(value)] for stage, counter, value in rows]
+    note = f"Sums of {count(samples, 'sample')}; counters that are 0 are left out."
+    return table("flowreport_counts", "Where every frame and report went", note, columns, cells)
+
+
+def published(source: Source) -> dict:
+    """The paper's numbers beside ours."""
+    columns = [
+        ("Where", False),
+        ("What", False),
+        ("Printed", False),
+        ("Ours", False),
+        ("Verdict", False),
+        ("Why", False),
+    ]
+    cells = [
+        [row["where"], row["what"], row["printed"], row["ours"] or "", row["verdict"], row["reason"] or ""]
+        for row in sorted(source.rows("flowreport_published"), key=lambda row: row["row"])
+    ]
+    note = "What the P4/RDMA paper printed, this campaign's beside it, and why they differ or may."
+    return table("flowreport_published", "The paper's numbers, and ours", note, columns, cells)

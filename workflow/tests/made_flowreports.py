@@ -1,0 +1,175 @@
+"""Tables of flow reports that no program made: for figures and report."""
+
+import math
+import random
+from pathlib import Path
+
+import pyarrow as pa
+
+from acapella import queries, tables
+from acapella.campaign import Campaign
+
+SECOND = 10**9
+
+
+def write_tables(folder: Path, *, samples: int = 2, flows: int = 300, wrong: float = 0.02, memory: bool = True) -> Path:
+    """The tables of `acapella flowtables`, of flows that are wrong with a share ``wrong``."""
+    campaign = Campaign(folder)
+    draw = random.Random(samples * 1000 + flows)
+    made = {name: [] for name in ("flows", "windows", "seconds", "counts", "memory", "tools")}
+    for number in range(samples):
+        sample = f"site1-port{number + 1}-rx-0001"
+        made["flows"] += [flow(draw, sample, n, wrong) for n in range(flows)]
+        made["windows"] += [
+            window(draw, sample, n, at) for n in range(0, flows, 3) for at in range(draw.randrange(1, 5))
+        ]
+        made["seconds"] += [second(draw, sample, at, last=at == 24, scale=10 ** (number + 2)) for at in range(25)]
+        made["counts"] += counts(sample, made["flows"])
+        made["memory"] += sketches(sample, flows) if memory else []
+        made["tools"] += tools(sample, flows)
+    for name, rows in made.items():
+        table = f"flowreport_{name}"
+        tables.write_rows(rows, table, lambda suffix, table=table: campaign.table(table, suffix))
+    tables.write_rows(
+        accuracy(made), "flowreport_accuracy", lambda suffix: campaign.table("flowreport_accuracy", suffix)
+    )
+    return folder
+
+
+def flow(draw: random.Random, sample: str, number: int, wrong: float) -> dict:
+    """A flow; every second one has a handshake, some are too large in the sketch."""
+    packets = round(10 ** draw.uniform(0, 5))
+    size = packets * draw.choice([40, 52, 576, 1500])
+    more = round(size * draw.choice([0.001, 0.1, 3])) if draw.random() < wrong else 0
+    rtt = round(10 ** draw.uniform(4, 8)) if number % 2 else None
+    iat = round(10 ** draw.uniform(3, 9)) if packets > 1 else None
+    ends = {
+        "src": f"10.0.{number // 250}.{number % 250}",
+        "dst": "192.0.2.1",
+        "src_port": 1024 + number,
+        "dst_port": 443,
+    }
+    return {
+        **{"sample": sample, "flow": number, "vlan": "100", "mpls": "17/18", "ip_version": 4, "ip_proto": 6, **ends},
+        **{"found": "both", "outside": False, "reports": packets // 2 + 1},
+        **{"packets": packets, "packets_measured": packets, "bytes": size, "bytes_measured": size + more},
+        **{"rtt_syn_ns": rtt, "rtt_syn_measured_ns": rtt, "rtt_ack_ns": rtt and rtt // 3},
+        **{"rtt_ack_measured_ns": rtt and rtt // 3, "iat_ns": iat, "iat_measured_ns": iat},
+    }
+
+
+def window(draw: random.Random, sample: str, number: int, at: int) -> dict:
+    """A window of a flow."""
+    size = round(10 ** draw.uniform(2, 7))
+    return {
+        **{"sample": sample, "flow": number, "window_ns": at * SECOND, "bytes": size},
+        "bytes_measured": round(size * draw.uniform(0.5, 1.5)),
+    }
+
+
+def second(draw: random.Random, sample: str, at: int, *, last: bool, scale: int) -> dict:
+    """A second of a capture."""
+    reports = round(scale * draw.uniform(0.5, 2))
+    return {"sample": sample, "second": at, "whole": not last, "packets": 2 * reports, "reports": reports, "probes": 0}
+
+
+def counts(sample: str, flows: list[dict]) -> list[dict]:
+    """What the notes under a figure and its windows need."""
+    reports = sum(row["reports"] for row in flows if row["sample"] == sample)
+    told = [("settings", "window_ns", SECOND), ("balance", "frames_in", 3 * reports)]
+    told += [("balance", "reports_sent", reports), ("balance", "reports_accepted", reports)]
+    return [
+        {"sample": sample, "place": place, "stage": stage, "counter": counter, "value": value}
+        for place, (stage, counter, value) in enumerate(told, 1)
+    ]
+
+
+def sketches(sample: str, flows: int) -> list[dict]:
+    """Errors that fall with memory, none with the largest one."""
+    rows = []
+    for deep in (1, 2, 4):
+        for power in (6, 8, 10, 12, 16):
+            cells = 2**power
+            shared = 1 - math.exp(-flows / cells)
+            unequal = shared**deep if power < 16 else 0
+            for measure in ("bytes", "packets"):
+                rows.append(
+                    {
+                        **{"sample": sample, "rows": deep, "cells": cells, "measure": measure},
+                        **{"memory_bytes": deep * cells * 32, "load": flows / cells, "n": flows},
+                        **{"equal": round(flows * (1 - unequal)), "r2": 1 - unequal / 2, "r2_log": 1 - unequal / 3},
+                        **{"error_median": 0.0, "error_p99": 40 * unequal**2, "error_largest": 99 * unequal},
+                    }
+                )
+    return rows
+
+
+def tools(sample: str, flows: int) -> list[dict]:
+    """The digest, the collector, one tool that ran and one that is not there."""
+    seen = {"flows": flows, "common_flows": flows, "equal_packets": flows, "equal_bytes": flows, "packets": 9999}
+    seen |= {"bytes": 1_234_567, "missed_share": 0.0}
+    rows = [{"tool": "digest", "version": "0.1.0", **seen}, {"tool": "collector", "version": "0.1.0", **seen}]
+    rows.append({"tool": "softflowd", "version": "1.0.0", **seen, "packets": 9000, "missed_share": 0.0999})
+    rows.append({"tool": "zeek", "version": None, "skipped": "zeek is not installed"})
+    return [{"sample": sample, "place": place, **row} for place, row in enumerate(rows, 1)]
+
+
+def accuracy(made: dict) -> list[dict]:
+    """The table that follows from flows and windows."""
+    con = queries.connect()
+    for name in ("flows", "windows"):
+        con.register(f"given_{name}", tables_of(made[name], f"flowreport_{name}"))
+    con.execute("create table compared_flows as select *, 0 as key from given_flows")
+    con.execute("create table compared_windows as select * from given_windows")
+    con.execute("create table compared_iats (iat_ns bigint, iat_measured_ns bigint)")
+    con.execute("create table compared_rates (bps double, bps_measured double)")
+    con.execute(f"create table pairs as {queries.text('flowreports', 'pairs')}", {"length_ns": SECOND})
+    rows = con.sql(queries.text("flowreports", "accuracy")).to_arrow_table().to_pylist()
+    return [{"sample": "all", **row} for row in rows]
+
+
+def tables_of(rows: list[dict], name: str):
+    """Rows as an Arrow table of a schema."""
+    schema = tables.arrow_schema(name)
+    return pa.table([pa.array([row.get(f.name) for row in rows], f.type) for f in schema], names=schema.names)
+
+
+def write_study(folder: Path, *, windows: int = 120) -> Path:
+    """The tables of `acapella flowstudy`."""
+    campaign = Campaign(folder)
+    draw = random.Random(windows)
+    response = []
+    for n in range(windows):
+        for flow_, rates in (("flow 1", (50e6, 10e6, 80e6)), ("flow 2", (20e6, 60e6, 5e6))):
+            rate = rates[n * 3 // windows]
+            response.append(
+                {
+                    **{"flow": flow_, "t_ns": n * SECOND // 10, "set_bps": rate, "bps": rate * draw.uniform(0.9, 1.05)},
+                    "bps_measured": rate * draw.uniform(0.9, 1.05),
+                    "iat_ns": round(12000e9 / rate * draw.uniform(0.7, 1.3)),
+                    "iat_measured_ns": round(12000e9 / rate * draw.uniform(0.5, 1.5)),
+                }
+            )
+        response.append(
+            {"flow": "background", "t_ns": n * SECOND // 10, "bps": 30e6, "bps_measured": 30e6 * draw.uniform(0.9, 1)}
+        )
+    offered = [
+        {
+            **{"place": n, "offered_rps": rate, "reached_rps": rate or 31e6, "offered": 10**7},
+            **{"accepted": 10**7 - lost, "lost": lost, "success_share": 1 - lost / 10**7, "seconds": 1.0},
+            **{"threads": 2, "flows": 100_000, "report_bytes": 64},
+        }
+        for n, (rate, lost) in enumerate(
+            [(1e6, 0), (5e6, 0), (10e6, 0), (20e6, 10**5), (30e6, 4 * 10**6), (None, 5 * 10**6)], 1
+        )
+    ]
+    told = [
+        ("balance", "frames_in", 90_000),
+        ("balance", "reports_sent", 40_000),
+        ("balance", "reports_accepted", 40_000),
+    ]
+    counted = [{"place": n, "stage": a, "counter": b, "value": c} for n, (a, b, c) in enumerate(told, 1)]
+    for name, rows in (("offered", offered), ("response", response), ("response_counts", counted)):
+        table = f"flowreport_{name}"
+        tables.write_rows(rows, table, lambda suffix, table=table: campaign.table(table, suffix))
+    return folder

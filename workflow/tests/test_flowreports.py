@@ -1,0 +1,166 @@
+"""A capture through the P4 program, its reports to the collector, the flows beside those of the digest: all of it."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import traces
+from report_frames import icrc
+from scapy.utils import RawPcapReader
+
+from acapella import cli
+from acapella.flowreports import program
+from acapella.flowreports.settings import Settings, Sketch
+from acapella_core.errors import UserError
+
+needs_program = pytest.mark.skipif(program.missing() is not None, reason=f"no flow reports here: {program.missing()}")
+UNDERLAY = Path(__file__).resolve().parents[3] / "shared" / "tools" / "underlay.py"
+CORPUS = UNDERLAY.parents[1] / "corpus"
+EXACT = ("rtt_syn", "rtt_ack", "bytes", "packets", "iat", "iat_reports")
+OF_PAPER = ("rtt_syn", "bytes", "packets")
+
+
+def table(folder: Path, name: str) -> list[dict]:
+    """Rows of a result."""
+    return pq.read_table(folder / f"{name}.parquet").to_pylist()
+
+
+def by_measure(folder: Path) -> dict[str, dict]:
+    """The rows of accuracy."""
+    return {row["measure"]: row for row in table(folder, "accuracy")}
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory):
+    """Results of a bit of everything, spread over several resets, with a sketch that is too small beside."""
+    folder = tmp_path_factory.mktemp("busy")
+    start = traces.START_NS
+    parts = [traces.busy_port(start + n * 4_000 * traces.MS, shift=n) for n in range(5)]
+    capture = traces.write_pcap(folder / "busy.pcap", traces.merged(*parts), snaplen=262144)
+    words = ["flowreports", str(capture), "-o", str(folder / "made"), "--epoch", "3s", "--sketch", "1x8", "4x1048576"]
+    assert cli.main(words) == 0
+    return folder / "made"
+
+
+@needs_program
+def test_with_room_in_the_sketch_every_value_is_exact(busy):
+    found = by_measure(busy)
+    for measure in EXACT:
+        row = found[measure]
+        assert row["n"] == row["equal"] > 0, measure
+        assert row["missing"] == 0, measure
+    assert found["throughput_reports"]["equal"] == found["throughput_reports"]["n"]
+    assert found["bytes"]["outside"] == 1, "the flow inside GRE"
+    tunnels = [row for row in table(busy, "compared_flows") if row["found"] == "collector"]
+    assert {row["ip_proto"] for row in tunnels} == {47}, "the tunnel's own flow is what the program sees of it"
+
+
+@needs_program
+def test_the_sketch_was_reset_and_no_byte_was_lost(busy):
+    program_told = json.loads((busy / "program.json").read_text())
+    assert program_told["epochs"] >= 6
+    assert program_told["probes"] > 0
+    flows = table(busy, "compared_flows")
+    assert max(row["reports"] or 0 for row in flows) > 3
+
+
+@needs_program
+def test_a_sketch_that_is_too_small_never_counts_too_little(busy):
+    rows = {(row["rows"], row["cells"], row["measure"]): row for row in table(busy, "memory")}
+    assert {key[:2] for key in rows} == {(1, 8), (4, 65536), (4, 1 << 20)}
+    small, large = rows[1, 8, "bytes"], rows[4, 1 << 20, "bytes"]
+    assert small["equal"] < small["n"] and large["equal"] == large["n"]
+    assert small["error_median"] > 0 and small["load"] > 1 > large["load"]
+    assert small["memory_bytes"] == 8 * 32
+
+
+@needs_program
+def test_every_report_is_accounted_for(busy):
+    counts = {(row["stage"], row["counter"]): row["value"] for row in table(busy, "counts")}
+    frames, probes = counts["program", "in"], counts["program", "probes"]
+    without = sum(value for (stage, name), value in counts.items() if stage == "program" and "no_report" in name)
+    assert frames + probes == counts["program", "reports"] + without
+    sent = counts["balance", "reports_sent"]
+    assert sent == counts["program", "reports"] == counts["collector", "frames"]
+    assert sent == counts["balance", "reports_accepted"] + counts["balance", "reports_not_taken"]
+    assert counts["balance", "reports_not_taken"] == counts["collector", "bad_icrc"] == 0
+    seconds = table(busy, "seconds")
+    assert sum(row["reports"] + row["probes"] for row in seconds) == sent
+    assert sum(row["probes"] for row in seconds) == sum(row["reports"] for row in [counts_of_probes(busy)])
+
+
+def counts_of_probes(folder: Path) -> dict:
+    """Reports that bear the trigger of a probe, by tshark's own bytes or ours."""
+    stamps = program.stamps(folder / "reports.pcap", 192)
+    return {"reports": sum(stamps["probe"].to_pylist())}
+
+
+@needs_program
+def test_lost_reports_are_counted(busy, tmp_path):
+    """Records cut out of the reports' file: the collector's numbers show the gap."""
+    from acapella_core.collector import Collector, Options, QueuePair  # noqa: PLC0415
+
+    content, record = (busy / "reports.pcap").read_bytes(), 16 + 70 + 192 + 4
+    total = (len(content) - 24) // record
+    kept = content[: 24 + 5 * record] + content[24 + 9 * record :]
+    (tmp_path / "cut.pcap").write_bytes(kept)
+    ring = Settings().ring
+    with Collector([QueuePair(ring.number, ring.key, ring.base, ring.slots, ring.psn)], Options(series_ns=None)) as one:
+        one.feed(tmp_path / "cut.pcap")
+        counters = one.finish()
+    assert (counters["accepted"], counters["psn_gap_lost"]) == (total - 4, 4)
+
+
+@needs_program
+def test_reports_dissect_cleanly_in_tshark_which_finds_the_icrc_that_they_should_have(busy):
+    """tshark 4.0 shows the ICRC and does not judge it: it is held against one computed here with zlib."""
+    if shutil.which("tshark") is None:
+        pytest.skip("no tshark on this machine")
+    fields = ("frame.protocols", "infiniband.bth.opcode", "_ws.malformed", "_ws.expert.message", "ip.checksum.status")
+    command = ["tshark", "-r", str(busy / "reports.pcap"), "-T", "fields", "-o", "ip.check_checksum:TRUE"]
+    command += [word for field in (*fields, "infiniband.invariant.crc") for word in ("-e", field)]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    told, found = zip(*(line.rsplit("\t", 1) for line in lines), strict=True)
+    assert set(told) == {"eth:ethertype:ip:udp:infiniband:data\t42\t\t\t1"}, "1: the IPv4 checksum is good"
+    with RawPcapReader(str(busy / "reports.pcap")) as reader:
+        wanted = [f"0x{icrc(data[14:-4]).hex()}" for data, _ in reader]
+    assert list(found) == wanted
+
+
+@pytest.mark.parametrize("text", ["5x16", "4x100", "4", "4x0", "1x2097152", "-1x4"])
+def test_a_sketch_that_cannot_be_is_refused(text):
+    with pytest.raises(UserError, match=re.escape(f"sketch {text}")):
+        Sketch.of(text)
+
+
+@needs_program
+def test_no_frames_are_no_flows(tmp_path):
+    capture = traces.write_pcap(tmp_path / "none.pcap", [])
+    assert cli.main(["flowreports", str(capture), "-o", str(tmp_path / "made")]) == 0
+    assert table(tmp_path / "made", "compared_flows") == table(tmp_path / "made", "seconds") == []
+
+
+@needs_program
+def test_the_wrapped_corpus_at_the_papers_sketch_size(tmp_path):
+    """R2 above 0.99 on values and on logarithms, over at least six resets of 10 s."""
+    if not CORPUS.is_dir():
+        pytest.skip(f"no corpus at {CORPUS}")
+    capture = tmp_path / "wrapped.pcap"
+    spread = ["--frames", "60000", "--snaplen", "200", "--seed", "7", "--mean-gap-ns", "1200000"]
+    subprocess.run([sys.executable, str(UNDERLAY), *spread, "-o", str(capture), str(CORPUS / "ndpi")], check=True)
+    made = tmp_path / "made"
+    assert cli.main(["flowreports", str(capture), "-o", str(made)]) == 0
+    assert json.loads((made / "program.json").read_text())["epochs"] >= 7
+    found = by_measure(made)
+    for measure in OF_PAPER:
+        row = found[measure]
+        assert row["r2"] > 0.99 and row["r2_log"] > 0.99, (measure, row)
+        assert row["error_median"] == row["error_p99"] == 0, (measure, row)
+        assert row["missing"] < 0.03 * row["n"], (measure, row)
+    counted = {(row["stage"], row["counter"]): row["value"] for row in table(made, "counts")}
+    assert counted["balance", "reports_not_taken"] == 0

@@ -1,0 +1,122 @@
+"""Measured flows beside exact ones: SQL against a naive computation, with a measurement that is wrong on purpose."""
+
+import math
+import random
+import statistics
+
+import pyarrow as pa
+import pytest
+import traces
+from test_flowreports_exact import keyed, made, rows
+
+from acapella.flowreports import compare
+
+WINDOW_NS = 50_000_000
+KINDS = {
+    "flow": pa.uint32(),
+    "vlan": pa.list_(pa.uint16()),
+    "mpls": pa.list_(pa.uint32()),
+    "ip_version": pa.uint8(),
+    "src": pa.string(),
+    "dst": pa.string(),
+    "ip_proto": pa.uint8(),
+    "src_port": pa.uint16(),
+    "dst_port": pa.uint16(),
+    "packets": pa.uint64(),
+    "bytes": pa.uint64(),
+    "iat_ns": pa.int64(),
+    "rtt_syn_ns": pa.int64(),
+    "rtt_ack_ns": pa.int64(),
+    "reports": pa.uint32(),
+}
+
+
+def report(con, change) -> None:
+    """A collector's flows: each exact flow as ``change`` makes it, with a report; None leaves it out."""
+    told = filter(None, map(change, rows(con, "select * from exact_flows order by key")))
+    flows = [{**row, "flow": number, "reports": 1} for number, row in enumerate(told)]
+    con.register("told", pa.table({name: pa.array([row[name] for row in flows], kind) for name, kind in KINDS.items()}))
+    con.execute("create temp view reported_flows as select * from told")
+    stamps = "select k.number as flow, p.ts_ns as window_ns, p.ip_len::ubigint as bytes, p.iat_ns from packets as p "
+    keys = ", ".join(f"({row['flow']}, {row['key']})" for row in flows)
+    con.execute(
+        f"create temp view reported_series as {stamps} inner join (values {keys}) as k (number, key) using (key)"
+    )
+
+
+def r2(pairs):
+    """Section IV-A of the paper."""
+    mean = statistics.fmean(exact for exact, _ in pairs)
+    variation = sum((exact - mean) ** 2 for exact, _ in pairs)
+    return 1 - sum((exact - got) ** 2 for exact, got in pairs) / variation
+
+
+def nearest_rank(values, share):
+    """The smallest value that this share of them does not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def made_accuracy(tmp_path, change):
+    """The rows of accuracy by their measure."""
+    con, _ = made(tmp_path, traces.merged(traces.busy_port(), traces.busy_port(traces.START_NS + 9, shift=7)))
+    report(con, change)
+    compare.make(con, sample="s", window_ns=WINDOW_NS)
+    found = {row["measure"]: row for row in rows(con, "select * from accuracy")}
+    return con, found
+
+
+def test_no_error_is_an_r2_of_one(tmp_path):
+    con, found = made_accuracy(tmp_path, lambda row: row)
+    assert all(row["n"] for row in found.values())
+    assert set(found) == {
+        "rtt_syn",
+        "rtt_ack",
+        "bytes",
+        "packets",
+        "iat",
+        "iat_reports",
+        "throughput",
+        "throughput_reports",
+    }
+    for row in found.values():
+        assert row["equal"] == row["n"] and row["missing"] == row["extra"] == row["outside"] == 0
+        assert row["r2"] in (None, 1) and row["error_largest"] in (None, 0)
+    assert found["bytes"]["r2"] == found["bytes"]["r2_log"] == 1
+    assert found["rtt_syn"]["r2"] is None, "all handshakes of the trace take equally long"
+    assert rows(con, "select distinct found from compared_flows") == [{"found": "both"}]
+
+
+def test_wrong_values_missing_flows_and_others(tmp_path):
+    draw = random.Random(3)
+    exact = {}
+
+    def change(row):
+        if row["src_port"] == 42000:
+            return None
+        exact[keyed(row)] = row["bytes"]
+        again = {**row, "bytes": row["bytes"] + draw.choice([0, 0, 0, 40, 4000])}
+        if row["dst_port"] == 7001:
+            again["src"] = "192.0.2.77"
+        return again
+
+    con, found = made_accuracy(tmp_path, change)
+    got = found["bytes"]
+    flows = rows(con, "select * from compared_flows order by flow")
+    assert [row["flow"] for row in flows] == list(range(len(flows)))
+    pairs = [(row["bytes"], row["bytes_measured"]) for row in flows if row["found"] == "both"]
+    assert got["n"] == len(pairs)
+    lost = [row for row in flows if row["found"] == "exact"]
+    assert {(row["src_port"], row["dst_port"]) for row in lost} == {(42000, 5201), (7000, 7001)}
+    assert got["missing"] == len(lost) and got["extra"] == sum(row["found"] == "collector" for row in flows) == 1
+    errors = [abs(got - exact) / exact for exact, got in pairs]
+    assert got["equal"] == sum(a == b for a, b in pairs) < len(pairs)
+    assert got["r2"] == pytest.approx(r2(pairs), rel=1e-9)
+    assert got["r2_log"] == pytest.approx(r2([(math.log(a), math.log(b)) for a, b in pairs]), rel=1e-9)
+    assert got["error_median"] == nearest_rank(errors, 0.5) and got["error_p99"] == nearest_rank(errors, 0.99)
+    assert got["error_largest"] == max(errors)
+
+
+def test_a_flow_in_a_tunnel_that_the_program_does_not_read_counts_apart(tmp_path):
+    _, found = made_accuracy(tmp_path, lambda row: None if row["outside"] else row)
+    assert (found["bytes"]["missing"], found["bytes"]["outside"]) == (0, 1)
