@@ -82,6 +82,7 @@ def compare(model: Preprocess, frames: list[Frame], folder, control: str | None 
             f"frame {number}: {frame.octets.hex()} wire {frame.wire}: {parse(frame.octets, frame.wire)}"
         )
         assert (got.port, got.wire_length) == (frame.port, max(frame.wire, got.length))
+        assert got.timestamp_ns == 10**18 + 1000 * (number + 1)  # as `run` stamps them
     assert ran.registers["stamp_parse_ends"] == [model.parse_ends[end] for end in range(8)]
     assert ran.registers["stamp_sequence"] == [model.sequence[port] for port in range(256)]
     assert ran.registers["sample_passed"] == [model.passed[port] for port in range(256)]

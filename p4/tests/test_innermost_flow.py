@@ -1,0 +1,142 @@
+"""The flows that the parser finds in real captures beside the native digest: every difference is explained."""
+
+import ipaddress
+import struct
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_p4_model.parsing import CUT, DEEP, Parsed, parse
+from acapella_p4_model.preprocess import Preprocess
+from acapella_p4_model.running import Frame, run, write_pcap
+
+from acapella.digest import Options, digest
+
+OF_EACH_FILE = 12
+WRAPPED = 6000
+ACK = 0x10
+# What carries layers 2 to 4 again, which the core reads and the parser does not.
+TUNNELS = ("teredo", "gtp", "vxlan", "geneve", "gre", "erspan", "pppoes", "pim", "l2tp", "udpencap", "llc", "etherip")
+COLUMNS = ["flow", "protocols", "issue", "ip_len", "payload_len", "tcp_flags", "tcp_seq", "tcp_ack"]
+
+
+def frames_of(path: Path, most: int) -> list[Frame]:
+    """The first frames of a classic pcap with Ethernet; none of another file."""
+    data = path.read_bytes()
+    orders = {b"\xd4\xc3\xb2\xa1": "<", b"\x4d\x3c\xb2\xa1": "<", b"\xa1\xb2\xc3\xd4": ">", b"\xa1\xb2\x3c\x4d": ">"}
+    order = orders.get(data[:4])
+    if order is None or struct.unpack_from(order + "I", data, 20)[0] & 0xFFFF != 1:
+        return []
+    frames, at = [], 24
+    while at + 16 <= len(data) and len(frames) < most:
+        kept, wire = struct.unpack_from(order + "II", data, at + 8)
+        if kept > 16384 or at + 16 + kept > len(data):
+            break
+        frames.append(Frame(data[at + 16 : at + 16 + kept], wire_length=max(wire, kept)))
+        at += 16 + kept
+    return frames
+
+
+@pytest.fixture(scope="module")
+def frames(corpus, tmp_path_factory) -> list[Frame]:
+    """Some of every capture, and captures wrapped as a testbed's underlay would show them."""
+    found = [frame for path in sorted(corpus.rglob("*")) if path.is_file() for frame in frames_of(path, OF_EACH_FILE)]
+    wrap = corpus.parent / "tools" / "underlay.py"
+    if wrap.is_file():
+        wrapped = tmp_path_factory.mktemp("wrapped") / "wrapped.pcap"
+        command = [sys.executable, wrap, "--frames", str(WRAPPED), "--snaplen", "200", "-o", wrapped, corpus / "ndpi"]
+        subprocess.run(command, check=True)
+        found += frames_of(wrapped, WRAPPED)
+    return found
+
+
+def own(parsed: Parsed, protocol_has_ports: bool) -> dict | None:
+    """The flow and lengths of a frame as the parser has them, in the digest's terms."""
+    flow = parsed.flow
+    if flow.ip_version == 0:
+        return None
+    addresses = ((flow.src_high << 64 | flow.src_low), (flow.dst_high << 64 | flow.dst_low))
+    kind = ipaddress.IPv4Address if flow.ip_version == 4 else ipaddress.IPv6Address
+    labels = (flow.label_1, flow.label_2, flow.label_3, flow.label_4)
+    tcp = parsed.tcp if parsed.transport == 6 else None
+    return {
+        "ip_version": flow.ip_version,
+        "src": str(kind(addresses[0])),
+        "dst": str(kind(addresses[1])),
+        "ip_proto": flow.ip_proto,
+        "ports": (flow.src_port, flow.dst_port) if protocol_has_ports else None,
+        "vlan": [flow.vlans >> 16 * number & 0xFFFF for number in reversed(range(min(flow.vlan_count, 4)))],
+        "mpls": list(labels[: flow.mpls_count]),
+        "ip_len": parsed.ip_length,
+        "payload_len": parsed.payload_length if parsed.transport else None,
+        "tcp": (tcp.flags, tcp.seq, tcp.ack if tcp.flags & ACK else None) if tcp else None,
+    }
+
+
+def cores(row: dict, flow: dict | None, parsed: Parsed, protocol_has_ports: bool) -> dict | None:
+    """The same of the digest; of what the parser does not say (SCTP's ports, say) nothing."""
+    if flow is None:
+        return None
+    tcp = parsed.transport == 6
+    return {
+        **{name: flow[name] for name in ("ip_version", "src", "dst", "ip_proto", "vlan", "mpls")},
+        "ports": (flow["src_port"] or 0, flow["dst_port"] or 0) if protocol_has_ports else None,
+        "ip_len": row["ip_len"],
+        "payload_len": row["payload_len"] if parsed.transport else None,
+        "tcp": ((row["tcp_flags"] or 0) & 0xFF, row["tcp_seq"], row["tcp_ack"]) if tcp else None,
+    }
+
+
+def explanation(protocols: list[str], issue: str | None, parsed: Parsed) -> str | None:
+    """Why the parser and the core may differ on a frame; None: they may not."""
+    for tunnel in TUNNELS:
+        if tunnel in protocols:
+            return f"carried by {tunnel}"
+    for carrier in ("udp", "ip", "ipv6", "ipv6.routing"):
+        for carried in ("mpls", "eth"):
+            if f"{carrier}:{carried}" in ":".join(protocols):
+                return f"{carried} carried by {carrier}"
+    if parsed.parse_end == DEEP:
+        return "more headers than the parser has room for"
+    if issue == "truncated_ipv6_extension" and parsed.parse_end == CUT:
+        return "what an extension header announces, told before it is whole"
+    return None
+
+
+def test_flows_are_those_of_the_digest(frames, tmp_path, record_property):
+    capture = tmp_path / "frames.pcap"
+    write_pcap(capture, ((10**18 + number, frame) for number, frame in enumerate(frames)))
+    acap, flows = str(tmp_path / "acap.parquet"), str(tmp_path / "flows.parquet")
+    digest([str(capture)], acap, flows, Options("native"))
+    rows = pq.read_table(acap, columns=COLUMNS).to_pylist()
+    by_number = {flow["flow"]: flow for flow in pq.read_table(flows).to_pylist()}
+    assert len(rows) == len(frames)
+    explained, unexplained, with_flow = Counter(), [], 0
+    for number, (frame, row) in enumerate(zip(frames, rows, strict=True)):
+        parsed = parse(frame.octets, frame.wire)
+        has_ports = parsed.flow.ip_proto in (6, 17)
+        mine = own(parsed, has_ports)
+        core = cores(row, by_number.get(row["flow"]), parsed, has_ports)
+        with_flow += core is not None
+        if mine != core:
+            why = explanation((row["protocols"] or "").split(":"), row["issue"], parsed)
+            explained[why] += 1
+            if why is None:
+                unexplained.append((number, frame.octets[:100].hex(), mine, core))
+    record_property("frames_with_flow", with_flow)
+    record_property("explained", dict(explained))
+    assert unexplained == []
+    assert with_flow > 5000
+    assert 0 < explained.total() < 0.05 * with_flow, explained
+
+
+def test_the_program_reads_them_as_the_model_does(frames, tmp_path):
+    """The packet's hash is over the flow's key and the transport's fields: with it they are the same."""
+    model = Preprocess()
+    outcomes = run("preprocess", frames, "", tmp_path).outcomes
+    for number, (frame, got) in enumerate(zip(frames, outcomes, strict=True)):
+        verdict = model.frame(frame.octets, frame.wire)
+        assert (got.hash, got.octets) == (verdict.hash, verdict.octets), f"frame {number}: {frame.octets[:100].hex()}"
