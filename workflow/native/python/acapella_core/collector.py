@@ -122,29 +122,6 @@ class Collector:
                     self.write_series()
             self._core.advance_interface(0)  # what had come by then
 
-    def run_rdma(self, device: str, peer: str, attend: Callable[[], bool]) -> None:
-        """Take what an RDMA device writes to rings that add_rdma_ring made, until attend returns True.
-
-        peer: IPv4 address that the reports come from. What is wrong the device drops without a count of ours. Raises
-        UserError where there is no such device. This was never run with one.
-        """
-        with core_errors():
-            self._core.open_rdma(device, peer)
-            while not attend():
-                if self._core.advance_rdma():
-                    self.write_series()
-            for _ in range(2):  # what was newest at the last look is read at the next
-                self._core.advance_rdma()
-
-    def add_rdma_ring(self, slots: int, psn: int) -> QueuePair:
-        """A queue pair of the device that run_rdma has opened, from attend alone; it gives number, key and base."""
-        with core_errors():
-            return QueuePair(slots=slots, psn=psn, **self._core.add_rdma_ring(slots, psn))
-
-    def remove_rdma_ring(self, number: int) -> None:
-        """Take such a queue pair out of use, in attend of run_rdma."""
-        self._core.remove_rdma_ring(number)
-
     def feed_frames(self, frames, offsets=None) -> None:
         """Take frames in memory: a sequence of bytes; or one buffer of uint8 and where each frame starts and ends in it
         (uint64, one more than frames).

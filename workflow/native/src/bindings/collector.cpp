@@ -5,13 +5,10 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 #include "bindings/arrow_batch.hpp"
 #include "collector/collector.hpp"
 #include "collector/packet_socket.hpp"
-#include "collector/rdma_device.hpp"
 #include "collector/report_columns.hpp"
 #include "input/byte_source.hpp"
 
@@ -127,34 +124,6 @@ class PyCollector {
         return collector_.series_ready();
     }
 
-    void open_rdma(const std::string& name, const std::string& peer) {
-        rdma_ = std::make_unique<RdmaDevice>(name, peer, collector_.config().format);
-    }
-    nb::dict add_rdma_ring(std::uint32_t slots, std::uint32_t psn) {
-        const RdmaRing ring = rdma_->add(slots, psn);
-        nb::dict dict;
-        dict["number"] = ring.number;
-        dict["key"] = ring.key;
-        dict["base"] = ring.base;
-        return dict;
-    }
-    void remove_rdma_ring(std::uint32_t number) { rdma_->remove(number); }
-
-    // Takes the reports that are in the rings, look after look, for a while; waits a little where there are
-    // none. True where rows of the series are ready.
-    bool advance_rdma() {
-        const nb::gil_scoped_release unlocked;
-        constexpr int kLooks = 1000;
-        const auto take = [this](const std::byte* reports, std::uint32_t count) {
-            collector_.take_reports(reports, count, true);
-        };
-        for (int i = 0; i < kLooks && !collector_.series_ready(); ++i) {
-            if (rdma_->poll(take) == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
-        }
-        collector_.publish_counters();
-        return collector_.series_ready();
-    }
-
     // Frames [first, end) lie one behind the other from offsets[i] to offsets[i + 1]; returns the first that
     // was not taken, because rows of the series are ready.
     std::uint64_t feed_frames(const ByteArray& bytes, const Offsets& offsets, std::uint64_t first) {
@@ -259,7 +228,6 @@ class PyCollector {
     Collector collector_;
     std::string site_;
     std::unique_ptr<PacketSocket> socket_;
-    std::unique_ptr<RdmaDevice> rdma_;
     std::unique_ptr<input::ByteSource> source_;
     std::unique_ptr<input::CaptureReader> reader_;
 };
@@ -275,10 +243,6 @@ void bind_collector(nb::module_& module) {
         .def("file_end", &PyCollector::file_end)
         .def("open_interface", &PyCollector::open_interface, nb::arg("name"))
         .def("advance_interface", &PyCollector::advance_interface, nb::arg("wait_ms"))
-        .def("open_rdma", &PyCollector::open_rdma, nb::arg("name"), nb::arg("peer"))
-        .def("add_rdma_ring", &PyCollector::add_rdma_ring, nb::arg("slots"), nb::arg("psn"))
-        .def("remove_rdma_ring", &PyCollector::remove_rdma_ring, nb::arg("number"))
-        .def("advance_rdma", &PyCollector::advance_rdma)
         .def("feed_frames", &PyCollector::feed_frames, nb::arg("bytes"), nb::arg("offsets"), nb::arg("first"))
         .def("feed_reports", &PyCollector::feed_reports, nb::arg("bytes"), nb::arg("first"))
         .def("finish", &PyCollector::finish)

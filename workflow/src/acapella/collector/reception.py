@@ -69,10 +69,7 @@ class Reception:
         """Refuse and count reports to these queue pairs from now on."""
         for number in numbers:
             with contextlib.suppress(Refused):  # at the end nothing comes any more
-                remove = (
-                    self.collector.remove_rdma_ring if self._settings.rdma_device else self.collector.remove_queue_pair
-                )
-                self._order(lambda number=number, remove=remove: remove(number))
+                self._order(lambda number=number: self.collector.remove_queue_pair(number))
 
     def flush(self) -> None:
         """Have the rows of the series that there are written, so that who asks sees them."""
@@ -86,9 +83,14 @@ class Reception:
             pair = self._new_pair(index, ring_bytes)
             self._order(lambda: self.collector.add_queue_pair(of_core(pair, self._settings.report_format)))
             return pair
-        psn = secrets.randbits(24)
-        made = self._order(lambda: self.collector.add_rdma_ring(ring_bytes // report_bytes, psn))
-        return QueuePair(index, made.number, made.key, made.base, ring_bytes, psn)
+        rdma = core.Rdma(
+            peer=self._settings.rdma_peer,
+            slots=ring_bytes // report_bytes,
+            device=self._settings.rdma_device,
+            psn=secrets.randbits(24),
+        )
+        made = self._order(lambda: self.collector.open_rdma(rdma, alone=self._settings.a_session == 1))
+        return QueuePair(index, made.number, made.key, made.base, ring_bytes, made.psn)
 
     def _new_pair(self, index: int, ring_bytes: int) -> QueuePair:
         number = FIRST_NUMBER + secrets.randbelow(NUMBERS)
@@ -131,7 +133,8 @@ class Reception:
             if self._settings.interface:
                 self.collector.run_interface(self._settings.interface, attend=self._attend)
             elif self._settings.rdma_device:
-                self.collector.run_rdma(self._settings.rdma_device, self._settings.rdma_peer, self._attend)
+                check_rdma(self._settings.rdma_device)
+                self.collector.run_rdma(self._attend)
             for path in self._settings.captures:
                 if not self._attend():
                     self.files.append({"file": path.name, **self.collector.feed(path, attend=self._attend)})
@@ -145,3 +148,12 @@ class Reception:
 def of_core(pair: QueuePair, report_format: int) -> core.QueuePair:
     """A queue pair as the core has it: its ring in reports."""
     return core.QueuePair(pair.number, pair.key, pair.base, pair.size // REPORT_BYTES[report_format], pair.psn)
+
+
+def check_rdma(device: str) -> None:
+    """Raise UserError where there is no such RDMA device."""
+    there = core.rdma_devices() if hasattr(core, "rdma_devices") else []
+    if device not in there:
+        raise UserError(
+            "there is no such device", where=f"RDMA device {device}", fix=f"there are {', '.join(there) or 'none'}"
+        )
