@@ -1,10 +1,12 @@
 """A campaign's public set: what is in it, what is not, and that it fits together."""
 
+import csv
 import gzip
 import hashlib
 import io
 import json
 import re
+import shutil
 import stat
 from pathlib import Path
 
@@ -83,6 +85,25 @@ def test_a_release_has_captures_acaps_flows_tables_and_says_what_was_done(public
     frames = sum(pq.read_metadata(path).num_rows for path in (public / "acap").iterdir())
     assert f"3 samples, {frames} frames" in (public / "README.md").read_text()
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o644 for path in files(public))
+
+
+def test_the_sheet_tells_that_a_capture_kept_only_a_part(finished, tmp_path):
+    campaign = tmp_path / "mine"
+    shutil.copytree(finished, campaign, symlinks=True)
+    for link in (path for path in (campaign / "raw").iterdir() if path.is_symlink()):
+        target = (finished / "raw" / link.name).resolve()
+        link.unlink()
+        link.symlink_to(target)
+    manifest = next((campaign / "raw").glob("*alpha-p1.json"))
+    taken = {"testbed": "local", "filter": "host 10.0.0.1", "one_in": 4, "one_in_by": "hash", "sampled_out": 9}
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | taken))
+    run("index", campaign)
+    run("release", campaign, "-o", tmp_path / "public")
+    with (tmp_path / "public" / "samples.tsv").open(encoding="utf-8", newline="") as lines:
+        rows = list(csv.DictReader(lines, delimiter="\t"))
+    told = {(row["filtered"], row["one_in"], row["sampled_out"]) for row in rows}
+    assert told == {("true", "4", "9"), ("", "", "")}
+    assert not any(b"10.0.0.1" in path.read_bytes() for path in files(tmp_path / "public"))
 
 
 def test_checksums_are_those_of_all_other_files(public):

@@ -4,11 +4,8 @@ with
 samples as (
     select
         sample as folder,
-        -- the filter itself may name addresses; of a capture that exists nobody knows whether there was one
-        case
-            when testbed <> 'files' or filter is not null then coalesce(filter, '') <> '' or method = 'fpga'
-        end as filtered,
         * exclude (
+            -- a filter may name addresses
             sample, site, port, acap, campaign, file, filter, instance, notes, digest_site, digest_port
         )
     from catalog.samples

@@ -32,6 +32,7 @@ SUMS = "SHA256SUMS"
 PROVENANCES = ("provenance.json", "consistency_provenance.json")  # of process, of trials
 PUBLIC_FILE, PUBLIC_FOLDER = 0o644, 0o755
 SHEET = ("sample", "site", "port", "direction", "method", "frames", "bytes", "snaplen", "cut_frames", "dropped_kernel")
+SHEET += ("filtered", "one_in", "sampled_out")
 
 
 @dataclass(frozen=True)
@@ -139,8 +140,8 @@ def samples(campaign: Campaign, *, hide: bool) -> list[Taken]:
     catalog = require(campaign.catalog, f"run acapella index {campaign.folder}")
     with queries.one_line(campaign.folder), contextlib.closing(queries.connect(catalog, read_only=True)) as con:
         found = con.sql(
-            "select sample, site, port, sha256, start_ns, file, direction, method, snaplen, dropped_kernel "
-            "from samples where acap is not null order by sample"
+            "select sample, site, port, sha256, start_ns, file, direction, method, snaplen, dropped_kernel, "
+            "filtered::varchar as filtered, one_in, sampled_out from samples where acap is not null order by sample"
         )
         columns = found.columns
         rows = [dict(zip(columns, row, strict=True)) for row in found.fetchall()]
@@ -212,7 +213,7 @@ def write_texts(part: Path, taken: list[Taken], done: list[dict], readme: str) -
 def sheet_row(taken: Taken, counts: dict) -> list[str]:
     """A line of samples.tsv; nothing stands for what is not known."""
     known = {
-        **{name: taken.about[name] for name in ("direction", "method", "snaplen", "dropped_kernel")},
+        **{name: taken.about[name] for name in SHEET if name in taken.about},
         "sample": taken.name,
         "site": taken.site,
         "port": taken.port,

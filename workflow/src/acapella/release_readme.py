@@ -14,7 +14,7 @@ $samples samples, $frames frames, made by Acapella $version. Check the files wit
 | captures/ | a pcap a sample: headers of every frame, time stamps in ns, true lengths |
 | acap/ | a row a frame (Parquet), made from these captures by engine $engine |
 | flows/ | a row a directed flow (Parquet), made from these captures |
-$table_line| samples.tsv | site, port, direction and counts of each sample; an empty field is not known |
+$table_line| samples.tsv | $sheet |
 
 ## What was done
 - Every frame ends behind its last known header. No payload is here; $cut of $frames frames were cut, and of $empty
@@ -47,6 +47,10 @@ MACS = {
     "blank": "zeros, but for the first four bits, the group and the local bit. Broadcast and addresses of protocols "
     "stay, IP multicast keeps its prefix.",
 }
+SHEET = (
+    "site, port, direction and counts of each sample; an empty field is not known; where `filtered` is true or "
+    "`one_in` above 1, frames that came were left out on purpose"
+)
 NAMES = {
     True: "Names of sites, ports and samples are pseudonyms.",
     False: "Names of sites, ports and samples are the true ones.",
@@ -66,5 +70,6 @@ def text(done: list[dict], tables: list[str], *, hidden: bool, macs: str, engine
         empty=sum(one["empty_frames"] for one in done),
         macs=MACS[macs],
         names=NAMES[hidden],
+        sheet=SHEET,
         table_line=f"| tables/ | {about} |\n" if tables else "",
     )
