@@ -128,12 +128,14 @@ def assert_same_registers(model: Flowstats, registers: dict[str, list[int]]) -> 
             id="all-triggers",
         ),
         pytest.param(
-            {"rows": 1, "active_bank": 1, "epoch": 0xFFFFFFFF, "triggers": 0x142},
+            {"rows": 2, "active_bank": 1, "epoch": 0xFFFFFFFF, "triggers": 0x142},
             0,
             {"trigger 1", "trigger 6", "trigger 8", "reverse-unknown", "no-trigger", "no-flow", "no-queue-pair"},
-            id="one-row",
+            id="acks",
         ),
-        pytest.param({"rows": 2, "every": 3, "triggers": 0x50, "format": 1}, 0, {"trigger 4"}, id="nth"),
+        pytest.param(
+            {"rows": 1, "every": 3, "triggers": 0x52, "format": 1}, 0, {"trigger 1", "trigger 4"}, id="one-row"
+        ),
     ],
 )
 def test_connections_give_the_reports_and_registers_of_the_model(settings, period_ns, seen, small_spec, tmp_path):
