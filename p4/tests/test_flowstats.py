@@ -113,7 +113,9 @@ def assert_same_registers(model: Flowstats, registers: dict[str, list[int]]) -> 
         pytest.param(
             CARRYING, SECOND_NS, {"trigger 0", "trigger 1", "trigger 5", "trigger 6", "trigger 7"}, id="default"
         ),
-        pytest.param({"format": 1}, 20 * SECOND_NS, {"not-in-format", "trigger 7"}, id="published"),
+        pytest.param(
+            {"format": 1, "report_src_ip": 0x0A0B0C0D}, 20 * SECOND_NS, {"not-in-format", "trigger 7"}, id="published"
+        ),
         pytest.param(
             {
                 "rows": 3,
@@ -128,13 +130,16 @@ def assert_same_registers(model: Flowstats, registers: dict[str, list[int]]) -> 
             id="all-triggers",
         ),
         pytest.param(
-            {"rows": 2, "active_bank": 1, "epoch": 0xFFFFFFFF, "triggers": 0x142},
+            {"rows": 2, "report_dst_ip": 0xC0A8FE03, "active_bank": 1, "epoch": 0xFFFFFFFF, "triggers": 0x142},
             0,
             {"trigger 1", "trigger 6", "trigger 8", "reverse-unknown", "no-trigger", "no-flow", "no-queue-pair"},
             id="acks",
         ),
         pytest.param(
-            {"rows": 1, "every": 3, "triggers": 0x52, "format": 1}, 0, {"trigger 1", "trigger 4"}, id="one-row"
+            {"rows": 1, "report_src_ip": 0x7F0000F7, "every": 3, "triggers": 0x52, "format": 1},
+            0,
+            {"trigger 1", "trigger 4"},
+            id="one-row",
         ),
     ],
 )
@@ -144,7 +149,7 @@ def test_connections_give_the_reports_and_registers_of_the_model(settings, perio
 
 
 def test_every_encapsulation_cut_and_damaged_gives_what_the_model_says(small_spec, tmp_path):
-    frames = [replace(frame, timestamp_ns=START_NS + 1_000_000 * at) for at, frame in enumerate(made_frames(3, 1500))]
+    frames = [replace(frame, timestamp_ns=START_NS + 1_000_000 * at) for at, frame in enumerate(made_frames(3, 3000))]
     settings = BASE | {"triggers": 0x1FF, "every": 2}
     assert "no-flow" in assert_same(frames, settings, SECOND_NS, tmp_path, small_spec)
 
