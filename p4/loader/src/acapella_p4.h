@@ -72,7 +72,7 @@ struct p4_counts {
     uint64_t outcome[P4_OUTCOMES];
     uint64_t sunk[P4_REASONS];
     uint64_t sent_bytes, reports;
-    uint64_t pipeline_ns; /* in p4_process, without the time of `take` */
+    uint64_t pipeline_ns; /* CPU time in p4_process, without that of `take` */
 };
 
 /* Bytes of EAL memory (-m) that the program of this spec needs; 0: see fault. Needs no EAL. */

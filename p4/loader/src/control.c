@@ -119,6 +119,28 @@ static int name_reason(struct line *line) {
     return 0;
 }
 
+/* mirror SESSION PORT [BYTES] */
+static int set_mirror(struct line *line) {
+    uint64_t session = 0, port = 0, most = 0;
+    if (line->words < 3 || line->words > 4) {
+        return fail(line->fault, "mirror: needs SESSION PORT [BYTES]");
+    }
+    if (number(line, line->word[1], &session) != 0 || number(line, line->word[2], &port) != 0 ||
+        (line->words == 4 && number(line, line->word[3], &most) != 0)) {
+        return -1;
+    }
+    struct rte_swx_pipeline_mirroring_session_params params = {
+        .port_id = (uint32_t)port, .fast_clone = line->words == 3, .truncation_length = (uint32_t)most};
+    if (port > WIRE_SINK || most > P4_FRAME_MAX || (line->words == 4 && most == 0) || session > UINT32_MAX ||
+        rte_swx_ctl_pipeline_mirroring_session_set(line->p4->pipeline, (uint32_t)session, &params) != 0) {
+        return fail(line->fault,
+                    "mirror %s %s: no such session of the program, not port 0 (out) or 1 (sink), or not "
+                    "1 to %d bytes",
+                    line->word[1], line->word[2], P4_FRAME_MAX);
+    }
+    return 0;
+}
+
 static int execute(struct line *line) {
     const char *word = line->word[0];
     if (is(word, "register")) {
@@ -129,11 +151,14 @@ static int execute(struct line *line) {
         return p4_control_table(line->p4, line->word, line->words, line->fault);
     } else if (is(word, "reason")) {
         return name_reason(line);
+    } else if (is(word, "mirror")) {
+        return set_mirror(line);
     } else if (is(word, "epoch") || is(word, "epoch-clear")) {
         return p4_control_epoch(line->p4, line->word, line->words, line->fault);
     }
     return fail(line->fault,
-                "%.64s: no statement; there are register, read, table, reason, epoch and epoch-clear", word);
+                "%.64s: no statement; there are register, read, table, reason, mirror, epoch and epoch-clear",
+                word);
 }
 
 static int read_line(struct p4 *p4, const char *text, char *to, size_t size, struct fault *fault) {

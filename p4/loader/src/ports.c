@@ -82,7 +82,9 @@ static void count(struct p4_counts *counts, const struct p4_verdict *verdict) {
     }
 }
 
-static void give(struct p4 *p4, enum wire_out port, const struct rte_swx_pkt *packet, bool clone) {
+/* `most`: bytes of the frame that a copy keeps. */
+static void give(struct p4 *p4, enum wire_out port, const struct rte_swx_pkt *packet, bool clone,
+                 uint32_t most) {
     static const enum p4_outcome outcomes[] = {P4_SENT, P4_SUNK, P4_WRONG_PORT, P4_DROPPED};
     const struct slot *slot = packet->handle;
     struct p4_verdict verdict = {
@@ -90,6 +92,7 @@ static void give(struct p4 *p4, enum wire_out port, const struct rte_swx_pkt *pa
     if (port <= WIRE_SINK && !read_egress(p4, slot, packet, &verdict)) {
         verdict.outcome = P4_HEADERLESS;
     }
+    verdict.length = verdict.length < most ? verdict.length : most;
     if (verdict.outcome == P4_SENT && verdict.kind == P4_REPORT) {
         p4_epochs_note(p4, slot, &verdict);
         if (p4_icrc_applies(verdict.bytes, verdict.length)) {
@@ -105,20 +108,19 @@ static void give(struct p4 *p4, enum wire_out port, const struct rte_swx_pkt *pa
 static void transmit(void *object, struct rte_swx_pkt *packet) {
     const struct port_out *port = object;
     struct slot *slot = packet->handle;
-    give(port->p4, port->number, packet, false);
+    give(port->p4, port->number, packet, false, UINT32_MAX);
     slot->busy = false;
     --port->p4->busy;
 }
 
 static void transmit_clone(void *object, struct rte_swx_pkt *packet) {
     const struct port_out *port = object;
-    give(port->p4, port->number, packet, true);
+    give(port->p4, port->number, packet, true, UINT32_MAX);
 }
 
 static void transmit_short_clone(void *object, struct rte_swx_pkt *packet, uint32_t length) {
-    struct rte_swx_pkt cut = *packet;
-    cut.length = length < cut.length ? length : cut.length;
-    transmit_clone(object, &cut);
+    const struct port_out *port = object;
+    give(port->p4, port->number, packet, true, length);
 }
 
 static void out_statistics(void *port, struct rte_swx_port_out_stats *stats) {

@@ -70,7 +70,7 @@ struct p4 {
     bool failed;
     bool uncommitted; /* entries of tables wait for p4_commit */
     struct p4_counts counts;
-    uint64_t cycles, taken_cycles; /* of the TSC: in all, and in `take` */
+    uint64_t cpu_ns, taken_cycles; /* in p4_process, and of the TSC in `take` */
     char *reasons[P4_REASONS];
     struct epochs epochs;
     uint8_t *report; /* room for a report and its ICRC */

@@ -70,6 +70,17 @@ def test_exact_ternary_and_prefix_tables(tmp_path):
     assert [one.wire for one in done.frames] == [60] * 6
 
 
+def test_copies_are_counted_apart_and_go_where_the_control_says(tmp_path):
+    text = FORWARD.read_text().replace("\tmov m.reason 0x0\n", "\tmov m.reason 0x0\n\tmirror m.slot m.port_in\n")
+    spec = tmp_path / "mirror.spec"
+    spec.write_text(text.replace("\tbit<32> port_in\n", "\tbit<32> port_in\n\tbit<32> slot\n"))
+    captures = [write_pcap(tmp_path / f"{i}.pcap", [frame(i, ethernet(i, size=100))]) for i in range(4)]
+    control = "mirror 1 0\nmirror 2 0 30\nmirror 3 1"
+    done = good(tmp_path, spec, *captures, control=control)
+    assert done.stats["clones"] == 4 and kept(done) == [100, 100, 100, 30, 100, 100]
+    assert done.stats["dropped"]["by_program"] == 1 and done.stats["sunk"] == {"reason-0": 1}
+
+
 def test_entries_are_deleted_and_defaults_set(tmp_path):
     control = """
         table exact add match 0x0800 action drop_for 9
@@ -103,6 +114,9 @@ MISTAKES = {
     "epoch 10 years": "epoch: needs a duration",
     "epoch 0s": "epoch: needs a duration",
     "epoch-clear bytes 129": "two banks of at most 128",
+    "mirror 0 2": "not port 0 (out) or 1 (sink)",
+    "mirror 64 0": "no such session",
+    "mirror 0 0 0": "not 1 to",
     "colour blue": "colour: no statement",
     "register bytes 0 " + "1" * 5000: "a line of more than 4095 characters",
 }

@@ -28,6 +28,7 @@ from . import (
     machine,
     memory,
     native,
+    p4,
     programs,
     size,
     storage,
@@ -54,6 +55,7 @@ BENCHMARKS = {
         "local testbed, three sites, samples of 2 s every 10 s, overloaded mirrors: what is lost",
     ),
     "storage": (storage.run, "latency of writes while the page cache fills, buffered and direct (root, bpftrace)"),
+    "p4": (p4.run, "P4 programs in the software pipeline: frames a second on one core"),
     "analysis": (analysis.run, "index to figures for many samples"),
 }
 
