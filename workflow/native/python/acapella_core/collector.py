@@ -25,7 +25,7 @@ from .files import atomic_path, atomic_text
 REPORT_BYTES = {1: 64, 2: 192}  # by format
 FLOW_ROWS = 1 << 14  # a row group of the flow table
 WAIT_MS = 50
-ORDERS = ("bytes", "packets", "reports", "last_ns")
+ORDERS = ("bytes", "packets", "reports", "last_ns", "rtt", "throughput")
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,15 @@ std::uint64_t measure_of(const FlowState& state, const std::string& by) {
     if (by == "packets") return state.packets();
     if (by == "reports") return state.reports;
     if (by == "last_ns") return state.timestamp;
-    throw nb::value_error("by: bytes, packets, reports or last_ns");
+    if (by == "rtt") return state.rtt_syn_ns + state.rtt_ack_ns;  // zero where there is none
+    if (by == "throughput") {
+        const std::uint64_t from = state.has(FlowState::kStart) ? state.start_ns : state.first_ns;
+        const std::uint64_t ns = state.timestamp > from ? state.timestamp - from : 0;
+        return ns == 0 ? 0
+                       : static_cast<std::uint64_t>(static_cast<double>(state.bytes()) * 8e9 /
+                                                    static_cast<double>(ns));
+    }
+    throw nb::value_error("by: bytes, packets, reports, last_ns, rtt or throughput");
 }
 
 class PyCollector {

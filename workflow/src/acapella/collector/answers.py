@@ -3,9 +3,7 @@
 import threading
 from collections.abc import Callable
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from acapella_core import collector as core
@@ -17,11 +15,11 @@ from .questions import MOST_FLOWS, Answer
 from .sessions import Sessions
 from .settings import Settings
 
-ORDERS = {  # of `top`, largest first: the column
+ORDERS = {  # of `top`, largest first, and what the core calls it; throughput: mean since the flow's start
     "bytes": "bytes",
     "packets": "packets",
-    "throughput": "rate_bps",
-    "rtt": "handshake_rtt_ns",
+    "throughput": "throughput",
+    "rtt": "rtt",
     "reports": "reports",
     "last": "last_ns",
 }
@@ -58,11 +56,8 @@ class Answers:
             raise Refused(f"count is not a number from 0 to {MOST_FLOWS}")
         state = self.state(question)
         with self._lock:
-            flows = self._rates.beside(self._collector.snapshot())
-        order = pc.sort_indices(  # nulls last
-            flows, [(ORDERS[by], "descending"), ("flow", "ascending")]
-        )
-        return {"flows": flows.take(order[:count]).to_pylist(), **state}
+            flows = self._rates.beside(self._collector.snapshot(count, ORDERS[by]))
+        return {"flows": flows, **state}
 
     def snapshot(self, question: dict) -> dict:
         """All flows as they are now, and the newest rows of the series, as Parquet files in the folder SNAPSHOT."""
@@ -77,29 +72,24 @@ class Answers:
 
 
 class Rates:
-    """Bits per second between two looks at the flows, by the reports' own times."""
+    """Bits per second between two looks at some flows, by the reports' own times."""
 
     def __init__(self):
-        self._bytes = np.zeros(0, np.uint64)  # by the flow's number, as of the look before
-        self._last_ns = np.zeros(0, np.int64)
+        self._before: dict[int, tuple[int, int]] = {}  # flow: bytes and time as of the look before
 
-    def beside(self, flows: pa.RecordBatch) -> pa.Table:
-        """The flows with the column rate_bps: since the look before; of a new flow since its start; 0 where no report
-        came.
+    def beside(self, flows: pa.RecordBatch) -> list[dict]:
+        """The flows with rate_bps: since the look before, 0 where no report came; of one that was not seen then its
+        throughput_bps.
         """
-        number = flows.column("flow").to_numpy()
-        seen = flows.column("bytes").to_numpy()
-        last_ns = flows.column("last_ns").to_numpy()
-        mean = pc.fill_null(flows.column("throughput_bps"), 0).to_numpy()
-        known = number < len(self._bytes)
-        was = np.where(known, number, 0)
-        before, then = (self._bytes[was], self._last_ns[was]) if len(self._bytes) else (seen, last_ns)
-        passed = last_ns - then
-        with np.errstate(divide="ignore", invalid="ignore"):
-            moving = np.where(passed > 0, (seen - before) * 8e9 / passed, 0)
-        rate = np.where(known, moving, mean)
-        self._bytes, self._last_ns = np.zeros(len(number), np.uint64), np.zeros(len(number), np.int64)
-        inside = number < len(number)
-        self._bytes[number[inside]], self._last_ns[number[inside]] = seen[inside], last_ns[inside]
-        rates = pa.array(np.round(rate).astype(np.uint64))
-        return pa.Table.from_batches([flows]).append_column("rate_bps", rates)
+        rows = flows.to_pylist()
+        for row in rows:
+            row["rate_bps"] = self._rate(row)
+        self._before = {row["flow"]: (row["bytes"], row["last_ns"]) for row in rows}
+        return rows
+
+    def _rate(self, row: dict) -> int:
+        if row["flow"] not in self._before:
+            return row["throughput_bps"] or 0
+        sent, then_ns = self._before[row["flow"]]
+        passed_ns = row["last_ns"] - then_ns
+        return round((row["bytes"] - sent) * 8e9 / passed_ns) if passed_ns > 0 else 0

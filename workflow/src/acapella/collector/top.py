@@ -4,9 +4,9 @@
     acapella collector top reports --by rtt -n 5 --json
 
 Asks the collector whose results go to FOLDER, through the socket there, which only its owner can use. `rate` is since
-the look before, by the reports' own times; of a new flow since its start. Once where standard output is no terminal,
-unless --every says otherwise; Ctrl-C ends it. --json prints a document a look, with every column of
-schemas/tables/flow_reports.yaml.
+the look before, by the reports' own times, or since the flow's start where it was not shown then; --by throughput goes
+by the latter. Once where standard output is no terminal, unless --every says otherwise; Ctrl-C ends it. --json prints a
+document a look, with every column of schemas/tables/flow_reports.yaml.
 """
 
 import argparse
