@@ -1,12 +1,13 @@
 """What the command line says of a mistake in it: one line with what, where and what to do, and exit code 2."""
 
+import errno
 import subprocess
 import sys
 from importlib.metadata import entry_points
 
 import pytest
 
-from acapella.cli import STAGES, main
+from acapella.cli import STAGES, main, told
 
 EVERY_STAGE = (*STAGES, "collect")
 
@@ -96,3 +97,15 @@ def test_ctrl_c_while_it_is_still_being_imported_is_one_line():
 def test_the_command_begins_there():
     (command,) = entry_points(group="console_scripts", name="acapella")
     assert command.value == "acapella.start:main"
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied", "a b.duckdb"), "a b.duckdb: Permission denied"),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", b"x"), "x: No such file or directory"),
+        (OSError("odd"), "odd"),
+    ],
+)
+def test_an_error_of_a_file_is_its_name_and_why(error, line):
+    assert told(error) == line

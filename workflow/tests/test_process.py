@@ -11,7 +11,7 @@ from stages import analyse, rows
 from synthetic import make_campaign
 from tiny import START, add_sample, flow
 
-from acapella import analyze, index, process
+from acapella import analyze, cli, index, process, queries
 from acapella.campaign import Campaign
 from acapella.tables import arrow_schema
 from acapella_core import schemas
@@ -288,3 +288,17 @@ def test_order_of_pseudonyms_comes_from_the_captures_not_from_the_names(tmp_path
             line.split("\t")[1::2][:2] for line in (folder / "pseudonyms.tsv").read_text().splitlines()[1:]
         ]
     assert places["ABEL", "ZOE"] == places["ZOE", "ABEL"]
+
+
+def test_the_catalog_of_another_version_is_to_be_made_anew(tmp_path, capsys):
+    add_sample(tmp_path, "x", ("ABEL", "p"), (0, 20), [])
+    index.build(Campaign(tmp_path))
+    analyze.make_partials(Campaign(tmp_path), "x", tmp_path / "partial" / "x")
+    with queries.connect(tmp_path / "catalog.duckdb") as con:
+        con.execute("create table older as select * exclude (one_in) from samples")
+        for statement in ("drop view frames", "drop view connections", "drop table samples"):
+            con.execute(statement)
+        con.execute("alter table older rename to samples")
+    assert cli.main(["process", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "the catalog is of another version (" in said and said.endswith(f"; run acapella index {tmp_path}\n")

@@ -75,10 +75,12 @@ def build_parser(wanted: str | None = None) -> argparse.ArgumentParser:
 
 
 def told(error: Exception) -> str:
-    """An error in words. One of the disk without a name is standard output's: files are written by acapella_core.files.
+    """An error in words: of a file its name and why. A full disk without a name is standard output's.
 
     What is left for standard output is dropped then, or Python would complain of it once more.
     """
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
     if not isinstance(error, OSError) or error.errno != errno.ENOSPC or error.filename is not None:
         return str(error)
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -48,7 +48,7 @@ def make_tables(campaign: Campaign, *, hide: bool = False, top: int = TOP, threa
     from . import provenance, tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
 
     catalog = require(campaign.catalog, f"run acapella index {campaign.folder}")
-    with queries.one_line(campaign.folder):
+    with queries.one_line(campaign.folder, catalog_of=campaign.folder):
         con = queries.connect(catalog, threads=threads, read_only=True)  # all that follows are temporary tables
         names = name_samples(campaign, con, hide=hide)
         merge(campaign, con, names, hide=hide)

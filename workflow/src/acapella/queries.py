@@ -55,12 +55,19 @@ def connect(database: str | Path = ":memory:", *, threads: int = 1, read_only: b
 
 
 @contextlib.contextmanager
-def one_line(where: object = None):
-    """Turn DuckDB's errors, which draw the query over several lines, into a UserError of one line."""
+def one_line(where: object = None, *, catalog_of: object = None):
+    """Turn DuckDB's errors, which draw the query over several lines, into a UserError of one line.
+
+    Where queries of ours lack a column they meet the catalog of another version: that of the campaign ``catalog_of``.
+    """
     import duckdb  # noqa: PLC0415
 
     try:
         yield
     except duckdb.Error as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        if catalog_of is not None and isinstance(error, duckdb.BinderException):
+            raise UserError(
+                f"the catalog is of another version ({lines[0]})", where=where, fix=f"run acapella index {catalog_of}"
+            ) from error
         raise UserError(lines[0], where=where) from error

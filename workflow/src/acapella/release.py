@@ -138,7 +138,8 @@ def samples(campaign: Campaign, *, hide: bool) -> list[Taken]:
     from .pseudonyms import pseudonyms, true_names  # noqa: PLC0415
 
     catalog = require(campaign.catalog, f"run acapella index {campaign.folder}")
-    with queries.one_line(campaign.folder), contextlib.closing(queries.connect(catalog, read_only=True)) as con:
+    reading = queries.one_line(campaign.folder, catalog_of=campaign.folder)
+    with reading, contextlib.closing(queries.connect(catalog, read_only=True)) as con:
         found = con.sql(
             "select sample, site, port, sha256, start_ns, file, direction, method, snaplen, dropped_kernel, "
             "filtered::varchar as filtered, one_in, sampled_out from samples where acap is not null order by sample"
