@@ -48,10 +48,7 @@ rule flowreports:
 
 rule flowtables:
     input:
-        parts=[
-            of_reported_samples(f"<campaign>/flowreports/{{sample}}/{part}.parquet")
-            for part in (*FLOW_PARTS, "memory")
-        ],
+        parts=of_reported_samples("<campaign>/flowreports/{sample}/{part}.parquet", [*FLOW_PARTS, "memory"]),
         names=rules.process.output.provenance,
         sql=sorted((ROOT / "workflow/sql/flowreports").glob("*.sql")),
         schemas=[ROOT / f"schemas/tables/{table}.yaml" for table in FLOW_TABLES],

@@ -144,9 +144,9 @@ def reported_samples():
     return samples() if asked == "all" else [name for name in asked if name not in config["exclude"]]
 
 
-def of_reported_samples(pattern):
-    """An input function: the files of a pattern with {sample}, for these samples."""
-    return lambda wildcards: expand(pattern, sample=reported_samples())
+def of_reported_samples(pattern, parts):
+    """An input function: the files of a pattern with {sample} and {part}, for these samples."""
+    return lambda wildcards: expand(pattern, sample=reported_samples(), part=parts)
 
 
 def sample_capture(sample):
