@@ -121,15 +121,9 @@ def _ipv4(rnd: random.Random, addresses: bytes, upper: tuple[int, bytes], fragme
 
 def _ipv6(rnd: random.Random, addresses: bytes, upper: tuple[int, bytes], fragment: int) -> bytes:
     following, payload = upper
-    for _ in range(rnd.choice((0,) * 6 + (1, 1, 2, 3, 4, 5))):
-        kind = rnd.choice((0, 60, 43, 51))
-        size = rnd.randrange(4)
-        body = rnd.randbytes(6 + 8 * size)
-        if kind == 51:
-            size = rnd.choice((0, 1, 2, 4))
-            body = rnd.randbytes(4 * (size + 2) - 2)
-        if kind == 43:
-            body = body[:1] + bytes([rnd.choice((0, 0, 0, 2))]) + body[2:]
+    for _ in range(rnd.choice((0,) * 6 + (1, 2, 3, 4, 4, 5))):
+        kind = rnd.choice((0, 60, 43, 44, 51))
+        size, body = _extension(rnd, kind)
         payload = bytes([following, size]) + body + payload
         following = kind
     if fragment & 0x3FFF:
@@ -140,6 +134,18 @@ def _ipv6(rnd: random.Random, addresses: bytes, upper: tuple[int, bytes], fragme
         length = rnd.choice((0, 8, 20, length - 1, length + 5, 65535)) & 0xFFFF
     flow = 6 << 28 | rnd.randrange(1 << 28)
     return struct.pack("!IHBB", flow, length, following, rnd.randrange(256)) + addresses + payload
+
+
+def _extension(rnd: random.Random, kind: int) -> tuple[int, bytes]:
+    """The second octet of an extension header, and what is behind it (RFC 8200 4, RFC 4302 2)."""
+    if kind == 44:
+        return rnd.randrange(256), struct.pack("!HI", rnd.choice((0, 0, 1, 1, 6, 0x100)), rnd.randrange(1 << 32))
+    if kind == 51:
+        size = rnd.choice((0, 1, 2, 4))
+        return size, rnd.randbytes(4 * (size + 2) - 2)
+    size = rnd.randrange(4)
+    body = rnd.randbytes(6 + 8 * size)
+    return size, body[:1] + bytes([rnd.choice((0, 0, 0, 2))]) + body[2:] if kind == 43 else body
 
 
 def _upper(rnd: random.Random, version: int, ends: tuple[bytes, bytes], depth: int) -> tuple[int, bytes]:
