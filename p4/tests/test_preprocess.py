@@ -123,11 +123,18 @@ def some_addresses(seed: int, pool: list[bytes], default: str) -> Table:
     """Rules for half of a pool's addresses, and one for whole blocks."""
     rnd = random.Random(seed)
     bits = 8 * len(pool[0])
-    ones = (1 << bits) - 1
+    ones, low = (1 << bits) - 1, (1 << bits // 2) - 1
     table = Table((default, ()))
     for priority, address in enumerate(pool[::2]):
         action = rnd.choice(("keep", "blank", "rewrite", "rewrite"))
-        arguments = (rnd.getrandbits(bits), rnd.getrandbits(bits)) if action == "rewrite" else ()
+        arguments = rnd.choice(
+            (
+                (rnd.getrandbits(bits), rnd.getrandbits(bits)),
+                (ones ^ low, rnd.getrandbits(bits // 2) | 1),  # the lower half alone
+                (low, (rnd.getrandbits(bits // 2) | 1) << bits // 2),  # the upper half alone
+            )
+        )
+        arguments = arguments if action == "rewrite" else ()
         table.rules.append(Rule({"address": (int.from_bytes(address), ones)}, action, arguments, priority))
     block = ones ^ (1 << bits // 4) - 1
     table.rules.append(
