@@ -9,6 +9,7 @@ the two tables that come out.
 """
 
 import contextlib
+import ipaddress
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -41,6 +42,24 @@ class QueuePair:
     base: int
     slots: int
     psn: int | None = None
+
+
+@dataclass(frozen=True)
+class Rdma:
+    """An RDMA device's port and the sender behind it.
+
+    device: its name, None for the first. gid_index: of our address as RoCEv2 has it (show_gids). peer: the sender's
+    IPv4 address. peer_queue_pair: a data plane has none, and any number will do. slots: of the ring. psn: the first
+    packet sequence number.
+    """
+
+    peer: str
+    slots: int
+    device: str | None = None
+    port: int = 1
+    gid_index: int = 0
+    peer_queue_pair: int = 1
+    psn: int = 0
 
 
 @dataclass(frozen=True)
@@ -121,6 +140,22 @@ class Collector:
                 if self._core.advance_interface(WAIT_MS):  # else rows wait: a row group has many
                     self.write_series()
             self._core.advance_interface(0)  # what had come by then
+
+    def open_rdma(self, rdma: "Rdma", *, alone: bool = True) -> QueuePair:
+        """Register a ring with an RDMA device, which writes it without this processor; returns what the sender needs.
+
+        alone: all reports of the program come to this ring. Then report format 2 tells what was lost on the way and
+        what was overwritten before it was read (psn_gap_lost, overrun); elsewhere nobody can know.
+        Raises UserError, above all where there is no such device.
+        """
+        with core_errors():
+            return QueuePair(**self._core.open_rdma(rdma_words(rdma), alone))
+
+    def run_rdma(self, attend: Callable[[], bool]) -> None:
+        """Take what RDMA devices write to the rings of open_rdma, until attend() returns True."""
+        while not attend():
+            self._core.poll_rdma(WAIT_MS)
+            self.write_series()
 
     def feed_frames(self, frames, offsets=None) -> None:
         """Take frames in memory: a sequence of bytes; or one buffer of uint8 and where each frame starts and ends in it
@@ -224,6 +259,25 @@ def pair_words(pair: QueuePair) -> dict:
     return asdict(pair)
 
 
+def rdma_words(rdma: Rdma) -> dict:
+    """As the core's options. Raises UserError."""
+    try:
+        peer = ipaddress.IPv4Address(rdma.peer).packed
+    except ValueError as error:
+        raise UserError(f"RDMA peer: {error}") from error
+    for name, bits in (("port", 8), ("gid_index", 8), ("peer_queue_pair", 24), ("slots", 32), ("psn", 24)):
+        if not 0 <= getattr(rdma, name) < 1 << bits:
+            raise UserError(f"RDMA: {name} {getattr(rdma, name)}", fix=f"a number of {bits} bits")
+    if rdma.slots == 0:
+        raise UserError("RDMA: a ring of no slot", fix="65536, for example")
+    return {**asdict(rdma), "peer": peer, "device": rdma.device or ""}
+
+
+def rdma_devices() -> list[str]:
+    """Names of this machine's RDMA devices."""
+    return _native.rdma_devices()
+
+
 def check_options(options: Options) -> None:
     """Raise UserError for what the core could not say in the user's words."""
     if options.format not in REPORT_BYTES:
@@ -255,5 +309,7 @@ def core_errors(where: object = None) -> Iterator[None]:
         raise UserError(str(error)) from error
     except _native.CollectorConfigError as error:
         raise UserError(str(error), where=where) from error
+    except _native.RdmaError as error:
+        raise UserError(str(error), fix="take reports from an interface or a capture instead") from error
     except MemoryError as error:
         raise UserError("not enough memory for the rings", fix="fewer slots") from error

@@ -3,13 +3,18 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "bindings/arrow_batch.hpp"
 #include "collector/collector.hpp"
 #include "collector/packet_socket.hpp"
+#include "collector/rdma_ring.hpp"
 #include "collector/report_columns.hpp"
+#include "collector/ring_poller.hpp"
 #include "input/byte_source.hpp"
 
 namespace nb = nanobind;
@@ -44,6 +49,21 @@ CollectorConfig config_of(const nb::dict& options) {
     config.series_ns = nb::cast<std::optional<std::uint64_t>>(options["series_ns"]);
     config.memory_bytes = nb::cast<std::uint64_t>(options["memory_bytes"]);
     config.check_icrc = nb::cast<bool>(options["check_icrc"]);
+    return config;
+}
+
+RdmaConfig rdma_of(const nb::dict& options, Format format) {
+    RdmaConfig config;
+    config.device = nb::cast<std::string>(options["device"]);
+    config.port = nb::cast<std::uint8_t>(options["port"]);
+    config.gid_index = nb::cast<int>(options["gid_index"]);
+    const auto peer = nb::cast<nb::bytes>(options["peer"]);
+    if (peer.size() != config.peer.size()) throw nb::value_error("peer: an IPv4 address");
+    std::memcpy(config.peer.data(), peer.data(), peer.size());
+    config.peer_queue_pair = nb::cast<std::uint32_t>(options["peer_queue_pair"]);
+    config.initial_psn = nb::cast<std::uint32_t>(options["psn"]);
+    config.slots = nb::cast<std::uint32_t>(options["slots"]);
+    config.format = format;
     return config;
 }
 
@@ -165,6 +185,32 @@ class PyCollector {
         return first;
     }
 
+    // What the sender has to be told of the ring.
+    nb::dict open_rdma(const nb::dict& options, bool alone) {
+        const RdmaConfig config = rdma_of(options, collector_.config().format);
+        rdma_.push_back({RdmaRing::open(config), {}});
+        Polled& made = rdma_.back();
+        made.poller = std::make_unique<RingPoller>(made.ring->memory(), config.slots, config.format, alone);
+        nb::dict dict;
+        dict["number"] = made.ring->number();
+        dict["key"] = made.ring->key();
+        dict["base"] = made.ring->base();
+        dict["slots"] = config.slots;
+        dict["psn"] = config.initial_psn;
+        return dict;
+    }
+
+    void poll_rdma(int timeout_ms) {
+        const nb::gil_scoped_release unlocked;
+        const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+        do {
+            bool any = false;
+            for (const Polled& polled : rdma_) any = poll(polled) || any;
+            if (!any) std::this_thread::sleep_for(std::chrono::microseconds(50));
+        } while (!collector_.series_ready() && std::chrono::steady_clock::now() < end);
+        collector_.publish_counters();
+    }
+
     void finish() {
         const nb::gil_scoped_release unlocked;
         collector_.finish();
@@ -226,6 +272,21 @@ class PyCollector {
     std::size_t bytes_a_flow() const { return collector_.table().memory_bytes_a_flow(); }
 
   private:
+    struct Polled {
+        std::unique_ptr<RdmaRing> ring;
+        std::unique_ptr<RingPoller> poller;
+    };
+
+    bool poll(const Polled& polled) {
+        found_.clear();
+        const std::uint64_t lost = polled.poller->lost();
+        const std::uint64_t overrun = polled.poller->overrun();
+        const std::uint32_t count = polled.poller->poll(found_, collector_.config().round);
+        collector_.add_ring_facts(polled.poller->lost() - lost, polled.poller->overrun() - overrun);
+        if (count > 0) collector_.take_reports(found_.data(), count);
+        return count > 0;
+    }
+
     void receive(const Record& record) {
         if (record.link_type == kLinkTypeEthernet)
             collector_.receive(record.bytes, record.wire_len);
@@ -238,12 +299,16 @@ class PyCollector {
     std::unique_ptr<PacketSocket> socket_;
     std::unique_ptr<input::ByteSource> source_;
     std::unique_ptr<input::CaptureReader> reader_;
+    std::vector<Polled> rdma_;
+    std::vector<std::byte> found_;
 };
 
 }  // namespace
 
 void bind_collector(nb::module_& module) {
     nb::exception<ConfigError>(module, "CollectorConfigError", PyExc_ValueError);
+    nb::exception<RdmaError>(module, "RdmaError", PyExc_OSError);
+    module.def("rdma_devices", &RdmaRing::devices, "Names of this machine's RDMA devices");
     nb::class_<PyCollector>(module, "Collector", "See acapella_core.collector")
         .def(nb::init<const nb::dict&, std::string>(), nb::arg("options"), nb::arg("site"))
         .def("open_file", &PyCollector::open_file, nb::arg("path"))
@@ -253,6 +318,8 @@ void bind_collector(nb::module_& module) {
         .def("advance_interface", &PyCollector::advance_interface, nb::arg("wait_ms"))
         .def("feed_frames", &PyCollector::feed_frames, nb::arg("bytes"), nb::arg("offsets"), nb::arg("first"))
         .def("feed_reports", &PyCollector::feed_reports, nb::arg("bytes"), nb::arg("first"))
+        .def("open_rdma", &PyCollector::open_rdma, nb::arg("options"), nb::arg("alone"))
+        .def("poll_rdma", &PyCollector::poll_rdma, nb::arg("timeout_ms"))
         .def("finish", &PyCollector::finish)
         .def("take_series", &PyCollector::take_series)
         .def("flow_rows", &PyCollector::flow_rows, nb::arg("first"), nb::arg("count"))

@@ -93,7 +93,7 @@ void Collector::drain() {
     publish_counters();
 }
 
-void Collector::take_reports(const std::byte* bytes, std::uint64_t count, bool polled) {
+void Collector::take_reports(const std::byte* bytes, std::uint64_t count) {
     drain();
     const std::size_t stride = bytes_of(config_.format);
     counters_.stored += count;
@@ -113,7 +113,7 @@ void Collector::take_reports(const std::byte* bytes, std::uint64_t count, bool p
         bytes += now * stride;
         count -= now;
     }
-    if (!polled) publish_counters();
+    publish_counters();
 }
 
 void Collector::finish() {

@@ -61,7 +61,7 @@ class Collector {
     // The reports that wait in the rings go to the flow table.
     void drain();
     // The reports in memory that was not written by receive(): `bytes` outlives the call.
-    void take_reports(const std::byte* bytes, std::uint64_t count, bool polled = false);
+    void take_reports(const std::byte* bytes, std::uint64_t count);
     // Nothing more comes: what waits is taken, and every window of the series ends.
     void finish();
 

@@ -1,0 +1,104 @@
+// Any bytes as frames to the collector: the software NIC must not read outside them nor write outside its
+// rings, every frame and report must be counted once, and three threads must say what one says.
+//
+// Input: one byte of choices, then frames: two bytes of length (little-endian), of which the highest bit says
+// that the capture cut it, and its bytes.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <vector>
+
+#include "collector/collector.hpp"
+#include "collector/report_columns.hpp"
+
+namespace {
+
+using namespace acapella;
+using namespace acapella::collector;
+
+constexpr std::uint32_t kSlots = 4;
+
+void check(bool holds) {
+    if (!holds) std::abort();
+}
+
+CollectorConfig config_of(std::uint8_t choices, unsigned threads) {
+    CollectorConfig config;
+    config.format = (choices & 1) != 0 ? Format::published : Format::tagged;
+    config.queue_pairs = {{0x11, 0x1234, 0x7000, kSlots, 0}};
+    config.check_icrc = (choices & 2) != 0;
+    if ((choices & 4) != 0) config.series_ns = (choices & 8) != 0 ? 0 : 1000;
+    config.round = 1 + (choices >> 4);
+    config.threads = threads;
+    return config;
+}
+
+void feed(Collector& collector, Bytes input) {
+    while (input.size() >= 2) {
+        const std::size_t head =
+            std::to_integer<std::size_t>(input[0]) | std::to_integer<std::size_t>(input[1]) << 8;
+        const std::size_t size = std::min<std::size_t>(head & 0x7fff, input.size() - 2);
+        // In memory of its own, so that a read beyond it is seen.
+        const std::vector<std::byte> frame(input.begin() + 2,
+                                           input.begin() + 2 + static_cast<std::ptrdiff_t>(size));
+        collector.receive(frame, static_cast<std::uint32_t>(size + (head >> 15) * 100));
+        input = input.subspan(2 + size);
+    }
+    collector.finish();
+}
+
+void check_counts(const Counters& counters) {
+    std::uint64_t frames = 0;
+    for (const std::uint64_t count : counters.verdicts) frames += count;
+    check(frames == counters.frames);
+    std::uint64_t reports = 0;
+    for (const Effect effect :
+         {Effect::newer, Effect::older, Effect::repeated, Effect::late, Effect::refused})
+        reports += counters.reports[effect];
+    check(reports == counters.verdicts[static_cast<std::size_t>(Verdict::accepted)]);
+    check(counters.flows <= counters.reports[Effect::newer]);
+    check(counters.verdicts[static_cast<std::size_t>(Verdict::psn_reordered)] <= counters.lost);
+}
+
+void check_equal(const Collector& a, const Collector& b) {
+    check(a.counters().verdicts == b.counters().verdicts && a.counters().lost == b.counters().lost);
+    check(a.table().flows() == b.table().flows());
+    for (std::uint32_t i = 0; i < a.table().flows(); ++i) {
+        const FlowCopy x = a.table().flow(i);
+        const FlowCopy y = b.table().flow(i);
+        check(x.key == y.key && x.state.bytes() == y.state.bytes() && x.state.reports == y.state.reports);
+        check(x.state.timestamp == y.state.timestamp && x.state.acked_bytes == y.state.acked_bytes);
+    }
+    check(a.table().series().size() == b.table().series().size());
+    for (std::size_t i = 0; i < a.table().series().size(); ++i) {
+        const SeriesRow& x = a.table().series()[i];
+        const SeriesRow& y = b.table().series()[i];
+        check(x.flow == y.flow && x.window_ns == y.window_ns && x.bytes == y.bytes && x.reports == y.reports);
+    }
+}
+
+// The tables of any flows can be made.
+void check_columns(const Collector& collector) {
+    std::vector<FlowCopy> flows;
+    for (std::uint32_t i = 0; i < collector.table().flows(); ++i) flows.push_back(collector.table().flow(i));
+    check(flow_batch(flows, "site").columns.length == static_cast<std::int64_t>(flows.size()));
+    const auto& rows = collector.table().series();
+    check(series_batch(rows).columns.length == static_cast<std::int64_t>(rows.size()));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    if (size < 1) return 0;
+    const Bytes input(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
+    Collector collector(config_of(data[0], 1));
+    feed(collector, input);
+    check_counts(collector.counters());
+    check_columns(collector);
+    if ((data[0] & 0xc0) == 0xc0) {  // threads take time to start
+        Collector threaded(config_of(data[0], 3));
+        feed(threaded, input);
+        check_equal(collector, threaded);
+    }
+    return 0;
+}

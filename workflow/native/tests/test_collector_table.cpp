@@ -1,0 +1,208 @@
+// Reports to flows: the newer-report rule, epochs, the published format's counts, threads, looks from
+// outside; and rings that somebody else writes.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <optional>
+#include <thread>
+
+#include "collector/collector.hpp"
+#include "collector/rdma_ring.hpp"
+#include "collector/ring_poller.hpp"
+#include "report_bytes.hpp"
+
+using namespace acapella::collector;
+using namespace acapella::test;
+
+namespace {
+
+FlowTable table_of(Format format, unsigned threads = 1, std::optional<std::uint64_t> series_ns = {},
+                   std::uint64_t most_flows = 1000) {
+    TableConfig config;
+    config.format = format;
+    config.threads = threads;
+    config.series_ns = series_ns;
+    config.most_flows = most_flows;
+    return FlowTable(config);
+}
+
+void take(FlowTable& table, const std::byte* bytes, std::uint32_t count) {
+    const Run run{bytes, count};
+    table.take({&run, 1});
+}
+
+// One flow after reports of the format.
+FlowState after(Format format, const std::vector<Octets>& reports) {
+    FlowTable table = table_of(format);
+    for (const Octets& report : reports) take(table, report.data(), 1);
+    EXPECT_EQ(table.flows(), 1U);
+    return table.flow(0).state;
+}
+
+Octets many_reports(std::uint32_t count, std::uint32_t flows) {
+    Octets all;
+    for (std::uint32_t n = 0; n < count; ++n) {
+        const Octets report = tagged(n * 7 % flows, n / 1000, n, n + 1, n);
+        all.insert(all.end(), report.begin(), report.end());
+    }
+    return all;
+}
+
+}  // namespace
+
+TEST(Flow, AnEpochCountsItsLargestReportInAnyOrder) {
+    const std::vector<Octets> reports = {tagged(1, 1, 10, 1, 100), tagged(1, 2, 20, 3, 5),
+                                         tagged(1, 1, 15, 2, 300), tagged(1, 2, 21, 4, 70),
+                                         tagged(1, 2, 20, 2, 60)};
+    const FlowState flow = after(Format::tagged, reports);
+    EXPECT_EQ(flow.bytes(), 370U);
+    EXPECT_EQ(flow.epochs, 2U);
+    EXPECT_EQ(flow.older_reports, 2U);
+    EXPECT_EQ(flow.timestamp, 21U);
+}
+
+TEST(Flow, AReportOfAClosedEpochIsCountedAsLate) {
+    FlowTable table = table_of(Format::tagged);
+    for (const std::uint32_t epoch : {1U, 2U, 3U, 1U}) {
+        const Octets report = tagged(1, epoch, epoch, epoch, 10);
+        take(table, report.data(), 1);
+    }
+    EXPECT_EQ(table.counts()[Effect::late], 1U);
+    EXPECT_EQ(table.flow(0).state.bytes(), 30U);
+}
+
+TEST(Flow, TheSameReportTwiceIsRepeated) {
+    FlowTable table = table_of(Format::tagged);
+    const Octets report = tagged(1, 1, 1, 1, 10);
+    take(table, report.data(), 1);
+    take(table, report.data(), 1);
+    EXPECT_EQ(table.counts()[Effect::repeated], 1U);
+    EXPECT_EQ(table.flow(0).state.bytes(), 10U);
+}
+
+TEST(Flow, PublishedCountsThatFallBeganAnewOrWrapped) {
+    EXPECT_EQ(after(Format::published, {published(1, 3000, 2), published(2, 180, 3)}).bytes(), 3180U);
+    EXPECT_EQ(after(Format::published, {published(1, 3000, 2), published(2, 180, 3)}).packets(), 5U);
+    const FlowState packets =
+        after(Format::published, {published(1, 70'000'000, 65'535), published(2, 70'003'000, 1)});
+    EXPECT_EQ(packets.packets(), 65'537U);
+    EXPECT_EQ(packets.bytes(), 70'003'000U);
+    const FlowState bytes =
+        after(Format::published, {published(1, 0xffff'ff00, 40'000), published(2, 0x500, 40'001)});
+    EXPECT_EQ(bytes.bytes(), 0x1'0000'0500U);
+}
+
+TEST(Flow, PublishedTimesGoOnBeyond48Bits) {
+    constexpr std::uint64_t kTurn = std::uint64_t{1} << 48;
+    const FlowState flow = after(Format::published, {published(kTurn - 10, 1, 1), published(5, 2, 2)});
+    EXPECT_EQ(flow.timestamp, kTurn + 5);
+    EXPECT_EQ(flow.older_reports, 0U);
+    EXPECT_EQ(after(Format::published, {published(100, 1, 1), published(50, 2, 2)}).older_reports, 1U);
+}
+
+TEST(FlowTable, AnyNumberOfThreadsGivesTheSame) {
+    const Octets reports = many_reports(20'000, 999);
+    FlowTable one = table_of(Format::tagged, 1, 100);
+    FlowTable five = table_of(Format::tagged, 5, 100);
+    for (FlowTable* table : {&one, &five}) {
+        for (std::uint32_t first = 0; first < 20'000; first += 3'000)
+            take(*table, reports.data() + first * format2::kBytes, std::min(3'000U, 20'000U - first));
+        table->close_windows();
+    }
+    ASSERT_EQ(one.flows(), five.flows());
+    for (std::uint32_t i = 0; i < one.flows(); ++i) {
+        EXPECT_EQ(one.flow(i).key, five.flow(i).key);
+        EXPECT_EQ(one.flow(i).state.bytes(), five.flow(i).state.bytes());
+    }
+    ASSERT_EQ(one.series().size(), five.series().size());
+    for (std::size_t i = 0; i < one.series().size(); ++i) {
+        EXPECT_EQ(one.series()[i].flow, five.series()[i].flow);
+        EXPECT_EQ(one.series()[i].bytes, five.series()[i].bytes);
+    }
+}
+
+TEST(FlowTable, FurtherFlowsThanTheMemoryHoldsAreCounted) {
+    const Octets reports = many_reports(4'000, 2'000);
+    FlowTable table = table_of(Format::tagged, 1, {}, 100);
+    for (std::uint32_t n = 0; n < 4'000; n += 50) take(table, reports.data() + n * format2::kBytes, 50);
+    EXPECT_EQ(table.flows(), 100U);
+    EXPECT_EQ(table.counts()[Effect::newer] + table.counts()[Effect::refused], 4'000U);
+}
+
+TEST(FlowTable, CanBeLookedAtWhileItIsFilled) {
+    const Octets reports = many_reports(2'000, 50);
+    FlowTable table = table_of(Format::tagged, 2);
+    std::atomic<bool> ended{false};
+    std::uint64_t looks = 0;
+    std::thread reader([&] {
+        do {
+            table.visit([](const FlowCopy& flow) {
+                EXPECT_EQ(flow.key.ip_version, 4);
+                // The reports' time and sequence number go together, and a state is never half of one.
+                EXPECT_EQ(flow.state.timestamp + 1, flow.state.sequence);
+            });
+            ++looks;
+        } while (!ended);
+    });
+    for (int turn = 0; turn < 20; ++turn) take(table, reports.data(), 2'000);
+    ended = true;
+    reader.join();
+    EXPECT_GT(looks, 0U);
+}
+
+TEST(RingPoller, TakesReportsAsTheyComeAndTheLastOneAtTheNextLook) {
+    Octets ring(4 * format2::kBytes);
+    RingPoller poller(ring.data(), 4, Format::tagged, true);
+    std::vector<std::byte> found;
+    const auto write = [&](std::uint32_t sequence) {
+        const Octets report = tagged(1, 0, sequence, sequence);
+        std::memcpy(ring.data() + (sequence - 1) % 4 * format2::kBytes, report.data(), report.size());
+    };
+    EXPECT_EQ(poller.poll(found, 10), 0U);
+    write(1);
+    write(2);
+    EXPECT_EQ(poller.poll(found, 10), 1U);
+    EXPECT_EQ(poller.poll(found, 10), 1U);
+    EXPECT_EQ(poller.poll(found, 10), 0U);
+    write(3);
+    write(5);  // 4 is lost
+    EXPECT_EQ(poller.poll(found, 10), 0U);
+    EXPECT_EQ(poller.poll(found, 10), 1U);
+    EXPECT_EQ(poller.poll(found, 10), 1U);
+    EXPECT_EQ(poller.lost(), 1U);
+    for (std::uint32_t sequence = 6; sequence < 20; ++sequence) write(sequence);
+    const std::uint32_t caught_up = poller.poll(found, 10) + poller.poll(found, 10);
+    EXPECT_EQ(caught_up, 4U);
+    EXPECT_EQ(poller.overrun(), 10U);  // of 14, the ring held the last 4
+    EXPECT_EQ(poller.lost(), 1U);
+    EXPECT_EQ(found.size(), 8 * format2::kBytes);
+}
+
+TEST(RingPoller, FindsPublishedReportsByTheirTimes) {
+    Octets ring(3 * format1::kBytes);
+    RingPoller poller(ring.data(), 3, Format::published, true);
+    std::vector<std::byte> found;
+    for (std::uint64_t time = 1; time < 8; ++time) {
+        const Octets report = published(time, time, time);
+        std::memcpy(ring.data() + (time - 1) % 3 * format1::kBytes, report.data(), report.size());
+        poller.poll(found, 10);
+        poller.poll(found, 10);
+        EXPECT_EQ(found.size() / format1::kBytes, time);
+    }
+    EXPECT_EQ(poller.overrun(), 0U);
+}
+
+TEST(RdmaRing, WithoutADeviceSaysSo) {
+    if (!RdmaRing::devices().empty()) GTEST_SKIP() << "this machine has an RDMA device";
+    RdmaConfig config;
+    config.slots = 4;
+    try {
+        RdmaRing::open(config);
+        FAIL() << "opened";
+    } catch (const RdmaError& error) {
+        const std::string what = error.what();
+        EXPECT_TRUE(what == "no RDMA device on this machine" || what.find("libibverbs") != std::string::npos)
+            << what;
+    }
+}
