@@ -62,11 +62,13 @@ def test_sites_are_sampled_side_by_side_and_given_back(fabric, capsys):
     assert len(fabric.orchestrator.slices) == 2 and not fabric.orchestrator.alive()
 
 
-def test_captures_are_anonymised_on_their_nodes_by_a_program_that_is_brought_there(fabric, tmp_path):
+def test_captures_are_anonymised_on_their_nodes_by_a_program_that_is_brought_there(fabric, tmp_path, monkeypatch):
     if not Path(sys.executable).with_name(CARRIED).exists():
         pytest.skip(f"no {CARRIED} here: build/anonymise.log")
     key = tmp_path / "key"
     make_key(key)
+    (tmp_path / "manuf").write_text("00:00:01\tXerox\n")  # as tshark's, which is long
+    monkeypatch.setattr("acapella_capture.preprocess.vendor_lists", lambda: [tmp_path / "manuf"])
     one = {"sites": ["UTAH"], "ports": {"UTAH": OTHERS[:1]}}
     status, campaign = collected(fabric, collect=one, preprocess={"anonymise": True, "key_file": str(key)})
     (manifest,) = [read(path) for path in (campaign / "raw").glob("*.json")]
@@ -76,7 +78,9 @@ def test_captures_are_anonymised_on_their_nodes_by_a_program_that_is_brought_the
     assert bytes((203, 0, 113, 77)) not in octets
     home = fabric.nodes.home("UTAH-listener1")
     there = {path.name: path.read_bytes() for path in home.rglob("*") if path.is_file()}
-    assert CARRIED in there and not [name for name, found in there.items() if key.read_bytes() in found]
+    assert {CARRIED, "manuf"} <= there.keys() and not [
+        name for name, found in there.items() if key.read_bytes() in found
+    ]
 
 
 def test_what_would_be_brought_to_nodes_has_to_be_here(fabric, tmp_path, capsys):
