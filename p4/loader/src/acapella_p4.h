@@ -72,7 +72,8 @@ struct p4_counts {
     uint64_t outcome[P4_OUTCOMES];
     uint64_t sunk[P4_REASONS];
     uint64_t sent_bytes, reports;
-    uint64_t pipeline_ns; /* CPU time in p4_process, without that of `take` */
+    uint64_t pipeline_ns; /* CPU time in p4_process and p4_end, with that of `take`, without control_ns */
+    uint64_t control_ns;  /* CPU time of clearing banks */
 };
 
 /* Bytes of EAL memory (-m) that the program of this spec needs; 0: see fault. Needs no EAL. */

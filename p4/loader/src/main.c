@@ -122,7 +122,7 @@ static void wait_for(struct pace *pace, uint64_t ts_ns, struct p4 *p4, bool comm
 }
 
 /* Frames enter in bursts, or each in its time. */
-static int run(struct p4 *p4, struct input *input, const struct sink *sink, const struct options *options,
+static int run(struct p4 *p4, struct input *input, struct sink *sink, const struct options *options,
                struct fault *fault) {
     struct p4_frame *frames = calloc(options->burst, sizeof *frames);
     struct pace pace = {.begun = false};
@@ -139,6 +139,7 @@ static int run(struct p4 *p4, struct input *input, const struct sink *sink, cons
             p4_process(p4, frames, (unsigned)count, fault) != 0) {
             count = -1;
         }
+        p4_sink_flush(sink);
     }
     free(frames);
     return count < 0 ? -1 : p4_end(p4, fault);

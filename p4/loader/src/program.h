@@ -70,7 +70,7 @@ struct p4 {
     bool failed;
     bool uncommitted; /* entries of tables wait for p4_commit */
     struct p4_counts counts;
-    uint64_t cpu_ns, taken_cycles; /* in p4_process, and of the TSC in `take` */
+    uint64_t cpu_ns; /* in p4_process and p4_end */
     char *reasons[P4_REASONS];
     struct epochs epochs;
     uint8_t *report; /* room for a report and its ICRC */
@@ -79,6 +79,9 @@ struct p4 {
 
 /* Puts one frame in and runs the pipeline until there is room for the next. */
 int p4_push(struct p4 *p4, const struct p4_frame *frame, bool probe, struct fault *fault);
+/* CPU time of this thread: what other programs take of a shared machine is none of the pipeline's. */
+uint64_t p4_cpu_ns(void);
+
 /* Until no frame is under way. */
 int p4_drain(struct p4 *p4, struct fault *fault);
 

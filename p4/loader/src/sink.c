@@ -12,7 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define BUFFER (1U << 20)
+#define BUFFER (4U << 20)
+#define FLUSH (1U << 20)
 #define WAIT_MS 1000
 
 static int complain(struct fault *fault, const char *path, int error) {
@@ -86,6 +87,13 @@ static void write_all(struct sink *sink, const uint8_t *bytes, size_t size) {
             bytes += written;
             size -= (size_t)written;
         }
+    }
+}
+
+void p4_sink_flush(struct sink *sink) {
+    if (sink->fd >= 0 && sink->size >= FLUSH) {
+        write_all(sink, sink->buffer, sink->size);
+        sink->size = 0;
     }
 }
 

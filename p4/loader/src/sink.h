@@ -25,6 +25,9 @@ int p4_sink_open(struct sink *sink, const char *path, const struct format *forma
 
 void p4_sink_put(struct sink *sink, const struct p4_verdict *verdict);
 
+/* Between bursts, so that the pipeline does not wait for the disk. */
+void p4_sink_flush(struct sink *sink);
+
 /* Syncs and renames the file; `keep` false: removes it. -1: see fault. */
 int p4_sink_close(struct sink *sink, bool keep, struct fault *fault);
 

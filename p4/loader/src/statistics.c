@@ -63,7 +63,9 @@ int p4_statistics_write(FILE *to, const void *what) {
             counts->outcome[P4_DROPPED], counts->outcome[P4_WRONG_PORT], counts->outcome[P4_HEADERLESS],
             statistics->sink->refused, p4_balanced(statistics->p4) ? "true" : "false");
     print_ports(to, statistics, counts);
-    fprintf(to, ",\n\"pipeline_ns\": %" PRIu64 ", \"frames_per_second\": %.0f}\n", counts->pipeline_ns,
+    fprintf(to,
+            ",\n\"pipeline_ns\": %" PRIu64 ", \"control_ns\": %" PRIu64 ", \"frames_per_second\": %.0f}\n",
+            counts->pipeline_ns, counts->control_ns,
             seconds > 0 ? (double)(counts->in + counts->probes) / seconds : 0.0);
     return ferror(to) ? -1 : 0;
 }
