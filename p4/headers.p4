@@ -238,11 +238,12 @@ header edit_h {
     ports_h ports; \
     pseudowire_peek_h pseudowire;
 
-// What the parser leaves. It sets each of these, but the first, for every frame: the pipeline keeps the values of the frame before.
+// What the parser leaves. It sets each of these, but the first, for every frame: the pipeline keeps the values of the
+// frame before.
 // A header is valid only where all of its octets were captured and lie inside what the lengths before it allow.
 #define PARSED_METADATA \
-    bit<32> hash;           /* for what a hash gives: DPDK cuts the place of a hash's result to 8 bits of a count of bits, \
-                               so that it is right in the first 32 octets of metadata only. Not the parser's. */ \
+    bit<32> hash;           /* for what a hash gives: DPDK keeps 8 bits of the place of a hash's result, in bits, so \
+                               that it is right in the first 32 octets of metadata only. Not the parser's. */ \
     bit<32> parsed;         /* octets of the frame up to the end of the last header read, TCP options included */ \
     bit<32> end;            /* octets of the frame that may be read: captured, and inside the IP lengths */ \
     bit<32> wire_end;       /* the same on the wire */ \

@@ -1,5 +1,5 @@
-// Blanks and rewrites addresses. Register edit_which says which: 1 MAC, 2 IPv4, 4 IPv6, added up; the tables say how, and
-// an address that no entry matches meets a table's default.
+// Blanks and rewrites addresses. Register edit_which says which: 1 MAC, 2 IPv4, 4 IPv6, added up; the tables say how,
+// and an address that no entry matches meets a table's default.
 #ifndef ACAPELLA_EDIT_P4
 #define ACAPELLA_EDIT_P4
 

@@ -1,8 +1,6 @@
-// Rewrites IPv4 addresses of both levels by one table, and with them the header's checksum (RFC 1624, eqn. 3: a right
-// one stays right, a wrong one wrong).
+// Rewrites IPv4 addresses of both levels by one table, and sums up what checksums have to change by.
 #ifndef ACAPELLA_EDIT_IPV4_P4
 #define ACAPELLA_EDIT_IPV4_P4
-
 
 control EditIpv4(inout headers_t hdr, inout metadata_t meta) {
     @name("keep") action keep() {

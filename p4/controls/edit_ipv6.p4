@@ -1,4 +1,4 @@
-// Rewrites IPv6 addresses of both levels by one table.
+// Rewrites IPv6 addresses of both levels by one table, and sums up what checksums have to change by.
 #ifndef ACAPELLA_EDIT_IPV6_P4
 #define ACAPELLA_EDIT_IPV6_P4
 

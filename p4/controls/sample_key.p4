@@ -1,4 +1,5 @@
-// Fills hdr.sample_flow and hdr.sample_packet: the same for both directions of a flow, and for a packet wherever it is seen.
+// Fills hdr.sample_flow, the same for both directions of a flow, and hdr.sample_packet, both the same wherever a packet
+// is seen.
 #ifndef ACAPELLA_SAMPLE_KEY_P4
 #define ACAPELLA_SAMPLE_KEY_P4
 
