@@ -154,8 +154,8 @@ class Collector:
     def run_rdma(self, attend: Callable[[], bool]) -> None:
         """Take what RDMA devices write to the rings of open_rdma, until attend() returns True."""
         while not attend():
-            self._core.poll_rdma(WAIT_MS)
-            self.write_series()
+            if self._core.poll_rdma(WAIT_MS):  # else rows wait: a row group has many
+                self.write_series()
 
     def feed_frames(self, frames, offsets=None) -> None:
         """Take frames in memory: a sequence of bytes; or one buffer of uint8 and where each frame starts and ends in it
@@ -192,8 +192,9 @@ class Collector:
             self._core.add_queue_pair(pair_words(pair))
 
     def remove_queue_pair(self, number: int) -> None:
-        """Refuse what names this queue pair from now on (bad_qp)."""
+        """Refuse what names this queue pair from now on (bad_qp); an RDMA device's does so without a count."""
         self._core.remove_queue_pair(number)
+        self._core.close_rdma(number)
 
     def flow_batches(self, rows: int = FLOW_ROWS) -> Iterator[pa.RecordBatch]:
         """The flow table in the order of the flows' first reports; while nothing is fed."""

@@ -200,7 +200,13 @@ class PyCollector {
         return dict;
     }
 
-    void poll_rdma(int timeout_ms) {
+    // What is in it is read no more, and the device refuses its key.
+    void close_rdma(std::uint32_t number) {
+        std::erase_if(rdma_, [number](const Polled& polled) { return polled.ring->number() == number; });
+    }
+
+    // True where rows of the series are ready.
+    bool poll_rdma(int timeout_ms) {
         const nb::gil_scoped_release unlocked;
         const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
         do {
@@ -209,6 +215,7 @@ class PyCollector {
             if (!any) std::this_thread::sleep_for(std::chrono::microseconds(50));
         } while (!collector_.series_ready() && std::chrono::steady_clock::now() < end);
         collector_.publish_counters();
+        return collector_.series_ready();
     }
 
     void finish() {
@@ -319,6 +326,7 @@ void bind_collector(nb::module_& module) {
         .def("feed_frames", &PyCollector::feed_frames, nb::arg("bytes"), nb::arg("offsets"), nb::arg("first"))
         .def("feed_reports", &PyCollector::feed_reports, nb::arg("bytes"), nb::arg("first"))
         .def("open_rdma", &PyCollector::open_rdma, nb::arg("options"), nb::arg("alone"))
+        .def("close_rdma", &PyCollector::close_rdma, nb::arg("number"))
         .def("poll_rdma", &PyCollector::poll_rdma, nb::arg("timeout_ms"))
         .def("finish", &PyCollector::finish)
         .def("take_series", &PyCollector::take_series)

@@ -87,6 +87,8 @@ class Reception:
             peer=self._settings.rdma_peer,
             slots=ring_bytes // report_bytes,
             device=self._settings.rdma_device,
+            port=self._settings.rdma_port,
+            gid_index=self._settings.rdma_gid_index,
             psn=secrets.randbits(24),
         )
         made = self._order(lambda: self.collector.open_rdma(rdma, alone=self._settings.a_session == 1))
@@ -152,7 +154,7 @@ def of_core(pair: QueuePair, report_format: int) -> core.QueuePair:
 
 def check_rdma(device: str) -> None:
     """Raise UserError where there is no such RDMA device."""
-    there = core.rdma_devices() if hasattr(core, "rdma_devices") else []
+    there = core.rdma_devices()
     if device not in there:
         raise UserError(
             "there is no such device", where=f"RDMA device {device}", fix=f"there are {', '.join(there) or 'none'}"

@@ -27,6 +27,8 @@ class Settings:
     interface: str | None
     rdma_device: str | None
     rdma_peer: str | None
+    rdma_port: int
+    rdma_gid_index: int
     queue_pairs: tuple[QueuePair, ...]  # known beforehand
     listen: tuple[str, int] | None
     listen_anywhere: bool
@@ -49,6 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--interface", metavar="NAME", help="a live interface (AF_PACKET), until Ctrl-C or kill")
     source.add_argument("--rdma-device", metavar="NAME", help="an RDMA device, which writes reports into our memory")
     source.add_argument("--rdma-peer", metavar="IPV4", help="with it: the address that reports come from")
+    source.add_argument("--rdma-port", metavar="N", default="1", help="of the device (default: 1)")
+    source.add_argument(
+        "--rdma-gid-index", metavar="N", default="0", help="of its RoCEv2 address (show_gids; default: 0)"
+    )
     pairs = parser.add_argument_group("which queue pairs reports may be written to")
     pairs.add_argument("--control", metavar="FILE", help="those of a program's control file (register qp_number ...)")
     pairs.add_argument(
@@ -96,6 +102,8 @@ def settings_of(args: argparse.Namespace) -> Settings:
         interface=args.interface,
         rdma_device=args.rdma_device,
         rdma_peer=args.rdma_peer,
+        rdma_port=whole(args.rdma_port, 1, 255, "a port of the device"),
+        rdma_gid_index=whole(args.rdma_gid_index, 0, 255, "an index of an address"),
         queue_pairs=known,
         listen=listen,
         listen_anywhere=args.listen_anywhere,
