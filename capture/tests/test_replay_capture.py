@@ -65,3 +65,20 @@ def test_addresses_lengths_and_checksums_are_right(capture):
 @pytest.mark.parametrize(("octets", "expected"), [(b"", 0xFFFF), (b"\xff\xff", 0), (b"\x00\x01\xf2", 0x0DFE)])
 def test_checksum(octets, expected):
     assert replay_capture.checksum(octets) == expected
+
+
+@pytest.mark.parametrize(("order", "magic"), [("<", 0xA1B2C3D4), (">", 0xA1B23C4D)])
+def test_every_frame_gets_the_addresses_and_keeps_all_else(tmp_path, order, magic):
+    kept = [b"\x08\x00" + b"four" * 20, b"\x86\xdd" + b"six" * 30, b"\x81\x00\x00\x05\x86\xdd" + bytes(60)]
+    old = bytes.fromhex("3333000000773333000000aa")
+    records = [old + rest for rest in kept] + [b"short", b""]
+    path = tmp_path / "given.pcap"
+    with path.open("wb") as stream:
+        stream.write(struct.pack(f"{order}IHHiIII", magic, 2, 4, 0, 0, 65535, 1))
+        for frame in records:
+            stream.write(struct.pack(f"{order}IIII", 1, 2, len(frame), 1000) + frame)
+        stream.write(b"cut")
+    before = path.read_bytes()
+    replay_capture.put_between(path, "02:00:00:00:fe:01", "02:00:00:00:02:01")
+    assert path.read_bytes() == before.replace(old, bytes.fromhex("02000000020102000000fe01"))
+    assert before.count(old) == len(kept)

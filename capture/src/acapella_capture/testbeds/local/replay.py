@@ -101,6 +101,7 @@ class Replayer:
         if done.status != 0:
             said = done.stderr.strip().splitlines() or ["no message"]
             raise UserError(f"tcprewrite cannot use {self.settings.capture}: {said[-1].strip()}", where=KEY)
+        replay_capture.put_between(CAPTURE, SENDER_MAC, self.receiver.mac)
 
     @contextlib.contextmanager
     def environment(self, name: str) -> Iterator[None]:

@@ -7,6 +7,7 @@ has them, so that none answers.
 """
 
 import hashlib
+import mmap
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,11 +20,12 @@ SOURCE, TARGET = bytes([198, 18, 0, 1]), bytes([198, 19, 0, 1])
 FLOWS = (*((port, 0) for port in range(5001, 5008)), (5008, 46 << 2))  # UDP port, type of service: DSCP 46 is EF
 SEED = b"acapella replay 1"
 HEADERS_BYTES = 14 + 20 + 8
+FILE_HEADER_BYTES, RECORD_HEADER_BYTES = 24, 16  # of a pcap
 
 
 def write(path: Path, source_mac: str, target_mac: str, packets: int = PACKETS) -> None:
     """Write the capture: pcap, Ethernet, nanoseconds, whole frames between these MAC addresses (`02:00:...`)."""
-    addresses = b"".join(bytes.fromhex(mac.replace(":", "")) for mac in (target_mac, source_mac))
+    addresses = octets_of(target_mac, source_mac)
     with path.open("wb") as stream:
         stream.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1))
         # A loop over packets, of which there are few and each once; elsewhere that is for the core.
@@ -31,6 +33,28 @@ def write(path: Path, source_mac: str, target_mac: str, packets: int = PACKETS) 
             frame = addresses + packet(number, size, *FLOWS[flow])
             seconds, nanoseconds = divmod(START_NS + number * GAP_NS, 10**9)
             stream.write(struct.pack("<IIII", seconds, nanoseconds, len(frame), len(frame)) + frame)
+
+
+def put_between(path: Path, source_mac: str, target_mac: str) -> None:
+    """Give each frame of a pcap of Ethernet these MAC addresses, in place; one cut before its ethertype keeps its own.
+
+    tcprewrite does that too, but to frames of IPv6 it gives multicast addresses, whatever it is asked for (4.4.3).
+    """
+    addresses = octets_of(target_mac, source_mac)
+    with path.open("r+b") as stream, mmap.mmap(stream.fileno(), 0) as octets:
+        length = struct.Struct("<I" if octets[3] == 0xA1 else ">I")  # the magic number's first octet stands last
+        at = FILE_HEADER_BYTES
+        while at + RECORD_HEADER_BYTES <= len(octets):  # as in `write`, each packet once
+            (captured,) = length.unpack_from(octets, at + 8)
+            at += RECORD_HEADER_BYTES
+            if captured > len(addresses) and at + captured <= len(octets):
+                octets[at : at + len(addresses)] = addresses
+            at += captured
+
+
+def octets_of(*macs: str) -> bytes:
+    """MAC addresses as they stand in a frame."""
+    return b"".join(bytes.fromhex(mac.replace(":", "")) for mac in macs)
 
 
 def choices(packets: int) -> Iterator[tuple[int, int]]:
