@@ -165,6 +165,18 @@ def data_plane_killed(place: Place) -> dict:
     return {"codes": codes, "before": before, "again": place.statistics("again"), **place.results("reports")}
 
 
+def interface_gone(place: Place) -> dict:
+    """The interface goes down and comes up again, and then is deleted."""
+    collector = place.collector("reports")
+    for command in ("set v1 down", "set v1 up"):
+        subprocess.run(["ip", "link", *command.split()], check=True)
+    capture(place.folder / "in.pcap", 100)
+    sent = place.data_plane("plane").wait(PATIENCE_S)
+    place.wait_for_reports("reports", 10)
+    subprocess.run(["ip", "link", "del", "v0"], check=True)
+    return {"codes": [sent, collector.wait(PATIENCE_S)], "plane": place.statistics("plane"), **place.results("reports")}
+
+
 def loaders_of(plane: subprocess.Popen) -> list[int]:
     """The loaders that a control plane has started, by any of its threads."""
     children = [path.read_text().split() for path in Path(f"/proc/{plane.pid}/task").glob("*/children")]
@@ -173,7 +185,9 @@ def loaders_of(plane: subprocess.Popen) -> list[int]:
     ]
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (all_arrive, collector_killed, data_plane_killed)}
+SCENARIOS = {
+    scenario.__name__: scenario for scenario in (all_arrive, collector_killed, data_plane_killed, interface_gone)
+}
 
 
 def main() -> None:

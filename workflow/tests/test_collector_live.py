@@ -79,3 +79,11 @@ def test_a_data_plane_that_is_killed_is_followed_by_another(play, tmp_path):
     flows = duckdb.sql(f"select epochs from '{tmp_path}/reports/flows.parquet'").fetchall()
     assert flows == [(2,), (2,)], "each data plane counts in epochs of its own"
     assert "Traceback" not in found["logs"]
+
+
+def test_an_interface_that_goes_ends_a_run_with_its_results(play, tmp_path):
+    found = play("interface_gone")
+    assert found["codes"] == [0, 1]
+    assert found["delivery"]["accepted"] == found["plane"]["reports"]
+    assert "collector: error: interface v1: is gone; what came until then is written" in found["logs"]
+    assert duckdb.sql(f"select count(*) from '{tmp_path}/reports/flows.parquet'").fetchall() == [(2,)]
