@@ -60,7 +60,7 @@ def test_a_dry_run_of_what_can_be_done_tells_the_plan(tmp_path, capsys):
 
 
 def test_files_of_nodes_elsewhere_and_names_that_they_may_know_are_not_looked_for():
-    keys = {"preprocess": ANONYMISED, "capture": {"filter": "host nowhere.example"}}
+    keys = {"preprocess": ANONYMISED | {"program": "/opt/acapella"}, "capture": {"filter": "host nowhere.example"}}
     precheck.check(settings_of({"testbed": "fabric"} | keys))
 
 

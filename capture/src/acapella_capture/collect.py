@@ -19,7 +19,6 @@ from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
 from . import manifest as manifests
-from . import preprocess
 from .allocation import counted
 from .coordinator import Told, collect
 from .dry_run import asked_of_fabric, dry_run, plans
@@ -82,7 +81,6 @@ def run(args: argparse.Namespace) -> int | None:
         return sandbox.call(sandbox.python_argv("acapella_capture.collect", *command, *debug))
     if settings.testbed == "fabric":
         print(*asked_of_fabric(settings), sep="\n", flush=True)
-    preprocess.check(settings.testbed, settings.preprocess)
     if settings.testbed == "files":
         taken = files.describe(settings.samples, args.campaign, only=args.only)
     else:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from acapella_core.errors import UserError
 
+from . import preprocess
 from .selection import selection_of
 from .settings import Settings
 
@@ -17,6 +18,7 @@ def check(settings: Settings) -> None:
     selection_of(settings.collect.port_selection)
     if settings.capture.filter is not None:
         check_filter(settings.capture.filter)
+    preprocess.check(settings.testbed, settings.preprocess)
     if settings.testbed != "local":  # elsewhere files are on nodes, which nobody has yet
         return
     if settings.preprocess.anonymise:
