@@ -93,7 +93,9 @@ static void give(struct p4 *p4, enum wire_out port, const struct rte_swx_pkt *pa
     }
     verdict.length = verdict.length < most ? verdict.length : most;
     if (verdict.outcome == P4_SENT && verdict.kind == P4_REPORT) {
-        p4_epochs_note(p4, slot, &verdict);
+        if (!clone) {
+            p4_epochs_note(p4, slot, &verdict);
+        }
         if (p4_icrc_applies(verdict.bytes, verdict.length)) {
             finish_report(p4, &verdict);
         }
