@@ -63,7 +63,9 @@ def chart(values: list[dict], labels: list[str]) -> alt.LayerChart:
         else alt.Color(
             "label:N",
             scale=alt.Scale(domain=labels, range=list(COLOURS[: len(labels)])),
-            legend=alt.Legend(title=None, orient="right", symbolType="stroke", symbolSize=200, labelLimit=170),
+            legend=alt.Legend(
+                title=None, orient="bottom", columns=3, symbolType="stroke", symbolSize=200, labelLimit=170
+            ),
         )
     )
     counts = [value["reports"] for value in values]
@@ -81,7 +83,7 @@ def chart(values: list[dict], labels: list[str]) -> alt.LayerChart:
             tooltip=["label:N", alt.Tooltip("reports:Q", format=","), alt.Tooltip("share:Q", format=".3~g")],
         )
     )
-    width = theme.WIDTH - 70 - (0 if many else theme.text_width(labels) + 56)
+    width = theme.WIDTH - 70
     if most < PRINTED[0] / 5:
         return alt.layer(lines).properties(width=width, height=HEIGHT)
     band = (

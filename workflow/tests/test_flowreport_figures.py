@@ -1,0 +1,74 @@
+"""Figures and tables of flow reports: what each must say, on a page, and what the paper's numbers are held against."""
+
+import csv
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+from made_flowreports import write_study, write_tables
+from svg_text import words
+
+from acapella import cli
+from acapella.campaign import Campaign
+from acapella.figures import compose
+from acapella.figures.registry import FLOWREPORTS, FLOWSTUDY, module
+from acapella.figures.save import svg_of
+from acapella.figures.source import Source
+from acapella.figures.theme import WIDTH
+from acapella.flowreports import offered
+
+SAID = {
+    "flowreport_accuracy": ("Flow size", "exact (B of IP)", "measured (ms)", "Throughput in windows", "losses: none"),
+    "flowreport_memory": ("memory of the sketch (B)", "flows that differ (%)", "99th percentile of errors (%)", "rows"),
+    "flowreport_rate": ("reports/s", "share of seconds (%)", "39,000 to 104,000"),
+    "flowreport_success": ("offered (million reports/s)", "taken (%)", "100,000 flows", "losses:"),
+    "flowreport_response": ("throughput (Mbit/s)", "inter-arrival time (µs)", "background", "120 windows of 100 ms"),
+}
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory):
+    """A campaign with all tables of flow reports, and nothing else."""
+    folder = tmp_path_factory.mktemp("flowreports")
+    (folder / "tables").mkdir()
+    return write_study(write_tables(folder))
+
+
+@pytest.mark.parametrize("name", [*FLOWREPORTS, *FLOWSTUDY])
+def test_a_figure_of_flow_reports_says_what_it_shows_and_fits_a_page(name, campaign):
+    figure = compose.drawn(name, Source(Campaign(campaign)))
+    svg = svg_of(figure)
+    text = words(svg)
+    assert not figure.empty
+    for said in (*SAID[name], f"Data: tables/{module(name).TABLE}.csv"):
+        assert said in text
+    assert "NaN" not in text
+    assert 0.8 * WIDTH < float(ET.fromstring(svg).get("width")) < 1.06 * WIDTH
+
+
+def test_one_value_alone_has_an_axis_with_labels(tmp_path):
+    (tmp_path / "tables").mkdir()
+    figure = compose.drawn("flowreport_accuracy", Source(Campaign(write_tables(tmp_path, samples=1, flows=2))))
+    assert "Handshake: SYN to SYN-ACK" in words(svg_of(figure))
+
+
+def test_the_papers_numbers_stand_beside_ours(campaign, capsys):
+    assert cli.main(["flowpublished", str(campaign), "--flowreports", "--flowstudy"]) == 0
+    with (campaign / "tables" / "flowreport_published.csv").open(encoding="utf-8", newline="") as stream:
+        rows = {(row["where"], row["what"]): row for row in csv.DictReader(stream)}
+    assert rows["figure 5", "R2 of packet counts"]["verdict"] == "agrees"
+    assert rows["figure 5", "R2 of flow size"]["verdict"] == "differs", "the sizes that were made are wrong"
+    assert rows["figure 7b", "reports a second with negligible losses"]["ours"].startswith("10 million, 2 threads")
+    assert rows["table III", "packet drop of Zeek"]["verdict"] == "not measured"
+    assert all(row["reason"] for row in rows.values())
+    assert "not measured" in capsys.readouterr().out
+
+
+def test_reports_that_a_ring_cannot_hold_until_they_are_read_are_lost_and_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(offered, "RING", 1 << 17)
+    told = tmp_path / "offered.json"
+    words_ = ["measure-collector", "-o", str(told), "--rates", "0.01", "10000", "--seconds", "0.02"]
+    assert cli.main(words_) == 0
+    slow, fast = json.loads(told.read_text())["runs"]
+    assert (slow["lost"], slow["success_share"]) == (0, 1) and slow["offered"] == 200
+    assert fast["lost"] > 0 and fast["accepted"] + fast["lost"] == fast["offered"] == 200_000_000
