@@ -22,6 +22,7 @@ from acapella_core.errors import UserError
 from . import (
     analysis,
     campaign,
+    collector,
     cost,
     hybrid,
     kappa,
@@ -47,6 +48,10 @@ BENCHMARKS = {
     "kappa": (
         kappa.run,
         "consistency of two trials beside plain Python, hard orders, cost from 1 to 100 million packets",
+    ),
+    "collector": (
+        collector.run,
+        "flow reports to flows on one core: from memory, from frames with ICRC, 10 million flows, plain Python",
     ),
     "writer": (writer.run, "DPDK writer: frames offered, written and lost on one core; the disk's own speed"),
     "veth": (veth.run, "tcpdump beside the DPDK writers: the highest rate without loss over the same veth pair"),

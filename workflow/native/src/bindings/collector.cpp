@@ -274,7 +274,15 @@ class PyCollector {
 
     nb::dict counters() const { return counters_dict(collector_.counters()); }
     void add_queue_pair(const nb::dict& options) { collector_.add_queue_pair(pair_of(options)); }
-    void remove_queue_pair(std::uint32_t number) { collector_.remove_queue_pair(number); }
+    void remove_queue_pair(std::uint32_t number) {
+        collector_.remove_queue_pair(number);
+        const auto gone = std::partition(rdma_.begin(), rdma_.end(), [number](const Polled& polled) {
+            return polled.ring->number() != number;
+        });
+        for (auto polled = gone; polled != rdma_.end(); ++polled)
+            while (poll(*polled) || poll(*polled)) continue;  // the last report is taken at the second look
+        rdma_.erase(gone, rdma_.end());
+    }
     std::uint32_t flows() const { return collector_.table().flows(); }
     std::size_t bytes_a_flow() const { return collector_.table().memory_bytes_a_flow(); }
 
