@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import traces
+from native_programs import native_program
 from report_frames import icrc
 from scapy.utils import RawPcapReader
 
@@ -164,3 +165,20 @@ def test_the_wrapped_corpus_at_the_papers_sketch_size(tmp_path):
         assert row["missing"] < 0.03 * row["n"], (measure, row)
     counted = {(row["stage"], row["counter"]): row["value"] for row in table(made, "counts")}
     assert counted["balance", "reports_not_taken"] == 0
+
+
+@needs_program
+def test_long_flows_at_the_papers_sketch_size_are_exact(tmp_path):
+    """Bulk TCP over at least six resets: ACKs tell of each flow many times."""
+    capture = tmp_path / "long.pcap"
+    shape = ["--profile", "iperf", "--frames", "20000", "--flows", "8", "-o", str(capture)]
+    subprocess.run([native_program("acapella-generate"), *shape], check=True)
+    made = tmp_path / "made"
+    words = ["flowreports", str(capture), "-o", str(made), "--epoch", "3ms", "--interval", "1ms"]
+    assert cli.main(words) == 0
+    assert json.loads((made / "program.json").read_text())["epochs"] >= 6
+    found = by_measure(made)
+    for measure in (*EXACT, "throughput_reports"):
+        assert found[measure]["equal"] == found[measure]["n"] > 0, measure
+        assert found[measure]["missing"] == found[measure]["extra"] == 0, measure
+    assert found["bytes"]["r2"] in (None, 1) and found["packets"]["r2"] in (None, 1)

@@ -358,3 +358,20 @@ def test_a_trial_that_is_no_sample_is_named_with_its_key(tmp_path):
     assert ended.returncode != 0
     said = "config error: trials.quiet[1][1]: 'gamma' is no sample of config/samples.tsv"  # and like none of them
     assert said in ended.stdout.splitlines()
+
+
+def test_flow_reports_are_planned_where_the_config_asks_for_them(tmp_path):
+    from acapella.flowreports import program  # noqa: PLC0415
+
+    place = workplace(tmp_path)
+    place.configure(flowreports={"samples": "all", "study": True})
+    plan = place.succeed("--dry-run")
+    jobs = ("flowreports", "flowtables", "flowreports_published", "measure_response", "measure_collector", "flowstudy")
+    if (why := program.missing()) is not None:
+        assert f"flow reports are left out: {why}" in plan
+        assert not any(re.search(rf"^{job} +\d+$", plan, re.M) for job in jobs)
+        return
+    assert all(re.search(rf"^{job} +\d+$", plan, re.M) for job in jobs)
+    place.configure(flowreports={"samples": ["alpha"]})
+    said = place.run("--dry-run")
+    assert said.returncode != 0 and "config error: flowreports.samples: 'alpha' is no sample of" in said.stdout

@@ -1,0 +1,40 @@
+"""The study of rate changes: what it captures, and what it says where it cannot."""
+
+import argparse
+import json
+
+import pytest
+
+from acapella_capture import response
+from acapella_capture.testbeds.local import sandbox
+from acapella_core.errors import UserError
+
+
+def measured(output, step_s):
+    """Run the command; the file that it writes."""
+    assert response.run(argparse.Namespace(output=output, step_s=step_s)) == 0
+    return json.loads(output.read_text())
+
+
+def test_two_flows_are_captured_while_their_rates_change(tmp_path):
+    try:
+        for program, package in response.PROGRAMS.items():
+            sandbox.require(program, package)
+        sandbox.unshare_argv()
+    except UserError as missing:
+        pytest.skip(f"nothing can be measured here: {missing}")
+    told = measured(tmp_path / "response.json", 0.2)
+    assert [flow["dst_port"] for flow in told["flows"]] == list(response.PORTS)
+    assert [step["rates_bps"] for step in told["steps"][:-1]] == [[a * 10**6, b * 10**6] for a, b in response.STEPS]
+    stamps = [step["at_ns"] for step in told["steps"]]
+    assert stamps == sorted(stamps) and told["steps"][-1]["rates_bps"] is None
+    capture = tmp_path / "response.pcap"
+    assert capture.stat().st_size > 10_000 and capture.stat().st_mode & 0o777 == 0o600
+
+
+def test_without_a_program_the_file_says_so_and_the_capture_is_empty(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(response, "PROGRAMS", {"acapella-no-such-program": "nothing"})
+    told = measured(tmp_path / "response.json", 1)
+    assert "acapella-no-such-program is missing" in told["skipped"] and told["steps"] == []
+    assert (tmp_path / "response.pcap").read_bytes() == response.EMPTY
+    assert "nothing was measured" in capsys.readouterr().out
