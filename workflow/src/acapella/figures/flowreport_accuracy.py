@@ -126,7 +126,7 @@ def powers(low: float, high: float) -> list[float]:
     """At most MOST_TICKS powers of ten of an axis, evenly apart; its ends where it has none."""
     first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
     step = max(1, math.ceil((last - first + 1) / MOST_TICKS))
-    return [10.0**power for power in range(first, last + 1, step)] or [low, high]
+    return [10.0**power for power in range(first, last + 1, step)] or [float(f"{end:.3g}") for end in (low, high)]
 
 
 def panel(values: list[dict], measure: str, row: dict) -> alt.LayerChart:
@@ -135,7 +135,7 @@ def panel(values: list[dict], measure: str, row: dict) -> alt.LayerChart:
     low, high = values[0]["low"] / 1.3, values[0]["high"] * 1.3
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
     given = dict(
-        format=".3~g" if unit in ("ms", "Mbit/s") else "~s",
+        format="~g" if unit in ("ms", "Mbit/s") else "~s",
         values=powers(low, high),
         labelOverlap=True,
         domain=False,
