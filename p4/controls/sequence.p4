@@ -15,8 +15,9 @@ control Sequence(inout headers_t hdr, inout metadata_t meta) {
                     }
                 } else {
                     meta.opens = 1;
+                    // Ports that are used again: what the other side acknowledged was of the connection before.
                     meta.state = meta.state & ~(STATE_REPEATED | STATE_ANSWERED | STATE_SYN_ACK | STATE_RTT_SYN
-                                                | STATE_RTT_ACK);
+                                                | STATE_RTT_ACK | STATE_ACK);
                     meta.state = meta.state | STATE_SYN;
                     if (hdr.tcp.flags & TCP_ACK != 0) {
                         meta.state = meta.state | STATE_SYN_ACK;

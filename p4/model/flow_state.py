@@ -136,7 +136,7 @@ class Slots:
         self.mark(
             slot,
             S_SYN | (S_SYN_ACK if packet.has(ACK) else 0),
-            S_REPEATED | S_ANSWERED | S_SYN_ACK | S_RTT_SYN | S_RTT_ACK,
+            S_REPEATED | S_ANSWERED | S_SYN_ACK | S_RTT_SYN | S_RTT_ACK | S_ACK,  # ports may be used again
         )
         self.set("isn", slot, packet.tcp.seq)
         self.set("syn_time", slot, packet.now)

@@ -430,17 +430,17 @@ class Tagged(Flow):
         if "ack" in has:
             self.has_ack = True
             self.acknowledge(fields["ack"])
-        elif "seq" in has and fields["trigger"] & TRIGGER["syn"] and self.base is None:
+        elif "seq" in has and fields["trigger"] & TRIGGER["syn"]:
             self.base = self.ack = fields["seq_end"]
         if "slot" in has and fields["ip_proto"] == 6:
             self.take_slot(fields)
 
     def take_slot(self, fields: dict) -> None:
-        """Counters that may begin anew."""
+        """Counters that begin anew with another start."""
         names = ("payload_bytes", "retransmitted_bytes", "gap_bytes")
-        last = self.slot or dict.fromkeys((*names, "duplicate_acks"), 0)
-        if any(fields[name] < last[name] for name in names):
-            last = dict.fromkeys(last, 0)
+        last = self.slot
+        if last is None or fields["start"] != last["start"]:
+            last = dict.fromkeys((*names, "duplicate_acks", "start"), 0)
         for name in names:
             self.slots[name] += fields[name] - last[name]
         more = fields["duplicate_acks"] - last["duplicate_acks"]

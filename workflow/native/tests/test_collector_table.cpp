@@ -81,6 +81,46 @@ TEST(Flow, TheSameReportTwiceIsRepeated) {
     EXPECT_EQ(table.flow(0).state.bytes(), 10U);
 }
 
+TEST(Flow, AGapThatIsFilledIsTakenBackAndAnotherStartCountsAnew) {
+    using namespace format2;
+    const auto report = [](std::uint32_t time, std::uint64_t started, std::uint64_t payload,
+                           std::uint64_t gap) {
+        Octets one = tagged(1, 1, time, time);
+        put(one, valid, valid_bits::slot | valid_bits::start);
+        put(one, start, started);
+        put(one, payload_bytes, payload);
+        put(one, gap_bytes, gap);
+        put(one, duplicate_acks, time);
+        return one;
+    };
+    const FlowState flow = after(Format::tagged, {report(1, 50, 1000, 300), report(2, 50, 1300, 0),
+                                                  report(3, 50, 1400, 70), report(4, 60, 2000, 80)});
+    EXPECT_EQ(flow.payload_bytes, 3400U);
+    EXPECT_EQ(flow.gap_bytes, 150U);
+    EXPECT_EQ(flow.duplicate_acks, 7U);
+}
+
+TEST(Flow, ASynBeginsNumbersAnew) {
+    using namespace format2;
+    const auto report = [](std::uint32_t time, unsigned why, unsigned known, std::uint32_t end,
+                           std::uint32_t acked) {
+        Octets one = tagged(1, 1, time, time);
+        put(one, trigger, why);
+        put(one, valid, known);
+        put(one, seq_end, end);
+        put(one, ack, acked);
+        return one;
+    };
+    constexpr unsigned kBoth = valid_bits::seq | valid_bits::ack;
+    const std::vector<Octets> reports = {report(1, trigger_bits::syn, valid_bits::seq, 101, 0),
+                                         report(2, trigger_bits::ack, kBoth, 301, 201),
+                                         report(3, trigger_bits::syn, valid_bits::seq, 0x70000001, 0),
+                                         report(4, trigger_bits::ack, kBoth, 0x70000031, 0x70000011)};
+    const FlowState flow = after(Format::tagged, reports);
+    EXPECT_EQ(flow.acked_bytes, 116U);
+    EXPECT_EQ(flow.seq - flow.ack, 0x20U);
+}
+
 TEST(Flow, PublishedCountsThatFallBeganAnewOrWrapped) {
     EXPECT_EQ(after(Format::published, {published(1, 3000, 2), published(2, 180, 3)}).bytes(), 3180U);
     EXPECT_EQ(after(Format::published, {published(1, 3000, 2), published(2, 180, 3)}).packets(), 5U);

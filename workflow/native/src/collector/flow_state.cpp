@@ -117,7 +117,7 @@ void take_numbers(FlowState& flow, const Report& report) {
         if (counts && step > 0) flow.acked_bytes += static_cast<std::uint32_t>(step);
         if (!counts || step > 0) flow.ack = report.ack;
         flow.flags |= FlowState::kAck | FlowState::kAckBase;
-    } else if ((report.has & Report::kSynSeq) != 0 && !flow.has(FlowState::kAckBase)) {
+    } else if ((report.has & Report::kSynSeq) != 0) {  // of ports used again, too: numbers begin anew
         flow.ack = report.seq_end;
         flow.flags |= FlowState::kAckBase;
     }
@@ -128,12 +128,12 @@ void add_step(Relaxed<std::uint64_t>& total, Relaxed<std::uint64_t>& last, std::
     last = value;
 }
 
-// The program counts these since its slot took the flow, which it may do more than once.
+// The program counts these since its slot took the flow, which it may do more than once. Gaps that are filled
+// make their count fall, so that it is no sign of that.
 void take_slot(FlowState& flow, const Report& report) {
     if ((report.has & Report::kSlot) == 0) return;
-    const bool anew = report.payload_bytes < flow.payload_last ||
-                      report.retransmitted_bytes < flow.retransmitted_last ||
-                      report.gap_bytes < flow.gap_last;
+    const bool anew = report.start != flow.slot_start;
+    flow.slot_start = report.start;
     add_step(flow.payload_bytes, flow.payload_last, report.payload_bytes, anew);
     add_step(flow.retransmitted_bytes, flow.retransmitted_last, report.retransmitted_bytes, anew);
     add_step(flow.gap_bytes, flow.gap_last, report.gap_bytes, anew);

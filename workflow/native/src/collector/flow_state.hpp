@@ -57,7 +57,8 @@ struct FlowState {
     Relaxed<std::uint32_t> previous_epoch;
     Relaxed<std::uint32_t> older_reports;  // of `reports`: came after a newer one
     Relaxed<std::uint64_t> payload_bytes;
-    Relaxed<std::uint64_t> payload_last;  // as the newest report has it: the program's slot may start anew
+    Relaxed<std::uint64_t> slot_start;    // of the newest report: another one is a slot that counts anew
+    Relaxed<std::uint64_t> payload_last;  // as the newest report has it
     Relaxed<std::uint64_t> retransmitted_bytes;
     Relaxed<std::uint64_t> retransmitted_last;
     Relaxed<std::uint64_t> gap_bytes;

@@ -219,9 +219,9 @@ struct SeriesColumns {
     Values<std::int64_t> window_ns, last_ns;
     Values<std::uint64_t> bytes, packets;
     NullableValues<double> packet_size_mean;
-    Whole throughput_bps, acknowledged_bytes, payload_bytes, retransmitted_bytes, gap_bytes, duplicate_acks;
+    Whole throughput_bps, acknowledged_bytes, payload_bytes, retransmitted_bytes, duplicate_acks;
     NullableValues<std::uint32_t> bytes_in_flight, bytes_in_flight_max;
-    NullableValues<std::int64_t> iat_ns;
+    NullableValues<std::int64_t> gap_bytes, iat_ns;
 
     void add(const SeriesRow& row);
     Column columns() const;

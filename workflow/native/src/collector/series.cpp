@@ -18,7 +18,7 @@ void Series::emit(std::uint32_t row, const FlowState& flow, std::uint64_t positi
     out.acked_bytes = flow.acked_bytes - window.acked_bytes;
     out.payload_bytes = flow.payload_bytes - window.payload_bytes;
     out.retransmitted_bytes = flow.retransmitted_bytes - window.retransmitted_bytes;
-    out.gap_bytes = flow.gap_bytes - window.gap_bytes;
+    out.gap_bytes = static_cast<std::int64_t>(flow.gap_bytes - window.gap_bytes);
     out.duplicate_acks = flow.duplicate_acks - window.duplicate_acks;
     out.iat_ns = flow.iat_ns;
     out.in_flight = window.in_flight;

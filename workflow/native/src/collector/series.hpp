@@ -20,7 +20,7 @@ struct SeriesRow {
     std::uint64_t acked_bytes = 0;
     std::uint64_t payload_bytes = 0;
     std::uint64_t retransmitted_bytes = 0;
-    std::uint64_t gap_bytes = 0;
+    std::int64_t gap_bytes = 0;  // below 0 where more was filled than skipped
     std::uint64_t iat_ns = 0;
     std::uint32_t duplicate_acks = 0;
     std::uint32_t in_flight = 0;
