@@ -80,7 +80,7 @@ def test_a_capture_becomes_flows_series_and_counters(capture, control, tmp_path,
     out = tmp_path / "out"
     assert main(["collector", "run", str(capture), "--control", str(control), "-o", str(out)]) == 0
     said = capsys.readouterr().err
-    assert "30 reports, 3 flows; refused 1 frames, missing 0 reports" in said
+    assert "30 reports, 3 flows; refused 1 frames (1 bad_qp), 0 lost by gaps" in said
     rows = duckdb.sql(f"select src_port, bytes, handshake_rtt_ns, reports from '{out}/flows.parquet' order by all")
     assert rows.fetchall() == [(1000 + n, 10_000 * (1 + n), 1_500_000 + 1_000_000 * n, 10) for n in range(3)]
     assert duckdb.sql(f"select sum(bytes) from '{out}/series.parquet'").fetchall() == [(60_000,)]

@@ -88,3 +88,19 @@ def test_random_talk(tmp_path, seed):
         )
         trace += c.trace
     check(tmp_path, trace)
+
+
+def test_years_without_a_frame_are_no_rows_of_seconds():
+    con = queries.connect()
+    year = 365 * 86_400 * 1_000_000_000
+    con.execute("create table packets as select unnest([5, 2000000005, $year]) as ts_ns", {"year": year})
+    con.execute(
+        "create table report_stamps as select unnest([5, $year]) as ts_ns, unnest([false, true]) as probe",
+        {"year": year},
+    )
+    query = queries.text("flowreports", "seconds")
+    found = con.execute(
+        f"select second, whole, packets, reports, probes from ({query}) order by all", {"of_sample": "a"}
+    )
+    last = year // 10**9 - 1
+    assert found.fetchall() == [(0, True, 1, 1, 0), (2, True, 1, 0, 0), (last, False, 1, 0, 1)]

@@ -42,6 +42,14 @@ def test_a_spec_runs_and_its_sidecar_names_the_reasons(loader, capture, tmp_path
     assert (tmp_path / "s.json").stat().st_mode & 0o777 == 0o600
 
 
+def test_the_outcome_is_told_and_a_capture_that_is_cut_is_named(loader, capture, tmp_path, capfd):
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(CAPTURE + CAPTURE[24:70])
+    assert main(["p4", "run", "preprocess", "--in", str(cut)]) == 0
+    said = capfd.readouterr().err
+    assert said == "p4: 1 frames, 1 sent\np4: cut.pcap: ends within a record; its 1 whole frames were read\n"
+
+
 def test_every_program_of_the_project_runs(loader, capture, tmp_path):
     programs = sorted(p4_run.SPECS.glob("*.spec"))
     if not programs:
@@ -58,8 +66,10 @@ def test_the_loaders_mistakes_and_ours_exit_with_2(loader, capture, tmp_path, ca
         ([str(TESTS / "forward.spec"), "--in", str(tmp_path / "no.pcap")], "no.pcap: No such file"),
         (
             [str(TESTS / "forward.spec"), "--in", capture, "--format", "2"],
-            ":1: format: the program has no such register",
+            "--format: forward makes no reports",
         ),
+        (["preprocess", "--in", capture, "--out", capture], f"--out {capture}: is read, too; name another file"),
+        (["flowstats", "--in", capture, "--out", str(tmp_path / "o.pcap")], "flowstats: no queue pair"),
         ([str(TESTS / "forward.spec"), "--in", capture, "--collector", "here"], "--collector here: is not HOST:PORT"),
         ([str(TESTS / "forward.spec"), "--in", capture, "--collector", "a:1", "--commands"], "not with --commands"),
     ]

@@ -3,6 +3,7 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum {
     SPEC = 256,
@@ -110,6 +111,35 @@ static int read_one(struct options *options, int code, struct fault *fault) {
     }
 }
 
+/* Whether an output would take the place of a file that is read. */
+static int check_output(const char *name, const char *path, const char *const read[], unsigned count,
+                        struct fault *fault) {
+    struct stat output, input;
+    for (unsigned i = 0; path && stat(path, &output) == 0 && S_ISREG(output.st_mode) && i < count; ++i) {
+        if (stat(read[i], &input) == 0 && input.st_dev == output.st_dev && input.st_ino == output.st_ino) {
+            return fail(fault, "%s %.200s: is read, too; name another file", name, path);
+        }
+    }
+    return 0;
+}
+
+static int check_outputs(const struct options *options, struct fault *fault) {
+    const struct {
+        const char *name, *path;
+    } outputs[] = {{"--out", options->out},
+                   {"--stats", options->statistics},
+                   {"--frames", options->frames},
+                   {"--dump-registers", options->registers}};
+    for (unsigned i = 0; i < sizeof outputs / sizeof *outputs; ++i) {
+        if (check_output(outputs[i].name, outputs[i].path, options->in, options->ins, fault) != 0 ||
+            check_output(outputs[i].name, outputs[i].path, options->control, options->controls, fault) != 0 ||
+            check_output(outputs[i].name, outputs[i].path, &options->spec, 1, fault) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
 static int check(struct options *options, struct fault *fault) {
     unsigned standard = options->commands;
     for (unsigned i = 0; i < options->ins; ++i) {
@@ -128,7 +158,7 @@ static int check(struct options *options, struct fault *fault) {
     if (options->out && !ends_in(options->out, ".pcap") && !ends_in(options->out, ".pcapng")) {
         return fail(fault, "--out %s: the name has to end in .pcap or .pcapng", options->out);
     }
-    return 0;
+    return check_outputs(options, fault);
 }
 
 int p4_options_read(struct options *options, int argc, char **argv, struct fault *fault) {

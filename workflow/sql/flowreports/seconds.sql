@@ -1,4 +1,5 @@
--- One row per second from the sample's first frame on, to its last: IP packets, and reports of packets of that second.
+-- One row per second since the sample's first frame in which IP packets or reports came: their number, reports in the
+-- second of their packet. Others have no row: between two frames of a capture there may be years.
 -- Reports that the control plane asked for at a reset count apart. What the last reset asks for is of the last second.
 with
 
@@ -15,11 +16,6 @@ ends as (
         min(ts_ns) as first_ns,
         max(ts_ns) as last_ns
     from packets
-),
-
-numbered as (
-    select unnest(range(0, (last_ns - first_ns) // 1000000000 + 1)) as second
-    from ends
 ),
 
 sent as (
@@ -41,6 +37,14 @@ told as (
     from reports
     cross join ends
     group by 1
+),
+
+numbered as (
+    select second
+    from sent
+    union
+    select second
+    from told
 ),
 
 final as (

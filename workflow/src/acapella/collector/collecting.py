@@ -121,6 +121,9 @@ class Run:
             "captures": reception.files,
         }
         files.atomic_text(self._settings.folder / "counters.json", json.dumps(document, indent=1) + "\n")
+        for file in reception.files:
+            if file["end"] != "clean":
+                note(f"{file['file']}: {file['detail'] or file['end']}; what is whole before it was read")
         note(in_words(counters))
 
 
@@ -146,10 +149,12 @@ def delivery(counters: dict[str, int], sent: int | None) -> dict[str, int | None
 
 
 def in_words(counters: dict) -> str:
-    """A line for people."""
+    """A line for people. What was lost is known here from the reports' own numbers alone: `delivery` tells the rest."""
+    reasons = ", ".join(f"{counters[name]:,} {name}" for name in VERDICTS if counters[name])
     return (
         f"{counters['accepted'] + counters['from_memory']:,} reports, {counters['flows']:,} flows; refused "
-        f"{refused(counters):,} frames, missing {counters['psn_gap_lost']:,} reports"
+        f"{refused(counters):,} frames{f' ({reasons})' if reasons else ''}, {counters['psn_gap_lost']:,} lost by gaps "
+        "in the sequence numbers"
     )
 
 

@@ -1,12 +1,13 @@
 """Run a P4 program over captures, on DPDK's software pipeline.
 
     acapella p4 run preprocess --in s1.pcap --control filter.txt --out kept.pcap --stats kept.json
-    acapella p4 run flowstats --in s1.pcap --in s2.pcap --out reports.pcap
+    acapella p4 run flowstats --in s1.pcap --in s2.pcap --control qp.txt --out reports.pcap
     acapella p4 run flowstats --in s1.pcap --pace --out-interface eth1 --collector 127.0.0.1:7471
 
 PROGRAM is one of the project's (p4/spec) or a .spec of p4c-dpdk. Captures are pcap or pcapng, also with gzip; each is a
 port of its own, and their frames enter in the order of their times. With --commands the statements of a control file
-are read from standard input while it runs. Exit status: 0, 1 after an error in running or writing, 2 for a mistake in
+are read from standard input while it runs. flowstats needs queue pairs to report to: those of a collector, or of a
+control file (docs/collector.md has one). Exit status: 0, 1 after an error in running or writing, 2 for a mistake in
 what was given.
 """
 
@@ -23,7 +24,7 @@ from pathlib import Path
 from acapella_core import files
 from acapella_core.errors import UserError
 
-from . import data_plane
+from . import data_plane, flowstats
 
 LOADER = "acapella-p4-run"
 SPECS = Path(__file__).resolve().parents[4] / "p4" / "spec"
@@ -103,6 +104,41 @@ def address_of(text: str) -> tuple[str, int]:
     return found[1], int(found[2])
 
 
+def lines_of(args: argparse.Namespace, spec: Path) -> list[str]:
+    """What comes before the user's control files. Raises UserError where these, or options, do not fit the program."""
+    lines = reasons_of(spec)
+    wanted = {"format": args.format, "qp_number": args.collector}
+    for (register, value), option in zip(wanted.items(), ("--format", "--collector"), strict=True):
+        if value and not has_register(spec, register):
+            raise UserError(f"{spec.stem} makes no reports", where=option, fix="leave it out, or run flowstats")
+    lines += [f"register format 0 {args.format}"] if args.format else []
+    if spec.resolve() == (SPECS / "flowstats.spec").resolve():
+        alone = not (args.collector or args.commands)
+        lines += flowstats.prepared(args.control, queue_pairs=alone and bool(args.out or args.out_interface))
+    return lines
+
+
+def has_register(spec: Path, name: str) -> bool:
+    """Whether a program has it; of a .spec that cannot be read the loader says why."""
+    try:
+        return f"regarray {name} " in spec.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return True
+
+
+def note_outcome(statistics: Path, program: str) -> None:
+    """What became of the frames, and which captures were cut, on standard error."""
+    told = json.loads(statistics.read_text(encoding="utf-8"))
+    held = sorted(told["sunk"].items(), key=lambda each: -each[1])
+    held += [(f"dropped: {name}", count) for name, count in told["dropped"].items() if count]
+    sent = f"{told['reports']:,} reports" if told["reports"] or program == "flowstats" else f"{told['out']:,} sent"
+    without = ", ".join(f"{count:,} {name}" for name, count in held)
+    data_plane.note(f"{told['in']:,} frames, {sent}" + (f"; not sent: {without}" if held else ""))
+    for port in told["ports"]:
+        if port["end"] != "clean":
+            data_plane.note(f"{port['file']}: ends within a record; its {port['in']:,} whole frames were read")
+
+
 def command_of(args: argparse.Namespace, spec: Path, prepared: Path) -> list[str]:
     """The loader's command line; ``prepared`` is a control file that comes before the user's."""
     command = [loader(), "--spec", str(spec), "--control", str(prepared)]
@@ -139,12 +175,16 @@ def run(args: argparse.Namespace) -> int:
     address = address_of(args.collector) if args.collector else None
     if address and args.commands:
         raise UserError("not with --commands", where="--collector", fix="it writes the registers itself; leave one out")
-    lines = reasons_of(spec) + ([f"register format 0 {args.format}"] if args.format else [])
+    lines = lines_of(args, spec)
     with tempfile.TemporaryDirectory(prefix="acapella-", dir=files.temporary_folder()) as folder:
         prepared = Path(folder) / "program.control"
         prepared.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        if not address:
-            return wait_for(subprocess.Popen(command_of(args, spec, prepared)))
         args.stats = args.stats or Path(folder) / "statistics.json"
         command = command_of(args, spec, prepared)
-        return data_plane.run(command, address, spec.stem, args.format or REPORT_FORMATS[-1], args.stats)
+        if address:
+            code = data_plane.run(command, address, spec.stem, args.format or REPORT_FORMATS[-1], args.stats)
+        else:
+            code = wait_for(subprocess.Popen(command))
+        if code == 0:
+            note_outcome(args.stats, spec.stem)
+        return code
