@@ -65,6 +65,7 @@ struct FrameFields {
     std::uint32_t key = 0x1234;
     std::uint32_t queue_pair = 0x11;
     std::uint32_t opcode = 0x2a;
+    std::uint32_t flags = 0x40;  // of the BTH: migrated; the lowest four bits are its version
     std::uint32_t port = 4791;
     std::uint32_t vlans = 0;
     std::int64_t length = -1;  // RETH's; -1: the payload's
@@ -81,7 +82,7 @@ inline Octets frame(const FrameFields& fields, const Octets& payload) {
     number(made, 0x0a000001'0a000002, 8);
     number(made, fields.port, 4);  // source port 0
     number(made, (8 + 12 + 16 + payload.size() + 4) << 16, 4);
-    number(made, fields.opcode << 24 | 0x40ffff, 4);
+    number(made, fields.opcode << 24 | fields.flags << 16 | 0xffff, 4);
     number(made, fields.queue_pair, 4);
     number(made, fields.psn, 4);
     number(made, fields.address, 8);

@@ -105,8 +105,19 @@ TEST(Roce, OtherTrafficIsNamed) {
     EXPECT_EQ(verdict_of(frame({.port = 4790}, report())), Verdict::not_roce);
     EXPECT_EQ(verdict_of(frame({.opcode = 0x0a}, report())), Verdict::bad_opcode);
     EXPECT_EQ(verdict_of(frame({.opcode = 0x26}, report())), Verdict::bad_opcode);
+    EXPECT_EQ(verdict_of(frame({.flags = 0x41}, report())), Verdict::bad_opcode);
     EXPECT_EQ(verdict_of(frame({.length = 0}, report())), Verdict::bad_length);
     EXPECT_EQ(verdict_of(frame({.length = 0x1'0000'0000 - 1}, report())), Verdict::bad_length);
+}
+
+TEST(Roce, APacketWithoutRoomForItsHeadersAndChecksumContradictsItself) {
+    for (std::uint32_t total = 28; total < 44; ++total) {
+        Octets small = frame({}, report());
+        small[14 + 2] = small[14 + 20 + 4] = std::byte{0};
+        small[14 + 3] = static_cast<std::byte>(total);
+        small[14 + 20 + 5] = static_cast<std::byte>(total - 20);
+        EXPECT_EQ(verdict_of(small), Verdict::bad_length) << total;
+    }
 }
 
 TEST(SequenceWindow, TellsGapDuplicateAndReorderedApart) {
