@@ -87,10 +87,7 @@ static int open_source(struct source *source, const char *path, unsigned port, s
     source->pcap = pcap_fopen_offline_with_tstamp_precision(file, PCAP_TSTAMP_PRECISION_NANO, message);
     if (!source->pcap) {
         fclose(file);
-        return fail(
-            fault,
-            "%.200s: %.200s; give a pcap or pcapng, plain or with gzip (zstd -d, lz4 -d unpack others)", path,
-            message);
+        return fail(fault, "%.200s: %.200s; give a pcap or pcapng, plain or with gzip", path, message);
     }
     if (pcap_datalink(source->pcap) != DLT_EN10MB) {
         return fail(fault, "%.200s: link type %d; the programs take Ethernet (1)", path,

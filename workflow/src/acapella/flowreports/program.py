@@ -4,12 +4,15 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from acapella_core.errors import UserError
+from acapella_core.files import temporary_folder
 
+from .. import unpacked
 from .settings import Settings
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -65,9 +68,10 @@ def run(captures: Sequence[Path], folder: Path, settings: Settings) -> Run:
     """
     control, reports, told = (folder / name for name in ("control.txt", "reports.pcap", "program.json"))
     control.write_text(settings.control(reasons()), encoding="utf-8")
-    command = [loader(), "--spec", str(SPEC), "--out", str(reports), *(f"--in={capture}" for capture in captures)]
-    command += ["--control", str(control), "--stats", str(told)]
-    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    command = [loader(), "--spec", str(SPEC), "--out", str(reports), "--control", str(control), "--stats", str(told)]
+    with tempfile.TemporaryDirectory(prefix="acapella-", dir=temporary_folder()) as scratch:
+        command += [f"--in={capture}" for capture in unpacked.captures(captures, Path(scratch))]
+        ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if ended.returncode != 0:
         raise UserError(" ".join(ended.stderr.split()) or f"{LOADER} ended with {ended.returncode}")
     statistics = json.loads(told.read_text(encoding="utf-8"))

@@ -4,11 +4,11 @@
     acapella p4 run flowstats --in s1.pcap --in s2.pcap --control qp.txt --out reports.pcap
     acapella p4 run flowstats --in s1.pcap --pace --out-interface eth1 --collector 127.0.0.1:7471
 
-PROGRAM is one of the project's (p4/spec) or a .spec of p4c-dpdk. Captures are pcap or pcapng, also with gzip; each is a
-port of its own, and their frames enter in the order of their times. With --commands the statements of a control file
-are read from standard input while it runs. flowstats needs queue pairs to report to: those of a collector, or of a
-control file (docs/collector.md has one). Exit status: 0, 1 after an error in running or writing, 2 for a mistake in
-what was given.
+PROGRAM is one of the project's (p4/spec) or a .spec of p4c-dpdk. Captures are pcap or pcapng, also with gzip, zstd or
+lz4; each is a port of its own, and their frames enter in the order of their times. With --commands the statements of a
+control file are read from standard input while it runs. flowstats needs queue pairs to report to: those of a collector,
+or of a control file (docs/collector.md has one). Exit status: 0, 1 after an error in running or writing, 2 for a
+mistake in what was given.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from pathlib import Path
 from acapella_core import files
 from acapella_core.errors import UserError
 
+from .. import unpacked
 from . import data_plane, flowstats
 
 LOADER = "acapella-p4-run"
@@ -142,7 +143,7 @@ def note_outcome(statistics: Path, program: str) -> None:
 def command_of(args: argparse.Namespace, spec: Path, prepared: Path) -> list[str]:
     """The loader's command line; ``prepared`` is a control file that comes before the user's."""
     command = [loader(), "--spec", str(spec), "--control", str(prepared)]
-    command += [word for path in args.captures for word in ("--in", path)]
+    command += [word for path in args.captures for word in ("--in", str(path))]
     command += [word for path in args.control for word in ("--control", str(path))]
     options = {
         "--out": args.out,
@@ -180,6 +181,7 @@ def run(args: argparse.Namespace) -> int:
         prepared = Path(folder) / "program.control"
         prepared.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         args.stats = args.stats or Path(folder) / "statistics.json"
+        args.captures = unpacked.captures([Path(name) for name in args.captures], Path(folder))
         command = command_of(args, spec, prepared)
         if address:
             code = data_plane.run(command, address, spec.stem, args.format or REPORT_FORMATS[-1], args.stats)
