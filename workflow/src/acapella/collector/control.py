@@ -122,8 +122,8 @@ class Conversation:
         """The connection is gone."""
         if self._session is not None:
             self._server.connections.pop(self._session, None)
-            self._server.sessions.lost(self._session)
-            note(f"session {self._session} has lost its connection; its queue pairs stay until another needs them")
+            if self._server.sessions.lost(self._session):
+                note(f"session {self._session} has lost its connection; its queue pairs stay until another needs them")
 
     def _heed(self, line: bytes) -> None:
         """Do what one line asks for."""

@@ -85,12 +85,13 @@ class Sessions:
         """Whether there were data planes, and each that may still report has said that it ended."""
         return bool(self._entries) and all(entry.ended for entry in self._open())
 
-    def lost(self, number: int) -> None:
-        """The connection is gone; numbers that no register has are refused at once."""
+    def lost(self, number: int) -> bool:
+        """The connection is gone; numbers that no register has are refused at once. Whether nobody said so before."""
         entry = self._entry(number)
         entry.connected = False
         if not entry.written:
             self._retire([entry])
+        return not entry.ended
 
     def summary(self) -> list[dict]:
         """A row a session, without any key: for counters.json and for who asks."""

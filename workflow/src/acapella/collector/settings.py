@@ -149,7 +149,7 @@ def from_control(path: Path, report_bytes: int) -> tuple[QueuePair, ...]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read: {error}", where=path) from error
+        raise UserError(f"cannot read: {getattr(error, 'strerror', None) or error}", where=path) from error
     slots: dict[int, dict[str, int]] = {}
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()

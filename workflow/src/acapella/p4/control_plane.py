@@ -140,7 +140,7 @@ class ControlPlane:
                 close(connection)
             return "it closed the connection"
         except (OSError, Refused) as why:
-            return str(why) or type(why).__name__
+            return getattr(why, "strerror", None) or str(why) or type(why).__name__
         finally:
             with self._changed:
                 self._socket, self._session = None, None
