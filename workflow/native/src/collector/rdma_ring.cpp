@@ -132,6 +132,7 @@ class DeviceList {
 std::vector<std::string> RdmaRing::devices() {
     const DeviceList list;
     std::vector<std::string> names;
+    names.reserve(static_cast<std::size_t>(list.count()));
     for (int i = 0; i < list.count(); ++i) names.emplace_back(list[i]->name);
     return names;
 }

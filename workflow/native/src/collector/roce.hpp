@@ -2,6 +2,7 @@
 // Ethernet, VLAN tags allowed. IBTA specification 1.4, chapter 9 and annex A17.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "record.hpp"
@@ -30,11 +31,12 @@ enum class Verdict : std::uint8_t {
 #undef ACAPELLA_VERDICT
 };
 
-constexpr std::size_t kVerdicts = 0
-#define ACAPELLA_VERDICT(name) +1
+inline constexpr std::array kEveryVerdict = {
+#define ACAPELLA_VERDICT(name) Verdict::name,
     ACAPELLA_VERDICTS(ACAPELLA_VERDICT)
 #undef ACAPELLA_VERDICT
-    ;
+};
+constexpr std::size_t kVerdicts = kEveryVerdict.size();
 
 const char* name_of(Verdict verdict);
 
