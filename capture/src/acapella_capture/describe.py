@@ -1,5 +1,6 @@
 """From a sample that was taken to its capture and manifest in raw/."""
 
+import json
 import os
 from dataclasses import asdict
 from pathlib import Path
@@ -100,8 +101,18 @@ def program_facts(taking: Taking) -> dict[str, Any]:
         "program": Path(taking.how.p4_program).name,
         "program_sha256": sha256_of(Path(taking.how.p4_program)),
         "control_sha256": sha256_of(Path(control)) if control else None,
-        "not_sent": taking.counts.preprocessed if taking.counts else None,
+        "not_sent": named(taking.counts.preprocessed, Path(taking.how.p4_program)) if taking.counts else None,
     }
+
+
+def named(not_sent: dict[str, int], program: Path) -> dict[str, int]:
+    """``reason-1`` by the name in the .json that p4/compile puts beside a program, where the control file gave none."""
+    try:
+        reasons = json.loads(program.with_suffix(".json").read_text(encoding="utf-8"))["reasons"]
+        names = {f"reason-{int(number)}": str(name) for number, name in reasons.items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return not_sent
+    return {names.get(reason, reason): count for reason, count in not_sent.items()}
 
 
 def extra(testbed: Testbed, shot: Shot, taking: Taking) -> dict[str, Any]:

@@ -28,7 +28,8 @@ def draw(source: Source) -> Figure:
     for value in values:
         value["label"] = labels[value["sample"]]
     key = (
-        "Seconds that the end of a capture cuts short are left out where there are others; so are reports that the "
+        "Seconds without a packet are left out; so are those that the end of a capture cuts short, where there are "
+        "others, and reports that the "
         "control plane asks for at resets of the sketch. The P4/RDMA paper printed averages of "
         f"{PRINTED[0]:,} to {PRINTED[1]:,} reports/s of traces of a backbone (grey, where the axis goes so far).",
     )
