@@ -35,7 +35,7 @@ class Epochs:
                 self.next_ns += ((now - boundary) // self.period_ns + 1) * self.period_ns
                 yield from self._flip(boundary)
             result = self._frame(frame, now)
-            if result.report and result.trigger & T_FIRST:
+            if result.trigger & T_FIRST:  # also where it could not be sent: another report may be
                 self.probes.append(Frame(frame.octets[:PROBE_OCTETS], frame.port, frame.wire))
             yield now, result
         if self.period_ns and begun:

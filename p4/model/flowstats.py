@@ -239,7 +239,7 @@ class Flowstats:
             if not known and self.one["format"] != 1:
                 return Result(REVERSE_UNKNOWN)
         if self.one["format"] == 1 and subject.key.ip_version != 4:
-            return Result(NOT_IN_FORMAT)
+            return Result(NOT_IN_FORMAT, trigger=trigger)
         return self._send(packet, subject, trigger)
 
     def _peer_subject(self, packet: Packet) -> Subject:
@@ -252,7 +252,7 @@ class Flowstats:
         pair = subject.key.digest()[0] & self.one["qp_mask"] & QUEUE_PAIRS - 1
         queue_pair = {name: self.many[name][pair] for name in QUEUE_PAIR_REGISTERS}
         if queue_pair["qp_number"] == 0:
-            return Result(NO_QUEUE_PAIR)
+            return Result(NO_QUEUE_PAIR, trigger=trigger)
         self.one["report_sequence"] = self.one["report_sequence"] + 1 & M32
         paper = self.one["format"] == 1
         payload = self._paper_payload(packet, subject) if paper else self._payload(packet, subject, trigger)

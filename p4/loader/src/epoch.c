@@ -20,7 +20,7 @@ static bool is_first(const struct p4_verdict *report) {
     if (egress[31] & WIRE_FIRST) {
         return true;
     }
-    return report->length > TRIGGER + 1 && report->bytes[PAYLOAD] == VERSION &&
+    return report->outcome == P4_SENT && report->length > TRIGGER + 1 && report->bytes[PAYLOAD] == VERSION &&
            report->bytes[TRIGGER + 1] & TRIGGER_FIRST;
 }
 

@@ -92,13 +92,12 @@ static void give(struct p4 *p4, enum wire_out port, const struct rte_swx_pkt *pa
         verdict.outcome = P4_HEADERLESS;
     }
     verdict.length = verdict.length < most ? verdict.length : most;
-    if (verdict.outcome == P4_SENT && verdict.kind == P4_REPORT) {
-        if (!clone) {
-            p4_epochs_note(p4, slot, &verdict);
-        }
-        if (p4_icrc_applies(verdict.bytes, verdict.length)) {
-            finish_report(p4, &verdict);
-        }
+    const bool report = verdict.outcome == P4_SENT && verdict.kind == P4_REPORT;
+    if (!clone && (report || verdict.outcome == P4_SUNK)) { /* a first report that could not be sent, too */
+        p4_epochs_note(p4, slot, &verdict);
+    }
+    if (report && p4_icrc_applies(verdict.bytes, verdict.length)) {
+        finish_report(p4, &verdict);
     }
     count(&p4->counts, &verdict);
     p4->settings.take(p4->settings.user, &verdict);

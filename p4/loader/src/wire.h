@@ -21,7 +21,7 @@
 #define WIRE_PADDED 512 /* a program may read as many bytes behind the ingress header */
 
 enum wire_ingress_flag { WIRE_PROBE = 1 };
-enum wire_egress_flag { WIRE_FIRST = 1 }; /* a report that is its flow's first in this epoch */
+enum wire_egress_flag { WIRE_FIRST = 1 }; /* its flow's first report in this epoch, sent or not */
 /* A program has the first two; the guards of guard.h send to the others. */
 enum wire_out { WIRE_OUT, WIRE_SINK, WIRE_WRONG, WIRE_DROP, WIRE_OUTS };
 

@@ -38,7 +38,8 @@ def draw(source: Source) -> Figure:
     hidden = sum(rows[measure]["n"] - rows[measure]["n_log"] for measure in shown)
     key = (
         f"Each point is {places(hidden)}; the line is where both are the same. R² of values and, behind it, of their "
-        "logarithms, which no few large values carry.",
+        "logarithms, which no few large values carry. A window has the bytes that were reported in it: what a flow "
+        "sends after its last report counts where the next reset finds it.",
     )
     return Figure(title(rows), alt.concat(*panels, columns=ACROSS, spacing=16), key)
 
