@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "json.h"
+
 #define RESERVE 65536
 
 struct totals {
@@ -108,28 +110,6 @@ bool accounts_balance(const struct capture *capture) {
            (made->options ? made->refused + generator_left(made) + accounts_received(capture) : 0);
 }
 
-static void text(FILE *to, const char *value) {
-    fputc('"', to);
-    for (const unsigned char *at = (const unsigned char *)value; *at; ++at) {
-        if (*at == '"' || *at == '\\') {
-            fprintf(to, "\\%c", *at);
-        } else if (*at < ' ') {
-            fprintf(to, "\\u%04x", *at);
-        } else {
-            fputc(*at, to);
-        }
-    }
-    fputc('"', to);
-}
-
-static void text_or_null(FILE *to, const char *value) {
-    if (value && *value) {
-        text(to, value);
-    } else {
-        fputs("null", to);
-    }
-}
-
 static void print_totals(FILE *to, struct totals t) {
     fprintf(to,
             "\"received\": %" PRIu64 ", \"received_bytes\": %" PRIu64 ", \"written\": %" PRIu64
@@ -174,7 +154,7 @@ static void print_files(FILE *to, const struct capture *capture) {
         const char *name = strrchr(path, '/');
         const uint64_t frames = file->state == FILE_OPEN ? file->safe_frames : file->kept_frames;
         fprintf(to, "%s\n  {\"file\": ", separator);
-        text(to, name ? name + 1 : path);
+        json_text(to, name ? name + 1 : path);
         fprintf(to,
                 ", \"queue\": %u, \"state\": \"%s\", \"frames\": %" PRIu64 ", \"bytes\": %" PRIu64
                 ", \"error\": ",
@@ -182,7 +162,7 @@ static void print_files(FILE *to, const struct capture *capture) {
         if (file->error) {
             char error[160];
             snprintf(error, sizeof error, "%s: %s", file->failed, strerror(file->error));
-            text(to, error);
+            json_text(to, error);
         } else {
             fputs("null", to);
         }
@@ -196,9 +176,9 @@ static void print_settings(FILE *to, const struct capture *capture) {
     const struct options *options = &capture->options;
     const struct port *port = &capture->port;
     fputs(",\n\"device\": {\"name\": ", to);
-    text(to, port->name);
+    json_text(to, port->name);
     fputs(", \"driver\": ", to);
-    text(to, port->driver);
+    json_text(to, port->driver);
     fprintf(to,
             ", \"queues\": %u, \"rss\": %s, \"depth\": %u, \"burst\": %u, \"hugepages\": %s, \"flushed\": "
             "%" PRIu64 "}",
@@ -206,12 +186,12 @@ static void print_settings(FILE *to, const struct capture *capture) {
             options->huge ? "true" : "false", port->flushed);
     fprintf(to, ",\n\"format\": \"%s\", \"writer\": \"%s\", \"writer_note\": ", options->format->name,
             capture->writer->name);
-    text_or_null(to, capture->writer_note);
+    json_text_or_null(to, capture->writer_note);
     fprintf(to,
             ", \"snaplen\": %u, \"sample\": %" PRIu64 ", \"sample_by\": \"%s\", \"hash\": %s, \"filter\": ",
             options->snaplen, options->sample, options->sample_by_hash ? "hash" : "count",
             options->hash ? "\"crc32\"" : "null");
-    text_or_null(to, options->filter);
+    json_text_or_null(to, options->filter);
 }
 
 static void print_clock(FILE *to, const struct capture *capture) {
@@ -246,7 +226,7 @@ static void print_extended(FILE *to, uint16_t port) {
         for (int i = 0; i < count; ++i) {
             if (value[i].value && value[i].id < (uint64_t)count) {
                 fputs(separator, to);
-                text(to, name[value[i].id].name);
+                json_text(to, name[value[i].id].name);
                 fprintf(to, ": %" PRIu64, value[i].value);
                 separator = ", ";
             }
@@ -289,7 +269,7 @@ static void print_counters(FILE *to, const struct capture *capture, const struct
     fputs(",\n\"interface\": ", to);
     if (now.known && before->known) {
         fputs("{\"name\": ", to);
-        text(to, port->interface);
+        json_text(to, port->interface);
         fprintf(to,
                 ", \"rx_packets\": %" PRIu64 ", \"rx_bytes\": %" PRIu64 ", \"rx_errors\": %" PRIu64
                 ", \"rx_dropped\": %" PRIu64 ", \"rx_fifo\": %" PRIu64 "}",
@@ -308,7 +288,7 @@ static void print_errors(FILE *to, const struct capture *capture) {
         const struct worker *worker = &capture->worker[queue];
         if (worker->failed && *worker->fault.text) {
             fputs(separator, to);
-            text(to, worker->fault.text);
+            json_text(to, worker->fault.text);
             separator = ", ";
         }
     }
@@ -318,7 +298,7 @@ static void print_errors(FILE *to, const struct capture *capture) {
             snprintf(line, sizeof line, "%s: %s: %s%s", file->part, file->failed, strerror(file->error),
                      advice(file->error));
             fputs(separator, to);
-            text(to, line);
+            json_text(to, line);
             separator = ", ";
         }
     }
@@ -336,15 +316,15 @@ static void print_p4(FILE *to, const struct capture *capture) {
     const struct p4_counts *counts = p4_counts(p4);
     const char *separator = "";
     fputs("{\"program\": ", to);
-    text(to, capture->options.p4);
+    json_text(to, capture->options.p4);
     fputs(", \"control\": ", to);
-    text_or_null(to, capture->options.p4_control);
+    json_text_or_null(to, capture->options.p4_control);
     fprintf(to, ", \"balanced\": %s, \"pipeline_ns\": %" PRIu64 ", \"sunk\": {",
             p4_balanced(p4) ? "true" : "false", counts->pipeline_ns);
     for (unsigned reason = 0; reason < P4_REASONS; ++reason) {
         if (counts->sunk[reason]) {
             fputs(separator, to);
-            text(to, p4_reason(p4, (uint8_t)reason));
+            json_text(to, p4_reason(p4, (uint8_t)reason));
             fprintf(to, ": %" PRIu64, counts->sunk[reason]);
             separator = ", ";
         }
@@ -356,7 +336,7 @@ static void print_p4(FILE *to, const struct capture *capture) {
 static void print_all(FILE *to, const struct capture *capture, const struct interface_counters *before) {
     fprintf(to, "{\"acapella_dpdk_capture\": 1, \"version\": \"%s\", \"state\": \"%s\", \"stopped_by\": ",
             ACAPELLA_VERSION, capture->stopped_by ? "done" : "running");
-    text_or_null(to, capture->stopped_by);
+    json_text_or_null(to, capture->stopped_by);
     fprintf(to, ", \"begin_ns\": %" PRIu64 ", \"end_ns\": %" PRIu64, capture->begin_ns, capture->end_ns);
     print_settings(to, capture);
     print_clock(to, capture);

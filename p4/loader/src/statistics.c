@@ -3,19 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-static void text(FILE *to, const char *value) {
-    fputc('"', to);
-    for (const unsigned char *at = (const unsigned char *)value; *at; ++at) {
-        if (*at == '"' || *at == '\\') {
-            fprintf(to, "\\%c", *at);
-        } else if (*at < ' ') {
-            fprintf(to, "\\u%04x", *at);
-        } else {
-            fputc(*at, to);
-        }
-    }
-    fputc('"', to);
-}
+#include "json.h"
 
 static void print_sunk(FILE *to, const struct p4 *p4, const struct p4_counts *counts) {
     const char *separator = "";
@@ -23,7 +11,7 @@ static void print_sunk(FILE *to, const struct p4 *p4, const struct p4_counts *co
     for (unsigned i = 0; i < P4_REASONS; ++i) {
         if (counts->sunk[i]) {
             fputs(separator, to);
-            text(to, p4_reason(p4, (uint8_t)i));
+            json_text(to, p4_reason(p4, (uint8_t)i));
             fprintf(to, ": %" PRIu64, counts->sunk[i]);
             separator = ", ";
         }
@@ -37,7 +25,7 @@ static void print_ports(FILE *to, const struct statistics *statistics, const str
     for (unsigned i = 0; i < options->ins; ++i) {
         fprintf(to, "%s\n  {\"port\": %u, \"file\": ", i ? "," : "", i);
         const char *name = strrchr(options->in[i], '/');
-        text(to, name ? name + 1 : options->in[i]);
+        json_text(to, name ? name + 1 : options->in[i]);
         fprintf(to, ", \"in\": %" PRIu64 ", \"end\": \"%s\"}", counts->in_of_port[i],
                 p4_input_cut(statistics->input, i) ? "truncated" : "clean");
     }
