@@ -36,9 +36,12 @@ def campaign(tmp_path_factory) -> Path:
     return analyse(make_campaign(tmp_path_factory.mktemp("campaign") / "made_up", frames=300, flows=120))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
-    """Headless Chromium that fetches nothing on its own; tests of pages skip with a reason where it is absent."""
+    """Headless Chromium that fetches nothing on its own; tests of pages skip with a reason where it is absent.
+
+    For one module: as long as it is there its thread has a running event loop, and asyncio allows no second one.
+    """
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 (only where it is asked for)
 
     if not CHROMIUM.is_file():

@@ -48,7 +48,7 @@ def check(tmp_path, frames, site="S", port="p1", snaplen=262144):
     """Digest ``frames`` and compare every column; returns the flow table's rows."""
     capture = plain_flows.write_pcap(tmp_path / "t.pcap", frames, snaplen)
     acap, flows = tmp_path / "t.parquet", tmp_path / "t.flows.parquet"
-    digest(str(capture), str(acap), str(flows), Options("native", site=site, port=port))
+    digest([str(capture)], str(acap), str(flows), Options("native", site=site, port=port))
     seen = [plain_flows.read_frame(ts_ns, data[:snaplen], len(data)) for ts_ns, data in frames]
     expected = plain_flows.flow_table(seen, site, port)
     rows = pq.read_table(flows).to_pylist()

@@ -39,7 +39,7 @@ def capture(tmp_path) -> Path:
 def deciders(capture: Path, engine: str = "native") -> tuple[list[str], dict]:
     """The column l4_by of a digest, and its metadata."""
     acap, flows = capture.with_suffix(".parquet"), capture.with_suffix(".flows.parquet")
-    metadata = digest(str(capture), str(acap), str(flows), Options(engine))
+    metadata = digest([str(capture)], str(acap), str(flows), Options(engine))
     return pq.read_table(acap)["l4_by"].to_pylist(), metadata
 
 
