@@ -93,6 +93,36 @@ def test_a_capture_becomes_flows_series_and_counters(capture, control, tmp_path,
     assert out.stat().st_mode & 0o777 == 0o700
 
 
+NOTHING_TAKEN = {  # a line of the control file that is wrong: 30 reports, and the frame of another queue pair
+    "register qp_key 0 7": "30 are of a wrong key (bad_key); qp_key has to be the program's: see ",
+    "register qp_number 0 7": "all are to a queue pair that there is not (bad_qp); ",
+    f"register qp_base 0 {BASE + BYTES[2] * SLOTS - BYTES[2] + 1}\nregister qp_end 0 {BASE + BYTES[2] * SLOTS + 1}": (
+        "30 are to an address beside the ring (out_of_bounds); "
+    ),
+    "register qp_psn 0 100": "30 are older than the first number (psn_duplicate); ",
+}
+
+
+def test_a_capture_in_which_every_report_was_refused_is_an_error(capture, control, tmp_path, capsys):
+    for number, (wrong, what) in enumerate(NOTHING_TAKEN.items()):
+        out = tmp_path / str(number)
+        control.write_text(f"{CONTROL}{wrong}\n")
+        assert main(["collector", "run", str(capture), "--control", str(control), "-o", str(out)]) == 1
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert last.startswith(f"collector: error: {capture}: none of 31 frames was taken, {what}")
+        assert last.endswith("; the tables are empty; exit code 1")
+        assert json.loads((out / "counters.json").read_text())["reports"]["accepted"] == 0
+
+
+def test_a_capture_of_no_reports_is_an_error_and_one_of_no_frames_is_none(control, tmp_path, capsys):
+    for name, frames, code in (("other", [b"\0" * 60], 1), ("empty", [], 0)):
+        (tmp_path / name).write_bytes(pcap(frames))
+        words = ["--control", str(control), "-o", str(tmp_path / f"{name}.out")]
+        assert main(["collector", "run", str(tmp_path / name), *words]) == code
+    said = capsys.readouterr().err.splitlines()
+    assert "all are no RoCEv2 (not_roce); name a file that acapella p4 run --out wrote" in said[-3]
+
+
 def test_results_are_replaced_only_where_that_is_said(capture, control, tmp_path, capsys):
     words = ["collector", "run", str(capture), "--control", str(control), "-o", str(tmp_path / "out"), "--no-series"]
     assert main(words) == 0

@@ -14,6 +14,7 @@ from .answers import Answers
 from .control import ControlServer, note
 from .questions import QuestionServer
 from .reception import Reception, of_core
+from .refusals import in_words, nothing_taken
 from .sessions import Sessions
 from .settings import Settings
 from .tail import Tail
@@ -62,7 +63,7 @@ class Run:
             counters = collector.finish()
             collector.write_flows(settings.folder / "flows.parquet")
         self._write_counters(counters, sessions, control, reception)
-        return outcome(reception)
+        return outcome(reception, nothing_taken(counters, settings))
 
     def _stop_on_signals(self) -> None:
         """The first Ctrl-C or kill ends the run with its results; a second one is Python's own."""
@@ -127,13 +128,16 @@ class Run:
         note(in_words(counters))
 
 
-def outcome(reception: Reception) -> int:
-    """0, or 1 where a capture is damaged, or the interface went: what came until then is written."""
+def outcome(reception: Reception, refusal: str | None) -> int:
+    """0, or 1 where a capture is damaged, the interface went, or nothing was taken: what there is is written."""
     if isinstance(reception.failure, UserError):
         note(f"error: {reception.failure}; what came until then is written; exit code 1")
         return 1
     if reception.failure:
         raise reception.failure
+    if refusal:
+        note(f"error: {refusal}; the tables are empty; exit code 1")
+        return 1
     return int(any(file["end"] in DAMAGED for file in reception.files))
 
 
@@ -146,32 +150,3 @@ def delivery(counters: dict[str, int], sent: int | None) -> dict[str, int | None
     known = {"came": came, "accepted": counters["accepted"], "kernel_dropped": counters["kernel_dropped"]}
     missing = None if sent is None else sent - came - counters["kernel_dropped"]
     return {"sent": sent, **known, "missing": missing}
-
-
-def in_words(counters: dict) -> str:
-    """A line for people. What was lost is known here from the reports' own numbers alone: `delivery` tells the rest."""
-    reasons = ", ".join(f"{counters[name]:,} {name}" for name in VERDICTS if counters[name])
-    return (
-        f"{counters['accepted'] + counters['from_memory']:,} reports, {counters['flows']:,} flows; refused "
-        f"{refused(counters):,} frames{f' ({reasons})' if reasons else ''}, {counters['psn_gap_lost']:,} lost by gaps "
-        "in the sequence numbers"
-    )
-
-
-VERDICTS = (
-    "not_roce",
-    "truncated",
-    "bad_length",
-    "bad_icrc",
-    "bad_opcode",
-    "bad_qp",
-    "bad_key",
-    "out_of_bounds",
-    "bad_version",
-    "psn_duplicate",
-)
-
-
-def refused(counters: dict) -> int:
-    """Frames that were not written to a ring."""
-    return sum(counters[name] for name in VERDICTS)

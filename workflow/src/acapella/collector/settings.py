@@ -30,6 +30,7 @@ class Settings:
     rdma_port: int
     rdma_gid_index: int
     queue_pairs: tuple[QueuePair, ...]  # known beforehand
+    control: Path | None  # the file that they are from
     listen: tuple[str, int] | None
     listen_anywhere: bool
     a_session: int  # queue pairs
@@ -105,6 +106,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
         rdma_port=whole(args.rdma_port, 1, 255, "a port of the device"),
         rdma_gid_index=whole(args.rdma_gid_index, 0, 255, "an index of an address"),
         queue_pairs=known,
+        control=Path(args.control) if args.control else None,
         listen=listen,
         listen_anywhere=args.listen_anywhere,
         a_session=count,
