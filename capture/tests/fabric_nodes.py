@@ -192,10 +192,13 @@ def sftp_of(nodes: Nodes) -> type[paramiko.SFTPServerInterface]:
 
     class Handle(paramiko.SFTPHandle):
         lost = False  # what was asked for before comes still, and may not end the next connection as well
+        reached = 0  # bytes that were asked for twice count once: a client that is slow to read ahead does that
 
         def read(self, offset, length):
             octets = super().read(offset, length)
-            nodes.downloaded += len(octets) if isinstance(octets, bytes) else 0
+            reached = offset + len(octets) if isinstance(octets, bytes) else 0
+            nodes.downloaded += max(0, reached - self.reached)
+            self.reached = max(self.reached, reached)
             limit = nodes.cut_downloads_after
             if limit is not None and nodes.downloaded > limit and not self.lost:
                 self.lost = True

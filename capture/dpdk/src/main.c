@@ -286,11 +286,12 @@ static int run(struct capture *capture, const struct paths *paths) {
     const char *reason = attend(capture, &before, paths);
     generator_stop(&capture->generator);
     rte_eal_mp_wait_lcore();
-    capture->stopped_by = reason;
     capture->end_ns = clock_of(CLOCK_REALTIME);
     files_attend(&capture->files);
     unlink(paths->heartbeat); /* and the space that it held is the accounts' */
     status = any_failed(capture) ? EXIT_FAILED : EXIT_WHOLE;
+    /* What was still to be written when frames ceased may have found no room: then that is what ended it. */
+    capture->stopped_by = status == EXIT_FAILED ? "write error" : reason;
     if (accounts_write(capture, &before, paths->accounts, &fault) != 0) {
         status = complain(&fault, EXIT_FAILED);
     }
