@@ -1,6 +1,7 @@
 """What a process tree consists of, and what of it is still there: processes by start time, namespaces by inode."""
 
 import contextlib
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,12 +35,30 @@ def namespaces_of(pid: int) -> set[str]:
     return found
 
 
+def held(pid: int, others: set[str]) -> dict[str, int]:
+    """Open files of the namespaces of a process, but of these others, by what namespaces_of calls them."""
+    found = {}
+    for kind in KINDS:
+        with contextlib.suppress(OSError):
+            file = os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY)
+            name = f"{kind}:[{os.fstat(file).st_ino}]"
+            if name in others or name in found:
+                os.close(file)
+            else:
+                found[name] = file
+    return found
+
+
 @dataclass(frozen=True)
 class Tree:
-    """Processes below one, by number and start time, and the namespaces that only they have."""
+    """Processes below one, by number and start time, and the namespaces that only they have.
+
+    The namespaces are held open until `close`: the kernel gives the number of one that is gone to the next that
+    anybody makes, as a test beside this one does.
+    """
 
     members: frozenset[tuple[int, str]]
-    namespaces: frozenset[str]
+    namespaces: dict[str, int]
 
     @classmethod
     def below(cls, root: int) -> "Tree":
@@ -48,8 +67,21 @@ class Tree:
         while more := {pid for pid, (parent, _) in everything.items() if parent in inside} - inside:
             inside |= more
         members = frozenset((pid, everything[pid][1]) for pid in inside if pid in everything)
-        namespaces = set().union(*(namespaces_of(pid) for pid in inside)) - namespaces_of(1) - namespaces_of(root)
-        return cls(members, frozenset(namespaces))
+        namespaces, known = {}, namespaces_of(1) | namespaces_of(root)
+        for pid in inside:
+            namespaces |= held(pid, known | namespaces.keys())
+        return cls(members, namespaces)
+
+    def __enter__(self) -> "Tree":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hold the namespaces no more."""
+        for file in self.namespaces.values():
+            os.close(file)
 
     def programs(self) -> set[str]:
         """The names of those that run still."""
@@ -63,7 +95,7 @@ class Tree:
         """What is left, as text: processes, and namespaces that some process is still in."""
         left = []
         for pid, (parent, started) in processes().items():
-            if (pid, started) in self.members or namespaces_of(pid) & self.namespaces:
+            if (pid, started) in self.members or namespaces_of(pid) & self.namespaces.keys():
                 left.append(f"process {pid} below {parent}")
         return left
 

@@ -9,6 +9,19 @@ from pathlib import Path
 
 from leftovers import Tree
 
+MOMENT_S = 60
+END_S = 180  # never reached but where it hangs
+
+
+def tree_when(process: subprocess.Popen, busy: str) -> Tree:
+    """The processes below one at a moment at which a program of that name is among them."""
+    end = time.monotonic() + MOMENT_S
+    while busy not in (tree := Tree.below(process.pid)).programs():
+        tree.close()
+        assert process.poll() is None and time.monotonic() < end, f"no {busy} was seen"
+        time.sleep(0.02)
+    return tree
+
 
 def ends_without_leftovers(
     caller, campaign: Path, config: str, number: signal.Signals | None, moment: tuple[str, str] = ("", "tcpdump")
@@ -27,15 +40,14 @@ def ends_without_leftovers(
     caller = replace(caller, environment={**caller.environment, "TMPDIR": str(temporary)})
     with caller.start(campaign, "--config", path) as process:
         assert any(line.startswith(after) and line.endswith("frames\n") for line in process.stdout)
-        end = time.monotonic() + 30
-        while busy not in (tree := Tree.below(process.pid)).programs() and time.monotonic() < end:
-            time.sleep(0.02)
-        assert any("net:" in namespace for namespace in tree.namespaces) or caller.prefix
-        assert len(tree.members) > 5  # outer, unshare, inner, tcpdump, servers, clients
-        if number:
-            process.send_signal(number)
-        status = process.wait(60)
-        assert tree.gone_within(10) == []  # not after its output has ended: what is left holds that open
+        with tree_when(process, busy) as tree:
+            assert any("net:" in namespace for namespace in tree.namespaces) or caller.prefix
+            assert len(tree.members) > 5  # outer, unshare, inner, tcpdump, servers, clients
+            if number:
+                process.send_signal(number)
+            status = process.wait(END_S)
+            left = tree.gone_within(10)  # not after its output has ended: what is left holds that open
+    assert left == [], left
     links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
     assert re.findall(r"\b(?:port\d|uplink-site|mirror\d|capture\d|br0|edge|core|manage\d)", links) == []
     mounts = Path("/proc/self/mounts").read_text()

@@ -123,4 +123,5 @@ def take_trials(testbed: Testbed, how: CaptureSettings, shots: list[Shot]) -> It
                     with trial.noted():
                         testbed.replay()
                     stop_mirrors(begun)
+                    trial.traffic = testbed.traffic_facts()
             yield taking

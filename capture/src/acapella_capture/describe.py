@@ -122,9 +122,8 @@ def extra(testbed: Testbed, shot: Shot, taking: Taking) -> dict[str, Any]:
         keys |= {"one_in_by": taking.how.one_in_by, "sampled_out": taking.counts.sampled_out}
     if taking.how.method == "fpga":
         keys["p4"] = program_facts(taking)
-    traffic = testbed.traffic_facts()
-    if traffic is not None:
-        keys["traffic"] = traffic
+    if taking.traffic is not None:
+        keys["traffic"] = taking.traffic
     notes = [*testbed.notes(), *taking.watch.notes]
     if shot.trial is not None:
         keys |= {"environment": shot.environment, "trial": shot.trial}

@@ -99,6 +99,7 @@ class Taking:
     ended: str | None = None
     watch: Watch = field(default_factory=Watch)
     congestion: dict[str, Any] | None = None
+    traffic: list[dict[str, Any]] | None = None  # the testbed's, as of this sample's end
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
@@ -271,7 +272,9 @@ def take(shared: Collection, takings: Sequence[Taking], wait: Callable[[], Any])
         except UserError as error:
             for taking in begun:
                 taking.fault = taking.fault or f"the testbed's traffic: {error}"
+        sent = shared.testbed.traffic_facts()  # before the other sites' next samples start more
         for taking in begun:
+            taking.traffic = sent
             if taking.watchdog is not None and taking.ended is None:
                 ends_early(taking)  # before it has written the last
 
