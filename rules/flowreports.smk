@@ -55,6 +55,7 @@ rule flowtables:
     output:
         csv=expand("<campaign>/tables/{table}.csv", table=FLOW_TABLES),
         parquet=expand("<campaign>/tables/{table}.parquet", table=FLOW_TABLES),
+        provenance="<campaign>/flowtables_provenance.json",
     log:
         "<campaign>/logs/flowtables.log",
     benchmark:
@@ -149,6 +150,7 @@ rule flowstudy:
     output:
         csv=expand("<campaign>/tables/{table}.csv", table=FLOWSTUDY_TABLES),
         parquet=expand("<campaign>/tables/{table}.parquet", table=FLOWSTUDY_TABLES),
+        provenance="<campaign>/flowstudy_provenance.json",
     log:
         "<campaign>/logs/flowstudy.log",
     benchmark:
@@ -176,6 +178,7 @@ rule flowreports_published:
     output:
         csv="<campaign>/tables/flowreport_published.csv",
         parquet="<campaign>/tables/flowreport_published.parquet",
+        provenance="<campaign>/flowpublished_provenance.json",
     log:
         "<campaign>/logs/flowreports_published.log",
     benchmark:

@@ -33,12 +33,13 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Write the table and count the verdicts."""
-    from . import tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
+    from . import provenance, tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
 
     campaign = opened(args.campaign)
     ours = (samples_of(campaign) if args.flowreports else {}) | (study_of(campaign) if args.flowstudy else {})
     rows = [judged(place, row, ours.get(row["name"])) for place, row in enumerate(read(args.printed), 1)]
-    tables.write_rows(rows, TABLE, lambda suffix: campaign.table(TABLE, suffix))
+    written = tables.write_rows(rows, TABLE, lambda suffix: campaign.table(TABLE, suffix))
+    provenance.write_outputs(campaign, "flowpublished", written, pseudonyms=True)  # there are no names in it
     counts = {row["verdict"]: sum(other["verdict"] == row["verdict"] for other in rows) for row in rows}
     print(f"tables/{TABLE}: " + ", ".join(f"{number} {verdict}" for verdict, number in sorted(counts.items())))
 

@@ -35,7 +35,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Write the tables. Raises UserError where a part of the study is missing."""
-    from . import tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
+    from . import provenance, tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
 
     campaign = opened(args.campaign)
     made = {"flowreport_offered": offered(read(campaign, "offered", "measure-collector"))}
@@ -43,9 +43,11 @@ def run(args: argparse.Namespace) -> None:
     if told["skipped"]:
         print(f"flowstudy: rate changes were not measured: {told['skipped']}", file=sys.stderr)
     made |= response(campaign, told)
+    written = []
     for name, rows in made.items():
-        tables.write_rows(rows, name, lambda suffix, name=name: campaign.table(name, suffix))
+        written += tables.write_rows(rows, name, lambda suffix, name=name: campaign.table(name, suffix))
         print(f"flowstudy: tables/{name}: {len(rows)} rows", file=sys.stderr)
+    provenance.write_outputs(campaign, "flowstudy", written, pseudonyms=True)  # there are no names in them
 
 
 def read(campaign: Campaign, name: str, maker: str) -> dict:

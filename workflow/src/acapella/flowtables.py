@@ -7,7 +7,8 @@ as CSV and Parquet, each described in schemas/tables/. Sample `all` of flowrepor
 With --study also what `acapella measure-collector` and `acapella measure-response` found: flowreport_offered,
 flowreport_response, flowreport_response_counts. flowreport_published has what the P4/RDMA paper printed beside ours.
 
-With --pseudonyms samples are called as CAMPAIGN/pseudonyms.tsv says.
+CAMPAIGN/flowtables_provenance.json has their checksums. With --pseudonyms samples are called as CAMPAIGN/pseudonyms.tsv
+says.
 """
 
 import argparse
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
 
 def make_tables(campaign: Campaign, samples: list[str], *, hide: bool = False) -> list[Path]:
     """Write tables/flowreport_*; return their paths. Raises UserError where a sample's results are missing."""
-    from . import tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
+    from . import provenance, tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
 
     written = []
     with queries.one_line(campaign.folder):
@@ -71,6 +72,7 @@ def make_tables(campaign: Campaign, samples: list[str], *, hide: bool = False) -
             written += write(tables, con, campaign, name)
         accuracy(con, campaign, samples)
         written += write(tables, con, campaign, "flowreport_accuracy")
+    provenance.write_outputs(campaign, "flowtables", written, pseudonyms=hide)
     return written
 
 

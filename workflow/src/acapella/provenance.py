@@ -28,10 +28,28 @@ def write(campaign: Campaign, con, *, names, outputs: list[Path], parameters: di
             f"{path.parent.name}/{path.name}": sha256_of(path) for path in sorted(queries.FOLDER.glob("*/*.sql"))
         },
         "inputs": inputs(con, names, hidden=parameters["pseudonyms"]),
-        "outputs": {path.relative_to(campaign.folder).as_posix(): sha256_of(path) for path in sorted(outputs)},
+        "outputs": checksums(campaign, outputs),
     }
     atomic_text(target, json.dumps(told, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
     return target
+
+
+def write_outputs(campaign: Campaign, stage: str, outputs: list[Path], *, pseudonyms: bool) -> Path:
+    """Write CAMPAIGN/STAGE_provenance.json, of a stage that reads what other stages of this campaign made."""
+    told = {
+        "acapella_provenance": 1,
+        "versions": {"acapella": __version__},
+        "parameters": {"pseudonyms": pseudonyms},
+        "outputs": checksums(campaign, outputs),
+    }
+    target = campaign.folder / f"{stage}_provenance.json"
+    atomic_text(target, json.dumps(told, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+    return target
+
+
+def checksums(campaign: Campaign, outputs: list[Path]) -> dict[str, str]:
+    """The sha256 of files, by their place in the campaign."""
+    return {path.relative_to(campaign.folder).as_posix(): sha256_of(path) for path in sorted(outputs)}
 
 
 def versions(con) -> dict:

@@ -3,9 +3,10 @@
     acapella release results/demo -o demo-public
 
 Every capture of the campaign is anonymised as `acapella anonymise` does it, and acaps and flows are made anew from what
-is left. Tables come along where they hold no addresses. README.md says what was done and what a reader can do with it,
-SHA256SUMS has the checksum of every file. Where the tables were made with pseudonyms, sites, ports and samples have
-them here, too; --pseudonyms gives them their pseudonyms in any case, and leaves out tables that have true names.
+is left. Tables come along where they hold no addresses; those of flow reports get the captures' pseudonyms. README.md
+says what was done and what a reader can do with it, SHA256SUMS has the checksum of every file. Where the tables were
+made with pseudonyms, sites, ports and samples have them here, too; --pseudonyms gives them their pseudonyms in any
+case, and leaves out tables that have true names.
 
 The key stays behind: CAMPAIGN/release.key, made where there is none, or the file of --key-file. With the same key a
 later release of the campaign has the same pseudonyms. Look through the set before you publish it; docs/release.md says
@@ -30,6 +31,7 @@ from .digest import ENGINES
 KEY = "release.key"
 SUMS = "SHA256SUMS"
 PROVENANCES = ("provenance.json", "consistency_provenance.json")  # of process, of trials
+PROVENANCES += tuple(f"{stage}_provenance.json" for stage in ("flowtables", "flowstudy", "flowpublished"))
 PUBLIC_FILE, PUBLIC_FOLDER = 0o644, 0o755
 SHEET = ("sample", "site", "port", "direction", "method", "frames", "bytes", "snaplen", "cut_frames", "dropped_kernel")
 SHEET += ("filtered", "one_in", "sampled_out")
@@ -107,7 +109,7 @@ def make(campaign: Campaign, target: Path, key_file: Path, args: argparse.Namesp
         raise UserError(f"cannot write: {error.strerror}", where=target) from error
     try:
         done = [one_sample(part, one, key, args) for one in taken]
-        tables = copy_tables(campaign, part / "tables", hidden=hidden)
+        tables = make_tables(campaign, part / "tables", key, hidden=hidden)
         readme = release_readme.text(done, tables, hidden=hidden, macs=args.macs, engine=args.engine)
         write_texts(part, taken, done, readme)
         publish(part, target)
@@ -172,32 +174,41 @@ def one_sample(part: Path, taken: Taken, key: bytes, args: argparse.Namespace) -
     return counts
 
 
-def copy_tables(campaign: Campaign, folder: Path, *, hidden: bool) -> list[str]:
-    """Copy the tables that tell no address and, where names are hidden, no name; the names of those copied."""
-    told = [provenance(campaign, name) for name in PROVENANCES]
+def make_tables(campaign: Campaign, folder: Path, key: bytes, *, hidden: bool) -> list[str]:
+    """Copy the tables that tell no address and, where names are hidden, no name; of flow reports make those that do
+    with pseudonyms. The names of all that are there.
+    """
+    from . import release_flows  # noqa: PLC0415
+
     outputs = {}
-    for one in told:
+    for one in (provenance(campaign, name) for name in PROVENANCES):
         if with_pseudonyms(one) or not hidden:
             outputs |= one.get("outputs", {})
     names = {Path(path).stem for path in outputs if path.startswith("tables/")}
-    copied = sorted(name for name in names if not tells_addresses(name))
-    for name in copied:
+    copied = {name for name in names if not tells_addresses(name)}
+    renamed = names & set(release_flows.TABLES)
+    for name in sorted(copied | renamed):
         folder.mkdir(exist_ok=True)
         for suffix in ("csv", "parquet"):
             source = require(campaign.table(name, suffix), f"run acapella process {campaign.folder}")
             if sha256_of(source) != outputs[f"tables/{name}.{suffix}"]:
                 raise UserError("is not what its provenance says", where=source, fix="make the tables again")
-            shutil.copyfile(source, folder / source.name)
-    return copied
+            if name in copied:
+                shutil.copyfile(source, folder / source.name)
+    if renamed:
+        release_flows.write(campaign, folder, key)
+    return sorted(copied | renamed)
 
 
 def tells_addresses(table: str) -> bool:
-    """Whether a table has addresses, or hashes that somebody could compare with those of addresses."""
+    """Whether a table has addresses, hashes that somebody could compare with those of addresses, or flows' numbers,
+    which are in the order of addresses.
+    """
     from acapella_core import schemas  # noqa: PLC0415
 
     described = schemas.table(table)
     columns = {column["name"]: column["unit"] for column in described["columns"]}
-    return any(unit == "address" for unit in columns.values()) or "flow_id" in columns
+    return "address" in columns.values() or "flow_id" in columns or columns.get("flow") == "row"
 
 
 def write_texts(part: Path, taken: list[Taken], done: list[dict], readme: str) -> None:

@@ -3,6 +3,7 @@
 from string import Template
 
 from . import __version__
+from .release_flows import FLOWS
 
 TEXT = Template("""\
 # Headers of network traffic, anonymised
@@ -61,6 +62,8 @@ def text(done: list[dict], tables: list[str], *, hidden: bool, macs: str, engine
     """The text, of what was done with each capture and the tables that come along."""
     listed = ", ".join(tables)
     about = f"results of the true captures, as counts and shares ({listed}); those with addresses are left out"
+    if FLOWS in tables:
+        about += f", but for {FLOWS}, which has their pseudonyms"
     return TEXT.substitute(
         samples=len(done),
         frames=sum(one["frames"] for one in done),

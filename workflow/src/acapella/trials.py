@@ -16,10 +16,11 @@ import json
 from pathlib import Path
 
 from acapella_core.errors import UserError
-from acapella_core.files import atomic_text, sha256_of
+from acapella_core.files import atomic_text
 
 from . import __version__, trial_tables
 from .campaign import Campaign, opened, require
+from .provenance import checksums
 from .pseudonyms import FILE as PSEUDONYMS
 from .trial_tables import JOINED, Environment
 
@@ -133,7 +134,7 @@ def write_provenance(campaign: Campaign, environments: list[Environment], output
             e.name: {e.shown[t["name"]]: [file["sha256"] for file in t["files"]] for t in e.result["trials"]}
             for e in environments
         },
-        "outputs": {path.relative_to(campaign.folder).as_posix(): sha256_of(path) for path in sorted(outputs)},
+        "outputs": checksums(campaign, outputs),
     }
     text = json.dumps(told, indent=2, sort_keys=True, ensure_ascii=False)
     atomic_text(campaign.folder / PROVENANCE, text + "\n")

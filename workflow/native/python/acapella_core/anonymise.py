@@ -84,3 +84,8 @@ def anonymise(source: str, target: str | os.PathLike, key: bytes, *, macs: str =
             return _native.anonymise_file(source, stream.fileno(), key, macs, vendors)
         except (_native.InputError, _native.AnonymiseError) as error:  # else taken for the target's
             raise UserError(str(error)) from error
+
+
+def pseudonyms_of(addresses: list[str], key: bytes) -> list[str]:
+    """The pseudonyms that `anonymise` gives IPv4 and IPv6 addresses, as text. Raises ValueError for what is none."""
+    return _native.pseudonyms_of(addresses, key)

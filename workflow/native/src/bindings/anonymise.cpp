@@ -1,7 +1,10 @@
 #include "bindings/anonymise.hpp"
 
+#include <arpa/inet.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
+#include "anonymise/address_map.hpp"
 #include "anonymise/file.hpp"
 #include "bindings/file_facts.hpp"
 #include "dissect/vendors.hpp"
@@ -48,12 +51,41 @@ nb::dict anonymise_capture(const std::string& path, int descriptor, const nb::by
     return result;
 }
 
+template <typename Address>
+std::string pseudonym_of(const CryptoPan& pan, int family, Address address) {
+    address = pan.map(address);
+    std::array<char, INET6_ADDRSTRLEN> text{};
+    inet_ntop(family, address.data(), text.data(), text.size());
+    return text.data();
+}
+
+// As tables write them, of addresses as tables write them.
+std::vector<std::string> pseudonyms_of(const std::vector<std::string>& addresses, const nb::bytes& key) {
+    const CryptoPan pan(key_of(key));
+    std::vector<std::string> found;
+    found.reserve(addresses.size());
+    for (const std::string& text : addresses) {
+        Ipv4 four;
+        Ipv6 six;
+        if (inet_pton(AF_INET, text.c_str(), four.data()) == 1) {
+            found.push_back(pseudonym_of(pan, AF_INET, four));
+        } else if (inet_pton(AF_INET6, text.c_str(), six.data()) == 1) {
+            found.push_back(pseudonym_of(pan, AF_INET6, six));
+        } else {
+            throw nb::value_error("not an address");
+        }
+    }
+    return found;
+}
+
 }  // namespace
 
 void bind_anonymise(nb::module_& module) {
     nb::exception<AnonymiseError>(module, "AnonymiseError", PyExc_ValueError);
     module.def("anonymise_file", &anonymise_capture, nb::arg("path"), nb::arg("descriptor"), nb::arg("key"),
                nb::arg("macs"), nb::arg("vendors").none(), "See acapella_core.anonymise");
+    module.def("pseudonyms_of", &pseudonyms_of, nb::arg("addresses"), nb::arg("key"),
+               "See acapella_core.anonymise");
 }
 
 }  // namespace acapella
