@@ -122,6 +122,8 @@ testbed: local
 capture:
   sample_s: 0.5
   method: fpga
+  format: pcapng
+  snaplen: 64
   p4_program: {program}
   p4_control: {control}
 collect: {{port_selection: uplinks}}
@@ -144,8 +146,11 @@ def test_collect_takes_samples_behind_a_p4_program(caller, open_folder):
     samples = [manifests.read(path) for path in sorted((open_folder / "behind" / "raw").glob("*.json"))]
     assert [sample["method"] for sample in samples] == ["fpga", "fpga"]
     for sample in samples:
-        frames, _ = dpdk.read_pcap(open_folder / "behind" / "raw" / sample["file"])
-        not_sent = sample["p4"]["not_sent"]
+        read = dpdk.read_pcapng(open_folder / "behind" / "raw" / sample["file"])
+        frames, not_sent = read.frames, sample["p4"]["not_sent"]
+        assert sample["file"] == f"{sample['sample']}.pcapng" and sample["bytes"] > 0
+        assert max(len(frame.data) for frame in frames) == 64 < max(frame.wire for frame in frames)
+        assert all(frame.hash is not None and len(frame.hash) == 5 for frame in frames)
         assert set(not_sent) <= {"no-arp"} and len(frames) == sample["frames_captured"] > 0
         assert not any(frame.data[12:14] == b"\x08\x06" for frame in frames)
         assert sample["frames_received"] + sum(not_sent.values()) == sample["mirror"]["delivered_frames"]
@@ -157,3 +162,13 @@ def test_fpga_needs_its_program(method):
     capture = {"method": method, "p4_program": "no/such.spec"}
     with pytest.raises(UserError, match=r"capture\.p4_program: no file no/such\.spec; method fpga needs it"):
         settings_of({"testbed": "local", "capture": capture})
+
+
+def test_pcapng_needs_a_program_that_writes_it_and_takes_no_hashes_out_of_a_site():
+    capture = {"method": {"default": "dpdk", "site2": "tcpdump"}, "format": "pcapng"}
+    with pytest.raises(UserError, match=r"capture\.format: tcpdump writes no pcapng"):
+        settings_of({"testbed": "local", "capture": capture})
+    values = {"testbed": "local", "capture": {"method": "dpdk", "format": "pcapng"}}
+    with pytest.raises(UserError, match=r"capture\.format: what preprocess\.anonymise makes is pcap"):
+        settings_of(values | {"preprocess": {"anonymise": True, "key_file": "/k"}})
+    assert settings_of(values).capture.format == "pcapng"

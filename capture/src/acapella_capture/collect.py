@@ -139,7 +139,7 @@ def planned(settings: Settings) -> Iterator[dict[str, Any]]:
     steady = [
         shots for plan in plans(settings, testbed, sites_of(settings, testbed.sites())) for shots in plan.steady()
     ]
-    for shots in (*steady, *trials(testbed.replays())):
+    for shots in (*steady, *trials(testbed.replays(), settings.capture.format)):
         for shot in shots:
             yield {"sample": shot.sample, "site": shot.site.name, "port": shot.port.name, "file": shot.file}
 

@@ -41,7 +41,7 @@ def collect(testbed: Testbed, settings: Settings, campaign: Path) -> Iterator[To
         for left in (campaign / "raw").glob(".*.part"):  # of a collection that was killed as it fetched
             left.unlink()
         yield from collect_sites(testbed, settings, campaign, sites)
-        for shots in trials(testbed.replays()):
+        for shots in trials(testbed.replays(), settings.capture.format):
             with contextlib.closing(take_trials(testbed, settings.capture, shots)) as takings:
                 for taking in takings:
                     yield delivered(testbed, settings, campaign, taking)

@@ -66,7 +66,7 @@ def told(settings: Settings, testbed: Testbed, sites: Sequence[Site]) -> Iterato
     yield f"testbed {testbed.name}, mode {collect.mode}: {counted(len(planned), 'site')}, each on its own"
     for plan in planned:
         yield from told_of_site(settings, testbed, plan)
-    for shots in trials(testbed.replays()):
+    for shots in trials(testbed.replays(), settings.capture.format):
         yield f"then {len(shots)} trials {shots[0].sample} to {shots[-1].sample} at {shots[0].site.name}"
 
 

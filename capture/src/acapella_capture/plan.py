@@ -17,7 +17,7 @@ from .settings import CollectSettings, Settings, methods
 from .testbeds.base import Direction, Port, Rates, Replay, Site
 
 BETWEEN_S = 5  # between two samples at the most: end and begin a capture, fetch it
-RECORD_BYTES = 16  # the header of a pcap record
+RECORD_BYTES = {"pcap": 16, "pcapng": 72}  # what stands beside a frame in a capture (pcapng: with its hash and padding)
 LISTENER = re.compile(r"-listener\d*$")  # listening nodes are named SITE-listener, SITE-listener1, ...
 
 
@@ -37,11 +37,12 @@ class Shot:
     cycle: int | None = None
     environment: str | None = None
     trial: int | None = None
+    format: str = "pcap"
 
     @property
     def file(self) -> str:
         """The capture's name, on the node and, unless it is compressed there, in raw/."""
-        return f"{self.sample}.pcap"
+        return f"{self.sample}.{self.format}"
 
 
 def sites_of(settings: Settings, sites: Sequence[Site]) -> list[Site]:
@@ -179,7 +180,8 @@ class SitePlan:
         # samples are files: FABRIC's HundredGigE0/0/0/5 is none
         series = f"run{run}-{self.site.name}-{re.sub(r'[^A-Za-z0-9._-]', '_', port.name)}-{direction}"
         names[series] += 1
-        return Shot(run, f"{series}-{names[series]}", self.site, port, direction, cycle + 1)
+        sample = f"{series}-{names[series]}"
+        return Shot(run, sample, self.site, port, direction, cycle + 1, format=self.settings.capture.format)
 
     def steady(self) -> Iterator[list[Shot]]:
         """All shots, where the selection does not wait for what the switch counts and the number of cycles is set.
@@ -202,7 +204,7 @@ def most_bytes(settings: Settings, port: Port, capacity_bps: int | None) -> int 
     if not rates:
         return None
     frames = min(rates) / 8 * capture.sample_s / mean / capture.one_in
-    return round(frames * (min(capture.snaplen, mean) + RECORD_BYTES))
+    return round(frames * (min(capture.snaplen, mean) + RECORD_BYTES[capture.format]))
 
 
 def next_start_ns(now_ns: int, period_s: float | None, sample_s: float) -> int:
@@ -214,7 +216,7 @@ def next_start_ns(now_ns: int, period_s: float | None, sample_s: float) -> int:
     return -(-now_ns // grid_ns) * grid_ns
 
 
-def trials(replay: Replay | None) -> Iterator[list[Shot]]:
+def trials(replay: Replay | None, file_format: str) -> Iterator[list[Shot]]:
     """Yield the shots of each environment in which one capture is replayed, in order of time."""
     for environment in replay.environments if replay else ():
         yield [
@@ -226,6 +228,7 @@ def trials(replay: Replay | None) -> Iterator[list[Shot]]:
                 direction=replay.direction,
                 environment=environment,
                 trial=trial,
+                format=file_format,
             )
             for trial in range(1, replay.repeats + 1)
         ]

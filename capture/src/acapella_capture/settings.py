@@ -18,6 +18,7 @@ class CaptureSettings:
     """How samples are taken; see the schema for each key."""
 
     method: str | dict[str, str]  # of every node, or by node and site, with a default
+    format: str
     snaplen: int
     buffer_kib: int
     filter: str | None
@@ -191,6 +192,13 @@ def check_methods(values: dict[str, Any], where: object) -> None:
     if capture["one_in"] > 1 and "tcpdump" in used:
         raise UserError(
             "capture.one_in: tcpdump takes every frame that passes its filter; use method dpdk or fpga", where=where
+        )
+    if capture["format"] == "pcapng" and "tcpdump" in used:
+        raise UserError("capture.format: tcpdump writes no pcapng; use method dpdk or fpga", where=where)
+    if capture["format"] == "pcapng" and values["preprocess"]["anonymise"]:
+        raise UserError(
+            "capture.format: what preprocess.anonymise makes is pcap; hashes of whole frames may not leave with it",
+            where=where,
         )
 
 
