@@ -5,6 +5,7 @@ import struct
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from acapella.cli import main
@@ -60,6 +61,8 @@ def test_every_program_of_the_project_runs(loader, capture, tmp_path):
 
 
 def test_the_loaders_mistakes_and_ours_exit_with_2(loader, capture, tmp_path, capfd):
+    packed = str(tmp_path / "packed.pcap")  # the loader gets a copy
+    Path(packed).write_bytes(pa.compress(CAPTURE, "zstd", asbytes=True))
     cases = [
         (["nothing", "--in", capture], "nothing: no such program; there are "),
         ([str(tmp_path / "no.spec"), "--in", capture], "no.spec: No such file"),
@@ -68,7 +71,9 @@ def test_the_loaders_mistakes_and_ours_exit_with_2(loader, capture, tmp_path, ca
             [str(TESTS / "forward.spec"), "--in", capture, "--format", "2"],
             "--format: forward makes no reports",
         ),
-        (["preprocess", "--in", capture, "--out", capture], f"--out {capture}: is read, too; name another file"),
+        (["preprocess", "--in", capture, "--out", capture], f"--out {capture}: {capture} is read, too; name another"),
+        (["preprocess", "--in", packed, "--out", packed], f"--out {packed}: is read, too; name another file"),
+        (["preprocess", "--in", capture, "--burst", "x"], "--burst x: a number from 1 to 4096"),
         (["flowstats", "--in", capture, "--out", str(tmp_path / "o.pcap")], "flowstats: no queue pair"),
         ([str(TESTS / "forward.spec"), "--in", capture, "--collector", "here"], "--collector here: is not HOST:PORT"),
         ([str(TESTS / "forward.spec"), "--in", capture, "--collector", "a:1", "--commands"], "not with --commands"),

@@ -26,9 +26,26 @@ const char *advice(int error) {
             return "; write where this user may";
         case ENOENT:
             return "; make the folder first";
+        case EISDIR:
+            return "; name a file";
         case EIO:
             return "; the device failed, see dmesg";
         default:
             return "";
+    }
+}
+
+const char *advice_to_read(int error) {
+    switch (error) {
+        case ENOENT:
+        case ENOTDIR:
+            return "; name a file that is there";
+        case EISDIR:
+            return "; name a file in it";
+        case EACCES:
+        case EPERM:
+            return "; name a file that this user may read, or chmod u+r";
+        default:
+            return advice(error);
     }
 }

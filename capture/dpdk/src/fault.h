@@ -14,7 +14,10 @@ struct fault {
 /* Writes the line, without its newline, and returns -1. */
 int fail(struct fault *fault, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* What to do about an errno, as the end of a line; an empty string where there is no advice. */
+/* What to do about an errno of writing, as the end of a line; an empty string where there is no advice. */
 const char *advice(int error);
+
+/* The same of reading. */
+const char *advice_to_read(int error);
 
 #endif

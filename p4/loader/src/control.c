@@ -191,7 +191,7 @@ int p4_control(struct p4 *p4, const char *path, struct fault *fault) {
     struct fault inner;
     int status = 0;
     if (!file) {
-        return fail(fault, "%.200s: %s", path, strerror(errno));
+        return fail(fault, "%.200s: %s%s", path, strerror(errno), advice_to_read(errno));
     }
     for (unsigned number = 1; status == 0 && fgets(text, sizeof text, file); ++number) {
         if (read_line(p4, text, NULL, 0, &inner) != 0) {
@@ -199,7 +199,7 @@ int p4_control(struct p4 *p4, const char *path, struct fault *fault) {
         }
     }
     if (status == 0 && ferror(file)) {
-        status = fail(fault, "%.200s: %s", path, strerror(errno));
+        status = fail(fault, "%.200s: %s%s", path, strerror(errno), advice_to_read(errno));
     }
     fclose(file);
     if (status == 0 && p4_commit(p4, &inner) != 0) {

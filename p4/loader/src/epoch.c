@@ -188,7 +188,18 @@ static int add_clear(struct p4 *p4, const char *name, const char *bank, struct f
     return 0;
 }
 
+/* Whether the program would learn of an epoch's end. */
+static bool has_epochs(const struct p4 *p4) {
+    return p4_spec_register(&p4->spec, "active_bank") || p4_spec_register(&p4->spec, "epoch");
+}
+
 int p4_control_epoch(struct p4 *p4, char *const word[], unsigned words, struct fault *fault) {
+    if (!has_epochs(p4)) {
+        return fail(fault,
+                    "%s: the program has no epochs (register active_bank or epoch); leave it out, or run "
+                    "flowstats",
+                    word[0]);
+    }
     if (strcmp(word[0], "epoch-clear") == 0) {
         return words == 3 ? add_clear(p4, word[1], word[2], fault)
                           : fail(fault, "epoch-clear: needs REGISTER CELLS");

@@ -1,14 +1,15 @@
 #include "frames.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "sink.h"
+
 static int complain(struct fault *fault, const char *path) {
-    return fail(fault, "%.200s: %s", path, strerror(errno));
+    return fail(fault, "%.200s: %s%s", path, strerror(errno), advice(errno));
 }
 
 int p4_frames_open(struct frames *frames, const char *path, const struct p4 *p4, struct fault *fault) {
@@ -20,7 +21,7 @@ int p4_frames_open(struct frames *frames, const char *path, const struct p4 *p4,
         frames->part = NULL;
         return fail(fault, "out of memory");
     }
-    const int fd = open(frames->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const int fd = p4_create(frames->part);
     frames->file = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (!frames->file) {
         return complain(fault, frames->part);

@@ -82,7 +82,8 @@ static int open_source(struct source *source, const char *path, unsigned port, s
     errno = 0;
     FILE *file = open_file(path);
     if (!file) {
-        return fail(fault, "%.200s: %s", path, errno ? strerror(errno) : "out of memory");
+        return errno ? fail(fault, "%.200s: %s%s", path, strerror(errno), advice_to_read(errno))
+                     : fail(fault, "%.200s: out of memory", path);
     }
     source->pcap = pcap_fopen_offline_with_tstamp_precision(file, PCAP_TSTAMP_PRECISION_NANO, message);
     if (!source->pcap) {

@@ -1,6 +1,8 @@
 #include "options.h"
 
 #include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -111,13 +113,43 @@ static int read_one(struct options *options, int code, struct fault *fault) {
     }
 }
 
-/* Whether an output would take the place of a file that is read. */
+/* Whether two paths lead to one folder. */
+static bool one_folder(const char *a, const char *b) {
+    const char *const paths[] = {a, b};
+    struct stat found[2];
+    for (unsigned i = 0; i < 2; ++i) {
+        const char *end = strrchr(paths[i], '/');
+        char *folder = end ? strndup(paths[i], (size_t)(end - paths[i]) + 1) : strdup(".");
+        const bool there = folder && stat(folder, &found[i]) == 0;
+        free(folder);
+        if (!there) {
+            return false;
+        }
+    }
+    return found[0].st_dev == found[1].st_dev && found[0].st_ino == found[1].st_ino;
+}
+
+/* Whether two paths lead to one regular file, or would once one is written. */
+static bool one_file(const char *a, const char *b) {
+    struct stat one, other;
+    if (stat(a, &one) == 0 && !S_ISREG(one.st_mode)) {
+        return false;
+    }
+    if (stat(a, &one) == 0 && stat(b, &other) == 0) {
+        return one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+    }
+    const char *name_a = strrchr(a, '/'), *name_b = strrchr(b, '/');
+    return strcmp(name_a ? name_a + 1 : a, name_b ? name_b + 1 : b) == 0 && one_folder(a, b);
+}
+
+/* Whether an output, or what it is called until it is whole, would take the place of a file that is read. */
 static int check_output(const char *name, const char *path, const char *const read[], unsigned count,
                         struct fault *fault) {
-    struct stat output, input;
-    for (unsigned i = 0; path && stat(path, &output) == 0 && S_ISREG(output.st_mode) && i < count; ++i) {
-        if (stat(read[i], &input) == 0 && input.st_dev == output.st_dev && input.st_ino == output.st_ino) {
-            return fail(fault, "%s %.200s: is read, too; name another file", name, path);
+    char part[PATH_MAX + 8];
+    snprintf(part, sizeof part, "%s.part", path ? path : "");
+    for (unsigned i = 0; path && i < count; ++i) {
+        if (one_file(path, read[i]) || one_file(part, read[i])) {
+            return fail(fault, "%s %.200s: %.200s is read, too; name another file", name, path, read[i]);
         }
     }
     return 0;
@@ -130,11 +162,19 @@ static int check_outputs(const struct options *options, struct fault *fault) {
                    {"--stats", options->statistics},
                    {"--frames", options->frames},
                    {"--dump-registers", options->registers}};
-    for (unsigned i = 0; i < sizeof outputs / sizeof *outputs; ++i) {
-        if (check_output(outputs[i].name, outputs[i].path, options->in, options->ins, fault) != 0 ||
-            check_output(outputs[i].name, outputs[i].path, options->control, options->controls, fault) != 0 ||
-            check_output(outputs[i].name, outputs[i].path, &options->spec, 1, fault) != 0) {
+    const unsigned count = sizeof outputs / sizeof *outputs;
+    for (unsigned i = 0; i < count; ++i) {
+        const char *name = outputs[i].name, *path = outputs[i].path;
+        if (check_output(name, path, options->in, options->ins, fault) != 0 ||
+            check_output(name, path, options->control, options->controls, fault) != 0 ||
+            check_output(name, path, &options->spec, 1, fault) != 0) {
             return -1;
+        }
+        for (unsigned j = i + 1; path && j < count; ++j) {
+            if (outputs[j].path && one_file(path, outputs[j].path)) {
+                return fail(fault, "%s %.200s: %s writes it, too; name another file", name, path,
+                            outputs[j].name);
+            }
         }
     }
     return 0;

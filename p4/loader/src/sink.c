@@ -20,8 +20,7 @@ static int complain(struct fault *fault, const char *path, int error) {
     return fail(fault, "%.200s: %s%s", path, strerror(error), advice(error));
 }
 
-/* Anew: what a killed run left goes, and no link leads elsewhere. */
-static int create(const char *part) {
+int p4_create(const char *part) {
     unlink(part);
     return open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 }
@@ -57,7 +56,7 @@ static int open_file(struct sink *sink, const char *path, struct fault *fault) {
     if (!sink->path || !sink->part || !sink->buffer) {
         return fail(fault, "%.200s: out of memory", path);
     }
-    sink->fd = create(sink->part);
+    sink->fd = p4_create(sink->part);
     if (sink->fd < 0) {
         return complain(fault, sink->part, errno);
     }
@@ -197,7 +196,7 @@ int p4_sink_close(struct sink *sink, bool keep, struct fault *fault) {
 int p4_write_file(const char *path, int (*write)(FILE *to, const void *what), const void *what,
                   struct fault *fault) {
     char *part = part_of(path);
-    const int fd = part ? create(part) : -1;
+    const int fd = part ? p4_create(part) : -1;
     FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
     int status = 0;
     if (!file) {

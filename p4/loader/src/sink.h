@@ -35,4 +35,8 @@ int p4_sink_close(struct sink *sink, bool keep, struct fault *fault);
 int p4_write_file(const char *path, int (*write)(FILE *to, const void *what), const void *what,
                   struct fault *fault);
 
+/* Opens NAME.part to write it anew: what a killed run left goes, and no link leads elsewhere. -1: see errno.
+ */
+int p4_create(const char *part);
+
 #endif

@@ -238,7 +238,7 @@ static int read_statement(struct reader *reader) {
 static char *read_file(struct spec *spec, struct fault *fault) {
     FILE *file = fopen(spec->path, "re");
     if (!file) {
-        fail(fault, "%s: %s", spec->path, strerror(errno));
+        fail(fault, "%s: %s%s", spec->path, strerror(errno), advice_to_read(errno));
         return NULL;
     }
     char *text = NULL;
@@ -261,7 +261,7 @@ static char *read_file(struct spec *spec, struct fault *fault) {
     if (!text) {
         fail(fault, "%s: out of memory", spec->path);
     } else if (failed) {
-        fail(fault, "%s: %s", spec->path, strerror(error));
+        fail(fault, "%s: %s%s", spec->path, strerror(error), advice_to_read(error));
     } else if (size > FILE_MAX || memchr(text, 0, size)) {
         fail(fault, "%s: %s; give the .spec of p4c-dpdk", spec->path,
              size > FILE_MAX ? "larger than 16 MiB" : "not a text file");

@@ -111,9 +111,8 @@ MISTAKES = {
     "table exact default action drop_for 300": "300: not a number of 8 bits",
     "table exact change match 1": "change: no statement of a table",
     "reason 256 many": "from 0 to 255",
-    "epoch 10 years": "epoch: needs a duration",
-    "epoch 0s": "epoch: needs a duration",
-    "epoch-clear bytes 129": "two banks of at most 128",
+    "epoch 10s": "epoch: the program has no epochs (register active_bank or epoch)",
+    "epoch-clear bytes 16": "epoch-clear: the program has no epochs",
     "mirror 0 2": "not port 0 (out) or 1 (sink)",
     "mirror 64 0": "no such session",
     "mirror 0 0 0": "not 1 to",
@@ -160,6 +159,23 @@ def test_several_captures_are_ports_in_the_order_of_time(tmp_path):
 def traffic(count: int) -> list[p4.Frame]:
     """Frames of five flows, 10 ms apart, of growing length."""
     return [frame(SECOND + i * 10_000_000, ethernet(i % 5, size=60 + i % 700)) for i in range(count)]
+
+
+MISTAKES_OF_EPOCHS = {
+    "epoch 10 years": "epoch: needs a duration",
+    "epoch 0s": "epoch: needs a duration",
+    "epoch-clear bytes 17": "two banks of at most 16",
+    "epoch-clear absent 1": "absent: the program has no such register",
+}
+
+
+def test_a_mistake_about_epochs_names_its_line(tmp_path):
+    capture = write_pcap(tmp_path / "in.pcap", [])
+    for spec, mistakes in ((REPORTS, MISTAKES_OF_EPOCHS), (FORWARD, {"epoch 10s": "the program has no epochs"})):
+        for line, what in mistakes.items():
+            done = run(tmp_path, spec, capture, control=f"# the second line\n{line}\n")
+            assert done.code == 2 and "control.txt:2: " in done.error, done.error
+            assert what in done.error and done.error.count("\n") == 1 and done.frames is None
 
 
 def icrc(data: bytes) -> bytes:
@@ -287,7 +303,10 @@ def test_the_command_line_is_checked(tmp_path):
     cases = {
         (): "--spec: missing",
         ("--spec", "x"): "--in: missing",
-        ("--spec", "x", "--in", "y"): "x: No such file",
+        ("--spec", "x", "--in", "y"): "x: No such file or directory; name a file that is there",
+        ("--spec", str(FORWARD), "--in", "y"): "y: No such file or directory; name a file that is there",
+        ("--spec", str(FORWARD), "--in", "y", "--control", "c"): "c: No such file or directory; name a file that is ",
+        ("--spec", "x", "--in", "y", "--burst", "x"): "--burst x: a number from 1 to 4096",
         ("--spec", "x", "--in", "y", "--out", "z.txt"): "has to end in .pcap",
         ("--spec", "x", "--in", "-", "--commands"): "standard input",
         ("--spec", "x", "--in", "y", "--burst", "0"): "--burst 0",
@@ -296,6 +315,35 @@ def test_the_command_line_is_checked(tmp_path):
     for words, message in cases.items():
         done = subprocess.run([binary, *words], capture_output=True, text=True, check=False, env=p4.ENVIRONMENT)
         assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1, (words, done.stderr)
+
+
+def test_what_is_read_is_not_written_and_nothing_is_written_twice(tmp_path):
+    binary = str(p4.built_or_skip())
+    capture = write_pcap(tmp_path / "out.pcap.part", [frame(1, ethernet(1))])
+    (tmp_path / "link.pcap").symlink_to(capture)
+    (tmp_path / "c.txt").write_text("")
+    before = capture.read_bytes()
+    cases = {
+        ("--out", "link.pcap"): "--out link.pcap: out.pcap.part is read, too; name another file",
+        ("--out", "out.pcap"): "--out out.pcap: out.pcap.part is read, too",  # the output until it is whole
+        ("--stats", "./out.pcap.part"): "--stats ./out.pcap.part: out.pcap.part is read, too",
+        ("--frames", "../" + tmp_path.name + "/c.txt"): "c.txt is read, too",
+        ("--out", "new.pcap", "--frames", "./new.pcap"): "--out new.pcap: --frames writes it, too; name another file",
+        ("--stats", "s", "--dump-registers", "s"): "--stats s: --dump-registers writes it, too",
+    }
+    for words, message in cases.items():
+        argv = [binary, "--spec", str(FORWARD), "--in", "out.pcap.part", "--control", "c.txt", *words]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=p4.ENVIRONMENT, cwd=tmp_path)
+        assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1, done.stderr
+        assert capture.read_bytes() == before
+    assert {path.name for path in tmp_path.iterdir()} == {"out.pcap.part", "link.pcap", "c.txt"}
+
+
+def test_a_list_of_frames_follows_no_link_that_is_in_its_place(tmp_path):
+    (tmp_path / "other").write_text("of somebody")
+    (tmp_path / "f.tsv.part").symlink_to(tmp_path / "other")
+    good(tmp_path, FORWARD, write_pcap(tmp_path / "in.pcap", traffic(2)), more=("--frames", str(tmp_path / "f.tsv")))
+    assert (tmp_path / "other").read_text() == "of somebody"
 
 
 def test_frames_go_out_of_an_interface(tmp_path):

@@ -55,7 +55,7 @@ def register_parser(actions) -> argparse.ArgumentParser:
     parser.add_argument("--frames", metavar="PATH", type=Path, help="what became of each frame, a line each, TSV")
     parser.add_argument("--dump-registers", metavar="PATH", type=Path, help="all registers at the end, JSON")
     parser.add_argument("--pace", action="store_true", help="at the times of the captures instead of at once")
-    parser.add_argument("--burst", metavar="N", type=int, help="frames read at once (default: 32)")
+    parser.add_argument("--burst", metavar="N", help="frames read at once (default: 32)")
     parser.add_argument(
         "--collector", metavar="HOST:PORT", help="report to the queue pairs that this collector gives (flowstats)"
     )
@@ -140,6 +140,20 @@ def note_outcome(statistics: Path, program: str) -> None:
             data_plane.note(f"{port['file']}: ends within a record; its {port['in']:,} whole frames were read")
 
 
+def check_unpacked(args: argparse.Namespace, copies: list[Path]) -> None:
+    """Raise UserError where an output would take the place of a capture of which the loader sees a copy alone."""
+    outputs = {
+        "--out": args.out,
+        "--stats": args.stats,
+        "--frames": args.frames,
+        "--dump-registers": args.dump_registers,
+    }
+    for path, copy in zip(args.captures, copies, strict=True):
+        for option, output in outputs.items():
+            if copy != path and output is not None and output.exists() and output.samefile(path):
+                raise UserError("is read, too", where=f"{option} {output}", fix="name another file")
+
+
 def command_of(args: argparse.Namespace, spec: Path, prepared: Path) -> list[str]:
     """The loader's command line; ``prepared`` is a control file that comes before the user's."""
     command = [loader(), "--spec", str(spec), "--control", str(prepared)]
@@ -181,7 +195,10 @@ def run(args: argparse.Namespace) -> int:
         prepared = Path(folder) / "program.control"
         prepared.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         args.stats = args.stats or Path(folder) / "statistics.json"
-        args.captures = unpacked.captures([Path(name) for name in args.captures], Path(folder))
+        args.captures = [Path(name) for name in args.captures]
+        copies = unpacked.captures(args.captures, Path(folder))
+        check_unpacked(args, copies)
+        args.captures = copies
         command = command_of(args, spec, prepared)
         if address:
             code = data_plane.run(command, address, spec.stem, args.format or REPORT_FORMATS[-1], args.stats)
