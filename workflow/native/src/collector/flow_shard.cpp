@@ -9,55 +9,70 @@ FlowShard::FlowShard(Format format, const TableHash& hash, std::optional<std::ui
     if (series_ns) series_.emplace(*series_ns);
 }
 
-FlowShard::Sought FlowShard::seek(const std::byte* bytes) const {
-    const ReportKey key = key_of(format_, bytes);
-    return {key, hash_.words(key.words())};
+std::uint64_t FlowShard::hash_at(const std::byte* bytes) const {
+    return format_ == Format::published ? hash_of<Format::published>(hash_, key_of<Format::published>(bytes))
+                                        : hash_of<Format::tagged>(hash_, key_of<Format::tagged>(bytes));
 }
 
 void FlowShard::take(std::span<const ReportAt> reports, bool full) {
+    if (format_ == Format::published)
+        take_all<Format::published>(reports, full);
+    else
+        take_all<Format::tagged>(reports, full);
+}
+
+template <Format kFormat>
+void FlowShard::take_all(std::span<const ReportAt> reports, bool full) {
     std::array<Sought, 2 * kAhead> sought;
     for (std::size_t n = 0; n < reports.size() + 2 * kAhead; ++n) {
-        if (n >= 2 * kAhead) take_one(reports[n - 2 * kAhead], sought[n % sought.size()], full);
+        if (n >= 2 * kAhead) take_one<kFormat>(reports[n - 2 * kAhead], sought[n % sought.size()], full);
         if (n < reports.size()) {
-            sought[n % sought.size()] = seek(reports[n].bytes);
-            index_.prefetch(sought[n % sought.size()].hash);
+            const std::uint64_t hash = hash_of<kFormat>(hash_, key_of<kFormat>(reports[n].bytes));
+            sought[n % sought.size()].hash = hash;
+            index_.prefetch(hash);
         }
         if (n >= kAhead && n - kAhead < reports.size()) {
-            const std::uint32_t row = index_.guess(sought[(n - kAhead) % sought.size()].hash);
-            if (row != kNone) records_.prefetch(row, format_);
+            Sought& next = sought[(n - kAhead) % sought.size()];
+            next.row = index_.find(next.hash, [](std::uint32_t) { return true; });
+            if (next.row != kNone) records_.prefetch<kFormat>(next.row);
         }
     }
 }
 
+template <Format kFormat>
 void FlowShard::take_one(const ReportAt& at, const Sought& sought, bool full) {
-    Report report = report_of(format_, at.bytes);
-    const std::uint32_t row =
-        index_.find(sought.hash, [&](std::uint32_t found) { return records_.key(found) == sought.key; });
+    const ReportKey::Words key = key_of<kFormat>(at.bytes);
+    Report report = report_of<kFormat>(at.bytes);
+    std::uint32_t row = sought.row;
+    if (row == kNone || !records_.has_key<kFormat>(row, key))
+        row = index_.find(sought.hash,
+                          [&](std::uint32_t found) { return records_.has_key<kFormat>(found, key); });
     if (row == kNone) {
         if (full) {
             ++counts_[Effect::refused];
             return;
         }
-        return add(at, sought, report);
+        return add<kFormat>(at, sought.hash, report);
     }
     const FlowState& flow = records_.state(row);
-    const bool listed = series_ && is_newer(flow, format_, report);
-    if (listed) series_->before(row, time_of(flow, format_, report), flow, at.position);
+    const bool listed = series_ && is_newer(flow, kFormat, report);
+    if (listed) series_->before(row, time_of(flow, kFormat, report), flow, at.position);
     Effect effect{};
-    records_.change(row, [&](FlowState& state) { effect = update(state, format_, report); });
+    records_.change(row, [&](FlowState& state) { effect = update(state, kFormat, report); });
     ++counts_[effect];
     if (listed) series_->after(row, flow, at.position);
 }
 
-void FlowShard::add(const ReportAt& at, const Sought& sought, Report& report) {
+template <Format kFormat>
+void FlowShard::add(const ReportAt& at, std::uint64_t hash, Report& report) {
     FlowState flow;
     flow.number = kNone;
     begin(flow, report);
     const std::uint32_t row = records_.size();
     new_positions_.push_back(at.position);
-    records_.add(sought.key, flow);
-    index_.insert(sought.hash, row,
-                  [&](std::uint32_t other) { return hash_.words(records_.key(other).words()); });
+    records_.add(key_of<kFormat>(at.bytes), flow);
+    index_.insert(hash, row,
+                  [&](std::uint32_t other) { return hash_of<kFormat>(hash_, records_.key(other)); });
     if (series_) {
         series_->before(row, report.timestamp, flow, at.position);
         series_->after(row, flow, at.position);

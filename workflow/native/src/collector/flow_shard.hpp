@@ -39,6 +39,8 @@ class FlowShard {
     // series_ns: width of the windows of the series, 0 for a row a report; none without a series.
     FlowShard(Format format, const TableHash& hash, std::optional<std::uint64_t> series_ns);
 
+    // Of the key of a report.
+    std::uint64_t hash_at(const std::byte* bytes) const;
     // In the order of their positions.
     void take(std::span<const ReportAt> reports, bool full);
 
@@ -61,13 +63,16 @@ class FlowShard {
     // meanwhile.
     static constexpr std::size_t kAhead = 8;
     struct Sought {
-        ReportKey key;
         std::uint64_t hash;
+        std::uint32_t row;  // the likely one: the first whose slot has the hash's bits
     };
 
-    Sought seek(const std::byte* bytes) const;
+    template <Format kFormat>
+    void take_all(std::span<const ReportAt> reports, bool full);
+    template <Format kFormat>
     void take_one(const ReportAt& at, const Sought& sought, bool full);
-    void add(const ReportAt& at, const Sought& sought, Report& report);
+    template <Format kFormat>
+    void add(const ReportAt& at, std::uint64_t hash, Report& report);
 
     Format format_;
     TableHash hash_;

@@ -83,7 +83,7 @@ void FlowTable::scatter(std::span<const Run> round, std::uint32_t count, unsigne
     };
     each_report(round, bytes_of(config_.format), bound(worker), bound(worker + 1),
                 [&](const std::byte* bytes, std::uint32_t place) {
-                    const std::uint64_t hash = hash_.words(key_of(config_.format, bytes).words());
+                    const std::uint64_t hash = shards_[0]->hash_at(bytes);
                     // The index uses the lowest bits, and some above the 32nd.
                     const auto shard = static_cast<std::size_t>(
                         static_cast<Wide>(hash * 0x9e3779b97f4a7c15) * config_.threads >> 64);

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -38,23 +39,32 @@ class RecordPool {
     FlowCopy copy(std::uint32_t row) const;
 
     // The writing thread.
-    std::uint32_t add(const ReportKey& key, const FlowState& state);
+    std::uint32_t add(const ReportKey::Words& key, const FlowState& state);
     // change(FlowState&) may not throw: readers wait for its end.
     template <typename Change>
     void change(std::uint32_t row, const Change& change);
-    const ReportKey& key(std::uint32_t row) const { return at(row).key; }
+    const ReportKey::Words& key(std::uint32_t row) const { return at(row).key; }
+    template <Format kFormat>
+    bool has_key(std::uint32_t row, const ReportKey::Words& key) const {
+        const ReportKey::Words& own = this->key(row);
+        if constexpr (kFormat == Format::published)  // no other word tells flows apart
+            return ((own[0] ^ key[0]) | (own[2] ^ key[2]) | (own[4] ^ key[4])) == 0;
+        else
+            return own == key;
+    }
     const FlowState& state(std::uint32_t row) const { return at(row).state; }
     // Into the caches: all of a record, or what a report of the published format changes.
-    void prefetch(std::uint32_t row, Format format) const {
+    template <Format kFormat>
+    void prefetch(std::uint32_t row) const {
         const char* record = reinterpret_cast<const char*>(&at(row));
-        const std::size_t bytes = format == Format::published ? kOftenChanged : sizeof(Record);
-        for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(record + line);
+        constexpr std::size_t kBytes = kFormat == Format::published ? kOftenChanged : sizeof(Record);
+        for (std::size_t line = 0; line < kBytes; line += 64) __builtin_prefetch(record + line);
     }
 
   private:
     struct alignas(32) Record {
         std::atomic<std::uint64_t> version{0};  // odd while it is written
-        ReportKey key;
+        ReportKey::Words key;
         FlowState state;
     };
     static constexpr std::size_t kOftenChanged = 160;
@@ -83,7 +93,7 @@ inline RecordPool::Record* RecordPool::new_block() {
     return static_cast<Record*>(block);
 }
 
-inline std::uint32_t RecordPool::add(const ReportKey& key, const FlowState& state) {
+inline std::uint32_t RecordPool::add(const ReportKey::Words& key, const FlowState& state) {
     const std::uint32_t row = size_.load(std::memory_order_relaxed);
     if ((row & kMask) == 0) {
         if (row >= kMost) throw std::bad_alloc();
@@ -108,7 +118,7 @@ inline FlowCopy RecordPool::copy(std::uint32_t row) const {
     const Record& record = at(row);
     for (;;) {
         const std::uint64_t before = record.version.load(std::memory_order_acquire);
-        FlowCopy copy{record.key, record.state};
+        FlowCopy copy{std::bit_cast<ReportKey>(record.key), record.state};
         std::atomic_thread_fence(std::memory_order_acquire);
         if (before % 2 == 0 && before == record.version.load(std::memory_order_relaxed)) return copy;
     }

@@ -26,23 +26,40 @@ std::uint64_t head_of(std::uint64_t tags_and_ports, std::uint64_t ip_version, st
     return tags_and_ports | ip_version << 48 | ip_proto << 56;
 }
 
-ReportKey key_of_published(const std::byte* bytes) {
-    static_assert(format1::dst_port.offset == format1::src_port.offset + 2);
-    const std::uint64_t ports = as_it_stands<std::uint32_t>(bytes + format1::src_port.offset);
-    ReportKey::Words words{};
-    words[0] = head_of(ports << 16, 4, kTcp);
-    words[2] = std::uint64_t{as_it_stands<std::uint32_t>(bytes + format1::src.offset)} << 32;
-    words[4] = std::uint64_t{as_it_stands<std::uint32_t>(bytes + format1::dst.offset)} << 32;
-    return std::bit_cast<ReportKey>(words);
-}
-
 // The first `count` of four numbers of `bits` bits each, of which `skipped` stand before this word.
 std::uint64_t first_of(std::uint64_t word, unsigned count, unsigned bits, unsigned skipped) {
     const unsigned kept = (count <= skipped ? 0 : count - skipped) * bits;
     return kept >= 64 ? word : word & ((std::uint64_t{1} << kept) - 1);
 }
 
-ReportKey key_of_tagged(const std::byte* bytes) {
+}  // namespace
+
+// The bits of `valid` and those of Has are the same ones.
+static_assert(Report::kStart == format2::valid_bits::start &&
+              Report::kRttSyn == format2::valid_bits::rtt_syn &&
+              Report::kRttAck == format2::valid_bits::rtt_ack && Report::kIat == format2::valid_bits::iat &&
+              Report::kSeq == format2::valid_bits::seq && Report::kAck == format2::valid_bits::ack &&
+              Report::kSlot == format2::valid_bits::slot && Report::kTags == format2::valid_bits::tags);
+
+bool is_report(Format format, const std::byte* bytes) {
+    if (format == Format::published) return format1::timestamp.of(bytes) >> 48 == 0;
+    const std::uint8_t ip_version = format2::ip_version.of(bytes);
+    return format2::version.of(bytes) == 2 && (ip_version == 4 || ip_version == 6);
+}
+
+template <>
+ReportKey::Words key_of<Format::published>(const std::byte* bytes) {
+    static_assert(format1::dst_port.offset == format1::src_port.offset + 2);
+    const std::uint64_t ports = as_it_stands<std::uint32_t>(bytes + format1::src_port.offset);
+    ReportKey::Words words{};
+    words[0] = head_of(ports << 16, 4, kTcp);
+    words[2] = std::uint64_t{as_it_stands<std::uint32_t>(bytes + format1::src.offset)} << 32;
+    words[4] = std::uint64_t{as_it_stands<std::uint32_t>(bytes + format1::dst.offset)} << 32;
+    return words;
+}
+
+template <>
+ReportKey::Words key_of<Format::tagged>(const std::byte* bytes) {
     auto words = as_it_stands<ReportKey::Words>(bytes + format2::vlan_count.offset);
     const std::uint8_t ip_version = format2::ip_version.of(bytes);
     const std::uint64_t vlans = std::min<std::uint64_t>(words[0] & 0xff, ReportKey::kTags);
@@ -58,10 +75,11 @@ ReportKey key_of_tagged(const std::byte* bytes) {
     words[5] = first_of(words[5], static_cast<unsigned>(vlans), 16, 0);
     words[6] = first_of(words[6], static_cast<unsigned>(labels), 32, 0);
     words[7] = first_of(words[7], static_cast<unsigned>(labels), 32, 2);
-    return std::bit_cast<ReportKey>(words);
+    return words;
 }
 
-Report report_of_published(const std::byte* bytes) {
+template <>
+Report report_of<Format::published>(const std::byte* bytes) {
     namespace types = format1::packet_type_values;
     Report report;
     report.epoch = report.sequence = 0;
@@ -86,7 +104,8 @@ Report report_of_published(const std::byte* bytes) {
     return report;
 }
 
-Report report_of_tagged(const std::byte* bytes) {
+template <>
+Report report_of<Format::tagged>(const std::byte* bytes) {
     namespace why = format2::trigger_bits;
     Report report;
     const std::uint32_t trigger = format2::trigger.of(bytes);
@@ -112,29 +131,6 @@ Report report_of_tagged(const std::byte* bytes) {
     report.gap_bytes = format2::gap_bytes.of(bytes);
     report.payload_bytes = format2::payload_bytes.of(bytes);
     return report;
-}
-
-}  // namespace
-
-// The bits of `valid` and those of Has are the same ones.
-static_assert(Report::kStart == format2::valid_bits::start &&
-              Report::kRttSyn == format2::valid_bits::rtt_syn &&
-              Report::kRttAck == format2::valid_bits::rtt_ack && Report::kIat == format2::valid_bits::iat &&
-              Report::kSeq == format2::valid_bits::seq && Report::kAck == format2::valid_bits::ack &&
-              Report::kSlot == format2::valid_bits::slot && Report::kTags == format2::valid_bits::tags);
-
-bool is_report(Format format, const std::byte* bytes) {
-    if (format == Format::published) return format1::timestamp.of(bytes) >> 48 == 0;
-    const std::uint8_t ip_version = format2::ip_version.of(bytes);
-    return format2::version.of(bytes) == 2 && (ip_version == 4 || ip_version == 6);
-}
-
-ReportKey key_of(Format format, const std::byte* bytes) {
-    return format == Format::published ? key_of_published(bytes) : key_of_tagged(bytes);
-}
-
-Report report_of(Format format, const std::byte* bytes) {
-    return format == Format::published ? report_of_published(bytes) : report_of_tagged(bytes);
 }
 
 }  // namespace acapella::collector
