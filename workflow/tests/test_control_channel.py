@@ -19,7 +19,9 @@ from acapella_core.errors import UserError
 HELLO = Hello("flowstats", 2, "a1")
 PAIR = {"index": 0, "number": 7, "key": 99, "base": 4096, "size": 384, "psn": 5}
 SESSION = {"session": 1, "report_bytes": 192, "queue_pairs": [PAIR]}
-QUICK = channel.Pace(alive_s=0.02, dead_s=0.5)
+PATIENCE_S = 60  # never reached but where something hangs
+PATIENT = channel.Pace(alive_s=0.02, dead_s=PATIENCE_S)
+SOON_SILENT = channel.Pace(alive_s=0.02, dead_s=0.5)
 
 
 class Rings:
@@ -38,9 +40,9 @@ class Rings:
 
 
 @contextlib.contextmanager
-def listening(rings, **options):
+def listening(rings, pace=PATIENT):
     """A collector's control channel in a thread of its own: its server and its port."""
-    server = ControlServer(Sessions(rings, queue_pairs=2, ring_bytes=1000, **options), QUICK)
+    server = ControlServer(Sessions(rings, queue_pairs=2, ring_bytes=1000), pace)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -58,7 +60,7 @@ class Client:
     """A control plane that says whatever a test has it say."""
 
     def __init__(self, port):
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=5)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
         self._lines = self._socket.makefile("rb")
 
     def say(self, line: bytes):
@@ -212,7 +214,7 @@ def test_hostile_lines_get_a_line_each_and_stop_nothing(capsys):
 
 
 def test_who_says_nothing_is_let_go():
-    with listening(Rings()) as (server, port):
+    with listening(Rings(), SOON_SILENT) as (server, port):
         silent = Client(port)
         assert silent.hear() == {}
         silent.close()
@@ -230,7 +232,7 @@ def data_plane(port, said, instance="a1"):
     """A control plane whose data plane remembers its sessions."""
     written = []
     hello = Hello("flowstats", 2, instance)
-    with ControlPlane(("127.0.0.1", port), hello, written.append, say=said.append, pace=QUICK) as plane:
+    with ControlPlane(("127.0.0.1", port), hello, written.append, say=said.append, pace=PATIENT) as plane:
         yield plane, written
 
 
@@ -239,15 +241,15 @@ def test_a_collector_that_was_started_anew_is_noticed():
     with contextlib.ExitStack() as stack:
         with listening(Rings()) as (_, port):
             plane, written = stack.enter_context(data_plane(port, said))
-            assert plane.wait(5)
+            assert plane.wait(PATIENCE_S)
         first = written[0]
         again = Rings()
         again.issue(50, 192, 2)
-        server = ControlServer(Sessions(again, queue_pairs=2, ring_bytes=1000), QUICK)
+        server = ControlServer(Sessions(again, queue_pairs=2, ring_bytes=1000), PATIENT)
 
         async def collect():
             await server.start("127.0.0.1", port)
-            reached = await asyncio.to_thread(plane.wait, 5, 2)
+            reached = await asyncio.to_thread(plane.wait, PATIENCE_S, 2)
             await server.close()
             return reached
 
@@ -260,9 +262,9 @@ def test_a_data_plane_that_was_started_anew_gets_new_queue_pairs():
     rings, said = Rings(), []
     with listening(rings) as (server, port):
         with data_plane(port, said) as (plane, _):
-            assert plane.wait(5)
+            assert plane.wait(PATIENCE_S)
         with data_plane(port, said, "a2") as (plane, written):
-            assert plane.wait(5)
+            assert plane.wait(PATIENCE_S)
             plane.ended(77)
         assert [pair.number for pair in written[0].queue_pairs] == [102, 103]
     rows = server.sessions.summary()
@@ -292,8 +294,8 @@ def test_registers_that_cannot_be_written_end_the_control_plane():
 
     with contextlib.ExitStack() as stack:
         server, port = stack.enter_context(listening(Rings()))
-        plane = stack.enter_context(ControlPlane(("127.0.0.1", port), HELLO, fail, say=print, pace=QUICK))
-        assert not plane.wait(5)
+        plane = stack.enter_context(ControlPlane(("127.0.0.1", port), HELLO, fail, say=print, pace=PATIENT))
+        assert not plane.wait(PATIENCE_S)
         assert str(plane.failure) == "no data plane"
     assert server.counts["sessions_written"] == 0
 

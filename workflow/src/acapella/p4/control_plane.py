@@ -137,7 +137,7 @@ class ControlPlane:
                 self._socket = connection
                 for line in self._lines(connection):
                     self._heed(line, connection)
-                close(connection)
+                close(connection, self._pace.dead_s)
             return "it closed the connection"
         except (OSError, Refused) as why:
             return getattr(why, "strerror", None) or str(why) or type(why).__name__
@@ -199,9 +199,10 @@ class ControlPlane:
         self._say(f"session {session.number} with the collector: {len(session.queue_pairs)} queue pairs")
 
 
-def close(connection: socket.socket) -> None:
-    """Say that nothing more comes, and read what is still on its way: else the kernel may drop what was said last."""
-    connection.shutdown(socket.SHUT_WR)
+def close(connection: socket.socket, patience_s: float) -> None:
+    """Say that nothing more comes, and read until the other side has done so: else it may not have read the last."""
     with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_WR)
+        connection.settimeout(patience_s)
         while connection.recv(RECEIVE_BYTES):
             pass
