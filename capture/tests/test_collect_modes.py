@@ -106,22 +106,24 @@ network.Network.build, local.demolish = on_a_small_disk, without_it
 size = sys.argv.pop(1)
 sys.exit(collect.main())
 """
-FILLING = f"""
+FILLING = """
 testbed: local
 capture: {{sample_s: 20, snaplen: 2000}}
-local: {{sites: 2, traffic: [{STREAM}]}}
+local: {{sites: 2, traffic: [{stream}]}}
 collect: {{mode: sites, sites: [site1], instances: 1, port_selection: fixed, ports: {{site1: [port1]}}, watch_s: 1,
-  disk_reserve_mb: 4}}
+  disk_reserve_mb: {reserve}}}
 """
 
 
-@pytest.mark.parametrize(("size", "full"), [("16m", False), ("5m", True)], ids=["nearly full", "full"])
-def test_a_full_disk_ends_the_sample_keeps_what_is_whole_and_tells_why(anyone, tmp_path, size, full):
-    """At 5 MB/s the watchdog's second is shorter than the 12 MB above the reserve, and longer than 1 MB."""
-    (tmp_path / "config.yaml").write_text(FILLING)
+@pytest.mark.parametrize(
+    ("size", "reserve", "full"), [("32m", 24, False), ("2m", 1, True)], ids=["nearly full", "full"]
+)
+def test_a_full_disk_ends_the_sample_keeps_what_is_whole_and_tells_why(anyone, tmp_path, size, reserve, full):
+    """At 5 MB/s the watchdog has five of its seconds to see that less than 24 MB are left, or not half a one."""
+    (tmp_path / "config.yaml").write_text(FILLING.format(stream=STREAM, reserve=reserve))
     (tmp_path / "small.py").write_text(SMALL_DISK)
     argv = [anyone.python, tmp_path / "small.py", size, tmp_path / "c", "--config", tmp_path / "config.yaml"]
-    done = subprocess.run(argv, env=anyone.env(), capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, env=anyone.env(), capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr
     manifest = manifests.read(tmp_path / "c" / "raw" / "run1-site1-port1-both-1.json")
     assert manifest["ended_early"].startswith("disk full: ")

@@ -78,7 +78,7 @@ def send(inside: tuple[str, ...], folder: Path, frames: list[dpdk.Frame]) -> Non
 
 def take(inside, folder: Path, frames: list[dpdk.Frame], device: str, *arguments: object, name="c.pcap") -> dpdk.Run:
     """Capture ``frames`` from in0 by ``device``."""
-    argv = ["--vdev", device, "--stop-when-idle", "0.5", *arguments]
+    argv = ["--vdev", device, "--frames", len(frames), "--stop-when-idle", 5, *arguments]  # idle: some were lost
     process = dpdk.start(folder, *argv, name=name, prefix=inside)
     try:
         send(inside, folder, frames)

@@ -29,15 +29,6 @@ def test_a_program_runs_on_its_node(testbed):
         testbed.run("site1-host1", ["sleep", "9"], timeout_s=0.1)
 
 
-def test_a_job_takes_signals_and_tells_its_end(testbed):
-    job = testbed.start("site1-host1", ["sh", "-c", "trap 'echo told >&2; exit 7' INT; while :; do sleep 0.05; done"])
-    assert job.wait(0.3) is None
-    job.signal("INT")
-    assert job.wait(5) == 7 == job.poll()
-    assert job.log() == "told\n"
-    job.signal("INT")  # nobody there: harmless
-
-
 @pytest.mark.parametrize("mtu", [1500, 9000])
 def test_hosts_of_different_sites_reach_each_other(testbed, mtu):
     address = {1500: "10.10.2.2", 9000: "10.20.2.2"}[mtu]

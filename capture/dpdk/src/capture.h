@@ -24,8 +24,10 @@ struct worker {
     _Atomic bool failed; /* fault says why, or a file does */
     struct counts counts;
     _Atomic uint64_t unstamped;
-    _Atomic uint64_t loops;  /* grows while the thread lives */
-    _Atomic uint64_t cpu_ns; /* that the thread took, known when it ends */
+    _Atomic uint64_t loops;   /* grows while the thread lives */
+    uint64_t empty_since;     /* no frame was there at any look since; 0: there was at the last */
+    _Atomic uint64_t idle_ns; /* from that to the last look */
+    _Atomic uint64_t cpu_ns;  /* that the thread took, known when it ends */
 };
 
 struct capture {

@@ -154,9 +154,18 @@ static bool workers_run(const struct capture *capture) {
     return false;
 }
 
+/* For how long no queue has had a frame, as far as its thread looked. */
+static uint64_t idle_ns(const struct capture *capture) {
+    uint64_t least = UINT64_MAX;
+    for (unsigned queue = 0; queue < capture->options.queues; ++queue) {
+        const uint64_t idle = capture->worker[queue].idle_ns;
+        least = idle < least ? idle : least;
+    }
+    return least;
+}
+
 /* NULL: nothing ends the capture yet. */
-static const char *reason_to_stop(const struct capture *capture, uint64_t begin, uint64_t last_frame,
-                                  uint64_t now) {
+static const char *reason_to_stop(const struct capture *capture, uint64_t begin, uint64_t now) {
     const struct options *options = &capture->options;
     bool failed = capture->files.failed;
     for (unsigned queue = 0; queue < options->queues; ++queue) {
@@ -174,7 +183,7 @@ static const char *reason_to_stop(const struct capture *capture, uint64_t begin,
     if (options->duration_s > 0 && now >= begin + (uint64_t)(options->duration_s * SECOND)) {
         return "duration";
     }
-    if (options->idle_s > 0 && now >= last_frame + (uint64_t)(options->idle_s * SECOND)) {
+    if (options->idle_s > 0 && idle_ns(capture) >= (uint64_t)(options->idle_s * SECOND)) {
         return "idle";
     }
     return NULL;
@@ -185,17 +194,12 @@ static const char *attend(struct capture *capture, const struct interface_counte
                           const struct paths *paths) {
     const struct timespec tick = {0, TICK_NS};
     const uint64_t begin = clock_of(CLOCK_MONOTONIC);
-    uint64_t disciplined = begin, beat = begin, last_frame = begin, received = 0;
+    uint64_t disciplined = begin, beat = begin;
     const char *reason = NULL;
     struct fault fault;
     while (workers_run(capture)) {
         const uint64_t now = clock_of(CLOCK_MONOTONIC);
-        const uint64_t seen = accounts_received(capture);
-        if (seen != received) {
-            received = seen;
-            last_frame = now;
-        }
-        if (!reason && (reason = reason_to_stop(capture, begin, last_frame, now))) {
+        if (!reason && (reason = reason_to_stop(capture, begin, now))) {
             generator_stop(&capture->generator); /* first, so that what it offered is taken */
             capture->stop = true;
         }
@@ -212,8 +216,7 @@ static const char *attend(struct capture *capture, const struct interface_counte
         nanosleep(&tick, NULL);
     }
     if (!reason) { /* the threads ended by themselves */
-        const uint64_t now = clock_of(CLOCK_MONOTONIC);
-        reason = reason_to_stop(capture, begin, now, now);
+        reason = reason_to_stop(capture, begin, clock_of(CLOCK_MONOTONIC));
     }
     return reason ? reason : "frames";
 }

@@ -153,17 +153,34 @@ static void take(struct worker *worker, struct rte_mbuf *mbuf) {
     keep(worker, &frame, bytes, wire, mbuf);
 }
 
+/* From the first of some looks in a row at which no frame was there to the last. A thread that is held up, by
+ * the disk or by the machine's other work, does not look, and no frame then says nothing. */
+static void note_idle(struct worker *worker, bool empty, uint64_t looked) {
+    if (!empty) {
+        worker->empty_since = 0;
+    } else if (worker->empty_since == 0) {
+        worker->empty_since = clock_of(CLOCK_MONOTONIC);
+    }
+    const uint64_t since = worker->empty_since;
+    atomic_store_explicit(&worker->idle_ns, since && looked > since ? looked - since : 0,
+                          memory_order_relaxed);
+}
+
 /* Returns the number of frames taken. */
 static unsigned take_burst(struct worker *worker, uint64_t most) {
     struct rte_mbuf *mbuf[BURST_MAX];
     const struct options *options = &worker->capture->options;
     const uint16_t asked = (uint16_t)(most < options->burst ? most : options->burst);
+    const uint64_t looked = options->idle_s > 0 ? clock_of(CLOCK_MONOTONIC) : 0; /* not later than that */
     const uint16_t got = rte_eth_rx_burst(worker->capture->port.id, (uint16_t)worker->queue, mbuf, asked);
     count(&worker->counts.received, got);
     for (uint16_t i = 0; i < got; ++i) {
         take(worker, mbuf[i]);
     }
     preprocess(worker);
+    if (options->idle_s > 0) {
+        note_idle(worker, got == 0, looked);
+    }
     if (output_burst(worker->output, clock_of(CLOCK_MONOTONIC)) != 0) {
         worker->failed = true;
     }

@@ -29,6 +29,8 @@ BACKGROUND_MBPS = 4  # of each of its streams
 ADDRESSES = {"sender": "10.77.0.1", "receiver": "10.77.0.2"}
 SNAPLEN = 128
 QUEUE_BYTES = 150_000
+START_S = 20  # until a program listens
+SPARE_S = 3600  # for setting rates, on a machine however busy: who sends is ended with the rest
 BURST_BYTES = 1600  # one frame: more would go out back to back, whatever the rate
 PROGRAMS = {"iperf3": "iperf3", "tc": "iproute2", "tcpdump": "tcpdump", "ethtool": "ethtool"}
 EMPTY = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, SNAPLEN, 1)  # a pcap without frames
@@ -89,11 +91,11 @@ def measure(output: Path, step_s: float) -> None:
         capture = SPOOL / "response.pcap"
         recording = start("receiver", ["tcpdump", "-i", "eth0", "-s", str(SNAPLEN), "-B", "16384", "-w", str(capture),
                                        "--time-stamp-precision=nano", "-U", "-Z", "root"])  # fmt: skip
-        if not eventually(lambda: "listening on" in recording.log()):
+        if not begun([recording], "listening on"):
             raise UserError(f"tcpdump: {recording.last_words()}")
         steps = traffic(step_s)
         recording.signal("INT")
-        recording.wait(5)
+        recording.wait(START_S)
         write_capture(output, capture.read_bytes())
         write(output, steps=steps, kernel_dropped=dropped(recording))
     finally:
@@ -122,6 +124,15 @@ def build() -> None:
     succeed("sender", ["tc", "-batch", "-"], stdin="\n".join(tc) + "\n")
 
 
+def begun(jobs: list[LocalJob], said: str) -> bool:
+    """Whether all programs have said that; not waited for where one has ended."""
+
+    def settled() -> bool:
+        return all(said in job.log() for job in jobs) or any(job.poll() is not None for job in jobs)
+
+    return eventually(settled, timeout_s=START_S) and all(said in job.log() for job in jobs)
+
+
 def limit(rate_mbps: int) -> str:
     """A class's parameters."""
     return f"rate {rate_mbps}mbit burst {BURST_BYTES} cburst {BURST_BYTES} quantum 1514"
@@ -131,9 +142,9 @@ def traffic(step_s: float) -> list[dict]:
     """Send through all steps; when each was set, and to which rates."""
     ports = (*PORTS, BACKGROUND_PORT, BACKGROUND_PORT + 1)
     servers = [start("receiver", ["iperf3", "-s", "--forceflush", "-p", str(port)]) for port in ports]
-    if not eventually(lambda: all("listening" in server.log() for server in servers)):
+    if not begun(servers, "listening"):
         raise UserError(f"iperf3: {servers[0].last_words()}")
-    seconds = str(round(step_s * len(STEPS) + 1))
+    seconds = str(round(step_s * len(STEPS)) + SPARE_S)
     send = ["iperf3", "-c", ADDRESSES["receiver"], "-t", seconds, "-p"]
     slow = ["-b", f"{BACKGROUND_MBPS}M"]
     clients = [start("sender", [*send, str(BACKGROUND_PORT), "-P", "4", *slow])]
