@@ -4,7 +4,7 @@ import signal
 import threading
 
 import pytest
-from test_control_channel import QUICK, Rings, listening
+from test_control_channel import PATIENCE_S, PATIENT, Rings, listening
 
 from acapella.p4 import control_plane, data_plane
 from acapella_core.errors import UserError
@@ -34,7 +34,7 @@ def loader(tmp_path, monkeypatch):
     path.chmod(0o700)
     for name, value in {"FOLDER": str(tmp_path), "COMMANDS": "0", "CODE": "0", "REFUSED": "nothing"}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(control_plane, "PACE", QUICK)
+    monkeypatch.setattr(control_plane, "PACE", PATIENT)
     return path
 
 
@@ -68,7 +68,7 @@ def test_a_later_session_is_written_by_commands(loader, monkeypatch):
         while not (loader.parent / "begun").exists():
             thread.join(0.01)
         server.connections[1].transport.abort()  # as the kernel does where the collector is killed
-        thread.join(10)
+        thread.join(PATIENCE_S)
     later = (loader.parent / "commands").read_text().splitlines()
     assert len(later) == 14
     assert later[-1] == "register qp_number 1 103"
