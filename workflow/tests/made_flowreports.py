@@ -16,7 +16,7 @@ def write_tables(folder: Path, *, samples: int = 2, flows: int = 300, wrong: flo
     """The tables of `acapella flowtables`, of flows that are wrong with a share ``wrong``."""
     campaign = Campaign(folder)
     draw = random.Random(samples * 1000 + flows)
-    made = {name: [] for name in ("flows", "windows", "seconds", "counts", "memory", "tools")}
+    made = {name: [] for name in ("flows", "windows", "seconds", "counts", "memory", "tools", "by_report")}
     for number in range(samples):
         sample = f"site1-port{number + 1}-rx-0001"
         made["flows"] += [flow(draw, sample, n, wrong) for n in range(flows)]
@@ -27,6 +27,7 @@ def write_tables(folder: Path, *, samples: int = 2, flows: int = 300, wrong: flo
         made["counts"] += counts(sample, made["flows"])
         made["memory"] += sketches(sample, flows) if memory else []
         made["tools"] += tools(sample, flows)
+        made["by_report"] += [row for n in range(0, flows, 3) for row in by_report(random.Random(n), sample, n)]
     for name, rows in made.items():
         table = f"flowreport_{name}"
         tables.write_rows(rows, table, lambda suffix, table=table: campaign.table(table, suffix))
@@ -65,6 +66,19 @@ def window(draw: random.Random, sample: str, number: int, at: int) -> dict:
         **{"sample": sample, "flow": number, "window_ns": at * SECOND, "bytes": size},
         "bytes_measured": round(size * draw.uniform(0.5, 1.5)),
     }
+
+
+def by_report(draw: random.Random, sample: str, number: int) -> list[dict]:
+    """What the reports of a flow tell; a few are a twentieth of a decade off."""
+    rows = {}
+    for measure, low, high in (("iat_reports", 60, 180), ("throughput_reports", 60, 200)):
+        for _ in range(3):
+            place = draw.randrange(low, high)
+            rows[measure, place, place + (number % 30 == 0)] = draw.randrange(1, 9)
+    return [
+        {"sample": sample, "measure": measure, "place": place, "place_measured": measured, "pairs": pairs}
+        for (measure, place, measured), pairs in rows.items()
+    ]
 
 
 def second(draw: random.Random, sample: str, at: int, *, last: bool, scale: int) -> dict:
@@ -121,8 +135,14 @@ def accuracy(made: dict) -> list[dict]:
         con.register(f"given_{name}", tables_of(made[name], f"flowreport_{name}"))
     con.execute("create table compared_flows as select *, 0 as key from given_flows")
     con.execute("create table compared_windows as select * from given_windows")
-    con.execute("create table compared_iats (iat_ns bigint, iat_measured_ns bigint)")
-    con.execute("create table compared_rates (bps double, bps_measured double)")
+    con.register("by_report", tables_of(made["by_report"], "flowreport_by_report"))
+    for name, columns in (("iats", "iat_ns, iat_measured_ns"), ("rates", "bps, bps_measured")):
+        measure = {"iats": "iat_reports", "rates": "throughput_reports"}[name]
+        con.execute(f"create table compared_{name} ({columns.replace(',', ' double,')} double)")
+        con.execute(
+            f"insert into compared_{name} select 10 ** (place / 20), 10 ** (place_measured / 20) "
+            f"from by_report, range(pairs::bigint) where measure = '{measure}'"
+        )
     con.execute(f"create table pairs as {queries.text('flowreports', 'pairs')}", {"length_ns": SECOND})
     rows = con.sql(queries.text("flowreports", "accuracy")).to_arrow_table().to_pylist()
     return [{"sample": "all", **row} for row in rows]

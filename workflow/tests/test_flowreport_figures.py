@@ -10,7 +10,7 @@ from svg_text import words
 
 from acapella import cli
 from acapella.campaign import Campaign
-from acapella.figures import compose
+from acapella.figures import compose, flowreport_accuracy
 from acapella.figures.registry import FLOWREPORTS, FLOWSTUDY, module
 from acapella.figures.save import svg_of
 from acapella.figures.source import Source
@@ -18,7 +18,15 @@ from acapella.figures.theme import WIDTH
 from acapella.flowreports import offered
 
 SAID = {
-    "flowreport_accuracy": ("Flow size", "exact (B of IP)", "measured (ms)", "Throughput in windows", "losses: none"),
+    "flowreport_accuracy": (
+        "Flow size",
+        "exact (B of IP)",
+        "measured (ms)",
+        "Throughput in windows",
+        "losses: none",
+        "Throughput between reports",
+        "Inter-arrival time at reports",
+    ),
     "flowreport_memory": ("memory of the sketch (B)", "flows that differ (%)", "99th percentile of errors (%)", "rows"),
     "flowreport_rate": ("reports/s", "share of seconds (%)", "39,000 to 104,000"),
     "flowreport_success": ("offered (million reports/s)", "taken (%)", "100,000 flows", "losses:"),
@@ -50,6 +58,16 @@ def test_one_value_alone_has_an_axis_with_labels(tmp_path):
     (tmp_path / "tables").mkdir()
     figure = compose.drawn("flowreport_accuracy", Source(Campaign(write_tables(tmp_path, samples=1, flows=2))))
     assert "Handshake: SYN to SYN-ACK" in words(svg_of(figure))
+
+
+def test_what_is_compared_at_reports_is_drawn_as_often_as_it_was_compared(tmp_path):
+    (tmp_path / "tables").mkdir()
+    source = Source(Campaign(write_tables(tmp_path, samples=1, flows=30)))
+    rows = [row for row in source.rows("flowreport_by_report") if row["measure"] == "throughput_reports"]
+    drawn = flowreport_accuracy.points(source, "throughput_reports")
+    assert sum(point["pairs"] for point in drawn) == sum(row["pairs"] for row in rows)
+    ends = [10 ** (row[name] / 20) / 1e6 for row in rows for name in ("place", "place_measured")]  # Mbit/s
+    assert (drawn[0]["low"], drawn[0]["high"]) == pytest.approx((min(ends), max(ends)))
 
 
 def test_the_papers_numbers_stand_beside_ours(campaign, capsys):

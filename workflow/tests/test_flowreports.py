@@ -1,6 +1,8 @@
 """A capture through the P4 program, its reports to the collector, the flows beside those of the digest: all of it."""
 
+import collections
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -14,7 +16,7 @@ from native_programs import native_program
 from report_frames import icrc
 from scapy.utils import RawPcapReader
 
-from acapella import cli
+from acapella import cli, queries
 from acapella.flowreports import program
 from acapella.flowreports.settings import Settings, Sketch
 from acapella_core.errors import UserError
@@ -59,6 +61,21 @@ def test_with_room_in_the_sketch_every_value_is_exact(busy):
     assert found["bytes"]["outside"] == 1, "the flow inside GRE"
     tunnels = [row for row in table(busy, "compared_flows") if row["found"] == "collector"]
     assert {row["ip_proto"] for row in tunnels} == {47}, "the tunnel's own flow is what the program sees of it"
+
+
+@needs_program
+def test_what_is_compared_at_reports_is_counted_by_places(busy):
+    pairs = [row for row in table(busy, "pairs") if row["exact"] and row["measured"]]
+    expected = collections.Counter(
+        (row["measure"], *(round(20 * math.log10(row[name])) for name in ("exact", "measured")))
+        for row in pairs
+        if row["measure"] in ("iat_reports", "throughput_reports")
+    )
+    con = queries.connect()
+    con.read_parquet(str(busy / "pairs.parquet")).create_view("pairs")
+    rows = con.sql(queries.text("flowreports", "by_report")).fetchall()
+    assert {row[:3]: row[3] for row in rows} == expected
+    assert len({row[0] for row in rows}) == 2
 
 
 @needs_program

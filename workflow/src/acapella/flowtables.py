@@ -1,8 +1,9 @@
 """Make the tables of flow reports: what P4 program and collector measured of samples, beside their digests.
 
 Reads CAMPAIGN/flowreports/SAMPLE/, which `acapella flowreports` writes, and makes the tables flowreport_flows,
-flowreport_windows, flowreport_accuracy, flowreport_memory, flowreport_seconds, flowreport_counts and flowreport_tools
-as CSV and Parquet, each described in schemas/tables/. Sample `all` of flowreport_accuracy is of the pairs of all.
+flowreport_windows, flowreport_accuracy, flowreport_by_report, flowreport_memory, flowreport_seconds, flowreport_counts
+and flowreport_tools as CSV and Parquet, each described in schemas/tables/. Sample `all` of flowreport_accuracy is of
+the pairs of all.
 
 With --study also what `acapella measure-collector` and `acapella measure-response` found: flowreport_offered,
 flowreport_response, flowreport_response_counts. flowreport_published has what the P4/RDMA paper printed beside ours.
@@ -28,7 +29,8 @@ MERGED = {  # table: the file of each sample
     "flowreport_counts": "counts",
     "flowreport_tools": "tools",
 }
-TABLES = (*MERGED, "flowreport_accuracy")
+BY_PAIR = {"flowreport_accuracy": "accuracy", "flowreport_by_report": "by_report"}  # table: SELECT over the pairs
+TABLES = (*MERGED, *BY_PAIR)
 ALL = "all"
 
 
@@ -70,8 +72,9 @@ def make_tables(campaign: Campaign, samples: list[str], *, hide: bool = False) -
                 {"files": files},
             )
             written += write(tables, con, campaign, name)
-        accuracy(con, campaign, samples)
-        written += write(tables, con, campaign, "flowreport_accuracy")
+        for name, query in BY_PAIR.items():
+            of_pairs(con, campaign, name, query, samples)
+            written += write(tables, con, campaign, name)
     provenance.write_outputs(campaign, "flowtables", written, pseudonyms=hide)
     return written
 
@@ -87,21 +90,22 @@ def part_of(campaign: Campaign, sample: str, part: str) -> Path:
     return require(path, f"run: acapella flowreports ... --sample {sample} -o {path.parent}")
 
 
-def accuracy(con, campaign: Campaign, samples: list[str]) -> None:
-    """Make the table of accuracy, of each sample and of all."""
-    con.execute("create temp table flowreport_accuracy as select * from names where false")
+def of_pairs(con, campaign: Campaign, table: str, query: str, samples: list[str]) -> None:
+    """Make a table of what a SELECT says of the pairs of each sample, and of all: that is left out of counts of pairs,
+    which add up.
+    """
     made = []
-    for sample in (*samples, None):
+    for sample in (*samples, *([None] if table == "flowreport_accuracy" else [])):
         files = [str(part_of(campaign, name, "pairs")) for name in ([sample] if sample else samples)]
         con.execute("create or replace temp table pairs as select * from read_parquet($files)", {"files": files})
-        name = f"accuracy_{len(made)}"
-        con.execute(f"create temp table {name} as {queries.text(STAGE, 'accuracy')}")
+        name = f"{query}_{len(made)}"
+        con.execute(f"create temp table {name} as {queries.text(STAGE, query)}")
         made.append((name, sample))
     union = " union all ".join(
-        f"select coalesce(n.shown, '{ALL}') as sample, a.* from {table} as a left join names as n on n.given = ${place}"
-        for place, (table, _) in enumerate(made, 1)
+        f"select coalesce(n.shown, '{ALL}') as sample, a.* from {name} as a left join names as n on n.given = ${place}"
+        for place, (name, _) in enumerate(made, 1)
     )
-    con.execute(f"create or replace temp table flowreport_accuracy as {union}", [sample for _, sample in made])
+    con.execute(f"create or replace temp table {table} as {union}", [sample for _, sample in made])
 
 
 def shown_names(campaign: Campaign, samples: list[str], *, hide: bool) -> dict[str, str]:

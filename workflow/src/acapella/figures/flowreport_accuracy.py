@@ -23,8 +23,11 @@ MEASURES = {  # measure: heading, axis, columns of flowreport_flows, their unit 
     "bytes": ("Flow size", "B of IP", ("bytes", "bytes_measured"), 1),
     "packets": ("Packets", "packets", ("packets", "packets_measured"), 1),
     "iat": ("Last inter-arrival time", "ms", ("iat_ns", "iat_measured_ns"), 1e-6),
+    "iat_reports": ("Inter-arrival time at reports", "ms", None, 1e-6),
+    "throughput_reports": ("Throughput between reports", "Mbit/s", None, 1e-6),
     "throughput": ("Throughput in windows", "Mbit/s", None, 1e-6),
 }
+PLACES = 20  # a decade, of flowreport_by_report
 
 
 def draw(source: Source) -> Figure:
@@ -39,7 +42,7 @@ def draw(source: Source) -> Figure:
     key = (
         f"Each point is {places(hidden)}; the line is where both are the same. R² of values and, behind it, of their "
         "logarithms, which no few large values carry. A window has the bytes that were reported in it: what a flow "
-        "sends after its last report counts where the next reset finds it.",
+        "sends after its last report counts where the next reset finds it. Values at reports are drawn to 6 %.",
     )
     return Figure(title(rows), alt.concat(*panels, columns=ACROSS, spacing=16), key)
 
@@ -47,23 +50,26 @@ def draw(source: Source) -> Figure:
 def places(hidden: int) -> str:
     """What a point stands for."""
     zero = f" ({count(hidden, 'pair')} with a 0 not drawn)" if hidden else ""
-    return f"a flow, or a window of a flow{zero}, darker where there are many"
+    return f"a flow, a report, or a window of a flow{zero}, darker where there are many"
 
 
 def points(source: Source, measure: str) -> list[dict]:
     """Places of a panel with their number of pairs: a pair is at the place's middle, to a hundredth of the axis."""
     _, _, columns, unit = MEASURES[measure]
-    pairs = of_windows(source) if columns is None else of_flows(source, columns)
-    pairs = [(exact * unit, measured * unit) for exact, measured in pairs if exact and measured]
+    if columns is None:
+        pairs = of_windows(source) if measure == "throughput" else of_reports(source, measure)
+    else:
+        pairs = of_flows(source, columns)
+    pairs = [(exact * unit, measured * unit, number) for exact, measured, number in pairs if exact and measured]
     if not pairs:
         return []
-    every = [math.log10(value) for pair in pairs for value in pair]
+    every = [math.log10(value) for *pair, _ in pairs for value in pair]
     low, high = min(every), max(every)
     step = (high - low) / CELLS or 1
     found: dict[tuple, int] = {}
-    for pair in pairs:
+    for *pair, number in pairs:
         place = tuple(round((math.log10(value) - low) / step) for value in pair)
-        found[place] = found.get(place, 0) + 1
+        found[place] = found.get(place, 0) + number
     ends = {"low": 10**low, "high": 10**high}
     return [
         {"x": 10 ** (low + x * step), "y": 10 ** (low + y * step), "pairs": number, **ends}
@@ -72,17 +78,26 @@ def points(source: Source, measure: str) -> list[dict]:
 
 
 def of_flows(source: Source, columns: tuple[str, str]) -> list[tuple]:
-    """The pairs of two columns."""
+    """The pairs of two columns, once each."""
     table = source.table(TABLE)
-    return list(zip(*(table[name].to_pylist() for name in columns), strict=True))
+    return [(*pair, 1) for pair in zip(*(table[name].to_pylist() for name in columns), strict=True)]
+
+
+def of_reports(source: Source, measure: str) -> list[tuple]:
+    """What is compared at every report, ns or bit/s, and how many times."""
+    return [
+        (10 ** (row["place"] / PLACES), 10 ** (row["place_measured"] / PLACES), row["pairs"])
+        for row in source.rows("flowreport_by_report")
+        if row["measure"] == measure
+    ]
 
 
 def of_windows(source: Source) -> list[tuple]:
-    """Throughputs, bit/s, of the windows of flows that both sides have."""
+    """Throughputs, bit/s, of the windows of flows that both sides have, once each."""
     both = {(row["sample"], row["flow"]) for row in source.rows(TABLE) if row["found"] == "both" and not row["outside"]}
     length_ns = window_ns(source)
     return [
-        (row["bytes"] * 8e9 / length_ns, row["bytes_measured"] * 8e9 / length_ns)
+        (row["bytes"] * 8e9 / length_ns, row["bytes_measured"] * 8e9 / length_ns, 1)
         for row in source.rows("flowreport_windows")
         if (row["sample"], row["flow"]) in both
     ]
@@ -124,10 +139,12 @@ def told(row: dict) -> list[str]:
 
 
 def powers(low: float, high: float) -> list[float]:
-    """At most MOST_TICKS powers of ten of an axis, evenly apart; its ends where it has none."""
+    """At most MOST_TICKS powers of ten of an axis, evenly apart; also its ends where it has not two."""
     first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
     step = max(1, math.ceil((last - first + 1) / MOST_TICKS))
-    return [10.0**power for power in range(first, last + 1, step)] or [float(f"{end:.3g}") for end in (low, high)]
+    found = [10.0**power for power in range(first, last + 1, step)]
+    ends = [float(f"{end:.2g}") for end in (low * 1.15, high / 1.15)]  # within, however they are rounded
+    return found if len(found) > 1 else sorted({*found, *ends})
 
 
 def panel(values: list[dict], measure: str, row: dict) -> alt.LayerChart:
