@@ -72,6 +72,17 @@ def test_the_manifest_tells_a_trial_from_other_samples(raw):
         assert any("replayed by tcpreplay from site1-host1 to site2-host1" in note for note in manifest["notes"])
 
 
+def test_the_manifest_counts_what_was_sent_and_what_of_it_did_not_arrive(raw, given):
+    sent = len(contents(given))
+    for trial in trials("quiet") + trials("loaded"):
+        manifest = manifests.read(raw / f"{trial}.json")
+        lost = sent - len(contents(raw / f"{trial}.pcap"))
+        assert manifest["replayed_frames"] == sent == manifest["frames_captured"] + lost
+        told = [note for note in manifest["notes"] if "not in the capture" in note]
+        assert told == ([f"{trial}: {lost} of {sent} replayed frames are not in the capture"] if lost else [])
+    assert all("replayed_frames" not in manifests.read(path) for path in raw.glob("run*.json"))
+
+
 def test_every_quiet_trial_holds_what_was_given_in_its_order(raw, given):
     expected = contents(given)
     for trial in trials("quiet"):

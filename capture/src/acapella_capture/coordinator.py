@@ -121,7 +121,7 @@ def take_trials(testbed: Testbed, how: CaptureSettings, shots: list[Shot]) -> It
             with running(testbed, [taking]) as begun:
                 for trial in begun:
                     with trial.noted():
-                        testbed.replay()
+                        trial.replayed = testbed.replay()
                     stop_mirrors(begun)
                     trial.traffic = testbed.traffic_facts()
             yield taking

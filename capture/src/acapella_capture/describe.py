@@ -79,7 +79,7 @@ def describe(testbed: Testbed, campaign: Path, taking: Taking, path: Path) -> di
         "clock_resolution_ns": facts.clock_resolution_ns,
         "port_rate_bps": shot.port.rate_bps,
         "notes": testbed.notes(),
-        **extra(testbed, shot, taking),
+        **extra(testbed, shot, taking, facts.frames),
     }
     manifests.write(campaign / "raw", manifest)
     return manifest
@@ -115,8 +115,8 @@ def named(not_sent: dict[str, int], program: Path) -> dict[str, int]:
     return {names.get(reason, reason): count for reason, count in not_sent.items()}
 
 
-def extra(testbed: Testbed, shot: Shot, taking: Taking) -> dict[str, Any]:
-    """Keys that not every manifest has."""
+def extra(testbed: Testbed, shot: Shot, taking: Taking, frames: int) -> dict[str, Any]:
+    """Keys that not every manifest has; ``frames`` are in the capture."""
     keys: dict[str, Any] = {"one_in": taking.how.one_in, "receiver": taking.receiver}
     if taking.how.one_in > 1 and taking.counts:
         keys |= {"one_in_by": taking.how.one_in_by, "sampled_out": taking.counts.sampled_out}
@@ -128,6 +128,10 @@ def extra(testbed: Testbed, shot: Shot, taking: Taking) -> dict[str, Any]:
     if shot.trial is not None:
         keys |= {"environment": shot.environment, "trial": shot.trial}
         notes.append(testbed.replays().note)
+    if taking.replayed is not None:
+        keys["replayed_frames"] = taking.replayed
+        if (lost := taking.replayed - frames) > 0:
+            notes.append(f"{shot.sample}: {lost} of {taking.replayed} replayed frames are not in the capture")
     if shot.cycle is not None:
         keys["cycle"] = shot.cycle
     if taking.congestion is not None:

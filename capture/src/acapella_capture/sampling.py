@@ -100,6 +100,7 @@ class Taking:
     watch: Watch = field(default_factory=Watch)
     congestion: dict[str, Any] | None = None
     traffic: list[dict[str, Any]] | None = None  # the testbed's, as of this sample's end
+    replayed: int | None = None  # frames, of a trial
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:

@@ -298,8 +298,8 @@ class Testbed(ABC):
         """What is to be on the way of a replay. Raises UserError where that cannot be had."""
         yield
 
-    def replay(self) -> None:
-        """Send the capture once, in the environment that holds; return when it has arrived or is lost.
+    def replay(self) -> int:
+        """Send the capture once, in the environment that holds; how many packets, when all have arrived or are lost.
 
         Raises UserError where not all of it was sent, or the environment was not what it ought to be.
         """

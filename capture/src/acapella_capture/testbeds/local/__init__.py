@@ -222,8 +222,8 @@ class LocalTestbed(Testbed):
         with self._replayer.environment(name):
             yield
 
-    def replay(self) -> None:
-        self._replayer.play()
+    def replay(self) -> int:
+        return self._replayer.play()
 
     def notes(self) -> list[str]:
         note = [self._switches.note] if self._switches.note else []

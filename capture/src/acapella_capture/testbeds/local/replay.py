@@ -118,7 +118,7 @@ class Replayer:
                 self._load = None
             self._tc("qdisc", "del", "dev", self.device, "parent", "1:1")
 
-    def play(self) -> None:
+    def play(self) -> int:
         """As testbeds.base has it."""
         if self._load and self._load.fault():
             self._make_queue()
@@ -133,6 +133,7 @@ class Replayer:
         time.sleep(2 * 2 * QUEUE_BYTES * 8 / self._rate_bps)  # twice what both queues hold
         if self._load and self._load.fault():
             raise UserError(f"the load ended: {self._load.fault()}", where="environment loaded")
+        return good
 
     def tcpreplay(self) -> list[str]:
         """The command that sends: ahead of all others where that is allowed, else with the clock always in view.
