@@ -26,6 +26,7 @@ def test_unknown_is_null_and_survives(tmp_path):
         "one_in_by",
         "sampled_out",
         "p4",
+        "replayed_frames",
     }
     assert manifest["mirror"] == dict.fromkeys(
         ("offered_frames", "delivered_frames", "offered_bytes", "delivered_bytes")
