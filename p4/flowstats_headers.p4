@@ -137,8 +137,8 @@ header report_2_h {
     bit<64> retransmitted_bytes;
     bit<64> gap_bytes;
     bit<64> payload_bytes;
+    bit<64> last;
     bit<64> reserved;
-    bit<64> reserved_too;
 }
 
 #endif

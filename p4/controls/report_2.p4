@@ -59,12 +59,13 @@ control Report(inout headers_t hdr, inout metadata_t meta) {
         hdr.report_2.retransmitted_bytes = 0;
         hdr.report_2.gap_bytes = 0;
         hdr.report_2.payload_bytes = 0;
+        hdr.report_2.last = 0;
         hdr.report_2.reserved = 0;
-        hdr.report_2.reserved_too = 0;
         meta.valid = 0;
         if (meta.held == 1) {
-            meta.valid = 65;
+            meta.valid = 321;  // start, slot, last
             hdr.report_2.start = slot_start.read(meta.slot);
+            hdr.report_2.last = slot_last.read(meta.slot);
             hdr.report_2.duplicate_acks = slot_duplicate_acks.read(meta.slot);
             hdr.report_2.retransmitted_bytes = slot_retransmitted.read(meta.slot);
             hdr.report_2.gap_bytes = slot_gap.read(meta.slot);

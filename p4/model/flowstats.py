@@ -280,7 +280,7 @@ class Flowstats:
             "ack": S_ACK,
             "data_seq": S_DATA,
         }
-        counts = ("start", "duplicate_acks", "retransmitted", "gap", "payload")
+        counts = ("start", "last", "duplicate_acks", "retransmitted", "gap", "payload")
         if not subject.held:
             return dict.fromkeys((*bits, *counts, "state"), 0)
         state = self.slots.get("state", subject.slot)
@@ -291,7 +291,7 @@ class Flowstats:
     def _payload(self, packet: Packet, subject: Subject, trigger: int) -> bytes:
         key, held = subject.key, self._held_values(subject)
         state = held.pop("state")
-        valid = 1 | 64 if subject.held else 0
+        valid = 1 | 64 | 256 if subject.held else 0
         for number, bit in enumerate((S_RTT_SYN, S_RTT_ACK, S_IAT, S_SEQ, S_ACK), 1):
             valid |= bool(state & bit) << number
         valid |= subject.tags_whole << 7
@@ -331,6 +331,7 @@ class Flowstats:
                 "retransmitted_bytes": held["retransmitted"],
                 "gap_bytes": held["gap"],
                 "payload_bytes": held["payload"],
+                "last": held["last"],
             },
         )
 

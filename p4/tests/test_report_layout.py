@@ -19,8 +19,6 @@ PARTS = {
     "dst_high": ("dst", 0, 8),
     "dst_low": ("dst", 8, 8),
     "vlans": ("vlan_0", 0, 8),
-    "reserved": ("reserved", 0, 8),
-    "reserved_too": ("reserved", 8, 8),
 }
 
 
