@@ -8,6 +8,7 @@ import ipaddress
 import struct
 from dataclasses import dataclass, field
 
+from plain_spread import divide, last_packet
 from report_frames import BYTES, LAYOUTS, TRIGGER, VALID, icrc
 
 SPACE = 1 << 24
@@ -186,6 +187,7 @@ class Flow:
         self.number = number
         self.reports = self.older = 0
         self.newest = self.first = self.start = self.end = None
+        self.fin = self.told = False  # a FIN or RST came; the newest report knows the last packet
         self.rtt_syn = self.rtt_ack = self.iat = self.seq = self.ack = self.base = None
         self.acked = 0
         self.slot = None
@@ -226,11 +228,14 @@ class Flow:
             zero = dict.fromkeys(("bytes", "packets", "acknowledged_bytes", *self.slots), 0)
             self.window = {"totals": zero, "start": time // width if width else time, "last": 0}
             self.open_window()
+            self.window["closed"] = {} if width else None
         elif width == 0:
             self.window["start"] = self.window["last"]
         elif time // width > self.window["start"]:
             self.end_window(plain)
-            self.window["start"] = time // width
+            self.window |= {"start": time // width, "closed": plain.series[-1]}
+        else:
+            self.window["closed"] = None
 
     def open_window(self) -> None:
         """Nothing in it yet."""
@@ -263,6 +268,7 @@ class Flow:
             {
                 "flow": self.number,
                 "window_ns": window["start"] * width if width else window["last"],
+                "windows": 1,
                 "last_ns": window["last"],
                 "reports": window["reports"],
                 "packet_size_mean": step["bytes"] / step["packets"] if step["packets"] else None,
@@ -279,12 +285,14 @@ class Flow:
     def row(self) -> dict:
         """Columns of flow_reports that need no division."""
         size = self.size()
-        both = self.start is not None and self.end is not None
+        end = self.end if self.fin or self.told else None
+        both = self.start is not None and end is not None
         return {
             "flow": self.number,
             "start_ns": self.start,
-            "end_ns": self.end,
-            "duration_ns": self.end - self.start if both else None,
+            "end_ns": end,
+            "ended": self.fin,
+            "duration_ns": end - self.start if both else None,
             "first_ns": self.first,
             "last_ns": self.newest[1],
             "bytes": size[0],
@@ -336,7 +344,7 @@ class Published(Flow):
         if kind in (0, 3):
             self.start = time if self.start is None else min(self.start, time)
         if kind == 4:
-            self.end = time if self.end is None else max(self.end, time)
+            self.fin, self.end = True, time if self.end is None else max(self.end, time)
         if kind == 2:
             self.seq, self.has_ack = fields["seq"], True
             self.acknowledge(fields["ack"])
@@ -391,7 +399,9 @@ class Tagged(Flow):
         if fields["valid"] & VALID["start"]:
             self.start = min(fields["start"], fields["start"] if self.start is None else self.start)
         if fields["trigger"] & (TRIGGER["fin"] | TRIGGER["rst"]):
-            self.end = max(fields["timestamp"], self.end or 0)
+            self.fin, self.end = True, max(fields["timestamp"], self.end or 0)
+        if last_packet(fields) is not None:
+            self.end = max(last_packet(fields), self.end or 0)
         self.tags_cut |= not fields["valid"] & VALID["tags"]
 
     def take(self, fields: dict, plain: Plain) -> str:
@@ -416,12 +426,15 @@ class Tagged(Flow):
         self.newest = stamp
         self.ends(fields)
         self.newest_values(fields)
+        if plain.series_ns and self.window["closed"] is not None:
+            divide(self, fields, plain.series, plain.series_ns)
         self.after(stamp[1], plain)
         return "taken"
 
     def newest_values(self, fields: dict) -> None:
         """What only the newest report says."""
         has = {name for name, bit in VALID.items() if fields["valid"] & bit}
+        self.told = last_packet(fields) is not None
         for name in ("rtt_syn", "rtt_ack", "iat"):
             if name in has:
                 setattr(self, name, fields[name])

@@ -1,6 +1,7 @@
 """The native collector beside the plain one: every counter, flow and row of the series, in both formats."""
 
 import random
+from collections import Counter
 
 import pyarrow.parquet as pq
 import pytest
@@ -44,7 +45,7 @@ def number_2(random_: random.Random, n: int) -> dict:
         "ip_proto": random_.choice((6, 6, 6, 17, 1, 58)),
         "tcp_flags": 16,
         "trigger": random_.choice((1, 2, 4, 8, 16, 64, 128, 256)),
-        "valid": random_.randrange(256) | random_.choice((0, VALID["slot"])),
+        "valid": random_.randrange(512) | random_.choice((0, VALID["slot"])),
         "vlan_count": tags % 3,
         "mpls_count": random_.choice((0, 2, 6)),
         "src_port": random_.choice((0, 443)),
@@ -60,10 +61,11 @@ def number_2(random_: random.Random, n: int) -> dict:
         "timestamp": (n + random_.choice((0, 0, -2))) * SECOND // 5 + SECOND,
         "start": random_.choice((SECOND, 2 * SECOND)),
         "bytes": random_.randrange(2**40),
-        "packets": random_.randrange(2**20),
+        "packets": random_.choice((n, n // 9 + 1, random_.randrange(2**20))),
+        "last": random_.choice((n * SECOND // 5 + SECOND - random_.randrange(3 * SECOND), 0, 2**64 - 1)) % 2**64,
         "rtt_syn": 5_000_000,
         "rtt_ack": 300,
-        "iat": random_.randrange(1000),
+        "iat": random_.choice((random_.randrange(1000), random_.randrange(4 * SECOND))),
         "seq_end": random_.randrange(2**32),
         "ack": random_.choice((n * 100, random_.randrange(2**32))),
         "duplicate_acks": random_.choice((n, 2**32 - 1)),
@@ -153,6 +155,84 @@ def test_core_says_what_the_plain_collector_says(tmp_path, number, series_ns):
         rows = [flow.row() for flow in model.flows.values()]
         assert [{name: flow[name] for name in rows[0]} for flow in flows] == rows
         assert series == model.series
+        if series_ns:
+            assert all(summed(series, name) == {flow["flow"]: flow[name] for flow in flows} for name in SUMMED)
+        runs = [row for row in series if row["windows"] > 1]
+        assert bool(runs) == (number == 2 and series_ns > 0)
+        assert all(row["reports"] == 0 for row in runs)
+
+
+SUMMED = ("bytes", "packets")
+
+
+def summed(series: list[dict], name: str) -> dict[int, int]:
+    """A column's sums, by flow."""
+    sums = Counter()
+    for row in series:
+        sums[row["flow"]] += row[name]
+    return dict(sums)
+
+
+YEAR = 365 * 86_400 * SECOND
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_report_makes_four_rows_at_most_however_long_its_flow_was_silent(tmp_path, threads):
+    """Windows of a nanosecond, years between reports: the even share is one row, and no byte is lost."""
+    valid = VALID["start"] | VALID["iat"] | VALID["slot"] | VALID["last"]
+    told = [
+        {"timestamp": YEAR, "start": 7, "last": YEAR - 9, "iat": 1000, "bytes": 1003, "packets": 10},
+        {"timestamp": 3 * YEAR, "start": 7, "last": 3 * YEAR - 5, "iat": YEAR, "bytes": 2009, "packets": 20},
+        {"timestamp": 2**64 - 1, "start": 7, "last": 2**64 - 5, "iat": 6, "bytes": 2**63, "packets": 2**40},
+    ]
+    frames = [
+        frame(
+            report(2, src=bytes((10, 0, 0, n)), dst=b"\x0a\0\0\2", valid=valid, trigger=128, report_sequence=at, **one),
+            psn=3 * n + at,
+            address=BASE,
+        )
+        for n in range(3)
+        for at, one in enumerate(told)
+    ]
+    _, flows, series = collected(tmp_path, frames, Options(series_ns=1, threads=threads))
+    of_first = [row for row in series if row["flow"] == 0]
+    assert [(row["window_ns"], row["windows"], row["bytes"], row["packets"]) for row in of_first[:8]] == [
+        (8, YEAR - 1017, 803, 8),
+        (YEAR - 1009, 1, 100, 1),
+        (YEAR - 9, 1, 100, 1),
+        (YEAR, 1, 0, 0),
+        (YEAR + 1, YEAR - 6, 806, 8),
+        (2 * YEAR - 5, 1, 100, 1),
+        (3 * YEAR - 5, 1, 100, 1),
+        (3 * YEAR, 1, 0, 0),
+    ]
+    assert len(series) <= 3 * 4 * len(told)
+    assert all(summed(series, name) == {flow["flow"]: flow[name] for flow in flows} for name in SUMMED)
+
+
+def test_where_the_bytes_of_a_report_go(tmp_path):
+    """The last of ten packets is where the report says, the one before an inter-arrival time earlier, others evenly."""
+    valid = VALID["start"] | VALID["iat"] | VALID["slot"] | VALID["last"]
+    told = [
+        {"timestamp": 2 * SECOND, "last": 2 * SECOND, "bytes": 40, "packets": 1, "trigger": 64},
+        {"timestamp": 9 * SECOND, "last": 15 * SECOND // 2, "iat": 2 * SECOND, "bytes": 1041, "packets": 11},
+    ]
+    frames = [
+        frame(report(2, dst=b"\x0a\0\0\2", valid=valid, report_sequence=at, **one), psn=at, address=BASE)
+        for at, one in enumerate(told)
+    ]
+    _, _, series = collected(tmp_path, frames, Options(series_ns=SECOND))
+    found = [
+        (row["window_ns"] // SECOND, row["windows"], row["bytes"], row["packets"], row["reports"]) for row in series
+    ]
+    # 801 bytes from 2.0 s to 5.5 s, 100 each at 5.5 s and at 7.5 s
+    assert found == [
+        (2, 1, 40 + 228, 1 + 2, 1),
+        (3, 2, 458, 4, 0),
+        (5, 1, 115 + 100, 2 + 1, 0),
+        (7, 1, 100, 1, 0),
+        (9, 1, 0, 0, 1),
+    ]
 
 
 def key_of(flow: dict) -> tuple:

@@ -38,9 +38,14 @@ def report(con, change) -> None:
     con.register("told", pa.table({name: pa.array([row[name] for row in flows], kind) for name, kind in KINDS.items()}))
     con.execute("create temp view reported_flows as select * from told")
     stamps = "select k.number as flow, p.ts_ns as window_ns, p.ip_len::ubigint as bytes, p.iat_ns from packets as p "
+    begins = f"window_ns // {WINDOW_NS} * {WINDOW_NS}"
     keys = ", ".join(f"({row['flow']}, {row['key']})" for row in flows)
     con.execute(
         f"create temp view reported_series as {stamps} inner join (values {keys}) as k (number, key) using (key)"
+    )
+    con.execute(
+        f"create temp view reported_windows as select flow, {begins} as window_ns, 1::ubigint as windows, "
+        "sum(bytes)::ubigint as bytes from reported_series group by all"
     )
 
 

@@ -6,7 +6,7 @@ namespace acapella::collector {
 
 FlowShard::FlowShard(Format format, const TableHash& hash, std::optional<std::uint64_t> series_ns)
     : format_(format), hash_(hash) {
-    if (series_ns) series_.emplace(*series_ns);
+    if (series_ns) series_.emplace(format, *series_ns);
 }
 
 std::uint64_t FlowShard::hash_at(const std::byte* bytes) const {
@@ -60,7 +60,7 @@ void FlowShard::take_one(const ReportAt& at, const Sought& sought, bool full) {
     Effect effect{};
     records_.change(row, [&](FlowState& state) { effect = update(state, kFormat, report); });
     ++counts_[effect];
-    if (listed) series_->after(row, flow, at.position);
+    if (listed) series_->after(row, report, flow, at.position);
 }
 
 template <Format kFormat>
@@ -75,7 +75,7 @@ void FlowShard::add(const ReportAt& at, std::uint64_t hash, Report& report) {
                   [&](std::uint32_t other) { return hash_of<kFormat>(hash_, records_.key(other)); });
     if (series_) {
         series_->before(row, report.timestamp, flow, at.position);
-        series_->after(row, flow, at.position);
+        series_->after(row, report, flow, at.position);
     }
     ++counts_[Effect::newer];
 }

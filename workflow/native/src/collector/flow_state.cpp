@@ -142,6 +142,16 @@ void take_slot(FlowState& flow, const Report& report) {
     flow.flags |= FlowState::kSlot;
 }
 
+// Of the tagged format alone. A report that does not say it may be of packets behind those that were said.
+void take_last(FlowState& flow, const Report& report, bool newest) {
+    if ((report.has & Report::kLast) != 0) {
+        flow.end_ns = std::max(flow.end_ns.get(), report.last);
+        if (newest) flow.flags |= FlowState::kLast;
+    } else if (newest) {
+        flow.flags = flow.flags & ~std::uint32_t{FlowState::kLast};
+    }
+}
+
 void take_newest(FlowState& flow, const Report& report) {
     flow.sequence = report.sequence;
     take_ends(flow, report);
@@ -173,6 +183,7 @@ Effect update_tagged(FlowState& flow, const Report& report) {
     if (is_newer(flow, Format::tagged, report)) {
         count_tagged(flow, report);
         take_newest(flow, report);
+        take_last(flow, report, true);
         flow.timestamp = report.timestamp;
         return Effect::newer;
     }
@@ -181,6 +192,7 @@ Effect update_tagged(FlowState& flow, const Report& report) {
     flow.first_ns = std::min(flow.first_ns.get(), report.timestamp);
     if (!count_tagged(flow, report)) return Effect::late;
     take_ends(flow, report);
+    take_last(flow, report, false);
     return Effect::older;
 }
 
@@ -195,6 +207,7 @@ void begin(FlowState& flow, Report& report) {
     flow.epochs = 1;
     flow.reports = 1;
     take_newest(flow, report);
+    if ((report.has & Report::kLast) != 0) take_last(flow, report, true);
 }
 
 bool is_newer(const FlowState& flow, Format format, const Report& report) {

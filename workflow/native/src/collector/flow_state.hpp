@@ -23,6 +23,7 @@ struct FlowState {
         kSlot = 256,
         kPrevious = 512,  // there is an epoch before the newest one
         kTagsCut = 1024,  // there were more tags than a report holds
+        kLast = 2048,     // the newest report said when the last packet was
     };
 
     bool has(Flag flag) const { return (flags & flag) != 0; }

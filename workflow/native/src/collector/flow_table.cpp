@@ -132,7 +132,9 @@ void FlowTable::gather_series() {
     }
     if (shards_.size() > 1)
         std::sort(series_.begin() + static_cast<std::ptrdiff_t>(before), series_.end(),
-                  [](const SeriesRow& a, const SeriesRow& b) { return a.position < b.position; });
+                  [](const SeriesRow& a, const SeriesRow& b) {
+                      return std::pair(a.position, a.window_ns) < std::pair(b.position, b.window_ns);
+                  });
 }
 
 void FlowTable::close_windows() {

@@ -32,6 +32,11 @@ std::uint64_t first_of(std::uint64_t word, unsigned count, unsigned bits, unsign
     return kept >= 64 ? word : word & ((std::uint64_t{1} << kept) - 1);
 }
 
+// What a packet of the flow itself triggers: the report's time is that packet's.
+constexpr unsigned kOwnPacket = format2::trigger_bits::syn | format2::trigger_bits::fin |
+                                format2::trigger_bits::rst | format2::trigger_bits::nth |
+                                format2::trigger_bits::time | format2::trigger_bits::first;
+
 }  // namespace
 
 // The bits of `valid` and those of Has are the same ones.
@@ -39,7 +44,8 @@ static_assert(Report::kStart == format2::valid_bits::start &&
               Report::kRttSyn == format2::valid_bits::rtt_syn &&
               Report::kRttAck == format2::valid_bits::rtt_ack && Report::kIat == format2::valid_bits::iat &&
               Report::kSeq == format2::valid_bits::seq && Report::kAck == format2::valid_bits::ack &&
-              Report::kSlot == format2::valid_bits::slot && Report::kTags == format2::valid_bits::tags);
+              Report::kSlot == format2::valid_bits::slot && Report::kTags == format2::valid_bits::tags &&
+              Report::kLast == format2::valid_bits::last);
 
 bool is_report(Format format, const std::byte* bytes) {
     if (format == Format::published) return format1::timestamp.of(bytes) >> 48 == 0;
@@ -109,7 +115,7 @@ Report report_of<Format::tagged>(const std::byte* bytes) {
     namespace why = format2::trigger_bits;
     Report report;
     const std::uint32_t trigger = format2::trigger.of(bytes);
-    unsigned has = format2::valid.of(bytes) & 0xffU;
+    unsigned has = format2::valid.of(bytes) & 0x1ffU;
     if (format2::ip_proto.of(bytes) != kTcp)
         has &= ~static_cast<unsigned>(Report::kSlot);  // counts of TCP alone
     if ((trigger & (why::fin | why::rst)) != 0) has |= Report::kEnd;
@@ -119,6 +125,11 @@ Report report_of<Format::tagged>(const std::byte* bytes) {
     report.sequence = format2::report_sequence.of(bytes);
     report.timestamp = format2::timestamp.of(bytes);
     report.start = format2::start.of(bytes);
+    report.last = std::min<std::uint64_t>(format2::last.of(bytes), report.timestamp);
+    if ((report.has & Report::kLast) == 0 && (trigger & kOwnPacket) != 0) {  // a flow without a slot
+        report.last = report.timestamp;
+        report.has |= Report::kLast;
+    }
     report.bytes = format2::bytes.of(bytes);
     report.packets = format2::packets.of(bytes);
     report.rtt_syn = format2::rtt_syn.of(bytes);

@@ -53,8 +53,9 @@ struct Report {
         kAck = 32,
         kSlot = 64,  // duplicate_acks to payload_bytes
         kTags = 128,
-        kEnd = 256,     // the report's time is the end of the flow
-        kSynSeq = 512,  // seq_end is where the flow's data starts
+        kLast = 256,     // last
+        kEnd = 512,      // the report's time is the end of the flow
+        kSynSeq = 1024,  // seq_end is where the flow's data starts
     };
 
     std::uint16_t has;
@@ -66,6 +67,7 @@ struct Report {
     // Each of these has a value where its bit of `has` says so, and is not even zero elsewhere: half of the
     // time that a report takes would go into zeros.
     std::uint64_t start;    // ns
+    std::uint64_t last;     // ns: of the last packet that is in the counts, no later than timestamp
     std::uint64_t rtt_syn;  // ns
     std::uint64_t rtt_ack;  // ns
     std::uint64_t iat;      // ns

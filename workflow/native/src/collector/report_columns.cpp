@@ -116,6 +116,7 @@ struct FlowColumnsOf {
     Values<std::uint32_t> flow, reports, older_reports, epochs;
     KeyColumns key;
     NullableValues<std::int64_t> start_ns, end_ns, duration_ns;
+    Booleans ended;
     NullableValues<std::int64_t> rtt_syn_ns, rtt_ack_ns, handshake_rtt_ns, iat_ns;
     Values<std::int64_t> first_ns, last_ns;
     Values<std::uint64_t> bytes, packets;
@@ -149,11 +150,13 @@ void FlowColumnsOf::add(const FlowCopy& copy, std::string_view site) {
 
 void FlowColumnsOf::add_times(const FlowState& state) {
     const bool start = state.has(FlowState::kStart);
-    const bool end = state.has(FlowState::kEnd);
+    const bool last = state.has(FlowState::kLast);
+    const bool end = last || state.has(FlowState::kEnd);
     const bool syn = state.has(FlowState::kRttSyn);
     const bool ack = state.has(FlowState::kRttAck);
     start_ns.add(known(start, ns(state.start_ns)));
     end_ns.add(known(end, ns(state.end_ns)));
+    ended.add(state.has(FlowState::kEnd));
     duration_ns.add(known(start && end, ns(state.end_ns - state.start_ns)));
     first_ns.add(ns(state.first_ns));
     last_ns.add(ns(state.timestamp));
@@ -162,8 +165,8 @@ void FlowColumnsOf::add_times(const FlowState& state) {
     handshake_rtt_ns.add(known(syn && ack, ns(state.rtt_syn_ns + state.rtt_ack_ns)));
     iat_ns.add(known(state.has(FlowState::kIat), ns(state.iat_ns)));
     const std::uint64_t from = start ? state.start_ns : state.first_ns;
-    throughput_bps.add(state.timestamp > from ? rate_bps(state.bytes(), state.timestamp - from)
-                                              : std::nullopt);
+    const std::uint64_t until = last ? state.end_ns : state.timestamp;
+    throughput_bps.add(until > from ? rate_bps(state.bytes(), until - from) : std::nullopt);
 }
 
 void FlowColumnsOf::add_tcp(const FlowState& state) {
@@ -189,6 +192,7 @@ Column FlowColumnsOf::columns() const {
     key.columns(all);
     all.push_back(start_ns.column("start_ns"));
     all.push_back(end_ns.column("end_ns"));
+    all.push_back(ended.column("ended"));
     all.push_back(duration_ns.column("duration_ns"));
     all.push_back(first_ns.column("first_ns"));
     all.push_back(last_ns.column("last_ns"));
@@ -217,7 +221,7 @@ Column FlowColumnsOf::columns() const {
 struct SeriesColumns {
     Values<std::uint32_t> flow, reports;
     Values<std::int64_t> window_ns, last_ns;
-    Values<std::uint64_t> bytes, packets;
+    Values<std::uint64_t> windows, bytes, packets;
     NullableValues<double> packet_size_mean;
     Whole throughput_bps, acknowledged_bytes, payload_bytes, retransmitted_bytes, duplicate_acks;
     NullableValues<std::uint32_t> bytes_in_flight, bytes_in_flight_max;
@@ -232,6 +236,7 @@ void SeriesColumns::add(const SeriesRow& row) {
     const bool slot = has(FlowState::kSlot);
     flow.add(row.flow);
     window_ns.add(ns(row.window_ns));
+    windows.add(row.windows);
     last_ns.add(ns(row.last_ns));
     reports.add(row.reports);
     bytes.add(row.bytes);
@@ -253,6 +258,7 @@ Column SeriesColumns::columns() const {
     auto& all = root.children;
     all.push_back(flow.column("flow"));
     all.push_back(window_ns.column("window_ns"));
+    all.push_back(windows.column("windows"));
     all.push_back(last_ns.column("last_ns"));
     all.push_back(reports.column("reports"));
     all.push_back(bytes.column("bytes"));

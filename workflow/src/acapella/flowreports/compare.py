@@ -1,7 +1,7 @@
 """Exact and measured flows of a sample side by side, and how well they agree.
 
-Works in a DuckDB connection that has the tables of `exact` and the collector's files as views ``reported_flows`` and,
-with a row a report, ``reported_series``.
+Works in a DuckDB connection that has the tables of `exact` and the collector's files as views ``reported_flows``,
+``reported_series`` with a row a report, and ``reported_windows`` with a row a window.
 """
 
 from pathlib import Path
@@ -10,21 +10,20 @@ from . import exact
 
 OF_FLOWS = ("measured_keys", "measured_flows", "compared_flows")
 OVER_TIME = (
-    *("measured_series", "measured_windows", "measured_iats"),
+    *("measured_numbers", "measured_series", "measured_windows", "measured_iats"),
     *("compared_windows", "window_iats", "compared_iats", "compared_rates"),
 )
 
 
-def reported(con, flows: Path, series: Path | None) -> None:
-    """Make the collector's files views; without a series an empty one."""
+def reported(con, flows: Path, series: Path | None, windows: Path | None) -> None:
+    """Make the collector's files views; without a series empty ones."""
     con.read_parquet(str(flows)).create_view("reported_flows", replace=True)
-    if series is not None:
-        con.read_parquet(str(series)).create_view("reported_series", replace=True)
-    else:
-        con.execute(
-            "create or replace temp view reported_series as "
-            "select 0::uinteger as flow, 0 as window_ns, 0::ubigint as bytes, 0 as iat_ns where false"
-        )
+    for name, path in {"reported_series": series, "reported_windows": windows}.items():
+        if path is not None:
+            con.read_parquet(str(path)).create_view(name, replace=True)
+        else:
+            columns = "0::uinteger as flow, 0 as window_ns, 1::ubigint as windows, 0::ubigint as bytes, 0 as iat_ns"
+            con.execute(f"create or replace temp view {name} as select {columns} where false")
 
 
 def make(con, *, sample: str, window_ns: int) -> None:

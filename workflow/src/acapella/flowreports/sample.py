@@ -52,8 +52,8 @@ def measure(source: Source, folder: Path, settings: Settings, sketches: list[Ske
 
 def compared(con, source: Source, settings: Settings, made: Run, folder: Path, *, series: bool):  # noqa: PLR0913
     """The rows of accuracy of a run, and what the collector wrote into ``folder``."""
-    got = receive(made, folder, settings, series=series)
-    compare.reported(con, got.flows, got.series)
+    got = receive(made, folder, settings, window_ns=source.window_ns if series else None)
+    compare.reported(con, got.flows, got.series, got.windows)
     compare.make(con, sample=source.name, window_ns=source.window_ns)
     return rows(con, "accuracy"), got
 
