@@ -79,15 +79,16 @@ class Conversation:
         for side, seen in self.seen.items():
             self.counts[side]["gap_bytes"] += max(seen) + 1 - len(seen)
 
-    def expected(self, side: str, last_ns: int) -> dict:
-        """Columns of flow_reports; ``last_ns`` is the time of the newest report."""
+    def expected(self, side: str) -> dict:
+        """Columns of flow_reports."""
         counts, stamps = self.counts[side], self.stamps[side]
         names = ("bytes", "packets", "payload_bytes", "retransmitted_bytes", "gap_bytes", "duplicate_acks")
         return {
             **{name: counts[name] for name in (*names, "acknowledged_bytes")},
-            **{"start_ns": stamps[0], "end_ns": self.closed[side], "duration_ns": self.closed[side] - stamps[0]},
+            **{"start_ns": stamps[0], "end_ns": stamps[-1], "duration_ns": stamps[-1] - stamps[0]},
+            "ended": self.closed[side] is not None,
             "packet_size_mean": counts["bytes"] / counts["packets"],
-            "throughput_bps": round(8e9 * counts["bytes"] / (last_ns - stamps[0])),
+            "throughput_bps": round(8e9 * counts["bytes"] / (stamps[-1] - stamps[0])),
             **{"rtt_syn_ns": 10 * MS, "rtt_ack_ns": 5 * MS, "handshake_rtt_ns": 15 * MS},
             "iat_ns": stamps[-1] - stamps[-2],
             "bytes_in_flight": self.flights[side][-1],
@@ -104,7 +105,7 @@ def collected(folder: Path, frames: list, *words: str) -> tuple[list[dict], list
 def assert_same(made: Conversation, flows: list[dict], series: list[dict]) -> None:
     for flow, side in zip(flows, ("client", "server"), strict=True):
         assert flow["last_ns"] >= made.stamps[side][-1]
-        expected = made.expected(side, flow["last_ns"])
+        expected = made.expected(side)
         assert {name: flow[name] for name in expected} == expected, side
         known = [row for row in series if row["flow"] == flow["flow"]]
         for name in ("bytes", "packets", "payload_bytes", "retransmitted_bytes", "gap_bytes", "duplicate_acks"):

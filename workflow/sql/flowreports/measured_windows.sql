@@ -1,5 +1,5 @@
--- One row per flow and window of time in which the collector has bytes of it. Windows as in exact_windows; of a row that
--- several have together each takes the same share, rounded down cumulatively.
+-- One row per flow and window of time in which the collector has bytes of it. Windows as in exact_windows; of a row
+-- that several have together each takes the same share, rounded down cumulatively.
 with
 
 reported as (

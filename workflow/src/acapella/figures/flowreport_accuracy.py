@@ -41,8 +41,9 @@ def draw(source: Source) -> Figure:
     hidden = sum(rows[measure]["n"] - rows[measure]["n_log"] for measure in shown)
     key = (
         f"Each point is {places(hidden)}; the line is where both are the same. R² of values and, behind it, of their "
-        "logarithms, which no few large values carry. A window has the bytes that were reported in it: what a flow "
-        "sends after its last report counts where the next reset finds it. Values at reports are drawn to 6 %.",
+        "logarithms, which no few large values carry. Of what a report added to a flow, windows have what came in "
+        "them as far as it tells: the last two packets are placed, others spread evenly since the report before. "
+        "Values at reports are drawn to 6 %.",
     )
     return Figure(title(rows), alt.concat(*panels, columns=ACROSS, spacing=16), key)
 
