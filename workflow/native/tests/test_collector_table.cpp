@@ -6,6 +6,8 @@
 #include <cstring>
 #include <optional>
 #include <thread>
+#include <unordered_map>
+#include <utility>
 
 #include "collector/collector.hpp"
 #include "collector/rdma_ring.hpp"
@@ -160,6 +162,34 @@ TEST(FlowTable, AnyNumberOfThreadsGivesTheSame) {
         EXPECT_EQ(one.series()[i].flow, five.series()[i].flow);
         EXPECT_EQ(one.series()[i].bytes, five.series()[i].bytes);
     }
+}
+
+// Two flows of the same slot and the same bits in it: only their keys tell them apart.
+TEST(FlowTable, FlowsThatTheIndexTakesForOneAnotherAreKeptApart) {
+    const acapella::TableHash hash(1);
+    std::unordered_map<std::uint64_t, unsigned> seen;
+    std::pair<unsigned, unsigned> twins{0, 0};
+    for (unsigned flow = 0; twins.second == 0 && flow < 1'000'000; ++flow) {
+        const std::uint64_t bits =
+            hash_of<Format::tagged>(hash, key_of<Format::tagged>(tagged(flow, 1, 1, 1).data()));
+        // The smallest index has 2^10 slots, which hold bits 42 to 63 of a flow's hash.
+        const auto [at, is_new] = seen.emplace(bits >> 42 << 10 | (bits & 1023), flow);
+        if (!is_new) twins = {at->second, flow};
+    }
+    ASSERT_NE(twins.second, 0U);
+    Octets reports;
+    for (std::uint32_t n = 0; n < 300; ++n) {
+        const Octets report = tagged(n % 3 == 0 ? twins.second : twins.first, 1, n, n, n);
+        reports.insert(reports.end(), report.begin(), report.end());
+    }
+    TableConfig config;
+    FlowTable table(config, hash);
+    take(table, reports.data(), 300);
+    ASSERT_EQ(table.flows(), 2U);
+    EXPECT_EQ(table.flow(0).state.reports, 100U);
+    EXPECT_EQ(table.flow(0).state.bytes(), 297U);
+    EXPECT_EQ(table.flow(1).state.reports, 200U);
+    EXPECT_EQ(table.flow(1).state.bytes(), 299U);
 }
 
 TEST(FlowTable, FurtherFlowsThanTheMemoryHoldsAreCounted) {

@@ -34,7 +34,9 @@ void FlowShard::take_all(std::span<const ReportAt> reports, bool full) {
         if (n >= kAhead && n - kAhead < reports.size()) {
             Sought& next = sought[(n - kAhead) % sought.size()];
             next.row = index_.find(next.hash, [](std::uint32_t) { return true; });
-            if (next.row != kNone) records_.prefetch<kFormat>(next.row);
+            if (next.row == kNone) continue;
+            records_.prefetch<kFormat>(next.row);
+            if (series_) series_->prefetch(next.row);
         }
     }
 }

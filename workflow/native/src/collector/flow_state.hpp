@@ -32,10 +32,9 @@ struct FlowState {
     // Sent, as far as seen, and not acknowledged, modulo 2^32; nothing where an acknowledgment is ahead.
     bool knows_flight() const { return has(kSeq) && has(kAck) && static_cast<std::int32_t>(seq - ack) >= 0; }
 
-    // What every report changes stands together, and what only format 2 has last.
+    // What every report changes stands together, and what only format 2 has last: with the key before it the
+    // first 72 bytes are two lines of the cache (RecordPool).
     Relaxed<std::uint64_t> timestamp;  // of the newest report
-    Relaxed<std::uint32_t> sequence;
-    Relaxed<std::uint32_t> epoch;
     Relaxed<std::uint64_t> epoch_bytes;
     Relaxed<std::uint64_t> epoch_packets;
     Relaxed<std::uint32_t> reports;
@@ -45,6 +44,8 @@ struct FlowState {
     Relaxed<std::uint64_t> acked_bytes;
     Relaxed<std::uint64_t> rtt_syn_ns;
     Relaxed<std::uint64_t> iat_ns;
+    Relaxed<std::uint32_t> sequence;
+    Relaxed<std::uint32_t> epoch;
     Relaxed<std::uint64_t> closed_bytes;
     Relaxed<std::uint64_t> closed_packets;
     Relaxed<std::uint32_t> number;  // the flow's row

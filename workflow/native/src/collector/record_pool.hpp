@@ -3,8 +3,10 @@
 
 #include <sys/mman.h>
 
+#include <array>
 #include <atomic>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -43,14 +45,14 @@ class RecordPool {
     // change(FlowState&) may not throw: readers wait for its end.
     template <typename Change>
     void change(std::uint32_t row, const Change& change);
-    const ReportKey::Words& key(std::uint32_t row) const { return at(row).key; }
+    ReportKey::Words key(std::uint32_t row) const { return at(row).key(); }
     template <Format kFormat>
     bool has_key(std::uint32_t row, const ReportKey::Words& key) const {
-        const ReportKey::Words& own = this->key(row);
+        const Record& own = at(row);
         if constexpr (kFormat == Format::published)  // no other word tells flows apart
-            return ((own[0] ^ key[0]) | (own[2] ^ key[2]) | (own[4] ^ key[4])) == 0;
+            return ((own.ends[0] ^ key[0]) | (own.ends[2] ^ key[2]) | (own.ends[4] ^ key[4])) == 0;
         else
-            return own == key;
+            return own.key() == key;
     }
     const FlowState& state(std::uint32_t row) const { return at(row).state; }
     // Into the caches: all of a record, or what a report of the published format changes.
@@ -62,12 +64,20 @@ class RecordPool {
     }
 
   private:
-    struct alignas(32) Record {
+    // The key's tags, which the published format has none of, stand behind the state: what its reports need
+    // is in the first two lines of the cache.
+    struct alignas(64) Record {
+        ReportKey::Words key() const {
+            return {ends[0], ends[1], ends[2], ends[3], ends[4], tags[0], tags[1], tags[2]};
+        }
+
         std::atomic<std::uint64_t> version{0};  // odd while it is written
-        ReportKey::Words key;
+        std::array<std::uint64_t, 5> ends;
         FlowState state;
+        std::array<std::uint64_t, 3> tags;
     };
-    static constexpr std::size_t kOftenChanged = 160;
+    static constexpr std::size_t kOftenChanged = 128;
+    static_assert(offsetof(Record, state) + offsetof(FlowState, closed_bytes) <= kOftenChanged);
     static_assert(std::is_trivially_destructible_v<Record>);
     static constexpr std::uint32_t kShift = 15;
     static constexpr std::uint32_t kMask = (std::uint32_t{1} << kShift) - 1;
@@ -99,7 +109,7 @@ inline std::uint32_t RecordPool::add(const ReportKey::Words& key, const FlowStat
         if (row >= kMost) throw std::bad_alloc();
         blocks_[row >> kShift].store(new_block(), std::memory_order_release);
     }
-    new (&at(row)) Record{{}, key, state};
+    new (&at(row)) Record{{}, {key[0], key[1], key[2], key[3], key[4]}, state, {key[5], key[6], key[7]}};
     size_.store(row + 1, std::memory_order_release);
     return row;
 }
@@ -118,7 +128,7 @@ inline FlowCopy RecordPool::copy(std::uint32_t row) const {
     const Record& record = at(row);
     for (;;) {
         const std::uint64_t before = record.version.load(std::memory_order_acquire);
-        FlowCopy copy{std::bit_cast<ReportKey>(record.key), record.state};
+        FlowCopy copy{std::bit_cast<ReportKey>(record.key()), record.state};
         std::atomic_thread_fence(std::memory_order_acquire);
         if (before % 2 == 0 && before == record.version.load(std::memory_order_relaxed)) return copy;
     }

@@ -54,6 +54,13 @@ class Series {
     // width_ns 0: every report is a row.
     Series(Format format, std::uint64_t width_ns) : format_(format), width_ns_(width_ns) {}
 
+    // Into the caches.
+    void prefetch(std::uint32_t row) const {
+        if (row >= windows_.size()) return;
+        const char* window = reinterpret_cast<const char*>(&windows_[row]);
+        __builtin_prefetch(window);
+        __builtin_prefetch(window + sizeof(Window) - 1);
+    }
     // Before the report is taken: its time may end the window.
     void before(std::uint32_t row, std::uint64_t ts_ns, const FlowState& flow, std::uint64_t position);
     // After a report that is the newest.
