@@ -1,7 +1,10 @@
 """Captures anonymised on their node: what is fetched is the anonymised one, or nothing."""
 
+import contextlib
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,8 +12,8 @@ from paper_testbed import PCAP, PaperTestbed
 from test_collect_sites import paper_tcpdump  # noqa: F401  (a fixture that every test here takes)
 
 from acapella_capture import coordinator
-from acapella_capture.preprocess import NOTE
-from acapella_capture.settings import settings_of
+from acapella_capture.preprocess import CARRIED, NOTE, carried_program, preprocessed, vendor_lists
+from acapella_capture.settings import PreprocessSettings, settings_of
 from acapella_capture.testbeds.base import Finished
 from acapella_core.errors import UserError
 
@@ -116,3 +119,83 @@ def test_a_key_that_others_may_read_is_refused_on_the_node(tmp_path, key):
 def test_anonymising_without_a_key_is_a_mistake_in_the_config():
     with pytest.raises(UserError, match=r"preprocess\.key_file: missing"):
         settings_of({"testbed": "local", "preprocess": {"anonymise": True}})
+
+
+class FullDisk(NodeTestbed):
+    """A node whose files are on a file system of its own, of which hardly anything is free."""
+
+    def __init__(self, folder: Path, inside: list[str], name: str):
+        super().__init__(folder)
+        self.inside, self.name = inside, name
+
+    def place(self, node, file):
+        return str(self.folder / file)
+
+    def run(self, node, argv, *, timeout_s=30, stdin=""):
+        done = subprocess.run([*self.inside, *argv], capture_output=True, text=True, check=False, timeout=timeout_s)
+        return Finished(done.returncode, done.stdout, done.stderr)
+
+    def put(self, node, source, file):
+        done = self.run(node, ["cp", "-p", str(source), self.place(node, file)])
+        if done.status != 0:
+            raise UserError(done.stderr.strip())
+
+    def fill(self, free_bytes: int) -> None:
+        """Leave so much free."""
+        room = int(self.run("", ["df", "--output=avail", "-B1", str(self.folder)]).stdout.split()[-1])
+        script = f"head -c {room - free_bytes} /dev/zero > {self.folder}/filler"
+        assert self.run("", ["sh", "-c", script]).status == 0
+
+    def files(self) -> set[str]:
+        return set(self.run("", ["ls", "-A", str(self.folder)]).stdout.split()) - {"lost+found", "filler"}
+
+
+@contextlib.contextmanager
+def small_disk_or_skip(kind: str, folder: Path):
+    """The words that run a command where a file system of 24 MB is in ``folder``."""
+    if os.geteuid() != 0:
+        pytest.skip("not root: no file systems of our own")
+    folder.mkdir()
+    image = folder.parent / "image"
+    mount = {
+        "tmpfs": f"mount -t tmpfs -o size=24M none {folder}",
+        "ext4": f"truncate -s 24M {image} && mkfs.ext4 -q -m 0 -N 64 {image} && mount -o loop {image} {folder}",
+    }[kind]
+    script = f"{mount} && echo mounted && read line; umount {folder}"
+    holder = subprocess.Popen(
+        ["unshare", "-m", "sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        if holder.stdout.readline() != b"mounted\n":
+            pytest.skip(f"no {kind} of our own here: {holder.stderr.read().decode().strip()}")
+        yield ["nsenter", f"--target={holder.pid}", "--mount"]
+    finally:
+        holder.communicate()  # the end of its input ends it
+
+
+@pytest.mark.parametrize("disk", ["tmpfs", "ext4"])
+@pytest.mark.parametrize("name", ["local", "fabric"])  # our own command, and the program that is brought
+def test_a_full_disk_keeps_the_capture_and_lets_nothing_leave(tmp_path, key, name, disk):
+    settings = PreprocessSettings(anonymise=True, key_file=str(key), macs="replace", program=None)
+    if name == "fabric" and not Path(sys.executable).with_name(CARRIED).exists():
+        pytest.skip(f"no {CARRIED} here: make setup-fabric builds it")
+    (tmp_path / "c.pcap").write_bytes(PCAP + 5000 * ethernet_frame())
+    with small_disk_or_skip(disk, tmp_path / "node") as inside:
+        node = FullDisk(tmp_path / "node", inside, name)
+        node.put("n", tmp_path / "c.pcap", "c.pcap")
+        if name == "fabric":
+            for each in (carried_program(), *vendor_lists()):
+                node.put("n", each, each.name)
+        before = node.files()
+        node.fill(64 << 10)
+        with pytest.raises(UserError) as failure:
+            preprocessed(node, "n", "c.pcap", settings)
+        said = str(failure.value)
+        assert said.startswith("node n: not anonymised, so not fetched: ") and "\n" not in said
+        assert "c.pcap.anonymised: " in said and "No space left on device; free some space" in said
+        assert node.files() == before
+        assert node.run("n", ["cmp", str(tmp_path / "c.pcap"), node.place("n", "c.pcap")]).status == 0
+        assert node.run("n", ["rm", str(node.folder / "filler")]).status == 0
+        assert preprocessed(node, "n", "c.pcap", settings) == [NOTE]  # with room it goes on from there
+        assert node.files() == before
+        assert node.run("n", ["grep", "-c", SECRET.decode(), node.place("n", "c.pcap")]).stdout == "0\n"

@@ -31,12 +31,16 @@ def preprocessed(testbed: Testbed, node: str, file: str, settings: PreprocessSet
         return []
     path = testbed.place(node, file)
     made = f"{path}.anonymised"
-    if carries(testbed.name, settings):
-        run_carried(testbed, node, path, made, settings)
-    else:
-        words = ["anonymise", path, "-o", made, "--key-file", str(settings.key_file), "--macs", settings.macs]
-        succeed(testbed, node, [program_of(testbed, settings), *words])
-    succeed(testbed, node, ["mv", "-f", made, path])
+    try:
+        if carries(testbed.name, settings):
+            run_carried(testbed, node, path, made, settings)
+        else:
+            words = ["anonymise", path, "-o", made, "--key-file", str(settings.key_file), "--macs", settings.macs]
+            succeed(testbed, node, [program_of(testbed, settings), *words])
+        succeed(testbed, node, ["mv", "-f", made, path])
+    except UserError:
+        testbed.run(node, ["rm", "-f", made])  # a part of it, of a program that was killed: the disk may be full
+        raise
     return [NOTE]
 
 

@@ -1,7 +1,7 @@
 // acapella-anonymise IN OUT.pcap KEY_FILE replace|blank [VENDORS...]: as `acapella anonymise`, without
 // Python. It is linked with all that it needs, so that it can be put on a machine where nothing is installed:
 // the node that took the capture. OUT is whole where the exit status is 0. 1: the capture's bytes are
-// damaged; 2: nothing done.
+// damaged; 2: nothing done, and OUT is not there.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -26,10 +26,15 @@ using anonymise::kKey;
 
 enum Status { kWhole = 0, kDamaged = 1, kNothing = 2 };
 
+std::runtime_error fault_of(const std::string& path) {
+    const bool full = errno == ENOSPC || errno == EDQUOT;
+    return std::runtime_error(path + ": " + std::strerror(errno) + (full ? "; free some space" : ""));
+}
+
 class Descriptor {
   public:
     Descriptor(const std::string& path, int flags) : fd_(open(path.c_str(), flags | O_CLOEXEC, 0600)) {
-        if (fd_ < 0) throw std::runtime_error(path + ": " + std::strerror(errno));
+        if (fd_ < 0) throw fault_of(path);
     }
     Descriptor(const Descriptor&) = delete;
     Descriptor& operator=(const Descriptor&) = delete;
@@ -38,6 +43,27 @@ class Descriptor {
 
   private:
     int fd_;
+};
+
+// The file to write: gone unless it is whole, so that it takes no room on a node whose disk is full.
+class Output {
+  public:
+    explicit Output(const std::string& path) : path_(path), file_(path, O_WRONLY | O_CREAT | O_TRUNC) {}
+    Output(const Output&) = delete;
+    Output& operator=(const Output&) = delete;
+    ~Output() {
+        if (!whole_) unlink(path_.c_str());
+    }
+    [[nodiscard]] int get() const { return file_.get(); }
+    void finish() {
+        if (fsync(file_.get()) != 0) throw fault_of(path_);
+        whole_ = true;
+    }
+
+  private:
+    std::string path_;
+    Descriptor file_;
+    bool whole_ = false;
 };
 
 // As acapella_core.anonymise.read_key. Nothing of the key is in any message.
@@ -79,11 +105,17 @@ int run(int argc, char** argv) {
     if (how != "replace" && how != "blank") throw std::runtime_error(how + ": replace or blank");
     const auto key = key_of(argv[3]);
     const Vendors vendors = vendors_of(argv + 5, argv + argc);
-    const Descriptor out(argv[2], O_WRONLY | O_CREAT | O_TRUNC);
-    const anonymise::FileCounts counts = anonymise::anonymise_file(
-        argv[1], out.get(), key, how == "blank" ? anonymise::Macs::blank : anonymise::Macs::replace,
-        argc > 5 ? &vendors : nullptr, [] {});
-    if (fsync(out.get()) != 0) throw std::runtime_error(std::string(argv[2]) + ": " + std::strerror(errno));
+    Output out(argv[2]);
+    const anonymise::FileCounts counts = [&] {
+        try {
+            return anonymise::anonymise_file(
+                argv[1], out.get(), key, how == "blank" ? anonymise::Macs::blank : anonymise::Macs::replace,
+                argc > 5 ? &vendors : nullptr, [] {});
+        } catch (const anonymise::WriteError& error) {
+            throw std::runtime_error(std::string(argv[2]) + ": " + error.what() + "; free some space");
+        }
+    }();
+    out.finish();
     if (!damaged(counts.facts.end)) return kWhole;
     std::fprintf(stderr, "acapella-anonymise: error: %s: %s\n", argv[1], counts.facts.end_detail.c_str());
     return kDamaged;

@@ -82,6 +82,8 @@ def anonymise(source: str, target: str | os.PathLike, key: bytes, *, macs: str =
     with atomic_path(target) as temporary, temporary.open("wb") as stream:
         try:
             return _native.anonymise_file(source, stream.fileno(), key, macs, vendors)
+        except _native.WriteError as error:
+            raise UserError(str(error), where=target, fix="free some space, or write elsewhere") from error
         except (_native.InputError, _native.AnonymiseError) as error:  # else taken for the target's
             raise UserError(str(error)) from error
 

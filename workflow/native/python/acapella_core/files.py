@@ -40,7 +40,8 @@ def atomic_path(target: str | os.PathLike, mode: int = PRIVATE) -> Iterator[Path
         temporary.replace(target)
         sync_folder(target.parent)
     except OSError as error:
-        raise UserError(f"cannot write: {error.strerror or error}", where=target) from error
+        fix = "free some space, or write elsewhere" if error.errno in (errno.ENOSPC, errno.EDQUOT) else None
+        raise UserError(f"cannot write: {error.strerror or error}", where=target, fix=fix) from error
     finally:
         temporary.unlink(missing_ok=True)
         os.close(descriptor)

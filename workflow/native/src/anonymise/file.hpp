@@ -15,10 +15,16 @@ class Vendors;
 
 namespace anonymise {
 
-// What cannot be done with this file, or the output's fault. what() is one line.
+// What cannot be done with this file. what() is one line.
 class AnonymiseError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
+};
+
+// The output's fault, whose name only the caller knows.
+class WriteError : public AnonymiseError {
+  public:
+    using AnonymiseError::AnonymiseError;
 };
 
 struct FileCounts {
@@ -36,7 +42,7 @@ struct FileCounts {
 // Reads the capture at `path` ("-": standard input) and writes a pcap to `descriptor`, which stays the
 // caller's: of the input its frames, their lengths and times, and nothing else. `progress`, which may throw,
 // is called now and then. Raises InputError where `path` is no capture, AnonymiseError where it has frames of
-// several link types (a pcap has one) or the descriptor's fault.
+// several link types (a pcap has one), WriteError where the descriptor does not take them.
 FileCounts anonymise_file(const std::string& path, int descriptor, Key key, Macs macs, const Vendors* vendors,
                           const std::function<void()>& progress);
 

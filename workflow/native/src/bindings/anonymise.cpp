@@ -81,7 +81,8 @@ std::vector<std::string> pseudonyms_of(const std::vector<std::string>& addresses
 }  // namespace
 
 void bind_anonymise(nb::module_& module) {
-    nb::exception<AnonymiseError>(module, "AnonymiseError", PyExc_ValueError);
+    const nb::exception<AnonymiseError> base(module, "AnonymiseError", PyExc_ValueError);
+    nb::exception<WriteError>(module, "WriteError", base);
     module.def("anonymise_file", &anonymise_capture, nb::arg("path"), nb::arg("descriptor"), nb::arg("key"),
                nb::arg("macs"), nb::arg("vendors").none(), "See acapella_core.anonymise");
     module.def("pseudonyms_of", &pseudonyms_of, nb::arg("addresses"), nb::arg("key"),
