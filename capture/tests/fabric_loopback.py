@@ -22,7 +22,14 @@ from acapella_capture.settings import FabricSettings, settings_of
 from acapella_capture.testbeds.fabric import FabricTestbed
 
 PATCHES = ((Utils, "is_reachable"), (node.Node, "_get_ssh_connection"))
-QUICK = {"poll_s": 0.02, "wait_timeout_s": 5, "mirror_timeout_s": 5, "ssh_tries": 3, "ssh_retry_s": 0.05, "part_mb": 1}
+QUICK = {
+    "poll_s": 0.02,
+    "wait_timeout_s": 60,
+    "mirror_timeout_s": 60,
+    "ssh_tries": 3,
+    "ssh_retry_s": 0.05,
+    "part_mb": 1,
+}
 
 
 @dataclass

@@ -3,6 +3,7 @@
 import inspect
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -169,16 +170,19 @@ def test_mirrors_that_may_not_move_stay_also_for_who_comes_after_a_crash(fabric)
 
 
 def test_a_mirror_that_hangs_or_fails_is_told_and_the_next_one_is_made(fabric):
-    with fabric.testbed(mirror_timeout_s=0.3) as testbed:
+    with fabric.testbed() as testbed:
+        patient = testbed.settings
         (instance,) = testbed.allocate(SITE, Want(1))
         fabric.orchestrator.faults.modify_fails, fabric.orchestrator.faults.notice = True, "port is mirrored already"
         with pytest.raises(UserError, match="ModifyError: port is mirrored already"):
             testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
         fabric.orchestrator.faults.modify_fails = False
         fabric.orchestrator.faults.stuck = True
+        testbed.settings = replace(patient, mirror_timeout_s=0.3)
         with pytest.raises(UserError, match=r"Modifying after 0\.3 s.*fabric\.move_mirrors: false"):
             testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
         fabric.orchestrator.faults.stuck = False
+        testbed.settings = patient
         testbed.mirror(instance, instance.receivers[0], PORTS[1], "both")
         assert list(services(fabric).values()) == [(PORTS[1], "Both")]
 

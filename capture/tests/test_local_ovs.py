@@ -161,7 +161,7 @@ def test_a_moved_mirror_copies_the_old_port_no_more(testbed, tmp_path):
     with Sampled(testbed, instance, instance.receivers[0], "port2") as after:
         assert testbed.run("site1-host2", [*PING, "10.10.2.2"]).status == 0
     going_on.signal("INT")
-    assert going_on.wait(5) is not None
+    assert going_on.wait(60) is not None
     assert after.counts.received >= 4
     assert {stack(frame)[0] for frame in after.frames(tmp_path)} == {"vlan 102"}
 
@@ -205,9 +205,9 @@ def test_prometheus_has_the_same_counters(testbed):
     def switch() -> int:
         return interfaces(testbed.run("site1", ["cat", "/proc/thread-self/net/dev"]).stdout)["port1"][0]
 
-    assert eventually(lambda: counted() == switch() > 0, timeout_s=30, every_s=0.2)
+    assert eventually(lambda: counted() == switch() > 0, timeout_s=60, every_s=0.2)
     assert testbed.run("site1-host1", [*PING, "-s", "3000", "10.10.2.1"]).status == 0
-    assert eventually(lambda: counted() == switch(), timeout_s=10, every_s=0.2)
+    assert eventually(lambda: counted() == switch(), timeout_s=60, every_s=0.2)
     found = source.telemetry(5, ["port1", "none"])
     assert set(found.ports) == {"port1"} and found.source == snmp.SOURCE
     assert eventually(lambda: testbed.telemetry("site1", SHORT_S).source == snmp.SOURCE)
@@ -238,7 +238,7 @@ def test_what_a_slow_mirror_port_loses_is_counted_and_there_is_room_for_so_many_
         assert [(host.cores, host.nics) for host in slow.resources("site1")] == [(0, 0), (4, 1)]
         assert slow.mirror_capacity_bps(instance, "capture0") == 2_000_000
         server = slow.start("site1-host2", ["iperf3", "-s", "-1", "--forceflush"])
-        assert eventually(lambda: "listening" in server.log(), timeout_s=10)
+        assert eventually(lambda: "listening" in server.log(), timeout_s=60)
         samples = [Sampled(slow, instance, *aim) for aim in (("capture0", "port1", "rx"), ("capture1", "port2", "tx"))]
         with together(samples):
             before = passed(slow)

@@ -56,7 +56,7 @@ def traffic_of(testbed):
 
 
 def wait_until(condition) -> None:
-    assert eventually(condition, timeout_s=10)
+    assert eventually(condition, timeout_s=60)
 
 
 def outcome(traffic: Traffic) -> list[tuple]:

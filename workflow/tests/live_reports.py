@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 START_NS = 1_700_000_000_000_000_000
 GAP_NS = 1_000_000
 PORT = 4700
-PATIENCE_S = 30
+PATIENCE_S = 120  # never reached but where something hangs
 
 
 def capture(path: Path, packets: int) -> Path:

@@ -17,7 +17,7 @@ PROGRAMS = {"munged": "munge", "slurmctld": "slurmctld", "slurmd": "slurmd", "sb
 SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 NAMESPACES = ("--fork", "--kill-child", "--pid", "--mount-proc", "--mount", "--net", "--uts")
 USER = ("--user", "--map-current-user", "--keep-caps")  # where we are not root; munged and slurmd need no root either
-START_S = 20
+START_S = 120  # never reached but where a daemon hangs
 ADDRESS = "192.0.2.1"  # of no machine, RFC 5737
 # No accounting, as profiles/slurm is written for; no cgroups, which a container may not have.
 CONFIGURATION = """

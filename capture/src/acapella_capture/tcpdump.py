@@ -9,8 +9,8 @@ from acapella_core.errors import UserError
 from .settings import CaptureSettings
 from .testbeds.base import Job, Testbed
 
-START_S = 10  # until it says that it listens
-DRAIN_S = 3  # until it has written what the kernel holds; the kernel hands over at least once a second
+START_S = 20  # until it says that it listens
+DRAIN_S = 10  # until it has written what the kernel holds; the kernel hands over at least once a second
 STATUS = re.compile(
     r"^(?:tcpdump: )?(\d+) packets? captured,?\s+(\d+) packets? received by filter,?\s+"
     r"(\d+) packets? dropped by kernel(?:,?\s+(\d+) packets? dropped by interface)?",

@@ -145,7 +145,7 @@ def end_all(node: str | None = None) -> None:
     end_together(ending)
 
 
-def eventually(condition: Callable[[], bool], timeout_s: float = 5, every_s: float = 0.02) -> bool:
+def eventually(condition: Callable[[], bool], timeout_s: float = 20, every_s: float = 0.02) -> bool:
     """True as soon as the condition holds, False where it does not within the time."""
     end = time.monotonic() + timeout_s
     while not condition():

@@ -25,7 +25,7 @@ NAMESPACES = ("--fork", "--kill-child", "--pid", "--mount-proc", "--mount", "--n
 # Our own user id with all capabilities as ambient ones, not a mapped root: a root that may not call setgroups(2)
 # cannot run tcpdump, which insists on dropping privileges.
 USER_NAMESPACE = ("--user", "--map-current-user", "--keep-caps")
-PATIENCE_S = 8  # a stopped program fetches nothing more; this is for its servers to end
+PATIENCE_S = 20  # a stopped program fetches nothing more; this is for its servers to end
 SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # where ip and tc are; not on every user's path
 
 

@@ -8,7 +8,7 @@ from .network import Host
 from .processes import LocalJob, end_together, environment, eventually, start, succeed
 from .sandbox import SCRATCH, mount, python_argv
 
-LISTEN_S = 5  # for servers of iperf3, all together
+LISTEN_S = 15  # for servers of iperf3, all together
 NGINX = """\
 daemon off; master_process off; pid {folder}/nginx.pid; error_log stderr;
 events {{ worker_connections 128; }}

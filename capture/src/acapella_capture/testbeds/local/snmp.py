@@ -63,7 +63,7 @@ def serve(sites: list[str]) -> dict[str, Prometheus]:
         # else it reads the counters every 3 s; it may not listen yet, and slower readings are readings too
         options = ["-v2c", "-c", COMMUNITY, "-r", "10", "-t", "0.2"]
         run(site, ["env", *paths(folder, site), "snmpset", *options, address, CACHE_OID, "i", str(EVERY_S)])
-    return {site: Prometheus(API, {"job": JOB, "rack": site}, SOURCE, every_s=EVERY_S, timeout_s=2) for site in agents}
+    return {site: Prometheus(API, {"job": JOB, "rack": site}, SOURCE, every_s=EVERY_S, timeout_s=10) for site in agents}
 
 
 def _agent(number: int, site: str, folder: Path) -> str:

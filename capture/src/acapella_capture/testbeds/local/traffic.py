@@ -22,7 +22,7 @@ from .services import Services
 FIRST_PORT = 5201  # of iperf3; every client gets a server of its own
 IPERF3 = ("iperf3_tcp", "iperf3_udp")
 CLOSED_PORT = 9  # discard: nothing listens there
-ANSWER_S = 10  # from the start of a service until a client is answered
+ANSWER_S = 30  # from the start of a service until a client is answered
 GIVE_UP = 3  # samples in a row for which a server did not listen; waiting for it again would hold up the others
 REQUEST = "acapella: request ended with "
 PACED = f'while :; do "$@"; echo "{REQUEST}$?" >&2; sleep "$0"; done'  # sh -c PACED SECONDS COMMAND...
