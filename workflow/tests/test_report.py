@@ -15,10 +15,16 @@ from acapella import cli
 from acapella.campaign import Campaign
 from acapella.figures.registry import NAMES, TRIALS
 from acapella.figures.source import Source
-from acapella.report import page, summary, tables, trials, warnings
+from acapella.report import notes, page, summary, tables, trials, warnings
 
 HOSTILE = ['<script>alert("x")</script>', "Site & Söns' 20 chars", "</script><img src=x onerror=alert(1)>"]
 LINK = re.compile(r'(?:src|href)\s*=\s*"([^"]*)"')
+
+
+def note(folder, sample: str, *notes: str) -> None:
+    """A manifest, as far as the report looks at it."""
+    (folder / "raw").mkdir(exist_ok=True)
+    (folder / "raw" / f"{sample}.json").write_text(json.dumps({"notes": notes}), encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +32,8 @@ def hostile(tmp_path_factory):
     """A report about sites with hostile names, and a hostile provenance."""
     folder = write_tables(tmp_path_factory.mktemp("report") / "a <b>campaign", names=HOSTILE)
     (folder / "provenance.json").write_text(json.dumps({"versions": {HOSTILE[0]: [HOSTILE[2]]}}), encoding="utf-8")
+    for sample in [row["sample"] for row in Source(Campaign(folder)).quality if "/" not in row["sample"]][:3]:
+        note(folder, sample, "no lldpd here, so no names of ports" * 3, f"{HOSTILE[0]} was noted")
     assert cli.main(["report", str(folder)]) == 0
     return folder
 
@@ -66,6 +74,38 @@ def test_hostile_names_are_shown_and_do_nothing(opened):
     assert page.locator("main script:not([type='application/json'])").count() == 0
     assert page.locator("img:not([src^='data:image/svg+xml'])").count() == 0
     assert HOSTILE[2] in page.locator("#provenance").inner_text()
+
+
+def test_notes_of_manifests_stand_under_the_quality_of_the_samples(opened):
+    page, _ = opened
+    headings = page.locator("#tables h3").all_inner_texts()
+    assert headings[-2:] == ["Quality of each sample", "Notes on samples"]
+    rows = [row.split("\t") for row in page.locator("[aria-labelledby='table-notes'] tbody tr").all_inner_texts()]
+    assert {row[-1] for row in rows} == {"no lldpd here, so no names of ports" * 3, f"{HOSTILE[0]} was noted"}
+    box = page.locator("[aria-labelledby='table-notes'] table").bounding_box()
+    assert box["width"] <= page.locator("main").bounding_box()["width"], "it fits the page"
+
+
+def test_a_note_has_its_samples_and_what_they_lost(tmp_path):
+    source = quality_with(tmp_path, lost_frames="", loss_share="")
+    assert notes.tables(source) == []
+    (first, *others) = [row["sample"] for row in source.quality]
+    unknown, *known = source.quality
+    for sample in (first, *others):
+        note(source.campaign.folder, sample, "all have it")
+    note(source.campaign.folder, others[0], "all have it", "7 of 9 replayed frames are not in the capture")
+    note(source.campaign.folder, "left-out", "of no sample of the tables")
+    (shown,) = notes.tables(source)
+    assert unknown["lost_frames"] is None
+    assert {row[-1]: row[1:3] for row in shown["rows"]} == {
+        "all have it": [str(len(source.quality)), f"{sum(row['lost_frames'] for row in known)}, 1 unknown"],
+        "7 of 9 replayed frames are not in the capture": ["1", str(known[0]["lost_frames"])],
+    }
+    provenance = source.campaign.folder / "provenance.json"
+    provenance.write_text(json.dumps({"parameters": {"pseudonyms": True}}), encoding="utf-8")
+    (shown,) = notes.tables(source)
+    assert (shown["rows"], shown["columns"]) == ([], [])
+    assert "all have it" not in shown["note"] and "with notes in raw/" in shown["note"]
 
 
 def test_print_shows_each_picture_once(opened):

@@ -19,7 +19,7 @@ from ..figures.save import svg_of
 from ..figures.source import Source
 from ..trials import PROVENANCE as TRIALS_FILE
 from . import flows as flow_section
-from . import summary, tables, trials, warnings
+from . import notes, summary, tables, trials, warnings
 
 EMBEDDED_MOST = 256 * 1024  # bytes of a CSV that the page carries; a larger one is linked to alone
 
@@ -59,7 +59,7 @@ def write(
         facts=summary.facts(source),
         warnings=warnings.of(source, excluded),
         figures=figures,
-        tables=with_files(tables.of(source), source),
+        tables=with_files(tables.of(source), source) + notes.tables(source),
         trials=trial_section(source, of_trials) if with_trials else None,
         flows={"figures": of_flows, "tables": with_files(flow_section.tables(source, flows), source)}
         if flows
