@@ -18,6 +18,7 @@ MANAGEMENT_LABELS = (13, 14)
 
 TCP, UDP, ICMP, ICMPV6, IPV4_IN_IP, IPV6_IN_IP = 6, 17, 1, 58, 4, 41
 ROUTING, FRAGMENT_HEADER, AUTHENTICATION = 43, 44, 51
+NO_NEXT_HEADER = 59
 EXTENSIONS = (0, ROUTING, FRAGMENT_HEADER, AUTHENTICATION, 60)
 MOST = 4  # tags, labels and extension headers in a row
 
@@ -224,6 +225,8 @@ class _Walk:
         elif protocol == FRAGMENT_HEADER:
             size = 8
             self.out.fragment = LATER_FRAGMENT if third >> 3 else FIRST_FRAGMENT
+        if following == NO_NEXT_HEADER:  # told even where the header is cut
+            self.out.flow.ip_proto = following
         self.take(size)
         self.out.flow.ip_proto = following
         if self.out.fragment == LATER_FRAGMENT:

@@ -83,8 +83,22 @@
         meta.room = meta.room >> 31;
         transition select(meta.room) {
             0: AT(JOIN(whole_extension, EXTENSION));
+            default: AT(JOIN(cut_extension, EXTENSION));
+        }
+    }
+
+    // That no header follows (RFC 8200 4.7) is told by then, as the digest and tshark have it.
+    state AT(JOIN(cut_extension, EXTENSION)) {
+        meta.bits = (bit<32>)hdr.peek.first;
+        transition select(meta.bits) {
+            59: AT(JOIN(last_extension, EXTENSION));
             default: cut;
         }
+    }
+
+    state AT(JOIN(last_extension, EXTENSION)) {
+        hdr.flow.ip_proto = hdr.peek.first;
+        transition cut;
     }
 
     state AT(JOIN(whole_extension, EXTENSION)) {

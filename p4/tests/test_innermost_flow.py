@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from acapella_p4_model.parsing import CUT, DEEP, Parsed, parse
+from acapella_p4_model.parsing import DEEP, Parsed, parse
 from acapella_p4_model.preprocess import Preprocess
 from acapella_p4_model.running import Frame, run, write_pcap
 
@@ -101,8 +101,6 @@ def explanation(protocols: list[str], issue: str | None, parsed: Parsed) -> str 
                 return f"{carried} carried by {carrier}"
     if parsed.parse_end == DEEP:
         return "more headers than the parser has room for"
-    if issue == "truncated_ipv6_extension" and parsed.parse_end == CUT:
-        return "what an extension header announces, told before it is whole"
     return None
 
 
