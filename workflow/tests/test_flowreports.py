@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -180,6 +181,14 @@ def test_the_wrapped_corpus_at_the_papers_sketch_size(tmp_path):
         assert row["r2"] > 0.99 and row["r2_log"] > 0.99, (measure, row)
         assert row["error_median"] == row["error_p99"] == 0, (measure, row)
         assert row["missing"] < 0.03 * row["n"], (measure, row)
+    windows = found["throughput"]
+    assert windows["r2"] > 0.99 and windows["r2_log"] > 0.95 and windows["error_median"] == 0, windows
+    told = table(made, "compared_windows")
+    flows = {row["flow"]: row for row in table(made, "compared_flows") if row["found"] != "exact"}
+    sums = Counter()
+    for row in told:
+        sums[row["flow"]] += row["bytes_measured"]
+    assert {flow: sums[flow] for flow in flows} == {flow: row["bytes_measured"] for flow, row in flows.items()}
     counted = {(row["stage"], row["counter"]): row["value"] for row in table(made, "counts")}
     assert counted["balance", "reports_not_taken"] == 0
 

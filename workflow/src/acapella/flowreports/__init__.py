@@ -3,7 +3,7 @@
     acapella flowreports trace.pcap -o reports/
 
 Runs p4/spec/flowstats.spec over the capture on DPDK's software pipeline, gives its reports (reports.pcap, RoCEv2) to a
-collector (flows.parquet, series.parquet), and compares its flows with those of the digest: handshake round-trip times
+collector (flows, series, windows.parquet), and compares its flows with those of the digest: handshake round-trip times
 in both halves, bytes, packets, inter-arrival times, throughput in windows. Prints R² of values and of their logarithms,
 and relative errors. With --sketch the program runs again with sketches of other sizes.
 
