@@ -1,4 +1,4 @@
--- One row per flow of a digest as other tools tell flows apart: no tags, ports of TCP and UDP alone.
+-- One row per flow of a digest ($flows).
 with
 
 digested as (
@@ -10,13 +10,12 @@ final as (
         src,
         dst,
         ip_proto,
-        if(ip_proto in (6, 17), coalesce(src_port, 0), 0)::usmallint as src_port,
-        if(ip_proto in (6, 17), coalesce(dst_port, 0), 0)::usmallint as dst_port,
-        sum(frames)::ubigint as packets,
-        sum(ip_bytes)::ubigint as ip_bytes,
-        1::ubigint as records
+        src_port,
+        dst_port,
+        frames as packets,
+        ip_bytes,
+        1 as records
     from digested
-    group by all
 )
 
 select * from final

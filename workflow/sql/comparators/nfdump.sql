@@ -1,4 +1,4 @@
--- One row per flow of what nfdump prints of nfpcapd's files ($log); a flow may have several records, as DNS queries do.
+-- One row per record that nfdump prints of nfpcapd's files ($log); a flow may have several, as DNS queries do.
 with
 
 lines as (
@@ -39,14 +39,13 @@ final as (
         src,
         dst,
         ip_proto::utinyint as ip_proto,
-        if(ip_proto in ('6', '17'), src_port, '0')::usmallint as src_port,
-        if(ip_proto in ('6', '17'), dst_port, '0')::usmallint as dst_port,
-        sum(packets::ubigint)::ubigint as packets,
-        sum(ip_bytes::ubigint)::ubigint as ip_bytes,
-        count(*)::ubigint as records
+        src_port,
+        dst_port,
+        packets::ubigint as packets,
+        ip_bytes::ubigint as ip_bytes,
+        1 as records
     from named
     where packets != '0'
-    group by all
 )
 
 select * from final

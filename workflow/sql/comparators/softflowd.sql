@@ -1,4 +1,4 @@
--- One row per flow of softflowd's log ($log): its lines have both directions of a flow, one of which may be empty.
+-- One row per directed flow of softflowd's log ($log): its lines have both directions, one of which may be empty.
 with
 
 lines as (
@@ -55,14 +55,13 @@ final as (
         src,
         dst,
         ip_proto::utinyint as ip_proto,
-        if(ip_proto in ('6', '17'), src_port, '0')::usmallint as src_port,
-        if(ip_proto in ('6', '17'), dst_port, '0')::usmallint as dst_port,
-        sum(packets::ubigint)::ubigint as packets,
-        sum(ip_bytes::ubigint)::ubigint as ip_bytes,
-        count(*)::ubigint as records
+        src_port,
+        dst_port,
+        packets::ubigint as packets,
+        ip_bytes::ubigint as ip_bytes,
+        1 as records
     from directed
     where packets != '0'
-    group by all
 )
 
 select * from final

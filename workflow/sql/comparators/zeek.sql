@@ -1,4 +1,4 @@
--- One row per flow of Zeek's conn.log as JSON ($log): its lines have both directions of a connection.
+-- One row per directed flow of Zeek's conn.log as JSON ($log): its lines have both directions of a connection.
 with
 
 connections as (
@@ -31,8 +31,8 @@ named as (
             when proto = 'icmp' then 1
             else 255
         end as ip_proto,
-        if(proto in ('tcp', 'udp'), "id.orig_p", 0) as orig_port,
-        if(proto in ('tcp', 'udp'), "id.resp_p", 0) as resp_port,
+        "id.orig_p" as orig_port,
+        "id.resp_p" as resp_port,
         orig_pkts,
         orig_ip_bytes,
         resp_pkts,
@@ -66,15 +66,14 @@ final as (
     select
         src,
         dst,
-        ip_proto::utinyint as ip_proto,
-        src_port::usmallint as src_port,
-        dst_port::usmallint as dst_port,
-        sum(packets)::ubigint as packets,
-        sum(ip_bytes)::ubigint as ip_bytes,
-        count(*)::ubigint as records
+        ip_proto,
+        src_port,
+        dst_port,
+        packets,
+        ip_bytes,
+        1 as records
     from directed
     where packets > 0
-    group by all
 )
 
 select * from final

@@ -87,8 +87,9 @@ def compare(capture: str, flows: str, tools: list[str] | None = None) -> dict:
 
 
 def make_table(con, name: str, select: str, parameters: dict) -> None:
-    """Make a table of a SELECT of workflow/sql/comparators."""
-    con.execute(f"create or replace table {name} as {queries.text('comparators', select)}", parameters)
+    """Make a table of flows, told apart as all of them do, of what a SELECT of workflow/sql/comparators says."""
+    con.execute(f"create or replace table told as {queries.text('comparators', select)}", parameters)
+    con.execute(f"create or replace table {name} as {queries.text('comparators', 'flows')}")
 
 
 def beside(con, name: str, capture: Path, folder: Path) -> dict:
