@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "accounts.h"
+#include "ending.h"
 #include "filter.h"
 
 #define TICK_NS 2000000
@@ -18,10 +19,6 @@
 #define SECOND 1e9
 
 enum exit_status { EXIT_WHOLE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
-
-static volatile sig_atomic_t signalled;
-
-static void on_signal(int number) { signalled = number; }
 
 static uint64_t clock_of(clockid_t id) {
     struct timespec now;
@@ -32,16 +29,6 @@ static uint64_t clock_of(clockid_t id) {
 static int complain(const struct fault *fault, int status) {
     fprintf(stderr, PROGRAM ": error: %s\n", fault->text);
     return status;
-}
-
-static void handle_signals(void) {
-    struct sigaction action = {.sa_handler = on_signal};
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
-    action.sa_handler = SIG_IGN;
-    sigaction(SIGPIPE, &action, NULL);
-    sigaction(SIGXFSZ, &action, NULL); /* a file at its limit is a failed write, with a message */
 }
 
 /* The paths of accounts and heartbeat, and the captures' stem. The caller frees them. */
@@ -175,7 +162,7 @@ static const char *reason_to_stop(const struct capture *capture, uint64_t begin,
         return "write error";
     }
     if (signalled) {
-        return signalled == SIGTERM ? "SIGTERM" : signalled == SIGINT ? "SIGINT" : "SIGHUP";
+        return signal_name();
     }
     if (options->frames && accounts_received(capture) >= options->frames) {
         return "frames";

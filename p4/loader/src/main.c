@@ -4,13 +4,13 @@
 #include <rte_errno.h>
 #include <rte_log.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "commands.h"
+#include "ending.h"
 #include "frames.h"
 #include "input.h"
 #include "statistics.h"
@@ -19,23 +19,9 @@
 
 enum exit_status { EXIT_WHOLE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
-static volatile sig_atomic_t signalled;
-
-static void on_signal(int number) { signalled = number; }
-
 static int complain(const struct fault *fault, int status) {
     fprintf(stderr, PROGRAM ": %s\n", fault->text);
     return status;
-}
-
-static void handle_signals(void) {
-    struct sigaction action = {.sa_handler = on_signal};
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
-    action.sa_handler = SIG_IGN;
-    sigaction(SIGPIPE, &action, NULL);
-    sigaction(SIGXFSZ, &action, NULL); /* a file at its limit is a failed write, with a message */
 }
 
 /* A CPU that this process may use: EAL takes the first of all otherwise, and fails where it is not ours. */
@@ -148,14 +134,13 @@ static int run(struct p4 *p4, struct input *input, struct sink *sink, const stru
 static int dump(FILE *to, const void *p4) { return p4_dump_registers(p4, to); }
 
 static int finish(struct statistics *statistics, struct sink *sink, bool ran, struct fault *fault) {
-    static const char *const names[] = {[SIGHUP] = "SIGHUP", [SIGINT] = "SIGINT", [SIGTERM] = "SIGTERM"};
     const struct options *options = statistics->options;
     const struct sink closed = *sink;
     if (p4_sink_close(sink, ran, fault) != 0 || !ran) {
         return EXIT_FAILED;
     }
     statistics->sink = &closed;
-    statistics->stopped_by = signalled ? names[signalled] : "end";
+    statistics->stopped_by = signalled ? signal_name() : "end";
     if ((options->registers && p4_write_file(options->registers, dump, statistics->p4, fault) != 0) ||
         (options->statistics &&
          p4_write_file(options->statistics, p4_statistics_write, statistics, fault) != 0)) {

@@ -1,0 +1,21 @@
+#include "ending.h"
+
+#include <stddef.h>
+
+volatile sig_atomic_t signalled;
+
+static void on_signal(int number) { signalled = number; }
+
+void handle_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &action, NULL);
+    sigaction(SIGXFSZ, &action, NULL);
+}
+
+const char *signal_name(void) {
+    return signalled == SIGTERM ? "SIGTERM" : signalled == SIGINT ? "SIGINT" : "SIGHUP";
+}
