@@ -65,7 +65,7 @@ def number_2(random_: random.Random, n: int) -> dict:
         "last": random_.choice((n * SECOND // 5 + SECOND - random_.randrange(3 * SECOND), 0, 2**64 - 1)) % 2**64,
         "rtt_syn": 5_000_000,
         "rtt_ack": 300,
-        "iat": random_.choice((random_.randrange(1000), random_.randrange(4 * SECOND))),
+        "iat": random_.choice((random_.randrange(1000), random_.randrange(4 * SECOND), random_.randrange(60 * SECOND))),
         "seq_end": random_.randrange(2**32),
         "ack": random_.choice((n * 100, random_.randrange(2**32))),
         "duplicate_acks": random_.choice((n, 2**32 - 1)),

@@ -4,6 +4,7 @@
 // Input: one byte of choices, then frames: two bytes of length (little-endian), of which the highest bit says
 // that the capture cut it, and its bytes.
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <vector>
@@ -74,6 +75,7 @@ void check_equal(const Collector& a, const Collector& b) {
         const SeriesRow& x = a.table().series()[i];
         const SeriesRow& y = b.table().series()[i];
         check(x.flow == y.flow && x.window_ns == y.window_ns && x.bytes == y.bytes && x.reports == y.reports);
+        check(x.windows == y.windows && x.packets == y.packets && x.payload_bytes == y.payload_bytes);
     }
 }
 
@@ -86,6 +88,24 @@ void check_columns(const Collector& collector) {
     check(series_batch(rows).columns.length == static_cast<std::int64_t>(rows.size()));
 }
 
+// However far apart reports are: at most four rows each, and windows have what their flows have, to the byte.
+void check_series(const Collector& collector) {
+    if (collector.config().series_ns.value_or(0) == 0) return;
+    std::vector<std::array<std::uint64_t, 2>> left;
+    for (std::uint32_t i = 0; i < collector.table().flows(); ++i) {
+        const FlowState state = collector.table().flow(i).state;
+        left.push_back({state.bytes(), state.packets()});
+    }
+    for (const SeriesRow& row : collector.table().series()) {
+        check(row.flow < left.size() && row.windows > 0);
+        left[row.flow][0] -= row.bytes;
+        left[row.flow][1] -= row.packets;
+    }
+    for (const auto& flow : left) check(flow[0] == 0 && flow[1] == 0);
+    const std::uint64_t newer = collector.counters().reports[Effect::newer];
+    check(collector.table().series().size() <= 4 * newer + collector.table().flows());
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -95,6 +115,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     feed(collector, input);
     check_counts(collector.counters());
     check_columns(collector);
+    check_series(collector);
     if ((data[0] & 0xc0) == 0xc0) {  // threads take time to start
         Collector threaded(config_of(data[0], 3));
         feed(threaded, input);

@@ -29,6 +29,9 @@ struct FlowState {
     bool has(Flag flag) const { return (flags & flag) != 0; }
     std::uint64_t bytes() const { return closed_bytes + previous_bytes + epoch_bytes; }
     std::uint64_t packets() const { return closed_packets + previous_packets + epoch_packets; }
+    // What the bytes were sent between, as far as it is known.
+    std::uint64_t from_ns() const { return has(kStart) ? start_ns : first_ns; }
+    std::uint64_t until_ns() const { return has(kLast) ? end_ns : timestamp; }
     // Sent, as far as seen, and not acknowledged, modulo 2^32; nothing where an acknowledgment is ahead.
     bool knows_flight() const { return has(kSeq) && has(kAck) && static_cast<std::int32_t>(seq - ack) >= 0; }
 

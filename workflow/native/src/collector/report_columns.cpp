@@ -150,8 +150,7 @@ void FlowColumnsOf::add(const FlowCopy& copy, std::string_view site) {
 
 void FlowColumnsOf::add_times(const FlowState& state) {
     const bool start = state.has(FlowState::kStart);
-    const bool last = state.has(FlowState::kLast);
-    const bool end = last || state.has(FlowState::kEnd);
+    const bool end = state.has(FlowState::kLast) || state.has(FlowState::kEnd);
     const bool syn = state.has(FlowState::kRttSyn);
     const bool ack = state.has(FlowState::kRttAck);
     start_ns.add(known(start, ns(state.start_ns)));
@@ -164,8 +163,7 @@ void FlowColumnsOf::add_times(const FlowState& state) {
     rtt_ack_ns.add(known(ack, ns(state.rtt_ack_ns)));
     handshake_rtt_ns.add(known(syn && ack, ns(state.rtt_syn_ns + state.rtt_ack_ns)));
     iat_ns.add(known(state.has(FlowState::kIat), ns(state.iat_ns)));
-    const std::uint64_t from = start ? state.start_ns : state.first_ns;
-    const std::uint64_t until = last ? state.end_ns : state.timestamp;
+    const std::uint64_t from = state.from_ns(), until = state.until_ns();
     throughput_bps.add(until > from ? rate_bps(state.bytes(), until - from) : std::nullopt);
 }
 
