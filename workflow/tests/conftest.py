@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = Path("/usr/bin/chromium")
+PATIENCE_MS = 180_000  # never reached but where the browser hangs
 sys.path.insert(0, str(Path(__file__).parent))  # synthetic, naive: modules that several tests import
 
 
@@ -49,6 +50,15 @@ def browser():
     flags = ("no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking")
     flags += ("disable-component-update", "disable-sync")
     with sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=[f"--{flag}" for flag in flags])
+        words = [f"--{flag}" for flag in flags]
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=words, timeout=PATIENCE_MS)
+        new_page = chromium.new_page
+
+        def patient_page():
+            page = new_page()
+            page.set_default_timeout(PATIENCE_MS)
+            return page
+
+        chromium.new_page = patient_page
         yield chromium
         chromium.close()

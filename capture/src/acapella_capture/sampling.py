@@ -265,7 +265,7 @@ def take(shared: Collection, takings: Sequence[Taking], wait: Callable[[], Any])
             return
         try:
             with shared.traffic(seconds):
-                until_ns = begun[0].requested_ns + round(seconds * 1e9)
+                until_ns = time.time_ns() + round(seconds * 1e9)  # from when all is running, however long that took
                 watched(begun, until_ns, settings.collect.watch_s, shared.stop)
                 stop_mirrors(begun)
                 # at once, and of all the time that they copied, which takes a while to begin and to end
