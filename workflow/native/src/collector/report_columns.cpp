@@ -6,8 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "columns/values.hpp"
-#include "flow/flow_keys.hpp"
+#include "columns/key_columns.hpp"
 
 namespace acapella::collector {
 namespace {
@@ -58,14 +57,12 @@ Endpoints endpoints_of(const ReportKey& key) {
 }
 
 struct KeyColumns {
-    Texts flow_id, src, dst;
-    Values<std::uint16_t> vlans;
-    Values<std::uint32_t> labels;
-    ListOffsets vlan_lists, label_lists;
-    Values<std::uint8_t> ip_version, ip_proto;
-    NullableValues<std::uint16_t> src_port, dst_port, icmp_id;
-    NullableValues<std::uint8_t> icmp_type, icmp_code;
+    Texts flow_id;
+    TagLists tags;
     Booleans tags_cut;
+    EndpointColumns endpoints;
+    NullableValues<std::uint8_t> icmp_type, icmp_code;
+    NullableValues<std::uint16_t> icmp_id;
 
     void add(const FlowCopy& flow, std::string_view site);
     void columns(std::vector<Column>& all) const;
@@ -76,19 +73,13 @@ void KeyColumns::add(const FlowCopy& flow, std::string_view site) {
     const Endpoints ends = endpoints_of(key);
     std::array<std::uint16_t, ReportKey::kTags> ids{};
     std::array<std::uint32_t, ReportKey::kTags> stack{};
-    for (std::size_t i = 0; i < key.vlan_count; ++i) vlans.add(ids[i] = key.vlan(i));
-    vlan_lists.close(vlans.size());
-    for (std::size_t i = 0; i < key.mpls_count; ++i) labels.add(stack[i] = key.label(i));
-    label_lists.close(labels.size());
-    const TagsView tags{{ids.data(), key.vlan_count}, {stack.data(), key.mpls_count}};
-    flow_id.add(hex_text(flow_id_of(ends, tags, site)));
+    for (std::size_t i = 0; i < key.vlan_count; ++i) ids[i] = key.vlan(i);
+    for (std::size_t i = 0; i < key.mpls_count; ++i) stack[i] = key.label(i);
+    const TagsView view{{ids.data(), key.vlan_count}, {stack.data(), key.mpls_count}};
+    flow_id.add(hex_text(flow_id_of(ends, view, site)));
+    tags.add(view);
     tags_cut.add(flow.state.has(FlowState::kTagsCut));
-    ip_version.add(key.ip_version);
-    src.add(address_text(key.ip_version, ends.src));
-    dst.add(address_text(key.ip_version, ends.dst));
-    ip_proto.add(key.ip_proto);
-    src_port.add(known(ends.has_ports, key.src_port()));
-    dst_port.add(known(ends.has_ports, key.dst_port()));
+    endpoints.add(ends);
     icmp_type.add(known(is_icmp(key), static_cast<std::uint8_t>(key.src_port() >> 8)));
     icmp_code.add(known(is_icmp(key), static_cast<std::uint8_t>(key.src_port())));
     icmp_id.add(known(is_icmp(key), key.dst_port()));
@@ -96,15 +87,9 @@ void KeyColumns::add(const FlowCopy& flow, std::string_view site) {
 
 void KeyColumns::columns(std::vector<Column>& all) const {
     all.push_back(flow_id.column("flow_id"));
-    all.push_back(vlan_lists.column("vlan", vlans.column("item", true)));
-    all.push_back(label_lists.column("mpls", labels.column("item", true)));
+    tags.columns(all);
     all.push_back(tags_cut.column("tags_cut"));
-    all.push_back(ip_version.column("ip_version"));
-    all.push_back(src.column("src"));
-    all.push_back(dst.column("dst"));
-    all.push_back(ip_proto.column("ip_proto"));
-    all.push_back(src_port.column("src_port"));
-    all.push_back(dst_port.column("dst_port"));
+    endpoints.columns(all);
     all.push_back(icmp_type.column("icmp_type"));
     all.push_back(icmp_code.column("icmp_code"));
     all.push_back(icmp_id.column("icmp_id"));

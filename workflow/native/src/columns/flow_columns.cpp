@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "columns/values.hpp"
+#include "columns/key_columns.hpp"
 
 namespace acapella {
 namespace {
@@ -84,15 +84,13 @@ struct FlowColumns::Builder {
     const FlowColumns& table;
 
     Values<std::uint32_t> flow, peer_candidates, wire_len_min, wire_len_max;
-    Texts flow_id, src, dst;
+    Texts flow_id;
     NullableValues<std::uint32_t> peer_flow;
     NullableTexts peer_flow_id, app, app_by;
     OneText site, port;
-    Values<std::uint16_t> vlans;
-    Values<std::uint32_t> labels;
-    ListOffsets vlan_lists, label_lists, run_lists;
-    Values<std::uint8_t> ip_version, ip_proto;
-    NullableValues<std::uint16_t> src_port, dst_port;
+    TagLists tags;
+    EndpointColumns endpoints;
+    ListOffsets run_lists;
     NullableValues<std::int64_t> first_ns, last_ns;
     Values<std::uint64_t> frames, wire_bytes, ip_bytes, payload_bytes, run_frames;
     Values<double> wire_len_mean;
@@ -130,7 +128,6 @@ void FlowColumns::Builder::add(std::uint32_t number) {
 void FlowColumns::Builder::add_key(std::uint32_t number, const FlowState& state) {
     const FlowKeys& keys = table.keys_;
     const FlowKey key = keys.key(state.key);
-    const Endpoints& ends = keys.endpoints(key.endpoints);
     const std::uint32_t other = table.accountant_.peer(number);
     flow.add(number);
     flow_id.add(id_of(number));
@@ -139,16 +136,8 @@ void FlowColumns::Builder::add_key(std::uint32_t number, const FlowState& state)
     peer_candidates.add(table.accountant_.peer_candidates(number));
     site.add(table.place_.site);
     port.add(table.place_.port);
-    for (const std::uint16_t vlan : keys.vlans(key.tags)) vlans.add(vlan);
-    vlan_lists.close(vlans.size());
-    for (const std::uint32_t label : keys.labels(key.tags)) labels.add(label);
-    label_lists.close(labels.size());
-    ip_version.add(ends.ip_version);
-    src.add(address_text(ends.ip_version, ends.src));
-    dst.add(address_text(ends.ip_version, ends.dst));
-    ip_proto.add(ends.ip_proto);
-    src_port.add(ends.has_ports ? std::optional(ends.src_port) : std::nullopt);
-    dst_port.add(ends.has_ports ? std::optional(ends.dst_port) : std::nullopt);
+    tags.add({keys.vlans(key.tags), keys.labels(key.tags)});
+    endpoints.add(keys.endpoints(key.endpoints));
 }
 
 void FlowColumns::Builder::add_sizes(std::uint32_t number, const FlowState& state) {
@@ -212,14 +201,8 @@ Column FlowColumns::Builder::columns() const {
     all.push_back(peer_candidates.column("peer_candidates"));
     all.push_back(site.column("site"));
     all.push_back(port.column("port"));
-    all.push_back(vlan_lists.column("vlan", vlans.column("item", true)));
-    all.push_back(label_lists.column("mpls", labels.column("item", true)));
-    all.push_back(ip_version.column("ip_version"));
-    all.push_back(src.column("src"));
-    all.push_back(dst.column("dst"));
-    all.push_back(ip_proto.column("ip_proto"));
-    all.push_back(src_port.column("src_port"));
-    all.push_back(dst_port.column("dst_port"));
+    tags.columns(all);
+    endpoints.columns(all);
     all.push_back(first_ns.column("first_ns"));
     all.push_back(last_ns.column("last_ns"));
     all.push_back(frames.column("frames"));

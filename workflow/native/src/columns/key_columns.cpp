@@ -1,0 +1,35 @@
+#include "columns/key_columns.hpp"
+
+namespace acapella {
+
+void TagLists::add(TagsView tags) {
+    for (const std::uint16_t vlan : tags.vlans) vlans_.add(vlan);
+    vlan_lists_.close(vlans_.size());
+    for (const std::uint32_t label : tags.labels) labels_.add(label);
+    label_lists_.close(labels_.size());
+}
+
+void TagLists::columns(std::vector<Column>& all) const {
+    all.push_back(vlan_lists_.column("vlan", vlans_.column("item", true)));
+    all.push_back(label_lists_.column("mpls", labels_.column("item", true)));
+}
+
+void EndpointColumns::add(const Endpoints& ends) {
+    ip_version_.add(ends.ip_version);
+    src_.add(address_text(ends.ip_version, ends.src));
+    dst_.add(address_text(ends.ip_version, ends.dst));
+    ip_proto_.add(ends.ip_proto);
+    src_port_.add(ends.has_ports ? std::optional(ends.src_port) : std::nullopt);
+    dst_port_.add(ends.has_ports ? std::optional(ends.dst_port) : std::nullopt);
+}
+
+void EndpointColumns::columns(std::vector<Column>& all) const {
+    all.push_back(ip_version_.column("ip_version"));
+    all.push_back(src_.column("src"));
+    all.push_back(dst_.column("dst"));
+    all.push_back(ip_proto_.column("ip_proto"));
+    all.push_back(src_port_.column("src_port"));
+    all.push_back(dst_port_.column("dst_port"));
+}
+
+}  // namespace acapella

@@ -1,0 +1,35 @@
+// The key of a flow as the tables of flows have it.
+#pragma once
+
+#include <vector>
+
+#include "columns/values.hpp"
+#include "flow/flow_keys.hpp"
+
+namespace acapella {
+
+// vlan and mpls.
+class TagLists {
+  public:
+    void add(TagsView tags);
+    void columns(std::vector<Column>& all) const;
+
+  private:
+    Values<std::uint16_t> vlans_;
+    Values<std::uint32_t> labels_;
+    ListOffsets vlan_lists_, label_lists_;
+};
+
+// From ip_version to dst_port.
+class EndpointColumns {
+  public:
+    void add(const Endpoints& ends);
+    void columns(std::vector<Column>& all) const;
+
+  private:
+    Values<std::uint8_t> ip_version_, ip_proto_;
+    Texts src_, dst_;
+    NullableValues<std::uint16_t> src_port_, dst_port_;
+};
+
+}  // namespace acapella
