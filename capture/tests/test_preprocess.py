@@ -109,6 +109,35 @@ def test_what_cannot_be_anonymised_is_not_fetched(tmp_path, key, change, says):
     assert not captured(raw)
 
 
+def test_what_a_killed_program_left_does_not_stay_on_the_node(tmp_path, key):
+    program = tmp_path / "acapella"
+    program.write_text('#!/bin/sh\necho part > "$4"\nkill -9 $$\n')
+    program.chmod(0o755)
+    (failure, *_), raw = taken(tmp_path, anonymise=True, key_file=str(key), program=str(program))
+    assert "not fetched" in failure.why
+    assert not captured(raw)
+    (kept,) = (tmp_path / "node").glob("*.pcap*")
+    assert kept.suffix == ".pcap" and kept.read_bytes() == PCAP + ethernet_frame()
+
+
+@pytest.mark.parametrize("out", ["regular", "device"])
+def test_the_program_that_is_brought_removes_what_it_could_not_finish_and_no_device(tmp_path, key, out):
+    program = Path(sys.executable).with_name(CARRIED)
+    if not program.exists():
+        pytest.skip(f"no {CARRIED} here: make setup-fabric builds it")
+    target = tmp_path / "out.pcap"
+    if out == "device":
+        target.symlink_to("/dev/full")
+    (tmp_path / "in.pcap").write_bytes(PCAP + 5000 * ethernet_frame())
+    limit = ["prlimit", "--fsize=8192"] if out == "regular" else []
+    command = [*limit, program, tmp_path / "in.pcap", target, key, "replace"]
+    # Python ignores SIGXFSZ, and so does what it starts
+    done = subprocess.run(command, capture_output=True, text=True, check=False, restore_signals=False)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and f"{target}: cannot write: " in done.stderr
+    assert target.is_symlink() == (out == "device") and Path("/dev/full").is_char_device()
+    assert out == "device" or not target.exists()
+
+
 def test_a_key_that_others_may_read_is_refused_on_the_node(tmp_path, key):
     key.chmod(0o644)
     (failure, *_), raw = taken(tmp_path, anonymise=True, key_file=str(key))

@@ -21,6 +21,7 @@ from acapella import release_flows
 from acapella.cli import main
 from acapella.flowreports import program
 
+KEY_BEGIN = 3  # first byte of a key
 FLOW_KEY = ("vlan", "mpls", "ip_version", "src", "dst", "ip_proto", "src_port", "dst_port")
 SITES = ("University-of-Nowhere", "beta-secret")
 
@@ -198,9 +199,13 @@ def test_tables_come_along_but_for_those_with_addresses(finished, public):
         assert path.read_bytes() == (finished / "tables" / path.name).read_bytes()
 
 
-def test_flow_reports_have_the_pseudonyms_of_the_captures_and_no_order_of_the_true_addresses(finished, public):
+def test_flow_reports_have_the_pseudonyms_of_the_captures_and_no_order_of_the_true_addresses(finished, tmp_path):
     if (why := program.missing()) is not None:
         pytest.skip(why)
+    key, public = tmp_path / "key", tmp_path / "public"
+    key.touch(mode=0o600)
+    key.write_bytes(bytes(range(KEY_BEGIN, KEY_BEGIN + 32)))
+    run("release", finished, "-o", public, "--key-file", key)
     true, shown = (
         {name: pq.read_table(folder / "tables" / f"{name}.parquet").to_pylist() for name in release_flows.TABLES}
         for folder in (finished, public)
@@ -214,7 +219,7 @@ def test_flow_reports_have_the_pseudonyms_of_the_captures_and_no_order_of_the_tr
     assert flows == sorted(flows, key=lambda row: [row[name] for name in FLOW_KEY])
     assert [row["flow"] for row in flows] == list(range(len(flows)))
 
-    pan = CryptoPan((finished / "release.key").read_bytes())
+    pan = CryptoPan(key.read_bytes())
 
     def windows(tables: dict, pseudonym) -> list:
         keys = {row["flow"]: [row[name] for name in FLOW_KEY] for row in tables["flowreport_flows"]}
@@ -228,6 +233,8 @@ def test_flow_reports_have_the_pseudonyms_of_the_captures_and_no_order_of_the_tr
         return str(ipaddress.ip_address(pan.address(ipaddress.ip_address(text).packed)))
 
     assert windows(true, named) == windows(shown, str)
+    order = [[*(row[name] for name in FLOW_KEY[:3]), named(row["src"])] for row in true["flowreport_flows"]]
+    assert order != sorted(order), "with this key the order of the true addresses is another one"
 
 
 def test_the_same_key_gives_the_same_bytes_and_another_does_not(finished, public, tmp_path):

@@ -52,7 +52,8 @@ class Output {
     Output(const Output&) = delete;
     Output& operator=(const Output&) = delete;
     ~Output() {
-        if (!whole_) unlink(path_.c_str());
+        struct stat found {};  // never a device
+        if (!whole_ && fstat(file_.get(), &found) == 0 && S_ISREG(found.st_mode)) unlink(path_.c_str());
     }
     [[nodiscard]] int get() const { return file_.get(); }
     void finish() {
