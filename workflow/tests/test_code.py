@@ -22,14 +22,20 @@ def copy(tmp_path, monkeypatch):
     for name in ("protocols.tsv", "report_formats.tsv"):
         shutil.copy(root / "schemas" / name, tmp_path / "schemas" / name)
     monkeypatch.setattr(code, "package_folder", lambda top: tmp_path / "workflow/native/python" / top)
-    return tmp_path / "workflow/native"
+    yield tmp_path / "workflow/native"
+    forget()  # or the copy's digests are taken for ours
+
+
+def forget() -> None:
+    """What is known of files."""
+    code.digest.cache_clear()
+    code.content.cache_clear()
+    code.imports.cache_clear()
 
 
 def fresh(*stages: str) -> str:
     """The digest as a new process would see it."""
-    code.digest.cache_clear()
-    code.content.cache_clear()
-    code.imports.cache_clear()
+    forget()
     return code.digest(*stages)
 
 
