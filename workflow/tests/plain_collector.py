@@ -8,7 +8,7 @@ import ipaddress
 import struct
 from dataclasses import dataclass, field
 
-from plain_spread import divide, last_packet
+from plain_spread import divide, last_packet, rate_bps
 from report_frames import BYTES, LAYOUTS, TRIGGER, VALID, icrc
 
 SPACE = 1 << 24
@@ -272,7 +272,7 @@ class Flow:
                 "last_ns": window["last"],
                 "reports": window["reports"],
                 "packet_size_mean": step["bytes"] / step["packets"] if step["packets"] else None,
-                "throughput_bps": (step["bytes"] * 8 * 10**9 + span // 2) // span if span else None,
+                "throughput_bps": rate_bps(step["bytes"], span),
                 "bytes_in_flight": window["flight"],
                 "bytes_in_flight_max": window["most"],
                 "iat_ns": self.iat,

@@ -25,7 +25,12 @@ def rates(row: dict, width: int) -> None:
     """What follows from the bytes of a row."""
     span = width * row["windows"]
     row["packet_size_mean"] = row["bytes"] / row["packets"] if row["packets"] else None
-    row["throughput_bps"] = (row["bytes"] * 8 * 10**9 + span // 2) // span
+    row["throughput_bps"] = rate_bps(row["bytes"], span)
+
+
+def rate_bps(octets: int, span: int) -> int | None:
+    """Bits per second, rounded half up, as far as 64 bits go."""
+    return min((octets * 8 * 10**9 + span // 2) // span, 2**64 - 1) if span else None
 
 
 class Times:
@@ -88,19 +93,19 @@ def divide(flow, fields: dict, series: list[dict], width: int) -> None:
             came = times.until(min(number + 1, window["start"]) * width, added)
             shares.setdefault(number, {})[name] = came - begun.get(name, 0)
             begun[name] = came
+    if window["closed"] and flow.slot is not None:  # also where it has no share: that is known by now
+        window["closed"] |= {name: window["closed"][name] or 0 for name in flow.slots}
     for row in times.rows(shares, width):
         if window["closed"] and row["window_ns"] == window["closed"]["window_ns"]:
-            enlarge(flow, window["closed"], row, width)
+            enlarge(window["closed"], row, width)
         elif any(row[name] for name in SPREAD):
             series.append(without_reports(flow, row, fields["timestamp"], width))
     for name in SPREAD:
         window["totals"][name] += begun.get(name, 0)
 
 
-def enlarge(flow, closed: dict, row: dict, width: int) -> None:
+def enlarge(closed: dict, row: dict, width: int) -> None:
     """The row of the window before takes its share."""
-    if flow.slot is not None:
-        closed |= {name: closed[name] or 0 for name in flow.slots}
     for name in SPREAD:
         closed[name] = None if closed[name] is None else closed[name] + row[name]
     rates(closed, width)

@@ -210,6 +210,43 @@ def test_a_report_makes_four_rows_at_most_however_long_its_flow_was_silent(tmp_p
     assert all(summed(series, name) == {flow["flow"]: flow[name] for flow in flows} for name in SUMMED)
 
 
+def hostile(random_: random.Random, n: int, most: int) -> dict:
+    """Fields whose times are a few ns apart or cannot be, in any order, with sizes that no flow has."""
+    last = random_.choice((random_.randrange(most), random_.randrange(most), 0, 2**64 - 1))
+    return {
+        "src": bytes((10, 0, 0, random_.randrange(2))),
+        "dst": b"\x0a\0\0\2",
+        "ip_proto": random_.choice((6, 6, 17)),
+        "valid": random_.choice((VALID["start"] | VALID["iat"] | VALID["slot"] | VALID["last"], random_.randrange(512))),
+        "trigger": random_.choice((0, 1, 4, 16, 32, 64, 128, 256)),
+        "epoch": random_.choice((0, 0, 1, n, 2**32 - 1)),
+        "report_sequence": random_.choice((n, n, 0, 2**32 - 1)),
+        "timestamp": random_.randrange(most),
+        "start": random_.randrange(most),
+        "last": last,
+        "iat": random_.choice((random_.randrange(most), 0, 2**63 - 1)),
+        "bytes": random_.choice((n * 100, n, 0, random_.randrange(1000), 2**40 + n)),
+        "packets": random_.choice((n, n * 2, 0, 1, random_.randrange(100), 2**40)),
+        "payload_bytes": n * 50 + random_.randrange(50),
+        "gap_bytes": random_.choice((n, 0, 9)),
+        "duplicate_acks": n,
+    }
+
+
+def test_times_and_sizes_that_cannot_be_are_taken_as_the_plain_collector_takes_them(tmp_path):
+    """Windows of a ns and somewhat more: what is placed, what is spread, and where both meet the windows' edges."""
+    for seed in range(150):
+        random_ = random.Random(seed)
+        most, series_ns = random_.choice((20, 200)), random_.choice((1, 1, 2, 3, 7, 50, 0))
+        reports = [report(2, **hostile(random_, n, most)) for n in range(random_.randrange(1, 14))]
+        frames = [frame(data, psn=psn, address=BASE) for psn, data in enumerate(reports)]
+        model = plain(2, frames, series_ns)
+        _, flows, series = collected(tmp_path, frames, Options(series_ns=series_ns, threads=1 + seed % 2))
+        rows = [flow.row() for flow in model.flows.values()]
+        assert [{name: flow[name] for name in rows[0]} for flow in flows] == rows, seed
+        assert series == model.series, seed
+
+
 def test_where_the_bytes_of_a_report_go(tmp_path):
     """The last of ten packets is where the report says, the one before an inter-arrival time earlier, others evenly."""
     valid = VALID["start"] | VALID["iat"] | VALID["slot"] | VALID["last"]

@@ -93,10 +93,7 @@ std::uint64_t measure_of(const FlowState& state, const std::string& by) {
     if (by == "rtt") return state.rtt_syn_ns + state.rtt_ack_ns;  // zero where there is none
     if (by == "throughput") {
         const std::uint64_t from = state.from_ns(), until = state.until_ns();
-        const std::uint64_t ns = until > from ? until - from : 0;
-        return ns == 0 ? 0
-                       : static_cast<std::uint64_t>(static_cast<double>(state.bytes()) * 8e9 /
-                                                    static_cast<double>(ns));
+        return rate_bps(state.bytes(), until > from ? until - from : 0).value_or(0);
     }
     throw nb::value_error("by: bytes, packets, reports, last_ns, rtt or throughput");
 }

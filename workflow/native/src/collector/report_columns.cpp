@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,13 +25,6 @@ std::optional<T> known(bool is, T value) {
 
 std::optional<double> ratio(bool is, std::uint64_t part, std::uint64_t whole) {
     return known(is && whole > 0, static_cast<double>(part) / static_cast<double>(whole));
-}
-
-// 8e9 bytes / ns, rounded half up.
-std::optional<std::uint64_t> rate_bps(std::uint64_t bytes, std::uint64_t ns) {
-    if (ns == 0) return std::nullopt;
-    __extension__ using Wide = unsigned __int128;
-    return static_cast<std::uint64_t>((static_cast<Wide>(bytes) * 8'000'000'000 + ns / 2) / ns);
 }
 
 bool is_icmp(const ReportKey& key) { return key.ip_proto == kIcmp || key.ip_proto == kIcmp6; }
@@ -260,6 +254,13 @@ Column SeriesColumns::columns() const {
 }
 
 }  // namespace
+
+std::optional<std::uint64_t> rate_bps(std::uint64_t bytes, std::uint64_t ns) {
+    if (ns == 0) return std::nullopt;
+    __extension__ using Wide = unsigned __int128;
+    const Wide rate = (static_cast<Wide>(bytes) * 8'000'000'000 + ns / 2) / ns;
+    return static_cast<std::uint64_t>(std::min<Wide>(rate, std::numeric_limits<std::uint64_t>::max()));
+}
 
 Batch flow_batch(std::span<const FlowCopy> flows, std::string_view site) {
     auto builder = std::make_shared<FlowColumnsOf>();
