@@ -217,7 +217,9 @@ def hostile(random_: random.Random, n: int, most: int) -> dict:
         "src": bytes((10, 0, 0, random_.randrange(2))),
         "dst": b"\x0a\0\0\2",
         "ip_proto": random_.choice((6, 6, 17)),
-        "valid": random_.choice((VALID["start"] | VALID["iat"] | VALID["slot"] | VALID["last"], random_.randrange(512))),
+        "valid": random_.choice(
+            (VALID["start"] | VALID["iat"] | VALID["slot"] | VALID["last"], random_.randrange(512))
+        ),
         "trigger": random_.choice((0, 1, 4, 16, 32, 64, 128, 256)),
         "epoch": random_.choice((0, 0, 1, n, 2**32 - 1)),
         "report_sequence": random_.choice((n, n, 0, 2**32 - 1)),

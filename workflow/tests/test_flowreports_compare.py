@@ -9,6 +9,7 @@ import pytest
 import traces
 from test_flowreports_exact import keyed, made, rows
 
+from acapella import queries
 from acapella.flowreports import compare
 
 WINDOW_NS = 50_000_000
@@ -69,6 +70,24 @@ def made_accuracy(tmp_path, change):
     compare.make(con, sample="s", window_ns=WINDOW_NS)
     found = {row["measure"]: row for row in rows(con, "select * from accuracy")}
     return con, found
+
+
+def test_windows_that_are_one_row_take_a_share_each_however_many_they_are():
+    con = queries.connect()
+    told = {"flow": [0, 0, 1, 1], "window_ns": [0, 100, 50, 200], "windows": [1, 3, 7, 10**15], "bytes": [5, 10, 3, 2]}
+    con.register("reported_windows", pa.table(told))
+    con.execute(
+        "create table measured_numbers as select flow as number, flow + 10 as flow from reported_windows group by 1"
+    )
+    text = queries.text("flowreports", "measured_windows")
+    found = {row[:2]: row[2] for row in con.execute(text, {"length_ns": 10}).fetchall()}
+    expected = {}
+    for flow, begin, windows, octets in list(zip(*told.values(), strict=True))[:3]:
+        for place in range(windows):
+            if share := octets * (place + 1) // windows - octets * place // windows:
+                expected[flow + 10, begin + 10 * place] = share
+    years = {(11, 200 + 10 * (10**15 // 2 - 1)): 1, (11, 200 + 10 * (10**15 - 1)): 1}
+    assert found == expected | years
 
 
 def test_no_error_is_an_r2_of_one(tmp_path):

@@ -142,13 +142,18 @@ static bool one_file(const char *a, const char *b) {
     return strcmp(name_a ? name_a + 1 : a, name_b ? name_b + 1 : b) == 0 && one_folder(a, b);
 }
 
-/* Whether an output, or what it is called until it is whole, would take the place of a file that is read. */
+/* Whether an output, or what it is called until it is whole, takes the place of a file. */
+static bool written_by(const char *path, const char *output) {
+    char part[PATH_MAX + 8];
+    snprintf(part, sizeof part, "%s.part", output);
+    return one_file(output, path) || one_file(part, path);
+}
+
+/* Whether an output would take the place of a file that is read. */
 static int check_output(const char *name, const char *path, const char *const read[], unsigned count,
                         struct fault *fault) {
-    char part[PATH_MAX + 8];
-    snprintf(part, sizeof part, "%s.part", path ? path : "");
     for (unsigned i = 0; path && i < count; ++i) {
-        if (one_file(path, read[i]) || one_file(part, read[i])) {
+        if (written_by(read[i], path)) {
             return fail(fault, "%s %.200s: %.200s is read, too; name another file", name, path, read[i]);
         }
     }
@@ -170,8 +175,8 @@ static int check_outputs(const struct options *options, struct fault *fault) {
             check_output(name, path, &options->spec, 1, fault) != 0) {
             return -1;
         }
-        for (unsigned j = i + 1; path && j < count; ++j) {
-            if (outputs[j].path && one_file(path, outputs[j].path)) {
+        for (unsigned j = 0; path && j < count; ++j) {
+            if (j != i && outputs[j].path && written_by(path, outputs[j].path)) {
                 return fail(fault, "%s %.200s: %s writes it, too; name another file", name, path,
                             outputs[j].name);
             }

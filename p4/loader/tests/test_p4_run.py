@@ -330,6 +330,8 @@ def test_what_is_read_is_not_written_and_nothing_is_written_twice(tmp_path):
         ("--frames", "../" + tmp_path.name + "/c.txt"): "c.txt is read, too",
         ("--out", "new.pcap", "--frames", "./new.pcap"): "--out new.pcap: --frames writes it, too; name another file",
         ("--stats", "s", "--dump-registers", "s"): "--stats s: --dump-registers writes it, too",
+        ("--frames", "s.part", "--stats", "s"): "--frames s.part: --stats writes it, too",  # until it is whole
+        ("--stats", "t.part", "--dump-registers", "./t"): "--stats t.part: --dump-registers writes it, too",
     }
     for words, message in cases.items():
         argv = [binary, "--spec", str(FORWARD), "--in", "out.pcap.part", "--control", "c.txt", *words]

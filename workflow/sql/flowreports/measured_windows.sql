@@ -1,5 +1,6 @@
 -- One row per flow and window of time in which the collector has bytes of it. Windows as in exact_windows; of a row
--- that several have together each takes the same share, rounded down cumulatively.
+-- that several have together each takes the same share, rounded down cumulatively. A row has no more parts than bytes:
+-- where its windows are more, as of a clock that was set on by years, each byte has its own.
 with
 
 reported as (
@@ -14,9 +15,10 @@ named as (
     select
         numbers.flow,
         reported.window_ns,
-        reported.windows,
-        reported.bytes,
-        unnest(range(reported.windows::bigint)) as place
+        reported.windows::hugeint as windows,
+        reported.bytes::hugeint as bytes,
+        least(reported.windows, reported.bytes)::hugeint as parts,
+        unnest(range(least(reported.windows, reported.bytes)::bigint)) as part
     from reported
     inner join numbers on reported.flow = numbers.number
     where reported.bytes > 0
@@ -25,8 +27,8 @@ named as (
 shares as (
     select
         flow,
-        window_ns + place * $length_ns as window_ns,
-        bytes::hugeint * (place + 1) // windows - bytes::hugeint * place // windows as bytes
+        window_ns + ((windows * (part + 1) + parts - 1) // parts - 1)::bigint * $length_ns as window_ns,
+        bytes * (part + 1) // parts - bytes * part // parts as bytes
     from named
 ),
 
