@@ -5,6 +5,7 @@ key are brought there, and the key is deleted as soon as the program has ended. 
 and key. The key is in no command line and no log; where it is missing nothing is fetched.
 """
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,7 +40,8 @@ def preprocessed(testbed: Testbed, node: str, file: str, settings: PreprocessSet
             succeed(testbed, node, [program_of(testbed, settings), *words])
         succeed(testbed, node, ["mv", "-f", made, path])
     except UserError:
-        testbed.run(node, ["rm", "-f", made])  # a part of it, of a program that was killed: the disk may be full
+        with contextlib.suppress(UserError):  # of a node that is out of reach: what went wrong first is told
+            testbed.run(node, ["rm", "-f", made])  # a part of it, of a program that was killed: the disk may be full
         raise
     return [NOTE]
 
