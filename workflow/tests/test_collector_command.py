@@ -123,6 +123,30 @@ def test_a_capture_of_no_reports_is_an_error_and_one_of_no_frames_is_none(contro
     assert "all are no RoCEv2 (not_roce); name a file that acapella p4 run --out wrote" in said[-3]
 
 
+def test_a_capture_whose_bytes_are_damaged_is_exit_code_1_and_one_that_is_cut_a_warning(control, tmp_path, capsys):
+    good = pcap(reports(6))
+    record = good[24:]  # as a header whose length cannot be
+    for name, rest, code in (("cut", record[:100], 0), ("damaged", b"\xff" * 100, 1)):
+        (tmp_path / name).write_bytes(good + rest)
+        out = tmp_path / f"{name}.out"
+        assert main(["collector", "run", str(tmp_path / name), "--control", str(control), "-o", str(out)]) == code
+        said = capsys.readouterr().err
+        assert f"collector: {name}: " in said and "; what is whole before it was read" in said
+        assert ("exit code 1" in said) == bool(code)
+        assert "6 reports, 3 flows" in said
+
+
+def test_flows_that_the_table_has_no_room_for_are_an_error(capture, control, tmp_path, capsys):
+    words = ["--control", str(control), "-o", str(tmp_path / "out"), "--memory", "1"]
+    assert main(["collector", "run", str(capture), *words]) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith(
+        "collector: error: 30 of 30 reports are of flows that found no room in the table (table_full)"
+    )
+    assert last.endswith("give --memory more; exit code 1")
+    assert json.loads((tmp_path / "out" / "counters.json").read_text())["reports"]["table_full"] == 30
+
+
 def test_results_are_replaced_only_where_that_is_said(capture, control, tmp_path, capsys):
     words = ["collector", "run", str(capture), "--control", str(control), "-o", str(tmp_path / "out"), "--no-series"]
     assert main(words) == 0

@@ -9,6 +9,7 @@ from traces import MS, START_NS, underlay, write_pcap
 from acapella import queries
 from acapella.cli import main
 from acapella.comparators import as_text, compare, make_table, meters
+from acapella_core.errors import UserError
 
 CLIENT, SERVER = {"src": "10.0.0.1", "dst": "10.0.0.2"}, {"src": "10.0.0.2", "dst": "10.0.0.1"}
 
@@ -53,6 +54,24 @@ def test_a_compressed_capture_is_the_same(seen, tmp_path):
     packed = tmp_path / "t.pcap.gz"
     packed.write_bytes(gzip.compress(seen[0].read_bytes()))
     assert compare(packed, seen[1], ["softflowd"]) == compare(*seen, ["softflowd"])
+
+
+@pytest.mark.parametrize("tool", ["softflowd", "nfdump"])
+def test_of_a_capture_that_is_cut_the_whole_frames_count(tool, seen, tmp_path):
+    needs(tool)
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(seen[0].read_bytes()[:-5])  # within the last frame, which is behind labels
+    (found,), (whole,) = (compare(capture, seen[1], [tool])["tools"] for capture in (cut, seen[0]))
+    assert {**found, "own": None} == {**whole, "own": None}
+
+
+def test_what_is_no_capture_is_told_in_the_tool_s_own_words_of_the_fault(seen, tmp_path):
+    needs("softflowd")
+    bad = tmp_path / "bad.pcap"
+    bad.write_bytes(seen[0].read_bytes()[:10])
+    with pytest.raises(UserError) as error:
+        compare(bad, seen[1], ["softflowd"])
+    assert "bad.pcap" in str(error.value) and "starting data collection" not in str(error.value)
 
 
 def test_a_connection_of_zeek_is_two_flows(tmp_path):

@@ -5,6 +5,7 @@ import json
 import xml.etree.ElementTree as ET
 
 import pytest
+import vl_convert
 from made_flowreports import write_study, write_tables
 from svg_text import words
 
@@ -12,7 +13,7 @@ from acapella import cli
 from acapella.campaign import Campaign
 from acapella.figures import compose, flowreport_accuracy
 from acapella.figures.registry import FLOWREPORTS, FLOWSTUDY, module
-from acapella.figures.save import svg_of
+from acapella.figures.save import VEGA_LITE, svg_of
 from acapella.figures.source import Source
 from acapella.figures.theme import WIDTH
 from acapella.flowreports import offered
@@ -58,6 +59,15 @@ def test_one_value_alone_has_an_axis_with_labels(tmp_path):
     (tmp_path / "tables").mkdir()
     figure = compose.drawn("flowreport_accuracy", Source(Campaign(write_tables(tmp_path, samples=1, flows=2))))
     assert "Handshake: SYN to SYN-ACK" in words(svg_of(figure))
+
+
+def test_labels_of_wide_axes_are_short():
+    values = [{"x": place, "y": place, "pairs": 1, "low": 1e-4, "high": 3e6} for place in (1e-4, 3e6)]
+    row = {"n": 2, "missing": 0, "extra": 0, "r2": 1, "r2_log": 1, "error_median": 0, "error_p99": 0.0844}
+    figure = flowreport_accuracy.panel(values, "throughput_reports", row)
+    text = words(vl_convert.vegalite_to_svg(figure.to_dict(), vl_version=VEGA_LITE))
+    assert "100k" in text and "0.1" in text and "100000" not in text
+    assert "error: median 0 %, p99 8.44 %" in text.replace("\u00a0", " ").replace("\u202f", " ")
 
 
 def test_what_is_compared_at_reports_is_drawn_as_often_as_it_was_compared(tmp_path):

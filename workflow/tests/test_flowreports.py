@@ -157,6 +157,29 @@ def test_a_sketch_that_cannot_be_is_refused(text):
         Sketch.of(text)
 
 
+def test_a_folder_for_a_capture_and_a_file_for_a_folder_are_one_line_each(tmp_path, capsys):
+    capture = traces.write_pcap(tmp_path / "none.pcap", [])
+    for words, said in (
+        ([tmp_path, "-o", tmp_path / "made"], f"{tmp_path}: is a folder, not a capture"),
+        ([capture, "-o", capture], f"{capture}: is a file; name a folder with -o"),
+    ):
+        assert cli.main(["flowreports", *map(str, words)]) == 2
+        assert capsys.readouterr().err == f"acapella: error: {said}\n"
+    assert list(tmp_path.iterdir()) == [capture]
+
+
+@needs_program
+def test_a_capture_that_is_cut_is_reported_on_as_far_as_it_goes(busy, tmp_path):
+    """No flow meter beside it spoils that: softflowd ends with an error at what is cut."""
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes((busy.parent / "busy.pcap").read_bytes()[:-5])
+    assert cli.main(["flowreports", str(cut), "-o", str(tmp_path / "made")]) == 0
+    seen = {row["tool"]: row for row in table(tmp_path / "made", "tools")}
+    whole = {row["tool"]: row for row in table(busy, "tools")}
+    assert 0 < seen["digest"]["packets"] <= whole["digest"]["packets"]
+    assert {name: row["skipped"] for name, row in seen.items()} == {name: row["skipped"] for name, row in whole.items()}
+
+
 @needs_program
 def test_no_frames_are_no_flows(tmp_path):
     capture = traces.write_pcap(tmp_path / "none.pcap", [])

@@ -10,16 +10,16 @@ from acapella_core import collector as core
 from acapella_core import files
 from acapella_core.errors import UserError
 
+from ..digest import DAMAGED
 from .answers import Answers
 from .control import ControlServer, note
 from .questions import QuestionServer
 from .reception import Reception, of_core
-from .refusals import in_words, nothing_taken
+from .refusals import in_words, no_room, nothing_taken
 from .sessions import Sessions
 from .settings import Settings
 from .tail import Tail
 
-DAMAGED = ("bad_compression",)  # as in digest: frames that were read may be wrong
 PROGRESS_S = 2.0
 LOOK_S = 0.1  # between two looks whether it is over
 
@@ -63,7 +63,7 @@ class Run:
             counters = collector.finish()
             collector.write_flows(settings.folder / "flows.parquet")
         self._write_counters(counters, sessions, control, reception)
-        return outcome(reception, nothing_taken(counters, settings))
+        return outcome(reception, nothing_taken(counters, settings)) or int(no_room(counters) is not None)
 
     def _stop_on_signals(self) -> None:
         """The first Ctrl-C or kill ends the run with its results; a second one is Python's own."""
@@ -124,8 +124,11 @@ class Run:
         files.atomic_text(self._settings.folder / "counters.json", json.dumps(document, indent=1) + "\n")
         for file in reception.files:
             if file["end"] != "clean":
-                note(f"{file['file']}: {file['detail'] or file['end']}; what is whole before it was read")
+                code = "; exit code 1" if file["end"] in DAMAGED else ""
+                note(f"{file['file']}: {file['detail'] or file['end']}; what is whole before it was read{code}")
         note(in_words(counters))
+        if full := no_room(counters):
+            note(f"error: {full}; exit code 1")
 
 
 def outcome(reception: Reception, refusal: str | None) -> int:

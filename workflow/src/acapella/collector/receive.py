@@ -29,7 +29,7 @@ def register_parser(actions) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Collect; 1 where a capture's bytes are damaged or every report was refused, 0 otherwise. Raises UserError."""
+    """Collect; 1 where bytes are damaged, flows had no room or all reports were refused, else 0. Raises UserError."""
     from .collecting import Run  # noqa: PLC0415 - the native core, Arrow: the start stays quick
 
     settings = settings_of(args)

@@ -53,6 +53,16 @@ def nothing_taken(counters: dict, settings: Settings) -> str | None:
     )
 
 
+def no_room(counters: dict) -> str | None:
+    """Where reports came of flows that the table had no room for: how many, and what to do."""
+    if not counters["table_full"]:
+        return None
+    return (
+        f"{counters['table_full']:,} of {taken(counters):,} reports are of flows that found no room in the table "
+        "(table_full), and are in no result; give --memory more"
+    )
+
+
 def pairs(settings: Settings) -> str:
     """Where the queue pairs come from."""
     return f"see {settings.control}" if settings.control else "those of --listen are new with each session"

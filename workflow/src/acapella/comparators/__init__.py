@@ -97,11 +97,24 @@ def beside(con, name: str, capture: Path, folder: Path) -> dict:
     meter = meters.METERS[name]
     if why := meter.missing():
         return {"tool": name, "version": None, "skipped": why}
-    log, own = meter.read(capture, folder)
+    log, own = read(meter, capture, folder)
     make_table(con, "seen", name, {"log": str(log)})
     answer = con.execute(queries.text("comparators", "comparison"))
     row = dict(zip((column[0] for column in answer.description), answer.fetchone(), strict=True))
     return {"tool": name, "version": meter.version(), "skipped": None, "own": own, **row}
+
+
+def read(meter: meters.Meter, capture: Path, folder: Path) -> tuple[Path, dict]:
+    """What a meter says of a capture, or of its whole frames: softflowd fails where a capture ends within a record."""
+    try:
+        return meter.read(capture, folder)
+    except UserError as fault:
+        again = folder / f"{meter.program}-whole"
+        again.mkdir()
+        try:
+            return meter.read(meters.whole_frames(capture, again), again)
+        except UserError:
+            raise fault from None
 
 
 def as_text(result: dict) -> list[str]:

@@ -21,6 +21,7 @@ MOST_FLOWS = 10_000_000  # softflowd's own 8,192 would have it forget flows
 SOFTFLOWD_TIMEOUTS = ("tcp", "tcp.rst", "tcp.fin", "udp", "icmp", "general", "maxlife", "expint")
 NFPCAPD_EXPIRE_S = 3_600  # the longest that it takes
 FILE_S = 999_999  # of nfpcapd's: as few files as can be
+COMPLAINT = re.compile(r"(?i)error|fail|cannot|exiting on|truncated")  # softflowd's first line is its greeting
 NFDUMP_COLUMNS = "fmt:%sa|%da|%pr|%sp|%dp|%pkt|%byt"
 
 
@@ -57,9 +58,15 @@ def plain(capture: Path, folder: Path) -> Path:
     with capture.open("rb") as stream:
         if stream.read(4) in PLAIN:
             return capture
+    return whole_frames(capture, folder)
+
+
+def whole_frames(capture: Path, folder: Path) -> Path:
+    """A copy in ``folder`` of the frames that are whole, without compression. Raises UserError."""
     editcap = which("editcap")
     if not editcap:
-        raise UserError("is compressed, and editcap is missing", where=capture, fix="apt-get install wireshark-common")
+        fix = "apt-get install wireshark-common"
+        raise UserError("is compressed or cut, and editcap is missing", where=capture, fix=fix)
     copy = folder / "plain.pcap"
     ran([editcap, "-F", "nsecpcap", str(capture), str(copy)], folder, "editcap", capture)
     return copy
@@ -80,7 +87,7 @@ def ran(command: Sequence[str], folder: Path, name: str, where: Path) -> tuple[P
         )
     if done.returncode:
         lines = [line for line in complained.read_text(errors="replace").splitlines() if line.strip()]
-        why = lines[0] if lines else f"exit code {done.returncode}"
+        why = next(filter(COMPLAINT.search, lines), lines[0] if lines else f"exit code {done.returncode}")
         raise UserError(f"{Path(command[0]).name} cannot read it: {why}", where=where)
     return said, complained
 

@@ -135,7 +135,7 @@ def told(row: dict) -> list[str]:
     parts = [f"n{GAP}={GAP}{row['n']:,}", *(f"{row[name]:,} {name}" for name in ("missing", "extra") if row[name])]
     errors = "error undefined"
     if row["error_median"] is not None:
-        errors = f"error {percent(row['error_median'])}, 99 %: {percent(row['error_p99'])}"
+        errors = f"error: median {percent(row['error_median'])}, p99 {percent(row['error_p99'])}"
     return [both, ", ".join(parts), errors]
 
 
@@ -154,9 +154,10 @@ def panel(values: list[dict], measure: str, row: dict) -> alt.LayerChart:
     low, high = values[0]["low"] / 1.3, values[0]["high"] * 1.3
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
     given = dict(
-        format="~g" if unit in ("ms", "Mbit/s") else "~s",
+        labelExpr=theme.SHORT_NUMBERS,
         values=powers(low, high),
         labelOverlap=True,
+        labelSeparation=4,
         domain=False,
         grid=True,
     )

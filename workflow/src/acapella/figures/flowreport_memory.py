@@ -14,7 +14,7 @@ COLUMNS = ("rows", "cells", "memory_bytes", "load", "equal", "error_p99")
 SCOPE = scope
 PANEL, HEIGHT = 222, 170
 MEASURES = {"bytes": "Flow size", "packets": "Packets"}
-COLOURS = (theme.VERMILION, theme.ORANGE, theme.SKY, theme.BLUE)
+COLOURS = (theme.VERMILION, theme.ORANGE, theme.SKY, theme.BLUE)  # of 1 to 4 rows
 LEAST = 1e-4  # %, where the axis of errors begins: a smaller one is drawn there
 
 
@@ -87,11 +87,12 @@ def panel(values: list[dict], field: str, heading: str, sizes: list[int]) -> alt
     """One measure and one kind of error."""
     legend = alt.Legend(title="rows", orient="right", symbolType="circle", symbolOpacity=1)
     colour = alt.Color(
-        "rows:N", scale=alt.Scale(domain=[f"{n}" for n in sizes], range=list(COLOURS[: len(sizes)])), legend=legend
+        "rows:N", scale=alt.Scale(domain=[f"{n}" for n in sizes], range=[COLOURS[n - 1] for n in sizes]), legend=legend
     )
     linear = field == "unequal"
     scale = alt.Scale(domain=[0, 100]) if linear else alt.Scale(type="log", nice=False, domainMin=LEAST)
-    ticks = {"tickCount": 5} if linear else {"values": [10.0**power for power in range(-4, 7)], "format": "~g"}
+    powers = {"values": [10.0**power for power in range(-4, 7)], "labelExpr": theme.SHORT_NUMBERS}
+    ticks = {"tickCount": 5} if linear else powers
     base = alt.Chart(alt.Data(values=values)).encode(
         x=alt.X(
             "memory:Q",

@@ -13,6 +13,7 @@ FONT = "Liberation Sans, Arimo, Arial, Helvetica, sans-serif"
 TEXT = 10  # px: 7.5 pt on paper
 SMALL = 9
 TITLE = 14
+SHORT_NUMBERS = "format(datum.value, datum.value >= 1000 ? '~s' : '~g')"  # 100k, but 0.001 and not 1m
 PROSE = 0.5  # mean width of a character in a sentence, in font sizes
 
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (

@@ -61,7 +61,9 @@ def run(args: argparse.Namespace) -> None:
         raise UserError("--acap and --flows belong together", fix="give both or none")
     for capture in args.captures:
         if not capture.is_file():
-            raise UserError("no such capture", where=capture)
+            raise UserError("is a folder, not a capture" if capture.is_dir() else "no such capture", where=capture)
+    if args.output.exists() and not args.output.is_dir():
+        raise UserError("is a file", where=args.output, fix="name a folder with -o")
     settings = Settings(Sketch.of(args.size), duration_ns(args.epoch), interval_ns=duration_ns(args.interval))
     sketches = [Sketch.of(text) for text in args.sketch]
     name = args.sample or args.captures[0].name.partition(".")[0]
