@@ -110,6 +110,9 @@ def test_expected_bytes_follow_the_slower_of_port_and_receiver():
     assert most_bytes(keys, Port("p", None), None) is None
     half = replace(keys, capture=replace(keys.capture, one_in=2))
     assert most_bytes(half, Port("p", 10**9), 10**9) == 10**9 // 8 * 10 // 1000 * 200 // 2
+    hashed = settings(capture={"sample_s": 10, "snaplen": 184, "method": "dpdk", "format": "pcapng"},
+                      collect={"mean_frame_bytes": 1000})  # fmt: skip
+    assert most_bytes(hashed, Port("p", 10**9), 10**9) == 10**9 // 8 * 10 // 1000 * (184 + 72)  # pcapng.c's options
 
 
 def test_every_run_has_its_number_in_the_names():

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pytest
 from report_frames import BYTES, TRIGGER, VALID, frame, pcap, report
 
 from acapella.cli import main
-from acapella.collector import place, top
+from acapella.collector import place, refusals, top
 from acapella.collector.answers import Rates
 from acapella.collector.questions import asked
 from acapella.collector.settings import from_control
@@ -145,6 +146,17 @@ def test_flows_that_the_table_has_no_room_for_are_an_error(capture, control, tmp
     )
     assert last.endswith("give --memory more; exit code 1")
     assert json.loads((tmp_path / "out" / "counters.json").read_text())["reports"]["table_full"] == 30
+
+
+def test_other_traffic_of_an_interface_is_no_report_that_was_refused():
+    live = SimpleNamespace(captures=[], interface="eth9", control=None)
+    counters = dict.fromkeys((*refusals.VERDICTS, "accepted", "from_memory"), 0) | {"not_roce": 5}
+    assert refusals.nothing_taken(counters, live) is None
+    assert refusals.nothing_taken(counters | {"bad_key": 2}, live) == (
+        "eth9: none of 2 frames was taken, all are of a wrong key (bad_key); "
+        "qp_key has to be the program's: those of --listen are new with each session"
+    )
+    assert refusals.nothing_taken(counters | {"bad_key": 2, "from_memory": 1}, live) is None
 
 
 def test_results_are_replaced_only_where_that_is_said(capture, control, tmp_path, capsys):

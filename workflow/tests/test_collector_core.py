@@ -274,6 +274,20 @@ def test_where_the_bytes_of_a_report_go(tmp_path):
     ]
 
 
+def test_an_inter_arrival_time_back_to_the_report_before_is_no_time_beyond_it(tmp_path):
+    """One of three packets was at the end, one where counting began, and what is between these two is there, too."""
+    valid = VALID["start"] | VALID["iat"] | VALID["slot"] | VALID["last"]
+    for iat, found in (
+        (10, [(10, 20, 2), (20, 10, 1)]),
+        (11, [(20, 30, 3)]),
+        (9, [(10, 10, 1), (11, 10, 1), (20, 10, 1)]),
+    ):
+        told = {"timestamp": 20, "last": 20, "start": 10, "iat": iat, "bytes": 30, "packets": 3}
+        data = report(2, dst=b"\x0a\0\0\2", valid=valid, **told)
+        _, _, series = collected(tmp_path, [frame(data, psn=0, address=BASE)], Options(series_ns=1))
+        assert [(row["window_ns"], row["bytes"], row["packets"]) for row in series] == found, iat
+
+
 def key_of(flow: dict) -> tuple:
     """A row's key as public() has it."""
     names = ("ip_version", "ip_proto", "vlan", "mpls", "src", "dst")

@@ -164,6 +164,25 @@ TEST(FlowTable, AnyNumberOfThreadsGivesTheSame) {
     }
 }
 
+// Of the published format two words are not looked at: every field of the key is in the others.
+TEST(RecordPool, AKeyIsAnotherOneByEachOfItsFields) {
+    using namespace format1;
+    const Octets report = published(1, 1, 1);
+    const auto key = key_of<Format::published>(report.data());
+    RecordPool pool;
+    pool.add(key, FlowState{});
+    EXPECT_TRUE(pool.has_key<Format::published>(0, key));
+    const auto is_told_apart = [&](auto field) {
+        Octets other = report;
+        put(other, field, 1);
+        return !pool.has_key<Format::published>(0, key_of<Format::published>(other.data()));
+    };
+    EXPECT_TRUE(is_told_apart(src));
+    EXPECT_TRUE(is_told_apart(dst));
+    EXPECT_TRUE(is_told_apart(src_port));
+    EXPECT_TRUE(is_told_apart(dst_port));
+}
+
 // Two flows of the same slot and the same bits in it: only their keys tell them apart.
 TEST(FlowTable, FlowsThatTheIndexTakesForOneAnotherAreKeptApart) {
     const acapella::TableHash hash(1);
