@@ -276,7 +276,10 @@ def test_a_running_collector_answers_and_ends_with_its_results(capture, control,
     ("words", "what"),
     [
         ([], "reports come from captures, or --interface, or --rdma-device"),
-        (["--interface", "none0", "--listen", "127.0.0.1:0"], "interface none0: "),
+        (
+            ["--interface", "none0", "--listen", "127.0.0.1:0"],
+            "interface none0: there is no such interface; see ip link",
+        ),
         (["--rdma-device", "mlx5_9", "--listen", "127.0.0.1:0"], "an RDMA device gives numbers of its own"),
         (["--rdma-device", "mlx5_9", "--rdma-peer", "10.0.0.1", "--listen", "127.0.0.1:0"], "RDMA device mlx5_9: "),
         (["none.pcap"], "none.pcap: there is no such file"),

@@ -160,6 +160,8 @@ def settings_of(config: dict[str, Any], *, where: object = "config") -> Settings
     whole = schemas.json_schema("config")
     schema = {**whole, "properties": {key: whole["properties"][key] for key in KEYS}, "required": []}
     fault = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(config))
+    while fault is not None and fault.context:  # anyOf: of equally deep complaints the one where the type was right
+        fault = max(fault.context, key=lambda inner: (len(inner.absolute_path), inner.validator != "type"))
     if fault is not None:
         meant = f" ({fault.schema['description']})" if fault.validator == "pattern" else ""
         raise UserError(f"{fault.json_path.removeprefix('$.')}: {fault.message}{meant}", where=where)

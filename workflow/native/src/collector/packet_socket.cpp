@@ -20,7 +20,9 @@ namespace {
 using input::InputError;
 
 [[noreturn]] void cannot_open(const std::string& interface) {
-    const std::string why = errno == EPERM ? "not permitted: it needs CAP_NET_RAW" : std::strerror(errno);
+    std::string why = std::strerror(errno);
+    if (errno == EPERM) why = "not permitted: it needs CAP_NET_RAW";
+    if (errno == ENODEV) why = "there is no such interface; see ip link";
     throw InputError("cannot_open", "interface " + interface, why);
 }
 
