@@ -14,15 +14,19 @@ from pathlib import Path
 import dpkt
 import pyarrow.parquet as pq
 import pytest
+from made_flowreports import write_tables
 from naive_anonymise import CryptoPan
 from workflow_run import CAPTURES
 
-from acapella import release_flows
+from acapella import release, release_flows
+from acapella.campaign import Campaign
 from acapella.cli import main
 from acapella.flowreports import program
+from acapella_core.errors import UserError
 
 KEY_BEGIN = 3  # first byte of a key
 FLOW_KEY = ("vlan", "mpls", "ip_version", "src", "dst", "ip_proto", "src_port", "dst_port")
+ENDS = ("src", "dst")
 SITES = ("University-of-Nowhere", "beta-secret")
 
 
@@ -56,6 +60,11 @@ def finished(tmp_path_factory) -> Path:
         run("flowreports", rows[1][3], "--sample", rows[1][0], *made)
         run("flowtables", campaign, "--pseudonyms", "--samples", rows[1][0])
     return campaign
+
+
+def key_of_flow(row: dict) -> list:
+    """What tells a flow from others."""
+    return [row[name] for name in FLOW_KEY]
 
 
 def run(*words) -> None:
@@ -235,6 +244,49 @@ def test_flow_reports_have_the_pseudonyms_of_the_captures_and_no_order_of_the_tr
     assert windows(true, named) == windows(shown, str)
     order = [[*(row[name] for name in FLOW_KEY[:3]), named(row["src"])] for row in true["flowreport_flows"]]
     assert order != sorted(order), "with this key the order of the true addresses is another one"
+
+
+def test_flows_of_each_sample_are_numbered_by_their_pseudonyms(tmp_path):
+    """Of tables that were made up, so that no P4 program is needed: many flows, two samples."""
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "out").mkdir()
+    campaign, key = Campaign(write_tables(tmp_path, samples=2, flows=60)), bytes(range(32))
+    release_flows.write(campaign, tmp_path / "out", key)
+    pan = CryptoPan(key)
+    true, shown = (
+        {name: pq.read_table(folder / f"{name}.parquet").to_pylist() for name in release_flows.TABLES}
+        for folder in (tmp_path / "tables", tmp_path / "out")
+    )
+    true_order, number = {}, {}
+    for sample in sorted({row["sample"] for row in true["flowreport_flows"]}):
+        flows = [row for row in true["flowreport_flows"] if row["sample"] == sample]
+        for row in flows:
+            named = {end: str(ipaddress.ip_address(pan.address(ipaddress.ip_address(row[end]).packed))) for end in ENDS}
+            true_order[sample, row["flow"]] = row | named
+        ordered = sorted((row for row in true_order.values() if row["sample"] == sample), key=key_of_flow)
+        number |= {(sample, row["flow"]): place for place, row in enumerate(ordered)}
+    assert [number[place] for place in sorted(number)] != [place[1] for place in sorted(number)]
+    for name in release_flows.TABLES:
+        expected = [
+            {**(true_order[row["sample"], row["flow"]] if name == release_flows.FLOWS else row)}
+            | {"flow": number[row["sample"], row["flow"]]}
+            for row in true[name]
+        ]
+        assert shown[name] == sorted(
+            expected, key=lambda row: [row.get(each) for each in ("sample", "flow", "window_ns")]
+        )
+
+
+def test_tables_of_flow_reports_are_those_of_their_provenance_and_never_copied(finished, tmp_path):
+    assert all(release.tells_addresses(name) for name in release_flows.TABLES)
+    if (why := program.missing()) is not None:
+        pytest.skip(why)
+    campaign = tmp_path / "changed"
+    shutil.copytree(finished, campaign)
+    with (campaign / "tables" / "flowreport_windows.csv").open("a") as table:
+        table.write("another row\n")
+    with pytest.raises(UserError, match="is not what its provenance says"):
+        release.make_tables(Campaign(campaign), tmp_path / "tables", bytes(32), hidden=True)
 
 
 def test_the_same_key_gives_the_same_bytes_and_another_does_not(finished, public, tmp_path):
