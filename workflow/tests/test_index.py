@@ -145,3 +145,23 @@ def test_broken_acap_is_one_line(folder):
 def test_no_acaps_say_what_to_do(tmp_path):
     with pytest.raises(UserError, match="run acapella digest first"):
         index.build(Campaign(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("control", "not_sent", "filtered"),
+    [
+        (None, {}, False),
+        (None, {"no-room": 0}, False),
+        ("0" * 64, {}, True),
+        (None, {"headerless": 2}, True),
+        (None, None, True),
+    ],
+)
+def test_a_sample_is_filtered_where_its_program_was_set_or_held_frames_back(folder, control, not_sent, filtered):
+    program = {"program": "p.spec", "program_sha256": "0" * 64, "control_sha256": control, "not_sent": not_sent}
+    manifest = folder / "raw" / "a.json"
+    told = json.loads(manifest.read_text()) | {"testbed": "local", "method": "fpga", "filter": None, "p4": program}
+    manifest.write_text(json.dumps(told))
+    index.build(Campaign(folder))
+    con = duckdb.connect(str(folder / "catalog.duckdb"), read_only=True)
+    assert con.execute("select filtered from samples where sample = 'a'").fetchall() == [(filtered,)]

@@ -39,6 +39,7 @@ manifests as (
             congestion: 'struct(estimated_loss double)',
             clock_resolution_ns: 'bigint',
             port_rate_bps: 'ubigint',
+            p4: 'struct(control_sha256 varchar, not_sent map(varchar, ubigint))',
             notes: 'varchar[]'
         }
     )
@@ -78,6 +79,8 @@ final as (
         congestion.estimated_loss as mirror_estimated_loss,
         clock_resolution_ns,
         port_rate_bps,
+        p4.control_sha256 is not null as p4_controlled,
+        case when p4.not_sent is not null then coalesce(list_sum(map_values(p4.not_sent)), 0) end as p4_not_sent,
         notes
     from manifests
     where parse_filename(filename, true) in (select listed.sample from listed)

@@ -12,6 +12,14 @@ digests as (
     select * from digests
 ),
 
+-- A program without a control file that held nothing back sent all; with one it may have cut or edited what it sent.
+programs as (
+    select
+        sample,
+        method = 'fpga' and (p4_controlled or p4_not_sent is null or p4_not_sent > 0) as filtered
+    from manifests
+),
+
 final as (
     select
         m.sample,
@@ -30,7 +38,7 @@ final as (
         m.filter,
         -- of a capture that exists nobody knows whether there was one
         case
-            when m.testbed <> 'files' or m.filter is not null then coalesce(m.filter, '') <> '' or m.method = 'fpga'
+            when m.testbed <> 'files' or m.filter is not null then coalesce(m.filter, '') <> '' or p.filtered
         end as filtered,
         m.one_in,
         m.sampled_out,
@@ -79,6 +87,7 @@ final as (
         case when m.timed then 'manifest' when d.first_ns is not null then 'frames' end as actual_by
     from manifests as m
     left join digests as d on m.sample = d.sample
+    left join programs as p on m.sample = p.sample
     order by m.sample
 )
 
