@@ -22,6 +22,7 @@ rule kappa:
     resources:
         mem_mb=COMPARED["memory_mb"] + 512,
         runtime=240,
+        damaged=config["digest"]["damaged"],  # as in digest: what the end of a job means, not what it writes
     params:
         trials=lambda wildcards: [",".join(map(sample_capture, trial)) for trial in trials_of(wildcards)],
         names=lambda wildcards: [f"--name={JOINED.join(trial)}" for trial in trials_of(wildcards)],
@@ -40,7 +41,8 @@ rule kappa:
         "kappa {wildcards.environment}"
     shell:
         "acapella kappa -o {output.json:q} --sha256 {params.names:q} {params.identity:q} {params.selection:q} {params.pairs}"
-        " --within {params.within} {params.windows:q} --memory {params.memory} -- {params.trials:q}"
+        " --within {params.within} {params.windows:q} --memory {params.memory} --damaged {resources.damaged}"
+        " -- {params.trials:q}"
         " > {log:q} 2>&1"
 
 

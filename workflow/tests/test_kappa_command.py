@@ -4,6 +4,7 @@ import gzip
 import json
 import resource
 import stat
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -156,6 +157,19 @@ def test_damaged_bytes_are_told_and_exit_1(trials, tmp_path, capsys):
     found = json.loads(said.out)["pairs"][0]
     assert [warning["code"] for warning in found["warnings"]] == ["cut_file"]
     assert said.err.startswith("acapella: error: ") and "c.pcap.gz: damaged" in said.err
+
+
+def test_a_record_that_cannot_be_is_damage_unless_what_is_before_it_is_kept(trials, tmp_path, capsys):
+    wild = tmp_path / "c.pcap"
+    wild.write_bytes(trials[1].read_bytes() + struct.pack("<IIII", 1, 1, 2**28, 2**28) + bytes(100))
+    command = ["kappa", str(trials[0]), str(wild), "--json"]
+    assert main(command) == 1
+    failed = capsys.readouterr()
+    assert failed.err.startswith("acapella: error: ") and "c.pcap: damaged" in failed.err
+    assert main([*command, "--damaged", "keep"]) == 0
+    kept = capsys.readouterr()
+    assert kept.err.startswith("acapella: warning: ") and "exit code" not in kept.err
+    assert kept.out == failed.out and json.loads(kept.out)["pairs"][0]["n_common"] == 100
 
 
 def test_progress_goes_to_standard_error(trials, capsys, monkeypatch):

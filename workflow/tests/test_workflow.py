@@ -351,6 +351,9 @@ def test_trials_bring_their_comparison_and_without_them_there_is_none(tmp_path):
         assert re.search(rf"^{stage} +1$", said, re.M), said
     assert re.search(r"--name=alpha-p1\+beta-p1 .* -- \S+/alpha-p1\.pcap\.gz,\S+/beta-p1\.pcap\.gz \S+/alpha-p2", said)
     assert "--environments quiet loaded" in said
+    assert said.count("--damaged fail -- ") == 2  # of kappa
+    place.configure(**TWO_TRIALS, digest={"damaged": "keep"})
+    assert place.succeed("--dry-run", "--printshellcmds").count("--damaged keep -- ") == 2
 
 
 def test_a_trial_that_is_no_sample_is_named_with_its_key(tmp_path):

@@ -22,12 +22,13 @@ from pathlib import Path
 from acapella_core import files
 from acapella_core.errors import UserError
 
+from .digest import DAMAGED
+
 WINDOWS = 50  # over the longer trial: as many bars as fit a line
 MOST_WINDOWS = 10_000
 WITHIN_NS = (10,)  # the paper's bound
 PROGRESS_S = 1.0  # between two lines of --progress
 REGION = re.compile(r"([0-9]{1,9}):([0-9]{1,9})")  # no frame is longer
-DAMAGED = ("bad_compression",)  # as in digest: frames that were read may be wrong
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
@@ -66,6 +67,12 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="JSON on standard output; with -o nothing there")
     parser.add_argument("-o", dest="output", metavar="FILE.json", help="write the JSON there")
     parser.add_argument("--sha256", action="store_true", help="record it for every file, also where it is not needed")
+    parser.add_argument(
+        "--damaged",
+        choices=["fail", "keep"],
+        default="fail",
+        help="a capture whose bytes are damaged: exit 1, or 0 as for one that is cut (default: fail)",
+    )
     parser.add_argument("--progress", action="store_true", help="what has been read, on standard error")
     return parser
 
@@ -96,7 +103,7 @@ def add_selection(group) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare; 1 where a capture's bytes are damaged, 0 otherwise."""
+    """Compare; 1 where a capture's bytes are damaged and ``--damaged keep`` is not given, 0 otherwise."""
     result = compare(args)
     text = json.dumps(result, indent=1, allow_nan=False) + "\n"
     if args.output:
@@ -111,10 +118,12 @@ def run(args: argparse.Namespace) -> int:
         if not args.output:
             to_standard_output(text)
     damaged = [file["file"] for trial in result["trials"] for file in trial["files"] if file["end"] in DAMAGED]
+    fails = bool(damaged) and args.damaged == "fail"
     if damaged:
         said = f"{', '.join(damaged)}: damaged, its frames may be wrong; the comparison is made of what could be read"
-        print(f"acapella: error: {said}; exit code 1", file=sys.stderr)
-    return int(bool(damaged))
+        code = "; exit code 1 (0: --damaged keep)" if fails else ""
+        print(f"acapella: {'error' if fails else 'warning'}: {said}{code}", file=sys.stderr)
+    return int(fails)
 
 
 def nothing_selected(result: dict) -> list[str]:
