@@ -1,6 +1,8 @@
 """What is wrong in a config is said before a testbed is built or asked: by a dry run as by a collection."""
 
 import shutil
+import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -51,6 +53,26 @@ def test_a_dry_run_refuses_what_a_collection_would_refuse(tmp_path, keys, what):
         dry_run(tmp_path, **keys)
     assert str(raised.value).startswith(what)
     assert "\n" not in str(raised.value)
+
+
+def test_a_dry_run_refuses_a_control_file_that_its_program_cannot_take(tmp_path, capsys):
+    if not (Path(sys.executable).parent / precheck.LOADER).exists():
+        pytest.skip(f"no {precheck.LOADER} here: make setup builds it where libdpdk-dev is installed")
+    spec = Path(__file__).resolve().parents[2] / "p4" / "loader" / "tests" / "forward.spec"
+    control, bad = tmp_path / "control.txt", tmp_path / "bad.spec"
+    bad.write_text("no program\n")
+    capture = {"method": {"default": "tcpdump", "site2": "fpga"}, "p4_program": str(spec), "p4_control": str(control)}
+    control.write_text("# one\nregister nope 0 1\n")
+    with pytest.raises(UserError) as raised:
+        dry_run(tmp_path, capture=capture)
+    assert str(raised.value).startswith(f"capture.p4_control: {control}:2: nope: the program has no such register")
+    assert "\n" not in str(raised.value)
+    assert dry_run(tmp_path, capture=capture | {"method": "tcpdump"}) is None, "not used"
+    control.write_text("table exact add match 0x0806 action drop_for 3\n")
+    assert dry_run(tmp_path, capture=capture) is None
+    with pytest.raises(UserError, match=r"^capture\.p4_program: .*bad\.spec"):
+        dry_run(tmp_path, capture=capture | {"p4_program": str(bad)})
+    capsys.readouterr()
 
 
 def test_a_dry_run_of_what_can_be_done_tells_the_plan(tmp_path, capsys):
