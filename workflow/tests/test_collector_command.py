@@ -186,6 +186,7 @@ def test_sql_asks_a_collector_that_has_ended(capture, control, tmp_path, capsys)
         assert main(["collector", "sql", out, bad]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert what in line
+        assert "catalog" not in line and "acapella index" not in line
 
 
 def test_where_nothing_ran_top_and_sql_say_so(tmp_path, capsys):

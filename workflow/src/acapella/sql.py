@@ -89,16 +89,16 @@ def known_names(con):
         raise UserError(what, fix=f"there are {', '.join(sorted(names))}") from error
 
 
-def reading_statement(con, query: str):
-    """The query, parsed. Raises UserError where it is not one statement that only reads."""
+def reading_statement(con, query: str, anew: str = "; to make the catalog anew: acapella index"):
+    """The query, parsed. Raises UserError where it is not one statement that only reads; ``anew`` ends its advice."""
     statements = con.extract_statements(query)
     if len(statements) != 1:
         raise UserError(f"one statement, please: this has {len(statements)}")
     kind = statements[0].type.name.removesuffix("_STATEMENT")
     if kind not in READ_ONLY:
         raise UserError(
-            f"the catalog is read only: {kind} is refused",
-            fix="ask with select; to keep an answer: --format csv > FILE; to make the catalog anew: acapella index",
+            f"this is read only: {kind} is refused",
+            fix=f"ask with select; to keep an answer: --format csv > FILE{anew}",
         )
     return statements[0].query
 

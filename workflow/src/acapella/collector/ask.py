@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
     with queries.one_line(), contextlib.closing(queries.connect()) as con:
         define(con, tables, counters)
         with sql.known_names(con):
-            sql.WRITERS[args.format](con, sql.reading_statement(con, args.query), sys.stdout)
+            sql.WRITERS[args.format](con, sql.reading_statement(con, args.query, anew=""), sys.stdout)
 
 
 def finished(folder: Path) -> dict:
