@@ -63,11 +63,17 @@ def test_one_value_alone_has_an_axis_with_labels(tmp_path):
 
 def test_labels_of_wide_axes_are_short():
     values = [{"x": place, "y": place, "pairs": 1, "low": 1e-4, "high": 3e6} for place in (1e-4, 3e6)]
-    row = {"n": 2, "missing": 0, "extra": 0, "r2": 1, "r2_log": 1, "error_median": 0, "error_p99": 0.0844}
+    row = {"n": 2, "missing": 0, "outside": 0, "extra": 0, "r2": 1, "r2_log": 1, "error_median": 0, "error_p99": 0.0844}
     figure = flowreport_accuracy.panel(values, "throughput_reports", row)
     text = words(vl_convert.vegalite_to_svg(figure.to_dict(), vl_version=VEGA_LITE))
     assert "100k" in text and "0.1" in text and "100000" not in text
     assert "error: median 0 %, p99 8.44 %" in text.replace("\u00a0", " ").replace("\u202f", " ")
+
+
+def test_flows_that_the_program_does_not_see_are_counted_beside_n():
+    row = {"n": 2, "missing": 1, "outside": 1234, "extra": 0, "r2": 1, "r2_log": 1}
+    lines = flowreport_accuracy.told(row | {"error_median": 0, "error_p99": 0})
+    assert lines[1].split(", ", 1)[1] == "1 missing, 1,234 outside"
 
 
 def test_what_is_compared_at_reports_is_drawn_as_often_as_it_was_compared(tmp_path):

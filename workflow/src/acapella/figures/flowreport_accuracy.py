@@ -39,11 +39,12 @@ def draw(source: Source) -> Figure:
         raise NoData("no flow has a value on both sides that is above 0")
     panels = [panel(drawn[measure], measure, rows[measure]) for measure in shown]
     hidden = sum(rows[measure]["n"] - rows[measure]["n_log"] for measure in shown)
+    unseen = " Outside are flows that the program does not see." if any(rows[name]["outside"] for name in shown) else ""
     key = (
         f"Each point is {places(hidden)}; the line is where both are the same. R² of values and, behind it, of their "
         "logarithms, which no few large values carry. Of what a report added to a flow, windows have what came in "
         "them as far as it tells: the last two packets are placed, others spread evenly since the report before. "
-        "Values at reports are drawn to 6 %.",
+        f"Values at reports are drawn to 6 %.{unseen}",
     )
     return Figure(title(rows), alt.concat(*panels, columns=ACROSS, spacing=16), key)
 
@@ -132,7 +133,10 @@ def told(row: dict) -> list[str]:
     both = "R² undefined" if row["r2"] is None else f"R² {share_of_one(row['r2'])}"
     if row["r2_log"] is not None:
         both += f", log {share_of_one(row['r2_log'])}"
-    parts = [f"n{GAP}={GAP}{row['n']:,}", *(f"{row[name]:,} {name}" for name in ("missing", "extra") if row[name])]
+    parts = [
+        f"n{GAP}={GAP}{row['n']:,}",
+        *(f"{row[name]:,} {name}" for name in ("missing", "outside", "extra") if row[name]),
+    ]
     errors = "error undefined"
     if row["error_median"] is not None:
         errors = f"error: median {percent(row['error_median'])}, p99 {percent(row['error_p99'])}"
