@@ -5,6 +5,7 @@ import json
 import math
 import re
 import shutil
+import struct
 import subprocess
 import sys
 from collections import Counter
@@ -178,6 +179,34 @@ def test_a_capture_that_is_cut_is_reported_on_as_far_as_it_goes(busy, tmp_path):
     whole = {row["tool"]: row for row in table(busy, "tools")}
     assert 0 < seen["digest"]["packets"] <= whole["digest"]["packets"]
     assert {name: row["skipped"] for name, row in seen.items()} == {name: row["skipped"] for name, row in whole.items()}
+
+
+@needs_program
+@pytest.mark.skipif(shutil.which("editcap") is None, reason="no editcap here")
+def test_of_a_damaged_capture_the_whole_frames_before_the_damage_are_reported_on(busy, tmp_path, capsys):
+    """A record whose length cannot be behind all frames; a digest that was kept is one of a campaign that goes on."""
+    wild, acap, flows = tmp_path / "wild.pcap", str(tmp_path / "a.parquet"), str(tmp_path / "f.parquet")
+    whole = (busy.parent / "busy.pcap").read_bytes()
+    wild.write_bytes(whole + struct.pack("<IIII", 1, 1, 2**28, 2**28) + bytes(100))
+    command = ["flowreports", str(wild), "--epoch", "3s", "-o"]
+    assert cli.main([*command, str(tmp_path / "made")]) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith(f"acapella: error: wild: at byte {len(whole)}: ") and said.endswith("; exit code 1")
+    assert table(tmp_path / "made", "compared_flows") == [
+        row | {"sample": "wild"} for row in table(busy, "compared_flows")
+    ]
+    assert cli.main(["digest", str(wild), "-o", acap, "--flows", flows, "--engine", "native", "--damaged", "keep"]) == 0
+    assert cli.main([*command, str(tmp_path / "kept"), "--acap", acap, "--flows", flows]) == 0
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("acapella: warning: wild: at byte ") and said.endswith("whole frames before it")
+
+
+@needs_program
+def test_what_a_run_leaves_is_private(busy):
+    assert (busy / "control.txt").is_file()
+    assert {path.name: oct(path.stat().st_mode & 0o777) for path in busy.iterdir()} == {
+        path.name: "0o600" for path in busy.iterdir()
+    }
 
 
 @needs_program

@@ -7,7 +7,9 @@ collector (flows, series, windows.parquet), and compares its flows with those of
 in both halves, bytes, packets, inter-arrival times, throughput in windows. Prints R² of values and of their logarithms,
 and relative errors. With --sketch the program runs again with sketches of other sizes.
 
-Every frame and report is accounted for; where a sum does not come out the command fails.
+Every frame and report is accounted for; where a sum does not come out the command fails. Of a capture whose bytes are
+damaged the whole frames before the damage are taken (by editcap), with a line on standard error; the exit code is 1
+then, or 0 with --acap, since that digest was kept.
 """
 
 import argparse
@@ -50,8 +52,8 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     return parser
 
 
-def run(args: argparse.Namespace) -> None:
-    """Measure, write and print. Raises UserError."""
+def run(args: argparse.Namespace) -> int:
+    """Measure, write and print; 1 where bytes are damaged whose digest nobody kept, else 0. Raises UserError."""
     from . import sample  # noqa: PLC0415 (DuckDB, pyarrow)
 
     why = program.missing()
@@ -69,10 +71,17 @@ def run(args: argparse.Namespace) -> None:
     name = args.sample or args.captures[0].name.partition(".")[0]
     with tempfile.TemporaryDirectory(prefix="acapella-", dir=temporary_folder()) as scratch:
         acap, flows = (args.acap, args.flows) if args.acap else digested(args.captures, Path(scratch))
-        source = sample.Source(name, tuple(args.captures), acap, flows, duration_ns(args.window))
+        damage = damage_of(acap)
+        captures = whole(args.captures, Path(scratch)) if damage else args.captures
+        source = sample.Source(name, tuple(captures), acap, flows, duration_ns(args.window))
         accuracy = sample.measure(source, args.output, settings, sketches)
     print("\n".join(as_text(accuracy)))
     print(f"flowreports: {args.output}", file=sys.stderr)
+    fails = bool(damage) and args.acap is None
+    if damage:
+        code = "; exit code 1" if fails else ""
+        print(f"acapella: {'error' if fails else 'warning'}: {name}: {damage}{code}", file=sys.stderr)
+    return int(fails)
 
 
 def duration_ns(text: str) -> int:
@@ -91,6 +100,28 @@ def digested(captures: list[Path], folder: Path) -> tuple[Path, Path]:
     acap, flows = folder / "acap.parquet", folder / "flows.parquet"
     digest([str(capture) for capture in captures], str(acap), str(flows), Options("native"))
     return acap, flows
+
+
+def damage_of(acap: Path) -> str:
+    """Where the bytes of a digest's captures are damaged, in words; empty where they are not."""
+    from ..acap_files import metadata_of  # noqa: PLC0415 (pyarrow)
+    from ..digest import DAMAGED, fault_of  # noqa: PLC0415
+
+    told = metadata_of(acap)
+    if told["file_issue"] not in DAMAGED:
+        return ""
+    return f"{fault_of(told)}; the reports are of the {told['frames']} whole frames before it"
+
+
+def whole(captures: list[Path], folder: Path) -> list[Path]:
+    """Copies of the frames before the damage: the loader takes no capture that has one. Raises UserError."""
+    from ..comparators.meters import whole_frames  # noqa: PLC0415
+
+    copies = []
+    for place, capture in enumerate(captures):
+        (folder / f"whole-{place}").mkdir()
+        copies.append(whole_frames(capture.resolve(), folder / f"whole-{place}"))
+    return copies
 
 
 def as_text(accuracy: dict[str, dict]) -> list[str]:

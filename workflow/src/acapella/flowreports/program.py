@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acapella_core.errors import UserError
-from acapella_core.files import temporary_folder
+from acapella_core.files import atomic_text, temporary_folder
 
 from .. import unpacked
 from .settings import Settings
@@ -67,7 +67,7 @@ def run(captures: Sequence[Path], folder: Path, settings: Settings) -> Run:
     Raises UserError with the loader's own line where it fails, or where its counts do not add up.
     """
     control, reports, told = (folder / name for name in ("control.txt", "reports.pcap", "program.json"))
-    control.write_text(settings.control(reasons()), encoding="utf-8")
+    atomic_text(control, settings.control(reasons()))
     command = [loader(), "--spec", str(SPEC), "--out", str(reports), "--control", str(control), "--stats", str(told)]
     with tempfile.TemporaryDirectory(prefix="acapella-", dir=temporary_folder()) as scratch:
         command += [f"--in={capture}" for capture in unpacked.captures(captures, Path(scratch))]
