@@ -95,3 +95,38 @@ def test_without_the_loader_it_says_what_to_install(capture, tmp_path, monkeypat
     monkeypatch.setattr(p4_run.shutil, "which", lambda *_, **__: None)
     assert main(["p4", "run", str(TESTS / "forward.spec"), "--in", capture]) == 2
     assert "no acapella-p4-run here; apt-get install libdpdk-dev" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("loader")
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("register edit_which 0 99", "edit_which 99; from 0 to 7"),
+        ("register sample_flows_below 0 0x100000001", "sample_flows_below 4294967297; from 0 to 4294967296"),
+        ("register sample_packets_below 0 0x100000001", "sample_packets_below 4294967297; from 0 to 4294967296"),
+        ("register edit_which 0 7", None),
+        ("register sample_flows_below 0 0x100000000", None),
+    ],
+)
+def test_values_that_preprocess_would_take_for_others_are_refused_with_their_line(capture, tmp_path, capfd, line, said):
+    control = tmp_path / "c.txt"
+    control.write_text(f"# what is edited and sampled\n{line}\n")
+    code = main(["p4", "run", "preprocess", "--in", capture, "--control", str(control)])
+    if said is None:
+        assert code == 0
+    else:
+        assert code == 2
+        assert capfd.readouterr().err == f"acapella: error: {control}:2: {said}\n"
+
+
+def test_messages_name_an_output_as_it_was_asked_for(loader, capture, tmp_path, capfd):
+    for option in ("--out", "--frames"):
+        output = tmp_path / "none" / "o.pcap"
+        assert main(["p4", "run", "preprocess", "--in", capture, option, str(output)]) != 0
+        assert f"{output}: No such file or directory" in capfd.readouterr().err
+
+
+def test_what_is_no_capture_is_answered_by_what_the_command_takes(loader, tmp_path, capfd):
+    (tmp_path / "letter.pcap").write_text("Dear all, this is not a capture.\n")
+    assert main(["p4", "run", "preprocess", "--in", str(tmp_path / "letter.pcap")]) == 2
+    assert "plain or with gzip (acapella p4 run: also zstd, lz4)\n" in capfd.readouterr().err

@@ -24,7 +24,7 @@ int p4_frames_open(struct frames *frames, const char *path, const struct p4 *p4,
     const int fd = p4_create(frames->part);
     frames->file = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (!frames->file) {
-        return complain(fault, frames->part);
+        return complain(fault, path);
     }
     fputs("time_ns\tport\tsequence\toutcome\treason\tkind\twire_bytes\tlength\thash\n", frames->file);
     return 0;

@@ -88,7 +88,10 @@ static int open_source(struct source *source, const char *path, unsigned port, s
     source->pcap = pcap_fopen_offline_with_tstamp_precision(file, PCAP_TSTAMP_PRECISION_NANO, message);
     if (!source->pcap) {
         fclose(file);
-        return fail(fault, "%.200s: %.200s; give a pcap or pcapng, plain or with gzip", path, message);
+        return fail(
+            fault,
+            "%.200s: %.200s; give a pcap or pcapng, plain or with gzip (acapella p4 run: also zstd, lz4)",
+            path, message);
     }
     if (pcap_datalink(source->pcap) != DLT_EN10MB) {
         return fail(fault, "%.200s: link type %d; the programs take Ethernet (1)", path,

@@ -58,7 +58,7 @@ static int open_file(struct sink *sink, const char *path, struct fault *fault) {
     }
     sink->fd = p4_create(sink->part);
     if (sink->fd < 0) {
-        return complain(fault, sink->part, errno);
+        return complain(fault, path, errno);
     }
     sink->size = sink->format->head(sink->buffer, &facts);
     return 0;
@@ -81,7 +81,7 @@ static void write_all(struct sink *sink, const uint8_t *bytes, size_t size) {
         const ssize_t written = write(sink->fd, bytes, size);
         if (written < 0 && errno != EINTR) {
             sink->failed = true;
-            complain(&sink->fault, sink->part, errno);
+            complain(&sink->fault, sink->path, errno);
         } else if (written > 0) {
             bytes += written;
             size -= (size_t)written;

@@ -84,7 +84,13 @@ def check_values(registers: dict) -> None:
         if index == 0 and name in MASKS and (value & (value + 1) or value >= MASKS[name]):
             fix = f"a power of two less 1, at most {MASKS[name] - 1}"
             raise UserError(f"{name} {value} is no mask", where=where, fix=fix)
-        least, most = RANGES.get(name, (value, value))
+    check_ranges(registers, RANGES)
+
+
+def check_ranges(registers: dict, ranges: dict[str, tuple[int, int]]) -> None:
+    """Raise UserError where the first value of a register is not from its least to its most."""
+    for (name, index), (value, where) in registers.items():
+        least, most = ranges.get(name, (value, value))
         if index == 0 and not least <= value <= most:
             raise UserError(f"{name} {value}", where=where, fix=f"from {least} to {most}")
 

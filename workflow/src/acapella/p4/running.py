@@ -25,7 +25,7 @@ from acapella_core import files
 from acapella_core.errors import UserError
 
 from .. import unpacked
-from . import data_plane, flowstats
+from . import data_plane, flowstats, preprocess
 
 LOADER = "acapella-p4-run"
 SPECS = Path(__file__).resolve().parents[4] / "p4" / "spec"
@@ -116,6 +116,8 @@ def lines_of(args: argparse.Namespace, spec: Path) -> list[str]:
     if spec.resolve() == (SPECS / "flowstats.spec").resolve():
         alone = not (args.collector or args.commands)
         lines += flowstats.prepared(args.control, queue_pairs=alone and bool(args.out or args.out_interface))
+    elif spec.resolve() == (SPECS / "preprocess.spec").resolve():
+        preprocess.check(args.control)
     return lines
 
 
