@@ -162,6 +162,20 @@ def test_core_says_what_the_plain_collector_says(tmp_path, number, series_ns):
         assert all(row["reports"] == 0 for row in runs)
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_newest_epoch_is_of_any_flow_and_of_accepted_reports_alone(threads):
+    def of(epoch: int, host: int, **given) -> bytes:
+        payload = report(2, src=bytes((10, 0, 0, host)), dst=b"\x0a\0\0\2", trigger=2, epoch=epoch)
+        return frame(payload, address=BASE, **given)
+
+    with Collector(pairs(), Options(threads=threads)) as collector:
+        assert collector.newest_epoch() == 0
+        collector.feed_frames([of(5, host, psn=host) for host in range(9)])
+        collector.feed_frames([of(9, 3, psn=9), of(7, 3, psn=10), of(2**32 - 1, 3, psn=11, key=1)])
+        collector.finish()
+        assert collector.newest_epoch() == 9
+
+
 SUMMED = ("bytes", "packets")
 
 

@@ -18,7 +18,7 @@ from acapella_core.errors import UserError
 
 HELLO = Hello("flowstats", 2, "a1")
 PAIR = {"index": 0, "number": 7, "key": 99, "base": 4096, "size": 384, "psn": 5}
-SESSION = {"session": 1, "report_bytes": 192, "queue_pairs": [PAIR]}
+SESSION = {"session": 1, "report_bytes": 192, "epoch": 5, "queue_pairs": [PAIR]}
 PATIENCE_S = 60  # never reached but where something hangs
 PATIENT = channel.Pace(alive_s=0.02, dead_s=PATIENCE_S)
 SOON_SILENT = channel.Pace(alive_s=0.02, dead_s=0.5)
@@ -29,11 +29,15 @@ class Rings:
 
     def __init__(self):
         self.retired = []
+        self.epoch = 0
         self._numbers = itertools.count(100)
 
     def issue(self, count, ring_bytes, report_format):
         del report_format
         return tuple(QueuePair(i, next(self._numbers), 1 << 31, 4096, ring_bytes, 9) for i in range(count))
+
+    def next_epoch(self):
+        return self.epoch
 
     def retire(self, numbers):
         self.retired += numbers
@@ -80,7 +84,7 @@ class Client:
 
 
 def test_messages_are_read_as_they_were_written():
-    session = Session(1, 192, (QueuePair(**PAIR),))
+    session = Session(1, 192, 5, (QueuePair(**PAIR),))
     for message in (HELLO, session, channel.Written(3), channel.Alive(0), Ended(1, None), Ended(1, 5)):
         assert decode(encode(message).rstrip(b"\n")) == message
     assert decode(b'{"error": "a\\u001b[31m"}') == channel.Error("a?[31m")
@@ -119,6 +123,8 @@ def spoiled(**parts) -> dict:
         *(
             json.dumps(told).encode()
             for told in (
+                {**SESSION, "epoch": 1 << 32},
+                {**SESSION, "epoch": None},
                 {**SESSION, "queue_pairs": []},
                 {**SESSION, "queue_pairs": [PAIR] * 17},
                 {**SESSION, "queue_pairs": [PAIR, {**PAIR, "index": 1}]},
@@ -142,7 +148,7 @@ def test_anything_else_is_refused_in_few_words(line):
 
 
 def test_a_key_is_in_no_text():
-    assert "99" not in repr(QueuePair(**PAIR)) + repr(Session(1, 192, (QueuePair(**PAIR),)))
+    assert "99" not in repr(QueuePair(**PAIR)) + repr(Session(1, 192, 5, (QueuePair(**PAIR),)))
 
 
 def test_a_new_session_takes_the_old_numbers_away_once_it_is_written():
@@ -168,6 +174,18 @@ def test_queue_pairs_that_no_register_has_go_with_the_connection():
     assert rings.retired == [100, 101]
 
 
+def test_a_new_data_plane_counts_in_epochs_behind_all_that_were_reported():
+    rings = Rings()
+    sessions = Sessions(rings, queue_pairs=1, ring_bytes=500, most=2)
+    rings.epoch = 7
+    assert sessions.begin(HELLO).epoch == 7
+    assert sessions.begin(Hello("flowstats", 2, "b1")).epoch == 0, "two that report at once count seconds"
+    sessions.lost(1)
+    sessions.lost(2)
+    rings.epoch = 9
+    assert sessions.begin(Hello("flowstats", 2, "c1")).epoch == 9
+
+
 def test_another_data_plane_waits_until_there_is_room():
     sessions = Sessions(Rings(), queue_pairs=1, ring_bytes=500)
     sessions.begin(HELLO)
@@ -182,13 +200,13 @@ def test_a_ring_holds_whole_reports():
 
 def test_commands_give_numbers_last_and_take_them_away_first():
     pairs = tuple(QueuePair(i, 20 + i, 30 + i, 4096 * i, 384, 5) for i in range(2))
-    lines = register_commands(Session(1, 192, pairs))
+    lines = register_commands(Session(1, 192, 5, pairs))
     assert lines[:2] == ["register qp_number 0 0 16", "register qp_mask 0 1"]
     assert lines[-2:] == ["register qp_number 0 20", "register qp_number 1 21"]
     assert "register qp_end 1 4480" in lines
     assert "register qp_address 1 4096" in lines
     with pytest.raises(ValueError, match="no power of two"):
-        register_commands(Session(1, 192, (*pairs, QueuePair(2, 9, 9, 0, 192, 0))))
+        register_commands(Session(1, 192, 5, (*pairs, QueuePair(2, 9, 9, 0, 192, 0))))
 
 
 def test_hostile_lines_get_a_line_each_and_stop_nothing(capsys):
@@ -200,7 +218,7 @@ def test_hostile_lines_get_a_line_each_and_stop_nothing(capsys):
         good = Client(port)
         good.say(encode(HELLO))
         assert good.hear()["session"] == 1
-        for line in (encode(HELLO), encode(channel.Written(2)), encode(Session(1, 192, (QueuePair(**PAIR),)))):
+        for line in (encode(HELLO), encode(channel.Written(2)), encode(Session(1, 192, 5, (QueuePair(**PAIR),)))):
             good.say(line)
             assert set(good.hear()) == {"error"}
         for _ in range(MOST_REFUSALS - 4):
@@ -281,7 +299,7 @@ def test_a_collector_that_says_nonsense_is_left():
         impostor = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         _, written = stack.enter_context(data_plane(impostor.getsockname()[1], said))
         connection = stack.enter_context(impostor.accept()[0])
-        connection.sendall(b'{"session": 1, "report_bytes": 192, "queue_pairs": [{}]}\n')
+        connection.sendall(b'{"session": 1, "report_bytes": 192, "epoch": 0, "queue_pairs": [{}]}\n')
         assert connection.recv(4096).startswith(b'{"hello"')
         stack.enter_context(impostor.accept()[0])
         assert written == []

@@ -53,6 +53,14 @@ def test_the_first_session_is_in_its_control_file_and_the_end_is_told(loader):
     assert server.sessions.summary()[0]["reports_sent"] == 77
 
 
+def test_its_first_epoch_is_behind_those_that_the_collector_has_had(loader):
+    rings = Rings()
+    rings.epoch = 2**32 - 9
+    with listening(rings) as (_, port):
+        assert run(loader, port) == 0
+    assert (loader.parent / "control").read_text().startswith(f"register epoch 0 {2**32 - 9}\n")
+
+
 def test_its_exit_code_is_ours(loader, monkeypatch):
     monkeypatch.setenv("CODE", "2")
     with listening(Rings()) as (server, port):
@@ -79,7 +87,7 @@ def test_a_register_that_is_missing_is_named_without_its_value(loader, monkeypat
     monkeypatch.setenv("COMMANDS", "14")
     monkeypatch.setenv("REFUSED", "qp_key")
     plane = data_plane.DataPlane([str(loader)], loader.parent)
-    session = control_plane.Session(1, 192, Rings().issue(1, 192, 2))
+    session = control_plane.Session(1, 192, 0, Rings().issue(1, 192, 2))
     plane.write(session)
     with pytest.raises(OSError, match="does not take register qp_key 0: error 1: no such register"):
         plane.write(session)
@@ -102,6 +110,6 @@ def test_a_loader_that_is_killed_is_one_line(loader):
 def test_it_ends_with_its_control_plane(loader, monkeypatch):
     monkeypatch.setenv("COMMANDS", "100")
     plane = data_plane.DataPlane([str(loader)], loader.parent)
-    plane.write(control_plane.Session(1, 192, Rings().issue(1, 192, 2)))
+    plane.write(control_plane.Session(1, 192, 0, Rings().issue(1, 192, 2)))
     plane.stop()
     assert plane.wait() == -signal.SIGTERM

@@ -1,21 +1,16 @@
 #!/bin/sh
 # Builds the fuzz targets and runs them all at once; fails and names the input where one finds a fault.
-# Usage: run.sh SECONDS [TARGET...]      PYTHON=... chooses the interpreter that makes the seeds.
+# Usage: run.sh BUILD SECONDS [TARGET...]      BUILD: where the C++ tests are built (the Makefile configures it).
 # Each target runs for SECONDS, from what earlier runs found as well. With FUZZ_RUNS="TARGET=N ..." it tries N inputs
 # instead, with the seed FUZZ_SEED (1) and from seeds/ alone: the same inputs each time, so that the verdict is the
 # code's. A target that FUZZ_RUNS does not name runs for SECONDS; a number alone is every target's.
 set -eu
 
-seconds=${1:?usage: run.sh SECONDS [TARGET...]}
-shift
+tests=${1:?usage: run.sh BUILD SECONDS [TARGET...]}
+seconds=${2:?usage: run.sh BUILD SECONDS [TARGET...]}
+shift 2
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
-root=$(CDPATH='' cd -- "$here/../../.." && pwd)
-build=$root/build/fuzz
-python=${PYTHON:-$root/.venv/bin/python}
-
-cmake -S "$here/.." -B "$build" -G Ninja -DCMAKE_CXX_COMPILER=clang++-14 -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-    -DACAPELLA_BINDINGS=OFF -DACAPELLA_FUZZ=ON -DPython_EXECUTABLE="$python" >/dev/null
-cmake --build "$build" -j 2
+build=$tests/fuzz
 
 if [ $# -eq 0 ]; then
     for source in "$here"/fuzz_*.cpp; do
@@ -23,6 +18,8 @@ if [ $# -eq 0 ]; then
         set -- "$@" "${name%.cpp}"
     done
 fi
+
+cmake --build "$tests" --target "$@"
 
 # How many inputs FUZZ_RUNS asks of a target; nothing where it names others.
 runs_of() {
@@ -57,11 +54,11 @@ fuzz() {
         corpus=$build/corpus/$target
         set -- "-max_total_time=$seconds"
     fi
-    mkdir -p "$corpus" "$build/fuzz/seeds/$target" "$build/crashes"
+    mkdir -p "$corpus" "$build/seeds/$target" "$build/crashes"
     # shellcheck disable=SC2086  # a command and its option, or nothing
-    $fixed_addresses "$build/fuzz/$target" "$@" -timeout=20 -rss_limit_mb=1024 -max_len=65536 \
+    $fixed_addresses "$build/$target" "$@" -timeout=20 -rss_limit_mb=1024 -max_len=65536 \
         -print_final_stats=1 -artifact_prefix="$build/crashes/$target-" \
-        "$corpus" "$build/fuzz/seeds/$target" >"$build/$target.log" 2>&1
+        "$corpus" "$build/seeds/$target" >"$build/$target.log" 2>&1
 }
 
 jobs=

@@ -6,7 +6,7 @@ numbers of the session before are refused. Both say that they are alive each sec
 takes the other side for gone. docs/collector.md shows a conversation.
 
     {"hello": {"program": "flowstats", "format": 2, "instance": "5f2c"}}             control plane
-    {"session": 1, "report_bytes": 192, "queue_pairs": [{"index": 0, "number": ..., "key": ..., ...}]}   collector
+    {"session": 1, "report_bytes": 192, "epoch": 0, "queue_pairs": [{"index": 0, "number": ..., ...}]}   collector
     {"written": 1}                                                                   control plane
     {"alive": 1}                                                                     both, each second
     {"ended": {"session": 1, "reports": 81234}}                                      control plane, at the end
@@ -72,10 +72,14 @@ class Hello:
 
 @dataclass(frozen=True)
 class Session:
-    """A data plane's queue pairs for as long as neither side starts anew."""
+    """A data plane's queue pairs for as long as neither side starts anew.
+
+    ``epoch``, 32 bits: the least number that its first epoch may have, where nothing of it was reported yet.
+    """
 
     number: int
     report_bytes: int
+    epoch: int
     queue_pairs: tuple[QueuePair, ...]
 
 
@@ -184,7 +188,7 @@ def read_hello(told: dict) -> Hello:
 
 def read_session(told: dict) -> Session:
     """The collector's answer to a hello."""
-    session = members(told, "the session", "session", "report_bytes", "queue_pairs")
+    session = members(told, "the session", "session", "report_bytes", "epoch", "queue_pairs")
     pairs = session["queue_pairs"]
     if not isinstance(pairs, list) or not 1 <= len(pairs) <= MOST_QUEUE_PAIRS:
         raise Refused(f"queue_pairs is not a list of 1 to {MOST_QUEUE_PAIRS}")
@@ -192,7 +196,8 @@ def read_session(told: dict) -> Session:
     found = tuple(read_queue_pair(pair, index, report_bytes) for index, pair in enumerate(pairs))
     if len({pair.number for pair in found}) < len(found):
         raise Refused("two queue pairs have one number")
-    return Session(whole(session["session"], "session", 32, 1), report_bytes, found)
+    epoch = whole(session["epoch"], "epoch", 32)
+    return Session(whole(session["session"], "session", 32, 1), report_bytes, epoch, found)
 
 
 def read_queue_pair(told: object, index: int, report_bytes: int) -> QueuePair:
@@ -246,6 +251,7 @@ WRITERS = {
     Session: lambda message: {
         "session": message.number,
         "report_bytes": message.report_bytes,
+        "epoch": message.epoch,
         "queue_pairs": [asdict(pair) for pair in message.queue_pairs],
     },
     Written: lambda message: {"written": message.session},

@@ -180,6 +180,10 @@ class Collector:
         """Frames and reports by what became of them, as of the last round (at most 16,384 reports ago); any thread."""
         return self._core.counters()
 
+    def newest_epoch(self) -> int:
+        """The largest number of an epoch in any report, 0 before the first one and in format 1; as of counters()."""
+        return self._core.newest_epoch()
+
     def snapshot(self, limit: int | None = None, by: str = "bytes") -> pa.RecordBatch:
         """The flows as they are now, the largest first, in the columns of flow_reports; any thread, at any time."""
         if by not in ORDERS:

@@ -274,6 +274,7 @@ class PyCollector {
     }
 
     nb::dict counters() const { return counters_dict(collector_.counters()); }
+    std::uint32_t newest_epoch() const { return collector_.counters().newest_epoch; }
     void add_queue_pair(const nb::dict& options) { collector_.add_queue_pair(pair_of(options)); }
     void remove_queue_pair(std::uint32_t number) { collector_.remove_queue_pair(number); }
     std::uint32_t flows() const { return collector_.table().flows(); }
@@ -334,6 +335,7 @@ void bind_collector(nb::module_& module) {
         .def("flow_rows", &PyCollector::flow_rows, nb::arg("first"), nb::arg("count"))
         .def("snapshot", &PyCollector::snapshot, nb::arg("limit").none(), nb::arg("by"))
         .def("counters", &PyCollector::counters)
+        .def("newest_epoch", &PyCollector::newest_epoch)
         .def("add_queue_pair", &PyCollector::add_queue_pair, nb::arg("options"))
         .def("remove_queue_pair", &PyCollector::remove_queue_pair, nb::arg("number"))
         .def_prop_ro("flows", &PyCollector::flows)

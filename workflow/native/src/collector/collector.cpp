@@ -132,6 +132,7 @@ void Collector::publish_counters() {
     for (const auto& [number, pair] : pairs_) now.lost += pair->lost();
     now.reports = table_.counts();
     now.flows = table_.flows();
+    now.newest_epoch = table_.newest_epoch();
     const std::lock_guard lock(publishing_);
     published_ = now;
 }

@@ -48,6 +48,7 @@ struct Counters {
     std::uint64_t stored = 0;   // reports handed over in memory, and found by polling
     ReportCounts reports;
     std::uint32_t flows = 0;
+    std::uint32_t newest_epoch = 0;
 };
 
 class Collector {

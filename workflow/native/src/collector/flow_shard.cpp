@@ -45,6 +45,7 @@ template <Format kFormat>
 void FlowShard::take_one(const ReportAt& at, const Sought& sought, bool full) {
     const ReportKey::Words key = key_of<kFormat>(at.bytes);
     Report report = report_of<kFormat>(at.bytes);
+    newest_epoch_ = std::max(newest_epoch_, report.epoch);
     std::uint32_t row = sought.row;
     if (row == kNone || !records_.has_key<kFormat>(row, key))
         row = index_.find(sought.hash,

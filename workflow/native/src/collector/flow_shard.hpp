@@ -56,6 +56,7 @@ class FlowShard {
 
     std::vector<SeriesRow>* series_rows() { return series_ ? &series_->rows() : nullptr; }
     const ReportCounts& counts() const { return counts_; }
+    std::uint32_t newest_epoch() const { return newest_epoch_; }
     std::size_t memory_bytes_a_flow() const;
 
   private:
@@ -81,6 +82,7 @@ class FlowShard {
     std::optional<Series> series_;
     std::vector<std::uint64_t> new_positions_;
     ReportCounts counts_;
+    std::uint32_t newest_epoch_ = 0;
 };
 
 }  // namespace acapella::collector

@@ -151,6 +151,12 @@ ReportCounts FlowTable::counts() const {
     return all;
 }
 
+std::uint32_t FlowTable::newest_epoch() const {
+    std::uint32_t newest = 0;
+    for (const auto& shard : shards_) newest = std::max(newest, shard->newest_epoch());
+    return newest;
+}
+
 FlowCopy FlowTable::flow(std::uint32_t number) const {
     const Place place = places_.empty() ? Place{0, number} : places_[number];
     FlowCopy copy = shards_[place.shard]->records().copy(place.row);

@@ -38,6 +38,7 @@ class FlowTable {
     void close_windows();
 
     ReportCounts counts() const;
+    std::uint32_t newest_epoch() const;  // of any report
     std::uint64_t reports() const { return position_; }
     std::size_t memory_bytes_a_flow() const { return shards_[0]->memory_bytes_a_flow(); }
 

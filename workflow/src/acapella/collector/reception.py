@@ -21,6 +21,8 @@ FIRST_NUMBER = 2  # 0 and 1 are queue pairs of the subnet's management (IBTA 1.4
 NUMBERS = (1 << 24) - 1 - FIRST_NUMBER  # the last one is multicast
 PAGE = 4096
 ADDRESSES = 1 << 47  # of a process
+EPOCHS_UNDER_WAY = 1024  # more than can begin while reports of a data plane that is gone wait to be received
+LAST_EPOCH = (1 << 32) - 1
 
 
 class Reception:
@@ -64,6 +66,11 @@ class Reception:
         if report_format != self._settings.report_format:
             raise Refused(f"this collector takes reports of format {self._settings.report_format}")
         return tuple(self._add(index, ring_bytes) for index in range(count))
+
+    def next_epoch(self) -> int:
+        """A number for the first epoch of a data plane that begins now: all reports so far are of earlier ones."""
+        newest = self._order(self.collector.newest_epoch)
+        return min(newest + EPOCHS_UNDER_WAY, LAST_EPOCH) if newest else 0
 
     def retire(self, numbers: list[int]) -> None:
         """Refuse and count reports to these queue pairs from now on."""

@@ -17,6 +17,9 @@ class Receiver(Protocol):
     def issue(self, count: int, ring_bytes: int, report_format: int) -> tuple[QueuePair, ...]:
         """New queue pairs, with numbers that this run never had; from now on reports to them are taken."""
 
+    def next_epoch(self) -> int:
+        """A number for a data plane's first epoch: above that of every epoch in any report so far; 32 bits."""
+
     def retire(self, numbers: list[int]) -> None:
         """Refuse and count reports to these numbers from now on; what is in their rings is still read."""
 
@@ -53,7 +56,9 @@ class Sessions:
             raise Refused(f"busy: {len(others)} other data plane{'s' * (len(others) > 1)} may report here at once")
         report_bytes = REPORT_BYTES[hello.format]
         pairs = self._receiver.issue(self._queue_pairs, ring_size(self._ring_bytes, report_bytes), hello.format)
-        session = Session(len(self._entries) + 1, report_bytes, pairs)
+        # Data planes that report at once both count seconds: an epoch of a flow that both see is one then.
+        epoch = 0 if others else self._receiver.next_epoch()
+        session = Session(len(self._entries) + 1, report_bytes, epoch, pairs)
         self._entries[session.number] = Entry(session, hello, numbers=[pair.number for pair in pairs])
         return session
 

@@ -2,7 +2,8 @@
 
 The loader begins once the collector gave a session: its queue pairs are in a control file then. Later sessions are
 written by commands on its standard input, each of which it answers by a line. Epochs count from the second of the start
-(since 1970), so that a data plane that is started anew goes on with numbers that the collector has not closed.
+(since 1970), or from the session's ``epoch`` where that is later: a data plane that is started anew goes on with
+numbers that the collector has not had, however soon that is.
 """
 
 import contextlib
@@ -43,7 +44,7 @@ class DataPlane:
         """Have the program report into a session's queue pairs. Raises OSError where it does not run, or refuses."""
         lines = register_commands(session)
         if self._process is None:
-            lines.insert(0, f"register epoch 0 {int(time.time())}")
+            lines.insert(0, f"register epoch 0 {max(int(time.time()), session.epoch)}")
             files.atomic_text(self._registers, "".join(f"{line}\n" for line in lines))  # keys: private
             self._begin()
         else:
