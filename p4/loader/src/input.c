@@ -11,6 +11,7 @@
 /* One capture and its next frame. */
 struct source {
     const char *path;
+    gzFile file; /* what pcap reads, through zlib; it is pcap's to close */
     pcap_t *pcap;
     bool pending;
     bool cut; /* it ended within a record */
@@ -31,18 +32,25 @@ static ssize_t gzip_read(void *file, char *to, size_t size) {
 static int gzip_close(void *file) { return gzclose_r(file) == Z_OK ? 0 : -1; }
 
 /* What is not compressed passes through zlib as it is. */
-static FILE *open_file(const char *path) {
-    gzFile file = strcmp(path, "-") == 0 ? gzdopen(0, "rb") : gzopen(path, "rbe");
-    if (!file) {
+static FILE *open_file(struct source *source) {
+    source->file = strcmp(source->path, "-") == 0 ? gzdopen(0, "rb") : gzopen(source->path, "rbe");
+    if (!source->file) {
         return NULL;
     }
-    gzbuffer(file, GZIP_BUFFER);
+    gzbuffer(source->file, GZIP_BUFFER);
     const cookie_io_functions_t functions = {.read = gzip_read, .close = gzip_close};
-    FILE *stream = fopencookie(file, "r", functions);
+    FILE *stream = fopencookie(source->file, "r", functions);
     if (!stream) {
-        gzclose_r(file);
+        gzclose_r(source->file);
     }
     return stream;
+}
+
+/* Why nothing more can be read: pcap knows nothing of a compression's checksums. */
+static const char *why_not(const struct source *source, const char *pcap_said) {
+    int code;
+    gzerror(source->file, &code);
+    return code == Z_DATA_ERROR ? "its gzip data are damaged" : pcap_said;
 }
 
 /* The source's next frame; 0: it has ended, -1: see fault. */
@@ -59,7 +67,7 @@ static int advance(struct source *source, unsigned port, struct fault *fault) {
         return 0;
     }
     if (got != 1) {
-        return fail(fault, "%.200s: %.200s", source->path, pcap_geterr(source->pcap));
+        return fail(fault, "%.200s: %.200s", source->path, why_not(source, pcap_geterr(source->pcap)));
     }
     if (head->caplen > P4_FRAME_MAX) {
         return fail(fault, "%.200s: a frame of %u bytes; at most %d are possible", source->path, head->caplen,
@@ -80,18 +88,18 @@ static int open_source(struct source *source, const char *path, unsigned port, s
     char message[PCAP_ERRBUF_SIZE] = "";
     source->path = path;
     errno = 0;
-    FILE *file = open_file(path);
+    FILE *file = open_file(source);
     if (!file) {
         return errno ? fail(fault, "%.200s: %s%s", path, strerror(errno), advice_to_read(errno))
                      : fail(fault, "%.200s: out of memory", path);
     }
     source->pcap = pcap_fopen_offline_with_tstamp_precision(file, PCAP_TSTAMP_PRECISION_NANO, message);
     if (!source->pcap) {
+        fail(fault,
+             "%.200s: %.200s; give a pcap or pcapng, plain or with gzip (acapella p4 run: also zstd, lz4)",
+             path, why_not(source, message));
         fclose(file);
-        return fail(
-            fault,
-            "%.200s: %.200s; give a pcap or pcapng, plain or with gzip (acapella p4 run: also zstd, lz4)",
-            path, message);
+        return -1;
     }
     if (pcap_datalink(source->pcap) != DLT_EN10MB) {
         return fail(fault, "%.200s: link type %d; the programs take Ethernet (1)", path,

@@ -291,6 +291,16 @@ def test_a_cut_capture_counts_as_far_as_it_is_whole(tmp_path):
     assert done.stats["in"] == 9 and done.stats["ports"][0]["end"] == "truncated"
 
 
+@pytest.mark.parametrize(("frames", "code"), [(10, 2), (2000, 1)])  # before the first frame, and in the middle
+def test_damaged_gzip_is_called_that(tmp_path, frames, code):
+    capture = write_pcap(tmp_path / "in.pcap.gz", traffic(frames))
+    damaged = bytearray(capture.read_bytes())
+    damaged[-6] ^= 1  # of its checksum
+    capture.write_bytes(damaged)
+    done = run(tmp_path, FORWARD, capture)
+    assert done.code == code and "in.pcap.gz: its gzip data are damaged" in done.error, done.error
+
+
 @pytest.mark.parametrize("content", [b"", b"no capture", struct.pack("<IHHIIII", 0xA1B2C3D4, 2, 4, 0, 0, 9000, 101)])
 def test_what_is_no_ethernet_capture_is_refused(tmp_path, content):
     (tmp_path / "in.pcap").write_bytes(content)
