@@ -145,7 +145,7 @@ test: packages-test setup setup-fabric $(CXX_TEST_BUILD)/built
 	@echo "test: C++ tests"
 	@ctest --test-dir $(CXX_TEST_BUILD) --output-on-failure -j 2
 	@echo "test: Python tests"
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile \
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder \
 		--junitxml=build/pytest.xml $(TEST_ARGS)
 	@echo "test: made $(VENV), $(CXX_TEST_BUILD) and build/pytest.xml (each test and its time)"
 

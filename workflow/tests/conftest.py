@@ -10,6 +10,18 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = Path("/usr/bin/chromium")
 PATIENCE_MS = 180_000  # never reached but where the browser hangs
+# Files whose tests take a minute and more together begin first: of several workers none is left with one at the end.
+LONG = (
+    "test_workflow_runs.py",
+    "test_workflow.py",
+    "test_verify.py",
+    "test_figures.py",
+    "test_dissect_matches_tshark.py",
+    "test_hybrid.py",
+    "test_slurm.py",
+    "test_collect_local.py",
+    "test_testbed_contract.py",
+)
 sys.path.insert(0, str(Path(__file__).parent))  # synthetic, naive: modules that several tests import
 
 
@@ -17,6 +29,11 @@ def pytest_configure():
     """Programs that tests start take SIGINT as usual, also where the tests run in a shell's background job."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items):
+    """Long files first, all others as they come."""
+    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
 
 
 @pytest.fixture(scope="session")
