@@ -55,6 +55,20 @@ def test_a_dry_run_refuses_what_a_collection_would_refuse(tmp_path, keys, what):
     assert "\n" not in str(raised.value)
 
 
+def test_a_dry_run_refuses_a_value_that_preprocess_would_take_for_another(tmp_path, capsys):
+    spec = Path(__file__).resolve().parents[2] / "p4" / "spec" / "preprocess.spec"
+    control = tmp_path / "control.txt"
+    control.write_text("# half of the flows\nregister sample_flows_below 0 4294967297\n")
+    capture = {"method": "fpga", "p4_program": str(spec), "p4_control": str(control)}
+    with pytest.raises(UserError) as raised:
+        dry_run(tmp_path, capture=capture)
+    said = f"capture.p4_control: {control}:2: sample_flows_below 4294967297; from 0 to 4294967296"
+    assert str(raised.value) == said
+    control.write_text("register sample_flows_below 0 2147483648\n")
+    assert dry_run(tmp_path, capture=capture) is None
+    capsys.readouterr()
+
+
 def test_a_dry_run_refuses_a_control_file_that_its_program_cannot_take(tmp_path, capsys):
     if not (Path(sys.executable).parent / precheck.LOADER).exists():
         pytest.skip(f"no {precheck.LOADER} here: make setup builds it where libdpdk-dev is installed")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from acapella_core import p4_control
 from acapella_core.errors import UserError
 
 from . import preprocess
@@ -30,6 +31,7 @@ def check(settings: Settings) -> None:
         return
     if "fpga" in methods(settings.capture.method).values():
         check_program(settings.capture)
+        check_registers(settings.capture)
     if settings.preprocess.anonymise:
         check_readable(settings.preprocess.key_file, "preprocess.key_file")
     if settings.local.replay is not None and settings.local.replay.capture is not None:
@@ -63,6 +65,16 @@ def check_program(capture: CaptureSettings) -> None:
         said = " ".join(done.stderr.decode(errors="replace").split()).removeprefix(f"{LOADER}: ")
         of_control = capture.p4_control is not None and said.startswith(capture.p4_control[:200])  # it cuts names
         raise UserError(said, where="capture.p4_control" if of_control else "capture.p4_program")
+
+
+def check_registers(capture: CaptureSettings) -> None:
+    """Raises UserError where the control file of preprocess sets a register to what it cannot mean."""
+    if Path(capture.p4_program).stem != "preprocess" or capture.p4_control is None:
+        return
+    try:
+        p4_control.check_preprocess([Path(capture.p4_control)])
+    except UserError as error:
+        raise UserError(str(error), where="capture.p4_control") from error
 
 
 def check_readable(path: str, key: str) -> None:

@@ -1,14 +1,10 @@
-"""What flowstats is set to, looked at before it runs: values that would spoil its numbers without a word.
-
-The loader knows no program, and a register takes any number. A statement that cannot be read is left to the loader,
-which names its line.
-"""
+"""What flowstats is set to, looked at before it runs: values that would spoil its numbers without a word."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from acapella_core.errors import UserError
+from acapella_core.p4_control import Statement, check_ranges, number, registers_of, statements
 
 from ..flowreports.settings import MOST_CELLS, MOST_ROWS, SKETCHES, SLOTS
 
@@ -17,29 +13,6 @@ QUEUE_PAIRS = 16
 MASKS = {"cell_mask": MOST_CELLS, "slot_mask": SLOTS, "qp_mask": QUEUE_PAIRS}  # register: how many there may be
 RANGES = {"rows": (1, MOST_ROWS), "format": (1, 2)}
 EXAMPLE = "register qp_number 0 0x11"
-
-
-@dataclass(frozen=True)
-class Statement:
-    """A line of a control file. ``where`` is FILE:LINE."""
-
-    where: str
-    words: tuple[str, ...]
-
-
-def statements(paths: Sequence[Path]) -> list[Statement]:
-    """Those of control files, in their order; a file that cannot be read has none."""
-    found = []
-    for path in paths:
-        try:
-            lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-        except OSError:
-            continue
-        for number, line in enumerate(lines, 1):
-            words = tuple(line.split("#")[0].split())
-            if words:
-                found.append(Statement(f"{path}:{number}", words))
-    return found
 
 
 def prepared(paths: Sequence[Path], *, queue_pairs: bool) -> list[str]:
@@ -55,29 +28,6 @@ def prepared(paths: Sequence[Path], *, queue_pairs: bool) -> list[str]:
     return clears(said, registers)
 
 
-def registers_of(said: Sequence[Statement]) -> dict[tuple[str, int], tuple[int, str]]:
-    """(name, index): (value, where) of the last statement about it."""
-    found = {}
-    for statement in said:
-        if statement.words[0] == "register" and len(statement.words) in (4, 5):
-            numbers = [number(word) for word in statement.words[2:]]
-            if None not in numbers:
-                first, value, count = (*numbers, 1)[:3]
-                found |= {
-                    (statement.words[1], index): (value, statement.where)
-                    for index in range(first, min(first + count, QUEUE_PAIRS))
-                }
-    return found
-
-
-def number(word: str) -> int | None:
-    """Decimal or 0x; None: it is none."""
-    try:
-        return int(word, 0)
-    except ValueError:
-        return None
-
-
 def check_values(registers: dict) -> None:
     """Raise UserError where a register has a value that the program would take for another."""
     for (name, index), (value, where) in registers.items():
@@ -85,14 +35,6 @@ def check_values(registers: dict) -> None:
             fix = f"a power of two less 1, at most {MASKS[name] - 1}"
             raise UserError(f"{name} {value} is no mask", where=where, fix=fix)
     check_ranges(registers, RANGES)
-
-
-def check_ranges(registers: dict, ranges: dict[str, tuple[int, int]]) -> None:
-    """Raise UserError where the first value of a register is not from its least to its most."""
-    for (name, index), (value, where) in registers.items():
-        least, most = ranges.get(name, (value, value))
-        if index == 0 and not least <= value <= most:
-            raise UserError(f"{name} {value}", where=where, fix=f"from {least} to {most}")
 
 
 def check_queue_pairs(registers: dict) -> None:

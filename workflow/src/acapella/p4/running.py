@@ -21,11 +21,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from acapella_core import files
+from acapella_core import files, p4_control
 from acapella_core.errors import UserError
 
 from .. import unpacked
-from . import data_plane, flowstats, preprocess
+from . import data_plane, flowstats
 
 LOADER = "acapella-p4-run"
 SPECS = Path(__file__).resolve().parents[4] / "p4" / "spec"
@@ -117,7 +117,7 @@ def lines_of(args: argparse.Namespace, spec: Path) -> list[str]:
         alone = not (args.collector or args.commands)
         lines += flowstats.prepared(args.control, queue_pairs=alone and bool(args.out or args.out_interface))
     elif spec.resolve() == (SPECS / "preprocess.spec").resolve():
-        preprocess.check(args.control)
+        p4_control.check_preprocess(args.control)
     return lines
 
 
