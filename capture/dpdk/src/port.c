@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "eal.h"
 #include "generator.h"
 
 #define MB (1024ULL * 1024)
@@ -83,21 +84,6 @@ static int thread_map(char *to, size_t size, const struct options *options, stru
     return used < size ? 0 : fail(fault, "--cpus: too many; name fewer");
 }
 
-/* EAL makes an empty folder before it learns that it needs none. Where we are not root that would be
- * /tmp/dpdk, which keeps out everybody but the first user: it gets a place of its own, gone when EAL has
- * started. */
-static int start_eal(int count, char **arguments) {
-    static const char *const made[] = {"/dpdk/rte", "/dpdk", ""};
-    char folder[] = "/tmp/" PROGRAM ".XXXXXX", path[64];
-    const bool own = getuid() != 0 && mkdtemp(folder) && setenv("XDG_RUNTIME_DIR", folder, 1) == 0;
-    const int status = rte_eal_init(count, arguments);
-    for (unsigned i = 0; own && i < RTE_DIM(made); ++i) {
-        snprintf(path, sizeof path, "%s%s", folder, made[i]);
-        rmdir(path);
-    }
-    return status;
-}
-
 int port_environment(const struct options *options, struct fault *fault) {
     /* static: EAL keeps pointers into them */
     static char map[8192], memory[16];
@@ -133,7 +119,7 @@ int port_environment(const struct options *options, struct fault *fault) {
         arguments[count++] = options->eal[i];
     }
     rte_openlog_stream(stderr);
-    if (start_eal(count, arguments) < 0) {
+    if (eal_start(count, arguments) < 0) {
         return fail(fault,
                     "EAL: %s; see the lines above, the device's arguments, and whether this user may use it",
                     rte_strerror(rte_errno));

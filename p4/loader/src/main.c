@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "commands.h"
+#include "eal.h"
 #include "ending.h"
 #include "frames.h"
 #include "input.h"
@@ -36,29 +37,16 @@ static int usable_cpu(void) {
     return cpu;
 }
 
-/* Memory of the process alone: no hugepages, no root. EAL makes an empty folder before it learns that it
- * needs none; where we are not root that would be /tmp/dpdk, which keeps out everybody but the first user: it
- * gets a place of its own, gone when EAL has started. */
+/* Memory of the process alone: no hugepages, no root. */
 static int start_eal(uint64_t bytes, struct fault *fault) {
-    char place[] = "/tmp/acapella-XXXXXX", path[sizeof place + 16], memory[32], map[48];
+    char memory[32], map[48];
     snprintf(memory, sizeof memory, "%llu", (unsigned long long)((bytes >> 20) + 1));
     snprintf(map, sizeof map, "--lcores=0@%d", usable_cpu());
     char *arguments[] = {
         PROGRAM, map,    "--no-huge", "--no-shconf", "--no-pci", "--no-telemetry", "--log-level=*:error",
         "-m",    memory, NULL};
-    const char *before = getenv("XDG_RUNTIME_DIR");
-    char *kept = before ? strdup(before) : NULL;
-    if (mkdtemp(place)) {
-        setenv("XDG_RUNTIME_DIR", place, 1);
-    }
     rte_openlog_stream(stderr);
-    const int status = rte_eal_init((int)(sizeof arguments / sizeof *arguments) - 1, arguments);
-    snprintf(path, sizeof path, "%s/dpdk", place);
-    rmdir(path);
-    rmdir(place);
-    kept ? setenv("XDG_RUNTIME_DIR", kept, 1) : unsetenv("XDG_RUNTIME_DIR");
-    free(kept);
-    return status < 0
+    return eal_start((int)(sizeof arguments / sizeof *arguments) - 1, arguments) < 0
                ? fail(fault, "DPDK does not start with %s MB of memory: %s", memory, rte_strerror(rte_errno))
                : 0;
 }

@@ -291,6 +291,17 @@ def test_a_cut_capture_counts_as_far_as_it_is_whole(tmp_path):
     assert done.stats["in"] == 9 and done.stats["ports"][0]["end"] == "truncated"
 
 
+def test_dpdk_leaves_no_folder_behind_where_the_user_is_not_root(tmp_path):
+    if subprocess.run(["unshare", "--user", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no user namespace, where root would be somebody else")
+    place = tmp_path / "tmp"
+    place.mkdir()
+    capture = write_pcap(tmp_path / "in.pcap", traffic(10))
+    argv = ["unshare", "--user", *p4.command(tmp_path, FORWARD, capture)]
+    subprocess.run(argv, env={**p4.ENVIRONMENT, "TMPDIR": str(place)}, capture_output=True, check=True)
+    assert list(place.iterdir()) == []
+
+
 @pytest.mark.parametrize(("frames", "code"), [(10, 2), (2000, 1)])  # before the first frame, and in the middle
 def test_damaged_gzip_is_called_that(tmp_path, frames, code):
     capture = write_pcap(tmp_path / "in.pcap.gz", traffic(frames))
