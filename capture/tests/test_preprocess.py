@@ -157,18 +157,6 @@ def test_of_a_node_that_went_the_first_fault_is_told(tmp_path, key):
         preprocessed(Lost(tmp_path), "n", "c.pcap", settings)
 
 
-def test_the_program_that_is_brought_takes_away_files_alone(tmp_path, key):
-    program = Path(sys.executable).with_name(CARRIED)
-    if not program.exists():
-        pytest.skip(f"no {CARRIED} here: make setup-fabric builds it")
-    (tmp_path / "c.pcap").write_bytes(PCAP + ethernet_frame())
-    (tmp_path / "out.pcap").symlink_to("/dev/full")
-    argv = [program, tmp_path / "c.pcap", tmp_path / "out.pcap", key, "replace"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "No space left on device" in done.stderr, done.stderr
-    assert (tmp_path / "out.pcap").is_symlink() and Path("/dev/full").is_char_device()
-
-
 def test_anonymising_without_a_key_is_a_mistake_in_the_config():
     with pytest.raises(UserError, match=r"preprocess\.key_file: missing"):
         settings_of({"testbed": "local", "preprocess": {"anonymise": True}})
