@@ -87,14 +87,23 @@ def told(error: Exception) -> str:
     return f"standard output: {error.strerror}"
 
 
+INTERRUPTED = "Query interrupted"  # DuckDB's RuntimeError, in place of what a signal's handler raised
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one stage; 0 on success, 2 on a user's mistake or a fault outside, 130 on Ctrl-C."""
     argv = sys.argv[1:] if argv is None else argv
     args = build_parser(argv[0] if argv else None).parse_args(argv)
     start.heed_as_exception()
+    ended_by = [signal.SIGINT]
+
+    def end(number, _):
+        ended_by.append(number)
+        sys.exit(128 + number)
+
     for number in ENDS:
         if signal.getsignal(number) is signal.SIG_DFL:  # nohup has SIGHUP ignored
-            signal.signal(number, lambda number, _: sys.exit(128 + number))
+            signal.signal(number, end)
     try:
         code = args.run(args) or 0
         sys.stdout.flush()  # a full disk behind it shows here, not after the end
@@ -111,9 +120,11 @@ def main(argv: list[str] | None = None) -> int:
             with contextlib.suppress(OSError):  # a terminal that was closed
                 print("acapella: stopped", file=sys.stderr)
         raise
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RuntimeError) as stop:
+        if isinstance(stop, RuntimeError) and str(stop) != INTERRUPTED:
+            raise
         print("acapella: stopped", file=sys.stderr)
-        return 130
+        return 128 + ended_by[-1]
     return code
 
 

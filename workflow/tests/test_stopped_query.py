@@ -1,0 +1,33 @@
+"""A command that is stopped while DuckDB works: DuckDB raises an error of its own there."""
+
+import argparse
+import os
+import signal
+import threading
+
+import duckdb
+import pytest
+
+from acapella import cli
+
+ENDLESS = "select sum(hash(a.range, b.range)) from range(100000000) a, range(100000000) b"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_command_that_is_stopped_in_a_query_ends_in_one_line(monkeypatch, capsys, number, code):
+    parser = argparse.ArgumentParser()
+    parser.set_defaults(run=lambda args: duckdb.sql(ENDLESS).fetchall(), debug=False)
+    monkeypatch.setattr(cli, "build_parser", lambda *_: parser)
+    before = {kept: signal.getsignal(kept) for kept in (signal.SIGINT, *cli.ENDS)}
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), number))
+    timer.start()
+    try:
+        ended = cli.main([])
+    except SystemExit as exited:  # it came before the query had begun, or DuckDB passed it on
+        ended = exited.code
+    finally:
+        timer.cancel()
+        for kept, handler in before.items():
+            signal.signal(kept, handler)
+    assert ended == code
+    assert capsys.readouterr().err == "acapella: stopped\n"
