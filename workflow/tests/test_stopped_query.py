@@ -5,29 +5,32 @@ import os
 import signal
 import threading
 
-import duckdb
 import pytest
 
-from acapella import cli
+from acapella import cli, queries
 
 ENDLESS = "select sum(hash(a.range, b.range)) from range(100000000) a, range(100000000) b"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_command_that_is_stopped_in_a_query_ends_in_one_line(monkeypatch, capsys, number, code):
+    def run(_):
+        timer = threading.Timer(0.5, os.kill, (os.getpid(), number))
+        timer.start()
+        closed = queries.connect()
+        closed.close()
+        try:
+            queries.connect(threads=8).sql(ENDLESS).fetchall()
+        finally:
+            timer.cancel()
+
     parser = argparse.ArgumentParser()
-    parser.set_defaults(run=lambda args: duckdb.sql(ENDLESS).fetchall(), debug=False)
+    parser.set_defaults(run=run, debug=False)
     monkeypatch.setattr(cli, "build_parser", lambda *_: parser)
     before = {kept: signal.getsignal(kept) for kept in (signal.SIGINT, *cli.ENDS)}
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), number))
-    timer.start()
     try:
         ended = cli.main([])
     except SystemExit as exited:  # it came before the query had begun, or DuckDB passed it on
         ended = exited.code
-    finally:
-        timer.cancel()
-        for kept, handler in before.items():
-            signal.signal(kept, handler)
-    assert ended == code
-    assert capsys.readouterr().err == "acapella: stopped\n"
+    assert (ended, capsys.readouterr().err) == (code, "acapella: stopped\n")
+    assert {kept: signal.getsignal(kept) for kept in before} == before, "a second command would not hear them"

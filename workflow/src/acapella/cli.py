@@ -90,20 +90,45 @@ def told(error: Exception) -> str:
 INTERRUPTED = "Query interrupted"  # DuckDB's RuntimeError, in place of what a signal's handler raised
 
 
+@contextlib.contextmanager
+def ended_by_signals():
+    """Have Ctrl-C raise KeyboardInterrupt and the signals of `ENDS` SystemExit. Yields the list of those that came.
+
+    The handlers are put back: who calls `main` twice would write the second call's signals to the first one's list.
+    """
+    came = []
+
+    def end(number, _):
+        came.append(number)
+        if queries := sys.modules.get("acapella.queries"):
+            queries.interrupt()
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        sys.exit(128 + number)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *ENDS)}
+    # nohup has SIGHUP ignored, a shell's background job SIGINT
+    heeded = [number for number, handler in before.items() if handler in (signal.SIG_DFL, signal.default_int_handler)]
+    for number in heeded:
+        signal.signal(number, end)
+    try:
+        yield came
+    finally:
+        for number in heeded:
+            signal.signal(number, before[number])
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one stage; 0 on success, 2 on a user's mistake or a fault outside, 130 on Ctrl-C."""
     argv = sys.argv[1:] if argv is None else argv
     args = build_parser(argv[0] if argv else None).parse_args(argv)
     start.heed_as_exception()
-    ended_by = [signal.SIGINT]
+    with ended_by_signals() as came:
+        return run_stage(args, came)
 
-    def end(number, _):
-        ended_by.append(number)
-        sys.exit(128 + number)
 
-    for number in ENDS:
-        if signal.getsignal(number) is signal.SIG_DFL:  # nohup has SIGHUP ignored
-            signal.signal(number, end)
+def run_stage(args: argparse.Namespace, came: list[int]) -> int:
+    """Run the stage that was asked for, its errors told in one line; `came` has the signals that came."""
     try:
         code = args.run(args) or 0
         sys.stdout.flush()  # a full disk behind it shows here, not after the end
@@ -124,7 +149,7 @@ def main(argv: list[str] | None = None) -> int:
         if isinstance(stop, RuntimeError) and str(stop) != INTERRUPTED:
             raise
         print("acapella: stopped", file=sys.stderr)
-        return 128 + ended_by[-1]
+        return 128 + (came or [signal.SIGINT])[-1]
     return code
 
 

@@ -4,12 +4,15 @@ import contextlib
 import functools
 import os
 import re
+import weakref
 from pathlib import Path
 
 from acapella_core.errors import UserError
 from acapella_core.files import temporary_folder
 
 FOLDER = Path(__file__).resolve().parents[2] / "sql"
+
+_connections = weakref.WeakSet()
 
 
 @functools.cache
@@ -51,7 +54,18 @@ def connect(database: str | Path = ":memory:", *, threads: int = 1, read_only: b
         "autoload_known_extensions": False,
         "temp_directory": f"{temporary_folder()}/acapella-{os.getpid()}",
     }
-    return duckdb.connect(str(database), read_only=read_only, config=settings)
+    connection = duckdb.connect(str(database), read_only=read_only, config=settings)
+    _connections.add(connection)
+    return connection
+
+
+def interrupt() -> None:
+    """Have all queries that run end: after a signal DuckDB itself waits until its other threads are done."""
+    import duckdb  # noqa: PLC0415
+
+    for connection in list(_connections):
+        with contextlib.suppress(duckdb.ConnectionException):  # it was closed
+            connection.interrupt()
 
 
 @contextlib.contextmanager
