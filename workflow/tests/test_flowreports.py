@@ -3,11 +3,14 @@
 import collections
 import json
 import math
+import os
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -199,6 +202,24 @@ def test_of_a_damaged_capture_the_whole_frames_before_the_damage_are_reported_on
     assert cli.main([*command, str(tmp_path / "kept"), "--acap", acap, "--flows", flows]) == 0
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith("acapella: warning: wild: at byte ") and said.endswith("whole frames before it")
+
+
+@needs_program
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_stopped_leaves_no_half_of_its_reports(busy, tmp_path, number):
+    long, made = tmp_path / "long.pcap", tmp_path / "made"
+    header, records = (content := (busy.parent / "busy.pcap").read_bytes())[:24], content[24:]
+    long.write_bytes(header + records * (2**25 // len(records)))
+    (scratch := tmp_path / "tmp").mkdir()
+    command = [sys.executable, "-m", "acapella.cli", "flowreports", str(long), "-o", str(made)]
+    told = {"stderr": subprocess.PIPE, "text": True, "env": os.environ | {"TMPDIR": str(scratch)}}
+    with subprocess.Popen(command, **told) as running:
+        while not (made / "reports.pcap.part").exists():
+            assert running.poll() is None, running.stderr.read()
+            time.sleep(0.01)
+        running.send_signal(number)
+        assert (running.communicate()[1], running.returncode) == ("acapella: stopped\n", 128 + number)
+    assert ([path.name for path in made.iterdir()], list(scratch.iterdir())) == (["control.txt"], [])
 
 
 @needs_program

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,12 +71,27 @@ def run(captures: Sequence[Path], folder: Path, settings: Settings) -> Run:
     command = [loader(), "--spec", str(SPEC), "--out", str(reports), "--control", str(control), "--stats", str(told)]
     with tempfile.TemporaryDirectory(prefix="acapella-", dir=temporary_folder()) as scratch:
         command += [f"--in={capture}" for capture in unpacked.captures(captures, Path(scratch))]
-        ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if ended.returncode != 0:
-        raise UserError(" ".join(ended.stderr.split()) or f"{LOADER} ended with {ended.returncode}")
+        code, said = end_of(command, (reports, told))
+    if code != 0:
+        raise UserError(" ".join(said.split()) or f"{LOADER} ended with {code}")
     statistics = json.loads(told.read_text(encoding="utf-8"))
     check(statistics, captures[0])
     return Run(reports, statistics)
+
+
+def end_of(command: list[str], made: Iterable[Path]) -> tuple[int, str]:
+    """The loader's exit code and what it said. Where we are to end it is told to, so that it leaves nothing behind."""
+    nothing = subprocess.DEVNULL
+    process = subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=subprocess.PIPE, text=True)
+    try:
+        _, said = process.communicate()
+    except BaseException:
+        process.terminate()
+        process.communicate()
+        for path in made:  # what it had until then, under the names of the whole
+            path.unlink(missing_ok=True)
+        raise
+    return process.returncode, said
 
 
 def check(statistics: dict, capture: Path) -> None:
