@@ -225,6 +225,7 @@ def meanwhile(do):
             failures.append(failure)
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)  # once more, as Snakemake does behind a Ctrl-C: nothing is lost
 
     thread = threading.Thread(target=attempt)
     thread.start()

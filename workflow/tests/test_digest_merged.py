@@ -1,7 +1,14 @@
 """`acapella digest` of several captures: as of one with their frames in order of time."""
 
 import gzip
+import os
+import shutil
+import signal
 import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -123,3 +130,27 @@ def test_the_same_file_twice_is_refused(digest, tmp_path, capsys):
     (tmp_path / "z.pcap").write_bytes(pcap(frames(3)))
     assert digest_all(digest, tmp_path / "z.pcap", tmp_path / "z.pcap") == 2
     assert "different files" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="no tshark here")
+def test_ctrl_c_in_a_terminal_which_tshark_hears_too_ends_it(tmp_path):
+    """More than a pipe holds is still to come, and who read it has ended."""
+    sources = [tmp_path / name for name in ("a.pcap", "b.pcap")]
+    for shift, source in enumerate(sources):
+        header, record = (made := pcap([(START + shift, bytes(514))]))[:24], made[24:]
+        source.write_bytes(header + record * 100_000)
+    (made := tmp_path / "made").mkdir()
+    command = [sys.executable, "-m", "acapella.cli", "digest", *map(str, sources), "--engine", "tshark"]
+    command += ["-o", str(made / "a.parquet"), "--flows", str(made / "f.parquet")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as running:
+        children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+        try:
+            while not any("tshark" in Path(f"/proc/{pid}/comm").read_text() for pid in children.read_text().split()):
+                assert running.poll() is None, running.stderr.read()
+                time.sleep(0.01)
+            time.sleep(0.3)
+            os.killpg(running.pid, signal.SIGINT)
+            said = running.communicate(timeout=60)[1]
+        finally:
+            running.kill()
+    assert (said, running.returncode, list(made.iterdir())) == ("acapella: stopped\n", 130, [])

@@ -205,8 +205,8 @@ def test_of_a_damaged_capture_the_whole_frames_before_the_damage_are_reported_on
 
 
 @needs_program
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_run_that_is_stopped_leaves_no_half_of_its_reports(busy, tmp_path, number):
+@pytest.mark.parametrize(("number", "times"), [(signal.SIGTERM, 1), (signal.SIGINT, 1), (signal.SIGINT, 2)])
+def test_a_run_that_is_stopped_leaves_no_half_of_its_reports(busy, tmp_path, number, times):
     long, made = tmp_path / "long.pcap", tmp_path / "made"
     header, records = (content := (busy.parent / "busy.pcap").read_bytes())[:24], content[24:]
     long.write_bytes(header + records * (2**25 // len(records)))
@@ -217,7 +217,9 @@ def test_a_run_that_is_stopped_leaves_no_half_of_its_reports(busy, tmp_path, num
         while not (made / "reports.pcap.part").exists():
             assert running.poll() is None, running.stderr.read()
             time.sleep(0.01)
-        running.send_signal(number)
+        for _ in range(times):
+            running.send_signal(number)
+            time.sleep(0.01)
         assert (running.communicate()[1], running.returncode) == ("acapella: stopped\n", 128 + number)
     assert ([path.name for path in made.iterdir()], list(scratch.iterdir())) == (["control.txt"], [])
 

@@ -11,6 +11,7 @@ import importlib
 import os
 import signal
 import sys
+import time
 from importlib.metadata import entry_points
 
 from acapella_core.arguments import Parser
@@ -88,17 +89,26 @@ def told(error: Exception) -> str:
 
 
 INTERRUPTED = "Query interrupted"  # DuckDB's RuntimeError, in place of what a signal's handler raised
+SAME_WISH_S = 2.0
 
 
 @contextlib.contextmanager
 def ended_by_signals():
     """Have Ctrl-C raise KeyboardInterrupt and the signals of `ENDS` SystemExit. Yields the list of those that came.
 
-    The handlers are put back: who calls `main` twice would write the second call's signals to the first one's list.
+    What comes right behind the first is the same wish (Ctrl-C reaches a whole group of processes, and Snakemake ends
+    its jobs once more), and would only keep us from tidying up. The handlers are put back: who calls `main` twice
+    would write the second call's signals to the first one's list.
     """
     came = []
+    heeded_at = -SAME_WISH_S
 
     def end(number, _):
+        nonlocal heeded_at
+        now = time.monotonic()
+        if now - heeded_at < SAME_WISH_S:
+            return
+        heeded_at = now
         came.append(number)
         if queries := sys.modules.get("acapella.queries"):
             queries.interrupt()

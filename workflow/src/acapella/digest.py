@@ -164,8 +164,11 @@ def opened(sources: Sequence[str], options: Options):
         return
     from .merged import Merged, MergedDigest  # noqa: PLC0415 - as little as can be is imported for one
 
-    with Merged(sources, DAMAGED) as stream:
-        yield MergedDigest(open_digest(stream.path, options), stream)
+    with (
+        Merged(sources, DAMAGED) as stream,
+        contextlib.closing(MergedDigest(open_digest(stream.path, options), stream)) as engine,
+    ):
+        yield engine
 
 
 def write_all(batches, table, threads: int) -> None:

@@ -43,6 +43,10 @@ class NativeDigest:
         """The flow table, once the frames are through."""
         return flow_batches_of(self._core)
 
+    def close(self) -> None:
+        """Let go of the capture."""
+        self._core = None
+
     def summary(self) -> dict:
         """What the metadata says of the sample beside the parameters."""
         return self._core.summary() | {"tshark": None, "vendors": self._vendors.told() if self._vendors else None}

@@ -71,6 +71,10 @@ class HybridDigest:
         """The flow table, once the frames are through."""
         return flow_batches_of(self._core)
 
+    def close(self) -> None:
+        """Let go of the capture."""
+        self._core = None
+
     def summary(self) -> dict:
         """What the metadata says of the sample beside the parameters."""
         summary = self._core.summary()

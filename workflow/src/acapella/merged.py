@@ -28,6 +28,7 @@ class Merged:
         except _native.InputError as error:
             raise UserError(str(error)) from error
         self._fault: Exception | None = None
+        self._ending = False
         self._reading, self._writing = os.pipe()
         self.path = f"/dev/fd/{self._reading}"
         self._thread = threading.Thread(target=self._write, name="merge", daemon=True)
@@ -37,9 +38,14 @@ class Merged:
         try:
             self._core.write(self._writing)
         except (_native.MergeError, _native.InputError) as error:
-            self._fault = error
+            if not self._ending:
+                self._fault = error
         finally:
             os.close(self._writing)
+
+    def end(self) -> None:
+        """Nobody reads on: that it cannot be written from here on is no fault."""
+        self._ending = True
 
     def check(self) -> None:
         """Raises UserError where not all of it came through the stream. Once that has been read to its end."""
@@ -68,11 +74,11 @@ class Merged:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """End the stream, also where it was not read to its end. What ended it early is what there is to tell."""
-        fault = self._fault
+        self.end()
         os.close(self._reading)
         self._thread.join()
-        if fault and isinstance(error, UserError):
-            raise UserError(str(fault)) from fault
+        if self._fault and isinstance(error, UserError):
+            raise UserError(str(self._fault)) from self._fault
 
 
 def one_of(names: list[str]) -> str:
@@ -86,12 +92,22 @@ class MergedDigest:
     def __init__(self, engine, stream: Merged):
         self._engine = engine
         self._stream = stream
+        self._batches = self._merged_batches()
         self.flow_batches = engine.flow_batches
 
     def frame_batches(self) -> Iterator[pa.RecordBatch]:
         """The frame table, in order of time. Raises UserError where not all could be merged."""
+        return self._batches
+
+    def _merged_batches(self) -> Iterator[pa.RecordBatch]:
         yield from self._engine.frame_batches()
         self._stream.check()
+
+    def close(self) -> None:
+        """Have the engine let go of the stream, whoever still holds its batches; else what writes it would wait."""
+        self._stream.end()
+        self._batches.close()
+        self._engine.close()
 
     def summary(self) -> dict:
         """What the metadata says of the sample beside the parameters."""

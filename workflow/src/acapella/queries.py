@@ -61,6 +61,8 @@ def connect(database: str | Path = ":memory:", *, threads: int = 1, read_only: b
 
 def interrupt() -> None:
     """Have all queries that run end: after a signal DuckDB itself waits until its other threads are done."""
+    if not _connections:
+        return
     import duckdb  # noqa: PLC0415
 
     for connection in list(_connections):

@@ -48,7 +48,7 @@ def registers_of(said: Sequence[Statement]) -> dict[tuple[str, int], tuple[int, 
                 first, value, count = (*numbers, 1)[:3]
                 found |= {
                     (statement.words[1], index): (value, statement.where)
-                    for index in range(first, min(first + count, INDICES))
+                    for index in range(max(first, 0), min(first + count, INDICES))
                 }
     return found
 

@@ -66,16 +66,18 @@ class Run:
         return outcome(reception, nothing_taken(counters, settings)) or int(no_room(counters) is not None)
 
     def _stop_on_signals(self) -> None:
-        """The first Ctrl-C or kill ends the run with its results; a second one is Python's own."""
+        """Ctrl-C, kill, or a terminal that is closed end the run with its results; a second one changes nothing."""
         loop = asyncio.get_running_loop()
 
         def stop(number: int) -> None:
-            loop.remove_signal_handler(number)
-            note(f"{signal.Signals(number).name}: writing what there is")
-            self._stopped.set()
+            if not self._stopped.is_set():
+                self._stopped.set()
+                with contextlib.suppress(OSError):  # a terminal that was closed
+                    note(f"{signal.Signals(number).name}: writing what there is")
 
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop, number)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+                loop.add_signal_handler(number, stop, number)
 
     @contextlib.asynccontextmanager
     async def _servers(self, reception: Reception, sessions: Sessions, control: ControlServer | None):

@@ -11,6 +11,8 @@ channel's protocol, schemas/tables/flow_reports.yaml the columns.
 
 import argparse
 import asyncio
+import contextlib
+import signal
 
 from . import place
 from .settings import add_arguments, settings_of
@@ -33,5 +35,16 @@ def run(args: argparse.Namespace) -> int:
     from .collecting import Run  # noqa: PLC0415 - the native core, Arrow: the start stays quick
 
     settings = settings_of(args)
-    with place.taken(settings.folder, replace=settings.replace):
+    with place.taken(settings.folder, replace=settings.replace), handlers_kept():
         return asyncio.run(Run(settings).collect())
+
+
+@contextlib.contextmanager
+def handlers_kept():
+    """Put back what heeds a signal: an event loop that ends leaves Python's own, which end a program without a word."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

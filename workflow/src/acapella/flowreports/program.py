@@ -87,9 +87,14 @@ def end_of(command: list[str], made: Iterable[Path]) -> tuple[int, str]:
         _, said = process.communicate()
     except BaseException:
         process.terminate()
-        process.communicate()
-        for path in made:  # what it had until then, under the names of the whole
-            path.unlink(missing_ok=True)
+        try:
+            process.communicate()
+        finally:  # also where we are told once more
+            process.kill()
+            process.wait()
+            for path in made:  # what it had until then, under the names of the whole
+                path.unlink(missing_ok=True)
+                path.with_name(f"{path.name}.part").unlink(missing_ok=True)
         raise
     return process.returncode, said
 

@@ -179,7 +179,11 @@ def wait_for(process: subprocess.Popen) -> int:
         code = process.wait()
     except BaseException:
         process.send_signal(signal.SIGTERM)
-        process.wait()
+        try:
+            process.wait()
+        finally:  # also where we are told once more
+            process.kill()
+            process.wait()
         raise
     if code < 0:
         raise UserError(f"{LOADER} was killed by {signal.Signals(-code).name}", where="p4 run")
