@@ -6,13 +6,16 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "blocks.h"
+
 #define GZIP_BUFFER (1U << 17)
 
 /* One capture and its next frame. */
 struct source {
     const char *path;
-    gzFile file; /* what pcap reads, through zlib; it is pcap's to close */
+    gzFile file; /* closed by pcap if that is set */
     pcap_t *pcap;
+    struct blocks *blocks; /* pcapng */
     bool pending;
     bool cut; /* it ended within a record */
     struct p4_frame frame;
@@ -32,33 +35,37 @@ static ssize_t gzip_read(void *file, char *to, size_t size) {
 static int gzip_close(void *file) { return gzclose_r(file) == Z_OK ? 0 : -1; }
 
 /* What is not compressed passes through zlib as it is. */
-static FILE *open_file(struct source *source) {
+static int open_file(struct source *source, struct fault *fault) {
+    errno = 0;
     source->file = strcmp(source->path, "-") == 0 ? gzdopen(0, "rb") : gzopen(source->path, "rbe");
     if (!source->file) {
-        return NULL;
+        return errno ? fail(fault, "%.200s: %s%s", source->path, strerror(errno), advice_to_read(errno))
+                     : fail(fault, "%.200s: out of memory", source->path);
     }
     gzbuffer(source->file, GZIP_BUFFER);
-    const cookie_io_functions_t functions = {.read = gzip_read, .close = gzip_close};
-    FILE *stream = fopencookie(source->file, "r", functions);
-    if (!stream) {
-        gzclose_r(source->file);
-    }
-    return stream;
+    return 0;
 }
 
 /* Why nothing more can be read: pcap knows nothing of a compression's checksums. */
-static const char *why_not(const struct source *source, const char *pcap_said) {
+static const char *reason_of(const struct source *source, const char *reported) {
     int code;
     gzerror(source->file, &code);
-    return code == Z_DATA_ERROR ? "its gzip data are damaged" : pcap_said;
+    return code == Z_DATA_ERROR ? "its gzip data are damaged" : reported;
 }
 
-/* The source's next frame; 0: it has ended, -1: see fault. */
-static int advance(struct source *source, unsigned port, struct fault *fault) {
+static int check_frame(const struct source *source, uint32_t link_type, uint32_t kept, struct fault *fault) {
+    if (link_type != DLT_EN10MB) {
+        return fail(fault, "%.200s: link type %u; the programs take Ethernet (1)", source->path, link_type);
+    }
+    return kept > P4_FRAME_MAX ? fail(fault, "%.200s: a frame of %u bytes; at most %d are possible",
+                                      source->path, kept, P4_FRAME_MAX)
+                               : 0;
+}
+
+/* As advance(), of a pcap. */
+static int advance_pcap(struct source *source, struct p4_frame *frame, struct fault *fault) {
     struct pcap_pkthdr *head;
-    const u_char *bytes;
-    const int got = pcap_next_ex(source->pcap, &head, &bytes);
-    source->pending = got == 1;
+    const int got = pcap_next_ex(source->pcap, &head, &frame->bytes);
     if (got == PCAP_ERROR_BREAK) {
         return 0;
     }
@@ -67,43 +74,86 @@ static int advance(struct source *source, unsigned port, struct fault *fault) {
         return 0;
     }
     if (got != 1) {
-        return fail(fault, "%.200s: %.200s", source->path, why_not(source, pcap_geterr(source->pcap)));
+        return fail(fault, "%.200s: %.200s", source->path, reason_of(source, pcap_geterr(source->pcap)));
     }
-    if (head->caplen > P4_FRAME_MAX) {
-        return fail(fault, "%.200s: a frame of %u bytes; at most %d are possible", source->path, head->caplen,
-                    P4_FRAME_MAX);
-    }
-    source->frame = (struct p4_frame){
-        .ts_ns =
-            (uint64_t)head->ts.tv_sec * 1000000000 + (uint64_t)head->ts.tv_usec, /* ns, as it was opened */
-        .wire_bytes = head->len > head->caplen ? head->len : head->caplen,
-        .kept_bytes = head->caplen,
-        .port = port,
-        .bytes = bytes,
-    };
-    return 1;
+    /* tv_usec is nanoseconds, as it was opened */
+    frame->ts_ns = (uint64_t)head->ts.tv_sec * 1000000000 + (uint64_t)head->ts.tv_usec;
+    frame->wire_bytes = head->len;
+    frame->kept_bytes = head->caplen;
+    return check_frame(source, DLT_EN10MB, head->caplen, fault) < 0 ? -1 : 1;
 }
 
-static int open_source(struct source *source, const char *path, unsigned port, struct fault *fault) {
-    char message[PCAP_ERRBUF_SIZE] = "";
-    source->path = path;
-    errno = 0;
-    FILE *file = open_file(source);
-    if (!file) {
-        return errno ? fail(fault, "%.200s: %s%s", path, strerror(errno), advice_to_read(errno))
-                     : fail(fault, "%.200s: out of memory", path);
+/* As advance(), of a pcapng. */
+static int advance_blocks(struct source *source, struct p4_frame *frame, struct fault *fault) {
+    struct blocks_frame found;
+    struct fault reported;
+    switch (p4_blocks_next(source->blocks, &found, &reported)) {
+        case BLOCKS_END:
+            return 0;
+        case BLOCKS_TRUNCATED:
+            source->cut = true;
+            return 0;
+        case BLOCKS_ERROR:
+            return fail(fault, "%.200s: %.200s", source->path, reason_of(source, reported.text));
+        default:
+            break;
     }
-    source->pcap = pcap_fopen_offline_with_tstamp_precision(file, PCAP_TSTAMP_PRECISION_NANO, message);
+    frame->ts_ns = found.ts_ns;
+    frame->wire_bytes = found.wire_bytes;
+    frame->kept_bytes = found.kept_bytes;
+    frame->bytes = found.bytes;
+    return check_frame(source, found.link_type, found.kept_bytes, fault) < 0 ? -1 : 1;
+}
+
+/* The source's next frame; 0: it has ended, -1: see fault. */
+static int advance(struct source *source, unsigned port, struct fault *fault) {
+    struct p4_frame frame = {.port = port};
+    const int status =
+        source->blocks ? advance_blocks(source, &frame, fault) : advance_pcap(source, &frame, fault);
+    source->pending = status == 1;
+    if (frame.wire_bytes < frame.kept_bytes) {
+        frame.wire_bytes = frame.kept_bytes;
+    }
+    source->frame = frame;
+    return status;
+}
+
+static int open_pcap(struct source *source, struct fault *fault) {
+    char message[PCAP_ERRBUF_SIZE] = "";
+    const cookie_io_functions_t functions = {.read = gzip_read, .close = gzip_close};
+    FILE *stream = fopencookie(source->file, "r", functions);
+    if (!stream) {
+        gzclose_r(source->file);
+        return fail(fault, "%.200s: out of memory", source->path);
+    }
+    source->pcap = pcap_fopen_offline_with_tstamp_precision(stream, PCAP_TSTAMP_PRECISION_NANO, message);
     if (!source->pcap) {
         fail(fault,
              "%.200s: %.200s; give a pcap or pcapng, plain or with gzip (acapella p4 run: also zstd, lz4)",
-             path, why_not(source, message));
-        fclose(file);
+             source->path, reason_of(source, message));
+        fclose(stream);
         return -1;
     }
-    if (pcap_datalink(source->pcap) != DLT_EN10MB) {
-        return fail(fault, "%.200s: link type %d; the programs take Ethernet (1)", path,
-                    pcap_datalink(source->pcap));
+    return check_frame(source, (uint32_t)pcap_datalink(source->pcap), 0, fault);
+}
+
+static int open_source(struct source *source, const char *path, unsigned port, struct fault *fault) {
+    source->path = path;
+    if (open_file(source, fault) != 0) {
+        return -1;
+    }
+    const int first = gzgetc(source->file);
+    if (first >= 0) {
+        gzungetc(first, source->file);
+    }
+    if (first == BLOCKS_FIRST_BYTE) {
+        source->blocks = p4_blocks_open(source->file);
+        if (!source->blocks) {
+            gzclose_r(source->file);
+            return fail(fault, "%.200s: out of memory", path);
+        }
+    } else if (open_pcap(source, fault) != 0) {
+        return -1;
     }
     return advance(source, port, fault) < 0 ? -1 : 0;
 }
@@ -177,8 +227,13 @@ bool p4_input_cut(const struct input *input, unsigned port) { return input->sour
 
 void p4_input_close(struct input *input) {
     for (unsigned i = 0; i < input->count; ++i) {
-        if (input->source[i].pcap) {
-            pcap_close(input->source[i].pcap);
+        struct source *source = &input->source[i];
+        if (source->pcap) {
+            pcap_close(source->pcap);
+        }
+        if (source->blocks) {
+            p4_blocks_free(source->blocks);
+            gzclose_r(source->file);
         }
     }
     free(input->bytes);
