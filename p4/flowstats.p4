@@ -1,7 +1,7 @@
 // Flow statistics: counts every IP packet's flow, follows TCP, and turns packets that trigger a report into RDMA
 // WRITEs to the collector. Frames go nowhere: all that make no report go to the sink with the reason.
 #include <core.p4>
-#include <dpdk/pna.p4>
+#include <pna.p4>
 
 #include "flowstats_headers.p4"
 #include "flowstats_registers.p4"

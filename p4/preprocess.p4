@@ -1,7 +1,7 @@
 // Filters, samples, cuts and edits frames before they reach the host; the host gets each with its port's sequence
 // number and the time it came in, so that what is missing shows. What is not sent goes to the sink with a reason.
 #include <core.p4>
-#include <dpdk/pna.p4>  // the one with the hashes of DPDK
+#include <pna.p4>
 
 #include "sizes.p4"
 #include "headers.p4"

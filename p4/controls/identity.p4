@@ -2,8 +2,9 @@
 //
 // The digest leaves labels out, since those of the other direction cannot be known. A CRC is affine and jhash is not, so a pair of keys that collides in one need not in the other.
 control Identity(inout headers_t hdr, inout metadata_t meta) {
-    Hash<bit<32>>(PNA_HashAlgorithm_t.CRC32) crc;
-    Hash<bit<32>>(PNA_HashAlgorithm_t.IDENTITY) jhash;  // what p4c-dpdk makes jhash of
+    // p4/compile replaces the function of results in fields named *_crc by CRC-32C; the other one is jhash.
+    Hash<bit<32>>(PNA_HashAlgorithm_t.TARGET_DEFAULT) crc;
+    Hash<bit<32>>(PNA_HashAlgorithm_t.TARGET_DEFAULT) jhash;
 
     apply {
         if (meta.transport == 1 || meta.transport == 58) {

@@ -11,8 +11,8 @@ control Sample(inout headers_t hdr, inout metadata_t meta) {
     // Frames of the port since the last that was kept; 0: the next one is.
     @name("passed") Register<bit<32>, bit<32>>(PORTS, 0) sample_passed;
 
-    // DPDK's jhash; p4c-dpdk knows no other name for it.
-    Hash<bit<32>>(PNA_HashAlgorithm_t.ONES_COMPLEMENT16) hash;
+    // jhash on DPDK's pipeline.
+    Hash<bit<32>>(PNA_HashAlgorithm_t.TARGET_DEFAULT) hash;
 
     apply {
         meta.hash = hash.get_hash(hdr.sample_flow);

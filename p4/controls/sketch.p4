@@ -42,7 +42,7 @@
 
 // The packet's own flow: its cells with this packet, or those of a bank that nothing counts into any more.
 control Count(inout headers_t hdr, inout metadata_t meta) {
-    Hash<bit<32>>(PNA_HashAlgorithm_t.IDENTITY) jhash;
+    Hash<bit<32>>(PNA_HashAlgorithm_t.TARGET_DEFAULT) jhash;
 
     apply {
         hdr.cells.setValid();
@@ -57,7 +57,7 @@ control Count(inout headers_t hdr, inout metadata_t meta) {
 
 // Another flow, after that; `rows` and `mask` are still there.
 control LookUp(inout headers_t hdr, inout metadata_t meta) {
-    Hash<bit<32>>(PNA_HashAlgorithm_t.IDENTITY) jhash;
+    Hash<bit<32>>(PNA_HashAlgorithm_t.TARGET_DEFAULT) jhash;
 
     apply {
         ROWS(FIND)

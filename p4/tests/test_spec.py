@@ -107,6 +107,32 @@ def test_compiling_again_gives_what_is_committed():
     known.write_text(inputs)
 
 
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_p4test_accepts_program_with_generic_pna(program):
+    """The architecture as its specification has it, without the names that p4c-dpdk adds."""
+    if not shutil.which("p4test"):
+        pytest.skip("no p4test on PATH: whether the generic PNA accepts the programs is not checked")
+    done = subprocess.run(["p4test", "-I", ".", f"{program}.p4"], cwd=P4, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_sources_name_no_hash_and_no_architecture_of_one_target(program):
+    text = "".join(lines_of(program).values())
+    assert set(re.findall(r"PNA_HashAlgorithm_t\.(\w+)", text)) == {"TARGET_DEFAULT"}
+    assert set(re.findall(r"#include\s+<([^>]+)>", text)) == {"core.p4", "pna.p4"}
+
+
+def test_results_named_crc_are_crc32_and_all_others_jhash():
+    hashes = [
+        (algorithm, field)
+        for program in PROGRAMS
+        for algorithm, field in re.findall(r"\bhash (\w+) m\.(\w+)", spec_of(program))
+    ]
+    assert {"crc32", "jhash"} == {algorithm for algorithm, _ in hashes}
+    assert all((algorithm == "crc32") == field.endswith("_crc") for algorithm, field in hashes)
+
+
 def test_compile_without_a_compiler_says_so_in_one_line(tmp_path):
     command = [sys.executable, P4 / "compile"]
     done = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
