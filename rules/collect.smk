@@ -37,6 +37,7 @@ if config["testbed"] == "files":
                 ROWS[wildcards.sample].site,
                 ROWS[wildcards.sample].port,
                 ROWS[wildcards.sample].start_ns,
+                *ROWS[wildcards.sample].restriction,
             ],
             code=digest_of_code("acapella_capture.collect"),
         message:

@@ -2,7 +2,8 @@
 
 The sheet is TSV with a header line. Columns: site, port, file; optional: sample (a unique name; by default the
 file's, with the folders' before it where two files share one), start (ISO 8601, UTC where no offset is given, or
-nanoseconds since 1970). `file` may be a glob; a relative one counts from the sheet's folder.
+nanoseconds since 1970), restriction (what keeps the capture from holding all traffic of its port). `file`
+may be a glob; a relative one counts from the sheet's folder.
 """
 
 import csv
@@ -14,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from acapella_core.errors import UserError
 from acapella_core.files import sha256_of
@@ -24,7 +25,8 @@ from ..scan import scan
 from .base import Direction, Finished, Host, Instance, Job, Mirror, Port, Site, Testbed, Want
 
 REQUIRED = ("site", "port", "file")
-OPTIONAL = ("sample", "start")
+OPTIONAL = ("sample", "start", "restriction")
+RESTRICTIONS = ("trial", "filter", "p4", "sampling")
 SUFFIXES = (".gz", ".zst", ".lz4", ".pcap", ".pcapng", ".cap", ".ntar", ".dump")
 EVERYWHERE = "all"  # in the tables the rows of all sites together
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -40,6 +42,7 @@ class Row:
     port: str
     file: Path
     start_ns: int | None
+    restriction: tuple[tuple[str, str | None], ...] = ()
 
     @property
     def link(self) -> str:
@@ -53,6 +56,16 @@ def suffixes(file: Path) -> str:
     while (suffix := Path(rest).suffix).lower() in SUFFIXES:
         found, rest = suffix + found, rest[: -len(suffix)]
     return found
+
+
+class Entry(NamedTuple):
+    """A capture of the sheet before it has a name."""
+
+    line: int
+    fields: dict[str, str]
+    file: Path
+    start_ns: int | None
+    restriction: tuple[tuple[str, str | None], ...]
 
 
 class Faults:
@@ -81,18 +94,21 @@ def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
     UserError naming the first line that is wrong and how many more are, or, unless it ``may_be_empty``, an empty sheet.
     """
     faults = Faults(sheet)
-    entries = []
+    entries: list[Entry] = []
     for line, fields in read_lines(sheet):
         start_ns = parse_start(fields["start"], line, faults)
+        restriction = parse_restriction(fields["restriction"], line, faults)
         for key in REQUIRED:
             if not fields[key]:
                 faults.add(line, f"no {key}")
             elif key != "file" and fields[key] == EVERYWHERE:
                 faults.add(line, f"{key} {EVERYWHERE!r}: tables call the whole campaign so; choose another name")
         if fields["file"]:
-            entries += [(line, fields, file, start_ns) for file in expand(fields, line, sheet, faults)]
+            entries += [
+                Entry(line, fields, file, start_ns, restriction) for file in expand(fields, line, sheet, faults)
+            ]
     first_line: dict[str, int] = {}
-    for line, _, file, _ in entries:
+    for line, _, file, *_ in entries:
         real = os.path.realpath(file)
         if first_line.setdefault(real, line) != line:
             faults.add(line, f"{file} is in line {first_line[real]} already")
@@ -101,8 +117,8 @@ def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
     if not entries and not may_be_empty:
         raise no_samples(sheet)
     return [
-        Row(line, name, fields["site"], fields["port"], file, start_ns)
-        for name, (line, fields, file, start_ns) in zip(names, entries, strict=True)
+        Row(line, name, fields["site"], fields["port"], file, start_ns, restriction)
+        for name, (line, fields, file, start_ns, restriction) in zip(names, entries, strict=True)
     ]
 
 
@@ -127,7 +143,9 @@ def read_lines(sheet: Path) -> Iterator[tuple[int, dict[str, str]]]:
         what = f"no column {missing[0]}" if missing else f"unknown column {unknown[0]!r}" if unknown else "column twice"
         if missing and set(REQUIRED) <= set(re.split(r"[\s,;]+", " ".join(header))):
             what = "no tabs between the columns"
-        raise UserError(what, where=f"{sheet} line 1", fix="tab-separated columns: sample, site, port, file, start")
+        raise UserError(
+            what, where=f"{sheet} line 1", fix="tab-separated columns: sample, site, port, file, start, restriction"
+        )
     for number, values in enumerate(lines, start=2):
         if not any(value.strip() for value in values) or values[0].startswith("#"):
             continue
@@ -153,6 +171,25 @@ def parse_start(text: str, line: int, faults: Faults) -> int | None:
     return (since.days * 86400 + since.seconds) * 10**9 + int((found[2] or "").ljust(9, "0"))
 
 
+def parse_restriction(text: str, line: int, faults: Faults) -> tuple[tuple[str, str | None], ...]:
+    """Reason and detail of each part of ``trial; filter tcp port 443; p4 NAME; sampling 100``; details are optional."""
+    found: dict[str, str | None] = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        reason, _, detail = part.partition(" ")
+        detail = " ".join(detail.split())
+        if reason not in RESTRICTIONS:
+            faults.add(line, f"restriction {reason!r} is none of {', '.join(RESTRICTIONS)}")
+        elif reason in found:
+            faults.add(line, f"restriction {reason!r} is there twice")
+        elif reason == "trial" and detail:
+            faults.add(line, f"restriction {part!r}: trial takes no value; separate restrictions with ;")
+        elif reason == "sampling" and detail and not re.fullmatch(r"[1-9][0-9]{0,17}", detail):
+            faults.add(line, f"restriction {part!r}: not a number of frames of which one was kept, as sampling 100")
+        elif part != "sampling 1":  # one in one keeps every frame
+            found[reason] = detail or None
+    return tuple(found.items())
+
+
 def expand(fields: dict[str, str], line: int, sheet: Path, faults: Faults) -> list[Path]:
     """The files that a line names."""
     pattern = str(sheet.parent / Path(fields["file"]).expanduser())
@@ -166,9 +203,9 @@ def expand(fields: dict[str, str], line: int, sheet: Path, faults: Faults) -> li
     return found
 
 
-def sample_names(entries: Sequence[tuple[int, dict[str, str], Path, int | None]], faults: Faults) -> list[str]:
+def sample_names(entries: Sequence[Entry], faults: Faults) -> list[str]:
     """A name for each capture: the sheet's, or the file's, preceded by its folders' names as far as needed."""
-    names = [fields["sample"] or derived(file, 0) for _, fields, file, _ in entries]
+    names = [fields["sample"] or derived(file, 0) for _, fields, file, *_ in entries]
     for folders in range(1, 64):
         often = Counter(names)
         clashing = [i for i, name in enumerate(names) if often[name] > 1 and not entries[i][1]["sample"]]
@@ -177,7 +214,7 @@ def sample_names(entries: Sequence[tuple[int, dict[str, str], Path, int | None]]
         for i in clashing:
             names[i] = derived(entries[i][2], folders)
     first: dict[str, tuple[int, dict[str, str], Path]] = {}
-    for name, (line, fields, file, _) in zip(names, entries, strict=True):
+    for name, (line, fields, file, *_) in zip(names, entries, strict=True):
         if not NAME.fullmatch(name):
             faults.add(line, f"sample {name!r}: only letters, digits, dot, dash, underscore; first a letter or digit")
             continue
@@ -249,6 +286,11 @@ def manifest_of(row: Row, campaign: Path) -> dict[str, Any]:
         "frames_captured": facts.frames,
         "clock_resolution_ns": facts.clock_resolution_ns,
         "notes": [f"not read whole: {facts.fault}"] if facts.fault else [],
+        **(
+            {"restrictions": [{"reason": reason, "detail": detail} for reason, detail in row.restriction]}
+            if row.restriction
+            else {}
+        ),
     }
 
 
