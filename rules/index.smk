@@ -20,8 +20,10 @@ rule index:
     params:
         campaign=lambda wildcards: CAMPAIGN,
         exclude=["--exclude", *sorted(config["exclude"])] if config["exclude"] else [],
+        traffic=config["analysis"]["traffic"],
+        trials=["--trials", *named_trials()] if TRIALS else [],
         code=digest_of_code("acapella.index"),
     message:
         "index"
     shell:
-        "acapella index {params.campaign:q} {params.exclude:q} > {log:q} 2>&1"
+        "acapella index {params.campaign:q} {params.exclude:q} {params.trials:q} --traffic {params.traffic} > {log:q} 2>&1"

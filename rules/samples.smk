@@ -187,6 +187,11 @@ def trials_of(wildcards):
     return [[trial] if isinstance(trial, str) else trial for trial in TRIALS[wildcards.environment]]
 
 
+def named_trials():
+    """The samples that the config names as trials, sorted."""
+    return sorted({sample for name in TRIALS for sample, _ in configuration.trial_samples(TRIALS, name)})
+
+
 def captures_of_trials(wildcards):
     """The captures of an environment's trials. A testbed's samples are known only when they were taken."""
     place = f"that was taken; {CAMPAIGN}/raw/samples.tsv has those that were"

@@ -20,6 +20,20 @@ class Sample:
     flows: list[dict]
     manifest: dict
     digest: dict = field(default_factory=dict)
+    trial: bool = False  # named by the config
+
+    @property
+    def restrictions(self) -> list[str]:
+        """Why the sample does not hold all traffic of its port."""
+        m = self.manifest
+        declared = {each["reason"] for each in m.get("restrictions", [])}
+        found = {
+            "trial": self.trial or any(m.get(key) is not None for key in ("environment", "trial", "replayed_frames")),
+            "filter": bool((m.get("filter") or "").strip()),
+            "p4": m.get("p4") is not None or m["method"] == "fpga",
+            "sampling": (m.get("one_in") or 1) > 1,
+        }
+        return [reason for reason, holds in found.items() if holds or reason in declared]
 
     @property
     def span(self) -> tuple[int, int, str] | None:
@@ -42,6 +56,14 @@ def read_campaign(folder: Path) -> list[Sample]:
         site, port = manifest["site"], manifest["port"]
         samples.append(Sample(path.stem, site, port, frames.to_pylist(), flows.to_pylist(), manifest, digest))
     return samples
+
+
+def traffic(samples: list[Sample], which: str = "unfiltered") -> list[Sample]:
+    """The samples that count as traffic: the unfiltered ones; without any those that are no trials; else all."""
+    if which == "all":
+        return samples
+    plain = [s for s in samples if not s.restrictions]
+    return plain or [s for s in samples if "trial" not in s.restrictions] or samples
 
 
 def scopes(samples):

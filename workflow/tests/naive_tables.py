@@ -8,7 +8,7 @@ import math
 from collections import Counter, defaultdict
 from fractions import Fraction
 
-from naive_samples import by_port, covered, rate, scopes
+from naive_samples import by_port, covered, rate, scopes, traffic
 from naive_stitch import flow_sizes, flow_times, site_flows, top_flows
 
 BINS = [
@@ -287,12 +287,50 @@ def throughput(samples, bin_ns=10**9):
     return rows
 
 
-def capture_quality(samples):
+def restrictions(samples, which="unfiltered"):
+    """Samples by restriction, and whether they count."""
+    counted = {s.name for s in traffic(samples, which)}
+    groups = defaultdict(list)
+    for s in samples:
+        groups[s.name not in counted, ", ".join(s.restrictions) or None, detail(s)].append(s)
+    return [
+        {
+            "excluded": excluded,
+            "restriction": restriction,
+            "detail": text,
+            "samples": len(chosen),
+            "frames": len(frames_of(chosen)),
+            "wire_bytes": sum(f["wire_len"] for f in frames_of(chosen)),
+        }
+        for (excluded, restriction, text), chosen in groups.items()
+    ]
+
+
+def detail(sample):
+    """The restrictions of a sample in words."""
+    m = sample.manifest
+    words = ["replayed trial"] if "trial" in sample.restrictions else []
+    words += [f"filter {m['filter']}"] if m.get("filter") else []
+    words += [f"P4 program {m['p4']['program']}"] if m.get("p4") else []
+    words += [f"one frame in {m['one_in']}"] if (m.get("one_in") or 1) > 1 else []
+    return "; ".join(words) or None
+
+
+def capture_quality(samples, which="unfiltered"):
     """What each sample lost, and how it was made."""
+    counted = {s.name for s in traffic(samples, which)}
     spans = [s.span for s in samples if s.span]
     length = max(end for _, end, _ in spans) - min(start for start, _, _ in spans) if spans else 0
     port_ns = {place: sum(b - a for a, b in covered(chosen)) for place, chosen in by_port(samples) if covered(chosen)}
-    return [quality_row(s, length, port_ns.get((s.site, s.port))) for s in samples]
+    reasons = {s.name: ", ".join(s.restrictions) or None for s in samples}
+    return [
+        {
+            **quality_row(s, length, port_ns.get((s.site, s.port))),
+            "restriction": reasons[s.name],
+            "excluded": None if s.name in counted else reasons[s.name],
+        }
+        for s in samples
+    ]
 
 
 def survival(lost, of):
@@ -370,11 +408,11 @@ def quality_row(s, campaign_ns, port_ns):
     }
 
 
-TABLES = {
+OF_ALL_SAMPLES = {f.__name__: f for f in (capture_quality, restrictions)}
+OF_TRAFFIC = {
     f.__name__: f
     for f in (
         applications,
-        capture_quality,
         encapsulations,
         flow_sizes,
         flow_times,
@@ -388,3 +426,11 @@ TABLES = {
         top_flows,
     )
 } | {"stitched_flows": site_flows}
+TABLES = {*OF_ALL_SAMPLES, *OF_TRAFFIC}
+
+
+def table(name, samples, which="unfiltered"):
+    """The rows of a table; ``which`` samples count as traffic: unfiltered or all."""
+    if name in OF_ALL_SAMPLES:
+        return OF_ALL_SAMPLES[name](samples, which)
+    return OF_TRAFFIC[name](traffic(samples, which))

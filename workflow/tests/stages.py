@@ -8,10 +8,13 @@ from acapella import analyze, index, process
 from acapella.campaign import Campaign
 
 
-def analyse(folder: Path, *, reverse: bool = False, threads: int = 1, **options) -> Path:
-    """Index, analyze every sample, process; ``reverse`` takes the samples the other way round."""
+def analyse(folder: Path, *, reverse: bool = False, threads: int = 1, choice: dict | None = None, **options) -> Path:
+    """Index, analyze every sample, process; ``reverse`` takes the samples the other way round.
+
+    ``choice``: the index's keywords `traffic` and `trials`; ``options``: those of process.
+    """
     campaign = Campaign(folder)
-    index.build(campaign, threads=threads)
+    index.build(campaign, threads=threads, **(choice or {}))
     for acap in sorted((folder / "acap").glob("*.parquet"), reverse=reverse):
         analyze.make_partials(campaign, acap.stem, folder / "partial" / acap.stem, threads=threads)
     process.make_tables(campaign, threads=threads, **options)

@@ -93,7 +93,9 @@ def test_parts_add_up_to_all_frames(campaign):
     assert frames_by_site(rows(campaign, "ip_versions")) == total
     assert frames_by_site(rows(campaign, "encapsulations")) == total
     sites = {site: n for site, n in total.items() if site != "all"}
-    assert frames_by_site(rows(campaign, "capture_quality")) == sites
+    quality = rows(campaign, "capture_quality")
+    assert frames_by_site(quality, excluded=None) == sites
+    assert sum(row["frames"] for row in quality) == sum(row["frames"] for row in rows(campaign, "restrictions"))
     assert frames_by_site(rows(campaign, "flows_per_sample")) == sites
     assert frames_by_site(rows(campaign, "throughput")) == sites
 
@@ -106,6 +108,8 @@ def test_flows_of_all_labels_add_up_to_the_frames_that_have_a_flow(campaign):
 
 
 def test_shares_lie_in_their_intervals_and_samples_are_named(campaign):
+    sites = [row["site"] for row in rows(campaign, "capture_quality") if row["excluded"] is None]
+    counted = {"all": len(sites), **{site: sites.count(site) for site in sites}}
     for name, share in (
         ("header_occurrence", "frame_share"),
         ("encapsulations", "share"),
@@ -115,7 +119,7 @@ def test_shares_lie_in_their_intervals_and_samples_are_named(campaign):
         for row in rows(campaign, name):
             assert 0 <= row[f"{share}_lo"] <= row[f"{share}_hi"] <= 1
             assert row[f"{share}_lo"] <= row[share] <= row[f"{share}_hi"]
-            assert row["samples"] == (24 if row["site"] == "all" else 8)
+            assert row["samples"] == counted[row["site"]]
 
 
 def test_distribution_falls_from_all_flows_or_fewer(campaign):

@@ -146,7 +146,7 @@ def test_config_mistakes_name_their_key(changes, complaint):
 
 def test_config_defaults_are_filled_in_at_every_level():
     filled = config.checked({"campaign": "x", "samples": "s.tsv", "analysis": {"top_flows": 7}})
-    assert filled["analysis"] == {"top_flows": 7, "throughput_bin_s": 1}
+    assert filled["analysis"] == {"top_flows": 7, "throughput_bin_s": 1, "traffic": "unfiltered"}
     assert filled["digest"]["engine"] == "hybrid"
 
 

@@ -39,7 +39,11 @@ manifests as (
             congestion: 'struct(estimated_loss double)',
             clock_resolution_ns: 'bigint',
             port_rate_bps: 'ubigint',
-            p4: 'struct(control_sha256 varchar, not_sent map(varchar, ubigint))',
+            p4: 'struct(program varchar, control_sha256 varchar, not_sent map(varchar, ubigint))',
+            environment: 'varchar',
+            trial: 'bigint',
+            replayed_frames: 'ubigint',
+            restrictions: 'struct(reason varchar, detail varchar)[]',
             notes: 'varchar[]'
         }
     )
@@ -79,8 +83,13 @@ final as (
         congestion.estimated_loss as mirror_estimated_loss,
         clock_resolution_ns,
         port_rate_bps,
+        p4.program as p4_program,
         p4.control_sha256 is not null as p4_controlled,
         case when p4.not_sent is not null then coalesce(list_sum(map_values(p4.not_sent)), 0) end as p4_not_sent,
+        environment,
+        trial,
+        replayed_frames,
+        restrictions,
         notes
     from manifests
     where parse_filename(filename, true) in (select listed.sample from listed)

@@ -1,4 +1,6 @@
--- One row per sample: its manifest, what its digest says, and when the port was looked at.
+-- One row per sample: its manifest, what its digest says, when the port was looked at, whether it counts in traffic
+-- statistics. With $traffic 'unfiltered' only samples of the least restricted kind count that the campaign has: those
+-- without a restriction, else those with a filter, P4 program or sampling, else trials.
 with
 
 manifests as (
@@ -12,12 +14,55 @@ digests as (
     select * from digests
 ),
 
+restrictions as (
+    select * from restrictions
+),
+
 -- A program without a control file that held nothing back sent all; with one it may have cut or edited what it sent.
 programs as (
     select
         sample,
         method = 'fpga' and (p4_controlled or p4_not_sent is null or p4_not_sent > 0) as filtered
     from manifests
+),
+
+items as (
+    select
+        sample,
+        unnest(restrictions) as item
+    from manifests
+),
+
+declared as (
+    select
+        sample,
+        bool_or(item.reason in ('filter', 'p4')) as filtered,
+        max(try_cast(item.detail as ubigint)) filter (where item.reason = 'sampling') as one_in
+    from items
+    group by sample
+),
+
+ranked as (
+    select
+        d.sample,
+        r.restriction,
+        r.restriction_detail,
+        case
+            when r.restriction is null then 0
+            when not contains(r.restriction, 'trial') then 1
+            else 2
+        end as rank
+    from digests as d
+    left join restrictions as r on d.sample = r.sample
+),
+
+traffic as (
+    select
+        sample,
+        restriction,
+        restriction_detail,
+        case when $traffic = 'unfiltered' and rank > min(rank) over () then restriction end as excluded
+    from ranked
 ),
 
 final as (
@@ -36,12 +81,18 @@ final as (
         m.sha256,
         m.bytes,
         m.filter,
-        -- of a capture that exists nobody knows whether there was one
+        -- of a capture that exists nobody knows whether there was one, unless the sheet names it
         case
             when m.testbed <> 'files' or m.filter is not null then coalesce(m.filter, '') <> '' or p.filtered
+            when o.filtered then true
         end as filtered,
-        m.one_in,
+        coalesce(m.one_in, o.one_in) as one_in,
         m.sampled_out,
+        m.environment,
+        m.trial,
+        t.restriction,
+        t.restriction_detail,
+        case when d.sample is null then 'no acap' else t.excluded end as excluded,
         m.requested_start_ns,
         m.requested_end_ns,
         m.frames_received,
@@ -88,6 +139,8 @@ final as (
     from manifests as m
     left join digests as d on m.sample = d.sample
     left join programs as p on m.sample = p.sample
+    left join declared as o on m.sample = o.sample
+    left join traffic as t on m.sample = t.sample
     order by m.sample
 )
 

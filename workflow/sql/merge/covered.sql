@@ -2,7 +2,7 @@
 with
 
 samples as (
-    select * from samples
+    select * from traffic
     where start_ns is not null
 ),
 

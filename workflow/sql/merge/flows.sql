@@ -3,7 +3,7 @@
 with
 
 samples as (
-    select * from samples
+    select * from traffic
 ),
 
 flows as (

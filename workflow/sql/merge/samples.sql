@@ -6,7 +6,9 @@ samples as (
         sample as folder,
         * exclude (
             -- a filter may name addresses
-            sample, site, port, acap, campaign, file, filter, instance, notes, digest_site, digest_port
+            sample, site, port, acap, campaign, file, filter, instance, notes, digest_site, digest_port, environment
+        ) replace (
+            case when not $pseudonyms then restriction_detail end as restriction_detail
         )
     from catalog.samples
     where acap is not null

@@ -2,7 +2,7 @@
 with
 
 samples as (
-    select * from samples
+    select * from traffic
 ),
 
 ordered as (

@@ -9,21 +9,35 @@ quality as (
     select * from quality
 ),
 
-covered as (
-    select * from covered
-),
-
 campaign as (
     select max(end_ns) - min(start_ns) as campaign_ns
     from samples
+),
+
+-- what each sample of a port adds to the time that the samples before it cover
+added as (
+    select
+        site,
+        port,
+        greatest(
+            end_ns - greatest(
+                start_ns,
+                max(end_ns) over (
+                    partition by site, port order by start_ns, sample rows between unbounded preceding and 1 preceding
+                )
+            ),
+            0
+        ) as covered_ns
+    from samples
+    where start_ns is not null
 ),
 
 ports as (
     select
         site,
         port,
-        sum(end_ns - start_ns) as covered_ns
-    from covered
+        sum(covered_ns) as covered_ns
+    from added
     group by site, port
 ),
 
@@ -78,6 +92,8 @@ final as (
         s.port,
         s.direction,
         s.sample,
+        s.restriction,
+        s.excluded,
         s.method,
         s.snaplen,
         s.filtered,

@@ -4,7 +4,7 @@
 with
 
 samples as (
-    select * from samples
+    select * from traffic
 ),
 
 covered as (

@@ -1,5 +1,9 @@
 """Make the catalog of a campaign: which file holds which site, port, time, header and flow.
 
+The column `excluded` of samples gives the reason why a sample is left out of traffic statistics: `trial`, `filter`,
+`p4` or `sampling`, or several of them; it is null for a sample that counts. By default only samples without these
+restrictions count. If the campaign has none, the filtered ones count; trials count only if all samples are trials.
+
 CAMPAIGN/catalog.duckdb holds the tables samples (manifest, digest, quality), acaps (file, time range, rows), flows (of
 all samples) and stacks (per sample), and the views frames (every frame with its flow's key) and connections (a row per
 pair of flows). The views read acap/*.parquet by relative path: open the catalog from the campaign's folder,
@@ -21,9 +25,10 @@ from acapella_core.files import atomic_path, sha256_of
 from . import queries
 from .campaign import Campaign, opened
 
-TABLES = ("manifests", "digests", "samples", "acaps", "flows", "stacks")
-PRIVATE_TABLES = ("manifests", "digests", "files", "listed")
+TABLES = ("manifests", "digests", "restrictions", "samples", "acaps", "flows", "stacks")
+PRIVATE_TABLES = ("manifests", "digests", "restrictions", "files", "listed", "named_trials")
 VIEWS = ("frames", "connections")
+TRAFFIC = ("unfiltered", "all")
 
 
 def register_parser(subparsers):
@@ -39,28 +44,52 @@ def register_parser(subparsers):
         metavar="SAMPLE",
         help="samples that count in no table",
     )
+    parser.add_argument(
+        "--trials", nargs="+", default=[], metavar="SAMPLE", help="samples of trials, beside those with such a manifest"
+    )
+    parser.add_argument(
+        "--traffic",
+        choices=TRAFFIC,
+        default=TRAFFIC[0],
+        help="samples that count in traffic statistics: unfiltered (the default), all",
+    )
     parser.add_argument("--threads", type=int, default=1, help="threads of DuckDB (default: 1)")
     return parser
 
 
 def run(args) -> None:
-    """Write the catalog, say what is in it and what is missing."""
+    """Write the catalog; print its contents, the excluded samples and the missing ones."""
     campaign = opened(args.campaign)
-    counts, missing = build(campaign, exclude=args.exclude, threads=args.threads)
+    counts, missing = build(
+        campaign, exclude=args.exclude, trials=args.trials, traffic=args.traffic, threads=args.threads
+    )
     print(f"{campaign.catalog}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+    for samples, frames, reason in excluded(campaign):
+        print(f"acapella: {samples} samples ({frames} frames) excluded from traffic statistics: {reason}")
     if missing:
         shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
         print(f"acapella: {len(missing)} samples have no acap or are excluded, and count in no table: {shown}")
 
 
-def build(campaign: Campaign, *, exclude: Sequence[str] = (), threads: int = 1) -> tuple[dict[str, int], list[str]]:
-    """Write the catalog; return the rows of its tables and the samples that have a manifest but count in no table."""
+def build(
+    campaign: Campaign,
+    *,
+    exclude: Sequence[str] = (),
+    trials: Sequence[str] = (),
+    traffic: str = TRAFFIC[0],
+    threads: int = 1,
+) -> tuple[dict[str, int], list[str]]:
+    """Write the catalog; return the rows of its tables and the samples that have a manifest but count in no table.
+
+    ``trials``: samples that the config names as trials; ``traffic``: which samples count in traffic statistics.
+    """
     listed = listed_samples(campaign)
     files = input_files(campaign, set(listed) - set(exclude))
     with atomic_path(campaign.catalog) as temporary:
         temporary.unlink()  # DuckDB makes its own file, and takes an empty one for a broken one
         try:
-            return fill(campaign, temporary.resolve(), listed, files, threads)
+            inputs = {"listed": listed, "named_trials": sorted(set(trials))}
+            return fill(campaign, temporary.resolve(), inputs, files, traffic=traffic, threads=threads)
         finally:
             temporary.with_name(temporary.name + ".wal").unlink(missing_ok=True)
 
@@ -101,21 +130,40 @@ def input_files(campaign: Campaign, samples: set[str]) -> list[tuple]:
     return rows
 
 
-def fill(
-    campaign: Campaign, database: Path, listed: list[str], files: list[tuple], threads: int
+def excluded(campaign: Campaign) -> list[tuple[int, int, str]]:
+    """Return samples, frames and reason of each group of samples that the catalog excludes from traffic statistics."""
+    with (
+        queries.one_line(campaign.folder),
+        contextlib.closing(queries.connect(campaign.catalog, read_only=True)) as con,
+    ):
+        return con.execute(
+            "select count(*), sum(frames)::ubigint, excluded from samples "
+            "where acap is not null and excluded is not null group by excluded order by excluded"
+        ).fetchall()
+
+
+def fill(  # noqa: PLR0913
+    campaign: Campaign,
+    database: Path,
+    samples: dict[str, list[str]],
+    files: list[tuple],
+    *,
+    traffic: str,
+    threads: int,
 ) -> tuple[dict[str, int], list[str]]:
-    """Create the catalog's tables and views in a new database file."""
+    """Create the catalog's tables and views in a new database file; ``samples`` are tables of sample names."""
     with contextlib.chdir(campaign.folder), queries.one_line(campaign.folder):
         con = queries.connect(database, threads=threads)
-        con.execute("create table listed (sample varchar)")
-        con.executemany("insert into listed values (?)", [(sample,) for sample in listed])
+        for name, listed in samples.items():
+            con.execute(f"create table {name} as select unnest($samples::varchar[]) as sample", {"samples": listed})
         con.execute(
             "create table files (sample varchar, acap_bytes ubigint, acap_sha256 varchar, flows_bytes ubigint, "
             "flows_sha256 varchar, manifest_sha256 varchar)"
         )
         con.executemany("insert into files values (?, ?, ?, ?, ?, ?)", files)
         for name in TABLES:
-            con.execute(f"create table {name} as {queries.text('index', name)}")
+            query, bound = queries.bound("index", name, {"traffic": traffic})
+            con.execute(f"create table {name} as {query}", bound)
             if name == "samples":
                 check(con)
         for name in VIEWS:

@@ -2,7 +2,8 @@
 
 CAMPAIGN/tables/<name>.csv and .parquet, each described in schemas/tables/<name>.yaml: grain, key, units, what null
 means. Sampled shares carry 95 % intervals from a bootstrap over samples. Flows are stitched across the samples of a
-port. Rows are sorted by their key; the same inputs and parameters give the same bytes. CAMPAIGN/provenance.json says
+port. Samples that the catalog excludes from traffic statistics count only in capture_quality and restrictions. Rows are
+sorted by their key; the same inputs and parameters give the same bytes. CAMPAIGN/provenance.json says
 what the tables were made from.
 
 With --pseudonyms sites, ports and samples are called S0, P0, S0-P0-0000 in all tables, figures and the report; the
@@ -20,6 +21,7 @@ from .pseudonyms import pseudonyms, true_names, write_mapping
 TABLES = tuple(queries.names("process"))
 TOP = 100
 MOST_SILENT_BINS = 100_000  # 28 h of seconds: a wrong stamp, years off, must not make a row for each second between
+OF_ALL_SAMPLES = "quality"  # the partial table that is read of samples excluded from traffic statistics, too
 STITCHING = ("flows", "timeline", "covered", "port_flows", "site_flows", "campaign_flows", "distributions")
 
 
@@ -80,9 +82,12 @@ def name_samples(campaign: Campaign, con, *, hide: bool) -> list:
 def merge(campaign: Campaign, con, names: list, *, hide: bool) -> None:
     """Make the temporary tables that the published ones are selected from."""
     create(con, "shared", "thresholds")
-    create(con, "merge", "samples")
+    create(con, "merge", "samples", {"pseudonyms": hide})
+    create(con, "merge", "traffic")
+    counted = {row[0] for row in con.execute("select folder from traffic").fetchall()}
     for name in queries.names("analyze"):
-        files = [require(campaign.partial(n.folder, name), f"run acapella analyze --sample {n.folder}") for n in names]
+        chosen = [n.folder for n in names if name == OF_ALL_SAMPLES or n.folder in counted]
+        files = [require(campaign.partial(one, name), f"run acapella analyze --sample {one}") for one in chosen]
         create(con, "merge", "partials", {"files": [str(path) for path in files]}, table=name)
     for name in ("scopes", "totals", "shares"):
         create(con, "merge", name)
@@ -139,7 +144,7 @@ def count_matrix(con) -> tuple:
     import numpy as np  # noqa: PLC0415
 
     samples = con.execute(
-        "select s.sample, s.site, q.frames from samples as s inner join quality as q on s.sample = q.sample "
+        "select s.sample, s.site, q.frames from traffic as s inner join quality as q on s.sample = q.sample "
         "order by s.folder"
     ).fetchall()
     categories = con.execute("select distinct kind, category from shares order by kind, category").fetchall()

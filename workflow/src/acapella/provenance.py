@@ -28,6 +28,7 @@ def write(campaign: Campaign, con, *, names, outputs: list[Path], parameters: di
             f"{path.parent.name}/{path.name}": sha256_of(path) for path in sorted(queries.FOLDER.glob("*/*.sql"))
         },
         "inputs": inputs(con, names, hidden=parameters["pseudonyms"]),
+        "excluded": excluded(con),
         "outputs": checksums(campaign, outputs),
     }
     atomic_text(target, json.dumps(told, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
@@ -73,6 +74,12 @@ def distinct(con, column: str) -> list:
     """The different values of a JSON column of the samples, sorted by their text."""
     rows = con.sql("select * from catalog.samples").select(column).distinct().order(column).fetchall()
     return [json.loads(row[0]) for row in rows if row[0] is not None]
+
+
+def excluded(con) -> dict[str, str]:
+    """Return the reason of each sample that does not count in traffic statistics, by its name in the tables."""
+    rows = con.execute("select sample, excluded from samples where excluded is not null order by sample").fetchall()
+    return dict(rows)
 
 
 def inputs(con, names, *, hidden: bool) -> dict:

@@ -1,0 +1,25 @@
+-- One row per restriction of samples: how many samples and frames have it, and whether these are excluded.
+with
+
+samples as (
+    select * from samples
+),
+
+quality as (
+    select * from quality
+),
+
+final as (
+    select
+        s.excluded is not null as excluded,
+        s.restriction,
+        s.restriction_detail as detail,
+        count(*)::ubigint as samples,
+        sum(q.frames)::ubigint as frames,
+        sum(q.wire_bytes)::ubigint as wire_bytes
+    from samples as s
+    inner join quality as q on s.sample = q.sample
+    group by s.excluded is not null, s.restriction, s.restriction_detail
+)
+
+select * from final

@@ -1,0 +1,164 @@
+"""Which samples count in traffic statistics, against the naive oracle: trials, filters, P4 programs, sampling."""
+
+import json
+
+import naive_samples
+import naive_tables
+import pytest
+from stages import analyse, rows
+from synthetic import make_campaign
+from test_analyze_matches_naive import assert_equal
+
+from acapella import cli, process
+from acapella.campaign import Campaign
+
+KINDS = {
+    "plain": {},
+    "trial": {"environment": "quiet", "trial": 1, "replayed_frames": 100, "filter": "ether src 02:00:00:00:00:01"},
+    "filter": {"filter": "tcp  port 443"},
+    "p4": {"method": "fpga", "p4": {"program": "preprocess.spec", "control_sha256": None, "not_sent": {}}},
+    "sampling": {"one_in": 10, "one_in_by": "count", "sampled_out": 900},
+    "both": {"filter": "udp", "one_in": 3, "one_in_by": "hash", "sampled_out": 2},
+}
+MIXES = {
+    "mixed": ("plain", "trial", "filter", "p4", "sampling", "both", "plain"),
+    "no unfiltered sample": ("filter", "trial", "sampling", "p4"),
+    "only filtered": ("filter", "filter", "both"),
+    "only trials": ("trial",),
+    "only unfiltered": ("plain",),
+}
+
+
+def restrict(folder, kinds):
+    """Rewrite the manifests of a campaign so that its samples are of these kinds in turn; return {sample: kind}."""
+    kind_of = {}
+    for number, path in enumerate(sorted((folder / "raw").glob("*.json"))):
+        kind = kind_of[path.stem] = kinds[number % len(kinds)]
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest |= {"testbed": "local", "filter": None, "one_in": 1, "sampled_out": None} | KINDS[kind]
+        path.write_text(json.dumps(manifest), encoding="utf-8")
+    return kind_of
+
+
+@pytest.fixture(scope="module", params=sorted(MIXES))
+def selected(request, tmp_path_factory):
+    """(name of the mix, folder, {sample: kind}) of a campaign with its tables."""
+    folder = make_campaign(tmp_path_factory.mktemp("selected") / "made_up", frames=60, flows=30, samples=2)
+    kind_of = restrict(folder, MIXES[request.param])
+    return request.param, analyse(folder), kind_of
+
+
+def oracle(folder):
+    """The naive samples; runs of blanks in a filter are one blank in the tables."""
+    samples = naive_samples.read_campaign(folder)
+    for sample in samples:
+        sample.manifest["filter"] = " ".join((sample.manifest["filter"] or "").split())
+    return samples
+
+
+@pytest.mark.parametrize("name", process.TABLES)
+def test_tables_of_selected_samples_equal_the_naive_reference(selected, name):
+    _, folder, _ = selected
+    assert_equal(name, folder, oracle(folder))
+
+
+def test_only_the_least_restricted_samples_count(selected):
+    mix, folder, kind_of = selected
+    counted = {row["sample"] for row in rows(folder, "capture_quality") if row["excluded"] is None}
+    expected = {
+        "mixed": {"plain"},
+        "no unfiltered sample": {"filter", "sampling", "p4"},
+        "only filtered": {"filter", "both"},
+        "only trials": {"trial"},
+        "only unfiltered": {"plain"},
+    }[mix]
+    assert counted == {sample for sample, kind in kind_of.items() if kind in expected}
+
+
+def test_quality_names_each_restriction(selected):
+    _, folder, kind_of = selected
+    names = {"plain": None, "trial": "trial, filter", "both": "filter, sampling"}
+    for row in rows(folder, "capture_quality"):
+        kind = kind_of[row["sample"]]
+        assert row["restriction"] == names.get(kind, kind)
+        assert row["excluded"] in (None, row["restriction"])
+
+
+@pytest.fixture(scope="module")
+def with_all(tmp_path_factory):
+    """A mixed campaign of which all samples count."""
+    folder = make_campaign(tmp_path_factory.mktemp("all") / "made_up", frames=60, flows=30, samples=2)
+    restrict(folder, MIXES["mixed"])
+    return analyse(folder, choice={"traffic": "all"})
+
+
+@pytest.mark.parametrize("name", process.TABLES)
+def test_the_config_key_counts_all_samples(with_all, name):
+    assert_equal(name, with_all, oracle(with_all), "all")
+
+
+def test_samples_that_the_config_names_as_trials_do_not_count(tmp_path):
+    folder = make_campaign(tmp_path / "made_up", frames=60, flows=30, samples=2)
+    names = sorted(restrict(folder, ("plain",)))
+    analyse(folder, choice={"trials": names[:3]})
+    samples = oracle(folder)
+    for sample in samples:
+        sample.trial = sample.name in names[:3]
+    for name in naive_tables.TABLES:
+        assert_equal(name, folder, samples)
+    assert [row["sample"] for row in rows(folder, "capture_quality") if row["excluded"] == "trial"] == names[:3]
+
+
+def test_index_prints_what_it_excludes(tmp_path, capsys):
+    folder = make_campaign(tmp_path / "made_up", frames=60, flows=30, samples=2)
+    kind_of = restrict(folder, MIXES["mixed"])
+    assert cli.main(["index", str(folder)]) == 0
+    printed = capsys.readouterr().out
+    trials = [sample for sample, kind in kind_of.items() if kind == "trial"]
+    frames = sum(len(s.frames) for s in oracle(folder) if s.name in trials)
+    assert f"{len(trials)} samples ({frames} frames) excluded from traffic statistics: trial, filter\n" in printed
+    assert cli.main(["index", str(folder), "--traffic", "all"]) == 0
+    assert "excluded from traffic" not in capsys.readouterr().out
+
+
+def test_catalog_gives_the_reason_of_each_excluded_sample(tmp_path, capsys):
+    folder = make_campaign(tmp_path / "made_up", frames=60, flows=30, samples=2)
+    kind_of = restrict(folder, ("plain", "trial", "sampling"))
+    assert cli.main(["index", str(folder), "--exclude", min(kind_of)]) == 0
+    capsys.readouterr()
+    assert cli.main(["sql", str(folder), "select sample, excluded from samples", "--format", "json"]) == 0
+    found = {row["sample"]: row["excluded"] for row in json.loads(capsys.readouterr().out)}
+    reasons = {"plain": None, "trial": "trial, filter", "sampling": "sampling"}
+    assert found == {sample: reasons[kind] for sample, kind in kind_of.items()} | {min(kind_of): "no acap"}
+
+
+def test_provenance_lists_excluded_samples_with_reasons(tmp_path):
+    folder = make_campaign(tmp_path / "made_up", frames=60, flows=30, samples=2)
+    kind_of = restrict(folder, MIXES["mixed"])
+    for hide in (False, True):
+        analyse(folder, hide=hide)
+        told = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
+        excluded = {row["sample"]: row["excluded"] for row in rows(folder, "capture_quality") if row["excluded"]}
+        assert told["excluded"] == excluded
+        assert len(excluded) == sum(kind != "plain" for kind in kind_of.values())
+
+
+def test_pseudonyms_hide_the_expression_of_a_filter(tmp_path):
+    folder = make_campaign(tmp_path / "made_up", frames=60, flows=30, samples=2)
+    restrict(folder, ("filter", "trial"))
+    analyse(folder, hide=True)
+    assert {row["detail"] for row in rows(folder, "restrictions")} == {None}
+    assert {row["restriction"] for row in rows(folder, "restrictions")} == {"filter", "trial, filter"}
+
+
+def test_a_campaign_of_excluded_samples_reads_none_of_their_partials(tmp_path):
+    folder = make_campaign(tmp_path / "made_up", frames=60, flows=30, samples=2)
+    kind_of = restrict(folder, ("plain", "trial"))
+    analyse(folder)
+    before = rows(folder, "header_occurrence")
+    for sample in (sample for sample, kind in kind_of.items() if kind == "trial"):
+        for path in (folder / "partial" / sample).iterdir():
+            if path.stem != "quality":
+                path.unlink()
+    process.make_tables(Campaign(folder))
+    assert rows(folder, "header_occurrence") == before
