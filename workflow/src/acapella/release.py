@@ -34,7 +34,8 @@ PROVENANCES = ("provenance.json", "consistency_provenance.json")  # of process, 
 PROVENANCES += tuple(f"{stage}_provenance.json" for stage in ("flowtables", "flowstudy", "flowpublished"))
 PUBLIC_FILE, PUBLIC_FOLDER = 0o644, 0o755
 SHEET = ("sample", "site", "port", "direction", "method", "frames", "bytes", "snaplen", "cut_frames", "dropped_kernel")
-SHEET += ("filtered", "one_in", "sampled_out")
+SHEET += ("filtered", "one_in", "sampled_out", "restriction", "excluded")
+PRIVATE_UNITS = {"address", "pcap-filter"}  # the expression of a filter may contain addresses
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,8 @@ def samples(campaign: Campaign, *, hide: bool) -> list[Taken]:
     with reading, contextlib.closing(queries.connect(catalog, read_only=True)) as con:
         found = con.sql(
             "select sample, site, port, sha256, start_ns, file, direction, method, snaplen, dropped_kernel, "
-            "filtered::varchar as filtered, one_in, sampled_out from samples where acap is not null order by sample"
+            "filtered::varchar as filtered, one_in, sampled_out, restriction, excluded "
+            "from samples where acap is not null order by sample"
         )
         columns = found.columns
         rows = [dict(zip(columns, row, strict=True)) for row in found.fetchall()]
@@ -201,14 +203,14 @@ def make_tables(campaign: Campaign, folder: Path, key: bytes, *, hidden: bool) -
 
 
 def tells_addresses(table: str) -> bool:
-    """Whether a table has addresses, hashes that somebody could compare with those of addresses, or flows' numbers,
-    which are in the order of addresses.
+    """Whether a table has addresses, filters, hashes that somebody could compare with those of addresses, or flows'
+    numbers, which are in the order of addresses.
     """
     from acapella_core import schemas  # noqa: PLC0415
 
     described = schemas.table(table)
     columns = {column["name"]: column["unit"] for column in described["columns"]}
-    return "address" in columns.values() or "flow_id" in columns or columns.get("flow") == "row"
+    return not PRIVATE_UNITS.isdisjoint(columns.values()) or "flow_id" in columns or columns.get("flow") == "row"
 
 
 def write_texts(part: Path, taken: list[Taken], done: list[dict], readme: str) -> None:

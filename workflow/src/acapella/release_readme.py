@@ -50,7 +50,9 @@ MACS = {
 }
 SHEET = (
     "site, port, direction and counts of each sample; an empty field is not known; where `filtered` is true or "
-    "`one_in` above 1, frames that came were left out on purpose"
+    "`one_in` above 1, frames that came were left out on purpose; `restriction` gives what keeps a sample from holding "
+    "all traffic of its port, and `excluded` is not empty if the sample is therefore excluded from the traffic "
+    "statistics in tables/"
 )
 NAMES = {
     True: "Names of sites, ports and samples are pseudonyms.",
