@@ -34,18 +34,22 @@ ENCAPSULATIONS = (
 TABLES = (
     *("capture_quality", "header_depth", "header_occurrence", "encapsulations", "frame_sizes", "flows_per_sample"),
     *("flow_sizes", "flow_times", "throughput", "tcp_control", "ip_versions", "applications", "top_flows"),
-    "stitched_flows",
+    *("stitched_flows", "restrictions"),
 )
 
 
-def write_tables(folder, *, sites=3, ports=2, samples=4, names=None, frames=2000, seed=1) -> Path:  # noqa: PLR0913
-    """Write tables/*.csv and provenance.json; ``frames`` 0: samples without a frame. Returns the folder."""
+def write_tables(folder, *, sites=3, ports=2, samples=4, names=None, frames=2000, seed=1, restriction=None) -> Path:  # noqa: PLR0913
+    """Write tables/*.csv and provenance.json; ``frames`` 0: samples without a frame. Returns the folder.
+
+    ``restriction``: (restriction, detail) of all samples, which count all the same.
+    """
     folder = Path(folder)
     names = names or [f"S{n}" for n in range(sites)]
     draw = random.Random(seed)
     quality = [row for site in names for row in quality_rows(site, ports, samples, frames, draw)]
     rows = {name: [] for name in TABLES}
     rows["capture_quality"] = quality
+    rows["restrictions"] = [restriction_row(quality, restriction)] if quality else []
     rows["flows_per_sample"] = [flows_row(row, draw) for row in quality]
     rows["throughput"] = [row for sample in quality if sample["frames"] for row in rate_rows(sample, draw)]
     for site in [*names, "all"] if quality else []:
@@ -58,6 +62,15 @@ def write_tables(folder, *, sites=3, ports=2, samples=4, names=None, frames=2000
     provenance = {"acapella": "0.1.0", "campaign": folder.name, "tshark": {"version": "4.0.17"}, "samples": []}
     (folder / "provenance.json").write_text(json.dumps(provenance), encoding="utf-8")
     return folder
+
+
+def restriction_row(quality, restriction):
+    """The one row of table restrictions."""
+    kind, detail = restriction or (None, None)
+    for row in quality:
+        row["restriction"] = kind
+    sums = {"samples": len(quality), **{name: sum(row[name] for row in quality) for name in ("frames", "wire_bytes")}}
+    return {"excluded": "false", "restriction": kind, "detail": detail, **sums}
 
 
 def write_table(folder: Path, name: str, rows: list[dict]) -> None:

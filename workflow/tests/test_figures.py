@@ -19,7 +19,7 @@ from svg_text import COLLISIONS, words
 from acapella import cli
 from acapella.campaign import Campaign
 from acapella.figures import FORMATS, capture_quality, compose, encapsulations, throughput
-from acapella.figures.quality import extent, losses
+from acapella.figures.quality import extent, losses_of
 from acapella.figures.registry import NAMES, module
 from acapella.figures.save import pdf_of, save, svg_of
 from acapella.figures.source import Source
@@ -74,7 +74,7 @@ def test_a_figure_says_what_it_shows_of_how_much_and_what_was_lost(name, campaig
     figure, text = compose.drawn(name, campaigns[campaign]), words(svg(name, campaign))
     assert not figure.empty
     assert figure.title.replace("\N{NO-BREAK SPACE}", " ")[:40] in text
-    for said in (extent(campaigns[campaign]), losses(campaigns[campaign])):
+    for said in (extent(campaigns[campaign].quality), losses_of(campaigns[campaign].quality)):
         assert said.replace("\N{NO-BREAK SPACE}", " ") in text
     for unit in UNITS[name]:
         assert unit in text
@@ -240,7 +240,7 @@ def test_an_unknown_loss_is_never_drawn_as_none(campaigns):
 )
 def test_a_file_read_to_its_end_is_no_proof_that_nothing_was_lost(counters, said, tmp_path):
     write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99, **counters}])
-    assert losses(Source(Campaign(tmp_path))).replace("\N{NO-BREAK SPACE}", " ").startswith(said)
+    assert losses_of(Source(Campaign(tmp_path)).quality).replace("\N{NO-BREAK SPACE}", " ").startswith(said)
 
 
 COUNTED = {"dropped_kernel": 0, "lost_frames": 0, "loss_share": 0, "loss_stages_known": 4}

@@ -8,14 +8,15 @@ import altair as alt
 
 from . import theme
 from .compose import Figure
-from .quality import STAGES
-from .source import NoData, Source
+from .quality import STAGES, scope_of_all
+from .source import NoData, Source, sites_of
 from .wording import count, nanoseconds, percent, scaled, short_labels
 
 SUBJECT = "Capture quality"
 TABLE = "capture_quality"
 COLUMNS = ("loss_share", "equal_stamps_share", "clock_resolution_ns", "port_coverage_share")
 COLUMNS += ("issue_frames", "frames", "file_unread_bytes")
+SCOPE = scope_of_all
 LABEL = 24
 INK = 0.45  # opacity of one sample's mark
 NAMED = 4  # samples that the pointer names
@@ -55,7 +56,7 @@ def draw(source: Source) -> Figure:
     rows = source.quality
     if not rows:
         raise NoData("the campaign has no samples")
-    labels = short_labels(source.sites, LABEL)
+    labels = short_labels(sites_of(rows), LABEL)
     order = list(labels.values())
     gaps = [gap for gap in GAPS if any(gap.holds(row) for row in rows)]
     width = (theme.WIDTH - theme.text_width(order) - 150 - 66 * len(gaps)) // len(PANELS)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import altair as alt
 
-from . import quality, registry, theme
+from . import quality, registry, restrictions, theme
 from .source import NoData, Source
 
 
@@ -45,11 +45,12 @@ def drawn(name: str, source: Source) -> Drawn:
         figure, empty = no_data(module.SUBJECT, str(reason)), True
     scope = getattr(module, "SCOPE", quality.scope)
     notes = (*scope(source), *figure.key)
+    title = figure.title + (restrictions.named(source) if scope is quality.scope else "")
     origin = f"Data: tables/{module.TABLE}.csv ({', '.join(module.COLUMNS)})"
-    spec = framed(figure.chart, figure.title, notes, origin).to_dict()
-    spec["description"] = ". ".join([figure.title, *notes])
+    spec = framed(figure.chart, title, notes, origin).to_dict()
+    spec["description"] = ". ".join([title, *notes])
     spec["usermeta"] = {"figure": name, "table": f"tables/{module.TABLE}.csv", "columns": list(module.COLUMNS)}
-    return Drawn(name, figure.title, notes, module.TABLE, tuple(module.COLUMNS), empty, spec)
+    return Drawn(name, title, notes, module.TABLE, tuple(module.COLUMNS), empty, spec)
 
 
 def framed(chart: alt.TopLevelMixin, title: str, notes: tuple[str, ...], origin: str) -> alt.ConcatChart:

@@ -1,37 +1,53 @@
 """What stands under the title of every figure: how much was seen and how much of it was lost."""
 
-from .source import Source
+from . import restrictions
+from .source import Source, sites_of
 from .wording import count, nanoseconds, percent
 
 STAGES = 4  # mirror, interface, kernel, file
 
 
 def scope(source: Source) -> tuple[str, ...]:
-    """What was seen and what was lost."""
-    return extent(source), losses(source)
+    """What was seen and what was lost in the samples that count in traffic statistics, and how many do not."""
+    return (extent(source.traffic), *left_out(source), losses_of(source.traffic))
 
 
-def extent(source: Source) -> str:
-    """``12 samples (20 s each) of 3 sites, 24,000 frames``."""
-    rows = source.quality
+def scope_of_all(source: Source) -> tuple[str, ...]:
+    """As scope, of all samples."""
+    return extent(source.quality), losses_of(source.quality)
+
+
+def left_out(source: Source) -> list[str]:
+    """``excluded: 10 samples, 30,000 frames (replayed trial, filter)``; [] if every sample counts.
+
+    ``included: ...`` for samples with a restriction that count beside samples without one.
+    """
+    groups = {"excluded": source.excluded}
+    if not restrictions.restricted(source):
+        groups["included"] = [row for row in source.traffic if row["restriction"] is not None]
+    return [
+        f"{name}: {count(len(rows), 'sample')}, {count(sum(row['frames'] for row in rows), 'frame')} "
+        f"({restrictions.reasons(rows)})"
+        for name, rows in groups.items()
+        if rows
+    ]
+
+
+def extent(rows: list[dict]) -> str:
+    """``12 samples (20 s each) of 3 sites, 24,000 frames``, of some rows of capture_quality."""
     lengths = sorted(row["duration_ns"] for row in rows if row["duration_ns"] is not None)
     each = ""
     if lengths:
         middle = nanoseconds(lengths[(len(lengths) - 1) // 2])
         each = f" (median {middle})" if lengths[0] != lengths[-1] else f" ({middle}{' each' if len(rows) > 1 else ''})"
-    sites = count(len(source.sites), "site")
-    return f"{count(len(rows), 'sample')}{each} of {sites}, {count(source.frames, 'frame')}"
+    sites = count(len(sites_of(rows)), "site")
+    return f"{count(len(rows), 'sample')}{each} of {sites}, {count(sum(row['frames'] for row in rows), 'frame')}"
 
 
 def timeless(source: Source) -> list[str]:
     """What a figure over time says of samples in which no frame has a time; [] where there are none."""
-    number = sum(0 < row["frames"] == row["untimed_frames"] for row in source.quality)
+    number = sum(0 < row["frames"] == row["untimed_frames"] for row in source.traffic)
     return [f"{count(number, 'sample')} without times left out"] if number else []
-
-
-def losses(source: Source) -> str:
-    """``losses: 0.03 % of offered frames; unknown in 2 of 12 samples``; unknown is never taken for 0."""
-    return losses_of(source.quality)
 
 
 def offered(row: dict) -> int:
@@ -40,7 +56,10 @@ def offered(row: dict) -> int:
 
 
 def losses_of(rows: list[dict]) -> str:
-    """As losses, of some rows of capture_quality."""
+    """``losses: 0.03 % of offered frames; unknown in 2 of 12 samples``; unknown is never taken for 0.
+
+    ``rows``: some rows of capture_quality.
+    """
     known = [row for row in rows if row["lost_frames"] is not None]
     if not rows:
         return "losses: no samples"

@@ -28,7 +28,7 @@ FLOWSTUDY = ("flowreport_response", "flowreport_success")  # of what was measure
 
 
 def module(name: str) -> ModuleType:
-    """The module of a figure: ``TABLE``, ``COLUMNS``, ``draw(source)``, and ``SCOPE`` where it is about trials alone.
+    """The module of a figure: ``TABLE``, ``COLUMNS``, ``draw(source)``; ``SCOPE`` unless it shows traffic statistics.
 
     Imports Altair.
     """

@@ -34,19 +34,29 @@ class Source:
         return self.rows("capture_quality")
 
     @functools.cached_property
+    def traffic(self) -> list[dict]:
+        """Rows of capture_quality of the samples that count in traffic statistics."""
+        return [row for row in self.quality if row["excluded"] is None]
+
+    @functools.cached_property
+    def excluded(self) -> list[dict]:
+        """Rows of capture_quality of the samples that are excluded from traffic statistics."""
+        return [row for row in self.quality if row["excluded"] is not None]
+
+    @functools.cached_property
     def sites(self) -> list[str]:
-        """The sites that have samples, in natural order."""
-        return sorted({row["site"] for row in self.quality}, key=natural)
+        """The sites that have samples in traffic statistics, in natural order."""
+        return sites_of(self.traffic)
 
     @functools.cached_property
     def frames(self) -> int:
-        """Frames of all samples."""
-        return sum(row["frames"] for row in self.quality)
+        """Frames of the samples in traffic statistics."""
+        return sum(row["frames"] for row in self.traffic)
 
     @functools.cached_property
     def timed(self) -> bool:
-        """Whether any frame has a time."""
-        return any(row["frames"] > row["untimed_frames"] for row in self.quality)
+        """Whether any frame of the samples in traffic statistics has a time."""
+        return any(row["frames"] > row["untimed_frames"] for row in self.traffic)
 
     def rows(self, name: str) -> list[dict]:
         """A table as one dictionary a row; types as its schema says, null as None."""
@@ -57,7 +67,7 @@ class Source:
         if not self.quality:
             raise NoData("the campaign has no samples")
         if not self.frames:
-            raise NoData(f"none of the {len(self.quality)} samples holds a frame")
+            raise NoData(f"none of the {len(self.traffic)} samples holds a frame")
         rows = self.rows(name)
         if not rows and not self.timed:
             raise NoData("no frame has a time (the files give none)")
@@ -83,6 +93,11 @@ class Source:
             if not field.nullable and pa.types.is_string(field.type):  # an empty text is not a null
                 table = table.set_column(place, field, table[field.name].fill_null(""))
         return table
+
+
+def sites_of(rows: list[dict]) -> list[str]:
+    """The sites of some rows of capture_quality, in natural order."""
+    return sorted({row["site"] for row in rows}, key=natural)
 
 
 def maker(table: str, campaign: Campaign) -> str:

@@ -49,7 +49,7 @@ def draw(source: Source) -> Figure:
     key = [mean, *([] if gapless else ["blank where nobody looked"]), *key]
     if len(ports) <= FEW and uneven(values):
         key.append("each port has an axis of its own")
-    key += [*untimed(source.quality), *timeless(source)]
+    key += [*untimed(source.traffic), *timeless(source)]
     chart = (bars if len(ports) <= FEW else colours)(values, list(labels.values()), x)
     return Figure(title(values, len(ports)), chart, ("; ".join(key) + ".",))
 

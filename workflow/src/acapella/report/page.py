@@ -26,6 +26,7 @@ EMBEDDED_MOST = 256 * 1024  # bytes of a CSV that the page carries; a larger one
 PROVENANCE = {  # the parts of provenance.json as the page orders and calls them; others follow under their own names
     "versions": "Versions of the programs",
     "parameters": "Parameters",
+    "excluded": "Samples excluded from traffic statistics, and why",
     "inputs": "Inputs: SHA-256 of each sample's files",
     "outputs": "Outputs: SHA-256 of the tables",
     "queries": "Queries: SHA-256 of the SQL",

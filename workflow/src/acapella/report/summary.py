@@ -2,8 +2,9 @@
 
 from datetime import UTC, datetime
 
-from ..figures.quality import losses
-from ..figures.source import Source
+from ..figures import restrictions
+from ..figures.quality import losses_of
+from ..figures.source import Source, sites_of
 from ..figures.wording import count, nanoseconds, scaled
 
 
@@ -21,18 +22,22 @@ def lead(source: Source) -> str:
 def facts(source: Source) -> list[tuple[str, str]]:
     """Names and values for the top of the report."""
     rows = source.quality
+    frames = sum(row["frames"] for row in rows)
     ports = len({(row["site"], row["port"]) for row in rows})
     starts = [row["actual_start_ns"] for row in rows if row["actual_start_ns"] is not None]
     ends = [row["actual_end_ns"] for row in rows if row["actual_end_ns"] is not None]
     files = from_files(source)
     port = "port" if files else "mirrored port"
     told = [
-        ("Sites", f"{len(source.sites):,} ({count(ports, port)})"),
+        ("Sites", f"{len(sites_of(rows)):,} ({count(ports, port)})"),
         ("Samples", f"{len(rows):,}"),
-        ("Frames", f"{source.frames:,}"),
+        ("Frames", f"{frames:,}"),
         ("Bytes on the wire", scaled(sum(row["wire_bytes"] for row in rows), "B")),
-        ("Losses", losses(source).removeprefix("losses: ")),
+        ("Losses", losses_of(rows).removeprefix("losses: ")),
     ]
+    if any(row["restriction"] for row in rows):
+        used = f"{len(source.traffic):,} of {count(len(rows), 'sample')}, {source.frames:,} of {count(frames, 'frame')}"
+        told.insert(3, ("In traffic statistics", used + restrictions.named(source)))
     if starts:
         first, last = min(starts), max(ends)
         watched = sum(row["duration_ns"] for row in rows if row["duration_ns"] is not None)

@@ -1,5 +1,6 @@
 """The key tables of the report: a selection of columns, in words."""
 
+from ..figures import restrictions
 from ..figures.source import ALL, Source
 from ..figures.wording import nanoseconds, natural, percent, scaled
 
@@ -10,7 +11,9 @@ UNKNOWN = "?"
 
 def of(source: Source) -> list[dict]:
     """Each table: name, title, note, columns, rows of text, and which columns hold numbers."""
-    return [top_flows(source), applications(source), ip_versions(source), tcp_control(source), quality(source)]
+    traffic = [top_flows(source), applications(source), ip_versions(source), tcp_control(source)]
+    named = restrictions.named(source)
+    return [*({**one, "title": one["title"] + named} for one in traffic), *selection(source), quality(source)]
 
 
 def number(value: int | None) -> str:
@@ -108,6 +111,25 @@ def tcp_control(source: Source) -> dict:
     return table("tcp_control", "TCP control", note, columns, cells)
 
 
+def selection(source: Source) -> list[dict]:
+    """Samples by restriction, and whether they count in traffic statistics; [] if no sample has a restriction."""
+    if not any(row["restriction"] for row in source.quality):
+        return []
+    rows = sorted(source.rows("restrictions"), key=lambda row: (row["excluded"], -row["frames"], row["detail"] or ""))
+    columns = [("Restriction", False), ("In traffic statistics", False), ("Samples", True), ("Frames", True)]
+    columns += [("Bytes", True)]
+    cells = [
+        [
+            row["detail"] or (restrictions.reason(row["restriction"]) if row["restriction"] else "none"),
+            *("excluded" if row["excluded"] else "counted", number(row["samples"]), number(row["frames"])),
+            scaled(row["wire_bytes"], "B"),
+        ]
+        for row in rows
+    ]
+    note = "What keeps samples from holding all traffic of their port, and whether they count in traffic statistics."
+    return [table("restrictions", "Samples by restriction", note, columns, cells)]
+
+
 def quality(source: Source) -> dict:
     """Capture quality per sample."""
     rows = sorted(source.quality, key=lambda r: (natural(r["site"]), natural(r["port"]), natural(r["sample"])))
@@ -117,13 +139,14 @@ def quality(source: Source) -> dict:
         note += f" The {SAMPLES} samples with the largest loss, of {len(source.quality):,}; the table has them all."
     columns = [("Sample", False), ("Site", False), ("Port", False), ("Method", False), ("Frames", True), ("Lost", True)]
     columns += [("Loss", True), ("Stages known", True), ("Clock", True), ("Duration", True), ("Malformed", True)]
-    columns += [("File", False)]
+    columns += [("File", False), ("Excluded from statistics", False)]
     cells = [
         [
             *(row["sample"], row["site"], row["port"], row["method"] or UNKNOWN, number(row["frames"])),
             *(number(row["lost_frames"]), UNKNOWN if row["loss_share"] is None else percent(row["loss_share"])),
             *(f"{row['loss_stages_known']} of 4", duration(row["clock_resolution_ns"], UNKNOWN)),
             *(duration(row["duration_ns"], UNKNOWN), number(row["issue_frames"]), read_of(row)),
+            restrictions.reason(row["excluded"]) if row["excluded"] else "",
         ]
         for row in rows
     ]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..campaign import Campaign
+from ..figures import restrictions
 from ..figures.source import Source
 from ..figures.wording import count, nanoseconds, percent, scaled
 from ..pseudonyms import FILE as PSEUDONYMS
@@ -22,7 +23,11 @@ def of(source: Source, excluded: Sequence[str] = ()) -> list[str]:
         not_taken(source),
         failed(source, excluded),
         left_out(source, excluded),
-        *(check(rows) for check in (cut, empty, sampled, filtered, lossy, unknown, congested)),
+        *not_counted(source),
+        restricted(source),
+        *(check(rows) for check in (cut, empty)),
+        *(check(source.traffic) for check in (sampled, filtered)),
+        *(check(rows) for check in (lossy, unknown, congested)),
         *(check(rows) for check in (untimed, coarse, reversed_, malformed)),
     ]
     return [text for text in [*found, unsure(rows), undecided(rows), ambiguous(rows)] if text]
@@ -104,6 +109,28 @@ def left_out(source: Source, excluded: Sequence[str]) -> str | None:
         return None
     said = f"{count(len(out), 'collected sample')} of {len(taken)} excluded by the config"
     return f"{said}." if hidden(source.campaign) else f"{said}: {shortened(out)}."
+
+
+def not_counted(source: Source) -> list[str]:
+    """Samples that are excluded from traffic statistics, a sentence for each reason."""
+    groups = defaultdict(list)
+    for row in source.excluded:
+        groups[row["excluded"]].append(row)
+    found = []
+    for reason, rows in sorted(groups.items()):
+        frames = sum(row["frames"] for row in rows)
+        found.append(
+            f"{count(len(rows), 'sample')} of {len(source.quality)} with {count(frames, 'frame')} excluded from "
+            f"traffic statistics ({restrictions.reason(reason)}): {named(rows)}. To count them: analysis.traffic: all."
+        )
+    return found
+
+
+def restricted(source: Source) -> str | None:
+    """That no sample holds all traffic of its port."""
+    if not restrictions.restricted(source):
+        return None
+    return f"No sample holds all traffic of its port; traffic statistics are of the others{restrictions.named(source)}."
 
 
 def cut(rows):
