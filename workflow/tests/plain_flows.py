@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from communityid import CommunityID, FlowTuple
 from scapy.contrib.mpls import MPLS
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment
@@ -195,6 +196,14 @@ def flow_id(flow: tuple, site: str | None) -> str:
     return hashlib.blake2b(key, digest_size=16).hexdigest()
 
 
+def community_id(flow: tuple) -> str | None:
+    """Community ID version 1, seed 0, of TCP, UDP and SCTP with ports."""
+    *_, src, dst, protocol, src_port, dst_port = flow
+    if protocol not in {6, 17, 132} or src_port is None:
+        return None
+    return CommunityID(seed=0).calc(FlowTuple(protocol, src, dst, src_port, dst_port))
+
+
 def tcp_columns(frames: list[Frame], flow: tuple, own: list[Frame], flows) -> dict:
     """The columns that only TCP flows have."""
     headers = [frame.tcp[0] for frame in own if frame.tcp]
@@ -242,6 +251,7 @@ def flow_table(frames: list[Frame], site: str | None = None, port: str | None = 
                 "peer_flow": None if other is None else flows.index(other),
                 "peer_flow_id": None if other is None else flow_id(other, site),
                 "peer_candidates": len(candidates(flow, flows)),
+                "community_id": community_id(flow),
                 "frames": len(own),
                 "wire_bytes": sum(lengths),
                 "ip_bytes": sum(frame.ip_len for frame in own),

@@ -298,6 +298,7 @@ def flow_table(pool, c, order, sample, rng) -> pa.Table:
         "peer_flow": pa.array(np.maximum(peer, 0), pa.uint32(), mask=peer < 0),
         "peer_flow_id": [pool.flow_id[f ^ 1] if p >= 0 else None for f, p in zip(order, peer, strict=True)],
         "peer_candidates": (peer >= 0).astype(int),
+        "community_id": [f"1:{pool.flow_id[min(f, f ^ 1)][:28]}" for f in order],
         "site": [sample.site] * n,
         "port": [sample.port] * n,
         "vlan": [[int(pool.vlan[f])][: UNDERLAYS[pool.underlay[f]][3]] for f in order],

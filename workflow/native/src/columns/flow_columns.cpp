@@ -86,7 +86,7 @@ struct FlowColumns::Builder {
     Values<std::uint32_t> flow, peer_candidates, wire_len_min, wire_len_max;
     Texts flow_id;
     NullableValues<std::uint32_t> peer_flow;
-    NullableTexts peer_flow_id, app, app_by;
+    NullableTexts peer_flow_id, community_id, app, app_by;
     OneText site, port;
     TagLists tags;
     EndpointColumns endpoints;
@@ -134,6 +134,7 @@ void FlowColumns::Builder::add_key(std::uint32_t number, const FlowState& state)
     peer_flow.add(other == kNone ? std::nullopt : std::optional(other));
     peer_flow_id.add(other == kNone ? std::nullopt : std::optional<std::string_view>(id_of(other)));
     peer_candidates.add(table.accountant_.peer_candidates(number));
+    community_id.add(table.community_ids_.of(keys.endpoints(key.endpoints)));
     site.add(table.place_.site);
     port.add(table.place_.port);
     tags.add({keys.vlans(key.tags), keys.labels(key.tags)});
@@ -199,6 +200,7 @@ Column FlowColumns::Builder::columns() const {
     all.push_back(peer_flow.column("peer_flow"));
     all.push_back(peer_flow_id.column("peer_flow_id"));
     all.push_back(peer_candidates.column("peer_candidates"));
+    all.push_back(community_id.column("community_id"));
     all.push_back(site.column("site"));
     all.push_back(port.column("port"));
     tags.columns(all);

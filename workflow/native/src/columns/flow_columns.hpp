@@ -8,6 +8,7 @@
 #include "columns/column.hpp"
 #include "digest/stack_names.hpp"
 #include "flow/accountant.hpp"
+#include "flow/community_id.hpp"
 #include "flow/flow_keys.hpp"
 
 namespace acapella {
@@ -33,6 +34,7 @@ class FlowColumns {
     const StackNames& names_;
     const Accountant& accountant_;
     const Place& place_;
+    CommunityIds community_ids_;
 };
 
 // The application label of a flow: its most frequent token, ties to the smallest, `data` only where there is
