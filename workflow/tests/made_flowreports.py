@@ -12,8 +12,10 @@ from acapella.campaign import Campaign
 SECOND = 10**9
 
 
-def write_tables(folder: Path, *, samples: int = 2, flows: int = 300, wrong: float = 0.02, memory: bool = True) -> Path:
-    """The tables of `acapella flowtables`, of flows that are wrong with a share ``wrong``."""
+def write_tables(  # noqa: PLR0913 (a test names the one or two that matter to it)
+    folder: Path, *, samples: int = 2, flows: int = 300, wrong: float = 0.02, memory: bool = True, missing: float = 0
+) -> Path:
+    """Write the tables of `acapella flowtables`: shares of flows that are ``wrong``, and without a reported RTT."""
     campaign = Campaign(folder)
     draw = random.Random(samples * 1000 + flows)
     made = {name: [] for name in ("flows", "windows", "seconds", "counts", "memory", "tools", "by_report")}
@@ -28,6 +30,9 @@ def write_tables(folder: Path, *, samples: int = 2, flows: int = 300, wrong: flo
         made["memory"] += sketches(sample, flows) if memory else []
         made["tools"] += tools(sample, flows)
         made["by_report"] += [row for n in range(0, flows, 3) for row in by_report(random.Random(n), sample, n)]
+    for place, row in enumerate(made["flows"]):
+        if place % 100 < 100 * missing:
+            row["rtt_syn_measured_ns"] = None
     for name, rows in made.items():
         table = f"flowreport_{name}"
         tables.write_rows(rows, table, lambda suffix, table=table: campaign.table(table, suffix))
@@ -56,6 +61,15 @@ def flow(draw: random.Random, sample: str, number: int, wrong: float) -> dict:
         **{"packets": packets, "packets_measured": packets, "bytes": size, "bytes_measured": size + more},
         **{"rtt_syn_ns": rtt, "rtt_syn_measured_ns": rtt, "rtt_ack_ns": rtt and rtt // 3},
         **{"rtt_ack_measured_ns": rtt and rtt // 3, "iat_ns": iat, "iat_measured_ns": iat},
+        **{"start_ns": number * SECOND // 9, "start_measured_ns": number * SECOND // 9},
+        **{"end_ns": number * SECOND, "end_measured_ns": number * SECOND},
+        **{"payload_bytes": size, "payload_measured_bytes": size, "retransmitted_bytes": size // 99},
+        **{
+            "retransmitted_measured_bytes": size // 99,
+            "missing_bytes": size // 50,
+            "missing_measured_bytes": size // 40,
+        },
+        **{"acknowledged_bytes": size, "acknowledged_measured_bytes": size},
     }
 
 
@@ -71,7 +85,8 @@ def window(draw: random.Random, sample: str, number: int, at: int) -> dict:
 def by_report(draw: random.Random, sample: str, number: int) -> list[dict]:
     """What the reports of a flow tell; a few are a twentieth of a decade off."""
     rows = {}
-    for measure, low, high in (("iat_reports", 60, 180), ("throughput_reports", 60, 200)):
+    ranges = {"iat_reports": (60, 180), "throughput_reports": (60, 200), "packet_size": (32, 64)}
+    for measure, (low, high) in (ranges | {"bytes_in_flight": (20, 100), "acknowledged_bytes": (20, 120)}).items():
         for _ in range(3):
             place = draw.randrange(low, high)
             rows[measure, place, place + (number % 30 == 0)] = draw.randrange(1, 9)
@@ -136,13 +151,25 @@ def accuracy(made: dict) -> list[dict]:
     con.execute("create table compared_flows as select *, 0 as key from given_flows")
     con.execute("create table compared_windows as select * from given_windows")
     con.register("by_report", tables_of(made["by_report"], "flowreport_by_report"))
-    for name, columns in (("iats", "iat_ns, iat_measured_ns"), ("rates", "bps, bps_measured")):
-        measure = {"iats": "iat_reports", "rates": "throughput_reports"}[name]
-        con.execute(f"create table compared_{name} ({columns.replace(',', ' double,')} double)")
-        con.execute(
-            f"insert into compared_{name} select 10 ** (place / 20), 10 ** (place_measured / 20) "
-            f"from by_report, range(pairs::bigint) where measure = '{measure}'"
-        )
+    columns = {
+        "iats": {"iat_reports": ("iat_ns", "iat_measured_ns")},
+        "rates": {
+            "throughput_reports": ("bps", "bps_measured"),
+            "packet_size": ("packet_size", "packet_size_measured"),
+        },
+        "acknowledgments": {
+            "bytes_in_flight": ("flight_bytes", "flight_measured_bytes"),
+            "acknowledged_bytes": ("acknowledged_bytes", "acknowledged_measured_bytes"),
+        },
+    }
+    for name, measures in columns.items():
+        every = ", ".join(f"{column} double" for pair in measures.values() for column in pair)
+        con.execute(f"create table compared_{name} ({every})")
+        for measure, pair in measures.items():
+            con.execute(
+                f"insert into compared_{name} ({', '.join(pair)}) select 10 ** (place / 20), "
+                f"10 ** (place_measured / 20) from by_report, range(pairs::bigint) where measure = '{measure}'"
+            )
     con.execute(f"create table pairs as {queries.text('flowreports', 'pairs')}", {"length_ns": SECOND})
     rows = con.sql(queries.text("flowreports", "accuracy")).to_arrow_table().to_pylist()
     return [{"sample": "all", **row} for row in rows]

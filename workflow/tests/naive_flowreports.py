@@ -1,7 +1,7 @@
 """Exact flows of a capture, the slow way: dictionaries and loops over the frames of naive_frames.
 
-What workflow/sql/flowreports says in SQL, by definition and without it: the flows that reports can tell apart, their
-handshakes in two halves, their last inter-arrival time, and their bytes in windows of time.
+What workflow/sql/flowreports computes in SQL: the flows that reports can tell apart, their handshakes in two halves,
+their last inter-arrival time, their losses and acknowledgments, and their bytes in windows of time.
 """
 
 import math
@@ -48,6 +48,7 @@ def flows(frames: list[dict]) -> dict[tuple, dict]:
             "iat_ns": stamps[-1] - stamps[-2] if len(stamps) > 1 else None,
             "rtt_syn_ns": last_half(own, other, SYN, SYN_ACK),
             "rtt_ack_ns": last_half(other, own, SYN_ACK, ACK),
+            **(losses(members) if any(frame["tcp"] for frame in members) else {}),
         }
     return found
 
@@ -83,6 +84,84 @@ def last_half(asking: list[dict], answering: list[dict], kind: int, answer: int)
                 break
         asked = asked[again:]
     return half
+
+
+def connections(frames: list[dict]) -> list[dict]:
+    """TCP connections of a flow's segments: positions of the sequence numbers that each segment occupies.
+
+    Each is {"first": sequence number, "opened": by a SYN, "segments": [(frame, begin, data, fin)]}. A SYN with another
+    number than the SYN before it opens a connection; RST's numbers mean nothing.
+    """
+    found, last_syn = [], None
+    for frame in ordered(frames):
+        tcp, size = frame["tcp"], frame["payload_len"]
+        if tcp["flags"] & RST:
+            continue
+        syn, fin = tcp["flags"] & SYN == SYN, tcp["flags"] & 1
+        if not found or (syn and tcp["seq"] != last_syn):
+            found.append({"first": tcp["seq"], "opened": syn, "segments": [], "at": 0, "seq": tcp["seq"]})
+        last_syn = tcp["seq"] if syn else last_syn
+        now = found[-1]
+        now["at"] += signed(tcp["seq"] - now["seq"])
+        now["seq"] = tcp["seq"]
+        now["segments"].append((frame["frame"], now["at"], int(syn), size, fin))
+    return found
+
+
+def signed(step: int) -> int:
+    """A step of sequence numbers: less than half of 2^32 is forward."""
+    return (step + 2**31) % 2**32 - 2**31
+
+
+def losses(frames: list[dict]) -> dict[str, int]:
+    """missing_bytes, distinct_bytes and retransmitted_bytes of a flow's segments, by sets of single numbers."""
+    sums = {"missing_bytes": 0, "distinct_bytes": 0, "retransmitted_bytes": 0}
+    for connection in connections(frames):
+        occupied, payload = set(), set()
+        for _, at, syn, size, fin in connection["segments"]:
+            data = set(range(at + syn, at + syn + size))
+            sums["retransmitted_bytes"] += len(data & payload)
+            payload |= data
+            occupied |= data | set(range(at, at + syn)) | set(range(at + syn + size, at + syn + size + fin))
+        sums["distinct_bytes"] += len(payload)
+        if occupied:
+            sums["missing_bytes"] += max(occupied) + 1 - min(occupied) - len(occupied)
+    return sums
+
+
+def acknowledgments(own: list[dict], other: list[dict]) -> dict[int, tuple[int | None, int | None]]:
+    """(flight_bytes, acknowledged_bytes) of a flow after each of its segments and each acknowledgment behind the first.
+
+    By the frame's number; None for what is not known. ``other`` has the segments of the reverse flow.
+    """
+    found, total = {}, None
+    top = base = highest = reached = last_syn = None
+    began = False
+    own_frames = {frame["frame"] for frame in own}
+    for frame in ordered(own + other):
+        tcp, is_own = frame["tcp"], frame["frame"] in own_frames
+        if (is_own and tcp["flags"] & RST) or (not is_own and not tcp["flags"] & ACK):
+            continue
+        began = began or is_own
+        if not began:
+            continue
+        if is_own:
+            syn = tcp["flags"] & SYN == SYN
+            if syn and tcp["seq"] != last_syn:
+                total = total if reached is None else (total or 0) + reached
+                top, base, highest, reached, last_syn = None, (tcp["seq"] + 1) % 2**32, None, None, tcp["seq"]
+            size = syn + frame["payload_len"] + (tcp["flags"] & 1)
+            end = (tcp["seq"] + size) % 2**32
+            top = end if top is None or (size and signed(end - top) > 0) else top
+        elif highest is None:
+            highest, reached = tcp["ack"], 0 if base is None else max(0, signed(tcp["ack"] - base))
+        elif (step := signed(tcp["ack"] - highest)) > 0:
+            ahead = step if base is None else max(0, signed(tcp["ack"] - base) - reached)
+            highest, reached = tcp["ack"], reached + ahead
+        flight = None if top is None or highest is None else signed(top - (highest if base is None else base + reached))
+        known = total if reached is None else (total or 0) + reached
+        found[frame["frame"]] = (flight if flight is None or flight >= 0 else None, known)
+    return found
 
 
 def windows(frames: list[dict], window_ns: int) -> dict[tuple, tuple[int, int]]:

@@ -30,6 +30,7 @@ needs_program = pytest.mark.skipif(program.missing() is not None, reason=f"no fl
 UNDERLAY = Path(__file__).resolve().parents[3] / "shared" / "tools" / "underlay.py"
 CORPUS = UNDERLAY.parents[1] / "corpus"
 EXACT = ("rtt_syn", "rtt_ack", "bytes", "packets", "iat", "iat_reports")
+AT_REPORTS = ("iat_reports", "packet_size", "bytes_in_flight", "acknowledged_bytes", "throughput_reports")
 OF_PAPER = ("rtt_syn", "bytes", "packets")
 
 
@@ -74,13 +75,13 @@ def test_what_is_compared_at_reports_is_counted_by_places(busy):
     expected = collections.Counter(
         (row["measure"], *(round(20 * math.log10(row[name])) for name in ("exact", "measured")))
         for row in pairs
-        if row["measure"] in ("iat_reports", "throughput_reports")
+        if row["measure"] in AT_REPORTS
     )
     con = queries.connect()
     con.read_parquet(str(busy / "pairs.parquet")).create_view("pairs")
     rows = con.sql(queries.text("flowreports", "by_report")).fetchall()
     assert {row[:3]: row[3] for row in rows} == expected
-    assert len({row[0] for row in rows}) == 2
+    assert {row[0] for row in rows} == set(AT_REPORTS)
 
 
 @needs_program

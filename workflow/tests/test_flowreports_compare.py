@@ -9,7 +9,7 @@ import pytest
 import traces
 from test_flowreports_exact import keyed, made, rows
 
-from acapella import queries
+from acapella import agreement, queries
 from acapella.flowreports import compare
 
 WINDOW_NS = 50_000_000
@@ -29,25 +29,53 @@ KINDS = {
     "rtt_syn_ns": pa.int64(),
     "rtt_ack_ns": pa.int64(),
     "reports": pa.uint32(),
+    "start_ns": pa.int64(),
+    "end_ns": pa.int64(),
+    "payload_bytes": pa.uint64(),
+    "retransmitted_bytes": pa.uint64(),
+    "gap_bytes": pa.uint64(),
+    "acknowledged_bytes": pa.uint64(),
 }
 
 
 def report(con, change) -> None:
     """A collector's flows: each exact flow as ``change`` makes it, with a report; None leaves it out."""
     told = filter(None, map(change, rows(con, "select * from exact_flows order by key")))
-    flows = [{**row, "flow": number, "reports": 1} for number, row in enumerate(told)]
+    flows = [{**row, "flow": number, "reports": 1, **derived(row)} for number, row in enumerate(told)]
     con.register("told", pa.table({name: pa.array([row[name] for row in flows], kind) for name, kind in KINDS.items()}))
     con.execute("create temp view reported_flows as select * from told")
-    stamps = "select k.number as flow, p.ts_ns as window_ns, p.ip_len::ubigint as bytes, p.iat_ns from packets as p "
+    acked = (
+        "(select a.* from acknowledgments as a "
+        "qualify row_number() over (partition by key, ts_ns order by frame desc) = 1)"
+    )
+    stamps = (
+        "select k.number as flow, p.ts_ns as window_ns, p.ip_len::ubigint as bytes, 1::ubigint as packets, p.iat_ns, "
+        "a.flight_bytes as bytes_in_flight, "
+        "a.acknowledged_bytes - coalesce(lag(a.acknowledged_bytes ignore nulls) over "
+        "(partition by p.key order by p.frame), 0) as acknowledged_bytes "
+        f"from packets as p left join {acked} as a on a.key = p.key and a.ts_ns = p.ts_ns "
+    )
     begins = f"window_ns // {WINDOW_NS} * {WINDOW_NS}"
     keys = ", ".join(f"({row['flow']}, {row['key']})" for row in flows)
     con.execute(
-        f"create temp view reported_series as {stamps} inner join (values {keys}) as k (number, key) using (key)"
+        f"create temp view reported_series as {stamps} inner join (values {keys}) as k (number, key) on p.key = k.key "
+        "order by p.frame"
     )
     con.execute(
         f"create temp view reported_windows as select flow, {begins} as window_ns, 1::ubigint as windows, "
         "sum(bytes)::ubigint as bytes from reported_series group by all"
     )
+
+
+def derived(row):
+    """Columns of the collector that have other names in exact_flows."""
+    if row["missing_bytes"] is None:
+        return {"start_ns": row["first_ns"], "end_ns": row["last_ns"], "payload_bytes": None, "gap_bytes": None}
+    payload = row["distinct_bytes"] + row["retransmitted_bytes"]
+    return {
+        **{"start_ns": row["first_ns"], "end_ns": row["last_ns"]},
+        **{"payload_bytes": payload, "gap_bytes": row["missing_bytes"]},
+    }
 
 
 def r2(pairs):
@@ -93,19 +121,12 @@ def test_windows_that_are_one_row_take_a_share_each_however_many_they_are():
 def test_no_error_is_an_r2_of_one(tmp_path):
     con, found = made_accuracy(tmp_path, lambda row: row)
     assert all(row["n"] for row in found.values())
-    assert set(found) == {
-        "rtt_syn",
-        "rtt_ack",
-        "bytes",
-        "packets",
-        "iat",
-        "iat_reports",
-        "throughput",
-        "throughput_reports",
-    }
+    assert set(found) == set(agreement.MEASURES)
+    assert len(agreement.DERIVED) == 10, "table II of the paper"
     for row in found.values():
         assert row["equal"] == row["n"] and row["missing"] == row["extra"] == row["outside"] == 0
         assert row["r2"] in (None, 1) and row["error_largest"] in (None, 0)
+    assert all(agreement.disagreement(row) is None for row in found.values())
     assert found["bytes"]["r2"] == found["bytes"]["r2_log"] == 1
     assert found["rtt_syn"]["r2"] is None, "all handshakes of the trace take equally long"
     assert rows(con, "select distinct found from compared_flows") == [{"found": "both"}]
@@ -139,6 +160,16 @@ def test_wrong_values_missing_flows_and_others(tmp_path):
     assert got["r2_log"] == pytest.approx(r2([(math.log(a), math.log(b)) for a, b in pairs]), rel=1e-9)
     assert got["error_median"] == nearest_rank(errors, 0.5) and got["error_p99"] == nearest_rank(errors, 0.99)
     assert got["error_largest"] == max(errors)
+    assert got["near"] == sum(error <= 0.01 for error in errors) and got["near_share"] == got["near"] / got["n"]
+    assert got["missing_share"] == len(lost) / (len(lost) + len(pairs))
+    assert "missing" in agreement.disagreement(got)
+
+
+def test_a_measure_with_most_values_missing_never_agrees():
+    """R2 is 1 over the 22 % of handshakes that were reported."""
+    row = {"n": 22, "missing": 78, "missing_share": 0.78, "equal": 22, "r2": 1.0, "r2_log": 1.0}
+    assert agreement.disagreement(row) == "78 % missing"
+    assert agreement.disagreement(row | {"missing": 1, "missing_share": 1 / 23}) is None
 
 
 def test_a_flow_in_a_tunnel_that_the_program_does_not_read_counts_apart(tmp_path):

@@ -12,6 +12,7 @@ from acapella.digest import Options, digest
 from acapella.flowreports import exact
 
 WINDOW_NS = 50_000_000
+LOSSES = ("missing_bytes", "distinct_bytes", "retransmitted_bytes")
 VALUES = ("packets", "bytes", "iat_ns", "rtt_syn_ns", "rtt_ack_ns")
 KEY = ("vlan", "mpls", "src", "dst", "ip_proto", "src_port", "dst_port")
 
@@ -43,11 +44,49 @@ def check(tmp_path, trace):
     wanted = naive.flows(frames)
     assert found.keys() == wanted.keys()
     for key, values in wanted.items():
-        assert {name: found[key][name] for name in VALUES} == values, key
+        assert {name: found[key][name] for name in VALUES} == {name: values[name] for name in VALUES}, key
+        occupied = values.get("missing_bytes") if found[key]["missing_bytes"] is None else None
+        assert not occupied, (key, "numbers are missing in a flow without any")
+        if found[key]["missing_bytes"] is not None:
+            assert {name: found[key][name] for name in LOSSES} == {name: values[name] for name in LOSSES}, key
+    check_acknowledgments(con, frames)
     windows = rows(con, f"select w.*, {', '.join(KEY)} from exact_windows as w inner join exact_flows as k using (key)")
     seen = {(keyed(row), row["window_ns"]): (row["packets"], row["bytes"]) for row in windows}
     assert seen == naive.windows(frames, WINDOW_NS)
     return found
+
+
+def check_acknowledgments(con, frames):
+    """Compare bytes in flight and acknowledged bytes after every packet of every TCP flow."""
+    groups = {}
+    for frame in frames:
+        if frame["key"] is not None and frame["tcp"]:
+            groups.setdefault(naive.key_of(frame), []).append(frame)
+    ways = {}
+    for key, members in groups.items():
+        ways.setdefault(naive.way_of(key), []).extend(members)
+    query = f"select a.*, {', '.join(KEY)} from acknowledgments as a inner join exact_flows as k using (key)"
+    found = {}
+    for row in rows(con, query):
+        found.setdefault(keyed(row), {})[row["frame"]] = (row["flight_bytes"], row["acknowledged_bytes"])
+    for key, members in groups.items():
+        other = ways.get(naive.back_of(naive.way_of(key)), [])
+        wanted = naive.acknowledgments(members, [frame for frame in other if naive.key_of(frame) != key])
+        assert found.get(key, {}) == wanted, key
+
+
+def test_lost_and_repeated_bytes_are_counted_across_the_wrap_of_sequence_numbers(tmp_path):
+    c = traces.Connection("vlan", traces.START_NS)
+    c.seq = [2**32 - 1500, 7]
+    c.handshake()
+    for size in (1000, 1000, 1000, 500, 1000):
+        c.send(0, "A", b"x" * size)
+    c.send(1, "A")
+    kept = [packet for place, packet in enumerate(c.trace) if place not in (4, 6)]
+    c.trace, c.seq[0] = kept, c.seq[0] - 1000
+    c.send(0, "A", b"x" * 1000).send(0, "FA").send(1, "A")
+    (row,) = (row for row in check(tmp_path, c.trace).values() if row["opens"])
+    assert (row["missing_bytes"], row["retransmitted_bytes"], row["distinct_bytes"]) == (1500, 1000, 3000)
 
 
 def test_every_encapsulation(tmp_path):

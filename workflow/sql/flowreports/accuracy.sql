@@ -1,6 +1,8 @@
 -- One row per measure: how well the measured values agree with the exact ones.
 -- r2 is the coefficient of determination, 1 - sum((y - x)^2) / sum((y - mean y)^2) with y exact and x measured; r2_log
--- the same of logarithms, of the pairs whose values are both above 0. Errors are |x - y| / y, where y is above 0.
+-- the same of logarithms, of the pairs whose values are both above 0. Errors are |x - y| / y, where y is above 0;
+-- near: pairs without difference, or with an error of at most 1 %. missing_share: of the exact values that are not
+-- outside, those without a measured one.
 with
 
 pairs as (
@@ -36,6 +38,7 @@ agreed as (
         count(*)::ubigint as n,
         count(exact_log)::ubigint as n_log,
         count(*) filter (where off = 0)::ubigint as equal,
+        count(*) filter (where off = 0 or error <= 0.01)::ubigint as near,
         fsum(off * off order by exact, measured) as residual,
         var_pop(exact order by exact) * count(*) as variation,
         fsum(off_log * off_log order by exact, measured) as residual_log,
@@ -56,6 +59,10 @@ final as (
         c.outside,
         c.extra,
         coalesce(a.equal, 0) as equal,
+        coalesce(a.near, 0) as near,
+        case when a.n > 0 then a.equal / a.n end as equal_share,
+        case when a.n > 0 then a.near / a.n end as near_share,
+        case when coalesce(a.n, 0) + c.missing > 0 then c.missing / (coalesce(a.n, 0) + c.missing) end as missing_share,
         case when a.variation > 0 then 1 - a.residual / a.variation end as r2,
         case when a.variation_log > 0 then 1 - a.residual_log / a.variation_log end as r2_log,
         a.error_median,

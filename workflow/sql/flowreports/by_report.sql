@@ -12,7 +12,10 @@ placed as (
         round(20 * log10(exact))::bigint as place,
         round(20 * log10(measured))::bigint as place_measured
     from pairs
-    where measure in ('iat_reports', 'throughput_reports') and exact > 0 and measured > 0
+    where
+        measure in ('iat_reports', 'packet_size', 'bytes_in_flight', 'acknowledged_bytes', 'throughput_reports')
+        and exact > 0
+        and measured > 0
 ),
 
 final as (

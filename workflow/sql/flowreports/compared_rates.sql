@@ -1,12 +1,13 @@
--- One row per report and the one before it of the same flow: the bytes that the report added, and those that the flow's
--- packets had in the time between. This is throughput as the P4/RDMA paper has it.
+-- One row per report and the one before it of the same flow: the bytes and packets that the report added, and those of
+-- the flow's packets in the time between, as throughput and average packet size (table II of the P4/RDMA paper).
 with
 
 summed as (
     select
         key,
         ts_ns,
-        sum(ip_len) over (partition by key order by frame) as bytes
+        sum(ip_len) over (partition by key order by frame) as bytes,
+        row_number() over (partition by key order by frame) as packets
     from packets
 ),
 
@@ -14,7 +15,8 @@ stamped as (
     select
         key,
         ts_ns,
-        max(bytes) as bytes
+        max(bytes) as bytes,
+        max(packets) as packets
     from summed
     group by key, ts_ns
 ),
@@ -23,7 +25,8 @@ series as (
     select
         flow,
         ts_ns,
-        sum(bytes)::ubigint as bytes
+        sum(bytes)::ubigint as bytes,
+        sum(packets)::ubigint as packets
     from measured_series
     group by flow, ts_ns
 ),
@@ -37,7 +40,8 @@ placed as (
         series.flow,
         flows.key,
         series.ts_ns,
-        series.bytes
+        series.bytes,
+        series.packets
     from series
     inner join flows on series.flow = flows.flow
     where flows.key is not null and not flows.outside
@@ -48,10 +52,13 @@ told as (
         placed.flow,
         placed.ts_ns,
         placed.bytes as bytes_measured,
-        stamped.bytes - lag(stamped.bytes) over (partition by placed.flow order by placed.ts_ns) as bytes,
-        placed.ts_ns - lag(placed.ts_ns) over (partition by placed.flow order by placed.ts_ns) as span_ns
+        placed.packets as packets_measured,
+        stamped.bytes - lag(stamped.bytes) over reports as bytes,
+        stamped.packets - lag(stamped.packets) over reports as packets,
+        placed.ts_ns - lag(placed.ts_ns) over reports as span_ns
     from placed
     asof inner join stamped on placed.key = stamped.key and placed.ts_ns >= stamped.ts_ns
+    window reports as (partition by placed.flow order by placed.ts_ns)
 ),
 
 final as (
@@ -59,7 +66,9 @@ final as (
         flow,
         ts_ns,
         bytes * 8e9 / span_ns as bps,
-        bytes_measured * 8e9 / span_ns as bps_measured
+        bytes_measured * 8e9 / span_ns as bps_measured,
+        case when packets > 0 then bytes / packets end as packet_size,
+        case when packets_measured > 0 then bytes_measured / packets_measured end as packet_size_measured
     from told
     where span_ns > 0
 )

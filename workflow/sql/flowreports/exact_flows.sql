@@ -14,6 +14,18 @@ handshakes as (
     select * from handshakes
 ),
 
+losses as (
+    select * from losses
+),
+
+acknowledged as (
+    select
+        key,
+        max(acknowledged_bytes) as acknowledged_bytes
+    from acknowledgments
+    group by key
+),
+
 named as (
     select
         key,
@@ -52,10 +64,16 @@ final as (
         s.syn or h.way is not null as opens,
         h.rtt_syn_ns,
         h.rtt_ack_ns,
-        h.handshakes
+        h.handshakes,
+        l.missing_bytes,
+        l.distinct_bytes,
+        l.retransmitted_bytes,
+        a.acknowledged_bytes::ubigint as acknowledged_bytes
     from named as n
     inner join summed as s on n.key = s.key
     left join handshakes as h on n.way = h.way
+    left join losses as l on n.key = l.key
+    left join acknowledged as a on n.key = a.key
 )
 
 select * from final

@@ -26,6 +26,12 @@ final as (
         any_value(reported.iat_ns) as iat_ns,
         any_value(reported.rtt_syn_ns) as rtt_syn_ns,
         any_value(reported.rtt_ack_ns) as rtt_ack_ns,
+        min(reported.start_ns) as start_ns,
+        max(reported.end_ns) as end_ns,
+        sum(reported.payload_bytes)::ubigint as payload_bytes,
+        sum(reported.retransmitted_bytes)::ubigint as retransmitted_bytes,
+        sum(reported.gap_bytes)::ubigint as missing_bytes,
+        sum(reported.acknowledged_bytes)::ubigint as acknowledged_bytes,
         sum(reported.reports)::ubigint as reports
     from reported
     inner join keys on reported.flow = keys.number

@@ -1,9 +1,12 @@
--- One row per report that was newer than those before it: its flow of compared_flows, its time, the bytes it added, and
--- the inter-arrival time that it tells.
+-- One row per report that was newer than those before it: its flow of compared_flows, its time, the bytes, packets and
+-- acknowledged bytes that it added, the bytes in flight, and the inter-arrival time. place: order of the reports.
 with
 
 reported as (
-    select * from reported_series
+    select
+        *,
+        row_number() over () as place
+    from reported_series
 ),
 
 numbers as (
@@ -15,7 +18,11 @@ final as (
         numbers.flow,
         reported.window_ns as ts_ns,
         reported.bytes,
-        reported.iat_ns
+        reported.packets,
+        reported.acknowledged_bytes,
+        reported.bytes_in_flight,
+        reported.iat_ns,
+        reported.place
     from reported
     inner join numbers on reported.flow = numbers.number
 )

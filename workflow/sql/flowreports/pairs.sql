@@ -22,19 +22,69 @@ rates as (
     select * from compared_rates
 ),
 
+acknowledgments as (
+    select * from compared_acknowledgments
+),
+
+-- A missing byte is one of the numbers that the flow's data would occupy: sent once, or never seen.
+derived as (
+    select
+        *,
+        min(start_ns) over () as capture_ns,
+        payload_bytes - retransmitted_bytes + missing_bytes as span_bytes,
+        payload_measured_bytes::hugeint - retransmitted_measured_bytes + missing_measured_bytes as span_measured_bytes
+    from flows
+),
+
 of_flows as (
     select
         outside,
-        unnest(['rtt_syn', 'rtt_ack', 'bytes', 'packets', 'iat']) as measure,
-        unnest([rtt_syn_ns::double, rtt_ack_ns::double, bytes::double, packets::double, iat_ns::double]) as exact,
-        unnest([
-            rtt_syn_measured_ns::double,
-            rtt_ack_measured_ns::double,
-            bytes_measured::double,
-            packets_measured::double,
-            iat_measured_ns::double
-        ]) as measured
-    from flows
+        unnest([  -- noqa: AL03
+            { 'measure': 'rtt_syn', 'exact': rtt_syn_ns::double, 'measured': rtt_syn_measured_ns::double },
+            { 'measure': 'rtt_ack', 'exact': rtt_ack_ns::double, 'measured': rtt_ack_measured_ns::double },
+            { 'measure': 'start', 'exact': start_ns - capture_ns, 'measured': start_measured_ns - capture_ns },
+            { 'measure': 'end', 'exact': end_ns - capture_ns, 'measured': end_measured_ns - capture_ns },
+            { 'measure': 'duration', 'exact': end_ns - start_ns, 'measured': end_measured_ns - start_measured_ns },
+            { 'measure': 'bytes', 'exact': bytes::double, 'measured': bytes_measured::double },
+            { 'measure': 'packets', 'exact': packets::double, 'measured': packets_measured::double },
+            {
+                'measure': 'loss',
+                'exact': case when span_bytes > 0 then missing_bytes / span_bytes end,
+                'measured': case when span_measured_bytes > 0 then missing_measured_bytes / span_measured_bytes end
+            },
+            {
+                'measure': 'retransmitted',
+                'exact': case when payload_bytes > 0 then retransmitted_bytes / payload_bytes end,
+                'measured':
+                case when payload_measured_bytes > 0 then retransmitted_measured_bytes / payload_measured_bytes end
+            },
+            { 'measure': 'iat', 'exact': iat_ns::double, 'measured': iat_measured_ns::double }
+        ], recursive := true)
+    from derived
+),
+
+of_reports as (
+    select
+        unnest([  -- noqa: AL03
+            { 'measure': 'packet_size', 'exact': packet_size, 'measured': packet_size_measured },
+            { 'measure': 'throughput_reports', 'exact': bps, 'measured': bps_measured }
+        ], recursive := true)
+    from rates
+    union all
+    select
+        unnest([  -- noqa: AL03
+            {
+                'measure': 'bytes_in_flight',
+                'exact': flight_bytes::double,
+                'measured': flight_measured_bytes::double
+            },
+            {
+                'measure': 'acknowledged_bytes',
+                'exact': acknowledged_bytes::double,
+                'measured': acknowledged_measured_bytes::double
+            }
+        ], recursive := true)
+    from acknowledgments
 ),
 
 final as (
@@ -54,11 +104,12 @@ final as (
     from iats
     union all
     select
-        'throughput_reports' as measure,
+        measure,
         false as outside,
-        bps as exact,
-        bps_measured as measured
-    from rates
+        exact,
+        measured
+    from of_reports
+    where exact is not null or measured is not null
     union all
     select
         'throughput' as measure,

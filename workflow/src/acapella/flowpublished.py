@@ -1,8 +1,9 @@
 """Put what the P4/RDMA paper printed of its measurements beside a campaign's own.
 
 Reads workflow/conformance/flowreports_printed.csv and, of the campaign, the tables of `acapella flowtables` and
-`acapella flowstudy`; writes tables/flowreport_published as csv and parquet. A row agrees where ours is what was
-printed, or in the range that was; else it differs, and the reason stands beside it.
+`acapella flowstudy`; writes tables/flowreport_published as csv and parquet. A row agrees if ours is in the printed
+range; else it differs. A row of R2 agrees only if all measures that it covers have R2 in that range, of logarithms
+too, and at most 5 % of their values are missing. Reasons for differences are in the table.
 """
 
 import argparse
@@ -11,10 +12,14 @@ from pathlib import Path
 
 from acapella_core.errors import UserError
 
+from . import agreement
 from .campaign import Campaign, opened
 
 TABLE = "flowreport_published"
 PRINTED = Path(__file__).resolve().parents[2] / "conformance" / "flowreports_printed.csv"
+SHOWN = {"r2_rtt": ("rtt_syn",), "r2_bytes": ("bytes",), "r2_packets": ("packets",)}
+OTHERS = tuple(name for name in agreement.DERIVED.values() if (name,) not in SHOWN.values())
+COVERED = {**SHOWN, "r2_others": OTHERS}  # name of a printed row: the measures that it covers
 COLUMNS = ("name", "where", "what", "printed", "low", "high", "reason")
 ALL = "all"
 
@@ -57,12 +62,13 @@ def read(path: Path) -> list[dict]:
 
 
 def judged(place: int, row: dict, ours: tuple | None) -> dict:
-    """A row of the table; ``ours`` is the number and how it is written."""
+    """Return a row of the table; ``ours`` is the number, how it is written, and optionally why it does not agree."""
     told = {"row": place, **{name: row[name] for name in ("where", "what", "printed", "reason")}, "ours": None}
     if ours is None or ours[0] is None:
         return {**told, "verdict": "not measured", **({"ours": ours[1]} if ours else {})}
-    number, text = ours
-    return {**told, "ours": text, "verdict": "agrees" if row["low"] <= number <= row["high"] else "differs"}
+    number, text, *why = ours
+    agrees = row["low"] <= number <= row["high"] and not any(why)
+    return {**told, "ours": text, "verdict": "agrees" if agrees else "differs"}
 
 
 def rows_of(campaign: Campaign, name: str) -> list[dict]:
@@ -75,8 +81,7 @@ def rows_of(campaign: Campaign, name: str) -> list[dict]:
 def samples_of(campaign: Campaign) -> dict[str, tuple]:
     """What the samples' flow reports say, by the printed row's name: (number, text)."""
     accuracy = {row["measure"]: row for row in rows_of(campaign, "flowreport_accuracy") if row["sample"] == ALL}
-    named = {"r2_rtt": "rtt_syn", "r2_bytes": "bytes", "r2_packets": "packets", "r2_others": "throughput_reports"}
-    found = {name: agreement(accuracy.get(measure)) for name, measure in named.items()}
+    found = {name: worst_of(accuracy, measures) for name, measures in COVERED.items()}
     seconds = [row for row in rows_of(campaign, "flowreport_seconds") if row["whole"]]
     mean = sum(row["reports"] for row in seconds) / len(seconds) if seconds else None
     found["reports_mean"] = (mean, None if mean is None else f"{mean:,.0f}")
@@ -93,12 +98,27 @@ def samples_of(campaign: Campaign) -> dict[str, tuple]:
     return found
 
 
-def agreement(row: dict | None) -> tuple:
-    """R2 of values and of logarithms: the lesser one counts."""
-    if row is None or row["r2"] is None:
+def worst_of(accuracy: dict[str, dict], measures: tuple[str, ...]) -> tuple:
+    """Return the least R2 of measures, the worst measure in words, and why the measures do not all agree, or None.
+
+    R2 is of values and of logarithms; where it is undefined since all exact values are alike, the share of equal values
+    stands in. A measure without values does not agree.
+    """
+    rows = [accuracy.get(measure) for measure in measures]
+    if not any(row and row["n"] + row["missing"] for row in rows):
         return None, None
-    both = [row["r2"], *([] if row["r2_log"] is None else [row["r2_log"]])]
-    return min(both), f"{' and on logarithms '.join(f'{value:.9g}' for value in both)}, n = {row['n']:,}"
+    known = [row for row in rows if row and row["n"] + row["missing"]]
+    worst = min(known, key=agreement.badness)
+    both = [worst[name] for name in ("r2", "r2_log") if worst[name] is not None]
+    least = min(both, default=worst["equal"] / worst["n"] if worst["n"] else 0.0)
+    text = " and on logarithms ".join(f"{value:.9g}" for value in both) or "R2 undefined (all exact values are alike)"
+    missing = f"{100 * worst['missing_share']:.3g} % missing"
+    name = f"{worst['measure']}: " if len(measures) > 1 else ""
+    reasons = {row["measure"]: agreement.disagreement(row) for row in known}
+    reasons |= {measure: "no values" for measure, row in zip(measures, rows, strict=True) if row not in known}
+    why = "; ".join(f"{measure}: {reason}" for measure, reason in reasons.items() if reason)
+    others = f"; below the bounds: {why}" if why and len(measures) > 1 else ""
+    return least, f"{name}{text}, n = {worst['n']:,}, {missing}{others}", why or None
 
 
 def study_of(campaign: Campaign) -> dict[str, tuple]:

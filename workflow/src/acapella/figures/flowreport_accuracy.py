@@ -4,11 +4,12 @@ import math
 
 import altair as alt
 
+from ..agreement import badness, disagreement
 from . import theme
 from .compose import Figure
 from .flowreport_scope import scope
 from .source import ALL, NoData, Source
-from .wording import GAP, count, listed, percent
+from .wording import GAP, count, percent
 
 SUBJECT = "Accuracy of flow reports"
 TABLE = "flowreport_flows"
@@ -17,11 +18,19 @@ SCOPE = scope
 PANEL, HEIGHT, ACROSS = 196, 150, 3  # px of a panel, panels in a row
 MOST_TICKS = 5
 CELLS = 90  # a panel's points are drawn once for each of so many by so many places
-MEASURES = {  # measure: heading, axis, columns of flowreport_flows, their unit in that of the axis
+MEASURES = {  # measure: heading, axis, columns of flowreport_flows or None, their unit in that of the axis
     "rtt_syn": ("Handshake: SYN to SYN-ACK", "ms", ("rtt_syn_ns", "rtt_syn_measured_ns"), 1e-6),
     "rtt_ack": ("Handshake: SYN-ACK to ACK", "ms", ("rtt_ack_ns", "rtt_ack_measured_ns"), 1e-6),
+    "start": ("Start time", "s", ("start_ns", "start_measured_ns"), 1e-9),
+    "end": ("End time", "s", ("end_ns", "end_measured_ns"), 1e-9),
+    "duration": ("Duration", "s", None, 1e-9),
     "bytes": ("Flow size", "B of IP", ("bytes", "bytes_measured"), 1),
     "packets": ("Packets", "packets", ("packets", "packets_measured"), 1),
+    "packet_size": ("Packet size between reports", "B of IP", None, 1),
+    "bytes_in_flight": ("Bytes in flight at reports", "B", None, 1),
+    "acknowledged_bytes": ("Acknowledged bytes at reports", "B", None, 1),
+    "loss": ("Packet loss rate", "%", None, 100),
+    "retransmitted": ("Payload sent again", "%", None, 100),
     "iat": ("Last inter-arrival time", "ms", ("iat_ns", "iat_measured_ns"), 1e-6),
     "iat_reports": ("Inter-arrival time at reports", "ms", None, 1e-6),
     "throughput_reports": ("Throughput between reports", "Mbit/s", None, 1e-6),
@@ -33,18 +42,19 @@ PLACES = 20  # a decade, of flowreport_by_report
 def draw(source: Source) -> Figure:
     """A scatter plot a measure, both axes logarithmic, with the line of no error."""
     rows = {row["measure"]: row for row in source.rows("flowreport_accuracy") if row["sample"] == ALL}
-    drawn = {measure: points(source, measure) for measure in MEASURES}
-    shown = [measure for measure in MEASURES if drawn[measure]]
+    drawn = {measure: points(source, measure) for measure in MEASURES if measure in rows}
+    shown = sorted((measure for measure in drawn if drawn[measure]), key=lambda measure: badness(rows[measure]))
     if not shown:
         raise NoData("no flow has a value on both sides that is above 0")
     panels = [panel(drawn[measure], measure, rows[measure]) for measure in shown]
     hidden = sum(rows[measure]["n"] - rows[measure]["n_log"] for measure in shown)
     unseen = " Outside are flows that the program does not see." if any(rows[name]["outside"] for name in shown) else ""
     key = (
-        f"Each point is {places(hidden)}; the line is where both are the same. R² of values and, behind it, of their "
-        "logarithms, which no few large values carry. Of what a report added to a flow, windows have what came in "
-        "them as far as it tells: the last two packets are placed, others spread evenly since the report before. "
-        f"Values at reports are drawn to 6 %.{unseen}",
+        f"The worst measures come first. Each point is {places(hidden)}; on the line both sides are equal. R² of the "
+        "values and of their logarithms. R² does not include missing values: those that the digest has and no report "
+        "does. Times are relative to the first packet. Windows have the last two packets of each report at their "
+        "times, and the others spread evenly since the report before. Values at reports are drawn to 6 %."
+        f"{unseen}",
     )
     return Figure(title(rows), alt.concat(*panels, columns=ACROSS, spacing=16), key)
 
@@ -59,7 +69,9 @@ def points(source: Source, measure: str) -> list[dict]:
     """Places of a panel with their number of pairs: a pair is at the place's middle, to a hundredth of the axis."""
     _, _, columns, unit = MEASURES[measure]
     if columns is None:
-        pairs = of_windows(source) if measure == "throughput" else of_reports(source, measure)
+        pairs = OTHER_PAIRS.get(measure, of_reports)(source, measure)
+    elif measure in ("start", "end"):
+        pairs = of_times(source, columns)
     else:
         pairs = of_flows(source, columns)
     pairs = [(exact * unit, measured * unit, number) for exact, measured, number in pairs if exact and measured]
@@ -85,6 +97,55 @@ def of_flows(source: Source, columns: tuple[str, str]) -> list[tuple]:
     return [(*pair, 1) for pair in zip(*(table[name].to_pylist() for name in columns), strict=True)]
 
 
+def of_times(source: Source, columns: tuple[str, str]) -> list[tuple]:
+    """Return the pairs of two columns of times, relative to the first packet of the flow's sample."""
+    rows = source.rows(TABLE)
+    first: dict[str, int] = {}
+    for row in rows:
+        if row["start_ns"] is not None:
+            first[row["sample"]] = min(row["start_ns"], first.get(row["sample"], row["start_ns"]))
+    return [
+        (*(row[name] - first[row["sample"]] for name in columns), 1)
+        for row in rows
+        if all(row[name] is not None for name in columns)
+    ]
+
+
+def of_durations(source: Source, _: str) -> list[tuple]:
+    """Return exact and measured durations of flows, ns."""
+    names = ("start_ns", "end_ns", "start_measured_ns", "end_measured_ns")
+    found = ([row[name] for name in names] for row in source.rows(TABLE))
+    return [(b - a, d - c, 1) for a, b, c, d in found if None not in (a, b, c, d)]
+
+
+def of_losses(source: Source, _: str) -> list[tuple]:
+    """Return exact and measured loss of flows: missing bytes by all that were sent."""
+    found = []
+    for row in source.rows(TABLE):
+        pair = [share_lost(row, middle) for middle in ("", "measured_")]
+        if None not in pair:
+            found.append((*pair, 1))
+    return found
+
+
+def share_lost(row: dict, middle: str) -> float | None:
+    """Return the share of a flow's sequence numbers that was never seen; None if there are none."""
+    payload, again, missing = (row[f"{name}_{middle}bytes"] for name in ("payload", "retransmitted", "missing"))
+    if payload is None or not payload - again + missing:
+        return None
+    return missing / (payload - again + missing)
+
+
+def of_retransmissions(source: Source, _: str) -> list[tuple]:
+    """Return exact and measured shares of payload that was sent again."""
+    found = []
+    for row in source.rows(TABLE):
+        both = [(row[f"retransmitted_{m}bytes"], row[f"payload_{m}bytes"]) for m in ("", "measured_")]
+        if all(payload for _, payload in both):
+            found.append((*(again / payload for again, payload in both), 1))
+    return found
+
+
 def of_reports(source: Source, measure: str) -> list[tuple]:
     """What is compared at every report, ns or bit/s, and how many times."""
     return [
@@ -94,7 +155,7 @@ def of_reports(source: Source, measure: str) -> list[tuple]:
     ]
 
 
-def of_windows(source: Source) -> list[tuple]:
+def of_windows(source: Source, _: str) -> list[tuple]:
     """Throughputs, bit/s, of the windows of flows that both sides have, once each."""
     both = {(row["sample"], row["flow"]) for row in source.rows(TABLE) if row["found"] == "both" and not row["outside"]}
     length_ns = window_ns(source)
@@ -105,6 +166,14 @@ def of_windows(source: Source) -> list[tuple]:
     ]
 
 
+OTHER_PAIRS = {
+    "duration": of_durations,
+    "loss": of_losses,
+    "retransmitted": of_retransmissions,
+    "throughput": of_windows,
+}
+
+
 def window_ns(source: Source) -> int:
     """Length of the windows."""
     settings = {row["counter"]: row["value"] for row in source.rows("flowreport_counts") if row["stage"] == "settings"}
@@ -112,15 +181,16 @@ def window_ns(source: Source) -> int:
 
 
 def title(rows: dict[str, dict]) -> str:
-    """The least R² of the paper's three measures."""
-    named = {"rtt_syn": "RTT", "bytes": "size", "packets": "packets"}
-    known = {name: rows[name] for name in named if name in rows and rows[name]["r2"] is not None}
+    """Return how many measures agree with the digest, and the worst."""
+    known = {name: row for name, row in rows.items() if row["n"] + row["missing"]}
     if not known:
         return "Flow reports beside the digest"
-    worst = min(min(row["r2"], row["r2_log"] if row["r2_log"] is not None else 1) for row in known.values())
-    same = sum(row["equal"] for row in known.values()) / sum(row["n"] for row in known.values())
-    names = listed([named[name] for name in known])
-    return f"R² of {names}: {share_of_one(worst)} at least; {percent(same)} of the values are exact"
+    agreeing = sum(disagreement(row) is None for row in known.values())
+    worst = min(known, key=lambda name: badness(known[name]))
+    heading = MEASURES[worst][0]
+    why = disagreement(known[worst])
+    said = f"the worst is {heading[0].lower()}{heading[1:]}" + (f" ({why})" if why else "")
+    return f"{agreeing} of {len(known)} measures agree with the digest; {said.replace('R2', 'R²')}"
 
 
 def share_of_one(value: float) -> str:
@@ -135,11 +205,12 @@ def told(row: dict) -> list[str]:
         both += f", log {share_of_one(row['r2_log'])}"
     parts = [
         f"n{GAP}={GAP}{row['n']:,}",
-        *(f"{row[name]:,} {name}" for name in ("missing", "outside", "extra") if row[name]),
+        f"{percent(row['missing_share'])} missing",
+        *(f"{row[name]:,} {name}" for name in ("outside", "extra") if row[name]),
     ]
     errors = "error undefined"
     if row["error_median"] is not None:
-        errors = f"error: median {percent(row['error_median'])}, p99 {percent(row['error_p99'])}"
+        errors = f"{percent(row['near_share'])} within 1 %; p99 error {percent(row['error_p99'])}"
     return [both, ", ".join(parts), errors]
 
 

@@ -11,7 +11,7 @@ from . import exact
 OF_FLOWS = ("measured_keys", "measured_flows", "compared_flows")
 OVER_TIME = (
     *("measured_numbers", "measured_series", "measured_windows", "measured_iats"),
-    *("compared_windows", "window_iats", "compared_iats", "compared_rates"),
+    *("compared_windows", "window_iats", "compared_iats", "compared_rates", "compared_acknowledgments"),
 )
 
 
@@ -23,6 +23,7 @@ def reported(con, flows: Path, series: Path | None, windows: Path | None) -> Non
             con.read_parquet(str(path)).create_view(name, replace=True)
         else:
             columns = "0::uinteger as flow, 0 as window_ns, 1::ubigint as windows, 0::ubigint as bytes, 0 as iat_ns"
+            columns += ", 0::ubigint as packets, 0::ubigint as acknowledged_bytes, 0::uinteger as bytes_in_flight"
             con.execute(f"create or replace temp view {name} as select {columns} where false")
 
 

@@ -1,7 +1,6 @@
 """Exact flows of a sample, from its acap and flow table, as a measurement by reports without error would have them.
 
-Temporary tables of a DuckDB connection, each a SELECT of workflow/sql/flowreports/: keys, packets, handshakes,
-exact_flows, exact_windows.
+Temporary tables of a DuckDB connection, each a SELECT of workflow/sql/flowreports/: TABLES.
 """
 
 from pathlib import Path
@@ -9,7 +8,10 @@ from pathlib import Path
 from .. import queries
 
 STAGE = "flowreports"
-TABLES = ("keys", "packets", "handshakes", "exact_flows", "exact_windows")
+TABLES = (
+    *("keys", "packets", "handshakes", "segments", "losses", "acknowledgments"),
+    *("exact_flows", "exact_windows"),
+)
 
 
 def make(con, acap: Path, flows: Path, *, window_ns: int) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ..agreement import LEAST_R2, MOST_MISSING, disagreement
 from ..figures.registry import FLOWREPORTS, FLOWSTUDY
 from ..figures.source import ALL, Source
 from ..figures.wording import count, percent, scaled
@@ -10,12 +11,20 @@ from .tables import number, table
 MEASURES = {
     "rtt_syn": "Handshake: SYN to SYN-ACK",
     "rtt_ack": "Handshake: SYN-ACK to ACK",
+    "start": "Start time",
+    "end": "End time",
     "bytes": "Flow size",
     "packets": "Packets",
+    "packet_size": "Average packet size between two reports",
+    "bytes_in_flight": "Bytes in flight at reports",
+    "acknowledged_bytes": "Acknowledged bytes at reports",
+    "loss": "Packet loss rate",
+    "throughput_reports": "Throughput between two reports",
+    "duration": "Duration",
+    "retransmitted": "Share of payload sent again",
     "iat": "Last inter-arrival time",
     "iat_reports": "Inter-arrival time of each report",
     "throughput": "Throughput in windows",
-    "throughput_reports": "Throughput between two reports",
 }
 SAMPLES = 100  # samples whose rows are shown beside those of all
 
@@ -60,22 +69,42 @@ def accuracy(source: Source) -> dict:
         ("R\u00b2", True),
         ("of logarithms", True),
         ("n", True),
-        ("Equal", True),
+        ("Exact", True),
+        ("Within 1 %", True),
+        ("Missing", True),
+        ("Share missing", True),
     ]
-    columns += [("Missing", True), ("Outside", True), ("Extra", True), ("Error, median", True), ("99 %", True)]
+    columns += [("Outside", True), ("Extra", True), ("Error, median", True), ("99 %", True), ("Verdict", False)]
     cells = [
         [
             *(row["sample"], MEASURES[row["measure"]], share(row["r2"]), share(row["r2_log"])),
-            *(number(row[name]) for name in ("n", "equal", "missing", "outside", "extra")),
-            *("" if row[name] is None else percent(row[name]) for name in ("error_median", "error_p99")),
+            number(row["n"]),
+            *(shares(row[name]) for name in ("equal_share", "near_share")),
+            *(number(row["missing"]), shares(row["missing_share"])),
+            *(number(row[name]) for name in ("outside", "extra")),
+            *(shares(row[name]) for name in ("error_median", "error_p99")),
+            verdict(row),
         ]
         for row in shown
     ]
     note = (
-        "Missing: exact values that no report tells; outside: more of these, in tunnels that the program does not "
-        "read; extra: measured ones that the digest has not, as the outer flow of such a tunnel."
+        "Exact and within 1 %: shares of the n values that both sides have. Missing: exact values that no report has; "
+        "outside: more of these, in tunnels that the program does not read; extra: measured values that the digest "
+        "does not have, as those of the outer flow of such a tunnel. A measure agrees if R\u00b2 of values and of "
+        f"logarithms is at least {LEAST_R2} and at most {percent(MOST_MISSING)} of the values are missing."
     )
     return table("flowreport_accuracy", "Accuracy of flow reports", note, columns, cells)
+
+
+def shares(value: float | None) -> str:
+    """Return a share in percent; empty if there is none."""
+    return "" if value is None else percent(value)
+
+
+def verdict(row: dict) -> str:
+    """Return whether a row of flowreport_accuracy agrees, and if not why."""
+    why = disagreement(row)
+    return "agrees" if why is None else f"differs: {why}"
 
 
 def share(value: float | None) -> str:

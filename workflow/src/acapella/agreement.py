@@ -1,0 +1,49 @@
+"""When measured values agree with exact ones: bounds on R2, on logarithms too, and on the share of missing values."""
+
+LEAST_R2 = 0.99  # section IV-A of the P4/RDMA paper: "all the experiments had an R2 > 0.99"
+MOST_MISSING = 0.05  # share of exact values that no report has: of these R2 cannot show anything
+
+DERIVED = {  # table II of the P4/RDMA paper, section III-A4: derived metric: measure of flowreport_accuracy
+    "start time": "start",
+    "end time": "end",
+    "flow size": "bytes",
+    "total packets": "packets",
+    "average packet size": "packet_size",
+    "bytes in flight": "bytes_in_flight",
+    "acknowledged bytes": "acknowledged_bytes",
+    "packet loss rate": "loss",
+    "throughput": "throughput_reports",
+    "duration": "duration",
+}
+MEASURES = (
+    *("rtt_syn", "rtt_ack", *DERIVED.values()),
+    *("retransmitted", "iat", "iat_reports", "throughput"),
+)
+
+
+def disagreement(row: dict | None) -> str | None:
+    """Return why a row of flowreport_accuracy does not agree; None if it does.
+
+    R2 is undefined where all exact values are alike: then all pairs have to be equal.
+    """
+    if row is None or not row["n"] + row["missing"]:
+        return "no values"
+    if not row["n"]:
+        return "all values missing"
+    reasons = []
+    for name, label in (("r2", "R2"), ("r2_log", "R2 of logarithms")):
+        if row[name] is not None and row[name] < LEAST_R2:
+            reasons.append(f"{label} {row[name]:.4g}")
+    if row["r2"] is None and row["equal"] < row["n"]:
+        reasons.append(f"R2 undefined, {row['n'] - row['equal']:,} of {row['n']:,} values differ")
+    if row["missing_share"] > MOST_MISSING:
+        reasons.append(f"{100 * row['missing_share']:.3g} % missing")
+    return ", ".join(reasons) or None
+
+
+def badness(row: dict) -> tuple:
+    """Return a key that sorts rows of flowreport_accuracy, the worst first."""
+    known = [row[name] for name in ("r2", "r2_log") if row[name] is not None]
+    if not known:
+        known = [row["equal"] / row["n"] if row["n"] else 0.0]
+    return (min(*known, 1 - (row["missing_share"] or 0)), row["near_share"] or 0)
