@@ -1,8 +1,8 @@
--- One row per TCP packet that changes what is known of a flow's data: a segment of the flow, or an acknowledgment by its
--- reverse flow after the flow's first segment. acknowledged_bytes: steps of the highest acknowledgment number, from the
--- SYN if it was seen, else from the first acknowledgment. flight_bytes: highest sequence number less highest acknowledgment number; null while one is
--- not known, or the acknowledgment is ahead of what was seen. Packets without data, SYN and FIN do not move the former;
--- numbers before the SYN do not move the latter.
+-- One row per TCP packet that changes what is known of a flow's data: a segment of the flow, or an acknowledgment by
+-- its reverse flow after the flow's first segment. acknowledged_bytes: steps of the highest acknowledgment number, from
+-- the SYN if it was seen, else from the first acknowledgment; numbers before the SYN do not count. flight_bytes: highest
+-- sequence number less highest acknowledgment number; null while one is not known, or the acknowledgment is ahead of what
+-- was seen. The highest sequence number is that of data, SYN or FIN.
 with
 
 segments as (
