@@ -181,6 +181,40 @@ def test_links_survive_a_move_of_captures_and_campaign_together(folder, tmp_path
     assert link.is_symlink() and link.read_bytes() == FRAMES
 
 
+WITH_RESTRICTION = "site\tport\tfile\trestriction\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "restrictions"),
+    [
+        ("", None),
+        ("trial", [("trial", None)]),
+        ("filter", [("filter", None)]),
+        ("filter tcp  port 443 ; sampling 100", [("filter", "tcp port 443"), ("sampling", "100")]),
+        ("p4 preprocess.spec; trial;", [("p4", "preprocess.spec"), ("trial", None)]),
+        ("sampling 1", None),
+    ],
+)
+def test_restrictions_of_the_sheet_are_in_the_manifest(folder, text, restrictions):
+    (manifest,) = files.describe(sheet(folder, f"S\tp\ta.pcap\t{text}\n", WITH_RESTRICTION), folder / "campaign")
+    found = manifest.get("restrictions")
+    assert (found and [(each["reason"], each["detail"]) for each in found]) == restrictions
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("replay", "line 2: restriction 'replay' is none of trial, filter, p4, sampling"),
+        ("trial; trial", "line 2: restriction 'trial' is there twice"),
+        ("trial monday", "line 2: restriction 'trial monday': trial takes no value"),
+        ("sampling 0", "line 2: restriction 'sampling 0': not a number of frames"),
+        ("sampling 1/10", "line 2: restriction 'sampling 1/10': not a number of frames"),
+    ],
+)
+def test_wrong_restrictions_are_named_with_their_line(folder, text, expected):
+    assert complaint(folder, f"S\tp\ta.pcap\t{text}\n", WITH_RESTRICTION).startswith(expected)
+
+
 def test_start_that_is_no_time(folder):
     expected = "line 2: start 'noon' is neither ISO 8601 nor nanoseconds since 1970"
     assert complaint(folder, "\tS\tp\ta.pcap\tnoon\n") == expected

@@ -18,20 +18,23 @@ from svg_text import COLLISIONS, words
 
 from acapella import cli
 from acapella.campaign import Campaign
-from acapella.figures import FORMATS, capture_quality, compose, encapsulations, throughput
+from acapella.figures import FORMATS, capture_quality, compose, encapsulations, restrictions, throughput
 from acapella.figures.quality import extent, losses_of
 from acapella.figures.registry import NAMES, module
 from acapella.figures.save import pdf_of, save, svg_of
 from acapella.figures.source import Source
 from acapella.figures.theme import FONT, JUMBO, LEVELS, STANDARD, WIDTH, text_width
+from acapella.figures.wording import shortened
 
 HOSTILE = ['<script>alert("x")</script>', "Site & Söns' 20 chars", "</script><img src=x onerror=alert(1)>"]
+LONG_FILTER = "(vlan and mpls and ip and tcp port 443) or (host 192.0.2.17 and not udp port 4789) or ip6 proto 58"
 CAMPAIGNS = {
     "one_sample": {"sites": 1, "ports": 1, "samples": 1},
     "one_site": {"sites": 1},
     "thirty_sites": {"sites": 30},
     "long_names": {"names": [f"University-of-Somew-{n:02d}" for n in range(30)], "ports": 3},
     "hostile": {"names": HOSTILE},
+    "filtered": {"restriction": ("filter, sampling", f"filter {LONG_FILTER}; one frame in 1000")},
 }
 EMPTY = {"no_frames": {"frames": 0}, "no_samples": {"names": [], "sites": 0}}
 UNITS = {  # texts of axes and legends, with their units
@@ -104,13 +107,54 @@ def test_a_figure_fits_a_page_in_one_font_of_one_weight(name, campaign, svg):
     assert min(float(element.get("font-size").removesuffix("px")) for element in texts) >= 9
 
 
-@pytest.mark.parametrize("campaign", ["one_site", "long_names", "hostile"])
+@pytest.mark.parametrize("campaign", ["one_site", "long_names", "hostile", "filtered"])
 def test_no_text_covers_another_or_leaves_the_figure(campaign, svg, browser):
     page = browser.new_page()
     for name in NAMES:
         page.set_content(svg(name, campaign))
         assert page.evaluate(COLLISIONS) == [], name
     page.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_titles_name_the_filter_if_all_samples_are_filtered(name, campaigns, svg):
+    shown = f"(samples: {shortened(f'filter {LONG_FILTER}; one frame in 1000', restrictions.LENGTH)})"
+    title = compose.drawn(name, campaigns["filtered"]).title
+    assert title.endswith(shown) == (name != "capture_quality"), title
+    assert (shown in words(svg(name, "filtered"))) == (name != "capture_quality")
+    assert "(samples: " not in compose.drawn(name, campaigns["one_site"]).title
+
+
+def with_restrictions(tmp_path, **columns):
+    """A campaign of 4 samples of which the first two have these columns in capture_quality."""
+    folder = write_tables(tmp_path / "made", sites=1, ports=1)
+    path = folder / "tables" / "capture_quality.csv"
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    for row in rows[:2]:
+        row.update(columns)
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return Source(Campaign(folder))
+
+
+def test_figures_of_traffic_state_how_much_is_excluded_and_why(tmp_path):
+    source = with_restrictions(tmp_path, restriction="trial, filter", excluded="trial, filter")
+    frames = [row["frames"] for row in source.quality]
+    notes = " ".join(compose.drawn("header_depth", source).notes).replace("\N{NO-BREAK SPACE}", " ")
+    assert f"excluded: 2 samples, {sum(frames[:2]):,} frames (replayed trial, filter)" in notes
+    assert f"2 samples (20 s each) of 1 site, {sum(frames[2:]):,} frames" in notes
+    quality = " ".join(compose.drawn("capture_quality", source).notes).replace("\N{NO-BREAK SPACE}", " ")
+    assert "excluded" not in quality
+    assert f"4 samples (20 s each) of 1 site, {sum(frames):,} frames" in quality
+
+
+def test_restricted_samples_that_count_beside_others_are_stated(tmp_path):
+    source = with_restrictions(tmp_path, restriction="sampling")
+    notes = " ".join(compose.drawn("header_depth", source).notes).replace("\N{NO-BREAK SPACE}", " ")
+    assert f"included: 2 samples, {sum(row['frames'] for row in source.quality[:2]):,} frames (sampling)" in notes
 
 
 def site_marks(figure: compose.Drawn) -> tuple[int, list[dict]]:

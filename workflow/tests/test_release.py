@@ -118,11 +118,16 @@ def test_the_sheet_tells_that_a_capture_kept_only_a_part(finished, tmp_path):
     taken = {"testbed": "local", "filter": "host 10.0.0.1", "one_in": 4, "one_in_by": "hash", "sampled_out": 9}
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | taken))
     run("index", campaign)
+    run("process", campaign)
     run("release", campaign, "-o", tmp_path / "public")
     with (tmp_path / "public" / "samples.tsv").open(encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(lines, delimiter="\t"))
     told = {(row["filtered"], row["one_in"], row["sampled_out"]) for row in rows}
     assert told == {("true", "4", "9"), ("", "", "")}
+    assert {row["excluded"] for row in rows} == {"filter, sampling", ""}
+    quality = csv.DictReader((tmp_path / "public" / "tables" / "capture_quality.csv").read_text().splitlines())
+    assert {row["excluded"] for row in quality} == {"filter, sampling", ""}
+    assert b"10.0.0.1" in (campaign / "tables" / "restrictions.csv").read_bytes()
     assert not any(b"10.0.0.1" in path.read_bytes() for path in files(tmp_path / "public"))
 
 

@@ -244,6 +244,36 @@ def test_each_flaw_is_warned_of(changes, said, tmp_path):
     assert len(found) == 1
 
 
+def plain(text: str) -> str:
+    """A text with spaces for no-break spaces."""
+    return text.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_report_states_excluded_samples_and_frames_for_each_reason(tmp_path):
+    source = quality_with(tmp_path, restriction="trial, filter", excluded="trial, filter", filtered="true")
+    frames = source.quality[0]["frames"]
+    assert [plain(text) for text in warnings.of(source)] == [
+        f"1 sample of 4 with {frames:,} frames excluded from traffic statistics (replayed trial, filter): S0-p0-0000. "
+        "To count them: analysis.traffic: all."
+    ]
+    facts = {name: plain(value) for name, value in summary.facts(source)}
+    total = sum(row["frames"] for row in source.quality)
+    assert facts["In traffic statistics"] == f"3 of 4 samples, {total - frames:,} of {total:,} frames"
+    (quality,) = [table for table in tables.of(source) if table["name"] == "capture_quality"]
+    assert [row[-1] for row in quality["rows"]] == ["replayed trial, filter", "", "", ""]
+
+
+def test_tables_of_the_report_name_the_filter_of_all_samples(tmp_path):
+    folder = write_tables(tmp_path / "made", sites=1, restriction=("filter", "filter tcp port 443"))
+    source = Source(Campaign(folder))
+    titles = {table["name"]: table["title"] for table in tables.of(source)}
+    for name in ("top_flows", "applications", "ip_versions", "tcp_control"):
+        assert titles[name].endswith(" (samples: filter tcp port 443)"), titles[name]
+    assert titles["capture_quality"] == "Quality of each sample"
+    assert "restrictions" in titles
+    assert any("filter tcp port 443" in text for text in warnings.of(source))
+
+
 def test_coarse_stamps_are_told_for_each_resolution(tmp_path):
     source = quality_with(tmp_path)
     for row, step in zip(source.quality, (1000, 1_000_000, 1000, 100), strict=True):

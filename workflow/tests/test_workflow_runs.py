@@ -78,6 +78,8 @@ def test_two_cores_in_another_folder_make_the_same_bytes(finished, tmp_path):
 def test_another_setting_reruns_what_it_changes_and_nothing_else(again):
     again.configure(analysis={"top_flows": 3})
     assert rules_run(again.succeed("--dry-run")) == {"process", "figures", "report"}
+    again.configure(analysis={"traffic": "all"})
+    assert rules_run(again.succeed("--dry-run")) == {"index", "process", "figures", "report"}
     again.configure(digest={"engine": "native"})
     assert rules_run(again.succeed("--dry-run")) == {"digest", "analyze", "index", "process", "figures", "report"}
 

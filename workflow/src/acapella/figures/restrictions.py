@@ -5,7 +5,7 @@ from .wording import count, shortened
 
 WORDS = {"trial": "replayed trial", "filter": "filter", "p4": "P4 program", "sampling": "sampling"}
 DETAILS = 3  # named in a title; more are counted
-LENGTH = 72  # characters of one; a longer filter loses its middle
+LENGTH = 100  # characters of one; a longer filter loses its middle
 
 
 def reason(restriction: str) -> str:
