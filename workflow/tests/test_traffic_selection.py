@@ -132,14 +132,25 @@ def test_catalog_gives_the_reason_of_each_excluded_sample(tmp_path, capsys):
     assert found == {sample: reasons[kind] for sample, kind in kind_of.items()} | {min(kind_of): "no acap"}
 
 
+def test_frames_that_the_catalog_does_not_exclude_are_those_of_the_tables(selected, capsys):
+    _, folder, _ = selected
+    query = (
+        "select sum(('TCP' in split(stack, '/'))::int) as tcp, count(*) as frames from frames where excluded is null"
+    )
+    assert cli.main(["sql", str(folder), query, "--format", "json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    (row,) = [r for r in rows(folder, "header_occurrence") if (r["site"], r["header"]) == ("all", "TCP")]
+    assert (found["tcp"], found["frames"]) == (row["frames"], row["total_frames"])
+
+
 def test_provenance_lists_excluded_samples_with_reasons(tmp_path):
     folder = make_campaign(tmp_path / "made_up", frames=60, flows=30, samples=2)
     kind_of = restrict(folder, MIXES["mixed"])
     for hide in (False, True):
         analyse(folder, hide=hide)
-        told = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
+        provenance = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
         excluded = {row["sample"]: row["excluded"] for row in rows(folder, "capture_quality") if row["excluded"]}
-        assert told["excluded"] == excluded
+        assert provenance["excluded"] == excluded
         assert len(excluded) == sum(kind != "plain" for kind in kind_of.values())
 
 

@@ -19,6 +19,7 @@ final as (
         s.sample,
         s.site,
         s.port,
+        s.excluded,
         a.* exclude (filename),  -- noqa: RF02
         f.flow_id,
         f.vlan,

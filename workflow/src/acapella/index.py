@@ -1,6 +1,6 @@
 """Make the catalog of a campaign: which file holds which site, port, time, header and flow.
 
-The column `excluded` of samples gives the reason why a sample is left out of traffic statistics: `trial`, `filter`,
+The column `excluded` of samples gives the reason why a sample is excluded from traffic statistics: `trial`, `filter`,
 `p4` or `sampling`, or several of them; it is null for a sample that counts. By default only samples without these
 restrictions count. If the campaign has none, the filtered ones count; trials count only if all samples are trials.
 
@@ -65,7 +65,8 @@ def run(args) -> None:
     )
     print(f"{campaign.catalog}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
     for samples, frames, reason in excluded(campaign):
-        print(f"acapella: {samples} samples ({frames} frames) excluded from traffic statistics: {reason}")
+        plural = "" if samples == 1 else "s"
+        print(f"acapella: {samples} sample{plural} ({frames} frames) excluded from traffic statistics: {reason}")
     if missing:
         shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
         print(f"acapella: {len(missing)} samples have no acap or are excluded, and count in no table: {shown}")

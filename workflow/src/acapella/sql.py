@@ -8,6 +8,11 @@ src_port, dst_port, flow_id and its sample, site, port) and connections (a row p
 read only, and of the acaps only those files are opened that filters on sample, site, port or flow leave. CAMPAIGN may
 be left out in its folder, and where results/ holds only one.
 
+The column `excluded` of samples and frames is null for samples that count in traffic statistics; for others it is the
+reason (trial, filter, p4, sampling):
+
+    acapella sql "select stack, count(*) from frames where excluded is null group by stack"
+
 The same from any DuckDB client, in two lines:
 
     cd results/demo
