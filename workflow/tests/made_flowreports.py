@@ -202,12 +202,18 @@ def write_study(folder: Path, *, windows: int = 120) -> Path:
         )
     offered = [
         {
-            **{"place": n, "offered_rps": rate, "reached_rps": rate or 31e6, "offered": 10**7},
-            **{"accepted": 10**7 - lost, "lost": lost, "success_share": 1 - lost / 10**7, "seconds": 1.0},
+            **{"place": n, "offered_rps": rate, "reached_rps": rate, "offered": 10**7},
+            **{
+                "accepted": 10**7 - lost,
+                "discarded": 0,
+                "lost": lost,
+                "success_share": 1 - lost / 10**7,
+                "seconds": 1.0,
+            },
             **{"threads": 2, "flows": 100_000, "report_bytes": 64},
         }
         for n, (rate, lost) in enumerate(
-            [(1e6, 0), (5e6, 0), (10e6, 0), (20e6, 10**5), (30e6, 4 * 10**6), (None, 5 * 10**6)], 1
+            [(1e6, 0), (5e6, 0), (10e6, 0), (20e6, 10**5), (30e6, 4 * 10**6), (31e6, 5 * 10**6)], 1
         )
     ]
     told = [

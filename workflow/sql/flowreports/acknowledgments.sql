@@ -1,8 +1,8 @@
 -- One row per TCP packet that changes what is known of a flow's data: a segment of the flow, or an acknowledgment by
 -- its reverse flow after the flow's first segment. acknowledged_bytes: steps of the highest acknowledgment number, from
--- the SYN if it was seen, else from the first acknowledgment; numbers before the SYN do not count. flight_bytes: highest
--- sequence number less highest acknowledgment number; null while one is not known, or the acknowledgment is ahead of what
--- was seen. The highest sequence number is that of data, SYN or FIN.
+-- the SYN if it was seen, else from the first acknowledgment; numbers before the SYN do not count. flight_bytes: the
+-- highest sequence number (of data, SYN or FIN) less the highest acknowledgment number; null while one is not known, or
+-- the acknowledgment is ahead of what was seen.
 with
 
 segments as (

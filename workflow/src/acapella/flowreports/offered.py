@@ -1,13 +1,19 @@
-"""Measure what share of reports the collector takes that are offered to it from memory at set rates.
+"""Measure the share of reports that the collector takes when they are offered from memory at set rates.
 
-Reports lie in a ring as an RDMA NIC would have written them, which takes no processor: at any time as many are there as
-the rate says. The collector reads what is there; where it falls behind by more than the ring, what was overwritten is
-lost, and counted (figure 7b of the P4/RDMA paper).
+Reports are in a ring, as an RDMA NIC would have written them, which takes no processor: at any time the ring holds as
+many as the rate implies. The collector reads what is there. If it falls behind by more than the ring, overwritten
+reports are lost and counted; so are reports that it discards because they are not newer than the one before of their
+flow. Each pass over the ring has later times and larger counts; writing these does not count as time.
+
+After the rates that were set, the measurement halves the interval between the highest rate without loss and the lowest
+with loss, and then offers reports as fast as this machine copies them in memory: no sender is faster here (figure 7b of
+the P4/RDMA paper).
 """
 
 import argparse
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,18 +21,20 @@ from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
 REPORT_BYTES, FORMAT = 64, 1
-FLOWS = 100_000
-RING = 1 << 22  # reports
+FLOWS = 1 << 17
+RING = 1 << 19  # reports; a multiple of FLOWS, so that each pass continues the flows of the one before
+HALVINGS = 4  # of the interval in which losses begin
+STEP_NS, PACKET_BYTES, PAYLOAD_BYTES = 50, 1500, 1460  # between two reports, and what each adds to its flow
 BATCH = 1 << 16  # reports that are read at once, at the most
 SECONDS = 1.0
 
 
 @dataclass
 class Run:
-    """What a run came to."""
+    """Counts of a run: reports offered, read from the ring, and overwritten before they were read."""
 
     offered: int = 0
-    taken: int = 0
+    read: int = 0
     lost: int = 0
     seconds: float = 0.0
 
@@ -50,15 +58,36 @@ def run(args: argparse.Namespace) -> None:
     if args.seconds <= 0 or args.threads < 1 or min(args.rates) <= 0:
         raise UserError("--rates, --threads and --seconds are to be above 0")
     memory = ring()
-    rows = [measured(memory, rate * 1e6, args.threads, args.seconds) for rate in args.rates]
-    for row in rows:
-        print(f"{row['reached_rps'] / 1e6:.3g} M/s offered: {100 * row['success_share']:.4g} % taken", flush=True)
+    rows = []
+    limit = sender_rps(memory)
+    for rate in rates(args.rates, limit, rows):
+        rows.append(measured(memory, rate, args.threads, args.seconds))
+        print(as_text(rows[-1]), flush=True)
     args.output.parent.mkdir(parents=True, exist_ok=True)
     atomic_text(args.output, json.dumps({"version": 1, "runs": rows}, indent=1) + "\n")
 
 
+def as_text(row: dict) -> str:
+    """Return a line about a run."""
+    share = "" if row["success_share"] is None else f"{100 * row['success_share']:.4g} % taken, "
+    return f"{row['reached_rps'] / 1e6:.3g} M/s offered: {share}{row['lost']:,} lost, {row['discarded']:,} discarded"
+
+
+def rates(given: list[float], limit: float, rows: list[dict]) -> Iterator[float]:
+    """Yield rates in reports/s: the given ones (in millions), those that narrow down where losses begin, the limit.
+
+    ``rows`` has the runs so far. Rates above the limit are left out.
+    """
+    yield from (rate * 1e6 for rate in given if rate * 1e6 < limit)
+    for _ in range(HALVINGS):
+        whole = max((row["offered_rps"] for row in rows if row["accepted"] == row["offered"]), default=0)
+        failing = min((row["offered_rps"] for row in rows if row["offered_rps"] > whole), default=limit)
+        yield round((whole + failing) / 2, -3)
+    yield limit
+
+
 def ring():
-    """A ring of reports in the published format: of FLOWS flows in turn, each later and larger than the one before."""
+    """Return a ring of reports in the published format: FLOWS flows in turn, each report later than the one before."""
     import numpy as np  # noqa: PLC0415 (only here)
 
     number = np.arange(RING, dtype=np.uint64)
@@ -71,51 +100,94 @@ def ring():
     record["src"] = 0x0A000000 + number % FLOWS
     record["dst"] = 0xC0000201
     record["ports"] = 443
-    record["bytes"] = (1500 * (turn + 1))[:, None]
+    record["bytes"] = (PACKET_BYTES * (turn + 1))[:, None]
     record["packets"] = (turn + 1)[:, None] % 65536
     record["type"] = 2
-    record["ack"] = 1460 * (turn + 1)
-    record["seq"] = 1460 * (turn + 2)
-    record["stamp"] = number * 50
-    return record.view(np.uint8).reshape(-1)
+    record["ack"] = PAYLOAD_BYTES * (turn + 1)
+    record["seq"] = PAYLOAD_BYTES * (turn + 2)
+    record["stamp"] = (number + 1) * STEP_NS
+    return record
+
+
+def advance(reports, passes: int = 1) -> None:
+    """Rewrite reports of the ring in place, as those of a later pass; counts wrap like the program's cells."""
+    turns = passes * (RING // FLOWS)
+    reports["stamp"] += passes * RING * STEP_NS
+    reports["bytes"] += PACKET_BYTES * turns % 2**32
+    reports["packets"] += turns % 2**16
+    for name in ("ack", "seq"):
+        reports[name] += PAYLOAD_BYTES * turns % 2**32
+
+
+def sender_rps(memory) -> float:
+    """Return the rate at which this machine copies reports in memory, reports/s: the best of three passes."""
+    import numpy as np  # noqa: PLC0415 (only here)
+
+    source, target = memory.view(np.uint8), np.ones(memory.nbytes, np.uint8)
+    best = float("inf")
+    for _ in range(3):
+        start = time.monotonic()
+        np.copyto(target, source)
+        best = min(best, time.monotonic() - start)
+    return len(memory) / best
 
 
 def measured(memory, rate: float, threads: int, seconds: float) -> dict:
-    """A row of the study: reports offered at ``rate`` a second for so long."""
+    """Return a row of the study: reports offered at ``rate`` a second for ``seconds``. Raises UserError."""
+    import numpy as np  # noqa: PLC0415 (only here)
+
     from acapella_core.collector import Collector, Options  # noqa: PLC0415 (pyarrow)
 
+    memory = memory.copy()
     with Collector(options=Options(format=FORMAT, threads=threads, series_ns=None)) as collector:
-        collector.feed_reports(memory[: FLOWS * REPORT_BYTES])  # the flows are there before the clock runs
+        collector.feed_reports(memory[:FLOWS].view(np.uint8))  # the flows are there before the clock runs
+        memory["stamp"] += FLOWS * STEP_NS
         before = collector.counters()
         got = offer(collector, memory, rate, seconds)
         after = collector.finish()
-    taken = sum(after[name] - before[name] for name in ("taken", "older", "repeated"))
-    if taken != got.taken:
-        raise UserError(f"{got.taken} reports were read, {taken} came into flows", fix="this is a mistake of ours")
+    taken, older, repeated = (after[name] - before[name] for name in ("taken", "older", "repeated"))
+    if taken + older + repeated != got.read:
+        raise UserError(f"{got.read} reports were read, {taken + older + repeated} counted", fix="report this defect")
     return {
-        **{"offered_rps": rate, "reached_rps": got.offered / seconds, "offered": got.offered},
-        **{"accepted": got.taken, "lost": got.lost, "success_share": got.taken / got.offered if got.offered else None},
-        **{"seconds": got.seconds, "threads": threads, "flows": FLOWS, "report_bytes": REPORT_BYTES},
+        **{"offered_rps": rate, "reached_rps": got.offered / seconds, "offered": got.offered, "accepted": taken},
+        **{"discarded": older + repeated, "lost": got.lost, "seconds": got.seconds, "threads": threads},
+        **{"success_share": taken / got.offered if got.offered else None},
+        **{"flows": FLOWS, "report_bytes": REPORT_BYTES},
     }
 
 
 def offer(collector, memory, rate: float, seconds: float) -> Run:
     """Read the ring while it fills at a rate; what is overwritten before it was read is lost."""
-    got, read, start = Run(), 0, time.monotonic()
+    import numpy as np  # noqa: PLC0415 (only here)
+
+    got, at, start = Run(), 0, time.monotonic()
     while True:
         now = time.monotonic() - start
         written = int(rate * min(now, seconds))
-        if written - read > RING:
-            got.lost += written - RING - read
-            read = written - RING
-        if now >= seconds and read >= written:
+        if written - at > RING:
+            start += skip(memory, at, written - RING - at)
+            got.lost += written - RING - at
+            at = written - RING
+        if now >= seconds and at >= written:
             break
-        first = read % RING
-        count = min(written - read, BATCH, RING - first)
+        first = at % RING
+        count = min(written - at, BATCH, RING - first)
         if count:
-            collector.feed_reports(memory[first * REPORT_BYTES : (first + count) * REPORT_BYTES])
-            got.taken += count
-            read += count
+            reports = memory[first : first + count]
+            collector.feed_reports(reports.view(np.uint8))
+            got.read += count
+            start += skip(memory, at, count)
+            at += count
     got.offered, got.seconds = int(rate * seconds), time.monotonic() - start
-    got.lost = got.offered - got.taken
     return got
+
+
+def skip(memory, at: int, count: int) -> float:
+    """Advance reports from ``at`` on to their next pass; return how long it took, s."""
+    begin = time.monotonic()
+    if count >= RING:
+        advance(memory, count // RING)
+    first, rest = at % RING, count % RING
+    advance(memory[first : first + rest])
+    advance(memory[: max(0, first + rest - RING)])
+    return time.monotonic() - begin
