@@ -54,11 +54,12 @@ struct metadata_t {
     bit<8> peer_held;
     bit<8> first;      // of the flow in this epoch
     bit<8> opens;      // a connection
-    bit<8> from_start; // of the hole
+    bit<8> vacant;     // a hole, or a slot
+    bit<8> scans;      // the holes
+    bit<8> found;      // the slot that has the flow's digest
     bit<8> measures;
     bit<8> advances;
     bit<8> tags_whole;
-    bit<8> foreign;
     bit<8> layout;
 }
 
@@ -117,7 +118,6 @@ control FlowStatistics(inout headers_t hdr, inout metadata_t meta, in pna_main_i
             meta.reason = REASON_NO_TRIGGER;
             meta.tags_whole = 1;
             meta.advances = 0;
-            meta.foreign = 0;
             meta.epoch_mark = epoch.read(0);
             meta.epoch_mark = meta.epoch_mark + 1;
             identity.apply(hdr, meta);
@@ -138,6 +138,18 @@ control FlowStatistics(inout headers_t hdr, inout metadata_t meta, in pna_main_i
                                 handshake.apply(hdr, meta);
                             }
                             acknowledgment.apply(hdr, meta);
+                        }
+                    }
+                    if (hdr.tcp.flags & TCP_RST != 0) {
+                        if (meta.held == 1) {
+                            meta.state = slot_state.read(meta.slot);
+                            meta.state = meta.state | STATE_ENDED;
+                            slot_state.write(meta.slot, meta.state);
+                        }
+                        if (meta.peer_held == 1) {
+                            meta.state = slot_state.read(meta.peer_slot);
+                            meta.state = meta.state | STATE_ENDED;
+                            slot_state.write(meta.peer_slot, meta.state);
                         }
                     }
                 }
@@ -161,7 +173,13 @@ control FlowStatistics(inout headers_t hdr, inout metadata_t meta, in pna_main_i
                 } else {
                     meta.report_bytes = 192;
                     if (meta.peer_trigger == meta.trigger && meta.held == 0) {
-                        if (meta.foreign != 0 || hdr.work.sum == 0) {
+                        hdr.work.since = (bit<64>)meta.epoch_mark;
+                        hdr.work.since = hdr.work.since << 32;
+                        hdr.work.since = hdr.work.since | (bit<64>)meta.row_hash;
+                        meta.index = slot_mask.read(0);
+                        meta.index = meta.own_crc & meta.index;
+                        hdr.work.following = slotless.read(meta.index);
+                        if (hdr.work.following != hdr.work.since) {
                             meta.reason = REASON_REVERSE_UNKNOWN;
                         }
                     }
@@ -179,6 +197,9 @@ control FlowStatistics(inout headers_t hdr, inout metadata_t meta, in pna_main_i
                     if (meta.probe == 0 && meta.held == 1) {
                         slot_reported.write(meta.slot, hdr.ingress.timestamp_ns);
                         slot_unreported.write(meta.slot, 0);
+                        meta.state = slot_state.read(meta.slot);
+                        meta.state = meta.state & ~STATE_PENDING;
+                        slot_state.write(meta.slot, meta.state);
                     }
                 }
             }

@@ -60,6 +60,19 @@ header work_h {
     bit<32> fill_from;
     bit<32> fill_to;
     bit<32> filled;
+    bit<32> near;      // from the highest back to the end of the data
+    bit<32> advance;   // of the highest by this packet
+    bit<32> place;     // of the slot's first hole
+    bit<32> free;
+    bit<32> lowest;    // place of the lowest hole, and where it is
+    bit<32> lowest_from;
+    bit<32> lowest_to;
+    bit<32> open_start;  // a hole that this packet opens
+    bit<32> open_end;
+    bit<32> base;
+    bit<32> floor;
+    bit<32> forgotten;
+    bit<32> fresh;     // octets below all that were seen
 }
 
 // InfiniBand architecture volume 1, section 9.2.
@@ -138,7 +151,7 @@ header report_2_h {
     bit<64> gap_bytes;
     bit<64> payload_bytes;
     bit<64> last;
-    bit<64> reserved;
+    bit<64> uncertain_bytes;
 }
 
 #endif

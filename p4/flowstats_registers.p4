@@ -9,7 +9,7 @@
 Register<bit<32>, bit<32>>(1, 4) rows;               // of the sketch, 1 to 4
 Register<bit<32>, bit<32>>(1, 0xffff) cell_mask;     // cells of a row, a power of two up to 2^20, less 1
 Register<bit<32>, bit<32>>(1, 0xffff) slot_mask;     // slots, a power of two up to 2^18, less 1
-Register<bit<64>, bit<32>>(1, 60000000000) slot_timeout_ns;  // from then on another flow may have the slot
+Register<bit<64>, bit<32>>(1, 10000000000) slot_timeout_ns;  // from then on another flow may have the slot
 Register<bit<16>, bit<32>>(1, 495) triggers;         // TRIGGER_*: all but NTH
 Register<bit<32>, bit<32>>(1, 0) every;              // packets of a flow without a report, for NTH; 0: never
 Register<bit<64>, bit<32>>(1, 1000000000) interval_ns;  // of a flow without a report, for TIME; 0: never
@@ -65,8 +65,12 @@ Register<bit<64>, bit<32>>(SLOTS, 0) slot_rtt_ack;
 Register<bit<32>, bit<32>>(SLOTS, 0) slot_seq;          // of the last packet
 Register<bit<32>, bit<32>>(SLOTS, 0) slot_data_seq;     // of the last packet with data
 Register<bit<32>, bit<32>>(SLOTS, 0) slot_seq_end;      // behind the highest octet, SYN or FIN
-Register<bit<32>, bit<32>>(SLOTS, 0) slot_hole_start;   // what was jumped over last and is still missing
-Register<bit<32>, bit<32>>(SLOTS, 0) slot_hole_end;
+Register<bit<32>, bit<32>>(SLOT_HOLES, 0) slot_hole_start;  // what was jumped over and is still missing: HOLES a slot,
+Register<bit<32>, bit<32>>(SLOT_HOLES, 0) slot_hole_end;    // in any order; equal: free
+Register<bit<32>, bit<32>>(SLOTS, 0) slot_base;         // the lowest octet
+Register<bit<32>, bit<32>>(SLOTS, 0) slot_floor;        // behind the highest hole that was forgotten
+Register<bit<64>, bit<32>>(SLOTS, 0) slot_forgotten;    // octets of forgotten holes, less what may have filled them
+Register<bit<64>, bit<32>>(SLOTS, 0) slot_uncertain;    // octets that filled a forgotten hole or were sent again
 Register<bit<64>, bit<32>>(SLOTS, 0) slot_retransmitted;
 Register<bit<64>, bit<32>>(SLOTS, 0) slot_gap;
 Register<bit<64>, bit<32>>(SLOTS, 0) slot_payload;
@@ -75,7 +79,10 @@ Register<bit<32>, bit<32>>(SLOTS, 0) slot_ack;          // the highest
 Register<bit<32>, bit<32>>(SLOTS, 0) slot_window;       // of the latest ACK
 Register<bit<32>, bit<32>>(SLOTS, 0) slot_duplicate_acks;
 
-// 0 slots taken, 1 taken over from an idle flow, 2 packets of flows without a slot
+// Flows without a slot that were seen: epoch + 1 in the upper half, a hash of the flow in the lower.
+Register<bit<64>, bit<32>>(SLOTS, 0) slotless;
+
+// 0 slots taken, 1 taken over from an idle flow, 2 packets of flows without a slot, 3 slots taken over from an ended one
 Register<bit<64>, bit<32>>(4, 0) slot_counters;
 
 #endif

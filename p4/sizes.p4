@@ -51,6 +51,8 @@ const bit<8> INNERMOST_INNER = 2;
 // Flow statistics: cells of a row of the sketch, flows with a state of their own, queue pairs of the collector.
 #define CELLS 2097152  // two banks of 2^20
 #define SLOTS 262144
+#define HOLES 8
+#define SLOT_HOLES 2097152  // SLOTS * HOLES
 #define QUEUE_PAIRS 16
 
 // Bits of the register `triggers`. What follows from one packet; ACK and DATA_ACK report the reverse flow.
@@ -78,6 +80,11 @@ const bit<32> STATE_SYN_ACK = 64;
 const bit<32> STATE_RTT_SYN = 128;
 const bit<32> STATE_RTT_ACK = 256;
 const bit<32> STATE_DATA = 512;
+const bit<32> STATE_BASE = 1024;     // slot_base is less than a window behind
+const bit<32> STATE_FLOOR = 2048;    // slot_floor, likewise
+const bit<32> STATE_FIN = 4096;      // a FIN was sent
+const bit<32> STATE_ENDED = 8192;    // and acknowledged, or an RST came
+const bit<32> STATE_PENDING = 16384; // an acknowledgment that no report has had
 
 const bit<8> TCP_FIN = 0x01;
 const bit<8> TCP_SYN = 0x02;
@@ -86,6 +93,7 @@ const bit<8> TCP_ACK = 0x10;
 
 // Half of a circle of sequence numbers or times: what is as far or farther lies behind.
 const bit<32> HALF_32 = 0x80000000;
+const bit<32> WINDOW = 0x40000000;  // RFC 7323 section 2.3: no TCP window is larger
 const bit<64> HALF_64 = 0x8000000000000000;
 
 #endif

@@ -6,8 +6,6 @@ control Acknowledgment(inout headers_t hdr, inout metadata_t meta) {
         meta.state = slot_state.read(meta.peer_slot);
         if (meta.state & STATE_ACK == 0) {
             meta.advances = 1;
-            meta.state = meta.state | STATE_ACK;
-            slot_state.write(meta.peer_slot, meta.state);
         } else {
             hdr.work.other = slot_ack.read(meta.peer_slot);
             hdr.work.begin = hdr.tcp.ack - hdr.work.other;
@@ -21,6 +19,8 @@ control Acknowledgment(inout headers_t hdr, inout metadata_t meta) {
                     hdr.work.other = slot_duplicate_acks.read(meta.peer_slot);
                     hdr.work.other = hdr.work.other + 1;
                     slot_duplicate_acks.write(meta.peer_slot, hdr.work.other);
+                    meta.state = meta.state | STATE_PENDING;
+                    slot_state.write(meta.peer_slot, meta.state);
                 }
             } else {
                 if (hdr.work.begin < HALF_32) {
@@ -30,6 +30,12 @@ control Acknowledgment(inout headers_t hdr, inout metadata_t meta) {
         }
         if (meta.advances == 1) {
             slot_ack.write(meta.peer_slot, hdr.tcp.ack);
+            meta.state = meta.state | STATE_ACK | STATE_PENDING;
+            hdr.work.other = slot_seq_end.read(meta.peer_slot);
+            if (meta.state & STATE_FIN != 0 && hdr.work.other == hdr.tcp.ack) {
+                meta.state = meta.state | STATE_ENDED;
+            }
+            slot_state.write(meta.peer_slot, meta.state);
         }
         hdr.work.other = (bit<32>)hdr.tcp.window;
         slot_window.write(meta.peer_slot, hdr.work.other);

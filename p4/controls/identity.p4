@@ -1,4 +1,4 @@
-// Who: the flow's key and the reverse flow's, 64 bits of digest of each, and its slot.
+// Who: the flow's key and the reverse flow's, 64 bits of digest of each.
 //
 // The digest leaves labels out, since those of the other direction cannot be known. A CRC is affine and jhash is not, so a pair of keys that collides in one need not in the other.
 control Identity(inout headers_t hdr, inout metadata_t meta) {
@@ -33,7 +33,6 @@ control Identity(inout headers_t hdr, inout metadata_t meta) {
         hdr.work.fingerprint = hdr.work.fingerprint << 32;
         hdr.work.fingerprint = hdr.work.fingerprint | (bit<64>)meta.own_jhash;
         meta.mask = slot_mask.read(0);
-        meta.slot = meta.own_jhash & meta.mask;
 
         hdr.row.setValid();
         hdr.row.crc = meta.own_crc;
@@ -71,7 +70,6 @@ control Identity(inout headers_t hdr, inout metadata_t meta) {
             hdr.work.peer_fingerprint = (bit<64>)meta.peer_crc;
             hdr.work.peer_fingerprint = hdr.work.peer_fingerprint << 32;
             hdr.work.peer_fingerprint = hdr.work.peer_fingerprint | (bit<64>)meta.peer_jhash;
-            meta.peer_slot = meta.peer_jhash & meta.mask;
         }
     }
 }

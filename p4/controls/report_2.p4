@@ -60,15 +60,16 @@ control Report(inout headers_t hdr, inout metadata_t meta) {
         hdr.report_2.gap_bytes = 0;
         hdr.report_2.payload_bytes = 0;
         hdr.report_2.last = 0;
-        hdr.report_2.reserved = 0;
+        hdr.report_2.uncertain_bytes = 0;
         meta.valid = 0;
         if (meta.held == 1) {
-            meta.valid = 321;  // start, slot, last
+            meta.valid = 833;  // start, slot, last, uncertain
             hdr.report_2.start = slot_start.read(meta.slot);
             hdr.report_2.last = slot_last.read(meta.slot);
             hdr.report_2.duplicate_acks = slot_duplicate_acks.read(meta.slot);
             hdr.report_2.retransmitted_bytes = slot_retransmitted.read(meta.slot);
             hdr.report_2.gap_bytes = slot_gap.read(meta.slot);
+            hdr.report_2.uncertain_bytes = slot_uncertain.read(meta.slot);
             hdr.report_2.payload_bytes = slot_payload.read(meta.slot);
             meta.state = slot_state.read(meta.slot);
             if (meta.state & STATE_RTT_SYN != 0) {

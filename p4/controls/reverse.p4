@@ -9,7 +9,6 @@ control Reverse(inout headers_t hdr, inout metadata_t meta) {
             hdr.row.labels = slot_labels.read(meta.peer_slot);
             hdr.row.label_4 = slot_label_4.read(meta.peer_slot);
         }
-        meta.foreign = (bit<8>)hdr.flow.mpls_count;
         hdr.flow.src_high = hdr.peer.src_high;
         hdr.flow.src_low = hdr.peer.src_low;
         hdr.flow.dst_high = hdr.peer.dst_high;

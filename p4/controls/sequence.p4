@@ -1,6 +1,15 @@
-// SYN and sequence numbers of the flow's own slot, modulo 2^32. A slot knows the highest number and the latest hole:
-// data below the highest fills that hole or is a retransmission. RST's numbers say nothing.
+#include "holes.p4"
+
+#define NO_HOLE(N) \
+    meta.index = hdr.work.place + N; \
+    slot_hole_start.write(meta.index, 0); \
+    slot_hole_end.write(meta.index, 0);
+
+// SYN, FIN and sequence numbers of the flow's own slot, modulo 2^32: data in order moves the highest number, all other
+// goes to Holes. Numbers of an RST are ignored.
 control Sequence(inout headers_t hdr, inout metadata_t meta) {
+    Holes() holes;
+
     apply {
         meta.state = slot_state.read(meta.slot);
         meta.opens = 0;
@@ -17,7 +26,7 @@ control Sequence(inout headers_t hdr, inout metadata_t meta) {
                     meta.opens = 1;
                     // Ports that are used again: what the other side acknowledged was of the connection before.
                     meta.state = meta.state & ~(STATE_REPEATED | STATE_ANSWERED | STATE_SYN_ACK | STATE_RTT_SYN
-                                                | STATE_RTT_ACK | STATE_ACK);
+                                                | STATE_RTT_ACK | STATE_ACK | STATE_FIN | STATE_ENDED);
                     meta.state = meta.state | STATE_SYN;
                     if (hdr.tcp.flags & TCP_ACK != 0) {
                         meta.state = meta.state | STATE_SYN_ACK;
@@ -31,70 +40,72 @@ control Sequence(inout headers_t hdr, inout metadata_t meta) {
             if (hdr.tcp.flags & TCP_FIN != 0) {
                 hdr.work.end = hdr.work.end + 1;
                 meta.index = meta.index + 1;
+                meta.state = meta.state | STATE_FIN;
             }
             if (meta.state & STATE_SEQ == 0) {
                 meta.opens = 1;
             }
             if (meta.opens == 1) {
-                meta.state = meta.state | STATE_SEQ;
+                meta.state = meta.state | STATE_SEQ | STATE_BASE;
+                meta.state = meta.state & ~STATE_FLOOR;
                 slot_seq_end.write(meta.slot, hdr.work.end);
-                slot_hole_start.write(meta.slot, hdr.work.end);
-                slot_hole_end.write(meta.slot, hdr.work.end);
+                slot_base.write(meta.slot, hdr.work.begin);
+                slot_forgotten.write(meta.slot, 0);
+                hdr.work.place = meta.slot << 3;  // HOLES
+                NO_HOLE(0)
+                NO_HOLE(1)
+                NO_HOLE(2)
+                NO_HOLE(3)
+                NO_HOLE(4)
+                NO_HOLE(5)
+                NO_HOLE(6)
+                NO_HOLE(7)
             } else {
                 if (meta.index != 0) {
                     hdr.work.highest = slot_seq_end.read(meta.slot);
                     hdr.work.behind = hdr.work.highest - hdr.work.begin;
+                    hdr.work.advance = hdr.work.end - hdr.work.highest;
+                    if (hdr.work.advance >= HALF_32) {
+                        hdr.work.advance = 0;
+                    }
+                    hdr.work.end = hdr.work.highest + hdr.work.advance;
+                    slot_seq_end.write(meta.slot, hdr.work.end);
+                    hdr.work.length = 0;
+                    hdr.work.near = 0;
+                    hdr.work.open_start = 0;
+                    hdr.work.open_end = 0;
                     if (hdr.work.behind > HALF_32) {  // ahead
-                        hdr.work.was = slot_gap.read(meta.slot);
                         hdr.work.behind = hdr.work.begin - hdr.work.highest;
+                        hdr.work.was = slot_gap.read(meta.slot);
                         hdr.work.was = hdr.work.was + (bit<64>)hdr.work.behind;
                         slot_gap.write(meta.slot, hdr.work.was);
-                        slot_hole_start.write(meta.slot, hdr.work.highest);
-                        slot_hole_end.write(meta.slot, hdr.work.begin);
+                        hdr.work.open_start = hdr.work.highest;
+                        hdr.work.open_end = hdr.work.begin;
+                        meta.scans = 1;
                     } else {
+                        meta.scans = 0;
                         if (hdr.work.behind != 0) {
-                            hdr.work.length = meta.payload_length;
-                            if (hdr.work.length > hdr.work.behind) {
-                                hdr.work.length = hdr.work.behind;
-                            }
-                            // Distances are from the highest back, so that larger is earlier.
-                            hdr.work.fill_from = slot_hole_start.read(meta.slot);
-                            hdr.work.other = hdr.work.fill_from;
-                            hdr.work.fill_from = hdr.work.highest - hdr.work.fill_from;
-                            meta.from_start = 1;
-                            if (hdr.work.fill_from > hdr.work.behind) {
-                                hdr.work.fill_from = hdr.work.behind;
-                                meta.from_start = 0;
-                            }
-                            hdr.work.fill_to = slot_hole_end.read(meta.slot);
-                            hdr.work.fill_to = hdr.work.highest - hdr.work.fill_to;
-                            hdr.work.filled = hdr.work.behind - hdr.work.length;
-                            if (hdr.work.fill_to < hdr.work.filled) {
-                                hdr.work.fill_to = hdr.work.filled;
-                            }
-                            hdr.work.filled = 0;
-                            if (hdr.work.fill_from > hdr.work.fill_to) {
-                                hdr.work.filled = hdr.work.fill_from - hdr.work.fill_to;
-                                if (meta.from_start == 1) {
-                                    hdr.work.other = hdr.work.other + hdr.work.filled;
-                                    slot_hole_start.write(meta.slot, hdr.work.other);
-                                } else {  // what lies above is forgotten
-                                    hdr.work.other = hdr.work.highest - hdr.work.fill_from;
-                                    slot_hole_end.write(meta.slot, hdr.work.other);
+                            if (meta.payload_length != 0) {
+                                meta.scans = 1;
+                                hdr.work.length = meta.payload_length;
+                                if (hdr.work.length > hdr.work.behind) {
+                                    hdr.work.length = hdr.work.behind;
                                 }
-                                hdr.work.was = slot_gap.read(meta.slot);
-                                hdr.work.was = hdr.work.was - (bit<64>)hdr.work.filled;
-                                slot_gap.write(meta.slot, hdr.work.was);
+                                hdr.work.near = hdr.work.behind - hdr.work.length;
                             }
-                            hdr.work.length = hdr.work.length - hdr.work.filled;
-                            hdr.work.was = slot_retransmitted.read(meta.slot);
-                            hdr.work.was = hdr.work.was + (bit<64>)hdr.work.length;
-                            slot_retransmitted.write(meta.slot, hdr.work.was);
+                        }
+                        if (meta.scans == 0) {  // holes are looked at once in a window at least
+                            hdr.work.other = hdr.work.highest ^ hdr.work.end;
+                            if (hdr.work.other & 0xc0000000 != 0) {
+                                meta.scans = 1;
+                            }
                         }
                     }
-                    hdr.work.behind = hdr.work.end - hdr.work.highest;
-                    if (hdr.work.behind < HALF_32) {
-                        slot_seq_end.write(meta.slot, hdr.work.end);
+                    if (meta.scans == 1) {
+                        if (hdr.work.length == 0) {
+                            hdr.work.behind = 0;
+                        }
+                        holes.apply(hdr, meta);
                     }
                 }
             }
@@ -110,3 +121,4 @@ control Sequence(inout headers_t hdr, inout metadata_t meta) {
         slot_state.write(meta.slot, meta.state);
     }
 }
+#undef NO_HOLE

@@ -1,13 +1,85 @@
-// The flow's slot, if it is or can be its own, and whether the reverse flow has one.
+// The flow's slot, if it has one or can take one, and whether the reverse flow has one.
 //
-// A slot is taken over where its flow was idle for slot_timeout_ns and not seen in this epoch, so that its last report
-// of an epoch is out. A flow without a slot is counted, and reported without what only a slot knows.
+// A flow can have one of four slots: of each half of its digest, the one with that number and the one beside it. It takes
+// the first that is free, else the first that is given up: its flow has ended or was idle for slot_timeout_ns, and either
+// all of it is reported, or it was not seen in this epoch, so that its probe has been. A digest is in one slot at most:
+// flows that differ in their labels alone share it one after the other. A flow without a slot is counted, and reported
+// without what only a slot knows.
+#define OWN(HALF, FLIP) \
+    if (meta.found == 0) { \
+        meta.index = meta.own_##HALF ^ FLIP; \
+        meta.index = meta.index & meta.mask; \
+        hdr.work.was = slot_fingerprint.read(meta.index); \
+        if (hdr.work.was == hdr.work.fingerprint) { \
+            meta.found = 1; \
+            meta.slot = meta.index; \
+        } else { \
+            if (hdr.work.was == 0) { \
+                if (meta.vacant == 0) { \
+                    meta.vacant = 1; \
+                    hdr.work.free = meta.index; \
+                } \
+            } \
+        } \
+    }
+
+#define PEER(HALF, FLIP) \
+    if (meta.peer_held == 0) { \
+        meta.index = meta.peer_##HALF ^ FLIP; \
+        meta.index = meta.index & meta.mask; \
+        hdr.work.was = slot_fingerprint.read(meta.index); \
+        if (hdr.work.was == hdr.work.peer_fingerprint) { \
+            meta.peer_held = 1; \
+            meta.peer_slot = meta.index; \
+        } \
+    }
+
+#define GIVEN_UP(HALF, FLIP) \
+    if (hdr.work.place == 2) { \
+        if (meta.found == 0) { \
+            meta.slot = meta.own_##HALF ^ FLIP; \
+            meta.slot = meta.slot & meta.mask; \
+        } \
+        hdr.work.lowest = 2; \
+        hdr.work.since = slot_last.read(meta.slot); \
+        hdr.work.since = hdr.ingress.timestamp_ns - hdr.work.since; \
+        if (hdr.work.since < HALF_64) { \
+            if (hdr.work.since >= hdr.work.sum) { \
+                hdr.work.lowest = 1; \
+            } \
+        } \
+        meta.state = slot_state.read(meta.slot); \
+        if (meta.state & STATE_ENDED != 0) { \
+            hdr.work.lowest = 3; \
+        } \
+        if (hdr.work.lowest != 2) { \
+            hdr.work.other = slot_epoch.read(meta.slot); \
+            if (hdr.work.other != meta.epoch_mark) { \
+                hdr.work.place = hdr.work.lowest; \
+            } else { \
+                hdr.work.other = slot_unreported.read(meta.slot); \
+                if (hdr.work.other == 0) { \
+                    if (meta.state & STATE_PENDING == 0) { \
+                        hdr.work.place = hdr.work.lowest; \
+                    } \
+                } \
+            } \
+        } \
+    }
+
 control Slot(inout headers_t hdr, inout metadata_t meta) {
     apply {
         meta.held = 0;
         meta.fresh = 0;
-        hdr.work.was = slot_fingerprint.read(meta.slot);
-        if (hdr.work.was == hdr.work.fingerprint) {
+        meta.found = 0;
+        meta.vacant = 0;
+        meta.slot = 0;
+        meta.peer_slot = 0;
+        OWN(jhash, 0)
+        OWN(crc, 0)
+        OWN(jhash, 1)
+        OWN(crc, 1)
+        if (meta.found == 1) {
             hdr.work.sum = slot_labels.read(meta.slot);
             hdr.work.other = slot_label_4.read(meta.slot);
             if (hdr.work.sum == hdr.work.labels) {
@@ -18,26 +90,21 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         }
         if (meta.held == 0) {
             if (meta.probe == 0) {
-                meta.index = 2;
-                if (hdr.work.was == 0) {
-                    meta.index = 0;
+                hdr.work.place = 2;  // of slot_counters: no slot
+                if (meta.found == 0 && meta.vacant == 1) {
+                    hdr.work.place = 0;
+                    meta.slot = hdr.work.free;
                 } else {
-                    hdr.work.other = slot_epoch.read(meta.slot);
-                    if (hdr.work.other != meta.epoch_mark) {
-                        hdr.work.since = slot_last.read(meta.slot);
-                        hdr.work.since = hdr.ingress.timestamp_ns - hdr.work.since;
-                        hdr.work.sum = slot_timeout_ns.read(0);
-                        if (hdr.work.since < HALF_64) {
-                            if (hdr.work.since >= hdr.work.sum) {
-                                meta.index = 1;
-                            }
-                        }
-                    }
+                    hdr.work.sum = slot_timeout_ns.read(0);
+                    GIVEN_UP(jhash, 0)
+                    GIVEN_UP(crc, 0)
+                    GIVEN_UP(jhash, 1)
+                    GIVEN_UP(crc, 1)
                 }
-                hdr.work.sum = slot_counters.read(meta.index);
+                hdr.work.sum = slot_counters.read(hdr.work.place);
                 hdr.work.sum = hdr.work.sum + 1;
-                slot_counters.write(meta.index, hdr.work.sum);
-                if (meta.index != 2) {
+                slot_counters.write(hdr.work.place, hdr.work.sum);
+                if (hdr.work.place != 2) {
                     meta.held = 1;
                     meta.fresh = 1;
                     slot_fingerprint.write(meta.slot, hdr.work.fingerprint);
@@ -52,16 +119,20 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
                     slot_duplicate_acks.write(meta.slot, 0);
                     slot_retransmitted.write(meta.slot, 0);
                     slot_gap.write(meta.slot, 0);
+                    slot_uncertain.write(meta.slot, 0);
                     slot_payload.write(meta.slot, 0);
                 }
             }
         }
         meta.peer_held = 0;
         if (meta.transport == 6) {
-            hdr.work.was = slot_fingerprint.read(meta.peer_slot);
-            if (hdr.work.was == hdr.work.peer_fingerprint) {
-                meta.peer_held = 1;
-            }
+            PEER(jhash, 0)
+            PEER(crc, 0)
+            PEER(jhash, 1)
+            PEER(crc, 1)
         }
     }
 }
+#undef GIVEN_UP
+#undef PEER
+#undef OWN

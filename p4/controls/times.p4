@@ -26,10 +26,26 @@ control Times(inout headers_t hdr, inout metadata_t meta) {
                 slot_last.write(meta.slot, hdr.ingress.timestamp_ns);
             }
         } else {
-            // Nobody but this packet is in one of its cells.
-            if (hdr.cells.packets_0 == 1 || hdr.cells.packets_1 == 1 || hdr.cells.packets_2 == 1
-                || hdr.cells.packets_3 == 1) {
-                meta.first = 1;
+            // Noted as seen in this epoch, if its place is free in it; else it begins where nobody but this packet is in
+            // one of its cells.
+            hdr.work.sum = (bit<64>)meta.epoch_mark;
+            hdr.work.sum = hdr.work.sum << 32;
+            hdr.work.sum = hdr.work.sum | (bit<64>)meta.row_hash;
+            meta.index = slot_mask.read(0);
+            meta.index = meta.own_crc & meta.index;
+            hdr.work.was = slotless.read(meta.index);
+            if (hdr.work.was != hdr.work.sum) {
+                hdr.work.was = hdr.work.was >> 32;
+                hdr.work.since = hdr.work.sum >> 32;
+                if (hdr.work.was != hdr.work.since) {
+                    meta.first = 1;
+                    slotless.write(meta.index, hdr.work.sum);
+                } else {
+                    if (hdr.cells.packets_0 == 1 || hdr.cells.packets_1 == 1 || hdr.cells.packets_2 == 1
+                        || hdr.cells.packets_3 == 1) {
+                        meta.first = 1;
+                    }
+                }
             }
         }
     }

@@ -10,10 +10,29 @@ from acapella_p4_model.flow_key import Key
 M32, M64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 
+HOLES = 8  # open holes that a slot keeps
+WINDOW = 1 << 30  # RFC 7323 section 2.3: no window is larger
+
 # Bits of slot_state: which of a slot's values hold. SYN: isn and syn_time; REPEATED, ANSWERED, SYN_ACK are that SYN's.
-S_IAT, S_SEQ, S_ACK, S_SYN, S_REPEATED, S_ANSWERED, S_SYN_ACK, S_RTT_SYN, S_RTT_ACK, S_DATA = (
-    1 << bit for bit in range(10)
-)
+# BASE, FLOOR: slot_base and slot_floor are less than a window behind. FIN: one was sent. ENDED: it was acknowledged, or
+# an RST came. PENDING: an acknowledgment that no report has had.
+(
+    S_IAT,
+    S_SEQ,
+    S_ACK,
+    S_SYN,
+    S_REPEATED,
+    S_ANSWERED,
+    S_SYN_ACK,
+    S_RTT_SYN,
+    S_RTT_ACK,
+    S_DATA,
+    S_BASE,
+    S_FLOOR,
+    S_FIN,
+    S_ENDED,
+    S_PENDING,
+) = (1 << bit for bit in range(15))
 SLOT_REGISTERS = (
     "slot_fingerprint",
     "slot_labels",
@@ -40,9 +59,21 @@ SLOT_REGISTERS = (
     "slot_retransmitted",
     "slot_gap",
     "slot_payload",
+    "slot_base",
+    "slot_floor",
+    "slot_forgotten",
+    "slot_uncertain",
 )
 # What a flow that takes a slot starts from 0; the others count only where slot_state says that they hold.
-ZEROED = ("slot_state", "slot_unreported", "slot_duplicate_acks", "slot_retransmitted", "slot_gap", "slot_payload")
+ZEROED = (
+    "slot_state",
+    "slot_unreported",
+    "slot_duplicate_acks",
+    "slot_retransmitted",
+    "slot_gap",
+    "slot_uncertain",
+    "slot_payload",
+)
 
 
 class Sparse(dict):
@@ -125,6 +156,10 @@ class Slots:
             if not packet.has(RST):
                 self._follow_handshake(packet)
             self._follow_acknowledgment(packet)
+        if packet.has(RST):
+            for held, slot in ((packet.held, packet.slot), (packet.peer_held, packet.peer)):
+                if held:
+                    self.mark(slot, S_ENDED)
 
     def _follow_syn(self, packet: Packet) -> bool:
         """True where this SYN opens a connection; one like the SYN before it is a retransmission."""
@@ -136,7 +171,8 @@ class Slots:
         self.mark(
             slot,
             S_SYN | (S_SYN_ACK if packet.has(ACK) else 0),
-            S_REPEATED | S_ANSWERED | S_SYN_ACK | S_RTT_SYN | S_RTT_ACK | S_ACK,  # ports may be used again
+            # ports may be used again
+            S_REPEATED | S_ANSWERED | S_SYN_ACK | S_RTT_SYN | S_RTT_ACK | S_ACK | S_FIN | S_ENDED,
         )
         self.set("isn", slot, packet.tcp.seq)
         self.set("syn_time", slot, packet.now)
@@ -146,40 +182,110 @@ class Slots:
         slot, data, fin = packet.slot, packet.payload, int(packet.has(FIN))
         begin = packet.tcp.seq + packet.has(SYN) & M32
         end = begin + data + fin & M32
+        if fin:
+            self.mark(slot, S_FIN)
         if opens or not self.get("state", slot) & S_SEQ:
-            self.mark(slot, S_SEQ)
-            for name in ("seq_end", "hole_start", "hole_end"):
-                self.set(name, slot, end)
-            return
-        if data + fin == 0:
-            return
-        highest = self.get("seq_end", slot)
-        ahead = signed(begin - highest, 32)
-        if ahead > 0:
-            self.set("gap", slot, self.get("gap", slot) + ahead & M64)
-            self.set("hole_start", slot, highest)
-            self.set("hole_end", slot, begin)
-        elif ahead < 0 and data:
-            self._sent_again(slot, highest, -ahead, min(-ahead, data))
-        if signed(end - highest, 32) > 0:
+            self.mark(slot, S_SEQ | S_BASE, S_FLOOR)
             self.set("seq_end", slot, end)
+            self.set("base", slot, begin)
+            self.set("forgotten", slot, 0)
+            for place in range(HOLES * slot, HOLES * slot + HOLES):
+                self.registers["slot_hole_start"][place] = self.registers["slot_hole_end"][place] = 0
+            return
+        if data + fin:
+            self._follow_holes(slot, begin, data, end)
 
-    def _sent_again(self, slot: int, highest: int, behind: int, length: int) -> None:
-        """`length` octets of data from `behind` octets below the highest on: they fill the latest hole, or were seen.
+    def _follow_holes(self, slot: int, begin: int, data: int, end: int) -> None:
+        """Gaps and retransmissions, exact while HOLES holes are open at most.
 
-        Distances are below the highest, so that larger is earlier.
+        Numbers are counted from the highest so far, which is 0: what came before is negative.
         """
-        hole_from = highest - self.get("hole_start", slot) & M32
-        hole_to = highest - self.get("hole_end", slot) & M32
-        fill_from, fill_to = min(behind, hole_from), max(behind - length, hole_to)
-        filled = max(fill_from - fill_to, 0)
-        if filled:
-            if fill_from == hole_from:
-                self.set("hole_start", slot, self.get("hole_start", slot) + filled & M32)
-            else:  # what lies above it is forgotten
-                self.set("hole_end", slot, highest - fill_from & M32)
-        self.set("gap", slot, self.get("gap", slot) - filled & M64)
-        self.set("retransmitted", slot, self.get("retransmitted", slot) + length - filled & M64)
+        highest = self.get("seq_end", slot)
+        first, last = signed(begin - highest, 32), max(signed(end - highest, 32), 0)
+        if first > 0:
+            self._add("gap", slot, first)
+            self._scan(slot, highest, (0, 0), last, opened=(0, first))
+        elif first < 0 and data:
+            self._follow_old_data(slot, highest, first, min(first + data, 0), last)
+        elif (highest ^ highest + last) & ~(WINDOW - 1) & M32:
+            self._scan(slot, highest, (0, 0), last)
+        self.set("seq_end", slot, highest + last & M32)
+
+    def _near(self, name: str, bit: int, slot: int, highest: int) -> int:
+        """A number of the slot counted from the highest; far below all others where it is not near."""
+        near = self.get("state", slot) & bit
+        return -(highest - self.get(name, slot) & M32) if near else -(1 << 32)
+
+    def _follow_old_data(self, slot: int, highest: int, first: int, stop: int, last: int) -> None:
+        base, floor = (self._near(*of, slot, highest) for of in (("base", S_BASE), ("floor", S_FLOOR)))
+        new = max(min(stop, base) - first, 0)
+        if new:  # below all that was seen
+            self.set("base", slot, highest + first & M32)
+            if stop < base:
+                self._add("gap", slot, base - stop)
+                self._forget(slot, highest, (stop, base))
+        unsure = max(min(stop, floor) - max(first, base), 0)
+        matched = min(unsure, self.get("forgotten", slot))
+        self._add("forgotten", slot, -matched)
+        self._add("uncertain", slot, matched)
+        filled = self._scan(slot, highest, (first, stop), last)
+        self._add("gap", slot, -matched - filled)
+        self._add("retransmitted", slot, stop - first - filled - new - matched)
+
+    def _add(self, name: str, slot: int, more: int) -> None:
+        self.set(name, slot, self.get(name, slot) + more & M64)
+
+    def _forget(self, slot: int, highest: int, hole: tuple[int, int]) -> None:
+        """From now on data below the floor is a retransmission, or fills a hole that was forgotten."""
+        self._add("forgotten", slot, hole[1] - hole[0])
+        if hole[1] > self._near("floor", S_FLOOR, slot, highest):
+            self.set("floor", slot, highest + hole[1] & M32)
+            self.mark(slot, S_FLOOR)
+
+    def _scan(
+        self, slot: int, highest: int, seen: tuple[int, int], last: int, opened: tuple[int, int] | None = None
+    ) -> int:
+        """Takes what was seen out of the slot's holes; the octets that filled one.
+
+        A new hole goes to the first free place, else to that of the lowest, which is forgotten. So are holes a window
+        and more below `last`, the new highest.
+        """
+        places = range(HOLES * slot, HOLES * slot + HOLES)
+        filled, holes = 0, {}
+        for place in places:
+            start, stop = (-(highest - self.registers[f"slot_hole_{end}"][place] & M32) for end in ("start", "end"))
+            if start == stop:
+                continue
+            left = [(start, stop)]
+            if seen[0] < stop and seen[1] > start:
+                filled += min(stop, seen[1]) - max(start, seen[0])
+                left = [piece for piece in ((start, seen[0]), (seen[1], stop)) if piece[0] < piece[1]]
+            if len(left) == 2:
+                opened = left.pop()
+            hole = left.pop() if left else (stop, stop)
+            if last - hole[0] >= WINDOW and hole[0] < hole[1]:
+                self._forget(slot, highest, hole)
+                hole = (hole[1], hole[1])
+            self._write_hole(place, highest, hole)
+            if hole[0] < hole[1]:
+                holes[place] = hole
+        if opened and opened[1] - opened[0] >= WINDOW:
+            self._forget(slot, highest, opened)
+        elif opened:
+            place = next((one for one in places if one not in holes), None)
+            if place is None:
+                place = min(holes, key=holes.get)
+                self._forget(slot, highest, holes[place])
+            self._write_hole(place, highest, opened)
+        for name, bit in (("base", S_BASE), ("floor", S_FLOOR)):
+            if self.get("state", slot) & bit and (highest + last - self.get(name, slot) & M32) >= WINDOW:
+                self.mark(slot, 0, bit)
+                self.set("forgotten", slot, 0 if bit == S_FLOOR else self.get("forgotten", slot))
+        return filled
+
+    def _write_hole(self, place: int, highest: int, hole: tuple[int, int]) -> None:
+        for end, number in zip(("start", "end"), hole, strict=True):
+            self.registers[f"slot_hole_{end}"][place] = highest + number & M32
 
     # What a packet says of the other direction
 
@@ -215,10 +321,13 @@ class Slots:
             outstanding = signed(self.get("seq_end", peer) - number, 32) > 0
             if bare and same and state & S_SEQ and outstanding:
                 self.set("duplicate_acks", peer, self.get("duplicate_acks", peer) + 1 & M32)
+                self.mark(peer, S_PENDING)
             packet.advances = moved > 0
         else:
             packet.advances = True
-            self.mark(peer, S_ACK)
         if packet.advances:
             self.set("ack", peer, number)
+            self.mark(peer, S_ACK | S_PENDING)
+            if state & S_FIN and number == self.get("seq_end", peer):
+                self.mark(peer, S_ENDED)
         self.set("window", peer, packet.tcp.window)

@@ -20,7 +20,9 @@ from acapella_p4_model.flow_state import (
     RST,
     S_ACK,
     S_DATA,
+    S_ENDED,
     S_IAT,
+    S_PENDING,
     S_RTT_ACK,
     S_RTT_SYN,
     S_SEQ,
@@ -49,7 +51,7 @@ SETTINGS = {
     "rows": ROWS,
     "cell_mask": M16,
     "slot_mask": M16,
-    "slot_timeout_ns": 60_000_000_000,
+    "slot_timeout_ns": 10_000_000_000,
     "triggers": T_SYN | T_ACK | T_FIN | T_RST | T_TIME | T_FIRST | T_PROBE | T_DATA_ACK,
     "every": 0,
     "interval_ns": 1_000_000_000,
@@ -97,7 +99,7 @@ class Flowstats:
 
     def __post_init__(self) -> None:
         sketch = [f"sketch_{what}_{row}" for what in ("bytes", "packets") for row in range(ROWS)]
-        names = (*QUEUE_PAIR_REGISTERS, *sketch, "slot_counters", "port_sequence")
+        names = (*QUEUE_PAIR_REGISTERS, *sketch, "slot_counters", "slotless", "port_sequence")
         self.slots = Slots()
         self.many = {name: Sparse() for name in names} | self.slots.registers
 
@@ -132,35 +134,43 @@ class Flowstats:
 
     # Slots
 
-    def _slot_of(self, key: Key) -> tuple[int, int]:
-        """Index and fingerprint."""
+    def _candidates(self, key: Key) -> list[int]:
+        """The slots that a flow can have: of each hash two that lie side by side."""
         crc, jhash = key.digest()
-        return jhash & self.one["slot_mask"], crc << 32 | jhash
+        return [(number ^ flip) & self.one["slot_mask"] for flip in (0, 1) for number in (jhash, crc)]
+
+    def _slot_with(self, key: Key) -> int | None:
+        """The slot that has the key's digest, whatever its labels."""
+        crc, jhash = key.digest()
+        owners = self.slots.registers["slot_fingerprint"]
+        return next((slot for slot in self._candidates(key) if owners[slot] == crc << 32 | jhash), None)
 
     def _find_slot(self, packet: Packet) -> None:
-        packet.slot, fingerprint = self._slot_of(packet.key)
-        slot, key = packet.slot, packet.key
-        packet.held = (
-            self.slots.get("fingerprint", slot) == fingerprint
-            and self.slots.get("labels", slot) == key.packed_labels
-            and self.slots.get("label_4", slot) == key.labels[3]
-        )
+        key, slot = packet.key, self._slot_with(packet.key)
+        if slot is not None:
+            packet.slot = slot
+            packet.held = (self.slots.get("labels", slot), self.slots.get("label_4", slot)) == (
+                key.packed_labels,
+                key.labels[3],
+            )
         if not packet.probe and not packet.held:
-            self._take_slot(packet, fingerprint)
-        packet.peer, peer_fingerprint = self._slot_of(key.reversed())
-        packet.peer_held = packet.tcp is not None and self.slots.get("fingerprint", packet.peer) == peer_fingerprint
+            self._take_slot(packet, slot)
+        peer = self._slot_with(key.reversed()) if packet.tcp else None
+        packet.peer_held = peer is not None
+        packet.peer = peer or 0
 
-    def _take_slot(self, packet: Packet, fingerprint: int) -> None:
-        """A free slot, or one whose flow was idle for long and has had its last report of an epoch before."""
-        slot, counters = packet.slot, self.many["slot_counters"]
-        free = self.slots.get("fingerprint", slot) == 0
-        idle = signed(packet.now - self.slots.get("last", slot), 64) >= self.one["slot_timeout_ns"]
-        if not free and not (idle and self.slots.get("epoch", slot) != self._epoch_mark()):
+    def _take_slot(self, packet: Packet, same: int | None) -> None:
+        """A free slot, else one that is given up; where the same digest has one with other labels, only that."""
+        counters, candidates = self.many["slot_counters"], self._candidates(packet.key) if same is None else [same]
+        free = next((slot for slot in candidates if self.slots.get("fingerprint", slot) == 0), None)
+        slot = next((one for one in candidates if self._given_up(one, packet.now)), None) if free is None else free
+        if slot is None:
             counters[2] += 1
             return
-        counters[0 if free else 1] += 1
-        packet.held = True
-        self.slots.set("fingerprint", slot, fingerprint)
+        counters[0 if free is not None else 3 if self.slots.get("state", slot) & S_ENDED else 1] += 1
+        crc, jhash = packet.key.digest()
+        packet.slot, packet.held, packet.new = slot, True, True
+        self.slots.set("fingerprint", slot, crc << 32 | jhash)
         self.slots.set("labels", slot, packet.key.packed_labels)
         self.slots.set("label_4", slot, packet.key.labels[3])
         self.slots.set("start", slot, packet.now)
@@ -169,7 +179,16 @@ class Flowstats:
         self.slots.set("epoch", slot, 0)
         for name in ZEROED:
             self.many[name][slot] = 0
-        packet.new = True
+
+    def _given_up(self, slot: int, now: int) -> bool:
+        """Whether a slot's flow has ended or was idle for long, and all of it is reported.
+
+        A flow that was not seen in this epoch has had its probe.
+        """
+        state = self.slots.get("state", slot)
+        idle = signed(now - self.slots.get("last", slot), 64) >= self.one["slot_timeout_ns"]
+        reported = self.slots.get("unreported", slot) == 0 and not state & S_PENDING
+        return (bool(state & S_ENDED) or idle) and (reported or self.slots.get("epoch", slot) != self._epoch_mark())
 
     def _epoch_mark(self) -> int:
         """What slot_epoch says of a flow seen in this epoch; 0: in none."""
@@ -203,7 +222,26 @@ class Flowstats:
             packet.first = self.slots.get("epoch", packet.slot) != self._epoch_mark()
             self.slots.set("epoch", packet.slot, self._epoch_mark())
         else:
-            packet.first = any(packets == 1 for _, packets in packet.cells)
+            packet.first = self._begins_without_slot(packet)
+
+    def _slotless(self, key: Key) -> tuple[int, int]:
+        """Where a flow without a slot is noted in this epoch, and as what."""
+        rows = min(self.one["rows"], ROWS)
+        return key.digest()[0] & self.one["slot_mask"], self._epoch_mark() << 32 | key.row_hash(rows - 1)
+
+    def _begins_without_slot(self, packet: Packet) -> bool:
+        """Whether no packet of the flow was seen in this epoch.
+
+        It is noted if its place is free in this epoch; else by a cell of the sketch that only this packet is in.
+        """
+        place, note = self._slotless(packet.key)
+        noted = self.many["slotless"][place]
+        if noted == note:
+            return False
+        if noted >> 32 != self._epoch_mark():
+            self.many["slotless"][place] = note
+            return True
+        return any(packets == 1 for _, packets in packet.cells)
 
     # Triggers and reports
 
@@ -235,8 +273,8 @@ class Flowstats:
             if not trigger:
                 return Result(NO_TRIGGER)
             subject = self._peer_subject(packet)
-            known = subject.held or (packet.key.mpls_count == 0 and all(packets for _, packets in subject.cells))
-            if not known and self.one["format"] != 1:
+            place, note = self._slotless(subject.key)
+            if self.one["format"] != 1 and not subject.held and self.many["slotless"][place] != note:
                 return Result(REVERSE_UNKNOWN)
         if self.one["format"] == 1 and subject.key.ip_version != 4:
             return Result(NOT_IN_FORMAT, trigger=trigger)
@@ -260,6 +298,7 @@ class Flowstats:
         if subject.held and not packet.probe:
             self.slots.set("reported", subject.slot, packet.now)
             self.slots.set("unreported", subject.slot, 0)
+            self.slots.mark(subject.slot, 0, S_PENDING)
         return Result(0, reports.frame(self.one, queue_pair, pair, payload), trigger)
 
     def _advance(self, pair: int, length: int) -> None:
@@ -280,7 +319,7 @@ class Flowstats:
             "ack": S_ACK,
             "data_seq": S_DATA,
         }
-        counts = ("start", "last", "duplicate_acks", "retransmitted", "gap", "payload")
+        counts = ("start", "last", "duplicate_acks", "retransmitted", "gap", "uncertain", "payload")
         if not subject.held:
             return dict.fromkeys((*bits, *counts, "state"), 0)
         state = self.slots.get("state", subject.slot)
@@ -291,7 +330,7 @@ class Flowstats:
     def _payload(self, packet: Packet, subject: Subject, trigger: int) -> bytes:
         key, held = subject.key, self._held_values(subject)
         state = held.pop("state")
-        valid = 1 | 64 | 256 if subject.held else 0
+        valid = 1 | 64 | 256 | 512 if subject.held else 0
         for number, bit in enumerate((S_RTT_SYN, S_RTT_ACK, S_IAT, S_SEQ, S_ACK), 1):
             valid |= bool(state & bit) << number
         valid |= subject.tags_whole << 7
@@ -332,6 +371,7 @@ class Flowstats:
                 "gap_bytes": held["gap"],
                 "payload_bytes": held["payload"],
                 "last": held["last"],
+                "uncertain_bytes": held["uncertain"],
             },
         )
 

@@ -191,6 +191,7 @@ class Flow:
         self.rtt_syn = self.rtt_ack = self.iat = self.seq = self.ack = self.base = None
         self.acked = 0
         self.slot = None
+        self.uncertain = self.uncertain_slot = None  # of all slots, and the newest report's
         self.slots = dict.fromkeys(("payload_bytes", "retransmitted_bytes", "gap_bytes", "duplicate_acks"), 0)
         self.tags_cut = False
         self.window = None
@@ -303,6 +304,7 @@ class Flow:
             "bytes_in_flight": self.flight(),
             "acknowledged_bytes": self.acked if self.has_ack else None,
             **{name: None if self.slot is None else value for name, value in self.slots.items()},
+            "uncertain_bytes": self.uncertain,
             "reports": self.reports,
             "older_reports": self.older,
             "epochs": self.epoch_count(),
@@ -452,6 +454,10 @@ class Tagged(Flow):
         """Counters that begin anew with another start."""
         names = ("payload_bytes", "retransmitted_bytes", "gap_bytes")
         last = self.slot
+        if fields["valid"] & VALID["uncertain"]:
+            same = self.uncertain is not None and last is not None and fields["start"] == last["start"]
+            more = fields["uncertain_bytes"] - (self.uncertain_slot if same else 0)
+            self.uncertain, self.uncertain_slot = (self.uncertain or 0) + more, fields["uncertain_bytes"]
         if last is None or fields["start"] != last["start"]:
             last = dict.fromkeys((*names, "duplicate_acks", "start"), 0)
         for name in names:

@@ -7,7 +7,12 @@ import zlib
 from acapella_core import schemas
 
 WIDTHS = {1: ">B", 2: ">H", 4: ">I", 8: ">Q"}
-VALID = {"start": 1, "rtt_syn": 2, "rtt_ack": 4, "iat": 8, "seq": 16, "ack": 32, "slot": 64, "tags": 128, "last": 256}
+VALID = {
+    name: 1 << bit
+    for bit, name in enumerate(
+        ("start", "rtt_syn", "rtt_ack", "iat", "seq", "ack", "slot", "tags", "last", "uncertain")
+    )
+}
 TRIGGER = {"syn": 1, "ack": 2, "fin": 4, "rst": 8, "nth": 16, "time": 32, "first": 64, "probe": 128, "data_ack": 256}
 
 

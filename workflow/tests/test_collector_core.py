@@ -45,7 +45,7 @@ def number_2(random_: random.Random, n: int) -> dict:
         "ip_proto": random_.choice((6, 6, 6, 17, 1, 58)),
         "tcp_flags": 16,
         "trigger": random_.choice((1, 2, 4, 8, 16, 64, 128, 256)),
-        "valid": random_.randrange(512) | random_.choice((0, VALID["slot"])),
+        "valid": random_.randrange(1024) | random_.choice((0, VALID["slot"])),
         "vlan_count": tags % 3,
         "mpls_count": random_.choice((0, 2, 6)),
         "src_port": random_.choice((0, 443)),
@@ -71,6 +71,7 @@ def number_2(random_: random.Random, n: int) -> dict:
         "duplicate_acks": random_.choice((n, 2**32 - 1)),
         "retransmitted_bytes": n // 3,
         "gap_bytes": random_.choice((n, n, n, 0)),
+        "uncertain_bytes": n // 5,
         "payload_bytes": n * 900,
     }
 
@@ -232,7 +233,7 @@ def hostile(random_: random.Random, n: int, most: int) -> dict:
         "dst": b"\x0a\0\0\2",
         "ip_proto": random_.choice((6, 6, 17)),
         "valid": random_.choice(
-            (VALID["start"] | VALID["iat"] | VALID["slot"] | VALID["last"], random_.randrange(512))
+            (VALID["start"] | VALID["iat"] | VALID["slot"] | VALID["last"], random_.randrange(1024))
         ),
         "trigger": random_.choice((0, 1, 4, 16, 32, 64, 128, 256)),
         "epoch": random_.choice((0, 0, 1, n, 2**32 - 1)),
@@ -245,6 +246,7 @@ def hostile(random_: random.Random, n: int, most: int) -> dict:
         "packets": random_.choice((n, n * 2, 0, 1, random_.randrange(100), 2**40)),
         "payload_bytes": n * 50 + random_.randrange(50),
         "gap_bytes": random_.choice((n, 0, 9)),
+        "uncertain_bytes": random_.choice((n, 0)),
         "duplicate_acks": n,
     }
 

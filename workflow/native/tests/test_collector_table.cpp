@@ -88,10 +88,11 @@ TEST(Flow, AGapThatIsFilledIsTakenBackAndAnotherStartCountsAnew) {
     const auto report = [](std::uint32_t time, std::uint64_t started, std::uint64_t payload,
                            std::uint64_t gap) {
         Octets one = tagged(1, 1, time, time);
-        put(one, valid, valid_bits::slot | valid_bits::start);
+        put(one, valid, valid_bits::slot | valid_bits::start | valid_bits::uncertain);
         put(one, start, started);
         put(one, payload_bytes, payload);
         put(one, gap_bytes, gap);
+        put(one, uncertain_bytes, 10 * time);
         put(one, duplicate_acks, time);
         return one;
     };
@@ -99,6 +100,7 @@ TEST(Flow, AGapThatIsFilledIsTakenBackAndAnotherStartCountsAnew) {
                                                   report(3, 50, 1400, 70), report(4, 60, 2000, 80)});
     EXPECT_EQ(flow.payload_bytes, 3400U);
     EXPECT_EQ(flow.gap_bytes, 150U);
+    EXPECT_EQ(flow.uncertain_bytes, 70U);
     EXPECT_EQ(flow.duplicate_acks, 7U);
 }
 

@@ -137,6 +137,10 @@ void take_slot(FlowState& flow, const Report& report) {
     add_step(flow.payload_bytes, flow.payload_last, report.payload_bytes, anew);
     add_step(flow.retransmitted_bytes, flow.retransmitted_last, report.retransmitted_bytes, anew);
     add_step(flow.gap_bytes, flow.gap_last, report.gap_bytes, anew);
+    if ((report.has & Report::kUncertain) != 0) {
+        add_step(flow.uncertain_bytes, flow.uncertain_last, report.uncertain_bytes, anew);
+        flow.flags |= FlowState::kUncertain;
+    }
     flow.duplicate_acks += report.duplicate_acks - (anew ? 0 : flow.duplicate_acks_last.get());
     flow.duplicate_acks_last = report.duplicate_acks;
     flow.flags |= FlowState::kSlot;

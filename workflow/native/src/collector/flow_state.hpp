@@ -21,9 +21,10 @@ struct FlowState {
         kAck = 64,
         kAckBase = 128,  // ack holds where acknowledged bytes count from
         kSlot = 256,
-        kPrevious = 512,  // there is an epoch before the newest one
-        kTagsCut = 1024,  // there were more tags than a report holds
-        kLast = 2048,     // the newest report said when the last packet was
+        kPrevious = 512,    // there is an epoch before the newest one
+        kTagsCut = 1024,    // there were more tags than a report holds
+        kLast = 2048,       // the newest report said when the last packet was
+        kUncertain = 4096,  // uncertain_bytes was reported
     };
 
     bool has(Flag flag) const { return (flags & flag) != 0; }
@@ -68,6 +69,8 @@ struct FlowState {
     Relaxed<std::uint64_t> retransmitted_last;
     Relaxed<std::uint64_t> gap_bytes;
     Relaxed<std::uint64_t> gap_last;
+    Relaxed<std::uint64_t> uncertain_bytes;
+    Relaxed<std::uint64_t> uncertain_last;
     Relaxed<std::uint32_t> duplicate_acks;
     Relaxed<std::uint32_t> duplicate_acks_last;
 };

@@ -45,7 +45,8 @@ static_assert(Report::kStart == format2::valid_bits::start &&
               Report::kRttAck == format2::valid_bits::rtt_ack && Report::kIat == format2::valid_bits::iat &&
               Report::kSeq == format2::valid_bits::seq && Report::kAck == format2::valid_bits::ack &&
               Report::kSlot == format2::valid_bits::slot && Report::kTags == format2::valid_bits::tags &&
-              Report::kLast == format2::valid_bits::last);
+              Report::kLast == format2::valid_bits::last &&
+              Report::kUncertain == format2::valid_bits::uncertain);
 
 bool is_report(Format format, const std::byte* bytes) {
     if (format == Format::published) return format1::timestamp.of(bytes) >> 48 == 0;
@@ -115,7 +116,7 @@ Report report_of<Format::tagged>(const std::byte* bytes) {
     namespace why = format2::trigger_bits;
     Report report;
     const std::uint32_t trigger = format2::trigger.of(bytes);
-    unsigned has = format2::valid.of(bytes) & 0x1ffU;
+    unsigned has = format2::valid.of(bytes) & 0x3ffU;
     if (format2::ip_proto.of(bytes) != kTcp)
         has &= ~static_cast<unsigned>(Report::kSlot);  // counts of TCP alone
     if ((trigger & (why::fin | why::rst)) != 0) has |= Report::kEnd;
@@ -141,6 +142,7 @@ Report report_of<Format::tagged>(const std::byte* bytes) {
     report.retransmitted_bytes = format2::retransmitted_bytes.of(bytes);
     report.gap_bytes = format2::gap_bytes.of(bytes);
     report.payload_bytes = format2::payload_bytes.of(bytes);
+    report.uncertain_bytes = format2::uncertain_bytes.of(bytes);
     return report;
 }
 

@@ -53,9 +53,10 @@ struct Report {
         kAck = 32,
         kSlot = 64,  // duplicate_acks to payload_bytes
         kTags = 128,
-        kLast = 256,     // last
-        kEnd = 512,      // the report's time is the end of the flow
-        kSynSeq = 1024,  // seq_end is where the flow's data starts
+        kLast = 256,       // last
+        kUncertain = 512,  // uncertain_bytes
+        kEnd = 1024,       // the report's time is the end of the flow
+        kSynSeq = 2048,    // seq_end is where the flow's data starts
     };
 
     std::uint16_t has;
@@ -77,6 +78,7 @@ struct Report {
     std::uint64_t retransmitted_bytes;
     std::uint64_t gap_bytes;
     std::uint64_t payload_bytes;
+    std::uint64_t uncertain_bytes;  // either of the two counts of loss may be this much larger
 };
 
 // Whether the bytes are a report of that format: version and IP version are known ones. The published format

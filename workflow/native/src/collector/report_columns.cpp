@@ -102,6 +102,7 @@ struct FlowColumnsOf {
     NullableValues<double> packet_size_mean, retransmitted_share, gap_share;
     NullableValues<std::uint32_t> bytes_in_flight;
     Whole throughput_bps, acknowledged_bytes, payload_bytes, retransmitted_bytes, gap_bytes, duplicate_acks;
+    Whole uncertain_bytes;
 
     void add(const FlowCopy& flow, std::string_view site);
     Column columns() const;
@@ -153,6 +154,7 @@ void FlowColumnsOf::add_tcp(const FlowState& state) {
     payload_bytes.add(known(slot, state.payload_bytes));
     retransmitted_bytes.add(known(slot, state.retransmitted_bytes));
     gap_bytes.add(known(slot, state.gap_bytes));
+    uncertain_bytes.add(known(slot && state.has(FlowState::kUncertain), state.uncertain_bytes));
     duplicate_acks.add(known(slot, std::uint64_t{state.duplicate_acks}));
     retransmitted_share.add(ratio(slot, state.retransmitted_bytes, state.payload_bytes));
     gap_share.add(ratio(slot, state.gap_bytes, state.payload_bytes + state.gap_bytes));
@@ -187,6 +189,7 @@ Column FlowColumnsOf::columns() const {
     all.push_back(retransmitted_bytes.column("retransmitted_bytes"));
     all.push_back(duplicate_acks.column("duplicate_acks"));
     all.push_back(gap_bytes.column("gap_bytes"));
+    all.push_back(uncertain_bytes.column("uncertain_bytes"));
     all.push_back(retransmitted_share.column("retransmitted_share"));
     all.push_back(gap_share.column("gap_share"));
     all.push_back(reports.column("reports"));

@@ -1,0 +1,137 @@
+"""Gaps and retransmitted bytes of flowstats.p4 against sets of sequence numbers, and holes against the model."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from acapella_p4_model import reports
+from acapella_p4_model.comparing import BASE, assert_same, run
+from acapella_p4_model.flow_state import HOLES
+from acapella_p4_model.made_connections import ACK, FIN, START_NS, SYN, TCP, ethernet, ipv4, tcp
+from acapella_p4_model.running import Frame
+
+SERVER, PORT = 0x0A000001, 443
+
+
+@dataclass
+class Stream:
+    """One direction of a connection as a tap sees it, and each octet that it has seen."""
+
+    client: int
+    isn: int
+    sent: int = 1  # numbers from the SYN's on, which is 0
+    seen: set[int] = field(default_factory=set)
+    flags: set[int] = field(default_factory=set)  # numbers of SYN and FIN
+    payload: int = 0
+    most_holes: int = 0
+
+    def frame(self, begin: int, data: int, flags: int = ACK) -> bytes:
+        """A segment that passes the tap."""
+        covered = set(range(begin, begin + data))
+        self.payload += data
+        self.flags |= ({begin + data} if flags & FIN else set()) | ({0} if flags & SYN else set())
+        self.seen |= covered | self.flags
+        self.sent = max(self.sent, begin + data)
+        self.most_holes = max(self.most_holes, self.holes())
+        numbers = (self.isn + begin - bool(flags & SYN), 1)
+        segment = tcp((40000, PORT), numbers, flags, data=data)
+        return ethernet(ipv4(TCP, self.client, SERVER, segment))
+
+    def holes(self) -> int:
+        """Runs of numbers that were not seen."""
+        return sum(one + 1 not in self.seen for one in self.seen) - 1
+
+    @property
+    def gap(self) -> int:
+        return max(self.seen) - min(self.seen) + 1 - len(self.seen)
+
+    @property
+    def retransmitted(self) -> int:
+        return self.payload - (len(self.seen) - len(self.flags))
+
+
+def lossy(seed: int, streams: int, frames: int, far: int) -> tuple[list[Frame], dict[int, Stream]]:
+    """Streams with lost, late and repeated segments, which go back `far` octets at most."""
+    rnd = random.Random(seed)
+    made = {at: Stream(at, rnd.choice((2**32 - 3000, rnd.getrandbits(32), 2**30 - 3000))) for at in range(streams)}
+    late: dict[int, list[tuple[int, int]]] = {at: [] for at in made}
+    out, now = [], START_NS
+    for stream in made.values():
+        out.append(Frame(stream.frame(1, 0, SYN), timestamp_ns=now))
+    for _ in range(frames):
+        now += rnd.randrange(1_000_000)
+        stream, data, kind = made[rnd.randrange(streams)], rnd.randrange(1, 60), rnd.random()
+        begin = stream.sent
+        if kind < 0.05:
+            stream.sent += data  # lost before the tap
+            continue
+        if kind < 0.15:
+            stream.sent += data
+            late[stream.client].append((begin, data))
+            continue
+        if kind < 0.30:
+            begin = max(1, begin - rnd.randrange(far))
+        elif kind < 0.40 and late[stream.client]:
+            begin, data = late[stream.client].pop(rnd.randrange(len(late[stream.client])))
+        out.append(Frame(stream.frame(begin, data), timestamp_ns=now))
+    for stream in made.values():
+        out.append(Frame(stream.frame(stream.sent, 0, FIN | ACK), timestamp_ns=now + 1))
+    return out, made
+
+
+@pytest.mark.parametrize(("seed", "frames", "far"), [(1, 300, 100), (2, 3000, 100), (3, 6000, 800)])
+def test_loss_is_within_the_interval_and_exact_while_few_holes_are_open(seed, frames, far, small_spec, tmp_path):
+    made, streams = lossy(seed, 20, frames, far)
+    ran = run(made, "register qp_number 0 17\nregister slot_mask 0 1023\n", tmp_path, small_spec)
+    last = {}
+    for outcome in ran.outcomes:
+        if outcome.octets:
+            report = reports.of_frame(outcome.octets)
+            last[report["src"]] = report
+    exact = 0
+    for client, stream in streams.items():
+        report = last[client]
+        unsure = report["uncertain_bytes"]
+        assert 0 <= stream.gap - report["gap_bytes"] <= unsure, client
+        assert 0 <= stream.retransmitted - report["retransmitted_bytes"] <= unsure, client
+        assert report["payload_bytes"] == stream.payload
+        if stream.most_holes <= HOLES:
+            assert unsure == 0
+        exact += unsure == 0
+    assert exact > 0
+    assert any(stream.gap and stream.retransmitted for stream in streams.values())
+
+
+def wild(seed: int, count: int) -> list[Frame]:
+    """Numbers that jump by up to half of their circle, about the bounds of a window."""
+    rnd = random.Random(seed)
+    highest = [rnd.choice((0, 2**30 - 200, rnd.getrandbits(32))) for _ in range(6)]
+    out, now = [], START_NS
+    for _ in range(count):
+        now += rnd.randrange(10_000_000)
+        at, data, kind = rnd.randrange(6), rnd.choice((0, 1, rnd.randrange(60), 1400)), rnd.random()
+        seq, flags = highest[at], ACK
+        if kind < 0.25:
+            seq += rnd.randrange(1, 100)
+        elif kind < 0.6:
+            seq -= rnd.randrange(1, 3000)
+        elif kind < 0.64:
+            seq += rnd.choice((2**29, 2**30 - 1, 2**30, 2**31 - 1, 2**31, 2**31 + 1, 3 * 2**30, rnd.getrandbits(32)))
+        elif kind < 0.67:
+            flags = rnd.choice((SYN, FIN | ACK, SYN | FIN))
+        if (seq + data - highest[at]) % 2**32 < 2**31:
+            highest[at] = seq + data
+        segment = tcp((40000, PORT), (seq, 1), flags, data=data)
+        out.append(Frame(ethernet(ipv4(TCP, at, SERVER, segment)), timestamp_ns=now))
+    return out
+
+
+@pytest.mark.parametrize("seed", [5, 6])
+def test_numbers_that_jump_leave_the_registers_of_the_model(seed, small_spec, tmp_path: Path):
+    settings = BASE | {"slot_mask": 0x3FF, "triggers": 0x1FF, "every": 1, "cell_mask": 0x7FF}
+    assert "trigger 4" in assert_same(wild(seed, 4000), settings, 0, tmp_path, small_spec)
+    made, _ = lossy(seed, 5, 3000, 2000)
+    assert "trigger 0" in assert_same(made, settings, 0, tmp_path, small_spec)
