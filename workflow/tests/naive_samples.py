@@ -23,10 +23,14 @@ class Sample:
     trial: bool = False  # named by the config
 
     @property
+    def declared(self) -> dict[str, str | None]:
+        """What the sample sheet gives as restrictions, with details."""
+        return {each["reason"]: each["detail"] for each in self.manifest.get("restrictions", [])}
+
+    @property
     def restrictions(self) -> list[str]:
         """Why the sample does not hold all traffic of its port."""
-        m = self.manifest
-        declared = {each["reason"] for each in m.get("restrictions", [])}
+        m, declared = self.manifest, self.declared
         found = {
             "trial": self.trial or any(m.get(key) is not None for key in ("environment", "trial", "replayed_frames")),
             "filter": bool((m.get("filter") or "").strip()),

@@ -308,12 +308,28 @@ def restrictions(samples, which="unfiltered"):
 
 def detail(sample):
     """The restrictions of a sample in words."""
+    m, declared = sample.manifest, sample.declared
+    program = (m.get("p4") or {}).get("program") or declared.get("p4")
+    words = {
+        "trial": "replayed trial",
+        "filter": f"filter {m.get('filter') or declared.get('filter') or ''}".strip(),
+        "p4": f"P4 program {program or ''}".strip(),
+        "sampling": f"one frame in {one_in(sample)}" if one_in(sample) else "sampling",
+    }
+    return "; ".join(words[reason] for reason in sample.restrictions) or None
+
+
+def one_in(sample):
+    """Of how many frames one was kept, by the manifest or the sample sheet."""
+    return sample.manifest.get("one_in") or int(sample.declared.get("sampling") or 0) or None
+
+
+def filtered(sample):
+    """Whether a filter or a P4 program held frames back; None if nothing is known."""
     m = sample.manifest
-    words = ["replayed trial"] if "trial" in sample.restrictions else []
-    words += [f"filter {m['filter']}"] if m.get("filter") else []
-    words += [f"P4 program {m['p4']['program']}"] if m.get("p4") else []
-    words += [f"one frame in {m['one_in']}"] if (m.get("one_in") or 1) > 1 else []
-    return "; ".join(words) or None
+    if m["testbed"] != "files" or m["filter"]:
+        return bool(m["filter"])
+    return True if {"filter", "p4"} & set(sample.declared) else None
 
 
 def capture_quality(samples, which="unfiltered"):
@@ -370,8 +386,8 @@ def quality_row(s, campaign_ns, port_ns):
         "sample": s.name,
         "method": m["method"],
         "snaplen": m["snaplen"],
-        "filtered": bool(m["filter"]) if m["testbed"] != "files" or m["filter"] else None,
-        "one_in": m.get("one_in"),
+        "filtered": filtered(s),
+        "one_in": one_in(s),
         "sampled_out": 0 if m.get("one_in") == 1 else m.get("sampled_out"),
         "frames": n,
         "wire_bytes": sum(f["wire_len"] for f in s.frames),

@@ -19,10 +19,23 @@ KINDS = {
     "p4": {"method": "fpga", "p4": {"program": "preprocess.spec", "control_sha256": None, "not_sent": {}}},
     "sampling": {"one_in": 10, "one_in_by": "count", "sampled_out": 900},
     "both": {"filter": "udp", "one_in": 3, "one_in_by": "hash", "sampled_out": 2},
+    "sheet trial": {"testbed": "files", "one_in": None, "restrictions": [{"reason": "trial", "detail": None}]},
+    "sheet filter": {
+        "testbed": "files",
+        "one_in": None,
+        "restrictions": [{"reason": "sampling", "detail": "50"}, {"reason": "filter", "detail": "tcp port 80"}],
+    },
+    "sheet words": {
+        "testbed": "files",
+        "one_in": None,
+        "restrictions": [{"reason": reason, "detail": None} for reason in ("sampling", "p4", "filter")],
+    },
 }
 MIXES = {
     "mixed": ("plain", "trial", "filter", "p4", "sampling", "both", "plain"),
     "no unfiltered sample": ("filter", "trial", "sampling", "p4"),
+    "sample sheet": ("plain", "sheet trial", "sheet filter", "sheet words"),
+    "only sheet": ("sheet trial", "sheet filter", "sheet words"),
     "only filtered": ("filter", "filter", "both"),
     "only trials": ("trial",),
     "only unfiltered": ("plain",),
@@ -68,6 +81,8 @@ def test_only_the_least_restricted_samples_count(selected):
     expected = {
         "mixed": {"plain"},
         "no unfiltered sample": {"filter", "sampling", "p4"},
+        "sample sheet": {"plain"},
+        "only sheet": {"sheet filter", "sheet words"},
         "only filtered": {"filter", "both"},
         "only trials": {"trial"},
         "only unfiltered": {"plain"},
@@ -77,7 +92,8 @@ def test_only_the_least_restricted_samples_count(selected):
 
 def test_quality_names_each_restriction(selected):
     _, folder, kind_of = selected
-    names = {"plain": None, "trial": "trial, filter", "both": "filter, sampling"}
+    names = {"plain": None, "trial": "trial, filter", "both": "filter, sampling", "sheet trial": "trial"}
+    names |= {"sheet filter": "filter, sampling", "sheet words": "filter, p4, sampling"}
     for row in rows(folder, "capture_quality"):
         kind = kind_of[row["sample"]]
         assert row["restriction"] == names.get(kind, kind)
