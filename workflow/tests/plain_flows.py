@@ -15,14 +15,17 @@ from pathlib import Path
 
 from communityid import CommunityID, FlowTuple
 from scapy.contrib.mpls import MPLS
-from scapy.layers.inet import ICMP, IP, TCP, UDP
+from scapy.layers.inet import GRE, ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment
 from scapy.layers.l2 import Dot1AD, Dot1Q, Ether
 from scapy.layers.sctp import SCTP
+from scapy.layers.vxlan import VXLAN
 
 FIN, SYN, RST, PSH, ACK, URG, ECE, CWR = (1 << bit for bit in range(8))
 FLAGS = {"syn": SYN, "syn_ack": SYN | ACK, "fin": FIN, "rst": RST, "psh": PSH, "ack": ACK, "urg": URG, "ece": ECE}
 FLAGS |= {"cwr": CWR}
+NUMBERS = {"vxlan_vni": 1, "gre_key": 4, "nvgre_vsid": 5}
+SAME = {"vxlan_vni", "nvgre_vsid"}  # for both directions of a flow
 PCAP_HEADER = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1)
 
 
@@ -32,7 +35,9 @@ class Frame:
 
     ts_ns: int
     wire_len: int
-    flow: tuple | None = None  # vlans, labels, version, src, dst, protocol, source port, destination port
+    flow: tuple | None = (
+        None  # vlans, labels, tunnels (type, id, position), version, src, dst, protocol, source port, destination port
+    )
     ip_len: int = 0
     payload_len: int | None = None
     tcp: tuple | None = None  # flags, seq, ack, window
@@ -65,7 +70,7 @@ def read_frame(ts_ns: int, data: bytes, wire_len: int) -> Frame:
     protocol = network.proto if v4 else fragment.nh if fragment is not None else network.nh
     transport = None if later else next((layer for layer in above if isinstance(layer, TCP | UDP | SCTP)), None)
     ports = (transport.sport, transport.dport) if transport is not None else (None, None)
-    flow = (vlans, labels, 4 if v4 else 6, network.src, network.dst, protocol, *ports)
+    flow = (vlans, labels, tunnels_of(layers), 4 if v4 else 6, network.src, network.dst, protocol, *ports)
     before = 4 * network.ihl if v4 else 40 + (8 if fragment is not None else 0)
     payload = tcp = None
     if isinstance(transport, UDP) or (not later and above and isinstance(above[0], ICMP)):
@@ -85,6 +90,24 @@ def layers_of(packet) -> list:
     return layers
 
 
+def tunnels_of(layers: list) -> tuple:
+    """Identifiers of tunnels: type, identifier, place of the header in the stack (every layer has one label)."""
+    found = []
+    for position, layer in enumerate(layers, 1):
+        if isinstance(layer, VXLAN):
+            found.append(("vxlan_vni", layer.vni, position))
+        elif isinstance(layer, GRE) and layer.key_present:
+            nvgre = layer.proto == 0x6558 and not layer.chksum_present and not layer.seqnum_present
+            vsid = nvgre and layer.key >= 0x1000 << 8
+            found.append(("nvgre_vsid", layer.key >> 8, position) if vsid else ("gre_key", layer.key, position))
+    return tuple(found)
+
+
+def network(flow: tuple) -> tuple:
+    """What both directions of a flow share of its tags."""
+    return flow[0], [tunnel[:2] for tunnel in flow[2] if tunnel[0] in SAME]
+
+
 def grouped(frames: list[Frame]) -> dict[tuple, list[int]]:
     """Frame positions by flow, flows in the order of their first frames."""
     flows = defaultdict(list)
@@ -96,21 +119,21 @@ def grouped(frames: list[Frame]) -> dict[tuple, list[int]]:
 
 def reversed_ends(flow: tuple) -> tuple:
     """Endpoints and protocol as the other direction has them."""
-    _, _, version, src, dst, protocol, src_port, dst_port = flow
+    _, _, _, version, src, dst, protocol, src_port, dst_port = flow
     return (version, dst, src, protocol, dst_port, src_port)
 
 
 def candidates(flow: tuple, flows) -> list[tuple]:
     """Flows with the reversed endpoints and protocol; none where both ends are the same."""
     wanted = reversed_ends(flow)
-    return [] if wanted == flow[2:] else [other for other in flows if other[2:] == wanted]
+    return [] if wanted == flow[3:] else [other for other in flows if other[3:] == wanted]
 
 
 def choice(flow: tuple, flows) -> tuple | None:
-    """The only candidate, or the only one in the same VLAN stack."""
+    """The only candidate, or the only one in the same VLAN stack and tunnels."""
     found = candidates(flow, flows)
     if len(found) > 1:
-        found = [other for other in found if other[0] == flow[0]]
+        found = [other for other in found if network(other) == network(flow)]
     return found[0] if len(found) == 1 else None
 
 
@@ -187,10 +210,13 @@ def handshake_rtt(frames: list[Frame], own: tuple, other: tuple) -> int | None:
 
 def flow_id(flow: tuple, site: str | None) -> str:
     """The documented hash of a key."""
-    vlans, labels, version, src, dst, protocol, src_port, dst_port = flow
+    vlans, labels, tunnels, version, src, dst, protocol, src_port, dst_port = flow
     name = (site or "").encode()
     key = struct.pack(">H", len(name)) + name
     key += struct.pack(f">B{len(vlans)}H", len(vlans), *vlans) + struct.pack(f">B{len(labels)}I", len(labels), *labels)
+    key += bytes([len(tunnels)])
+    for kind, identifier, position in tunnels:
+        key += struct.pack(">BIH", NUMBERS[kind], identifier, position)
     key += bytes([version]) + ipaddress.ip_address(src).packed + ipaddress.ip_address(dst).packed + bytes([protocol])
     key += b"\0" if src_port is None else struct.pack(">BHH", 1, src_port, dst_port)
     return hashlib.blake2b(key, digest_size=16).hexdigest()
@@ -243,10 +269,11 @@ def flow_table(frames: list[Frame], site: str | None = None, port: str | None = 
         own = [frames[position] for position in positions]
         other = peer(flow, flows)
         lengths = [frame.wire_len for frame in own]
-        keys = ("vlan", "mpls", "ip_version", "src", "dst", "ip_proto", "src_port", "dst_port")
+        keys = ("vlan", "mpls", "tunnels", "ip_version", "src", "dst", "ip_proto", "src_port", "dst_port")
+        tunnels = [dict(zip(("type", "id", "position"), tunnel, strict=True)) for tunnel in flow[2]]
         rows.append(
             {"flow": row, "flow_id": flow_id(flow, site), "site": site, "port": port}
-            | dict(zip(keys, [list(flow[0]), list(flow[1]), *flow[2:]], strict=True))
+            | dict(zip(keys, [list(flow[0]), list(flow[1]), tunnels, *flow[3:]], strict=True))
             | {
                 "peer_flow": None if other is None else flows.index(other),
                 "peer_flow_id": None if other is None else flow_id(other, site),

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from acapella.acap_files import FORMAT
 from acapella.tables import arrow_schema
 
 START_NS = 1_700_000_000_000_000_000
@@ -303,6 +304,7 @@ def flow_table(pool, c, order, sample, rng) -> pa.Table:
         "port": [sample.port] * n,
         "vlan": [[int(pool.vlan[f])][: UNDERLAYS[pool.underlay[f]][3]] for f in order],
         "mpls": [pool.labels[f][: UNDERLAYS[pool.underlay[f]][4]].tolist() for f in order],
+        "tunnels": [[] for _ in order],
         "ip_version": pool.version[order],
         "src": [pool.src[f] for f in order],
         "dst": [pool.dst[f] for f in order],
@@ -351,6 +353,7 @@ def write_sample(folder, sample, frames, flows) -> dict:
     unread = 116 * (len(frames) % 3)
     meta = {
         "version": "0.1.0",
+        "acap_format": FORMAT,
         "engine": "hybrid",
         "frames": len(frames),
         "flows": len(flows),

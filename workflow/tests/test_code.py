@@ -19,7 +19,7 @@ def copy(tmp_path, monkeypatch):
     root = SOURCE.parents[2]
     shutil.copytree(root / "workflow/native/src", tmp_path / "workflow/native/src")
     (tmp_path / "schemas").mkdir()
-    for name in ("protocols.tsv", "report_formats.tsv"):
+    for name in ("protocols.tsv", "report_formats.tsv", "tunnels.tsv"):
         shutil.copy(root / "schemas" / name, tmp_path / "schemas" / name)
     monkeypatch.setattr(code, "package_folder", lambda top: tmp_path / "workflow/native/python" / top)
     yield tmp_path / "workflow/native"

@@ -218,6 +218,18 @@ def test_tunnels_in_tunnels(tmp_path):
     assert [row["vlan"] for row in rows] == [[], [4], [5], [9], [6]]
 
 
+def test_vxlan_networks_with_the_same_inner_addresses_are_separate_flows(tmp_path):
+    outer = IP(src="192.0.2.1", dst="192.0.2.2") / UDP(sport=40000, dport=4789)
+    frames = [
+        ether(outer / VXLAN(vni=vni) / Ether(**MAC) / packet)
+        for packet in (tcp(A, B, "S", 1), tcp(B, A, "SA", 1, 2))
+        for vni in (5, 6)
+    ]
+    rows = check(tmp_path, spaced(frames))
+    assert [row["tunnels"] for row in rows] == 2 * [[{"type": "vxlan_vni", "id": vni, "position": 4}] for vni in (5, 6)]
+    assert [row["peer_flow"] for row in rows] == [2, 3, 0, 1]
+
+
 def test_frames_without_ip_have_no_flow(tmp_path):
     frames = [ether(ARP()), ether(IP(src=A, dst=B) / ICMP()), ether(ARP(), vlan=5)]
     assert len(check(tmp_path, spaced(frames))) == 1

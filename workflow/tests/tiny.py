@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from acapella.acap_files import FORMAT
 from acapella.tables import arrow_schema
 
 SECOND = 10**9
@@ -20,6 +21,7 @@ def flow(first_s: float, last_s: float, **parts) -> dict:
         "peer_candidates": 0,
         "vlan": [],
         "mpls": [],
+        "tunnels": [],
         "ip_version": 4,
         "src": "10.0.0.1",
         "dst": "10.0.0.2",
@@ -42,7 +44,7 @@ def flow(first_s: float, last_s: float, **parts) -> dict:
         **dict.fromkeys(TCP_COUNTS, 0),
         **parts,
     }
-    key = [row[k] for k in ("vlan", "mpls", "src", "dst", "ip_proto", "src_port", "dst_port")]
+    key = [row[k] for k in ("vlan", "mpls", "tunnels", "src", "dst", "ip_proto", "src_port", "dst_port")]
     row.setdefault("flow_id", hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32])
     return row
 
@@ -68,6 +70,7 @@ def add_sample(folder: Path, name: str, place: tuple, span: tuple | None, flows:
     stamps = [f["ts_ns"] for f in frames if f["ts_ns"] is not None]
     meta = {
         "version": "0",
+        "acap_format": FORMAT,
         "engine": "native",
         "frames": len(frames),
         "flows": len(flows),

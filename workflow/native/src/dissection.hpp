@@ -11,11 +11,26 @@ namespace acapella {
 inline constexpr std::size_t kMaxTokens = 64;
 inline constexpr std::size_t kMaxVlans = 8;
 inline constexpr std::size_t kMaxLabels = 16;
+inline constexpr std::size_t kMaxTunnels = 16;
 
 // A token of frame.protocols; the enumerators and their texts come from schemas/protocols.tsv.
 enum class Token : std::uint8_t;
 // Why a dissection ended early; texts in issue.hpp.
 enum class Issue : std::uint8_t;
+
+// What an identifier of a tunnel is; the enumerators come from schemas/tunnels.tsv, texts in tunnels.hpp.
+enum class TunnelType : std::uint8_t;
+
+// The identifier of a tunnel, and the place (from 1) of its header in `stack`.
+struct Tunnel {
+    std::uint32_t id;
+    std::uint16_t position;
+    TunnelType type;
+    std::uint8_t zero = 0;  // no padding: hashed and compared as a word
+
+    friend bool operator==(const Tunnel&, const Tunnel&) = default;
+};
+static_assert(sizeof(Tunnel) == 8);
 
 // Where an innermost header begins, and how much from there on belongs to it.
 struct Portion {
@@ -43,6 +58,8 @@ struct Dissection {
     std::uint8_t label_count = 0;
     std::array<std::uint16_t, kMaxVlans> vlans;    // outermost first
     std::array<std::uint32_t, kMaxLabels> labels;  // outermost first
+    std::uint8_t tunnel_count = 0;
+    std::array<Tunnel, kMaxTunnels> tunnels;  // outermost first
 
     std::uint32_t inner_wire_len = 0;  // as schemas/tables/frames.yaml defines it
 

@@ -20,11 +20,13 @@ namespace acapella {
     X(truncated_ethernet)       \
     X(truncated_llc)            \
     X(truncated_vlan)           \
+    X(truncated_pbb)            \
     X(truncated_mpls)           \
     X(truncated_pseudowire)     \
     X(truncated_sll)            \
     X(truncated_null)           \
     X(truncated_pppoe)          \
+    X(truncated_ppp)            \
     X(truncated_arp)            \
     X(truncated_ipv4)           \
     X(truncated_ipv6)           \
@@ -40,8 +42,10 @@ namespace acapella {
     X(truncated_gre)            \
     X(truncated_erspan)         \
     X(truncated_vxlan)          \
+    X(truncated_vxlan_gpe)      \
     X(truncated_geneve)         \
     X(truncated_gtp)            \
+    X(truncated_l2tp)           \
     X(truncated_udpencap)       \
     X(truncated_teredo)         \
     X(truncated_infiniband)     \

@@ -80,4 +80,12 @@ std::string stack_of(const Dissection& dissection) {
     return text;
 }
 
+std::uint16_t labels_of(const Dissection& dissection) {
+    std::uint16_t count = 0;
+    for (std::size_t i = 0; i < dissection.token_count; ++i)
+        if (!label_of(dissection.tokens[i]).empty())
+            count = static_cast<std::uint16_t>(count + dissection.repeats[i]);
+    return count;
+}
+
 }  // namespace acapella

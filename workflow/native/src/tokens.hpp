@@ -31,5 +31,7 @@ std::string label_of(std::string_view token);  // default: upper case
 // "eth:ethertype:ip:tcp" and "Ethernet/IPv4/TCP" of what the core found, without anything above it.
 std::string protocols_of(const Dissection& dissection);
 std::string stack_of(const Dissection& dissection);
+// The number of labels in stack_of(): the place, from 1, of the last of them.
+std::uint16_t labels_of(const Dissection& dissection);
 
 }  // namespace acapella

@@ -112,10 +112,10 @@ TEST(FlowKeys, EndsThatAreAlikeHaveNoOtherSide) {
     EXPECT_EQ(keys.reversed(key.endpoints), kNone);
 }
 
-TEST(FlowKeys, VlanStacksAreComparedWithoutLabels) {
+TEST(FlowKeys, NetworksAreVlanStacksWithoutLabels) {
     FlowKeys keys;
     const auto stack = [&](auto... tags) {
-        return keys.vlan_stack(keys.key(keys.intern(dissection({}, tags...))).tags);
+        return keys.network(keys.key(keys.intern(dissection({}, tags...))).tags);
     };
     using Vlans = std::initializer_list<std::uint16_t>;
     using Labels = std::initializer_list<std::uint32_t>;

@@ -25,6 +25,8 @@ final as (
         rev.vlan as rev_vlan,
         fwd.mpls as fwd_mpls,
         rev.mpls as rev_mpls,
+        fwd.tunnels as fwd_tunnels,
+        rev.tunnels as rev_tunnels,
         fwd.frames as fwd_frames,
         rev.frames as rev_frames,
         fwd.wire_bytes as fwd_wire_bytes,

@@ -24,6 +24,7 @@ final as (
         f.flow_id,
         f.vlan,
         f.mpls,
+        f.tunnels,
         f.ip_version,
         f.src,
         f.dst,

@@ -22,6 +22,7 @@ final as (
                         s.site,
                         f.vlan::varchar,
                         f.mpls::varchar,
+                        f.tunnels::varchar,
                         f.src,
                         f.dst,
                         f.ip_proto::varchar,

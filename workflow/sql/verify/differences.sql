@@ -109,6 +109,16 @@ compared as (
     select
         frame,
         native,
+        'tunnels' as layer,
+        both_have and tunnels is not null as compared,
+        tunnels::varchar as ours,
+        tshark_tunnels::varchar as theirs
+    from pairs
+
+    union all
+    select
+        frame,
+        native,
         'tcp' as layer,
         both_have as compared,
         row(tcp_flags, tcp_seq, tcp_ack)::varchar as ours,
@@ -159,7 +169,8 @@ final as (
                     e.excuses = 'behind_mpls'
                     and (
                         c.layer in (
-                            'link', 'network', 'transport', 'addresses', 'ports', 'tcp', 'above layer 4', 'protocols'
+                            'link', 'network', 'transport', 'addresses', 'ports', 'tunnels', 'tcp', 'above layer 4',
+                            'protocols'
                         )
                         or (c.layer = 'vlan' and e.outer_vlans_agree)
                         or (c.layer = 'mpls' and e.outer_labels_agree)

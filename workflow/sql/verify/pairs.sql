@@ -33,6 +33,7 @@ final as (
         t.dst_port as tshark_dst_port,
         t.vlan as tshark_vlan,
         t.mpls as tshark_mpls,
+        t.tunnels as tshark_tunnels,
         t.pw_dst as tshark_pw_dst,
         t.tcp_flags as tshark_tcp_flags,
         t.tcp_seq as tshark_tcp_seq,
@@ -42,12 +43,12 @@ final as (
     where
         row(
             o.ts_ns, o.wire_len, o.cap_len, o.link, o.network, o.transport, o.ip_version, o.src, o.dst, o.ip_proto,
-            o.src_port, o.dst_port, o.vlan, o.mpls, o.tcp_flags, o.tcp_seq, o.tcp_ack
+            o.src_port, o.dst_port, o.vlan, o.mpls, o.tunnels, o.tcp_flags, o.tcp_seq, o.tcp_ack
         )
         is distinct from
         row(
             t.ts_ns, t.wire_len, t.cap_len, t.link, t.network, t.transport, t.ip_version, t.src, t.dst, t.ip_proto,
-            t.src_port, t.dst_port, t.vlan, t.mpls, t.tcp_flags, t.tcp_seq, t.tcp_ack
+            t.src_port, t.dst_port, t.vlan, t.mpls, t.tunnels, t.tcp_flags, t.tcp_seq, t.tcp_ack
         )
         or (o.app_by is not null and o.protocols is distinct from t.protocols)
 )

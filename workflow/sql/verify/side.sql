@@ -1,6 +1,6 @@
--- One row per frame of a digest: what is compared of it, with the tokens of its protocols by layer. VLAN ids and MPLS
--- labels are the flow's; of frames without a flow they are those of `tags`, and null where the digest took over
--- tshark's answer or the header is not whole. `pw_dst`: the address that starts the frame in the first pseudowire
+-- One row per frame of a digest: what is compared of it, with the tokens of its protocols by layer. VLAN ids, MPLS
+-- labels and tunnels are the flow's; of frames without a flow they are those of `tags`, and null where the digest took
+-- over tshark's answer or the header is not whole. `pw_dst`: the address that starts the frame in the first pseudowire
 -- without control word. `fcs_len`: octets of FCS that lengths of this side count and the other's do not.
 with
 
@@ -53,6 +53,7 @@ final as (
         w.dst_port,
         case when f.has_flow then w.vlan when f.has_tags then g.vlan end as vlan,
         case when f.has_flow then w.mpls when f.has_tags then g.mpls end as mpls,
+        case when f.has_flow then w.tunnels when f.has_tags then g.tunnels end as tunnels,
         string_split(g.eth_dst, ',')[f.eth_before + 1] as pw_dst,
         f.tcp_flags,
         f.tcp_seq,

@@ -18,6 +18,8 @@ from acapella_core.errors import UserError
 from .tables import arrow_schema
 
 KEY = "acapella"  # key-value metadata, JSON
+# Of both files, the key `acap_format` of the metadata (none is 1). 2: identifiers of tunnels are part of flows' keys.
+FORMAT = 2
 
 BATCH_ROWS = 1 << 17  # a row group: small enough for the caches and for memory, large enough for DuckDB
 FLOW_BATCH_ROWS = 1 << 14
@@ -48,6 +50,28 @@ FLOW_PLAIN = ["flow_id", "peer_flow_id"]  # hashes: no two alike
 def metadata_of(path) -> dict:
     """What digest wrote into an acap or a flow table about its sample."""
     return json.loads(pq.read_metadata(path).metadata[KEY.encode()])
+
+
+def check_format(path, metadata: dict | None = None) -> None:
+    """Raise UserError if an acap or flow table is of another format: its flows are not those of this version.
+
+    ``metadata``: what metadata_of() gives, if it is known. A file that is no digest's is left to the caller.
+    """
+    if metadata is None:
+        try:
+            found = pq.read_metadata(path).metadata or {}
+        except (pa.ArrowInvalid, OSError):
+            return
+        if KEY.encode() not in found:
+            return
+        metadata = json.loads(found[KEY.encode()])
+    version = metadata.get("acap_format", 1)
+    if version != FORMAT:
+        raise UserError(
+            f"has format version {version}, this is acapella with version {FORMAT}",
+            where=path,
+            fix="run acapella digest on the capture again (Snakemake does so by itself)",
+        )
 
 
 class TableWriter:
@@ -104,11 +128,19 @@ def frame_writer(path, target=None) -> TableWriter:
     )
 
 
+def leaves_of(field: pa.Field) -> list[str]:
+    """The names of a column's values in Parquet."""
+    if not pa.types.is_list(field.type):
+        return [field.name]
+    element = f"{field.name}.list.element"
+    if not pa.types.is_struct(field.type.value_type):
+        return [element]
+    return [f"{element}.{part.name}" for part in field.type.value_type]
+
+
 def flow_writer(path, target=None) -> TableWriter:
     """A writer of the flow table."""
-    leaves = [f"{f.name}.list.element" if pa.types.is_list(f.type) else f.name for f in arrow_schema("flows")]
-    leaves.remove("stacks.list.element")
-    leaves += ["stacks.list.element.stack", "stacks.list.element.frames"]
+    leaves = [leaf for field in arrow_schema("flows") for leaf in leaves_of(field)]
     dictionary = [name for name in leaves if name not in FLOW_ENCODINGS and name not in FLOW_PLAIN]
     return TableWriter(
         path, target, "flows", compression_level=3, use_dictionary=dictionary, column_encoding=FLOW_ENCODINGS

@@ -38,12 +38,16 @@ def make_partials(
 ) -> list[Path]:
     """Write OUTPUT/<name>.parquet for each query of the stage; return the paths.
 
-    Raises UserError where the acap or the flows are missing or broken, or ``bin_ns`` is not positive.
+    Raises UserError if the acap or the flows are missing, broken or of another format, or ``bin_ns`` is not positive.
     """
     if bin_ns < 1:
         raise UserError(f"--bin-ns is {bin_ns}", fix="give a positive number of nanoseconds")
     acap = require(campaign.acap(sample), "run acapella digest first")
     flows = require(campaign.flows(sample), "run acapella digest first")
+    from .acap_files import check_format  # noqa: PLC0415 (pyarrow)
+
+    for path in (acap, flows):
+        check_format(path)
     with queries.one_line(f"sample {sample}"):
         con = queries.connect(threads=threads)
         con.read_parquet(str(acap)).create_view("frames")

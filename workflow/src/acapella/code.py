@@ -131,7 +131,8 @@ def native_sources() -> list[Path]:
     core = package_folder("acapella_core")
     root = core.parents[3]
     sources = [file for file in (root / "workflow/native/src").rglob("*") if file.suffix in (".cpp", ".hpp")]
-    return [*sources, root / "schemas/protocols.tsv", root / "schemas/report_formats.tsv"]
+    tables = ("protocols", "report_formats", "tunnels")
+    return [*sources, *(root / f"schemas/{table}.tsv" for table in tables)]
 
 
 @functools.cache

@@ -190,8 +190,11 @@ def write_all(batches, table, threads: int) -> None:
 
 def metadata_of(summary: dict, options: Options) -> dict:
     """The metadata of a sample: a function of its bytes, the version and the parameters, and of nothing else."""
+    from .acap_files import FORMAT  # noqa: PLC0415
+
     return summary | {
         "version": __version__,
+        "acap_format": FORMAT,
         "engine": options.engine,
         "site": options.site,
         "port": options.port,

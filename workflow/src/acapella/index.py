@@ -108,7 +108,12 @@ def listed_samples(campaign: Campaign) -> list[str]:
 
 
 def input_files(campaign: Campaign, samples: set[str]) -> list[tuple]:
-    """Sizes and checksums of those samples that have an acap. Raises UserError where one is not complete."""
+    """Return sizes and checksums of those samples that have an acap.
+
+    Raises UserError if one is not complete or of another format.
+    """
+    from .acap_files import check_format  # noqa: PLC0415 (pyarrow)
+
     acaps = sorted(path for path in (campaign.folder / "acap").glob("*.parquet") if path.stem in samples)
     if not acaps:
         raise UserError("no acaps", where=campaign.folder / "acap", fix="run acapella digest first")
@@ -118,6 +123,8 @@ def input_files(campaign: Campaign, samples: set[str]) -> list[tuple]:
         for other in (flows, manifest):
             if not other.is_file():
                 raise UserError(f"the acap {acap.name} has no such file", where=other)
+        check_format(acap)
+        check_format(flows)
         rows.append(
             (
                 acap.stem,

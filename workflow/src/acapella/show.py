@@ -6,12 +6,13 @@ MAC addresses and no fields of ICMP or ARP, so these are named and no more; of a
 
 With --columns, the named columns of the joined view (every column of the frame table, and of the flow table where the
 frame table has none of that name), tab-separated, in file order, without a header line; nulls are empty, lists joined
-by commas.
+by commas, as stacks (Ethernet/IPv4/TCP*12) and tunnels (vxlan_vni*5*4: type, id, position).
 
   acapella show x.parquet --columns frame,protocols,src,dst,vlan,mpls
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,12 +66,12 @@ def find_flows(acap: Path, flows: str | None) -> Path:
 def open_table(path: Path, *, flows: bool = False):
     """Open a Parquet file that digest wrote, the frame table or with ``flows`` the other; returns it and its metadata.
 
-    Raises UserError where it is neither, or the one for the other.
+    Raises UserError where it is neither, or the one for the other, or of another format.
     """
     import pyarrow as pa  # noqa: PLC0415 - slow to import
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    from .acap_files import KEY  # noqa: PLC0415
+    from .acap_files import KEY, check_format  # noqa: PLC0415
 
     if not path.exists():
         raise UserError("no such file", where=path)
@@ -89,6 +90,7 @@ def open_table(path: Path, *, flows: bool = False):
     if not is_acap and not flows:
         fix = f"acapella sql CAMPAIGN \"from flows\" prints flows, or any DuckDB client by: from '{path}'"
         raise UserError("is a flow table, and show prints the frames of an acap", where=path, fix=fix)
+    check_format(path, json.loads(metadata))
     return file, metadata
 
 
@@ -140,15 +142,16 @@ def print_summary(acap: Path, flows: str | None) -> None:
 
 
 def as_text(column):
-    """A column as text: null as nothing, a list joined by commas, a list of structs as JSON-like text."""
+    """A column as text: null as nothing, a list joined by commas, the parts of its structs by asterisks."""
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.compute as pc  # noqa: PLC0415
 
     kind = column.type
-    if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):  # stacks: "Ethernet/IPv4/TCP*12,..."
-        runs = column.combine_chunks()
-        parts = [as_text(pc.list_flatten(runs).field(name)) for name in ("stack", "frames")]
-        column = pa.ListArray.from_arrays(runs.offsets, pc.binary_join_element_wise(*parts, "*"), mask=runs.is_null())
+    if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
+        lists = column.combine_chunks()
+        elements = pc.list_flatten(lists)
+        parts = [as_text(elements.field(part.name)) for part in kind.value_type]
+        column = pa.ListArray.from_arrays(lists.offsets, pc.binary_join_element_wise(*parts, "*"), mask=lists.is_null())
         return pc.fill_null(pc.binary_join(column, ","), "")
     if pa.types.is_list(kind):
         return pc.fill_null(pc.binary_join(column.cast(pa.list_(pa.utf8())), ","), "")

@@ -27,6 +27,7 @@ void keep(Header& header) {
         case Next::stop:
         case Next::by_ethertype:
         case Next::by_protocol:
+        case Next::l2tp_ip:
             return;
         case Next::ethernet:
             return keep_ethernet(header);
@@ -35,10 +36,13 @@ void keep(Header& header) {
         case Next::vlan:
         case Next::service_vlan:
             return keep_vlan(header);
+        case Next::pbb:
+            return keep_pbb(header);
         case Next::mpls:
         case Next::pseudowire_heuristic:
         case Next::etherip:
         case Next::vxlan:
+        case Next::vxlan_gpe:
         case Next::pppoe_session:
         case Next::ppp:
             return keep_all(header);

@@ -9,6 +9,7 @@ namespace acapella::anonymise {
 void keep_ethernet(Header& header);
 void keep_llc(Header& header);
 void keep_vlan(Header& header);
+void keep_pbb(Header& header);
 void keep_arp(Header& header);
 void keep_slow(Header& header);
 void keep_osi(Header& header);

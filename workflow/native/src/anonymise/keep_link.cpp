@@ -38,6 +38,15 @@ void keep_vlan(Header& header) {
     if (header.step.what == Next::vlan) keep_raw_ipx(header, kLength);
 }
 
+// The I-TAG, and the customer's addresses and type.
+void keep_pbb(Header& header) {
+    constexpr std::size_t kLength = 18;
+    if (header.length() != kLength) return;
+    header.keep(kLength);
+    header.mac(4);
+    header.mac(10);
+}
+
 // Behind it spanning tree, CDP, VTP, DTP and UDLD name bridges, ports and versions: nothing of them.
 void keep_llc(Header& header) { header.keep(header.length()); }
 

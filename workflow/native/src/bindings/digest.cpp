@@ -94,7 +94,7 @@ void bind_digest(nb::module_& module) {
     nb::class_<NativeTags>(module, "NativeTags", "The core's VLAN ids and MPLS labels of every frame")
         .def(nb::init<const std::string&, std::size_t, const Vendors*>(), nb::arg("path"),
              nb::arg("batch_rows"), nb::arg("vendors").none(), nb::keep_alive<1, 4>())
-        .def("next_frames", &next_tags, "Columns frame, vlan, mpls, eth_dst; None at the end");
+        .def("next_frames", &next_tags, "Columns frame, vlan, mpls, tunnels, eth_dst; None at the end");
 }
 
 }  // namespace acapella

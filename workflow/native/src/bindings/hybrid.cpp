@@ -86,7 +86,7 @@ void bind_hybrid(nb::module_& module) {
                                       "Both tables as tshark alone has them, from REFERENCE_FIELDS");
     def_batches(reference);
     reference.def(nb::init<int, std::size_t>(), nb::arg("answers"), nb::arg("batch_rows"))
-        .def("tags", &PyReference::tags, "Columns frame, vlan, mpls, eth_dst of these rows")
+        .def("tags", &PyReference::tags, "Columns frame, vlan, mpls, tunnels, eth_dst of these rows")
         .def_prop_ro("blocks_not_frames", &PyReference::blocks_not_frames);
 }
 

@@ -89,6 +89,7 @@ struct FlowColumns::Builder {
     NullableTexts peer_flow_id, community_id, app, app_by;
     OneText site, port;
     TagLists tags;
+    TunnelLists tunnels;
     EndpointColumns endpoints;
     ListOffsets run_lists;
     NullableValues<std::int64_t> first_ns, last_ns;
@@ -138,6 +139,7 @@ void FlowColumns::Builder::add_key(std::uint32_t number, const FlowState& state)
     site.add(table.place_.site);
     port.add(table.place_.port);
     tags.add({keys.vlans(key.tags), keys.labels(key.tags)});
+    tunnels.add(keys.tunnels(key.tags));
     endpoints.add(keys.endpoints(key.endpoints));
 }
 
@@ -204,6 +206,7 @@ Column FlowColumns::Builder::columns() const {
     all.push_back(site.column("site"));
     all.push_back(port.column("port"));
     tags.columns(all);
+    all.push_back(tunnels.column());
     endpoints.columns(all);
     all.push_back(first_ns.column("first_ns"));
     all.push_back(last_ns.column("last_ns"));

@@ -1,5 +1,7 @@
 #include "columns/key_columns.hpp"
 
+#include "tunnels.hpp"
+
 namespace acapella {
 
 void TagLists::add(TagsView tags) {
@@ -12,6 +14,27 @@ void TagLists::add(TagsView tags) {
 void TagLists::columns(std::vector<Column>& all) const {
     all.push_back(vlan_lists_.column("vlan", vlans_.column("item", true)));
     all.push_back(label_lists_.column("mpls", labels_.column("item", true)));
+}
+
+void TunnelLists::add(std::span<const Tunnel> tunnels) {
+    for (const Tunnel& tunnel : tunnels) {
+        types_.add(text_of(tunnel.type));
+        ids_.add(tunnel.id);
+        positions_.add(tunnel.position);
+    }
+    lists_.close(ids_.size());
+}
+
+Column TunnelLists::column() const {
+    Column tunnel{.name = "item",
+                  .format = "+s",
+                  .nullable = true,
+                  .length = static_cast<std::int64_t>(ids_.size()),
+                  .buffers = {nullptr}};
+    tunnel.children.push_back(types_.column("type", true));
+    tunnel.children.push_back(ids_.column("id", true));
+    tunnel.children.push_back(positions_.column("position", true));
+    return lists_.column("tunnels", std::move(tunnel));
 }
 
 void EndpointColumns::add(const Endpoints& ends) {

@@ -1,6 +1,7 @@
 // The key of a flow as the tables of flows have it.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "columns/values.hpp"
@@ -18,6 +19,19 @@ class TagLists {
     Values<std::uint16_t> vlans_;
     Values<std::uint32_t> labels_;
     ListOffsets vlan_lists_, label_lists_;
+};
+
+// tunnels.
+class TunnelLists {
+  public:
+    void add(std::span<const Tunnel> tunnels);
+    Column column() const;
+
+  private:
+    Texts types_;
+    Values<std::uint32_t> ids_;
+    Values<std::uint16_t> positions_;
+    ListOffsets lists_;
 };
 
 // From ip_version to dst_port.

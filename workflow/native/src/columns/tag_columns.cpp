@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "columns/key_columns.hpp"
 #include "columns/values.hpp"
 
 namespace acapella {
@@ -11,6 +12,7 @@ struct TagColumns::Builder {
     Values<std::uint16_t> vlans;
     Values<std::uint32_t> labels;
     ListOffsets vlan_lists, label_lists;
+    TunnelLists tunnels;
     Texts eth_dst;
 
     Column columns() const {
@@ -21,6 +23,7 @@ struct TagColumns::Builder {
         root.children.push_back(frame.column("frame"));
         root.children.push_back(vlan_lists.column("vlan", vlans.column("item", true)));
         root.children.push_back(label_lists.column("mpls", labels.column("item", true)));
+        root.children.push_back(tunnels.column());
         root.children.push_back(eth_dst.column("eth_dst"));
         return root;
     }
@@ -35,6 +38,7 @@ void TagColumns::add(std::uint64_t frame, const Dissection& dissection, std::str
     now_->vlan_lists.close(now_->vlans.size());
     for (std::size_t i = 0; i < dissection.label_count; ++i) now_->labels.add(dissection.labels[i]);
     now_->label_lists.close(now_->labels.size());
+    now_->tunnels.add({dissection.tunnels.data(), dissection.tunnel_count});
     now_->eth_dst.add(eth_dst);
 }
 

@@ -1,5 +1,5 @@
-// VLAN ids and MPLS labels frame by frame, for comparing two digests: in a digest itself they stand in the
-// flow table, which has no row for frames without an IP header.
+// VLAN ids, MPLS labels and identifiers of tunnels frame by frame, for comparing two digests: in a digest
+// itself they stand in the flow table, which has no row for frames without an IP header.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class TagColumns {
 
     // `eth_dst`: destinations of all Ethernet headers, separated by commas; empty where nobody says them.
     void add(std::uint64_t frame, const Dissection& dissection, std::string_view eth_dst);
-    // Columns frame, vlan, mpls, eth_dst of the rows since the last call, which may be none.
+    // Columns frame, vlan, mpls, tunnels, eth_dst of the rows since the last call, which may be none.
     Batch take();
 
   private:

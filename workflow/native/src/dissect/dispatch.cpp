@@ -12,7 +12,7 @@
 namespace acapella {
 
 void Dissection::reset() {
-    token_count = vlan_count = label_count = 0;
+    token_count = vlan_count = label_count = tunnel_count = 0;
     sure = true;
     open_above = false;
     issue = Issue::none;
@@ -78,6 +78,7 @@ constexpr Entry kEntries[] = {
     {Next::llc, dissect_llc},
     {Next::vlan, dissect_vlan},
     {Next::service_vlan, dissect_service_vlan},
+    {Next::pbb, dissect_pbb},
     {Next::mpls, dissect_mpls},
     {Next::pseudowire_heuristic, dissect_pseudowire},
     {Next::arp, dissect_arp},
@@ -99,10 +100,12 @@ constexpr Entry kEntries[] = {
     {Next::gre, dissect_gre},
     {Next::etherip, dissect_etherip},
     {Next::vxlan, dissect_vxlan},
+    {Next::vxlan_gpe, dissect_vxlan_gpe},
     {Next::geneve, dissect_geneve},
     {Next::gtp, dissect_gtp},
     {Next::udpencap, dissect_udpencap},
     {Next::l2tp, dissect_l2tp},
+    {Next::l2tp_ip, dissect_l2tp_ip},
     {Next::teredo, dissect_teredo},
     {Next::ptp, dissect_ptp},
     {Next::infiniband, dissect_infiniband},

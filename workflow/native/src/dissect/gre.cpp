@@ -1,16 +1,22 @@
-// GRE, RFC 2784 and 2890; ERSPAN type II; EtherIP, RFC 3378.
+// GRE, RFC 2784 and 2890; NVGRE, RFC 7637; PPTP, RFC 2637; ERSPAN types I to III; EtherIP, RFC 3378.
 #include "dissect/dissectors.hpp"
+#include "dissect/gre_key.hpp"
 
 namespace acapella {
 namespace {
 
-constexpr std::uint16_t kChecksum = 0x8000;
-constexpr std::uint16_t kRouting = 0x4000;
-constexpr std::uint16_t kKey = 0x2000;
-constexpr std::uint16_t kSequence = 0x1000;
-constexpr std::uint16_t kAcknowledgment = 0x0080;  // version 1, RFC 2637 4.1
-constexpr std::uint16_t kVersion = 0x0007;
-constexpr std::uint16_t kErspan = 0x88be;
+using gre::kChecksum;
+using gre::kErspan;
+using gre::kErspan3;
+using gre::kKey;
+using gre::kPptp;
+using gre::kRouting;
+using gre::kSequence;
+using gre::kTransparentEthernet;
+using gre::kVersion;
+
+constexpr std::uint16_t kAcknowledgment = 0x0080;        // version 1, RFC 2637 4.1
+constexpr std::uint16_t kPppAddressAndControl = 0xff03;  // RFC 1662 3.1
 
 std::size_t header_length(std::uint16_t flags) {
     std::size_t length = 4;
@@ -19,13 +25,32 @@ std::size_t header_length(std::uint16_t flags) {
     return length + (acknowledges ? 4 : 0);
 }
 
+void add_key(Walk& walk, std::uint16_t flags, std::uint16_t type) {
+    const std::size_t at = flags & (kChecksum | kRouting) ? 8 : 4;
+    if ((flags & kKey) == 0 || !walk.at.has(at + 4)) return;
+    const std::uint32_t key = walk.at.be32(at);
+    if (type == kPptp)
+        return walk.tunnel(TunnelType::pptp_call, key & 0xffff);  // behind the payload's length
+    const Tunnel found = gre::key_identifier(flags, type, key);
+    walk.tunnel(found.type, found.id);
+}
+
+// draft-foschiano-erspan 4.2 and 4.3. tshark decodes more of type III than the core.
 Next erspan(Walk& walk, bool sequenced) {
+    constexpr std::uint16_t kPlatform = 0x0001;  // type III: a subheader of 8 octets follows
+    constexpr std::uint16_t kFrameType = 0x7c00;
     walk.push(Token::erspan);
     if (!sequenced) return Next::ethernet;  // type I has no header
-    if (!walk.at.has(8)) return walk.cut(Issue::truncated_erspan);
-    if (walk.at.u8(0) >> 4 != 1) return walk.unsure();
-    walk.at.skip(8);
-    return Next::ethernet;
+    if (!walk.at.has(4)) return walk.cut(Issue::truncated_erspan);
+    const std::uint8_t version = walk.at.u8(0) >> 4;
+    if (version != 1 && version != 2) return walk.unsure();
+    walk.tunnel(TunnelType::erspan_session, walk.at.be16(2) & 0x03ffU);
+    if (version == 2) walk.out.sure = false;
+    const std::uint16_t last = version == 2 ? walk.at.be16(10) : std::uint16_t{0};
+    const std::size_t header = version == 1 ? 8 : last & kPlatform ? 20 : 12;
+    if (!walk.at.has(header)) return walk.cut(Issue::truncated_erspan);
+    walk.at.skip(header);
+    return last & kFrameType ? walk.above() : Next::ethernet;
 }
 
 }  // namespace
@@ -36,6 +61,7 @@ Next dissect_gre(Walk& walk) {
     if (!walk.at.has(4)) return walk.cut(Issue::truncated_gre);
     const std::uint16_t flags = walk.at.be16(0);
     const std::uint16_t type = walk.at.be16(2);
+    add_key(walk, flags, type);
     if (flags & kRouting) return walk.unsure();
     const std::size_t header = header_length(flags);
     if (!walk.at.has(header)) return walk.cut(Issue::truncated_gre);
@@ -49,7 +75,7 @@ Next dissect_gre(Walk& walk) {
         case 0x8847:
         case 0x8848:
             return Next::mpls;
-        case 0x6558:
+        case kTransparentEthernet:
             return Next::ethernet;
         case 0x0806:
             return Next::arp;
@@ -60,14 +86,18 @@ Next dissect_gre(Walk& walk) {
             return Next::osi;
         case kErspan:
             return erspan(walk, (flags & kSequence) != 0);
-        // Carriers of layers 2 to 4 that the core does not decode: bonding, NHRP, ERSPAN III, bridging, frame
-        // relay, PPP, WCCP, MetaData, NSH.
+        case kErspan3:
+            return erspan(walk, true);
+        case kPptp:  // RFC 2637 4.4; tshark decodes PPP further than the core
+            walk.out.sure = false;
+            if (walk.at.be16(0) == kPppAddressAndControl) walk.at.skip(2);
+            return Next::ppp;
+        // Carriers of layers 2 to 4 that the core does not decode: bonding, NHRP, bridging, frame relay,
+        // WCCP, MetaData, NSH.
         case 0x0101:
         case 0x2001:
-        case 0x22eb:
         case 0x6400:
         case 0x6559:
-        case 0x880b:
         case 0x883e:
         case 0x8881:
         case 0x88d2:

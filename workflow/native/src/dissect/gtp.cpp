@@ -42,6 +42,7 @@ Next dissect_gtp(Walk& walk) {
     if (flags >> 5 == 2) return walk.above();  // GTPv2-C
     if ((flags & 0xf0) != kVersion1) return walk.unsure();
     if (walk.at.u8(1) != kGPdu) return is_signalling(walk.at.u8(1)) ? walk.above() : walk.unsure();
+    walk.tunnel(TunnelType::gtp_teid, walk.at.be32(4));
     walk.at.limit(std::size_t{8} + walk.at.be16(2));
     const std::size_t header = flags & kOptional ? 12 : 8;
     if (!walk.at.has(header)) return walk.cut(Issue::truncated_gtp);

@@ -1,15 +1,67 @@
-// L2TP over UDP, RFC 2661. Its data messages carry PPP, which tshark decodes.
+// L2TP: version 2 over UDP (RFC 2661), version 3 over UDP and over IP (RFC 3931). Data messages of version 2
+// carry PPP; how much of version 3's is a cookie, and what follows it, only the control connection knows.
+#include <algorithm>
+
 #include "dissect/dissectors.hpp"
 
 namespace acapella {
+namespace {
+
+constexpr std::uint16_t kControl = 0x8000;
+constexpr std::uint16_t kLength = 0x4000;
+constexpr std::uint16_t kSequence = 0x0800;
+constexpr std::uint16_t kOffset = 0x0200;
+constexpr std::uint16_t kVersion = 0x000f;
+constexpr std::uint16_t kPppAddressAndControl = 0xff03;  // RFC 1662 3.1
+
+Next cut(Walk& walk) {
+    walk.cut(Issue::truncated_l2tp);
+    return walk.unsure();
+}
+
+// RFC 2661 3.1. tshark decodes PPP further than the core.
+Next data_version_2(Walk& walk, std::uint16_t flags) {
+    const std::size_t tunnel = flags & kLength ? 4 : 2;
+    if (!walk.at.has(tunnel + 4)) return cut(walk);
+    walk.tunnel(TunnelType::l2tp_tunnel, walk.at.be16(tunnel));
+    walk.tunnel(TunnelType::l2tp_session, walk.at.be16(tunnel + 2));
+    std::size_t header = tunnel + 4 + (flags & kSequence ? 4 : 0);
+    if (flags & kOffset) {
+        if (!walk.at.has(header + 2)) return cut(walk);
+        header += 2 + std::size_t{walk.at.be16(header)};
+    }
+    if (!walk.at.has(header)) return cut(walk);
+    if (flags & kLength) walk.at.limit(std::max<std::size_t>(walk.at.be16(2), header));
+    walk.at.skip(header);
+    if (walk.at.be16(0) == kPppAddressAndControl) walk.at.skip(2);
+    walk.out.sure = false;
+    return walk.at.has(1) ? Next::ppp : walk.above();
+}
+
+// RFC 3931 4.1. Session 0 is the control connection's.
+Next data_version_3(Walk& walk, std::size_t offset) {
+    if (!walk.at.has(offset + 4)) return cut(walk);
+    const std::uint32_t session = walk.at.be32(offset);
+    if (session != 0) walk.tunnel(TunnelType::l2tp_session, session);
+    walk.at.skip(offset + 4);
+    return walk.unsure();
+}
+
+}  // namespace
 
 Next dissect_l2tp(Walk& walk) {
-    constexpr std::uint8_t kControl = 0x80;
     walk.push(Token::l2tp);
-    if (!walk.at.has(12)) return walk.unsure();
-    const std::uint8_t version = walk.at.u8(1) & 0x0f;
-    if ((walk.at.u8(0) & kControl) == 0 || version < 2 || version > 3) return walk.unsure();
-    return Walk::done();
+    if (!walk.at.has(2)) return cut(walk);
+    const std::uint16_t flags = walk.at.be16(0);
+    const std::uint16_t version = flags & kVersion;
+    if (version < 2 || version > 3) return walk.unsure();
+    if (flags & kControl) return walk.at.has(12) ? Walk::done() : cut(walk);
+    return version == 2 ? data_version_2(walk, flags) : data_version_3(walk, 4);
+}
+
+Next dissect_l2tp_ip(Walk& walk) {
+    walk.push(Token::l2tp);
+    return data_version_3(walk, 0);
 }
 
 }  // namespace acapella

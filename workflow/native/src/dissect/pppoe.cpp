@@ -6,6 +6,7 @@ namespace acapella {
 Next dissect_pppoe_session(Walk& walk) {
     walk.push(Token::pppoes);
     if (!walk.at.has(6)) return walk.cut(Issue::truncated_pppoe);
+    walk.tunnel(TunnelType::pppoe_session, walk.at.be16(2));
     if (walk.at.be16(4) == 0) walk.out.sure = false;
     walk.limit(std::size_t{6} + walk.at.be16(4));
     walk.at.skip(6);
@@ -14,7 +15,7 @@ Next dissect_pppoe_session(Walk& walk) {
 }
 
 Next dissect_ppp(Walk& walk) {
-    if (!walk.at.has(2)) return walk.cut(Issue::truncated_pppoe);
+    if (!walk.at.has(2)) return walk.cut(Issue::truncated_ppp);
     walk.push(Token::ppp);
     std::uint16_t protocol = walk.at.u8(0);
     if (protocol & 1) {  // compressed to one byte, RFC 1661 6.5

@@ -64,7 +64,7 @@ constexpr Numbered kNumbered[] = {
     {106, kCarrier},
     {108, named(How::unsure, Token::ipcomp)},  // tshark inflates what it carries
     {112, named(How::leaf, Token::vrrp)},
-    {115, kCarrier},
+    {115, go(Next::l2tp_ip)},
     {132, go(Next::sctp)},
     {136, go(Next::udplite)},
     {137, go(Next::mpls)},

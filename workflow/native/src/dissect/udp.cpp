@@ -23,6 +23,15 @@ Next by_port(Walk& walk, std::uint16_t source, std::uint16_t destination) {
     return walk.above();
 }
 
+// tshark asks nobody about a payload that was not captured, so the stack ends here; but the identifier of a
+// tunnel may be missing.
+Next without_payload(Walk& walk, std::uint16_t source, std::uint16_t destination) {
+    if (walk.at.reported() == 0) return Walk::done();
+    const Next low = udp_tunnel(std::min(source, destination));
+    const Issue issue = udp_tunnel_cut(low != Next::stop ? low : udp_tunnel(std::max(source, destination)));
+    return issue == Issue::none ? Walk::done() : walk.cut(issue);
+}
+
 }  // namespace
 
 Next dissect_udp(Walk& walk) {
@@ -38,7 +47,7 @@ Next dissect_udp(Walk& walk) {
     walk.payload_length(static_cast<std::uint32_t>(std::min(length, walk.at.reported()) - kHeader));
     walk.at.limit(length);
     walk.at.skip(kHeader);
-    if (!walk.at.has(1)) return Walk::done();  // tshark asks nobody about a payload that was not captured
+    if (!walk.at.has(1)) return without_payload(walk, source, destination);
     return by_port(walk, source, destination);
 }
 

@@ -26,6 +26,8 @@ constexpr Next udp_tunnel(std::uint16_t port) {
             return Next::gre;
         case 4789:
             return Next::vxlan;
+        case 4790:
+            return Next::vxlan_gpe;
         case 4791:
             return Next::infiniband;
         case 6081:
@@ -36,6 +38,26 @@ constexpr Next udp_tunnel(std::uint16_t port) {
             return Next::sctp;
         default:
             return Next::stop;
+    }
+}
+
+// Of a tunnel with an identifier: what is wrong if the capture ends before its header. Issue::none of others.
+constexpr Issue udp_tunnel_cut(Next tunnel) {
+    switch (tunnel) {
+        case Next::l2tp:
+            return Issue::truncated_l2tp;
+        case Next::gtp:
+            return Issue::truncated_gtp;
+        case Next::gre:
+            return Issue::truncated_gre;
+        case Next::vxlan:
+            return Issue::truncated_vxlan;
+        case Next::vxlan_gpe:
+            return Issue::truncated_vxlan_gpe;
+        case Next::geneve:
+            return Issue::truncated_geneve;
+        default:
+            return Issue::none;
     }
 }
 
@@ -63,7 +85,6 @@ inline bool udp_port_carries_layers(std::uint16_t port, const Cursor& payload) {
         case 4305:  // B.A.T.M.A.N.
         case 4341:  // LISP
         case 4729:  // GSMTAP
-        case 4790:  // VXLAN-GPE
         case 5000:  // TAPA
         case 5072:  // AYIYA
         case 5264:

@@ -7,6 +7,7 @@ namespace {
 constexpr std::size_t kTag = 4;
 constexpr std::size_t kId = 2;  // with priority and drop eligibility
 constexpr std::uint16_t kServiceTag = 0x88a8;
+constexpr std::uint16_t kBackboneServiceTag = 0x88e7;  // the I-TAG of 802.1ah
 constexpr std::uint16_t kMaxLength = 1500;
 
 void add_id(Walk& walk, std::size_t offset) {
@@ -31,6 +32,8 @@ Next after_tag(Walk& walk, std::size_t length, bool service) {
         walk.limit(type);
         return raw_ipx ? walk.above() : Next::llc;
     }
+    // tshark takes a single service tag and the I-TAG behind it for one header.
+    if (service && length == kTag && type == kBackboneServiceTag) return Next::pbb;
     walk.push(Token::ethertype);
     return walk.ethertype(type);
 }

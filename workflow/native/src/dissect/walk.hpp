@@ -7,6 +7,7 @@
 #include "dissection.hpp"
 #include "issue.hpp"
 #include "tokens.hpp"
+#include "tunnels.hpp"
 
 namespace acapella {
 
@@ -22,6 +23,7 @@ enum class Next : std::uint8_t {
     llc,
     vlan,
     service_vlan,
+    pbb,
     mpls,
     pseudowire_heuristic,
     arp,
@@ -43,10 +45,12 @@ enum class Next : std::uint8_t {
     gre,
     etherip,
     vxlan,
+    vxlan_gpe,
     geneve,
     gtp,
     udpencap,
     l2tp,
+    l2tp_ip,
     teredo,
     ptp,
     infiniband,
@@ -83,6 +87,17 @@ struct Walk {
         }
         out.tokens[out.token_count] = token;
         out.repeats[out.token_count++] = repeats;
+    }
+
+    // An identifier of the header whose token was pushed last. Where tshark lists none for a header, its
+    // place is that of the header before it.
+    void tunnel(TunnelType type, std::uint32_t id) {
+        if (quoted) return;
+        if (out.tunnel_count == kMaxTunnels) {
+            overflow();
+            return;
+        }
+        out.tunnels[out.tunnel_count++] = {.id = id, .position = labels_of(out), .type = type};
     }
 
     void overflow() {

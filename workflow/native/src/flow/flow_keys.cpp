@@ -6,12 +6,21 @@
 #include <cstring>
 
 #include "flow/blake2b.hpp"
+#include "tunnels.hpp"
 
 namespace acapella {
 namespace {
 
 TagsView tags_of(const Dissection& d) {
-    return {{d.vlans.data(), d.vlan_count}, {d.labels.data(), d.label_count}};
+    return {
+        {d.vlans.data(), d.vlan_count}, {d.labels.data(), d.label_count}, {d.tunnels.data(), d.tunnel_count}};
+}
+
+bool is_same_both_ways(const Tunnel& tunnel) { return same_both_ways(tunnel.type); }
+
+// Without the position: headers that differ per direction may stand before it.
+std::uint64_t named(const Tunnel& tunnel) {
+    return static_cast<std::uint64_t>(tunnel.type) << 32 | tunnel.id;
 }
 
 // The bytes that a flow id is made of; the longest key has a site of 65,535 bytes.
@@ -65,6 +74,10 @@ ShortTags ShortTags::of(const Dissection& d) {
     if (d.label_count > 0) words[0] |= std::uint64_t{d.labels[0]} << 32;
     if (d.label_count > 1) words[1] |= d.labels[1];
     if (d.label_count > 2) words[1] |= std::uint64_t{d.labels[2]} << 32;
+    if (d.tunnel_count > 0) [[unlikely]] {
+        words[0] |= std::uint64_t{std::min<std::uint8_t>(d.tunnel_count, 15)} << kTunnelShift;
+        words[1] = std::bit_cast<std::uint64_t>(d.tunnels[0]);
+    }
     return std::bit_cast<ShortTags>(words);
 }
 
@@ -84,6 +97,8 @@ std::uint64_t FlowKeys::hash_tags(TagsView tags) const {
     std::uint64_t state = TableHash::mix(hash_.start(), tags.vlans.size() * 256 + tags.labels.size());
     for (const std::uint16_t vlan : tags.vlans) state = TableHash::mix(state, vlan);
     for (const std::uint32_t label : tags.labels) state = TableHash::mix(state, label);
+    for (const Tunnel& tunnel : tags.tunnels)
+        state = TableHash::mix(state, std::bit_cast<std::uint64_t>(tunnel));
     return state;
 }
 
@@ -98,8 +113,7 @@ std::span<const std::uint16_t> FlowKeys::vlans(std::uint32_t row) const {
         const LongerTags& longer = longer_tags_[tags.place];
         return std::span(vlan_values_).subspan(longer.first_vlan, longer.vlan_count);
     }
-    const ShortTags& own = keys_[tags.place].tags;
-    return std::span(own.vlans).first(own.vlan_count);
+    return keys_[tags.place].tags.vlans();
 }
 
 std::span<const std::uint32_t> FlowKeys::labels(std::uint32_t row) const {
@@ -108,12 +122,19 @@ std::span<const std::uint32_t> FlowKeys::labels(std::uint32_t row) const {
         const LongerTags& longer = longer_tags_[tags.place];
         return std::span(label_values_).subspan(longer.first_label, longer.label_count);
     }
-    const ShortTags& own = keys_[tags.place].tags;
-    return std::span(own.labels).first(own.label_count);
+    return keys_[tags.place].tags.labels();
+}
+
+std::span<const Tunnel> FlowKeys::tunnels(std::uint32_t row) const {
+    const TagsRow& tags = tags_[row];
+    if (!tags.is_longer) return {};
+    const LongerTags& longer = longer_tags_[tags.place];
+    return std::span(tunnel_values_).subspan(longer.first_tunnel, longer.tunnel_count);
 }
 
 bool FlowKeys::same_tags(std::uint32_t row, TagsView tags) const {
-    return std::ranges::equal(vlans(row), tags.vlans) && std::ranges::equal(labels(row), tags.labels);
+    return std::ranges::equal(vlans(row), tags.vlans) && std::ranges::equal(labels(row), tags.labels) &&
+           std::ranges::equal(tunnels(row), tags.tunnels);
 }
 
 std::uint32_t FlowKeys::intern(const Dissection& d) {
@@ -151,7 +172,8 @@ std::uint32_t FlowKeys::intern(const Sought& sought) {
     });
     if (found != kNone) return found;
     const ShortTags& tags = sought.tags;
-    return add_key(sought, {{tags.vlans.data(), tags.vlan_count}, {tags.labels.data(), tags.label_count}});
+    const Tunnel tunnel = tags.tunnel();
+    return add_key(sought, {tags.vlans(), tags.labels(), {&tunnel, tags.tunnel_count()}});
 }
 
 std::uint32_t FlowKeys::add_key(const Sought& sought, TagsView tags) {
@@ -185,33 +207,58 @@ std::uint32_t FlowKeys::intern_tags(TagsView tags, std::uint32_t key) {
         tags_index_.find(tags_hash, [&](std::uint32_t row) { return same_tags(row, tags); });
     if (found != kNone) return found;
     const std::uint32_t row = tags_.add(add_tags(tags, key));
-    intern_vlan_stack(row);
+    intern_network(row);
     tags_index_.insert(tags_hash, row, [this](std::uint32_t old) { return hash_tags(tags_view(old)); });
     return row;
 }
 
 FlowKeys::TagsRow FlowKeys::add_tags(TagsView tags, std::uint32_t key) {
-    if (keys_[key].tags.whole()) return {.is_longer = 0, .place = key & TagsRow::kMostPlaces};
-    const std::uint32_t place = longer_tags_.add(
-        {static_cast<std::uint32_t>(vlan_values_.size()), static_cast<std::uint32_t>(label_values_.size()),
-         static_cast<std::uint8_t>(tags.vlans.size()), static_cast<std::uint8_t>(tags.labels.size())});
+    if (tags.tunnels.empty() && keys_[key].tags.whole())
+        return {.is_longer = 0, .place = key & TagsRow::kMostPlaces};
+    const std::uint32_t place =
+        longer_tags_.add({.first_vlan = static_cast<std::uint32_t>(vlan_values_.size()),
+                          .first_label = static_cast<std::uint32_t>(label_values_.size()),
+                          .first_tunnel = static_cast<std::uint32_t>(tunnel_values_.size()),
+                          .vlan_count = static_cast<std::uint8_t>(tags.vlans.size()),
+                          .label_count = static_cast<std::uint8_t>(tags.labels.size()),
+                          .tunnel_count = static_cast<std::uint8_t>(tags.tunnels.size())});
     vlan_values_.insert(vlan_values_.end(), tags.vlans.begin(), tags.vlans.end());
     label_values_.insert(label_values_.end(), tags.labels.begin(), tags.labels.end());
+    tunnel_values_.insert(tunnel_values_.end(), tags.tunnels.begin(), tags.tunnels.end());
     return {.is_longer = 1, .place = place & TagsRow::kMostPlaces};
 }
 
-std::uint32_t FlowKeys::vlan_stack(std::uint32_t tags_row) const {
-    const auto own = vlans(tags_row);
-    return vlan_index_.find(hash_tags({own, {}}), [&](std::uint32_t stack) {
-        return std::ranges::equal(vlans(vlan_stacks_[stack]), own);
-    });
+std::uint64_t FlowKeys::hash_network(std::uint32_t tags_row) const {
+    std::uint64_t state = hash_tags({vlans(tags_row), {}});
+    for (const Tunnel& tunnel : tunnels(tags_row))
+        if (is_same_both_ways(tunnel)) state = TableHash::mix(state, named(tunnel));
+    return state;
 }
 
-void FlowKeys::intern_vlan_stack(std::uint32_t tags_row) {
-    if (vlan_stack(tags_row) != kNone) return;
-    const auto hash_of = [this](std::uint32_t stack) { return hash_tags({vlans(vlan_stacks_[stack]), {}}); };
-    const std::uint32_t added = vlan_stacks_.add(tags_row);
-    vlan_index_.insert(hash_of(added), added, hash_of);
+bool FlowKeys::same_network(std::uint32_t tags_row, std::uint32_t other_row) const {
+    if (!std::ranges::equal(vlans(tags_row), vlans(other_row))) return false;
+    const auto own = tunnels(tags_row);
+    const auto other = tunnels(other_row);
+    auto a = own.begin();
+    auto b = other.begin();
+    for (;; ++a, ++b) {
+        a = std::find_if(a, own.end(), is_same_both_ways);
+        b = std::find_if(b, other.end(), is_same_both_ways);
+        if (a == own.end() || b == other.end()) return a == own.end() && b == other.end();
+        if (named(*a) != named(*b)) return false;
+    }
+}
+
+std::uint32_t FlowKeys::network(std::uint32_t tags_row) const {
+    return network_index_.find(hash_network(tags_row),
+                               [&](std::uint32_t row) { return same_network(networks_[row], tags_row); });
+}
+
+void FlowKeys::intern_network(std::uint32_t tags_row) {
+    if (network(tags_row) != kNone) return;
+    const std::uint32_t added = networks_.add(tags_row);
+    const auto hash_of = [this](std::uint32_t row) { return hash_network(networks_[row]); };
+    network_index_.insert(hash_of(added), added, hash_of);
 }
 
 std::array<std::byte, 16> flow_id_of(const Endpoints& e, TagsView tags, std::string_view site) {
@@ -223,6 +270,12 @@ std::array<std::byte, 16> flow_id_of(const Endpoints& e, TagsView tags, std::str
     for (const std::uint16_t vlan : tags.vlans) bytes.number(vlan);
     bytes.number(static_cast<std::uint8_t>(tags.labels.size()));
     for (const std::uint32_t label : tags.labels) bytes.number(label);
+    bytes.number(static_cast<std::uint8_t>(tags.tunnels.size()));
+    for (const Tunnel& tunnel : tags.tunnels) {
+        bytes.number(static_cast<std::uint8_t>(tunnel.type));
+        bytes.number(tunnel.id);
+        bytes.number(tunnel.position);
+    }
     bytes.number(e.ip_version);
     bytes.raw(e.src.data(), width);
     bytes.raw(e.dst.data(), width);

@@ -1,5 +1,6 @@
-// Interns flow keys: endpoints (addresses, protocol, ports) and tags (VLAN ids, MPLS labels) get row numbers
-// of their own, a key is a pair of them. Numbers follow first appearance, whatever the hashes are.
+// Interns flow keys: endpoints (addresses, protocol, ports) and tags (VLAN ids, MPLS labels, identifiers of
+// tunnels) get row numbers of their own, a key is a pair of them. Numbers follow first appearance, whatever
+// the hashes are.
 #pragma once
 
 #include <array>
@@ -44,29 +45,45 @@ struct FlowKey {
 struct TagsView {
     std::span<const std::uint16_t> vlans;
     std::span<const std::uint32_t> labels;
+    std::span<const Tunnel> tunnels = {};
 };
 
-// VLAN ids and MPLS labels as they stand in most frames, for comparing a key within one cache line.
-struct ShortTags {
-    static constexpr std::size_t kVlans = 1;
-    static constexpr std::size_t kLabels = 3;
-
-    std::uint8_t vlan_count = 0;
-    std::uint8_t label_count = 0;
-    std::array<std::uint16_t, kVlans> vlans{};
-    std::array<std::uint32_t, kLabels> labels{};
-
+// The tags of most frames, for comparing a key within one cache line: a VLAN id, three MPLS labels, or a
+// label and a tunnel.
+class ShortTags {
+  public:
     using Words = std::array<std::uint64_t, 2>;
 
     static ShortTags of(const Dissection& dissection);
-    bool whole() const { return vlan_count <= kVlans && label_count <= kLabels; }
+    // Whether these are all tags of the frame.
+    bool whole() const {
+        return vlan_count() <= 1 && label_count_ <= (tunnel_count() == 0 ? 3 : 1) && tunnel_count() <= 1;
+    }
     Words words() const { return std::bit_cast<Words>(*this); }
+
+    // If whole.
+    std::span<const std::uint16_t> vlans() const { return {&vlan_, vlan_count()}; }
+    std::span<const std::uint32_t> labels() const { return {values_.data(), label_count_}; }
+    std::size_t tunnel_count() const { return counts_ >> kTunnelShift; }
+    Tunnel tunnel() const { return std::bit_cast<Tunnel>(std::array{values_[1], values_[2]}); }
+
+  private:
+    static constexpr unsigned kTunnelShift = 4;
+    static_assert(kMaxVlans < 1U << kTunnelShift);
+
+    std::size_t vlan_count() const { return counts_ & ((1U << kTunnelShift) - 1); }
+
+    std::uint8_t counts_ = 0;  // of VLAN ids and, at most 15, of tunnels
+    std::uint8_t label_count_ = 0;
+    std::uint16_t vlan_ = 0;
+    std::array<std::uint32_t, 3> values_{};  // labels; the last two a tunnel if there is one
 };
 static_assert(sizeof(ShortTags) == 16);
 
 // The 128-bit id: BLAKE2b over, big-endian, u16 length of the site and its UTF-8 bytes; u8 count and u16 VLAN
-// ids; u8 count and u32 labels; u8 IP version; source and destination (4 or 16 bytes each); u8 protocol; u8 1
-// and u16 source and destination port, or u8 0 without ports. No site counts as an empty one.
+// ids; u8 count and u32 labels; u8 count and, of each tunnel, u8 type (its number in schemas/tunnels.tsv),
+// u32 identifier and u16 position; u8 IP version; source and destination (4 or 16 bytes each); u8 protocol;
+// u8 1 and u16 source and destination port, or u8 0 without ports. No site counts as an empty one.
 std::array<std::byte, 16> flow_id_of(const Endpoints& endpoints, TagsView tags, std::string_view site);
 std::string hex_text(const std::array<std::byte, 16>& bytes);
 
@@ -98,8 +115,10 @@ class FlowKeys {
 
     std::span<const std::uint16_t> vlans(std::uint32_t tags_row) const;
     std::span<const std::uint32_t> labels(std::uint32_t tags_row) const;
-    // Equal for equal VLAN stacks.
-    std::uint32_t vlan_stack(std::uint32_t tags_row) const;
+    std::span<const Tunnel> tunnels(std::uint32_t tags_row) const;
+    // Equal for equal VLAN stacks and equal identifiers of those tunnels that have one for both directions,
+    // at whatever positions.
+    std::uint32_t network(std::uint32_t tags_row) const;
 
     std::array<std::byte, 16> flow_id(std::uint32_t number, std::string_view site) const;
 
@@ -116,8 +135,8 @@ class FlowKeys {
         std::uint32_t first_key;  // which holds them
         std::uint32_t reversed;
     };
-    // Where the tags of a row stand: with the key that first had them, or, where its ShortTags do not hold
-    // them all, in longer_tags_.
+    // Where the tags of a row stand: with the key that first had them, or in longer_tags_ if there is a
+    // tunnel among them or its ShortTags do not hold them all.
     struct TagsRow {
         static constexpr std::uint32_t kMostPlaces = 0x7fffffff;
 
@@ -127,11 +146,13 @@ class FlowKeys {
     struct LongerTags {
         std::uint32_t first_vlan;
         std::uint32_t first_label;
+        std::uint32_t first_tunnel;
         std::uint8_t vlan_count;
         std::uint8_t label_count;
+        std::uint8_t tunnel_count;
     };
 
-    TagsView tags_view(std::uint32_t row) const { return {vlans(row), labels(row)}; }
+    TagsView tags_view(std::uint32_t row) const { return {vlans(row), labels(row), tunnels(row)}; }
     std::uint64_t hash(const Endpoints& endpoints) const;
     std::uint64_t hash(const Endpoints& endpoints, const ShortTags& tags, std::uint64_t longer_tags) const;
     std::uint64_t hash_tags(TagsView tags) const;
@@ -142,7 +163,9 @@ class FlowKeys {
     std::uint32_t find_endpoints(const Endpoints& endpoints, std::uint64_t hash) const;
     std::uint32_t intern_tags(TagsView tags, std::uint32_t key);
     TagsRow add_tags(TagsView tags, std::uint32_t key);
-    void intern_vlan_stack(std::uint32_t tags_row);
+    std::uint64_t hash_network(std::uint32_t tags_row) const;
+    bool same_network(std::uint32_t tags_row, std::uint32_t other_row) const;
+    void intern_network(std::uint32_t tags_row);
 
     TableHash hash_;
     Pool<Key> keys_;
@@ -151,11 +174,12 @@ class FlowKeys {
     Slots endpoints_index_;
     Pool<TagsRow> tags_;
     Slots tags_index_;
-    Pool<std::uint32_t> vlan_stacks_;  // the first tags row with each VLAN stack
-    Slots vlan_index_;
+    Pool<std::uint32_t> networks_;  // the first tags row of each network()
+    Slots network_index_;
     Pool<LongerTags> longer_tags_;
     std::vector<std::uint16_t> vlan_values_;
     std::vector<std::uint32_t> label_values_;
+    std::vector<Tunnel> tunnel_values_;
 };
 
 std::string address_text(std::uint8_t ip_version, const std::array<std::byte, 16>& address);

@@ -7,21 +7,22 @@ Peers::Group& Peers::group_of(std::uint32_t endpoints) {
     return by_endpoints_[endpoints];
 }
 
-std::uint32_t Peers::find_vlan_group(std::uint64_t wanted) const {
-    return vlan_index_.find(hash_(wanted),
-                            [&](std::uint32_t row) { return by_vlan_[row].endpoints_and_vlans == wanted; });
+std::uint32_t Peers::find_network_group(std::uint64_t wanted) const {
+    return network_index_.find(
+        hash_(wanted), [&](std::uint32_t row) { return by_network_[row].endpoints_and_network == wanted; });
 }
 
-void Peers::add_to_vlan_group(std::uint32_t flow, FlowKey key) {
-    const std::uint64_t wanted = vlan_group(key.endpoints, key.tags);
-    const std::uint32_t found = find_vlan_group(wanted);
+void Peers::add_to_network_group(std::uint32_t flow, FlowKey key) {
+    const std::uint64_t wanted = network_group(key.endpoints, key.tags);
+    const std::uint32_t found = find_network_group(wanted);
     if (found != kNone) {
-        ++by_vlan_[found].group.count;
+        ++by_network_[found].group.count;
         return;
     }
-    const std::uint32_t added = by_vlan_.add({wanted, {.count = 1, .first = flow}});
-    vlan_index_.insert(hash_(wanted), added,
-                       [this](std::uint32_t row) { return hash_(by_vlan_[row].endpoints_and_vlans); });
+    const std::uint32_t added = by_network_.add({wanted, {.count = 1, .first = flow}});
+    network_index_.insert(hash_(wanted), added, [this](std::uint32_t row) {
+        return hash_(by_network_[row].endpoints_and_network);
+    });
 }
 
 std::uint32_t Peers::candidates(FlowKey key) const {
@@ -34,8 +35,8 @@ std::uint32_t Peers::choose(FlowKey key) const {
     if (count == 0) return kNone;
     const std::uint32_t other = keys_.reversed(key.endpoints);
     if (count == 1) return by_endpoints_[other].first;
-    const std::uint32_t found = find_vlan_group(vlan_group(other, key.tags));
-    return found != kNone && by_vlan_[found].group.count == 1 ? by_vlan_[found].group.first : kNone;
+    const std::uint32_t found = find_network_group(network_group(other, key.tags));
+    return found != kNone && by_network_[found].group.count == 1 ? by_network_[found].group.first : kNone;
 }
 
 }  // namespace acapella

@@ -1,6 +1,8 @@
-// Finds the other direction of a flow. MPLS labels differ per direction, so it is found by reversed endpoints
-// and protocol: the only flow that has them, or, among several, the only one with the same VLAN stack; and it
-// has to choose this flow in turn, so that connections are pairs. Otherwise there is none.
+// Finds the other direction of a flow. MPLS labels and some identifiers of tunnels differ per direction, so
+// it is found by reversed endpoints and protocol: the only flow that has them, or, among several, the only
+// one of the same network, which is the VLAN stack and the identifiers that both directions share (VNI, VSID,
+// PPPoE session, I-SID); and it has to choose this flow in turn, so that connections are pairs. Otherwise
+// there is none.
 //
 // Flows are only ever added. So of two flows that are a pair at the end, both were free for each other from
 // the moment the later one appeared, and whoever was the peer before that one appeared is not the peer now:
@@ -23,8 +25,8 @@ class Peers {
     void add(std::uint32_t flow, const KeyOf& key_of) {
         const FlowKey key = key_of(flow);
         Group& group = group_of(key.endpoints);
-        if (group.count == 1) add_to_vlan_group(group.first, key_of(group.first));
-        if (group.count > 0) add_to_vlan_group(flow, key);
+        if (group.count == 1) add_to_network_group(group.first, key_of(group.first));
+        if (group.count > 0) add_to_network_group(flow, key);
         if (group.count++ == 0) group.first = flow;
     }
 
@@ -43,26 +45,26 @@ class Peers {
         std::uint32_t count = 0;
         std::uint32_t first = kNone;
     };
-    struct VlanGroup {
-        std::uint64_t endpoints_and_vlans;
+    struct NetworkGroup {
+        std::uint64_t endpoints_and_network;
         Group group;
     };
 
     Group& group_of(std::uint32_t endpoints);
     std::uint32_t choose(FlowKey key) const;
-    // Hashed and compared as a number: endpoints and VLAN stack.
-    std::uint64_t vlan_group(std::uint32_t endpoints, std::uint32_t tags) const {
-        return (static_cast<std::uint64_t>(endpoints) << 32) | keys_.vlan_stack(tags);
+    // Hashed and compared as a number: endpoints and FlowKeys::network().
+    std::uint64_t network_group(std::uint32_t endpoints, std::uint32_t tags) const {
+        return (static_cast<std::uint64_t>(endpoints) << 32) | keys_.network(tags);
     }
-    std::uint32_t find_vlan_group(std::uint64_t endpoints_and_vlans) const;
-    void add_to_vlan_group(std::uint32_t flow, FlowKey key);
+    std::uint32_t find_network_group(std::uint64_t endpoints_and_network) const;
+    void add_to_network_group(std::uint32_t flow, FlowKey key);
 
     const FlowKeys& keys_;
     TableHash hash_;
     Pool<Group> by_endpoints_;
     // Only for endpoints that more than one flow has.
-    Pool<VlanGroup> by_vlan_;
-    Slots vlan_index_;
+    Pool<NetworkGroup> by_network_;
+    Slots network_index_;
 };
 
 }  // namespace acapella

@@ -3,44 +3,31 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <utility>
 
+#include "hybrid/answer_fields.hpp"
+#include "hybrid/answer_tunnels.hpp"
 #include "hybrid/answers.hpp"
 #include "tokens.hpp"
 
 namespace acapella::hybrid {
 namespace {
 
-std::string_view take(std::string_view& rest, char separator) {
-    const std::size_t end = std::min(rest.find(separator), rest.size());
-    const std::string_view part = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    return part;
-}
-
-// The `index`th value of a list; empty where it has fewer.
-std::string_view nth(std::string_view list, std::size_t index) {
-    std::string_view value = take(list, ',');
-    for (; index > 0; --index) value = take(list, ',');
-    return value;
-}
-
-std::size_t length(std::string_view list) {
-    return list.empty() ? 0 : 1 + static_cast<std::size_t>(std::ranges::count(list, ','));
-}
-
-// Decimal, or hexadecimal after 0x.
-template <typename Integer>
-std::optional<Integer> number(std::string_view text) {
-    const bool hexadecimal = text.starts_with("0x");
-    if (hexadecimal) text.remove_prefix(2);
-    std::uint64_t value = 0;
-    const auto [end, error] =
-        std::from_chars(text.data(), text.data() + text.size(), value, hexadecimal ? 16 : 10);
-    if (error != std::errc{} || end == text.data()) return std::nullopt;
-    return static_cast<Integer>(value);
+// The entries of one MPLS stack, of which `stacks` come before it: up to a bottom of stack (mpls.bottom). A
+// list without one of each label is none: there all labels but one for every other stack are the first's.
+std::size_t labels_of(const Answer& answer, std::size_t stack, std::size_t stacks) {
+    const std::size_t labels = length(answer[Field::label]);
+    std::string_view bottoms = answer[Field::label_bottom];
+    if (length(bottoms) != labels) return stack > 0 ? 1 : std::max(labels, stacks) - stacks + 1;
+    std::size_t entries = 0;
+    while (!bottoms.empty()) {
+        ++entries;
+        if (take(bottoms, ',') != "1") continue;
+        if (stack-- == 0) return entries;
+        entries = 0;
+    }
+    return std::max<std::size_t>(entries, 1);
 }
 
 bool address(int family, std::string_view text, std::array<std::byte, 16>& into) {
@@ -50,10 +37,11 @@ bool address(int family, std::string_view text, std::array<std::byte, 16>& into)
 // The walk over the tokens: how often each has come, and the innermost headers so far.
 class KeyWalk {
   public:
-    KeyWalk(const Answer& answer, Dissection& out) : answer_(answer), out_(out) {}
+    KeyWalk(const Answer& answer, Dissection& out) : answer_(answer), out_(out), tunnels_(answer, out) {}
 
     void run() {
         bool network = false;
+        std::string_view before;
         for (std::string_view rest = answer_.protocols(); !rest.empty();) {
             const std::string_view token = take(rest, ':');
             // What an ICMP error quotes, and what an application carries over IP, is not this frame's own.
@@ -61,11 +49,21 @@ class KeyWalk {
             if (network && layer_of(token) == Layer::kApplication) return;
             network = network || token == "ip" || token == "ipv6";
             rest_ = rest;
+            count_label(token);
+            tunnels_.visit(token, before, position_);
             visit(token);
+            before = token;
         }
     }
 
   private:
+    void count_label(std::string_view token) {
+        if (token == "mpls")
+            position_ += labels_of(answer_, label_stacks_++, tokens_in(answer_.protocols(), "mpls"));
+        else
+            position_ += label_of(token).empty() ? 0 : 1;
+    }
+
     void visit(std::string_view token) {
         if (token == "vlan") return tag(Field::vlan, vlans_++);
         if (token == "ieee8021ad") return service_tag();
@@ -92,7 +90,10 @@ class KeyWalk {
 
     // Two service tags in a row are one header of tshark's, with two ids in fields of their own.
     void service_tag() {
-        if (!is_double()) return tag(Field::service_vlan, single_++);
+        if (!is_double()) {
+            tunnels_.service_tag(service_text(single_ + double_), rest_, position_);
+            return tag(Field::service_vlan, single_++);
+        }
         tag(Field::service_outer, double_);
         tag(Field::service_inner, double_++);
     }
@@ -108,10 +109,10 @@ class KeyWalk {
         return rest_.starts_with("ethertype:ieee8021ad");
     }
 
-    // "IEEE 802.1ad, ID: 5", or "IEEE 802.1ad, S-VID: 5, C-VID: 6": of the header `index`; empty where it has
-    // none.
+    // "IEEE 802.1ad, ID: 5", "IEEE 802.1ad, S-VID: 5, C-VID: 6", or "IEEE 802.1ah, B-VID: 5, I-SID: 6": of
+    // the header `index`; empty where it has none.
     std::string_view service_text(std::size_t index) const {
-        constexpr std::string_view kName = "IEEE 802.1ad";
+        constexpr std::string_view kName = "IEEE 802.1a";
         std::string_view rest = answer_[Field::service_text];
         for (;; --index) {
             const std::size_t at = rest.find(kName);
@@ -211,6 +212,7 @@ class KeyWalk {
     // A first fragment's UDP length is the whole datagram's: the packet's own length bounds it.
     void udp(std::size_t index) {
         if (!ports(Field::udp_src, Field::udp_dst, index)) return;
+        tunnels_.udp(out_.src_port, out_.dst_port, rest_, position_);
         const auto length = number<std::uint32_t>(value(Field::udp_length, index));
         if (length) payload(std::min(*length, network_payload().value_or(*length)), kUdpHeader);
     }
@@ -245,7 +247,10 @@ class KeyWalk {
                 dstopts_ = 0;
     std::size_t fraghdr_ = 0, ah_ = 0, tcp_ = 0, udp_ = 0, sctp_ = 0;
     bool labels_taken_ = false;
-    std::string_view rest_;  // tokens that follow
+    TunnelWalk tunnels_;
+    std::size_t label_stacks_ = 0;
+    std::size_t position_ = 0;  // of the header in `stack`
+    std::string_view rest_;     // tokens that follow
 };
 
 }  // namespace
@@ -287,15 +292,14 @@ void replace_keys(FrameRow& row, const Dissection& keys) {
 }
 
 std::string stack_text(const Answer& answer) {
-    std::size_t stacks = 0;
-    for (std::string_view rest = answer.protocols(); !rest.empty();) stacks += take(rest, ':') == "mpls";
-    std::size_t repeats = std::max(length(answer[Field::label]), stacks) - stacks + 1;  // of the first
+    const std::size_t stacks = tokens_in(answer.protocols(), "mpls");
+    std::size_t stack = 0;
     std::string text;
     for (std::string_view rest = answer.protocols(); !rest.empty();) {
         const std::string_view token = take(rest, ':');
         const std::string label = label_of(token);
         std::size_t times = label.empty() ? 0 : 1;
-        if (token == "mpls") times = std::exchange(repeats, 1);
+        if (token == "mpls") times = labels_of(answer, stack++, stacks);
         for (; times > 0; --times) text.append(text.empty() ? "" : "/").append(label);
     }
     return text;

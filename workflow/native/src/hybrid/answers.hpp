@@ -58,6 +58,24 @@ namespace acapella::hybrid {
     X(udp_length, "udp.length")              \
     X(sctp_src, "sctp.srcport")              \
     X(sctp_dst, "sctp.dstport")              \
+    X(label_bottom, "mpls.bottom")           \
+    X(vxlan_vni, "vxlan.vni")                \
+    X(geneve_vni, "geneve.vni")              \
+    X(gre_flags, "gre.flags_and_version")    \
+    X(gre_proto, "gre.proto")                \
+    X(gre_key, "gre.key")                    \
+    X(gre_call, "gre.key.call_id")           \
+    X(gtp_flags, "gtp.flags")                \
+    X(gtp_message, "gtp.message")            \
+    X(gtp_teid, "gtp.teid")                  \
+    X(l2tp_type, "l2tp.type")                \
+    X(l2tp_version, "l2tp.version")          \
+    X(l2tp_tunnel, "l2tp.tunnel")            \
+    X(l2tp_session, "l2tp.session")          \
+    X(l2tp_sid, "l2tp.sid")                  \
+    X(pppoe_session, "pppoe.session_id")     \
+    X(pbb_isid, "ieee8021ah.isid")           \
+    X(erspan_session, "erspan.spanid")       \
     X(encap, "frame.encap_type")             \
     X(time, "frame.time_epoch")              \
     X(len, "frame.len")                      \
@@ -146,8 +164,9 @@ class AnswerReader {
     std::thread receiver_;
 };
 
-// Layers 2 to 4 as tshark gave them: tags, the innermost addresses, ports and TCP numbers; no tokens. Quoted
-// packets (ICMP errors) and what an application carries are left out, as in the core.
+// Layers 2 to 4 as tshark gave them: tags, identifiers of tunnels, the innermost addresses, ports and TCP
+// numbers; no tokens. Quoted packets (ICMP errors) and what an application carries are left out, as in the
+// core.
 void take_keys(const Answer& answer, Dissection& dissection);
 // What the core read of a frame's VLAN ids and MPLS labels. A column of tshark's lists the reserved labels
 // (RFC 3032 2.1) before the others, which are another field of the same name, and does not say which service

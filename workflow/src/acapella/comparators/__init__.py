@@ -73,6 +73,9 @@ def compare(capture: str, flows: str, tools: list[str] | None = None) -> dict:
     for path in (capture, flows):
         if not Path(path).is_file():
             raise UserError("there is no such file", where=path)
+    from ..acap_files import check_format  # noqa: PLC0415 (pyarrow)
+
+    check_format(flows)
     wanted = list(dict.fromkeys(tools or meters.METERS))
     for name in wanted if tools else ():
         if why := meters.METERS[name].missing():

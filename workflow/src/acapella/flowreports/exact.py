@@ -15,7 +15,14 @@ TABLES = (
 
 
 def make(con, acap: Path, flows: Path, *, window_ns: int) -> None:
-    """Make the tables in ``con``; windows of time are ``window_ns`` long."""
+    """Make the tables in ``con``; windows of time are ``window_ns`` long.
+
+    Raises UserError if a file is of another format.
+    """
+    from ..acap_files import check_format  # noqa: PLC0415 (pyarrow)
+
+    for path in (acap, flows):
+        check_format(path)
     con.read_parquet(str(acap)).create_view("frames", replace=True)
     con.read_parquet(str(flows)).create_view("flows", replace=True)
     for name in TABLES:

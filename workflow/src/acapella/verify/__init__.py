@@ -2,7 +2,8 @@
 
 Digests every FILE, lets tshark dissect the whole file itself with the preferences that every digest records, and counts
 on how many frames both agree, layer by layer: time, lengths, header tokens of the link, network and transport layers
-(tunnels among them), addresses, ports, VLAN ids, MPLS labels, TCP flags and numbers, and the whole of frame.protocols.
+(tunnels among them), addresses, ports, VLAN ids, MPLS labels, identifiers of tunnels, TCP flags and numbers, and the
+whole of frame.protocols.
 Of a folder, every capture in it. Where tshark is known to err, a frame is counted apart (schemas/tshark_errata.yaml
 names each case with the standard's clause).
 
@@ -26,6 +27,7 @@ UNCOMPARED = {  # layers that are not compared on every frame, and why
     "time": "neither has one",
     "vlan": "the digest says none: no flow, and the header is cut or tshark's answer was taken",
     "mpls": "the digest says none: no flow, and the header is cut or tshark's answer was taken",
+    "tunnels": "the digest has none: no flow, and the header is cut or tshark's answer was taken",
     "above layer 4": "the core, on its own, left it undecided",
 }
 CAPTURES = tuple(kind + packed for kind in (".pcap", ".pcapng", ".cap") for packed in ("", ".gz", ".zst", ".lz4"))

@@ -26,6 +26,7 @@ LAYERS = (
     "ports",
     "vlan",
     "mpls",
+    "tunnels",
     "tcp",
     "above layer 4",
     "protocols",
@@ -33,7 +34,7 @@ LAYERS = (
 # The digest answers for these on every frame, and for the others on those whose layers 2 to 4 the core decided.
 ALWAYS = ("frames", "time", "lengths")
 ABOVE = ("above layer 4", "protocols")
-TAGS = ("vlan", "mpls")  # columns of these names; null where the digest says none of a frame without a flow
+TAGS = ("vlan", "mpls", "tunnels")  # columns of these names; null where the digest says none of a frame without a flow
 BEFORE_MPLS = "both_have and native and split_part(protocols, ':mpls', 1) = split_part(tshark_protocols, ':mpls', 1)"
 # Which pairs an erratum may excuse, by its `excuses`.
 EXCUSED_IF = {"behind_mpls": BEFORE_MPLS, "time": "both_have"}

@@ -18,6 +18,11 @@ TAGS = pa.schema(
         pa.field("frame", pa.uint64(), nullable=False),
         pa.field("vlan", pa.list_(pa.uint16()), nullable=False),
         pa.field("mpls", pa.list_(pa.uint32()), nullable=False),
+        pa.field(
+            "tunnels",
+            pa.list_(pa.struct([("type", pa.utf8()), ("id", pa.uint32()), ("position", pa.uint16())])),
+            nullable=False,
+        ),
         pa.field("eth_dst", pa.utf8(), nullable=False),
     ]
 )

@@ -1,0 +1,32 @@
+// What the key of a GRE header identifies.
+#pragma once
+
+#include <cstdint>
+
+#include "tunnels.hpp"
+
+namespace acapella::gre {
+
+inline constexpr std::uint16_t kChecksum = 0x8000;
+inline constexpr std::uint16_t kRouting = 0x4000;
+inline constexpr std::uint16_t kKey = 0x2000;
+inline constexpr std::uint16_t kSequence = 0x1000;
+inline constexpr std::uint16_t kVersion = 0x0007;
+inline constexpr std::uint16_t kPptp = 0x880b;
+inline constexpr std::uint16_t kTransparentEthernet = 0x6558;
+inline constexpr std::uint16_t kErspan = 0x88be;
+inline constexpr std::uint16_t kErspan3 = 0x22eb;
+
+// RFC 7637 section 3.2: if nothing but a key stands before an Ethernet frame, the key's upper 24 bits are a
+// tenant's VSID and the lower 8 bits tell flows of the tenant apart. VSIDs below 0x1000 are reserved, so such
+// a key is a number given to a plain GRE tunnel (RFC 2890), all of whose bits count. Not of PPTP.
+constexpr Tunnel key_identifier(std::uint16_t flags, std::uint16_t type, std::uint32_t key) {
+    constexpr std::uint32_t kFirstVsid = 0x1000;
+    const bool nvgre = type == kTransparentEthernet &&
+                       (flags & (kChecksum | kRouting | kSequence | kVersion)) == 0 && key >> 8 >= kFirstVsid;
+    return {.id = nvgre ? key >> 8 : key,
+            .position = 0,
+            .type = nvgre ? TunnelType::nvgre_vsid : TunnelType::gre_key};
+}
+
+}  // namespace acapella::gre

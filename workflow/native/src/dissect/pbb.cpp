@@ -1,0 +1,26 @@
+// Provider backbone bridging, IEEE 802.1Q-2018 9.7 (802.1ah): an I-TAG and the customer's Ethernet header.
+#include "dissect/dissectors.hpp"
+
+namespace acapella {
+
+// tshark takes the I-TAG behind a single service tag (the B-TAG) and that tag for one header, and lists no
+// header for the customer's addresses.
+Next dissect_pbb(Walk& walk) {
+    constexpr std::size_t kServiceId = 1;  // 24 bits, behind priority and flags
+    constexpr std::size_t kTag = 4;
+    constexpr std::size_t kType = 16;
+    constexpr std::size_t kHeader = 18;
+    constexpr std::uint32_t kEthernet = 14;  // of which are the customer's addresses and type
+    const Dissection& out = walk.out;
+    const bool behind_tag = out.token_count > 0 && out.tokens[out.token_count - 1] == Token::ieee8021ad;
+    if (!behind_tag) walk.push(Token::ieee8021ah);
+    if (walk.at.has(kTag)) walk.tunnel(TunnelType::pbb_isid, walk.at.be24(kServiceId));
+    if (!walk.at.has(kHeader)) return walk.cut(Issue::truncated_pbb);
+    const std::uint16_t type = walk.at.be16(kType);
+    walk.at.skip(kHeader);
+    walk.link_header(kEthernet);
+    walk.push(Token::ethertype);
+    return walk.ethertype(type);
+}
+
+}  // namespace acapella

@@ -1,0 +1,31 @@
+// VXLAN-GPE, draft-ietf-nvo3-vxlan-gpe section 3: VXLAN with a field that names what it carries.
+#include "dissect/dissectors.hpp"
+
+namespace acapella {
+
+// tshark 4.0 lists no header for it.
+Next dissect_vxlan_gpe(Walk& walk) {
+    constexpr std::size_t kNextProtocol = 3;
+    constexpr std::size_t kVni = 4;  // 24 bits
+    constexpr std::size_t kHeader = 8;
+    if (walk.at.has(kVni + 3)) walk.tunnel(TunnelType::vxlan_gpe_vni, walk.at.be24(kVni));
+    if (!walk.at.has(kHeader)) return walk.cut(Issue::truncated_vxlan_gpe);
+    const std::uint8_t next = walk.at.u8(kNextProtocol);
+    walk.at.skip(kHeader);
+    switch (next) {
+        case 1:
+            return Next::ipv4;
+        case 2:
+            return Next::ipv6;
+        case 3:
+            return Next::ethernet;
+        case 4:  // NSH, which the core does not decode
+            return walk.unsure();
+        case 5:
+            return Next::mpls;
+        default:
+            return walk.above();
+    }
+}
+
+}  // namespace acapella

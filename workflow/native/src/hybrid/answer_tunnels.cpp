@@ -1,0 +1,114 @@
+#include "hybrid/answer_tunnels.hpp"
+
+#include <algorithm>
+
+#include "dissect/gre_key.hpp"
+#include "hybrid/answer_fields.hpp"
+#include "tunnels.hpp"
+
+namespace acapella::hybrid {
+
+template <typename Integer>
+Integer TunnelWalk::value(Field field, std::size_t index) const {
+    return number<Integer>(nth(answer_[field], index)).value_or(0);
+}
+
+std::size_t TunnelWalk::left(Field field, std::size_t taken) const {
+    const std::size_t all = length(answer_[field]);
+    return all - std::min(all, taken);
+}
+
+void TunnelWalk::add(TunnelType type, std::uint32_t id) {
+    if (out_.tunnel_count < kMaxTunnels)
+        out_.tunnels[out_.tunnel_count++] = {.id = id, .position = position_, .type = type};
+}
+
+// A header that is cut before its identifier has no value.
+void TunnelWalk::add(TunnelType type, Field field, std::size_t index) {
+    if (const auto id = number<std::uint32_t>(nth(answer_[field], index))) add(type, *id);
+}
+
+void TunnelWalk::visit(std::string_view token, std::string_view before, std::size_t position) {
+    position_ = static_cast<std::uint16_t>(position);
+    if (token == "vxlan") return add(TunnelType::vxlan_vni, Field::vxlan_vni, vxlan_++);
+    if (token == "geneve") return add(TunnelType::geneve_vni, Field::geneve_vni, geneve_++);
+    if (token == "gre") return gre();
+    if (token == "gtp") return gtp();
+    if (token == "l2tp") return l2tp(before == "udp");
+    if (token == "erspan") return erspan();
+    if (token == "pppoes") return add(TunnelType::pppoe_session, Field::pppoe_session, pppoe_++);
+    if (token == "pppoed") ++pppoe_;
+    if (token == "ieee8021ah") return add(TunnelType::pbb_isid, Field::pbb_isid, pbb_++);
+}
+
+// tshark lists no header for VXLAN-GPE, whose VNIs are among VXLAN's.
+void TunnelWalk::udp(std::uint16_t src_port, std::uint16_t dst_port, std::string_view rest,
+                     std::size_t position) {
+    constexpr std::uint16_t kGpe = 4790;
+    if ((src_port != kGpe && dst_port != kGpe) || rest.starts_with("vxlan")) return;
+    const std::size_t vnis = left(Field::vxlan_vni, vxlan_);
+    const bool asked_first = std::min(src_port, dst_port) == kGpe;
+    if (vnis == 0 || (!asked_first && vnis <= tokens_in(rest, "vxlan"))) return;
+    position_ = static_cast<std::uint16_t>(position);
+    add(TunnelType::vxlan_gpe_vni, Field::vxlan_vni, vxlan_++);
+}
+
+// tshark takes a single service tag and the I-TAG behind it for one header.
+void TunnelWalk::service_tag(std::string_view text, std::string_view rest, std::size_t position) {
+    const bool has_one = text.empty() ? left(Field::pbb_isid, pbb_) > tokens_in(rest, "ieee8021ah")
+                                      : text.find("I-SID") != std::string_view::npos;
+    if (!has_one) return;
+    position_ = static_cast<std::uint16_t>(position);
+    add(TunnelType::pbb_isid, Field::pbb_isid, pbb_++);
+}
+
+void TunnelWalk::gre() {
+    const auto flags = value<std::uint16_t>(Field::gre_flags, gre_);
+    const auto type = value<std::uint16_t>(Field::gre_proto, gre_);
+    ++gre_;
+    erspan_has_header_ = (flags & gre::kSequence) != 0 || type == gre::kErspan3;
+    if ((flags & gre::kKey) == 0) return;
+    if (type == gre::kPptp) return add(TunnelType::pptp_call, Field::gre_call, gre_calls_++);
+    const auto key = number<std::uint32_t>(nth(answer_[Field::gre_key], gre_keys_++));
+    if (!key) return;
+    const Tunnel found = gre::key_identifier(flags, type, *key);
+    add(found.type, found.id);
+}
+
+// The identifiers of signalling messages are those of the control plane.
+void TunnelWalk::gtp() {
+    constexpr unsigned kVersion1 = 1;
+    constexpr std::uint8_t kGPdu = 255;
+    const auto version = value<std::uint8_t>(Field::gtp_flags, gtp_) >> 5U;
+    const auto message = value<std::uint8_t>(Field::gtp_message, gtp_);
+    ++gtp_;
+    if (version != kVersion1) return;
+    if (message == kGPdu) add(TunnelType::gtp_teid, Field::gtp_teid, gtp_teids_);
+    ++gtp_teids_;
+}
+
+void TunnelWalk::l2tp(bool over_udp) {
+    bool control = false;
+    if (over_udp) {
+        control = value<std::uint8_t>(Field::l2tp_type, l2tp_udp_) != 0;
+        const auto version = value<std::uint8_t>(Field::l2tp_version, l2tp_udp_);
+        ++l2tp_udp_;
+        if (version == 2) {
+            if (!control) {
+                add(TunnelType::l2tp_tunnel, Field::l2tp_tunnel, l2tp_2_);
+                add(TunnelType::l2tp_session, Field::l2tp_session, l2tp_2_);
+            }
+            ++l2tp_2_;
+            return;
+        }
+    }
+    if (control) return;
+    const auto session = value<std::uint32_t>(Field::l2tp_sid, l2tp_sids_++);
+    if (session != 0) add(TunnelType::l2tp_session, session);
+}
+
+void TunnelWalk::erspan() {
+    if (erspan_has_header_) add(TunnelType::erspan_session, Field::erspan_session, erspan_++);
+}
+
+}  // namespace acapella::hybrid

@@ -1,0 +1,45 @@
+// From tshark's fields to the identifiers of tunnels: the n-th header of a kind has the n-th value of its
+// field.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "dissection.hpp"
+#include "hybrid/answers.hpp"
+
+namespace acapella::hybrid {
+
+class TunnelWalk {
+  public:
+    TunnelWalk(const Answer& answer, Dissection& out) : answer_(answer), out_(out) {}
+
+    // The next token of frame.protocols, the one before it, and the header's place in `stack`.
+    void visit(std::string_view token, std::string_view before, std::size_t position);
+    // A UDP header with these ports; `rest`: the tokens behind it, also below.
+    void udp(std::uint16_t src_port, std::uint16_t dst_port, std::string_view rest, std::size_t position);
+    // A single service tag. `text`: the header's own, empty if unknown.
+    void service_tag(std::string_view text, std::string_view rest, std::size_t position);
+
+  private:
+    void gre();
+    void gtp();
+    void l2tp(bool over_udp);
+    void erspan();
+    void add(TunnelType type, Field field, std::size_t index);
+    void add(TunnelType type, std::uint32_t id);
+    template <typename Integer>
+    Integer value(Field field, std::size_t index) const;
+    // Values of `field` that no header has taken yet.
+    std::size_t left(Field field, std::size_t taken) const;
+
+    const Answer& answer_;
+    Dissection& out_;
+    std::uint16_t position_ = 0;
+    std::size_t vxlan_ = 0, geneve_ = 0, gre_ = 0, gre_keys_ = 0, gre_calls_ = 0, gtp_ = 0, gtp_teids_ = 0;
+    std::size_t l2tp_udp_ = 0, l2tp_2_ = 0, l2tp_sids_ = 0, pppoe_ = 0, pbb_ = 0, erspan_ = 0;
+    bool erspan_has_header_ = false;
+};
+
+}  // namespace acapella::hybrid
