@@ -6,6 +6,7 @@ It shares no code with the core.
 import functools
 import hashlib
 import hmac
+import itertools
 
 FIXED = {0, 0xFFFFFFFFFFFF, *range(0x0180C2000000, 0x0180C2000030), 0x01000CCCCCCC, 0x01000CCCCCCD}
 
@@ -89,12 +90,75 @@ class CryptoPan:
         return (number ^ flips).to_bytes(len(address))
 
 
+class Permutation:
+    """Ten rounds of Feistel over two halves, by a key derived for the label."""
+
+    def __init__(self, key: bytes, label: bytes):
+        self.aes = Aes128(hmac.new(key, label, hashlib.sha256).digest()[:16])
+
+    def map(self, value: int, bits: int, kind: int = 0) -> int:
+        """The permuted value; one permutation for each even number of bits and kind."""
+        half = bits // 2
+        left, right = value >> half, value & (1 << half) - 1
+        for number in range(10):
+            word = self.aes.encrypt(bytes((bits, number, kind)) + bytes(9) + right.to_bytes(4))
+            left, right = right, left ^ int.from_bytes(word[:4]) & (1 << half) - 1
+        return left << half | right
+
+    def inverse(self, value: int, bits: int, kind: int = 0) -> int:
+        """What `map` gives ``value`` for."""
+        half = bits // 2
+        left, right = value >> half, value & (1 << half) - 1
+        for number in reversed(range(10)):
+            word = self.aes.encrypt(bytes((bits, number, kind)) + bytes(9) + left.to_bytes(4))
+            left, right = right ^ int.from_bytes(word[:4]) & (1 << half) - 1, left
+        return left << half | right
+
+
+RANGES = {  # in bits, of the types that are not permuted as a whole
+    "gre_key": (20, 32),
+    "nvgre_vsid": (12, 24),
+    "gtp_teid": (0, 32),
+    "l2tp_tunnel": (0, 16, 32),
+    "l2tp_session": (0, 16, 32),
+    "pppoe_session": (0, 16),
+}
+
+
+class TunnelMap:
+    """Pseudonyms of tunnel identifiers: each range of a type is permuted in itself."""
+
+    def __init__(self, key: bytes, types: dict[str, tuple[int, int]]):
+        """``types``: number and bits of each type, as in schemas/tunnels.tsv."""
+        self.permutation = Permutation(key, b"acapella anonymise: tunnel identifiers")
+        self.types = types
+        self.identifier = functools.cache(self.computed)
+
+    def computed(self, kind: str, original: int) -> int:
+        """The pseudonym of an identifier."""
+        number, bits = self.types[kind]
+        limits = [0, *(1 << each for each in RANGES.get(kind, (bits,)))]
+        low, high = next((low, high) for low, high in itertools.pairwise(limits) if low <= original < high)
+        if high == 1:
+            return original
+        place = self.walked(self.permutation.map, original, low, high, number)
+        following = low if place + 1 == high else place + 1
+        return self.walked(self.permutation.inverse, following, low, high, number)
+
+    @staticmethod
+    def walked(step, value: int, low: int, high: int, number: int) -> int:
+        """``step`` until the result is in the range."""
+        while True:
+            value = step(value, high.bit_length() - 1, number)
+            if value >= low:
+                return value
+
+
 class MacMap:
     """The permutation of MAC addresses where no vendors are known."""
 
     def __init__(self, key: bytes):
-        derived = hmac.new(key, b"acapella anonymise: MAC addresses", hashlib.sha256).digest()
-        self.aes = Aes128(derived[:16])
+        self.permutation = Permutation(key, b"acapella anonymise: MAC addresses")
         self.address = functools.cache(self.computed)
 
     def computed(self, address: bytes) -> bytes:
@@ -111,20 +175,12 @@ class MacMap:
     def step(self, number: int, kind: str) -> int:
         """The permutation once."""
         if kind == "ipv4 group":
-            return number >> 24 << 24 | self.permuted(number & 0xFFFFFF, 12)
+            return number >> 24 << 24 | self.permutation.map(number & 0xFFFFFF, 24)
         if kind == "ipv6 group":
-            return number >> 32 << 32 | self.permuted(number & 0xFFFFFFFF, 16)
+            return number >> 32 << 32 | self.permutation.map(number & 0xFFFFFFFF, 32)
         free = (number >> 42 & 3) << 40 | number & (1 << 40) - 1
-        mixed = self.permuted(free, 21)
+        mixed = self.permutation.map(free, 42)
         return number & 0xF3 << 40 | mixed >> 40 << 42 | mixed & (1 << 40) - 1
-
-    def permuted(self, value: int, half: int) -> int:
-        """Ten rounds of Feistel over two halves."""
-        left, right = value >> half, value & (1 << half) - 1
-        for number in range(10):
-            word = self.aes.encrypt(bytes((2 * half, number)) + bytes(10) + right.to_bytes(4))
-            left, right = right, left ^ int.from_bytes(word[:4]) & (1 << half) - 1
-        return left << half | right
 
 
 def kind_of(number: int) -> str:

@@ -1,7 +1,7 @@
 // Any bytes as a frame that is to leave its site: nothing outside it may be read, what is kept must be a part
 // of it, and read again must be the same headers as far as they go, with the pseudonyms of the same
-// addresses. The first byte chooses the link type, the second whether vendors are known and MAC addresses
-// blank, the next two what the frame was longer on the wire.
+// addresses and tunnel identifiers. The first byte chooses the link type, the second whether vendors are
+// known and MAC addresses blank, the next two what the frame was longer on the wire.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -78,6 +78,17 @@ void check_addresses(const Record& frame, const Dissection& before, const Record
     }
 }
 
+// Of the tunnels whose headers were kept.
+void check_tunnels(const Dissection& before, const Dissection& after) {
+    static anonymise::TunnelMap map{anonymise::Key(kKey)};
+    check(after.tunnel_count <= before.tunnel_count);
+    for (std::size_t i = 0; i < after.tunnel_count; ++i) {
+        Tunnel expected = before.tunnels[i];
+        expected.id = map.map(expected.type, expected.id);
+        check(after.tunnels[i] == expected);
+    }
+}
+
 // Which form a pseudowire has is told by where vendors seem to stand, also in the middle of an address: there
 // a pseudonym may look like another form.
 bool has_pseudowire(const Dissection& found) {
@@ -120,5 +131,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (has_pseudowire(before)) return 0;
     check_tokens(before, after);
     check_addresses(frame, before, again, after);
+    check_tunnels(before, after);
     return 0;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "dissection.hpp"
@@ -24,6 +25,14 @@ constexpr std::string_view text_of(TunnelType type) {
 #undef ACAPELLA_TUNNEL
     }
     return {};
+}
+
+constexpr std::optional<TunnelType> tunnel_type_of(std::string_view text) {
+#define ACAPELLA_TUNNEL(name, number, same_both_ways) \
+    if (text == #name) return TunnelType::name;
+#include "tunnels.inc"
+#undef ACAPELLA_TUNNEL
+    return std::nullopt;
 }
 
 // Whether both directions of a flow have the same identifier; otherwise each end may choose its own.

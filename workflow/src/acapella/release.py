@@ -32,6 +32,7 @@ KEY = "release.key"
 SUMS = "SHA256SUMS"
 PROVENANCES = ("provenance.json", "consistency_provenance.json")  # of process, of trials
 PROVENANCES += tuple(f"{stage}_provenance.json" for stage in ("flowtables", "flowstudy", "flowpublished"))
+IDENTIFYING = {"flow_id", "peer_flow_id", "community_id", "tunnels"}  # columns: hashes of addresses, tunnel identifiers
 PUBLIC_FILE, PUBLIC_FOLDER = 0o644, 0o755
 SHEET = ("sample", "site", "port", "direction", "method", "frames", "bytes", "snaplen", "cut_frames", "dropped_kernel")
 SHEET += ("filtered", "one_in", "sampled_out", "restriction", "excluded")

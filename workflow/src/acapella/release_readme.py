@@ -24,6 +24,9 @@ $table_line| samples.tsv | $sheet |
   addresses that shared their first n bits share exactly n bits here. Nothing is left out of this: private, multicast
   and broadcast addresses have pseudonyms, too. The key is the same for all samples, and is not here.
 - MAC addresses: $macs
+- Tunnel identifiers (VNI, GRE key, NVGRE VSID, TEID, PPTP call, sessions and tunnels of L2TP, PPPoE and ERSPAN, PBB
+  I-SID) were replaced by pseudonyms with the same key: equal identifiers of a type stay equal, different ones stay
+  different. flow_id, peer_flow_id and community_id are computed from the pseudonyms.
 - Checksums of IPv4 headers are right. Those of TCP, UDP, ICMP, SCTP and the like are right where all that they cover
   is here, and zero where it is not.
 - Identifiers in LLDP, CDP, spanning tree, LACP, DHCP, DNS and everything else that is not an address in a known header
@@ -37,7 +40,7 @@ belong to the same pseudonymous host.
 
 ## What cannot, and must not
 - No applications by payload, no names, no content. Payload checksums cannot be verified.
-- VLAN ids, MPLS labels, ports, numbers of tunnels, sequence numbers, TCP time stamps, IP identification, and all times
+- VLAN ids, MPLS labels, ports, sequence numbers, TCP time stamps, IP identification, and all times
   are the true ones. Whoever saw some of this traffic elsewhere can find it here again, and with it some true prefixes.
   Do not try to find out who is behind an address.
 """)

@@ -91,3 +91,10 @@ def anonymise(source: str, target: str | os.PathLike, key: bytes, *, macs: str =
 def pseudonyms_of(addresses: list[str], key: bytes) -> list[str]:
     """The pseudonyms that `anonymise` gives IPv4 and IPv6 addresses, as text. Raises ValueError for what is none."""
     return _native.pseudonyms_of(addresses, key)
+
+
+def tunnel_pseudonyms_of(kind: str, ids: list[int], key: bytes) -> list[int]:
+    """Return the pseudonyms that `anonymise` gives tunnel identifiers of a type in schemas/tunnels.tsv. Raises ValueError
+    if the type is unknown or an identifier is wider than its field.
+    """
+    return _native.tunnel_pseudonyms_of(kind, ids, key)

@@ -1,12 +1,6 @@
 #include "anonymise/address_map.hpp"
 
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
-
 #include <algorithm>
-#include <stdexcept>
-#include <string_view>
 
 #include "dissect/vendors.hpp"
 
@@ -16,20 +10,6 @@ namespace {
 constexpr std::size_t kMostKnown = 1U << 16;  // 2 MiB or so; then they are found again
 constexpr std::uint64_t kGroupBit = std::uint64_t{1} << 40;
 constexpr std::uint64_t kLocalBit = std::uint64_t{2} << 40;
-
-// A key of its own, so that what is said of MAC addresses says nothing of IP addresses.
-Aes128 cipher_of_macs(Key key) {
-    constexpr std::string_view kLabel = "acapella anonymise: MAC addresses";
-    std::array<std::byte, 32> derived{};
-    unsigned length = 0;
-    const auto* done = HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
-                            reinterpret_cast<const unsigned char*>(kLabel.data()), kLabel.size(),
-                            reinterpret_cast<unsigned char*>(derived.data()), &length);
-    if (done == nullptr || length != derived.size()) throw std::runtime_error("OpenSSL refuses HMAC-SHA-256");
-    Aes128 cipher(std::span<const std::byte, kBlock>(derived.data(), kBlock));
-    OPENSSL_cleanse(derived.data(), derived.size());
-    return cipher;
-}
 
 std::uint64_t number_of(const Mac& address) {
     std::uint64_t number = 0;
@@ -80,7 +60,7 @@ Ipv4 CryptoPan::map(const Ipv4& address) const { return mapped(address); }
 Ipv6 CryptoPan::map(const Ipv6& address) const { return mapped(address); }
 
 MacMap::MacMap(Key key, Macs how, const Vendors* vendors)
-    : aes_(cipher_of_macs(key)), how_(how), vendors_(vendors) {}
+    : permutation_(key, "acapella anonymise: MAC addresses"), how_(how), vendors_(vendors) {}
 
 MacMap::Kind MacMap::kind_of(std::uint64_t address) {
     constexpr std::uint64_t kIeee =
@@ -116,27 +96,6 @@ bool MacMap::alike(std::uint64_t a, std::uint64_t b) const {
     return kind_of(a) == kind_of(b) && knows_vendor(a) == knows_vendor(b);
 }
 
-// A Feistel network of ten rounds, as many as in NIST SP 800-38G's FF1, over an even number of bits.
-std::uint64_t MacMap::permuted(std::uint64_t value, unsigned bits) const {
-    constexpr unsigned kRounds = 10;
-    const unsigned half = bits / 2;
-    const std::uint64_t mask = (std::uint64_t{1} << half) - 1;
-    std::uint64_t left = value >> half;
-    std::uint64_t right = value & mask;
-    for (unsigned round = 0; round < kRounds; ++round) {
-        std::array<std::byte, kBlock> block{};
-        block[0] = static_cast<std::byte>(bits);
-        block[1] = static_cast<std::byte>(round);
-        for (unsigned i = 0; i < 4; ++i) block[15 - i] = static_cast<std::byte>(right >> (8 * i));
-        aes_.encrypt(block);
-        std::uint64_t word = 0;
-        for (unsigned i = 0; i < 4; ++i) word = word << 8 | std::to_integer<std::uint64_t>(block[i]);
-        left ^= word & mask;
-        std::swap(left, right);
-    }
-    return left << half | right;
-}
-
 // Walks the permutation's cycle to the next address that is like the first one, so that each has a pseudonym
 // of its own.
 std::uint64_t MacMap::replaced(std::uint64_t address) const {
@@ -147,8 +106,8 @@ std::uint64_t MacMap::replaced(std::uint64_t address) const {
     std::uint64_t result = address;
     if (how_ == Macs::blank) return kind == Kind::other ? address & kKept : address & ~mask;
     do {
-        result = kind == Kind::other ? (result & kKept) | scatter(permuted(gather(result), bits))
-                                     : (result & ~mask) | permuted(result & mask, bits);
+        result = kind == Kind::other ? (result & kKept) | scatter(permutation_.map(gather(result), bits))
+                                     : (result & ~mask) | permutation_.map(result & mask, bits);
     } while (!alike(address, result));
     return result;
 }

@@ -4,10 +4,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <unordered_map>
 
 #include "anonymise/aes.hpp"
+#include "anonymise/permutation.hpp"
+#include "anonymise/tunnel_map.hpp"
 
 namespace acapella {
 
@@ -15,9 +16,6 @@ class Vendors;
 
 namespace anonymise {
 
-inline constexpr std::size_t kKey = 32;
-
-using Key = std::span<const std::byte, kKey>;
 using Ipv4 = std::array<std::byte, 4>;
 using Ipv6 = std::array<std::byte, 16>;
 using Mac = std::array<std::byte, 6>;
@@ -62,26 +60,28 @@ class MacMap {
     [[nodiscard]] static unsigned free_bits(Kind kind);
     [[nodiscard]] bool alike(std::uint64_t a, std::uint64_t b) const;
     [[nodiscard]] bool knows_vendor(std::uint64_t address) const;
-    [[nodiscard]] std::uint64_t permuted(std::uint64_t value, unsigned bits) const;
     [[nodiscard]] std::uint64_t replaced(std::uint64_t address) const;
 
-    Aes128 aes_;
+    Permutation permutation_;
     Macs how_;
     const Vendors* vendors_;
     std::unordered_map<std::uint64_t, std::uint64_t> known_;
 };
 
-class AddressMap {
+class Pseudonyms {
   public:
-    AddressMap(Key key, Macs how, const Vendors* vendors) : pan_(key), macs_(key, how, vendors) {}
+    Pseudonyms(Key key, Macs how, const Vendors* vendors)
+        : pan_(key), macs_(key, how, vendors), tunnels_(key) {}
 
     [[nodiscard]] Ipv4 map(const Ipv4& address) { return pan_.map(address); }
     [[nodiscard]] Ipv6 map(const Ipv6& address) { return pan_.map(address); }
     [[nodiscard]] Mac map(const Mac& address) { return macs_.map(address); }
+    [[nodiscard]] std::uint32_t map(TunnelType type, std::uint32_t id) { return tunnels_.map(type, id); }
 
   private:
     CryptoPan pan_;
     MacMap macs_;
+    TunnelMap tunnels_;
 };
 
 }  // namespace anonymise

@@ -65,7 +65,7 @@ void Draft::map(std::size_t offset) {
     Address address{};
     if (!inside(offset, address.size())) return;
     original(offset).copy(0, address.size(), address.data());
-    put(offset, addresses_.map(address));
+    put(offset, pseudonyms_.map(address));
 }
 
 template void Draft::map<Ipv4>(std::size_t offset);
@@ -77,7 +77,7 @@ void Draft::map_prefix(std::size_t offset, std::size_t octets) {
     octets = std::min(octets, address.size());
     if (!inside(offset, octets)) return;
     original(offset).copy(0, octets, address.data());
-    const Ipv6 mapped = addresses_.map(address);
+    const Ipv6 mapped = pseudonyms_.map(address);
     put(offset, Bytes(mapped).first(octets));
 }
 
@@ -86,9 +86,23 @@ void Draft::map_inverted(std::size_t offset) {
     if (!inside(offset, address.size())) return;
     original(offset).copy(0, address.size(), address.data());
     for (std::byte& octet : address) octet = ~octet;
-    address = addresses_.map(address);
+    address = pseudonyms_.map(address);
     for (std::byte& octet : address) octet = ~octet;
     put(offset, address);
+}
+
+void Draft::map_tunnel(std::size_t offset, std::size_t octets, TunnelType type) {
+    std::array<std::byte, 4> field{};
+    octets = std::min(octets, field.size());
+    if (!inside(offset, octets)) return;
+    original(offset).copy(0, octets, field.data());
+    std::uint64_t number = 0;
+    for (std::size_t i = 0; i < octets; ++i) number = number << 8 | std::to_integer<std::uint64_t>(field[i]);
+    const std::size_t bits = std::min<std::size_t>(8 * octets, bits_of(type));
+    const std::uint64_t mask = (std::uint64_t{1} << bits) - 1;
+    number = (number & ~mask) | pseudonyms_.map(type, static_cast<std::uint32_t>(number & mask));
+    for (std::size_t i = octets; i-- > 0; number >>= 8) field[i] = static_cast<std::byte>(number);
+    put(offset, Bytes(field).first(octets));
 }
 
 void Draft::owe(const Sum& sum) {

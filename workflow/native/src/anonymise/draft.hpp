@@ -32,7 +32,7 @@ struct Sum {
 
 class Draft {
   public:
-    explicit Draft(AddressMap& addresses) : addresses_(addresses) {}
+    explicit Draft(Pseudonyms& pseudonyms) : pseudonyms_(pseudonyms) {}
 
     // Starts anew; the frame's bytes have to stay until finish().
     void start(Bytes frame, std::uint32_t wire_len);
@@ -56,6 +56,8 @@ class Draft {
     void map_prefix(std::size_t offset, std::size_t octets);
     // An IPv4 address with every bit inverted.
     void map_inverted(std::size_t offset);
+    // The identifier of a tunnel in the last bits of a field of 2 to 4 octets.
+    void map_tunnel(std::size_t offset, std::size_t octets, TunnelType type);
 
     // The checksum at `sum.field` is zero until finish().
     void owe(const Sum& sum);
@@ -73,7 +75,7 @@ class Draft {
     void put(std::size_t offset, Bytes bytes);
     void settle(const Sum& sum);
 
-    AddressMap& addresses_;
+    Pseudonyms& pseudonyms_;
     Bytes frame_;
     std::uint32_t wire_len_ = 0;
     std::vector<std::byte> out_;
@@ -100,6 +102,9 @@ class Header {
     void ipv4(std::size_t offset) { draft.map<Ipv4>(step.begin + offset); }
     void ipv6(std::size_t offset) { draft.map<Ipv6>(step.begin + offset); }
     void mac(std::size_t offset) { draft.map<Mac>(step.begin + offset); }
+    void tunnel(std::size_t offset, std::size_t octets, TunnelType type) {
+        draft.map_tunnel(step.begin + offset, octets, type);
+    }
     // Owes a checksum over all that the nearest length field leaves, or over `length` octets.
     void owe(SumKind kind, std::size_t field, std::uint8_t proto = 0) {
         owe(kind, field, proto, at.reported());

@@ -27,7 +27,6 @@ void keep(Header& header) {
         case Next::stop:
         case Next::by_ethertype:
         case Next::by_protocol:
-        case Next::l2tp_ip:
             return;
         case Next::ethernet:
             return keep_ethernet(header);
@@ -41,9 +40,6 @@ void keep(Header& header) {
         case Next::mpls:
         case Next::pseudowire_heuristic:
         case Next::etherip:
-        case Next::vxlan:
-        case Next::vxlan_gpe:
-        case Next::pppoe_session:
         case Next::ppp:
             return keep_all(header);
         case Next::arp:
@@ -79,6 +75,12 @@ void keep(Header& header) {
             return keep_pim(header);
         case Next::gre:
             return keep_gre(header);
+        case Next::vxlan:
+            return keep_vxlan(header, TunnelType::vxlan_vni);
+        case Next::vxlan_gpe:
+            return keep_vxlan(header, TunnelType::vxlan_gpe_vni);
+        case Next::pppoe_session:
+            return keep_pppoe(header);
         case Next::geneve:
             return keep_geneve(header);
         case Next::gtp:
@@ -87,6 +89,8 @@ void keep(Header& header) {
             return keep_udpencap(header);
         case Next::l2tp:
             return keep_l2tp(header);
+        case Next::l2tp_ip:
+            return keep_l2tp_ip(header);
         case Next::teredo:
             return keep_teredo(header);
         case Next::ptp:

@@ -11,13 +11,13 @@ class Vendors;
 
 namespace anonymise {
 
-// Cuts behind the last header that it knows, replaces every address in those before, makes checksums anew or
-// zero. Lengths in headers, ports, VLAN ids, labels, keys and numbers of tunnels, and times stay.
+// Cuts behind the last header that it knows, replaces every address and tunnel identifier in those before,
+// makes checksums anew or zero. Lengths in headers, ports, VLAN ids, labels, and times stay.
 class FrameAnonymiser {
   public:
     // `vendors` may be null and has to stay.
     FrameAnonymiser(Key key, Macs macs, const Vendors* vendors)
-        : addresses_(key, macs, vendors), draft_(addresses_), vendors_(vendors) {}
+        : pseudonyms_(key, macs, vendors), draft_(pseudonyms_), vendors_(vendors) {}
     FrameAnonymiser(const FrameAnonymiser&) = delete;
     FrameAnonymiser& operator=(const FrameAnonymiser&) = delete;
 
@@ -25,7 +25,7 @@ class FrameAnonymiser {
     Bytes anonymise(const Record& record);
 
   private:
-    AddressMap addresses_;
+    Pseudonyms pseudonyms_;
     Draft draft_;
     Dissection dissection_;
     Trace trace_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "anonymise/draft.hpp"
+#include "tunnels.hpp"
 
 namespace acapella::anonymise {
 
@@ -36,10 +37,13 @@ void keep_udplite(Header& header);
 void keep_sctp(Header& header);
 
 void keep_gre(Header& header);
+void keep_vxlan(Header& header, TunnelType type);
+void keep_pppoe(Header& header);
 void keep_geneve(Header& header);
 void keep_gtp(Header& header);
 void keep_udpencap(Header& header);
 void keep_l2tp(Header& header);
+void keep_l2tp_ip(Header& header);
 void keep_teredo(Header& header);
 void keep_infiniband(Header& header);
 

@@ -45,6 +45,7 @@ void keep_pbb(Header& header) {
     header.keep(kLength);
     header.mac(4);
     header.mac(10);
+    header.tunnel(1, 3, TunnelType::pbb_isid);
 }
 
 // Behind it spanning tree, CDP, VTP, DTP and UDLD name bridges, ports and versions: nothing of them.

@@ -1,14 +1,62 @@
 // Tunnels: their own headers; what they carry follows as headers of its own.
 #include "anonymise/keep.hpp"
+#include "dissect/gre_key.hpp"
 
 namespace acapella::anonymise {
+namespace {
 
-// With ERSPAN's header, which the dissector takes with it.
+constexpr std::uint16_t kPppAddressAndControl = 0xff03;  // RFC 1662 3.1
+
+// RFC 2637 4.1, RFC 2890 2, RFC 7637 3.2.
+void replace_gre_key(Header& header, std::uint16_t flags, std::uint16_t type) {
+    const std::size_t at = flags & gre::kChecksum ? 8 : 4;
+    if ((flags & gre::kKey) == 0) return;
+    if (type == gre::kPptp) return header.tunnel(at + 2, 2, TunnelType::pptp_call);
+    const TunnelType found = gre::key_identifier(flags, type, header.at.be32(at)).type;
+    header.tunnel(at, found == TunnelType::nvgre_vsid ? 3 : 4, found);
+}
+
+// draft-foschiano-erspan 4.2, 4.3. Type III keeps what tells the frame's type and the header's length; the
+// mirror's clock, security group and port become zeros.
+void keep_erspan(Header& header, std::size_t begin) {
+    constexpr std::size_t kTypeTwo = 8;
+    constexpr std::size_t kFlags = 10;
+    const std::size_t length = header.length() - begin;
+    if (length == kTypeTwo) {
+        header.keep(header.length());
+    } else {
+        header.keep(begin + 4);
+        header.blank(header.length());
+        header.show(begin + kFlags, 2);
+    }
+    header.tunnel(begin + 2, 2, TunnelType::erspan_session);
+}
+
+}  // namespace
+
+// With ERSPAN's header, which the dissector takes with it, and PPP's address and control.
 void keep_gre(Header& header) {
-    constexpr std::uint16_t kChecksum = 0x8000;
     if (header.length() < 4) return;
+    const std::uint16_t flags = header.at.be16(0);
+    const std::uint16_t type = header.at.be16(2);
+    const std::size_t end = gre::header_length(flags);
+    const bool erspan = type == gre::kErspan || type == gre::kErspan3;
+    header.keep(erspan ? end : header.length());
+    replace_gre_key(header, flags, type);
+    if (erspan && header.length() >= end + 8) keep_erspan(header, end);
+    if (flags & gre::kChecksum) header.owe(SumKind::plain, 4);
+}
+
+// RFC 7348 5; also VXLAN-GPE, draft-ietf-nvo3-vxlan-gpe 3.
+void keep_vxlan(Header& header, TunnelType type) {
     header.keep(header.length());
-    if (header.at.be16(0) & kChecksum) header.owe(SumKind::plain, 4);
+    header.tunnel(4, 3, type);
+}
+
+// RFC 2516 4.
+void keep_pppoe(Header& header) {
+    header.keep(header.length());
+    header.tunnel(2, 2, TunnelType::pppoe_session);
 }
 
 // RFC 8926 3.5: options keep class, type and length.
@@ -17,6 +65,7 @@ void keep_geneve(Header& header) {
     const std::size_t end = header.length();
     if (end < kFixed) return;
     header.keep(kFixed);
+    header.tunnel(4, 3, TunnelType::geneve_vni);
     header.blank(end);
     for (std::size_t option = kFixed; option + 4 <= end;) {
         header.show(option, 4);
@@ -29,9 +78,11 @@ void keep_geneve(Header& header) {
 void keep_gtp(Header& header) {
     constexpr std::size_t kFixed = 8;
     constexpr std::uint8_t kOptional = 0x07;
+    constexpr std::uint8_t kHasTeid = 0x08;  // of version 2, 3GPP TS 29.274 5.1
     const std::uint8_t version = header.at.u8(0) >> 5;
     if (!header.at.has(kFixed) || (version != 1 && version != 2)) return;
     header.keep(kFixed);
+    if (version == 1 || (header.at.u8(0) & kHasTeid) != 0) header.tunnel(4, 4, TunnelType::gtp_teid);
     const std::size_t end = header.length();
     if (end == 0) return;
     std::size_t extension = kFixed;
@@ -60,10 +111,55 @@ void keep_udpencap(Header& header) {
     }
 }
 
-// RFC 2661 3.1, RFC 3931 4.1.2: the header of control messages; attributes name hosts.
+namespace {
+
+constexpr std::uint16_t kL2tpControl = 0x8000;
+constexpr std::uint16_t kL2tpLength = 0x4000;
+constexpr std::uint16_t kL2tpSequence = 0x0800;
+constexpr std::uint16_t kL2tpOffset = 0x0200;
+constexpr std::uint16_t kL2tpVersion = 0x000f;
+
+void replace_l2tp_version_2(Header& header, std::size_t at) {
+    header.tunnel(at, 2, TunnelType::l2tp_tunnel);
+    header.tunnel(at + 2, 2, TunnelType::l2tp_session);
+}
+
+// RFC 2661 3.1, RFC 3931 3.2.1: the header of control messages; attributes name hosts.
+void keep_l2tp_control(Header& header, std::uint16_t flags) {
+    if (!header.at.has(12)) return;
+    header.keep(12);
+    if ((flags & kL2tpVersion) == 3) return header.tunnel(4, 4, TunnelType::l2tp_tunnel);
+    replace_l2tp_version_2(header, flags & kL2tpLength ? 4 : 2);
+}
+
+// RFC 2661 3.1: the offset's padding becomes zeros; PPP's address and control stay.
+void keep_l2tp_data(Header& header, std::uint16_t flags) {
+    const std::size_t ids = flags & kL2tpLength ? 4 : 2;
+    const std::size_t end = header.length();
+    header.keep(ids + 4 + (flags & kL2tpSequence ? 4 : 0) + (flags & kL2tpOffset ? 2 : 0));
+    replace_l2tp_version_2(header, ids);
+    header.blank(end);
+    if (header.at.be16(end - 2) == kPppAddressAndControl) header.show(end - 2, 2);
+}
+
+}  // namespace
+
 void keep_l2tp(Header& header) {
-    constexpr std::uint8_t kControl = 0x80;
-    if (header.at.has(12) && (header.at.u8(0) & kControl) != 0) header.keep(12);
+    const std::uint16_t flags = header.at.be16(0);
+    const std::uint16_t version = flags & kL2tpVersion;
+    if (!header.at.has(2) || version < 2 || version > 3) return;
+    if (flags & kL2tpControl) return keep_l2tp_control(header, flags);
+    if (header.length() == 0) return;
+    if (version == 2) return keep_l2tp_data(header, flags);
+    header.keep(8);
+    header.tunnel(4, 4, TunnelType::l2tp_session);
+}
+
+// RFC 3931 4.1.1: a cookie, or the control connection behind session 0, follows.
+void keep_l2tp_ip(Header& header) {
+    if (header.length() == 0) return;
+    header.keep(4);
+    header.tunnel(0, 4, TunnelType::l2tp_session);
 }
 
 // RFC 4380 5.1.1: authentication keeps the lengths, the origin is an address with every bit inverted.

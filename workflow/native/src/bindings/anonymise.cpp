@@ -8,6 +8,7 @@
 #include "anonymise/file.hpp"
 #include "bindings/file_facts.hpp"
 #include "dissect/vendors.hpp"
+#include "tunnels.hpp"
 
 namespace nb = nanobind;
 
@@ -78,6 +79,21 @@ std::vector<std::string> pseudonyms_of(const std::vector<std::string>& addresses
     return found;
 }
 
+// The pseudonyms of tunnel identifiers of one type, as in the tables' column `tunnels`.
+std::vector<std::uint32_t> tunnel_pseudonyms_of(const std::string& type,
+                                                const std::vector<std::uint32_t>& ids, const nb::bytes& key) {
+    const std::optional<TunnelType> known = tunnel_type_of(type);
+    if (!known) throw nb::value_error("not a type of tunnel");
+    TunnelMap map(key_of(key));
+    std::vector<std::uint32_t> found;
+    found.reserve(ids.size());
+    for (const std::uint32_t id : ids) {
+        if (std::uint64_t{id} >> bits_of(*known) != 0) throw nb::value_error("wider than its field");
+        found.push_back(map.map(*known, id));
+    }
+    return found;
+}
+
 }  // namespace
 
 void bind_anonymise(nb::module_& module) {
@@ -86,6 +102,8 @@ void bind_anonymise(nb::module_& module) {
     module.def("anonymise_file", &anonymise_capture, nb::arg("path"), nb::arg("descriptor"), nb::arg("key"),
                nb::arg("macs"), nb::arg("vendors").none(), "See acapella_core.anonymise");
     module.def("pseudonyms_of", &pseudonyms_of, nb::arg("addresses"), nb::arg("key"),
+               "See acapella_core.anonymise");
+    module.def("tunnel_pseudonyms_of", &tunnel_pseudonyms_of, nb::arg("type"), nb::arg("ids"), nb::arg("key"),
                "See acapella_core.anonymise");
 }
 

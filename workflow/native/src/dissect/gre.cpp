@@ -15,15 +15,7 @@ using gre::kSequence;
 using gre::kTransparentEthernet;
 using gre::kVersion;
 
-constexpr std::uint16_t kAcknowledgment = 0x0080;        // version 1, RFC 2637 4.1
 constexpr std::uint16_t kPppAddressAndControl = 0xff03;  // RFC 1662 3.1
-
-std::size_t header_length(std::uint16_t flags) {
-    std::size_t length = 4;
-    for (const std::uint16_t flag : {kChecksum, kKey, kSequence}) length += flags & flag ? 4 : 0;
-    const bool acknowledges = (flags & kVersion) == 1 && (flags & kAcknowledgment);
-    return length + (acknowledges ? 4 : 0);
-}
 
 void add_key(Walk& walk, std::uint16_t flags, std::uint16_t type) {
     const std::size_t at = flags & (kChecksum | kRouting) ? 8 : 4;
@@ -63,7 +55,7 @@ Next dissect_gre(Walk& walk) {
     const std::uint16_t type = walk.at.be16(2);
     add_key(walk, flags, type);
     if (flags & kRouting) return walk.unsure();
-    const std::size_t header = header_length(flags);
+    const std::size_t header = gre::header_length(flags);
     if (!walk.at.has(header)) return walk.cut(Issue::truncated_gre);
     walk.at.skip(header);
     if (!walk.at.has(1)) return walk.unsure();

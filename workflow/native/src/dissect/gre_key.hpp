@@ -1,6 +1,7 @@
 // What the key of a GRE header identifies.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "tunnels.hpp"
@@ -16,6 +17,16 @@ inline constexpr std::uint16_t kPptp = 0x880b;
 inline constexpr std::uint16_t kTransparentEthernet = 0x6558;
 inline constexpr std::uint16_t kErspan = 0x88be;
 inline constexpr std::uint16_t kErspan3 = 0x22eb;
+
+inline constexpr std::uint16_t kAcknowledgment = 0x0080;  // version 1, RFC 2637 4.1
+
+// Without source routes.
+constexpr std::size_t header_length(std::uint16_t flags) {
+    std::size_t length = 4;
+    for (const std::uint16_t flag : {kChecksum, kKey, kSequence}) length += flags & flag ? 4 : 0;
+    const bool acknowledges = (flags & kVersion) == 1 && (flags & kAcknowledgment);
+    return length + (acknowledges ? 4 : 0);
+}
 
 // RFC 7637 section 3.2: if nothing but a key stands before an Ethernet frame, the key's upper 24 bits are a
 // tenant's VSID and the lower 8 bits tell flows of the tenant apart. VSIDs below 0x1000 are reserved, so such

@@ -1,0 +1,257 @@
+"""Tunnel identifiers in releases: replaced everywhere, consistently, by a permutation of each field."""
+
+import csv
+import itertools
+import json
+import random
+import re
+from pathlib import Path
+
+import plain_flows
+import pyarrow.parquet as pq
+import pytest
+import tunnel_frames as tf
+from naive_anonymise import RANGES, TunnelMap
+from test_anonymise import records
+from test_community_id import reference as community_id_of
+
+from acapella import release, release_flows
+from acapella.cli import main
+from acapella_core import schemas
+from acapella_core.anonymise import anonymise, tunnel_pseudonyms_of
+
+SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
+with (SCHEMAS / "tunnels.tsv").open(encoding="utf-8", newline="") as _rows:
+    TYPES = {row["type"]: (int(row["number"]), int(row["bits"])) for row in csv.DictReader(_rows, delimiter="\t")}
+KEY = random.Random(11).randbytes(32)
+HASHES = ("flow_id", "peer_flow_id", "community_id")
+DISTINCTIVE = 10_000  # identifiers from here on are searched for as text; a smaller number may be a count
+
+
+def identifiers() -> dict:
+    """Per function of tunnel_frames, identifiers that no count, time, port or length of the frames equals."""
+    draw = random.Random(3)
+    sixteen = [draw.randrange(41_000, 65_000) for _ in range(40)]
+    wide = [draw.randrange(1 << 22, 1 << 24) for _ in range(60)]
+    widest = [draw.randrange(1 << 30, 1 << 32) for _ in range(60)]
+    return {
+        tf.vxlan: wide[:3],
+        tf.vxlan_gpe: wide[3:6],
+        tf.geneve: wide[6:9],
+        tf.pbb: wide[9:12],
+        tf.quoted: wide[12:15],
+        tf.nvgre: wide[15:18],
+        tf.gre: widest[:3],
+        tf.gre_with_checksum: [*widest[:2], widest[3]],  # the first two are plain GRE's, too
+        tf.gre_of_ethernet: [700_001, 700_002, 700_003],
+        tf.gtp: widest[6:9],
+        tf.gtp_signalling: [*widest[6:8], widest[9]],
+        tf.l2tp_version_3: widest[12:15],
+        tf.l2tp_over_ip: [*widest[12:14], sixteen[6]],
+        tf.l2tp: [(sixteen[i], sixteen[i + 3]) for i in range(4, 7)],
+        tf.l2tp_control: [(sixteen[i], sixteen[i + 3]) for i in range(4, 7)],
+        tf.pptp: sixteen[12:15],
+        tf.pppoe: sixteen[15:18],
+        tf.erspan: [901, 902, 903],
+        tf.erspan_3: [901, 902, 904],
+    }
+
+
+def packets() -> list[tf.Packet]:
+    """Frames of both directions for each identifier, and tunnels in tunnels."""
+    made = []
+    for build, ids in identifiers().items():
+        for each, ends in itertools.product(ids, (tf.INNER, tf.INNER[::-1])):
+            made.append(tf.frame(build(each, tf.syn(ends, (1234, 80) if ends == tf.INNER else (80, 1234)))))
+    ids = {build: values[0] for build, values in identifiers().items()}
+    made.append(tf.frame(tf.gtp(ids[tf.gtp], tf.vxlan(ids[tf.vxlan], tf.gre(ids[tf.gre], tf.syn())))))
+    made.append(tf.frame(tf.pppoe(ids[tf.pppoe], tf.geneve(ids[tf.geneve], tf.nvgre(ids[tf.nvgre], tf.syn())))))
+    made.append(tf.frame(tf.pbb(ids[tf.pbb], tf.erspan(ids[tf.erspan], tf.l2tp(ids[tf.l2tp], tf.syn())))))
+    return made
+
+
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory) -> tuple[Path, Path]:
+    """A campaign of these frames through to its tables, and its release."""
+    folder = tmp_path_factory.mktemp("tunnels")
+    frames = [packet.octets for packet in packets()]
+    capture = plain_flows.write_pcap(folder / "t.pcap", [(10**18 + i * 1000, frame) for i, frame in enumerate(frames)])
+    (folder / "samples.tsv").write_text(f"sample\tsite\tport\tfile\nx\tS\tp\t{capture}\n")
+    (folder / "config.json").write_text(json.dumps({"testbed": "files", "samples": str(folder / "samples.tsv")}))
+    campaign, public, key = folder / "mine", folder / "public", folder / "key"
+    run("collect", campaign, "--config", folder / "config.json")
+    run("collect", campaign, "--config", folder / "config.json", "--list", "-o", campaign / "raw" / "samples.tsv")
+    for kind in ("acap", "flows"):
+        (campaign / kind).mkdir()
+    made = ["-o", campaign / "acap" / "x.parquet", "--flows", campaign / "flows" / "x.parquet"]
+    run("digest", capture, *made, "--site", "S", "--port", "p", "--engine", "native")
+    run("index", campaign)
+    run("analyze", campaign, "--sample", "x")
+    run("process", campaign)
+    key.touch(mode=0o600)
+    key.write_bytes(KEY)
+    run("release", campaign, "-o", public, "--key-file", key)
+    return campaign, public
+
+
+def run(*words) -> None:
+    """One command, which has to succeed."""
+    assert main([str(word) for word in words]) == 0, words
+
+
+def flows(folder: Path) -> list[dict]:
+    """The flow table."""
+    return pq.read_table(folder / "flows" / "x.parquet").to_pylist()
+
+
+def decoded(path: Path) -> str:
+    """Everything in a file as text; of a capture nothing, because its octets are compared in place."""
+    if path.suffix == ".pcap":
+        return ""
+    if path.suffix == ".parquet":
+        table = pq.read_table(path)
+        return json.dumps([table.to_pylist(), {str(k): str(v) for k, v in (table.schema.metadata or {}).items()}],
+                          default=str)  # fmt: skip
+    return path.read_text(encoding="utf-8")
+
+
+def test_the_campaign_has_every_type(sets):
+    found = {tunnel["type"] for row in flows(sets[0]) for tunnel in row["tunnels"]}
+    assert found == set(TYPES)
+    assert {place.kind for packet in packets() for place in packet.places} == set(TYPES)
+
+
+def test_captures_have_the_pseudonym_at_the_place_of_every_identifier(sets):
+    naive = TunnelMap(KEY, TYPES)
+    frames = [frame for *_, frame in records((sets[1] / "captures" / "x.pcap").read_bytes())]
+    checked = 0
+    for packet, frame in zip(packets(), frames, strict=True):
+        for place in packet.places:
+            assert place.read(packet.octets) == place.id
+            assert len(frame) >= place.offset + place.octets, place
+            assert place.read(frame) == naive.identifier(place.kind, place.id), place
+            assert place.read(frame) != place.id
+            checked += 1
+    assert checked > 100
+
+
+def test_bits_around_identifiers_are_kept_and_checksums_are_right(sets):
+    frames = [frame for *_, frame in records((sets[1] / "captures" / "x.pcap").read_bytes())]
+    sums = 0
+    for packet, frame in zip(packets(), frames, strict=True):
+        for place in packet.places:
+            mask = (1 << 8 * place.octets) - (1 << place.bits)
+            around = [int.from_bytes(each[place.offset : place.offset + place.octets]) & mask
+                      for each in (packet.octets, frame)]  # fmt: skip
+            assert around[0] == around[1]
+            if place.kind == "gre_key" and frame[place.offset - 8 : place.offset - 4] == bytes.fromhex("a0000800"):
+                sums += tf.checksum(frame[place.offset - 8 :]) == 0
+    assert sums == 6
+
+
+def test_flow_tables_have_the_same_pseudonyms(sets):
+    naive = TunnelMap(KEY, TYPES)
+
+    def stacks(folder: Path, pseudonym) -> list:
+        return sorted(
+            [[t["type"], pseudonym(t["type"], t["id"]), t["position"]] for t in row["tunnels"]] for row in flows(folder)
+        )
+
+    assert stacks(sets[1], lambda _, found: found) == stacks(sets[0], naive.identifier)
+
+
+def test_no_original_identifier_is_in_a_released_file(sets):
+    originals = {(place.kind, place.id) for packet in packets() for place in packet.places}
+    shown = {(t["type"], t["id"]) for row in flows(sets[1]) for t in row["tunnels"]}
+    assert len({kind for kind, _ in originals & shown}) == 0, "with this key no pseudonym is another's original"
+    numbers = {each for _, each in originals if each >= DISTINCTIVE}
+    assert len(numbers) > 40
+    files = [path for path in sets[1].rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} >= {".pcap", ".parquet", ".csv", ".tsv", ".md"}
+    for path in files:
+        found = {int(word) for word in re.findall(r"(?<![\w.])\d+(?![\w.])", decoded(path))}
+        assert not found & numbers, path
+
+
+def test_no_original_hash_is_in_a_released_file(sets):
+    before, after = (
+        {row[name] for row in flows(folder) for name in HASHES if row[name] is not None} for folder in sets
+    )
+    assert len(before) > 50
+    assert len(after) > 50
+    assert not before & after
+    for path in (path for path in sets[1].rglob("*") if path.is_file()):
+        text, content = decoded(path), path.read_bytes()
+        assert not [each for each in before if each in text or each.encode() in content], path
+
+
+def test_community_ids_are_those_of_the_pseudonymous_addresses(sets):
+    rows = flows(sets[1])
+    assert [row["community_id"] for row in rows] == [community_id_of(row) for row in rows]
+
+
+@pytest.mark.parametrize("table", release_flows.TABLES)
+def test_tables_that_are_renamed_have_no_column_that_would_be_copied(table):
+    """release_flows replaces addresses and numbers of flows only."""
+    assert not release.IDENTIFYING & {column["name"] for column in schemas.table(table)["columns"]}
+    assert release.tells_addresses(table)
+
+
+def test_tenants_stay_apart_and_directions_stay_peers(sets):
+    before, after = map(flows, sets)
+    assert len(before) == len(after) == len({row["flow_id"] for row in after})
+    assert [row["peer_flow"] for row in before] == [row["peer_flow"] for row in after]
+    assert [row["peer_candidates"] for row in before] == [row["peer_candidates"] for row in after]
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_pseudonyms_are_a_permutation_that_plain_python_computes(kind):
+    bits = TYPES[kind][1]
+    draw = random.Random(bits)
+    ids = range(1 << bits) if bits <= 16 else [0, 1, 4095, 4096, 65_535, 65_536, 2**20 - 1, 2**20, 2**bits - 1]
+    ids = [*ids, *(draw.randrange(1 << bits) for _ in range(200 if bits > 16 else 0))]
+    found = tunnel_pseudonyms_of(kind, ids, KEY)
+    assert len(set(found)) == len(set(ids))
+    assert max(found) < 1 << bits
+    assert not [pair for pair in zip(ids, found, strict=True) if pair[0] == pair[1] != 0]
+    naive = TunnelMap(KEY, TYPES)
+    some = draw.sample(list(zip(ids, found, strict=True)), 100)
+    assert [naive.identifier(kind, each) for each, _ in some] == [pseudonym for _, pseudonym in some]
+    assert (tunnel_pseudonyms_of(kind, [0], KEY) == [0]) == (RANGES.get(kind, (1,))[0] == 0)
+
+
+def test_identifiers_wider_than_their_field_are_refused():
+    with pytest.raises(ValueError, match="wider than its field"):
+        tunnel_pseudonyms_of("vxlan_vni", [1 << 24], KEY)
+    with pytest.raises(ValueError, match="not a type of tunnel"):
+        tunnel_pseudonyms_of("vlan", [1], KEY)
+
+
+def test_a_thousand_tenants_stay_a_thousand_flows(tmp_path):
+    frames = [tf.frame(tf.vxlan(vni, tf.syn())).octets for vni in range(1000)]
+    source = plain_flows.write_pcap(tmp_path / "in.pcap", list(enumerate(frames)))
+    anonymise(str(source), tmp_path / "out.pcap", KEY)
+    made = ["-o", tmp_path / "acap.parquet", "--flows", tmp_path / "flows.parquet", "--engine", "native"]
+    run("digest", tmp_path / "out.pcap", *made)
+    rows = pq.read_table(tmp_path / "flows.parquet").to_pylist()
+    assert len(rows) == len({row["flow_id"] for row in rows}) == 1000
+    assert len({row["community_id"] for row in rows}) == 1
+
+
+@pytest.mark.parametrize("build", list(identifiers()), ids=lambda build: build.__name__)
+def test_no_cut_of_a_frame_shows_an_identifier(build, tmp_path):
+    """A frame cut anywhere: what is left of an identifier is a part of its pseudonym, or nothing."""
+    packet = tf.frame(build(identifiers()[build][0], tf.syn()))
+    cuts = [packet.octets[:length] for length in range(14, len(packet.octets) + 1)]
+    source = tmp_path / "in.pcap"
+    source.write_bytes(plain_flows.PCAP_HEADER + b"".join(
+        len(cut).to_bytes(4, "little").rjust(12, b"\0") + len(packet.octets).to_bytes(4, "little") + cut
+        for cut in cuts))  # fmt: skip
+    anonymise(str(source), tmp_path / "out.pcap", KEY)
+    naive = TunnelMap(KEY, TYPES)
+    for *_, frame in records((tmp_path / "out.pcap").read_bytes()):
+        for place in packet.places:
+            if len(frame) >= place.offset + place.octets:
+                assert place.read(frame) == naive.identifier(place.kind, place.id)
+            else:
+                assert len(frame) <= place.offset
