@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from naive_anonymise import CryptoPan, MacMap
+from naive_anonymise import CryptoPan, MacMap, TunnelMap
 from test_anonymise import records
+from test_release_tunnels import TYPES
 
 from acapella import tshark, vendors
 from acapella_core import _native
@@ -38,7 +39,12 @@ TOLD = [
     "tcpdump/ipv6-srh-insert-cksum.pcap",
     "tcpdump/ipv6-routing-header.pcap",
     "tcpdump/icmp6-rfc8335.pcap",
+    "tcpdump/erspan-type-ii-1.pcap",
+    "tcpdump/erspan-type-iii-ft-0.pcap",
+    "ndpi/gtp_c.pcap",
 ]
+TUNNELS = {"vxlan.vni": "vxlan_vni", "geneve.vni": "geneve_vni", "gtp.teid": "gtp_teid", "gtpv2.teid": "gtp_teid"}
+TUNNELS |= {"erspan.spanid": "erspan_session"}
 FIELDS = [
     "eth.src",
     "eth.dst",
@@ -108,9 +114,9 @@ def program() -> tshark.Tshark:
         pytest.skip(str(error))
 
 
-def told(program: tshark.Tshark, capture: Path) -> list[list[list[str]]]:
-    """Of each frame, for each of FIELDS, what tshark finds, in order."""
-    options = ["-n", "-r", str(capture), "-T", "fields", "-E", "occurrence=a", *(w for f in FIELDS for w in ("-e", f))]
+def told(program: tshark.Tshark, capture: Path, fields=FIELDS) -> list[list[list[str]]]:
+    """Of each frame, for each of ``fields``, what tshark finds, in order."""
+    options = ["-n", "-r", str(capture), "-T", "fields", "-E", "occurrence=a", *(w for f in fields for w in ("-e", f))]
     done = subprocess.run(
         [program.path, *options], capture_output=True, text=True, check=True, env=tshark.environment()
     )
@@ -149,3 +155,19 @@ def test_tshark_finds_pseudonyms_where_it_found_addresses(corpus, program, tmp_p
             # Of few octets, as ::1, others may look so; a fixed MAC address has itself for a pseudonym.
             if len(set(original)) > 4 and pseudonym(original) != original:
                 assert original not in frame
+
+
+def test_tshark_finds_pseudonyms_where_it_found_tunnel_identifiers(corpus, program, tmp_path):
+    naive = TunnelMap(KEY, TYPES)
+    merged = tmp_path / "in.pcap"
+    files = [corpus / name for name in TOLD]
+    subprocess.run(["mergecap", "-a", "-F", "nsecpcap", "-w", merged, *files], check=True, capture_output=True)
+    anonymise(str(merged), tmp_path / "out.pcap", KEY)
+    found = dict.fromkeys(TUNNELS.values(), 0)
+    pair = (told(program, capture, TUNNELS) for capture in (merged, tmp_path / "out.pcap"))
+    for number, (before, after) in enumerate(zip(*pair, strict=True), 1):
+        for kind, originals, kept in zip(TUNNELS.values(), before, after, strict=True):
+            expected = [naive.identifier(kind, int(each, 0)) for each in originals[: len(kept)]]
+            assert [int(each, 0) for each in kept] == expected, f"frame {number} {kind}"
+            found[kind] += len(kept)
+    assert min(found.values()) > 0, found
