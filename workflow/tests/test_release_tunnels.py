@@ -197,6 +197,15 @@ def test_tables_that_are_renamed_have_no_column_that_would_be_copied(table):
     assert release.tells_addresses(table)
 
 
+@pytest.mark.parametrize("column", sorted(release.IDENTIFYING))
+def test_tables_with_identifiers_or_hashes_are_not_copied(monkeypatch, column):
+    columns = [{"name": "site", "unit": "text"}, {"name": column, "unit": "id"}]
+    monkeypatch.setattr(schemas, "table", lambda _: {"columns": columns})
+    assert release.tells_addresses("any")
+    del columns[1]
+    assert not release.tells_addresses("any")
+
+
 def test_tenants_stay_apart_and_directions_stay_peers(sets):
     before, after = map(flows, sets)
     assert len(before) == len(after) == len({row["flow_id"] for row in after})

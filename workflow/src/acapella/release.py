@@ -204,14 +204,15 @@ def make_tables(campaign: Campaign, folder: Path, key: bytes, *, hidden: bool) -
 
 
 def tells_addresses(table: str) -> bool:
-    """Whether a table has addresses, filters, hashes that somebody could compare with those of addresses, or flows'
-    numbers, which are in the order of addresses.
+    """Return whether a table has addresses, filters, tunnel identifiers, hashes of them (which anyone can compare with
+    the hash of a guess), or numbers of flows, which are in the order of addresses.
     """
     from acapella_core import schemas  # noqa: PLC0415
 
     described = schemas.table(table)
     columns = {column["name"]: column["unit"] for column in described["columns"]}
-    return not PRIVATE_UNITS.isdisjoint(columns.values()) or "flow_id" in columns or columns.get("flow") == "row"
+    private = not PRIVATE_UNITS.isdisjoint(columns.values()) or not IDENTIFYING.isdisjoint(columns)
+    return private or columns.get("flow") == "row"
 
 
 def write_texts(part: Path, taken: list[Taken], done: list[dict], readme: str) -> None:
