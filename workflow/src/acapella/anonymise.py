@@ -5,9 +5,10 @@
 
 Every frame is cut behind the last header that the core knows. IPv4 and IPv6 addresses, those in tunnels, options, ARP,
 neighbour discovery and ICMP's quotes too, are replaced by Crypto-PAn, so that two that shared a prefix share one as
-long; MAC addresses by others that differ as they did. IN is a pcap or pcapng file, also compressed, or - for standard
-input; OUT is a pcap of the frames, their times and their lengths, and of nothing else that IN told. docs/release.md
-says what is kept of each header, and what a reader can still learn.
+long; MAC addresses by others that differ as they did; tunnel identifiers (VNI, GRE key, TEID and others) by a keyed
+permutation of each type. IN is a pcap or pcapng file, also compressed, or - for standard input; OUT is a pcap of the
+frames, their times and their lengths, and of nothing else that IN told. docs/release.md lists what is kept of each
+header, and what a reader can still learn.
 
 The key is 32 octets in a file that its owner alone may read: one a campaign, so that its captures go together and
 those of two campaigns do not. Whoever has it can undo the addresses.
