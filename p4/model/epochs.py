@@ -29,7 +29,8 @@ class Epochs:
             now = frame.timestamp_ns
             self.last_ns = max(self.last_ns, now)
             if not begun:
-                begun, self.next_ns = True, now + self.period_ns
+                begun = True
+                self.next_ns = (now // self.period_ns + 1) * self.period_ns if self.period_ns else 0
             if self.period_ns and now >= self.next_ns:
                 boundary = self.next_ns
                 self.next_ns += ((now - boundary) // self.period_ns + 1) * self.period_ns

@@ -18,7 +18,9 @@ def write_tables(  # noqa: PLR0913 (a test names the one or two that matter to i
     """Write the tables of `acapella flowtables`: shares of flows that are ``wrong``, and without a reported RTT."""
     campaign = Campaign(folder)
     draw = random.Random(samples * 1000 + flows)
-    made = {name: [] for name in ("flows", "windows", "seconds", "counts", "memory", "tools", "by_report")}
+    made = {
+        name: [] for name in ("flows", "windows", "seconds", "counts", "memory", "tools", "by_report", "window_reasons")
+    }
     for number in range(samples):
         sample = f"site1-port{number + 1}-rx-0001"
         made["flows"] += [flow(draw, sample, n, wrong) for n in range(flows)]
@@ -29,6 +31,17 @@ def write_tables(  # noqa: PLR0913 (a test names the one or two that matter to i
         made["counts"] += counts(sample, made["flows"])
         made["memory"] += sketches(sample, flows) if memory else []
         made["tools"] += tools(sample, flows)
+        made["window_reasons"] += [
+            {
+                "sample": sample,
+                "reason": reason,
+                "windows": n,
+                "share": n / 100,
+                "within": within,
+                "within_share": within / n,
+            }
+            for reason, n, within in (("none", 90, 90), ("straddle", 10, 7))
+        ]
         made["by_report"] += [row for n in range(0, flows, 3) for row in by_report(random.Random(n), sample, n)]
     for place, row in enumerate(made["flows"]):
         if place % 100 < 100 * missing:
@@ -78,7 +91,8 @@ def window(draw: random.Random, sample: str, number: int, at: int) -> dict:
     size = round(10 ** draw.uniform(2, 7))
     return {
         **{"sample": sample, "flow": number, "window_ns": at * SECOND, "bytes": size},
-        "bytes_measured": round(size * draw.uniform(0.5, 1.5)),
+        "bytes_measured": round(size * draw.uniform(0.5, 1.5)) if number % 2 else size,
+        **{"bytes_low": size // 2, "bytes_high": 2 * size, "reason": "straddle" if number % 2 else None},
     }
 
 
@@ -149,7 +163,7 @@ def accuracy(made: dict) -> list[dict]:
     for name in ("flows", "windows"):
         con.register(f"given_{name}", tables_of(made[name], f"flowreport_{name}"))
     con.execute("create table compared_flows as select *, 0 as key from given_flows")
-    con.execute("create table compared_windows as select * from given_windows")
+    con.execute("create table judged_windows as select * from given_windows")
     con.register("by_report", tables_of(made["by_report"], "flowreport_by_report"))
     columns = {
         "iats": {"iat_reports": ("iat_ns", "iat_measured_ns")},

@@ -258,8 +258,18 @@ def test_the_wrapped_corpus_at_the_papers_sketch_size(tmp_path):
         assert row["error_median"] == row["error_p99"] == 0, (measure, row)
         assert row["missing"] < 0.03 * row["n"], (measure, row)
     windows = found["throughput"]
-    assert windows["r2"] > 0.99 and windows["r2_log"] > 0.95 and windows["error_median"] == 0, windows
-    told = table(made, "compared_windows")
+    assert windows["r2"] > 0.99 and windows["r2_log"] > 0.99 and windows["error_median"] == 0, windows
+    reasons = {row["reason"]: row for row in table(made, "window_reasons")}
+    assert reasons["none"]["within"] >= 0.99 * reasons["none"]["windows"]
+    assert sum(row["windows"] for row in reasons.values()) == len(table(made, "judged_windows"))
+    told = table(made, "judged_windows")
+    seen = [row for row in told if row["reason"] not in ("outside", "extra")]
+    within = sum(abs(row["bytes_measured"] - row["bytes"]) <= row["bytes"] / 10 for row in seen)
+    assert within >= 0.99 * len(seen), reasons
+    for row in told:
+        if row["reason"] not in ("outside", "extra", "no_report"):
+            assert row["bytes_low"] <= row["bytes"] <= row["bytes_high"], row
+    told = table(made, "judged_windows")
     flows = {row["flow"]: row for row in table(made, "compared_flows") if row["found"] != "exact"}
     sums = Counter()
     for row in told:

@@ -11,6 +11,7 @@ from test_flowreports_exact import keyed, made, rows
 
 from acapella import agreement, queries
 from acapella.flowreports import compare
+from acapella.flowreports import exact as made_exact
 
 WINDOW_NS = 50_000_000
 KINDS = {
@@ -60,6 +61,10 @@ def report(con, change) -> None:
     con.execute(
         f"create temp view reported_series as {stamps} inner join (values {keys}) as k (number, key) on p.key = k.key "
         "order by p.frame"
+    )
+    con.execute(
+        "create temp view report_stamps as select row_number() over () as place, window_ns as ts_ns, "
+        "window_ns as packet_ns, iat_ns from reported_series"
     )
     con.execute(
         f"create temp view reported_windows as select flow, {begins} as window_ns, 1::ubigint as windows, "
@@ -175,3 +180,96 @@ def test_a_measure_with_most_values_missing_never_agrees():
 def test_a_flow_in_a_tunnel_that_the_program_does_not_read_counts_apart(tmp_path):
     _, found = made_accuracy(tmp_path, lambda row: None if row["outside"] else row)
     assert (found["bytes"]["missing"], found["bytes"]["outside"]) == (0, 1)
+
+
+def random_flow(draw, length_ns):
+    """Return packets (time, bytes) of a flow, and its reports: (time, bytes and packets added, last, gap before it)."""
+    now, packets = draw.randrange(length_ns), []
+    for _ in range(draw.randrange(1, 60)):
+        packets.append((now, draw.randrange(40, 1500)))
+        now += draw.choice([1, length_ns // 50, length_ns // 3, 2 * length_ns])
+    reports, since = [], []
+    for place, packet in enumerate(packets):
+        since.append(packet)
+        if draw.random() < 0.4 or place == len(packets) - 1:
+            gap = packet[0] - packets[place - 1][0] if place else None
+            late = draw.choice([0, 0, 1])  # by an acknowledgment, after the packet
+            slot = draw.random() < 0.8
+            added = sum(size for _, size in since), len(since)
+            reports.append((packet[0] + late, *added, packet[0] if slot else None, gap if slot else None))
+            since = []
+    return packets, reports
+
+
+def bounds_of(reports, start_ns, length_ns):
+    """Return what each window certainly and possibly has, by trying all windows of all reports."""
+    low, high, before = {}, {}, start_ns
+    for at, size, count, last, gap in reports:
+        until = at if last is None else last
+        if count == 1 and last is not None:
+            begin = last
+        elif count == 2 and gap is not None:
+            begin = last - gap
+        else:
+            begin = min(before, until)
+        windows = range(begin // length_ns, until // length_ns + 1)
+        for window in windows:
+            high[window] = high.get(window, 0) + size
+            low[window] = low.get(window, 0) + (size if len(windows) == 1 else 0)
+        before = at
+    return low, high
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_bounds_of_windows_hold_and_windows_without_a_reason_are_within_a_tenth(seed):
+    draw, length_ns = random.Random(seed), 1_000_000
+    flows = [random_flow(draw, length_ns) for _ in range(20)]
+    con, reports = queries.connect(), []
+    for number, (_, own) in enumerate(flows):
+        reports += [(number, *report) for report in own]
+    reports.sort(key=lambda report: report[1])
+    columns = dict(
+        zip(("flow", "window_ns", "bytes", "packets", "packet_ns", "iat_ns"), zip(*reports, strict=True), strict=True)
+    )
+    columns |= {"ts_ns": columns["window_ns"], "place": range(len(reports))}
+    con.register("reported_series", pa.table({name: pa.array(values) for name, values in columns.items()}))
+    con.execute("create temp table report_stamps as select * from reported_series")
+    starts = {"flow": list(range(len(flows))), "start_ns": [packets[0][0] for packets, _ in flows]}
+    con.register("reported_flows", pa.table(starts))
+    con.execute("create temp table measured_numbers as select flow as number, flow from reported_flows")
+    con.execute(
+        "create temp table compared_flows as select flow, 'both' as found, false as outside from reported_flows"
+    )
+    exact = {}
+    for number, (packets, _) in enumerate(flows):
+        for at, size in packets:
+            exact[number, at // length_ns] = exact.get((number, at // length_ns), 0) + size
+    places = [(f, w) for f in range(len(flows)) for w in range(max(window for _, window in exact) + 1)]
+    measured = {place: round(exact.get(place, 0) * draw.choice([1, 1, 1.05, 2])) for place in places}
+    rows_ = {"flow": [f for f, _ in places], "window_ns": [w * length_ns for _, w in places]}
+    rows_ |= {
+        "bytes": [exact.get(place, 0) for place in places],
+        "bytes_measured": [measured[place] for place in places],
+    }
+    con.register("compared_windows", pa.table({"sample": ["s"] * len(places), **rows_}))
+    for name in ("all_series", "report_spans", "window_bounds", "sketch_load", "judged_windows"):
+        made_exact.create(con, name, {"length_ns": length_ns, "epoch_ns": 10**9, "rows": 4, "cells": 65536})
+    bounds = {number: bounds_of(own, packets[0][0], length_ns) for number, (packets, own) in enumerate(flows)}
+    codes = set()
+    for row in rows(con, "select * from judged_windows"):
+        low, high = (side.get(row["window_ns"] // length_ns, 0) for side in bounds[row["flow"]])
+        assert (row["bytes_low"], row["bytes_high"]) == (low, high)
+        assert low <= row["bytes"] <= high
+        codes.add(row["reason"])
+        if row["reason"] is None:
+            assert abs(row["bytes_measured"] - row["bytes"]) <= row["bytes"] / 10
+    assert codes == {None, "straddle", "no_slot", "unreported"}
+
+
+def test_an_overloaded_sketch_marks_all_windows():
+    """With 4 rows of 64 cells and 60 flows, (1 - e^-0.94)^4 = 14 % of the flows share all their cells."""
+    con = queries.connect()
+    con.execute("create temp table all_series as select range as number, 0 as ts_ns from range(60)")
+    for cells, expected in ((64, (1 - math.exp(-60 / 64)) ** 4), (65536, (1 - math.exp(-60 / 65536)) ** 4)):
+        made_exact.create(con, "sketch_load", {"epoch_ns": 10, "rows": 4, "cells": cells})
+        assert con.execute("select shared from sketch_load").fetchall()[0][0] == pytest.approx(expected)

@@ -40,7 +40,7 @@ static void begin(struct p4 *p4, uint64_t ts_ns) {
     }
     epochs->begun = true;
     epochs->number = number;
-    epochs->next_ns = ts_ns + epochs->period_ns;
+    epochs->next_ns = (ts_ns / epochs->period_ns + 1) * epochs->period_ns;
     set(p4, "active_bank", 0, number % 2);
 }
 

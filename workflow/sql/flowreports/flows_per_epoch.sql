@@ -1,20 +1,15 @@
--- One row: the most flows that have packets between two resets of the sketch.
+-- One row: the most flows that have packets between two resets of the sketch, which are at multiples of the epoch.
 with
 
 packets as (
     select * from packets
 ),
 
-ends as (
-    select min(ts_ns) as first_ns from packets
-),
-
 counted as (
     select
-        (packets.ts_ns - ends.first_ns) // $epoch_ns as epoch,  -- noqa: RF02
-        count(distinct packets.key) as flows
+        ts_ns // $epoch_ns as epoch,
+        count(distinct key) as flows
     from packets
-    cross join ends
     group by 1
 ),
 

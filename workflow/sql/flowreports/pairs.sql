@@ -10,8 +10,9 @@ windows as (
     select
         flow,
         bytes * 8e9 / $length_ns as bps,
-        bytes_measured * 8e9 / $length_ns as measured_bps
-    from compared_windows
+        bytes_measured * 8e9 / $length_ns as measured_bps,
+        reason
+    from judged_windows
 ),
 
 iats as (
@@ -115,10 +116,18 @@ final as (
         'throughput' as measure,
         flows.outside,
         windows.bps as exact,
-        windows.measured_bps as measured
+        case when flows.found = 'both' then windows.measured_bps end as measured
     from windows
     inner join flows on windows.flow = flows.flow
-    where not flows.outside and flows.found = 'both'
+    where not flows.outside and flows.found <> 'collector'
+    union all
+    select
+        'throughput_known' as measure,
+        false as outside,
+        bps as exact,
+        measured_bps as measured
+    from windows
+    where reason is null
 )
 
 select * from final

@@ -8,7 +8,7 @@ flows as (
 ),
 
 windows as (
-    select * from compared_windows
+    select * from judged_windows
 ),
 
 iats as (

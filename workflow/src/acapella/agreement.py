@@ -17,7 +17,7 @@ DERIVED = {  # table II of the P4/RDMA paper, section III-A4: derived metric: me
 }
 MEASURES = (
     *("rtt_syn", "rtt_ack", *DERIVED.values()),
-    *("retransmitted", "iat", "iat_reports", "throughput"),
+    *("retransmitted", "iat", "iat_reports", "throughput", "throughput_known"),
 )
 
 

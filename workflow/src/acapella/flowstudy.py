@@ -18,7 +18,7 @@ from .campaign import Campaign, opened, require
 STAGE = "flowreports"
 FOLDER = "flowstudy"
 TABLES = ("flowreport_offered", "flowreport_response", "flowreport_response_counts")
-PARTS = ("compared_flows", "compared_windows", "window_iats", "counts")
+PARTS = ("compared_flows", "judged_windows", "window_iats", "counts")
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:

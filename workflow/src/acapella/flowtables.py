@@ -1,9 +1,9 @@
 """Make the tables of flow reports: what P4 program and collector measured of samples, beside their digests.
 
 Reads CAMPAIGN/flowreports/SAMPLE/, which `acapella flowreports` writes, and makes the tables flowreport_flows,
-flowreport_windows, flowreport_accuracy, flowreport_by_report, flowreport_memory, flowreport_seconds, flowreport_counts
-and flowreport_tools as CSV and Parquet, each described in schemas/tables/. Sample `all` of flowreport_accuracy is of
-the pairs of all.
+flowreport_windows, flowreport_window_reasons, flowreport_accuracy, flowreport_by_report, flowreport_memory,
+flowreport_seconds, flowreport_counts and flowreport_tools as CSV
+and Parquet, each described in schemas/tables/. Sample `all` of flowreport_accuracy is of the pairs of all.
 
 With --study also what `acapella measure-collector` and `acapella measure-response` found: flowreport_offered,
 flowreport_response, flowreport_response_counts. flowreport_published has what the P4/RDMA paper printed beside ours.
@@ -23,7 +23,8 @@ from .campaign import Campaign, opened, require
 STAGE = "flowreports"  # folder of the results, and of their SELECTs
 MERGED = {  # table: the file of each sample
     "flowreport_flows": "compared_flows",
-    "flowreport_windows": "compared_windows",
+    "flowreport_windows": "judged_windows",
+    "flowreport_window_reasons": "window_reasons",
     "flowreport_memory": "memory",
     "flowreport_seconds": "seconds",
     "flowreport_counts": "counts",

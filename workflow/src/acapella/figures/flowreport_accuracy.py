@@ -35,6 +35,7 @@ MEASURES = {  # measure: heading, axis, columns of flowreport_flows or None, the
     "iat_reports": ("Inter-arrival time at reports", "ms", None, 1e-6),
     "throughput_reports": ("Throughput between reports", "Mbit/s", None, 1e-6),
     "throughput": ("Throughput in windows", "Mbit/s", None, 1e-6),
+    "throughput_known": ("Windows without reason code", "Mbit/s", None, 1e-6),
 }
 PLACES = 20  # a decade, of flowreport_by_report
 
@@ -155,14 +156,14 @@ def of_reports(source: Source, measure: str) -> list[tuple]:
     ]
 
 
-def of_windows(source: Source, _: str) -> list[tuple]:
-    """Throughputs, bit/s, of the windows of flows that both sides have, once each."""
+def of_windows(source: Source, measure: str) -> list[tuple]:
+    """Return throughputs, bit/s, of windows of flows that both sides have: all, or those without a reason code."""
     both = {(row["sample"], row["flow"]) for row in source.rows(TABLE) if row["found"] == "both" and not row["outside"]}
     length_ns = window_ns(source)
     return [
         (row["bytes"] * 8e9 / length_ns, row["bytes_measured"] * 8e9 / length_ns, 1)
         for row in source.rows("flowreport_windows")
-        if (row["sample"], row["flow"]) in both
+        if (row["sample"], row["flow"]) in both and (measure == "throughput" or row["reason"] is None)
     ]
 
 
@@ -171,6 +172,7 @@ OTHER_PAIRS = {
     "loss": of_losses,
     "retransmitted": of_retransmissions,
     "throughput": of_windows,
+    "throughput_known": of_windows,
 }
 
 

@@ -46,7 +46,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("--flows", type=Path, metavar="FILE", help="the flow table of the same digest")
     parser.add_argument("--size", default="4x65536", metavar="ROWSxCELLS", help="of the sketch (default: %(default)s)")
     parser.add_argument("--sketch", nargs="+", default=[], metavar="ROWSxCELLS", help="others to try beside it")
-    parser.add_argument("--epoch", default="10s", metavar="TIME", help="between its resets (default: %(default)s)")
+    parser.add_argument("--epoch", default="1s", metavar="TIME", help="between its resets (default: %(default)s)")
     parser.add_argument("--window", default="1s", metavar="TIME", help="of throughput (default: %(default)s)")
     parser.add_argument(
         "--interval", default="100ms", metavar="TIME", help="from a flow's report to its next one at the latest"

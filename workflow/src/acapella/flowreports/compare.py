@@ -7,11 +7,16 @@ Works in a DuckDB connection that has the tables of `exact` and the collector's 
 from pathlib import Path
 
 from . import exact
+from .settings import Settings
+
+DEFAULT = Settings()
 
 OF_FLOWS = ("measured_keys", "measured_flows", "compared_flows")
 OVER_TIME = (
     *("measured_numbers", "measured_series", "measured_windows", "measured_iats"),
-    *("compared_windows", "window_iats", "compared_iats", "compared_rates", "compared_acknowledgments"),
+    *("all_series", "report_spans", "compared_windows", "window_bounds", "sketch_load", "judged_windows"),
+    *("window_reasons",),
+    *("window_iats", "compared_iats", "compared_rates", "compared_acknowledgments"),
 )
 
 
@@ -27,7 +32,11 @@ def reported(con, flows: Path, series: Path | None, windows: Path | None) -> Non
             con.execute(f"create or replace temp view {name} as select {columns} where false")
 
 
-def make(con, *, sample: str, window_ns: int) -> None:
-    """Make compared_flows, compared_windows, compared_iats, pairs and accuracy."""
+def make(con, *, sample: str, window_ns: int, settings: Settings = DEFAULT) -> None:
+    """Make compared_flows, judged_windows, compared_iats, pairs and accuracy; the reports are in ``report_stamps``."""
+    parameters = {
+        **{"of_sample": sample, "length_ns": window_ns, "epoch_ns": settings.epoch_ns or 2**62},
+        **{"rows": settings.sketch.rows, "cells": settings.sketch.cells},
+    }
     for name in (*OF_FLOWS, *OVER_TIME, "pairs", "accuracy"):
-        exact.create(con, name, {"of_sample": sample, "length_ns": window_ns})
+        exact.create(con, name, parameters)

@@ -20,7 +20,8 @@ SPEC = ROOT / "p4" / "spec" / "flowstats.spec"
 LOADER = "acapella-p4-run"
 PCAP_HEADER, RECORD_HEADER = 24, 16  # bytes
 ROCE_HEADERS, ICRC = 14 + 20 + 8 + 12 + 16, 4
-TRIGGER = 4  # its place in a report of format 2 (schemas/report_formats.tsv)
+TRIGGER, VALID = 4, 6  # their places in a report of format 2 (schemas/report_formats.tsv)
+TIMES = {"packet_ns": (176, 256), "iat_ns": (128, 8)}  # place of the field, its bit in `valid`
 
 
 @dataclass(frozen=True)
@@ -108,9 +109,10 @@ def check(statistics: dict, capture: Path) -> None:
 
 
 def stamps(reports: Path, report_bytes: int):
-    """An Arrow table of (ts_ns, probe), a row a report of format 2, in their order.
+    """Return an Arrow table of (place, ts_ns, probe, packet_ns, iat_ns), a row per report of format 2, in their order.
 
-    All reports are equally long, so that the file is an array of records.
+    packet_ns is the time of the flow's last packet, iat_ns the inter-arrival time before it; null where the report has
+    none. All reports are equally long, so that the file is an array of records. Raises UserError.
     """
     import numpy as np  # noqa: PLC0415 (only here)
     import pyarrow as pa  # noqa: PLC0415
@@ -126,4 +128,23 @@ def stamps(reports: Path, report_bytes: int):
     times = words[:, 0].astype(np.int64) * 10**9 + words[:, 1]
     triggers = records[:, RECORD_HEADER + ROCE_HEADERS + TRIGGER :][:, :2]
     probe = (triggers[:, 1] & 128) != 0
-    return pa.table({"ts_ns": pa.array(times), "probe": pa.array(probe)})
+    bodies = records[:, RECORD_HEADER + ROCE_HEADERS :]
+    valid = words_of(bodies, VALID, ">u2")
+    known = {name: np.where(valid & bit, words_of(bodies, at, ">u8"), 0) for name, (at, bit) in TIMES.items()}
+    return pa.table(
+        {
+            **{"place": pa.array(np.arange(len(times))), "ts_ns": pa.array(times), "probe": pa.array(probe)},
+            **{
+                name: pa.array(known[name].astype(np.int64), mask=(valid & bit) == 0)
+                for name, (_, bit) in TIMES.items()
+            },
+        }
+    )
+
+
+def words_of(bodies, at: int, kind: str):
+    """Return a field of every report, in the machine's byte order."""
+    import numpy as np  # noqa: PLC0415 (only here)
+
+    size = np.dtype(kind).itemsize
+    return bodies[:, at : at + size].copy().view(kind)[:, 0].astype(np.dtype(kind).newbyteorder("="))

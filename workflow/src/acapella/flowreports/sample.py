@@ -13,7 +13,17 @@ from .program import Run, run, stamps
 from .receive import Received, receive
 from .settings import Settings, Sketch
 
-PARTS = ("compared_flows", "compared_windows", "window_iats", "pairs", "accuracy", "seconds", "counts", "tools")
+PARTS = (
+    "compared_flows",
+    "judged_windows",
+    "window_reasons",
+    "window_iats",
+    "pairs",
+    "accuracy",
+    "seconds",
+    "counts",
+    "tools",
+)
 MEASURED_BY_SKETCH = ("bytes", "packets")
 
 
@@ -39,7 +49,6 @@ def measure(source: Source, folder: Path, settings: Settings, sketches: list[Ske
         if made.statistics["in"] != frames:
             raise UserError(f"{made.statistics['in']} frames, {frames} in its digest", where=source.name)
         accuracy, got = compared(con, source, settings, made, folder, series=True)
-        con.register("report_stamps", stamps(made.reports, settings.report_bytes))
         exact.create(con, "seconds", {"of_sample": source.name})
         table(con, "counts", counted(source, settings, made, got))
         table(con, "tools", meters.rows(source.name, source.captures, source.flows, got.flows))
@@ -54,7 +63,8 @@ def compared(con, source: Source, settings: Settings, made: Run, folder: Path, *
     """The rows of accuracy of a run, and what the collector wrote into ``folder``."""
     got = receive(made, folder, settings, window_ns=source.window_ns if series else None)
     compare.reported(con, got.flows, got.series, got.windows)
-    compare.make(con, sample=source.name, window_ns=source.window_ns)
+    con.register("report_stamps", stamps(made.reports, settings.report_bytes))
+    compare.make(con, sample=source.name, window_ns=source.window_ns, settings=settings)
     return rows(con, "accuracy"), got
 
 

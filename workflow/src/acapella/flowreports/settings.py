@@ -52,7 +52,7 @@ class Settings:
     """A run: sketch, time between its resets, when flows are reported, and the slots of per-flow state."""
 
     sketch: Sketch = Sketch()
-    epoch_ns: int = 10_000_000_000
+    epoch_ns: int = 1_000_000_000
     triggers: int = EVERYTHING
     interval_ns: int = 100_000_000
     every: int = 0

@@ -25,6 +25,7 @@ MEASURES = {
     "iat": "Last inter-arrival time",
     "iat_reports": "Inter-arrival time of each report",
     "throughput": "Throughput in windows",
+    "throughput_known": "Throughput in windows without reason code",
 }
 SAMPLES = 100  # samples whose rows are shown beside those of all
 
@@ -52,7 +53,10 @@ def tables(source: Source, parts: Parts) -> list[dict]:
     """The tables of the section."""
     if not parts:
         return []
-    return [*([accuracy(source), tools(source), counts(source)] if parts.samples else []), published(source)]
+    return [
+        *([accuracy(source), reasons(source), tools(source), counts(source)] if parts.samples else []),
+        published(source),
+    ]
 
 
 def accuracy(source: Source) -> dict:
@@ -113,6 +117,29 @@ def share(value: float | None) -> str:
         return "undefined"
     text = f"{value:.6f}"
     return "1" if value == 1 else "0.999999+" if text == "1.000000" else text
+
+
+def reasons(source: Source) -> dict:
+    """Return the windows of throughput by the reason for which they may be off by more than 10 %."""
+    found: dict[str, list[int]] = {}
+    for row in source.rows("flowreport_window_reasons"):
+        sums = found.setdefault(row["reason"], [0, 0])
+        sums[0] += row["windows"]
+        sums[1] += row["within"]
+    total = sum(windows for windows, _ in found.values())
+    rows = sorted(found.items(), key=lambda item: (item[0] != "none", -item[1][0]))
+    cells = [
+        [reason, number(windows), percent(windows / total), number(within), percent(within / windows)]
+        for reason, (windows, within) in rows
+    ]
+    columns = [("Reason", False), ("Windows", True), ("Share", True), ("Within 10 %", True), ("Share of these", True)]
+    note = (
+        "Windows of a flow's throughput; none: as far as reports show, the value cannot be off by more than 10 %. "
+        "Straddle, no_slot: packets of a report may be on both sides of a window's edge (flow with, without a slot); "
+        "sketch_load: more than 1 % of the flows may have counts that are too large; unreported, no_report: no report "
+        "has packets of the window, or of the flow; outside, extra: flows that the program, or the digest, did not see."
+    )
+    return table("flowreport_window_reasons", "Windows of throughput", note, columns, cells)
 
 
 def tools(source: Source) -> dict:
