@@ -58,7 +58,8 @@ Next dissect_gre(Walk& walk) {
     const std::size_t header = gre::header_length(flags);
     if (!walk.at.has(header)) return walk.cut(Issue::truncated_gre);
     walk.at.skip(header);
-    if (!walk.at.has(1)) return walk.unsure();
+    if (!walk.at.has(1)) walk.out.sure = false;
+    if (walk.at.reported() == 0) return walk.unsure();
     switch (type) {
         case 0x0800:
             return Next::ipv4;

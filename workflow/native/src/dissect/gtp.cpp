@@ -49,7 +49,10 @@ Next dissect_gtp(Walk& walk) {
     const std::uint8_t extension = flags & kExtension ? walk.at.u8(11) : std::uint8_t{0};
     walk.at.skip(header);
     if (!skip_extensions(walk.at, extension)) return walk.cut(Issue::truncated_gtp);
-    if (!walk.at.has(1)) return walk.unsure();
+    if (!walk.at.has(1)) {
+        if (walk.at.reported() > 0) walk.cut(Issue::truncated_gtp);
+        return walk.unsure();
+    }
     const std::uint8_t first = walk.at.u8(0);
     if (first >= 0x45 && first <= 0x4e) return Next::ipv4;
     return first >> 4 == 6 ? Next::ipv6 : walk.unsure();

@@ -35,7 +35,8 @@ Next data_version_2(Walk& walk, std::uint16_t flags) {
     walk.at.skip(header);
     if (walk.at.be16(0) == kPppAddressAndControl) walk.at.skip(2);
     walk.out.sure = false;
-    return walk.at.has(1) ? Next::ppp : walk.above();
+    if (walk.at.has(1)) return Next::ppp;
+    return walk.at.reported() > 0 ? cut(walk) : walk.above();
 }
 
 // RFC 3931 4.1. Session 0 is the control connection's.

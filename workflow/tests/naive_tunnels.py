@@ -1,0 +1,319 @@
+"""Frames in tunnels, and what the headers of such frames say, byte by byte in plain Python.
+
+Independent of the native core: each tunnel is built from the figures of its standard, and read with slices of bytes.
+A frame may be cut anywhere. `wrap` puts a packet or an Ethernet frame into one tunnel; tunnels nest.
+"""
+
+import ipaddress
+import struct
+from dataclasses import dataclass, field
+
+MAC = bytes.fromhex("00163ef0000200163ef00001")  # destination, source; of a known vendor
+IPV4, TAG, SERVICE_TAG, PBB, PPPOE, ETHERNET = 0x0800, 0x8100, 0x88A8, 0x88E7, 0x8864, 0x6558
+NETWORK = ("vxlan_vni", "vxlan_gpe_vni", "geneve_vni", "nvgre_vsid", "pppoe_session", "pbb_isid")  # same both ways
+
+
+def ethernet(kind: int, payload: bytes) -> bytes:
+    """An Ethernet II frame."""
+    return MAC + struct.pack(">H", kind) + payload
+
+
+def ipv4(src: str, dst: str, proto: int, payload: bytes) -> bytes:
+    """An IPv4 packet without options; nobody checks its checksum."""
+    ends = ipaddress.ip_address(src).packed + ipaddress.ip_address(dst).packed
+    return struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(payload), 1, 0, 64, proto, 0) + ends + payload
+
+
+def udp(src_port: int, dst_port: int, payload: bytes) -> bytes:
+    """A UDP datagram."""
+    return struct.pack(">HHHH", src_port, dst_port, 8 + len(payload), 0) + payload
+
+
+def tcp(src_port: int, dst_port: int) -> bytes:
+    """A TCP header with ACK alone."""
+    return struct.pack(">HHIIBBHHH", src_port, dst_port, 1, 1, 0x50, 0x10, 100, 0, 0)
+
+
+def inner(*, back: bool = False) -> bytes:
+    """The packet of every tenant, or the answer to it."""
+    ends, ports = (("10.0.0.2", "10.0.0.1"), (80, 1000)) if back else (("10.0.0.1", "10.0.0.2"), (1000, 80))
+    return ipv4(*ends, 6, tcp(*ports))
+
+
+def outer(proto: int, payload: bytes, *, back: bool = False) -> bytes:
+    """The packet between the ends of a tunnel."""
+    ends = ("192.0.2.2", "192.0.2.1") if back else ("192.0.2.1", "192.0.2.2")
+    return ipv4(*ends, proto, payload)
+
+
+def over_udp(port: int):
+    """A function that puts a tunnel's header and payload into UDP and IPv4."""
+    return lambda payload: (IPV4, outer(17, udp(40000, port, payload)))
+
+
+def over_gre(flags: int, kind: int):
+    """The same for GRE."""
+    return lambda payload: (IPV4, outer(47, struct.pack(">HH", flags, kind) + payload))
+
+
+def word(value: int) -> bytes:
+    """32 bits."""
+    return struct.pack(">I", value)
+
+
+def framed(kind: int, payload: bytes) -> bytes:
+    """What an Ethernet tunnel carries."""
+    return payload if kind == ETHERNET else ethernet(kind, payload)
+
+
+def packet(kind: int, payload: bytes) -> bytes:
+    """What an IP tunnel carries; only IPv4 is put into one."""
+    assert kind == IPV4
+    return payload
+
+
+def ppp(kind: int, payload: bytes) -> bytes:
+    """What a PPP tunnel carries, with address and control."""
+    return bytes.fromhex("ff030021") + packet(kind, payload)
+
+
+# By type: a function of identifier, ethertype and payload that returns the ethertype and bytes of what carries them.
+WRAP = {
+    "vxlan_vni": lambda i, k, p: over_udp(4789)(b"\x08\0\0\0" + word(i << 8) + framed(k, p)),
+    "vxlan_gpe_vni": lambda i, k, p: over_udp(4790)(b"\x0c\0\0\3" + word(i << 8) + framed(k, p)),
+    "geneve_vni": lambda i, k, p: over_udp(6081)(b"\0\0\x65\x58" + word(i << 8) + framed(k, p)),
+    "gre_key": lambda i, k, p: over_gre(0x2000, k)(word(i) + p),
+    "nvgre_vsid": lambda i, k, p: over_gre(0x2000, ETHERNET)(word(i << 8 | 0x5A) + framed(k, p)),
+    "pptp_call": lambda i, k, p: over_gre(0x2001, 0x880B)(struct.pack(">HH", len(p) + 4, i) + ppp(k, p)),
+    "gtp_teid": lambda i, k, p: over_udp(2152)(b"\x30\xff" + struct.pack(">HI", len(p), i) + packet(k, p)),
+    "l2tp_tunnel": lambda i, k, p: over_udp(1701)(struct.pack(">HHH", 2, i, 9) + ppp(k, p)),
+    "l2tp_session": lambda i, k, p: over_udp(1701)(struct.pack(">HHH", 2, 7, i) + ppp(k, p)),
+    "pppoe_session": lambda i, k, p: (PPPOE, struct.pack(">BBHHH", 0x11, 0, i, len(p) + 2, 0x21) + packet(k, p)),
+    "pbb_isid": lambda i, k, p: (PBB, word(i) + framed(k, p)),
+    "erspan_session": lambda i, k, p: over_gre(0x1000, 0x88BE)(
+        word(1) + struct.pack(">HHI", 0x1001, i, 0) + framed(k, p)
+    ),
+    "vlan": lambda i, k, p: (TAG, struct.pack(">HH", i, k) + p),
+}
+FIRST = {"nvgre_vsid": 0x1000}  # the smallest identifier of a type; otherwise 1
+CARRIES_IP_ALONE = ("pptp_call", "gtp_teid", "l2tp_tunnel", "l2tp_session", "pppoe_session")
+
+
+def frame(tunnels: list[tuple[str, int]], *, back: bool = False) -> bytes:
+    """The tenant's packet in tunnels of (type, identifier), the outermost first."""
+    kind, payload = IPV4, inner(back=back)
+    for name, identifier in reversed(tunnels):
+        kind, payload = WRAP[name](identifier, kind, payload)
+    return ethernet(kind, payload)
+
+
+@dataclass
+class Found:
+    """What the captured bytes of a frame say. ``cut``: a header is not whole."""
+
+    labels: list[str] = field(default_factory=list)
+    vlans: list[int] = field(default_factory=list)
+    tunnels: list[tuple[str, int, int]] = field(default_factory=list)  # type, identifier, position
+    ends: tuple | None = None  # source, destination, protocol
+    ports: tuple | None = None
+    cut: bool = False
+
+    @property
+    def key(self) -> tuple | None:
+        """What makes a directed flow; None without IP."""
+        return None if self.ends is None else (tuple(self.vlans), tuple(self.tunnels), *self.ends, self.ports)
+
+
+class Reader:
+    """Takes one frame apart."""
+
+    def __init__(self, data: bytes):
+        self.data = data
+        self.found = Found()
+
+    def number(self, at: int, length: int) -> int:
+        return int.from_bytes(self.data[at : at + length], "big")
+
+    def has(self, end: int) -> bool:
+        """Whether the capture reaches ``end``; otherwise the frame is cut."""
+        whole = len(self.data) >= end
+        self.found.cut |= not whole
+        return whole
+
+    def label(self, name: str) -> None:
+        self.found.labels.append(name)
+
+    def tunnel(self, name: str, at: int, length: int, *, shift: int = 0, mask: int = 0xFFFFFFFF) -> None:
+        """An identifier, if all of its bytes were captured."""
+        if self.has(at + length):
+            value = self.number(at, length) >> shift & mask
+            self.found.tunnels.append((name, value, len(self.found.labels)))
+
+    def ethernet(self, at: int) -> Found:
+        self.label("Ethernet")
+        if self.has(at + 14):
+            self.ethertype(self.number(at + 12, 2), at + 14)
+        return self.found
+
+    def ethertype(self, kind: int, at: int) -> None:
+        readers = {TAG: self.vlan, SERVICE_TAG: self.service_tag, PBB: self.pbb, PPPOE: self.pppoe, IPV4: self.ipv4}
+        readers[ETHERNET] = self.ethernet
+        readers[kind](at)
+
+    def vlan(self, at: int) -> None:
+        self.label("VLAN")
+        if self.has(at + 2):
+            self.found.vlans.append(self.number(at, 2) & 0xFFF)
+        if self.has(at + 4):
+            self.ethertype(self.number(at + 2, 2), at + 4)
+
+    def service_tag(self, at: int) -> None:
+        """tshark lists a tag and an I-TAG behind it as one header."""
+        self.label("VLAN")
+        if not self.has(at + 4):
+            return
+        self.found.vlans.append(self.number(at, 2) & 0xFFF)
+        if self.number(at + 2, 2) == PBB:
+            self.customer(at + 4)
+        else:
+            self.ethertype(self.number(at + 2, 2), at + 4)
+
+    def pbb(self, at: int) -> None:
+        self.label("PBB")
+        self.customer(at)
+
+    def customer(self, at: int) -> None:
+        if self.has(at + 4):
+            self.tunnel("pbb_isid", at + 1, 3)
+        if self.has(at + 18):
+            self.ethertype(self.number(at + 16, 2), at + 18)
+
+    def pppoe(self, at: int) -> None:
+        self.label("PPPoE")
+        if self.has(at + 6):
+            self.tunnel("pppoe_session", at + 2, 2)
+            self.ppp(at + 6)
+
+    def ppp(self, at: int) -> None:
+        if self.number(at, 2) == 0xFF03 and len(self.data) >= at + 2:
+            at += 2
+        if self.has(at + 2):
+            self.label("PPP")
+            assert self.number(at, 2) == 0x21
+            self.ipv4(at + 2)
+
+    def ipv4(self, at: int) -> None:
+        self.label("IPv4")
+        if not self.has(at + 20):
+            return
+        proto = self.data[at + 9]
+        ends = [str(ipaddress.ip_address(self.data[at + n : at + n + 4])) for n in (12, 16)]
+        self.found.ends, self.found.ports = (*ends, proto), None
+        {6: self.tcp, 17: self.udp, 47: self.gre}[proto](at + 20)
+
+    def tcp(self, at: int) -> None:
+        self.label("TCP")
+        if self.has(at + 4):
+            self.found.ports = (self.number(at, 2), self.number(at + 2, 2))
+        self.has(at + 20)
+
+    def udp(self, at: int) -> None:
+        self.label("UDP")
+        if self.has(at + 4):
+            self.found.ports = (self.number(at, 2), self.number(at + 2, 2))
+        if not self.has(at + 9):  # nothing of the payload
+            return
+        readers = {4789: self.vxlan, 4790: self.vxlan_gpe, 6081: self.geneve, 2152: self.gtp, 1701: self.l2tp}
+        readers[self.number(at + 2, 2)](at + 8)
+
+    def vxlan(self, at: int) -> None:
+        self.label("VXLAN")
+        self.tunnel("vxlan_vni", at + 4, 3)
+        if self.has(at + 8):
+            self.ethernet(at + 8)
+
+    def vxlan_gpe(self, at: int) -> None:
+        """Of which tshark lists no header."""
+        self.tunnel("vxlan_gpe_vni", at + 4, 3)
+        if self.has(at + 8):
+            {1: self.ipv4, 3: self.ethernet}[self.data[at + 3]](at + 8)
+
+    def geneve(self, at: int) -> None:
+        self.label("Geneve")
+        self.tunnel("geneve_vni", at + 4, 3)
+        if self.has(at + 8):
+            self.ethertype(self.number(at + 2, 2), at + 8)
+
+    def gtp(self, at: int) -> None:
+        self.label("GTP")
+        self.tunnel("gtp_teid", at + 4, 4)
+        if self.has(at + 9):
+            self.ipv4(at + 8)
+
+    def l2tp(self, at: int) -> None:
+        self.label("L2TP")
+        if self.has(at + 6):
+            self.tunnel("l2tp_tunnel", at + 2, 2)
+            self.tunnel("l2tp_session", at + 4, 2)
+            self.ppp(at + 6)
+
+    def gre(self, at: int) -> None:
+        self.label("GRE")
+        if not self.has(at + 4):
+            return
+        flags, kind = self.number(at, 2), self.number(at + 2, 2)
+        end = at + 4
+        if flags & 0x2000:
+            end += 4
+            if not self.has(end):
+                return
+            key = self.number(at + 4, 4)
+            nvgre = kind == ETHERNET and flags == 0x2000 and key >> 8 >= 0x1000
+            if kind == 0x880B:
+                self.tunnel("pptp_call", at + 6, 2)
+            elif nvgre:
+                self.tunnel("nvgre_vsid", at + 4, 3)
+            else:
+                self.tunnel("gre_key", at + 4, 4)
+        end += 4 if flags & 0x1000 else 0
+        if not self.has(end):
+            return
+        if kind == 0x880B:
+            self.ppp(end)
+        elif kind == 0x88BE:
+            self.erspan(end)
+        else:
+            self.ethertype(kind, end)
+
+    def erspan(self, at: int) -> None:
+        self.label("ERSPAN")
+        if self.has(at + 4):
+            self.tunnel("erspan_session", at + 2, 2, mask=0x3FF)
+        if self.has(at + 8):
+            self.ethernet(at + 8)
+
+
+def read(data: bytes) -> Found:
+    """What the captured bytes of an Ethernet frame say."""
+    return Reader(data).ethernet(0)
+
+
+def peers(keys: list[tuple]) -> list[int | None]:
+    """The other direction of every flow: the only candidate or the only one of the same network, chosen both ways."""
+    by_ends: dict[tuple, list[int]] = {}
+    for row, (_, _, src, dst, proto, ports) in enumerate(keys):
+        by_ends.setdefault((src, dst, proto, ports), []).append(row)
+
+    def network(row: int) -> tuple:
+        vlans, tunnels = keys[row][:2]
+        return vlans, tuple(tunnel[:2] for tunnel in tunnels if tunnel[0] in NETWORK)
+
+    def choice(row: int) -> int | None:
+        _, _, src, dst, proto, ports = keys[row]
+        found = by_ends.get((dst, src, proto, ports and ports[::-1]), [])
+        if len(found) > 1:
+            found = [other for other in found if network(other) == network(row)]
+        return found[0] if len(found) == 1 else None
+
+    chosen = [choice(row) for row in range(len(keys))]
+    return [other if other is not None and chosen[other] == row else None for row, other in enumerate(chosen)]
