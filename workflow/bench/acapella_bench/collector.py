@@ -1,16 +1,22 @@
-"""The collector of flow reports on one core: from memory, from frames with ICRC, with many flows, and plain Python."""
+"""The collector of flow reports on one core, on the paths that users run, each beside plain Python.
+
+Options are those of `acapella collector run` unless a row names others: one thread, a series of windows of 1 s, rings
+of 64 MiB. Rows of the series are made and discarded; "whole command" also writes them, and the flows, to Parquet.
+"""
 
 import json
 import os
 import sys
 from dataclasses import dataclass
 
-from .programs import Bench, Failed, native_program
+from .programs import Bench, Failed, acapella, native_program
 
 FLOWS = 100_000
-GOAL_RATE = 10_000_000  # reports a second and core
+DEFAULT_RATE = 8_000_000  # reports a second and core
+RING_RATE = 10_000_000
 PUBLISHED, TAGGED = 1, 2
-WINDOW_NS = 10_000_000
+WINDOW_NS = 1_000_000_000  # --window
+SHORT_WINDOW_NS = 10_000_000  # shorter than the time between two reports of a flow: each report makes rows
 
 
 @dataclass(frozen=True)
@@ -23,25 +29,39 @@ class Case:
     flows: int = FLOWS
     threads: int = 1
     series_ns: int | None = None
-    goal: str = ""
+    goal: int = 0  # reports a second
+    plain: str = ""  # path of plain_collector
 
 
 CASES = (
-    Case("64-byte reports, from memory", "memory", PUBLISHED, goal=f">= {GOAL_RATE:,}"),
-    Case("the same, and the series", "memory", PUBLISHED, series_ns=WINDOW_NS),
-    Case("192-byte reports, from memory", "memory", TAGGED),
-    Case("the same, and the series", "memory", TAGGED, series_ns=WINDOW_NS),
-    Case("frames with ICRC, 64-byte reports", "frames", PUBLISHED),
-    Case("frames with ICRC, 192-byte reports", "frames", TAGGED),
+    Case(
+        "default path: frames, ICRC, 192-byte reports, series",
+        "frames",
+        TAGGED,
+        series_ns=WINDOW_NS,
+        goal=DEFAULT_RATE,
+        plain="default",
+    ),
+    Case("64-byte reports, series", "memory", PUBLISHED, series_ns=WINDOW_NS, plain="published-series"),
+    Case("ring poller, table", "ring", TAGGED, plain="ring"),
+    Case("ring poller, table, series", "ring", TAGGED, series_ns=WINDOW_NS, goal=RING_RATE, plain="ring-series"),
+    Case("default path, windows of 10 ms", "frames", TAGGED, series_ns=SHORT_WINDOW_NS),
+    Case("ring poller, table, series of 10 ms", "ring", TAGGED, series_ns=SHORT_WINDOW_NS),
+    Case("64-byte reports, table", "memory", PUBLISHED),
+    Case("frames with ICRC, 64-byte reports, table", "frames", PUBLISHED),
 )
 
 
 def run(bench: Bench) -> list[dict]:
-    """Reports a second of CPU time: made, read and sorted to flows; making them is not measured."""
+    """Reports a second of CPU time, from bytes to flows; making the reports is not measured."""
     reports = bench.scale["collector"]
-    found = [measured(bench, case, reports) for case in CASES]
-    rows = [row_of(case, facts) for case, facts in zip(CASES, found, strict=True)]
-    rows.append(plain_row(bench, found[0]))
+    rows = []
+    for case in CASES:
+        facts = measured(bench, case, reports)
+        rows.append(row_of(case, facts))
+        if case.plain:
+            rows.append(plain_row(bench, case, facts))
+    rows.append(command_row(bench))
     flows = bench.scale["collector_flows"]
     many = Case(f"64-byte reports, {flows:,} flows", "memory", PUBLISHED, flows=flows)
     facts = measured(bench, many, 4 * many.flows)
@@ -68,7 +88,7 @@ def row_of(case: Case, facts: dict) -> dict:
         "measured": case.name,
         "value": facts["reports"] / facts["cpu_s"],
         "unit": "reports/s",
-        "goal": case.goal,
+        "goal": f">= {case.goal:,}" if case.goal else "",
         "note": f"of CPU time, {facts['wall_s']:.2f} s of wall clock; {facts['reports']:,} reports, "
         f"{facts['flows']:,} flows{listed}{cycles}",
     }
@@ -85,7 +105,7 @@ def memory_row(facts: dict) -> dict:
 
 
 def threads_rows(bench: Bench, reports: int) -> list[dict]:
-    """The first case by two workers, by the wall clock."""
+    """64-byte reports by two workers, by the wall clock."""
     if len(os.sched_getaffinity(0)) < 2:
         return []
     case = Case("64-byte reports, two workers", "memory", PUBLISHED, threads=2)
@@ -94,21 +114,52 @@ def threads_rows(bench: Bench, reports: int) -> list[dict]:
     return [{"measured": case.name, "value": reports / facts["wall_s"], "unit": "reports/s", "note": note}]
 
 
-def plain_row(bench: Bench, ours: dict) -> dict:
-    """The first case in plain Python, and what both say of the same reports."""
+def made(bench: Bench, case: Case, reports: int):
+    """A file of a case's reports: a pcap if it is about frames."""
+    kind = "pcap" if case.mode == "frames" else "write"
+    path = bench.folder / f"reports.{kind}"
+    bench.run([native_program("acapella-reports"), kind, case.report_format, case.flows, reports, path])
+    return path
+
+
+def plain_row(bench: Bench, case: Case, ours: dict) -> dict:
+    """The same case in plain Python. Raises Failed if the flows of both differ."""
     reports = bench.scale["collector_plain"]
-    path = bench.folder / "reports.bin"
-    bench.run([native_program("acapella-reports"), "write", PUBLISHED, FLOWS, reports, path])
-    plain = bench.measure([sys.executable, "-m", "acapella_bench.plain_collector", path], keep=True)
-    core = bench.measure([sys.executable, "-m", "acapella_bench.native_collector", path], keep=True)
+    path = made(bench, case, reports)
+    module = [sys.executable, "-m"]
+    plain = bench.measure([*module, "acapella_bench.plain_collector", case.plain, path], keep=True)
+    core = bench.measure([*module, "acapella_bench.native_collector", case.plain, path], keep=True)
     path.unlink()
-    told = json.loads(plain.stdout)
-    if told["flows"] != json.loads(core.stdout)["flows"]:
-        raise Failed("collector: the native core and plain Python say different things")
-    rate = reports / told["cpu_s"]
+    found = json.loads(plain.stdout)
+    if found["flows"] != json.loads(core.stdout)["flows"]:
+        raise Failed(f"collector: the flows of the native core and of plain Python differ ({case.name})")
+    rate = reports / found["cpu_s"]
     return {
-        "measured": "ours, against plain Python",
+        "measured": f"{case.name}: against plain Python",
         "value": ours["reports"] / ours["cpu_s"] / rate,
         "unit": "times",
-        "note": f"it takes {rate:,.0f} reports/s of the first case; the same {len(told['flows'])} sums as ours",
+        "note": f"plain Python: {rate:,.0f} reports/s; the same {found['flows'][0]:,} flows with the same sums",
+    }
+
+
+def command_row(bench: Bench) -> dict:
+    """`acapella collector run` with its defaults, from a pcap to Parquet; start-up included."""
+    case = CASES[0]
+    reports = bench.scale["collector_plain"] * 4
+    path = made(bench, case, reports)
+    control = bench.folder / "queue-pair.control"
+    base, size = 0x7F0000000000, (64 << 20) // 192 * 192
+    registers = {"number": 0x11, "psn": 0, "key": 0x1234, "address": base, "base": base, "end": base + size}
+    control.write_text("".join(f"register qp_{name} 0 {value:#x}\n" for name, value in registers.items()))
+    folder = bench.folder / "collected"
+    ours = bench.measure(acapella("collector", "run", path, "--control", control, "-o", folder), keep=True)
+    counters = json.loads((folder / "counters.json").read_text())
+    path.unlink()
+    if counters["reports"]["taken"] != reports:
+        raise Failed(f"collector: {counters['reports']['taken']} of {reports} reports were taken")
+    return {
+        "measured": "whole command: acapella collector run CAPTURE",
+        "value": reports / ours.cpu_s,
+        "unit": "reports/s",
+        "note": f"of CPU time, start-up and both Parquet files included; {reports:,} reports of a pcap",
     }

@@ -1,9 +1,12 @@
 // acapella-reports: flow reports made for measuring the collector, a pure function of the arguments.
-//   acapella-reports memory FORMAT FLOWS REPORTS [THREADS [SERIES_NS]]   reports as they lie in a ring, to
-//   flows acapella-reports frames FORMAT FLOWS REPORTS [THREADS]               RoCEv2 frames with ICRC, to
+//   acapella-reports memory FORMAT FLOWS REPORTS [THREADS [SERIES_NS]]   reports in memory, to flows
+//   acapella-reports ring FORMAT FLOWS REPORTS [THREADS [SERIES_NS]]     reports that a device wrote to a
+//   ring acapella-reports frames FORMAT FLOWS REPORTS [THREADS [SERIES_NS]]   RoCEv2 frames with ICRC, to
 //   flows acapella-reports write FORMAT FLOWS REPORTS FILE                     the reports alone
-// The first two print CPU and wall seconds, cycles where the kernel counts them, and memory, as JSON. Each
-// report is of a flow that looks like chance; a flow's counts and times grow.
+//   acapella-reports pcap FORMAT FLOWS REPORTS FILE                      the frames as a capture
+// The first three print CPU and wall seconds, cycles where the kernel counts them, and memory, as JSON. Each
+// report is of a flow that looks like chance; a flow's counts and times grow. Rows of the series are
+// discarded when the collector has them ready; everything else is as `acapella collector run` does it.
 #include <linux/perf_event.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
@@ -17,17 +20,20 @@
 #include <cstring>
 #include <ctime>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "collector/collector.hpp"
+#include "collector/ring_poller.hpp"
 
 namespace {
 
 using namespace acapella::collector;
 
 constexpr std::uint64_t kBase = 0x7f0000000000;
-constexpr std::uint32_t kSlots = 1 << 16;
+constexpr std::size_t kRingBytes = std::size_t{64} << 20;  // --ring
+constexpr std::uint64_t kReportNs = 125;                   // between two reports: 8 million a second
 constexpr std::uint32_t kQueuePair = 0x11;
 constexpr std::uint32_t kKey = 0x1234;
 
@@ -60,7 +66,7 @@ void make_published(std::byte* at, std::uint32_t flow, std::uint64_t n, std::uin
     put(at, packet_type, packet_type_values::ack);
     put(at, ack, turn * 2800);
     put(at, seq, turn * 2800 + 1400);
-    put(at, timestamp, 1'000'000'000 + n * 50);
+    put(at, timestamp, 1'000'000'000 + n * kReportNs);
 }
 
 void make_tagged(std::byte* at, std::uint32_t flow, std::uint64_t n, std::uint64_t turn) {
@@ -81,7 +87,7 @@ void make_tagged(std::byte* at, std::uint32_t flow, std::uint64_t n, std::uint64
     put(at, mpls_1, 17);
     put(at, epoch, n >> 24);
     put(at, report_sequence, n + 1);
-    put(at, timestamp, 1'000'000'000 + n * 50);
+    put(at, timestamp, 1'000'000'000 + n * kReportNs);
     put(at, start, 1'000'000'000);
     put(at, bytes, (turn + 1) * 3000);
     put(at, packets, (turn + 1) * 2);
@@ -129,7 +135,7 @@ std::vector<std::byte> make_frames(Format format, const std::vector<std::byte>& 
         put(at, Field<2>{38}, length - kEthernet - 20);
         const std::uint64_t n = first + i;
         put(at, Field<4>{50}, n % SequenceWindow::kModulus);
-        put(at, Field<8>{54}, kBase + n % kSlots * stride);
+        put(at, Field<8>{54}, kBase + n % (kRingBytes / stride) * stride);
         put(at, Field<4>{62}, kKey);
         put(at, Field<4>{66}, stride);
         std::memcpy(at + body, reports.data() + i * stride, stride);
@@ -172,66 +178,184 @@ class Cycles {
     int counter_;
 };
 
+enum class Source { memory, ring, frames };
+
 struct Work {
     Format format;
     std::uint32_t flows;
     std::uint64_t reports;
     unsigned threads;
     const char* series_ns;
+
+    [[nodiscard]] std::uint32_t slots() const {
+        return static_cast<std::uint32_t>(kRingBytes / bytes_of(format));
+    }
 };
 
-// Reports come in blocks, so that many of them need little memory; making them is not measured.
-int run(const Work& work, bool as_frames) {
-    const Cycles cycles;
+CollectorConfig config_of(const Work& work) {
     CollectorConfig config;
     config.format = work.format;
     config.threads = work.threads;
     config.memory_bytes = std::uint64_t{1} << 40;
     if (work.series_ns != nullptr) config.series_ns = std::strtoull(work.series_ns, nullptr, 10);
-    config.queue_pairs = {{kQueuePair, kKey, kBase, kSlots, 0}};
-    Collector collector(config);
-    const std::uint64_t block = std::uint64_t{1} << 20;
-    double cpu_s = 0;
-    double wall_s = 0;
-    std::uint64_t rows = 0;
-    for (std::uint64_t first = 0; first < work.reports; first += block) {
-        const std::uint64_t now = std::min(block, work.reports - first);
-        std::size_t length = 0;
-        std::vector<std::byte> data = make_reports(work.format, work.flows, first, now);
-        if (as_frames) data = make_frames(work.format, data, first, length);
-        const auto started = std::chrono::steady_clock::now();
-        const std::clock_t cpu = std::clock();
-        cycles.go();
-        if (as_frames) {
-            for (std::uint64_t i = 0; i < now; ++i)
-                collector.receive({data.data() + i * length, length}, static_cast<std::uint32_t>(length));
-            collector.drain();
-        } else {
-            collector.take_reports(data.data(), now);
-        }
-        cycles.stop();
-        cpu_s += static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC;
-        wall_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-        rows += collector.table().series().size();
-        collector.table().series().clear();
-    }
-    struct rusage usage {};
-    getrusage(RUSAGE_SELF, &usage);
-    const Counters counters = collector.counters();
-    std::printf(
-        "{\"reports\": %llu, \"taken\": %llu, \"flows\": %u, \"cpu_s\": %.6f, \"wall_s\": %.6f, \"cycles\": "
-        "%llu, "
-        "\"bytes_a_flow\": %zu, \"series_rows\": %llu, \"peak_mib\": %ld}\n",
-        static_cast<unsigned long long>(work.reports),
-        static_cast<unsigned long long>(counters.reports[Effect::newer]), counters.flows, cpu_s, wall_s,
-        static_cast<unsigned long long>(cycles.value()), collector.table().memory_bytes_a_flow(),
-        static_cast<unsigned long long>(rows), usage.ru_maxrss / 1024);
-    return counters.reports[Effect::newer] == work.reports ? 0 : 1;
+    config.queue_pairs = {{kQueuePair, kKey, kBase, work.slots(), 0}};
+    return config;
 }
 
-int write(const Work& work, const char* path) {
+// Seconds and cycles of what is measured.
+class Clock {
+  public:
+    void start() {
+        started_ = std::chrono::steady_clock::now();
+        cpu_ = std::clock();
+        cycles_.go();
+    }
+    void stop() {
+        cycles_.stop();
+        cpu_s += static_cast<double>(std::clock() - cpu_) / CLOCKS_PER_SEC;
+        wall_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+    }
+    [[nodiscard]] std::uint64_t cycles() const { return cycles_.value(); }
+    double cpu_s = 0;
+    double wall_s = 0;
+
+  private:
+    Cycles cycles_;
+    std::chrono::steady_clock::time_point started_;
+    std::clock_t cpu_ = 0;
+};
+
+class Measurement {
+  public:
+    explicit Measurement(const Work& work) : work_(work), collector_(config_of(work)) {}
+
+    // The next `count` reports; making them is not measured.
+    void take(Source source, std::uint64_t first, std::uint64_t count) {
+        std::vector<std::byte> data = make_reports(work_.format, work_.flows, first, count);
+        if (source == Source::frames) {
+            std::size_t length = 0;
+            data = make_frames(work_.format, data, first, length);
+            take_frames(data, length);
+        } else if (source == Source::ring) {
+            take_ring(data, first);
+        } else {
+            take_memory(data);
+        }
+    }
+
+    int print() const {
+        struct rusage usage {};
+        getrusage(RUSAGE_SELF, &usage);
+        const Counters counters = collector_.counters();
+        std::printf(
+            "{\"reports\": %llu, \"taken\": %llu, \"flows\": %u, \"cpu_s\": %.6f, \"wall_s\": %.6f, "
+            "\"cycles\": %llu, \"bytes_a_flow\": %zu, \"series_rows\": %llu, \"peak_mib\": %ld}\n",
+            static_cast<unsigned long long>(work_.reports),
+            static_cast<unsigned long long>(counters.reports[Effect::newer]), counters.flows, clock_.cpu_s,
+            clock_.wall_s, static_cast<unsigned long long>(clock_.cycles()),
+            collector_.table().memory_bytes_a_flow(),
+            static_cast<unsigned long long>(rows_ + collector_.table().series().size()),
+            usage.ru_maxrss / 1024);
+        return counters.reports[Effect::newer] == work_.reports ? 0 : 1;
+    }
+
+  private:
+    void discard_rows() {
+        if (!collector_.series_ready()) return;
+        rows_ += collector_.table().series().size();
+        collector_.table().series().clear();
+    }
+
+    void take_frames(const std::vector<std::byte>& frames, std::size_t length) {
+        clock_.start();
+        for (const std::byte* at = frames.data(); at < frames.data() + frames.size(); at += length) {
+            collector_.receive({at, length}, static_cast<std::uint32_t>(length));
+            discard_rows();
+        }
+        collector_.drain();
+        clock_.stop();
+    }
+
+    // As the bindings' feed_reports().
+    void take_memory(const std::vector<std::byte>& reports) {
+        const std::size_t stride = bytes_of(work_.format);
+        const std::uint64_t count = reports.size() / stride;
+        clock_.start();
+        for (std::uint64_t at = 0; at < count; at += collector_.config().round) {
+            collector_.take_reports(reports.data() + at * stride,
+                                    std::min<std::uint64_t>(count - at, collector_.config().round));
+            discard_rows();
+        }
+        clock_.stop();
+    }
+
+    // As the bindings' poll_rdma(): the device writes half of the ring, then it is polled until it is read.
+    void take_ring(const std::vector<std::byte>& reports, std::uint64_t first) {
+        const std::size_t stride = bytes_of(work_.format);
+        ring_.resize(work_.slots() * stride);
+        if (!poller_) poller_.emplace(ring_.data(), work_.slots(), work_.format, true);
+        const std::uint64_t count = reports.size() / stride;
+        for (std::uint64_t done = 0; done < count;) {
+            const std::uint64_t now = std::min<std::uint64_t>(count - done, work_.slots() / 2);
+            for (std::uint64_t i = done; i < done + now; ++i)
+                std::memcpy(ring_.data() + (first + i) % work_.slots() * stride, reports.data() + i * stride,
+                            stride);
+            done += now;
+            clock_.start();
+            for (int idle = 0; idle < 2;) {  // the last report is taken at the second look
+                found_.clear();
+                const std::uint32_t taken = poller_->poll(found_, RingPoller::kBatch);
+                if (taken > 0) collector_.take_reports(found_.data(), taken);
+                idle = taken > 0 ? 0 : idle + 1;
+                discard_rows();
+            }
+            clock_.stop();
+        }
+    }
+
+    Work work_;
+    Collector collector_;
+    Clock clock_;
+    std::uint64_t rows_ = 0;
+    std::vector<std::byte> ring_;
+    std::vector<std::byte> found_;
+    std::optional<RingPoller> poller_;
+};
+
+// Reports come in blocks, so that many of them need little memory.
+int run(const Work& work, Source source) {
+    Measurement measured(work);
+    constexpr std::uint64_t kBlock = std::uint64_t{1} << 20;
+    for (std::uint64_t first = 0; first < work.reports; first += kBlock)
+        measured.take(source, first, std::min(kBlock, work.reports - first));
+    return measured.print();
+}
+
+void put_record(std::vector<std::byte>& to, const std::byte* frame, std::size_t length, std::uint64_t ns) {
+    const std::uint32_t head[4] = {static_cast<std::uint32_t>(ns / 1'000'000'000),
+                                   static_cast<std::uint32_t>(ns % 1'000'000'000),
+                                   static_cast<std::uint32_t>(length), static_cast<std::uint32_t>(length)};
+    const auto* bytes = reinterpret_cast<const std::byte*>(head);
+    to.insert(to.end(), bytes, bytes + sizeof head);
+    to.insert(to.end(), frame, frame + length);
+}
+
+std::vector<std::byte> make_capture(const Work& work) {
+    constexpr std::uint32_t kHead[6] = {0xa1b23c4d, 0x00040002, 0, 0, 262144, 1};
+    std::size_t length = 0;
+    const std::vector<std::byte> frames =
+        make_frames(work.format, make_reports(work.format, work.flows, 0, work.reports), 0, length);
+    std::vector<std::byte> made;
+    made.reserve(sizeof kHead + work.reports * (length + 16));
+    const auto* head = reinterpret_cast<const std::byte*>(kHead);
+    made.insert(made.end(), head, head + sizeof kHead);
+    for (std::uint64_t n = 0; n < work.reports; ++n)
+        put_record(made, frames.data() + n * length, length, 1'000'000'000 + n * kReportNs);
+    return made;
+}
+
+int write(const std::vector<std::byte>& made, const char* path) {
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "wb"), std::fclose);
-    const std::vector<std::byte> made = make_reports(work.format, work.flows, 0, work.reports);
     if (file && std::fwrite(made.data(), made.size(), 1, file.get()) == 1 && std::fflush(file.get()) == 0)
         return 0;
     std::perror("acapella-reports: error");
@@ -242,18 +366,21 @@ int write(const Work& work, const char* path) {
 
 int main(int argc, char** argv) {
     const std::string_view mode = argc > 1 ? argv[1] : "";
-    if (argc < 5 || argc > 7 || (mode != "memory" && mode != "frames" && mode != "write")) {
+    const bool writes = mode == "write" || mode == "pcap";
+    if (argc < 5 || argc > 7 || (writes && argc != 6) ||
+        (!writes && mode != "memory" && mode != "ring" && mode != "frames")) {
         std::fputs(
-            "usage: acapella-reports memory|frames FORMAT FLOWS REPORTS [THREADS [SERIES_NS]] | write FORMAT "
-            "FLOWS "
-            "REPORTS FILE\n",
+            "usage: acapella-reports memory|ring|frames FORMAT FLOWS REPORTS [THREADS [SERIES_NS]] | "
+            "write|pcap "
+            "FORMAT FLOWS REPORTS FILE\n",
             stderr);
         return 2;
     }
     Work work{argv[2][0] == '1' ? Format::published : Format::tagged,
               static_cast<std::uint32_t>(std::strtoul(argv[3], nullptr, 10)),
               std::strtoull(argv[4], nullptr, 10), 1, argc > 6 ? argv[6] : nullptr};
-    if (mode == "write") return argc == 6 ? write(work, argv[5]) : 2;
+    if (mode == "write") return write(make_reports(work.format, work.flows, 0, work.reports), argv[5]);
+    if (mode == "pcap") return write(make_capture(work), argv[5]);
     if (argc > 5) work.threads = static_cast<unsigned>(std::max(1L, std::strtol(argv[5], nullptr, 10)));
-    return run(work, mode == "frames");
+    return run(work, mode == "frames" ? Source::frames : mode == "ring" ? Source::ring : Source::memory);
 }

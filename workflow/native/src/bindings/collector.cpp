@@ -199,7 +199,8 @@ class PyCollector {
 
     // What is in it is read, and then the device refuses its key.
     void close_rdma(std::uint32_t number) {
-        constexpr int kLooks = 64;  // of 16,384 reports; who writes on meanwhile is not waited for
+        constexpr int kLooks =
+            512;  // of RingPoller::kBatch reports; who writes on meanwhile is not waited for
         for (const Polled& polled : rdma_)
             for (int i = 0; i < kLooks && polled.ring->number() == number; ++i)
                 if (!poll(polled) && !poll(polled)) break;
@@ -290,7 +291,7 @@ class PyCollector {
         found_.clear();
         const std::uint64_t lost = polled.poller->lost();
         const std::uint64_t overrun = polled.poller->overrun();
-        const std::uint32_t count = polled.poller->poll(found_, collector_.config().round);
+        const std::uint32_t count = polled.poller->poll(found_, RingPoller::kBatch);
         collector_.add_ring_facts(polled.poller->lost() - lost, polled.poller->overrun() - overrun);
         if (count > 0) collector_.take_reports(found_.data(), count);
         return count > 0;

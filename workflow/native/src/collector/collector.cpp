@@ -1,6 +1,7 @@
 #include "collector/collector.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace acapella::collector {
 namespace {
@@ -27,9 +28,19 @@ TableConfig table_config(const CollectorConfig& config) {
     return table;
 }
 
+// One thread reads the reports while they are in its cache; several share out a whole round.
+std::uint32_t most_waiting(const CollectorConfig& config) {
+    constexpr std::uint32_t kInCache = 2048;
+    return config.threads == 1 ? std::min(kInCache, config.round) : config.round;
+}
+
 }  // namespace
 
-Collector::Collector(const CollectorConfig& config) : config_(checked(config)), table_(table_config(config)) {
+Collector::Collector(const CollectorConfig& config)
+    : config_(checked(config)),
+      table_(table_config(config)),
+      waiting_(most_waiting(config) * bytes_of(config.format)),
+      most_waiting_(most_waiting(config)) {
     for (const QueuePairConfig& pair : config.queue_pairs) add_queue_pair(pair);
 }
 
@@ -63,33 +74,31 @@ void Collector::receive(Bytes frame, std::uint32_t wire_len) {
         return count(verdict);
     QueuePair* pair = queue_pair(request.queue_pair);
     if (pair == nullptr) return count(Verdict::bad_qp);
-    std::uint32_t slot = 0;
-    const Verdict verdict = pair->check(request, slot);
+    const Verdict verdict = pair->check(request);
     count(verdict);
-    if (verdict != Verdict::accepted) return;
-    if (pair->waits(slot, round_)) drain();
-    pair->write(slot, request.payload);
-    append(*pair, slot);
-    if (waiting_reports_ >= config_.round) drain();
+    if (verdict == Verdict::accepted) append(request.payload);
 }
 
-void Collector::append(QueuePair& pair, std::uint32_t slot) {
-    const std::byte* bytes = pair.slot(slot);
-    pair.set_waiting(slot, round_);
-    if (!waiting_.empty() && bytes == run_end_)
-        ++waiting_.back().count;
-    else
-        waiting_.push_back({bytes, 1});
-    run_end_ = bytes + bytes_of(config_.format);
+void Collector::append(Bytes report) {
+    std::memcpy(waiting_.data() + waiting_reports_ * report.size(), report.data(), report.size());
     ++waiting_reports_;
+    ++round_reports_;
+    if (round_reports_ >= config_.round)
+        drain();
+    else if (waiting_reports_ == most_waiting_)
+        flush();
+}
+
+void Collector::flush() {
+    const Run run{waiting_.data(), waiting_reports_};
+    table_.take_more({&run, 1});
+    waiting_reports_ = 0;
 }
 
 void Collector::drain() {
-    table_.take(waiting_);
-    waiting_.clear();
-    run_end_ = nullptr;
-    waiting_reports_ = 0;
-    ++round_;
+    flush();
+    table_.start_round();
+    round_reports_ = 0;
     publish_counters();
 }
 

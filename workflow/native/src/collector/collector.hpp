@@ -59,7 +59,7 @@ class Collector {
     void receive(Bytes frame, std::uint32_t wire_len);
     // A frame that no capture could give as Ethernet.
     void refuse_frame() { count(Verdict::not_roce); }
-    // The reports that wait in the rings go to the flow table.
+    // The reports that wait go to the flow table, and the round ends.
     void drain();
     // The reports in memory that was not written by receive(): `bytes` outlives the call.
     void take_reports(const std::byte* bytes, std::uint64_t count);
@@ -83,16 +83,17 @@ class Collector {
 
   private:
     void count(Verdict verdict) { ++counters_.verdicts[static_cast<std::size_t>(verdict)]; }
-    void append(QueuePair& pair, std::uint32_t slot);
+    void append(Bytes report);
+    void flush();
 
     CollectorConfig config_;
     FlowTable table_;
     std::unordered_map<std::uint32_t, std::unique_ptr<QueuePair>> pairs_;
     QueuePair* last_pair_ = nullptr;
-    std::vector<Run> waiting_;
-    const std::byte* run_end_ = nullptr;
+    std::vector<std::byte> waiting_;  // accepted reports, in their order
+    std::uint32_t most_waiting_;
     std::uint32_t waiting_reports_ = 0;
-    std::uint32_t round_ = 1;
+    std::uint32_t round_reports_ = 0;  // of this round, those that wait included
     Counters counters_;
     Counters published_;
     mutable std::mutex publishing_;

@@ -83,18 +83,39 @@ ACAPELLA_CLMUL std::uint32_t reduce(__m128i value) {
     return static_cast<std::uint32_t>(_mm_extract_epi32(_mm_xor_si128(value, quotient), 1));
 }
 
-// A multiple of 16 bytes, at least 64.
-ACAPELLA_CLMUL std::uint32_t multiplied(std::uint32_t state, const std::byte* at, std::size_t count) {
+struct Lanes {
+    __m128i lane[4];
+};
+
+// The first 64 bytes as `lanes`, then `count` at `at`, a multiple of 16.
+ACAPELLA_CLMUL std::uint32_t multiplied(std::uint32_t state, const Lanes& first, const std::byte* at,
+                                        std::size_t count) {
     const __m128i by_512 = constants(kFold512Low, kFold512High);
     const __m128i by_128 = constants(kFold128Low, kFold128High);
-    __m128i lanes[4] = {load(at), load(at + 16), load(at + 32), load(at + 48)};
+    __m128i lanes[4] = {first.lane[0], first.lane[1], first.lane[2], first.lane[3]};
     lanes[0] = _mm_xor_si128(lanes[0], _mm_cvtsi32_si128(static_cast<int>(state)));
-    for (at += 64, count -= 64; count >= 64; at += 64, count -= 64)
+    for (; count >= 64; at += 64, count -= 64)
         for (std::size_t i = 0; i < 4; ++i) lanes[i] = fold(lanes[i], by_512, load(at + 16 * i));
     __m128i value = lanes[0];
     for (std::size_t i = 1; i < 4; ++i) value = fold(value, by_128, lanes[i]);
     for (; count >= 16; at += 16, count -= 16) value = fold(value, by_128, load(at));
     return reduce(value);
+}
+
+// `blocks` is a multiple of 16, at least 64.
+ACAPELLA_CLMUL std::uint32_t multiplied(std::uint32_t state, const std::byte* at, std::size_t blocks) {
+    return multiplied(state, {{load(at), load(at + 16), load(at + 32), load(at + 48)}}, at + 64, blocks - 64);
+}
+
+// In registers: a masked copy in memory would be read while its stores are still under way.
+ACAPELLA_CLMUL std::uint32_t multiplied_masked(const std::byte* mask, const std::byte* at,
+                                               std::size_t blocks) {
+    const auto masked = [=](std::size_t i)
+                            ACAPELLA_CLMUL { return _mm_or_si128(load(at + i), load(mask + i)); };
+    const __m128i first = _mm_or_si128(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)),
+                                       _mm_loadl_epi64(reinterpret_cast<const __m128i*>(mask)));
+    const Lanes lanes{{_mm_unpacklo_epi64(_mm_set1_epi32(-1), first), masked(8), masked(24), masked(40)}};
+    return multiplied(0xffffffff, lanes, at + kCrcMask, blocks);
 }
 
 const bool kHasClmul = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
@@ -124,6 +145,21 @@ std::uint32_t crc32_update(std::uint32_t state, std::span<const std::byte> data)
     }
 #endif
     return crc32_update_by_tables(state, data);
+}
+
+std::uint32_t crc32_of_masked(std::span<const std::byte, kCrcMask> mask, std::span<const std::byte> data) {
+    const std::span<const std::byte> rest = data.subspan(kCrcMask);
+#if defined(__x86_64__)
+    if (kHasClmul) {
+        const std::size_t blocks = rest.size() / 16 * 16;
+        const std::uint32_t state = multiplied_masked(mask.data(), data.data(), blocks);
+        return crc32_update_by_tables(state, rest.subspan(blocks));
+    }
+#endif
+    std::array<std::byte, kCrcOnes + kCrcMask> head;
+    head.fill(std::byte{0xff});
+    for (std::size_t i = 0; i < kCrcMask; ++i) head[kCrcOnes + i] = data[i] | mask[i];
+    return crc32_update_by_tables(crc32_update_by_tables(0xffffffff, head), rest);
 }
 
 }  // namespace acapella::collector

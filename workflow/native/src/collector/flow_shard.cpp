@@ -94,7 +94,7 @@ void FlowShard::close_window(std::uint32_t row, std::uint64_t position) {
 std::size_t FlowShard::memory_bytes_a_flow() const {
     // Of the index at its fullest growth: four bytes a slot, and between 3/8 and 3/4 of the slots are taken.
     constexpr std::size_t kIndexBytes = 11;
-    return RecordPool::record_bytes() + kIndexBytes + (series_ ? 2 * sizeof(Window) : 0);
+    return RecordPool::record_bytes() + kIndexBytes + (series_ ? 2 * Series::bytes_a_flow() : 0);
 }
 
 }  // namespace acapella::collector

@@ -36,8 +36,8 @@ struct FlowState {
     // Sent, as far as seen, and not acknowledged, modulo 2^32; nothing where an acknowledgment is ahead.
     bool knows_flight() const { return has(kSeq) && has(kAck) && static_cast<std::int32_t>(seq - ack) >= 0; }
 
-    // What every report changes stands together, and what only format 2 has last: with the key before it the
-    // first 72 bytes are two lines of the cache (RecordPool).
+    // In the order of use, so that a report touches few lines of the cache (RecordPool): first what reports
+    // of both formats change, then what only format 2 has, then what few reports change.
     Relaxed<std::uint64_t> timestamp;  // of the newest report
     Relaxed<std::uint64_t> epoch_bytes;
     Relaxed<std::uint64_t> epoch_packets;
@@ -50,18 +50,9 @@ struct FlowState {
     Relaxed<std::uint64_t> iat_ns;
     Relaxed<std::uint32_t> sequence;
     Relaxed<std::uint32_t> epoch;
-    Relaxed<std::uint64_t> closed_bytes;
-    Relaxed<std::uint64_t> closed_packets;
-    Relaxed<std::uint32_t> number;  // the flow's row
-    Relaxed<std::uint32_t> epochs;  // published format: times that the counts began
     Relaxed<std::uint64_t> start_ns;
     Relaxed<std::uint64_t> end_ns;
-    Relaxed<std::uint64_t> first_ns;  // of the first report
     Relaxed<std::uint64_t> rtt_ack_ns;
-    Relaxed<std::uint64_t> previous_bytes;
-    Relaxed<std::uint64_t> previous_packets;
-    Relaxed<std::uint32_t> previous_epoch;
-    Relaxed<std::uint32_t> older_reports;  // of `reports`: came after a newer one
     Relaxed<std::uint64_t> payload_bytes;
     Relaxed<std::uint64_t> slot_start;    // of the newest report: another one is a slot that counts anew
     Relaxed<std::uint64_t> payload_last;  // as the newest report has it
@@ -73,6 +64,16 @@ struct FlowState {
     Relaxed<std::uint64_t> uncertain_last;
     Relaxed<std::uint32_t> duplicate_acks;
     Relaxed<std::uint32_t> duplicate_acks_last;
+    // Seldom changed: fields that most reports change stand before this one.
+    Relaxed<std::uint64_t> closed_bytes;
+    Relaxed<std::uint64_t> closed_packets;
+    Relaxed<std::uint32_t> number;    // the flow's row
+    Relaxed<std::uint32_t> epochs;    // published format: times that the counts began
+    Relaxed<std::uint64_t> first_ns;  // of the first report
+    Relaxed<std::uint64_t> previous_bytes;
+    Relaxed<std::uint64_t> previous_packets;
+    Relaxed<std::uint32_t> previous_epoch;
+    Relaxed<std::uint32_t> older_reports;  // of `reports`: came after a newer one
 };
 
 enum class Effect : std::uint8_t {

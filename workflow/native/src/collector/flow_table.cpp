@@ -30,13 +30,17 @@ __extension__ using Wide = unsigned __int128;
 }  // namespace
 
 FlowTable::FlowTable(const TableConfig& config, const TableHash& hash)
-    : config_(config), hash_(hash), workers_(config.threads), sorted_(config.threads) {
+    : config_(config),
+      hash_(hash),
+      workers_(config.threads),
+      sorted_(config.threads),
+      full_(config.most_flows == 0) {
     for (unsigned i = 0; i < config.threads; ++i)
         shards_.push_back(std::make_unique<FlowShard>(config.format, hash, config.series_ns));
     for (auto& of_worker : sorted_) of_worker.resize(config.threads);
 }
 
-void FlowTable::take(std::span<const Run> round) {
+void FlowTable::take_more(std::span<const Run> round) {
     const std::uint32_t count = count_of(round);
     if (count == 0) return;
     for (const auto& shard : shards_) shard->start_round();
@@ -50,28 +54,26 @@ void FlowTable::take(std::span<const Run> round) {
 }
 
 void FlowTable::take_alone(std::span<const Run> round) {
-    constexpr std::size_t kChunk = 256;
+    constexpr std::size_t kChunk = 1024;
     std::array<ReportAt, kChunk> chunk;
     std::size_t filled = 0;
-    const bool full = flows_ >= config_.most_flows;
     std::uint64_t position = position_;
     const std::size_t stride = bytes_of(config_.format);
     for (const Run& run : round) {
         for (std::uint32_t i = 0; i < run.count; ++i) {
             chunk[filled++] = {run.bytes + i * stride, position++};
             if (filled < kChunk) continue;
-            shards_[0]->take(chunk, full);
+            shards_[0]->take(chunk, full_);
             filled = 0;
         }
     }
-    shards_[0]->take({chunk.data(), filled}, full);
+    shards_[0]->take({chunk.data(), filled}, full_);
 }
 
 void FlowTable::take_together(std::span<const Run> round, std::uint32_t count) {
-    const bool full = flows_ >= config_.most_flows;
     workers_.run([&](unsigned worker) { scatter(round, count, worker); });
     workers_.run([&](unsigned shard) {
-        for (const auto& of_worker : sorted_) shards_[shard]->take(of_worker[shard], full);
+        for (const auto& of_worker : sorted_) shards_[shard]->take(of_worker[shard], full_);
     });
 }
 

@@ -33,7 +33,13 @@ class FlowTable {
   public:
     explicit FlowTable(const TableConfig& config, const TableHash& hash = TableHash());
 
-    void take(std::span<const Run> round);
+    // A round: whether the table is full is looked at when it starts.
+    void take(std::span<const Run> round) {
+        start_round();
+        take_more(round);
+    }
+    void start_round() { full_ = flows_ >= config_.most_flows; }
+    void take_more(std::span<const Run> reports);
     // The windows that are open, in the order of the flows. Nothing may be taken afterwards.
     void close_windows();
 
@@ -86,6 +92,7 @@ class FlowTable {
     std::vector<Place> places_;                               // by number; empty with one shard
     std::vector<SeriesRow> series_;
     std::uint32_t flows_ = 0;
+    bool full_;
     std::uint64_t position_ = 0;
 };
 

@@ -1,6 +1,5 @@
 #include "collector/queue_pair.hpp"
 
-#include <cstring>
 #include <new>
 
 namespace acapella::collector {
@@ -44,20 +43,13 @@ void SequenceWindow::forget(std::uint32_t psn, std::uint32_t count) {
 }
 
 QueuePair::QueuePair(const QueuePairConfig& config, Format format)
-    : config_(config),
-      format_(format),
-      bytes_(bytes_of(format)),
-      ring_(static_cast<std::byte*>(::operator new[](config.slots* bytes_, kPage))),
-      written_in_(config.slots),
-      window_(config.initial_psn) {
-    std::memset(ring_.get(), 0, memory_bytes());
-}
+    : config_(config), format_(format), bytes_(bytes_of(format)), window_(config.initial_psn) {}
 
-Verdict QueuePair::check(const WriteRequest& request, std::uint32_t& at) {
+Verdict QueuePair::check(const WriteRequest& request) {
     if (request.key != config_.key) return Verdict::bad_key;
     if (request.length != bytes_ || request.payload.size() != bytes_) return Verdict::bad_length;
     const std::uint64_t offset = request.address - config_.base;
-    if (request.address < config_.base || offset > memory_bytes() - bytes_ || offset % bytes_ != 0)
+    if (request.address < config_.base || offset > config_.slots * bytes_ - bytes_ || offset % bytes_ != 0)
         return Verdict::out_of_bounds;
     if (!is_report(format_, request.payload.data())) return Verdict::bad_version;
     switch (window_.place(request.psn)) {
@@ -71,13 +63,8 @@ Verdict QueuePair::check(const WriteRequest& request, std::uint32_t& at) {
             break;
     }
     lost_ += window_.advance(request.psn);
-    at = static_cast<std::uint32_t>(offset / bytes_);
     ++accepted_;
     return Verdict::accepted;
-}
-
-void QueuePair::write(std::uint32_t at, Bytes payload) {
-    std::memcpy(ring_.get() + at * bytes_, payload.data(), bytes_);
 }
 
 }  // namespace acapella::collector

@@ -1,13 +1,12 @@
-// A queue pair of an unreliable connection and the ring of report slots that its memory region is.
+// A queue pair of an unreliable connection and the addresses of the ring of report slots that its memory
+// region is. There is no such memory: what is accepted goes to the flow table (Collector).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
-#include <new>
 #include <string>
-#include <vector>
 
 #include "collector/report.hpp"
 #include "collector/roce.hpp"
@@ -59,34 +58,17 @@ class QueuePair {
 
     // Checks key, length, bounds, content and number of the request, in this order: what is refused before
     // its number is looked at does not move it, so that a forged frame cannot make a true report a duplicate.
-    // On `accepted` the report is in slot(`at`). The caller has made sure that the slot may be overwritten.
-    Verdict check(const WriteRequest& request, std::uint32_t& at);
-    void write(std::uint32_t at, Bytes payload);
+    Verdict check(const WriteRequest& request);
 
-    const std::byte* slot(std::uint32_t at) const { return ring_.get() + at * bytes_; }
-    std::byte* memory() { return ring_.get(); }
-    std::size_t memory_bytes() const { return config_.slots * bytes_; }
     const QueuePairConfig& config() const { return config_; }
     std::uint64_t lost() const { return lost_; }
     std::uint64_t accepted() const { return accepted_; }
     std::uint32_t expected_psn() const { return window_.expected(); }
 
-    // Reports that wait in a slot may not be overwritten before they are read: the round in which it was
-    // written.
-    bool waits(std::uint32_t at, std::uint32_t round) const { return written_in_[at] == round; }
-    void set_waiting(std::uint32_t at, std::uint32_t round) { written_in_[at] = round; }
-
   private:
-    static constexpr std::align_val_t kPage{4096};
-    struct Free {
-        void operator()(std::byte* ring) const { ::operator delete[](ring, kPage); }
-    };
-
     QueuePairConfig config_;
     Format format_;
     std::size_t bytes_;
-    std::unique_ptr<std::byte[], Free> ring_;
-    std::vector<std::uint32_t> written_in_;
     SequenceWindow window_;
     std::uint64_t lost_ = 0;
     std::uint64_t accepted_ = 0;

@@ -77,7 +77,7 @@ class RecordPool {
         std::array<std::uint64_t, 3> tags;
     };
     static constexpr std::size_t kOftenChanged = 128;
-    static_assert(offsetof(Record, state) + offsetof(FlowState, closed_bytes) <= kOftenChanged);
+    static_assert(offsetof(Record, state) + offsetof(FlowState, start_ns) <= kOftenChanged);
     static_assert(std::is_trivially_destructible_v<Record>);
     static constexpr std::uint32_t kShift = 15;
     static constexpr std::uint32_t kMask = (std::uint32_t{1} << kShift) - 1;

@@ -1,9 +1,7 @@
 #include "collector/ring_poller.hpp"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <cstring>
 
 namespace acapella::collector {
 namespace {
@@ -23,49 +21,59 @@ RingPoller::RingPoller(const std::byte* ring, std::uint32_t slots, Format format
       stamp_(slots) {}
 
 std::uint32_t RingPoller::poll(std::vector<std::byte>& found, std::uint32_t most) {
-    std::array<std::byte, format2::kBytes> copy;
-    const std::size_t bytes = bytes_of(format_);
     const std::uint32_t far = std::min(kLookAhead, slots_);
     ++calls_;
     std::uint32_t taken = 0;
     for (; taken < most; ++taken) {
         std::uint32_t ahead = 0;
-        while (ahead < far && !look((at_ + ahead) % slots_, copy.data())) ++ahead;
+        std::uint64_t stamp = 0;
+        while (ahead < far && !look(wrapped(at_ + ahead), stamp)) ++ahead;
         if (ahead == far) break;
-        const std::uint32_t slot = (at_ + ahead) % slots_;
-        if (!is_whole(slot, stamp_of(format_, copy.data())) || !look(slot, copy.data())) break;
-        for (std::uint32_t i = 0; i < ahead; ++i) pass_by((at_ + i) % slots_);
-        note(slot, copy.data());
-        found.insert(found.end(), copy.begin(), copy.begin() + static_cast<std::ptrdiff_t>(bytes));
-        at_ = (slot + 1) % slots_;
+        const std::uint32_t slot = wrapped(at_ + ahead);
+        if (!is_whole(slot, stamp) || !append(slot, found, stamp)) break;
+        for (std::uint32_t i = 0; i < ahead; ++i) pass_by(wrapped(at_ + i));
+        note(slot, stamp);
+        at_ = wrapped(slot + 1);
     }
     return taken;
 }
 
-// A new report in the slot, and a copy of it.
-bool RingPoller::look(std::uint32_t slot, std::byte* copy) const {
+// Whether there is a new report in the slot, and its stamp.
+bool RingPoller::look(std::uint32_t slot, std::uint64_t& stamp) const {
+    const std::byte* report = ring_ + slot * bytes_of(format_);
+    stamp = stamp_of(format_, report);
+    const bool found = is_report(format_, report) && is_new(slot, stamp);
+    std::atomic_thread_fence(std::memory_order_acquire);  // later reads of the ring stay behind these
+    return found;
+}
+
+// Copies the slot to the end of `found` if the copy is a new report; `stamp` is the copy's.
+bool RingPoller::append(std::uint32_t slot, std::vector<std::byte>& found, std::uint64_t& stamp) const {
     const std::size_t bytes = bytes_of(format_);
-    std::memcpy(copy, ring_ + slot * bytes, bytes);
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // what is looked at next is looked at later
-    return is_report(format_, copy) && is_new(slot, copy);
+    const std::byte* report = ring_ + slot * bytes;
+    const std::size_t before = found.size();
+    found.insert(found.end(), report, report + bytes);
+    const std::byte* copy = found.data() + before;
+    stamp = stamp_of(format_, copy);
+    if (is_report(format_, copy) && is_new(slot, stamp)) return true;
+    found.resize(before);
+    return false;
 }
 
 bool RingPoller::is_whole(std::uint32_t slot, std::uint64_t stamp) {
-    std::array<std::byte, format2::kBytes> next;
-    if (look((slot + 1) % slots_, next.data())) return true;
+    std::uint64_t next = 0;
+    if (look(wrapped(slot + 1), next)) return true;
     if (front_.slot == slot && front_.stamp == stamp && front_.call < calls_ && front_.call > 0) return true;
     front_ = {slot, stamp, calls_};
     return false;
 }
 
-bool RingPoller::is_new(std::uint32_t slot, const std::byte* report) const {
-    const std::uint64_t stamp = stamp_of(format_, report);
+bool RingPoller::is_new(std::uint32_t slot, std::uint64_t stamp) const {
     if (!counts_ || !any_) return stamp != stamp_[slot] && stamp != 0;
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(stamp - stamp_[slot])) >= 0;
 }
 
-void RingPoller::note(std::uint32_t slot, const std::byte* report) {
-    const std::uint64_t stamp = stamp_of(format_, report);
+void RingPoller::note(std::uint32_t slot, std::uint64_t stamp) {
     if (!counts_) {
         stamp_[slot] = stamp;
         any_ = true;
@@ -76,7 +84,8 @@ void RingPoller::note(std::uint32_t slot, const std::byte* report) {
         for (std::uint32_t i = 0; i < slots_; ++i) stamp_[(slot + i) % slots_] = sequence + i;
         any_ = true;
     }
-    overrun_ += (sequence - static_cast<std::uint32_t>(stamp_[slot])) / slots_;
+    const std::uint32_t ahead = sequence - static_cast<std::uint32_t>(stamp_[slot]);
+    if (ahead != 0) overrun_ += ahead / slots_;
     stamp_[slot] = sequence + slots_;
 }
 

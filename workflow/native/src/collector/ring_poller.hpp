@@ -19,6 +19,9 @@ class RingPoller {
     // `alone`: all reports of the program come to this ring, so that its sequence numbers have no holes.
     RingPoller(const std::byte* ring, std::uint32_t slots, Format format, bool alone);
 
+    // A batch of this size stays in a core's own cache until the flow table has read it.
+    static constexpr std::uint32_t kBatch = 2048;
+
     // Copies at most `most` new reports to the end of `found`; returns how many. A report is taken when one
     // is there in the slot behind it, because a device's writes become visible in their order, or else at the
     // next call: before that its end may be on the way.
@@ -31,10 +34,13 @@ class RingPoller {
     // Beyond so many slots that did not come nothing is looked for before the next call.
     static constexpr std::uint32_t kLookAhead = 64;
 
-    bool look(std::uint32_t slot, std::byte* copy) const;
+    // Of a number below twice the slots; a division for every report would cost more than the copy.
+    std::uint32_t wrapped(std::uint32_t slot) const { return slot < slots_ ? slot : slot - slots_; }
+    bool look(std::uint32_t slot, std::uint64_t& stamp) const;
+    bool append(std::uint32_t slot, std::vector<std::byte>& found, std::uint64_t& stamp) const;
     bool is_whole(std::uint32_t slot, std::uint64_t stamp);
-    bool is_new(std::uint32_t slot, const std::byte* report) const;
-    void note(std::uint32_t slot, const std::byte* report);
+    bool is_new(std::uint32_t slot, std::uint64_t stamp) const;
+    void note(std::uint32_t slot, std::uint64_t stamp);
     void pass_by(std::uint32_t slot);
 
     const std::byte* ring_;

@@ -53,18 +53,28 @@ Verdict check_network(Cursor& at) {
 // the byte with the congestion bits; eight bytes of ones stand for InfiniBand's own routing header.
 constexpr std::size_t kOnes = 8;
 constexpr std::array<std::size_t, 7> kVariant = {1, 8, 10, 11, kIpv4 + 6, kIpv4 + 7, kIpv4 + kUdp + 4};
-constexpr std::size_t kLongestAtOnce = 256;  // a format-2 report's, ones and all
+static_assert(kOnes == kCrcOnes && kVariant.back() < kCrcMask);
+
+constexpr std::array<std::byte, kCrcMask> make_mask() {
+    std::array<std::byte, kCrcMask> mask{};
+    for (const std::size_t at : kVariant) mask[at] = std::byte{0xff};
+    return mask;
+}
+constexpr std::array<std::byte, kCrcMask> kMask = make_mask();
+
+// Of a packet that is shorter than the mask.
+std::uint32_t short_icrc_of(Bytes packet) {
+    std::array<std::byte, kOnes + kCrcMask> masked;
+    masked.fill(std::byte{0xff});
+    for (std::size_t i = 0; i < packet.size(); ++i) masked[kOnes + i] = packet[i] | kMask[i];
+    return crc32_update(0xffffffff, std::span(masked.data(), kOnes + packet.size()));
+}
 
 }  // namespace
 
 std::uint32_t icrc_of(Bytes packet) {
-    std::array<std::byte, kLongestAtOnce> masked;
-    const std::size_t first = std::min(packet.size(), masked.size() - kOnes);
-    std::fill_n(masked.begin(), kOnes, std::byte{0xff});
-    std::memcpy(masked.data() + kOnes, packet.data(), first);
-    for (const std::size_t at : kVariant) masked[kOnes + at] = std::byte{0xff};
-    std::uint32_t state = crc32_update(0xffffffff, {masked.data(), kOnes + first});
-    state = crc32_update(state, packet.subspan(first));
+    const std::uint32_t state =
+        packet.size() < kCrcMask ? short_icrc_of(packet) : crc32_of_masked(kMask, packet);
     return __builtin_bswap32(~state);  // the register goes out lowest byte first
 }
 

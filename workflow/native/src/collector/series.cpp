@@ -6,6 +6,7 @@ namespace acapella::collector {
 
 void Series::emit(std::uint32_t row, const FlowState& flow, std::uint64_t position) {
     Window& window = windows_[row];
+    WindowBase& base = bases_[row];
     SeriesRow out;
     out.position = position;
     out.flow = row;
@@ -13,13 +14,13 @@ void Series::emit(std::uint32_t row, const FlowState& flow, std::uint64_t positi
     out.last_ns = window.last_ns;
     out.window_ns = width_ns_ == 0 ? window.last_ns : window.start * width_ns_;
     out.span_ns = width_ns_ == 0 ? window.last_ns - window.start : width_ns_;
-    out.bytes = flow.bytes() - window.bytes;
-    out.packets = flow.packets() - window.packets;
-    out.acked_bytes = flow.acked_bytes - window.acked_bytes;
-    out.payload_bytes = flow.payload_bytes - window.payload_bytes;
-    out.retransmitted_bytes = flow.retransmitted_bytes - window.retransmitted_bytes;
-    out.gap_bytes = static_cast<std::int64_t>(flow.gap_bytes - window.gap_bytes);
-    out.duplicate_acks = flow.duplicate_acks - window.duplicate_acks;
+    out.bytes = flow.bytes() - base.bytes;
+    out.packets = flow.packets() - base.packets;
+    out.acked_bytes = flow.acked_bytes - base.acked_bytes;
+    out.payload_bytes = flow.payload_bytes - base.payload_bytes;
+    out.retransmitted_bytes = flow.retransmitted_bytes - base.retransmitted_bytes;
+    out.gap_bytes = static_cast<std::int64_t>(flow.gap_bytes - base.gap_bytes);
+    out.duplicate_acks = flow.duplicate_acks - base.duplicate_acks;
     out.iat_ns = flow.iat_ns;
     out.in_flight = window.in_flight;
     out.most_in_flight = window.most_in_flight;
@@ -27,14 +28,14 @@ void Series::emit(std::uint32_t row, const FlowState& flow, std::uint64_t positi
     if (window.knows_flight != 0) out.flags |= FlowState::kSeq;
     rows_.push_back(out);
 
-    window = {.last_ns = window.last_ns,
-              .bytes = flow.bytes(),
-              .packets = flow.packets(),
-              .acked_bytes = flow.acked_bytes,
-              .payload_bytes = flow.payload_bytes,
-              .retransmitted_bytes = flow.retransmitted_bytes,
-              .gap_bytes = flow.gap_bytes,
-              .duplicate_acks = flow.duplicate_acks};
+    window = {.last_ns = window.last_ns};
+    base = {.bytes = flow.bytes(),
+            .packets = flow.packets(),
+            .acked_bytes = flow.acked_bytes,
+            .payload_bytes = flow.payload_bytes,
+            .retransmitted_bytes = flow.retransmitted_bytes,
+            .gap_bytes = flow.gap_bytes,
+            .duplicate_acks = flow.duplicate_acks};
 }
 
 void Series::before(std::uint32_t row, std::uint64_t ts_ns, const FlowState& flow, std::uint64_t position) {
@@ -42,6 +43,7 @@ void Series::before(std::uint32_t row, std::uint64_t ts_ns, const FlowState& flo
     closed_ = kNoRow;
     if (row >= windows_.size()) {
         windows_.resize(row + 1);
+        bases_.resize(row + 1);
         windows_[row].start = width_ns_ == 0 ? ts_ns : ts_ns / width_ns_;
         return;
     }
@@ -50,9 +52,9 @@ void Series::before(std::uint32_t row, std::uint64_t ts_ns, const FlowState& flo
         return;
     }
     // A newer epoch may have an older time: its report stays in the window that is open.
-    const std::uint64_t start = std::max(ts_ns / width_ns_, windows_[row].start);
-    moves_ = start != windows_[row].start;
+    moves_ = ts_ns >= width_ns_ && ts_ns - width_ns_ >= windows_[row].start * width_ns_;
     if (!moves_) return;
+    const std::uint64_t start = ts_ns / width_ns_;
     closed_ = rows_.size();
     emit(row, flow, position);
     windows_[row].start = start;
@@ -60,9 +62,10 @@ void Series::before(std::uint32_t row, std::uint64_t ts_ns, const FlowState& flo
 
 // The report has opened a window: of what it added, that one has what came in it, those before have the rest.
 void Series::spread(std::uint32_t row, const Report& report, const FlowState& flow, std::uint64_t position) {
-    Window& window = windows_[row];
-    const Counts added{flow.bytes() - window.bytes, flow.packets() - window.packets,
-                       flow.payload_bytes - window.payload_bytes};
+    const Window& window = windows_[row];
+    WindowBase& base = bases_[row];
+    const Counts added{flow.bytes() - base.bytes, flow.packets() - base.packets,
+                       flow.payload_bytes - base.payload_bytes};
     const bool begins = closed_ == kNoRow;
     const std::uint64_t packet_ns = (report.has & Report::kLast) != 0 ? report.last : report.timestamp;
     const std::uint64_t start_ns =
@@ -93,9 +96,9 @@ void Series::spread(std::uint32_t row, const Report& report, const FlowState& fl
     add_until(spread.even() + 1);
     at = std::max(at, spread.last());
     add_until(spread.last() + 1);
-    window.bytes += spread.before(window.start, added.bytes);
-    window.packets += spread.before(window.start, added.packets);
-    window.payload_bytes += spread.before(window.start, added.payload_bytes);
+    base.bytes += spread.before(window.start, added.bytes);
+    base.packets += spread.before(window.start, added.packets);
+    base.payload_bytes += spread.before(window.start, added.payload_bytes);
 }
 
 // Windows without reports, the first to the one before `until`, where they have a share.

@@ -31,10 +31,18 @@ struct SeriesRow {
     std::uint32_t flags = 0;  // FlowState's: what is known; kSeq: a flight is
 };
 
-// A flow's open window: its counters when the window began, which is what came before it.
-struct Window {
+// A flow's open window: what every report looks at.
+struct alignas(32) Window {
     std::uint64_t start = 0;  // in windows; every report a row: time of the report before
     std::uint64_t last_ns = 0;
+    std::uint32_t reports = 0;
+    std::uint32_t in_flight = 0;
+    std::uint32_t most_in_flight = 0;
+    std::uint32_t knows_flight = 0;
+};
+
+// A flow's counters when its open window began, which is what came before it: looked at when a window ends.
+struct WindowBase {
     std::uint64_t bytes = 0;
     std::uint64_t packets = 0;
     std::uint64_t acked_bytes = 0;
@@ -42,10 +50,6 @@ struct Window {
     std::uint64_t retransmitted_bytes = 0;
     std::uint64_t gap_bytes = 0;
     std::uint32_t duplicate_acks = 0;
-    std::uint32_t reports = 0;
-    std::uint32_t in_flight = 0;
-    std::uint32_t most_in_flight = 0;
-    std::uint32_t knows_flight = 0;
 };
 
 // Windows of a shard's flows, by row.
@@ -57,10 +61,9 @@ class Series {
     // Into the caches.
     void prefetch(std::uint32_t row) const {
         if (row >= windows_.size()) return;
-        const char* window = reinterpret_cast<const char*>(&windows_[row]);
-        __builtin_prefetch(window);
-        __builtin_prefetch(window + sizeof(Window) - 1);
+        __builtin_prefetch(&windows_[row]);
     }
+    static constexpr std::size_t bytes_a_flow() { return sizeof(Window) + sizeof(WindowBase); }
     // Before the report is taken: its time may end the window.
     void before(std::uint32_t row, std::uint64_t ts_ns, const FlowState& flow, std::uint64_t position);
     // After a report that is the newest.
@@ -86,6 +89,7 @@ class Series {
     Format format_;
     std::uint64_t width_ns_;
     std::vector<Window> windows_;
+    std::vector<WindowBase> bases_;
     std::vector<SeriesRow> rows_;
     // Of the report that is being taken:
     bool moves_ = false;           // it opens another window of its flow

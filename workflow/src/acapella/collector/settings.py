@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     pairs.add_argument("--listen-anywhere", action="store_true", help="also on other addresses than loopback")
     pairs.add_argument("--queue-pairs", metavar="N", default="1", help="of a session: 1, 2, 4, 8 or 16 (default: 1)")
-    pairs.add_argument("--ring", metavar="SIZE", default=RING, help=f"memory of each (default: {RING})")
+    pairs.add_argument("--ring", metavar="SIZE", default=RING, help=f"size of each ring (default: {RING})")
     pairs.add_argument("--sessions", metavar="N", default="1", help="data planes at once (default: 1)")
     parser.add_argument("--format", default="2", metavar="N", help="of the reports: 2, or 1 as published (default: 2)")
     parser.add_argument("--threads", default="1", metavar="N", help="that read the rings (default: 1)")
