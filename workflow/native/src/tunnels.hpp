@@ -10,7 +10,7 @@
 namespace acapella {
 
 enum class TunnelType : std::uint8_t {
-#define ACAPELLA_TUNNEL(name, number, same_both_ways) name = number,
+#define ACAPELLA_TUNNEL(name, number, same_both_ways) name = (number),
 #include "tunnels.inc"
 #undef ACAPELLA_TUNNEL
 };
