@@ -115,7 +115,7 @@ rule response_flows:
     message:
         "flowreports of the flows whose rates change"
     shell:
-        "acapella flowreports -o {params.folder:q} --sample=response --window=100ms --interval=20ms -- {input.capture:q}"
+        "acapella flowreports -o {params.folder:q} --sample=response --window=100ms --epoch=100ms --interval=20ms -- {input.capture:q}"
         " > {log:q} 2>&1"
 
 

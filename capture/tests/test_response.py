@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import struct
+from itertools import pairwise
 
 import pytest
 
@@ -30,6 +32,22 @@ def test_two_flows_are_captured_while_their_rates_change(tmp_path):
     assert stamps == sorted(stamps) and told["steps"][-1]["rates_bps"] is None
     capture = tmp_path / "response.pcap"
     assert capture.stat().st_size > 10_000 and capture.stat().st_mode & 0o777 == 0o600
+    gaps = sorted(gaps_of(capture, response.PORTS[0]))
+    assert gaps[len(gaps) // 2] > 50_000, (
+        "a frame at 60 Mbit/s takes 200 us: less is a burst that the queue did not pace"
+    )
+
+
+def gaps_of(capture, port):
+    """Return the times between full frames to a TCP port, ns."""
+    content, at, stamps = capture.read_bytes(), 24, []
+    while at + 16 <= len(content):
+        seconds, ns, kept, wire = struct.unpack_from("<IIII", content, at)
+        frame = content[at + 16 : at + 16 + kept]
+        if wire > 1500 and frame[23] == 6 and int.from_bytes(frame[36:38]) == port:
+            stamps.append(seconds * 10**9 + ns)
+        at += 16 + kept
+    return [after - before for before, after in pairwise(stamps)]
 
 
 def test_without_a_program_the_file_says_so_and_the_capture_is_empty(tmp_path, monkeypatch, capsys):

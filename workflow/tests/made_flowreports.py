@@ -208,7 +208,8 @@ def write_study(folder: Path, *, windows: int = 120) -> Path:
                     **{"flow": flow_, "t_ns": n * SECOND // 10, "set_bps": rate, "bps": rate * draw.uniform(0.9, 1.05)},
                     "bps_measured": rate * draw.uniform(0.9, 1.05),
                     "iat_ns": round(12000e9 / rate * draw.uniform(0.7, 1.3)),
-                    "iat_measured_ns": round(12000e9 / rate * draw.uniform(0.5, 1.5)),
+                    "iat_measured_ns": round(12000e9 / rate * draw.uniform(0.01, 50)),
+                    "gap_measured_ns": round(12000e9 / rate * draw.uniform(0.8, 1.2)),
                 }
             )
         response.append(

@@ -3,8 +3,8 @@
     acapella measure-response -o study/response.json
 
 Two network namespaces, joined by a link, are made and go with the command. Each flow has a class of its own in the
-sender's queue (tc, htb), which sends frame by frame at a rate that changes; slow TCP streams and a UDP one are behind
-them. The receiver's end is captured into FILE's folder under the same name with .pcap; FILE tells which rate was
+sender's queue (tc, htb) with a token bucket of one frame, at a rate that changes; slow TCP streams and a UDP one are
+behind them. The receiver's end is captured into FILE's folder under the same name with .pcap; FILE tells which rate was
 set when. Where something is missing the file says so, the capture is empty, and the exit code is 0.
 """
 
@@ -110,7 +110,13 @@ def build() -> None:
     ends = [f"netns {NAMESPACES / node}" for node in ADDRESSES]
     succeed("sender", ["ip", "-batch", "-"], stdin=f"link add eth0 {ends[0]} type veth peer name eth0 {ends[1]}\n")
     for node, address in ADDRESSES.items():
-        lines = (f"address add {address}/24 dev eth0", "link set eth0 up", "link set lo up")
+        # TCP passes segments of up to 64 KiB to the queue even without offloads; htb would send them as one burst.
+        lines = (
+            "link set eth0 gso_max_segs 1",
+            f"address add {address}/24 dev eth0",
+            "link set eth0 up",
+            "link set lo up",
+        )
         succeed(node, ["ip", "-batch", "-"], stdin="\n".join(lines) + "\n")
         no_offloads(node, "eth0")
     tc = ["qdisc add dev eth0 root handle 1: htb default 3"]

@@ -58,6 +58,7 @@ joined as (
         m.retransmitted_bytes as retransmitted_measured_bytes,
         e.missing_bytes,
         m.missing_bytes as missing_measured_bytes,
+        m.uncertain_bytes,
         e.acknowledged_bytes,
         m.acknowledged_bytes as acknowledged_measured_bytes,
         e.rtt_syn_ns,

@@ -31,6 +31,7 @@ final as (
         sum(reported.payload_bytes)::ubigint as payload_bytes,
         sum(reported.retransmitted_bytes)::ubigint as retransmitted_bytes,
         sum(reported.gap_bytes)::ubigint as missing_bytes,
+        sum(reported.uncertain_bytes)::ubigint as uncertain_bytes,
         sum(reported.acknowledged_bytes)::ubigint as acknowledged_bytes,
         sum(reported.reports)::ubigint as reports
     from reported

@@ -72,7 +72,8 @@ gaps as (
         called.name,
         iats.window_ns,
         min(iats.iat_ns) as iat_ns,
-        min(iats.iat_measured_ns) as iat_measured_ns
+        min(iats.iat_measured_ns) as iat_measured_ns,
+        min(iats.gap_measured_ns) as gap_measured_ns
     from iats
     inner join called on iats.flow = called.flow
     where called.name <> 'background'
@@ -88,7 +89,8 @@ placed as (
         coalesce(s.bytes, 0) * 8e9 / $length_ns as bps,  -- noqa: RF02
         coalesce(s.bytes_measured, 0) * 8e9 / $length_ns as bps_measured,  -- noqa: RF02
         g.iat_ns,
-        g.iat_measured_ns
+        g.iat_measured_ns,
+        g.gap_measured_ns
     from every_window as w
     cross join ends
     left join summed as s on w.name = s.name and w.window_ns = s.window_ns
@@ -103,7 +105,8 @@ final as (
         placed.bps,
         placed.bps_measured,
         placed.iat_ns,
-        placed.iat_measured_ns
+        placed.iat_measured_ns,
+        placed.gap_measured_ns
     from placed
     asof left join steps on placed.flow = steps.name and placed.middle_ns >= steps.at_ns
 )

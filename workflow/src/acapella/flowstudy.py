@@ -89,7 +89,9 @@ def response(campaign: Campaign, told: dict) -> dict[str, list[dict]]:
 
 def part_of(folder: Path, part: str) -> Path:
     """A file that `acapella flowreports` wrote of the study's capture."""
-    return require(folder / f"{part}.parquet", f"run: acapella flowreports {folder}.pcap -o {folder} --window 100ms")
+    return require(
+        folder / f"{part}.parquet", f"run: acapella flowreports {folder}.pcap -o {folder} --window 100ms --epoch 100ms"
+    )
 
 
 def steps(told: dict) -> list[tuple]:

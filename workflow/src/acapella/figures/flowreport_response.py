@@ -12,7 +12,7 @@ from .wording import count, digits, listed, nanoseconds
 
 SUBJECT = "Response to rate changes"
 TABLE = "flowreport_response"
-COLUMNS = ("flow", "t_ns", "set_bps", "bps", "bps_measured", "iat_ns", "iat_measured_ns")
+COLUMNS = ("flow", "t_ns", "set_bps", "bps", "bps_measured", "iat_ns", "iat_measured_ns", "gap_measured_ns")
 COLOURS = (theme.BLUE, theme.ORANGE)
 BACKGROUND = "background"
 WIDTH, HIGH, LOW = theme.WIDTH - 180, 200, 150
@@ -46,8 +46,9 @@ def draw(source: Source) -> Figure:
     top = throughput(own, behind, flows).properties(width=WIDTH, height=HIGH)
     chart = alt.vconcat(top, times(own, flows).properties(width=WIDTH, height=LOW), spacing=10)
     key = (
-        "Lines: by reports; pale dots: exact; dashed: the rate that was set; area: all other flows, by reports. "
-        "Inter-arrival times: means of a window; reports tell of few packets, more often of those after a pause.",
+        "Lines: by reports; pale dots: exact; dashed: the rate that was set; area: all other flows, by reports. Below: "
+        "the mean gap since the last report, as a line; crosses: the mean of the single samples of a window's reports "
+        "(the paper's metric), which are of the last two packets before a report and do not follow the rate of bursts.",
     )
     return Figure(title(rows, flows), alt.hconcat(chart.resolve_scale(x="shared", color="shared")), key)
 
@@ -61,6 +62,7 @@ def point(row: dict) -> dict:
         "exact": row["bps"] / 1e6,
         "measured": row["bps_measured"] / 1e6,
         "iat": None if not row["iat_ns"] else row["iat_ns"] / 1e3,
+        "gap_measured": None if not row["gap_measured_ns"] else row["gap_measured_ns"] / 1e3,
         "iat_measured": None if not row["iat_measured_ns"] else row["iat_measured_ns"] / 1e3,
     }
 
@@ -126,7 +128,7 @@ def powers(low: float, high: float) -> list[float]:
 
 def times(own: list[dict], flows: list[str]) -> alt.LayerChart:
     """Inter-arrival times, logarithmic."""
-    values = [value[name] for value in own for name in ("iat", "iat_measured") if value[name]]
+    values = [value[name] for value in own for name in ("iat", "iat_measured", "gap_measured") if value[name]]
     low, high = (math.log10(end) for end in (min(values, default=1), max(values, default=10)))
     ends = [10 ** math.floor(low), 10 ** math.ceil(high + 1e-9)]
     y = {
@@ -135,10 +137,14 @@ def times(own: list[dict], flows: list[str]) -> alt.LayerChart:
         "axis": alt.Axis(domain=False, minExtent=46, format="~g", values=powers(*ends)),
     }
     exact = alt.Chart(alt.Data(values=[value for value in own if value["iat"]])).mark_circle(size=14, opacity=0.4)
-    measured = alt.Chart(alt.Data(values=[value for value in own if value["iat_measured"]]))
+    single = alt.Chart(alt.Data(values=[value for value in own if value["iat_measured"]]))
+    measured = alt.Chart(alt.Data(values=[value for value in own if value["gap_measured"]]))
     return alt.layer(
         exact.encode(x=time_axis(last=True), y=alt.Y("iat:Q", **y), color=colour(flows)),
-        measured.mark_line(strokeWidth=1.2).encode(
-            x=time_axis(last=True), y=alt.Y("iat_measured:Q", **y), color=colour(flows), detail="flow:N"
+        single.mark_point(shape="cross", size=12, strokeWidth=0.7, opacity=0.6).encode(
+            x=time_axis(last=True), y=alt.Y("iat_measured:Q", **y), color=colour(flows)
+        ),
+        measured.mark_line(strokeWidth=1.4).encode(
+            x=time_axis(last=True), y=alt.Y("gap_measured:Q", **y), color=colour(flows), detail="flow:N"
         ),
     )

@@ -50,7 +50,7 @@ def measure(source: Source, folder: Path, settings: Settings, sketches: list[Ske
             raise UserError(f"{made.statistics['in']} frames, {frames} in its digest", where=source.name)
         accuracy, got = compared(con, source, settings, made, folder, series=True)
         exact.create(con, "seconds", {"of_sample": source.name})
-        table(con, "counts", counted(source, settings, made, got))
+        table(con, "counts", counted(source, settings, made, got, loss_intervals(con)))
         table(con, "tools", meters.rows(source.name, source.captures, source.flows, got.flows))
         for part in PARTS:
             write(con, part, folder / f"{part}.parquet")
@@ -114,8 +114,15 @@ def memory(con, source: Source, settings: Settings, sketches: list[Sketch], own:
     ]
 
 
-def counted(source: Source, settings: Settings, made: Run, got: Received) -> list[dict]:
-    """The rows of flowreport_counts. Raises UserError where a report is in no count."""
+def loss_intervals(con) -> dict[str, int]:
+    """Return how many flows have a loss interval that covers the exact loss, and how wide these are."""
+    told = con.sql(queries.text(exact.STAGE, "loss_intervals")).to_arrow_table().to_pylist()[0]
+    widths = {name: round(1e6 * (told.pop(name) or 0)) for name in ("width_median", "width_p99")}
+    return told | {f"{name}_ppm": value for name, value in widths.items()}
+
+
+def counted(source: Source, settings: Settings, made: Run, got: Received, intervals: dict[str, int]) -> list[dict]:
+    """Return the rows of flowreport_counts. Raises UserError if a report is in no count."""
     told = made.statistics
     names = ("in", "probes", "reports", "epochs")
     program = {name: told[name] for name in names}
@@ -128,6 +135,7 @@ def counted(source: Source, settings: Settings, made: Run, got: Received) -> lis
         },
         "program": program,
         "collector": got.counters,
+        "loss": intervals,
         "balance": balance(made, got),
     }
     every = [(stage, counter, value) for stage, counters in stages.items() for counter, value in counters.items()]
