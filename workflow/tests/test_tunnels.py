@@ -6,6 +6,7 @@ import random
 import shutil
 import subprocess
 
+import duckdb
 import naive_tunnels
 import plain_flows
 import pyarrow.parquet as pq
@@ -182,6 +183,17 @@ def test_engines_agree_on_tunnels_however_frames_are_cut(tmp_path, engine):
 
 
 @needs_tshark
+def test_verify_finds_no_difference_in_tunnels_on_cut_frames(tmp_path, capsys):
+    frames = [one for name in TYPES for one in cuts(frame([(name, 0x3FF if name == "erspan_session" else 0x4321)]))]
+    digested(tmp_path, frames)
+    assert main(["verify", "--engine", "native", str(tmp_path / "t.pcap")]) == 0
+    printed = capsys.readouterr().out
+    (line,) = [line.split() for line in printed.splitlines() if line.startswith("tunnels ")]
+    assert int(line[1].replace(",", "")) > len(frames) / 2
+    assert line[2:4] == ["0", "0"]
+
+
+@needs_tshark
 def test_bits_of_every_type_and_its_field_are_those_of_tshark():
     with (schemas.root() / "tunnels.tsv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t"))
@@ -236,6 +248,15 @@ def test_files_of_an_older_format_are_refused_in_one_line(old, reader, capfd):
         error = f"{caught.value}\n"
     assert error.count("\n") == 1
     assert "format version 1" in error and "acapella digest" in error
+
+
+def test_a_catalog_of_an_older_format_is_refused_in_one_line(tmp_path, capfd):
+    with duckdb.connect(str(tmp_path / "catalog.duckdb")) as con:
+        con.execute("create table flows (sample varchar, src varchar)")
+    assert main(["sql", str(tmp_path), "select src from flows"]) == 2
+    error = capfd.readouterr().err
+    assert error.count("\n") == 1
+    assert "tunnels" in error and "acapella digest" in error
 
 
 def test_files_of_this_format_are_read(tmp_path):

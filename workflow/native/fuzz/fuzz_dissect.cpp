@@ -11,6 +11,7 @@
 #include "dissect/dispatch.hpp"
 #include "dissect/vendors.hpp"
 #include "tokens.hpp"
+#include "tunnels.hpp"
 
 namespace {
 
@@ -30,7 +31,11 @@ Vendors vendors_of_the_seeds() {
 
 void check_promises(const Record& record, const Dissection& found) {
     check(found.token_count <= kMaxTokens && found.vlan_count <= kMaxVlans &&
-          found.label_count <= kMaxLabels);
+          found.label_count <= kMaxLabels && found.tunnel_count <= kMaxTunnels);
+    for (std::size_t i = 0; i < found.tunnel_count; ++i) {
+        check(!text_of(found.tunnels[i].type).empty());
+        check(found.tunnels[i].position > 0 && found.tunnels[i].position <= labels_of(found));
+    }
     std::size_t labels = 0;
     for (std::size_t i = 0; i < found.token_count; ++i) {
         check(found.tokens[i] < Token::count_);

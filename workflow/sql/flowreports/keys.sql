@@ -1,5 +1,6 @@
 -- One row per directed flow of the digest: `key`, the flow that a report can tell it from, and `way`, the same without
 -- MPLS labels, which differ per direction. Reports have ports of TCP and UDP alone; what has none counts as port 0.
+-- Identifiers of tunnels are in no report: flows that differ by them alone have one key.
 -- outside: the program has no header for what stands before the innermost network layer, or for so many tags.
 with
 

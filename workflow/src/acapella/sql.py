@@ -26,6 +26,7 @@ import json
 import sys
 from pathlib import Path
 
+from acapella_core import schemas
 from acapella_core.errors import UserError
 
 from . import queries
@@ -75,8 +76,21 @@ def ask(campaign: Campaign, query: str, out, *, form: str = "table", threads: in
     catalog = require(campaign.catalog, f"run acapella index {campaign.folder}").resolve()
     with contextlib.chdir(campaign.folder), queries.one_line():
         con = queries.connect(catalog, threads=threads, read_only=True)
+        check_catalog(con, campaign)
         with known_names(con):
             WRITERS[form](con, reading_statement(con, query), out)
+
+
+def check_catalog(con, campaign: Campaign) -> None:
+    """Raise UserError if the catalog's flows lack columns of this version: they come from acaps of an older format."""
+    columns = con.execute("select column_name from information_schema.columns where table_name = 'flows'").fetchall()
+    missing = {column["name"] for column in schemas.table("flows")["columns"]} - {name for (name,) in columns}
+    if columns and missing:
+        raise UserError(
+            f"the catalog is of an older version: its flows have no column {', '.join(sorted(missing))}",
+            where=campaign.catalog,
+            fix=f"run acapella digest on the captures again, then acapella index {campaign.folder}",
+        )
 
 
 @contextlib.contextmanager
