@@ -75,14 +75,17 @@ def test_counters_clock_and_disk_are_with_the_samples(campaign, samples):
     assert [row["outcome"] for row in outcomes.read(campaign / "outcomes.csv")] == ["success"]
 
 
-def test_the_estimated_loss_is_near_the_true_one(samples):
-    """What the switch's counters say of the port against what its mirror offered and delivered."""
+def test_the_counters_bound_the_true_loss(samples):
+    """What the switch's counters show of the port against what its mirror offered and delivered."""
     for manifest in samples:
-        mirror, said = manifest["mirror"], manifest["congestion"]
+        mirror, found = manifest["mirror"], manifest["congestion"]
         true_loss = 1 - mirror["delivered_bytes"] / mirror["offered_bytes"] if mirror["offered_bytes"] else 0
-        assert said["capacity_bps"] == MIRROR_MBPS * 10**6
-        assert (said["verdict"] == "congested") == (true_loss > 0.2)
-        assert said["estimated_loss"] == pytest.approx(true_loss, abs=0.15)
+        assert found["capacity_bps"] == MIRROR_MBPS * 10**6
+        assert found["verdict"] in ("at risk", "congested")
+        assert found["verdict"] == "congested" or true_loss < 0.5
+        assert found["loss"]["low"] <= true_loss + 1e-9 <= found["loss"]["high"] + 1e-9
+        assert found["readings"][0][0] <= manifest["actual"]["start_ns"]
+        assert found["readings"][-1][0] >= manifest["actual"]["end_ns"]
         assert mirror["delivered_frames"] == manifest["frames_received"]
     assert "congested" in {manifest["congestion"]["verdict"] for manifest in samples}
 

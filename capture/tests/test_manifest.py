@@ -27,6 +27,7 @@ def test_unknown_is_null_and_survives(tmp_path):
         "sampled_out",
         "p4",
         "replayed_frames",
+        "restrictions",
     }
     assert manifest["mirror"] == dict.fromkeys(
         ("offered_frames", "delivered_frames", "offered_bytes", "delivered_bytes")

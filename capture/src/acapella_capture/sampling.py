@@ -17,7 +17,7 @@ from .outcomes import Ledger
 from .plan import Shot
 from .settings import CaptureSettings, Settings
 from .tcpdump import Counts, Tcpdump
-from .testbeds.base import Aim, Instance, Mirror, MirrorCounters, Testbed
+from .testbeds.base import Aim, Instance, Mirror, MirrorCounters, Telemetry, Testbed
 from .watchdog import MB, Watch, Watchdog, short_of
 
 PROGRAMS = {"tcpdump": Tcpdump, "dpdk": Dpdk, "fpga": Fpga}  # by capture.method
@@ -289,7 +289,29 @@ def judge_congestion(testbed: Testbed, begun: Sequence[Taking], seconds: float) 
         why = str(error)
     for taking in begun:
         with taking.noted():
-            capacity = testbed.mirror_capacity_bps(taking.instance, taking.receiver)
-            taking.congestion = congestion.verdict(telemetry, taking.shot.port.name, taking.shot.direction, capacity)
+            taking.congestion = judged(testbed, taking, telemetry)
             if why:
                 taking.watch.notes.append(f"no telemetry: {why}")
+
+
+def judged(testbed: Testbed, taking: Taking, telemetry: Telemetry | None) -> dict[str, Any]:
+    """Return manifest key `congestion` of a sample that has ended. Raises UserError for an unknown receiver."""
+    port = congestion.MirrorPort.of(testbed, testbed.mirror_capacity_bps(taking.instance, taking.receiver))
+    shot, span_ns = taking.shot, (taking.start_ns, taking.end_ns)
+    return congestion.verdict(telemetry, shot.port.name, shot.direction, port, span_ns)
+
+
+def complete_congestion(testbed: Testbed, taking: Taking, wait_s: float, stop: threading.Event) -> None:
+    """Add the first reading after the sample, if the switch's counters had none when it ended; wait for it so long."""
+    if taking.congestion is None or taking.congestion["capacity_bps"] is None:
+        return
+    until_ns = taking.end_ns + round(wait_s * 1e9)
+    while not congestion.covers(taking.congestion, taking.end_ns):
+        try:
+            telemetry = testbed.telemetry(taking.shot.site.name, (time.time_ns() - taking.start_ns) / 1e9)
+        except UserError:  # noted when the sample ended
+            return
+        if telemetry is not None:
+            taking.congestion = judged(testbed, taking, telemetry)
+        if congestion.covers(taking.congestion, taking.end_ns) or time.time_ns() >= until_ns or stop.wait(STEP_S):
+            return

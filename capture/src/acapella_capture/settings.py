@@ -57,6 +57,7 @@ class CollectSettings:
     busiest_every: int
     idle_bps: float
     telemetry_s: float
+    telemetry_wait_s: float
     seed: int
     samples_per_run: int
     runs_per_cycle: int
@@ -102,6 +103,7 @@ class LocalSettings:
     hosts_per_site: int
     slices: list[dict] | None
     resources: dict[str, int]
+    counters_s: float | None
     telemetry: str
     mtu: int
     port_rate_mbps: float

@@ -12,7 +12,7 @@ from . import outcomes
 from .allocation import Acquired, acquire, wanted_instances
 from .describe import delivered
 from .plan import Shot, SitePlan, most_bytes, next_start_ns
-from .sampling import Collection, Failure, Taking, take
+from .sampling import Collection, Failure, Taking, complete_congestion, take
 from .selection import STEADY, assigned
 from .settings import Settings
 from .testbeds.base import Instance, Rates, Site, Want
@@ -179,6 +179,8 @@ class SiteJob:
         """Bring what was taken, and tell of it."""
         waiting, self._waiting = self._waiting, []
         for taking in waiting:
+            wait_s = self.shared.settings.collect.telemetry_wait_s
+            complete_congestion(self.shared.testbed, taking, wait_s, self.shared.stop)
             item = delivered(self.shared.testbed, self.shared.settings, self.shared.campaign, taking)
             if isinstance(item, Failure):
                 self._failed += 1

@@ -8,7 +8,7 @@ instance, a host). The coordinator sees no more than this. Sites are used by sev
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -65,12 +65,24 @@ class Rates:
 
 
 @dataclass(frozen=True)
+class Readings:
+    """Octet counters of a switch port, oldest first: pairs of a time (s since 1970) and the counter's value then."""
+
+    tx: tuple[tuple[float, int], ...] = ()
+    rx: tuple[tuple[float, int], ...] = ()
+
+
+@dataclass(frozen=True)
 class Telemetry:
-    """Rates of a site's ports over the last `seconds`; ports without data are absent. `source` says who counted."""
+    """Rates of a site's ports over the last `seconds`, and the readings they come from; ports without data are absent.
+
+    `source` names who counted.
+    """
 
     source: str
     seconds: float
     ports: Mapping[str, Rates]
+    readings: Mapping[str, Readings] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -232,6 +244,12 @@ class Testbed(ABC):
     def foresee(self, aims: Sequence[Aim]) -> None:
         """Hear which mirrors are asked for next, for a testbed that moves several at once faster. Raises nothing."""
         return
+
+    # What a frame occupies beyond its length without FCS and preamble, bytes: at the mirror port (preamble 8, FCS 4 and
+    # inter-frame gap 12, IEEE 802.3) and in the counters of a port (FCS, RFC 3635 section 3.2.5).
+    capacity_overhead_bytes: int = 24
+    counter_overhead_bytes: int = 4
+    mirror_buffer_bytes: int | None = None  # what a mirror port queues before it drops; None if unknown
 
     def mirror_capacity_bps(self, instance: Instance, receiver: str) -> int | None:
         """What a receiver can take, bit/s; None where unknown. Raises UserError for an unknown name."""

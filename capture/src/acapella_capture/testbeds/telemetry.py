@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from acapella_core.errors import UserError
 
-from .base import Rates, Telemetry
+from .base import Rates, Readings, Telemetry
 
 IN, OUT = "ifHCInOctets", "ifHCOutOctets"
 Reading = tuple[float, int]  # when (s), and the counter then
@@ -41,13 +41,15 @@ def telemetry_of(
     source: str, counters: Mapping[str, tuple[Sequence[Reading], Sequence[Reading]]], names: Iterable[str]
 ) -> Telemetry | None:
     """Rates of the named ports from their readings (octets in, octets out); None where no port has two of them."""
-    ports, spans = {}, []
+    ports, spans, kept = {}, [], {}
     for name in names:
-        received, sent = (increase(readings) for readings in counters.get(name, ((), ())))
+        own = counters.get(name, ((), ()))
+        received, sent = (increase(readings) for readings in own)
         if received and sent:
+            kept[name] = Readings(rx=tuple(own[0]), tx=tuple(own[1]))
             ports[name] = Rates(tx_bps=sent[1] * 8 / sent[0], rx_bps=received[1] * 8 / received[0])
             spans += [received[0], sent[0]]
-    return Telemetry(source, sum(spans) / len(spans), ports) if ports else None
+    return Telemetry(source, sum(spans) / len(spans), ports, kept) if ports else None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ...settings import LocalSettings
 from ..base import Direction, Finished, Host, Instance, Job, Mirror, Replay, Site, Span, Telemetry, Testbed, Want
 from ..telemetry import Prometheus
 from . import processes, sandbox, snmp
-from .bridge import BridgeSwitches
+from .bridge import TBF_BURST_BYTES, TBF_LIMIT_BYTES, BridgeSwitches
 from .counters import Counters
 from .inventory import Inventory
 from .network import PATHS, Network, demolish, kernel_has
@@ -34,6 +34,9 @@ class LocalTestbed(Testbed):
     """The testbed of this machine. `prepare` works inside the sandbox only: see sandbox.call."""
 
     name = "local"
+    capacity_overhead_bytes = 0  # tbf and the kernel's counters count a frame without FCS and preamble
+    counter_overhead_bytes = 0
+    mirror_buffer_bytes = TBF_BURST_BYTES + TBF_LIMIT_BYTES
 
     def __init__(self, settings: LocalSettings):
         ovs = settings.switch == "ovs"
@@ -51,6 +54,7 @@ class LocalTestbed(Testbed):
         self._switches = SWITCHES[settings.switch](self.network)
         self.receivers_per_instance = self._switches.receivers
         self._snmp = settings.telemetry == "snmp" or (settings.telemetry == "auto" and ovs and snmp.installed())
+        self._counters_s = settings.counters_s
         self._least_s = 0 if settings.telemetry == "snmp" else SHORT_S
         self._prometheus: dict[str, Prometheus] = {}  # by site, as the next
         self._counters: dict[str, Counters] = {}
@@ -78,7 +82,7 @@ class LocalTestbed(Testbed):
         names = [site.name for site in self.sites()]
         if self._snmp:
             self._prometheus = snmp.serve(names)
-        self._counters = {name: Counters(name) for name in names}
+        self._counters = {name: Counters(name, self._counters_s) for name in names}
         for counters in self._counters.values():
             counters.start()
         if self._replayer:

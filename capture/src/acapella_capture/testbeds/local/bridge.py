@@ -19,6 +19,7 @@ EVERY_FRAME = "filter add dev {port} parent {parent} protocol all prio {prio} u3
 COPY = EVERY_FRAME.replace("{prio}", "2") + f" action mirred egress mirror dev {MIRROR}"
 PASS = EVERY_FRAME.replace("{prio}", "1") + " flowid 1:1"
 CLEAR = "filter del dev {port} parent {parent}"
+TBF_BURST_BYTES, TBF_LIMIT_BYTES = 32 << 10, 64 << 10  # of a limited mirror port
 RECEIVED_SHORT = 14  # the Ethernet header is already off where tc counts the bytes of a received frame
 
 
@@ -81,7 +82,7 @@ class BridgeSwitches(Switches):
 
 def limit_mirror(site: str, device: str, rate_bps: int) -> None:
     """What a mirror port can carry; beyond that it loses frames."""
-    rate = f"rate {rate_bps}bit burst 32kb limit 64kb"
+    rate = f"rate {rate_bps}bit burst {TBF_BURST_BYTES} limit {TBF_LIMIT_BYTES}"
     succeed(site, ["tc", "qdisc", "add", "dev", device, "root", "tbf", *rate.split()])
 
 

@@ -22,9 +22,14 @@ RX_BYTES, TX_BYTES = 0, 8  # columns of /proc/net/dev
 class Counters:
     """The readings of one site, from `start` to `stop`."""
 
-    def __init__(self, site: str):
+    def __init__(self, site: str, every_s: float | None = None):
+        """Read at fixed intervals of ``every_s``; None: each half second, and whenever somebody asks."""
         self._site = site
-        self._readings: deque[tuple[float, dict[str, tuple[int, int]]]] = deque(maxlen=round(KEPT_S / EVERY_S))
+        self._every_s = every_s or EVERY_S
+        self._on_demand = every_s is None
+        self._readings: deque[tuple[float, dict[str, tuple[int, int]]]] = deque(
+            maxlen=round(KEPT_S / self._every_s) + 2
+        )
         self._news = threading.Condition()
         self._wanted = threading.Event()
         self._ended = False
@@ -43,16 +48,19 @@ class Counters:
     def telemetry(self, seconds: float, names: Iterable[str]) -> Telemetry | None:
         """Rates up to now; None where the thread could not read."""
         with self._news:
-            if self._readings and time.monotonic() - self._readings[0][0] < LEAST_S:
+            if self._on_demand and self._readings and time.monotonic() - self._readings[0][0] < LEAST_S:
                 self._news.wait_for(lambda: time.monotonic() - self._readings[0][0] >= LEAST_S, timeout=2 * LEAST_S)
             now = time.monotonic()
-            self._wanted.set()
-            self._news.wait_for(lambda: self._readings and self._readings[-1][0] >= now, timeout=2 * EVERY_S)
+            if self._on_demand:
+                self._wanted.set()
+                self._news.wait_for(lambda: self._readings and self._readings[-1][0] >= now, timeout=2 * EVERY_S)
             readings = list(self._readings)
         counters = {}
+        epoch = time.time() - time.monotonic()  # of the same clock as the captures' timestamps
         for name in names:
-            pairs = [(at, counted[name]) for at, counted in readings if name in counted]
-            counters[name] = tuple(since([(at, pair[way]) for at, pair in pairs], now - seconds) for way in (0, 1))
+            pairs = [(at + epoch, counted[name]) for at, counted in readings if name in counted]
+            start = now + epoch - seconds
+            counters[name] = tuple(since([(at, pair[way]) for at, pair in pairs], start) for way in (0, 1))
         return telemetry_of(SOURCE, counters, counters)
 
     def _read(self) -> None:
@@ -67,7 +75,7 @@ class Counters:
             with self._news:
                 self._readings.append((time.monotonic(), found))
                 self._news.notify_all()
-            self._wanted.wait(EVERY_S)
+            self._wanted.wait(self._every_s)
             self._wanted.clear()
 
 

@@ -117,7 +117,7 @@ class Network:
                 self.build_host(host)
 
     def limit(self, port: str) -> list[str]:
-        """`tc` commands for the rate of a port."""
+        """Return the `tc` commands that limit what a device sends to the rate of a port."""
         return [
             f"qdisc add dev {port} root handle 1: htb default 1",
             f"class add dev {port} parent 1: classid 1:1 htb rate {self.port_rate_bps}bit quantum 60000",
@@ -140,6 +140,8 @@ class Network:
         # sshd runs in a user namespace that does not own this network, and wants port 22
         succeed(host.name, ["sh", "-c", "echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start"])
         no_offloads(host.name, "eth0")
+        # the rate of a port holds for what it receives too: a burst arrives no faster than the line sends it
+        succeed(host.name, ["tc", "-batch", "-"], stdin="\n".join(self.limit("eth0")))
 
     def join_tunnel(self, host: Host) -> None:
         """Tell a host's end of the VXLAN where the others are; no multicast is needed."""
