@@ -8,6 +8,7 @@ rule analyze:
         flows="<campaign>/flows/{sample}.parquet",
         sql=[
             *sorted((ROOT / "workflow/sql/analyze").glob("*.sql")),
+            *sorted((ROOT / "workflow/sql/congestion").glob("*.sql")),
             *sorted((ROOT / "workflow/sql/shared").glob("*.sql")),
         ],
     output:
@@ -22,9 +23,10 @@ rule analyze:
     params:
         campaign=lambda wildcards: CAMPAIGN,
         bin_ns=round(config["analysis"]["throughput_bin_s"] * 1_000_000_000),
+        congestion=[f"{key}={value}" for key, value in config["analysis"]["congestion"].items()],
         code=digest_of_code("acapella.analyze"),
     message:
         "analyze {wildcards.sample}"
     shell:
         "acapella analyze {params.campaign:q} --sample {wildcards.sample:q} -o {output.partial:q}"
-        " --bin-ns {params.bin_ns} > {log:q} 2>&1"
+        " --bin-ns {params.bin_ns} --congestion {params.congestion:q} > {log:q} 2>&1"

@@ -8,6 +8,7 @@ import math
 from collections import Counter, defaultdict
 from fractions import Fraction
 
+import naive_congestion
 from naive_samples import by_port, covered, rate, scopes, traffic
 from naive_stitch import flow_sizes, flow_times, site_flows, top_flows
 
@@ -376,6 +377,7 @@ def quality_row(s, campaign_ns, port_ns):
     def count(column, value):
         return sum(f[column] == value for f in s.frames)
 
+    mirror_found = naive_congestion.verdict(s.frames, s.flows, m)
     kept = n + (m.get("sampled_out") or 0)
     arrives = survival(stages[0], mirror["offered_frames"])
     arrives = [*arrives, *survival(sum(stage or 0 for stage in stages[1:]), kept + sum(s or 0 for s in stages[1:]))]
@@ -396,7 +398,10 @@ def quality_row(s, campaign_ns, port_ns):
         "mirror_delivered": mirror["delivered_frames"],
         "mirror_offered_bytes": mirror["offered_bytes"],
         "mirror_delivered_bytes": mirror["delivered_bytes"],
-        "mirror_estimated_loss": m.get("congestion", {}).get("estimated_loss"),
+        "mirror_verdict": mirror_found["verdict"],
+        "mirror_verdict_by": mirror_found["reason"],
+        "mirror_loss_low": mirror_found["loss_low"],
+        "mirror_loss_high": mirror_found["loss_high"],
         "lost_frames": lost,
         "loss_share": float(1 - math.prod(arrives)) if lost is not None and arrives else None,
         "loss_stages_known": len(known),

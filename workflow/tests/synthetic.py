@@ -420,25 +420,33 @@ def write_manifest(folder, sample, meta, rng) -> None:
         "clock_resolution_ns": 1,
         "port_rate_bps": 100_000_000_000,
         "notes": [],
-        **({"congestion": congestion(frames)} if frames % 2 else {}),
+        **({"congestion": congestion(frames, start)} if frames % 2 else {}),
     }
     (folder / "raw" / f"{sample.name}.json").write_text(
         json.dumps(manifest, indent=2, sort_keys=True), encoding="utf-8"
     )
 
 
-def congestion(frames: int) -> dict:
-    """Manifest key `congestion` of a sample, made out of its frames."""
-    offered = 1e6 * frames
+def congestion(frames: int, start_ns: int) -> dict:
+    """Manifest key `congestion` of a sample, made out of its frames: counters each second, or none around the end."""
+    ends = SAMPLE_NS // 10**9 + (2 if frames % 7 else -1)
+    readings = [[start_ns - 3 * 10**8 + n * 10**9, frames * (60 * n + 9 * (n % 3))] for n in range(ends)]
+    capacity = frames * 8 * (40 if frames % 4 == 1 else 4000)
     return {
-        "verdict": "congested",
+        "verdict": "at risk",
         "source": "made up",
-        "seconds": 2.0,
-        "tx_bps": offered,
+        "seconds": float(ends - 1),
+        "tx_bps": 480.0 * frames,
         "rx_bps": 0.0,
-        "offered_bps": offered,
-        "capacity_bps": 500_000,
-        "estimated_loss": 1 - 0.5 / frames,
+        "offered_bps": 480.0 * frames,
+        "peak_bps": 552.0 * frames,
+        "peak_seconds": 1.0,
+        "capacity_bps": capacity,
+        "capacity_overhead_bytes": 24 if frames % 3 else 0,
+        "counter_overhead_bytes": 4,
+        "buffer_bytes": 20_000 if frames % 8 == 1 else None,
+        "loss": {"low": 0.0, "high": 1.0},
+        "readings": readings,
     }
 
 

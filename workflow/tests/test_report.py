@@ -217,8 +217,17 @@ def test_a_flawless_campaign_has_no_warning(tmp_path):
             "The loss of 1 sample of 4 is unknown",
         ),
         (
-            {"mirror_estimated_loss": 0.25, "mirror_delivered": ""},
-            "1 sample of 4 had more to mirror than the receiver takes, by the switch's mean rates",
+            {
+                "mirror_verdict": "congested",
+                "mirror_loss_low": 0.25,
+                "mirror_loss_high": 0.5,
+                "mirror_delivered": "",
+            },
+            "The mirror of 1 sample of 4 was congested, at worst 25.0 % to 50.0 % of the bytes: S0-p0-0000.",
+        ),
+        (
+            {"mirror_verdict": "at risk", "mirror_loss_low": 0, "mirror_loss_high": 0.02, "mirror_delivered": ""},
+            "The mirror of 1 sample of 4 may have lost frames in bursts, at worst 0 % to 2.00 % of the bytes",
         ),
         ({"clock_resolution_ns": 1_000_000}, "1 sample with stamps no finer than 1 ms (S0-p0-0000): shorter"),
         (

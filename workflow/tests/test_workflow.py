@@ -9,7 +9,7 @@ import pytest
 import yaml
 from workflow_run import CAPTURES, ROOT, Workplace, workplace
 
-from acapella import config
+from acapella import analyze, config
 from acapella_core import schemas
 from acapella_core.errors import UserError
 
@@ -146,7 +146,9 @@ def test_config_mistakes_name_their_key(changes, complaint):
 
 def test_config_defaults_are_filled_in_at_every_level():
     filled = config.checked({"campaign": "x", "samples": "s.tsv", "analysis": {"top_flows": 7}})
-    assert filled["analysis"] == {"top_flows": 7, "throughput_bin_s": 1, "traffic": "unfiltered"}
+    analysis = dict(filled["analysis"])
+    assert analysis.pop("congestion") == analyze.congestion_limits()
+    assert analysis == {"top_flows": 7, "throughput_bin_s": 1, "traffic": "unfiltered"}
     assert filled["digest"]["engine"] == "hybrid"
 
 

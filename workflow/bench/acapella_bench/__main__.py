@@ -23,6 +23,7 @@ from . import (
     analysis,
     campaign,
     collector,
+    congestion,
     cost,
     hybrid,
     kappa,
@@ -58,6 +59,10 @@ BENCHMARKS = {
     "campaign": (
         campaign.run,
         "local testbed, three sites, samples of 2 s every 10 s, overloaded mirrors: what is lost",
+    ),
+    "congestion": (
+        congestion.run,
+        "verdicts on overloaded mirrors of the local testbed against what their switch counted",
     ),
     "storage": (storage.run, "latency of writes while the page cache fills, buffered and direct (root, bpftrace)"),
     "p4": (p4.run, "P4 programs in the software pipeline: frames a second on one core"),

@@ -42,6 +42,7 @@ SCALES = {
         "veth_s": 1,
         "veth_sizes": (1514,),
         "campaign_s": 20,
+        "congestion_campaigns": 1,
         "storage": {"thresholds": ("10:20",), "disks": ("own", 20), "memory_mb": 64, "rate": 1e6, "run_s": 2},
     },
     "full": {
@@ -70,6 +71,7 @@ SCALES = {
         "veth_s": 2,
         "veth_sizes": (1514, 128),
         "campaign_s": 180,
+        "congestion_campaigns": 10,
         "storage": {"thresholds": ("10:20", "20:50"), "disks": ("own", 20), "memory_mb": 256, "rate": 1e6, "run_s": 10},
     },
 }

@@ -36,7 +36,6 @@ manifests as (
             dropped_interface: 'ubigint',
             mirror:
             'struct(offered_frames ubigint, delivered_frames ubigint, offered_bytes ubigint, delivered_bytes ubigint)',
-            congestion: 'struct(estimated_loss double)',
             clock_resolution_ns: 'bigint',
             port_rate_bps: 'ubigint',
             p4: 'struct(program varchar, control_sha256 varchar, not_sent map(varchar, ubigint))',
@@ -80,7 +79,6 @@ final as (
         mirror.delivered_frames as mirror_delivered,
         mirror.offered_bytes as mirror_offered_bytes,
         mirror.delivered_bytes as mirror_delivered_bytes,
-        congestion.estimated_loss as mirror_estimated_loss,
         clock_resolution_ns,
         port_rate_bps,
         p4.program as p4_program,

@@ -103,7 +103,6 @@ final as (
         m.mirror_delivered,
         m.mirror_offered_bytes,
         m.mirror_delivered_bytes,
-        m.mirror_estimated_loss,
         m.port_rate_bps,
         m.notes,
         d.version,

@@ -9,6 +9,10 @@ quality as (
     select * from quality
 ),
 
+congestion as (
+    select * from congestion
+),
+
 campaign as (
     select max(end_ns) - min(start_ns) as campaign_ns
     from samples
@@ -109,7 +113,10 @@ final as (
         s.mirror_delivered,
         s.mirror_offered_bytes,
         s.mirror_delivered_bytes,
-        s.mirror_estimated_loss,
+        c.verdict as mirror_verdict,
+        c.reason as mirror_verdict_by,
+        c.loss_low as mirror_loss_low,
+        c.loss_high as mirror_loss_high,
         case when l.counted then l.frames_lost::ubigint end as lost_frames,
         case when l.counted then h.loss_share end as loss_share,
         l.stages_known::ubigint as loss_stages_known,
@@ -125,8 +132,8 @@ final as (
         s.end_ns as actual_end_ns,
         s.actual_by,
         s.end_ns - s.start_ns as duration_ns,
-        (s.end_ns - s.start_ns) / nullif(c.campaign_ns, 0) as coverage_share,
-        p.covered_ns / nullif(c.campaign_ns, 0) as port_coverage_share,
+        (s.end_ns - s.start_ns) / nullif(w.campaign_ns, 0) as coverage_share,
+        p.covered_ns / nullif(w.campaign_ns, 0) as port_coverage_share,
         q.issue_frames,
         q.l4_tshark_frames,
         q.l4_unsure_frames,
@@ -141,7 +148,8 @@ final as (
     inner join quality as q on s.sample = q.sample
     inner join lost as l on s.sample = l.sample
     inner join shares as h on s.sample = h.sample
-    cross join campaign as c
+    left join congestion as c on s.sample = c.sample
+    cross join campaign as w
     left join ports as p on s.site = p.site and s.port = p.port
 )
 

@@ -4,8 +4,10 @@ A partial holds counts, sums, minima and maxima, never means: partials of any sa
 campaign, which `acapella process` does. Each is one SELECT of workflow/sql/analyze/, written as Parquet under its name.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from acapella_core import schemas
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_path
 
@@ -13,6 +15,7 @@ from . import queries
 from .campaign import Campaign, opened, require
 
 BIN_NS = 1_000_000_000  # default length of a throughput bin
+EVIDENCE = ("mirror", "busy", "tcp_gaps", "balance")  # of workflow/sql/congestion/, in the order of their inputs
 
 
 def register_parser(subparsers):
@@ -22,6 +25,13 @@ def register_parser(subparsers):
     parser.add_argument("--sample", required=True, help="name of the sample")
     parser.add_argument("-o", "--output", metavar="DIR", help="default: CAMPAIGN/partial/SAMPLE")
     parser.add_argument("--bin-ns", type=int, default=BIN_NS, help=f"length of a throughput bin (default: {BIN_NS})")
+    parser.add_argument(
+        "--congestion",
+        nargs="+",
+        metavar="KEY=VALUE",
+        default=[],
+        help="thresholds of congestion verdicts, as analysis.congestion in the config (default: those of its schema)",
+    )
     parser.add_argument("--threads", type=int, default=1, help="threads of DuckDB (default: 1)")
     return parser
 
@@ -30,16 +40,37 @@ def run(args) -> None:
     """Write the partials."""
     campaign = opened(args.campaign)
     output = Path(args.output) if args.output else campaign.folder / "partial" / args.sample
-    make_partials(campaign, args.sample, output, bin_ns=args.bin_ns, threads=args.threads)
+    parameters = {"bin_ns": args.bin_ns, **congestion_limits(args.congestion)}
+    make_partials(campaign, args.sample, output, threads=args.threads, **parameters)
+
+
+def congestion_limits(given: Sequence[str] = ()) -> dict[str, float]:
+    """Return the thresholds of congestion verdicts: the schema's defaults, changed by a list of ``KEY=VALUE``.
+
+    Raises UserError for an unknown key or a value that is no number.
+    """
+    keys = schemas.json_schema("config")["properties"]["analysis"]["properties"]["congestion"]["properties"]
+    limits = {key: rule["default"] for key, rule in keys.items()}
+    for word in given:
+        key, _, value = word.partition("=")
+        if key not in limits:
+            raise UserError(f"--congestion {word}: no such key", fix=f"one of {', '.join(limits)}")
+        try:
+            limits[key] = type(limits[key])(float(value))
+        except ValueError as error:
+            raise UserError(f"--congestion {word}: not a number") from error
+    return limits
 
 
 def make_partials(
-    campaign: Campaign, sample: str, output: Path, *, bin_ns: int = BIN_NS, threads: int = 1
+    campaign: Campaign, sample: str, output: Path, *, bin_ns: int = BIN_NS, threads: int = 1, **limits: float
 ) -> list[Path]:
     """Write OUTPUT/<name>.parquet for each query of the stage; return the paths.
 
-    Raises UserError if the acap or the flows are missing, broken or of another format, or ``bin_ns`` is not positive.
+    ``limits``: thresholds of congestion verdicts that differ from the schema's. Raises UserError if the acap, the flows
+    or the manifest are missing, broken or of another format, or ``bin_ns`` is not positive.
     """
+    parameters = {"bin_ns": bin_ns, **congestion_limits(), **limits}
     if bin_ns < 1:
         raise UserError(f"--bin-ns is {bin_ns}", fix="give a positive number of nanoseconds")
     acap = require(campaign.acap(sample), "run acapella digest first")
@@ -48,12 +79,21 @@ def make_partials(
 
     for path in (acap, flows):
         check_format(path)
+    manifest = require(campaign.manifest(sample), "run acapella collect first")
     with queries.one_line(f"sample {sample}"):
         con = queries.connect(threads=threads)
         con.read_parquet(str(acap)).create_view("frames")
         con.read_parquet(str(flows)).create_view("flows")
         con.execute(f"create table thresholds as {queries.text('shared', 'thresholds')}")
-        return [write_partial(con, name, output, {"bin_ns": bin_ns}) for name in queries.names("analyze")]
+        gather_evidence(con, manifest, parameters)
+        return [write_partial(con, name, output, parameters) for name in queries.names("analyze")]
+
+
+def gather_evidence(con, manifest: Path, parameters: dict) -> None:
+    """Make the tables that a congestion verdict is selected from; views `frames` and `flows` are there."""
+    for name in EVIDENCE:
+        query, bound = queries.bound("congestion", name, {**parameters, "manifest": str(manifest)})
+        con.execute(f"create or replace temp table {name} as {query}", bound)
 
 
 def write_partial(con, name: str, output: Path, parameters: dict) -> Path:

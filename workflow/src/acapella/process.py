@@ -2,9 +2,9 @@
 
 CAMPAIGN/tables/<name>.csv and .parquet, each described in schemas/tables/<name>.yaml: grain, key, units, what null
 means. Sampled shares carry 95 % intervals from a bootstrap over samples. Flows are stitched across the samples of a
-port. Samples that the catalog excludes from traffic statistics count only in capture_quality and restrictions. Rows are
-sorted by their key; the same inputs and parameters give the same bytes. CAMPAIGN/provenance.json says
-what the tables were made from.
+port. Samples that the catalog excludes from traffic statistics count only in capture_quality, congestion and
+restrictions. Rows are sorted by their key; the same inputs and parameters give the same bytes. CAMPAIGN/provenance.json
+says what the tables were made from.
 
 With --pseudonyms sites, ports and samples are called S0, P0, S0-P0-0000 in all tables, figures and the report; the
 mapping is written to CAMPAIGN/pseudonyms.tsv, which is not for publication. The catalog keeps the true names.
@@ -21,7 +21,10 @@ from .pseudonyms import pseudonyms, true_names, write_mapping
 TABLES = tuple(queries.names("process"))
 TOP = 100
 MOST_SILENT_BINS = 100_000  # 28 h of seconds: a wrong stamp, years off, must not make a row for each second between
-OF_ALL_SAMPLES = "quality"  # the partial table that is read of samples excluded from traffic statistics, too
+OF_ALL_SAMPLES = (
+    "congestion",
+    "quality",
+)  # partial tables that are read of samples excluded from traffic statistics, too
 STITCHING = ("flows", "timeline", "covered", "port_flows", "site_flows", "campaign_flows", "distributions")
 
 
@@ -86,7 +89,7 @@ def merge(campaign: Campaign, con, names: list, *, hide: bool) -> None:
     create(con, "merge", "traffic")
     counted = {row[0] for row in con.execute("select folder from traffic").fetchall()}
     for name in queries.names("analyze"):
-        chosen = [n.folder for n in names if name == OF_ALL_SAMPLES or n.folder in counted]
+        chosen = [n.folder for n in names if name in OF_ALL_SAMPLES or n.folder in counted]
         files = [require(campaign.partial(one, name), f"run acapella analyze --sample {one}") for one in chosen]
         create(con, "merge", "partials", {"files": [str(path) for path in files]}, table=name)
     for name in ("scopes", "totals", "shares"):

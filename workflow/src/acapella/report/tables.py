@@ -134,16 +134,26 @@ def quality(source: Source) -> dict:
     """Capture quality per sample."""
     rows = sorted(source.quality, key=lambda r: (natural(r["site"]), natural(r["port"]), natural(r["sample"])))
     note = "Lost: of all stages with counters (mirror, interface, kernel, file); ? is unknown, never 0."
+    note += " Mirror: whether it lost frames, by the switch's counters and the captured frames, and the share of bytes."
     if len(rows) > SAMPLES:
         rows = sorted(rows, key=lambda row: -(row["loss_share"] or 0))[:SAMPLES]
         note += f" The {SAMPLES} samples with the largest loss, of {len(source.quality):,}; the table has them all."
     columns = [("Sample", False), ("Site", False), ("Port", False), ("Method", False), ("Frames", True), ("Lost", True)]
-    columns += [("Loss", True), ("Stages known", True), ("Clock", True), ("Duration", True), ("Malformed", True)]
+    columns += [
+        ("Loss", True),
+        ("Mirror", False),
+        ("Mirror loss", True),
+        ("Stages known", True),
+        ("Clock", True),
+        ("Duration", True),
+        ("Malformed", True),
+    ]
     columns += [("File", False), ("Excluded from statistics", False)]
     cells = [
         [
             *(row["sample"], row["site"], row["port"], row["method"] or UNKNOWN, number(row["frames"])),
             *(number(row["lost_frames"]), UNKNOWN if row["loss_share"] is None else percent(row["loss_share"])),
+            *(row["mirror_verdict"], interval(row["mirror_loss_low"], row["mirror_loss_high"]) or UNKNOWN),
             *(f"{row['loss_stages_known']} of 4", duration(row["clock_resolution_ns"], UNKNOWN)),
             *(duration(row["duration_ns"], UNKNOWN), number(row["issue_frames"]), read_of(row)),
             restrictions.reason(row["excluded"]) if row["excluded"] else "",

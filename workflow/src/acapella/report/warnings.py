@@ -190,16 +190,17 @@ def unknown(rows):
 
 
 def congested(rows):
-    """Samples whose mirror was to carry more than it can, where the switch did not count what it dropped."""
-    bad = [row for row in rows if row["mirror_estimated_loss"] and row["mirror_delivered"] is None]
-    if not bad:
-        return None
-    bad.sort(key=lambda row: -row["mirror_estimated_loss"])
-    worst = percent(bad[0]["mirror_estimated_loss"])
-    return (
-        f"{count(len(bad), 'sample')} of {len(rows)} had more to mirror than the receiver takes, by the switch's mean "
-        f"rates; the worst lost about {worst} of the bytes: {named(bad)}."
-    )
+    """Samples whose mirror lost frames or may have, where the switch did not count what it dropped."""
+    open_ = [row for row in rows if row["mirror_delivered"] is None]
+    found = []
+    for verdict, what in (("congested", "was congested"), ("at risk", "may have lost frames in bursts")):
+        bad = sorted((r for r in open_ if r["mirror_verdict"] == verdict), key=lambda r: -(r["mirror_loss_high"] or 0))
+        if bad:
+            worst = f"{percent(bad[0]['mirror_loss_low'])} to {percent(bad[0]['mirror_loss_high'])} of the bytes"
+            found.append(
+                f"The mirror of {count(len(bad), 'sample')} of {len(rows)} {what}, at worst {worst}: {named(bad)}."
+            )
+    return " ".join(found) or None
 
 
 def untimed(rows):

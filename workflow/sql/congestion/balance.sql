@@ -1,0 +1,147 @@
+-- One row: octets that the mirror was to copy during the sample, by the port's counters, and those of the capture,
+-- as the counters count. Readings inside the sample show what was offered between them. Of the two intervals that
+-- hold the sample's start and end, the part inside has at least what was captured there and at most what they
+-- counted: by even traffic, or by the loss of the intervals in between.
+with
+
+frames as (
+    select * from frames
+),
+
+mirror as (
+    select * from mirror
+),
+
+readings as (
+    select
+        unnest(readings)[1] as at_ns,
+        unnest(readings)[2] as octets
+    from mirror
+),
+
+intervals as (
+    select
+        at_ns as from_ns,
+        octets as before,
+        lead(at_ns) over in_order as to_ns,
+        lead(octets) over in_order - octets as counted
+    from readings
+    window in_order as (order by at_ns)
+),
+
+overlapping as (
+    select
+        i.from_ns,
+        i.to_ns,
+        i.counted,
+        i.from_ns >= m.start_ns and i.to_ns <= m.end_ns as inside,
+        (least(i.to_ns, m.end_ns) - greatest(i.from_ns, m.start_ns)) / (i.to_ns - i.from_ns) as share
+    from intervals as i
+    cross join mirror as m
+    where i.to_ns > i.from_ns and i.to_ns > m.start_ns and i.from_ns < m.end_ns
+),
+
+-- a queued frame may arrive after the mirror has ended
+arrivals as (
+    select
+        least(greatest(f.ts_ns, m.start_ns), m.end_ns - 1) as at_ns,
+        (f.wire_len + m.counter_overhead_bytes) * m.delivered_ratio as octets
+    from frames as f
+    cross join mirror as m
+),
+
+-- one row per interval; frames outside of all of them only count in all
+arrived as (
+    select
+        o.from_ns,
+        sum(a.octets) as octets
+    from arrivals as a
+    asof inner join overlapping as o on a.at_ns >= o.from_ns
+    where a.at_ns < o.to_ns
+    group by o.from_ns
+),
+
+joined as (
+    select
+        o.*,
+        m.buffer_bytes,
+        coalesce(a.octets, 0) as captured
+    from overlapping as o
+    cross join mirror as m
+    left join arrived as a on o.from_ns = a.from_ns
+),
+
+within as (
+    select
+        coalesce(sum(counted) filter (where inside), 0) as counted,
+        coalesce(sum(captured) filter (where inside), 0) as captured,
+        bool_or(inside) as any_inside,
+        -- the counters of an interval and the capture differ by what the queue held at its ends
+        coalesce(
+            max(counted / nullif(captured, 0)) filter (where inside and counted > captured + buffer_bytes), 1
+        ) as ratio
+    from joined
+),
+
+ends as (
+    select
+        coalesce(sum(j.captured), 0) as captured,
+        coalesce(sum(greatest(j.captured, least(
+            j.counted,
+            j.share * j.counted,
+            case when w.any_inside and w.captured > 0 then j.captured * w.counted / w.captured else j.captured end
+        ))), 0) as low,
+        coalesce(sum(case
+            when w.any_inside
+                then greatest(j.captured, least(
+                    j.counted,
+                    greatest(
+                        j.share * j.counted,
+                        case when w.captured > 0 then j.captured * w.counted / w.captured else j.counted end
+                    )
+                ))
+            else greatest(j.captured, j.counted)
+        end), 0) as high
+    from joined as j
+    cross join within as w
+    where not j.inside
+),
+
+captured as (
+    select coalesce(sum(octets), 0) as octets
+    from arrivals
+),
+
+covered as (
+    select
+        min(r.at_ns) <= any_value(m.start_ns) and max(r.at_ns) >= any_value(m.end_ns) as complete,
+        any_value(m.buffer_bytes) as buffer_bytes
+    from mirror as m
+    left join readings as r on true
+),
+
+peaks as (
+    select
+        max(counted * 8e9 / (to_ns - from_ns)) as peak_bps,
+        arg_max(to_ns - from_ns, counted * 8e9 / (to_ns - from_ns)) as peak_ns
+    from overlapping
+),
+
+final as (
+    select
+        c.octets as captured_octets,
+        greatest(c.octets, w.counted + e.low) as offered_low_octets,
+        case when v.complete then greatest(c.octets, w.counted + e.high) end as offered_high_octets,
+        w.counted as inside_octets,
+        coalesce(w.any_inside, false) as any_inside,
+        w.ratio as counted_ratio,
+        p.peak_bps,
+        p.peak_ns
+    from captured as c
+    cross join within as w
+    cross join ends as e
+    cross join covered as v
+    cross join peaks as p
+)
+
+select * from final

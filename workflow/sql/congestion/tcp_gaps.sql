@@ -1,0 +1,126 @@
+-- One row: payload of TCP flows that the capture has, and payload in their sequence ranges that it never saw,
+-- neither sent nor sent again. The peer's acknowledgments show that data after the last frame was sent too. A SYN,
+-- or a jump that no port could have carried in the time between two frames, starts a new range.
+with
+
+frames as (
+    select * from frames
+),
+
+flows as (
+    select * from flows
+),
+
+mirror as (
+    select greatest(10 * coalesce(capacity_bps, 0), 2 * coalesce(line_bps, 0), 1e9) / 8e9 as bytes_per_ns
+    from mirror
+),
+
+-- each frame that tells how far a flow was sent: its own frames, and those of its peer
+events as (
+    select
+        flow,
+        frame,
+        ts_ns,
+        payload_len,
+        tcp_flags & 2 > 0 as syn,
+        tcp_seq::bigint + (tcp_flags & 2) // 2 as seq,
+        true as own
+    from frames
+    where tcp_seq is not null and (payload_len > 0 or tcp_flags & 2 > 0)
+    union all
+    select
+        w.peer_flow as flow,
+        f.frame,
+        f.ts_ns,
+        0 as payload_len,
+        false as syn,
+        f.tcp_ack::bigint as seq,
+        false as own
+    from frames as f
+    inner join flows as w on f.flow = w.flow
+    where f.tcp_ack is not null and w.peer_flow is not null and f.tcp_flags & 6 = 0
+),
+
+steps as (
+    select
+        *,
+        -- the difference modulo 2^32, from -2^31 to 2^31 - 1
+        (seq - lag(seq) over in_flow + 6442450944) % 4294967296 - 2147483648 as step,
+        ts_ns - lag(ts_ns) over in_flow as step_ns
+    from events
+    window in_flow as (partition by flow order by frame)
+),
+
+starts as (
+    select
+        s.*,
+        s.syn or s.step is null
+        or abs(s.step) > 1048576 + greatest(coalesce(s.step_ns, 0), 0) * m.bytes_per_ns as begins
+    from steps as s
+    cross join mirror as m
+),
+
+numbered as (
+    select
+        flow,
+        own and payload_len > 0 as has_data,
+        payload_len,
+        sum(begins::int) over in_flow as stretch,
+        sum(case when begins then 0 else step end) over in_flow as position
+    from starts
+    window in_flow as (partition by flow order by frame rows unbounded preceding)
+),
+
+spans as (
+    select
+        flow,
+        sum(payload_len) as payload_bytes,
+        greatest(0, max(position + payload_len) - min(position) filter (where has_data)) as span_bytes
+    from numbered
+    group by flow, stretch
+    having bool_or(has_data)
+),
+
+by_flow as (
+    select
+        flow,
+        sum(payload_bytes) as payload_bytes,
+        sum(span_bytes) as span_bytes
+    from spans
+    group by flow
+),
+
+missing as (
+    select
+        sum(b.payload_bytes - f.retransmitted_bytes) as seen_bytes,
+        -- the acknowledgment of a FIN is one more than that of the last byte
+        sum(greatest(
+            0, b.span_bytes - (f.fin > 0)::int - (b.payload_bytes - f.retransmitted_bytes)
+        )) as missing_bytes
+    from by_flow as b
+    inner join flows as f on b.flow = f.flow
+),
+
+tcp as (
+    select
+        sum(wire_len) filter (where tcp_seq is not null) as tcp_bytes,
+        sum(wire_len) filter (where tcp_seq is not null and payload_len > 0) as data_bytes,
+        sum(payload_len) filter (where tcp_seq is not null) as payload_bytes,
+        sum(wire_len) as all_bytes
+    from frames
+),
+
+final as (
+    select
+        coalesce(m.seen_bytes, 0)::bigint as tcp_seen_bytes,
+        coalesce(m.missing_bytes, 0)::bigint as tcp_missing_bytes,
+        coalesce(t.tcp_bytes / nullif(t.all_bytes, 0), 0) as tcp_share,
+        -- of the bytes of all frames, those of frames that carried the missing payload, if as long as the captured
+        m.missing_bytes * t.data_bytes
+        / nullif(m.missing_bytes * t.data_bytes + t.all_bytes * t.payload_bytes::double, 0) as tcp_loss_low
+    from missing as m
+    cross join tcp as t
+)
+
+select * from final
