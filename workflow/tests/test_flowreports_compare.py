@@ -35,6 +35,7 @@ KINDS = {
     "payload_bytes": pa.uint64(),
     "retransmitted_bytes": pa.uint64(),
     "gap_bytes": pa.uint64(),
+    "uncertain_bytes": pa.uint64(),
     "acknowledged_bytes": pa.uint64(),
 }
 
@@ -75,11 +76,15 @@ def report(con, change) -> None:
 def derived(row):
     """Columns of the collector that have other names in exact_flows."""
     if row["missing_bytes"] is None:
-        return {"start_ns": row["first_ns"], "end_ns": row["last_ns"], "payload_bytes": None, "gap_bytes": None}
+        return {
+            "start_ns": row["first_ns"],
+            "end_ns": row["last_ns"],
+            **dict.fromkeys(("payload_bytes", "gap_bytes", "uncertain_bytes")),
+        }
     payload = row["distinct_bytes"] + row["retransmitted_bytes"]
     return {
         **{"start_ns": row["first_ns"], "end_ns": row["last_ns"]},
-        **{"payload_bytes": payload, "gap_bytes": row["missing_bytes"]},
+        **{"payload_bytes": payload, "gap_bytes": row["missing_bytes"], "uncertain_bytes": 0},
     }
 
 

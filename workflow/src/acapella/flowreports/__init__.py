@@ -17,6 +17,7 @@ then, or 0 with --acap, since that digest was kept.
 import argparse
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from acapella_core.errors import UserError
@@ -24,7 +25,7 @@ from acapella_core.files import temporary_folder
 
 from .. import agreement
 from . import program
-from .settings import Settings, Sketch
+from .settings import PUBLISHED, Settings, Sketch
 
 UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 
@@ -49,6 +50,10 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("--epoch", default="1s", metavar="TIME", help="between its resets (default: %(default)s)")
     parser.add_argument("--window", default="1s", metavar="TIME", help="of throughput (default: %(default)s)")
     parser.add_argument(
+        "--triggers", choices=("all", "published"), default="all",
+        help="packets that make a report: published are those of the paper (SYN, FIN, RST, ACK without data)",
+    )  # fmt: skip
+    parser.add_argument(
         "--interval", default="100ms", metavar="TIME", help="from a flow's report to its next one at the latest"
     )
     return parser
@@ -69,6 +74,8 @@ def run(args: argparse.Namespace) -> int:
     if args.output.exists() and not args.output.is_dir():
         raise UserError("is a file", where=args.output, fix="name a folder with -o")
     settings = Settings(Sketch.of(args.size), duration_ns(args.epoch), interval_ns=duration_ns(args.interval))
+    if args.triggers == "published":
+        settings = replace(settings, triggers=PUBLISHED)
     sketches = [Sketch.of(text) for text in args.sketch]
     name = args.sample or args.captures[0].name.partition(".")[0]
     with tempfile.TemporaryDirectory(prefix="acapella-", dir=temporary_folder()) as scratch:
