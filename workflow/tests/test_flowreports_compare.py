@@ -258,7 +258,8 @@ def test_bounds_of_windows_hold_and_windows_without_a_reason_are_within_a_tenth(
     }
     con.register("compared_windows", pa.table({"sample": ["s"] * len(places), **rows_}))
     for name in ("all_series", "report_spans", "window_bounds", "sketch_load", "judged_windows"):
-        made_exact.create(con, name, {"length_ns": length_ns, "epoch_ns": 10**9, "rows": 4, "cells": 65536})
+        given = {"length_ns": length_ns, "epoch_ns": 10**9, "rows": 4, "cells": 65536, "probes": True}
+        made_exact.create(con, name, given)
     bounds = {number: bounds_of(own, packets[0][0], length_ns) for number, (packets, own) in enumerate(flows)}
     codes = set()
     for row in rows(con, "select * from judged_windows"):

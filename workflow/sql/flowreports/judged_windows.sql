@@ -1,8 +1,9 @@
 -- One row per flow and window of compared_windows, with bounds of the bytes and the reason for which the value may be
 -- off by more than 10 %; null if it cannot, as far as reports show. Reasons: outside (the program does not see the
--- flow), extra (a flow of the collector alone), no_report (the flow has none), sketch_load (more than 1 % of the flows
--- may have counts that are too large), unreported (no report has packets of the window), no_slot and straddle (packets
--- of a report may be on both sides of the window's edge, of a flow without and with a slot).
+-- flow), extra (a flow of the collector alone), no_report (the flow has none), no_probe (the run has no reports at
+-- resets, so that counts are lost there), sketch_load (more than 1 % of the flows may have counts that are too large),
+-- unreported (no report has packets of the window), no_slot and straddle (packets of a report may be on both sides of
+-- the window's edge, of a flow without and with a slot).
 with
 
 windows as (
@@ -53,6 +54,7 @@ final as (
             when outside then 'outside'
             when found = 'collector' then 'extra'
             when found = 'exact' then 'no_report'
+            when not $probes then 'no_probe'
             when shared > 0.01 then 'sketch_load'
             when bytes_high = 0 then 'unreported'
             when

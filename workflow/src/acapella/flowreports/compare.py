@@ -7,7 +7,7 @@ Works in a DuckDB connection that has the tables of `exact` and the collector's 
 from pathlib import Path
 
 from . import exact
-from .settings import Settings
+from .settings import PROBE, Settings
 
 DEFAULT = Settings()
 
@@ -37,6 +37,7 @@ def make(con, *, sample: str, window_ns: int, settings: Settings = DEFAULT) -> N
     parameters = {
         **{"of_sample": sample, "length_ns": window_ns, "epoch_ns": settings.epoch_ns or 2**62},
         **{"rows": settings.sketch.rows, "cells": settings.sketch.cells},
+        **{"probes": bool(settings.triggers & PROBE)},
     }
     for name in (*OF_FLOWS, *OVER_TIME, "pairs", "accuracy"):
         exact.create(con, name, parameters)
