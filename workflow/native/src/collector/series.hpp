@@ -62,6 +62,10 @@ class Series {
     void prefetch(std::uint32_t row) const {
         if (row >= windows_.size()) return;
         __builtin_prefetch(&windows_[row]);
+        if (!moves_) return;  // if the latest report ended a window, the next ones probably do, too
+        const char* base = reinterpret_cast<const char*>(&bases_[row]);
+        __builtin_prefetch(base);
+        __builtin_prefetch(base + sizeof(WindowBase) - 1);
     }
     static constexpr std::size_t bytes_a_flow() { return sizeof(Window) + sizeof(WindowBase); }
     // Before the report is taken: its time may end the window.
