@@ -1,5 +1,8 @@
 # process: catalog and all partials -> tables/<table>.csv and .parquet, each as schemas/tables/<table>.yaml says;
 # provenance.json
+#
+# Snakemake deletes the output of a job before it starts, except files that the job updates: so the previous tables stay
+# if the job fails. provenance.json is deleted, which makes the job run again.
 
 PUBLISHED = sorted(path.stem for path in (ROOT / "workflow/sql/process").glob("*.sql"))
 
@@ -11,8 +14,8 @@ rule process:
         sql=sorted((ROOT / "workflow/sql").rglob("*.sql")),
         schemas=sorted((ROOT / "schemas/tables").glob("*.yaml")),
     output:
-        csv=expand("<campaign>/tables/{table}.csv", table=PUBLISHED),
-        parquet=expand("<campaign>/tables/{table}.parquet", table=PUBLISHED),
+        csv=update(expand("<campaign>/tables/{table}.csv", table=PUBLISHED)),
+        parquet=update(expand("<campaign>/tables/{table}.parquet", table=PUBLISHED)),
         provenance="<campaign>/provenance.json",
     log:
         "<campaign>/logs/process.log",

@@ -104,7 +104,12 @@ def quality_rows(site, ports, samples, frames, draw):
                 },
                 **{"dropped_kernel": lost, "lost_frames": lost, "loss_share": lost and lost / (lost + count)},
                 **{"loss_stages_known": 0 if not known else draw.choice([4, 4, 4, 3])},
-                **{"clock_resolution_ns": draw.choice([1, 1, 1, 1000]), "time_reversals": 0, "untimed_frames": 0},
+                **{
+                    "clock_resolution_ns": draw.choice([1, 1, 1, 1000]),
+                    "time_reversals": 0,
+                    "untimed_frames": 0,
+                    "implausible_frames": 0,
+                },
                 **{"equal_stamps_share": draw.choice([0, 0.001, 0.02])},
                 **{"actual_start_ns": start, "actual_end_ns": start + SAMPLE_NS, "actual_by": "manifest"},
                 **{"duration_ns": SAMPLE_NS, "coverage_share": 1 / 60, "port_coverage_share": samples / 60},

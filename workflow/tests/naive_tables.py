@@ -417,7 +417,11 @@ def quality_row(s, campaign_ns, port_ns):
         "coverage_share": duration / campaign_ns if s.span and campaign_ns else None,
         "port_coverage_share": port_ns / campaign_ns if port_ns is not None and campaign_ns else None,
         "untimed_frames": count("ts_ns", None),
-        "issue_frames": n - count("issue", None) - count("issue", "no_timestamp"),
+        "implausible_frames": s.digest.get("implausible_times"),
+        "issue_frames": n
+        - count("issue", None)
+        - count("issue", "no_timestamp")
+        - count("issue", "implausible_timestamp"),
         "l4_tshark_frames": count("l4_by", "tshark"),
         "l4_unsure_frames": count("l4_by", "unsure"),
         "app_flow_frames": count("app_by", "flow"),

@@ -365,6 +365,7 @@ def write_sample(folder, sample, frames, flows) -> dict:
         "snaplen": 200,
         "clock_resolution_ns": 1,
         "time_reversals": int((np.diff(ts) < 0).sum()),
+        "implausible_times": 0,
         "file_issue": "bad_caplen" if unread else None,
         "file_unread_bytes": unread,
         "issues": counts["issue"],

@@ -391,6 +391,37 @@ def test_frames_without_a_time_have_none_and_take_part_in_no_time(digest, tmp_pa
     assert (flow["iat_min_ns"], flow["iat_mean_ns"], flow["iat_stddev_ns"]) == (0, 0.0, 0.0)
 
 
+YEAR_586524_US = 18_446_744_073_709_551_615  # the last time of a pcapng with microseconds
+
+
+def dated(frame: bytes, microseconds: int) -> bytes:
+    """Return an Enhanced Packet Block of interface 0."""
+    time = (microseconds >> 32, microseconds & 0xFFFFFFFF)
+    return pcapng_block(6, struct.pack("<IIIII", 0, *time, len(frame), len(frame)) + frame)
+
+
+@pytest.mark.parametrize("engine", ["native", "hybrid", "tshark"])
+def test_implausible_timestamp_is_an_issue_and_no_time(digest, tmp_path, capsys, engine):
+    (_, frame), *_ = frames(1)
+    broken = frame[:20]  # its own issue comes first
+    second_2106 = (1 << 32) * 1_000_000
+    times = ((frame, YEAR_586524_US), (frame, second_2106 - 1), (frame, second_2106), (broken, YEAR_586524_US))
+    blocks = b"".join(dated(*each) for each in times)
+    assert digest(write_pcapng(tmp_path / "y.pcapng", [(1, frame)], extra=blocks), "--engine", engine) == 0
+    assert "3 dated outside the years 1970 to 2106, which take part in no time" in one_line(capsys)
+    rows = pq.read_table(digest.acap).to_pylist()
+    last_ns = second_2106 * 1000 - 1000
+    assert [row["ts_ns"] for row in rows] == [None, last_ns, None, None, 1_000_000]
+    if engine != "tshark":
+        issues = ["implausible_timestamp", None, "implausible_timestamp", "truncated_ipv4", None]
+        assert [row["issue"] for row in rows] == issues
+    metadata = digest.metadata()
+    assert (metadata["first_ns"], metadata["last_ns"]) == (1_000_000, last_ns)
+    assert (metadata["implausible_times"], metadata["untimed"], metadata["frames"]) == (3, 0, 5)
+    flow = pq.read_table(digest.flows).to_pylist()[0]
+    assert (flow["frames"], flow["first_ns"], flow["last_ns"]) == (4, 1_000_000, last_ns)
+
+
 def test_a_capture_without_any_time_has_no_first_and_last(digest, tmp_path):
     (_, frame), *_ = frames(1)
     simple = pcapng_block(3, struct.pack("<I", len(frame)) + frame)

@@ -86,6 +86,19 @@ def test_frames_of_one_time_come_in_the_order_of_the_files(digest, tmp_path):
     assert lengths == [[60, 60, 61, 61], [61, 61, 60, 60]]
 
 
+def test_implausible_timestamps_stay_implausible_and_do_not_hold_up_their_file(digest, tmp_path):
+    records = frames(30)
+    year_2128 = 5 * 10**18
+    odd = [(START + 2500, bytes(60)), (year_2128, bytes(61)), (START + 3500, bytes(62))]
+    (tmp_path / "odd.pcapng").write_bytes(pcapng(odd))
+    (tmp_path / "whole.pcap").write_bytes(pcap(records))
+    assert digest_all(digest, tmp_path / "whole.pcap", tmp_path / "odd.pcapng") == 0
+    rows = [(row["ts_ns"], row["wire_len"]) for row in pq.read_table(digest.acap).to_pylist()]
+    plain = [(ts_ns, len(frame)) for ts_ns, frame in records]
+    assert rows == [*plain[:3], (START + 2500, 60), (None, 61), plain[3], (START + 3500, 62), *plain[4:]]
+    assert (digest.metadata()["implausible_times"], digest.metadata()["time_reversals"]) == (1, 0)
+
+
 def test_a_cut_file_among_them_is_named(digest, tmp_path, capsys):
     names = of_three_queues(tmp_path, frames(30))
     whole = pcap(frames(30)[0::3])

@@ -207,6 +207,32 @@ def test_missing_partial_names_the_command(small, tmp_path):
         process.make_tables(Campaign(folder))
 
 
+def overflow(campaign: Campaign, sample: str) -> None:
+    """Give the first time bin of a sample a sum that no table can hold."""
+    path = campaign.partial(sample, "throughput")
+    bins = pq.read_table(path)
+    sums = pa.array([2**64 - 1 - n for n in range(len(bins))], pa.uint64())
+    pq.write_table(bins.set_column(bins.schema.get_field_index("wire_bytes"), "wire_bytes", sums), path)
+
+
+def truncate(campaign: Campaign, sample: str) -> None:
+    """Cut the end off a partial."""
+    path = campaign.partial(sample, "frame_sizes")
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+@pytest.mark.parametrize("damage", [overflow, truncate])
+def test_failed_merge_names_the_sample_and_keeps_the_previous_tables(small, tmp_path, capsys, damage):
+    folder = shutil.copytree(small, tmp_path / "broken")
+    before = checksums(folder)
+    sample = sorted(path.name for path in (folder / "partial").iterdir())[7]
+    damage(Campaign(folder), sample)
+    assert cli.main(["process", str(folder), "--top", "3"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"sample {sample} cannot be merged: " in line
+    assert checksums(folder) == before
+
+
 def test_different_time_bins_are_refused(small, tmp_path):
     folder = shutil.copytree(small, tmp_path / "made_up")
     sample = "site01-p0-0001"

@@ -10,11 +10,13 @@ namespace acapella {
 
 // truncated_X: the capture ends inside X. bad_X: a field of X contradicts the bytes around it.
 // no_timestamp: the file gives the frame no time, and nothing else is wrong with it.
+// implausible_timestamp: the same of a time outside the years 1970 to 2106.
 #define ACAPELLA_ISSUES(X)      \
     X(none)                     \
     X(empty_frame)              \
     X(longer_than_wire)         \
     X(no_timestamp)             \
+    X(implausible_timestamp)    \
     X(unsupported_link_type)    \
     X(too_many_headers)         \
     X(truncated_ethernet)       \

@@ -9,6 +9,11 @@ namespace acapella {
 
 using Bytes = std::span<const std::byte>;
 
+// Times of frames that are taken as such: from 1970 to the last instant but one of classic pcap's 32 bits of
+// seconds, in the year 2106. A capture dated outside comes from a broken clock or a broken file.
+inline constexpr std::int64_t kNoPlausibleNs = (std::int64_t{1} << 32) * 1'000'000'000 - 1;
+constexpr bool plausible(std::int64_t ts_ns) { return ts_ns >= 0 && ts_ns < kNoPlausibleNs; }
+
 // The view `bytes` stays valid until the reader's next call.
 struct Record {
     std::uint64_t frame = 0;         // from 1, over the whole file

@@ -27,7 +27,7 @@ final as (
         (count(*) filter (where ts_ns = before_ns))::ubigint as equal_stamps,
         (count(*) filter (where ts_ns < before_ns))::ubigint as time_reversals,
         (count(*) filter (where ts_ns is null))::ubigint as untimed_frames,
-        (count(*) filter (where issue <> 'no_timestamp'))::ubigint as issue_frames,
+        (count(*) filter (where issue not in ('no_timestamp', 'implausible_timestamp')))::ubigint as issue_frames,
         (count(*) filter (where l4_by = 'tshark'))::ubigint as l4_tshark_frames,
         (count(*) filter (where l4_by = 'unsure'))::ubigint as l4_unsure_frames,
         (count(*) filter (where app_by = 'flow'))::ubigint as app_flow_frames,

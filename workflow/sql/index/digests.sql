@@ -30,6 +30,7 @@ final as (
         (digest ->> 'snaplen')::bigint as snaplen,
         (digest ->> 'clock_resolution_ns')::bigint as clock_resolution_ns,
         (digest ->> 'time_reversals')::ubigint as time_reversals,
+        (digest ->> 'implausible_times')::ubigint as implausible_times,
         digest ->> 'file_issue' as file_issue,
         (digest ->> 'file_unread_bytes')::ubigint as file_unread_bytes,
         digest -> 'issues' as issues,

@@ -115,6 +115,7 @@ final as (
         d.captured_bytes,
         d.link_types,
         d.time_reversals,
+        d.implausible_times,
         d.file_issue,
         d.file_unread_bytes,
         d.issues,

@@ -126,6 +126,7 @@ final as (
         end as equal_stamps_share,
         q.time_reversals,
         q.untimed_frames,
+        s.implausible_times as implausible_frames,
         s.requested_start_ns,
         s.requested_end_ns,
         s.start_ns as actual_start_ns,

@@ -273,6 +273,7 @@ def oddities_of(metadata: dict) -> str:
         "empty": issues.get("empty_frame", 0),
         "stamped earlier than the one before": metadata["time_reversals"],
         "without a time": metadata["untimed"],
+        "dated outside the years 1970 to 2106, which take part in no time": metadata["implausible_times"],
     }
     told = [(text, count) for text, count in counts.items() if count]
     parts = [f"{count} {text}" for text, count in told]

@@ -66,7 +66,6 @@ class Merged:
             path, file = worst
             facts |= {key: file[key] for key in ("file_issue", "file_issue_offset")}
             facts["file_issue_detail"] = f"{path}: {file['file_issue_detail']}"
-        facts["ts_out_of_range"] += self._core.ts_out_of_range
         return facts
 
     def __enter__(self) -> Self:

@@ -4,12 +4,16 @@ CAMPAIGN/tables/<name>.csv and .parquet, each described in schemas/tables/<name>
 means. Sampled shares carry 95 % intervals from a bootstrap over samples. Flows are stitched across the samples of a
 port. Samples that the catalog excludes from traffic statistics count only in capture_quality, congestion and
 restrictions. Rows are sorted by their key; the same inputs and parameters give the same bytes. CAMPAIGN/provenance.json
-says what the tables were made from.
+says what the tables were made from. The previous tables stay until all new ones are complete. An error of the merge
+names the sample that causes it.
 
 With --pseudonyms sites, ports and samples are called S0, P0, S0-P0-0000 in all tables, figures and the report; the
 mapping is written to CAMPAIGN/pseudonyms.tsv, which is not for publication. The catalog keeps the true names.
 """
 
+import bisect
+import contextlib
+import functools
 from pathlib import Path
 
 from acapella_core.errors import UserError
@@ -56,15 +60,67 @@ def make_tables(campaign: Campaign, *, hide: bool = False, top: int = TOP, threa
     with queries.one_line(campaign.folder, catalog_of=campaign.folder):
         con = queries.connect(catalog, threads=threads, read_only=True)  # all that follows are temporary tables
         names = name_samples(campaign, con, hide=hide)
-        merge(campaign, con, names, hide=hide)
-        parameters = {"bin_ns": bin_length(con), "top": top, "most_silent_bins": MOST_SILENT_BINS}
         written = []
-        for name in TABLES:
-            relation = queries.select(con, "process", name, parameters)
-            written += tables.write(relation, name, lambda suffix, name=name: campaign.table(name, suffix))
+        with culprit_named(campaign, con, names, hide=hide, top=top), contextlib.ExitStack() as complete:
+            merge(campaign, con, names, hide=hide)
+            parameters = parameters_of(con, top)
+            for name in TABLES:
+                relation = queries.select(con, "process", name, parameters)
+                target = functools.partial(campaign.table, name)
+                written += tables.write(relation, name, target, complete)
         told = {**parameters, "pseudonyms": hide, "bootstrap": bootstrap_parameters()}
         provenance.write(campaign, con, names=names, outputs=written, parameters=told)
     return written
+
+
+def parameters_of(con, top: int) -> dict:
+    """Return the parameters of the queries that make the tables."""
+    return {"bin_ns": bin_length(con), "top": top, "most_silent_bins": MOST_SILENT_BINS}
+
+
+@contextlib.contextmanager
+def culprit_named(campaign: Campaign, con, names: list, *, hide: bool, top: int):
+    """Raise UserError with the name of the sample where DuckDB cannot merge the samples.
+
+    The culprit is the last sample of the shortest list of first samples that fails. A query that does not fit the
+    catalog's columns has no culprit.
+    """
+    import duckdb  # noqa: PLC0415
+
+    try:
+        yield
+    except duckdb.BinderException:
+        raise
+    except duckdb.Error as error:
+        failing = functools.partial(failure, campaign, con, hide=hide, top=top)
+        culprit = bisect.bisect_left(range(1, len(names)), True, key=lambda n: failing(names[:n]) is not None)
+        name = names[culprit].folder
+        alone = failing([names[culprit]])
+        together = "" if alone else " together with samples before it"
+        raise UserError(
+            f"sample {name} cannot be merged{together}: {str(alone or error).splitlines()[0]}",
+            where=campaign.folder,
+            fix=f"make it again (delete {campaign.acap(name)}), or leave it out (exclude: [{name}])",
+        ) from error
+
+
+def failure(campaign: Campaign, connection, names: list, *, hide: bool, top: int) -> Exception | None:
+    """Return DuckDB's error for the tables of some samples, which are not written; None if there is none."""
+    import duckdb  # noqa: PLC0415
+
+    con = connection.cursor()  # has temporary tables of its own
+    try:
+        create_names(con, names)
+        merge(campaign, con, names, hide=hide)
+        parameters = parameters_of(con, top)
+        for name in TABLES:
+            query, bound = queries.bound("process", name, parameters)
+            con.execute(f"create temp table published_{name} as {query}", bound)
+    except duckdb.Error as error:
+        return error
+    finally:
+        con.close()
+    return None
 
 
 def name_samples(campaign: Campaign, con, *, hide: bool) -> list:
@@ -77,9 +133,14 @@ def name_samples(campaign: Campaign, con, *, hide: bool) -> list:
     names = pseudonyms(samples) if hide else true_names(samples)
     if hide:
         write_mapping(campaign, samples, names)
+    create_names(con, names)
+    return names
+
+
+def create_names(con, names: list) -> None:
+    """Create the temporary table `names`."""
     con.execute("create temp table names (folder varchar, sample varchar, site varchar, port varchar)")
     con.executemany("insert into names values (?, ?, ?, ?)", [(n.folder, n.sample, n.site, n.port) for n in names])
-    return names
 
 
 def merge(campaign: Campaign, con, names: list, *, hide: bool) -> None:

@@ -1,5 +1,6 @@
 """Tables as schemas/tables/*.yaml describe them: Arrow types, keys, and files whose bytes are stable."""
 
+import contextlib
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,8 +16,10 @@ from . import queries
 ROW_GROUP = 131_072  # rows
 
 
-def write(relation, table: str, target) -> list[Path]:
+def write(relation, table: str, target, complete: contextlib.ExitStack | None = None) -> list[Path]:
     """Write a DuckDB relation as ``target(suffix)`` for csv and parquet, as the table's schema says; return the paths.
+
+    With ``complete``, the files get their names when that stack closes without an error, and are removed otherwise.
 
     Rows are sorted by the schema's key. CSV: RFC 4180, but lines end in LF; text is quoted, so null (nothing) differs
     from empty text (""); doubles with at most 9 significant digits. Raises ValueError where a null breaks the schema.
@@ -24,7 +27,9 @@ def write(relation, table: str, target) -> list[Path]:
     schema = arrow_schema(table)
     ordered = relation.select(*schema.names).order(", ".join(schemas.table(table)["key"]))
     parquet, text = target("parquet"), target("csv")
-    with atomic_path(parquet) as parquet_part, atomic_path(text) as text_part:
+    with contextlib.ExitStack() as own:
+        renamed = own if complete is None else complete
+        parquet_part, text_part = (renamed.enter_context(atomic_path(path)) for path in (parquet, text))
         options = csv.WriteOptions(include_header=False, quoting_style="needed")
         with text_part.open("wb") as sink, pq.ParquetWriter(parquet_part, schema, compression="zstd") as rows:
             sink.write((",".join(schema.names) + "\n").encode())

@@ -55,6 +55,7 @@ nb::dict summary_dict(const Ledger& ledger, const FrontEnd& front) {
     nb::dict result = file_dict(front.facts());
     const bool any = summary.clock.stamps() > 0;
     result["frames"] = summary.frames;
+    result["implausible_times"] = summary.implausible_times;
     result["first_ns"] = any ? nb::object(nb::int_(summary.first_ns)) : nb::object(nb::none());
     result["last_ns"] = any ? nb::object(nb::int_(summary.last_ns)) : nb::object(nb::none());
     result["wire_bytes"] = summary.wire_bytes;

@@ -17,13 +17,11 @@ void bind_merge(nb::module_& module) {
     nb::class_<Merge>(module, "Merge", "Captures as one, in order of time: see acapella.merged")
         .def(nb::init<const std::vector<std::string>&>(), nb::arg("paths"))
         .def("write", &Merge::write, nb::arg("descriptor"), nb::call_guard<nb::gil_scoped_release>())
-        .def("facts",
-             [](const Merge& merge) {
-                 nb::list files;
-                 for (const input::FileFacts& facts : merge.facts()) files.append(file_dict(facts));
-                 return files;
-             })
-        .def_prop_ro("ts_out_of_range", &Merge::ts_out_of_range);
+        .def("facts", [](const Merge& merge) {
+            nb::list files;
+            for (const input::FileFacts& facts : merge.facts()) files.append(file_dict(facts));
+            return files;
+        });
 }
 
 }  // namespace acapella

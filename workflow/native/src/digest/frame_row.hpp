@@ -19,7 +19,8 @@ struct FrameRow {
         kSure = 4,
         kOpenAbove = 8,
         kSent = 16,
-        kUntimed = 32
+        kUntimed = 32,      // no time, or none that is plausible
+        kImplausible = 64,  // the file gives a time outside the years 1970 to 2106
     };
 
     std::uint64_t frame;
@@ -45,7 +46,13 @@ struct FrameRow {
 };
 static_assert(sizeof(FrameRow) == 64 && std::is_trivially_copyable_v<FrameRow>);
 
+inline Issue time_issue(const FrameRow& row) {
+    if (row.has(FrameRow::kImplausible)) return Issue::implausible_timestamp;
+    return row.has(FrameRow::kUntimed) ? Issue::no_timestamp : Issue::none;
+}
+
 inline FrameRow frame_row(const Record& record, const Dissection& d, std::uint32_t stack, std::uint32_t key) {
+    const bool implausible = record.timed && !plausible(record.ts_ns);
     FrameRow row;
     row.frame = record.frame;
     row.ts_ns = record.ts_ns;
@@ -64,8 +71,8 @@ inline FrameRow frame_row(const Record& record, const Dissection& d, std::uint32
     row.bits = static_cast<std::uint8_t>(
         (d.has_tcp ? FrameRow::kHasTcp : 0) | (d.has_payload_len ? FrameRow::kHasPayloadLen : 0) |
         (d.sure ? FrameRow::kSure : 0) | (d.open_above ? FrameRow::kOpenAbove : 0) |
-        (record.timed ? 0 : FrameRow::kUntimed));
-    row.issue = d.issue == Issue::none && !record.timed ? Issue::no_timestamp : d.issue;
+        (record.timed && !implausible ? 0 : FrameRow::kUntimed) | (implausible ? FrameRow::kImplausible : 0));
+    row.issue = d.issue == Issue::none ? time_issue(row) : d.issue;
     row.bare_tokens = d.bare_tokens;
     row.zero = 0;
     return row;

@@ -15,6 +15,7 @@ struct Summary {
     std::uint64_t frames = 0;
     std::uint64_t wire_bytes = 0;
     std::uint64_t captured_bytes = 0;
+    std::uint64_t implausible_times = 0;
     std::int64_t first_ns = INT64_MAX;        // earliest
     std::int64_t last_ns = INT64_MIN;         // latest
     std::array<std::uint64_t, 256> issues{};  // by Issue
@@ -29,6 +30,7 @@ struct Summary {
         ++issues[static_cast<std::size_t>(row.issue)];
         ++l4_by[static_cast<std::size_t>(l4)];
         ++app_by[static_cast<std::size_t>(app)];
+        implausible_times += row.has(FrameRow::kImplausible) ? 1 : 0;
         if (row.has(FrameRow::kUntimed)) return;
         first_ns = std::min(first_ns, row.ts_ns);
         last_ns = std::max(last_ns, row.ts_ns);

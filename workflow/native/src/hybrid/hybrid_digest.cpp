@@ -185,7 +185,7 @@ Verdict HybridDigest::verdict(FrameRow& row, const Answer& answer) {
     }
     replace_keys(row, keys_);
     if (row.issue == Issue::unsupported_link_type && answer[Field::encap] != kUnknownEncap)
-        row.issue = row.has(FrameRow::kUntimed) ? Issue::no_timestamp : Issue::none;
+        row.issue = time_issue(row);
     row.key = front_.keys().intern(keys_);
     return {front_.names().intern(protocols_of(answer), stack_text(answer)), L4By::kTshark, AppBy::kTshark};
 }

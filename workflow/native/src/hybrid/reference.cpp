@@ -22,17 +22,18 @@ std::int64_t nanoseconds(std::string_view text) {
     if (negative) text.remove_prefix(1);
     const std::size_t point = text.find('.');
     if (point == std::string_view::npos) return 0;
-    const std::int64_t ns = number<std::int64_t>(text.substr(0, point)) * kSecondNs +
-                            number<std::int64_t>(text.substr(point + 1));
+    const auto seconds = number<std::int64_t>(text.substr(0, point));
+    if (seconds > kNoPlausibleNs / kSecondNs) return negative ? -kNoPlausibleNs : kNoPlausibleNs;
+    const std::int64_t ns = seconds * kSecondNs + number<std::int64_t>(text.substr(point + 1));
     return negative ? -ns : ns;
 }
 
 FrameRow row_of(const Answer& answer, const Dissection& keys) {
     Record record;
     record.timed = !answer[Field::time].empty();  // tshark gives a simple packet block no time either
+    record.ts_ns = nanoseconds(answer[Field::time]);
     FrameRow row = frame_row(record, keys, 0, 0);
     row.frame = number<std::uint64_t>(answer[Field::number]);
-    row.ts_ns = nanoseconds(answer[Field::time]);
     row.wire_len = number<std::uint32_t>(answer[Field::len]);
     row.cap_len = number<std::uint32_t>(answer[Field::cap_len]);
     return row;

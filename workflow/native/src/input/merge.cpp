@@ -36,9 +36,13 @@ Merge::Merge(const std::vector<std::string>& paths) {
 }
 
 bool Merge::next(Capture& capture) const {
-    if (!capture.reader->next(capture.record)) return false;
-    if (!capture.record.timed)
-        throw MergeError(capture.path + ": a frame without a time has no place among others");
+    Record& record = capture.record;
+    if (!capture.reader->next(record)) return false;
+    if (!record.timed) throw MergeError(capture.path + ": a frame without a time has no place among others");
+    if (plausible(record.ts_ns))
+        capture.place_ns = record.ts_ns;
+    else
+        record.ts_ns = kNoPlausibleNs;
     return true;
 }
 
@@ -54,7 +58,7 @@ std::uint16_t Merge::link_type() const {
 void Merge::write(int descriptor) {
     std::priority_queue<Head> heads;
     for (std::size_t i = 0; i < captures_.size(); ++i)
-        if (next(captures_[i])) heads.push({captures_[i].record.ts_ns, i});
+        if (next(captures_[i])) heads.push({captures_[i].place_ns, i});
     const std::uint16_t type = link_type();
     PcapWriter writer(descriptor, type);
     while (!heads.empty()) {
@@ -66,10 +70,9 @@ void Merge::write(int descriptor) {
                              std::to_string(capture.record.link_type) + " do not go with those of " +
                              std::to_string(type));
         check(writer.write(capture.record), writer);
-        if (next(capture)) heads.push({capture.record.ts_ns, first});
+        if (next(capture)) heads.push({capture.place_ns, first});
     }
     check(writer.flush(), writer);
-    ts_out_of_range_ = writer.ts_out_of_range();
 }
 
 std::vector<FileFacts> Merge::facts() const {

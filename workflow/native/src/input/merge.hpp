@@ -27,27 +27,26 @@ class Merge {
 
     // Writes all frames to `descriptor`, which stays the caller's, as a pcap with nanosecond stamps. Of each
     // capture the next frame is the next in its file: of these the earliest goes first, of equally early ones
-    // that of the capture named first. Raises MergeError where frames have no time or several link types, or
-    // where the descriptor does not take them.
+    // that of the capture named first. A frame with an implausible time follows the one before it in its
+    // file, and its time becomes kNoPlausibleNs, which is as implausible. Raises MergeError where frames have
+    // no time or several link types, or where the descriptor does not take them.
     void write(int descriptor);
 
     // What each file said of itself, in order; whole once write() has returned.
     [[nodiscard]] std::vector<FileFacts> facts() const;
-    // Stamps that a pcap cannot hold.
-    [[nodiscard]] std::uint64_t ts_out_of_range() const { return ts_out_of_range_; }
 
   private:
     struct Capture {
         std::string path;
         std::unique_ptr<ByteSource> source;
         std::unique_ptr<CaptureReader> reader;
-        Record record;  // the next one, where there is one
+        Record record;              // the next one, where there is one
+        std::int64_t place_ns = 0;  // the latest plausible time up to that one
     };
     bool next(Capture& capture) const;
     [[nodiscard]] std::uint16_t link_type() const;
 
     std::vector<Capture> captures_;
-    std::uint64_t ts_out_of_range_ = 0;
 };
 
 }  // namespace acapella::input

@@ -28,7 +28,7 @@ def of(source: Source, excluded: Sequence[str] = ()) -> list[str]:
         *(check(rows) for check in (cut, empty)),
         *(check(source.traffic) for check in (sampled, filtered)),
         *(check(rows) for check in (lossy, unknown, congested)),
-        *(check(rows) for check in (untimed, coarse, reversed_, malformed)),
+        *(check(rows) for check in (untimed, implausible, coarse, reversed_, malformed)),
     ]
     return [text for text in [*found, unsure(rows), undecided(rows), ambiguous(rows)] if text]
 
@@ -205,13 +205,26 @@ def congested(rows):
 
 def untimed(rows):
     """Frames to which their file gives no time."""
-    bad = [row for row in rows if row["untimed_frames"]]
+    without = {row["sample"]: row["untimed_frames"] - (row["implausible_frames"] or 0) for row in rows}
+    bad = [row for row in rows if without[row["sample"]]]
     if not bad:
         return None
-    total, frames = sum(row["untimed_frames"] for row in bad), sum(row["frames"] for row in rows)
+    total, frames = sum(without.values()), sum(row["frames"] for row in rows)
     return (
         f"{count(total, 'frame')} ({percent(total / frames)}) without a time in their file, in {named(bad)}: they "
         "count in sizes, headers and flows, and have no part in durations, rates, throughput and handshake times."
+    )
+
+
+def implausible(rows):
+    """Return the warning about frames dated outside the years 1970 to 2106; None if there are none."""
+    bad = [row for row in rows if row["implausible_frames"]]
+    if not bad:
+        return None
+    total, frames = sum(row["implausible_frames"] for row in bad), sum(row["frames"] for row in rows)
+    return (
+        f"{count(total, 'frame')} ({percent(total / frames)}) dated outside the years 1970 to 2106, in {named(bad)}: "
+        "they count in sizes, headers and flows, and are left out of durations, rates, throughput and handshake times."
     )
 
 

@@ -24,7 +24,7 @@ from acapella_core.files import temporary_folder
 
 FIRST = 10  # frames named of each kind
 UNCOMPARED = {  # layers that are not compared on every frame, and why
-    "time": "neither has one",
+    "time": "neither has a plausible one",
     "vlan": "the digest says none: no flow, and the header is cut or tshark's answer was taken",
     "mpls": "the digest says none: no flow, and the header is cut or tshark's answer was taken",
     "tunnels": "the digest has none: no flow, and the header is cut or tshark's answer was taken",
