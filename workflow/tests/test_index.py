@@ -1,6 +1,7 @@
 """The catalog: what it holds, what it refuses, and that any DuckDB client can open it."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -8,7 +9,7 @@ import duckdb
 import pytest
 from tiny import add_sample, flow
 
-from acapella import cli, index
+from acapella import cli, index, process
 from acapella.campaign import Campaign
 from acapella_core.errors import UserError
 
@@ -23,19 +24,58 @@ def folder(tmp_path):
     return folder
 
 
-def content(folder):
-    """Every table and view of a catalog, as text, read from the campaign's folder."""
-    query = "import duckdb; c = duckdb.connect('catalog.duckdb', read_only=True); " + (
-        "print({t: c.execute(f'from {t}').fetchall() for (t,) in c.execute('show tables').fetchall()})"
+LISTS = {"flows": "vlan, mpls, tunnels, stacks", "frames": "vlan, mpls, tunnels", "samples": "notes"}
+LISTS["connections"] = "fwd_vlan, rev_vlan, fwd_mpls, rev_mpls, fwd_tunnels, rev_tunnels"
+
+
+def content(folder, environment=None, without=None):
+    """Every table and view of a catalog but the published ones, as text, read from another folder.
+
+    ``without``: columns that are left out, by table.
+    """
+    query = (
+        f"import duckdb; c = duckdb.connect({str(folder / 'catalog.duckdb')!r}, read_only=True); "
+        f"left_out, published = {without or {}}, {process.TABLES}; "
+        "names = [t for (t,) in c.execute('show tables').fetchall() if t not in published]; "
+        "columns = {t: f'* exclude ({left_out[t]})' if t in left_out else '*' for t in names}; "
+        "print({t: c.execute(f'select {columns[t]} from {t}').fetchall() for t in names})"
     )
-    return subprocess.run([sys.executable, "-c", query], cwd=folder, check=True, capture_output=True, text=True).stdout
+    command = [sys.executable, "-c", query]
+    return subprocess.run(command, cwd="/", check=True, capture_output=True, text=True, env=environment).stdout
 
 
-def test_any_client_opens_the_views_from_the_campaigns_folder(folder):
-    counts, missing = index.build(Campaign(folder))
+@pytest.fixture(scope="session")
+def old_client(tmp_path_factory):
+    """The environment in which Python imports DuckDB 1.0.0, the oldest that is to open a catalog."""
+    folder = tmp_path_factory.mktemp("duckdb-1.0.0")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--target"]
+    installed = subprocess.run([*command, str(folder), "duckdb==1.0.0"], capture_output=True, text=True, check=False)
+    if installed.returncode:
+        pytest.skip(f"duckdb 1.0.0 cannot be installed from PyPI: {installed.stderr.strip().splitlines()[-1:]}")
+    return os.environ | {"PYTHONPATH": str(folder)}
+
+
+def test_any_client_opens_the_views_from_any_folder(tmp_path, folder):
+    moved = folder.rename(tmp_path / "it's [one] of *")
+    counts, missing = index.build(Campaign(moved))
     assert counts == {"samples": 2, "acaps": 2, "flows": 2, "stacks": 1}
     assert missing == []
-    assert "Ethernet/IPv4/TCP" in content(folder)
+    assert "Ethernet/IPv4/TCP" in content(moved)
+
+
+def test_duckdb_1_0_0_opens_the_catalog(folder, old_client):
+    """It cannot read a list column without any element, as here, which 1.1.0 can."""
+    index.build(Campaign(folder))
+    assert content(folder, old_client, without=LISTS) == content(folder, without=LISTS)
+
+
+def test_published_tables_are_views_of_the_catalog(campaign):
+    con = duckdb.connect(str(campaign / "catalog.duckdb"), read_only=True)
+    for name in process.TABLES:
+        assert (
+            con.sql(f"from {name}").to_arrow_table()
+            == con.read_parquet(str(campaign / "tables" / f"{name}.parquet")).to_arrow_table()
+        ), name
 
 
 def test_content_depends_on_the_inputs_alone(folder, tmp_path):

@@ -1,13 +1,21 @@
 """acapella sql: from anywhere, read only, in every format, opening no more files than it needs."""
 
+import csv
+import io
 import json
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
-from acapella import cli, queries, sql
+from acapella import cli, process, queries, sql
 from acapella.campaign import Campaign
 from acapella_core.errors import UserError
+
+PROGRAM = str(Path(sys.executable).with_name("acapella"))
 
 
 @pytest.fixture
@@ -83,8 +91,46 @@ def test_formats(campaign, ask):
     assert ask(campaign, query, "--format", "tsv")[1].splitlines()[1].startswith("1\ta,b\t[100, 7]\t\ttrue\t")
     (row,) = json.loads(ask(campaign, query, "--format", "json")[1])
     assert (row["n"], row["vlan"], row["nothing"], row["yes"]) == (1, [100, 7], None, True)
-    assert "a,b" in ask(campaign, query)[1]
+    assert "a,b" in ask(campaign, query, "--format", "table")[1]
     assert json.loads(ask(campaign, "select 1 as n where false", "--format", "json")[1]) == []
+
+
+def test_output_to_a_pipe_is_csv_of_all_columns(campaign):
+    """A drawn table leaves out columns that do not fit."""
+    query = "select " + ", ".join(f"'{n:030d}' as column_{n}" for n in range(20))
+    command = [PROGRAM, "sql", str(campaign), query]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert list(csv.reader(told.splitlines())) == [[f"column_{n}" for n in range(20)], [f"{n:030d}" for n in range(20)]]
+
+
+def test_output_to_a_terminal_is_a_table(campaign, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    sql.ask(Campaign(campaign), "select 7 as seven", out := Terminal())
+    assert "seven" in out.getvalue() and "\N{BOX DRAWINGS LIGHT VERTICAL}" in out.getvalue()
+    with pytest.raises(UserError, match="Parquet is not written to a terminal"):
+        sql.ask(Campaign(campaign), "select 7 as seven", Terminal(), form="parquet")
+
+
+def test_parquet_has_the_rows_and_types_of_the_query(campaign, tmp_path):
+    command = [PROGRAM, "sql", str(campaign), "from frames order by all", "--format", "parquet"]
+    file = tmp_path / "frames.parquet"
+    with file.open("wb") as out:
+        subprocess.run(command, check=True, stdout=out, cwd=tmp_path)
+    frames = pq.read_table(file)
+    assert len(frames) == sum(pq.read_metadata(path).num_rows for path in (campaign / "acap").glob("*.parquet"))
+    assert str(frames.schema.field("ts_ns").type) == "int64"
+
+
+def test_moved_campaign_is_answered(campaign, ask, tmp_path):
+    moved = shutil.copytree(campaign, tmp_path / "it's [moved]")
+    shutil.move(campaign / "acap", campaign / "away")
+    try:
+        assert ask(moved, "select count(*) > 1000 as many from frames")[:2] == (0, "many\ntrue\n")
+    finally:
+        shutil.move(campaign / "away", campaign / "acap")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +161,8 @@ def test_mistakes_are_one_line(campaign, ask, mistake):
 
 def test_a_table_that_is_not_there_is_answered_by_those_that_are(campaign, ask):
     _, _, err = ask(campaign, "select * from frmes")
-    assert "frmes" in err and err.endswith("; there are acaps, connections, flows, frames, samples, stacks\n")
+    known = {"acaps", "connections", "flows", "frames", "samples", "stacks", *process.TABLES}
+    assert "frmes" in err and err.endswith(f"; there are {', '.join(sorted(known))}\n")
 
 
 def test_no_catalog_says_what_to_run(tmp_path):

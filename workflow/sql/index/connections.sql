@@ -1,8 +1,9 @@
 -- One row per sample and pair of flows that are each other's peer: the view `connections`.
+-- No CTE has the name of a table: DuckDB 1.0.0 takes that for a recursion in a view.
 -- fwd is the direction of the pair's first frame (flows are numbered in the order of their first frames).
 with
 
-flows as (
+directed as (
     select * from flows
 ),
 
@@ -47,8 +48,8 @@ final as (
         greatest(fwd.last_ns, rev.last_ns) as last_ns,
         greatest(fwd.last_ns, rev.last_ns) - least(fwd.first_ns, rev.first_ns) as duration_ns,
         coalesce(fwd.app, rev.app) as app
-    from flows as fwd
-    inner join flows as rev
+    from directed as fwd
+    inner join directed as rev
         on
             fwd.sample = rev.sample
             and fwd.peer_flow = rev.flow

@@ -1,16 +1,18 @@
 -- One row per frame: the view `frames`. A filter on sample, site or port opens only the files it needs, because the
--- join on the file's name turns it into a list of names before any of them is read.
+-- join on the file's name turns it into a list of names before any of them is read. No CTE has the
+-- name of a table: DuckDB 1.0.0 takes that for a recursion in a view.
 with
 
-samples as (
+digested as (
     select * from samples
+    where acap is not null
 ),
 
 acaps as (
     select * from read_parquet('acap/*.parquet', filename = true)
 ),
 
-flows as (
+keys as (
     select * from flows
 ),
 
@@ -32,8 +34,8 @@ final as (
         f.src_port,
         f.dst_port
     from acaps as a
-    inner join samples as s on a.filename = s.acap
-    left join flows as f on s.sample = f.sample and a.flow = f.flow
+    inner join digested as s on a.filename = 'acap/' || s.sample || '.parquet'
+    left join keys as f on s.sample = f.sample and a.flow = f.flow
 )
 
 select * from final

@@ -5,20 +5,25 @@ The column `excluded` of samples gives the reason why a sample is excluded from 
 restrictions count. If the campaign has none, the filtered ones count; trials count only if all samples are trials.
 
 CAMPAIGN/catalog.duckdb holds the tables samples (manifest, digest, quality), acaps (file, time range, rows), flows (of
-all samples) and stacks (per sample), and the views frames (every frame with its flow's key) and connections (a row per
-pair of flows). The views read acap/*.parquet by relative path: open the catalog from the campaign's folder,
+all samples) and stacks (per sample), and the views frames (every frame with its flow's key), connections (a row per
+pair of flows), and one for each published table (tables/*.parquet). DuckDB 1.0.0 and later open it (1.0 itself cannot
+read a list column, as vlan, that is empty in all rows):
 
-    cd results/demo && duckdb -readonly catalog.duckdb
+    duckdb -readonly results/demo/catalog.duckdb "select site, sum(frames) from frame_sizes group by site"
 
-or from anywhere with `acapella sql`. The content depends on the inputs alone; the file's own bytes do not have to be
-equal from run to run, so nothing takes its checksum.
+Views contain the absolute path of the campaign's folder: they work from any working directory. If you move the folder,
+run `acapella index` again; `acapella sql` works there without. The content depends on the inputs alone; the file's own
+bytes do not have to be equal from run to run, so nothing takes its checksum.
 """
 
 import contextlib
+import glob
 from argparse import RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from pathlib import Path
 
+from acapella_core import schemas
+from acapella_core.arrow_tables import arrow_schema
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_path, sha256_of
 
@@ -27,6 +32,7 @@ from .campaign import Campaign, opened
 
 TABLES = ("manifests", "digests", "restrictions", "samples", "acaps", "flows", "stacks")
 PRIVATE_TABLES = ("manifests", "digests", "restrictions", "files", "listed", "named_trials")
+STORAGE = "v1.0.0"  # the oldest DuckDB that opens the catalog
 VIEWS = ("frames", "connections")
 TRAFFIC = ("unfiltered", "all")
 
@@ -48,6 +54,9 @@ def register_parser(subparsers):
         "--trials", nargs="+", default=[], metavar="SAMPLE", help="samples of trials, beside those with such a manifest"
     )
     parser.add_argument(
+        "--tables", nargs="+", default=[], metavar="TABLE", help="published tables of other stages than process"
+    )
+    parser.add_argument(
         "--traffic",
         choices=TRAFFIC,
         default=TRAFFIC[0],
@@ -61,7 +70,12 @@ def run(args) -> None:
     """Write the catalog; print its contents, the excluded samples and the missing ones."""
     campaign = opened(args.campaign)
     counts, missing = build(
-        campaign, exclude=args.exclude, trials=args.trials, traffic=args.traffic, threads=args.threads
+        campaign,
+        exclude=args.exclude,
+        trials=args.trials,
+        traffic=args.traffic,
+        tables=args.tables,
+        threads=args.threads,
     )
     print(f"{campaign.catalog}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
     for samples, frames, reason in excluded(campaign):
@@ -72,17 +86,19 @@ def run(args) -> None:
         print(f"acapella: {len(missing)} samples have no acap or are excluded, and count in no table: {shown}")
 
 
-def build(
+def build(  # noqa: PLR0913
     campaign: Campaign,
     *,
     exclude: Sequence[str] = (),
     trials: Sequence[str] = (),
     traffic: str = TRAFFIC[0],
+    tables: Sequence[str] = (),
     threads: int = 1,
 ) -> tuple[dict[str, int], list[str]]:
     """Write the catalog; return the rows of its tables and the samples that have a manifest but count in no table.
 
-    ``trials``: samples that the config names as trials; ``traffic``: which samples count in traffic statistics.
+    ``trials``: samples that the config names as trials; ``traffic``: which samples count in traffic statistics;
+    ``tables``: published tables that get a view in addition to those of `acapella process` and those that are there.
     """
     listed = listed_samples(campaign)
     files = input_files(campaign, set(listed) - set(exclude))
@@ -90,7 +106,9 @@ def build(
         temporary.unlink()  # DuckDB makes its own file, and takes an empty one for a broken one
         try:
             inputs = {"listed": listed, "named_trials": sorted(set(trials))}
-            return fill(campaign, temporary.resolve(), inputs, files, traffic=traffic, threads=threads)
+            counted = fill(campaign, temporary.resolve(), inputs, files, traffic=traffic, threads=threads)
+            add_views(campaign, temporary.resolve(), published(campaign, tables))
+            return counted
         finally:
             temporary.with_name(temporary.name + ".wal").unlink(missing_ok=True)
 
@@ -161,7 +179,7 @@ def fill(  # noqa: PLR0913
 ) -> tuple[dict[str, int], list[str]]:
     """Create the catalog's tables and views in a new database file; ``samples`` are tables of sample names."""
     with contextlib.chdir(campaign.folder), queries.one_line(campaign.folder):
-        con = queries.connect(database, threads=threads)
+        con = new_database(database, threads)
         for name, listed in samples.items():
             con.execute(f"create table {name} as select unnest($samples::varchar[]) as sample", {"samples": listed})
         con.execute(
@@ -174,8 +192,6 @@ def fill(  # noqa: PLR0913
             con.execute(f"create table {name} as {query}", bound)
             if name == "samples":
                 check(con)
-        for name in VIEWS:
-            con.execute(f"create view {name} as {queries.text('index', name)}")
         for name in PRIVATE_TABLES:
             con.execute(f"drop table {name}")
         counts = {
@@ -188,6 +204,85 @@ def fill(  # noqa: PLR0913
         ]
         con.close()
     return counts, missing
+
+
+def new_database(path: Path, threads: int = 1):
+    """Return a connection to a new database file that DuckDB 1.0.0 and later can open."""
+    return queries.connect(path, threads=threads, storage_compatibility_version=STORAGE)
+
+
+def add_views(campaign: Campaign, database: Path, tables: Sequence[str], folder: Path | None = None) -> None:
+    """Create the views of a catalog; they read the files of ``folder``, by default the campaign's as absolute path."""
+    root = campaign.folder.resolve() if folder is None else folder
+    with contextlib.chdir(campaign.folder), queries.one_line(campaign.folder), contextlib.ExitStack() as stubs:
+        con = stubs.enter_context(contextlib.closing(new_database(database)))
+        create_views(con, root)
+        for table in tables:
+            file = root / "tables" / f"{table}.parquet"
+            stubs.enter_context(stub(file, table))
+            source = literal(file, pattern=True)
+            con.execute(f"create view {table} as select * from read_parquet({source})")
+
+
+def create_views(con, root: Path, *, temporary: bool = False) -> None:
+    """Create the views `frames` and `connections` over the files in ``root``.
+
+    DuckDB binds no parameters in the definition of a view, so the paths of its SELECT are replaced.
+    """
+    for name in VIEWS:
+        query = queries.text("index", name)
+        query = query.replace("'acap/*.parquet'", literal(root / "acap/*.parquet", pattern=True))
+        query = query.replace("'acap/'", literal(f"{root / 'acap'}/"))
+        con.execute(f"create {'temp ' if temporary else ''}view {name} as {query}")
+
+
+def literal(path: str | Path, *, pattern: bool = False) -> str:
+    """Return a path as an SQL literal; of a ``pattern``, only the file's name is one."""
+    path = Path(path) if pattern else path
+    text = f"{glob.escape(str(path.parent))}/{path.name}" if pattern else str(path)
+    return "'" + text.replace("'", "''") + "'"
+
+
+def published(campaign: Campaign, tables: Sequence[str]) -> list[str]:
+    """Return the published tables that get a view: those of `acapella process`, ``tables``, and those that are there.
+
+    A table of another version, whose columns are not those of its schema, gets none: `acapella process` comes first.
+    """
+    known = {path.stem for path in (schemas.root() / "tables").glob("*.yaml")}
+    there = {path.stem for path in (campaign.folder / "tables").glob("*.parquet")}
+    names = {*queries.names("process"), *tables, *(there & known)}
+    return sorted(name for name in names if name not in there or fits(campaign.table(name, "parquet"), name))
+
+
+def fits(file: Path, table: str) -> bool:
+    """Return whether a Parquet file has the columns of a table's schema."""
+    import pyarrow as pa  # noqa: PLC0415 (slow to import)
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    try:
+        return pq.read_schema(file).equals(arrow_schema(table))
+    except (OSError, pa.ArrowException):
+        return False
+
+
+@contextlib.contextmanager
+def stub(file: Path, table: str):
+    """Have an empty table at ``file`` if there is none: DuckDB creates a view only if what it reads exists."""
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    if file.is_file():
+        yield
+        return
+    made = not file.parent.is_dir()
+    file.parent.mkdir(exist_ok=True)
+    try:
+        pq.write_table(arrow_schema(table).empty_table(), file)
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+        if made:
+            with contextlib.suppress(OSError):  # another stub is in it
+                file.parent.rmdir()
 
 
 def check(con) -> None:

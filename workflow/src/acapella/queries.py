@@ -41,8 +41,10 @@ def select(con, stage: str, name: str, parameters: dict):
     return con.sql(query, params=named)
 
 
-def connect(database: str | Path = ":memory:", *, threads: int = 1, read_only: bool = False):
+def connect(database: str | Path = ":memory:", *, threads: int = 1, read_only: bool = False, **more: str):
     """A DuckDB connection that installs nothing from the network and spills to TMPDIR; use it inside `one_line`.
+
+    ``more``: further settings of DuckDB.
 
     Raises UserError where TMPDIR is no folder to write into.
     """
@@ -53,6 +55,7 @@ def connect(database: str | Path = ":memory:", *, threads: int = 1, read_only: b
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
         "temp_directory": f"{temporary_folder()}/acapella-{os.getpid()}",
+        **more,
     }
     connection = duckdb.connect(str(database), read_only=read_only, config=settings)
     _connections.add(connection)

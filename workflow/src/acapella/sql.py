@@ -1,10 +1,12 @@
 """Ask a campaign's catalog a question in SQL.
 
     acapella sql "select site, count(*) from frames where port = 'p1' group by site"
-    acapella sql results/demo "from connections limit 5" --format csv
+    acapella sql results/demo "from connections limit 5" > connections.csv
+    acapella sql results/demo "from frames" --format parquet > frames.parquet
 
 Tables: samples, acaps, flows, stacks. Views: frames (each frame with its flow's vlan, mpls, src, dst, ip_proto,
-src_port, dst_port, flow_id and its sample, site, port) and connections (a row per pair of flows). The catalog is opened
+src_port, dst_port, flow_id and its sample, site, port), connections (a row per pair of flows) and the published tables.
+A terminal gets a drawn table, which may leave out columns and rows; a file or a pipe gets CSV. The catalog is opened
 read only, and of the acaps only those files are opened that filters on sample, site, port or flow leave. CAMPAIGN may
 be left out in its folder, and where results/ holds only one.
 
@@ -13,21 +15,23 @@ reason (trial, filter, p4, sampling):
 
     acapella sql "select stack, count(*) from frames where excluded is null group by stack"
 
-The same from any DuckDB client, in two lines:
+The same from any DuckDB client:
 
-    cd results/demo
-    duckdb -readonly catalog.duckdb "select stack, count(*) from frames group by stack"
+    duckdb -readonly results/demo/catalog.duckdb "select stack, count(*) from frames group by stack"
 """
 
 import argparse
 import contextlib
 import csv
 import json
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from acapella_core import schemas
 from acapella_core.errors import UserError
+from acapella_core.files import temporary_folder
 
 from . import queries
 from .campaign import Campaign, opened, require
@@ -43,9 +47,20 @@ def register_parser(subparsers):
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", nargs="?", help="folder results/<campaign>")
     parser.add_argument("query", metavar="QUERY", help="one SELECT")
-    parser.add_argument("--format", choices=sorted(WRITERS), default="table", help="default: table")
+    add_format(parser)
     parser.add_argument("--threads", type=int, default=1, help="threads of DuckDB (default: 1)")
     return parser
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """Add --format."""
+    usual = "table on a terminal, else csv"
+    parser.add_argument("--format", choices=sorted(WRITERS), help=f"output format (default: {usual})")
+
+
+def write_answer(con, query, out, form: str | None) -> None:
+    """Write the answer of a query to ``out`` in a format; None: a table if it is a terminal, else CSV."""
+    WRITERS[form or ("table" if out.isatty() else "csv")](con, query, out)
 
 
 def run(args) -> None:
@@ -68,17 +83,22 @@ def only_campaign(folder: Path) -> Campaign:
     )
 
 
-def ask(campaign: Campaign, query: str, out, *, form: str = "table", threads: int = 1) -> None:
-    """Write the answer of one reading statement to ``out`` as ``form``: table, csv, tsv or json.
+def ask(campaign: Campaign, query: str, out, *, form: str | None = None, threads: int = 1) -> None:
+    """Write the answer of one reading statement to ``out`` as ``form``: table, csv, tsv, json or parquet.
 
-    Raises UserError in one line: no catalog, a mistake in the SQL, a statement that writes.
+    None: a table if ``out`` is a terminal, else csv. Raises UserError in one line: no catalog, a mistake in the SQL, a
+    statement that writes, Parquet to a terminal.
     """
+    from . import index  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
+
     catalog = require(campaign.catalog, f"run acapella index {campaign.folder}").resolve()
     with contextlib.chdir(campaign.folder), queries.one_line():
         con = queries.connect(catalog, threads=threads, read_only=True)
         check_catalog(con, campaign)
+        statement = reading_statement(con, query)
+        index.create_views(con, Path(), temporary=True)  # the catalog's own contain the path where it was made
         with known_names(con):
-            WRITERS[form](con, reading_statement(con, query), out)
+            write_answer(con, statement, out, form)
 
 
 def check_catalog(con, campaign: Campaign) -> None:
@@ -104,7 +124,7 @@ def known_names(con):
         what = str(error).splitlines()[0]
         if not what.startswith("Catalog Error: Table "):
             raise
-        names = [name for (name,) in con.execute("select table_name from information_schema.tables").fetchall()]
+        names = {name for (name,) in con.execute("select table_name from information_schema.tables").fetchall()}
         raise UserError(what, fix=f"there are {', '.join(sorted(names))}") from error
 
 
@@ -153,6 +173,21 @@ def write_json(con, query, out) -> None:
     out.write("[]\n" if before == "[\n" else "\n]\n")
 
 
+def write_parquet(con, query, out) -> None:
+    """Write a Parquet file to a binary stream. Raises UserError for a terminal and for what is not a SELECT."""
+    if out.isatty():
+        raise UserError("Parquet is not written to a terminal", fix="name a file: --format parquet > FILE.parquet")
+    answer = con.sql(query)
+    if answer is None:
+        raise UserError("this statement has no rows to write as Parquet", fix="use another --format")
+    with tempfile.TemporaryDirectory(prefix="acapella-sql-", dir=temporary_folder()) as folder:
+        file = Path(folder) / "answer.parquet"
+        answer.write_parquet(str(file), compression="zstd")
+        out.flush()
+        with file.open("rb") as whole:
+            shutil.copyfileobj(whole, out.buffer)
+
+
 def batches(result):
     """Yield the rows of an answer, some at a time."""
     while rows := result.fetchmany(BATCH):
@@ -166,4 +201,10 @@ def plain(value):
     return json.dumps(value, default=str) if isinstance(value, (list, dict)) else value
 
 
-WRITERS = {"table": write_table, "csv": write_separated(","), "tsv": write_separated("\t"), "json": write_json}
+WRITERS = {
+    "table": write_table,
+    "csv": write_separated(","),
+    "tsv": write_separated("\t"),
+    "json": write_json,
+    "parquet": write_parquet,
+}

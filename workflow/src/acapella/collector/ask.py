@@ -32,7 +32,7 @@ def register_parser(actions) -> None:
     )
     parser.add_argument("folder", metavar="FOLDER", help="what acapella collector run -o names")
     parser.add_argument("query", metavar="QUERY", help="one SELECT")
-    parser.add_argument("--format", choices=sorted(sql.WRITERS), default="table", help="default: table")
+    sql.add_format(parser)
     parser.set_defaults(act=run)
 
 
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
     with queries.one_line(), contextlib.closing(queries.connect()) as con:
         define(con, tables, counters)
         with sql.known_names(con):
-            sql.WRITERS[args.format](con, sql.reading_statement(con, args.query, anew=""), sys.stdout)
+            sql.write_answer(con, sql.reading_statement(con, args.query, anew=""), sys.stdout, args.format)
 
 
 def finished(folder: Path) -> dict:
