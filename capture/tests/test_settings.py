@@ -1,5 +1,7 @@
 """The config keys of collect: defaults come from the schema, mistakes are named by their key."""
 
+from pathlib import Path
+
 import pytest
 
 from acapella_capture.plan import sites_of
@@ -19,6 +21,14 @@ def test_defaults():
 def test_defaults_within_a_line_of_the_traffic_plan():
     item = settings_of({"testbed": "local", "local": {"traffic": [{"kind": "dns"}]}}).local.traffic[0]
     assert item["ip"] == 4 and item["span"] == "sample" and item["client"] is None
+
+
+def test_default_p4_program_is_found_from_any_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    program = Path(settings_of({"testbed": "local", "capture": {"method": "fpga"}}).capture.p4_program)
+    assert program.is_file() and program.parts[-3:] == ("p4", "spec", "preprocess.spec")
+    with pytest.raises(UserError, match=r"capture\.p4_program: no file mine\.spec"):
+        settings_of({"testbed": "local", "capture": {"method": "fpga", "p4_program": "mine.spec"}})
 
 
 @pytest.mark.parametrize(

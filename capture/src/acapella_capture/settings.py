@@ -170,6 +170,7 @@ def settings_of(config: dict[str, Any], *, where: object = "config") -> Settings
     values = with_defaults(config, schema)
     if values["testbed"] == "files" and not values["samples"]:
         raise UserError("samples: a sample sheet is needed for testbed files", where=where)
+    values["capture"]["p4_program"] = found_program(values["capture"]["p4_program"])
     check_methods(values, where)
     check_across_keys(values, where)
     return Settings(
@@ -182,6 +183,14 @@ def settings_of(config: dict[str, Any], *, where: object = "config") -> Settings
         local=local_settings(values["local"]),
         fabric=FabricSettings(**values["fabric"]),
     )
+
+
+def found_program(named: str) -> str:
+    """Return the path of a P4 program; the default one is in the project's tree, from any working directory."""
+    default = schemas.json_schema("config")["properties"]["capture"]["properties"]["p4_program"]["default"]
+    if named != default or Path(named).is_file():
+        return named
+    return str(schemas.root().parent / named)
 
 
 def check_methods(values: dict[str, Any], where: object) -> None:
