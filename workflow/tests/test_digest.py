@@ -391,6 +391,14 @@ def test_frames_without_a_time_have_none_and_take_part_in_no_time(digest, tmp_pa
     assert (flow["iat_min_ns"], flow["iat_mean_ns"], flow["iat_stddev_ns"]) == (0, 0.0, 0.0)
 
 
+def test_flow_table_is_beside_the_acap_by_default(capture, tmp_path, capsys):
+    assert main(["digest", str(capture), "-o", str(tmp_path / "x.parquet"), "--engine", "native"]) == 0
+    assert pq.read_table(tmp_path / "x.flows.parquet").num_rows > 0
+    capsys.readouterr()
+    assert main(["show", str(tmp_path / "x.parquet"), "--columns", "frame,src"]) == 0
+    assert capsys.readouterr().out.startswith("1\t10.0.0.1\n")
+
+
 YEAR_586524_US = 18_446_744_073_709_551_615  # the last time of a pcapng with microseconds
 
 

@@ -75,7 +75,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         "sources", metavar="IN", nargs="+", help="pcap or pcapng, also compressed; - for standard input"
     )
     parser.add_argument("-o", dest="acap", metavar="ACAP.parquet", required=True, help="the frame table")
-    parser.add_argument("--flows", metavar="FLOWS.parquet", required=True, help="the flow table")
+    parser.add_argument(
+        "--flows", metavar="FLOWS.parquet", help="the flow table (default: X.flows.parquet for an ACAP X.parquet)"
+    )
     parser.add_argument("--engine", choices=sorted(ENGINES), default="hybrid", help="who names what (default: hybrid)")
     parser.add_argument(
         "--deep-frames",
@@ -108,8 +110,9 @@ def run(args: argparse.Namespace) -> int:
     summed up in one note. The error comes last, where a log is looked at.
     """
     options = Options(args.engine, tuple(args.deep_frames), args.site, args.port, args.threads)
-    check_paths(args.sources, args.acap, args.flows)
-    metadata = digest(args.sources, args.acap, args.flows, options, progress=args.progress)
+    flows = args.flows or str(flows_beside(Path(args.acap)))
+    check_paths(args.sources, args.acap, flows)
+    metadata = digest(args.sources, args.acap, flows, options, progress=args.progress)
     name = name_of(args.sources)
     damaged = metadata["file_issue"] in DAMAGED and args.damaged == "fail"
     if oddities := oddities_of(metadata):
@@ -121,6 +124,11 @@ def run(args: argparse.Namespace) -> int:
         said = f"{name}: {fault_of(metadata)}; {kept(metadata['frames'])}{advice}"
         print(f"acapella: {'error' if damaged else 'warning'}: {said}", file=sys.stderr)
     return int(damaged)
+
+
+def flows_beside(acap: Path) -> Path:
+    """Return the path of the flow table that `acapella show` finds beside an acap."""
+    return acap.with_suffix(f".flows{acap.suffix}")
 
 
 def check_paths(sources: Sequence[str], acap: str, flows: str) -> None:
