@@ -67,6 +67,7 @@ struct metadata_t {
 #include "controls/identity.p4"
 #include "controls/slot.p4"
 #include "controls/sketch.p4"
+#include "controls/slotless.p4"
 #include "controls/times.p4"
 #include "controls/sequence.p4"
 #include "controls/handshake.p4"
@@ -91,6 +92,7 @@ control FlowStatistics(inout headers_t hdr, inout metadata_t meta, in pna_main_i
     Slot() slot;
     Count() count;
     Times() times;
+    Slotless() slotless_flow;
     Sequence() sequence;
     Handshake() handshake;
     Acknowledgment() acknowledgment;
@@ -173,13 +175,8 @@ control FlowStatistics(inout headers_t hdr, inout metadata_t meta, in pna_main_i
                 } else {
                     meta.report_bytes = 192;
                     if (meta.peer_trigger == meta.trigger && meta.held == 0) {
-                        hdr.work.since = (bit<64>)meta.epoch_mark;
-                        hdr.work.since = hdr.work.since << 32;
-                        hdr.work.since = hdr.work.since | (bit<64>)meta.row_hash;
-                        meta.index = slot_mask.read(0);
-                        meta.index = meta.own_crc & meta.index;
-                        hdr.work.following = slotless.read(meta.index);
-                        if (hdr.work.following != hdr.work.since) {
+                        slotless_flow.apply(hdr, meta);
+                        if (meta.found == 0) {
                             meta.reason = REASON_REVERSE_UNKNOWN;
                         }
                     }

@@ -82,7 +82,8 @@ Register<bit<32>, bit<32>>(SLOTS, 0) slot_duplicate_acks;
 // Flows without a slot that were seen: epoch + 1 in the upper half, a hash of the flow in the lower.
 Register<bit<64>, bit<32>>(SLOTS, 0) slotless;
 
-// 0 slots taken, 1 taken over from an idle flow, 2 packets of flows without a slot, 3 slots taken over from an ended one
-Register<bit<64>, bit<32>>(4, 0) slot_counters;
+// 0 slots taken, 1 taken over from an idle flow, 2 packets of flows without a slot, 3 slots taken over from an ended one,
+// 4 packets of flows without a slot that were not seen to begin in this epoch
+Register<bit<64>, bit<32>>(8, 0) slot_counters;
 
 #endif

@@ -1,6 +1,8 @@
 // Whether this is the flow's first packet of the epoch, and the time since its last. Directions are flows of their
 // own, so each has its inter-arrival time.
 control Times(inout headers_t hdr, inout metadata_t meta) {
+    Slotless() slotless_flow;
+
     apply {
         meta.first = 0;
         if (meta.held == 1) {
@@ -26,24 +28,20 @@ control Times(inout headers_t hdr, inout metadata_t meta) {
                 slot_last.write(meta.slot, hdr.ingress.timestamp_ns);
             }
         } else {
-            // Noted as seen in this epoch, if its place is free in it; else it begins where nobody but this packet is in
-            // one of its cells.
-            hdr.work.sum = (bit<64>)meta.epoch_mark;
-            hdr.work.sum = hdr.work.sum << 32;
-            hdr.work.sum = hdr.work.sum | (bit<64>)meta.row_hash;
-            meta.index = slot_mask.read(0);
-            meta.index = meta.own_crc & meta.index;
-            hdr.work.was = slotless.read(meta.index);
-            if (hdr.work.was != hdr.work.sum) {
-                hdr.work.was = hdr.work.was >> 32;
-                hdr.work.since = hdr.work.sum >> 32;
-                if (hdr.work.was != hdr.work.since) {
+            slotless_flow.apply(hdr, meta);
+            if (meta.found == 0) {
+                if (meta.vacant == 1) {
                     meta.first = 1;
-                    slotless.write(meta.index, hdr.work.sum);
+                    slotless.write(hdr.work.free, hdr.work.since);
                 } else {
+                    // It begins where nobody but this packet is in one of its cells; else it is not seen to begin.
                     if (hdr.cells.packets_0 == 1 || hdr.cells.packets_1 == 1 || hdr.cells.packets_2 == 1
                         || hdr.cells.packets_3 == 1) {
                         meta.first = 1;
+                    } else {
+                        hdr.work.sum = slot_counters.read(4);
+                        hdr.work.sum = hdr.work.sum + 1;
+                        slot_counters.write(4, hdr.work.sum);
                     }
                 }
             }

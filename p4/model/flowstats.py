@@ -224,24 +224,28 @@ class Flowstats:
         else:
             packet.first = self._begins_without_slot(packet)
 
-    def _slotless(self, key: Key) -> tuple[int, int]:
-        """Where a flow without a slot is noted in this epoch, and as what."""
+    def _slotless(self, key: Key) -> tuple[list[int], int]:
+        """Places where a flow without a slot is noted in this epoch, and the note."""
         rows = min(self.one["rows"], ROWS)
-        return key.digest()[0] & self.one["slot_mask"], self._epoch_mark() << 32 | key.row_hash(rows - 1)
+        places = [half & self.one["slot_mask"] for half in key.digest()]
+        return places, self._epoch_mark() << 32 | key.row_hash(rows - 1)
 
     def _begins_without_slot(self, packet: Packet) -> bool:
         """Whether no packet of the flow was seen in this epoch.
 
-        It is noted if its place is free in this epoch; else by a cell of the sketch that only this packet is in.
+        It is noted if a place of it is free in this epoch; else it begins with a cell that only this packet is in.
         """
-        place, note = self._slotless(packet.key)
-        noted = self.many["slotless"][place]
-        if noted == note:
+        places, note = self._slotless(packet.key)
+        notes = self.many["slotless"]
+        if note in [notes[place] for place in places]:
             return False
-        if noted >> 32 != self._epoch_mark():
-            self.many["slotless"][place] = note
+        free = next((place for place in places if notes[place] >> 32 != self._epoch_mark()), None)
+        if free is not None:
+            notes[free] = note
             return True
-        return any(packets == 1 for _, packets in packet.cells)
+        begins = any(packets == 1 for _, packets in packet.cells)
+        self.many["slot_counters"][4] += not begins
+        return begins
 
     # Triggers and reports
 
@@ -273,8 +277,9 @@ class Flowstats:
             if not trigger:
                 return Result(NO_TRIGGER)
             subject = self._peer_subject(packet)
-            place, note = self._slotless(subject.key)
-            if self.one["format"] != 1 and not subject.held and self.many["slotless"][place] != note:
+            places, note = self._slotless(subject.key)
+            seen = subject.held or note in [self.many["slotless"][place] for place in places]
+            if self.one["format"] != 1 and not seen:
                 return Result(REVERSE_UNKNOWN)
         if self.one["format"] == 1 and subject.key.ip_version != 4:
             return Result(NOT_IN_FORMAT, trigger=trigger)

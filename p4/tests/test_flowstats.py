@@ -66,4 +66,4 @@ def test_the_published_register_sizes_are_compiled_in():
     sizes = {name: int(size, 0) for name, size in re.findall(r"^regarray (\S+) size (\S+)", text, re.MULTILINE)}
     assert all(sizes[f"sketch_{what}_{row}"] == 2 * 2**20 for what in ("bytes", "packets") for row in range(ROWS))
     assert all(sizes[f"slot_hole_{end}"] == HOLES * 2**18 for end in ("start", "end"))
-    assert {size for name, size in sizes.items() if name.startswith("slot") and 4 < size < HOLES * 2**18} == {2**18}
+    assert {size for name, size in sizes.items() if name.startswith("slot") and 8 < size < HOLES * 2**18} == {2**18}
