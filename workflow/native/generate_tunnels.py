@@ -1,4 +1,6 @@
-"""Make tunnels.inc, the types of tunnel identifiers, from schemas/tunnels.tsv: generate_tunnels.py TUNNELS.tsv TUNNELS.inc
+"""Make tunnels.inc, the types of tunnel identifiers, from schemas/tunnels.tsv.
+
+    generate_tunnels.py TUNNELS.tsv TUNNELS.inc
 
 Each row becomes ``ACAPELLA_TUNNEL(type, number, same_both_ways)``. The number is part of flow ids and never changes.
 """

@@ -94,7 +94,8 @@ def pseudonyms_of(addresses: list[str], key: bytes) -> list[str]:
 
 
 def tunnel_pseudonyms_of(kind: str, ids: list[int], key: bytes) -> list[int]:
-    """Return the pseudonyms that `anonymise` gives tunnel identifiers of a type in schemas/tunnels.tsv. Raises ValueError
-    if the type is unknown or an identifier is wider than its field.
+    """Return the pseudonyms that `anonymise` gives tunnel identifiers of a type in schemas/tunnels.tsv.
+
+    Raises ValueError if the type is unknown or an identifier is wider than its field.
     """
     return _native.tunnel_pseudonyms_of(kind, ids, key)
