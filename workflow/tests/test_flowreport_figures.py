@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -11,7 +12,7 @@ from svg_text import words
 
 from acapella import cli
 from acapella.campaign import Campaign
-from acapella.figures import compose, flowreport_accuracy
+from acapella.figures import compose, flowreport_accuracy, flowreport_rate
 from acapella.figures.registry import FLOWREPORTS, FLOWSTUDY, module
 from acapella.figures.save import VEGA_LITE, svg_of
 from acapella.figures.source import Source
@@ -65,6 +66,33 @@ def test_one_value_alone_has_an_axis_with_labels(tmp_path):
     (tmp_path / "tables").mkdir()
     figure = compose.drawn("flowreport_accuracy", Source(Campaign(write_tables(tmp_path, samples=1, flows=2))))
     assert "Handshake: SYN to SYN-ACK" in words(svg_of(figure))
+
+
+@pytest.mark.parametrize(
+    ("counts", "band"),
+    [
+        ([5_000, 5_400, 6_000], False),
+        ([7_900, 8_100, 9_000], False),  # the paper's range, from 39,000 on, does not stretch the axis
+        ([30_000, 45_000, 60_000], True),
+        ([200_000, 260_000], False),
+        ([3, 40, 900], False),
+        ([70, 70], False),
+        ([0, 0], False),
+    ],
+)
+def test_counts_of_reports_fill_their_axis(counts, band):
+    rows = [{"sample": "a", "whole": True, "reports": number} for number in counts]
+    values = [value | {"label": "a"} for value in flowreport_rate.steps("a", rows)]
+    figure = flowreport_rate.chart(values, ["a"]).to_dict()
+    scale = figure["layer"][-1]["encoding"]["x"]["scale"]
+    low, high = scale["domain"]
+    assert low <= min(counts) <= max(counts) <= high and low < high
+    if scale["type"] == "log":
+        assert math.log(max(counts) / min(counts)) >= 0.9 * math.log(high / low)
+    elif min(counts) != max(counts):
+        assert max(counts) - min(counts) >= 0.9 * (high - low)
+    assert (len(figure["layer"]) == 2) == band == (flowreport_rate.shown(values) == "grey")
+    vl_convert.vegalite_to_svg(figure, vl_version=VEGA_LITE)
 
 
 def test_labels_of_wide_axes_are_short():

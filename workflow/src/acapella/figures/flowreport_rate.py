@@ -15,7 +15,8 @@ SCOPE = scope
 COLOURS = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.PURPLE, theme.SKY)
 PRINTED = (39_000, 104_000)  # section IV-C: averages of four traces of a backbone
 HEIGHT, LABEL = 230, 30
-WIDE = 20  # counts so far apart stand on a logarithmic axis
+WIDE = 20  # ratio of counts from which on the axis is logarithmic
+MARGIN = 0.04  # of the axis, before the least and after the largest count
 
 
 def draw(source: Source) -> Figure:
@@ -31,7 +32,7 @@ def draw(source: Source) -> Figure:
         "Seconds without a packet are left out; so are those that the end of a capture cuts short, where there are "
         "others, and reports that the "
         "control plane asks for at resets of the sketch. The P4/RDMA paper printed averages of "
-        f"{PRINTED[0]:,} to {PRINTED[1]:,} reports/s of traces of a backbone (grey, where the axis goes so far).",
+        f"{PRINTED[0]:,} to {PRINTED[1]:,} reports/s of traces of a backbone ({shown(values)}).",
     )
     return Figure(title(values), alt.hconcat(chart(values, list(labels.values()))), key)
 
@@ -55,6 +56,27 @@ def title(values: list[dict]) -> str:
     return f"{mean:,.0f} reports a second on average, {count(max(counts))} at the most"
 
 
+def axis_ends(counts: list[int]) -> tuple[bool, list[float]]:
+    """Return whether the axis is logarithmic, and its ends: those of the counts, and a margin."""
+    low, high = min(counts), max(counts)
+    if low > 0 and high > WIDE * low:
+        margin = (high / low) ** MARGIN
+        return True, [low / margin, high * margin]
+    margin = MARGIN * (high - low) or max(1, MARGIN * high)
+    return False, [max(0, low - margin), high + margin]
+
+
+def overlap(ends: list[float]) -> list[float]:
+    """Return the ends of the part of the paper's range that is on the axis; empty if none is."""
+    low, high = max(PRINTED[0], ends[0]), min(PRINTED[1], ends[1])
+    return [low, high] if low < high else []
+
+
+def shown(values: list[dict]) -> str:
+    """Return where the paper's range is drawn."""
+    return "grey" if overlap(axis_ends([value["reports"] for value in values])[1]) else "outside the axis"
+
+
 def chart(values: list[dict], labels: list[str]) -> alt.LayerChart:
     """The lines over the paper's range."""
     many = len(labels) > len(COLOURS)
@@ -69,9 +91,8 @@ def chart(values: list[dict], labels: list[str]) -> alt.LayerChart:
             ),
         )
     )
-    counts = [value["reports"] for value in values]
-    most, wide = max(counts), min(counts) > 0 and max(counts) > WIDE * min(counts)
-    scale = alt.Scale(type="log", nice=False) if wide else alt.Scale(zero=True, nice=False)
+    logarithmic, ends = axis_ends([value["reports"] for value in values])
+    scale = alt.Scale(type="log" if logarithmic else "linear", domain=ends, zero=False, nice=False)
     lines = (
         alt.Chart(alt.Data(values=values))
         .mark_line(strokeWidth=1.6, interpolate="step-after", opacity=0.6 if many else 1)
@@ -85,10 +106,11 @@ def chart(values: list[dict], labels: list[str]) -> alt.LayerChart:
         )
     )
     width = theme.WIDTH - 70
-    if most < PRINTED[0] / 5:
+    within = overlap(ends)
+    if not within:
         return alt.layer(lines).properties(width=width, height=HEIGHT)
     band = (
-        alt.Chart(alt.Data(values=[{"low": PRINTED[0], "high": PRINTED[1]}]))
+        alt.Chart(alt.Data(values=[{"low": within[0], "high": within[1]}]))
         .mark_rect(color=theme.GRID, opacity=0.7)
         .encode(x="low:Q", x2="high:Q")
     )
