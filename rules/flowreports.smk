@@ -35,6 +35,7 @@ rule flowreports:
     params:
         folder=lambda wildcards: f"{CAMPAIGN}/flowreports/{wildcards.sample}",
         size=REPORTED["sketch"],
+        triggers=REPORTED["triggers"],
         sketches=["--sketch", *REPORTED["sketches"]] if REPORTED["sketches"] else [],
         times=[f"--epoch={REPORTED['epoch']}", f"--window={REPORTED['window']}", f"--interval={REPORTED['interval']}"],
         code=digest_of_code("acapella.flowreports"),
@@ -42,7 +43,7 @@ rule flowreports:
         "flowreports {wildcards.sample}"
     shell:
         "acapella flowreports -o {params.folder:q} --sample={wildcards.sample:q} --acap={input.acap:q}"
-        " --flows={input.flows:q} --size {params.size} {params.times} {params.sketches} -- {input.capture:q}"
+        " --flows={input.flows:q} --size {params.size} --triggers={params.triggers} {params.times} {params.sketches} -- {input.capture:q}"
         " > {log:q} 2>&1"
 
 

@@ -184,7 +184,9 @@ def accuracy(made: dict) -> list[dict]:
                 f"insert into compared_{name} ({', '.join(pair)}) select 10 ** (place / 20), "
                 f"10 ** (place_measured / 20) from by_report, range(pairs::bigint) where measure = '{measure}'"
             )
-    con.execute(f"create table pairs as {queries.text('flowreports', 'pairs')}", {"length_ns": SECOND})
+    con.execute(
+        f"create table pairs as {queries.text('flowreports', 'pairs')}", {"length_ns": SECOND, "of_triggers": "all"}
+    )
     rows = con.sql(queries.text("flowreports", "accuracy")).to_arrow_table().to_pylist()
     return [{"sample": "all", **row} for row in rows]
 

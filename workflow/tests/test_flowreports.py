@@ -234,6 +234,30 @@ def test_what_a_run_leaves_is_private(busy):
 
 
 @needs_program
+def test_the_papers_triggers_have_rows_of_their_own_in_the_table_of_accuracy(tmp_path, capsys):
+    """A run with both has the rows of a run with each; the paper's triggers report no flow of UDP."""
+    capture = traces.write_pcap(tmp_path / "busy.pcap", traces.busy_port(), snaplen=262144)
+    for name in ("all", "published", "both"):
+        words = ["flowreports", str(capture), "-o", str(tmp_path / name), "--triggers", name, "--sketch", "1x64"]
+        assert cli.main(words) == 0
+    lines = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+    apart = {name: table(tmp_path / name, "accuracy") for name in ("all", "published")}
+    both = table(tmp_path / "both", "accuracy")
+    for name, rows in apart.items():
+        assert {row["triggers"] for row in rows} == {name}
+        order = sorted(rows, key=lambda row: row["measure"])
+        assert sorted((row for row in both if row["triggers"] == name), key=lambda row: row["measure"]) == order
+    assert len(both) == len(apart["all"]) + len(apart["published"])
+    packets = {row["triggers"]: row for row in both if row["measure"] == "packets"}
+    flows = [row for row in table(tmp_path / "both", "compared_flows") if row["found"] == "both"]
+    without = sum(row["ip_proto"] != 6 for row in flows)
+    assert packets["published"]["missing"] >= without > packets["all"]["missing"] == 0
+    assert [words for words in lines if words[0] == "published"] and ["all", "packets"] in lines
+    for part in ("compared_flows", "judged_windows", "counts", "memory"):  # those of the run with all triggers
+        assert table(tmp_path / "both", part) == table(tmp_path / "all", part), part
+
+
+@needs_program
 def test_no_frames_are_no_flows(tmp_path):
     capture = traces.write_pcap(tmp_path / "none.pcap", [])
     assert cli.main(["flowreports", str(capture), "-o", str(tmp_path / "made")]) == 0

@@ -1,4 +1,4 @@
--- One row per measure: how well the measured values agree with the exact ones.
+-- One row per measure and triggers of reports: how well the measured values agree with the exact ones.
 -- r2 is the coefficient of determination, 1 - sum((y - x)^2) / sum((y - mean y)^2) with y exact and x measured; r2_log
 -- the same of logarithms, of the pairs whose values are both above 0. Errors are |x - y| / y, where y is above 0;
 -- near: pairs without difference, or with an error of at most 1 %. missing_share: of the exact values that are not
@@ -11,6 +11,7 @@ pairs as (
 
 compared as (
     select
+        triggers,
         measure,
         exact,
         measured,
@@ -24,16 +25,18 @@ compared as (
 
 counted as (
     select
+        triggers,
         measure,
         count(*) filter (where measured is null and not outside)::ubigint as missing,
         count(*) filter (where measured is null and outside)::ubigint as outside,
         count(*) filter (where exact is null)::ubigint as extra
     from pairs
-    group by measure
+    group by triggers, measure
 ),
 
 agreed as (
     select
+        triggers,
         measure,
         count(*)::ubigint as n,
         count(exact_log)::ubigint as n_log,
@@ -47,11 +50,12 @@ agreed as (
         quantile_disc(error, 0.99) as error_p99,
         max(error) as error_largest
     from compared
-    group by measure
+    group by triggers, measure
 ),
 
 final as (
     select
+        c.triggers,
         c.measure,
         coalesce(a.n, 0) as n,
         coalesce(a.n_log, 0) as n_log,
@@ -69,7 +73,7 @@ final as (
         a.error_p99,
         a.error_largest
     from counted as c
-    left join agreed as a on c.measure = a.measure
+    left join agreed as a on c.triggers = a.triggers and c.measure = a.measure
 )
 
 select * from final

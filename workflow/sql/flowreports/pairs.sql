@@ -1,5 +1,6 @@
 -- One row per value that is there to be compared, exactly and as measured, under its measure's name; null where a side
--- has none. outside: the program has no headers for the flow, so that nothing is to be expected of it.
+-- has none. outside: the program has no headers for the flow, so that nothing is to be expected of it. triggers: the
+-- packets that made a report, all or published.
 with
 
 flows as (
@@ -88,7 +89,7 @@ of_reports as (
     from acknowledgments
 ),
 
-final as (
+measures as (
     select
         measure,
         outside,
@@ -128,6 +129,13 @@ final as (
         measured_bps as measured
     from windows
     where reason is null
+),
+
+final as (
+    select
+        $of_triggers as triggers,
+        *
+    from measures
 )
 
 select * from final

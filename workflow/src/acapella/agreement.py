@@ -21,6 +21,15 @@ MEASURES = (
 )
 
 
+def own_rows(rows: list[dict]) -> list[dict]:
+    """Return the rows of flowreport_accuracy of the samples' own run, without those of a second one.
+
+    If the program ran twice the own run is that with all triggers.
+    """
+    own = min((row["triggers"] for row in rows), default=None)
+    return [row for row in rows if row["triggers"] == own]
+
+
 def disagreement(row: dict | None) -> str | None:
     """Return why a row of flowreport_accuracy does not agree; None if it does.
 

@@ -80,7 +80,8 @@ def rows_of(campaign: Campaign, name: str) -> list[dict]:
 
 def samples_of(campaign: Campaign) -> dict[str, tuple]:
     """What the samples' flow reports say, by the printed row's name: (number, text)."""
-    accuracy = {row["measure"]: row for row in rows_of(campaign, "flowreport_accuracy") if row["sample"] == ALL}
+    rows = agreement.own_rows(rows_of(campaign, "flowreport_accuracy"))
+    accuracy = {row["measure"]: row for row in rows if row["sample"] == ALL}
     found = {name: worst_of(accuracy, measures) for name, measures in COVERED.items()}
     seconds = [row for row in rows_of(campaign, "flowreport_seconds") if row["whole"]]
     mean = sum(row["reports"] for row in seconds) / len(seconds) if seconds else None

@@ -4,7 +4,7 @@ import math
 
 import altair as alt
 
-from ..agreement import badness, disagreement
+from ..agreement import badness, disagreement, own_rows
 from . import theme
 from .compose import Figure
 from .flowreport_scope import scope
@@ -42,7 +42,7 @@ PLACES = 20  # a decade, of flowreport_by_report
 
 def draw(source: Source) -> Figure:
     """A scatter plot a measure, both axes logarithmic, with the line of no error."""
-    rows = {row["measure"]: row for row in source.rows("flowreport_accuracy") if row["sample"] == ALL}
+    rows = {row["measure"]: row for row in own_rows(source.rows("flowreport_accuracy")) if row["sample"] == ALL}
     drawn = {measure: points(source, measure) for measure in MEASURES if measure in rows}
     shown = sorted((measure for measure in drawn if drawn[measure]), key=lambda measure: badness(rows[measure]))
     if not shown:

@@ -50,8 +50,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("--epoch", default="1s", metavar="TIME", help="between its resets (default: %(default)s)")
     parser.add_argument("--window", default="1s", metavar="TIME", help="of throughput (default: %(default)s)")
     parser.add_argument(
-        "--triggers", choices=("all", "published"), default="all",
-        help="packets that make a report: published are those of the paper (SYN, FIN, RST, ACK without data)",
+        "--triggers", choices=("all", "published", "both"), default="all",
+        help="packets that make a report: published are those of the paper (SYN, FIN, RST, ACK without data); both: "
+        "all, and a second run with those of the paper for the table of accuracy (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--interval", default="100ms", metavar="TIME", help="from a flow's report to its next one at the latest"
@@ -83,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         damage = damage_of(acap)
         captures = whole(args.captures, Path(scratch)) if damage else args.captures
         source = sample.Source(name, tuple(captures), acap, flows, duration_ns(args.window))
-        accuracy = sample.measure(source, args.output, settings, sketches)
+        accuracy = sample.measure(source, args.output, settings, sketches, published=args.triggers == "both")
     print("\n".join(as_text(accuracy)))
     print(f"flowreports: {args.output}", file=sys.stderr)
     fails = bool(damage) and args.acap is None
@@ -133,16 +134,16 @@ def whole(captures: list[Path], folder: Path) -> list[Path]:
     return copies
 
 
-def as_text(accuracy: dict[str, dict]) -> list[str]:
-    """Return the lines of the table: a line per measure, with its verdict (agreement)."""
+def as_text(accuracy: list[dict]) -> list[str]:
+    """Return the lines of the table: a line per triggers and measure, with its verdict (agreement)."""
     heads = ("n", "missing", "missing_share", "outside", "extra", "equal_share", "near_share", "r2", "r2_log")
     heads += ("error_median", "error_p99")
-    lines = [" ".join([f"{'measure':18}", *(f"{head:>13}" for head in heads), "verdict"])]
-    for measure in agreement.MEASURES:
-        if row := accuracy.get(measure):
-            why = agreement.disagreement(row)
-            verdict = "agrees" if why is None else f"differs: {why}"
-            lines.append(" ".join([f"{measure:18}", *(f"{cell(row[head]):>13}" for head in heads), verdict]))
+    lines = [" ".join([f"{'triggers':9} {'measure':18}", *(f"{head:>13}" for head in heads), "verdict"])]
+    for row in sorted(accuracy, key=lambda row: (row["triggers"], agreement.MEASURES.index(row["measure"]))):
+        why = agreement.disagreement(row)
+        verdict = "agrees" if why is None else f"differs: {why}"
+        names = f"{row['triggers']:9} {row['measure']:18}"
+        lines.append(" ".join([names, *(f"{cell(row[head]):>13}" for head in heads), verdict]))
     return lines
 
 

@@ -37,7 +37,7 @@ def make(con, *, sample: str, window_ns: int, settings: Settings = DEFAULT) -> N
     parameters = {
         **{"of_sample": sample, "length_ns": window_ns, "epoch_ns": settings.epoch_ns or 2**62},
         **{"rows": settings.sketch.rows, "cells": settings.sketch.cells},
-        **{"probes": bool(settings.triggers & PROBE)},
+        **{"probes": bool(settings.triggers & PROBE), "of_triggers": settings.triggers_name},
     }
     for name in (*OF_FLOWS, *OVER_TIME, "pairs", "accuracy"):
         exact.create(con, name, parameters)

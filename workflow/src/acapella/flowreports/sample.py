@@ -11,7 +11,7 @@ from .. import queries
 from . import compare, exact, meters
 from .program import Run, run, stamps
 from .receive import Received, receive
-from .settings import Settings, Sketch
+from .settings import PUBLISHED, Settings, Sketch
 
 PARTS = (
     "compared_flows",
@@ -24,6 +24,7 @@ PARTS = (
     "counts",
     "tools",
 )
+BY_TRIGGERS = ("pairs", "accuracy")  # parts that have a second run's rows, too
 MEASURED_BY_SKETCH = ("bytes", "packets")
 
 
@@ -38,8 +39,13 @@ class Source:
     window_ns: int = 1_000_000_000
 
 
-def measure(source: Source, folder: Path, settings: Settings, sketches: list[Sketch]) -> dict[str, dict]:
-    """Write PARTS as Parquet into ``folder``, with the files of the run; returns the rows of accuracy by measure."""
+def measure(
+    source: Source, folder: Path, settings: Settings, sketches: list[Sketch], *, published: bool = False
+) -> list[dict]:
+    """Write PARTS as Parquet into ``folder``, with the files of the run; return the rows of accuracy.
+
+    With ``published`` the program runs a second time, with the paper's triggers, for BY_TRIGGERS alone.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with queries.one_line(source.name):
         con = queries.connect()
@@ -52,11 +58,34 @@ def measure(source: Source, folder: Path, settings: Settings, sketches: list[Ske
         exact.create(con, "seconds", {"of_sample": source.name})
         table(con, "counts", counted(source, settings, made, got, loss_intervals(con)))
         table(con, "tools", meters.rows(source.name, source.captures, source.flows, got.flows))
-        for part in PARTS:
+        for part in set(PARTS) - set(BY_TRIGGERS):
             write(con, part, folder / f"{part}.parquet")
+        others = [replace(settings, triggers=PUBLISHED)] if published and settings.triggers != PUBLISHED else []
+        every = accuracy + add_runs(con, source, others)
+        for part in BY_TRIGGERS:
+            write(con, f"every_{part}", folder / f"{part}.parquet")
         table(con, "memory", memory(con, source, settings, sketches, accuracy))
         write(con, "memory", folder / "memory.parquet")
-    return {row["measure"]: row for row in accuracy}
+    return every
+
+
+def add_runs(con, source: Source, others: list[Settings]) -> list[dict]:
+    """Make every_pairs and every_accuracy: those of the connection, and of a run with each of the other settings.
+
+    Return the rows of accuracy of the other runs. The tables of the connection are those of the last run then.
+    """
+    for part in BY_TRIGGERS:
+        con.execute(f"create temp table every_{part} as select * from {part}")
+    found = []
+    for other in others:
+        with tempfile.TemporaryDirectory(prefix="acapella-", dir=temporary_folder()) as scratch:
+            made = run(source.captures, Path(scratch), other)
+            accuracy, got = compared(con, source, other, made, Path(scratch), series=True)
+            balance(made, got)
+            for part in BY_TRIGGERS:
+                con.execute(f"insert into every_{part} select * from {part}")
+        found += accuracy
+    return found
 
 
 def compared(con, source: Source, settings: Settings, made: Run, folder: Path, *, series: bool):  # noqa: PLR0913

@@ -61,6 +61,11 @@ class Settings:
     report_bytes: int = 192
     ring: Ring = field(default_factory=Ring)
 
+    @property
+    def triggers_name(self) -> str:
+        """The name of the triggers in tables: published for those of the paper, else all."""
+        return "published" if self.triggers == PUBLISHED else "all"
+
     def control(self, reasons: dict[int, str]) -> str:
         """The loader's control file (p4/loader/README.md)."""
         registers = {
