@@ -1,0 +1,113 @@
+"""Accuracy of flow reports with 120,000 directed flows in one epoch, with the default slots and sketch."""
+
+import contextlib
+import io
+import math
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from acapella import cli
+from acapella.flowreports import program
+from acapella.flowreports.settings import Sketch
+
+pytestmark = pytest.mark.skipif(program.missing() is not None, reason=f"no flow reports here: {program.missing()}")
+MADE_LOAD = Path(__file__).resolve().parents[2] / "p4" / "model" / "made_load.py"
+CONNECTIONS = 60_000  # of two directed flows, all within one epoch
+FLOWS = 2 * CONNECTIONS
+MOST_MISSING = 0.05
+ROOM = Sketch.of("4x1048576")
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory):
+    """The folder of results, and the printed lines."""
+    folder = tmp_path_factory.mktemp("loaded")
+    load = ["--connections", str(CONNECTIONS), "--seconds", "10", "--seed", "3", "-o", str(folder / "load.pcap")]
+    subprocess.run([sys.executable, str(MADE_LOAD), *load], check=True)
+    words = ["flowreports", str(folder / "load.pcap"), "-o", str(folder / "made"), "--epoch=40s", "--window=40s"]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        assert cli.main([*words, "--sketch", f"{ROOM.rows}x{ROOM.cells}"]) == 0
+    return folder / "made", printed.getvalue().splitlines()
+
+
+def columns(folder, name):
+    """A table of results, as a dict of NumPy arrays."""
+    read = pq.read_table(folder / f"{name}.parquet")
+    return {column: read.column(column).to_numpy(zero_copy_only=False) for column in read.column_names}
+
+
+def test_few_round_trips_are_missing_at_120000_flows_in_an_epoch(loaded):
+    """Each connection that was made has one handshake without loss."""
+    rows = {row["measure"]: row for row in pq.read_table(loaded[0] / "accuracy.parquet").to_pylist()}
+    for measure in ("rtt_syn", "rtt_ack"):
+        row = rows[measure]
+        assert row["n"] + row["missing"] == CONNECTIONS
+        assert row["missing"] <= MOST_MISSING * CONNECTIONS
+        assert row["equal"] == row["n"]
+
+
+def test_counts_are_never_too_small_and_too_large_as_often_as_the_sketch_size_predicts(loaded):
+    """A flow is counted too large if it shares its cell in each row (Cormode and Muthukrishnan 2005)."""
+    flows = columns(loaded[0], "compared_flows")
+    assert len(flows["bytes"]) == FLOWS and set(flows["found"]) == {"both"}
+    expected = (1 - math.exp(-FLOWS / Sketch().cells)) ** Sketch().rows
+    for name in ("bytes", "packets"):
+        exact, measured = flows[name].astype(float), flows[f"{name}_measured"].astype(float)
+        assert (measured >= exact).all()
+        assert np.mean(measured > exact) == pytest.approx(expected, abs=0.01)
+
+
+def test_windows_of_an_overloaded_sketch_are_all_flagged(loaded):
+    windows = columns(loaded[0], "judged_windows")
+    assert set(windows["reason"]) == {"sketch_load"}
+    assert (windows["bytes"] != windows["bytes_measured"]).any()
+
+
+def test_with_room_in_the_sketch_the_counts_of_all_flows_are_exact(loaded):
+    """Up to the share of flows that still have a cell of another flow in each row: 0.01 %."""
+    rows = [row for row in pq.read_table(loaded[0] / "memory.parquet").to_pylist() if row["cells"] == ROOM.cells]
+    assert {row["measure"] for row in rows} == {"bytes", "packets"}
+    expected = (1 - math.exp(-FLOWS / ROOM.cells)) ** ROOM.rows
+    for row in rows:
+        assert row["n"] == FLOWS
+        assert row["n"] - row["equal"] <= 2 * expected * FLOWS
+
+
+def r2(exact, measured):
+    """The coefficient of determination; None if all exact values are alike."""
+    variation = np.sum((exact - exact.mean()) ** 2)
+    return 1 - np.sum((exact - measured) ** 2) / variation if variation > 0 else None
+
+
+def agrees(pairs):
+    """Return whether pairs (exact, measured, outside) are within the bounds, computed from the pairs alone."""
+    both = np.array([(exact, measured) for exact, measured, _ in pairs if exact is not None and measured is not None])
+    missing = sum(exact is not None and measured is None and not outside for exact, measured, outside in pairs)
+    exact, measured = both.T
+    above = (exact > 0) & (measured > 0)
+    known = r2(exact, measured)
+    logarithms = r2(np.log(exact[above]), np.log(measured[above])) if above.any() else None
+    if known is None and (exact != measured).any():
+        return False
+    return all(value is None or value >= 0.99 for value in (known, logarithms)) and missing <= MOST_MISSING * (
+        missing + len(both)
+    )
+
+
+def test_a_measure_is_printed_to_agree_only_within_the_bounds(loaded):
+    folder, lines = loaded
+    pairs = defaultdict(list)
+    table = pq.read_table(folder / "pairs.parquet").to_pydict()
+    for measure, *pair in zip(*(table[name] for name in ("measure", "exact", "measured", "outside")), strict=True):
+        pairs[measure].append(pair)
+    verdicts = {line.split()[1]: line.endswith(" agrees") for line in lines[1:]}
+    assert verdicts == {measure: agrees(own) for measure, own in pairs.items()}
+    assert not verdicts["bytes"] and not verdicts["packets"] and not verdicts["throughput"]
+    assert verdicts["rtt_syn"] and verdicts["rtt_ack"]
