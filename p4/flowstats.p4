@@ -56,6 +56,7 @@ struct metadata_t {
     bit<8> opens;      // a connection
     bit<8> vacant;     // a hole, or a slot
     bit<8> scans;      // the holes
+    bit<8> old_fin;    // below the highest number, and not known to fill a hole
     bit<8> found;      // the slot that has the flow's digest
     bit<8> measures;
     bit<8> advances;

@@ -85,6 +85,7 @@ const bit<32> STATE_FLOOR = 2048;    // slot_floor, likewise
 const bit<32> STATE_FIN = 4096;      // a FIN was sent
 const bit<32> STATE_ENDED = 8192;    // and acknowledged, or an RST came
 const bit<32> STATE_PENDING = 16384; // an acknowledgment that no report has had
+const bit<32> STATE_NUMBERS = 32768; // data, a SYN or a FIN was seen: they occupy sequence numbers
 
 const bit<8> TCP_FIN = 0x01;
 const bit<8> TCP_SYN = 0x02;

@@ -28,6 +28,9 @@
         if (hdr.work.begin > hdr.work.end) { \
             hdr.work.filled = hdr.work.filled + hdr.work.begin; \
             hdr.work.filled = hdr.work.filled - hdr.work.end; \
+            if (hdr.work.end == hdr.work.near) { \
+                meta.old_fin = 0; \
+            } \
             if (hdr.work.fill_from > hdr.work.behind) { \
                 hdr.work.other = hdr.work.highest - hdr.work.behind; \
                 slot_hole_end.write(meta.index, hdr.work.other); \
@@ -68,8 +71,8 @@
         } \
     }
 
-// hdr.work: highest, advance; behind, near and length of the data below the highest, else 0; the hole that opens above,
-// else open_start and open_end are equal. meta.state is the slot's.
+// hdr.work: highest, advance; behind, near and length of the data and FIN below the highest, else 0; the hole that opens
+// above, else open_start and open_end are equal. meta.state is the slot's; meta.old_fin: a FIN is the last of the length.
 control Holes(inout headers_t hdr, inout metadata_t meta) {
     apply {
         hdr.work.base = FAR;
@@ -94,6 +97,14 @@ control Holes(inout headers_t hdr, inout metadata_t meta) {
                 if (hdr.work.near > hdr.work.base) {
                     hdr.work.fresh = hdr.work.length;
                     hdr.work.forgotten = hdr.work.near - hdr.work.base;
+                    if (meta.state & STATE_SYN != 0) {
+                        hdr.work.other = slot_isn.read(meta.slot);
+                        hdr.work.other = hdr.work.other + 1;
+                        hdr.work.other = hdr.work.highest - hdr.work.other;
+                        if (hdr.work.other == hdr.work.base) {  // the SYN's number was seen
+                            hdr.work.forgotten = hdr.work.forgotten - 1;
+                        }
+                    }
                     hdr.work.was = slot_gap.read(meta.slot);
                     hdr.work.was = hdr.work.was + (bit<64>)hdr.work.forgotten;
                     slot_gap.write(meta.slot, hdr.work.was);
@@ -183,8 +194,14 @@ control Holes(inout headers_t hdr, inout metadata_t meta) {
             slot_gap.write(meta.slot, hdr.work.was);
             hdr.work.length = hdr.work.length - hdr.work.fresh;
             hdr.work.length = hdr.work.length - hdr.work.filled;
+            hdr.work.other = (bit<32>)hdr.work.since;
+            hdr.work.length = hdr.work.length - hdr.work.other;
+            if (meta.old_fin == 1) {
+                if (hdr.work.length != 0) {  // a FIN sent again is no payload
+                    hdr.work.length = hdr.work.length - 1;
+                }
+            }
             hdr.work.was = slot_retransmitted.read(meta.slot);
-            hdr.work.was = hdr.work.was - hdr.work.since;
             hdr.work.was = hdr.work.was + (bit<64>)hdr.work.length;
             slot_retransmitted.write(meta.slot, hdr.work.was);
         }

@@ -6,7 +6,8 @@
     slot_hole_end.write(meta.index, 0);
 
 // SYN, FIN and sequence numbers of the flow's own slot, modulo 2^32: data in order moves the highest number, all other
-// goes to Holes. Numbers of an RST are ignored.
+// goes to Holes. Numbers of an RST are ignored. A segment without data, SYN or FIN occupies no number (RFC 9293 section
+// 3.4): the lowest number is that of the first segment that occupies one.
 control Sequence(inout headers_t hdr, inout metadata_t meta) {
     Holes() holes;
 
@@ -45,6 +46,15 @@ control Sequence(inout headers_t hdr, inout metadata_t meta) {
             if (meta.state & STATE_SEQ == 0) {
                 meta.opens = 1;
             }
+            if (meta.index != 0) {
+                if (meta.state & STATE_NUMBERS == 0) {
+                    meta.opens = 1;
+                }
+                meta.state = meta.state | STATE_NUMBERS;
+            }
+            if (hdr.tcp.flags & TCP_SYN != 0) {
+                meta.state = meta.state | STATE_NUMBERS;
+            }
             if (meta.opens == 1) {
                 meta.state = meta.state | STATE_SEQ | STATE_BASE;
                 meta.state = meta.state & ~STATE_FLOOR;
@@ -71,6 +81,7 @@ control Sequence(inout headers_t hdr, inout metadata_t meta) {
                     hdr.work.end = hdr.work.highest + hdr.work.advance;
                     slot_seq_end.write(meta.slot, hdr.work.end);
                     hdr.work.length = 0;
+                    meta.old_fin = 0;
                     hdr.work.near = 0;
                     hdr.work.open_start = 0;
                     hdr.work.open_end = 0;
@@ -85,14 +96,16 @@ control Sequence(inout headers_t hdr, inout metadata_t meta) {
                     } else {
                         meta.scans = 0;
                         if (hdr.work.behind != 0) {
-                            if (meta.payload_length != 0) {
-                                meta.scans = 1;
-                                hdr.work.length = meta.payload_length;
-                                if (hdr.work.length > hdr.work.behind) {
-                                    hdr.work.length = hdr.work.behind;
+                            meta.scans = 1;
+                            hdr.work.length = meta.index;
+                            if (hdr.work.length > hdr.work.behind) {
+                                hdr.work.length = hdr.work.behind;
+                            } else {
+                                if (hdr.tcp.flags & TCP_FIN != 0) {
+                                    meta.old_fin = 1;
                                 }
-                                hdr.work.near = hdr.work.behind - hdr.work.length;
                             }
+                            hdr.work.near = hdr.work.behind - hdr.work.length;
                         }
                         if (meta.scans == 0) {  // holes are looked at once in a window at least
                             hdr.work.other = hdr.work.highest ^ hdr.work.end;

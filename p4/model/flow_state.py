@@ -32,7 +32,8 @@ WINDOW = 1 << 30  # RFC 7323 section 2.3: no window is larger
     S_FIN,
     S_ENDED,
     S_PENDING,
-) = (1 << bit for bit in range(15))
+    S_NUMBERS,
+) = (1 << bit for bit in range(16))
 SLOT_REGISTERS = (
     "slot_fingerprint",
     "slot_labels",
@@ -184,7 +185,10 @@ class Slots:
         end = begin + data + fin & M32
         if fin:
             self.mark(slot, S_FIN)
-        if opens or not self.get("state", slot) & S_SEQ:
+        state, occupies = self.get("state", slot), data + fin > 0
+        if occupies or packet.has(SYN):
+            self.mark(slot, S_NUMBERS)
+        if opens or not state & S_SEQ or (occupies and not state & S_NUMBERS):
             self.mark(slot, S_SEQ | S_BASE, S_FLOOR)
             self.set("seq_end", slot, end)
             self.set("base", slot, begin)
@@ -192,10 +196,10 @@ class Slots:
             for place in range(HOLES * slot, HOLES * slot + HOLES):
                 self.registers["slot_hole_start"][place] = self.registers["slot_hole_end"][place] = 0
             return
-        if data + fin:
-            self._follow_holes(slot, begin, data, end)
+        if occupies:
+            self._follow_holes(slot, begin, end, fin)
 
-    def _follow_holes(self, slot: int, begin: int, data: int, end: int) -> None:
+    def _follow_holes(self, slot: int, begin: int, end: int, fin: int) -> None:
         """Gaps and retransmissions, exact while HOLES holes are open at most.
 
         Numbers are counted from the highest so far, which is 0: what came before is negative.
@@ -205,8 +209,9 @@ class Slots:
         if first > 0:
             self._add("gap", slot, first)
             self._scan(slot, highest, (0, 0), last, opened=(0, first))
-        elif first < 0 and data:
-            self._follow_old_data(slot, highest, first, min(first + data, 0), last)
+        elif first < 0:
+            stop = first + (end - begin & M32)
+            self._follow_old_data(slot, highest, (first, min(stop, 0)), last, fin=fin and stop <= 0)
         elif (highest ^ highest + last) & ~(WINDOW - 1) & M32:
             self._scan(slot, highest, (0, 0), last)
         self.set("seq_end", slot, highest + last & M32)
@@ -216,28 +221,34 @@ class Slots:
         near = self.get("state", slot) & bit
         return -(highest - self.get(name, slot) & M32) if near else -(1 << 32)
 
-    def _follow_old_data(self, slot: int, highest: int, first: int, stop: int, last: int) -> None:
+    def _follow_old_data(self, slot: int, highest: int, seen: tuple[int, int], last: int, *, fin: bool) -> None:
+        """Data below the highest number; fin: the last of these numbers is a FIN's."""
+        first, stop = seen
         base, floor = (self._near(*of, slot, highest) for of in (("base", S_BASE), ("floor", S_FLOOR)))
         new = max(min(stop, base) - first, 0)
         if new:  # below all that was seen
             self.set("base", slot, highest + first & M32)
-            if stop < base:
-                self._add("gap", slot, base - stop)
-                self._forget(slot, highest, (stop, base))
+            at_syn = self.get("state", slot) & S_SYN and self.get("isn", slot) + 1 & M32 == highest + base & M32
+            missing = base - stop - (1 if at_syn else 0)  # the SYN's number was seen
+            if missing > 0:
+                self._add("gap", slot, missing)
+                self._forget(slot, highest, (stop, base), missing)
         unsure = max(min(stop, floor) - max(first, base), 0)
         matched = min(unsure, self.get("forgotten", slot))
         self._add("forgotten", slot, -matched)
         self._add("uncertain", slot, matched)
-        filled = self._scan(slot, highest, (first, stop), last)
+        missed_fin = fin and any(start < stop <= end for start, end in self._holes(slot, highest))
+        filled = self._scan(slot, highest, seen, last)
         self._add("gap", slot, -matched - filled)
-        self._add("retransmitted", slot, stop - first - filled - new - matched)
+        again = stop - first - filled - new - matched
+        self._add("retransmitted", slot, again - (1 if fin and again and not missed_fin else 0))
 
     def _add(self, name: str, slot: int, more: int) -> None:
         self.set(name, slot, self.get(name, slot) + more & M64)
 
-    def _forget(self, slot: int, highest: int, hole: tuple[int, int]) -> None:
+    def _forget(self, slot: int, highest: int, hole: tuple[int, int], octets: int | None = None) -> None:
         """From now on data below the floor is a retransmission, or fills a hole that was forgotten."""
-        self._add("forgotten", slot, hole[1] - hole[0])
+        self._add("forgotten", slot, hole[1] - hole[0] if octets is None else octets)
         if hole[1] > self._near("floor", S_FLOOR, slot, highest):
             self.set("floor", slot, highest + hole[1] & M32)
             self.mark(slot, S_FLOOR)
@@ -252,8 +263,7 @@ class Slots:
         """
         places = range(HOLES * slot, HOLES * slot + HOLES)
         filled, holes = 0, {}
-        for place in places:
-            start, stop = (-(highest - self.registers[f"slot_hole_{end}"][place] & M32) for end in ("start", "end"))
+        for place, (start, stop) in zip(places, self._holes(slot, highest), strict=True):
             if start == stop:
                 continue
             left = [(start, stop)]
@@ -282,6 +292,12 @@ class Slots:
                 self.mark(slot, 0, bit)
                 self.set("forgotten", slot, 0 if bit == S_FLOOR else self.get("forgotten", slot))
         return filled
+
+    def _holes(self, slot: int, highest: int) -> list[tuple[int, int]]:
+        """The slot's holes, counted from the highest number; free places have equal ends."""
+        ends = [self.registers[f"slot_hole_{end}"] for end in ("start", "end")]
+        places = range(HOLES * slot, HOLES * slot + HOLES)
+        return [tuple(-(highest - end[place] & M32) for end in ends) for place in places]
 
     def _write_hole(self, place: int, highest: int, hole: tuple[int, int]) -> None:
         for end, number in zip(("start", "end"), hole, strict=True):

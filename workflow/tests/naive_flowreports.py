@@ -136,7 +136,7 @@ def acknowledgments(own: list[dict], other: list[dict]) -> dict[int, tuple[int |
     """
     found, total = {}, None
     top = base = highest = reached = last_syn = None
-    began = False
+    began = occupied = False
     own_frames = {frame["frame"] for frame in own}
     for frame in ordered(own + other):
         tcp, is_own = frame["tcp"], frame["frame"] in own_frames
@@ -150,9 +150,11 @@ def acknowledgments(own: list[dict], other: list[dict]) -> dict[int, tuple[int |
             if syn and tcp["seq"] != last_syn:
                 total = total if reached is None else (total or 0) + reached
                 top, base, highest, reached, last_syn = None, (tcp["seq"] + 1) % 2**32, None, None, tcp["seq"]
+                occupied = False
             size = syn + frame["payload_len"] + (tcp["flags"] & 1)
             end = (tcp["seq"] + size) % 2**32
-            top = end if top is None or (size and signed(end - top) > 0) else top
+            top = end if top is None or (size and (not occupied or signed(end - top) > 0)) else top
+            occupied = occupied or size > 0
         elif highest is None:
             highest, reached = tcp["ack"], 0 if base is None else max(0, signed(tcp["ack"] - base))
         elif (step := signed(tcp["ack"] - highest)) > 0:

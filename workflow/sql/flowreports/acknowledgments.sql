@@ -1,8 +1,8 @@
 -- One row per TCP packet that changes what is known of a flow's data: a segment of the flow, or an acknowledgment by
 -- its reverse flow after the flow's first segment. acknowledged_bytes: steps of the highest acknowledgment number, from
 -- the SYN if it was seen, else from the first acknowledgment; numbers before the SYN do not count. flight_bytes: the
--- highest sequence number (of data, SYN or FIN) less the highest acknowledgment number; null while one is not known, or
--- the acknowledgment is ahead of what was seen.
+-- highest sequence number (of data, SYN or FIN; before the first of these, that of the first segment) less the highest
+-- acknowledgment number; null while one is not known, or the acknowledgment is ahead of what was seen.
 with
 
 segments as (
@@ -29,9 +29,8 @@ events as (
         connection,
         first_seq,
         opened,
-        case
-            when end_at > start_at or row_number() over (partition by key, connection order by frame) = 1 then end_at
-        end as end_at,
+        case when end_at > start_at then end_at end as end_at,
+        case when row_number() over (partition by key, connection order by frame) = 1 then end_at end as first_at,
         null::bigint as ack
     from segments
     union all
@@ -43,6 +42,7 @@ events as (
         null as first_seq,
         null as opened,
         null as end_at,
+        null as first_at,
         packets.tcp_ack::bigint as ack
     from packets
     inner join keys on packets.way_back = keys.way
@@ -54,6 +54,7 @@ filled as (
         frame,
         ts_ns,
         end_at,
+        first_at,
         ack,
         last_value(connection ignore nulls) over earlier as connection,
         last_value(first_seq ignore nulls) over earlier as first_seq,
@@ -87,7 +88,10 @@ placed as (
     select
         *,
         sum(step) over (partition by key, connection order by frame)::bigint as ack_at,
-        max(end_at) over (partition by key, connection order by frame) as highest
+        coalesce(
+            max(end_at) over (partition by key, connection order by frame),
+            max(first_at) over (partition by key, connection order by frame)
+        ) as highest
     from stepped
 ),
 
