@@ -70,6 +70,17 @@ def packets(folder: Path, payloads: np.ndarray) -> tuple[Counter, Counter]:
     return exact, reported
 
 
+def test_load_has_no_undefined_bytes(tmp_path):
+    """Bytes between the named fields, such as the IPv4 fragment offset, are zero in reused memory, too."""
+    named = {at + i for field, at, *_ in RECORD.fields.values() for i in range(field.itemsize)}
+    between = sorted(set(range(RECORD.itemsize)) - named)
+    for _ in range(3):
+        np.full(CONNECTIONS * 20 * RECORD.itemsize, 0xFF, np.uint8)
+        write_load(tmp_path / "load.pcap", CONNECTIONS)
+        frames = np.fromfile(tmp_path / "load.pcap", np.uint8, offset=24).reshape(-1, RECORD.itemsize)
+        assert not frames[:, between].any()
+
+
 def test_undersized_sketch_reports_all_flows_with_no_packet_too_few_and_no_other_flow(tmp_path):
     payloads, counters = run(tmp_path, SLOTS, cells=1024)
     exact, reported = packets(tmp_path, payloads)
