@@ -121,6 +121,9 @@ rule response_flows:
 
 
 rule measure_collector:
+    input:
+        program=ROOT / "p4/spec/flowstats.spec",
+        load=ROOT / "p4/model/made_load.py",
     output:
         told="<campaign>/flowstudy/offered.json",
     log:
@@ -136,7 +139,7 @@ rule measure_collector:
         threads=REPORTED["threads"],
         code=digest_of_code("acapella.flowreports.offered"),
     message:
-        "measure-collector: reports offered at set rates"
+        "measure-collector: reports offered at set rates, and those of two traces"
     shell:
         "acapella measure-collector -o {output.told:q} --threads {params.threads} --rates {params.rates} > {log:q} 2>&1"
 

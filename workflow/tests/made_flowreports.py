@@ -233,6 +233,17 @@ def write_study(folder: Path, *, windows: int = 120) -> Path:
             [(1e6, 0), (5e6, 0), (10e6, 0), (20e6, 10**5), (30e6, 4 * 10**6), (31e6, 5 * 10**6)], 1
         )
     ]
+    for trace, rate in (("166 Mbit/s", 166e6), ("2,989 Mbit/s", 2989e6)):
+        for speed in (1, 10, 100, 1000):
+            lost = round(10**5 * max(0, 1 - 3e10 / (rate * speed)))
+            offered.append(
+                {
+                    **offered[0],
+                    **{"place": len(offered) + 1, "trace": trace, "trace_bps": rate, "speed": speed},
+                    **{"offered_rps": rate * speed / 6000, "reached_rps": rate * speed / 6000, "offered": 10**5},
+                    **{"accepted": 10**5 - lost, "lost": lost, "success_share": 1 - lost / 10**5, "report_bytes": 192},
+                }
+            )
     told = [
         ("balance", "frames_in", 90_000),
         ("balance", "reports_sent", 40_000),

@@ -1,6 +1,7 @@
 """Figures and tables of flow reports: what each must say, on a page, and what the paper's numbers are held against."""
 
 import csv
+import itertools
 import json
 import math
 import xml.etree.ElementTree as ET
@@ -17,7 +18,8 @@ from acapella.figures.registry import FLOWREPORTS, FLOWSTUDY, module
 from acapella.figures.save import VEGA_LITE, svg_of
 from acapella.figures.source import Source
 from acapella.figures.theme import WIDTH
-from acapella.flowreports import offered
+from acapella.flowreports import offered, program, replay
+from acapella_core.errors import UserError
 
 SAID = {
     "flowreport_accuracy": (
@@ -35,6 +37,10 @@ SAID = {
         "offered (million reports/s)",
         "taken (%)",
         "100,000 flows",
+        "trace of 166 Mbit/s",
+        "trace of 2,989 Mbit/s",
+        "replay rate (Mbit/s)",
+        "reports lost (%)",
         "losses:",
         "cannot be reproduced here",
     ),
@@ -149,11 +155,12 @@ def offered_runs(tmp_path, rates, seconds):
     told = tmp_path / "offered.json"
     command = ["measure-collector", "-o", str(told), "--rates", *map(str, rates), "--seconds", str(seconds)]
     assert cli.main(command) == 0
-    return json.loads(told.read_text())["runs"]
+    return [row for row in json.loads(told.read_text())["runs"] if row.get("trace") is None]
 
 
 def test_overwritten_reports_are_lost_and_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(offered, "RING", offered.FLOWS)
+    monkeypatch.setattr(replay, "rows", list)
     slow, *_, fastest = offered_runs(tmp_path, [0.01], 0.02)
     assert (slow["lost"], slow["discarded"], slow["success_share"], slow["offered"]) == (0, 0, 1, 200)
     rows = offered_runs(tmp_path, [0.01], 0.5)
@@ -174,6 +181,42 @@ def test_reports_stay_new_after_every_pass_over_the_ring(monkeypatch):
     row = offered.measured(offered.ring(), total / seconds, 1, seconds)
     assert (row["accepted"], row["discarded"], row["lost"]) == (total - 3 * offered.FLOWS, 3 * offered.FLOWS, 0)
     assert row["success_share"] == row["accepted"] / row["offered"]
+
+
+@pytest.mark.skipif(program.missing() is not None, reason=f"no flow reports here: {program.missing()}")
+def test_replayed_traces_lose_what_is_overwritten_before_it_is_read(tmp_path, monkeypatch):
+    """A collector that looks at the ring once per RING / 2 or once per 2 RING reports, by a clock that steps."""
+    monkeypatch.setattr(replay, "RING", 256)
+    monkeypatch.setattr(replay, "BATCH", 10**6)
+    trace = replay.made(tmp_path, 60e6, 1800, 0.2)
+    times = trace.times_ns.tolist()
+    assert trace.bps == pytest.approx(60e6, rel=0.2) and len(times) > 2000
+    for reports, loses in ((128, False), (512, True)):
+        looks = [times[min(at, len(times) - 1)] for at in range(reports, len(times) + reports, reports)]
+        steps = itertools.chain([0.0], ((look + 0.5) / 1e9 for look in looks), itertools.repeat(1.0))
+        row = replay.replayed(trace, 1, clock=lambda steps=steps: next(steps))
+        expected, seen = 0, 0
+        for look in looks:
+            written = sum(at <= look for at in times)
+            expected, seen = expected + max(0, written - seen - 256), written
+        assert row["lost"] == expected and (expected > 0) == loses
+        assert row["accepted"] + row["discarded"] + row["lost"] == row["offered"] == len(times)
+
+
+@pytest.mark.skipif(program.missing() is not None, reason=f"no flow reports here: {program.missing()}")
+def test_generated_traces_have_the_rates_of_the_papers(monkeypatch):
+    monkeypatch.setattr(replay, "SPEEDS", (1000,))
+    rows = replay.rows()
+    assert [row["trace"] for row in rows] == ["166 Mbit/s", "2,989 Mbit/s"]
+    assert [row["trace_bps"] for row in rows] == pytest.approx([166.17e6, 2989.26e6], rel=0.1)
+
+
+def test_a_replay_whose_losses_the_sequence_numbers_do_not_show_fails():
+    counters = {"taken": 90, "older": 0, "repeated": 0, "psn_gap_lost": 9}
+    replay.check(counters, 99, 9)
+    for size, lost in ((100, 10), (99, 8)):
+        with pytest.raises(UserError, match="missing sequence numbers"):
+            replay.check(counters, size, lost)
 
 
 def test_rates_narrow_down_where_losses_begin():

@@ -124,7 +124,7 @@ def worst_of(accuracy: dict[str, dict], measures: tuple[str, ...]) -> tuple:
 
 def study_of(campaign: Campaign) -> dict[str, tuple]:
     """What the study says."""
-    rows = rows_of(campaign, "flowreport_offered")
+    rows = [row for row in rows_of(campaign, "flowreport_offered") if row["trace"] is None]
     failing = min((row["reached_rps"] for row in rows if (row["success_share"] or 0) <= 0.9999), default=float("inf"))
     whole = [row["reached_rps"] for row in rows if row["reached_rps"] < failing]
     best = max(whole, default=None)

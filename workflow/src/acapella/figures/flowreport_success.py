@@ -9,14 +9,15 @@ from .wording import GAP, count, digits, percent
 
 SUBJECT = "Success against offered rate"
 TABLE = "flowreport_offered"
-COLUMNS = ("offered_rps", "reached_rps", "success_share", "threads")
+COLUMNS = ("offered_rps", "reached_rps", "success_share", "trace_bps", "speed")
 PRINTED = 22e6  # section IV-C, reports/s with negligible losses
-HEIGHT = 230
+HEIGHT = 190
+COLOURS = (theme.BLUE, theme.VERMILION)
 
 
 def scope(source: Source) -> tuple[str, ...]:
-    """How much was offered, and what of it was lost."""
-    rows = source.rows(TABLE)
+    """How much was offered, and what of it was lost, without the replays of traces."""
+    rows = [row for row in source.rows(TABLE) if row["trace"] is None]
     if not rows:
         return ()
     offered = sum(row["offered"] for row in rows)
@@ -32,8 +33,9 @@ SCOPE = scope
 
 
 def draw(source: Source) -> Figure:
-    """A point a run."""
-    rows = source.rows(TABLE)
+    """Return a point per run: above of reports made in memory, below of replayed traces."""
+    rows = [row for row in source.rows(TABLE) if row["trace"] is None]
+    replays = [row for row in source.rows(TABLE) if row["trace"] is not None]
     if not rows:
         raise NoData("no rate was measured (acapella measure-collector)")
     values = [
@@ -75,9 +77,52 @@ def draw(source: Source) -> Figure:
         "Reports are in memory as a NIC would have written them; one is lost if its place in the ring is written again "
         "before a worker has read it. The highest rate is that at which this machine copies reports in memory. Dashed: "
         "the rate that the P4/RDMA paper reached with negligible losses. Its collapse to 125,000 reports/s beyond that "
-        "rate is of its NIC and cannot be reproduced here.",
+        "rate is of its NIC and cannot be reproduced here."
+        f"{' ' + REPLAYED if replays else ''}",
     )
-    return Figure(title(rows), chart.properties(width=theme.WIDTH - 70, height=HEIGHT), key)
+    chart = chart.properties(width=theme.WIDTH - 70, height=HEIGHT)
+    return Figure(title(rows), alt.vconcat(chart, drops(replays), spacing=14) if replays else chart, key)
+
+
+REPLAYED = (
+    "Below: reports that the P4 program makes of generated traces with the mean rates of the paper's, replayed at "
+    "multiples of their own rate, each the best of three replays; the rate of the packets is on the axis."
+)
+
+
+def drops(replays: list[dict]) -> alt.LayerChart:
+    """Return the share of reports lost against the replay rate, a line per trace."""
+    values = [
+        {
+            "trace": f"trace of {row['trace']}",
+            "rate": row["trace_bps"] * row["speed"] / 1e6,
+            "drops": 100 * row["lost"] / row["offered"],
+            "speed": row["speed"],
+            "rps": row["offered_rps"] / 1e6,
+        }
+        for row in replays
+        if row["offered"]
+    ]
+    names = list(dict.fromkeys(value["trace"] for value in values))
+    legend = alt.Legend(title=None, orient="bottom", symbolType="stroke", symbolSize=200, labelLimit=200)
+    base = alt.Chart(alt.Data(values=values)).encode(
+        x=alt.X(
+            "rate:Q",
+            title="replay rate (Mbit/s)",
+            scale=alt.Scale(type="log", nice=False, padding=8),
+            axis=alt.Axis(format=",~f", tickCount=6, labelOverlap=True),
+        ),
+        y=alt.Y("drops:Q", title="reports lost (%)", scale=alt.Scale(domain=[0, 100])),
+        color=alt.Color("trace:N", scale=alt.Scale(domain=names, range=list(COLOURS[: len(names)])), legend=legend),
+        tooltip=[
+            alt.Tooltip("trace:N"),
+            alt.Tooltip("speed:Q", title="speed"),
+            alt.Tooltip("rps:Q", title="million reports/s", format=".3~g"),
+            alt.Tooltip("drops:Q", title="lost (%)", format=".3~g"),
+        ],
+    )
+    marks = alt.layer(base.mark_line(strokeWidth=1.6), base.mark_circle(size=40, opacity=1))
+    return marks.properties(width=theme.WIDTH - 70, height=HEIGHT)
 
 
 def ticks(low: float, high: float) -> list[float]:
