@@ -81,6 +81,7 @@ def flow(draw: random.Random, sample: str, number: int, wrong: float) -> dict:
             "retransmitted_measured_bytes": size // 99,
             "missing_bytes": size // 50,
             "missing_measured_bytes": size // 40,
+            "uncertain_bytes": size // 200,
         },
         **{"acknowledged_bytes": size, "acknowledged_measured_bytes": size},
     }

@@ -2,7 +2,8 @@
 -- r2 is the coefficient of determination, 1 - sum((y - x)^2) / sum((y - mean y)^2) with y exact and x measured; r2_log
 -- the same of logarithms, of the pairs whose values are both above 0. Errors are |x - y| / y, where y is above 0;
 -- near: pairs without difference, or with an error of at most 1 %. missing_share: of the exact values that are not
--- outside, those without a measured one.
+-- outside, those without a measured one. covered_share: of the pairs with an interval, those whose interval has the
+-- exact value; width_median and width_p99: of the intervals.
 with
 
 pairs as (
@@ -15,6 +16,8 @@ compared as (
         measure,
         exact,
         measured,
+        covered,
+        width,
         exact - measured as off,
         case when exact > 0 then abs(measured - exact) / exact end as error,
         case when exact > 0 and measured > 0 then ln(exact) end as exact_log,
@@ -48,7 +51,10 @@ agreed as (
         var_pop(exact_log order by exact) * count(exact_log) as variation_log,
         quantile_disc(error, 0.5) as error_median,
         quantile_disc(error, 0.99) as error_p99,
-        max(error) as error_largest
+        max(error) as error_largest,
+        count(*) filter (where covered) / nullif(count(covered), 0) as covered_share,
+        quantile_disc(width, 0.5) as width_median,
+        quantile_disc(width, 0.99) as width_p99
     from compared
     group by triggers, measure
 ),
@@ -71,7 +77,10 @@ final as (
         case when a.variation_log > 0 then 1 - a.residual_log / a.variation_log end as r2_log,
         a.error_median,
         a.error_p99,
-        a.error_largest
+        a.error_largest,
+        a.covered_share,
+        a.width_median,
+        a.width_p99
     from counted as c
     left join agreed as a on c.triggers = a.triggers and c.measure = a.measure
 )

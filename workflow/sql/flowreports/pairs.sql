@@ -1,6 +1,7 @@
 -- One row per value that is there to be compared, exactly and as measured, under its measure's name; null where a side
 -- has none. outside: the program has no headers for the flow, so that nothing is to be expected of it. triggers: the
--- packets that made a report, all or published.
+-- packets that made a report, all or published. covered: the interval of missing bytes has the exact number (loss
+-- alone, null elsewhere); width: its length, by the numbers that the flow occupies or misses.
 with
 
 flows as (
@@ -31,16 +32,20 @@ acknowledgments as (
 -- A missing byte is one of the numbers that the flow's data would occupy: sent once, or never seen.
 derived as (
     select
-        *,
+        * exclude (uncertain_bytes),
         min(start_ns) over () as capture_ns,
         payload_bytes - retransmitted_bytes + missing_bytes as span_bytes,
-        payload_measured_bytes::hugeint - retransmitted_measured_bytes + missing_measured_bytes as span_measured_bytes
+        payload_measured_bytes::hugeint - retransmitted_measured_bytes + missing_measured_bytes as span_measured_bytes,
+        missing_bytes between missing_measured_bytes and missing_measured_bytes + uncertain_bytes as in_interval,
+        uncertain_bytes
     from flows
 ),
 
 of_flows as (
     select
         outside,
+        in_interval,
+        case when span_measured_bytes > 0 then uncertain_bytes / span_measured_bytes end as interval_width,
         unnest([  -- noqa: AL03
             { 'measure': 'rtt_syn', 'exact': rtt_syn_ns::double, 'measured': rtt_syn_measured_ns::double },
             { 'measure': 'rtt_ack', 'exact': rtt_ack_ns::double, 'measured': rtt_ack_measured_ns::double },
@@ -94,7 +99,9 @@ measures as (
         measure,
         outside,
         exact,
-        measured
+        measured,
+        case when measure = 'loss' then in_interval end as covered,
+        case when measure = 'loss' then interval_width end as width
     from of_flows
     where exact is not null or measured is not null
     union all
@@ -102,14 +109,18 @@ measures as (
         'iat_reports' as measure,
         false as outside,
         iat_ns::double as exact,
-        iat_measured_ns::double as measured
+        iat_measured_ns::double as measured,
+        null as covered,
+        null as width
     from iats
     union all
     select
         measure,
         false as outside,
         exact,
-        measured
+        measured,
+        null as covered,
+        null as width
     from of_reports
     where exact is not null or measured is not null
     union all
@@ -117,7 +128,9 @@ measures as (
         'throughput' as measure,
         flows.outside,
         windows.bps as exact,
-        case when flows.found = 'both' then windows.measured_bps end as measured
+        case when flows.found = 'both' then windows.measured_bps end as measured,
+        null as covered,
+        null as width
     from windows
     inner join flows on windows.flow = flows.flow
     where not flows.outside and flows.found <> 'collector'
@@ -126,7 +139,9 @@ measures as (
         'throughput_known' as measure,
         false as outside,
         bps as exact,
-        measured_bps as measured
+        measured_bps as measured,
+        null as covered,
+        null as width
     from windows
     where reason is null
 ),

@@ -1,6 +1,7 @@
 """When measured values agree with exact ones: bounds on R2, on logarithms too, and on the share of missing values."""
 
 LEAST_R2 = 0.99  # section IV-A of the P4/RDMA paper: "all the experiments had an R2 > 0.99"
+WIDEST = 0.01  # median length of loss intervals, by the sequence numbers of a flow: wider ones tell little
 MOST_MISSING = 0.05  # share of exact values that no report has: of these R2 cannot show anything
 
 DERIVED = {  # table II of the P4/RDMA paper, section III-A4: derived metric: measure of flowreport_accuracy
@@ -47,7 +48,21 @@ def disagreement(row: dict | None) -> str | None:
         reasons.append(f"R2 undefined, {row['n'] - row['equal']:,} of {row['n']:,} values differ")
     if row["missing_share"] > MOST_MISSING:
         reasons.append(f"{100 * row['missing_share']:.3g} % missing")
-    return ", ".join(reasons) or None
+    return ", ".join(reasons + interval_faults(row)) or None
+
+
+def interval_faults(row: dict) -> list[str]:
+    """Return why the loss intervals of a row do not agree: all have to cover the exact value, half of them narrowly."""
+    if row.get("measure") != "loss" or not row["n"]:
+        return []
+    if row["covered_share"] is None:
+        return ["no intervals"]
+    faults = []
+    if row["covered_share"] < 1:
+        faults.append(f"{100 * (1 - row['covered_share']):.3g} % of intervals do not cover the exact value")
+    if row["width_median"] > WIDEST:
+        faults.append(f"median interval {100 * row['width_median']:.3g} % of the sequence numbers")
+    return faults
 
 
 def badness(row: dict) -> tuple:

@@ -213,6 +213,8 @@ def told(row: dict) -> list[str]:
     errors = "error undefined"
     if row["error_median"] is not None:
         errors = f"{percent(row['near_share'])} within 1 %; p99 error {percent(row['error_p99'])}"
+    if row.get("covered_share") is not None:
+        errors = f"intervals: {percent(row['covered_share'])} cover, median width {percent(row['width_median'])}"
     return [both, ", ".join(parts), errors]
 
 

@@ -6,8 +6,9 @@ Runs p4/spec/flowstats.spec over the capture on DPDK's software pipeline, gives 
 collector (flows, series, windows.parquet), and compares its flows with those of the digest: the ten derived metrics of
 the P4/RDMA paper (table II), handshake round-trip times, inter-arrival times, throughput in windows. Prints for each
 measure R² of values and of their logarithms, relative errors, and the shares of values that are missing, equal, or
-within 1 %. A measure "agrees" if both R² are at least 0.99 and at most 5 % of the values are missing. With --sketch the
-program runs again with sketches of other sizes.
+within 1 %. A measure "agrees" if both R² are at least 0.99 and at most 5 % of the values are missing; loss also needs
+intervals that all cover the exact number, with a median length of at most 1 % of a flow's sequence numbers. With
+--sketch the program runs again with sketches of other sizes.
 
 Every frame and report is accounted for; where a sum does not come out the command fails. Of a capture whose bytes are
 damaged the whole frames before the damage are taken (by editcap), with a line on standard error; the exit code is 1
@@ -137,7 +138,7 @@ def whole(captures: list[Path], folder: Path) -> list[Path]:
 def as_text(accuracy: list[dict]) -> list[str]:
     """Return the lines of the table: a line per triggers and measure, with its verdict (agreement)."""
     heads = ("n", "missing", "missing_share", "outside", "extra", "equal_share", "near_share", "r2", "r2_log")
-    heads += ("error_median", "error_p99")
+    heads += ("error_median", "error_p99", "covered_share", "width_median")
     lines = [" ".join([f"{'triggers':9} {'measure':18}", *(f"{head:>13}" for head in heads), "verdict"])]
     for row in sorted(accuracy, key=lambda row: (row["triggers"], agreement.MEASURES.index(row["measure"]))):
         why = agreement.disagreement(row)
