@@ -53,7 +53,8 @@ static int name_paths(struct paths *paths, const struct options *options, struct
 /* The P4 program of a queue. */
 static int load_program(struct worker *worker, struct fault *fault) {
     const struct options *options = &worker->capture->options;
-    const struct p4_settings settings = {options->p4, 1, worker_preprocessed, worker};
+    const struct p4_settings settings = {
+        .spec = options->p4, .ports = 1, .take = worker_preprocessed, .user = worker};
     worker->p4 = p4_load(&settings, fault);
     return !worker->p4 || (options->p4_control && p4_control(worker->p4, options->p4_control, fault) != 0)
                ? -1

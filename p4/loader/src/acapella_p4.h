@@ -59,8 +59,9 @@ struct p4_verdict {
 typedef void (*p4_take)(void *user, const struct p4_verdict *verdict);
 
 struct p4_settings {
-    const char *spec; /* path */
-    unsigned ports;   /* of input: 1..P4_PORTS */
+    const char *spec;    /* path */
+    const char *library; /* path of its compiled pipeline, from p4_generate; NULL: interpret */
+    unsigned ports;      /* of input: 1..P4_PORTS */
     p4_take take;
     void *user;
 };

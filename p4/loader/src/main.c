@@ -13,6 +13,7 @@
 #include "eal.h"
 #include "ending.h"
 #include "frames.h"
+#include "generate.h"
 #include "input.h"
 #include "statistics.h"
 
@@ -64,6 +65,12 @@ static void take(void *user, const struct p4_verdict *verdict) {
         p4_sink_put(&taker->sink, verdict);
     }
 }
+
+/* What --generate writes. */
+struct code {
+    const char *spec;
+    struct fault *fault;
+};
 
 static uint64_t monotonic_ns(void) {
     struct timespec now;
@@ -168,6 +175,22 @@ static int run_all(struct p4 *p4, struct taker *taker, const struct options *opt
     return status;
 }
 
+static int write_code(FILE *to, const void *what) {
+    const struct code *code = what;
+    return p4_generate(code->spec, to, code->fault);
+}
+
+/* Writes the program's C code, which `acapella p4 run` compiles. */
+static int generate(const struct options *options, struct fault *fault) {
+    struct fault why = {.text = ""};
+    const struct code code = {options->spec, &why};
+    const int status = p4_write_file(options->generated, write_code, &code, fault);
+    if (why.text[0]) {
+        *fault = why;
+    }
+    return status == 0 ? EXIT_WHOLE : EXIT_FAILED;
+}
+
 int main(int argc, char **argv) {
     struct options options;
     struct fault fault;
@@ -184,8 +207,13 @@ int main(int argc, char **argv) {
     if (start_eal(memory, &fault) != 0) {
         return complain(&fault, EXIT_FAILED);
     }
+    if (options.generated) {
+        const int status = generate(&options, &fault);
+        rte_eal_cleanup();
+        return status ? complain(&fault, status) : EXIT_WHOLE;
+    }
     const struct p4_settings settings = {
-        .spec = options.spec, .ports = options.ins, .take = take, .user = &taker};
+        .spec = options.spec, .library = options.library, .ports = options.ins, .take = take, .user = &taker};
     struct p4 *p4 = p4_load(&settings, &fault);
     const int status = p4 ? run_all(p4, &taker, &options, &fault) : EXIT_USAGE;
     p4_free(p4);

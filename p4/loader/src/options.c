@@ -19,6 +19,8 @@ enum {
     COMMANDS,
     PACE,
     BURST,
+    LIBRARY,
+    GENERATE,
     VERSION,
     HELP
 };
@@ -26,13 +28,22 @@ enum {
 #define BURST_MOST 4096
 
 static const struct option names[] = {
-    {"spec", required_argument, NULL, SPEC},     {"in", required_argument, NULL, IN},
-    {"out", required_argument, NULL, OUT},       {"control", required_argument, NULL, CONTROL},
-    {"stats", required_argument, NULL, STATS},   {"dump-registers", required_argument, NULL, REGISTERS},
-    {"frames", required_argument, NULL, FRAMES}, {"out-interface", required_argument, NULL, INTERFACE},
-    {"commands", no_argument, NULL, COMMANDS},   {"pace", no_argument, NULL, PACE},
-    {"burst", required_argument, NULL, BURST},   {"version", no_argument, NULL, VERSION},
-    {"help", no_argument, NULL, HELP},           {NULL, 0, NULL, 0},
+    {"spec", required_argument, NULL, SPEC},
+    {"in", required_argument, NULL, IN},
+    {"out", required_argument, NULL, OUT},
+    {"control", required_argument, NULL, CONTROL},
+    {"stats", required_argument, NULL, STATS},
+    {"dump-registers", required_argument, NULL, REGISTERS},
+    {"frames", required_argument, NULL, FRAMES},
+    {"out-interface", required_argument, NULL, INTERFACE},
+    {"commands", no_argument, NULL, COMMANDS},
+    {"pace", no_argument, NULL, PACE},
+    {"burst", required_argument, NULL, BURST},
+    {"version", no_argument, NULL, VERSION},
+    {"library", required_argument, NULL, LIBRARY},
+    {"generate", required_argument, NULL, GENERATE},
+    {"help", no_argument, NULL, HELP},
+    {NULL, 0, NULL, 0},
 };
 
 static const char usage[] =
@@ -53,7 +64,10 @@ static const char usage[] =
     "                         lengths, hash\n"
     "  --dump-registers PATH  all registers at the end, JSON\n"
     "  --pace                 frames enter at the distances in time that they have in the captures\n"
-    "  --burst N              frames read at once (32)\n";
+    "  --burst N              frames read at once (32)\n"
+    "  --generate PATH        write the program's C code, by DPDK's pipeline code generator, and exit\n"
+    "  --library PATH         run this shared library, compiled from that C code, instead of the "
+    "interpreter\n";
 
 static bool ends_in(const char *text, const char *end) {
     const size_t size = strlen(text), least = strlen(end);
@@ -104,6 +118,12 @@ static int read_one(struct options *options, int code, struct fault *fault) {
             return 0;
         case COMMANDS:
             options->commands = true;
+            return 0;
+        case LIBRARY:
+            options->library = optarg;
+            return 0;
+        case GENERATE:
+            options->generated = optarg;
             return 0;
         case PACE:
             options->pace = true;
@@ -166,7 +186,8 @@ static int check_outputs(const struct options *options, struct fault *fault) {
     } outputs[] = {{"--out", options->out},
                    {"--stats", options->statistics},
                    {"--frames", options->frames},
-                   {"--dump-registers", options->registers}};
+                   {"--dump-registers", options->registers},
+                   {"--generate", options->generated}};
     const unsigned count = sizeof outputs / sizeof *outputs;
     for (unsigned i = 0; i < count; ++i) {
         const char *name = outputs[i].name, *path = outputs[i].path;
@@ -193,7 +214,7 @@ static int check(struct options *options, struct fault *fault) {
     if (!options->spec) {
         return fail(fault, "--spec: missing; name the program, as in p4/spec/preprocess.spec");
     }
-    if (!options->ins) {
+    if (!options->ins && !options->generated) {
         return fail(fault, "--in: missing; name a capture");
     }
     if (standard > 1) {

@@ -7,6 +7,8 @@
 
 struct options {
     const char *spec;
+    const char *library;      /* compiled pipeline of the program; NULL: interpret */
+    const char *generated;    /* write the program's C code there and end; NULL: run */
     const char *in[P4_PORTS]; /* "-": standard input */
     unsigned ins;
     const char *out; /* PATH.pcap or PATH.pcapng; NULL: none */

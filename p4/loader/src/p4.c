@@ -4,11 +4,13 @@
 #include <time.h>
 
 #include "build.h"
+#include "compiled.h"
 #include "guard.h"
 #include "ports.h"
 #include "verify.h"
 
 #define QUANTA 64              /* instructions at once */
+#define QUANTA_COMPILED 16     /* a compiled step is many instructions */
 #define QUANTA_MOST 100000000U /* a frame that is still under way then will never come out */
 
 uint64_t p4_memory(const char *path, struct fault *fault) {
@@ -27,9 +29,8 @@ static unsigned power_of_2(unsigned value) {
     return power;
 }
 
-static int build(struct p4 *p4, struct fault *fault) {
+static int build_interpreted(struct p4 *p4, struct fault *fault) {
     void *in_arguments[P4_PORTS], *out_arguments[WIRE_OUTS];
-    p4->ins = power_of_2(p4->settings.ports);
     p4->in = calloc(p4->ins, sizeof *p4->in);
     if (!p4->in) {
         return fail(fault, "%s: out of memory", p4->spec.path);
@@ -45,7 +46,12 @@ static int build(struct p4 *p4, struct fault *fault) {
     const struct build_ports ports = {&p4_port_in,   &p4_port_out, in_arguments,
                                       out_arguments, p4->ins,      WIRE_OUTS};
     p4->pipeline = p4_build(&p4->spec, &ports, fault);
-    if (!p4->pipeline) {
+    return p4->pipeline ? 0 : -1;
+}
+
+static int build(struct p4 *p4, struct fault *fault) {
+    p4->ins = power_of_2(p4->settings.ports);
+    if ((p4->settings.library ? p4_compiled_load(p4, fault) : build_interpreted(p4, fault)) != 0) {
         return -1;
     }
     p4->control = rte_swx_ctl_pipeline_create(p4->pipeline);
@@ -73,6 +79,7 @@ static void free_pipeline(struct p4 *p4) {
         rte_swx_ctl_pipeline_free(p4->control);
     }
     rte_swx_pipeline_free(p4->pipeline);
+    p4_compiled_free(p4->compiled);
 }
 
 struct p4 *p4_load(const struct p4_settings *settings, struct fault *fault) {
@@ -159,8 +166,15 @@ static void fill(struct p4 *p4, struct slot *slot, const struct p4_frame *frame,
 
 static int run_until(struct p4 *p4, unsigned busy, struct fault *fault) {
     unsigned last = p4->busy;
-    for (uint64_t idle = 0; p4->busy > busy; idle += QUANTA) {
-        rte_swx_pipeline_run(p4->pipeline, QUANTA);
+    const unsigned quanta = p4->compiled ? QUANTA_COMPILED : QUANTA;
+    for (uint64_t idle = 0; p4->busy > busy; idle += quanta) {
+        if (p4->compiled) {
+            p4_compiled_give(p4);
+        }
+        rte_swx_pipeline_run(p4->pipeline, quanta);
+        if (p4->compiled) {
+            p4_compiled_take(p4);
+        }
         if (p4->busy != last) {
             last = p4->busy;
             idle = 0;

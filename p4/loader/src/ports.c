@@ -103,12 +103,16 @@ static void give(struct p4 *p4, enum wire_out port, const struct rte_swx_pkt *pa
     p4->settings.take(p4->settings.user, &verdict);
 }
 
+void p4_port_take(struct p4 *p4, enum wire_out port, const struct rte_swx_pkt *packet) {
+    struct slot *slot = packet->handle;
+    give(p4, port, packet, false, UINT32_MAX);
+    slot->busy = false;
+    --p4->busy;
+}
+
 static void transmit(void *object, struct rte_swx_pkt *packet) {
     const struct port_out *port = object;
-    struct slot *slot = packet->handle;
-    give(port->p4, port->number, packet, false, UINT32_MAX);
-    slot->busy = false;
-    --port->p4->busy;
+    p4_port_take(port->p4, port->number, packet);
 }
 
 static void transmit_clone(void *object, struct rte_swx_pkt *packet) {

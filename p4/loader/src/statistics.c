@@ -1,6 +1,7 @@
 #include "statistics.h"
 
 #include <inttypes.h>
+#include <rte_version.h>
 #include <string.h>
 
 #include "json.h"
@@ -38,12 +39,13 @@ int p4_statistics_write(FILE *to, const void *what) {
     const double seconds = (double)counts->pipeline_ns / 1e9;
     fprintf(to,
             "{\"program\": \"" PROGRAM "\", \"version\": \"" ACAPELLA_VERSION
-            "\", \"stopped_by\": \"%s\",\n"
+            "\", \"stopped_by\": \"%s\", \"pipeline\": \"%s\", \"dpdk\": \"%s\",\n"
             "\"in\": %" PRIu64 ", \"in_bytes\": %" PRIu64 ", \"probes\": %" PRIu64 ", \"clones\": %" PRIu64
             ", \"out\": %" PRIu64 ", \"out_bytes\": %" PRIu64 ", \"reports\": %" PRIu64
             ", \"epochs\": %" PRIu64,
-            statistics->stopped_by, counts->in, counts->in_bytes, counts->probes, counts->clones,
-            counts->outcome[P4_SENT], counts->sent_bytes, counts->reports, counts->epochs);
+            statistics->stopped_by, statistics->options->library ? "compiled" : "interpreted", rte_version(),
+            counts->in, counts->in_bytes, counts->probes, counts->clones, counts->outcome[P4_SENT],
+            counts->sent_bytes, counts->reports, counts->epochs);
     print_sunk(to, statistics->p4, counts);
     fprintf(to,
             ",\n\"dropped\": {\"by_program\": %" PRIu64 ", \"unknown_port\": %" PRIu64
