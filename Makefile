@@ -1,7 +1,7 @@
 # Acapella's commands for people: each does its own set-up, says what it does, and costs nothing when run again.
 #   make demo     set up, then capture on a testbed made of namespaces and take the captures to figures and report.html
 #   make test     set up, then C++ and Python tests
-# The rest: setup setup-fabric lint format bench fuzz lock clean help
+# The rest: setup setup-fabric dpdk-source lint format bench fuzz lock clean help
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -157,6 +157,11 @@ $(CXX_TEST_BUILD)/built: $(NATIVE_SOURCES) $(CXX_TEST_BUILD)/build.ninja
 	@echo "test: building the C++ tests in $(CXX_TEST_BUILD)"
 	@cmake --build $(CXX_TEST_BUILD)
 	@touch $@
+
+# Two headers for compiling P4 programs (docs/p4.md); not part of setup, since it downloads 15 MB.
+.PHONY: dpdk-source
+dpdk-source:
+	@workflow/setup/dpdk-source build/dpdk-source
 
 # ---- quality ------------------------------------------------------------------------------------------------------
 

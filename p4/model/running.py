@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import struct
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from acapella.p4 import compiled
 
 P4 = Path(__file__).resolve().parents[1]
 LOADER = P4.parent / ".venv" / "bin" / "acapella-p4-run"
@@ -59,6 +62,28 @@ class Refused(Exception):
     """The loader did not run; its message."""
 
 
+def compiled_pipeline(spec: Path) -> compiled.Pipeline:
+    """Return the compiled pipeline of a program, cached in build/p4-compiled, or the reason why there is none."""
+    os.environ["XDG_CACHE_HOME"] = str(P4.parent / "build" / "p4-compiled")
+    return compiled.choose("auto", str(LOADER), spec, None)
+
+
+def check_compiled(command: list[str], library: Path, files: Iterable[Path]) -> None:
+    """Run the command again with the compiled pipeline; raise AssertionError unless every file is the same."""
+    interpreted = {path: path.read_bytes() for path in files}
+    subprocess.run([*command, "--library", str(library)], check=True, capture_output=True)
+    for path, content in interpreted.items():
+        pair = content, path.read_bytes()
+        one, other = (without_times(json.loads(text)) for text in pair) if path.name == "stats.json" else pair
+        assert one == other, f"{path.name}: compiled and interpreted pipelines differ"
+
+
+def without_times(statistics: dict) -> dict:
+    """Return the statistics without timings and without the kind of pipeline."""
+    left_out = {"pipeline", "pipeline_ns", "control_ns", "frames_per_second"}
+    return {name: value for name, value in statistics.items() if name not in left_out}
+
+
 def write_pcap(path: Path, frames: Iterable[tuple[int, Frame]]) -> None:
     """A capture of nanoseconds; `frames` with their times."""
     with path.open("wb") as out:
@@ -102,11 +127,13 @@ def run(program: str, frames: list[Frame], control: str, folder: Path, spec: Pat
     files = {name: folder / name for name in ("out.pcap", "frames.tsv", "stats.json", "registers.json")}
     for option, path in zip(("--out", "--frames", "--stats", "--dump-registers"), files.values(), strict=True):
         command += [option, str(path)]
-    done = subprocess.run(
-        [*command, "--control", str(folder / "control.txt")], capture_output=True, text=True, check=False
-    )
+    command += ["--control", str(folder / "control.txt")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise Refused(done.stderr.strip())
+    library = compiled_pipeline(Path(command[2])).library
+    if library:
+        check_compiled(command, library, files.values())
     sent = iter(read_pcap(files["out.pcap"]))
     with files["frames.tsv"].open() as lines:
         outcomes = [_outcome(row, sent) for row in csv.reader(lines, delimiter="\t") if row[0] != "time_ns"]

@@ -9,10 +9,20 @@ import pyarrow as pa
 import pytest
 
 from acapella.cli import main
+from acapella.p4 import compiled
 from acapella.p4 import running as p4_run
 
 TESTS = Path(__file__).resolve().parents[2] / "p4" / "loader" / "tests"
 CAPTURE = struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1) + struct.pack("<IIII", 1, 2, 60, 60) + bytes(60)
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(tmp_path_factory, monkeypatch):
+    """No DPDK source and an empty cache, so that no run here compiles (test_p4_compiled.py does)."""
+    folder = tmp_path_factory.mktemp("none")
+    monkeypatch.delenv(compiled.VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    monkeypatch.setattr(compiled, "DEFAULT_SOURCE", folder / "absent")
 
 
 @pytest.fixture
@@ -46,7 +56,7 @@ def test_a_spec_runs_and_its_sidecar_names_the_reasons(loader, capture, tmp_path
 def test_the_outcome_is_told_and_a_capture_that_is_cut_is_named(loader, capture, tmp_path, capfd):
     cut = tmp_path / "cut.pcap"
     cut.write_bytes(CAPTURE + CAPTURE[24:70])
-    assert main(["p4", "run", "preprocess", "--in", str(cut)]) == 0
+    assert main(["p4", "run", "preprocess", "--in", str(cut), "--pipeline", "interpreted"]) == 0
     said = capfd.readouterr().err
     assert said == "p4: 1 frames, 1 sent\np4: cut.pcap: ends within a record; its 1 whole frames were read\n"
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from acapella.p4 import compiled
+
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE = ROOT / "p4" / "loader"
 TESTS = SOURCE / "tests"
@@ -167,4 +169,27 @@ def good(folder: Path, spec: Path, *captures: Path, **how) -> Run:
     assert stats["balanced"] and stats["in"] + stats["probes"] + stats["clones"] == stats["out"] + away
     assert stats["in"] == sum(port["in"] for port in stats["ports"])
     assert stats["out"] == len(done.frames)
+    library = compiled_pipeline(spec).library
+    if library:
+        check_compiled(folder, spec, *captures, library=library, interpreted=done, **how)
     return done
+
+
+def compiled_pipeline(spec: Path) -> compiled.Pipeline:
+    """Return the compiled pipeline of a program, cached in build/p4-compiled, or the reason why there is none."""
+    os.environ["XDG_CACHE_HOME"] = str(ROOT / "build" / "p4-compiled")
+    os.environ.setdefault("LSAN_OPTIONS", ENVIRONMENT["LSAN_OPTIONS"])  # the loader generates the C code
+    return compiled.choose("auto", str(built_or_skip()), spec, None)
+
+
+def check_compiled(folder: Path, spec: Path, *captures: Path, library: Path, interpreted: Run, **how) -> None:
+    """Run again with the compiled pipeline and compare everything but times."""
+    how["more"] = (*how.get("more", ()), "--library", str(library))
+    again = run(folder, spec, *captures, **how)
+    assert (again.code, again.error, again.said) == (0, interpreted.error, interpreted.said)
+    assert (again.frames, again.registers) == (interpreted.frames, interpreted.registers)
+    timed = {"pipeline", "pipeline_ns", "control_ns", "frames_per_second"}
+    assert again.stats["pipeline"] == "compiled"
+    assert {k: v for k, v in again.stats.items() if k not in timed} == {
+        k: v for k, v in interpreted.stats.items() if k not in timed
+    }

@@ -2,7 +2,7 @@
 
 import json
 
-from .programs import ROOT, Bench, acapella
+from .programs import ROOT, Bench, Failed, acapella
 
 SPECS = ROOT / "p4" / "spec"
 PROFILES = ("iperf", "fabric")
@@ -19,23 +19,39 @@ CONTROL = {"flowstats": REPORTING}
 
 
 def run(bench: Bench) -> list[dict]:
-    """Each program over iperf-like traffic and over all encapsulations; its tables empty, its registers as compiled."""
+    """Each program over iperf-like traffic and over all encapsulations; its tables empty, its registers as compiled.
+
+    If the source of the installed DPDK is available, each runs compiled as well, directly after the interpreter.
+    """
     programs = sorted(spec.stem for spec in SPECS.glob("*.spec"))
-    return [measured(bench, program, profile) for program in programs for profile in PROFILES]
+    return [row for program in programs for profile in PROFILES for row in compared(bench, program, profile)]
 
 
-def measured(bench: Bench, program: str, profile: str) -> dict:
+def compared(bench: Bench, program: str, profile: str) -> list[dict]:
+    """One program, interpreted and compiled, and the ratio; the reason if it cannot be compiled."""
+    interpreted = measured(bench, program, profile, "interpreted")
+    try:
+        measured(bench, program, profile, "compiled", frames=1000)  # compiles, unless the library is cached
+    except Failed as error:
+        return [interpreted | {"note": f"{interpreted['note']}; not compiled: {error}"}]
+    compiled = measured(bench, program, profile, "compiled")
+    ratio = compiled["value"] / interpreted["value"]
+    return [interpreted, compiled | {"note": f"{ratio:.2f} times interpreted; {compiled['note']}"}]
+
+
+def measured(bench: Bench, program: str, profile: str, pipeline: str, frames: int | None = None) -> dict:
     """One program over one capture that streams in."""
-    frames = bench.scale["p4"]
+    frames = frames or bench.scale["p4"]
     stats, control = bench.folder / "p4.json", bench.folder / "p4.txt"
     control.write_text(CONTROL.get(program, ""), encoding="utf-8")
     words = acapella("p4", "run", program, "--in", "-", "--control", control, "--stats", stats)
+    words += ["--pipeline", pipeline]
     with bench.generated(frames, profile) as source:
         run = bench.measure(words, source=source)
     counts = json.loads(stats.read_text(encoding="utf-8"))
     sent = f"{counts['out']:,} sent, {counts['reports']:,} of them reports with ICRC"
     return {
-        "measured": f"{program}, {profile}",
+        "measured": f"{program}, {profile}, {counts['pipeline']}",
         "value": counts["frames_per_second"],
         "unit": "frames/s",
         "note": f"{counts['in']:,} frames, {sent}; {run.cpu_s:.1f} s of CPU with reading, peak {run.peak_mib:.0f} MiB",

@@ -9,6 +9,9 @@ lz4; each is a port of its own, and their frames enter in the order of their tim
 control file are read from standard input while it runs. flowstats needs queue pairs to report to: those of a collector,
 or of a control file (docs/collector.md has one). Exit status: 0, 1 after an error in running or writing, 2 for a
 mistake in what was given.
+
+The program runs as a compiled pipeline if the source of the installed DPDK is available (make dpdk-source), else in
+DPDK's interpreter. The output is the same; the statistics contain which one ran.
 """
 
 import argparse
@@ -25,7 +28,7 @@ from acapella_core import files, p4_control
 from acapella_core.errors import UserError
 
 from .. import unpacked
-from . import data_plane, flowstats
+from . import compiled, data_plane, flowstats
 
 LOADER = "acapella-p4-run"
 SPECS = Path(__file__).resolve().parents[4] / "p4" / "spec"
@@ -61,6 +64,18 @@ def register_parser(actions) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--format", type=int, choices=REPORT_FORMATS, help="of the reports: 1 the paper's, 2 (the program's default)"
+    )
+    parser.add_argument(
+        "--pipeline",
+        choices=compiled.MODES,
+        default="auto",
+        help="run the program compiled or interpreted; auto: compiled if possible (default: auto)",
+    )
+    parser.add_argument(
+        "--dpdk-source",
+        metavar="DIR",
+        type=Path,
+        help=f"source of the installed DPDK, for compiling (default: ${compiled.VARIABLE}, then build/dpdk-source)",
     )
     parser.set_defaults(act=run)
     return parser
@@ -156,9 +171,10 @@ def check_unpacked(args: argparse.Namespace, copies: list[Path]) -> None:
                 raise UserError("is read, too", where=f"{option} {output}", fix="name another file")
 
 
-def command_of(args: argparse.Namespace, spec: Path, prepared: Path) -> list[str]:
+def command_of(args: argparse.Namespace, spec: Path, prepared: Path, library: Path | None) -> list[str]:
     """The loader's command line; ``prepared`` is a control file that comes before the user's."""
     command = [loader(), "--spec", str(spec), "--control", str(prepared)]
+    command += ["--library", str(library)] if library else []
     command += [word for path in args.captures for word in ("--in", str(path))]
     command += [word for path in args.control for word in ("--control", str(path))]
     options = {
@@ -205,11 +221,14 @@ def run(args: argparse.Namespace) -> int:
         copies = unpacked.captures(args.captures, Path(folder))
         check_unpacked(args, copies)
         args.captures = copies
-        command = command_of(args, spec, prepared)
+        pipeline = compiled.choose(args.pipeline, loader(), spec, args.dpdk_source)
+        command = command_of(args, spec, prepared, pipeline.library)
         if address:
             code = data_plane.run(command, address, spec.stem, args.format or REPORT_FORMATS[-1], args.stats)
         else:
             code = wait_for(subprocess.Popen(command))
         if code == 0:
             note_outcome(args.stats, spec.stem)
+            if pipeline.reason:
+                data_plane.note(f"interpreted, not compiled: {pipeline.reason}")
         return code

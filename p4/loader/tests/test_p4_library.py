@@ -1,0 +1,49 @@
+"""acapella-p4-run --generate and --library: what is refused, in one line, and what is interpreted only."""
+
+import subprocess
+
+import p4_loader
+import pytest
+from p4_loader import FORWARD, compiled_pipeline, ethernet, frame, run, write_pcap
+
+from acapella.p4 import compiled
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _built():
+    p4_loader.built_or_skip()
+
+
+def generated(tmp_path, spec) -> subprocess.CompletedProcess:
+    """The loader's answer to --generate; the C code is code.c."""
+    argv = [str(p4_loader.BINARY), "--spec", str(spec), "--generate", str(tmp_path / "code.c")]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, env=p4_loader.ENVIRONMENT)
+
+
+def test_generated_code_contains_the_guards(tmp_path):
+    assert generated(tmp_path, FORWARD).returncode == 0
+    code = (tmp_path / "code.c").read_text()
+    assert code.startswith("/* DPDK ") and compiled.HEADERS[0] in code
+    assert "ACAPELLA_" not in FORWARD.read_text()
+    spec = tmp_path / "two.spec"
+    spec.write_text(FORWARD.read_text().replace("mov m.reason 0x0", "mov m.reason 0x0\n\tregwr bytes 0x7 0x9"))
+    assert generated(tmp_path, spec).returncode == 0
+    assert "acapella_scratch" in (tmp_path / "code.c").read_text() and "acapella_scratch" not in code
+
+
+def test_file_that_is_no_library_is_refused_in_one_line(tmp_path):
+    capture = write_pcap(tmp_path / "in.pcap", [frame(1, ethernet(1))])
+    done = run(tmp_path, FORWARD, capture, more=("--library", str(FORWARD)))
+    assert done.code == 2 and done.frames is None
+    assert f"{FORWARD}: DPDK does not load this library for {FORWARD}" in done.error.splitlines()[-1]
+
+
+def test_mirroring_program_is_interpreted_with_a_reason(tmp_path):
+    spec = tmp_path / "mirror.spec"
+    text = FORWARD.read_text().replace("mov m.reason 0x0", "mov m.reason 0x0\n\tmirror m.reason m.reason", 1)
+    spec.write_text(text)
+    done = generated(tmp_path, spec)
+    assert done.returncode == 1 and "mirror: not compiled; use the interpreter" in done.stderr
+    if compiled.find_source(None) is None:
+        pytest.skip(f"no DPDK source: {compiled.GET_SOURCE}")
+    assert "mirror: not compiled" in compiled_pipeline(spec).reason

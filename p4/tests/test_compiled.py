@@ -1,0 +1,56 @@
+"""Compiled and interpreted pipelines write the same bytes. The other tests of this folder compare both, too."""
+
+import random
+import re
+
+import pytest
+from acapella_p4_model import running
+from acapella_p4_model.running import Frame, compiled_pipeline
+
+from acapella.p4 import compiled
+
+
+@pytest.fixture(autouse=True)
+def _compiled_or_skip(p4_folder):
+    if not running.LOADER.exists():
+        pytest.skip(f"no {running.LOADER.name} here: make setup builds it where libdpdk-dev is installed")
+    if compiled.find_source(None) is None:
+        pytest.skip(f"the tests of this folder ran interpreted only: no DPDK source; {compiled.GET_SOURCE}")
+    for program in ("preprocess", "flowstats"):
+        assert compiled_pipeline(p4_folder / "spec" / f"{program}.spec").reason == ""
+
+
+def random_frames(count: int, ports: int, seed: int) -> list[Frame]:
+    """Frames that begin like Ethernet, IPv4 and TCP, with random bytes changed, cut at random lengths."""
+    made = random.Random(seed)
+    start = bytes.fromhex("020000000001020000000002 0800 4500 0400 0001 0000 40 06 0000 0a000001 0a000002 1234 0050")
+    frames = []
+    for _ in range(count):
+        octets = bytearray(start + made.randbytes(made.choice([20, 200, 1400, 8900])))
+        for _ in range(made.randrange(4)):
+            octets[made.randrange(len(start))] = made.randrange(256)
+        frames.append(Frame(bytes(octets[: made.randrange(len(octets) + 1)]), made.randrange(ports), len(octets)))
+    return frames
+
+
+@pytest.mark.parametrize("program", ["preprocess", "flowstats"])
+@pytest.mark.parametrize("ports", [1, 3])
+def test_compiled_program_gives_the_same_bytes_for_random_frames(program, ports, tmp_path):
+    ran = running.run(program, random_frames(3000, ports, ports), "", tmp_path)  # runs both and compares
+    assert ran.statistics["in"] == 3000
+
+
+def test_largest_frame_passes_the_compiled_pipeline(tmp_path):
+    frame = random.Random(1).randbytes(262144)
+    ran = running.run("preprocess", [Frame(frame)], "", tmp_path)
+    assert [outcome.octets for outcome in ran.outcomes] == [frame]
+
+
+def test_frames_of_several_ports_keep_their_order_without_tables(p4_folder, tmp_path):
+    text = (p4_folder / "loader" / "tests" / "reports.spec").read_text()
+    if re.search(r"^\s*table ", text, re.MULTILINE):
+        pytest.fail("reports.spec has a table: choose a program without one")
+    spec = tmp_path / "reports.spec"
+    spec.write_text(text)
+    ran = running.run("preprocess", random_frames(500, 5, 7), "", tmp_path, spec)
+    assert [outcome.port for outcome in ran.outcomes] == [frame.port for frame in random_frames(500, 5, 7)]
