@@ -45,7 +45,7 @@ def test_an_unknown_option_is_one_line_for_every_stage(stage, capsys):
         ),
         (
             ["digest", "a.pcap"],
-            "acapella: error: digest: the following arguments are required: -o, --flows; acapella digest --help shows "
+            "acapella: error: digest: the following arguments are required: -o; acapella digest --help shows "
             "what there is",
         ),
         (

@@ -17,7 +17,8 @@ final as (
         o.l4_by = 'native' as native,
         o.app_by is not null as decided,
         o.* exclude (frame, l4_by, app_by),  -- noqa: RF02
-        t.ts_ns as tshark_ts_ns,
+        -- a negative time is implausible, unless ours is not: then it is an erratum of tshark
+        if(o.ts_ns is null and t.ts_ns < 0, null, t.ts_ns) as tshark_ts_ns,
         t.wire_len as tshark_wire_len,
         t.cap_len as tshark_cap_len,
         t.protocols as tshark_protocols,

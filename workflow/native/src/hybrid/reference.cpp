@@ -33,6 +33,9 @@ FrameRow row_of(const Answer& answer, const Dissection& keys) {
     record.timed = !answer[Field::time].empty();  // tshark gives a simple packet block no time either
     record.ts_ns = nanoseconds(answer[Field::time]);
     FrameRow row = frame_row(record, keys, 0, 0);
+    // tshark prints some plausible times as negative ones (erratum fraction_overflows): kept, to be compared.
+    if (record.timed && record.ts_ns < 0)
+        row.bits = static_cast<std::uint8_t>(row.bits & ~(FrameRow::kUntimed | FrameRow::kImplausible));
     row.frame = number<std::uint64_t>(answer[Field::number]);
     row.wire_len = number<std::uint32_t>(answer[Field::len]);
     row.cap_len = number<std::uint32_t>(answer[Field::cap_len]);

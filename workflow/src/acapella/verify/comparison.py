@@ -137,8 +137,8 @@ class Comparison:
             return "ours.app_by is not null"
         if layer in TAGS:
             return f"ours.{layer} is not null"
-        if layer == "time":  # that neither has one is no agreement
-            return "ours.ts_ns is not null or theirs.ts_ns is not null"
+        if layer == "time":  # that neither has a plausible one is no agreement
+            return "ours.ts_ns is not null or coalesce(theirs.ts_ns >= 0, false)"
         return "true"
 
     def _compared(self, layer: str) -> int:
