@@ -144,6 +144,7 @@ demo: setup
 test: packages-test setup setup-fabric $(CXX_TEST_BUILD)/built
 	@echo "test: C++ tests"
 	@ctest --test-dir $(CXX_TEST_BUILD) --output-on-failure -j 2
+	@$(MAKE) dpdk-source || echo "test: compiled P4 programs are not tested without DPDK's source"
 	@echo "test: Python tests"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder \
 		--junitxml=build/pytest.xml $(TEST_ARGS)
