@@ -28,7 +28,7 @@ def segment(client: int, seq: int, flags: int, size: int = 0) -> bytes:
 
 
 def lossy_flow(draw: random.Random, client: int) -> list[bytes]:
-    """Segments of a flow as a tap sees them: lost, late, sent again, keep-alives, FIN and RST, over the wrap."""
+    """Segments of a flow as a tap sees them: lost, late, sent again, keepalive segments, FIN and RST, over the wrap."""
     make, isn = partial(segment, client), draw.choice([MODULUS - 5000, draw.randrange(MODULUS)])
     lost, late = draw.choice([0, 0.05, 0.3]), draw.choice([0, 0.1, 0.3])
     frames = draw.choice([[], [make(isn, SYN)], [make(isn, SYN)] * 2, [make(isn, ACK)], [make(isn + 9000, ACK)]])
