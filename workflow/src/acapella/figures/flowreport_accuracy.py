@@ -4,7 +4,7 @@ import math
 
 import altair as alt
 
-from ..agreement import badness, disagreement, own_rows
+from ..agreement import LEAST_R2, MOST_MISSING, badness, disagreement, own_rows
 from . import theme
 from .compose import Figure
 from .flowreport_scope import scope
@@ -183,7 +183,7 @@ def window_ns(source: Source) -> int:
 
 
 def title(rows: dict[str, dict]) -> str:
-    """Return how many measures agree with the digest, and the worst."""
+    """Return how many measures meet the bounds of R² and of missing values, and the worst."""
     known = {name: row for name, row in rows.items() if row["n"] + row["missing"]}
     if not known:
         return "Flow reports beside the digest"
@@ -192,7 +192,8 @@ def title(rows: dict[str, dict]) -> str:
     heading = MEASURES[worst][0]
     why = disagreement(known[worst])
     said = f"the worst is {heading[0].lower()}{heading[1:]}" + (f" ({why})" if why else "")
-    return f"{agreeing} of {len(known)} measures agree with the digest; {said.replace('R2', 'R²')}"
+    bounds = f"R² ≥ {LEAST_R2} and at most {percent(MOST_MISSING)} missing"
+    return f"{agreeing} of {len(known)} measures: {bounds}; {said.replace('R2', 'R²')}"
 
 
 def share_of_one(value: float) -> str:
