@@ -1,7 +1,7 @@
 # Acapella's commands for people: each does its own set-up, says what it does, and costs nothing when run again.
 #   make demo     set up, then capture on a testbed made of namespaces and take the captures to figures and report.html
 #   make test     set up, then C++ and Python tests
-# The rest: setup setup-fabric dpdk-source lint format bench fuzz lock clean help
+# The rest: setup setup-fabric dpdk-source lint format bench fuzz soak lock sbom clean help
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -70,6 +70,12 @@ $(STAMPS)/packages: workflow/requirements.lock | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@mkdir -p $(@D) && touch $@
 
+# Tests and linters: `make setup` does not install them.
+$(STAMPS)/dev: workflow/requirements-dev.lock $(STAMPS)/packages
+	@echo "setup: tests and linters at the versions and hashes of $<"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
 PIP_EDITABLE = $(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation
 
 # The native build finds ninja and nanobind in the virtual environment. Only with --verbose does pip pass on what ninja
@@ -119,10 +125,11 @@ $(STAMPS)/fabric: capture/requirements-fabric.lock $(STAMPS)/packages
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
+-include workflow/setup/hardening.mk
 # Put on FABRIC's nodes, so it brings all that it needs: libraries to link with it are in Debian's -dev packages.
 $(BIN)/acapella-anonymise: workflow/native/programs/anonymise.cpp $(STAMPS)/native
 	@core=$$(ls -t build/native/*/libcore.a | head -n 1); \
-	if $(CXX) -std=c++20 -O2 -flto=auto -static -s -I$(NATIVE)/src -I$${core%/*}/generated $< $$core -lcrypto -lzstd -llz4 -lz \
+	if $(CXX) -std=c++20 -O2 -flto=auto $(HARDENED) $(HARDENED_LINK) -static-pie -s -I$(NATIVE)/src -I$${core%/*}/generated $< $$core -lcrypto -lzstd -llz4 -lz \
 			-o $@ 2> build/anonymise.log; then \
 		echo "setup: acapella-anonymise, for captures to be anonymised on FABRIC's nodes"; \
 	else \
@@ -141,7 +148,7 @@ demo: setup
 	@find results/demo/figures -name '*.svg' -printf 'demo: figure   %p (and .pdf, .png, .html)\n' | sort
 	@find results/demo/tables -name '*.csv' -printf 'demo: table    %p (and .parquet)\n' | sort
 
-test: packages-test setup setup-fabric $(CXX_TEST_BUILD)/built
+test: packages-test setup $(STAMPS)/dev setup-fabric $(CXX_TEST_BUILD)/built
 	@echo "test: C++ tests"
 	@ctest --test-dir $(CXX_TEST_BUILD) --output-on-failure -j 2
 	@$(MAKE) dpdk-source || echo "test: compiled P4 programs are not tested without DPDK's source"
@@ -150,8 +157,12 @@ test: packages-test setup setup-fabric $(CXX_TEST_BUILD)/built
 		--junitxml=build/pytest.xml $(TEST_ARGS)
 	@echo "test: made $(VENV), $(CXX_TEST_BUILD) and build/pytest.xml (each test and its time)"
 
-$(CXX_TEST_BUILD)/build.ninja: $(NATIVE_BUILD_FILES) $(STAMPS)/packages | packages-test
-	@cmake -S $(NATIVE) -B $(CXX_TEST_BUILD) -G Ninja -DCMAKE_CXX_COMPILER=clang++-14 -DACAPELLA_BINDINGS=OFF \
+# make fuzz COVERAGE=yes: what seeds and kept inputs reach of the code
+COVERAGE ?=
+FUZZ_BUILD := $(if $(COVERAGE),build/native-coverage,$(CXX_TEST_BUILD))
+, := ,
+$(sort $(CXX_TEST_BUILD)/build.ninja $(FUZZ_BUILD)/build.ninja): $(NATIVE_BUILD_FILES) $(STAMPS)/packages | packages-test
+	@cmake -S $(NATIVE) -B $(@D) -G Ninja -DACAPELLA_COVERAGE=$(if $(findstring coverage,$(@D)),ON,OFF) -DCMAKE_CXX_COMPILER=clang++-14 -DACAPELLA_BINDINGS=OFF \
 		-DACAPELLA_TESTS=ON -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python > /dev/null
 
 $(CXX_TEST_BUILD)/built: $(NATIVE_SOURCES) $(CXX_TEST_BUILD)/build.ninja
@@ -166,11 +177,11 @@ dpdk-source:
 
 # ---- quality ------------------------------------------------------------------------------------------------------
 
-.PHONY: lint format fuzz bench
-lint: packages-lint setup $(CXX_TEST_BUILD)/built
+.PHONY: lint format fuzz soak bench
+lint: packages-lint setup $(STAMPS)/dev $(CXX_TEST_BUILD)/built
 	@PATH="$(CURDIR)/$(BIN):$$PATH" workflow/setup/lint $(CXX_TEST_BUILD)
 
-format: packages-lint setup
+format: packages-lint setup $(STAMPS)/dev
 	$(BIN)/ruff check --fix --quiet .
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt Snakefile rules
@@ -178,25 +189,39 @@ format: packages-lint setup
 	find $(NATIVE)/src $(NATIVE)/tests $(NATIVE)/fuzz -name '*.[ch]pp' -exec clang-format-14 -i {} +
 	find $(DPDK) $(P4)/src $(P4)/tests -name '*.[ch]' -exec clang-format-14 -i {} +
 
-fuzz: packages-test setup $(CXX_TEST_BUILD)/build.ninja
-	@echo "fuzz: every target for $(if $(FUZZ_RUNS),$(FUZZ_RUNS) inputs,$(FUZZ_SECONDS) s), all at once"
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(NATIVE)/fuzz/run.sh $(CXX_TEST_BUILD) $(FUZZ_SECONDS)
+fuzz: packages-test setup $(STAMPS)/dev $(FUZZ_BUILD)/build.ninja
+	@echo "fuzz: $(if $(COVERAGE),what seeds and kept inputs reach,every target for $(if $(FUZZ_RUNS),$(FUZZ_RUNS) inputs,$(FUZZ_SECONDS) s)$(,) all at once)"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" COVERAGE=$(COVERAGE) $(NATIVE)/fuzz/run.sh $(FUZZ_BUILD) $(FUZZ_SECONDS)
+
+# What `make test` and .ci/run do a seeded part of, whole.
+soak: setup-fabric fuzz
+	@echo "soak: every call that can fail, fails; wheels are built twice"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" ACAPELLA_SOAK=1 $(BIN)/python -m pytest -n 2 workflow/tests/test_fault_injection.py \
+		workflow/tests/test_builds.py capture/tests/test_dpdk_ends.py
 
 bench: packages-bench setup
 	@PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH=workflow/bench $(BIN)/python -m acapella_bench $(BENCH_ARGS)
 
 # ---- housekeeping -------------------------------------------------------------------------------------------------
 
-.PHONY: lock clean help
+.PHONY: lock sbom clean help
+UV_COMPILE = build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-header
 # uv resolves for every platform at once; it is needed here alone, so it gets an environment of its own.
 lock: packages
 	@$(PYTHON) -m venv build/uv
 	@build/uv/bin/python -m pip install --quiet --disable-pip-version-check uv
-	@build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-		--no-header workflow/requirements.in -o workflow/requirements.lock
-	@build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-		--no-header -c workflow/requirements.lock capture/requirements-fabric.in -o capture/requirements-fabric.lock
-	@echo "lock: made workflow/requirements.lock and capture/requirements-fabric.lock"
+	@$(UV_COMPILE) workflow/requirements.in -o workflow/requirements.lock
+	@$(UV_COMPILE) -c workflow/requirements.lock workflow/requirements-dev.in -o workflow/requirements-dev.lock
+	@$(UV_COMPILE) -c workflow/requirements.lock -c workflow/requirements-dev.lock capture/requirements-fabric.in \
+		-o capture/requirements-fabric.lock
+	@echo "lock: made workflow/requirements.lock, workflow/requirements-dev.lock, and capture/requirements-fabric.lock"
+
+# CycloneDX (ECMA-424): what `make setup` and `make setup-fabric` install, from locks and the list of Debian packages.
+sbom:
+	@mkdir -p build
+	@$(PYTHON) workflow/setup/sbom.py > build/sbom.cdx.json
+	@echo "sbom: made build/sbom.cdx.json"
 
 clean:
 	@echo "clean: removing $(VENV), build, caches, and results/demo; your own campaigns in results/ stay"

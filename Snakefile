@@ -5,6 +5,7 @@ import os
 import sys
 from pathlib import Path
 
+from snakemake.logging import logger
 from snakemake.utils import min_version
 
 min_version("9.16")
@@ -12,6 +13,9 @@ min_version("9.16")
 from acapella import config as configuration
 from acapella.code import digest as digest_of_code
 from acapella.failures import how_to_go_on
+from acapella.job_records import JobRecords
+from acapella.links import refusal
+from acapella_core import beneath
 from acapella_core.errors import UserError
 from acapella_core.files import temporary_folder
 
@@ -37,8 +41,16 @@ try:
 except UserError as error:
     sys.exit(str(error))
 
+JOB_RECORDS = JobRecords()
+logger.addHandler(JOB_RECORDS)
+
 ROOT = Path(os.path.relpath(workflow.basedir))
 CAMPAIGN = f"results/{config['campaign']}"
+
+# Logs and benchmarks are written by shells and by Snakemake, which follow links.
+if found := refusal(Path(CAMPAIGN)):
+    sys.exit(f"acapella: error: {found}")
+os.environ[beneath.VARIABLE] = os.path.abspath(CAMPAIGN)
 
 
 pathvars:
@@ -54,12 +66,20 @@ wildcard_constraints:
 container: "acapella.sif"
 
 
+include: "rules/samples.smk"
+
+
+# The digests are named too: Snakemake does not make a file again that is only missing between others. A rerun that
+# failed has deleted its earlier outputs.
 rule all:
+    default_target: True
     input:
         "<campaign>/report.html",
+        digests=of_all_samples("<campaign>/{kind}/{sample}.parquet", kind=("acap", "flows")),
+        partials=of_all_samples("<campaign>/partial/{sample}"),
+        catalog="<campaign>/catalog.duckdb",
 
 
-include: "rules/samples.smk"
 include: "rules/collect.smk"
 include: "rules/digest.smk"
 include: "rules/index.smk"
@@ -76,7 +96,9 @@ include: "rules/report.smk"
 onstart:
     # Only now has Snakemake set its own.
     stop_without_deadlock()
+    remove_stale_samples()
+    remove_stages_not_asked_for()
 
 
 onerror:
-    print(how_to_go_on(snakemake_said(log), CAMPAIGN, config["exclude"]), file=sys.stderr)
+    print(how_to_go_on(JOB_RECORDS.failed, config["exclude"], stopping=JOB_RECORDS.stopping), file=sys.stderr)

@@ -143,7 +143,7 @@ header report_2_h {
     bit<64> rtt_syn;
     bit<64> rtt_ack;
     bit<64> iat;
-    bit<32> seq;
+    bit<32> first_ack;
     bit<32> seq_end;
     bit<32> ack;
     bit<32> duplicate_acks;

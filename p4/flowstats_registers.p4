@@ -8,7 +8,7 @@
 // Settings, one value each.
 Register<bit<32>, bit<32>>(1, 4) rows;               // of the sketch, 1 to 4
 Register<bit<32>, bit<32>>(1, 0xffff) cell_mask;     // cells of a row, a power of two up to 2^20, less 1
-Register<bit<32>, bit<32>>(1, 0xffff) slot_mask;     // slots, a power of two up to 2^18, less 1
+Register<bit<32>, bit<32>>(1, 0x3ffff) slot_mask;    // slots, a power of two up to 2^18, less 1
 Register<bit<64>, bit<32>>(1, 10000000000) slot_timeout_ns;  // from then on another flow may have the slot
 Register<bit<16>, bit<32>>(1, 495) triggers;         // TRIGGER_*: all but NTH
 Register<bit<32>, bit<32>>(1, 0) every;              // packets of a flow without a report, for NTH; 0: never
@@ -62,7 +62,6 @@ Register<bit<64>, bit<32>>(SLOTS, 0) slot_syn_time;     // of the first that had
 Register<bit<64>, bit<32>>(SLOTS, 0) slot_rtt_syn;
 Register<bit<64>, bit<32>>(SLOTS, 0) slot_rtt_ack;
 // Sequence numbers:
-Register<bit<32>, bit<32>>(SLOTS, 0) slot_seq;          // of the last packet
 Register<bit<32>, bit<32>>(SLOTS, 0) slot_data_seq;     // of the last packet with data
 Register<bit<32>, bit<32>>(SLOTS, 0) slot_seq_end;      // behind the highest octet, SYN or FIN
 Register<bit<32>, bit<32>>(SLOT_HOLES, 0) slot_hole_start;  // what was jumped over and is still missing: HOLES a slot,
@@ -76,6 +75,7 @@ Register<bit<64>, bit<32>>(SLOTS, 0) slot_gap;
 Register<bit<64>, bit<32>>(SLOTS, 0) slot_payload;
 // What the other direction acknowledged:
 Register<bit<32>, bit<32>>(SLOTS, 0) slot_ack;          // the highest
+Register<bit<32>, bit<32>>(SLOTS, 0) slot_first_ack;    // behind the SYN if the slot had it, else the first
 Register<bit<32>, bit<32>>(SLOTS, 0) slot_window;       // of the latest ACK
 Register<bit<32>, bit<32>>(SLOTS, 0) slot_duplicate_acks;
 

@@ -3,7 +3,7 @@
 # files: a job for each capture, so that one that cannot be read fails alone.
 # local: a checkpoint, because what was sampled is known only afterwards. It carries no digest of its code: an edit
 #        must not throw captures away. Other settings of the capture do take other samples. Ctrl-C goes to the whole
-#        process group; tee lives on for the last line, from which acapella.failures knows that it was stopped.
+#        process group; tee lives on for the last line.
 
 import json
 
@@ -14,7 +14,10 @@ COLLECT_KEYS = {
 }[config["testbed"]]
 if config["testbed"] != "files" and config["preprocess"]["anonymise"]:
     COLLECT_KEYS = (*COLLECT_KEYS, "preprocess")
-COLLECT_CONFIG = json.dumps({key: config[key] for key in COLLECT_KEYS}, sort_keys=True)
+COLLECTED = {key: config[key] for key in COLLECT_KEYS}
+if config["testbed"] == "files":
+    COLLECTED["digest"] = {key: config["digest"][key] for key in ("max_decompressed", "max_ratio")}
+COLLECT_CONFIG = json.dumps(COLLECTED, sort_keys=True)
 
 if config["testbed"] == "files":
 

@@ -2,10 +2,12 @@
 #              -> tables/consistency*.csv and .parquet, consistency/<environment>.json, consistency_provenance.json (trials)
 #              what the CHOIR paper printed -> tables/kappa_published.csv and .parquet (conformance); needs no capture
 
+from acapella.pseudonyms import environment_pseudonyms
 from acapella.trial_tables import JOINED
 from acapella.trial_tables import TABLES as TRIAL_TABLES
 
 COMPARED = config["consistency"]
+SHOWN_ENVIRONMENTS = environment_pseudonyms([*TRIALS]) if config["pseudonyms"] else [*TRIALS]
 
 
 rule kappa:
@@ -35,13 +37,14 @@ rule kappa:
         within=COMPARED["within_ns"],
         windows=f"--window={COMPARED['window']}" if COMPARED["window"] else f"--windows={COMPARED['windows']}",
         memory=f"{COMPARED['memory_mb']}M",
+        limits=DECOMPRESSION,
         pairs="--all-pairs" if COMPARED["all_pairs"] else "",
         code=digest_of_code("acapella.kappa"),
     message:
         "kappa {wildcards.environment}"
     shell:
         "acapella kappa -o {output.json:q} --sha256 {params.names:q} {params.identity:q} {params.selection:q} {params.pairs}"
-        " --within {params.within} {params.windows:q} --memory {params.memory} --damaged {resources.damaged}"
+        " --within {params.within} {params.windows:q} --memory {params.memory} {params.limits} --damaged {resources.damaged}"
         " -- {params.trials:q}"
         " > {log:q} 2>&1"
 
@@ -52,9 +55,9 @@ rule trials:
         names=rules.process.output.provenance,
         schemas=[ROOT / f"schemas/tables/{table}.yaml" for table in TRIAL_TABLES],
     output:
-        csv=expand("<campaign>/tables/{table}.csv", table=TRIAL_TABLES),
-        parquet=expand("<campaign>/tables/{table}.parquet", table=TRIAL_TABLES),
-        results=expand("<campaign>/consistency/{environment}.json", environment=TRIALS),
+        csv=update(expand("<campaign>/tables/{table}.csv", table=TRIAL_TABLES)),
+        parquet=update(expand("<campaign>/tables/{table}.parquet", table=TRIAL_TABLES)),
+        results=update(expand("<campaign>/consistency/{environment}.json", environment=SHOWN_ENVIRONMENTS)),
         provenance="<campaign>/consistency_provenance.json",
     log:
         "<campaign>/logs/trials.log",
@@ -80,8 +83,8 @@ rule conformance:
         errata=ROOT / "workflow/conformance/kappa_errata.yaml",
         schema=ROOT / "schemas/tables/kappa_published.yaml",
     output:
-        csv="<campaign>/tables/kappa_published.csv",
-        parquet="<campaign>/tables/kappa_published.parquet",
+        csv=update("<campaign>/tables/kappa_published.csv"),
+        parquet=update("<campaign>/tables/kappa_published.parquet"),
     log:
         "<campaign>/logs/conformance.log",
     benchmark:

@@ -9,11 +9,12 @@ from acapella.code import tshark_version, vendors_sha256
 from acapella.digest import ENGINES
 
 DEEP_FRAMES = config["digest"]["deep_frames"]
+DECOMPRESSION = [f"--max-{key}={config['digest'][f'max_{key}']}" for key in ("decompressed", "ratio")]
 
 
 rule digest:
     input:
-        capture=capture,
+        capture=capture_of_digest,
     output:
         acap="<campaign>/acap/{sample}.parquet",
         flows="<campaign>/flows/{sample}.parquet",
@@ -24,10 +25,12 @@ rule digest:
     cache: workflow.enable_cache
     threads: config["digest"]["threads"]
     resources:
-        mem_mb=2048,  # 512 for us, the rest for tshark
+        mem_mb=config["digest"]["memory_mb"] + 1536,  # the tables, and the rest: 256 for us, 1280 for tshark
         runtime=24 * 60,
         damaged=config["digest"]["damaged"],
+        memory=f"{config['digest']['memory_mb']}M",  # a limit, which changes no result
     params:
+        limits=DECOMPRESSION,
         site=lambda wildcards: sheet()[wildcards.sample][0],
         port=lambda wildcards: sheet()[wildcards.sample][1],
         engine=config["digest"]["engine"],
@@ -40,10 +43,11 @@ rule digest:
     shell:
         "acapella digest -o {output.acap:q} --flows {output.flows:q}"
         " --site={params.site:q} --port={params.port:q} --engine {params.engine} {params.deep_frames}"
-        " --threads {threads} --damaged {resources.damaged} --progress -- {input.capture:q} > {log:q} 2>&1"
+        " {params.limits} --memory {resources.memory} --threads {threads} --damaged {resources.damaged} --progress -- {input.capture:q} > {log:q} 2>&1"
 
 
 if workflow.enable_cache:
+    use_checked_cache()
     # Snakemake refuses a benchmark beside a cache: a result that is taken from there has no running time. It has no
     # public way to leave a directive out ("" and [] are mistakes to it), and `use rule` cannot take one away.
     without_benchmark(workflow.get_rule("digest"))

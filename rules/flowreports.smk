@@ -54,8 +54,8 @@ rule flowtables:
         sql=sorted((ROOT / "workflow/sql/flowreports").glob("*.sql")),
         schemas=[ROOT / f"schemas/tables/{table}.yaml" for table in FLOW_TABLES],
     output:
-        csv=expand("<campaign>/tables/{table}.csv", table=FLOW_TABLES),
-        parquet=expand("<campaign>/tables/{table}.parquet", table=FLOW_TABLES),
+        csv=update(expand("<campaign>/tables/{table}.csv", table=FLOW_TABLES)),
+        parquet=update(expand("<campaign>/tables/{table}.parquet", table=FLOW_TABLES)),
         provenance="<campaign>/flowtables_provenance.json",
     log:
         "<campaign>/logs/flowtables.log",
@@ -152,8 +152,8 @@ rule flowstudy:
         sql=sorted((ROOT / "workflow/sql/flowreports").glob("*.sql")),
         schemas=[ROOT / f"schemas/tables/{table}.yaml" for table in FLOWSTUDY_TABLES],
     output:
-        csv=expand("<campaign>/tables/{table}.csv", table=FLOWSTUDY_TABLES),
-        parquet=expand("<campaign>/tables/{table}.parquet", table=FLOWSTUDY_TABLES),
+        csv=update(expand("<campaign>/tables/{table}.csv", table=FLOWSTUDY_TABLES)),
+        parquet=update(expand("<campaign>/tables/{table}.parquet", table=FLOWSTUDY_TABLES)),
         provenance="<campaign>/flowstudy_provenance.json",
     log:
         "<campaign>/logs/flowstudy.log",
@@ -180,8 +180,8 @@ rule flowreports_published:
         ],
         schema=ROOT / "schemas/tables/flowreport_published.yaml",
     output:
-        csv="<campaign>/tables/flowreport_published.csv",
-        parquet="<campaign>/tables/flowreport_published.parquet",
+        csv=update("<campaign>/tables/flowreport_published.csv"),
+        parquet=update("<campaign>/tables/flowreport_published.parquet"),
         provenance="<campaign>/flowpublished_provenance.json",
     log:
         "<campaign>/logs/flowreports_published.log",

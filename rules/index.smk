@@ -1,4 +1,6 @@
 # index: all acaps, flows, manifests -> catalog.duckdb
+#
+# The earlier catalog stays if the job fails (rules/process.smk); logs/index.done is deleted, which makes the job run again.
 
 
 rule index:
@@ -9,7 +11,8 @@ rule index:
         flows=of_all_samples("<campaign>/flows/{sample}.parquet"),
         sql=sorted((ROOT / "workflow/sql/index").glob("*.sql")),
     output:
-        catalog="<campaign>/catalog.duckdb",
+        catalog=update("<campaign>/catalog.duckdb"),
+        done=touch("<campaign>/logs/index.done"),
     log:
         "<campaign>/logs/index.log",
     benchmark:

@@ -1,16 +1,20 @@
-# outcomes: what became of the sites of all collections -> tables/outcomes.csv and .parquet, figures/outcomes.*
+# outcomes: outcomes of the sites of all collections, and their reasons -> tables/outcomes.csv and .parquet,
+#           tables/outcome_reasons.csv and .parquet, figures/outcomes.*, figures/outcome_reasons.*
 #
 # Asked for by name (`snakemake outcomes`): it is about all campaigns, so no campaign's report waits for it. `collect`
 # writes the table that it reads.
+
+from acapella.figures.registry import COLLECTIONS as OF_COLLECTIONS
+from acapella.outcomes import TABLES as OUTCOME_TABLES
 
 
 rule outcomes:
     input:
         collections="results/outcomes.csv",
-        schema=ROOT / "schemas/tables/outcomes.yaml",
+        schemas=[ROOT / f"schemas/tables/{table}.yaml" for table in OUTCOME_TABLES],
     output:
-        table=expand("<campaign>/tables/outcomes.{suffix}", suffix=("csv", "parquet")),
-        figure=expand("<campaign>/figures/outcomes.{format}", format=FORMATS),
+        tables=update(expand("<campaign>/tables/{table}.{suffix}", table=OUTCOME_TABLES, suffix=("csv", "parquet"))),
+        figures=expand("<campaign>/figures/{figure}.{format}", figure=OF_COLLECTIONS, format=FORMATS),
     log:
         "<campaign>/logs/outcomes.log",
     benchmark:
@@ -21,6 +25,7 @@ rule outcomes:
     params:
         campaign=lambda wildcards: CAMPAIGN,
         folder=lambda wildcards: f"{CAMPAIGN}/tables",
+        figures=OF_COLLECTIONS,
         formats=FORMATS,
         pseudonyms="--pseudonyms" if config["pseudonyms"] else "",
         code=digest_of_code("acapella.outcomes", "acapella.figures"),
@@ -28,4 +33,4 @@ rule outcomes:
         "outcomes of all collections"
     shell:
         "(acapella outcomes {input.collections:q} -o {params.folder:q} {params.pseudonyms}"
-        " && acapella figures {params.campaign:q} --only outcomes --formats {params.formats}) > {log:q} 2>&1"
+        " && acapella figures {params.campaign:q} --only {params.figures} --formats {params.formats}) > {log:q} 2>&1"

@@ -10,6 +10,7 @@ PUBLISHED = sorted(path.stem for path in (ROOT / "workflow/sql/process").glob("*
 rule process:
     input:
         catalog="<campaign>/catalog.duckdb",
+        indexed="<campaign>/logs/index.done",  # missing if the last index failed and left an earlier catalog
         partials=of_all_samples("<campaign>/partial/{sample}"),
         sql=sorted((ROOT / "workflow/sql").rglob("*.sql")),
         schemas=sorted((ROOT / "schemas/tables").glob("*.yaml")),

@@ -12,6 +12,8 @@ import signal
 from snakemake import __version__ as snakemake_version
 from snakemake.exceptions import WorkflowError
 
+from acapella.campaign import Campaign
+from acapella.stale import Stage, remove_stages, remove_stale
 from acapella_capture.testbeds import files as captures_that_exist
 
 TRIALS = config["trials"] or {}
@@ -140,9 +142,9 @@ def samples():
     return [name for name in sheet() if name not in config["exclude"]]
 
 
-def of_all_samples(pattern):
-    """An input function: the files of a pattern with {sample}, for all samples."""
-    return lambda wildcards: expand(pattern, sample=samples())
+def of_all_samples(pattern, **more):
+    """Return an input function: the files of a pattern with {sample}, for all samples and the values of ``more``."""
+    return lambda wildcards: expand(pattern, sample=samples(), **more)
 
 
 def reported_samples():
@@ -168,6 +170,25 @@ def capture(wildcards):
     return sample_capture(wildcards.sample)
 
 
+@functools.cache
+def check_cached(sample):
+    """Report outputs of a sample that are links to damaged entries of a cache, and have Snakemake make them again.
+
+    Nothing is deleted here, because this is also called in a dry run and before Snakemake has its lock. The job itself
+    replaces its outputs, and with --cache the damaged entries.
+    """
+    from acapella.cache import report_damaged
+
+    if workflow.is_main_process and report_damaged(Path(CAMPAIGN), sample):
+        workflow.dag.forcefiles.update(f"{CAMPAIGN}/{kind}/{sample}.parquet" for kind in ("acap", "flows"))
+
+
+def capture_of_digest(wildcards):
+    """As `capture`, after a look at earlier outputs."""
+    check_cached(wildcards.sample)
+    return capture(wildcards)
+
+
 def capture_if_readable(wildcards):
     """As `capture`, nothing where it cannot be read."""
     file = capture(wildcards)
@@ -180,6 +201,42 @@ def without_benchmark(stage):
     stage._benchmark = None
     if not had or stage.benchmark:
         sys.exit(f"--cache does not work with Snakemake {snakemake_version}: rule {stage.name} keeps its benchmark")
+
+
+def remove_stale_samples():
+    """Remove what samples that left the user's sheet have in the campaign's folder; `acapella index` does so, too, but
+    does not run if a sample fails.
+    """
+    if config["testbed"] == "files":
+        for line in remove_stale(Campaign(Path(CAMPAIGN)), ROWS, [row.file for row in ROWS.values()]):
+            print(line, file=sys.stderr)
+
+
+def remove_stages_not_asked_for():
+    """Remove tables and figures of stages that the config does not ask for; not those that lack a program here."""
+    asked, papers = config["flowreports"], config["report"]["papers"]
+    stages = [
+        (TRIALS, Stage(TRIAL_TABLES, OF_TRIALS, ["consistency/*.json", "consistency_provenance.json"])),
+        (asked["samples"], Stage(FLOW_TABLES, OF_FLOWREPORTS, ["flowtables_provenance.json"])),
+        (asked["study"], Stage(FLOWSTUDY_TABLES, OF_FLOWSTUDY, ["flowstudy_provenance.json"])),
+        (
+            papers and (asked["samples"] or asked["study"]),
+            Stage(["flowreport_published"], (), ["flowpublished_*.json"]),
+        ),
+    ]
+    for line in remove_stages(Campaign(Path(CAMPAIGN)), [stage for wanted, stage in stages if not wanted]):
+        print(line, file=sys.stderr)
+
+
+def use_checked_cache():
+    """Have Snakemake use the cache of acapella.cache; ends with one line if this version names its own differently."""
+    from snakemake import workflow as of_snakemake
+
+    from acapella.cache import CheckedCache
+
+    if getattr(of_snakemake, "LocalOutputFileCache", None) is None:
+        sys.exit(f"--cache does not work with Snakemake {snakemake_version}: its cache cannot be replaced")
+    of_snakemake.LocalOutputFileCache = CheckedCache
 
 
 def trials_of(wildcards):
@@ -208,10 +265,10 @@ def stop_without_deadlock():
     a whole process group that is likely, for jobs end at the same time and make passes the signal on once more.
     """
     handler = signal.getsignal(signal.SIGTERM)
+
+    def stop(*received):
+        JOB_RECORDS.stopping = True
+        _thread.start_new_thread(handler, received)
+
     if callable(handler):
-        signal.signal(signal.SIGTERM, lambda *told: _thread.start_new_thread(handler, told))
-
-
-def snakemake_said(logs):
-    """What Snakemake logged of this run."""
-    return "".join(Path(path).read_text(encoding="utf-8", errors="replace") for path in logs)
+        signal.signal(signal.SIGTERM, stop)

@@ -1,5 +1,6 @@
 # storage: nothing but this machine -> storage/study.json (measure-storage) -> tables/storage_*.csv and .parquet
-#          -> figures/storage_latency.* (Patchwork, appendix B). Made by `snakemake storage` alone, for it sets the
+#          -> figures/storage_latency.* (Patchwork, appendix B, Tables 1 and 2). Once the study has run, the report has a
+#          section on it (rules/report.smk). Made by `snakemake storage` alone, for it sets the
 #          machine's thresholds of dirty memory while it lasts. Without root or bpftrace: empty tables that say so.
 
 from acapella.figures.registry import STORAGE as OF_STORAGE
@@ -10,7 +11,7 @@ STUDY = config["storage"]
 
 rule measure_storage:
     output:
-        study="<campaign>/storage/study.json",
+        study=update("<campaign>/storage/study.json"),
     log:
         "<campaign>/logs/measure_storage.log",
     benchmark:
@@ -27,12 +28,14 @@ rule measure_storage:
         frames=[f"--frame-bytes={STUDY['frame_bytes']}", f"--snaplen={STUDY['snaplen']}"],
         rate=[f"--rate={STUDY['rate']}"] if STUDY["rate"] else [],
         seconds=STUDY["run_s"],
+        table_seconds=STUDY["table_run_s"],
         code=digest_of_code("acapella_capture.storage.command"),
     message:
         "measure-storage: sets vm.dirty_* of this machine while it lasts"
     shell:
         "acapella measure-storage -o {output.study:q} --thresholds {params.thresholds} --disk-mbps {params.disks}"
-        " {params.memory} {params.frames} {params.rate} --seconds {params.seconds} 2>&1 | tee {log:q}"
+        " {params.memory} {params.frames} {params.rate} --seconds {params.seconds}"
+        " --table-seconds {params.table_seconds} 2>&1 | tee {log:q}"
 
 
 rule storage_tables:
@@ -40,8 +43,8 @@ rule storage_tables:
         study=rules.measure_storage.output.study,
         schemas=[ROOT / f"schemas/tables/{table}.yaml" for table in STORAGE_TABLES],
     output:
-        csv=expand("<campaign>/tables/{table}.csv", table=STORAGE_TABLES),
-        parquet=expand("<campaign>/tables/{table}.parquet", table=STORAGE_TABLES),
+        csv=update(expand("<campaign>/tables/{table}.csv", table=STORAGE_TABLES)),
+        parquet=update(expand("<campaign>/tables/{table}.parquet", table=STORAGE_TABLES)),
     log:
         "<campaign>/logs/storage_tables.log",
     benchmark:

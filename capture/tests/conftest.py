@@ -43,7 +43,7 @@ class Caller:
     def argv(self, *arguments: object) -> list[str]:
         return [*self.prefix, self.python, "-m", "acapella_capture.collect", *map(str, arguments)]
 
-    def run(self, *arguments: object, timeout: float = 120) -> subprocess.CompletedProcess:
+    def run(self, *arguments: object, timeout: float = 300) -> subprocess.CompletedProcess:
         return subprocess.run(
             self.argv(*arguments), env=self.env(), capture_output=True, text=True, timeout=timeout, check=False
         )

@@ -70,7 +70,7 @@ class Nodes:
         self.cut_downloads_after: int | None = None  # bytes, then the connection goes
         self.downloaded = 0
         self.commands: list[str] = []
-        self._key = paramiko.ECDSAKey.generate()
+        self.key = self.new_key()
         self._transports: list[paramiko.Transport] = []
         self._programs = folder / "bin"
         self._programs.mkdir()
@@ -90,6 +90,11 @@ class Nodes:
         self.port = self._listening.getsockname()[1]
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
+
+    @staticmethod
+    def new_key() -> paramiko.PKey:
+        """A host key."""
+        return paramiko.ECDSAKey.generate()
 
     def home(self, node: str) -> Path:
         """A node's home, made when it is first asked for."""
@@ -141,7 +146,7 @@ class Nodes:
                 continue
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             transport = paramiko.Transport(connection)
-            transport.add_server_key(self._key)
+            transport.add_server_key(self.key)
             transport.set_subsystem_handler("sftp", Sftp, sftp_of(self))
             self._transports.append(transport)
             with contextlib.suppress(paramiko.SSHException, EOFError, OSError):

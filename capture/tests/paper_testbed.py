@@ -134,6 +134,7 @@ class PaperTcpdump:
 
     def __init__(self, testbed, node, interface, settings, output):
         self.output = output
+        self.where = f"tcpdump on {node}"
 
     def start(self) -> None:
         if "no_start" in self.output:
@@ -143,9 +144,14 @@ class PaperTcpdump:
     def alive(self) -> bool:
         return self.output in self.running and "dies" not in self.output
 
-    def stop(self) -> Counts:
+    def message(self) -> str:
+        return "pcap_stats: failed"
+
+    def stop(self) -> Counts | None:
         self.running.remove(self.output)
         if "no_stop" in self.output:
             raise UserError("failed: no space\tleft", where="tcpdump on listener")
+        if "no_counts" in self.output:
+            return None
         captured = 9 if "no_match" in self.output else 1
         return Counts(captured=captured, received=captured, dropped_kernel=0, dropped_interface=0)

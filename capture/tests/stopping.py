@@ -9,7 +9,7 @@ from pathlib import Path
 
 from leftovers import Tree
 
-MOMENT_S = 60
+MOMENT_S = 180
 END_S = 180  # never reached but where it hangs
 
 
@@ -46,7 +46,7 @@ def ends_without_leftovers(
             if number:
                 process.send_signal(number)
             status = process.wait(END_S)
-            left = tree.gone_within(10)  # not after its output has ended: what is left holds that open
+            left = tree.gone_within(60)  # not after its output has ended: what is left holds that open
     assert left == [], left
     links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
     assert re.findall(r"\b(?:port\d|uplink-site|mirror\d|capture\d|br0|edge|core|manage\d)", links) == []

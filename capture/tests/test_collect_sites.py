@@ -86,7 +86,7 @@ def test_mirrors_of_a_site_start_and_stop_at_once_and_rates_are_of_all_that_time
     testbed.receivers = ("capture0", "capture1")
     for name in ("start", "stop"):
         meeting = threading.Barrier(2)
-        monkeypatch.setattr(StillMirror, name, lambda _, meeting=meeting: meeting.wait(20))
+        monkeypatch.setattr(StillMirror, name, lambda _, meeting=meeting: meeting.wait(300))
     monkeypatch.setattr(testbed, "telemetry", lambda _, seconds: asked_s.append(seconds))
     told = list(coordinator.collect(testbed, settings(), tmp_path / "c"))
     spans = [item["actual"] for item in told if isinstance(item, dict)]

@@ -54,7 +54,7 @@ def inside() -> Iterator[tuple[str, ...]]:
     try:
         prefix = ("nsenter", f"--net=/proc/{holder.pid}/ns/net")
         own = Path("/proc/self/ns/net").readlink()
-        end = time.monotonic() + 5
+        end = time.monotonic() + dpdk.LIMIT_S
         while Path(f"/proc/{holder.pid}/ns/net").readlink() == own:
             if holder.poll() is not None or time.monotonic() > end:
                 pytest.skip("no network namespaces here")

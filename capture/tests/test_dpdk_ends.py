@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -180,3 +181,62 @@ def test_writers_under_a_kernel_that_writes_less_is_interrupted_and_refuses(tmp_
     done = dpdk.make("check")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "test_output: ok" in done.stdout and "test_clock: ok" in done.stdout
+
+
+FEW = dpdk.some_frames(400, sizes=(64, 1514, 9000))  # 1.4 MB
+FAIL_NTH_CALL = dpdk.ROOT / "workflow" / "tests" / "fail_nth_call.c"
+CHOSEN = {"write": 2, "sync": 1, "rename": 1, "malloc": 2}  # calls of a kind; make soak: all, of allocations 200
+SOAK = "ACAPELLA_SOAK" in os.environ
+
+
+@pytest.fixture(scope="module")
+def preload(tmp_path_factory) -> Path:
+    """The library with which the n-th call fails."""
+    path = tmp_path_factory.mktemp("preload") / "fail.so"
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", path, FAIL_NTH_CALL, "-ldl"], check=True)
+    return path
+
+
+def with_fault(folder: Path, preload: Path, call: str) -> tuple[dpdk.Run, int]:
+    """A capture in which a call fails (none with number 0), and how many calls of the kind there were.
+
+    Without sanitizers, whose malloc is their own; calls count from the first open of the capture file.
+    """
+    folder.mkdir()
+    given = [*dpdk.from_file(folder, FEW), "--writer", "buffered", "--rotate-bytes", "500K", "--buffer-bytes", "128K"]
+    argv = [dpdk.plain_build() / "acapella-dpdk-capture", "--write", folder / "c.pcap", *given]
+    fault = {"LD_PRELOAD": str(preload), "ACAPELLA_FAIL": call, "ACAPELLA_FAIL_FROM": str(folder / "c")}
+    fault["ACAPELLA_FAIL_COUNT"] = str(folder / "count")
+    done = subprocess.run(
+        list(map(str, argv)), capture_output=True, text=True, timeout=dpdk.LIMIT_S, check=False, env=os.environ | fault
+    )
+    count = folder / "count"
+    return dpdk.finished(folder, done.returncode, done.stderr), int(count.read_text()) if count.exists() else 0
+
+
+@pytest.mark.parametrize("kind", CHOSEN)
+def test_a_failed_call_leaves_whole_files_and_one_line(tmp_path, preload, kind):
+    """As SQLite does it: the n-th write, fsync, rename or malloc fails. Writes of io_uring and libc are not calls."""
+    whole, total = with_fault(tmp_path / "whole", preload, f"{kind}:0")
+    assert whole.status == 0 and total > 0, whole.said
+    expected = [frame for path in whole.files() for frame in dpdk.read_pcap(path)[0]]
+    assert expected == FEW
+    most = min(total, 200 if kind == "malloc" else total)
+    numbers = random.Random(kind).sample(range(1, most + 1), most if SOAK else min(most, CHOSEN[kind]))
+    for number in numbers:
+        folder = tmp_path / f"{number}"
+        run, _ = with_fault(folder, preload, f"{kind}:{number}")
+        what = f"{kind} {number} of {total}: exit code {run.status}, {run.said}"
+        frames = []
+        for path in sorted(path for path in folder.glob("c*.pcap*")):
+            found, left = dpdk.read_pcap(path) if path.stat().st_size else ([], 0)
+            assert left == 0, (path, what)
+            frames += found
+        places = [FEW.index(frame) for frame in frames]
+        assert places == sorted(set(places)), what
+        if run.status == 0:
+            assert frames == FEW, what
+        else:
+            errors = [line for line in run.said.splitlines() if "error: " in line]
+            assert run.status > 0 and len(errors) == 1, what
+        shutil.rmtree(folder)

@@ -17,6 +17,7 @@ from acapella_capture.settings import settings_of
 from acapella_capture.tcpdump import Tcpdump
 from acapella_capture.testbeds.base import Refused, Want
 from acapella_capture.testbeds.fabric import credentials
+from acapella_capture.testbeds.fabric.host_keys import HostKeyChangedError
 from acapella_core.errors import UserError
 
 SITE = "STAR"
@@ -35,7 +36,7 @@ def names(fabric: Loopback) -> list[str]:
 
 def until(condition) -> None:
     """Wait for it, not for ever."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
@@ -308,3 +309,41 @@ def test_the_lease_is_extended_in_fabrics_format_and_only_if_it_ends_before(fabr
         assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+0000", asked)
         testbed.extend(SITE, time.time_ns() + 5 * 3600 * 10**9 - 10**9)
         assert len(fabric.orchestrator.renewals) == 1
+
+
+def refused(testbed, fabric: Loopback, action) -> str:
+    """The message of an action that is refused because of the host key; nothing was sent to the node."""
+    commands, began = len(fabric.nodes.commands), time.monotonic()
+    with pytest.raises(HostKeyChangedError, match=r"^node STAR-listener1: its SSH host key has changed to ") as raised:
+        action(testbed)
+    assert len(fabric.nodes.commands) == commands and "\n" not in str(raised.value)
+    assert time.monotonic() - began < fabric.settings().wait_timeout_s
+    return str(raised.value)
+
+
+def test_a_node_whose_host_key_changes_within_a_slice_is_refused(fabric, tmp_path):
+    """The same collection, a later one that finds the slice again, and a file that is sent or fetched."""
+    keys = fabric.nodes.key, fabric.nodes.new_key()
+    first = fabric.testbed()
+    (instance,) = first.allocate(SITE, Want(1))
+    assert first.run(instance.name, ["sh", "-c", "echo some > file"], timeout_s=60).status == 0
+    fabric.nodes.key = keys[1]
+    fabric.nodes.lose_connections()
+    message = refused(first, fabric, lambda testbed: testbed.run(instance.name, ["true"]))
+    assert keys[1].get_base64() in message and str(tmp_path / "acapella_known_hosts") in message
+    refused(first, fabric, lambda testbed: testbed.put(instance.name, tmp_path / "slice_key.pub", "sent"))
+    refused(first, fabric, lambda testbed: testbed.fetch(instance.name, "file", tmp_path / "fetched"))
+    refused(fabric.testbed(), fabric, lambda testbed: testbed.allocate(SITE, Want(1)))
+    assert (tmp_path / "acapella_known_hosts").stat().st_mode & 0o777 == 0o600
+    fabric.nodes.key = keys[0]
+    assert first.run(instance.name, ["true"]).status == 0
+    first.release()
+
+
+def test_a_new_slice_may_have_other_host_keys(fabric):
+    with fabric.testbed() as testbed:
+        testbed.allocate(SITE, Want(1))
+        testbed.release()
+        fabric.nodes.key = fabric.nodes.new_key()
+        (instance,) = testbed.allocate(SITE, Want(1))
+        assert testbed.run(instance.name, ["true"]).status == 0

@@ -69,6 +69,16 @@ def test_the_others_are_taken_and_the_failed_ones_are_written_down(paper, tmp_pa
     )  # what is left on a node takes its memory
 
 
+def test_a_capture_without_counts_is_kept(paper, tmp_path, monkeypatch):
+    paper("no_counts")
+    assert run(tmp_path, monkeypatch) == 0
+    (path,) = (tmp_path / "test" / "raw").glob("*.json")
+    manifest = manifests.read(path)
+    assert manifest["frames_captured"] == 1
+    assert manifest["frames_received"] is manifest["dropped_kernel"] is manifest["dropped_interface"] is None
+    assert any("counts unknown: tcpdump on listener: pcap_stats: failed" in note for note in manifest["notes"])
+
+
 def test_where_no_sample_is_good_it_ends_with_2_and_no_sheet(paper, tmp_path, monkeypatch, capsys):
     paper("no_start", "no_stop")
     assert run(tmp_path, monkeypatch) == 2

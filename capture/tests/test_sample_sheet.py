@@ -173,6 +173,27 @@ def test_a_place_that_is_called_as_the_tables_call_all_of_them(folder, key):
     assert complaint(folder, "\t".join(fields.values()) + "\n") == expected
 
 
+@pytest.mark.parametrize("row", ["a\tR\x1b[31m\tp\ta.pcap\t", "a\tR\tp\u202e\ta.pcap\t", "a\tR\tp\ta\x07.pcap\t"])
+def test_control_characters_are_refused_and_shown_escaped(folder, row):
+    found = complaint(folder, row + "\n")
+    assert found.startswith("line 2: ") and "has a control character" in found and found.isprintable()
+
+
+def test_a_path_with_braces_is_a_fault_of_that_file_alone(folder):
+    (folder / "{b}.pcap").write_bytes(FRAMES)
+    path = sheet(folder, "a\tR\tp\ta.pcap\t\nb\tR\tp\t{b}.pcap\t\n")
+    assert [m["sample"] for m in files.describe(path, folder / "campaign", only="a")] == ["a"]
+    with pytest.raises(UserError, match=r"\{b\}.pcap: braces in a path are wildcards of Snakemake's"):
+        list(files.describe(path, folder / "campaign", only="b"))
+
+
+@pytest.mark.parametrize("key", ["site", "port", "campaign"])
+def test_a_manifest_with_control_characters_is_refused(folder, key):
+    (manifest,) = files.describe(sheet(folder, "a\tR\tp\ta.pcap\t\n"), folder / "campaign")
+    with pytest.raises(UserError, match=key):
+        manifests.check(manifest | {key: "a\x1b[31m"}, where="here")
+
+
 def test_links_survive_a_move_of_captures_and_campaign_together(folder, tmp_path_factory):
     list(files.describe(sheet(folder, "\tS\tp\ta.pcap\t\n"), folder / "results" / "c"))
     moved = tmp_path_factory.mktemp("elsewhere") / "moved"
@@ -218,6 +239,25 @@ def test_wrong_restrictions_are_named_with_their_line(folder, text, expected):
 def test_start_that_is_no_time(folder):
     expected = "line 2: start 'noon' is neither ISO 8601 nor nanoseconds since 1970"
     assert complaint(folder, "\tS\tp\ta.pcap\tnoon\n") == expected
+
+
+@pytest.mark.parametrize(
+    "start",
+    ["2500-01-01T00:00:00Z", "1969-12-31T23:59:59.999999999Z", "4294967295999999999", "9223372036854775808", "9" * 20],
+)
+def test_start_out_of_the_range_of_timestamps(folder, start):
+    assert (
+        complaint(folder, f"\tS\tp\ta.pcap\t{start}\n")
+        == f"line 2: start '{start}' is not within the years 1970 to 2106"
+    )
+
+
+@pytest.mark.parametrize(
+    ("start", "start_ns"), [("1970-01-01T00:00:00Z", 0), ("2106-02-07T06:28:15.999999998Z", 2**32 * 10**9 - 2)]
+)
+def test_first_and_last_start_are_kept(folder, start, start_ns):
+    (row,) = files.read_sheet(sheet(folder, f"\tS\tp\ta.pcap\t{start}\n"))
+    assert row.start_ns == start_ns
 
 
 def test_missing_column(folder):

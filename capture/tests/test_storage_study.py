@@ -12,7 +12,8 @@ from pathlib import Path
 import dpdk_writer as dpdk
 import pytest
 
-from acapella_capture.storage import Skip, study, thresholds, trace
+from acapella_capture.storage import Skip, rates, thresholds, trace
+from acapella_core.errors import UserError
 
 BINS = '[{"min": 4, "max": 7, "count": 2}, {"min": 8, "max": 15, "count": 0}, {"min": 16, "max": 31, "count": 1}]'
 MORE = BINS.replace('"count": 0', '"count": 1')
@@ -91,11 +92,11 @@ def test_frames_of_a_run_add_up_or_it_is_no_run():
         "generator": {"offered": 100, "refused": 30, "left": 1, "seconds": 0.5},
         "frames": {"written": 60, "written_bytes": 6000, "dropped": {"writer_full": 9}},
     }
-    said = study.counted(accounts)
+    said = rates.counted(accounts)
     assert (said["offered"], said["written"], said["lost"], said["offered_ns"]) == (100, 60, 40, 500_000_000)
     accounts["frames"]["written"] = 59
     with pytest.raises(ValueError, match="offered 100 frames are not 59 written and 40 lost"):
-        study.counted(accounts)
+        rates.counted(accounts)
 
 
 def measure(folder: Path, path: str, *arguments: object) -> tuple[subprocess.CompletedProcess, dict]:
@@ -103,7 +104,7 @@ def measure(folder: Path, path: str, *arguments: object) -> tuple[subprocess.Com
     argv = [sys.executable, "-m", "acapella.cli", "measure-storage", "-o", folder / "study.json", *arguments]
     environment = os.environ | {"PATH": path}
     done = subprocess.run(
-        [str(word) for word in argv], capture_output=True, text=True, check=False, env=environment, timeout=120
+        [str(word) for word in argv], capture_output=True, text=True, check=False, env=environment, timeout=300
     )
     assert done.returncode == 0, done.stderr
     return done, json.loads((folder / "study.json").read_text())
@@ -141,7 +142,7 @@ def machines() -> dict[str, int]:
 
 def test_every_call_of_both_writers_is_in_the_histograms(tmp_path):
     path, before = needs_bpftrace(), machines()
-    arguments = ["--thresholds", "10:20", "--memory-mb", 64, "--rate", 50000, "--seconds", 0.5]
+    arguments = ["--thresholds", "10:20", "--memory-mb", 64, "--rate", 50000, "--seconds", 0.5, "--table-seconds", 0]
     _, said = measure(tmp_path, path, *arguments)
     if said["skipped"] or said["notes"]:
         pytest.skip(said["skipped"] or said["notes"][0])
@@ -165,14 +166,39 @@ def test_a_study_that_is_stopped_leaves_nothing(tmp_path):
     argv = [sys.executable, "-m", "acapella.cli", "measure-storage", "-o", str(tmp_path / "study.json")]
     argv += ["--thresholds", "10:20", "--memory-mb", "4096", "--rate", "1000", "--seconds", "60"]
     with subprocess.Popen(argv, env=os.environ | {"PATH": path}, stdout=subprocess.PIPE, text=True) as process:
-        end = time.monotonic() + 60
-        while process.poll() is None and not list(tmp_path.glob("storage-*/c.json.part")):
+        end = time.monotonic() + 300
+        while process.poll() is None and not list(tmp_path.glob("acapella-scratch-*/c.json.part")):
             assert time.monotonic() < end
             time.sleep(0.05)
         process.terminate()
-        said = process.communicate(timeout=60)[0]
+        said = process.communicate(timeout=300)[0]
     if process.returncode == 0:
         pytest.skip(said.strip())
     assert process.returncode == 128 + signal.SIGTERM
     assert machines() == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rates_go_down_until_a_run_loses_nothing(tmp_path, monkeypatch):
+    asked = []
+
+    def run(*arguments):
+        rate = arguments[-1]
+        asked.append(rate)
+        lost = 10 if rate is None or rate > 600 else 0
+        return {"written": 1000, "whole_ns": 10**9, "lost": lost}
+
+    monkeypatch.setattr(rates, "run", run)
+    assert len(list(rates.sweep(tmp_path, "direct", 200, 1514, 1))) == 4
+    assert asked == [None, 900, 700, 500]
+
+
+def test_a_run_of_the_tables_accounts_for_every_frame_and_leaves_no_file(tmp_path):
+    try:
+        rates.executable()
+    except UserError as reason:
+        pytest.skip(str(reason))
+    row = rates.run(tmp_path, "direct", 64, 1514, 0.2, 10_000)
+    assert row["offered"] == row["written"] + row["lost"] > 0
+    assert (row["frame_bytes"], row["snaplen"], row["wanted_fps"]) == (1514, 64, 10_000)
     assert list(tmp_path.iterdir()) == []

@@ -4,9 +4,13 @@ import shutil
 import subprocess
 from dataclasses import replace
 
+import pytest
+
+from acapella_capture import tcpdump
 from acapella_capture.settings import settings_of
 from acapella_capture.tcpdump import Counts, Tcpdump, last_counts
 from acapella_capture.testbeds.local import sandbox
+from acapella_core.errors import UserError
 
 LISTENING = "tcpdump: listening on capture0, link-type EN10MB (Ethernet), snapshot length 200 bytes\n"
 
@@ -40,3 +44,62 @@ def test_the_filter_can_never_be_read_as_an_option():
             ["tcpdump", "-d", "--", "icmp"], capture_output=True, check=False, env={"PATH": sandbox.search_path()}
         )
         assert tried.returncode == 0
+
+
+STATUS = "tcpdump: {0} packets captured, {0} packets received by filter, 0 packets dropped by kernel\n"
+FINAL = "{0} packets captured\n{0} packets received by filter\n0 packets dropped by kernel\n"
+PCAP_STATS = "pcap_stats: failed to get statistics from socket: Bad file descriptor\n"
+
+
+class Scripted:
+    """A testbed and the one job on it: what tcpdump prints for each signal, and its exit status."""
+
+    def __init__(self, printed: dict[str, str], status: int | None = 0):
+        self.printed, self.status, self.signals, self._log = printed, status, [], LISTENING
+
+    def start(self, *_, **__):
+        return self
+
+    def signal(self, name: str) -> None:
+        self.signals.append(name)
+        self._log += self.printed.get(name, "")
+
+    def poll(self) -> int | None:
+        return self.status if "INT" in self.signals else None
+
+    def wait(self, _timeout_s: float) -> int | None:
+        return self.status
+
+    def log(self) -> str:
+        return self._log
+
+
+def stopped(job: Scripted) -> Counts | None:
+    program = Tcpdump(job, "node", "eth0", settings_of({"testbed": "local"}).capture, "out")
+    program.start()
+    return program.stop()
+
+
+def test_final_counts_are_returned():
+    job = Scripted({"USR1": STATUS.format(7), "INT": FINAL.format(9)})
+    assert stopped(job).captured == 9
+    assert job.signals == ["USR1", "INT"]
+
+
+def test_no_second_request_while_one_is_unanswered(monkeypatch):
+    monkeypatch.setattr(tcpdump, "DRAIN_S", 2.5)
+    job = Scripted({"INT": STATUS.format(7) + FINAL.format(9)})
+    assert stopped(job).captured == 9
+    assert job.signals == ["USR1", "INT"]
+
+
+@pytest.mark.parametrize(("printed", "status"), [(PCAP_STATS, 0), (PCAP_STATS, 1), ("", 0), (FINAL.format(9), 1)])
+def test_counts_are_unknown_if_tcpdump_ends_without_final_ones(printed, status):
+    assert stopped(Scripted({"USR1": STATUS.format(7), "INT": printed}, status)) is None
+
+
+def test_a_tcpdump_that_does_not_end_fails():
+    job = Scripted({"USR1": STATUS.format(7)}, status=None)
+    with pytest.raises(UserError, match="does not end"):
+        stopped(job)
+    assert job.signals[-1] == "KILL"

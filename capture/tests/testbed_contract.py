@@ -14,7 +14,7 @@ from acapella_capture.testbeds.base import Host, Instance, Refused, Telemetry, T
 from acapella_core.errors import UserError
 
 WITHOUT_SWITCH = ("files",)
-PATIENCE_S = 60  # for programs on a node
+PATIENCE_S = 300  # for programs on a node
 
 
 @pytest.fixture

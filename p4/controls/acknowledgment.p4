@@ -6,6 +6,12 @@ control Acknowledgment(inout headers_t hdr, inout metadata_t meta) {
         meta.state = slot_state.read(meta.peer_slot);
         if (meta.state & STATE_ACK == 0) {
             meta.advances = 1;
+            hdr.work.other = hdr.tcp.ack;
+            if (meta.state & STATE_SYN != 0) {
+                hdr.work.other = slot_isn.read(meta.peer_slot);
+                hdr.work.other = hdr.work.other + 1;
+            }
+            slot_first_ack.write(meta.peer_slot, hdr.work.other);
         } else {
             hdr.work.other = slot_ack.read(meta.peer_slot);
             hdr.work.begin = hdr.tcp.ack - hdr.work.other;

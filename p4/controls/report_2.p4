@@ -52,8 +52,8 @@ control Report(inout headers_t hdr, inout metadata_t meta) {
         hdr.report_2.rtt_syn = 0;
         hdr.report_2.rtt_ack = 0;
         hdr.report_2.iat = 0;
-        hdr.report_2.seq = 0;
         hdr.report_2.seq_end = 0;
+        hdr.report_2.first_ack = 0;
         hdr.report_2.ack = 0;
         hdr.report_2.duplicate_acks = 0;
         hdr.report_2.retransmitted_bytes = 0;
@@ -85,11 +85,11 @@ control Report(inout headers_t hdr, inout metadata_t meta) {
                 meta.valid = meta.valid | 8;
             }
             if (meta.state & STATE_SEQ != 0) {
-                hdr.report_2.seq = slot_seq.read(meta.slot);
                 hdr.report_2.seq_end = slot_seq_end.read(meta.slot);
                 meta.valid = meta.valid | 16;
             }
             if (meta.state & STATE_ACK != 0) {
+                hdr.report_2.first_ack = slot_first_ack.read(meta.slot);
                 hdr.report_2.ack = slot_ack.read(meta.slot);
                 meta.valid = meta.valid | 32;
             }

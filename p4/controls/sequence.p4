@@ -123,7 +123,6 @@ control Sequence(inout headers_t hdr, inout metadata_t meta) {
                 }
             }
         }
-        slot_seq.write(meta.slot, hdr.tcp.seq);
         if (meta.payload_length != 0) {
             slot_data_seq.write(meta.slot, hdr.tcp.seq);
             meta.state = meta.state | STATE_DATA;

@@ -49,12 +49,12 @@ SLOT_REGISTERS = (
     "slot_syn_time",
     "slot_rtt_syn",
     "slot_rtt_ack",
-    "slot_seq",
     "slot_data_seq",
     "slot_seq_end",
     "slot_hole_start",
     "slot_hole_end",
     "slot_ack",
+    "slot_first_ack",
     "slot_window",
     "slot_duplicate_acks",
     "slot_retransmitted",
@@ -148,7 +148,6 @@ class Slots:
             opens = packet.has(SYN) and not packet.has(RST) and self._follow_syn(packet)
             if not packet.has(RST):
                 self._follow_sequence(packet, opens)
-            self.set("seq", packet.slot, packet.tcp.seq)
             if packet.payload:
                 self.set("data_seq", packet.slot, packet.tcp.seq)
                 self.mark(packet.slot, S_DATA)
@@ -341,6 +340,7 @@ class Slots:
             packet.advances = moved > 0
         else:
             packet.advances = True
+            self.set("first_ack", peer, self.get("isn", peer) + 1 & M32 if state & S_SYN else number)
         if packet.advances:
             self.set("ack", peer, number)
             self.mark(peer, S_ACK | S_PENDING)

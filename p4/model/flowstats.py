@@ -50,7 +50,7 @@ QUEUE_PAIRS = 16
 SETTINGS = {
     "rows": ROWS,
     "cell_mask": M16,
-    "slot_mask": M16,
+    "slot_mask": (1 << 18) - 1,
     "slot_timeout_ns": 10_000_000_000,
     "triggers": T_SYN | T_ACK | T_FIN | T_RST | T_TIME | T_FIRST | T_PROBE | T_DATA_ACK,
     "every": 0,
@@ -319,9 +319,9 @@ class Flowstats:
             "iat": S_IAT,
             "rtt_syn": S_RTT_SYN,
             "rtt_ack": S_RTT_ACK,
-            "seq": S_SEQ,
             "seq_end": S_SEQ,
             "ack": S_ACK,
+            "first_ack": S_ACK,
             "data_seq": S_DATA,
         }
         counts = ("start", "last", "duplicate_acks", "retransmitted", "gap", "uncertain", "payload")
@@ -368,7 +368,7 @@ class Flowstats:
                 "rtt_syn": held["rtt_syn"],
                 "rtt_ack": held["rtt_ack"],
                 "iat": held["iat"],
-                "seq": held["seq"],
+                "first_ack": held["first_ack"],
                 "seq_end": held["seq_end"],
                 "ack": held["ack"],
                 "duplicate_acks": held["duplicate_acks"],

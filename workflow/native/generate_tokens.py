@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 LAYERS = {"1": "kPhysical", "2": "kLink", "3": "kNetwork", "4": "kTransport", "tunnel": "kTunnel", "glue": "kGlue"}
+ABOVE = ("app", "payload")  # payload: a kind of content that tshark names, and no header
 
 
 def enumerator(token: str) -> str:
@@ -24,9 +25,9 @@ def lines(table: Path):
         if row["layer"] in LAYERS:
             token, label, layer = row["token"], row["label"], LAYERS[row["layer"]]
             yield f'ACAPELLA_TOKEN({enumerator(token)}, "{token}", "{label}", {layer})'
-        elif row["layer"] != "app":
+        elif row["layer"] not in ABOVE:
             raise SystemExit(f"{table}: token {row['token']}: unknown layer {row['layer']!r}")
-    for row in sorted((row for row in rows if row["layer"] == "app"), key=lambda row: row["token"]):
+    for row in sorted((row for row in rows if row["layer"] in ABOVE), key=lambda row: row["token"]):
         yield f'ACAPELLA_APPLICATION("{row["token"]}", "{row["label"]}")'
 
 

@@ -2,22 +2,22 @@
 
     generate_tunnels.py TUNNELS.tsv TUNNELS.inc
 
-Each row becomes ``ACAPELLA_TUNNEL(type, number, same_both_ways)``. The number is part of flow ids and never changes.
+Each row becomes ``ACAPELLA_TUNNEL(type, number, directions)``. The number is part of flow ids and never changes.
 """
 
 import csv
 import sys
 from pathlib import Path
 
-SAME = {"same": "true", "may_differ": "false"}  # column `directions`
+DIRECTIONS = ("same", "mostly_same", "may_differ")
 
 
 def lines(table: Path):
     with table.open(encoding="utf-8", newline="") as stream:
         for row in csv.DictReader(stream, delimiter="\t"):
-            if row["directions"] not in SAME:
+            if row["directions"] not in DIRECTIONS:
                 raise SystemExit(f"{table}: type {row['type']}: unknown directions {row['directions']!r}")
-            yield f"ACAPELLA_TUNNEL({row['type']}, {int(row['number'])}, {SAME[row['directions']]})"
+            yield f"ACAPELLA_TUNNEL({row['type']}, {int(row['number'])}, {row['directions']})"
 
 
 def main(table: str, output: str) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -79,3 +80,14 @@ def browser():
         chromium.new_page = patient_page
         yield chromium
         chromium.close()
+
+
+@pytest.fixture(scope="session")
+def old_client(tmp_path_factory):
+    """The environment in which Python imports DuckDB 1.0.0, the oldest that is to open a catalog."""
+    folder = tmp_path_factory.mktemp("duckdb-1.0.0")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--target"]
+    installed = subprocess.run([*command, str(folder), "duckdb==1.0.0"], capture_output=True, text=True, check=False)
+    if installed.returncode:
+        pytest.skip(f"duckdb 1.0.0 cannot be installed from PyPI: {installed.stderr.strip().splitlines()[-1:]}")
+    return os.environ | {"PYTHONPATH": str(folder)}

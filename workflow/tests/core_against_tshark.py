@@ -31,7 +31,8 @@ def compare(reference: tshark.Tshark, files: list[Path], folder: Path, cut: int 
     with ours.open("wb") as output:
         subprocess.run([native_program("acapella-dump-frames"), *options, *files], check=True, stdout=output,
                        stderr=subprocess.DEVNULL)  # fmt: skip
-    with answers.open("wb") as output, reference.start(joined, FIELDS, output) as run:
+    with answers.open("wb") as output, reference.start(joined, FIELDS) as run:
+        output.writelines(lines + b"\n" for lines in run.lines())
         run.finish()
     agreement = Agreement()
     with ours.open(encoding="utf-8") as mine, answers.open(encoding="utf-8") as theirs:

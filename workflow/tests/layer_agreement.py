@@ -1,8 +1,8 @@
 """Whether the core and tshark agree on a frame's layers 2 to 4, and where they do not because tshark errs.
 
 Layers 2 to 4 of a frame are the tokens of its ``frame.protocols`` that schemas/protocols.tsv lists with a layer other
-than ``app``, wherever they stand, plus VLAN ids, MPLS labels, innermost addresses and ports, and TCP's flags and
-numbers. schemas/tshark_errata.yaml lists where tshark reads them against an RFC.
+than ``app`` and ``payload``, wherever they stand, plus VLAN ids, MPLS labels, innermost addresses and ports, and TCP
+flags and numbers. schemas/tshark_errata.yaml lists where tshark reads them against an RFC.
 """
 
 import csv
@@ -18,7 +18,7 @@ from acapella_core import schemas
 # What tshark must print of a frame for it to be compared.
 FIELDS = (
     "frame.protocols", "vlan.id", "ieee8021ad.id", "ieee8021ad.svid", "ieee8021ad.cvid", "mpls.label",
-    "ip.src", "ip.dst", "ip.len", "ipv6.src", "ipv6.dst",
+    "ip.src", "ip.dst", "ip.len", "ip.id", "ipv6.src", "ipv6.dst",
     "tcp.srcport", "tcp.dstport", "tcp.flags", "tcp.seq_raw", "tcp.ack_raw", "tcp.len",
     "udp.srcport", "udp.dstport", "sctp.srcport", "sctp.dstport", "eth.dst",
 )  # fmt: skip
@@ -42,7 +42,9 @@ def tokens() -> dict[str, dict[str, str]]:
 def layers(protocols: str) -> tuple[str, ...]:
     """The tokens of layers 2 to 4, tunnels and glue of a ``frame.protocols``."""
     table = tokens()
-    return tuple(token for token in protocols.split(":") if token in table and table[token]["layer"] != "app")
+    return tuple(
+        token for token in protocols.split(":") if token in table and table[token]["layer"] not in ("app", "payload")
+    )
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def differing_keys(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[s
     """Names of the keys that differ, of a frame whose layers are equal.
 
     ``ours`` has the columns of the core (protocols, issue, vlan, mpls, src, dst, src_port, dst_port, tcp_flags,
-    tcp_seq, tcp_ack, payload_len) as text, lists separated by commas, empty where null; ``theirs`` has FIELDS.
+    tcp_seq, tcp_ack, payload_len, ip_id) as text, lists separated by commas, empty where null; ``theirs`` has FIELDS.
     """
     found = [name for name, pair in tag_pairs(ours, theirs).items() if pair[0] != pair[1]]
     stack = unquoted(layers(ours["protocols"]))
@@ -102,6 +104,8 @@ def differing_keys(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[s
     for name in ("src", "dst"):
         if not same_address(ours[name], nth(theirs[f"{network}.{name}"], at)):
             found.append(name)
+    if network == "ip" and int(ours["ip_id"]) != int(nth(theirs["ip.id"], at), 16):
+        found.append("ip_id")
     transport = next((token for token in reversed(stack) if token != "mptcp"), None)
     if transport in TRANSPORTS and ours["issue"] not in NO_PORTS:
         pairs = transport_pairs(ours, theirs, transport, stack.count(transport) - 1)

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 START_NS = 1_700_000_000_000_000_000
 GAP_NS = 1_000_000
 PORT = 4700
-PATIENCE_S = 120  # never reached but where something hangs
+PATIENCE_S = 300  # never reached but where something hangs
 
 
 def capture(path: Path, packets: int) -> Path:
@@ -83,7 +83,8 @@ class Place:
         """The program over the capture, in its time, onto v0."""
         words = ("p4", "run", "flowstats", "--in", str(self.folder / "in.pcap"), "--out-interface", "v0")
         stats = ("--stats", str(self.folder / f"{name}.json"))
-        return self.start(name, *words, *stats, "--collector", f"127.0.0.1:{PORT}", *more)
+        secret = ("--secret", str(self.folder / "reports" / "collector.secret"))
+        return self.start(name, *words, *stats, "--collector", f"127.0.0.1:{PORT}", *secret, *more)
 
     def wait_for(self, name: str, said: str, times: int = 1) -> None:
         """Wait until a program has said something so often."""

@@ -1,5 +1,6 @@
 """Tables of flow reports that no program made: for figures and report."""
 
+import itertools
 import math
 import random
 from pathlib import Path
@@ -19,7 +20,11 @@ def write_tables(  # noqa: PLR0913 (a test names the one or two that matter to i
     campaign = Campaign(folder)
     draw = random.Random(samples * 1000 + flows)
     made = {
-        name: [] for name in ("flows", "windows", "seconds", "counts", "memory", "tools", "by_report", "window_reasons")
+        name: []
+        for name in (
+            *("flows", "windows", "seconds", "counts", "memory", "tools", "by_report"),
+            *("window_reasons", "flow_reasons"),
+        )
     }
     for number in range(samples):
         sample = f"site1-port{number + 1}-rx-0001"
@@ -27,7 +32,7 @@ def write_tables(  # noqa: PLR0913 (a test names the one or two that matter to i
         made["windows"] += [
             window(draw, sample, n, at) for n in range(0, flows, 3) for at in range(draw.randrange(1, 5))
         ]
-        made["seconds"] += [second(draw, sample, at, last=at == 24, scale=10 ** (number + 2)) for at in range(25)]
+        made["seconds"] += [second(draw, sample, at, last=at == 24, scale=10 ** (number % 4 + 2)) for at in range(25)]
         made["counts"] += counts(sample, made["flows"])
         made["memory"] += sketches(sample, flows) if memory else []
         made["tools"] += tools(sample, flows)
@@ -39,8 +44,14 @@ def write_tables(  # noqa: PLR0913 (a test names the one or two that matter to i
                 "share": n / 100,
                 "within": within,
                 "within_share": within / n,
+                "bounded": n,
+                "held": n,
             }
             for reason, n, within in (("none", 90, 90), ("straddle", 10, 7))
+        ]
+        made["flow_reasons"] += [
+            {"sample": sample, "subject": subject, "reason": reason, "flows": n, "share": n / flows}
+            for subject, reason, n in (("report", "none", flows), ("report", "earlier_report", 3))
         ]
         made["by_report"] += [row for n in range(0, flows, 3) for row in by_report(random.Random(n), sample, n)]
     for place, row in enumerate(made["flows"]):
@@ -74,14 +85,15 @@ def flow(draw: random.Random, sample: str, number: int, wrong: float) -> dict:
         **{"packets": packets, "packets_measured": packets, "bytes": size, "bytes_measured": size + more},
         **{"rtt_syn_ns": rtt, "rtt_syn_measured_ns": rtt, "rtt_ack_ns": rtt and rtt // 3},
         **{"rtt_ack_measured_ns": rtt and rtt // 3, "iat_ns": iat, "iat_measured_ns": iat},
+        "iat_at_report_ns": iat,
         **{"start_ns": number * SECOND // 9, "start_measured_ns": number * SECOND // 9},
         **{"end_ns": number * SECOND, "end_measured_ns": number * SECOND},
         **{"payload_bytes": size, "payload_measured_bytes": size, "retransmitted_bytes": size // 99},
         **{
             "retransmitted_measured_bytes": size // 99,
             "missing_bytes": size // 50,
-            "missing_measured_bytes": size // 40,
-            "uncertain_bytes": size // 200,
+            "missing_measured_bytes": size // 60,  # a lower bound: the exact number is at most uncertain_bytes above it
+            "uncertain_bytes": -(-size // 200),
         },
         **{"acknowledged_bytes": size, "acknowledged_measured_bytes": size},
     }
@@ -235,8 +247,8 @@ def write_study(folder: Path, *, windows: int = 120) -> Path:
         )
     ]
     for trace, rate in (("166 Mbit/s", 166e6), ("2,989 Mbit/s", 2989e6)):
-        for speed in (1, 10, 100, 1000):
-            lost = round(10**5 * max(0, 1 - 3e10 / (rate * speed)))
+        for speed, slower in itertools.product((1, 10, 100, 1000), (1, 1.2, 2)):
+            lost = round(10**5 * max(0, 1 - 3e10 / (rate * speed * slower)))
             offered.append(
                 {
                     **offered[0],

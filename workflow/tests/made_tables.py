@@ -1,40 +1,39 @@
 """Published tables of a made-up campaign, written directly: what figures and report read, for any number of sites.
 
-The numbers are plausible and fit together as far as a reader of the pictures can tell; a pure function of the
-arguments. Nothing but these CSV files is behind them.
+Every table adds up frames and flows of the same samples (made_traffic.py), so no two of them contradict each other:
+test_made_tables.py compares their sums. A pure function of the arguments.
 
     PYTHONPATH=workflow/tests .venv/bin/python -m made_tables /tmp/made30 30
 """
 
 import csv
+import functools
 import json
+import math
 import random
 import sys
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from pathlib import Path
+
+from made_traffic import BINS, SAMPLE_NS, Sample, allocated, bin_of, samples_of_site, stitched
 
 from acapella_core import schemas
 
-START_NS = 1_700_000_000_000_000_000
-SAMPLE_NS = 20_000_000_000
-PERIOD_NS = 300_000_000_000
-BINS = ((0, 63), (64, 64), (65, 127), (128, 255), (256, 511), (512, 1023), (1024, 1518), (1519, 2047), (2048, 4095))
-BINS += ((4096, 9215), (9216, None))
-HEADERS = (
-    *("Ethernet", "IPv4", "VLAN", "TCP", "MPLS", "PseudoWire", "TLS", "Data", "UDP", "SSH", "IPv6", "HTTP", "DNS"),
-    *("ICMP", "ICMPv6", "ARP", "VXLAN", "LLDP", "QUIC", "GRE", "STP", "LACP", "Geneve", "GTP", "SCTP", "NTP", "BGP"),
-)
-ENCAPSULATIONS = (
-    "Ethernet/VLAN/MPLS/MPLS/PseudoWire/Ethernet",
-    "Ethernet/VLAN/MPLS/PseudoWire/Ethernet",
-    "Ethernet/VLAN",
-    "Ethernet",
-    "Ethernet/VLAN/MPLS/MPLS/PseudoWire/Ethernet/VLAN/IPv4/UDP/VXLAN/Ethernet/VLAN/IPv4/UDP/GTP-U/IPv4/UDP/VXLAN/Ethernet",
-    "none",
-)
-TABLES = (
-    *("capture_quality", "header_depth", "header_occurrence", "encapsulations", "frame_sizes", "flows_per_sample"),
-    *("flow_sizes", "flow_times", "throughput", "tcp_control", "ip_versions", "applications", "top_flows"),
-    *("stitched_flows", "restrictions"),
+ALL = "all"
+TOP = 5  # flows of each site in top_flows
+CLOCKS = (1, 1, 1, 1000)  # ns
+LOSSES = (0, 0, 0, 0.0004, 0.02)
+REPEATED = (0, 0.001, 0.02)
+VERSIONS = {"IPv4": "4", "IPv6": "6"}
+TRANSPORT = ("TCP", "UDP", "SCTP", "ICMP", "ICMPv6")
+THRESHOLDS = sorted(
+    {
+        mantissa * 10**power // 1000
+        for mantissa in (1000, 1250, 1600, 2000, 2500, 3150, 4000, 5000, 6300, 8000)
+        for power in range(16)
+        if mantissa * 10**power % 1000 == 0
+    }
 )
 
 
@@ -46,31 +45,27 @@ def write_tables(folder, *, sites=3, ports=2, samples=4, names=None, frames=2000
     folder = Path(folder)
     names = names or [f"S{n}" for n in range(sites)]
     draw = random.Random(seed)
-    quality = [row for site in names for row in quality_rows(site, ports, samples, frames, draw)]
-    rows = {name: [] for name in TABLES}
-    rows["capture_quality"] = quality
-    rows["restrictions"] = [restriction_row(quality, restriction)] if quality else []
-    rows["flows_per_sample"] = [flows_row(row, draw) for row in quality]
-    rows["throughput"] = [row for sample in quality if sample["frames"] for row in rate_rows(sample, draw)]
-    for site in [*names, "all"] if quality else []:
-        of_site = [row for row in quality if site in (row["site"], "all")]
-        total = {"site": site, "samples": len(of_site), "total_frames": sum(row["frames"] for row in of_site)}
-        add_shares(rows, total, draw)
-        add_flows(rows, total, draw)
-    for name, made in rows.items():
-        write_table(folder, name, made)
+    made = [one for site in names for one in samples_of_site(site, ports, samples, frames, draw)]
+    quality = quality_rows(made, draw)
+    rows = {"capture_quality": quality, "restrictions": [restriction_row(quality, restriction)] if quality else []}
+    rows["flows_per_sample"] = [flows_row(one) for one in made]
+    rows["throughput"] = [row for one in made if one.frames for row in rate_rows(one, draw)]
+    for site in [*names, ALL] if made else []:
+        own = [one for one in made if site in (one.site, ALL)]
+        for name, more in (traffic_rows(site, own) | flow_rows(site, own)).items():
+            rows.setdefault(name, []).extend(more)
+    for name in TABLES:
+        write_table(folder, name, rows.get(name, []))
     provenance = {"acapella": "0.1.0", "campaign": folder.name, "tshark": {"version": "4.0.17"}, "samples": []}
     (folder / "provenance.json").write_text(json.dumps(provenance), encoding="utf-8")
     return folder
 
 
-def restriction_row(quality, restriction):
-    """The one row of table restrictions."""
-    kind, detail = restriction or (None, None)
-    for row in quality:
-        row["restriction"] = kind
-    sums = {"samples": len(quality), **{name: sum(row[name] for row in quality) for name in ("frames", "wire_bytes")}}
-    return {"excluded": "false", "restriction": kind, "detail": detail, **sums}
+TABLES = (
+    *("capture_quality", "header_depth", "header_occurrence", "encapsulations", "frame_sizes", "flows_per_sample"),
+    *("flow_sizes", "flow_times", "throughput", "tcp_control", "ip_versions", "applications", "top_flows"),
+    *("restrictions", "header_stack_sizes"),
+)
 
 
 def write_table(folder: Path, name: str, rows: list[dict]) -> None:
@@ -85,144 +80,242 @@ def write_table(folder: Path, name: str, rows: list[dict]) -> None:
             writer.writerow({k: default[k] if row.get(k) is None else row[k] for k in default})
 
 
-def quality_rows(site, ports, samples, frames, draw):
-    """Samples of one site; some without counters, some with loss, a few with a coarse clock."""
-    for port in range(ports):
-        for n in range(samples):
-            count = int(draw.lognormvariate(0, 0.8) * frames)
-            known = draw.random() < 0.85
-            lost = int(count * draw.choice([0, 0, 0, 0.0004, 0.02])) if known else None
-            start = START_NS + n * PERIOD_NS + port * 25 * 10**9
-            yield {
-                **{"site": site, "port": f"HundredGigE0/0/0/{port}", "sample": f"{site}-p{port}-{n:04d}"},
-                **{
-                    "direction": "both",
-                    "method": "tcpdump",
-                    "snaplen": 200,
-                    "frames": count,
-                    "wire_bytes": 900 * count,
-                },
-                **{"dropped_kernel": lost, "lost_frames": lost, "loss_share": lost and lost / (lost + count)},
-                **{"loss_stages_known": 0 if not known else draw.choice([4, 4, 4, 3])},
-                **{
-                    "clock_resolution_ns": draw.choice([1, 1, 1, 1000]),
-                    "time_reversals": 0,
-                    "untimed_frames": 0,
-                    "implausible_frames": 0,
-                },
-                **{"equal_stamps_share": draw.choice([0, 0.001, 0.02])},
-                **{"actual_start_ns": start, "actual_end_ns": start + SAMPLE_NS, "actual_by": "manifest"},
-                **{"duration_ns": SAMPLE_NS, "coverage_share": 1 / 60, "port_coverage_share": samples / 60},
-                **{"issue_frames": int(count * 0.002), "l4_tshark_frames": count // 100, "engine": "hybrid"},
-            }
+def restriction_row(quality, restriction):
+    """The one row of table restrictions."""
+    kind, detail = restriction or (None, None)
+    for row in quality:
+        row["restriction"] = kind
+    sums = {"samples": len(quality), **{name: sum(row[name] for row in quality) for name in ("frames", "wire_bytes")}}
+    return {"excluded": "false", "restriction": kind, "detail": detail, **sums}
 
 
-def flows_row(sample, draw):
-    """Flows of one sample, a few with very many."""
-    flows = int(draw.lognormvariate(5.5, 1.3)) if sample["frames"] else 0
-    return {**sample, "flows": flows, "connections": flows // 2, "flow_frames": sample["frames"]}
+def quality_rows(made: list[Sample], draw) -> list[dict]:
+    """A row a sample; some without counters, some with loss, a few with a coarse clock."""
+    length = max((one.end_ns for one in made), default=0) - min((one.start_ns for one in made), default=0)
+    watched = Counter()
+    for one in made:
+        watched[one.site, one.port] += SAMPLE_NS
+    return [quality_row(one, watched[one.site, one.port], length, draw) for one in made]
 
 
-def rate_rows(sample, draw):
-    """A rate a second."""
-    level = draw.lognormvariate(20, 2)
-    for second in range(SAMPLE_NS // 10**9):
-        rate = int(level * draw.lognormvariate(0, 0.4))
+def quality_row(one: Sample, watched_ns: int, length_ns: int, draw) -> dict:
+    """The row of one sample; ``watched_ns``: at its port; ``length_ns``: of the campaign."""
+    lost = int(one.frames * draw.choice(LOSSES)) if draw.random() < 0.85 else None
+    share = lost and lost / (lost + one.frames)
+    stages = 0 if lost is None else draw.choice([4, 4, 4, 3])
+    return {
+        **{"site": one.site, "port": one.port, "sample": one.name, "direction": "both", "method": "tcpdump"},
+        **{"snaplen": 200, "frames": one.frames, "wire_bytes": one.wire_bytes, "engine": "hybrid"},
+        **{"dropped_kernel": lost, "lost_frames": lost, "loss_share": share, "loss_stages_known": stages},
+        **{"clock_resolution_ns": draw.choice(CLOCKS), "equal_stamps_share": draw.choice(REPEATED)},
+        **{"time_reversals": 0, "untimed_frames": 0, "implausible_frames": 0},
+        **{"actual_start_ns": one.start_ns, "actual_end_ns": one.end_ns, "actual_by": "manifest"},
+        **{"duration_ns": SAMPLE_NS, "coverage_share": SAMPLE_NS / length_ns},
+        **{"port_coverage_share": watched_ns / length_ns},
+        **{"issue_frames": int(one.frames * 0.002), "l4_tshark_frames": one.frames // 100},
+    }
+
+
+def flows_row(one: Sample) -> dict:
+    """Flows of one sample."""
+    return {
+        **{"site": one.site, "port": one.port, "sample": one.name, "frames": one.frames, "wire_bytes": one.wire_bytes},
+        **{"flows": len(one.flows), "connections": len(one.flows) // 2},
+        "flow_frames": sum(flow.frames for flow in one.flows),
+    }
+
+
+def rate_rows(one: Sample, draw):
+    """A row a second; frames and bytes add up to those of the sample."""
+    seconds = SAMPLE_NS // 10**9
+    weights = [draw.lognormvariate(0, 0.4) for _ in range(seconds)]
+    counts = (allocated(number, weights) for number in (one.frames, one.wire_bytes))
+    for second, (frames, size) in enumerate(zip(*counts, strict=True)):
         yield {
-            **sample,
-            **{"start_ns": sample["actual_start_ns"] + second * 10**9, "bin_ns": 10**9, "covered_ns": 10**9},
-            **{"rate_bps": rate, "wire_bytes": rate // 8, "samples": 1},
+            **{"site": one.site, "port": one.port, "start_ns": one.start_ns + second * 10**9},
+            **{"bin_ns": 10**9, "covered_ns": 10**9, "frames": frames, "wire_bytes": size, "rate_bps": 8 * size},
+            "samples": int(frames > 0),
         }
 
 
-def add_shares(rows, total, draw):
-    """Tables of shares for one site."""
-    frames, several = total["total_frames"], total["samples"] > 1
+def traffic_rows(site: str, own: list[Sample]) -> dict[str, list[dict]]:
+    """Rows of one site, or of all, in the tables about frames."""
+    total = {"site": site, "samples": len(own), "total_frames": sum(one.frames for one in own)}
+    rows = {"header_depth": [depth_row(total, own)], "header_stack_sizes": stack_rows(total, own)}
+    rows["header_occurrence"] = [occurrence_row(total, own, label) for label in keys(own, "header")]
+    rows["encapsulations"] = [
+        {**total, "encapsulation": name, **shares(total, own, "encapsulation", name)}
+        for name in keys(own, "encapsulation")
+    ]
+    rows["ip_versions"] = [
+        {**total, "ip_version": version, **shares(total, own, "version", version)} for version in ("4", "6", "none")
+    ]
+    rows["frame_sizes"] = [
+        {**total, "length": length, "bin": bin_text(low, high), "bin_lo": low, "bin_hi": high}
+        | shares(total, own, length, (low, high))
+        for length in ("outer", "inner")
+        for low, high in BINS
+    ]
+    return rows
 
-    def shares(share):
-        spread = 0.1 * share * (1 - min(share, 1)) if several else None
-        return {
-            "frames": int(share * frames),
-            **{"share": share, "share_lo": spread and share - spread, "share_hi": spread and share + spread},
-        }
 
-    distinct, deepest = draw.randint(8, len(HEADERS)), draw.randint(6, 12)
-    if total["site"] == "all":
-        distinct, deepest = len(HEADERS), 12
-    rows["header_depth"].append(
+@functools.cache
+def tallies(one: Sample) -> dict[str, dict[object, list[int]]]:
+    """Frames and bytes of a sample by what the tables count."""
+    found = defaultdict(lambda: defaultdict(lambda: [0, 0]))
+    for cell in one.cells:
+        kinds = [("header", label) for label in set(cell.stack)]
+        kinds += [("encapsulation", cell.encapsulation), ("version", version_of(cell))]
+        kinds += [(length, bin_of(getattr(cell, length))) for length in ("outer", "inner")]
+        for kind, key in kinds:
+            sums = found[kind][key]
+            sums[0] += cell.frames
+            sums[1] += cell.frames * cell.outer
+    return found
+
+
+def keys(own: list[Sample], kind: str) -> list:
+    """What there is of a kind, sorted."""
+    return sorted({key for one in own for key in tallies(one)[kind]})
+
+
+def version_of(cell) -> str:
+    """The version of the innermost network header."""
+    found = [label for label in cell.stack if label in VERSIONS or label == "ARP"]
+    return VERSIONS.get(found[-1], "none") if found else "none"
+
+
+def occurrence_row(total: dict, own: list[Sample], label: str) -> dict:
+    """A row of header_occurrence."""
+    found = shares(total, own, "header", label)
+    times = sum(cell.stack.count(label) * cell.frames for one in own for cell in one.cells)
+    named = {f"frame_{name}": value for name, value in found.items() if name.startswith("share")}
+    occurrences = {"occurrences": times, "occurrence_share": times / total["total_frames"]}
+    return {**total, "header": label, **found, **named, **occurrences}
+
+
+def shares(total: dict, own: list[Sample], kind: str, key: object) -> dict:
+    """Frames, bytes, share, and its interval: two standard errors of the samples' shares."""
+    counts = [tallies(one)[kind].get(key, (0, 0)) for one in own]
+    frames, size = (sum(column) for column in zip(*counts, strict=True))
+    if not total["total_frames"]:
+        return {"frames": frames, "wire_bytes": size}
+    share, off = frames / total["total_frames"], None
+    pairs = [(part, one.frames) for (part, _), one in zip(counts, own, strict=True) if one.frames]
+    if len(pairs) > 1:
+        off = 2 * math.sqrt(sum((part - share * whole) ** 2 for part, whole in pairs)) / total["total_frames"]
+    return {
+        **{"frames": frames, "wire_bytes": size, "share": share},
+        "share_lo": None if off is None else max(0.0, share - off),
+        "share_hi": None if off is None else min(1.0, share + off),
+    }
+
+
+def depth_row(total: dict, own: list[Sample]) -> dict:
+    """The row of header_depth."""
+    frames = Counter()
+    for one in own:
+        for cell in one.cells:
+            frames[cell.stack] += cell.frames
+    deepest = min(frames, key=lambda stack: (-len(stack), -frames[stack], stack), default=())
+    return {
+        **total,
+        **{"frames": total["total_frames"], "distinct_headers": len({label for stack in frames for label in stack})},
+        **{"distinct_stacks": len(frames), "deepest_stack": len(deepest), "deepest_example": "/".join(deepest)},
+    }
+
+
+def bin_text(low: int, high: int | None) -> str:
+    """The label of a bin of lengths."""
+    return "<64" if low == 0 else f">{low - 1}" if high is None else f"{low}" if low == high else f"{low}-{high}"
+
+
+def stack_rows(total: dict, own: list[Sample]) -> list[dict]:
+    """Rows of header_stack_sizes: header stacks up to the innermost transport header."""
+    names = ("frames", "tcp_frames", "no_payload_frames", "ack_frames", "cut_tcp_frames")
+    sums = defaultdict(Counter)
+    for one in own:
+        for cell in one.cells:
+            ends = [place for place, label in enumerate(cell.stack) if label in TRANSPORT]
+            stack = cell.stack[: ends[-1] + 1] if ends else cell.stack
+            cut = cell.frames // 50 if cell.deep and "TCP" in stack else 0
+            tcp = cell.frames - cut if "TCP" in stack else 0
+            empty = tcp if cell.empty else 0
+            counts = (cell.frames, tcp, empty, int(0.95 * empty), cut)
+            sums["/".join(stack), bin_of(cell.outer)].update(dict(zip(names, counts, strict=True)))
+    return [
+        {**total, "stack": stack, "bin": bin_text(*ends), "bin_lo": ends[0], "bin_hi": ends[1], **found}
+        for (stack, ends), found in sorted(sums.items(), key=lambda item: (item[0][0], item[0][1][0]))
+        if found["frames"]
+    ]
+
+
+def flow_rows(site: str, own: list[Sample]) -> dict[str, list[dict]]:
+    """Rows of one site, or of all, in the tables about flows. No two ports of the campaign have a flow in common."""
+    single = [flow for one in own for flow in one.flows]
+    whole = stitched(own)
+    total = {"site": site, "samples": len(own)}
+    rows = {"flow_sizes": [], "flow_times": []}
+    for scope in ("sample", "port", "site", *(["campaign"] if site == ALL else [])):
+        flows = single if scope == "sample" else whole
+        one = {**total, "scope": scope}
+        rows["flow_sizes"] += distribution({**one, "measure": "wire"}, "bytes", [flow.wire_bytes for flow in flows])
+        durations, rates = [flow.duration_ns for flow in flows], [flow.rate_bps for flow in flows if flow.rate_bps]
+        rows["flow_times"] += distribution({**one, "measure": "duration_ns"}, "value", durations)
+        rows["flow_times"] += distribution({**one, "measure": "rate_bps"}, "value", rates)
+    largest = sorted(whole, key=lambda flow: (-flow.wire_bytes, flow.key))[:TOP]
+    rows["top_flows"] = [top_row(total, rank, flow) for rank, flow in enumerate(largest, 1)]
+    rows["applications"] = application_rows(total, own)
+    tcp = [flow for flow in single if flow.tcp]
+    sums = {"flows": len(tcp), "frames": sum(flow.frames for flow in tcp), "syn": len(tcp), "syn_ack": len(tcp) // 2}
+    sums |= {"ack": sum(flow.frames for flow in tcp), "connections": len(tcp) // 2}
+    rows["tcp_control"] = [{**total, **sums}]
+    return rows
+
+
+def distribution(row: dict, column: str, values: list[int]) -> list[dict]:
+    """Rows at the thresholds of ISO 3's series R10, up to the largest that a flow reaches."""
+    values = sorted(values)
+    rows = []
+    for threshold in THRESHOLDS:
+        reached = len(values) - bisect_left(values, threshold)
+        if not reached and rows:
+            break
+        if values:
+            counted = {"flows_ge": reached, "flows": len(values), "ccdf": reached / len(values)}
+            rows.append({**row, column: threshold, **counted})
+    return rows
+
+
+def top_row(total: dict, rank: int, flow) -> dict:
+    """A row of top_flows."""
+    ports = (443, 50_000 + rank) if flow.tcp else (53, 40_000 + rank)
+    return {
+        **{"rank": rank, "flow_id": f"{rank:032x}", "vlan": "100", "mpls": "16/17", "ip_version": 4},
+        **{"tunnels": f"vxlan_vni*{rank}*6", "src": "10.0.0.1", "dst": "10.0.0.2", "ip_proto": 6 if flow.tcp else 17},
+        **{"src_port": ports[0], "dst_port": ports[1], "largest_site": flow.site, "largest_port": flow.port},
+        **{"frames": flow.frames, "wire_bytes": flow.wire_bytes, "duration_ns": flow.duration_ns},
+        **{"rate_bps": flow.rate_bps, "app": flow.app, "app_by": flow.app and "flow"},
+        **total,
+        "samples": flow.samples,
+    }
+
+
+def application_rows(total: dict, own: list[Sample]) -> list[dict]:
+    """Rows of applications."""
+    found = defaultdict(list)
+    for one in own:
+        for flow in one.flows:
+            found[flow.app].append((one.name, flow))
+    return [
         {
             **total,
-            **{"frames": frames, "distinct_headers": distinct if frames else 0, "distinct_stacks": 3 * distinct},
-            **{"deepest_stack": deepest if frames else 0, "deepest_example": ENCAPSULATIONS[0] + "/IPv4"},
+            **{"app": app, "app_by": app and ("flow" if app in ("tls", "ssh") else "tshark"), "flows": len(flows)},
+            **{name: sum(getattr(flow, name) for _, flow in flows) for name in ("frames", "wire_bytes")},
+            "samples": len({name for name, _ in flows}),
         }
-    )
-    if not frames:
-        return
-    for rank, header in enumerate(HEADERS[:distinct]):
-        share = max(0, min(1, 1.05 * 0.78**rank * draw.uniform(0.8, 1.2))) if rank else 1
-        one = shares(share)
-        named = {f"frame_{k}": v for k, v in one.items() if k.startswith("share")}
-        twice = 1.9 if header in ("Ethernet", "MPLS") else 1
-        rows["header_occurrence"].append(
-            {**total, "header": header, **one, **named, "occurrences": int(twice * one["frames"])}
-            | {"occurrence_share": twice * share}
-        )
-    for encapsulation, share in zip(ENCAPSULATIONS, parts(len(ENCAPSULATIONS), draw), strict=True):
-        rows["encapsulations"].append({**total, "encapsulation": encapsulation, **shares(share)})
-    for length in ("outer", "inner"):
-        for (low, high), share in zip(BINS, parts(len(BINS), draw), strict=True):
-            text = "<64" if low == 0 else ">9215" if high is None else f"{low}" if low == high else f"{low}-{high}"
-            cells = {"length": length, "bin": text, "bin_lo": low, "bin_hi": high}
-            rows["frame_sizes"].append({**total, **cells, **shares(share)})
-    for version, share in (("4", 0.95), ("6", 0.02), ("none", 0.03)):
-        rows["ip_versions"].append({**total, "ip_version": version, **shares(share)})
-
-
-def parts(number, draw):
-    """Shares that add up to 1, some of them small."""
-    weights = [draw.gammavariate(0.4, 1) for _ in range(number)]
-    return [weight / sum(weights) for weight in weights]
-
-
-def add_flows(rows, total, draw):
-    """Tables of flows for one site."""
-    site, flows = total["site"], draw.randint(200, 20000) if total["total_frames"] else 0
-    for scope in ("sample", "port", "site", *(["campaign"] if site == "all" else [])):
-        slope = draw.uniform(0.4, 0.8)
-        thresholds = sorted({round(10 ** (k / 10)) for k in range(0, 110)})
-        counts = [int(flows * max(1, threshold / 60) ** -slope) for threshold in thresholds]
-        for threshold, count in zip(thresholds, counts, strict=True):
-            row = {**total, "scope": scope, "measure": "wire", "bytes": threshold, "flows_ge": count, "flows": flows}
-            rows["flow_sizes"].append(row | {"ccdf": count / flows if flows else 0})
-            if not count:
-                break
-        for measure, middle, counted in (("duration_ns", 3e7, flows), ("rate_bps", 2e5, 2 * flows // 3)):
-            rows["flow_times"] += times_rows({**total, "scope": scope, "measure": measure}, middle, counted, slope)
-    rows["tcp_control"].append({**total, "flows": flows, "frames": total["total_frames"], "syn": flows // 2})
-    for app, by in (("tls", "flow"), ("dns", "tshark"), (None, None)) if flows else ():
-        rows["applications"].append({**total, "app": app, "app_by": by, "flows": flows // 3, "frames": 9 * flows})
-    for rank in range(1, 6 if flows else 1):
-        rows["top_flows"].append(
-            {
-                **total,
-                **{"rank": rank, "flow_id": f"{rank:032x}", "vlan": "100", "mpls": "16/17", "ip_version": 4},
-                **{"src": "10.0.0.1", "dst": "10.0.0.2", "ip_proto": 6, "src_port": 443, "dst_port": 50000 + rank},
-                **{"largest_site": "S0", "largest_port": "p1", "frames": 1000 // rank, "wire_bytes": 10**6 // rank},
-                **{"duration_ns": 10**9, "rate_bps": 8 * 10**6 // rank, "app": "tls", "app_by": "flow"},
-            }
-        )
-
-
-def times_rows(total, middle, flows, slope):
-    """The distribution of durations or rates of one scope; a fifth of the flows is below every threshold."""
-    for power in range(0, 140):
-        threshold = round(10 ** (power / 10))
-        count = int(0.8 * flows / (1 + (threshold / middle) ** slope))
-        if power and threshold == round(10 ** ((power - 1) / 10)):
-            continue
-        if not count:
-            return
-        yield {**total, "value": threshold, "flows_ge": count, "flows": flows, "ccdf": count / flows}
+        for app, flows in sorted(found.items(), key=lambda item: item[0] or "")
+    ]
 
 
 if __name__ == "__main__":

@@ -71,20 +71,26 @@ def pair(a, b, *, within_ns, seed, U=0.0, O=0.0, L=3e-6, I=0.03, common=None, ji
     n_common = round(PACKETS * (1 - U)) if common is None else common
     parts = {"U": U, "O": O, "L": L, "I": I} if n_common else {"U": 1.0, "O": None, "L": None, "I": None}
     kappa = kappa_of(parts)
-    histograms = {name: histogram(n_common, scale * jitter_ns, draw) for name, scale in (("gap", 1), ("latency", 200))}
-    deltas = {"mean": float(jitter_ns), "median": jitter_ns, "p99": 9 * jitter_ns, "largest": 10**4 * jitter_ns}
-    shares = {str(bound): min(1.0, bound / (jitter_ns + bound)) if n_common else None for bound in within_ns}
+    sizes = {name: differences(n_common, scale * jitter_ns, draw) for name, scale in (("gap", 1), ("latency", 200))}
+    histograms = {name: histogram(n_common, own, draw) for name, own in sizes.items()}
+    deltas = {name: moments(n_common, own) for name, own in sizes.items()}
+    shares = {name: shares_within(one, within_ns, n_common) for name, one in histograms.items()}
     return {
         **{"a": a, "b": b, "n_a": PACKETS, "n_b": n_common, "n_common": n_common, "ambiguous_a": 0, "ambiguous_b": 0},
         **parts,
         **{"O_published": parts["O"] and 2 * parts["O"], "O_kendall": parts["O"], "L_offset_removed": parts["L"]},
         **{"kappa": kappa, "kappa_published": kappa, "contribution": contribution(parts)},
-        **{"within_ns": shares, "latency_within_ns": shares},
-        **{f"{m}_delta_ns": deltas if n_common else dict.fromkeys(deltas) for m in ("iat", "latency")},
+        **{"within_ns": shares["gap"], "latency_within_ns": shares["latency"]},
+        **{"iat_delta_ns": deltas["gap"], "latency_delta_ns": deltas["latency"]},
         **{"offset_ns": 40 if n_common else None, "duration_a_ns": DURATION_NS, "duration_b_ns": DURATION_NS},
         **{"moves": moves(moved), "bursts": {**moves(moved // 50), "longest": 60 if moved else 0}},
         "timeline": [window(n, parts, n_common, draw) for n in range(WINDOWS)],
-        **{"histograms": histograms, "integers": {}, "warnings": [dict(one) for one in warnings]},
+        **{
+            "histograms": histograms,
+            "spacing": spacing(n_common, moved, draw),
+            "integers": {},
+            "warnings": [dict(one) for one in warnings],
+        },
     }
 
 
@@ -103,18 +109,54 @@ def contribution(parts: dict) -> dict:
     return {name: (1 - kappa_of(parts)) * value**2 / total if total else 0.0 for name, value in parts.items()}
 
 
-def histogram(packets: int, typical_ns: int, draw) -> dict:
-    """Log-normal differences of both signs."""
+def differences(packets: int, typical_ns: int, draw) -> list[float]:
+    """Log-normal absolute differences of at most 2,000 packets, ns; those of the others are 0."""
+    return [typical_ns * draw.lognormvariate(0, 1.5) for _ in range(min(packets, 2000))]
+
+
+def moments(packets: int, sizes: list[float]) -> dict:
+    """Mean, median, 99th percentile and largest of the absolute differences, ns; null without packets."""
+    if not packets:
+        return dict.fromkeys(("mean", "median", "p99", "largest"))
+    every = sorted([0] * (packets - len(sizes)) + [int(size) for size in sizes])
+    at = {"median": every[(packets - 1) // 2], "p99": every[-(-99 * packets // 100) - 1], "largest": every[-1]}
+    return {"mean": sum(every) / packets, **at}
+
+
+def histogram(packets: int, sizes: list[float], draw) -> dict:
+    """The same in bins, with signs."""
     starts = [math.ceil(round(10 ** (step / 5), 6)) for step in range(BINS)]
     counts = {"zero": 0, "negative": [0] * BINS, "positive": [0] * BINS, "starts_ns": starts}
-    for _ in range(min(packets, 2000)):
-        size = typical_ns * draw.lognormvariate(0, 1.5)
+    for size in sizes:
         if size < 1:
             counts["zero"] += 1
         else:
             counts[draw.choice(["negative", "positive"])][min(BINS - 1, int(5 * math.log10(size)))] += 1
     counts["zero"] += max(0, packets - 2000)
     return counts
+
+
+def shares_within(counts: dict, bounds: tuple[int, ...], packets: int) -> dict[str, float | None]:
+    """Shares of packets within each bound, which ends a bin."""
+    found = {}
+    for bound in bounds:
+        bins = sum(start < bound for start in counts["starts_ns"])
+        within = counts["zero"] + sum(sum(counts[sign][:bins]) for sign in ("negative", "positive"))
+        found[str(bound)] = within / packets if packets else None
+    return found
+
+
+def spacing(packets: int, moved: int, draw) -> dict:
+    """Pairs from 1 us to 10 ms apart; the farther apart, the fewer of them arrive in the opposite order."""
+    starts = [math.ceil(round(10 ** (step / 5), 6)) for step in range(BINS)]
+    pairs = [packets // 20 if 15 <= place < 35 else 0 for place in range(BINS)]
+    share = moved / PACKETS
+    changed = [
+        int(count * min(1, share * draw.lognormvariate(0, 0.3)) * math.exp(-(place - 15) / 4))
+        for place, count in enumerate(pairs)
+    ]
+    zero = {"pairs": packets // 1000, "reversed": 0}
+    return {"distances": [1, 4, 16], "starts_ns": starts, "zero": zero, "pairs": pairs, "reversed": changed}
 
 
 def moves(count: int) -> dict:

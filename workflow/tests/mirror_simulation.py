@@ -17,11 +17,56 @@ BUFFER_BYTES = 65_536
 MSS = 1448
 HEADERS = 66  # Ethernet, IPv4, TCP with timestamps
 SHAPES = ("smooth", "bursty", "tcp")
+# IPv4 identifications of UDP: per socket, as Linux gives connected ones; 0, as Linux gives atomic datagrams of others;
+# random; one counter of the host for all its destinations, of which the port sees one.
+IDENTIFIERS = ("socket", "socket", "zero", "random", "host")
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What the mirror, its receiver and the counters do in a class of samples; lengths in bytes."""
+
+    frame_bytes: int = 1514
+    queue_bytes: int = BUFFER_BYTES
+    queue_known: bool = True
+    overhead: bool = False  # Ethernet's 24 bytes at the port and 4 in the counters, with none of them in the manifest
+    dropped_share: float = 0.0  # by the receiver, at random
+    receiver_bps: int | None = None  # of a receiver with a ring of 32 KiB that drops what it has no room for
+    drops_known: bool = True
+    batch_ns: int = 0  # timestamps are those of the end of a batch
+    overload: tuple[int, int] | None = None  # seconds in which the port carries 300 % of the mirror in addition
+    exact_lines: bool = False  # the mirrored port is half as fast as the traffic's line, both directions are mirrored
+    steady: bool = False  # frames at equal distances around and in the sample, 100 to 200 %, counters each 30 s
+    untimed: bool = False  # each tenth frame has no timestamp
+
+
+CLASSES = {
+    "plain": Conditions(),
+    "unknown queue of 9 kB": Conditions(queue_bytes=9_000, queue_known=False),
+    "unknown queue of 12 kB": Conditions(queue_bytes=12_000, queue_known=False),
+    "unknown queue of 64 KiB": Conditions(queue_known=False),
+    "unknown queue of 160 kB": Conditions(queue_bytes=160_000, queue_known=False),
+    "overhead": Conditions(overhead=True),
+    "jumbo frames": Conditions(frame_bytes=9014),
+    "jumbo frames, unknown queue": Conditions(frame_bytes=9014, queue_known=False),
+    "receiver drops 20 %": Conditions(dropped_share=0.2),
+    "receiver drops 40 %": Conditions(dropped_share=0.4),
+    "slow receiver": Conditions(receiver_bps=6_000_000),
+    "drops not counted": Conditions(dropped_share=0.2, drops_known=False),
+    "batches of 2 ms": Conditions(batch_ns=2_000_000),
+    "batches of 10 ms": Conditions(batch_ns=10_000_000),
+    "batches of 20 ms": Conditions(batch_ns=20_000_000),
+    "overload before": Conditions(overload=(-20, -2)),
+    "overload after": Conditions(overload=(SAMPLE_S + 2, SAMPLE_S + 20)),
+    "exact lines": Conditions(exact_lines=True),
+    "steady overload": Conditions(steady=True),
+    "untimed frames": Conditions(untimed=True),
+}
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """One sample: delivered frames and their flows as `acapella digest` writes them, the manifest, the truth."""
+    """One sample: captured frames and their flows as `acapella digest` writes them, the manifest, the truth."""
 
     frames: list[dict]
     flows: list[dict]
@@ -29,72 +74,127 @@ class Simulated:
     loss: float
     load: float
     shape: str
+    identifiers: str
 
 
-def sample(seed: int) -> Simulated:
+def sample(seed: int, given: Conditions = CLASSES["plain"]) -> Simulated:
     """Simulate a sample: a load of 10 to 300 % of the mirror, counters each 1 or 30 s."""
     draw = random.Random(seed)
-    shape = SHAPES[seed % len(SHAPES)]
+    shape = SHAPES[seed % len(SHAPES)] if not given.steady else "smooth"
     load = draw.uniform(0.1, 0.5) if draw.random() < 0.5 else draw.uniform(0.5, 3.0)
-    begin_s = -31 if draw.random() < 0.5 else 0  # the traffic goes on around the sample, or is in it alone
-    offered = traffic(draw, shape, load, begin_s)
+    load = 1 + load / 3 if given.steady else load
+    # the traffic goes on around the sample, or is in it alone
+    begin_s = -31 if draw.random() < 0.5 or given.steady else 0
+    line = draw.choice((2, 4, 10)) * CAPACITY_BPS
+    line = max(line, round(load * 1.1 * CAPACITY_BPS))
+    offered = traffic(draw, shape, (load * CAPACITY_BPS, line), begin_s, given)
+    stack = random.Random(-1 - seed)  # of its own, so that it does not change the traffic
+    identifiers = IDENTIFIERS[stack.randrange(len(IDENTIFIERS))] if not given.steady else "zero"
+    offered = with_identifications(stack, offered, identifiers)
     inside = [frame for frame in offered if 0 <= frame["at"] < SAMPLE_S * NS]
-    delivered = through_queue(inside)
+    delivered = through_queue(inside, CAPACITY_BPS, given.queue_bytes, 24 * given.overhead)
+    captured = received(draw, delivered, given)
     sent, arrived = (sum(frame["wire_len"] for frame in part) for part in (inside, delivered))
+    every_s = 30 if given.steady else (1, 30)[seed // len(SHAPES) % 2]
+    manifest = manifest_of(with_overload(offered, given), len(captured), every_s=every_s, draw=draw, given=given)
+    manifest["dropped_kernel"] = len(delivered) - len(captured) if given.drops_known else None
+    manifest["port_rate_bps"] = line // 2 if given.exact_lines else 15 * CAPACITY_BPS
     return Simulated(
-        frames=[row(number, frame) for number, frame in enumerate(delivered, 1)],
-        flows=flows_of(delivered),
-        manifest=manifest_of(offered, len(delivered), every_s=(1, 30)[seed // len(SHAPES) % 2], draw=draw),
+        frames=[row(number, frame, given) for number, frame in enumerate(captured, 1)],
+        flows=flows_of(captured),
+        manifest=manifest,
         loss=1 - arrived / sent if sent else 0.0,
         load=sent * 8 / SAMPLE_S / CAPACITY_BPS,
         shape=shape,
+        identifiers=identifiers,
     )
 
 
-def traffic(draw: random.Random, shape: str, load: float, begin_s: int) -> list[dict]:
-    """Return the frames that the mirror is offered, in order: ns since the sample's start, lengths, TCP numbers."""
-    rate, line = load * CAPACITY_BPS / 8, CAPACITY_BPS / 8 * draw.choice((2, 4, 10))  # bytes a second
-    burst = 1 if shape == "smooth" else draw.randint(5, 120)
-    line = max(line, rate * 1.1)
+def traffic(
+    draw: random.Random, shape: str, rates_bps: tuple[float, float], begin_s: int, given: Conditions
+) -> list[dict]:
+    """Return the frames that the mirror is offered, in order: ns since the sample's start, lengths, TCP numbers.
+
+    ``rates_bps`` are the mean rate and that of the lines.
+    """
+    rate, line = (bps / 8 for bps in rates_bps)
+    size, mss = given.frame_bytes, given.frame_bytes - HEADERS
+    burst = 1 if shape == "smooth" else max(3, draw.randint(5, 120) * 1514 // size)
     frames, late, seq = [], [], draw.randrange(2**32)
     at, end = begin_s * NS, (SAMPLE_S - min(0, begin_s)) * NS
     while at < end:
         for n in range(burst):
-            here = round(at + n * 1514 / line * NS)
+            here = round(at + n * size / line * NS)
             if shape != "tcp":
-                frames.append({"at": here, "wire_len": 1514, "flow": 0})
+                frames.append({"at": here, "wire_len": size, "flow": 0})
                 continue
-            data = {"wire_len": MSS + HEADERS, "flow": 0, "seq": seq % 2**32, "len": MSS}
+            data = {"wire_len": size, "flow": 0, "seq": seq % 2**32, "len": mss}
             if draw.random() < 0.003:  # lost before the port
                 late.append(data | {"at": here + 30_000_000})
             else:
                 frames.append(data | {"at": here})
-            seq += MSS
+            seq += mss
             if n % 2:
                 frames.append({"at": here + 500_000, "wire_len": HEADERS, "flow": 1, "ack": seq % 2**32, "len": 0})
-        at += round(burst * 1514 / rate * NS * draw.uniform(0.9, 1.1))
+        at += round(burst * size / rate * NS * (1 if given.steady else draw.uniform(0.9, 1.1)))
     return sorted(frames + [again for again in late if again["at"] < end], key=lambda frame: frame["at"])
 
 
-def through_queue(offered: list[dict]) -> list[dict]:
+def with_identifications(draw: random.Random, offered: list[dict], identifiers: str) -> list[dict]:
+    """Return the frames with identifications, of UDP without those lost before the port: none, or 2 % of all."""
+    found, last = [], [draw.randrange(2**16), draw.randrange(2**16)]
+    lost_share = draw.choice((0, 0, 0.02))
+    for frame in offered:
+        tcp, flow = "len" in frame, frame["flow"]
+        last[flow] += 1 + (draw.randrange(3) if identifiers == "host" else 0)
+        number = {"zero": 0, "random": draw.randrange(2**16)}.get(identifiers, last[flow] % 2**16)
+        if tcp or draw.random() >= lost_share:
+            found.append(frame | {"id": number})
+    return found
+
+
+def through_queue(offered: list[dict], rate_bps: float, room: int, overhead: int = 0) -> list[dict]:
     """Return the frames that leave the port and when; a frame that finds no room in the queue is dropped."""
     free, delivered = 0.0, []
     for frame in offered:
-        backlog = max(0.0, free - frame["at"]) * CAPACITY_BPS / 8 / NS
-        if backlog + frame["wire_len"] <= BUFFER_BYTES:
-            free = max(free, frame["at"]) + frame["wire_len"] * 8 * NS / CAPACITY_BPS
+        backlog = max(0.0, free - frame["at"]) * rate_bps / 8 / NS
+        if backlog + frame["wire_len"] <= room:
+            free = max(free, frame["at"]) + (frame["wire_len"] + overhead) * 8 * NS / rate_bps
             delivered.append(frame | {"at": round(free)})
     return delivered
 
 
-def row(number: int, frame: dict) -> dict:
+def received(draw: random.Random, delivered: list[dict], given: Conditions) -> list[dict]:
+    """Return the frames that the receiver keeps, with its timestamps."""
+    kept = delivered
+    if given.receiver_bps:
+        kept = [frame | {"number": n} for n, frame in enumerate(delivered)]
+        kept = [delivered[frame["number"]] for frame in through_queue(kept, given.receiver_bps, 32_768)]
+    if given.dropped_share:
+        kept = [frame for frame in kept if draw.random() >= given.dropped_share]
+    batch = given.batch_ns or 1
+    return [frame | {"at": -(-frame["at"] // batch) * batch} for frame in kept]
+
+
+def with_overload(offered: list[dict], given: Conditions) -> list[dict]:
+    """Return what the counters count: traffic at other times than the sample's, too."""
+    if given.overload is None:
+        return offered
+    first, last = given.overload
+    step = 10 * 1514 * 8 * NS // (3 * CAPACITY_BPS)
+    more = [{"at": at, "wire_len": 10 * 1514} for at in range(first * NS, last * NS, step)]
+    return sorted(offered + more, key=lambda frame: frame["at"])
+
+
+def row(number: int, frame: dict, given: Conditions = CLASSES["plain"]) -> dict:
     """Return a row of the frame table, as far as verdicts need it."""
     tcp = "len" in frame
     return {
         "frame": number,
-        "ts_ns": START_NS + frame["at"],
+        "ts_ns": None if given.untimed and number % 10 == 0 else START_NS + frame["at"],
         "wire_len": frame["wire_len"],
         "flow": frame["flow"],
+        "ip_id": frame["id"],
         "tcp_seq": frame.get("seq", 1) if tcp else None,
         "tcp_ack": frame.get("ack", 1) if tcp else None,
         "tcp_flags": 16 if tcp else None,
@@ -112,7 +212,9 @@ def flows_of(delivered: list[dict]) -> list[dict]:
     ]
 
 
-def manifest_of(offered: list[dict], captured: int, *, every_s: int, draw: random.Random) -> dict:
+def manifest_of(
+    offered: list[dict], captured: int, *, every_s: int, draw: random.Random, given: Conditions = CLASSES["plain"]
+) -> dict:
     """Return the manifest, with the readings of the counters around the sample."""
     first = -round(draw.random() * every_s * NS)
     times = [first + n * every_s * NS for n in range(SAMPLE_S // every_s + 3)]
@@ -120,7 +222,7 @@ def manifest_of(offered: list[dict], captured: int, *, every_s: int, draw: rando
     totals, total, position = [], 0, 0
     for at in times:
         while position < len(offered) and offered[position]["at"] <= at:
-            total += offered[position]["wire_len"]
+            total += offered[position]["wire_len"] + 4 * given.overhead
             position += 1
         totals.append(total)
     return {
@@ -133,9 +235,9 @@ def manifest_of(offered: list[dict], captured: int, *, every_s: int, draw: rando
         "port_rate_bps": 15 * CAPACITY_BPS,
         "congestion": {
             "capacity_bps": CAPACITY_BPS,
-            "capacity_overhead_bytes": 0,
-            "counter_overhead_bytes": 0,
-            "buffer_bytes": BUFFER_BYTES,
+            "capacity_overhead_bytes": None if given.overhead else 0,
+            "counter_overhead_bytes": None if given.overhead else 0,
+            "buffer_bytes": given.queue_bytes if given.queue_known else None,
             "readings": [[START_NS + at, count - totals[0]] for at, count in zip(times, totals, strict=True)],
         },
     }

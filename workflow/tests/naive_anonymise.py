@@ -122,6 +122,7 @@ RANGES = {  # in bits, of the types that are not permuted as a whole
     "l2tp_tunnel": (0, 16, 32),
     "l2tp_session": (0, 16, 32),
     "pppoe_session": (0, 16),
+    "nvgre_flow_id": (0, 8),
 }
 
 

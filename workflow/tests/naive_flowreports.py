@@ -95,7 +95,7 @@ def connections(frames: list[dict]) -> list[dict]:
     found, last_syn = [], None
     for frame in ordered(frames):
         tcp, size = frame["tcp"], frame["payload_len"]
-        if tcp["flags"] & RST:
+        if tcp["flags"] & RST or size is None:
             continue
         syn, fin = tcp["flags"] & SYN == SYN, tcp["flags"] & 1
         if not found or (syn and tcp["seq"] != last_syn):
@@ -117,13 +117,14 @@ def losses(frames: list[dict]) -> dict[str, int]:
     """missing_bytes, distinct_bytes and retransmitted_bytes of a flow's segments, by sets of single numbers."""
     sums = {"missing_bytes": 0, "distinct_bytes": 0, "retransmitted_bytes": 0}
     for connection in connections(frames):
-        occupied, payload = set(), set()
+        occupied, payload, fins = set(), set(), set()
         for _, at, syn, size, fin in connection["segments"]:
             data = set(range(at + syn, at + syn + size))
-            sums["retransmitted_bytes"] += len(data & payload)
+            sums["retransmitted_bytes"] += len(data & (payload | fins))
+            sums["distinct_bytes"] += len(data - payload - fins)
             payload |= data
+            fins |= set(range(at + syn + size, at + syn + size + fin))
             occupied |= data | set(range(at, at + syn)) | set(range(at + syn + size, at + syn + size + fin))
-        sums["distinct_bytes"] += len(payload)
         if occupied:
             sums["missing_bytes"] += max(occupied) + 1 - min(occupied) - len(occupied)
     return sums
@@ -140,7 +141,7 @@ def acknowledgments(own: list[dict], other: list[dict]) -> dict[int, tuple[int |
     own_frames = {frame["frame"] for frame in own}
     for frame in ordered(own + other):
         tcp, is_own = frame["tcp"], frame["frame"] in own_frames
-        if (is_own and tcp["flags"] & RST) or (not is_own and not tcp["flags"] & ACK):
+        if (is_own and (tcp["flags"] & RST or frame["payload_len"] is None)) or (not is_own and not tcp["flags"] & ACK):
             continue
         began = began or is_own
         if not began:

@@ -34,7 +34,8 @@ def number(data: bytes, at: int, length: int) -> int:
 
 def dissect(data: bytes, wire_len: int) -> dict:
     """Header labels and what the innermost headers say."""
-    found = {"labels": [], "vlan": [], "mpls": [], "key": None, "tcp": None, "payload_len": None, "ip_len": None}
+    found = {"labels": [], "vlan": [], "mpls": []}
+    found |= dict.fromkeys(("key", "tcp", "payload_len", "ip_len", "ip_id"))
     ethernet(data, 0, found)
     # The nearest link header is Ethernet in every trace of ours, 14 bytes.
     found["inner_wire_len"] = 14 + wire_len - found.pop("inner_at")
@@ -76,6 +77,7 @@ def ipv4(data: bytes, at: int, found: dict) -> None:
     header, length, place = (data[at] & 15) * 4, number(data, at + 2, 2), number(data, at + 6, 2) & 0x1FFF
     ends = [str(ipaddress.ip_address(data[at + n : at + n + 4])) for n in (12, 16)]
     network(4, ends, data[at + 9], length, found)
+    found["ip_id"] = number(data, at + 4, 2)
     found["inner_at"] = at
     if place == 0:
         transport(data, at + header, data[at + 9], length - header, found)
@@ -100,7 +102,7 @@ def network(version: int, ends: list[str], proto: int, length: int, found: dict)
         "src_port": None,
         "dst_port": None,
     }
-    found.update(ip_len=length, tcp=None, payload_len=None)
+    found.update(ip_len=length, ip_id=None, tcp=None, payload_len=None)
 
 
 def transport(data: bytes, at: int, proto: int, length: int, found: dict) -> None:

@@ -317,6 +317,31 @@ def compare(a: list[Packet], b: list[Packet], within_ns: tuple[int, ...] = (10,)
     }
 
 
+DISTANCES = (1, 4, 16, 64, 256, 1024, 4096)  # packets of A between the two of a pair
+
+
+def spacings(a: list[Packet], b: list[Packet]) -> list[tuple[int, bool]]:
+    """For every pair of packets of both trials that stand one of DISTANCES apart in A: ns between them in A, and
+    whether the later one arrived first in B.
+    """
+    at = {packet.key: n for n, packet in enumerate(b)}
+    return [
+        (later.ts_ns - earlier.ts_ns, at[later.key] < at[earlier.key])
+        for (n, earlier), (m, later) in itertools.combinations(enumerate(a), 2)
+        if m - n in DISTANCES and earlier.key in at and later.key in at
+    ]
+
+
+def spacing_bins(a: list[Packet], b: list[Packet]) -> dict[int, tuple[int, int]]:
+    """Pairs, and reversed ones, by bin: 0 for equal times, n for spacings from 10^((n-1)/5) ns to below 10^(n/5)."""
+    counted = {}
+    for spacing, changed in spacings(a, b):
+        place = next(n for n in range(57) if spacing == 0 or (n > 0 and (n == 56 or spacing**5 < 10**n)))
+        pairs, reversed_ = counted.get(place, (0, 0))
+        counted[place] = pairs + 1, reversed_ + changed
+    return counted
+
+
 def ambiguous(trial: list[Packet]) -> int:
     """Packets whose identity, without occurrence number, another one of the trial has as well."""
     groups = Counter(packet.key[0] for packet in trial)

@@ -66,8 +66,9 @@ def traffic(samples: list[Sample], which: str = "unfiltered") -> list[Sample]:
     """The samples that count as traffic: the unfiltered ones; without any those that are no trials; else all."""
     if which == "all":
         return samples
-    plain = [s for s in samples if not s.restrictions]
-    return plain or [s for s in samples if "trial" not in s.restrictions] or samples
+    rank = {s.name: 2 if "trial" in s.restrictions else min(len(s.restrictions), 1) for s in samples}
+    least = min((rank[s.name] for s in samples if s.frames), default=2)
+    return [s for s in samples if rank[s.name] <= least]
 
 
 def scopes(samples):

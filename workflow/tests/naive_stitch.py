@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from fractions import Fraction
 
 from naive_samples import by_port, covered, rate, scopes
+from naive_tunnels import NETWORK
 
 R10 = [Fraction(m) for m in ("1", "1.25", "1.6", "2", "2.5", "3.15", "4", "5", "6.3", "8")]
 THRESHOLDS = [int(m * 10**e) for e in range(19) for m in R10 if (m * 10**e).denominator == 1]
@@ -38,6 +39,7 @@ def stitch(site, port, flow_id, parts, islands):
     carried = any(f["app"] == app and f["app_by"] == "flow" for f in flows)
     row = {k: flows[0][k] for k in ("ip_version", "src", "dst", "ip_proto", "src_port", "dst_port")}
     row |= {k: "/".join(map(str, flows[0][k])) for k in ("vlan", "mpls")}
+    row["tunnels"] = "/".join(f"{t['type']}*{t['id']}*{t['position']}" for t in flows[0].get("tunnels", []))
     row |= {k: sum(f[k] for f in flows) for k in ("frames", "wire_bytes", "ip_bytes", "payload_bytes")}
     ends = [f["cut_end"] for f in flows]
     return row | {
@@ -70,12 +72,28 @@ def site_flows(samples):
     return best
 
 
+def network(flow):
+    """Identifiers of tunnels that name a network."""
+    tunnels = [tunnel.split("*") for tunnel in flow["tunnels"].split("/") if tunnel]
+    return tuple((name, number) for name, number, _ in tunnels if name in NETWORK)
+
+
 def campaign_flows(samples):
-    """Of each flow of the campaign its largest site: the k-th of a site matches the k-th of another with equal ends."""
-    groups = defaultdict(list)
+    """Of each flow of the campaign its largest site.
+
+    The k-th of a site matches the k-th of another with equal ends and network. Flows without a network are of the only
+    one that there is, unless a site has that and flows without one.
+    """
+    by_ends = defaultdict(list)
     for flow in site_flows(samples):
-        ends = tuple(flow[k] for k in ("ip_version", "src", "dst", "ip_proto", "src_port", "dst_port"))
-        groups[ends, flow["site"]].append(flow)
+        by_ends[tuple(flow[k] for k in ("ip_version", "src", "dst", "ip_proto", "src_port", "dst_port"))].append(flow)
+    groups = defaultdict(list)
+    for ends, flows in by_ends.items():
+        networks = {network(flow) for flow in flows} - {()}
+        sites = [{network(flow) for flow in flows if flow["site"] == site} for site in {flow["site"] for flow in flows}]
+        joined = len(networks) == 1 and all(len(found) == 1 for found in sites)
+        for flow in flows:
+            groups[(*ends, () if joined else network(flow)), flow["site"]].append(flow)
     places = defaultdict(list)
     for (ends, _), flows in groups.items():
         for place, flow in enumerate(sorted(flows, key=lambda f: (-f["wire_bytes"], -f["frames"], f["flow_id"]))):

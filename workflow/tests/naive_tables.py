@@ -8,7 +8,6 @@ import math
 from collections import Counter, defaultdict
 from fractions import Fraction
 
-import naive_congestion
 from naive_samples import by_port, covered, rate, scopes, traffic
 from naive_stitch import flow_sizes, flow_times, site_flows, top_flows
 
@@ -37,7 +36,12 @@ def header_occurrence(samples):
     """Frames with a header, and how often it occurs."""
     rows = []
     for site, chosen in scopes(samples):
-        total, frames, occurrences = 0, Counter(), Counter()
+        total, frames, occurrences, guessed = 0, Counter(), Counter(), Counter()
+        for sample in chosen:
+            unknown = {flow["flow"] for flow in sample.flows if flow["app"] == "data"}
+            for frame in sample.frames:
+                if frame["flow"] in unknown:
+                    guessed.update(above_transport(frame["stack"]))
         for frame in frames_of(chosen):
             labels = frame["stack"].split("/")
             total += 1
@@ -49,6 +53,7 @@ def header_occurrence(samples):
                 "header": h,
                 "frames": frames[h],
                 "occurrences": occurrences[h],
+                "guessed_frames": guessed[h],
                 "total_frames": total,
                 "samples": len(chosen),
                 "frame_share": frames[h] / total,
@@ -57,6 +62,13 @@ def header_occurrence(samples):
             for h in frames
         ]
     return rows
+
+
+def above_transport(stack: str) -> set[str]:
+    """Labels above the last transport header, without payload."""
+    labels = stack.split("/")
+    last = max((n for n, label in enumerate(labels) if label in ("TCP", "UDP", "SCTP", "DCCP")), default=len(labels))
+    return set(labels[last + 1 :]) - {"Data"}
 
 
 def header_depth(samples):
@@ -135,6 +147,54 @@ def frame_sizes(samples):
                         "samples": len(chosen),
                     }
                 )
+    return rows
+
+
+TRANSPORTS = {"TCP", "UDP", "UDPLite", "SCTP", "DCCP", "ICMP", "ICMPv6", "IGMP"}
+
+
+def to_transport(labels):
+    """The labels up to the last one that is a transport protocol, all where none is."""
+    places = [n for n, label in enumerate(labels, 1) if label in TRANSPORTS]
+    return labels[: places[-1]] if places else labels
+
+
+def tcp_flags(frame):
+    """The flags of a frame, from an acap or from naive_frames; None if it has no whole TCP header."""
+    if "tcp" in frame:
+        return frame["tcp"] and frame["tcp"]["flags"]
+    return frame["tcp_flags"]
+
+
+def header_stack_sizes(samples):
+    """Frames by header stack and length, and those of TCP by what they carry."""
+    rows = []
+    for site, chosen in scopes(samples):
+        groups = defaultdict(list)
+        protos = [None if f["flow"] is None else s.flows[f["flow"]]["ip_proto"] for s in chosen for f in s.frames]
+        for frame, proto in zip(frames_of(chosen), protos, strict=True):
+            lo, hi = next((lo, hi) for lo, hi in [*BINS, (9216, None)] if hi is None or frame["wire_len"] <= hi)
+            groups["/".join(to_transport(frame["stack"].split("/"))), lo, hi].append((frame, proto))
+        for (stack, lo, hi), members in groups.items():
+            tcp = [f for f, _ in members if tcp_flags(f) is not None and f["payload_len"] is not None]
+            unknown = [f for f, proto in members if proto == 6 and None in (tcp_flags(f), f["payload_len"])]
+            empty = [f for f in tcp if f["payload_len"] == 0]
+            rows.append(
+                {
+                    "site": site,
+                    "stack": stack,
+                    "bin": "<64" if lo == 0 else "64" if lo == 64 else f"{lo}-{hi}" if hi else ">9215",
+                    "bin_lo": lo,
+                    "bin_hi": hi,
+                    "frames": len(members),
+                    "tcp_frames": len(tcp),
+                    "no_payload_frames": len(empty),
+                    "ack_frames": sum(tcp_flags(f) == 0x010 for f in empty),
+                    "cut_tcp_frames": len(unknown),
+                    "total_frames": len(frames_of(chosen)),
+                    "samples": len(chosen),
+                }
+            )
     return rows
 
 
@@ -377,7 +437,6 @@ def quality_row(s, campaign_ns, port_ns):
     def count(column, value):
         return sum(f[column] == value for f in s.frames)
 
-    mirror_found = naive_congestion.verdict(s.frames, s.flows, m)
     kept = n + (m.get("sampled_out") or 0)
     arrives = survival(stages[0], mirror["offered_frames"])
     arrives = [*arrives, *survival(sum(stage or 0 for stage in stages[1:]), kept + sum(s or 0 for s in stages[1:]))]
@@ -398,10 +457,6 @@ def quality_row(s, campaign_ns, port_ns):
         "mirror_delivered": mirror["delivered_frames"],
         "mirror_offered_bytes": mirror["offered_bytes"],
         "mirror_delivered_bytes": mirror["delivered_bytes"],
-        "mirror_verdict": mirror_found["verdict"],
-        "mirror_verdict_by": mirror_found["reason"],
-        "mirror_loss_low": mirror_found["loss_low"],
-        "mirror_loss_high": mirror_found["loss_high"],
         "lost_frames": lost,
         "loss_share": float(1 - math.prod(arrives)) if lost is not None and arrives else None,
         "loss_stages_known": len(known),
@@ -444,6 +499,7 @@ OF_TRAFFIC = {
         flows_per_sample,
         frame_sizes,
         header_depth,
+        header_stack_sizes,
         header_occurrence,
         ip_versions,
         tcp_control,

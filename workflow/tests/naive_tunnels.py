@@ -5,12 +5,20 @@ A frame may be cut anywhere. `wrap` puts a packet or an Ethernet frame into one 
 """
 
 import ipaddress
+import itertools
 import struct
 from dataclasses import dataclass, field
 
 MAC = bytes.fromhex("00163ef0000200163ef00001")  # destination, source; of a known vendor
-IPV4, TAG, SERVICE_TAG, PBB, PPPOE, ETHERNET = 0x0800, 0x8100, 0x88A8, 0x88E7, 0x8864, 0x6558
+IPV4, IPV6, TAG, SERVICE_TAG, PBB, PPPOE, ETHERNET = 0x0800, 0x86DD, 0x8100, 0x88A8, 0x88E7, 0x8864, 0x6558
+EXTENSIONS = {
+    0: "000001040000 0000",
+    43: "0000fd00 00000000",
+    44: "00000000 00000007",
+    60: "000001040000 0000",
+}  # RFC 8200
 NETWORK = ("vxlan_vni", "vxlan_gpe_vni", "geneve_vni", "nvgre_vsid", "pppoe_session", "pbb_isid")  # same both ways
+KEYS = ("gre_key", "nvgre_flow_id")  # mostly the same both ways
 
 
 def ethernet(kind: int, payload: bytes) -> bytes:
@@ -44,6 +52,16 @@ def outer(proto: int, payload: bytes, *, back: bool = False) -> bytes:
     """The packet between the ends of a tunnel."""
     ends = ("192.0.2.2", "192.0.2.1") if back else ("192.0.2.1", "192.0.2.2")
     return ipv4(*ends, proto, payload)
+
+
+def ipv6(proto: int, payload: bytes, extensions: tuple = ()) -> bytes:
+    """An IPv6 packet with extension headers of 8 octets; a fragment header is that of a whole packet (RFC 6946)."""
+    chain = b""
+    kinds = (*extensions, proto)
+    for kind, following in itertools.pairwise(kinds):
+        chain += bytes([following]) + bytes.fromhex(EXTENSIONS[kind])[1:]
+    ends = (ipaddress.ip_address(f"2001:db8::{end}").packed for end in (1, 2))
+    return struct.pack(">IHBB", 6 << 28, len(chain + payload), kinds[0], 64) + b"".join(ends) + chain + payload
 
 
 def over_udp(port: int):
@@ -93,9 +111,11 @@ WRAP = {
     "erspan_session": lambda i, k, p: over_gre(0x1000, 0x88BE)(
         word(1) + struct.pack(">HHI", 0x1001, i, 0) + framed(k, p)
     ),
+    "nvgre_flow_id": lambda i, k, p: over_gre(0x2000, ETHERNET)(word(0x123456 << 8 | i) + framed(k, p)),
     "vlan": lambda i, k, p: (TAG, struct.pack(">HH", i, k) + p),
 }
 FIRST = {"nvgre_vsid": 0x1000}  # the smallest identifier of a type; otherwise 1
+LARGEST = {"erspan_session": 0x3FF, "nvgre_flow_id": 0xFF}  # of types with fewer than 16 bits
 CARRIES_IP_ALONE = ("pptp_call", "gtp_teid", "l2tp_tunnel", "l2tp_session", "pppoe_session")
 
 
@@ -157,7 +177,7 @@ class Reader:
 
     def ethertype(self, kind: int, at: int) -> None:
         readers = {TAG: self.vlan, SERVICE_TAG: self.service_tag, PBB: self.pbb, PPPOE: self.pppoe, IPV4: self.ipv4}
-        readers[ETHERNET] = self.ethernet
+        readers |= {ETHERNET: self.ethernet, IPV6: self.ipv6}
         readers[kind](at)
 
     def vlan(self, at: int) -> None:
@@ -210,6 +230,20 @@ class Reader:
         ends = [str(ipaddress.ip_address(self.data[at + n : at + n + 4])) for n in (12, 16)]
         self.found.ends, self.found.ports = (*ends, proto), None
         {6: self.tcp, 17: self.udp, 47: self.gre}[proto](at + 20)
+
+    def ipv6(self, at: int) -> None:
+        """Extension headers have no position, because they may differ from packet to packet."""
+        self.label("IPv6")
+        if not self.has(at + 40):
+            return
+        ends = [str(ipaddress.ip_address(self.data[at + n : at + n + 16])) for n in (8, 24)]
+        proto = self.data[at + 6]
+        at += 40
+        while proto in EXTENSIONS and self.has(at + 8):
+            proto, at = self.data[at], at + 8
+        self.found.ends, self.found.ports = (*ends, proto), None
+        if proto not in EXTENSIONS:
+            {17: self.udp, 47: self.gre}[proto](at)
 
     def tcp(self, at: int) -> None:
         self.label("TCP")
@@ -273,6 +307,8 @@ class Reader:
                 self.tunnel("pptp_call", at + 6, 2)
             elif nvgre:
                 self.tunnel("nvgre_vsid", at + 4, 3)
+                if key & 0xFF:
+                    self.tunnel("nvgre_flow_id", at + 7, 1)
             else:
                 self.tunnel("gre_key", at + 4, 4)
         end += 4 if flags & 0x1000 else 0
@@ -299,20 +335,27 @@ def read(data: bytes) -> Found:
 
 
 def peers(keys: list[tuple]) -> list[int | None]:
-    """The other direction of every flow: the only candidate or the only one of the same network, chosen both ways."""
+    """The other direction of every flow, chosen both ways.
+
+    Of the flows with reversed endpoints and the same identifiers of networks the only one; of several the only one with
+    the same VLANs; of several of these the only one with the same GRE keys.
+    """
     by_ends: dict[tuple, list[int]] = {}
     for row, (_, _, src, dst, proto, ports) in enumerate(keys):
         by_ends.setdefault((src, dst, proto, ports), []).append(row)
 
-    def network(row: int) -> tuple:
-        vlans, tunnels = keys[row][:2]
-        return vlans, tuple(tunnel[:2] for tunnel in tunnels if tunnel[0] in NETWORK)
+    def identifiers(row: int, types: tuple) -> list:
+        return [tunnel[:2] for tunnel in keys[row][1] if tunnel[0] in types]
 
     def choice(row: int) -> int | None:
-        _, _, src, dst, proto, ports = keys[row]
+        vlans, _, src, dst, proto, ports = keys[row]
+        networks, both = identifiers(row, NETWORK), identifiers(row, NETWORK + KEYS)
         found = by_ends.get((dst, src, proto, ports and ports[::-1]), [])
+        found = [other for other in found if identifiers(other, NETWORK) == networks]
         if len(found) > 1:
-            found = [other for other in found if network(other) == network(row)]
+            found = [other for other in found if keys[other][0] == vlans]
+        if len(found) > 1:
+            found = [other for other in found if identifiers(other, NETWORK + KEYS) == both]
         return found[0] if len(found) == 1 else None
 
     chosen = [choice(row) for row in range(len(keys))]

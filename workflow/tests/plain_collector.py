@@ -190,7 +190,9 @@ class Flow:
         self.fin = self.told = False  # a FIN or RST came; the newest report knows the last packet
         self.rtt_syn = self.rtt_ack = self.iat = self.seq = self.ack = self.base = None
         self.acked = 0
+        self.partial = False  # acknowledgments before those of a report are not known
         self.slot = None
+        self.unfollowed = False  # of TCP: there was a report without a slot, or another slot without a SYN
         self.uncertain = self.uncertain_slot = None  # of all slots, and the newest report's
         self.slots = dict.fromkeys(("payload_bytes", "retransmitted_bytes", "gap_bytes", "duplicate_acks"), 0)
         self.tags_cut = False
@@ -203,11 +205,10 @@ class Flow:
         flight = (self.seq - self.ack) % 2**32
         return flight if flight < 2**31 else None
 
-    def acknowledge(self, ack: int) -> None:
-        """An acknowledgment number, modulo 2^32."""
+    def acknowledge(self, ack: int, first: int) -> None:
+        """An acknowledgment number, modulo 2^32, and the one to count from if no other is known."""
         if self.base is None:
-            self.base = self.ack = ack
-            return
+            self.base = self.ack = first
         known = self.base if self.ack is None else self.ack
         step = (ack - known) % 2**32
         self.ack = known
@@ -263,7 +264,7 @@ class Flow:
         span = width or window["last"] - window["start"]
         for name in self.slots:
             step[name] = None if self.slot is None else step[name]
-        if not self.has_ack:
+        if not self.has_ack or self.partial:
             step["acknowledged_bytes"] = None
         plain.series.append(
             {
@@ -302,9 +303,10 @@ class Flow:
             "rtt_ack_ns": self.rtt_ack,
             "iat_ns": self.iat,
             "bytes_in_flight": self.flight(),
-            "acknowledged_bytes": self.acked if self.has_ack else None,
+            "acknowledged_bytes": self.acked if self.has_ack and not self.partial else None,
             **{name: None if self.slot is None else value for name, value in self.slots.items()},
-            "uncertain_bytes": self.uncertain,
+            "uncertain_bytes": None if self.unfollowed else self.uncertain,
+            "partly_followed": None if self.slot is None else self.unfollowed,
             "reports": self.reports,
             "older_reports": self.older,
             "epochs": self.epoch_count(),
@@ -349,9 +351,9 @@ class Published(Flow):
             self.fin, self.end = True, time if self.end is None else max(self.end, time)
         if kind == 2:
             self.seq, self.has_ack = fields["seq"], True
-            self.acknowledge(fields["ack"])
+            self.acknowledge(fields["ack"], fields["ack"])
         self.rtt_syn = fields["rtt"] * 1024 or self.rtt_syn
-        self.iat = fields["iat"] or self.iat
+        self.iat = fields["iat"] or None
         self.after(time, plain)
         return "taken"
 
@@ -420,6 +422,7 @@ class Tagged(Flow):
                 if not self.measure(fields):
                     return "late_epoch"
                 self.ends(fields)
+                self.unfollowed |= fields["ip_proto"] == 6 and not fields["valid"] & VALID["slot"]
                 return "older"
         else:
             self.first = stamp[1]
@@ -437,18 +440,31 @@ class Tagged(Flow):
         """What only the newest report says."""
         has = {name for name, bit in VALID.items() if fields["valid"] & bit}
         self.told = last_packet(fields) is not None
-        for name in ("rtt_syn", "rtt_ack", "iat"):
+        for name in ("rtt_syn", "rtt_ack"):
             if name in has:
                 setattr(self, name, fields[name])
+        self.iat = fields["iat"] if "iat" in has else None
+        syn = bool(fields["trigger"] & TRIGGER["syn"])
+        if fields["ip_proto"] == 6 and "slot" not in has:
+            self.lose_slot(syn=syn)
+            self.seq, self.has_ack = None, False
+        elif fields["ip_proto"] == 6 and self.slot is not None and fields["start"] != self.slot["start"] and not syn:
+            self.lose_slot(syn=False)
         if "seq" in has:
             self.seq = fields["seq_end"]
         if "ack" in has:
             self.has_ack = True
-            self.acknowledge(fields["ack"])
+            self.acknowledge(fields["ack"], fields["first_ack"])
         elif "seq" in has and fields["trigger"] & TRIGGER["syn"]:
-            self.base = self.ack = fields["seq_end"]
+            self.base, self.ack = None, fields["seq_end"]
         if "slot" in has and fields["ip_proto"] == 6:
             self.take_slot(fields)
+
+    def lose_slot(self, *, syn: bool) -> None:
+        """The newest report of a TCP flow is without a slot, or of another one than before."""
+        self.unfollowed = True
+        if self.base is None or syn:
+            self.base, self.partial = None, True
 
     def take_slot(self, fields: dict) -> None:
         """Counters that begin anew with another start."""

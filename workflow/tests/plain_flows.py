@@ -16,7 +16,13 @@ from pathlib import Path
 from communityid import CommunityID, FlowTuple
 from scapy.contrib.mpls import MPLS
 from scapy.layers.inet import GRE, ICMP, IP, TCP, UDP
-from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment
+from scapy.layers.inet6 import (
+    IPv6,
+    IPv6ExtHdrDestOpt,
+    IPv6ExtHdrFragment,
+    IPv6ExtHdrHopByHop,
+    IPv6ExtHdrRouting,
+)
 from scapy.layers.l2 import Dot1AD, Dot1Q, Ether
 from scapy.layers.sctp import SCTP
 from scapy.layers.vxlan import VXLAN
@@ -24,8 +30,9 @@ from scapy.layers.vxlan import VXLAN
 FIN, SYN, RST, PSH, ACK, URG, ECE, CWR = (1 << bit for bit in range(8))
 FLAGS = {"syn": SYN, "syn_ack": SYN | ACK, "fin": FIN, "rst": RST, "psh": PSH, "ack": ACK, "urg": URG, "ece": ECE}
 FLAGS |= {"cwr": CWR}
-NUMBERS = {"vxlan_vni": 1, "gre_key": 4, "nvgre_vsid": 5}
+NUMBERS = {"vxlan_vni": 1, "gre_key": 4, "nvgre_vsid": 5, "nvgre_flow_id": 13}
 SAME = {"vxlan_vni", "nvgre_vsid"}  # for both directions of a flow
+EXTENSIONS = (IPv6ExtHdrHopByHop, IPv6ExtHdrRouting, IPv6ExtHdrFragment, IPv6ExtHdrDestOpt)
 PCAP_HEADER = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1)
 
 
@@ -41,6 +48,7 @@ class Frame:
     ip_len: int = 0
     payload_len: int | None = None
     tcp: tuple | None = None  # flags, seq, ack, window
+    ip_id: int | None = None
 
 
 def write_pcap(path: Path, frames: list[tuple[int, bytes]], snaplen: int = 262144) -> Path:
@@ -78,7 +86,7 @@ def read_frame(ts_ns: int, data: bytes, wire_len: int) -> Frame:
     if isinstance(transport, TCP):
         payload = ip_len - before - 4 * transport.dataofs
         tcp = (int(transport.flags), transport.seq, transport.ack, transport.window)
-    return Frame(ts_ns, wire_len, flow, ip_len, payload, tcp)
+    return Frame(ts_ns, wire_len, flow, ip_len, payload, tcp, network.id if v4 else None)
 
 
 def layers_of(packet) -> list:
@@ -91,21 +99,29 @@ def layers_of(packet) -> list:
 
 
 def tunnels_of(layers: list) -> tuple:
-    """Identifiers of tunnels: type, identifier, place of the header in the stack (every layer has one label)."""
+    """Identifiers of tunnels: type, identifier, place of the header among those that are not IPv6 extension headers."""
     found = []
-    for position, layer in enumerate(layers, 1):
+    counted = [layer for layer in layers if not isinstance(layer, EXTENSIONS)]
+    for position, layer in enumerate(counted, 1):
         if isinstance(layer, VXLAN):
             found.append(("vxlan_vni", layer.vni, position))
         elif isinstance(layer, GRE) and layer.key_present:
             nvgre = layer.proto == 0x6558 and not layer.chksum_present and not layer.seqnum_present
             vsid = nvgre and layer.key >= 0x1000 << 8
             found.append(("nvgre_vsid", layer.key >> 8, position) if vsid else ("gre_key", layer.key, position))
+            if vsid and layer.key % 256:
+                found.append(("nvgre_flow_id", layer.key % 256, position))
     return tuple(found)
 
 
-def network(flow: tuple) -> tuple:
-    """What both directions of a flow share of its tags."""
-    return flow[0], [tunnel[:2] for tunnel in flow[2] if tunnel[0] in SAME]
+def network(flow: tuple) -> list:
+    """Identifiers of tunnels, at any positions, that both directions of a flow share."""
+    return [tunnel[:2] for tunnel in flow[2] if tunnel[0] in SAME]
+
+
+def identical(flow: tuple, other: tuple) -> bool:
+    """Whether both have the same identifiers of tunnels, at any positions; types of scapy's frames have no others."""
+    return [tunnel[:2] for tunnel in flow[2]] == [tunnel[:2] for tunnel in other[2]]
 
 
 def grouped(frames: list[Frame]) -> dict[tuple, list[int]]:
@@ -124,16 +140,20 @@ def reversed_ends(flow: tuple) -> tuple:
 
 
 def candidates(flow: tuple, flows) -> list[tuple]:
-    """Flows with the reversed endpoints and protocol; none where both ends are the same."""
+    """Flows of the same network with the reversed endpoints and protocol; none where both ends are the same."""
     wanted = reversed_ends(flow)
-    return [] if wanted == flow[3:] else [other for other in flows if other[3:] == wanted]
+    if wanted == flow[3:]:
+        return []
+    return [other for other in flows if other[3:] == wanted and network(other) == network(flow)]
 
 
 def choice(flow: tuple, flows) -> tuple | None:
-    """The only candidate, or the only one in the same VLAN stack and tunnels."""
+    """The only candidate, the only one in the same VLANs, or of several of these the only one with equal GRE keys."""
     found = candidates(flow, flows)
     if len(found) > 1:
-        found = [other for other in found if network(other) == network(flow)]
+        found = [other for other in found if other[0] == flow[0]]
+    if len(found) > 1:
+        found = [other for other in found if identical(other, flow)]
     return found[0] if len(found) == 1 else None
 
 

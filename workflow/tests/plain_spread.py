@@ -121,7 +121,7 @@ def without_reports(flow, row: dict, time: int, width: int) -> dict:
         "bytes_in_flight": None,
         "bytes_in_flight_max": None,
         "iat_ns": None,
-        "acknowledged_bytes": 0 if flow.has_ack else None,
+        "acknowledged_bytes": 0 if flow.has_ack and not flow.partial else None,
         **nothing,
         **{name: row[name] for name in ("window_ns", "windows", "bytes", "packets")},
     }

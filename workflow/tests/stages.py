@@ -1,11 +1,33 @@
 """The stages after the digest, one after the other, as the workflow runs them."""
 
+import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
+from traces import START_NS, write_pcap
 
-from acapella import analyze, index, process
+from acapella import analyze, cli, index, process, tshark
 from acapella.campaign import Campaign
+from acapella_core.errors import UserError
+from acapella_core.files import sha256_of
+
+
+def analysed_by_tshark(folder: Path, frames: list[bytes]) -> Path:
+    """A campaign of one sample of these frames, digested with engine tshark; skips the test without tshark."""
+    try:
+        tshark.find()
+    except UserError as error:
+        pytest.skip(str(error))
+    for part in ("raw", "acap", "flows"):
+        (folder / part).mkdir()
+    capture = write_pcap(folder / "raw" / "s.pcap", [(START_NS + at, frame) for at, frame in enumerate(frames)])
+    manifest = {"sample": "s", "site": "WEST", "port": "p1", "file": capture.name, "sha256": sha256_of(capture)}
+    manifest |= {"status": "ok", "testbed": "files", "bytes": capture.stat().st_size}
+    (folder / "raw" / "s.json").write_text(json.dumps(manifest))
+    made = ["-o", str(folder / "acap" / "s.parquet"), "--flows", str(folder / "flows" / "s.parquet")]
+    assert cli.main(["digest", str(capture), *made, "--engine", "tshark", "--site", "WEST", "--port", "p1"]) == 0
+    return analyse(folder)
 
 
 def analyse(folder: Path, *, reverse: bool = False, threads: int = 1, choice: dict | None = None, **options) -> Path:

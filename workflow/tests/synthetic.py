@@ -221,6 +221,7 @@ def frame_table(pool, c, rng) -> pa.Table:
             pa.array(np.arange(count), pa.uint32(), mask=~c["tcp"] | (c["flags"] & ACK == 0)),
             pa.array(c["payload"], pa.uint32(), mask=c["no_ip"]),
             pa.array(c["ip_len"], pa.uint32(), mask=c["row"] < 0),
+            pa.array(np.arange(count) * 40503 % 2**16, pa.uint16(), mask=c["row"] < 0),
             dictionary(np.where(rng.random(count) < 0.01, "tshark", "native")),
             dictionary(np.where(c["data"], np.where(rng.random(count) < 0.05, "tshark", "flow"), "native")),
             dictionary(np.where(rng.random(count) < 0.002, "truncated_ipv4", None)),

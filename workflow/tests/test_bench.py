@@ -39,6 +39,39 @@ def test_table_aligns_values_and_shows_goals():
     ]
 
 
+@pytest.mark.parametrize(
+    ("goal", "value", "met"),
+    [
+        (">= 8,000,000", 8_000_000, True),
+        (">= 8,000,000", 7_999_999.5, False),
+        ("<= 10", 10.5, False),
+        ("< 300 for 100 million frames, 2 cores", 299.0, True),
+        ("< 300", 300, False),
+        (">= 2,500,000, aim 5,000,000", 2_500_000, True),
+        ("0", 0, True),
+        ("0", 1, False),
+        (">= 80", None, False),
+        ("aim 5,000,000", 1, None),
+        ("at most twice the first", 1, None),
+        ("", 1, None),
+    ],
+)
+def test_goals_are_met_or_missed(goal, value, met):
+    (row,) = module("table").checked([{"measured": "rate", "value": value, "goal": goal, "note": "of it"}])
+    assert row.get("met") is met
+    assert row["note"] == {True: "met; of it", False: "MISSED; of it", None: "of it"}[met]
+
+
+def test_missed_floor_is_an_exit_code(tmp_path, monkeypatch, capsys):
+    main = module("__main__")
+    rows = [{"measured": "rate", "value": 1, "goal": ">= 2"}]
+    monkeypatch.setattr(main, "BENCHMARKS", {"kappa": (lambda _: rows, "a floor")})
+    arguments = ["kappa", "--work", str(tmp_path), "--output", str(tmp_path / "results.json")]
+    assert main.main(arguments) == 1
+    assert capsys.readouterr().err == "missed: kappa: rate\n"
+    assert main.main([*arguments, "--scale", "small"]) == 0
+
+
 def test_peak_memory_of_ours_and_of_tshark_are_rows_of_their_own():
     said = b'acapella: something\n{"own_kib": 2048, "children_kib": 3072}\n'
     ours, theirs = module("hybrid").peak_rows("hybrid", said, "< 512")

@@ -1,9 +1,21 @@
 """Intervals of shares: what they are, that they cover, that they are the same everywhere."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
-from acapella.bootstrap import RESAMPLES, SEED, share_intervals, weights
+from acapella.bootstrap import (
+    MEAN_RESAMPLES,
+    RESAMPLES,
+    SEED,
+    expanded_tail,
+    mean_draws,
+    relative_difference_interval,
+    share_intervals,
+    student,
+    weights,
+)
 
 
 def test_bounds_are_what_a_loop_over_resamples_gives():
@@ -66,3 +78,39 @@ def test_the_same_samples_give_the_same_interval_again():
     counts, totals = np.arange(30).reshape(10, 3), np.full(10, 50)
     first, second = share_intervals(counts, totals), share_intervals(counts, totals)
     assert all((a == b).all() for a, b in zip(first, second, strict=True))
+
+
+def test_means_of_resamples_are_what_a_loop_gives():
+    values = [0.9855, 0.9845, 0.9846, 0.25]
+    raw = [int(x) for x in np.random.PCG64(SEED + 3).random_raw(MEAN_RESAMPLES * 4)]
+    exact = [Fraction(str(value)) for value in values]
+    loop = [sum(exact[(x >> 32) * 4 >> 32] for x in raw[4 * n : 4 * n + 4]) / 4 for n in range(300)]
+    draws = mean_draws(values, SEED + 3)
+    assert len(draws) == MEAN_RESAMPLES
+    assert draws[:300] == pytest.approx([float(mean) for mean in loop], rel=1e-15)
+
+
+def test_student_s_t_is_that_of_the_tables():
+    printed = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 7: 2.365, 10: 2.228, 30: 2.042, 120: 1.980}
+    for degrees, t in printed.items():
+        assert student(degrees, 0.95) == pytest.approx(t, abs=6e-4)
+    assert expanded_tail(10_000) == pytest.approx(0.025, abs=1e-4)
+    assert expanded_tail(4) == pytest.approx(1.19e-4, rel=0.01)  # Phi(-3.182 * sqrt(4 / 3))
+
+
+@pytest.mark.parametrize("values", [4, 6, 20])
+def test_equal_groups_of_few_values_seldom_differ(values):
+    rng, apart, number = np.random.default_rng(7), 0, 150
+    for _ in range(number):
+        a, b = (mean_draws(rng.normal(0.97, 0.005, values), SEED + n) for n in (1, 2))
+        lo, hi = relative_difference_interval(a, b, values)
+        assert lo <= hi
+        apart += lo > 0 or hi < 0
+    assert apart / number <= 0.09  # 95 % intervals; more than 13 of 150 have a probability of 2 %
+
+
+def test_the_interval_of_a_difference_needs_two_values_and_a_mean_above_zero():
+    a = mean_draws([0.5, 0.6])
+    assert relative_difference_interval(a, a, 1) is None
+    assert relative_difference_interval(mean_draws([0.0, 0.0]), a, 2) is None
+    assert relative_difference_interval(a, 2 * a, 2) == (1.0, 1.0)

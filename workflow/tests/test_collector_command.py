@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from report_frames import BYTES, TRIGGER, VALID, frame, pcap, report
 
@@ -234,7 +235,7 @@ def meanwhile(do):
 
 def when_it_answers(out: Path, flows: int):
     """A connection to the collector of a folder, once it has so many flows."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 180  # never reached but where it hangs
     while time.monotonic() < deadline:
         ask = asked(out) if out.is_dir() else None
         if ask and ask("state")["state"]["reports"]["flows"] >= flows:
@@ -358,3 +359,66 @@ def test_a_port_that_is_taken_is_one_line(capture, control, tmp_path, capsys, li
         assert main(["collector", "run", str(capture), *words]) == 2
     assert f"acapella: error: --listen {address}: cannot listen: " in capsys.readouterr().err.splitlines()[-1]
     assert not (tmp_path / "out").exists()
+
+
+FULL_DISK = """\
+import pathlib, shutil, subprocess, sys
+from acapella.cli import main
+folder, size, *words = sys.argv[1:]
+pathlib.Path(folder).mkdir()
+subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", folder], check=True)
+code = main(["collector", "run", *words, "-o", f"{folder}/out"])
+shutil.copytree(f"{folder}/out", f"{folder}.kept", ignore=shutil.ignore_patterns(".*"))
+sys.exit(code)
+"""
+
+
+@pytest.fixture
+def full_disk(control, tmp_path):
+    """A run of many flows, and of a row of the series per report, into a file system of a size; skips where none is."""
+    probe = ["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"]
+    if (found := subprocess.run(probe, capture_output=True, text=True, check=False)).returncode:
+        pytest.skip(f"no file system in a namespace: {found.stderr}")
+    capture = tmp_path / "many.pcap"
+    capture.write_bytes(pcap(reports(40_000, flows=20_000)))
+
+    def run(size: str) -> tuple:
+        folder = tmp_path / size
+        words = [str(folder), size, str(capture), "--control", str(control), "--window", "0"]
+        command = ["unshare", "-rm", sys.executable, "-c", FULL_DISK, *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr.splitlines(), folder.with_name(f"{size}.kept")
+
+    return run
+
+
+def rows(path: Path) -> int:
+    """Rows of a Parquet file; 0 if there is none."""
+    return pq.read_metadata(path).num_rows if path.exists() else 0
+
+
+def test_on_a_full_disk_what_fits_is_kept_and_the_rest_is_named(full_disk):
+    """In a file system without room for all of the series, and in one without room for the flows."""
+    code, said, kept = full_disk("64m")
+    assert (code, rows(kept / "flows.parquet"), rows(kept / "series.parquet")) == (0, 20_000, 40_000), said
+    series = (kept / "series.parquet").stat().st_size
+    fitted = []
+    for size in (core.FLOW_BYTES * 20_000 + series // 2, series // 2):
+        code, said, kept = full_disk(str(size // 4096 * 4096))
+        assert code == 75, said
+        found = {name: rows(kept / f"{name}.parquet") for name in ("flows", "series")}
+        lost = {"flows": 20_000 - found["flows"], "series": 40_000 - found["series"]}
+        lines = [line for line in said if line.startswith("collector: error: ")]
+        for name, count in lost.items():
+            line = f"collector: error: {name}.parquet: {found[name]:,} of {found[name] + count:,} rows are written: "
+            assert any(each.startswith(line) and "No space left on device" in each for each in lines) == bool(count)
+        if (kept / "counters.json").exists():
+            assert json.loads((kept / "counters.json").read_text())["not_written"] == {
+                k: v for k, v in lost.items() if v
+            }
+        else:
+            assert any("counters.json: cannot write: No space left on device" in line for line in lines)
+        assert not [line for line in said if "Traceback" in line]
+        fitted.append((found["flows"], found["series"]))
+    assert fitted[0][0] == 20_000 > fitted[1][0] > 0, "the flows have their space kept free"
+    assert 40_000 > fitted[0][1] > fitted[1][1] == 0

@@ -1,6 +1,7 @@
 """What other flow meters see of a capture, beside the flows of its digest."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from scapy.layers.inet import IP, TCP, UDP
@@ -9,6 +10,7 @@ from traces import MS, START_NS, underlay, write_pcap
 from acapella import queries
 from acapella.cli import main
 from acapella.comparators import as_text, compare, make_table, meters
+from acapella.flowreports import meters as flowreports
 from acapella_core.errors import UserError
 
 CLIENT, SERVER = {"src": "10.0.0.1", "dst": "10.0.0.2"}, {"src": "10.0.0.2", "dst": "10.0.0.1"}
@@ -54,6 +56,23 @@ def test_a_compressed_capture_is_the_same(seen, tmp_path):
     packed = tmp_path / "t.pcap.gz"
     packed.write_bytes(gzip.compress(seen[0].read_bytes()))
     assert compare(packed, seen[1], ["softflowd"]) == compare(*seen, ["softflowd"])
+
+
+def test_a_copy_without_compression_takes_at_most_half_of_the_space(seen, tmp_path, monkeypatch):
+    import gzip  # noqa: PLC0415
+
+    needs("softflowd")
+    packed = tmp_path / "t.pcap.gz"
+    packed.write_bytes(gzip.compress(seen[0].read_bytes()))
+    free = SimpleNamespace(f_bavail=1, f_frsize=2 * seen[0].stat().st_size - 200)
+    monkeypatch.setattr(meters.os, "statvfs", lambda _: free)
+    with pytest.raises(meters.CopyTooLargeError, match=r"t\.pcap\.gz: a copy without compression takes more than half"):
+        compare(packed, seen[1], ["softflowd"])
+    ours = dict.fromkeys((*flowreports.COUNTS.values(), "exact_flows", "exact_packets", "exact_bytes"), 6)
+    ours |= {"tool": "collector", "version": None, "skipped": None}
+    monkeypatch.setattr(flowreports, "collector", lambda *_: ours)
+    found = {row["tool"]: row["skipped"] for row in flowreports.rows("s", (packed,), seen[1], seen[1])}
+    assert found == {"digest": None, "collector": None} | dict.fromkeys(meters.METERS, meters.TOO_LARGE)
 
 
 @pytest.mark.parametrize("tool", ["softflowd", "nfdump"])

@@ -73,6 +73,34 @@ def test_windows_add_up_to_the_whole(tmp_path):
     assert sum(entry["gaps_b_sum"] for entry in pair["windows"]) == pair["duration_b_ns"]
 
 
+def filled(spacing: dict) -> dict[int, tuple[int, int]]:
+    """(pairs, reversed) of the bins that hold pairs."""
+    counts = [tuple(spacing["zero"]), *zip(spacing["pairs"], spacing["reversed"], strict=True)]
+    return {n: pair for n, pair in enumerate(counts) if pair[0]}
+
+
+@pytest.mark.parametrize("memory_bytes", [1 << 30, 0])
+@pytest.mark.parametrize("seed", range(6))
+def test_reversed_pairs_by_spacing_are_those_of_every_pair(tmp_path, seed, memory_bytes):
+    rng = random.Random(seed)
+    first = sent(rng.randrange(1, 400), rng, kinds=None if seed % 2 else 30)
+    files = [[write_pcap(tmp_path / "a.pcap", first)], [write_pcap(tmp_path / "b.pcap", disturbed(first, rng))]]
+    pair = pair_of(*files, memory_bytes=memory_bytes)
+    a, b = naive_kappa.read_trials(files)
+    assert filled(pair["spacing"]) == naive_kappa.spacing_bins(a, b)
+    assert tuple(pair["spacing"]["distances"]) == naive_kappa.DISTANCES
+
+
+def test_a_trial_in_the_opposite_order_reverses_every_pair(tmp_path):
+    packets = [(BASE_NS + 300 * n, plain(n)) for n in range(5000)]
+    opposite = [(BASE_NS + 300 * n, plain(4999 - n)) for n in range(5000)]
+    spacing = comparison(tmp_path, packets, opposite)["spacing"]
+    pairs = [5000 - distance for distance in naive_kappa.DISTANCES]
+    assert [count for count in spacing["pairs"] if count] == pairs
+    assert spacing["reversed"] == spacing["pairs"]
+    assert comparison(tmp_path, packets, packets)["spacing"]["reversed"] == [0] * 56
+
+
 def test_histograms_count_every_common_packet(tmp_path):
     rng = random.Random(6)
     first = sent(200, rng)

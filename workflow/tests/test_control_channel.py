@@ -2,26 +2,33 @@
 
 import asyncio
 import contextlib
+import errno
 import itertools
 import json
+import os
+import shutil
 import socket
+import subprocess
+import tempfile
 import threading
+from pathlib import Path
 
 import pytest
 
 from acapella import control_channel as channel
-from acapella.collector.control import MOST_REFUSALS, ControlServer
+from acapella.collector.control import MOST_REFUSALS, MOST_WAITING, ControlServer
 from acapella.collector.sessions import Sessions, ring_size
-from acapella.control_channel import Ended, Hello, QueuePair, Refused, Session, decode, encode
+from acapella.control_channel import Collector, Ended, Hello, QueuePair, Refused, Secret, Session, decode, encode
 from acapella.p4.control_plane import ControlPlane, register_commands
 from acapella_core.errors import UserError
 
 HELLO = Hello("flowstats", 2, "a1")
 PAIR = {"index": 0, "number": 7, "key": 99, "base": 4096, "size": 384, "psn": 5}
 SESSION = {"session": 1, "report_bytes": 192, "epoch": 5, "queue_pairs": [PAIR]}
-PATIENCE_S = 60  # never reached but where something hangs
-PATIENT = channel.Pace(alive_s=0.02, dead_s=PATIENCE_S)
-SOON_SILENT = channel.Pace(alive_s=0.02, dead_s=0.5)
+PATIENCE_S = 300  # never reached but where something hangs
+PATIENT = channel.Pace(alive_s=0.02, dead_s=PATIENCE_S, secret_s=PATIENCE_S)
+SOON_SILENT = channel.Pace(alive_s=0.02, dead_s=0.5, secret_s=PATIENCE_S)
+SECRET = Secret("5ec7e7" * 10 + "0000")
 
 
 class Rings:
@@ -46,7 +53,7 @@ class Rings:
 @contextlib.contextmanager
 def listening(rings, pace=PATIENT):
     """A collector's control channel in a thread of its own: its server and its port."""
-    server = ControlServer(Sessions(rings, queue_pairs=2, ring_bytes=1000), pace)
+    server = ControlServer(Sessions(rings, queue_pairs=2, ring_bytes=1000), SECRET, pace)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -61,11 +68,13 @@ def listening(rings, pace=PATIENT):
 
 
 class Client:
-    """A control plane that says whatever a test has it say."""
+    """A control plane that says whatever a test has it say, after the secret if it has one."""
 
-    def __init__(self, port):
+    def __init__(self, port, secret=SECRET):
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
         self._lines = self._socket.makefile("rb")
+        if secret:
+            self.say(encode(secret))
 
     def say(self, line: bytes):
         self._socket.sendall(line)
@@ -85,7 +94,7 @@ class Client:
 
 def test_messages_are_read_as_they_were_written():
     session = Session(1, 192, 5, (QueuePair(**PAIR),))
-    for message in (HELLO, session, channel.Written(3), channel.Alive(0), Ended(1, None), Ended(1, 5)):
+    for message in (SECRET, HELLO, session, channel.Written(3), channel.Alive(0), Ended(1, None), Ended(1, 5)):
         assert decode(encode(message).rstrip(b"\n")) == message
     assert decode(b'{"error": "a\\u001b[31m"}') == channel.Error("a?[31m")
 
@@ -111,6 +120,9 @@ def spoiled(**parts) -> dict:
         b'{"alive": ' + b"9" * 5000 + b"}",
         b'{"alive": 1, "hello": {}}',
         b'{"goodbye": 1}',
+        b'{"secret": 1}',
+        b'{"secret": "0"}',
+        b'{"secret": "' + b"G" * 64 + b'"}',
         b"[" * 16_000,
         b'{"a":' * 3000 + b"1" + b"}" * 3000,
         b'{"error": "' + b"x" * channel.MOST_LINE_BYTES + b'"}',
@@ -149,6 +161,7 @@ def test_anything_else_is_refused_in_few_words(line):
 
 def test_a_key_is_in_no_text():
     assert "99" not in repr(QueuePair(**PAIR)) + repr(Session(1, 192, 5, (QueuePair(**PAIR),)))
+    assert SECRET.value not in repr(SECRET)
 
 
 def test_a_new_session_takes_the_old_numbers_away_once_it_is_written():
@@ -240,17 +253,29 @@ def test_who_says_nothing_is_let_go():
 
 
 def test_only_loopback_unless_asked():
-    server = ControlServer(Sessions(Rings(), queue_pairs=1, ring_bytes=500))
+    server = ControlServer(Sessions(Rings(), queue_pairs=1, ring_bytes=500), SECRET)
     with pytest.raises(UserError, match="hands out keys"):
         asyncio.run(server.start("0.0.0.0", 0))
 
 
 @contextlib.contextmanager
-def data_plane(port, said, instance="a1"):
+def collector_at(port, secret=SECRET):
+    """The collector that listens at a port, and a private file with its secret."""
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write(f"{secret.value}\n")
+        file.flush()
+        yield Collector("127.0.0.1", port, Path(file.name))
+
+
+@contextlib.contextmanager
+def data_plane(port, said, instance="a1", secret=SECRET):
     """A control plane whose data plane remembers its sessions."""
     written = []
     hello = Hello("flowstats", 2, instance)
-    with ControlPlane(("127.0.0.1", port), hello, written.append, say=said.append, pace=PATIENT) as plane:
+    with (
+        collector_at(port, secret) as collector,
+        ControlPlane(collector, hello, written.append, say=said.append, pace=PATIENT) as plane,
+    ):
         yield plane, written
 
 
@@ -263,7 +288,7 @@ def test_a_collector_that_was_started_anew_is_noticed():
         first = written[0]
         again = Rings()
         again.issue(50, 192, 2)
-        server = ControlServer(Sessions(again, queue_pairs=2, ring_bytes=1000), PATIENT)
+        server = ControlServer(Sessions(again, queue_pairs=2, ring_bytes=1000), SECRET, PATIENT)
 
         async def collect():
             await server.start("127.0.0.1", port)
@@ -300,7 +325,7 @@ def test_a_collector_that_says_nonsense_is_left():
         _, written = stack.enter_context(data_plane(impostor.getsockname()[1], said))
         connection = stack.enter_context(impostor.accept()[0])
         connection.sendall(b'{"session": 1, "report_bytes": 192, "epoch": 0, "queue_pairs": [{}]}\n')
-        assert connection.recv(4096).startswith(b'{"hello"')
+        assert connection.recv(4096).startswith(b'{"secret"')
         stack.enter_context(impostor.accept()[0])
         assert written == []
     assert "a queue pair is to have exactly" in said[0]
@@ -312,10 +337,92 @@ def test_registers_that_cannot_be_written_end_the_control_plane():
 
     with contextlib.ExitStack() as stack:
         server, port = stack.enter_context(listening(Rings()))
-        plane = stack.enter_context(ControlPlane(("127.0.0.1", port), HELLO, fail, say=print, pace=PATIENT))
+        collector = stack.enter_context(collector_at(port))
+        plane = stack.enter_context(ControlPlane(collector, HELLO, fail, say=print, pace=PATIENT))
         assert not plane.wait(PATIENCE_S)
         assert str(plane.failure) == "no data plane"
     assert server.counts["sessions_written"] == 0
+
+
+@pytest.mark.parametrize(
+    "first", [encode(Secret("0" * 64)), encode(HELLO), b"\n", b"{}\n", b"x" * 50_000 + b"\n", encode(channel.Alive(1))]
+)
+def test_without_the_secret_there_is_one_error_and_no_session(first):
+    with listening(Rings()) as (server, port):
+        stranger = Client(port, secret=None)
+        stranger.say(first + encode(HELLO))
+        assert set(stranger.hear()) == {"error"}
+        assert stranger.hear() == {}
+        stranger.close()
+        assert server.counts["without_secret"] == 1
+        assert server.sessions.summary() == []
+        owner = Client(port)
+        owner.say(encode(HELLO))
+        assert owner.hear()["session"] == 1
+        owner.close()
+
+
+STRANGER = """\
+import socket, sys
+try:
+    print(open(sys.argv[1]).read())
+except OSError as error:
+    print(error.errno)
+link = socket.create_connection(("127.0.0.1", int(sys.argv[2])))
+link.sendall(sys.argv[3].encode())
+print(link.makefile().read())
+"""
+
+
+def test_another_user_can_neither_read_the_secret_nor_take_the_session():
+    python = shutil.which("python3", path="/usr/bin:/bin")  # of the system: a user's own may be in a private directory
+    if os.geteuid() != 0 or python is None:
+        pytest.skip("needs root, to be another user, and Debian's python3")
+    with tempfile.TemporaryDirectory() as folder, listening(Rings()) as (server, port):
+        Path(folder).chmod(0o755)  # only the file's own mode protects it
+        path = Path(folder) / "collector.secret"
+        server.secret = channel.make_secret(path)
+        command = [python, "-c", STRANGER, str(path), str(port), encode(HELLO).decode()]
+        done = subprocess.run(command, user=65534, capture_output=True, text=True, check=True)
+        assert server.sessions.summary() == []
+    number, answer = done.stdout.split("\n", 1)
+    assert number == str(errno.EACCES) and set(json.loads(answer)) == {"error"}
+
+
+def test_silent_connections_of_others_do_not_keep_a_data_plane_out():
+    """More than the collector holds, opened before and after the data plane's, without a word."""
+    said = []
+    with contextlib.ExitStack() as stack:
+        server, port = stack.enter_context(listening(Rings()))
+        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(MOST_WAITING + 20)]
+        plane, written = stack.enter_context(data_plane(port, said))
+        assert plane.wait(5) and len(written) == 1
+        assert silent[0].recv(1) == b"", "the one that waited longest was closed"
+        assert server.counts["crowded_out"] >= 20
+
+
+def test_a_connection_has_little_time_to_send_the_secret():
+    soon = channel.Pace(alive_s=0.02, dead_s=PATIENCE_S, secret_s=0.2)
+    with listening(Rings(), soon) as (server, port):
+        slow = Client(port, secret=None)
+        slow.say(b'{"secret": ')
+        assert slow.hear() == {}
+        slow.close()
+        assert server.counts["silent"] == 1
+
+
+def test_a_control_plane_uses_no_secret_that_others_can_read(tmp_path):
+    path = tmp_path / "collector.secret"
+    secret = channel.make_secret(path)
+    assert (channel.secret_of(path), path.stat().st_mode & 0o777) == (secret, 0o600)
+    assert channel.make_secret(path) != secret, "each run has its own"
+    path.chmod(0o640)
+    with pytest.raises(Refused, match=r"other users can use .*; chmod 600"):
+        channel.secret_of(path)
+    path.chmod(0o600)
+    path.write_text("none")
+    with pytest.raises(Refused, match="has no secret of a collector"):
+        channel.secret_of(path)
 
 
 @pytest.mark.parametrize("text", ["", "1", ":1", "h:", "h:x", "h:70000", "h:-1"])

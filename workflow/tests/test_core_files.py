@@ -13,7 +13,7 @@ from traces import busy_port, write_pcap
 
 from acapella import queries
 from acapella_core.errors import UserError
-from acapella_core.files import atomic_path, atomic_text, remove_abandoned, temporary_folder
+from acapella_core.files import atomic_path, atomic_text, remove_abandoned, scratch_folder, temporary_folder
 
 
 def test_a_file_is_private_and_whole(tmp_path):
@@ -51,7 +51,7 @@ def test_a_full_disk_behind_standard_output_is_one_line():
     command = [sys.executable, "-m", "acapella.cli", "doctor", "--json"]
     with Path("/dev/full").open("w") as full:
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert result.returncode == 2
+    assert result.returncode == 75
     assert result.stderr.splitlines() == ["acapella: error: standard output: No space left on device"]
 
 
@@ -66,7 +66,7 @@ def digest_that_waits(folder: Path) -> subprocess.Popen:
     process = subprocess.Popen([*command, "--engine", "native"], stdin=subprocess.PIPE)
     process.stdin.write(HEADER + 100 * RECORD)
     process.stdin.flush()
-    for _ in range(300):
+    for _ in range(1800):
         if len(list(folder.iterdir())) == wanted:
             return process
         time.sleep(0.1)
@@ -87,12 +87,43 @@ def test_a_digest_that_still_runs_keeps_its_files(tmp_path):
     with digest_that_waits(tmp_path) as first:
         with digest_that_waits(tmp_path) as second:
             second.stdin.close()
-            assert second.wait(60) == 0
+            assert second.wait(180) == 0
         assert len(list(tmp_path.iterdir())) == 4
         first.stdin.write(RECORD)
         first.stdin.close()
-        assert first.wait(60) == 0
+        assert first.wait(180) == 0
     assert {path.name for path in tmp_path.iterdir()} == {"a", "f"}
+
+
+def test_a_scratch_folder_whose_process_was_killed_is_removed_and_no_other(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    child = "import sys, acapella_core.files as f; h = f.held_folder(); (h[1] / 'x').touch(); print(h[1], flush=True); "
+    with subprocess.Popen(
+        [sys.executable, "-c", child + "sys.stdin.read()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        left = Path(process.stdout.readline().strip())
+        target = tmp_path / "target"
+        target.mkdir()
+        link = tmp_path / "acapella-scratch-abcdefgh"
+        link.symlink_to(target)
+        with scratch_folder() as ours:
+            assert ours.stat().st_mode & 0o777 == 0o700
+            assert (left / "x").exists()
+            process.kill()
+            process.wait()
+            with scratch_folder():
+                assert not left.exists()
+            assert ours.exists()
+    assert {path.name for path in tmp_path.iterdir()} == {target.name, link.name}
+
+
+def test_a_scratch_folder_of_another_user_stays(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    other = tmp_path / "acapella-scratch-abcdefgh"
+    other.mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with scratch_folder():
+        assert other.exists()
 
 
 def test_a_catalog_that_is_being_written_is_not_taken_for_abandoned(tmp_path):
@@ -117,7 +148,7 @@ def test_a_digest_asked_to_stop_leaves_nothing_half_written(tmp_path, number):
         with digest_that_waits(tmp_path) as process:
             process.send_signal(number)
             process.stdin.close()
-            assert process.wait(60) == 128 + number
+            assert process.wait(180) == 128 + number
     finally:
         signal.signal(number, before)
     assert list(tmp_path.iterdir()) == []

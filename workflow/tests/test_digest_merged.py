@@ -43,8 +43,9 @@ def pcapng(records) -> bytes:
 
 
 def tables(digest: Digest) -> list:
-    """Both tables as they were written."""
-    return [pq.read_table(path).replace_schema_metadata(None) for path in (digest.acap, digest.flows)]
+    """Both tables as they were written, but for the column that a merged acap has besides."""
+    both = [pq.read_table(path).replace_schema_metadata(None) for path in (digest.acap, digest.flows)]
+    return [table.drop_columns([name for name in ("file",) if name in table.column_names]) for table in both]
 
 
 def digest_all(digest: Digest, *names, engine: str = "native") -> int:
@@ -163,7 +164,55 @@ def test_ctrl_c_in_a_terminal_which_tshark_hears_too_ends_it(tmp_path):
                 time.sleep(0.01)
             time.sleep(0.3)
             os.killpg(running.pid, signal.SIGINT)
-            said = running.communicate(timeout=60)[1]
+            said = running.communicate(timeout=300)[1]
         finally:
             running.kill()
     assert (said, running.returncode, list(made.iterdir())) == ("acapella: stopped\n", 130, [])
+
+
+@pytest.mark.parametrize("engine", ["native", "hybrid"])
+def test_each_frame_of_a_merged_acap_has_the_name_of_its_file(digest, tmp_path, engine):
+    """More frames than a row group, each of a length that only one file has."""
+    lengths = {"b.pcap": 60, "a.pcap": 61, "c.pcap": 62}
+    order = [name for n in range(50_000) for name in ("b.pcap", *(["a.pcap"] * (n % 3)), "c.pcap")]
+    frames_of = {name: [] for name in lengths}
+    for at, name in enumerate(order):
+        frames_of[name].append((START + at, bytes(lengths[name])))
+    for name, records in frames_of.items():
+        (tmp_path / name).write_bytes(pcap(records))
+    assert digest_all(digest, *(tmp_path / name for name in lengths), engine=engine) == 0
+    table = pq.read_table(digest.acap, columns=["wire_len", "file"])
+    assert len(table) > 131_072
+    assert table["file"].to_pylist() == order
+    assert table["wire_len"].to_pylist() == [lengths[name] for name in order]
+    assert digest.metadata()["files"] == list(lengths)
+
+
+def test_files_of_the_same_name_are_told_apart_without_their_directories(digest, tmp_path):
+    names = ("one/port.pcap", "two/port.pcap", "port.pcap (2)", "three/port.pcap")
+    for at, name in enumerate(names):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(pcap([(START + at, bytes(60))])[: None if at < 3 else -5])
+    assert digest_all(digest, *(tmp_path / name for name in names)) == 0
+    files = ["port.pcap", "port.pcap (2)", "port.pcap (2) (2)"]
+    assert pq.read_table(digest.acap)["file"].to_pylist() == files
+    assert digest.metadata()["files"] == [*files, "port.pcap (3)"]
+    for path in (digest.acap, digest.flows):
+        assert str(tmp_path).encode() not in path.read_bytes()
+
+
+def test_merged_acaps_do_not_depend_on_where_their_captures_are(digest, tmp_path):
+    written = []
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+        names = of_three_queues(tmp_path / folder, frames(300))
+        assert digest_all(digest, *names) == 0
+        written.append([path.read_bytes() for path in (digest.acap, digest.flows)])
+    assert written[0] == written[1]
+
+
+def test_a_digest_of_one_file_has_no_column_for_its_name(digest, tmp_path):
+    (tmp_path / "one.pcap").write_bytes(pcap(frames(3)))
+    assert digest(tmp_path / "one.pcap", "--engine", "native") == 0
+    assert "file" not in pq.read_table(digest.acap).column_names
+    assert "files" not in digest.metadata()

@@ -1,49 +1,298 @@
-"""What is said after a run that ended early."""
+"""What is reported after a run that ended early."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
 
 import pytest
+from workflow_run import workplace
 
 from acapella.failures import how_to_go_on
+from acapella.job_records import FailedJob
+from acapella.storage import TABLES as STORAGE_TABLES
+from acapella_core.errors import OUTSIDE, UserError, exit_code_of
 
 BROKEN = "acapella: error: a.pcap: not a capture"
 
 
-def after(folder, monkeypatch, **logs) -> str:
-    """What is said where jobs ended with these logs, ``stage__sample``."""
+def after(folder, monkeypatch, *jobs) -> str:
+    """Return the report on jobs (name, exit code, log's text), with names as digest__a or process."""
     monkeypatch.chdir(folder)
-    said = ""
-    for name, text in logs.items():
-        path = folder.joinpath("results", "mine", "logs", *name.split("__")).with_suffix(".log")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        said += f"Error in rule x:\n    log: {path.relative_to(folder)} (check log file(s) for error details)\n"
-    return how_to_go_on(said, "results/mine", ["b"])
+    failed = []
+    for name, code, text in jobs:
+        log = Path("results", "mine", "logs", *name.split("__")).with_suffix(".log")
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(text)
+        rule, _, sample = name.partition("__")
+        failed.append(FailedJob(rule, sample or None, log, code))
+    return how_to_go_on(failed, ["b"])
 
 
+@pytest.mark.parametrize("code", [129, 130, 143])
 @pytest.mark.parametrize("stage", ["digest__a", "process", "analyze__a"])
-def test_a_job_that_was_stopped_is_no_broken_sample(stage, tmp_path, monkeypatch):
-    said = after(tmp_path, monkeypatch, **{stage: "digest: 10 frames\nacapella: stopped\n"})
+def test_a_job_that_was_stopped_is_no_broken_sample(stage, code, tmp_path, monkeypatch):
+    said = after(tmp_path, monkeypatch, (stage, code, f"digest: 10 frames\n{BROKEN}\n"))
     assert said == "acapella: stopped; run snakemake again to go on"
 
 
-def test_a_collection_that_was_stopped_starts_anew(tmp_path, monkeypatch):
-    said = after(tmp_path, monkeypatch, collect="alpha-1: 10 frames\nacapella: stopped\n")
-    assert said.startswith("acapella: stopped; run snakemake again to go on; the collection starts anew")
+def test_a_collection_that_was_stopped_starts_over(tmp_path, monkeypatch):
+    said = after(tmp_path, monkeypatch, ("collect", 130, "alpha-1: 10 frames\n"))
+    assert said.startswith("acapella: stopped; run snakemake again to go on; the collection starts over")
 
 
 def test_a_full_disk_is_no_broken_sample(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    said = how_to_go_on("Error recording metadata: [Errno 28] No space left on device", "results/mine", [])
+    said = how_to_go_on([FailedJob("digest", "a", tmp_path / "a.log", None, errno=28)], [])
     assert said == f"acapella: the disk is full; make room in {tmp_path}, then run snakemake again"
-    elsewhere = "acapella: error: folder of temporary files /other: cannot write: No space left on device"
-    assert "no sample failed by itself" in how_to_go_on(elsewhere, "results/mine", [])
 
 
-def test_a_sample_that_broke_before_the_stop_is_named_alone(tmp_path, monkeypatch):
-    said = after(tmp_path, monkeypatch, digest__a=BROKEN, digest__c="acapella: stopped\n", analyze__d="")
+OUTSIDE_CAUSES = {
+    "not started": (None, "it was not started, or killed"),
+    "out of memory": (128 + signal.SIGKILL, "killed by signal 9; the memory may be too small"),
+    "CPU time limit": (128 + signal.SIGXCPU, "killed by signal 24"),
+    "no such program": (127, "a program cannot be started (exit code 127): bash: acapella: command not found"),
+    "disk full": (OUTSIDE, "bash: acapella: command not found"),
+}
+
+
+@pytest.mark.parametrize("cause", OUTSIDE_CAUSES)
+@pytest.mark.parametrize("stage", ["collect__a", "digest__a", "analyze__a"])
+def test_a_failure_of_the_machine_excludes_no_sample_whatever_its_log_contains(stage, cause, tmp_path, monkeypatch):
+    code, why = OUTSIDE_CAUSES[cause]
+    said = after(tmp_path, monkeypatch, (stage, code, f"{BROKEN}\nbash: acapella: command not found\n"))
+    lines = said.splitlines()
+    assert lines[0] == "acapella: no sample failed by itself"
+    assert lines[1] == (
+        "acapella: these jobs failed for reasons outside the samples; fix these causes, then run snakemake again:"
+    )
+    assert lines[2].startswith(f"  {stage.replace('__', ' ')}: {why}")
+    assert "exclude" not in said
+
+
+def test_a_sample_that_fails_beside_failures_of_the_machine_is_excluded_alone(tmp_path, monkeypatch):
+    jobs = [("digest__a", 2, BROKEN), ("digest__c", 143, ""), ("digest__e", None, ""), ("analyze__d", 70, "")]
+    said = after(tmp_path, monkeypatch, *jobs, ("collect__f", OUTSIDE, "f: No space left on device"))
     assert said.splitlines()[1:3] == [f"  a: {BROKEN}", "  d: its log is empty"]
-    assert said.endswith("exclude: [a, b, d]")
+    assert "\n  exclude: [a, b, d]\n" in said
+    assert said.splitlines()[-2:] == [
+        "  collect f: f: No space left on device",
+        "  digest e: it was not started, or killed before it ended; Snakemake's message above gives the reason",
+    ]
+
+
+@pytest.mark.parametrize("code", [128 + signal.SIGSEGV, 128 + signal.SIGABRT])
+def test_a_capture_that_crashes_its_digest_is_a_failed_sample(code, tmp_path, monkeypatch):
+    assert "\n  exclude: [a, b]" in after(tmp_path, monkeypatch, ("digest__a", code, ""))
+
+
+def test_only_the_exit_code_of_damage_offers_to_keep_what_is_before_it(tmp_path, monkeypatch):
+    offer = "or, to keep what is before the damage in a, by this one:\n  digest: {damaged: keep}"
+    assert after(tmp_path, monkeypatch, ("digest__a", 1, BROKEN)).endswith(offer)
+    assert offer not in after(tmp_path, monkeypatch, ("digest__a", 2, "--damaged keep"))
 
 
 def test_a_stage_of_the_whole_campaign_names_no_sample(tmp_path, monkeypatch):
-    assert "no sample failed by itself" in after(tmp_path, monkeypatch, process=BROKEN, index="acapella: stopped")
-    assert "no sample failed by itself" in after(tmp_path, monkeypatch)
+    said = after(tmp_path, monkeypatch, ("process", 2, BROKEN), ("index", 130, ""))
+    assert said.splitlines() == [
+        "acapella: these jobs failed:",
+        f"  process: {BROKEN}",
+    ]
+    assert after(tmp_path, monkeypatch) == "acapella: no job failed; the message above gives the reason"
+
+
+def test_a_sample_that_a_later_stage_names_has_no_headline_that_contradicts_it(tmp_path, monkeypatch):
+    said = after(tmp_path, monkeypatch, ("index", 2, "acapella: error: sample a: bad time"), ("digest__c", OUTSIDE, ""))
+    assert "  index: acapella: error: sample a: bad time" in said.splitlines()
+    assert "no sample failed" not in said
+
+
+@pytest.mark.parametrize(("code", "text", "what"), [(2, BROKEN, "samples (s0"), (None, "", "jobs (digest s0")])
+def test_equal_reasons_are_one_line(code, text, what, tmp_path, monkeypatch):
+    said = after(tmp_path, monkeypatch, *((f"digest__s{at}", code, text) for at in range(9)), ("digest__x", 2, "odd"))
+    (line,) = [line for line in said.splitlines() if line.startswith("  9 ")]
+    first = what.partition("(")[2]
+    names = ", ".join(first.replace("s0", f"s{at}") for at in range(3))
+    assert line.startswith(f"  9 {what.partition(' ')[0]} ({names}, ...): ")
+    assert "  x: odd" in said.splitlines()
+    if code:
+        assert said.endswith("\n  exclude: [b, s0, s1, s2, s3, s4, s5, s6, s7, s8, x]")
+
+
+def raised(cause: BaseException) -> BaseException:
+    """Return a UserError that was raised from another error."""
+    try:
+        raise UserError("cannot write") from cause
+    except UserError as error:
+        return error
+
+
+def test_exit_codes_tell_the_machine_from_the_input():
+    for cause in (OSError(28, "full"), OSError(122, "quota"), OSError(5, "I/O"), MemoryError()):
+        assert exit_code_of(raised(cause)) == OUTSIDE == 75
+    for cause in (OSError(2, "no such file"), OSError(13, "denied"), ValueError()):
+        assert exit_code_of(raised(cause)) == 2
+    assert exit_code_of(UserError("no tshark", outside=True)) == OUTSIDE
+
+
+DELETED = "acapella: Snakemake deleted earlier results of these jobs; the next run makes them again:\n"
+
+
+def test_results_that_snakemake_deletes_after_it_reports_the_failure_are_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    acap, log = tmp_path / "a.parquet", tmp_path / "a.log"
+    acap.write_text("")
+    log.write_text(BROKEN)
+    failed = [FailedJob("digest", "a", log, 1, None, (acap,))]
+    assert DELETED not in how_to_go_on(failed, [])
+    acap.unlink()
+    assert how_to_go_on(failed, []).endswith(f"{DELETED}  digest a")
+
+
+@pytest.mark.parametrize("cause", ["damaged", "slurm"])
+def test_a_rerun_that_fails_names_the_deleted_results(tmp_path, cause):
+    """A digest of a damaged capture has written its output when it fails; a job that Slurm refuses has not started."""
+    place = workplace(tmp_path, digest={"engine": "native"})
+    place.succeed("--until", "digest")
+    arguments = ["--forcerun", "digest", "-q", "--keep-going", "--until", "digest"]
+    if cause == "damaged":
+        capture = tmp_path / "captures" / "alpha-p1.pcap.gz"
+        content = capture.read_bytes()
+        capture.write_bytes(content[:-60] + bytes(40) + content[-20:])
+    else:
+        refuse_slurm(place)
+        profile = str(Path(__file__).resolve().parents[2] / "profiles" / "slurm")
+        arguments += ["--profile", profile, "--latency-wait", "1"]
+    ended = place.run(*arguments)
+    assert ended.returncode != 0
+    failed = ["alpha-p1"] if cause == "damaged" else ["alpha-p1", "alpha-p2", "beta-p1"]
+    gone = [name for name in failed if not (place.campaign / "acap" / f"{name}.parquet").exists()]
+    assert gone, ended.stdout
+    _, _, named = ended.stdout.partition(DELETED)
+    assert set(re.findall(r"^  digest (\S+)$", named, re.M)) == set(gone), ended.stdout
+
+
+def test_a_signal_to_snakemake_alone_is_no_failure(tmp_path):
+    """Snakemake lets the running digest finish and starts no other."""
+    place = workplace(tmp_path, digest={"engine": "native"})
+    running = subprocess.Popen(
+        place.command("--cores", "1", "-q", "--until", "digest"),
+        cwd=place.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    while not list(place.campaign.glob("logs/digest/*.log")) and running.poll() is None:
+        time.sleep(0.01)
+    running.terminate()
+    said, _ = running.communicate(timeout=120)
+    assert running.returncode != 0, said
+    assert "acapella: stopped; run snakemake again to go on" in said.splitlines(), said
+    assert "no job failed" not in said
+
+
+def test_storage_tables_outlive_a_rerun_that_fails(tmp_path):
+    """The study cannot be read; Snakemake deletes outputs before a job starts, unless they are to be updated."""
+    place = workplace(tmp_path)
+    names = [f"results/tiny/tables/{table}.csv" for table in STORAGE_TABLES]
+    for name in (*names, "results/tiny/storage/study.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("before\n")
+    rule = "storage_tables"
+    ended = place.run("--forcerun", rule, "--allowed-rules", rule, "--", *names)
+    assert re.search(rf"^  {rule}: acapella: error: ", ended.stdout, re.M), ended.stdout
+    assert [name for name in names if not (tmp_path / name).exists()] == []
+    assert {(tmp_path / name).read_text() for name in names} == {"before\n"}
+
+
+def test_outputs_of_a_whole_campaign_are_updated_in_place():
+    """Snakemake restores the previous ones if the job fails."""
+    for rules in (Path(__file__).resolve().parents[2] / "rules").glob("*.smk"):
+        for outputs in re.findall(r"^    output:\n((?: {8}.*\n)+)", rules.read_text(), re.M):
+            for line in re.findall(r".*<campaign>/(?:tables|storage|consistency)/.*", outputs):
+                assert "update(" in line, f"{rules.name}: {line}"
+
+
+LETTER = "Dear reader, this is not a capture at all.\n"
+
+
+@pytest.fixture
+def letter(tmp_path):
+    """A campaign of two good captures and a text file named .pcap."""
+    place = workplace(tmp_path, digest={"engine": "native"})
+    (tmp_path / "captures" / "letter.pcap").write_text(LETTER)
+    sheet = tmp_path / "config" / "samples.tsv"
+    sheet.write_text(
+        "".join(line for line in sheet.open() if "beta" not in line) + "letter\talpha\tp3\t../captures/letter.pcap\n"
+    )
+    return place
+
+
+@pytest.mark.parametrize("quiet", [["-q"], ["-q", "all"], []], ids=["quiet", "quiet all", "usual"])
+def test_a_broken_sample_is_named_also_if_snakemake_is_quiet(letter, quiet):
+    ended = letter.run("--keep-going", "--until", "digest", *quiet)
+    assert ended.returncode != 0
+    assert "acapella: these samples failed:\n  letter: acapella: error: " in ended.stdout, ended.stdout
+    assert "\n  exclude: [letter]\n" in ended.stdout
+    assert "no sample failed" not in ended.stdout
+
+
+def refuse_slurm(place) -> None:
+    """Have the commands of Slurm end as they do without a controller, but at once."""
+    commands = place.folder / "commands"
+    commands.mkdir()
+    for name in ("sbatch", "squeue", "sacct", "sinfo", "scontrol", "scancel"):
+        (commands / name).write_text("#!/bin/sh\necho 'error: Unable to contact slurm controller' >&2\nexit 1\n")
+        (commands / name).chmod(0o755)
+    place.environment["PATH"] = f"{commands}:{os.environ['PATH']}"
+
+
+def test_slurm_without_a_cluster_excludes_no_sample(letter):
+    refuse_slurm(letter)
+    before = letter.folder / "results" / "tiny" / "logs" / "digest" / "alpha-p1.exit"
+    before.parent.mkdir(parents=True)
+    before.write_text("2\n")  # of an earlier run
+    profile = str(Path(__file__).resolve().parents[2] / "profiles" / "slurm")
+    ended = letter.run("--profile", profile, "--until", "digest", "--latency-wait", "1")
+    assert ended.returncode != 0
+    assert "acapella: no sample failed by itself" in ended.stdout, ended.stdout
+    assert "exclude:" not in ended.stdout and "these samples failed" not in ended.stdout
+
+
+BROKEN_TSHARK = """#!/bin/sh
+case " $* " in
+  *" -r - "*) echo "tshark: symbol lookup error: undefined symbol: x" >&2; exit 1 ;;
+  *) exec {tshark} "$@" ;;
+esac
+"""
+
+
+def test_a_broken_tshark_excludes_no_sample_and_the_next_run_makes_what_was_deleted(tmp_path):
+    tshark = shutil.which("tshark")
+    if tshark is None:
+        pytest.skip("no tshark: it makes the results that the rerun deletes")
+    place = workplace(tmp_path)
+    place.succeed()
+    before = place.sha256("acap/*", "flows/*", "tables/*")
+    broken = tmp_path / "programs" / "tshark"
+    broken.parent.mkdir()
+    broken.write_text(BROKEN_TSHARK.format(tshark=tshark))
+    broken.chmod(0o755)
+    place.environment["PATH"] = f"{broken.parent}:{os.environ['PATH']}"
+    ended = place.run("--forcerun", "digest", "--keep-going", "-q")
+    assert ended.returncode != 0
+    assert "acapella: no sample failed by itself" in ended.stdout, ended.stdout
+    line = (
+        r"^  3 jobs \(digest alpha-p1, digest alpha-p2, digest beta-p1\): .*symbol lookup error: .* on every capture; "
+    )
+    assert re.search(line, ended.stdout, re.M), ended.stdout
+    report = "acapella: Snakemake deleted earlier results of these jobs; the next run makes them again:\n  digest "
+    assert report in ended.stdout and "exclude:" not in ended.stdout
+    assert not list((place.campaign / "acap").glob("*.parquet"))
+    del place.environment["PATH"]
+    place.succeed()
+    assert place.sha256("acap/*", "flows/*", "tables/*") == before

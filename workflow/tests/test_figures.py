@@ -2,13 +2,11 @@
 
 import csv
 import hashlib
-import math
 import os
 import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,12 +16,12 @@ from svg_text import COLLISIONS, words
 
 from acapella import cli
 from acapella.campaign import Campaign
-from acapella.figures import FORMATS, capture_quality, compose, encapsulations, restrictions, throughput
+from acapella.figures import FORMATS, capture_quality, compose, encapsulations, restrictions
 from acapella.figures.quality import extent, losses_of
 from acapella.figures.registry import NAMES, module
 from acapella.figures.save import pdf_of, save, svg_of
 from acapella.figures.source import Source
-from acapella.figures.theme import FONT, JUMBO, LEVELS, STANDARD, WIDTH, text_width
+from acapella.figures.theme import DECADES, FONT, JUMBO, LEVELS, STANDARD, WIDTH
 from acapella.figures.wording import shortened
 
 HOSTILE = ['<script>alert("x")</script>', "Site & Söns' 20 chars", "</script><img src=x onerror=alert(1)>"]
@@ -42,9 +40,13 @@ UNITS = {  # texts of axes and legends, with their units
     "header_occurrence": ("share of frames (%)",),
     "encapsulations": ("share of frames (%)",),
     "frame_sizes": ("frame length (B)", "share of all frames (%)"),
+    "header_stack_sizes": (
+        *("frame length (B)", "frames of that length (%)"),
+        *("frames of at most 127 B (%)", "TCP, only ACK, no payload"),
+    ),
     "flows_per_sample": ("samples", "directed flows in a sample"),
     "flow_sizes": ("flow size (B on the wire)", "share of flows of at least that size"),
-    "flow_times": ("flow duration (first to last frame)", "flow rate (mean on the wire)", "share of flows of at least"),
+    "flow_times": ("flow duration (first to last frame)", "flow rate (bit/s, mean on the wire)", "share of flows"),
     "throughput": ("time since", "bit/s"),
     "capture_quality": ("frames lost (%)", "repeated stamps (%)", "time watched (%)"),
 }
@@ -176,7 +178,10 @@ def test_each_site_has_a_mark_that_no_line_covers_and_that_is_named(name, campai
         assert marks == [] and "one site" not in words(svg(name, campaign))
         return
     rule = figure.spec["concat"][0]["layer"][lines]["mark"]
-    assert all(n > lines and layer["mark"]["yOffset"] > rule["yOffset"] + 2 for n, layer in marks)
+    middle = rule.get("yOffset", 0)
+    assert all(n > lines and abs(layer["mark"]["yOffset"] - middle) > 2 for n, layer in marks)
+    bar = figure.spec["concat"][0]["layer"][0]["mark"]
+    assert middle == bar.get("yOffset", 0)  # the interval is on the middle of its bar
     drawn = [value for _, layer in marks for value in figure_data(figure, layer)]
     assert {value["site"] for value in drawn} == set(source.sites)
     assert any(tip["field"] == "site" for tip in marks[0][1]["encoding"]["tooltip"])
@@ -185,7 +190,7 @@ def test_each_site_has_a_mark_that_no_line_covers_and_that_is_named(name, campai
         legend = {value["mark"] for value in drawn}
         assert len(legend) == 3 and all(mark in text for mark in legend)
     else:
-        assert "dot: one site, named where the pointer is (in the .html)" in text
+        assert "dot: one site (the .html names the site under the pointer)" in text
 
 
 def figure_data(figure: compose.Drawn, layer: dict) -> list[dict]:
@@ -270,7 +275,7 @@ def test_an_unknown_loss_is_never_drawn_as_none(campaigns):
         ({"dropped_kernel": 0, "lost_frames": 0, "loss_stages_known": 4}, "losses: none seen"),
         (
             {"dropped_kernel": 0, "lost_frames": 0, "loss_stages_known": 2},
-            "losses: none seen; counted in part in 1 of 1",
+            "losses: none counted; counted in part in 1 of 1",
         ),
         ({"lost_frames": None, "loss_stages_known": 1}, "losses: unknown (no sample has a counter"),
         ({"loss_stages_known": 0}, "losses: unknown (no sample has a counter"),
@@ -301,11 +306,16 @@ FROM_FILE = {
         ([COUNTED] * 3, "No loss seen in 3 samples", []),
         ([FROM_FILE] * 6, "Loss unknown: no counters in 6 of 6 samples", ["unknown"]),
         ([COUNTED, FROM_FILE], "No loss seen in 1 sample; no counters in 1 of 2 samples", ["unknown"]),
-        ([{**COUNTED, "loss_stages_known": 3}], "No loss seen in 1 sample", ["known in part"]),
+        ([{**COUNTED, "loss_stages_known": 3}], "No loss counted in 1 sample", ["known in part"]),
         (
             [COUNTED, {**COUNTED, "dropped_kernel": 1, "lost_frames": 1, "loss_share": 0.01}],
             "1 of 2 samples lost frames, the worst 1.00 %",
             [],
+        ),
+        (
+            [{**COUNTED, "loss_stages_known": 3}, {**COUNTED, "lost_frames": 1, "loss_share": 0.01}],
+            "At least 1 of 2 samples lost frames, the worst at least 1.00 %",
+            ["known in part"],
         ),
     ],
 )
@@ -337,51 +347,6 @@ def test_packets_that_icmp_quotes_are_not_taken_for_tunnels():
     assert "quotes" in encapsulations.quoted([{"encapsulation": "Ethernet/IPv6/ICMPv6"}])[0]
 
 
-@pytest.mark.parametrize(("campaign", "on_top"), [("hostile", True), ("thirty_sites", False)])
-def test_sites_lie_on_the_broad_line_of_all_while_they_have_names(campaign, on_top, campaigns, svg):
-    spec = module("flow_sizes").draw(campaigns[campaign]).chart.to_dict()
-    lines = list(dict.fromkeys(row["line"] for row in spec["data"]["values"]))
-    assert (lines[0] == "all sites, stitched across samples") == on_top
-    widths = set(re.findall(r'stroke-width="([0-9.]+)"[^>]*stroke-dasharray', svg("flow_sizes", campaign)))
-    assert "4" in widths
-    assert ("1.4" if on_top else "0.9") in widths
-
-
-def times(measure: str, counts: dict[int, int], flows: int) -> list[dict]:
-    """The rows of flow_times of one scope and measure: flows that reach each threshold."""
-    row = {"scope": "campaign", "site": "all", "measure": measure, "flows": flows, "samples": 1}
-    return [{**row, "value": value, "flows_ge": n, "ccdf": n / flows} for value, n in counts.items()]
-
-
-@pytest.mark.parametrize(
-    ("rows", "panels", "said"),
-    [
-        (
-            [*times("duration_ns", {10**6: 8, 10**9: 4}, 8), *times("rate_bps", {1000: 6, 10**6: 3}, 6)],
-            2,
-            "Half of 8 directed flows last less than 1 s; half of 6 rates are below 1 Mbit/s",
-        ),
-        (times("duration_ns", {10**6: 8, 10**9: 4}, 8), 1, "Half of 8 directed flows last less than 1 s"),
-        (times("duration_ns", {1: 3, 10**9: 1}, 8), 1, "5 of 8 directed flows are of one instant"),
-        (times("duration_ns", {10**6: 8}, 8), 1, "Durations and rates of 8 directed flows"),
-    ],
-)
-def test_durations_and_rates_tell_their_middles_and_only_what_is_there(rows, panels, said, tmp_path):
-    write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99}])
-    write_table(tmp_path, "flow_times", rows)
-    figure = compose.drawn("flow_times", Source(Campaign(tmp_path)))
-    assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == said
-    assert len(figure.spec["concat"][0]["hconcat"]) == panels
-
-
-def test_the_caption_says_how_a_capture_without_times_counts_as_watched(tmp_path):
-    source = Source(Campaign(write_tables(tmp_path / "made", sites=1)))
-    said = "from their first to their last frame"
-    assert said not in " ".join(throughput.draw(source).key)
-    source.quality[0]["actual_by"] = "frames"
-    assert said in " ".join(throughput.draw(source).key)
-
-
 def test_the_quality_says_what_was_not_read_behind_a_fault(tmp_path):
     source = Source(Campaign(write_tables(tmp_path / "made", sites=1)))
     assert "Not read" not in " ".join(capture_quality.draw(source).key)
@@ -391,39 +356,12 @@ def test_the_quality_says_what_was_not_read_behind_a_fault(tmp_path):
     assert "Not read behind a fault: 2.5 MB of 2 files; frames in them are in no panel." in said
 
 
-@pytest.mark.parametrize("top", range(4, 12))
-def test_labels_of_neighbouring_ticks_have_room(top, tmp_path):
-    write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99}])
-    spread = {10**power: top + 1 - power for power in range(3, top + 1)}
-    rows = [*times("duration_ns", {10**6: 8, 10**9: 4}, 8), *times("rate_bps", spread, top)]
-    write_table(tmp_path, "flow_times", rows)
-    figure = compose.drawn("flow_times", Source(Campaign(tmp_path)))
-    rates = figure.spec["concat"][0]["hconcat"][1]
-    x = rates["encoding"]["x"]
-    low, high = (math.log10(end) for end in x["scale"]["domain"])
-    every = 3 if " % 3 == 0 ? " in x["axis"]["labelExpr"] else 1  # ticks with a label
-    powers = [power for value in x["axis"]["values"] if (power := round(math.log10(value))) % every == 0]
-    places = [rates["width"] * (power - low) / (high - low) for power in powers]
-    units = ("bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s")
-    widths = [text_width([f"{10 ** (power % 3)} {units[power // 3]}"]) for power in powers]
-    assert len(places) > 1
-    for (left, right), (one, other) in zip(pairwise(places), pairwise(widths), strict=True):
-        assert right - left > (one + other) / 2
-
-
-def test_flows_of_one_instant_have_no_durations_to_draw(tmp_path):
-    write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99}])
-    write_table(tmp_path, "flow_times", times("duration_ns", {1: 0}, 5))
-    figure = compose.drawn("flow_times", Source(Campaign(tmp_path)))
-    assert figure.empty and "no flow has more than one frame" in figure.description + str(figure.spec)
-
-
-def test_shades_of_lengths_stay_apart_in_grey():
+def test_shades_differ_in_gray_print():
     def grey(colour):
         red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
         return 0.299 * red + 0.587 * green + 0.114 * blue
 
-    for colours in ((*STANDARD, *JUMBO), LEVELS):
+    for colours in ((*STANDARD, *JUMBO), LEVELS, DECADES):
         greys = [grey(colour) for colour in colours]
         assert all(light - dark > 12 for light, dark in pairwise(greys))
 
@@ -434,47 +372,6 @@ def test_intervals_are_drawn_where_the_table_has_them_alone(svg):
 
     assert intervals("one_site") > 5
     assert intervals("one_sample") == 0
-
-
-def test_wider_bins_keep_every_byte_and_every_gap(campaigns):
-    rows = campaigns["one_site"].rows("throughput")
-    ports = defaultdict(list)
-    for row in rows:
-        ports[row["site"], row["port"]].append(row)
-    bins, bin_ns = throughput.binned(ports, gapless=False)
-    step = rows[0]["bin_ns"]
-    assert bin_ns > step
-    assert bin_ns % step == 0
-    assert sum(row["frames"] for row in bins) == sum(row["frames"] for row in rows)
-    origin = min(row["start_ns"] for row in rows)
-    watched = {(row["port"], (row["start_ns"] - origin) // bin_ns * bin_ns) for row in rows}
-    assert {(row["port"], row["start"]) for row in bins} == watched
-    one = bins[0]
-    own = [r for r in ports[one["key"]] if one["start"] <= r["start_ns"] - origin < one["end"]]
-    expected = 8e9 * sum(r["wire_bytes"] for r in own) / sum(r["covered_ns"] for r in own)
-    assert one["rate"] == round(expected)
-
-
-def test_gaps_of_years_are_left_out(tmp_path):
-    folder = write_tables(tmp_path / "made", sites=1)
-    move_back(folder / "tables" / "throughput.csv", port="1", years=10)
-    figure = compose.drawn("throughput", Source(Campaign(folder)))
-    assert "time watched at each port, gaps left out (s)" in words(svg_of(figure))
-    bins = figure.spec["concat"][0]["vconcat"][0]["data"]["values"]
-    assert [row["x"] for row in bins] == list(range(len(bins)))
-
-
-def move_back(path, *, port, years):
-    """Rewrite a throughput table so that one port was watched years before the others."""
-    with path.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    for row in rows:
-        if row["port"].endswith(port):
-            row["start_ns"] = int(row["start_ns"]) - years * 365 * 86400 * 10**9
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def test_a_pdf_finds_all_its_objects(svg):
@@ -501,3 +398,66 @@ def test_more_ports_than_a_page_holds_are_their_sites_busiest(campaigns):
     figure = compose.drawn("throughput", campaigns["long_names"])
     assert figure.title.startswith("30\N{NO-BREAK SPACE}ports")
     assert "of each site its busiest port" in figure.description
+
+
+def sizes(site: str, stack: str, low: int, high: int, *counts: int) -> dict:
+    """A row of header_stack_sizes; ``counts``: frames, those without payload, with ACK alone, with a cut header."""
+    frames, empty, acks, cut = (*counts, 0, 0, 0)[:4]
+    tcp = frames - cut if stack.endswith("TCP") else 0
+    row = {"site": site, "stack": stack, "bin": f"{low}-{high}", "bin_lo": low, "bin_hi": high, "frames": frames}
+    return row | {"tcp_frames": tcp, "no_payload_frames": empty, "ack_frames": acks, "cut_tcp_frames": cut}
+
+
+@pytest.mark.parametrize(
+    ("sites", "said"),
+    [
+        (
+            {"A": [("IPv4/TCP", 65, 127, 90, 80, 70), ("ARP", 0, 63, 10)], "B": [("ARP", 64, 64, 100)]},
+            "40.0 % of frames of at most 127 B are TCP segments without payload (0 % to 80.0 % at 2 sites)",
+        ),
+        (
+            {"A": [("IPv4/TCP", 65, 127, 10, 10, 5), ("IPv4/TCP", 128, 255, 90)], "B": [("ARP", 256, 511, 7)]},
+            "100 % of frames of at most 127 B are TCP segments without payload",
+        ),
+        (
+            {"A": [("IPv4/TCP", 65, 127, 10, 6, 5, 4)]},
+            "60.0 % of frames of at most 127 B are TCP segments without payload",
+        ),
+        ({"A": [("IPv4/TCP", 128, 255, 90, 90, 90)]}, "No frame has at most 127 B"),
+    ],
+)
+def test_the_share_of_short_frames_without_payload_is_computed_from_every_site(sites, said, tmp_path):
+    quality = [{"site": site, "sample": site, "frames": 200} for site in sites]
+    write_table(tmp_path, "capture_quality", quality)
+    rows = [sizes(site, *row) for site, own in sites.items() for row in own]
+    write_table(tmp_path, "header_stack_sizes", [*rows, *({**row, "site": "all"} for row in rows)])
+    figure = compose.drawn("header_stack_sizes", Source(Campaign(tmp_path)))
+    assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == said
+    drawn = words(svg_of(figure))
+    cut = any(len(row) > 6 for own in sites.values() for row in own)
+    assert ("segments whose header is not whole do not count" in drawn) == cut
+    assert ("1 site without frames of at most 127 B" in drawn) == ("B" in sites and sites["B"][0][1] > 127)
+
+
+def test_every_frame_of_a_length_is_in_one_part_of_its_bar(campaigns):
+    source = campaigns["thirty_sites"]
+    spec = compose.drawn("header_stack_sizes", source).spec["concat"][0]["vconcat"]
+    bars = spec[0]["layer"][0]["data"]["values"]
+    rows = [row for row in source.rows("header_stack_sizes") if row["site"] == "all"]
+    for name in {row["bin"] for row in rows}:
+        own = [bar for bar in bars if bar["label"] == name]
+        assert sum(bar["frames"] for bar in own) == sum(row["frames"] for row in rows if row["bin"] == name)
+        assert sum(bar["share"] for bar in own) == pytest.approx(100)
+    stacks = spec[1]["layer"][0]["data"]["values"]
+    small = sum(row["frames"] for row in rows if row["bin_hi"] and row["bin_hi"] <= 127)
+    assert sum(bar["frames"] for bar in stacks) == small
+    assert len({bar["label"] for bar in spec[2]["data"]["values"]}) == 30
+
+
+@pytest.mark.parametrize("campaign", ["one_site", "hostile", "thirty_sites"])
+def test_axis_of_header_shares_ends_at_100_percent(campaign, campaigns):
+    figure = compose.drawn("header_occurrence", campaigns[campaign])
+    layers = figure.spec["concat"][0]["layer"]
+    scales = [layer["encoding"]["x"]["scale"] for layer in layers if "scale" in layer["encoding"]["x"]]
+    assert scales and all(scale["domain"] == [0, 100] for scale in scales)
+    assert all(layer["mark"].get("shape") != "diamond" for layer in layers)

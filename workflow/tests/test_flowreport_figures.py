@@ -12,8 +12,9 @@ from made_flowreports import write_study, write_tables
 from svg_text import words
 
 from acapella import cli
+from acapella.agreement import badness
 from acapella.campaign import Campaign
-from acapella.figures import compose, flowreport_accuracy, flowreport_rate
+from acapella.figures import compose, flowreport_accuracy, flowreport_memory, flowreport_rate
 from acapella.figures.registry import FLOWREPORTS, FLOWSTUDY, module
 from acapella.figures.save import VEGA_LITE, svg_of
 from acapella.figures.source import Source
@@ -101,9 +102,29 @@ def test_counts_of_reports_fill_their_axis(counts, band):
     vl_convert.vegalite_to_svg(figure, vl_version=VEGA_LITE)
 
 
+def test_second_that_is_cut_short_may_have_the_most_reports_but_is_not_in_the_mean():
+    rows = [{"sample": "a", "whole": n < 2, "reports": reports} for n, reports in enumerate((100, 300, 900))]
+    rows += [{"sample": "b", "whole": True, "reports": 40_000_000}]
+    assert flowreport_rate.title(rows[:3]) == "Mean: 200 reports/s; at most 900 in one second"
+    title = flowreport_rate.title(rows).replace("\N{NO-BREAK SPACE}", " ")
+    assert title == "Mean of a sample: 200 reports/s to 40 million reports/s; at most 40 million in one second"
+    assert [step["reports"] for step in flowreport_rate.steps("a", rows)] == [100, 100, 300, 900]
+
+
 def test_labels_of_wide_axes_are_short():
-    values = [{"x": place, "y": place, "pairs": 1, "low": 1e-4, "high": 3e6} for place in (1e-4, 3e6)]
-    row = {"n": 2, "missing": 0, "outside": 0, "extra": 0, "r2": 1, "r2_log": 1, "error_median": 0, "error_p99": 0.0844}
+    values = [{"x": at, "y": at, "top": at, "pairs": 1, "low": 1e-4, "high": 3e6} for at in (1e-4, 3e6)]
+    row = {
+        "measure": "throughput_reports",
+        "n_log": 2,
+        "n": 2,
+        "missing": 0,
+        "outside": 0,
+        "extra": 0,
+        "r2": 1,
+        "r2_log": 1,
+        "error_median": 0,
+        "error_p99": 0.0844,
+    }
     row |= {"missing_share": 0.0, "near_share": 0.5}
     figure = flowreport_accuracy.panel(values, "throughput_reports", row)
     text = words(vl_convert.vegalite_to_svg(figure.to_dict(), vl_version=VEGA_LITE))
@@ -113,8 +134,99 @@ def test_labels_of_wide_axes_are_short():
 
 def test_flows_that_the_program_does_not_see_are_counted_beside_n():
     row = {"n": 2, "missing": 2, "missing_share": 0.5, "outside": 1234, "extra": 0, "r2": 1, "r2_log": 1}
+    row |= {"measure": "start", "n_log": 2}
     lines = flowreport_accuracy.told(row | {"error_median": 0, "error_p99": 0, "near_share": 1})
-    assert lines[1].split(", ", 1)[1].replace("\u00a0", " ") == "50.0 % missing, 1,234 outside"
+    assert lines[2].split(", ", 1)[1].replace("\u00a0", " ") == "50.0 % missing, 1,234 outside"
+
+
+@pytest.mark.parametrize(
+    ("measure", "shares", "n", "verdict", "criterion"),
+    [
+        ("bytes", (0.99, 1.0), 100, "differs", "99.0 % equal; p99 error 0.5 %"),
+        ("bytes", (1.0, 1.0), 100, "agrees", "100 % equal; p99 error 0.5 %"),
+        ("start", (0.5, 1.0), 100, "agrees", "100 % within 1 %; p99 error 0.5 %"),
+        ("start", (0.5, 1.0), 9, "too few values", "100 % within 1 %; p99 error 0.5 %"),
+    ],
+)
+def test_panel_has_the_verdict_and_the_criterion_of_its_kind(measure, shares, n, verdict, criterion):
+    row = {"measure": measure, "n": n, "n_log": n, "missing": 0, "missing_share": 0.0, "outside": 0, "extra": 0}
+    row |= {
+        "r2": 1,
+        "r2_log": 1,
+        "equal_share": shares[0],
+        "near_share": shares[1],
+        "error_median": 0,
+        "error_p99": 0.005,
+    }
+    lines = flowreport_accuracy.told(row)
+    assert (lines[0], lines[-1].replace("\u00a0", " ")) == (verdict, criterion)
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ({}, "4 of 4 measures agree with the digest"),
+        ({"start": 0.9}, "3 of 4 measures agree with the digest; the one that differs is start time (90 % within 1 %)"),
+        (
+            {"start": 0.9, "iat": 0.2},
+            "2 of 4 measures agree with the digest; the worst that differs is last inter-arrival time "
+            "(20 % within 1 %)",
+        ),
+        ({"loss": None}, "3 of 4 measures agree with the digest; 1 measure with too few values to compare"),
+        (
+            {"loss": None, "start": 0.9},
+            "2 of 4 measures agree with the digest; 1 measure with too few values to compare; "
+            "the one that differs is start time (90 % within 1 %)",
+        ),
+    ],
+)
+def test_title_names_a_measure_with_too_few_values_as_such_and_not_as_the_worst(shares, said):
+    rows = {measure: accuracy_row(measure) | {"n": 100, "n_log": 100} for measure in ("start", "iat", "bytes", "loss")}
+    for measure, row in rows.items():
+        row |= {"r2": 0.999, "r2_log": 0.999, "equal": 100, "equal_share": 1.0, "width_median": 0.002}
+        row |= {"near_share": shares.get(measure, 1.0)}
+    if "loss" in shares:
+        rows["loss"] |= {"n": 3, "n_log": 3, "r2": 0.9901, "r2_log": 0.9901}
+    assert flowreport_accuracy.title(rows).replace("\N{NO-BREAK SPACE}", " ") == said
+    ranked = sorted(rows, key=lambda measure: badness(rows[measure]))
+    wrong = sorted((measure for measure, share in shares.items() if share), key=shares.get)
+    assert ranked[: len(shares)] == [*wrong, *(["loss"] if "loss" in shares else [])]
+
+
+def test_intervals_of_loss_are_drawn_from_the_lower_to_the_upper_bound(tmp_path):
+    """Three flows: exact inside the interval, exact at the upper bound, and a count that is exact."""
+    (tmp_path / "tables").mkdir()
+    source = Source(Campaign(write_tables(tmp_path, samples=1, flows=3)))
+    rows = source.rows("flowreport_flows")
+    numbers = ((1000, 900, 200), (1000, 500, 500), (1000, 1000, 0))
+    for row, (exact, measured, uncertain) in zip(rows, numbers, strict=True):
+        row |= {"payload_bytes": 10_000, "payload_measured_bytes": 10_000, "loss_reason": None}
+        row |= {"retransmitted_bytes": 1000, "retransmitted_measured_bytes": measured}
+        row |= {"missing_bytes": exact, "missing_measured_bytes": measured, "uncertain_bytes": uncertain}
+    source.rows = lambda _: rows
+    for measure, unit in (("loss", 100), ("retransmitted", 100)):
+        drawn = flowreport_accuracy.points(source, measure)
+        expected = sorted((0.1 * unit, n[1] / 1e4 * unit, (n[1] + n[2]) / 1e4 * unit) for n in numbers)
+        found = sorted((point["x"], point["y"], point["top"]) for point in drawn)
+        assert [pytest.approx(values, rel=0.02) for values in expected] == found
+        chart = flowreport_accuracy.panel(drawn, measure, accuracy_row(measure)).to_dict()
+        rules = [layer for layer in chart["layer"] if layer["mark"]["type"] == "rule"]
+        assert len(rules[0]["data"]["values"]) == 2, "the exact count has no interval to draw"
+
+
+def accuracy_row(measure: str) -> dict:
+    """Return a row of flowreport_accuracy of three flows with intervals."""
+    row = {"measure": measure, "n": 3, "n_log": 3, "missing": 0, "missing_share": 0.0, "outside": 0, "extra": 0}
+    row |= {"r2": None, "r2_log": None, "equal": 1, "covered_share": 1.0, "width_median": 0.02, "width_p99": 0.05}
+    return row
+
+
+def test_made_losses_are_within_their_intervals(tmp_path):
+    (tmp_path / "tables").mkdir()
+    rows = Source(Campaign(write_tables(tmp_path, samples=2))).rows("flowreport_flows")
+    for row in rows:
+        low = row["missing_measured_bytes"]
+        assert low <= row["missing_bytes"] <= low + row["uncertain_bytes"]
 
 
 def test_what_is_compared_at_reports_is_drawn_as_often_as_it_was_compared(tmp_path):
@@ -135,6 +247,8 @@ def test_the_papers_numbers_stand_beside_ours(campaign, capsys):
     assert rows["figure 5", "R2 of flow size"]["verdict"] == "differs", "the sizes that were made are wrong"
     assert rows["figure 7b", "reports a second with negligible losses"]["ours"].startswith("10 million, 2 threads")
     assert rows["table III", "packet drop of Zeek"]["verdict"] == "not measured"
+    proposed = rows["table III", "packet drop of the proposed system"]
+    assert proposed["verdict"] == "not measured", "frames are read from a file"
     assert all(row["reason"] for row in rows.values())
     assert "not measured" in capsys.readouterr().out
 
@@ -207,8 +321,10 @@ def test_replayed_traces_lose_what_is_overwritten_before_it_is_read(tmp_path, mo
 def test_generated_traces_have_the_rates_of_the_papers(monkeypatch):
     monkeypatch.setattr(replay, "SPEEDS", (1000,))
     rows = replay.rows()
-    assert [row["trace"] for row in rows] == ["166 Mbit/s", "2,989 Mbit/s"]
-    assert [row["trace_bps"] for row in rows] == pytest.approx([166.17e6, 2989.26e6], rel=0.1)
+    assert [row["trace"] for row in rows] == ["166 Mbit/s"] * replay.REPEATS + ["2,989 Mbit/s"] * replay.REPEATS
+    assert [row["trace_bps"] for row in rows] == pytest.approx(
+        [166.17e6] * replay.REPEATS + [2989.26e6] * replay.REPEATS, rel=0.1
+    )
 
 
 def test_a_replay_whose_losses_the_sequence_numbers_do_not_show_fails():
@@ -226,3 +342,26 @@ def test_rates_narrow_down_where_losses_begin():
         taken = min(rate, 13e6)
         rows.append({"offered_rps": rate, "offered": rate, "accepted": taken})
     assert [row["offered_rps"] / 1e6 for row in rows] == [1, 10, 20, 15, 12.5, 13.75, 13.125, 100]
+
+
+@pytest.mark.parametrize(
+    ("unequal", "said"),
+    [
+        (
+            (1.0, 0.0, 0.0),
+            "Every flow size is exact from 2 kB on (4 x 64 cells); the next smaller sketch (1 kB) is not exact",
+        ),
+        (
+            (0.0, 12.0, 0.0),
+            "Every flow size is exact from 4 kB on (4 x 64 cells); the next smaller sketch (2 kB) is not exact",
+        ),
+        ((0.0, 0.0, 0.0), "Every flow size is exact from 1 kB on (4 x 64 cells)"),
+        ((0.0, 0.0, 12.0), "With 4 kB of sketch the sizes of 12.0 % of 300 flows are not exact"),
+    ],
+)
+def test_exact_from_a_size_on_is_true_of_every_larger_sketch(unequal, said):
+    values = [
+        {"measure": "bytes", "memory": 1000 * 2**n, "unequal": share, "flows": 300, "rows": "4", "cells": 64}
+        for n, share in enumerate(unequal)
+    ]
+    assert flowreport_memory.title(values).replace("\N{NO-BREAK SPACE}", " ") == said

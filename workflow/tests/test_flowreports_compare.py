@@ -37,13 +37,18 @@ KINDS = {
     "gap_bytes": pa.uint64(),
     "uncertain_bytes": pa.uint64(),
     "acknowledged_bytes": pa.uint64(),
+    "last_ns": pa.int64(),
+    "partly_followed": pa.bool_(),
 }
 
 
 def report(con, change) -> None:
     """A collector's flows: each exact flow as ``change`` makes it, with a report; None leaves it out."""
     told = filter(None, map(change, rows(con, "select * from exact_flows order by key")))
-    flows = [{**row, "flow": number, "reports": 1, **derived(row)} for number, row in enumerate(told)]
+    flows = [
+        {**row, "flow": number, "reports": 1, "partly_followed": False, **derived(row)}
+        for number, row in enumerate(told)
+    ]
     con.register("told", pa.table({name: pa.array([row[name] for row in flows], kind) for name, kind in KINDS.items()}))
     con.execute("create temp view reported_flows as select * from told")
     acked = (
@@ -65,7 +70,7 @@ def report(con, change) -> None:
     )
     con.execute(
         "create temp view report_stamps as select row_number() over () as place, window_ns as ts_ns, "
-        "window_ns as packet_ns, iat_ns from reported_series"
+        "window_ns as packet_ns, iat_ns, false as shared from reported_series"
     )
     con.execute(
         f"create temp view reported_windows as select flow, {begins} as window_ns, 1::ubigint as windows, "
@@ -136,7 +141,9 @@ def test_no_error_is_an_r2_of_one(tmp_path):
     for row in found.values():
         assert row["equal"] == row["n"] and row["missing"] == row["extra"] == row["outside"] == 0
         assert row["r2"] in (None, 1) and row["error_largest"] in (None, 0)
-    assert all(agreement.disagreement(row) is None for row in found.values())
+    for row in found.values():
+        few = row["n_log"] < agreement.LEAST_ABOVE
+        assert agreement.verdict(row) == (f"too few values: {row['n_log']} above 0" if few else "agrees")
     assert found["bytes"]["r2"] == found["bytes"]["r2_log"] == 1
     assert found["rtt_syn"]["r2"] is None, "all handshakes of the trace take equally long"
     assert rows(con, "select distinct found from compared_flows") == [{"found": "both"}]
@@ -178,6 +185,7 @@ def test_wrong_values_missing_flows_and_others(tmp_path):
 def test_a_measure_with_most_values_missing_never_agrees():
     """R2 is 1 over the 22 % of handshakes that were reported."""
     row = {"n": 22, "missing": 78, "missing_share": 0.78, "equal": 22, "r2": 1.0, "r2_log": 1.0}
+    row |= {"measure": "rtt_syn", "near_share": 1.0, "n_log": 22}
     assert agreement.disagreement(row) == "78 % missing"
     assert agreement.disagreement(row | {"missing": 1, "missing_share": 1 / 23}) is None
 
@@ -238,7 +246,7 @@ def test_bounds_of_windows_hold_and_windows_without_a_reason_are_within_a_tenth(
     )
     columns |= {"ts_ns": columns["window_ns"], "place": range(len(reports))}
     con.register("reported_series", pa.table({name: pa.array(values) for name, values in columns.items()}))
-    con.execute("create temp table report_stamps as select * from reported_series")
+    con.execute("create temp table report_stamps as select *, false as shared from reported_series")
     starts = {"flow": list(range(len(flows))), "start_ns": [packets[0][0] for packets, _ in flows]}
     con.register("reported_flows", pa.table(starts))
     con.execute("create temp table measured_numbers as select flow as number, flow from reported_flows")
@@ -257,14 +265,15 @@ def test_bounds_of_windows_hold_and_windows_without_a_reason_are_within_a_tenth(
         "bytes_measured": [measured[place] for place in places],
     }
     con.register("compared_windows", pa.table({"sample": ["s"] * len(places), **rows_}))
-    for name in ("all_series", "report_spans", "window_bounds", "sketch_load", "judged_windows"):
-        given = {"length_ns": length_ns, "epoch_ns": 10**9, "rows": 4, "cells": 65536, "probes": True}
+    for name in ("all_series", "report_spans", "window_bounds", "judged_windows"):
+        given = {"length_ns": length_ns, "probes": True}
         made_exact.create(con, name, given)
     bounds = {number: bounds_of(own, packets[0][0], length_ns) for number, (packets, own) in enumerate(flows)}
     codes = set()
     for row in rows(con, "select * from judged_windows"):
         low, high = (side.get(row["window_ns"] // length_ns, 0) for side in bounds[row["flow"]])
-        assert (row["bytes_low"], row["bytes_high"]) == (low, high)
+        bounded = row["reason"] != "unreported"
+        assert (row["bytes_low"], row["bytes_high"]) == ((low, high) if bounded else (None, None))
         assert low <= row["bytes"] <= high
         codes.add(row["reason"])
         if row["reason"] is None:
@@ -272,10 +281,26 @@ def test_bounds_of_windows_hold_and_windows_without_a_reason_are_within_a_tenth(
     assert codes == {None, "straddle", "no_slot", "unreported"}
 
 
-def test_an_overloaded_sketch_marks_all_windows():
-    """With 4 rows of 64 cells and 60 flows, (1 - e^-0.94)^4 = 14 % of the flows share all their cells."""
+def test_windows_with_a_report_that_may_count_too_much_have_no_lower_bound():
+    """Reports of 7 bytes each 10 ns; those at 30 to 45 ns may share their cells, the last of them over an edge."""
     con = queries.connect()
-    con.execute("create temp table all_series as select range as number, 0 as ts_ns from range(60)")
-    for cells, expected in ((64, (1 - math.exp(-60 / 64)) ** 4), (65536, (1 - math.exp(-60 / 65536)) ** 4)):
-        made_exact.create(con, "sketch_load", {"epoch_ns": 10, "rows": 4, "cells": cells})
-        assert con.execute("select shared from sketch_load").fetchall()[0][0] == pytest.approx(expected)
+    series = [(0, place, 10 * place + 5, 7, 1, 10 * place + 5, place in (3, 4)) for place in range(10)]
+    series[4] = (0, 4, 45, 7, 3, 45, True)  # since the report at 35
+    names = ("flow", "place", "ts_ns", "bytes", "packets", "packet_ns", "shared")
+    columns = dict(zip(names, zip(*series, strict=True), strict=True))
+    con.register("stamps", pa.table({name: pa.array(values) for name, values in columns.items()}))
+    con.execute("create temp table report_stamps as select *, 0 as iat_ns from stamps")
+    con.execute("create temp table reported_series as select flow, ts_ns as window_ns, bytes, packets from stamps")
+    con.execute("create temp table reported_flows as select 0 as flow, 5 as start_ns")
+    con.execute("create temp table measured_numbers as select 0 as number, 0 as flow")
+    con.execute("create temp table compared_flows as select 0 as flow, 'both' as found, false as outside")
+    con.execute(
+        "create temp table compared_windows as select 's' as sample, 0 as flow, range * 10 as window_ns, 7 as bytes, "
+        "7 as bytes_measured from range(10)"
+    )
+    for name in ("all_series", "report_spans", "window_bounds", "judged_windows"):
+        made_exact.create(con, name, {"length_ns": 10, "probes": True})
+    found = rows(con, "select * from judged_windows order by window_ns")
+    assert [row["window_ns"] for row in found if row["reason"] == "sketch_load"] == [30, 40]
+    assert all((row["bytes_low"] is None) == (row["reason"] == "sketch_load") for row in found)
+    assert [row["bytes_high"] for row in found] == [7, 7, 7, 14, 7, *[7] * 5], "to 30 or to 40"

@@ -108,6 +108,13 @@ def test_a_fin_below_the_highest_number_fills_its_hole_once(tmp_path):
     assert (row["missing_measured_bytes"], row["retransmitted_measured_bytes"], row["uncertain_bytes"]) == (49, 0, 0)
 
 
+def test_payload_at_the_number_of_a_fin_seen_before_is_sent_again(tmp_path):
+    flow = [segment(0, 1000, ACK, 50), segment(0, 1050, FIN | ACK), segment(0, 1050, ACK, 2)]
+    (row,), _ = measured(tmp_path, [flow])
+    names = ("retransmitted_bytes", "retransmitted_measured_bytes", "uncertain_bytes", "missing_measured_bytes")
+    assert [row[name] for name in names] == [1, 1, 0, 0]
+
+
 def nearest_rank(values: list[float], share: float) -> float:
     """Return the quantile as quantile_disc has it."""
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
@@ -118,7 +125,7 @@ def test_coverage_and_width_of_intervals_match_a_plain_loop(seed):
     draw, con = random.Random(seed), queries.connect()
     names = ("missing_bytes", "missing_measured_bytes", "uncertain_bytes", "payload_bytes", "retransmitted_bytes")
     con.execute(f"create table compared_flows ({', '.join(f'{name} ubigint' for name in names)}, outside boolean)")
-    kept, covered, uncertain, widths = 0, 0, 0, []
+    kept, unbounded, covered, uncertain, widths = 0, 0, 0, 0, []
     for _ in range(draw.randrange(1, 200)):
         missing, low, more = (draw.choice([None, *range(6)]) for _ in names[:3])
         payload, outside = draw.randrange(4), draw.random() < 0.1
@@ -128,20 +135,23 @@ def test_coverage_and_width_of_intervals_match_a_plain_loop(seed):
         )
         if outside or missing is None or low is None:
             continue
+        if more is None:
+            unbounded += 1
+            continue
         kept += 1
-        covered += more is not None and low <= missing <= low + more
-        uncertain += bool(more)
-        if more is not None and payload - again + missing > 0:
+        covered += low <= missing <= low + more
+        uncertain += more > 0
+        if payload - again + missing > 0:
             widths.append(more / (payload - again + missing))
     (found,) = con.execute(queries.text("flowreports", "loss_intervals")).fetchall()
     quantiles = [nearest_rank(widths, share) if widths else None for share in (0.5, 0.99)]
-    assert found == (kept, covered, uncertain, *quantiles)
+    assert found == (kept, unbounded, covered, uncertain, *quantiles)
 
 
 def test_a_loss_that_no_interval_covers_does_not_agree():
     row = {"measure": "loss", "n": 10, "missing": 0, "r2": 1.0, "r2_log": 1.0, "equal": 9, "missing_share": 0.0}
-    fine = {"covered_share": 1.0, "width_median": 0.01}
+    fine = {"covered_share": 1.0, "width_median": 0.01, "width_p99": 0.1, "n_log": 10}
     assert agreement.disagreement(row | fine) is None
     assert "10 % of intervals" in agreement.disagreement(row | fine | {"covered_share": 0.9})
-    assert "median interval 2 %" in agreement.disagreement(row | fine | {"width_median": 0.02})
-    assert "no intervals" in agreement.disagreement(row | {"covered_share": None, "width_median": None})
+    assert "median width 2 %" in agreement.disagreement(row | fine | {"width_median": 0.02})
+    assert "no intervals" in agreement.disagreement(row | fine | {"covered_share": None, "width_median": None})

@@ -8,7 +8,7 @@ import pytest
 from plain_flows import ACK, FIN, PSH, RST, SYN
 from scapy.contrib.mpls import MPLS, EoMCW
 from scapy.layers.inet import GRE, ICMP, IP, TCP, UDP, fragment
-from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment
+from scapy.layers.inet6 import IPv6, IPv6ExtHdrDestOpt, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop
 from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Raw
@@ -64,6 +64,7 @@ def check(tmp_path, frames, site="S", port="p1", snaplen=262144):
         assert frame["flow"] == (None if want.flow is None else order.index(want.flow))
         assert frame["payload_len"] == want.payload_len
         assert frame["ip_len"] == (want.ip_len if want.flow is not None else None)
+        assert frame["ip_id"] == want.ip_id
         assert (frame["tcp_flags"], frame["tcp_seq"]) == (want.tcp[:2] if want.tcp else (None, None))
     return rows
 
@@ -228,6 +229,25 @@ def test_vxlan_networks_with_the_same_inner_addresses_are_separate_flows(tmp_pat
     rows = check(tmp_path, spaced(frames))
     assert [row["tunnels"] for row in rows] == 2 * [[{"type": "vxlan_vni", "id": vni, "position": 4}] for vni in (5, 6)]
     assert [row["peer_flow"] for row in rows] == [2, 3, 0, 1]
+
+
+def test_extension_headers_of_the_outer_packet_do_not_part_a_flow(tmp_path):
+    six = IPv6(src="2001:db8::1", dst="2001:db8::2")
+    extensions = [IPv6ExtHdrHopByHop(), IPv6ExtHdrFragment(), IPv6ExtHdrDestOpt(), IPv6ExtHdrHopByHop()]
+    tunnel = UDP(sport=40000, dport=4789, chksum=0) / VXLAN(vni=5) / Ether(**MAC) / tcp(A, B, "A", 1, 1)
+    outers = [six, *(six / extension for extension in extensions), six / extensions[0] / IPv6ExtHdrFragment()]
+    (row,) = check(tmp_path, spaced(ether(outer / tunnel) for outer in outers))
+    assert row["tunnels"] == [{"type": "vxlan_vni", "id": 5, "position": 4}]
+
+
+def test_tenants_with_gre_keys_have_connections_of_their_own(tmp_path):
+    talk = [*handshake(), tcp(A, B, "PA", 101, 501, 10), tcp(B, A, "A", 501, 101), tcp(B, A, "A", 501, 101)]
+    outer = IP(src="192.0.2.1", dst="192.0.2.2")
+    frames = [ether(outer / GRE(key_present=1, key=key) / packet) for packet in talk for key in (5, 6)]
+    rows = check(tmp_path, spaced(frames))
+    assert [row["peer_flow"] for row in rows] == [2, 3, 0, 1]
+    assert [row["handshake_rtt_ns"] for row in rows] == [4_000, 4_000, None, None]
+    assert [row["duplicate_acks"] for row in rows] == [0, 0, 2, 2]
 
 
 def test_frames_without_ip_have_no_flow(tmp_path):

@@ -271,7 +271,7 @@ def run(trials, *words, **options) -> subprocess.CompletedProcess:
 def test_a_full_disk_behind_standard_output_is_named(trials, words):
     with Path("/dev/full").open("w") as full:
         done = run(trials, *words, stdout=full)
-    assert done.returncode == 2
+    assert done.returncode == 75
     assert done.stderr == "acapella: error: standard output: cannot write: No space left on device\n"
 
 

@@ -1,10 +1,12 @@
 """The Makefile and the scripts behind it, without installing anything."""
 
+import json
 import os
 import pwd
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -13,6 +15,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "workflow" / "setup" / "debian-packages"
 LIST = SCRIPT.with_suffix(".txt")
+SBOM = SCRIPT.with_name("sbom.py")
+DEVELOPMENT = ROOT / "workflow" / "requirements-dev.lock"
 
 
 def program(folder: Path, name: str, text: str) -> None:
@@ -147,8 +151,50 @@ def test_set_up_builds_the_native_core_with_progress():
 
 def test_help_names_every_target_for_people():
     said = subprocess.run(["make", "-C", ROOT, "help"], capture_output=True, text=True, check=True).stdout
-    for target in ("demo", "test", "setup", "lint", "format", "bench", "fuzz", "lock", "clean", "help"):
+    for target in ("demo", "test", "setup", "lint", "format", "bench", "fuzz", "lock", "sbom", "clean", "help"):
         assert re.search(rf"\b{target}\b", said), target
+
+
+LOCKS = [ROOT / "workflow" / "requirements.lock", ROOT / "capture" / "requirements-fabric.lock"]
+
+
+def test_the_bill_of_materials_has_every_pin_with_its_hashes_and_dependents():
+    made = [subprocess.run([sys.executable, SBOM], capture_output=True, text=True, check=True).stdout for _ in "ab"]
+    assert made[0] == made[1]
+    bill = json.loads(made[0])
+    assert (bill["bomFormat"], bill["specVersion"], bill["version"]) == ("CycloneDX", "1.6", 1)
+    text = "".join(lock.read_text() for lock in LOCKS)
+    components = {each["purl"]: each for each in bill["components"]}
+    assert len(components) == len(bill["components"])
+    found = [each for each in components if each.startswith("pkg:pypi/")]
+    pins = set(re.findall(r"^([a-z0-9._-]+)(?:\[.*\])?==(\S+)", text, re.M))
+    assert set(found) == {f"pkg:pypi/{name}@{version}" for name, version in pins}
+    hashes = {one["content"] for each in found for one in components[each]["externalReferences"][0]["hashes"]}
+    assert hashes == set(re.findall(r"--hash=sha256:(\w+)", text))
+    needs = {each["ref"]: each["dependsOn"] for each in bill["dependencies"]}
+    references = {each["bom-ref"] for each in bill["components"]} | {"acapella"}
+    assert references >= set(needs) | {one for each in needs.values() for one in each}
+    name = re.search(r"^markupsafe==\S+", text, re.M)[0].replace("==", "@")
+    (jinja,) = (reference for reference in needs if reference.startswith("pkg:pypi/jinja2@"))
+    assert needs[jinja] == [f"pkg:pypi/{name}"]
+
+
+def test_set_up_installs_no_tests_or_linters():
+    runtime, development = (
+        set(re.findall(r"^[a-z0-9._-]+", path.read_text(), re.M)) for path in (LOCKS[0], DEVELOPMENT)
+    )
+    named = set(re.findall(r"^[a-z0-9-]+", DEVELOPMENT.with_suffix(".in").read_text(), re.M))
+    assert {"pytest", "ruff", "hypothesis"} <= named <= development
+    assert not named & runtime
+    pins = [re.findall(r"^([a-z0-9._-]+)==(\S+)", path.read_text(), re.M) for path in (LOCKS[0], DEVELOPMENT)]
+    both = {name for name, _ in pins[0]} & {name for name, _ in pins[1]}
+    assert both and all({p for p in pins[1] if p[0] == name} <= set(pins[0]) for name in both), "one version of each"
+    newer = ["make", "-C", ROOT, "--dry-run", "-W", DEVELOPMENT.relative_to(ROOT)]
+    shown = [
+        subprocess.run([*newer, target], capture_output=True, text=True, check=True).stdout
+        for target in ("setup", "lint")
+    ]
+    assert [f"-r workflow/{DEVELOPMENT.name}" in text for text in shown] == [False, True]
 
 
 @pytest.mark.parametrize("target", ["clean", "lock"])

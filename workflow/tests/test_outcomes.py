@@ -3,14 +3,16 @@
 import csv
 
 import pytest
+from made_tables import write_tables
 from svg_text import words
 
 from acapella import cli
 from acapella.campaign import Campaign
 from acapella.figures import compose
+from acapella.figures.registry import COLLECTIONS
 from acapella.figures.save import svg_of
 from acapella.figures.source import Source
-from acapella.outcomes import OUTCOMES
+from acapella.outcomes import OUTCOMES, reason_of
 
 LINES = """\
 campaign,started,site,outcome,reason,instances_wanted,instances,samples,samples_failed
@@ -50,6 +52,8 @@ def test_with_pseudonyms_no_reason_gives_a_site_away(tmp_path):
     assert cli.main(["outcomes", str(tmp_path / "outcomes.csv"), "-o", str(tmp_path / "tables"), "--pseudonyms"]) == 0
     published = (tmp_path / "tables" / "outcomes.csv").read_text()
     assert "failed" in published and "UTAH" not in published and "room for" not in published
+    reasons = (tmp_path / "tables" / "outcome_reasons.csv").read_text()
+    assert "failed" in reasons and "SITE" not in reasons and "room for" not in reasons
 
 
 def test_the_figure_says_the_shares(table):
@@ -59,8 +63,81 @@ def test_the_figure_says_the_shares(table):
         == "Of all sites sampled: 20.0 % success, 20.0 % degraded, 20.0 % incomplete, 40.0 % failed"
     )
     said = words(svg_of(figure))
-    for text in ("2 collections, 5 sites in sum", "2026-09-10 12:00 one", "share of sites (%)", "degraded", "failed"):
+    for text in (
+        "2 collections, 5 sites; a site counts once per collection",
+        "2026-09-10 12:00 one",
+        "share of sites (%)",
+        "degraded",
+        "failed",
+    ):
         assert text in said
+
+
+def reasons_of(folder) -> list[dict]:
+    """Rows of outcome_reasons."""
+    with (folder / "tables" / "outcome_reasons.csv").open() as lines:
+        return list(csv.DictReader(lines))
+
+
+def test_shares_of_reasons_are_those_of_the_unsuccessful_sites(table):
+    rows = reasons_of(table[1])
+    found = {(row["outcome"], row["reason"]): (row["sites"], float(row["reason_share"])) for row in rows}
+    assert found == {
+        ("degraded", "room for N of N, no more"): ("1", 0.25),
+        ("failed", "no NIC"): ("2", 0.5),
+        ("incomplete", "did not end"): ("1", 0.25),
+    }
+    for row in rows:
+        assert (row["unsuccessful_sites"], row["sites_of_all"], row["collections"]) == ("4", "5", "2")
+        assert float(row["site_share"]) == int(row["sites"]) / 5
+
+
+@pytest.mark.parametrize(
+    ("site", "reason", "expected"),
+    [
+        ("UTAH", "0 dedicated NICs free on 3 hosts", "N dedicated NICs free on N hosts"),
+        ("UTAH", "refused 2: no NIC at UTAH; not given back: timeout after 30 s", "refused N: no NIC at SITE"),
+        ("S1", "S10 and S1-n1 have IPv4 and 1.5 GB", "S10 and SITE-n1 have IPv4 and N GB"),
+        ("UTAH", "", ""),
+    ],
+)
+def test_reasons_that_differ_in_numbers_and_names_are_one(site, reason, expected):
+    assert reason_of({"site": site, "reason": reason}) == expected
+
+
+def test_figure_of_reasons_prints_shares_with_counts(table):
+    figure = compose.drawn("outcome_reasons", Source(Campaign(table[1])))
+    assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == (
+        "80.0 % of 5 sites were degraded, incomplete or failed; most frequent reason: no NIC (50.0 %)"
+    )
+    text = words(svg_of(figure))
+    for said in (
+        "no NIC: 50.0 % (2 sites)",
+        "did not end: 25.0 % (1 site)",
+        "2 collections, 5 sites; a site counts once per collection",
+    ):
+        assert said in text
+
+
+def test_figure_of_many_reasons_counts_the_rest(tmp_path):
+    lines = [f"one,2026-09-10T12:00:00.000Z,S{n},failed,cause {'x' * (n + 1)},1,0,0,0" for n in range(30)]
+    (tmp_path / "outcomes.csv").write_text("\n".join([LINES.splitlines()[0], *lines]) + "\n")
+    folder = tmp_path / "one"
+    assert cli.main(["outcomes", str(tmp_path / "outcomes.csv"), "-o", str(folder / "tables")]) == 0
+    text = words(svg_of(compose.drawn("outcome_reasons", Source(Campaign(folder)))))
+    assert "16 other reasons: 53.3 % (16 sites)" in text
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"), [(LINES.splitlines()[1:2], "each of 1 site was a success"), ([], "nothing was collected")]
+)
+def test_figure_of_reasons_without_any_says_why(lines, said, tmp_path):
+    (tmp_path / "outcomes.csv").write_text("\n".join([LINES.splitlines()[0], *lines]) + "\n")
+    folder = tmp_path / "one"
+    assert cli.main(["outcomes", str(tmp_path / "outcomes.csv"), "-o", str(folder / "tables")]) == 0
+    assert reasons_of(folder) == []
+    figure = compose.drawn("outcome_reasons", Source(Campaign(folder)))
+    assert figure.empty and said in words(svg_of(figure))
 
 
 @pytest.mark.parametrize("text", ["a,b\n1,2\n", LINES.replace("success", "splendid"), None])
@@ -69,3 +146,14 @@ def test_what_is_no_table_of_outcomes_is_said_in_one_line(tmp_path, capsys, text
         (tmp_path / "outcomes.csv").write_text(text)
     assert cli.main(["outcomes", str(tmp_path / "outcomes.csv"), "-o", str(tmp_path)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_report_has_the_outcomes_and_their_reasons_if_asked(table):
+    folder = write_tables(table[1], sites=1)
+    pages = []
+    for options in ([], ["--outcomes"]):
+        assert cli.main(["report", str(folder), *options]) == 0
+        pages.append((folder / "report.html").read_text(encoding="utf-8"))
+    for name in COLLECTIONS:
+        assert [f'data-name="{name}"' in page for page in pages] == [False, True]
+    assert ['href="#collections"' in page for page in pages] == [False, True]

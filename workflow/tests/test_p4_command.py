@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from test_decompression import CODECS, damaged, packed
 
 from acapella.cli import main
 from acapella.p4 import compiled
@@ -61,6 +62,30 @@ def test_the_outcome_is_told_and_a_capture_that_is_cut_is_named(loader, capture,
     assert said == "p4: 1 frames, 1 sent\np4: cut.pcap: ends within a record; its 1 whole frames were read\n"
 
 
+@pytest.mark.usefixtures("loader")
+@pytest.mark.parametrize("codec", CODECS)
+def test_damaged_compression_is_an_error_and_truncated_one_a_warning(tmp_path, capfd, codec):
+    """As of `acapella digest`: the frames before the damage count, and the exit code is 1 if bytes are damaged."""
+    broken = damaged(tmp_path / "broken.pcap", codec, CAPTURE + CAPTURE[24:] * 9, CAPTURE[24:] * 9)
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(packed(tmp_path / "two", codec, CAPTURE, CAPTURE[24:] * 9).read_bytes()[:-20])
+    for path, code, what, most in ((broken, 1, "error", 10), (cut, 0, "warning", 10)):
+        made = tmp_path / "out.pcap"
+        assert (
+            main(["p4", "run", "preprocess", "--in", str(path), "--out", str(made), "--pipeline", "interpreted"])
+            == code
+        )
+        *_, last = capfd.readouterr().err.splitlines()
+        frames = (made.stat().st_size - 24) // (16 + 60)
+        assert 1 <= frames <= most and last.startswith(f"acapella: {what}: {path}: at byte ")
+        whole = "frame before it was" if frames == 1 else "frames before it were"
+        assert " of the decompressed data: " in last and f"; the {frames} whole {whole} read" in last
+        assert last.endswith("; exit code 1: mend the capture (editcap)") == bool(code)
+        digested = ["digest", str(path), "-o", str(tmp_path / "a.parquet"), "--engine", "native"]
+        assert main(digested) == code
+        assert f"the {frames} whole" in capfd.readouterr().err
+
+
 def test_every_program_of_the_project_runs(loader, capture, tmp_path):
     programs = sorted(p4_run.SPECS.glob("*.spec"))
     if not programs:
@@ -71,7 +96,7 @@ def test_every_program_of_the_project_runs(loader, capture, tmp_path):
 
 
 def test_the_loaders_mistakes_and_ours_exit_with_2(loader, capture, tmp_path, capfd):
-    packed = str(tmp_path / "packed.pcap")  # the loader gets a copy
+    packed = str(tmp_path / "packed.pcap")
     Path(packed).write_bytes(pa.compress(CAPTURE, "zstd", asbytes=True))
     cases = [
         (["nothing", "--in", capture], "nothing: no such program; there are "),
@@ -82,11 +107,19 @@ def test_the_loaders_mistakes_and_ours_exit_with_2(loader, capture, tmp_path, ca
             "--format: forward makes no reports",
         ),
         (["preprocess", "--in", capture, "--out", capture], f"--out {capture}: {capture} is read, too; name another"),
-        (["preprocess", "--in", packed, "--out", packed], f"--out {packed}: is read, too; name another file"),
+        (["preprocess", "--in", packed, "--out", packed], f"--out {packed}: {packed} is read, too; name another file"),
         (["preprocess", "--in", capture, "--burst", "x"], "--burst x: a number from 1 to 4096"),
         (["flowstats", "--in", capture, "--out", str(tmp_path / "o.pcap")], "flowstats: no queue pair"),
         ([str(TESTS / "forward.spec"), "--in", capture, "--collector", "here"], "--collector here: is not HOST:PORT"),
-        ([str(TESTS / "forward.spec"), "--in", capture, "--collector", "a:1", "--commands"], "not with --commands"),
+        (
+            [str(TESTS / "forward.spec"), "--in", capture, "--collector", "a:1", "--secret", "s", "--commands"],
+            "not with --commands",
+        ),
+        (
+            ["flowstats", "--in", capture, "--collector", "a:1"],
+            "--collector a:1: the collector requires a secret; name its file: --secret FOLDER/collector.secret",
+        ),
+        (["flowstats", "--in", capture, "--secret", "s"], "--secret s: belongs to --collector; name both or none"),
     ]
     for words, message in cases:
         assert main(["p4", "run", *words]) == 2

@@ -4,8 +4,9 @@ import signal
 import threading
 
 import pytest
-from test_control_channel import PATIENCE_S, PATIENT, Rings, listening
+from test_control_channel import PATIENCE_S, PATIENT, Rings, collector_at, listening
 
+from acapella.control_channel import Hello
 from acapella.p4 import control_plane, data_plane
 from acapella_core.errors import UserError
 
@@ -40,7 +41,8 @@ def loader(tmp_path, monkeypatch):
 
 def run(loader, port: int) -> int:
     """Run it against the collector at ``port``."""
-    return data_plane.run([str(loader)], ("127.0.0.1", port), "flowstats", 2, loader.parent / "stats")
+    with collector_at(port) as collector:
+        return data_plane.run([str(loader)], collector, Hello("flowstats", 2, "a1"), loader.parent / "stats")
 
 
 def test_the_first_session_is_in_its_control_file_and_the_end_is_told(loader):
@@ -96,7 +98,7 @@ def test_a_register_that_is_missing_is_named_without_its_value(loader, monkeypat
 
 def test_where_no_collector_answers_it_says_so(loader, monkeypatch):
     monkeypatch.setattr(data_plane, "PATIENCE_S", 0.2)
-    with pytest.raises(UserError, match=r"--collector 127.0.0.1:1: no session: nothing answers"):
+    with pytest.raises(UserError, match=r"--collector 127.0.0.1:1: no session: Connection refused"):
         run(loader, 1)
     assert not (loader.parent / "begun").exists()
 

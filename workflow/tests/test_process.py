@@ -1,9 +1,11 @@
 """Published tables: their schemas, what must add up, and that the same bytes come out again."""
 
+import contextlib
 import csv
 import json
 import shutil
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,7 +17,7 @@ from acapella import analyze, cli, index, process, queries
 from acapella.campaign import Campaign
 from acapella.tables import arrow_schema
 from acapella_core import schemas
-from acapella_core.errors import UserError
+from acapella_core.errors import OUTSIDE, UserError
 from acapella_core.files import sha256_of
 
 SMALL = {"frames": 120, "flows": 60, "samples": 2}
@@ -200,6 +202,21 @@ def test_provenance_names_inputs_outputs_versions_and_no_place(small):
     assert str(small.parent) not in text
 
 
+@pytest.mark.parametrize(
+    ("hide", "expected"), [(False, {"config": ["b"], "no acap": ["c"]}), (True, {"config": 1, "no acap": 1})]
+)
+def test_provenance_has_the_samples_that_count_in_no_table(tmp_path, hide, expected):
+    folder = tmp_path / "made"
+    for name in "abc":
+        add_sample(folder, name, ("WEST", "p1"), (0, 20), [flow(1, 2)])
+    (folder / "acap" / "c.parquet").unlink()
+    index.build(Campaign(folder), exclude=["b"])
+    analyze.make_partials(Campaign(folder), "a", folder / "partial" / "a")
+    process.make_tables(Campaign(folder), hide=hide)
+    told = json.loads((folder / "provenance.json").read_text())
+    assert (told["left_out"], told["excluded"]) == (expected, {})
+
+
 def test_missing_partial_names_the_command(small, tmp_path):
     folder = shutil.copytree(small, tmp_path / "made_up")
     shutil.rmtree(folder / "partial" / "site01-p0-0001")
@@ -230,6 +247,36 @@ def test_failed_merge_names_the_sample_and_keeps_the_previous_tables(small, tmp_
     assert cli.main(["process", str(folder), "--top", "3"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"sample {sample} cannot be merged: " in line
+    assert checksums(folder) == before
+
+
+MACHINE_FAULTS = {
+    "memory": duckdb.OutOfMemoryException("Out of Memory Error: failed to allocate data of size 256.0 MiB"),
+    "disk": duckdb.IOException('IO Error: Could not write file "x": No space left on device'),
+    "device": duckdb.IOException('IO Error: Could not read from file "x": Input/output error'),
+}
+
+
+@pytest.mark.parametrize("fault", MACHINE_FAULTS.values(), ids=MACHINE_FAULTS)
+@pytest.mark.parametrize("stage", ["index", "process"])
+def test_a_fault_of_the_machine_names_no_sample(small, tmp_path, capsys, monkeypatch, stage, fault):  # noqa: PLR0913, PLR0917
+    """It occurs only if there are many samples, so a search would find one."""
+    folder = shutil.copytree(small, tmp_path / "made_up")
+    before = checksums(folder)
+    module, name = {"index": (index, "fill"), "process": (process, "merge")}[stage]
+    original = getattr(module, name)
+
+    def failing(campaign, *arguments, **options):
+        samples = arguments[1] if stage == "process" else arguments[2]
+        if len(samples) < 2:
+            return original(campaign, *arguments, **options)
+        with queries.one_line(campaign.folder) if stage == "index" else contextlib.nullcontext():
+            raise fault
+
+    monkeypatch.setattr(module, name, failing)
+    assert cli.main([stage, str(folder)]) == OUTSIDE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(fault) in line and "exclude" not in line and "sample" not in line
     assert checksums(folder) == before
 
 
@@ -326,7 +373,7 @@ def test_the_catalog_of_another_version_is_to_be_made_anew(tmp_path, capsys):
     analyze.make_partials(Campaign(tmp_path), "x", tmp_path / "partial" / "x")
     with queries.connect(tmp_path / "catalog.duckdb") as con:
         con.execute("create table older as select * exclude (one_in) from samples")
-        for statement in ("drop view frames", "drop view connections", "drop table samples"):
+        for statement in ("drop view frames", "drop view connections", "drop view samples"):
             con.execute(statement)
         con.execute("alter table older rename to samples")
     assert cli.main(["process", str(tmp_path)]) == 2

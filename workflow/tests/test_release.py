@@ -9,6 +9,8 @@ import json
 import re
 import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import dpkt
@@ -18,7 +20,7 @@ from made_flowreports import write_tables
 from naive_anonymise import CryptoPan
 from workflow_run import CAPTURES
 
-from acapella import release, release_flows
+from acapella import release, release_columns, release_flows
 from acapella.campaign import Campaign
 from acapella.cli import main
 from acapella.flowreports import program
@@ -91,6 +93,7 @@ def test_a_release_has_captures_acaps_flows_tables_and_says_what_was_done(public
         "SHA256SUMS",
         "acap",
         "captures",
+        "catalog.duckdb",
         "flows",
         "samples.tsv",
         "tables",
@@ -131,8 +134,13 @@ def test_the_sheet_tells_that_a_capture_kept_only_a_part(finished, tmp_path):
     assert not any(b"10.0.0.1" in path.read_bytes() for path in files(tmp_path / "public"))
 
 
-def test_checksums_are_those_of_all_other_files(public):
-    listed = dict(reversed(line.split("  ")) for line in (public / "SHA256SUMS").read_text().splitlines())
+def sums_of(folder: Path) -> dict[str, str]:
+    """The checksums in SHA256SUMS, by file."""
+    return dict(reversed(line.split("  ")) for line in (folder / "SHA256SUMS").read_text().splitlines())
+
+
+def test_checksums_are_those_of_all_files(public):
+    listed = sums_of(public)
     assert set(listed) == {path.relative_to(public).as_posix() for path in files(public)} - {"SHA256SUMS"}
     for name, digest in listed.items():
         assert hashlib.sha256((public / name).read_bytes()).hexdigest() == digest
@@ -205,12 +213,15 @@ def test_frames_have_the_same_times_lengths_and_stacks_as_far_as_they_were_kept(
 
 def test_tables_come_along_but_for_those_with_addresses(finished, public):
     names = {path.stem for path in (public / "tables").iterdir()}
-    assert {"frame_sizes", "header_occurrence", "capture_quality"} <= names
+    assert {"frame_sizes", "header_occurrence", "header_stack_sizes", "capture_quality"} <= names
     assert not names & {"top_flows", "stitched_flows"}
     for path in (public / "tables").iterdir():
-        if path.stem in release_flows.TABLES:
+        if path.stem in release_flows.TABLES or path.stem == "capture_quality":
             continue
         assert path.read_bytes() == (finished / "tables" / path.name).read_bytes()
+    rows = [pq.read_table(folder / "tables" / "capture_quality.parquet").to_pylist() for folder in (finished, public)]
+    assert all(row.pop("sha256") for row in rows[0])
+    assert rows[0] == rows[1]
 
 
 def test_flow_reports_have_the_pseudonyms_of_the_captures_and_no_order_of_the_true_addresses(finished, tmp_path):
@@ -283,7 +294,7 @@ def test_flows_of_each_sample_are_numbered_by_their_pseudonyms(tmp_path):
 
 
 def test_tables_of_flow_reports_are_those_of_their_provenance_and_never_copied(finished, tmp_path):
-    assert all(release.tells_addresses(name) for name in release_flows.TABLES)
+    assert all(release_columns.why_private(name) for name in release_flows.TABLES)
     if (why := program.missing()) is not None:
         pytest.skip(why)
     campaign = tmp_path / "changed"
@@ -296,7 +307,8 @@ def test_tables_of_flow_reports_are_those_of_their_provenance_and_never_copied(f
 
 def test_the_same_key_gives_the_same_bytes_and_another_does_not(finished, public, tmp_path):
     run("release", finished, "-o", tmp_path / "again")
-    assert (tmp_path / "again" / "SHA256SUMS").read_bytes() == (public / "SHA256SUMS").read_bytes()
+    one, other = sums_of(tmp_path / "again"), sums_of(public)
+    assert {name for name in one | other if one.get(name) != other.get(name)} <= {"catalog.duckdb"}
     run("anonymise", "--new-key", tmp_path / "key")
     run("release", finished, "-o", tmp_path / "other", "--key-file", tmp_path / "key", "--macs", "blank")
     captures = [sorted((folder / "captures").iterdir()) for folder in (public, tmp_path / "other")]
@@ -312,6 +324,9 @@ def test_the_same_key_gives_the_same_bytes_and_another_does_not(finished, public
         (["-o", "{new}", "--key-file", "{new}/key"], "the key would be published"),
         (["-o", "{new}", "--key-file", "{missing}"], "cannot read the key"),
         (["-o", "{missing}/new"], "no such folder"),
+        (["-o", "{new}", "--pseudonyms", "{new}/names.tsv"], "the true names would be published"),
+        (["-o", "{new}", "--pseudonyms", "{missing}/names.tsv"], "no such folder"),
+        (["-o", "{new}", "--pseudonyms", "{public}/README.md"], "is no map of names"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_nothing(request, tmp_path, capsys, words, says):
@@ -324,16 +339,105 @@ def test_mistakes_are_one_line_and_leave_nothing(request, tmp_path, capsys, word
     assert not list(tmp_path.iterdir())
 
 
-def test_true_names_are_told_where_the_tables_have_them(finished, tmp_path):
+def test_true_names_are_told_where_the_tables_have_them(finished, tmp_path, capsys):
     campaign = tmp_path / "open"
     campaign.mkdir()
-    for name in ("raw", "acap", "flows", "partial", "catalog.duckdb"):
-        (campaign / name).symlink_to(finished / name)
+    for name in ("raw", "acap", "flows", "partial"):
+        shutil.copytree(finished / name, campaign / name)
+    shutil.copyfile(finished / "catalog.duckdb", campaign / "catalog.duckdb")
     run("process", campaign)
     run("release", campaign, "--key-file", finished / "release.key")
     public = campaign / "release"
     assert (public / "captures" / f"{SITES[0]}-alpha-p1.pcap").is_file()
     assert "the true ones" in (public / "README.md").read_text()
+    capsys.readouterr()
     run("release", campaign, "--key-file", finished / "release.key", "--pseudonyms", "-o", tmp_path / "hidden")
     assert not (tmp_path / "hidden" / "tables").exists()  # they have the true names
     assert not [path for path in files(tmp_path / "hidden") if SITES[0].encode() in path.read_bytes()]
+    reasons = dict(re.findall(r"^table (\w+) left out: (.*)$", capsys.readouterr().out, re.M))
+    assert set(reasons) == {path.stem for path in (campaign / "tables").iterdir()}
+    assert all("true names" in reason for reason in reasons.values())
+    assert (campaign / "release-pseudonyms.tsv").is_file()
+
+
+def test_the_map_of_names_is_private_and_leads_back_to_the_true_ones(finished, tmp_path):
+    names, public = tmp_path / "names.tsv", tmp_path / "public"
+    for _ in range(2):  # a later release replaces the map
+        shutil.rmtree(public, ignore_errors=True)
+        run("release", finished, "-o", public, "--pseudonyms", names)
+    assert stat.S_IMODE(names.stat().st_mode) == 0o600
+    with names.open(encoding="utf-8", newline="") as lines:
+        rows = {row["sample"]: row for row in csv.DictReader(lines, delimiter="\t")}
+    with (public / "samples.tsv").open(encoding="utf-8", newline="") as lines:
+        released = list(csv.DictReader(lines, delimiter="\t"))
+    assert {row["sample"] for row in released} == set(rows) and len(rows) == 3
+    for row in released:
+        known = rows[row["sample"]]
+        assert (row["site"], row["port"]) == (known["site"], known["port"])
+        true = finished / "acap" / f"{known['true_sample']}.parquet"
+        assert pq.read_metadata(true).num_rows == int(row["frames"])
+        assert known["true_sample"].startswith(known["true_site"]) and known["true_site"] in SITES
+        assert known["true_sample"].endswith(known["true_port"])
+
+
+def test_tables_that_are_left_out_are_listed_with_the_reason(finished, public, tmp_path, capsys):
+    run("release", finished, "-o", tmp_path / "public")
+    reasons = dict(re.findall(r"^table (\w+) left out: (.*)$", capsys.readouterr().out, re.M))
+    there = {path.stem for path in (public / "tables").iterdir()}
+    assert set(reasons) == {path.stem for path in (finished / "tables").iterdir()} - there
+    assert re.fullmatch(r".*addresses.*: columns? .*\bsrc\b.*", reasons["top_flows"])
+    readme = (public / "README.md").read_text()
+    assert all(f"- {name}: {reason}\n" in readme for name, reason in reasons.items())
+
+
+FRAMES = "select sample, count(*), count(src), sum(wire_len) from frames group by sample order by sample"
+
+
+def asked(catalog: Path, query: str, cwd: Path, environment: dict | None = None, search: Path | None = None) -> list:
+    """The rows of a query to a catalog by any DuckDB client that runs in ``cwd``."""
+    program = (
+        "import duckdb, json, sys; c = duckdb.connect(sys.argv[1], read_only=True); "
+        + ("c.execute('set file_search_path = ' + chr(39) + sys.argv[3] + chr(39)); " if search else "")
+        + "print(json.dumps(c.execute(sys.argv[2]).fetchall(), default=str))"
+    )
+    command = [sys.executable, "-c", program, str(catalog), query, str(search)]
+    found = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    return json.loads(found.stdout)
+
+
+@pytest.fixture(params=["installed", "1.0.0"])
+def client(request):
+    """The environment of a DuckDB client: the installed one and the oldest that can open a catalog."""
+    return None if request.param == "installed" else request.getfixturevalue("old_client")
+
+
+def test_the_catalog_of_a_release_works_in_any_client_and_after_a_move(public, client, tmp_path):
+    moved = tmp_path / "elsewhere" / "set"
+    shutil.copytree(public, moved)
+    catalog = moved / "catalog.duckdb"
+    expected = []
+    for path in sorted((moved / "acap").iterdir()):
+        rows = pq.read_table(path).to_pylist()
+        with_flow = sum(row["flow"] is not None for row in rows)
+        expected.append([path.stem, len(rows), with_flow, str(sum(row["wire_len"] for row in rows))])
+    for where in ({"cwd": moved}, {"cwd": tmp_path, "search": moved}):
+        found = asked(catalog, FRAMES, environment=client, **where)
+        assert [[*row[:3], str(row[3])] for row in found] == expected
+    flows = [[path.stem, pq.read_metadata(path).num_rows] for path in sorted((moved / "flows").iterdir())]
+    query = "select sample, count(*) from flows group by sample order by sample"
+    assert asked(catalog, query, cwd=tmp_path, environment=client) == flows
+    query = "select sample, site, frames from samples order by sample"
+    with (moved / "samples.tsv").open(encoding="utf-8", newline="") as lines:
+        sheet = [[row["sample"], row["site"], int(row["frames"])] for row in csv.DictReader(lines, delimiter="\t")]
+    assert asked(catalog, query, cwd=tmp_path, environment=client) == sorted(sheet)
+    for path in sorted((moved / "tables").glob("*.parquet")):
+        found = asked(catalog, f"select count(*) from {path.stem}", cwd=tmp_path, environment=client)
+        assert found == [[pq.read_metadata(path).num_rows]]
+
+
+def test_acapella_sql_reads_a_release_from_anywhere(public, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run("sql", public, FRAMES, "--format", "csv")
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert [line.split(",")[0] for line in lines] == sorted(path.stem for path in (public / "acap").iterdir())

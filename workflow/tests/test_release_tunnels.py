@@ -5,8 +5,11 @@ import itertools
 import json
 import random
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
+import duckdb
 import plain_flows
 import pyarrow.parquet as pq
 import pytest
@@ -15,7 +18,7 @@ from naive_anonymise import RANGES, TunnelMap
 from test_anonymise import records
 from test_community_id import reference as community_id_of
 
-from acapella import release, release_flows
+from acapella import release_columns, release_flows, tshark
 from acapella.cli import main
 from acapella_core import schemas
 from acapella_core.anonymise import anonymise, tunnel_pseudonyms_of
@@ -41,8 +44,10 @@ def identifiers() -> dict:
         tf.pbb: wide[9:12],
         tf.quoted: wide[12:15],
         tf.nvgre: wide[15:18],
+        tf.gretap: [11, 12, 13],
         tf.gre: widest[:3],
         tf.gre_with_checksum: [*widest[:2], widest[3]],  # the first two are plain GRE's, too
+        tf.gre_with_routes: [*widest[:2], widest[4]],
         tf.gre_of_ethernet: [700_001, 700_002, 700_003],
         tf.gtp: widest[6:9],
         tf.gtp_signalling: [*widest[6:8], widest[9]],
@@ -112,6 +117,11 @@ def decoded(path: Path) -> str:
         table = pq.read_table(path)
         return json.dumps([table.to_pylist(), {str(k): str(v) for k, v in (table.schema.metadata or {}).items()}],
                           default=str)  # fmt: skip
+    if path.suffix == ".duckdb":
+        with duckdb.connect(str(path), read_only=True) as con:
+            views = con.sql("select sql from duckdb_views() where not internal").fetchall()
+            names = [name for (name,) in con.sql("select table_name from duckdb_tables()").fetchall()]
+            return json.dumps([views, {name: con.table(name).fetchall() for name in names}], default=str)
     return path.read_text(encoding="utf-8")
 
 
@@ -147,6 +157,33 @@ def test_bits_around_identifiers_are_kept_and_checksums_are_right(sets):
             if place.kind == "gre_key" and frame[place.offset - 8 : place.offset - 4] == bytes.fromhex("a0000800"):
                 sums += tf.checksum(frame[place.offset - 8 :]) == 0
     assert sums == 6
+
+
+def test_source_routes_of_gre_are_zeros(sets):
+    frames = [frame for *_, frame in records((sets[1] / "captures" / "x.pcap").read_bytes())]
+    found = [(packet.octets.find(tf.ROUTE), frame) for packet, frame in zip(packets(), frames, strict=True)]
+    routed = [(at, frame) for at, frame in found if at >= 0]
+    assert len(routed) == 6
+    for at, frame in routed:
+        assert frame[at - 4 : at + 8] == bytes.fromhex("08000004 00000000 00000000")
+        assert len(frame) > at + 8 + 20  # the packet behind them
+
+
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+def test_no_part_of_an_nvgre_key_is_published(sets):
+    command = [tshark.find().path, "-r", sets[1] / "captures" / "x.pcap", "-Y", "gre.proto == 0x6558", "-T", "fields"]
+    command += ["-e", "frame.number", "-e", "gre.key"]
+    lines = subprocess.run(command, check=True, capture_output=True, text=True, env=tshark.environment()).stdout
+    keys = [(int(number), int(key, 16)) for number, key in map(str.split, lines.splitlines())]
+    originals = packets()
+    compared = 0
+    for number, key in keys:
+        places = {place.kind: place.id for place in originals[number - 1].places}
+        if "nvgre_flow_id" in places:
+            assert key >> 8 != places["nvgre_vsid"]
+            assert key % 256 not in (0, places["nvgre_flow_id"])
+            compared += 1
+    assert compared >= 12
 
 
 def test_flow_tables_have_the_same_pseudonyms(sets):
@@ -193,17 +230,18 @@ def test_community_ids_are_those_of_the_pseudonymous_addresses(sets):
 @pytest.mark.parametrize("table", release_flows.TABLES)
 def test_tables_that_are_renamed_have_no_column_that_would_be_copied(table):
     """release_flows replaces addresses and numbers of flows only."""
-    assert not release.IDENTIFYING & {column["name"] for column in schemas.table(table)["columns"]}
-    assert release.tells_addresses(table)
+    assert not release_columns.IDENTIFYING & {column["name"] for column in schemas.table(table)["columns"]}
+    assert release_columns.why_private(table)
 
 
-@pytest.mark.parametrize("column", sorted(release.IDENTIFYING))
+@pytest.mark.parametrize("column", sorted(release_columns.IDENTIFYING))
 def test_tables_with_identifiers_or_hashes_are_not_copied(monkeypatch, column):
     columns = [{"name": "site", "unit": "text"}, {"name": column, "unit": "id"}]
-    monkeypatch.setattr(schemas, "table", lambda _: {"columns": columns})
-    assert release.tells_addresses("any")
+    monkeypatch.setattr(schemas, "table", lambda _: {"columns": columns, "key": ["site"]})
+    monkeypatch.setattr(release_columns, "released", lambda _: ("site", column))
+    assert release_columns.why_private("any")
     del columns[1]
-    assert not release.tells_addresses("any")
+    assert not release_columns.why_private("any")
 
 
 def test_tenants_stay_apart_and_directions_stay_peers(sets):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
 
@@ -79,6 +80,13 @@ def test_campaign_is_the_current_folder_or_the_only_one_in_results(campaign, ask
     assert "one, two" in err
 
 
+def test_tables_are_found_if_the_campaign_is_named_relative_to_the_folder(campaign, ask, monkeypatch):
+    monkeypatch.chdir(campaign.parent)
+    expected = ask(campaign, "select count(*) as n from capture_quality")
+    assert expected[0] == 0
+    assert ask(campaign.name, "select count(*) as n from capture_quality") == expected
+
+
 def test_frames_are_found_from_any_folder(campaign, ask, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, out, _ = ask(campaign, "select count(*) > 1000 as many from frames", "--format", "csv")
@@ -93,6 +101,27 @@ def test_formats(campaign, ask):
     assert (row["n"], row["vlan"], row["nothing"], row["yes"]) == (1, [100, 7], None, True)
     assert "a,b" in ask(campaign, query, "--format", "table")[1]
     assert json.loads(ask(campaign, "select 1 as n where false", "--format", "json")[1]) == []
+
+
+def test_json_has_neither_nan_nor_python_text(campaign, ask):
+    values = "'nan'::double as nan, '-inf'::float as low, 0.5::double as half, '\\xAB\\x00b'::blob as bytes"
+    query = f"select {values}, ['inf'::double, 1] as list, {{'b': '\\xFF'::blob}} as struct"
+    text = ask(campaign, query, "--format", "json")[1]
+
+    def refuse(name):
+        raise ValueError(f"{name} is not JSON")
+
+    (row,) = json.loads(text, parse_constant=refuse)
+    assert row == {
+        "nan": None,
+        "low": None,
+        "half": 0.5,
+        "bytes": "ab0062",
+        "list": [None, 1],
+        "struct": {"b": "ff"},
+    }
+    cells = ask(campaign, query, "--format", "csv")[1].splitlines()[1]
+    assert "ab0062" in cells and "b'" not in cells
 
 
 def test_output_to_a_pipe_is_csv_of_all_columns(campaign):
@@ -141,6 +170,8 @@ def test_moved_campaign_is_answered(campaign, ask, tmp_path):
         "copy flows to 'stolen.csv'",
         "attach 'y.duckdb'",
         "set threads = 3",
+        "explain analyze copy (select 1) to 'stolen.csv'",
+        "EXPLAIN (analyze) copy (select 1) to 'stolen.csv'",
     ],
 )
 def test_statements_that_do_more_than_read_are_refused(campaign, ask, statement):
@@ -148,6 +179,95 @@ def test_statements_that_do_more_than_read_are_refused(campaign, ask, statement)
     assert (code, out) == (2, "")
     assert "read only" in err
     assert err.count("\n") == 1
+    assert not (campaign / "stolen.csv").exists()
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["from read_text('{}')", "from read_csv('{}')", "from glob('{}*')", "pragma threads = 3", "pragma log='{}'"],
+)
+def test_a_query_reads_no_file_outside_and_changes_no_setting(campaign, ask, tmp_path, query):
+    outside = tmp_path / "outside.csv"
+    outside.write_text("secret\n1\n")
+    code, out, err = ask(campaign, query.format(outside))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "secret" not in err
+    assert not (campaign / "stolen.csv").exists()
+
+
+@pytest.fixture
+def foreign(campaign, tmp_path):
+    """A campaign whose catalog reads a file of the user's in place of its samples."""
+    folder = shutil.copytree(campaign, tmp_path / "foreign")
+    (tmp_path / "outside.csv").write_text("sample,site,port,sha256,start_ns,acap\nsecret,s,p,0,0,x\n")
+    with duckdb.connect(str(folder / "catalog.duckdb")) as con:
+        con.execute("drop view if exists samples")
+        con.execute("drop table if exists stored.samples")
+        con.execute(f"create view samples as from read_csv('{tmp_path}/outside.csv')")
+    return folder
+
+
+@pytest.mark.parametrize("command", [["process"], ["release", "-o", "public"], ["sql", "from catalog.samples"]])
+def test_a_catalog_of_somebody_else_reads_no_file_outside(foreign, tmp_path, monkeypatch, capsys, command):
+    """Also if a query of ours reads its views."""
+    monkeypatch.chdir(tmp_path)
+    name, *more = command
+    assert cli.main([name, str(foreign), *more]) == 2
+    said = "".join(capsys.readouterr())
+    assert "secret" not in said and said.count("\n") == 1
+    assert not (tmp_path / "public").exists()
+
+
+def test_every_command_with_a_catalog_has_its_settings_locked(campaign):
+    con = queries.open_catalog(campaign)
+    with pytest.raises(duckdb.Error, match="locked"):
+        con.execute("set enable_external_access = true")
+    assert con.execute("select count(*) from read_parquet($1)", [str(campaign / "acap" / "*.parquet")]).fetchone()[0]
+
+
+def test_each_table_is_listed_once(campaign, ask):
+    tables = ask(campaign, "show tables", "--format", "csv")[1].splitlines()[1:]
+    assert tables == sorted({"acaps", "connections", "flows", "frames", "samples", "stacks", *process.TABLES})
+
+
+CELLS = {"=1+1": "'=1+1", "+1": "'+1", "-1": "'-1", "@x": "'@x", "\tx": "'\tx", "\rx": "'\rx", "a=1": "a=1", "": ""}
+
+
+@pytest.mark.parametrize(("form", "delimiter"), [("csv", ","), ("tsv", "\t")])
+def test_cells_that_spreadsheets_take_for_formulas_begin_with_an_apostrophe(campaign, ask, form, delimiter):
+    values = ", ".join(
+        "('" + text.replace("\t", "' || chr(9) || '").replace("\r", "' || chr(13) || '") + "')" for text in CELLS
+    )
+    query = f"""select v as "=v", -7 as n, -0.5 as d, [-1] as l, null as x from (values {values}) as t(v)"""
+    rows = list(
+        csv.reader(io.StringIO(ask(campaign, query, "--format", form, "--spreadsheet")[1]), delimiter=delimiter)
+    )
+    assert rows[0] == ["'=v", "n", "d", "l", "x"]
+    assert [row[0] for row in rows[1:]] == list(CELLS.values())
+    assert rows[1][1:] == ["-7", "-0.5", "[-1]", ""]
+    as_it_is = ask(campaign, query, "--format", form)[1]
+    assert [row[0] for row in csv.reader(io.StringIO(as_it_is), delimiter=delimiter)][1:] == list(CELLS)
+
+
+def test_other_formats_have_no_cells_for_spreadsheets(campaign, ask):
+    code, out, err = ask(campaign, "select 1", "--format", "json", "--spreadsheet")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize("query", ["explain select 1", "explain analyze select 1", "EXPLAIN (format json) select 1"])
+def test_a_plan_can_be_asked_for(campaign, ask, query):
+    assert ask(campaign, query)[0] == 0
+
+
+def test_the_spill_folder_is_private_and_removed(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    con = queries.connect()
+    (folder,) = tmp_path.iterdir()
+    assert folder == queries.spill_folder(con)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    con.close()
+    del con
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

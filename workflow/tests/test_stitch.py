@@ -120,6 +120,50 @@ def test_equal_addresses_in_two_slices_of_a_site_stay_two_flows_in_the_campaign(
     assert [(r["largest_site"], r["wire_bytes"]) for r in found] == [("EAST", 950), ("WEST", 400)]
 
 
+def test_equal_addresses_in_two_tunnels_differ_in_column_tunnels(folder):
+    outer = {"type": "gre_key", "id": 9, "position": 3}
+    networks = [[{"type": "vxlan_vni", "id": vni, "position": 4}] for vni in (5, 6)]
+    tenants = [[], *networks, [outer, *networks[0]]]
+    flows = [flow(1, 2, tunnels=tunnels, wire_bytes=900 - n) for n, tunnels in enumerate(tenants)]
+    add_sample(folder, "a", WEST1, (0, 20), flows)
+    campaign = analyse(folder)
+    expected = ["", "vxlan_vni*5*4", "vxlan_vni*6*4", "gre_key*9*3/vxlan_vni*5*4"]
+    stitched = sorted(rows(campaign, "stitched_flows"), key=lambda row: -row["wire_bytes"])
+    assert [row["tunnels"] for row in stitched] == expected
+    for site in ("WEST", "all"):
+        assert [row["tunnels"] for row in rows(campaign, "top_flows") if row["site"] == site] == expected
+
+
+NO, FIVE, SIX = (), (("vxlan_vni", 5),), (("vxlan_vni", 6),)
+
+
+@pytest.mark.parametrize(
+    ("west", "east", "expected"),
+    [
+        ([FIVE], [SIX], [900, 950]),
+        ([FIVE], [FIVE], [950]),
+        ([FIVE], [NO], [950]),
+        ([FIVE, NO], [NO, FIVE], [940, 950]),
+        ([FIVE, NO], [NO], [900, 950]),
+        ([FIVE, SIX], [NO], [890, 900, 950]),
+        ([(("gre_key", 5),)], [(("gre_key", 6),)], [950]),
+        ([(("gre_key", 1), *FIVE)], [FIVE], [950]),
+        ([FIVE], [(("geneve_vni", 5),)], [900, 950]),
+    ],
+    ids=str,
+)
+def test_flows_of_two_sites_are_one_unless_their_networks_differ(folder, west, east, expected):
+    for site, tenants, largest in ((WEST1, west, 900), (EAST, east, 950)):
+        flows = [
+            flow(1, 2, tunnels=[{"type": t, "id": i, "position": n} for n, (t, i) in enumerate(tunnels, 4)],
+                 wire_bytes=largest - 10 * k)
+            for k, tunnels in enumerate(tenants)
+        ]  # fmt: skip
+        add_sample(folder, site[0], site, (0, 20), flows)
+    found = [row["wire_bytes"] for row in rows(analyse(folder), "top_flows") if row["site"] == "all"]
+    assert sorted(found) == expected
+
+
 def test_label_is_that_of_most_frames_and_says_when_it_was_carried_over(folder):
     add_sample(folder, "a", WEST1, (0, 20), [flow(1, 2, app="tls", app_by="tshark", frames=9)])
     add_sample(folder, "b", WEST1, (20, 40), [flow(21, 22, app="data", app_by="tshark", frames=5)])

@@ -7,11 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
+from made_tables import write_tables
 
 from acapella import cli, storage
 from acapella.campaign import Campaign
 from acapella.figures.compose import drawn
 from acapella.figures.source import Source
+from acapella.report import storage as report_storage
 
 MEMORY = 1_000_000
 RUN = {
@@ -45,7 +47,7 @@ def study(*runs: dict, skipped: str | None = None) -> dict:
 
 def campaign(folder: Path, said: dict) -> Path:
     """A campaign with its storage tables."""
-    (folder / "storage").mkdir(parents=True)
+    (folder / "storage").mkdir(parents=True, exist_ok=True)
     (folder / "storage" / "study.json").write_text(json.dumps(said))
     assert cli.main(["storage", str(folder)]) == 0
     return folder
@@ -93,10 +95,125 @@ def words_of(folder: Path) -> str:
 def test_the_figure_says_what_was_waited_for_and_what_was_lost(tmp_path):
     direct = copy.deepcopy(RUN) | {"writer": "direct", "call": "io_uring"}
     words = words_of(campaign(tmp_path / "c", study(RUN, direct)))
-    for text in ("writev held the capture up for 900 ms, 45.0 % of its time", "buffered 10.0 %, direct 10.0 %"):
+    for text in (
+        "writev held the capture up for 900 ms, 45.0 % of its time",
+        "frames lost: writev 10.0 %, io_uring 10.0 %",
+    ):
         assert text in words
-    for text in ("written so far (% of memory)", "summed latency (ms)", "Thresholds 10:20, disk slowed to 20 MB/s"):
+    for text in ("written so far (% of 1 MB)", "dirty memory (%)", "Thresholds 10:20, disk slowed to 20 MB/s"):
         assert text in words
+    for text in (
+        "writev: summed latency (ms)",
+        "io_uring: summed latency (ms)",
+        "writev and io_uring are not comparable",
+        "the time for which writev held the capture up and the share of calls are exact",
+    ):
+        assert text in words
+
+
+def test_each_row_has_the_losses_of_its_own_runs(tmp_path):
+    worse = copy.deepcopy(RUN) | {"disk_mbps": 40}
+    worse["written"], worse["lost"] = worse["offered"] // 2, worse["offered"] - worse["offered"] // 2
+    words = words_of(campaign(tmp_path / "c", study(RUN, worse)))
+    assert "disk slowed to 20 MB/s; frames lost: writev 10.0 %" in words
+    assert "disk slowed to 40 MB/s; frames lost: writev 50.0 %" in words
+
+
+def panels_of(folder: Path) -> list[dict]:
+    """The rows of panels of the figure: dirty memory, writev, io_uring."""
+    spec = drawn("storage_latency", Source(Campaign(folder))).spec
+    return [row["hconcat"] for row in spec["concat"][0]["vconcat"]]
+
+
+def values_of(part: object) -> list[dict]:
+    """All values that a part of a specification draws."""
+    if isinstance(part, list):
+        return [value for each in part for value in values_of(each)]
+    if not isinstance(part, dict):
+        return []
+    own = part["data"]["values"] if "values" in part.get("data", {}) else []
+    return own + [value for key, each in part.items() if key != "data" for value in values_of(each)]
+
+
+def many(**changes) -> dict:
+    """A run of 100 calls of 4 to 8 us, and two long ones of 1 to 2 ms and of 0.5 to 1 s."""
+    run = copy.deepcopy(RUN) | changes
+    run["intervals"][0]["buckets"] = [[4096, 8191, 98], [1 << 20, (1 << 21) - 1, 1]]
+    run["intervals"][0]["calls"] = 99
+    return run
+
+
+def test_long_calls_are_those_beyond_the_power_of_two_of_the_95_percent_quantile(tmp_path):
+    folder = campaign(tmp_path / "c", study(many()))
+    calls = sorted([8192] * 98 + [1 << 21, 1 << 30])
+    average_end = calls[95 - 1]  # the smallest end that at least 95 of 100 calls do not exceed
+    long = [end for end in calls if end > average_end]
+    (run,) = rows(folder, "storage_runs")
+    assert (int(run["long_from_ns"]), int(run["long_calls"])) == (average_end, len(long))
+    assert int(run["long_upper_ns"]) == sum(long)
+    last = rows(folder, "storage_growth")[-1]
+    assert (int(last["long_calls"]), int(last["long_upper_ns"])) == (len(long), sum(long))
+    ((_, writev, _),) = panels_of(folder)
+    drawn_ms = {value["line"]: value["ms"] for value in values_of(writev) if "line" in value}
+    assert drawn_ms == {"writev, long calls": sum(long) / 1e6, "writev, average case": 1.0}  # 0.8 ms, at the axis's end
+    words = words_of(folder)
+    assert "2.00 % of its calls have 99.9 % of the summed latency" in words
+    assert "Long calls: from 8.19 \u00b5s on, at most 5.00 % of a run's calls" in words
+
+
+def test_writev_and_io_uring_have_panels_of_their_own(tmp_path):
+    direct = many(writer="direct", call="io_uring")
+    ((dirty, writev, uring),) = panels_of(campaign(tmp_path / "c", study(many(), direct)))
+    lines = [{value["line"] for value in values_of(panel) if "line" in value} for panel in (dirty, writev, uring)]
+    assert lines == [
+        {"dirty memory, writev", "dirty memory, io_uring"},
+        {"writev, long calls", "writev, average case"},
+        {"io_uring, all calls"},
+    ]
+
+
+def test_thresholds_are_marked_where_dirty_memory_reached_them(tmp_path):
+    ((dirty, writev, _),) = panels_of(campaign(tmp_path / "c", study(RUN)))
+    across = [layer["data"]["values"] for layer in dirty["layer"] if layer["mark"]["type"] == "rule"]
+    assert [[mark["at"] for mark in marks] for marks in across] == [[10, 15, 20]]
+    reached = [layer["data"]["values"] for layer in writev["layer"] if layer["mark"]["type"] == "rule"]
+    assert [[(mark["name"], mark["x"]) for mark in marks] for marks in reached] == [
+        [("background", 25), ("midpoint", 25)],  # 15 % at 250,000 of 1,000,000 B; the limit was not reached
+    ]
+
+
+def rate(snaplen: int, size: int, offered: int, lost: int, wanted: float | None) -> dict:
+    """A run of the writer for a second."""
+    return {
+        **{"snaplen": snaplen, "frame_bytes": size, "writer": "direct", "cores": 1, "wanted_fps": wanted},
+        **{"offered": offered, "written": offered - lost, "lost": lost, "offered_ns": 10**9, "whole_ns": 2 * 10**9},
+    }
+
+
+def test_report_has_figure_14_and_tables_1_and_2_if_the_study_was_run(tmp_path):
+    folder = write_tables(tmp_path / "c", sites=1)
+    rates = [
+        *(rate(200, 1514, 10**7, 8 * 10**6, None), rate(200, 1514, 10**6, 10**4, 10**6)),
+        *(rate(200, 1514, 5 * 10**5, 0, 5 * 10**5), rate(64, 128, 10**6, 10**5, None)),
+    ]
+    campaign(folder, {**study(RUN), "rates": rates})
+    assert cli.main(["report", str(folder), "--storage"]) == 0
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert 'data-name="storage_latency"' in page and '<section id="storage">' in page
+    shown = {table["name"]: table for table in report_storage.tables(Source(Campaign(folder)))}
+    # 1 % lost is the most that counts as sustained; 2,000,000 frames written in 2 s without a limit.
+    first, second = shown["storage_rates"]["rows"]
+    assert first == ["200", "1,514", "direct", "12.11", "1", "1.00", "12.11", "100", "5", "0.67"]
+    assert second == ["64", "128", "direct", "1.02", "1", "10.00", "0.46", "28", "15", "0.13"]
+    assert cli.main(["report", str(folder)]) == 0
+    assert '<section id="storage">' not in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_report_states_why_the_study_has_no_runs(tmp_path):
+    folder = write_tables(tmp_path / "c", sites=1)
+    campaign(folder, study(skipped="no bpftrace here"))
+    assert cli.main(["report", str(folder), "--storage"]) == 0
+    assert "No data: no bpftrace here" in (folder / "report.html").read_text(encoding="utf-8")
 
 
 def test_what_was_not_measured_is_said_with_its_reason(tmp_path, capsys):

@@ -8,6 +8,7 @@ import pytest
 from stages import analyse, rows
 from synthetic import make_campaign
 from test_analyze_matches_naive import assert_equal
+from traces import write_pcap
 
 from acapella import cli, process
 from acapella.campaign import Campaign
@@ -15,7 +16,9 @@ from acapella.campaign import Campaign
 KINDS = {
     "plain": {},
     "trial": {"environment": "quiet", "trial": 1, "replayed_frames": 100, "filter": "ether src 02:00:00:00:00:01"},
+    "replayed": {"replayed_frames": 100},
     "filter": {"filter": "tcp  port 443"},
+    "program": {"p4": {"program": "preprocess.spec", "control_sha256": None, "not_sent": {}}},
     "p4": {"method": "fpga", "p4": {"program": "preprocess.spec", "control_sha256": None, "not_sent": {}}},
     "sampling": {"one_in": 10, "one_in_by": "count", "sampled_out": 900},
     "both": {"filter": "udp", "one_in": 3, "one_in_by": "hash", "sampled_out": 2},
@@ -39,6 +42,7 @@ MIXES = {
     "only filtered": ("filter", "filter", "both"),
     "only trials": ("trial",),
     "only unfiltered": ("plain",),
+    "one reason each": ("plain", "replayed", "program"),
 }
 
 
@@ -86,6 +90,7 @@ def test_only_the_least_restricted_samples_count(selected):
         "only filtered": {"filter", "both"},
         "only trials": {"trial"},
         "only unfiltered": {"plain"},
+        "one reason each": {"plain"},
     }[mix]
     assert counted == {sample for sample, kind in kind_of.items() if kind in expected}
 
@@ -94,10 +99,26 @@ def test_quality_names_each_restriction(selected):
     _, folder, kind_of = selected
     names = {"plain": None, "trial": "trial, filter", "both": "filter, sampling", "sheet trial": "trial"}
     names |= {"sheet filter": "filter, sampling", "sheet words": "filter, p4, sampling"}
+    names |= {"replayed": "trial", "program": "p4"}
     for row in rows(folder, "capture_quality"):
         kind = kind_of[row["sample"]]
         assert row["restriction"] == names.get(kind, kind)
         assert row["excluded"] in (None, row["restriction"])
+
+
+def test_an_empty_sample_excludes_no_other(tmp_path):
+    folder = make_campaign(tmp_path / "made_up", frames=60, flows=30, samples=2)
+    kind_of = restrict(folder, ("plain", "filter"))
+    for sample in (sample for sample, kind in kind_of.items() if kind == "plain"):
+        capture = write_pcap(tmp_path / "empty.pcap", [])
+        words = ["-o", folder / "acap" / f"{sample}.parquet", "--flows", folder / "flows" / f"{sample}.parquet"]
+        assert cli.main([str(word) for word in ("digest", capture, *words, "--engine", "native")]) == 0
+    analyse(folder)
+    assert {row["sample"]: row["excluded"] for row in rows(folder, "capture_quality")} == dict.fromkeys(kind_of)
+    samples = oracle(folder)
+    for name in naive_tables.TABLES:
+        if name not in naive_tables.OF_ALL_SAMPLES:
+            assert_equal(name, folder, samples)
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +166,7 @@ def test_catalog_gives_the_reason_of_each_excluded_sample(tmp_path, capsys):
     assert cli.main(["sql", str(folder), "select sample, excluded from samples", "--format", "json"]) == 0
     found = {row["sample"]: row["excluded"] for row in json.loads(capsys.readouterr().out)}
     reasons = {"plain": None, "trial": "trial, filter", "sampling": "sampling"}
-    assert found == {sample: reasons[kind] for sample, kind in kind_of.items()} | {min(kind_of): "no acap"}
+    assert found == {sample: reasons[kind] for sample, kind in kind_of.items()} | {min(kind_of): "config"}
 
 
 def test_frames_that_the_catalog_does_not_exclude_are_those_of_the_tables(selected, capsys):

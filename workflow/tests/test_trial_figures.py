@@ -1,6 +1,8 @@
 """Figures of trials: what each must say, for one pair and many, with no difference, and with nothing in common."""
 
+import json
 import xml.etree.ElementTree as ET
+from collections import defaultdict
 
 import pytest
 from made_trials import odd_baseline, shapes, write_campaign
@@ -8,12 +10,13 @@ from svg_text import COLLISIONS, words
 
 from acapella import cli
 from acapella.campaign import Campaign
-from acapella.figures import compose, kappa_components, kappa_matrix
+from acapella.figures import compose, deltas, kappa_components, kappa_matrix, kappa_timeline, theme
 from acapella.figures.kappa_components import number
 from acapella.figures.registry import TRIALS, module
 from acapella.figures.save import svg_of
 from acapella.figures.source import Source
 from acapella.figures.theme import FONT, WIDTH
+from acapella.figures.wording import nanoseconds, percent, span
 
 SAME = {"L": 0.0, "I": 0.0, "jitter_ns": 0}
 LONG = "an-environment-whose-name-is-longer-than-any-label"
@@ -24,16 +27,28 @@ CAMPAIGNS = {
     "nothing_in_common": ({"quiet": [{"common": 0}], "loaded": [{"I": 0.2}, {"common": 0}]}, {}),
     "many": ({f"{LONG}-{n}": [{"I": 0.02 * n + 0.001 * run} for run in range(8)] for n in range(4)}, {}),
 }
+NOT_REVERSED = "of packets arrived in the opposite order"
+ALONE = "one environment alone cannot be compared with another one"
+EMPTY = {  # figures that have nothing to show, and the reason that they print
+    ("reordering_spacing", "one_pair"): NOT_REVERSED,
+    ("reordering_spacing", "nothing_differs"): NOT_REVERSED,
+    ("reordering_spacing", "nothing_in_common"): NOT_REVERSED,
+    ("reordering_spacing", "many"): NOT_REVERSED,
+    ("kappa_environments", "one_pair"): ALONE,
+    ("kappa_environments", "nothing_in_common"): "no environment has a kappa above 0 to compare with",
+}
 UNITS = {
+    "kappa_environments": ("kappa", "difference of mean kappa (%)", "95 % bootstrap intervals over runs"),
     "kappa_components": ("1 - kappa", "I: inter-arrival time"),
     "kappa_timeline": ("time since the first packet (ms)", "kappa"),
-    "kappa_matrix": ("kappa", "A is the first trial of its environment"),
+    "kappa_matrix": ("kappa", "Trials in the order of the config"),
     "iat_delta": (
         "Mean absolute difference of inter-arrival time",
         "difference of inter-arrival time",
         "packets (%)",
         "0 ns",
     ),
+    "reordering_spacing": ("spacing in the first trial", "reversed pairs (%)"),
     "latency_delta": ("Mean absolute difference of latency", "difference of latency", "packets (%)"),
 }
 
@@ -74,13 +89,16 @@ def svg(figures):
 def test_a_figure_of_trials_says_what_it_shows_of_how_much_and_what_was_lost(name, campaign, campaigns, figures):
     figure, drawn = figures(name, campaign)
     text = words(drawn)
-    assert not figure.empty
+    assert figure.empty == ((name, campaign) in EMPTY)
+    if figure.empty:
+        assert f"{EMPTY[name, campaign]}." in text
+        return
     assert figure.title.replace("\N{NO-BREAK SPACE}", " ")[:40] in text
     runs = sum(len(runs) for runs in CAMPAIGNS[campaign][0].values())
     if name == "kappa_matrix":
         assert f"{len(campaigns[campaign].rows('consistency'))} pair" in text and "against the first trial" not in text
     else:
-        assert f"{runs} run{'s' * (runs > 1)} against the first trial (A)" in text
+        assert f"{runs} run{'s' * (runs > 1)} against the first trial" in text
     assert "losses: none seen" in text
     for unit in UNITS[name]:
         assert unit in text
@@ -111,7 +129,7 @@ def test_where_no_packet_is_in_common_it_says_so(campaigns, svg):
     text = words(svg("kappa_components", "nothing_in_common"))
     assert text.count("0: no packet in common") == 2
     assert "Mean kappa: 0 (quiet), 0.4500 (loaded)" in text
-    assert "Without a packet in common: quiet B, loaded C." in words(svg("iat_delta", "nothing_in_common"))
+    assert "Without a packet in common: quiet-2, loaded-3." in words(svg("iat_delta", "nothing_in_common"))
 
 
 def test_without_any_packet_in_common_histograms_say_why(tmp_path):
@@ -123,20 +141,43 @@ def test_without_any_packet_in_common_histograms_say_why(tmp_path):
 
 
 def test_the_matrix_says_which_first_trial_is_the_odd_one_and_where_nobody_can_tell(tmp_path, svg):
-    assert "whether A is the odd one does not show" in words(svg("kappa_matrix", "nothing_differs"))
+    assert "whether the first trial is the odd one does not show" in words(svg("kappa_matrix", "nothing_differs"))
     assert "odd one" not in words(svg("kappa_matrix", "one_pair"))
     runs = [{"I": 0.3, "warnings": [odd_baseline("quiet-1")]}] * 3
     folder = write_campaign(tmp_path, {"quiet": runs, "loaded": [{}] * 3}, all_pairs=True)
     assert cli.main(["trials", str(folder), "--environments", "quiet", "loaded"]) == 0
     text = words(svg_of(compose.drawn("kappa_matrix", Source(Campaign(folder)))))
     assert "in quiet the first trial is the odd one" in text
-    assert "quiet: A is odd" in text and "loaded: A is odd" not in text
+    assert "quiet: quiet-1 is odd" in text and "loaded: loaded-1 is odd" not in text
     assert "does not show" not in text
+
+
+def test_text_in_cells_of_the_matrix_has_a_contrast_of_4_5_to_the_cell(tmp_path):
+    """Colors are those of the rendered picture: the cell around each text."""
+    runs = [{"I": 0.02 + 0.11 * n, "L": 0.0} for n in range(9)]
+    folder = write_campaign(tmp_path, {"quiet": runs}, all_pairs=True)
+    assert cli.main(["trials", str(folder), "--environments", "quiet"]) == 0
+    root = ET.fromstring(svg_of(compose.drawn("kappa_matrix", Source(Campaign(folder)))))
+    fills = {}
+    for mark in root.iter():
+        if "kappa: " in mark.get("aria-label", ""):
+            column, row, *_ = mark.get("aria-label").split("; ")
+            fills.setdefault((column, row), []).append(mark.get("fill"))
+    pairs = [colors for colors in fills.values() if len(colors) == 2]
+    assert len(pairs) == 90
+    assert min(theme.contrast(hexadecimal(one), hexadecimal(other)) for one, other in pairs) >= 4.5
+
+
+def hexadecimal(color: str) -> str:
+    """A color of an SVG as ``#RRGGBB``."""
+    if color.startswith("#"):
+        return {"#fff": "#FFFFFF", "#000": "#000000"}.get(color, color)
+    return "#" + "".join(f"{int(n):02X}" for n in color.removeprefix("rgb(").rstrip(")").split(","))
 
 
 def test_environments_keep_the_order_of_the_config(svg):
     text = words(svg("kappa_components", "three_environments"))
-    assert text.index("quiet B") < text.index("noisy B") < text.index("shared B")
+    assert text.index("quiet-2") < text.index("noisy-2") < text.index("shared-2")
 
 
 def test_the_matrix_counts_all_pairs_and_the_others_the_runs(campaigns):
@@ -148,7 +189,7 @@ def test_the_matrix_counts_all_pairs_and_the_others_the_runs(campaigns):
     matrix, bars = (text.replace("\N{NO-BREAK SPACE}", " ") for text in scopes)
     common = sum(row["packets_common"] for row in rows)
     assert f"; {len(rows)} pairs {common:,} packets in common" in matrix
-    assert f"; {first} runs against the first trial (A) " in bars
+    assert f"; {first} runs against the first trial " in bars
 
 
 def test_a_run_that_is_nearly_the_same_is_not_called_the_same():
@@ -165,7 +206,7 @@ def test_pieces_of_a_bar_add_up_to_what_kappa_lacks(campaigns, figures):
 
 def test_components_too_small_for_a_piece_are_bars_of_their_own_with_their_value(campaigns, figures, svg):
     text = words(svg("kappa_components", "three_environments"))
-    for value in ("3e-06", "0.014", "0.005", "0.12"):  # L of quiet, O, L and I of noisy
+    for value in ("3.00e-06", "0.0140", "0.00500", "0.120"):  # L of quiet, O, L and I of noisy
         assert value in text
     panels = figures("kappa_components", "three_environments")[0].spec["concat"][0]["hconcat"]
     rows = [row for row in campaigns["three_environments"].rows("consistency") if row["a"] == 1]
@@ -186,3 +227,209 @@ def test_without_the_tables_of_trials_the_stage_is_named(tmp_path, capsys):
     error = capsys.readouterr().err
     assert f"consistency_environments.csv: no such file; run: acapella trials {tmp_path} --environments ..." in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(("name", "measure"), [("iat_delta", "iat"), ("latency_delta", "latency")])
+def test_share_within_10_ns_is_that_of_the_bins_in_the_shaded_part(name, measure, campaigns, figures):
+    source = campaigns["three_environments"]
+    figure, drawn = figures(name, "three_environments")
+    for panel in figure.spec["concat"][0]["vconcat"]:
+        environment, _, said = panel["title"]["text"].partition(": ")
+        rows = [r for r in source.rows("consistency_deltas") if (r["environment"], r["a"]) == (environment, 1)]
+        inside = defaultdict(int)
+        for row in rows:
+            if row["measure"] == measure and abs(row["bin"]) <= 5:  # below 10 ns
+                inside[row["b"]] += row["packets"]
+        shares = [inside[b] / next(r["packets_common"] for r in rows if r["b"] == b) for b in sorted(inside)]
+        assert (
+            said == f"{span(percent(min(shares)), percent(max(shares)))} of packets within \u00b110\N{NO-BREAK SPACE}ns"
+        )
+        shaded = panel["layer"][0]["data"]["values"][0]
+        assert (shaded["low"], shaded["high"]) == (-5.5, 5.5)
+    assert "% of packets within \u00b110 ns" in words(drawn)
+
+
+def test_smallest_bound_is_marked_if_the_config_does_not_have_10_ns(tmp_path):
+    folder = write_campaign(tmp_path, {"quiet": [{}]}, within_ns=(100, 1000))
+    assert cli.main(["trials", str(folder), "--environments", "quiet"]) == 0
+    text = words(svg_of(compose.drawn("iat_delta", Source(Campaign(folder)))))
+    assert "within \u00b1100 ns" in text and "\u00b110 ns" not in text
+
+
+def test_empty_bins_have_no_line():
+    rows = [{"bin": n, "b": 2, "share": 0.1, "lo_ns": n, "hi_ns": n} for n in (-7, 0, 1, 2, 9)]
+    points = deltas.steps(rows, 2, "tuesday", 0.01)
+    pieces = defaultdict(list)
+    for point in points:
+        pieces[point["piece"]].append((point["bin"], point["share"]))
+    low, high = 0.01, 10
+    assert list(pieces.values()) == [
+        [(-7.5, low), (-7.5, high), (-6.5, high), (-6.5, low)],
+        [(-0.5, low), *[(n + side, high) for n in (0, 1, 2) for side in (-0.5, 0.5)], (2.5, low)],
+        [(8.5, low), (8.5, high), (9.5, high), (9.5, low)],
+    ]
+    assert [point["order"] for point in points] == list(range(len(points)))
+
+
+def test_components_are_printed_with_three_digits(svg):
+    assert [kappa_components.component(value) for value in (0, 1, 0.103, 0.1, 3.3333e-6, None)] == [
+        *("0", "1", "0.103", "0.100", "3.33e-06", "undefined"),
+    ]
+    text = words(svg("kappa_components", "three_environments"))
+    assert all(f" {value} " in text for value in ("0.0200", "0.0140", "0.000200", "0.0310"))
+
+
+@pytest.mark.parametrize(("campaign", "panels"), [("one_pair", 1), ("three_environments", 12), ("many", 32)])
+def test_timeline_has_a_panel_for_each_run(campaign, panels, figures):
+    figure, _ = figures("kappa_timeline", campaign)
+    drawn = figure.spec["concat"][0]["concat"]
+    assert len(drawn) == len({panel["title"]["text"] for panel in drawn}) == panels
+    domains = {json.dumps(panel["layer"][0]["encoding"][axis]["scale"]) for panel in drawn for axis in "xy"}
+    assert len(domains) == 2  # the same axes in all
+
+
+def test_components_of_many_runs_are_those_with_the_least_kappa_in_order(tmp_path):
+    kappas = {f"e{n}": [0.9 - 0.01 * (7 * n + run) for run in range(7)] for n in range(7)}
+    figure = compose.drawn("kappa_components", environments_campaign(tmp_path, kappas))
+    panels = figure.spec["concat"][0]["hconcat"]
+    texts = [float(row["text"]) for row in panels[0]["layer"][1]["data"]["values"]]
+    every = sorted(round(kappa, 4) for runs in kappas.values() for kappa in runs)
+    assert texts == pytest.approx(every[:40], abs=1e-4)
+    said = "the 40 runs with the least kappa of 49 runs, the least first; not shown: 9 runs of e1 (2) and e0 (7)"
+    assert f"{said} with kappa {every[40]:.4f} to {every[-1]:.4f}" in figure.description.replace("\u00a0", " ")
+
+
+def test_timeline_title_has_the_lowest_window_and_the_key_its_length(campaigns, figures):
+    rows = [row for row in campaigns["three_environments"].rows("consistency_timeline") if row["a"] == 1]
+    worst = min((row for row in rows if row["kappa"] is not None), key=lambda row: row["kappa"])
+    figure, _ = figures("kappa_timeline", "three_environments")
+    assert figure.title.startswith(f"Lowest window kappa: {worst['kappa']:.4g} at ")
+    (length,) = {row["to_ns"] - row["from_ns"] for row in rows}
+    assert f"Windows of {nanoseconds(length)};" in figure.description
+
+
+def test_timeline_title_counts_the_other_windows_that_are_as_low():
+    kappas = enumerate((0.5, 0, 0, 0))
+    rows = [{"kappa": kappa, "from_ns": n * 10**6, "environment": "e", "b": 2} for n, kappa in kappas]
+    title = kappa_timeline.title(rows, {("e", 2): "tuesday"}).replace("\N{NO-BREAK SPACE}", " ")
+    assert title == "Lowest window kappa: 0 at 1 ms (tuesday) and in 2 other windows"
+
+
+def test_timeline_of_many_runs_has_those_with_the_least_kappa(tmp_path):
+    folder = write_campaign(tmp_path, {f"e{n}": [{"I": 0.01 * (7 * n + run)} for run in range(7)] for n in range(7)})
+    assert cli.main(["trials", str(folder), "--environments", *(f"e{n}" for n in range(7))]) == 0
+    source = Source(Campaign(folder))
+    figure = compose.drawn("kappa_timeline", source)
+    assert "the 40 runs with the least kappa in a window, of 49" in figure.description.replace(
+        "\N{NO-BREAK SPACE}", " "
+    )
+    least = defaultdict(lambda: 1)
+    for row in source.rows("consistency_timeline"):
+        name = f"{row['environment']}-{row['b']}"  # as write_campaign calls the trial
+        least[name] = min(least[name], row["kappa"])
+    drawn = {panel["title"]["text"] for panel in figure.spec["concat"][0]["concat"]}
+    assert drawn == set(sorted(least, key=least.get)[:40])
+
+
+def environments_campaign(folder, kappas: dict[str, list[float]]) -> Source:
+    """A campaign whose runs have these kappas, all of them because of I."""
+    environments = {name: [{"I": 2 * (1 - kappa), "L": 0.0} for kappa in runs] for name, runs in kappas.items()}
+    write_campaign(folder, environments)
+    assert cli.main(["trials", str(folder), "--environments", *environments]) == 0
+    return Source(Campaign(folder))
+
+
+@pytest.mark.parametrize(
+    ("kappas", "said"),
+    [
+        (
+            {"local": [0.9855, 0.9845, 0.9846, 0.9866], "fabric": [0.9460, 0.9469, 0.9468, 0.9456]},
+            "fabric is 3.96 % less consistent than local (3.",
+        ),
+        (
+            {"local": [0.9460, 0.9469, 0.9468, 0.9456], "fabric": [0.9855, 0.9845, 0.9846, 0.9866]},
+            "fabric is 4.12 % more consistent than local (3.",
+        ),
+        (
+            {"local": [0.9, 0.99, 0.91, 0.98], "fabric": [0.98, 0.92, 0.9, 0.99]},
+            "No difference in consistency between local and fabric can be stated",
+        ),
+        (
+            {"local": [0.99, 0.98, 0.97], "fabric": [0.5, 0.51, 0.52]},
+            "No difference in consistency between local and fabric can be stated",
+        ),
+        (
+            {"a": [0.9] * 4, "b": [0.8] * 4, "c": [0.95] * 4, "d": [0.9] * 4},
+            "Of 3 other environments: 1 less and 1 more consistent than a (11.1 % less to 5.56 % more)",
+        ),
+        (
+            {"a": [0.9] * 4, "b": [0.8] * 4, "c": [0.45] * 4, "d": [0.9] * 4},
+            "Of 3 other environments: 2 less consistent than a (11.1 % to 50.0 % less)",
+        ),
+    ],
+)
+def test_a_difference_of_environments_is_stated_only_if_its_interval_excludes_zero(kappas, said, tmp_path):
+    figure = compose.drawn("kappa_environments", environments_campaign(tmp_path, kappas))
+    assert figure.title.replace("\N{NO-BREAK SPACE}", " ").startswith(said)
+    few = any(len(runs) < 4 for runs in kappas.values())
+    assert ("too few runs" in words(svg_of(figure))) == few
+
+
+def test_reordering_names_the_environments_without_and_the_largest_spacing(campaigns, svg):
+    text = words(svg("reordering_spacing", "three_environments"))
+    assert "none (quiet)" in text and "no pair is reversed in quiet and shared" in text
+    rows = [row for row in campaigns["three_environments"].rows("consistency_spacing") if row["a"] == 1]
+    farthest = max(row["hi_ns"] for row in rows if row["reversed_pairs"])
+    bound = float(text.split("no pair that is ")[1].split(" ms or more apart is reversed")[0])
+    assert farthest < 1e6 * bound < 1.01 * (farthest + 1)
+    noisy = [row for row in rows if row["environment"] == "noisy"]
+    share = sum(row["reversed_pairs"] for row in noisy) / sum(row["pairs"] for row in noisy)
+    assert f"{100 * share:.2f} % (noisy)" in text or f"{100 * share:.2g} % (noisy)" in text
+
+
+def test_many_environments_of_reordering_have_small_panels_and_a_range(tmp_path):
+    environments = {f"e{n}": [{"moved": 100 * n}] for n in range(6)}
+    write_campaign(tmp_path, environments)
+    assert cli.main(["trials", str(tmp_path), "--environments", *environments]) == 0
+    figure = compose.drawn("reordering_spacing", Source(Campaign(tmp_path)))
+    assert figure.title.endswith("in 6\N{NO-BREAK SPACE}environments")
+    assert len(figure.spec["concat"][0]["concat"]) == 5
+    assert "no pair is reversed in e0" in figure.description.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_many_environments_have_small_panels_of_differences_and_small_matrices(tmp_path):
+    environments = {f"e{n}": [{**SAME, "U": 0.01 * n}] * 2 for n in range(9 + 1)}
+    write_campaign(tmp_path, environments)
+    assert cli.main(["trials", str(tmp_path), "--environments", *environments]) == 0
+    source = Source(Campaign(tmp_path))
+    differences, matrix = (compose.drawn(name, source) for name in ("latency_delta", "kappa_matrix"))
+    assert differences.title.replace("\N{NO-BREAK SPACE}", " ").endswith(": 0 ns in each of 10 environments")
+    drawn = differences.spec["concat"][0]
+    assert (drawn["columns"], len(drawn["concat"])) == (3, 10)
+    assert {panel["title"]["text"] for panel in drawn["concat"]} == set(environments)
+    assert "100 % of packets within \u00b110 ns" in words(svg_of(differences))
+    text = words(svg_of(matrix))
+    assert all(name in text for name in environments) and "0.985" not in text
+    assert float(ET.fromstring(svg_of(matrix)).get("height")) < 1.5 * WIDTH
+
+
+def test_figures_use_the_names_that_the_config_gives_to_trials(tmp_path):
+    """Two environments with trials whose names do not begin with the environment's, one of two files."""
+    folder = write_campaign(tmp_path, {"quiet": [{"I": 0.1}, {"I": 0.2}], "loaded": [{"I": 0.3}]}, all_pairs=True)
+    names = {"quiet-1": "monday-q0+monday-q1", "quiet-2": "tuesday", "quiet-3": "wednesday"}
+    names |= {"loaded-1": "loaded-first", "loaded-2": "friday"}
+    for path in (folder / "kappa").glob("*.json"):
+        text = path.read_text(encoding="utf-8")
+        for old, new in names.items():
+            text = text.replace(f'"{old}"', f'"{new}"')
+        path.write_text(text, encoding="utf-8")
+    assert cli.main(["trials", str(folder), "--environments", "quiet", "loaded"]) == 0
+    source = Source(Campaign(folder))
+    for name in TRIALS:
+        figure = compose.drawn(name, source)
+        text, spec = words(svg_of(figure)), json.dumps(figure.spec)
+        for run in ("tuesday", "wednesday", "friday"):
+            assert figure.empty or run in (spec if name == "kappa_environments" else text), (name, run)
+        assert " (A)" not in text and "run B" not in text, name
+    assert "quiet: tuesday" in words(svg_of(compose.drawn("kappa_components", source)))
+    assert "loaded-first" in words(svg_of(compose.drawn("kappa_matrix", source)))

@@ -1,8 +1,9 @@
 """Tables of the consistency of trials, from results of acapella kappa: numbers, nulls, names."""
 
 import json
+import re
 import statistics
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import pyarrow.parquet as pq
 import pytest
@@ -109,9 +110,17 @@ def test_pseudonyms_hide_samples_and_their_files_also_in_warnings(results):
     assert rows["consistency"][0]["trial_a"].startswith("S0-P0-")
     text = rows["consistency_warnings"][0]["text"]
     assert text == ("trial S0-P0-0005 is bad: a file of S0-P0-0005 was cut; noisy-10 is no trial. So is S0-P0-0006.")
-    assert {row["environment"] for row in rows["consistency"]} == set(ENVIRONMENTS)
+    assert {row["environment"] for row in rows["consistency"]} == {"E0", "E1", "E2"}
+    assert [path.stem for path in sorted((results / "consistency").iterdir())] == ["E0", "E1", "E2"]
     for path in published(results):
-        assert "noisy-2" not in path.read_text(encoding="utf-8"), path
+        assert not re.search(r"noisy-2|\bquiet\b|\bnoisy\b(?!-10)", path.read_text(encoding="utf-8")), path
+
+
+def test_pseudonyms_of_environments_remove_results_under_true_names(results):
+    make(results)
+    with_pseudonyms(results)
+    make(results, "--pseudonyms")
+    assert {path.stem for path in (results / "consistency").iterdir()} == {"E0", "E1", "E2"}
 
 
 @pytest.mark.parametrize("hide", [True, False])
@@ -124,7 +133,8 @@ def test_pseudonyms_hide_filters_and_flows_which_may_hold_addresses(results, hid
     given = "--filter ip.addr == 203.0.113.7 and --flow 203.0.113.7,203.0.113.8"
     told(results, "noisy", f"None of the 9 frames read for it fits {given}.")
     rows = make(results, *["--pseudonyms"] * hide)
-    shown = json.loads((results / "consistency" / "noisy.json").read_text(encoding="utf-8"))
+    called = dict(zip(ENVIRONMENTS, ["E0", "E1", "E2"] if hide else ENVIRONMENTS, strict=True))
+    shown = json.loads((results / "consistency" / f"{called['noisy']}.json").read_text(encoding="utf-8"))
     assert (shown["parameters"]["filter"] == "(a filter)") == hide
     assert (shown["parameters"]["flow"] == "(a flow)") == hide
     text = rows["consistency_warnings"][0]["text"]
@@ -133,7 +143,7 @@ def test_pseudonyms_hide_filters_and_flows_which_may_hold_addresses(results, hid
     )
     for path in published(results):
         assert not hide or "203.0.113" not in path.read_text(encoding="utf-8"), path
-    quiet = json.loads((results / "consistency" / "quiet.json").read_text(encoding="utf-8"))
+    quiet = json.loads((results / "consistency" / f"{called['quiet']}.json").read_text(encoding="utf-8"))
     assert quiet["parameters"].get("filter") is None
 
 
@@ -149,7 +159,7 @@ def test_the_published_result_is_the_command_s_own_but_for_pseudonyms(results):
         assert json.loads((results / "consistency" / path.name).read_text(encoding="utf-8")) == told
     with_pseudonyms(results)
     make(results, "--pseudonyms")
-    hidden = json.loads((results / "consistency" / "noisy.json").read_text(encoding="utf-8"))
+    hidden = json.loads((results / "consistency" / "E1.json").read_text(encoding="utf-8"))
     assert [trial["name"] for trial in hidden["trials"]] == [f"S0-P0-{n:04d}" for n in range(5, 10)]
     assert [file["file"] for trial in hidden["trials"] for file in trial["files"]] == [
         trial["name"] for trial in hidden["trials"]
@@ -204,3 +214,70 @@ def test_a_sample_without_pseudonym_is_told_in_one_line(results, capsys):
     (results / "pseudonyms.tsv").write_text("sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\n", encoding="utf-8")
     assert cli.main(["trials", str(results), "--pseudonyms", "--environments", "quiet"]) == 2
     assert "sample 'quiet-1' has no pseudonym" in capsys.readouterr().err
+
+
+def test_spacings_keep_every_pair_of_packets_in_its_bin(results):
+    rows = make(results)["consistency_spacing"]
+    assert rows
+    for environment in ENVIRONMENTS:
+        told = json.loads((results / "kappa" / f"{environment}.json").read_text(encoding="utf-8"))
+        names = [trial["name"] for trial in told["trials"]]
+        for pair in told["pairs"]:
+            place = [names.index(pair[end]) + 1 for end in "ab"]
+            own = [row for row in rows if [row["environment"], row["a"], row["b"]] == [environment, *place]]
+            counted = pair["spacing"]
+            assert sum(row["pairs"] for row in own) == counted["zero"]["pairs"] + sum(counted["pairs"])
+            assert sum(row["reversed_pairs"] for row in own) == counted["zero"]["reversed"] + sum(counted["reversed"])
+            for row in own:
+                assert row["reversed_share"] == row["reversed_pairs"] / row["pairs"]
+                if row["bin"]:
+                    assert counted["starts_ns"][row["bin"] - 1] == row["lo_ns"]
+                    assert row["lo_ns"] ** 5 >= 10 ** (row["bin"] - 1) > (row["lo_ns"] - 1) ** 5
+                    assert row["hi_ns"] is None or row["hi_ns"] ** 5 < 10 ** row["bin"] <= (row["hi_ns"] + 1) ** 5
+                else:
+                    assert (row["lo_ns"], row["hi_ns"]) == (0, 0)
+
+
+def test_a_result_of_an_older_version_is_refused_in_one_line(results, capsys):
+    path = results / "kappa" / f"{ENVIRONMENTS[0]}.json"
+    told = json.loads(path.read_text(encoding="utf-8"))
+    del told["pairs"][0]["spacing"]
+    path.write_text(json.dumps(told), encoding="utf-8")
+    assert cli.main(["trials", str(results), "--environments", *ENVIRONMENTS]) == 2
+    error = capsys.readouterr().err
+    assert "has no spacing" in error and error.count("\n") == 1
+
+
+def test_every_environment_is_compared_with_every_later_one(results):
+    rows = make(results)
+    means = {row["environment"]: row["kappa"] for row in rows["consistency_environments"]}
+    found = rows["consistency_comparisons"]
+    assert [(row["environment_a"], row["environment_b"]) for row in found] == list(combinations(ENVIRONMENTS, 2))
+    for row in found:
+        a, b = means[row["environment_a"]], means[row["environment_b"]]
+        assert row["difference"] == pytest.approx(b - a)
+        assert row["relative_difference"] == pytest.approx((b - a) / a)
+        assert row["relative_lo"] <= row["relative_difference"] <= row["relative_hi"]
+
+
+def test_a_result_that_cannot_be_merged_is_named_with_its_samples_and_earlier_tables_stay(results, capsys):
+    make(results)
+    before = {path: path.read_bytes() for path in results.rglob("*") if path.is_file()}
+    path = results / "kappa" / f"{ENVIRONMENTS[1]}.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    incomplete = [{key: value for key, value in pair.items() if key != "moves"} for pair in content["pairs"]]
+    for change in (widened(content), {**content, "pairs": incomplete}):
+        broken = json.dumps(change)
+        path.write_text(broken, encoding="utf-8")
+        before[path] = broken.encode()
+        assert cli.main(["trials", str(results), "--environments", *ENVIRONMENTS]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1, error
+        assert f"{path}: environment {ENVIRONMENTS[1]} (samples " in error and " cannot be merged: " in error
+        assert {path: path.read_bytes() for path in results.rglob("*") if path.is_file()} == before
+
+
+def widened(result: dict) -> dict:
+    """Return a result with a time that no 64 bits hold."""
+    pairs = [{**pair, "offset_ns": 2**70} for pair in result["pairs"]]
+    return {**result, "pairs": pairs}

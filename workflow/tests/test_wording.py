@@ -1,8 +1,12 @@
 """Numbers and names in words."""
 
 import pytest
+from made_tables import write_table
 
-from acapella.figures import wording
+from acapella.campaign import Campaign
+from acapella.figures import capture_quality, wording
+from acapella.figures.quality import losses_of
+from acapella.figures.source import Source
 
 
 def plain(text: str) -> str:
@@ -54,3 +58,40 @@ def test_long_names_lose_their_middle_and_stay_apart():
     assert len(set(labels.values())) == len(names)
     assert max(map(len, labels.values())) <= 20
     assert wording.short_labels(["S0"], 20) == {"S0": "S0"}
+
+
+UNCOUNTED = {"lost_frames": 0, "loss_share": 0.0, "loss_stages_known": 3, "frames": 99, "site": "S0"}
+CONGESTED = {"mirror_verdict": "congested", "mirror_loss_low": 0.3, "mirror_loss_high": 0.42}
+AT_RISK = {"mirror_verdict": "at risk", "mirror_loss_low": 0.0, "mirror_loss_high": 0.2}
+CLEAR = {"mirror_verdict": "clear", "mirror_loss_low": 0.0, "mirror_loss_high": 0.01}
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "title", "losses"),
+    [
+        ([CLEAR, CLEAR], "No loss counted in 2 samples", "losses: none counted; counted in part in 2 of 2 samples"),
+        (
+            [CONGESTED, AT_RISK, CLEAR],
+            "No loss counted in 3 samples; "
+            "mirror congested in 1 sample (worst: 30.0 % to 42.0 % of its bytes lost), at risk in 1 sample",
+            "losses: none counted; counted in part in 3 of 3 samples; "
+            "mirror congested in 1 sample (worst: 30.0 % to 42.0 % of its bytes lost), at risk in 1 sample",
+        ),
+        (
+            [{**AT_RISK, "lost_frames": None}],
+            "Loss unknown: no counters in 1 of 1 sample; mirror at risk in 1 sample",
+            "losses: unknown (no sample has a counter of mirror, interface or kernel); mirror at risk in 1 sample",
+        ),
+        (
+            [{**CONGESTED, "mirror_offered": 99, "mirror_delivered": 99, "loss_stages_known": 4}],
+            "No loss seen in 1 sample",
+            "losses: none seen",
+        ),
+    ],
+)
+def test_losses_of_a_mirror_without_counters_are_stated(verdicts, title, losses, tmp_path):
+    rows = [{**UNCOUNTED, "sample": f"s{n}", **verdict} for n, verdict in enumerate(verdicts)]
+    write_table(tmp_path, "capture_quality", rows)
+    quality = Source(Campaign(tmp_path)).quality
+    assert plain(capture_quality.title(quality)) == title
+    assert plain(losses_of(quality)) == losses

@@ -349,8 +349,11 @@ def test_trials_bring_their_comparison_and_without_them_there_is_none(tmp_path):
     place.configure(**TWO_TRIALS)
     said = place.succeed("--dry-run", "--printshellcmds")
     assert re.search(r"^kappa +2$", said, re.M), said
-    for stage in ("trials", "conformance"):
-        assert re.search(rf"^{stage} +1$", said, re.M), said
+    assert re.search(r"^trials +1$", said, re.M), said
+    assert not re.search(r"^conformance ", said, re.M) and " --papers" not in said, said
+    place.configure(**TWO_TRIALS, report={"papers": True})
+    asked = place.succeed("--dry-run", "--printshellcmds")
+    assert re.search(r"^conformance +1$", asked, re.M) and " --trials --papers " in asked, asked
     assert re.search(r"--name=alpha-p1\+beta-p1 .* -- \S+/alpha-p1\.pcap\.gz,\S+/beta-p1\.pcap\.gz \S+/alpha-p2", said)
     assert "--environments quiet loaded" in said
     assert said.count("--damaged fail -- ") == 2  # of kappa
@@ -369,7 +372,7 @@ def test_flow_reports_are_planned_where_the_config_asks_for_them(tmp_path):
     from acapella.flowreports import program  # noqa: PLC0415
 
     place = workplace(tmp_path)
-    place.configure(flowreports={"samples": "all", "study": True})
+    place.configure(flowreports={"samples": "all", "study": True}, report={"papers": True})
     plan = place.succeed("--dry-run")
     jobs = ("flowreports", "flowtables", "flowreports_published", "measure_response", "measure_collector", "flowstudy")
     if (why := program.missing()) is not None:

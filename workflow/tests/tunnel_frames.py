@@ -106,6 +106,15 @@ def gre(key: int, inner: Packet) -> Packet:
     return ipv4(inner.behind(header, ("gre_key", key, 4, 4)), 47, OUTER)
 
 
+ROUTE = ip_address("198.51.100.77").packed
+
+
+def gre_with_routes(key: int, inner: Packet) -> Packet:
+    """Source routes, RFC 1701: an address, and the empty one that ends them."""
+    header = struct.pack(">HHHHI", 0x6000, IPV4, 0, 0, key) + struct.pack(">HBB", IPV4, 0, 4) + ROUTE + bytes(4)
+    return ipv4(inner.behind(header, ("gre_key", key, 8, 4)), 47, OUTER)
+
+
 def gre_with_checksum(key: int, inner: Packet) -> Packet:
     header = struct.pack(">HHHHI", 0xA000, IPV4, 0, 0, key)
     total = checksum(header + inner.octets)
@@ -121,7 +130,14 @@ def gre_of_ethernet(key: int, inner: Packet) -> Packet:
 
 def nvgre(vsid: int, inner: Packet) -> Packet:
     header = struct.pack(">HHI", 0x2000, ETHERNET, vsid << 8 | 7)
-    return ipv4(ethernet(inner).behind(header, ("nvgre_vsid", vsid, 4, 3)), 47, OUTER)
+    return ipv4(ethernet(inner).behind(header, ("nvgre_vsid", vsid, 4, 3), ("nvgre_flow_id", 7, 7, 1)), 47, OUTER)
+
+
+def gretap(flow_id: int, inner: Packet) -> Packet:
+    """A key that is written as an address (10.200.177.FLOW_ID), as Linux does."""
+    header = struct.pack(">HHBBBB", 0x2000, ETHERNET, 10, 200, 177, flow_id)
+    places = (("nvgre_vsid", 0x0AC8B1, 4, 3), ("nvgre_flow_id", flow_id, 7, 1))
+    return ipv4(ethernet(inner).behind(header, *places), 47, OUTER)
 
 
 def pptp(call: int, inner: Packet) -> Packet:

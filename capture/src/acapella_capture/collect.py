@@ -14,8 +14,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from acapella_core import beneath
 from acapella_core.arguments import Parser
-from acapella_core.errors import UserError
+from acapella_core.decompression import limits
+from acapella_core.errors import UserError, exit_code_of
 from acapella_core.files import atomic_text
 
 from . import manifest as manifests
@@ -69,6 +71,7 @@ def run(args: argparse.Namespace) -> int | None:
         return None
     if settings.testbed != "files":
         check(settings)
+    beneath.protect(args.campaign)
     if args.list:
         write_planned(settings, args.output)
         return None
@@ -82,7 +85,7 @@ def run(args: argparse.Namespace) -> int | None:
     if settings.testbed == "fabric":
         print(*asked_of_fabric(settings), sep="\n", flush=True)
     if settings.testbed == "files":
-        taken = files.describe(settings.samples, args.campaign, only=args.only)
+        taken = files.describe(settings.samples, args.campaign, only=args.only, limits=limits(**settings.limits))
     else:
         taken = collect(testbed_of(settings, args.campaign.resolve().name), settings, args.campaign)
     failures: list[Failure] = []
@@ -180,7 +183,7 @@ def main() -> int:
         if args.debug:
             raise
         print(f"acapella: error: {error}", file=sys.stderr)
-        return 2
+        return exit_code_of(error)
     except KeyboardInterrupt:
         return 130
 

@@ -204,6 +204,8 @@ def stop_capture(taking: Taking) -> None:
     """End the capture and keep its counts; one that had to end early may have none."""
     try:
         taking.counts = taking.capture.stop()
+        if taking.counts is None:
+            taking.watch.notes.append(f"counts unknown: {taking.capture.where}: {taking.capture.message()}")
     except UserError as error:
         if taking.ended is None:
             taking.fault = taking.fault or str(error)

@@ -5,8 +5,6 @@ from pathlib import Path
 
 from acapella_core.errors import UserError
 
-BATCH_FRAMES = 65536
-
 
 @dataclass(frozen=True)
 class Facts:
@@ -19,8 +17,8 @@ class Facts:
     whole_bytes: int | None = None  # where a capture that is cut has its last whole record's end
 
 
-def scan(path: Path) -> Facts:
-    """Read a capture to its end.
+def scan(path: Path, limits=None) -> Facts:
+    """Read a capture to its end, at most as much as the ``limits`` of acapella_core.decompression allow.
 
     Raises UserError where the core was not built.
     """
@@ -29,12 +27,9 @@ def scan(path: Path) -> Facts:
     except ImportError as error:
         raise UserError(f"the native core is missing: {error}", fix="make setup") from error
     try:
-        digest = _native.NativeDigest(str(path), None, None, BATCH_FRAMES)
-        while digest.next_frames() is not None:  # batches of frames; only the totals are wanted
-            pass
+        found = _native.scan_capture(str(path), limits or _native.DecompressionLimits())
     except _native.InputError as error:
         return Facts(fault=str(error))
-    found = digest.summary()
     cut = f"{found['file_issue']} at byte {found['file_issue_offset']}" if found["file_issue"] else None
     if found["file_unread_bytes"]:
         cut += f", {found['file_unread_bytes']} bytes not read"

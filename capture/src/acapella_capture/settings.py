@@ -10,7 +10,7 @@ import yaml
 from acapella_core import schemas
 from acapella_core.errors import UserError
 
-KEYS = ("testbed", "samples", "runs", "capture", "collect", "preprocess", "local", "fabric")
+KEYS = ("testbed", "samples", "runs", "capture", "collect", "preprocess", "local", "fabric", "digest")
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,7 @@ class Settings:
     preprocess: PreprocessSettings
     local: LocalSettings
     fabric: FabricSettings
+    limits: dict[str, Any]  # on decompression, of testbed files
 
 
 def read_settings(path: Path) -> Settings:
@@ -182,6 +183,7 @@ def settings_of(config: dict[str, Any], *, where: object = "config") -> Settings
         preprocess=PreprocessSettings(**values["preprocess"]),
         local=local_settings(values["local"]),
         fabric=FabricSettings(**values["fabric"]),
+        limits={key: values["digest"][key] for key in ("max_decompressed", "max_ratio")},
     )
 
 

@@ -58,38 +58,57 @@ class Tcpdump:
         self._argv = argv + (["--", settings.filter] if settings.filter else [])
         self._output = output
         self._job: Job | None = None
+        self._requests = 0  # for its counts
 
     def start(self) -> None:
         """Raises UserError with tcpdump's message where it ends or does not listen in time."""
         self._job = self._testbed.start(self._node, self._argv, output=self._output)
         if not self._until(lambda log: "listening on" in log, START_S):
             self._job.signal("KILL")
-            raise UserError(f"does not start: {self._said()}", where=self.where)
+            raise UserError(f"does not start: {self.message()}", where=self.where)
 
     def alive(self) -> bool:
         """Whether it runs still."""
         return self._job.poll() is None
 
-    def stop(self) -> Counts:
-        """Let it write what the kernel still holds, end it, and return its counts. Raises UserError if it failed."""
+    def stop(self) -> Counts | None:
+        """Let tcpdump write what the kernel still holds, end it, and return its counts.
+
+        None if tcpdump ended on request without final counts: its capture may be complete all the same (``message`` has
+        its last words). Raises UserError if it failed before, or does not end.
+        """
         drained = time.monotonic() + DRAIN_S
         while time.monotonic() < drained and not self._empty():
             pass
+        ran, answers = self.alive(), self._answers()
         self._job.signal("INT")
         status = self._job.wait(START_S)
         counts = last_counts(self._job.log())
-        if status != 0 or counts is None:
+        if status is None or (not ran and (status != 0 or counts is None)):
             self._job.signal("KILL")
-            raise UserError(f"failed: {self._said()}", where=self.where)
-        return counts
+            raise UserError(f"{'does not end' if status is None else 'failed'}: {self.message()}", where=self.where)
+        return counts if not ran or (status == 0 and self._answers() > answers) else None
+
+    def message(self) -> str:
+        """The last line that tcpdump printed."""
+        lines = self._job.log().strip().splitlines()
+        return lines[-1] if lines else "it printed nothing"
 
     def _empty(self) -> bool:
-        """Ask for its counts: True where nothing is held in the kernel, or it has ended by itself."""
-        seen = len(STATUS.findall(self._job.log()))
-        self._job.signal("USR1")
-        if not self._until(lambda log: len(STATUS.findall(log)) > seen, 1):
+        """Ask tcpdump for its counts: True if the kernel holds no frame, or tcpdump has ended.
+
+        A request that is still pending when SIGINT arrives is answered after the socket is closed, with "pcap_stats:
+        Bad file descriptor"; so there is never more than one request without an answer.
+        """
+        if self._answers() == self._requests:
+            self._job.signal("USR1")
+            self._requests += 1
+        if not self._until(lambda log: len(STATUS.findall(log)) >= self._requests, 1):
             return self._job.poll() is not None
         return last_counts(self._job.log()).held <= 0
+
+    def _answers(self) -> int:
+        return len(STATUS.findall(self._job.log()))
 
     def _until(self, condition, timeout_s: float) -> bool:
         end = time.monotonic() + timeout_s
@@ -98,7 +117,3 @@ class Tcpdump:
                 return condition(self._job.log())
             time.sleep(0.02)
         return True
-
-    def _said(self) -> str:
-        lines = self._job.log().strip().splitlines()
-        return lines[-1] if lines else "it printed nothing"

@@ -35,9 +35,10 @@ static ssize_t gzip_read(void *file, char *to, size_t size) {
 static int gzip_close(void *file) { return gzclose_r(file) == Z_OK ? 0 : -1; }
 
 /* What is not compressed passes through zlib as it is. */
-static int open_file(struct source *source, struct fault *fault) {
+static int open_file(struct source *source, int descriptor, struct fault *fault) {
+    const int open = descriptor < 0 && strcmp(source->path, "-") == 0 ? 0 : descriptor;
     errno = 0;
-    source->file = strcmp(source->path, "-") == 0 ? gzdopen(0, "rb") : gzopen(source->path, "rbe");
+    source->file = open < 0 ? gzopen(source->path, "rbe") : gzdopen(open, "rb");
     if (!source->file) {
         return errno ? fail(fault, "%.200s: %s%s", source->path, strerror(errno), advice_to_read(errno))
                      : fail(fault, "%.200s: out of memory", source->path);
@@ -137,9 +138,10 @@ static int open_pcap(struct source *source, struct fault *fault) {
     return check_frame(source, (uint32_t)pcap_datalink(source->pcap), 0, fault);
 }
 
-static int open_source(struct source *source, const char *path, unsigned port, struct fault *fault) {
+static int open_source(struct source *source, const char *path, int descriptor, unsigned port,
+                       struct fault *fault) {
     source->path = path;
-    if (open_file(source, fault) != 0) {
+    if (open_file(source, descriptor, fault) != 0) {
         return -1;
     }
     const int first = gzgetc(source->file);
@@ -158,7 +160,8 @@ static int open_source(struct source *source, const char *path, unsigned port, s
     return advance(source, port, fault) < 0 ? -1 : 0;
 }
 
-struct input *p4_input_open(const char *const paths[], unsigned count, struct fault *fault) {
+struct input *p4_input_open(const char *const paths[], const int descriptors[], unsigned count,
+                            struct fault *fault) {
     struct input *input = calloc(1, sizeof *input);
     if (!input) {
         fail(fault, "out of memory");
@@ -166,7 +169,7 @@ struct input *p4_input_open(const char *const paths[], unsigned count, struct fa
     }
     for (; input->count < count; ++input->count) {
         struct source *source = &input->source[input->count];
-        if (open_source(source, paths[input->count], input->count, fault) != 0) {
+        if (open_source(source, paths[input->count], descriptors[input->count], input->count, fault) != 0) {
             ++input->count;
             p4_input_close(input);
             return NULL;

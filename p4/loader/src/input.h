@@ -6,8 +6,10 @@
 
 struct input;
 
-/* NULL: see fault. */
-struct input *p4_input_open(const char *const paths[], unsigned count, struct fault *fault);
+/* Reads each capture from its descriptor, which it closes in the end, or from its path where that is
+ * negative. NULL: see fault. */
+struct input *p4_input_open(const char *const paths[], const int descriptors[], unsigned count,
+                            struct fault *fault);
 
 /* Up to `most` frames, valid until the next call; 0: the captures have ended, -1: see fault. */
 int p4_input_read(struct input *input, struct p4_frame *frames, unsigned most, struct fault *fault);

@@ -155,7 +155,7 @@ static int run_all(struct p4 *p4, struct taker *taker, const struct options *opt
             return EXIT_USAGE;
         }
     }
-    struct input *input = p4_input_open(options->in, options->ins, fault);
+    struct input *input = p4_input_open(options->in, options->descriptor, options->ins, fault);
     if (!input) {
         return EXIT_USAGE;
     }

@@ -10,6 +10,7 @@
 enum {
     SPEC = 256,
     IN,
+    DESCRIPTOR,
     OUT,
     CONTROL,
     STATS,
@@ -30,6 +31,7 @@ enum {
 static const struct option names[] = {
     {"spec", required_argument, NULL, SPEC},
     {"in", required_argument, NULL, IN},
+    {"descriptor", required_argument, NULL, DESCRIPTOR},
     {"out", required_argument, NULL, OUT},
     {"control", required_argument, NULL, CONTROL},
     {"stats", required_argument, NULL, STATS},
@@ -54,6 +56,8 @@ static const char usage[] =
     "  --in PATH              pcap or pcapng, also with gzip, - for standard input; the first is port 0, the "
     "next 1, ...:\n"
     "                         their frames enter in the order of their times\n"
+    "  --descriptor N         read the last --in from this open descriptor; its PATH is for messages and "
+    "checks\n"
     "  --out PATH             what the program sends: PATH.pcap (ns) or PATH.pcapng\n"
     "  --out-interface NAME   the same, as frames on an interface (needs CAP_NET_RAW)\n"
     "  --control PATH         tables, registers, names of drop reasons, epochs; may be given several times\n"
@@ -82,6 +86,16 @@ static int add(const char *to[], unsigned *count, const char *value, const char 
     return 0;
 }
 
+static int read_descriptor(struct options *options, struct fault *fault) {
+    char *end = NULL;
+    const unsigned long value = strtoul(optarg, &end, 10);
+    if (!options->ins || *optarg < '0' || *optarg > '9' || *end || value > INT_MAX) {
+        return fail(fault, "--descriptor %s: a number, after the --in that it belongs to", optarg);
+    }
+    options->descriptor[options->ins - 1] = (int)value;
+    return 0;
+}
+
 static int read_burst(struct options *options, struct fault *fault) {
     char *end = NULL;
     const unsigned long value = strtoul(optarg, &end, 10);
@@ -98,7 +112,10 @@ static int read_one(struct options *options, int code, struct fault *fault) {
             options->spec = optarg;
             return 0;
         case IN:
+            options->descriptor[options->ins % P4_PORTS] = -1;
             return add(options->in, &options->ins, optarg, "--in", fault);
+        case DESCRIPTOR:
+            return read_descriptor(options, fault);
         case OUT:
             options->out = optarg;
             return 0;

@@ -10,6 +10,7 @@ struct options {
     const char *library;      /* compiled pipeline of the program; NULL: interpret */
     const char *generated;    /* write the program's C code there and end; NULL: run */
     const char *in[P4_PORTS]; /* "-": standard input */
+    int descriptor[P4_PORTS]; /* read a capture from there, not from its path; -1: from its path */
     unsigned ins;
     const char *out; /* PATH.pcap or PATH.pcapng; NULL: none */
     const struct format *format;

@@ -3,6 +3,8 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
 #include <net/if.h>
@@ -10,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define BUFFER (4U << 20)
@@ -21,8 +24,24 @@ static int complain(struct fault *fault, const char *path, int error) {
 }
 
 int p4_create(const char *part) {
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%s", part);
     unlink(part);
-    return open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    const int fd = access("/proc/self/fd", X_OK) == 0
+                       ? open(dirname(folder), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600)
+                       : -1;
+    return fd >= 0 ? fd : open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+}
+
+int p4_publish(int fd, const char *part, const char *path) {
+    char link[40];
+    struct stat status;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (fsync(fd) != 0 || fstat(fd, &status) != 0 ||
+        (status.st_nlink == 0 && linkat(AT_FDCWD, link, AT_FDCWD, part, AT_SYMLINK_FOLLOW) != 0)) {
+        return -1;
+    }
+    return rename(part, path);
 }
 
 /* NAME.part: complete files alone have their names. */
@@ -165,8 +184,7 @@ static int finish_file(struct sink *sink, struct fault *fault) {
         *fault = sink->fault;
         return -1;
     }
-    return fsync(sink->fd) != 0 || rename(sink->part, sink->path) != 0 ? complain(fault, sink->path, errno)
-                                                                       : 0;
+    return p4_publish(sink->fd, sink->part, sink->path) != 0 ? complain(fault, sink->path, errno) : 0;
 }
 
 int p4_sink_close(struct sink *sink, bool keep, struct fault *fault) {
@@ -201,7 +219,7 @@ int p4_write_file(const char *path, int (*write)(FILE *to, const void *what), co
     int status = 0;
     if (!file) {
         status = complain(fault, path, part ? errno : ENOMEM);
-    } else if (write(file, what) != 0 || fflush(file) != 0 || fsync(fd) != 0 || rename(part, path) != 0) {
+    } else if (write(file, what) != 0 || fflush(file) != 0 || p4_publish(fd, part, path) != 0) {
         status = complain(fault, path, errno);
     }
     if (file) {

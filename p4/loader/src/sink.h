@@ -35,8 +35,12 @@ int p4_sink_close(struct sink *sink, bool keep, struct fault *fault);
 int p4_write_file(const char *path, int (*write)(FILE *to, const void *what), const void *what,
                   struct fault *fault);
 
-/* Opens NAME.part to write it anew: what a killed run left goes, and no link leads elsewhere. -1: see errno.
- */
+/* Opens a file to be published as NAME.part and then NAME. It has no name until then, so that the kernel
+ * removes it after SIGKILL; on a file system without such files it is NAME.part from the start. An old
+ * NAME.part is removed. -1: see errno. */
 int p4_create(const char *part);
+
+/* Syncs the file of p4_create() and gives it its name. -1: see errno. */
+int p4_publish(int fd, const char *part, const char *path);
 
 #endif

@@ -1,6 +1,7 @@
 """Frames through a program: tables, registers, epochs, accounts, and what the host stage adds."""
 
 import gzip
+import json
 import os
 import resource
 import shutil
@@ -357,7 +358,7 @@ def test_a_killed_run_leaves_no_file_under_its_name(tmp_path):
     process = running(tmp_path, [frame(0, ethernet(1)), frame(3600 * SECOND, ethernet(2))])
     process.kill()
     process.communicate(timeout=p4.LIMIT_S)
-    assert not (tmp_path / "out.pcap").exists() and not (tmp_path / "stats.json").exists()
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".txt") == ["in.pcap"]
 
 
 def test_a_full_disk_is_told_and_leaves_no_file(tmp_path):
@@ -388,6 +389,28 @@ def test_dpdk_leaves_no_folder_behind_where_the_user_is_not_root(tmp_path):
     argv = ["unshare", "--user", *p4.command(tmp_path, FORWARD, capture)]
     subprocess.run(argv, env={**p4.ENVIRONMENT, "TMPDIR": str(place)}, capture_output=True, check=True)
     assert list(place.iterdir()) == []
+
+
+def test_a_capture_is_read_from_a_descriptor_and_keeps_its_name(tmp_path):
+    capture = write_pcap(tmp_path / "in.pcap", traffic(10))
+    through_file = good(tmp_path, FORWARD, capture)
+    content = capture.read_bytes()
+    capture.write_bytes(b"decompressed by another program")
+    reading, writing = os.pipe()
+    os.write(writing, content)
+    os.close(writing)
+    words = [*p4.command(tmp_path, FORWARD, capture), "--descriptor", str(reading)]
+    subprocess.run(words, env=p4.ENVIRONMENT, pass_fds=[reading], check=True)
+    os.close(reading)
+    (port,) = json.loads((tmp_path / "stats.json").read_text())["ports"]
+    assert (port["file"], port["in"], port["end"]) == ("in.pcap", 10, "clean")
+    assert through_file.stats["ports"] == [port]
+
+
+@pytest.mark.parametrize("words", [("--descriptor", "3", "--in", "x"), ("--in", "x", "--descriptor", "x")])
+def test_a_descriptor_belongs_to_the_capture_before_it(tmp_path, words):
+    done = subprocess.run([p4.built_or_skip(), "--spec", FORWARD, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "a number, after the --in that it belongs to" in done.stderr
 
 
 @pytest.mark.parametrize(("frames", "code"), [(10, 2), (2000, 1)])  # before the first frame, and in the middle

@@ -2,6 +2,7 @@
 
 import random
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -10,21 +11,42 @@ from .programs import Failed, acapella
 
 SITES, HOSTS = 4, 6
 SAMPLE_S, PERIOD_S = 4, 6
-SHAPES = ("smooth", "bursty", "tcp")
+SHAPES = ("smooth", "bursty", "tcp", "udp-bursts")
 END_S = 240  # beyond the time of the samples themselves
 # Rates of ports and mirrors, Mbit/s: ports much faster than the mirror, as fast, and slower than half of it.
 RATES = ((100, 10), (20, 10), (8, 20), (40, 10))
 REQUESTS_PER_S = 5
+BURST_FRAMES = (20, 60, 120)  # of UDP: below the queue of 96 KiB, as long, longer
+COUNTERS_S = (1, 30)
+MTUS = (1500, 1500, 1500, 1500, 1500, 9000)
 
 
-def collect(folder: Path, seed: int, counters_s: int) -> list[Path]:
-    """Take one campaign of samples, two directions of 24 ports; return the paths of the manifests.
+@dataclass(frozen=True)
+class Plan:
+    """One campaign: its number in the benchmark chooses rates, counters and MTU, the seed draws the traffic."""
+
+    number: int
+    seed: int
+
+    @property
+    def counters_s(self) -> int:
+        """Interval of the switch's counters, seconds."""
+        return COUNTERS_S[self.number % len(COUNTERS_S)]
+
+    @property
+    def mtu(self) -> int:
+        """MTU of the links; frames of UDP and TCP are as long."""
+        return MTUS[self.number % len(MTUS)]
+
+
+def collect(folder: Path, plan: Plan) -> list[Path]:
+    """Take one campaign of samples, 24 ports or more; return the paths of the manifests.
 
     Raises Failed if the collection fails.
     """
     folder.mkdir(parents=True)
     config = folder.with_name(f"{folder.name}.yaml")
-    config.write_text(yaml.safe_dump(settings(seed, counters_s)), encoding="utf-8")
+    config.write_text(yaml.safe_dump(settings(plan)), encoding="utf-8")
     command = [str(word) for word in acapella("collect", folder, "--config", config)]
     with folder.with_name(f"{folder.name}.log").open("w") as log:
         try:
@@ -39,37 +61,38 @@ def collect(folder: Path, seed: int, counters_s: int) -> list[Path]:
     return manifests
 
 
-def settings(seed: int, counters_s: int) -> dict:
-    """Return the configuration of a campaign: pairs of hosts, each with a shape and a load of its own."""
-    draw = random.Random(seed)
-    port_mbps, mirror_mbps = RATES[seed % len(RATES)]
+def settings(plan: Plan) -> dict:
+    """Return the configuration of a campaign: pairs of hosts, each with a shape and a load."""
+    draw = random.Random(plan.seed * 1000 + plan.number)
+    port_mbps, mirror_mbps = RATES[plan.number // len(COUNTERS_S) % len(RATES)]
     traffic = []
     for site in range(1, SITES + 1):
         for pair in range(HOSTS // 2):
-            shape = SHAPES[(site + pair + seed) % len(SHAPES)]
+            shape = SHAPES[(site + pair + plan.number) % len(SHAPES)]
             load = draw.uniform(0.1, 0.5) if draw.random() < 0.5 else draw.uniform(0.5, 3.0)
             ends = f"site{site}-host{2 * pair + 1}", f"site{site}-host{2 * pair + 2}"
             traffic += lines(draw, shape, load * mirror_mbps, port_mbps, ends)
+    path = {"path": "jumbo"} if plan.mtu > 1500 else {}
     return {
         "testbed": "local",
         "capture": {"sample_s": SAMPLE_S, "snaplen": 128},
         "collect": {
             "sample_period_s": PERIOD_S,
-            "seed": seed,
+            "seed": plan.seed,
             "cycles": HOSTS,
             "port_selection": "all",
             "gather": "end",
-            "telemetry_wait_s": counters_s + 5,
+            "telemetry_wait_s": plan.counters_s + 5,
         },
         "local": {
             "sites": SITES,
             "hosts_per_site": HOSTS,
             "port_rate_mbps": port_mbps,
             "mirror_rate_mbps": mirror_mbps,
-            "mtu": 1500,
-            "counters_s": counters_s,
+            "mtu": plan.mtu,
+            "counters_s": plan.counters_s,
             "telemetry": "switch",
-            "traffic": traffic,
+            "traffic": [line | path for line in traffic],
         },
     }
 
@@ -84,6 +107,8 @@ def lines(draw: random.Random, shape: str, rate_mbps: float, port_mbps: float, e
         line = {"client": client, "server": server, "span": span}
         if shape == "smooth":
             found.append(line | {"kind": "iperf3_udp", "rate_mbps": each})
+        elif shape == "udp-bursts":
+            found.append(line | {"kind": "iperf3_udp", "rate_mbps": each, "burst_frames": draw.choice(BURST_FRAMES)})
         elif shape == "tcp":
             found.append(line | {"kind": "iperf3_tcp", "rate_mbps": each, "streams": draw.choice((1, 1, 2, 4))})
         else:
@@ -96,8 +121,17 @@ def shape_of(manifest: dict, configured: dict) -> str:
     """Return the shape of the traffic that the sample's port carried."""
     number = int(manifest["port"].removeprefix("port")) if manifest["port"].startswith("port") else None
     name = f"{manifest['site']}-host{number}"
-    kinds = {line["kind"] for line in configured["local"]["traffic"] if name in (line["client"], line["server"])}
-    return {"iperf3_udp": "smooth", "iperf3_tcp": "tcp", "http": "bursty"}[kinds.pop()] if kinds else "uplink"
+    shapes = {
+        shape_of_line(line) for line in configured["local"]["traffic"] if name in (line["client"], line["server"])
+    }
+    return shapes.pop() if shapes else "uplink"
+
+
+def shape_of_line(line: dict) -> str:
+    """Return the shape of a line of traffic."""
+    if line.get("burst_frames"):
+        return "udp-bursts"
+    return {"iperf3_udp": "smooth", "iperf3_tcp": "tcp", "http": "bursty"}[line["kind"]]
 
 
 def true_loss(manifest: dict) -> float:

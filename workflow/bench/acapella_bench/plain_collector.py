@@ -15,7 +15,7 @@ from struct import Struct, pack_into, unpack_from
 from zlib import crc32
 
 PUBLISHED = Struct(">II2HI4III4HIIQ")
-TAGGED = Struct(">BBBxHH64sIIQQQQQQQ4xIII3QQ8x")
+TAGGED = Struct(">BBBxHH64sIIQQQQQQQIIII3QQ8x")
 RECORD = Struct("<IIII")
 ACK = 2
 WINDOW_NS = 1_000_000_000
@@ -46,7 +46,7 @@ def published(data: bytes, series: dict) -> list[tuple]:
             if step < 1 << 31:
                 flow[6] += step
                 flow[5] = fields[15]
-        flow[8] = fields[9] or flow[8]
+        flow[8] = fields[9]  # 0: not known
         flow[9] = fields[4] or flow[9]
         note_window(series, key, stamp, flow[1] + size, flow[3] + count)
     return [(flow[0], flow[1] + flow[2], flow[3] + flow[4], flow[6], flow[8]) for flow in flows.values()]
@@ -65,13 +65,13 @@ def note_window(series: dict, key: tuple, stamp: int, size: int, count: int) -> 
 def tagged(reports: Iterator[tuple], series: dict | None) -> list[tuple]:
     """The same of reports of format 2; an epoch counts its newest report."""
     flows = {}
-    for version, ip, proto, _, valid, key, epoch, _, stamp, _, size, count, _, _, iat, _, ack, *_ in reports:
+    for version, ip, proto, _, valid, key, epoch, _, stamp, _, size, count, _, _, iat, first, _, ack, *_ in reports:
         if version != 2 or ip not in (4, 6):
             continue
         whole = (key, proto)
         flow = flows.get(whole)
         if flow is None:
-            flow = flows[whole] = [stamp, 0, size, 0, count, epoch, ack, 0, iat]
+            flow = flows[whole] = [stamp, 0, size, 0, count, epoch, None, 0, iat]
         else:
             if (epoch, stamp) <= (flow[5], flow[0]):
                 continue
@@ -80,13 +80,12 @@ def tagged(reports: Iterator[tuple], series: dict | None) -> list[tuple]:
                 flow[3] += flow[4]
                 flow[5], flow[2], flow[4] = epoch, size, count
             flow[0], flow[2], flow[4] = stamp, max(size, flow[2]), max(count, flow[4])
-            if valid & KNOWS_ACK:
-                step = (ack - flow[6]) & 0xFFFFFFFF
-                if step < 1 << 31:
-                    flow[7] += step
-                    flow[6] = ack
-            if valid & KNOWS_IAT:
-                flow[8] = iat
+            flow[8] = iat if valid & KNOWS_IAT else 0
+        if valid & KNOWS_ACK:  # counts from the slot's first acknowledgment
+            step = (ack - (first if flow[6] is None else flow[6])) & 0xFFFFFFFF
+            if step < 1 << 31:
+                flow[7] += step
+                flow[6] = ack
         if series is not None:
             note_window(series, whole, stamp, flow[1] + flow[2], flow[3] + flow[4])
     return [(flow[0], flow[1] + flow[2], flow[3] + flow[4], flow[7], flow[8]) for flow in flows.values()]

@@ -71,7 +71,7 @@ SCALES = {
         "veth_s": 2,
         "veth_sizes": (1514, 128),
         "campaign_s": 180,
-        "congestion_campaigns": 10,
+        "congestion_campaigns": 12,
         "storage": {"thresholds": ("10:20", "20:50"), "disks": ("own", 20), "memory_mb": 256, "rate": 1e6, "run_s": 10},
     },
 }
@@ -99,11 +99,12 @@ class Bench:
     folder: Path  # for captures and results, removed in the end
     core: int
     longest: int | None
+    seed: int = 1
 
     @classmethod
     def of(cls, args: argparse.Namespace, folder: Path) -> "Bench":
         scale = SCALES[args.scale] | ({"samples": args.samples} if args.samples else {})
-        return cls(scale, folder, args.core, args.longest)
+        return cls(scale, folder, args.core, args.longest, args.seed)
 
     @property
     def other_core(self) -> int:

@@ -1,4 +1,26 @@
-"""Results as text."""
+"""Results as text, and whether they reach their goals."""
+
+import operator
+import re
+from collections.abc import Iterable
+
+FLOOR = re.compile(r"(?P<relation>>=|<=|<|>|)\s*(?P<number>\d[\d,]*(?:\.\d+)?)(?![\d.])")
+RELATIONS = {">=": operator.ge, "<=": operator.le, "<": operator.lt, ">": operator.gt, "": operator.eq}
+
+
+def checked(rows: Iterable[dict]) -> Iterable[dict]:
+    """Yield rows with ``met``: whether the value reaches the goal, a number after a relation (none: equal).
+
+    Rows whose goal starts with another word, as "aim", are yielded unchanged. A missing value reaches no goal.
+    """
+    for row in rows:
+        goal = FLOOR.match(row.get("goal", ""))
+        if goal is None:
+            yield row
+            continue
+        number = float(goal["number"].replace(",", ""))
+        met = isinstance(row["value"], int | float) and RELATIONS[goal["relation"]](row["value"], number)
+        yield {**row, "met": met, "note": "; ".join(filter(None, ("met" if met else "MISSED", row.get("note"))))}
 
 
 def shown(value: object) -> str:

@@ -34,7 +34,7 @@ void check_promises(const Record& record, const Dissection& found) {
           found.label_count <= kMaxLabels && found.tunnel_count <= kMaxTunnels);
     for (std::size_t i = 0; i < found.tunnel_count; ++i) {
         check(!text_of(found.tunnels[i].type).empty());
-        check(found.tunnels[i].position > 0 && found.tunnels[i].position <= labels_of(found));
+        check(found.tunnels[i].position > 0 && found.tunnels[i].position <= last_position(found));
     }
     std::size_t labels = 0;
     for (std::size_t i = 0; i < found.token_count; ++i) {

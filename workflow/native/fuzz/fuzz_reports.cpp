@@ -1,12 +1,17 @@
 // Any bytes as frames to the collector: the software NIC must not read outside them nor write outside its
 // rings, every frame and report must be counted once, and three threads must say what one says.
 //
+// By a hash of the input, one in 4 is also made into tables, and one in 64 is given to three threads: both
+// take longer than all else.
+//
 // Input: one byte of choices, then frames: two bytes of length (little-endian), of which the highest bit says
 // that the capture cut it, and its bytes.
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
+#include <string_view>
 #include <vector>
 
 #include "collector/collector.hpp"
@@ -18,6 +23,7 @@ using namespace acapella;
 using namespace acapella::collector;
 
 constexpr std::uint32_t kSlots = 4;
+constexpr std::uint64_t kMemory = 1 << 16;  // some hundred flows: the table may be full, and is quickly made
 
 void check(bool holds) {
     if (!holds) std::abort();
@@ -31,6 +37,7 @@ CollectorConfig config_of(std::uint8_t choices, unsigned threads) {
     if ((choices & 4) != 0) config.series_ns = (choices & 8) != 0 ? 0 : 1000;
     config.round = 1 + (choices >> 4);
     config.threads = threads;
+    config.memory_bytes = kMemory;
     return config;
 }
 
@@ -114,9 +121,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     Collector collector(config_of(data[0], 1));
     feed(collector, input);
     check_counts(collector.counters());
-    check_columns(collector);
     check_series(collector);
-    if ((data[0] & 0xc0) == 0xc0) {  // threads take time to start
+    const std::size_t hash = std::hash<std::string_view>()({reinterpret_cast<const char*>(data), size});
+    if (hash % 4 == 0) check_columns(collector);
+    if (hash % 64 == 0) {
         Collector threaded(config_of(data[0], 3));
         feed(threaded, input);
         check_equal(collector, threaded);

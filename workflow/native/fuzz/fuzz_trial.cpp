@@ -89,6 +89,7 @@ void check_equal(const PairFacts& x, const PairFacts& y) {
     check(equal(x.latency_offset_removed, y.latency_offset_removed) && x.offset_ns == y.offset_ns);
     check(x.latency_within == y.latency_within && x.gap_within == y.gap_within);
     check(x.order_distance == y.order_distance && x.inversions == y.inversions);
+    check(x.spacing.pairs == y.spacing.pairs && x.spacing.reversed == y.spacing.reversed);
     check(equal(x.moves, y.moves) && equal(x.bursts, y.bursts) && x.longest_burst == y.longest_burst);
     check(x.windows.size() == y.windows.size());
     for (std::size_t i = 0; i < x.windows.size(); ++i) check(equal(x.windows[i], y.windows[i]));

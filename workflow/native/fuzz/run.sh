@@ -3,7 +3,10 @@
 # Usage: run.sh BUILD SECONDS [TARGET...]      BUILD: where the C++ tests are built (the Makefile configures it).
 # Each target runs for SECONDS, from what earlier runs found as well. With FUZZ_RUNS="TARGET=N ..." it tries N inputs
 # instead, with the seed FUZZ_SEED (1) and from seeds/ alone: the same inputs each time, so that the verdict is the
-# code's. A target that FUZZ_RUNS does not name runs for SECONDS; a number alone is every target's.
+# code's. A target that FUZZ_RUNS does not name runs for SECONDS; a number alone is every target's. fuzz_control
+# is a program of Python.
+# With COVERAGE=yes nothing is fuzzed: what seeds and kept inputs reach of the code is printed (llvm-cov), a line a file,
+# and BUILD/fuzz/coverage.txt has every line of code and how often it ran.
 set -eu
 
 tests=${1:?usage: run.sh BUILD SECONDS [TARGET...]}
@@ -17,9 +20,36 @@ if [ $# -eq 0 ]; then
         name=${source##*/}
         set -- "$@" "${name%.cpp}"
     done
+    [ -n "${COVERAGE:-}" ] || set -- "$@" fuzz_control
 fi
 
-cmake --build "$tests" --target "$@"
+# Targets of C++ have a program to be built.
+native=
+for target in "$@"; do
+    case $target in
+        fuzz_control) ;;
+        *) native="$native $target" ;;
+    esac
+done
+# shellcheck disable=SC2086  # a list of names
+[ -z "$native" ] || cmake --build "$tests" --target $native
+
+if [ -n "${COVERAGE:-}" ]; then
+    objects=
+    for target in $native; do
+        corpus=$here/../../../build/native-tests/fuzz/corpus/$target
+        set -- "$build/seeds/$target"
+        [ ! -d "$corpus" ] || set -- "$@" "$corpus"
+        LLVM_PROFILE_FILE=$build/$target.profraw "$build/$target" -runs=0 -max_len=65536 "$@" >"$build/$target.log" 2>&1
+        objects="$objects -object $build/$target"
+    done
+    llvm-profdata-14 merge -sparse "$build"/fuzz_*.profraw -o "$build/fuzz.profdata"
+    # shellcheck disable=SC2086  # options
+    set -- $objects -instr-profile "$build/fuzz.profdata" -ignore-filename-regex='/usr/|native/fuzz/'
+    llvm-cov-14 show "$@" -format=text >"$build/coverage.txt"
+    llvm-cov-14 report "$@" -show-region-summary=false -show-branch-summary=false
+    exit
+fi
 
 # How many inputs FUZZ_RUNS asks of a target; nothing where it names others.
 runs_of() {
@@ -55,6 +85,12 @@ fuzz() {
         set -- "-max_total_time=$seconds"
     fi
     mkdir -p "$corpus" "$build/seeds/$target" "$build/crashes"
+    case $target in
+        fuzz_control)
+            python3 "$here/fuzz_control.py" "$build/crashes" "$1" ${2:+"$2"} >"$build/$target.log" 2>&1
+            return
+            ;;
+    esac
     # shellcheck disable=SC2086  # a command and its option, or nothing
     $fixed_addresses "$build/$target" "$@" -timeout=20 -rss_limit_mb=1024 -max_len=65536 \
         -print_final_stats=1 -artifact_prefix="$build/crashes/$target-" \

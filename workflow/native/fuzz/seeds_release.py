@@ -66,9 +66,20 @@ def frames() -> dict[str, bytes]:
     return {name: ethernet(0x86DD if body[0] >> 4 == 6 else 0x0800, body) for name, body in ip.items()}
 
 
+PLANTED = {  # the first byte of the input, then types and lengths
+    "tcp": (0xF0, b"\x08\x28"),
+    "ipv4": (0xF1, b"\x94\x28"),
+    "ipv6": (0xF2, b"\x05\xfc\xc2\x20"),
+    "sctp": (0xF3, b"\3\xfc\x0d\x30"),
+    "neighbour": (0xF4, b"\5\x0b\x19\x0a"),
+}
+
+
 def main(folder: str) -> None:
     """Write all seeds."""
     seeds_dissect.main(folder)
+    for name, (kind, options) in PLANTED.items():
+        (Path(folder) / f"planted_{name}").write_bytes(bytes((kind,)) + options + bytes(2))
     for name, frame in frames().items():
         for kind in range(3):
             (Path(folder) / f"{name}_{kind}").write_bytes(bytes((0, kind, 0, 0)) + frame)

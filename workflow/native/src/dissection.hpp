@@ -21,7 +21,7 @@ enum class Issue : std::uint8_t;
 // What an identifier of a tunnel is; the enumerators come from schemas/tunnels.tsv, texts in tunnels.hpp.
 enum class TunnelType : std::uint8_t;
 
-// The identifier of a tunnel, and the place (from 1) of its header in `stack`.
+// The identifier of a tunnel, and the place (from 1) of its header among those of has_position().
 struct Tunnel {
     std::uint32_t id;
     std::uint16_t position;
@@ -69,6 +69,8 @@ struct Dissection {
     bool later_fragment = false;
     std::array<std::byte, 16> src;  // IPv4: the first 4 bytes
     std::array<std::byte, 16> dst;
+    bool has_ip_id = false;    // IPv4
+    std::uint16_t ip_id = 0;   // identification, RFC 791
     std::uint32_t ip_len = 0;  // header and payload, by the header (IPv6 jumbograms: by the frame)
 
     Portion network;  // the innermost IP header, also one that is cut, with its payload

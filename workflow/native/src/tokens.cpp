@@ -80,10 +80,26 @@ std::string stack_of(const Dissection& dissection) {
     return text;
 }
 
-std::uint16_t labels_of(const Dissection& dissection) {
+namespace {
+
+constexpr std::array kExtensions{Token::ipv6_hopopts, Token::ipv6_routing, Token::ipv6_fraghdr,
+                                 Token::ipv6_dstopts};
+
+}  // namespace
+
+bool has_position(Token token) {
+    return !label_of(token).empty() && std::ranges::find(kExtensions, token) == kExtensions.end();
+}
+
+bool has_position(std::string_view token) {
+    constexpr auto kText = [](Token extension) { return text_of(extension); };
+    return !label_of(token).empty() && std::ranges::find(kExtensions, token, kText) == kExtensions.end();
+}
+
+std::uint16_t last_position(const Dissection& dissection) {
     std::uint16_t count = 0;
     for (std::size_t i = 0; i < dissection.token_count; ++i)
-        if (!label_of(dissection.tokens[i]).empty())
+        if (has_position(dissection.tokens[i]))
             count = static_cast<std::uint16_t>(count + dissection.repeats[i]);
     return count;
 }

@@ -31,7 +31,11 @@ std::string label_of(std::string_view token);  // default: upper case
 // "eth:ethertype:ip:tcp" and "Ethernet/IPv4/TCP" of what the core found, without anything above it.
 std::string protocols_of(const Dissection& dissection);
 std::string stack_of(const Dissection& dissection);
-// The number of labels in stack_of(): the place, from 1, of the last of them.
-std::uint16_t labels_of(const Dissection& dissection);
+// Whether a header has a place in `stack` that identifies it: it has a label, and is no extension header of
+// IPv6 that only some packets of a flow have (hop-by-hop, routing, fragment, destination options).
+bool has_position(Token token);
+bool has_position(std::string_view token);
+// The place, from 1, of the last header found so far among those that have one.
+std::uint16_t last_position(const Dissection& dissection);
 
 }  // namespace acapella

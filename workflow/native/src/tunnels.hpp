@@ -10,7 +10,7 @@
 namespace acapella {
 
 enum class TunnelType : std::uint8_t {
-#define ACAPELLA_TUNNEL(name, number, same_both_ways) name = (number),
+#define ACAPELLA_TUNNEL(name, number, directions) name = (number),
 #include "tunnels.inc"
 #undef ACAPELLA_TUNNEL
 };
@@ -18,8 +18,8 @@ enum class TunnelType : std::uint8_t {
 // As in the column `tunnels`.
 constexpr std::string_view text_of(TunnelType type) {
     switch (type) {
-#define ACAPELLA_TUNNEL(name, number, same_both_ways) \
-    case TunnelType::name:                            \
+#define ACAPELLA_TUNNEL(name, number, directions) \
+    case TunnelType::name:                        \
         return #name;
 #include "tunnels.inc"
 #undef ACAPELLA_TUNNEL
@@ -28,23 +28,29 @@ constexpr std::string_view text_of(TunnelType type) {
 }
 
 constexpr std::optional<TunnelType> tunnel_type_of(std::string_view text) {
-#define ACAPELLA_TUNNEL(name, number, same_both_ways) \
+#define ACAPELLA_TUNNEL(name, number, directions) \
     if (text == #name) return TunnelType::name;
 #include "tunnels.inc"
 #undef ACAPELLA_TUNNEL
     return std::nullopt;
 }
 
-// Whether both directions of a flow have the same identifier; otherwise each end may choose its own.
-constexpr bool same_both_ways(TunnelType type) {
+// How the identifiers of the two directions of a flow are related.
+enum class Directions : std::uint8_t {
+    same,         // one identifier of a network
+    mostly_same,  // of each end, but configured to the same number (GRE key)
+    may_differ,   // chosen by each end; equal numbers are a coincidence (TEID)
+};
+
+constexpr Directions directions_of(TunnelType type) {
     switch (type) {
-#define ACAPELLA_TUNNEL(name, number, same_both_ways) \
-    case TunnelType::name:                            \
-        return same_both_ways;
+#define ACAPELLA_TUNNEL(name, number, directions) \
+    case TunnelType::name:                        \
+        return Directions::directions;
 #include "tunnels.inc"
 #undef ACAPELLA_TUNNEL
     }
-    return false;
+    return Directions::may_differ;
 }
 
 }  // namespace acapella

@@ -54,7 +54,7 @@ std::string number(bool there, std::uint32_t value) { return there ? std::to_str
 constexpr const char* kHeader =
     "protocols\tsure\topen_above\tissue\tvlan\tmpls\tsrc\tdst\tsrc_port\tdst_port\ttcp_flags\ttcp_seq\ttcp_"
     "ack\t"
-    "payload_len\tip_len\tinner_wire_len\tstack\n";
+    "payload_len\tip_len\tip_id\tinner_wire_len\tstack\n";
 
 void print(const Dissection& d) {
     const std::string columns[] = {
@@ -73,6 +73,7 @@ void print(const Dissection& d) {
         number(d.has_tcp, d.tcp_ack),
         number(d.has_payload_len, d.payload_len),
         number(d.ip_version != 0, d.ip_len),
+        number(d.has_ip_id, d.ip_id),
         std::to_string(d.inner_wire_len),
         stack_of(d),
     };

@@ -107,22 +107,81 @@ TEST(Flow, AGapThatIsFilledIsTakenBackAndAnotherStartCountsAnew) {
 TEST(Flow, ASynBeginsNumbersAnew) {
     using namespace format2;
     const auto report = [](std::uint32_t time, unsigned why, unsigned known, std::uint32_t end,
-                           std::uint32_t acked) {
+                           std::uint32_t acked, std::uint32_t first) {
         Octets one = tagged(1, 1, time, time);
+        put(one, first_ack, first);
         put(one, trigger, why);
         put(one, valid, known);
         put(one, seq_end, end);
         put(one, ack, acked);
         return one;
     };
-    constexpr unsigned kBoth = valid_bits::seq | valid_bits::ack;
-    const std::vector<Octets> reports = {report(1, trigger_bits::syn, valid_bits::seq, 101, 0),
-                                         report(2, trigger_bits::ack, kBoth, 301, 201),
-                                         report(3, trigger_bits::syn, valid_bits::seq, 0x70000001, 0),
-                                         report(4, trigger_bits::ack, kBoth, 0x70000031, 0x70000011)};
+    constexpr unsigned kSeq = valid_bits::slot | valid_bits::seq, kBoth = kSeq | valid_bits::ack;
+    const std::vector<Octets> reports = {
+        report(1, trigger_bits::syn, kSeq, 103, 0, 0), report(2, trigger_bits::ack, kBoth, 301, 201, 101),
+        report(3, trigger_bits::syn, kSeq, 0x70000001, 0, 0),
+        report(4, trigger_bits::ack, kBoth, 0x70000031, 0x70000011, 0x70000001)};
     const FlowState flow = after(Format::tagged, reports);
     EXPECT_EQ(flow.acked_bytes, 116U);
     EXPECT_EQ(flow.seq - flow.ack, 0x20U);
+}
+
+TEST(Flow, AnInterArrivalTimeIsOfTheNewestReportOnly) {
+    using namespace format2;
+    const auto report = [](std::uint32_t time, unsigned known) {
+        Octets one = tagged(1, 1, time, time);
+        put(one, valid, known);
+        put(one, iat, 7000);
+        return one;
+    };
+    EXPECT_TRUE(after(Format::tagged, {report(1, valid_bits::iat)}).has(FlowState::kIat));
+    EXPECT_FALSE(after(Format::tagged, {report(1, valid_bits::iat), report(2, 0)}).has(FlowState::kIat));
+    Octets with_gap = published(1, 1, 1);
+    put(with_gap, format1::iat, 7000);
+    EXPECT_TRUE(after(Format::published, {with_gap}).has(FlowState::kIat));
+    EXPECT_FALSE(after(Format::published, {with_gap, published(2, 2, 2)}).has(FlowState::kIat));
+}
+
+TEST(Flow, AcknowledgedBytesCountFromTheFirstAcknowledgmentOfTheSlot) {
+    using namespace format2;
+    const auto report = [](std::uint32_t time, unsigned known, std::uint32_t first, std::uint32_t acked) {
+        Octets one = tagged(1, 1, time, time);
+        put(one, valid, known);
+        put(one, first_ack, first);
+        put(one, ack, acked);
+        return one;
+    };
+    constexpr unsigned kAcked = valid_bits::slot | valid_bits::ack;
+    EXPECT_EQ(after(Format::tagged, {report(1, kAcked, 100, 400), report(2, kAcked, 100, 450)}).acked_bytes,
+              350U);
+    EXPECT_EQ(after(Format::tagged, {report(1, kAcked, 0xffffff00, 0x100)}).acked_bytes, 0x200U);
+    // Without a slot nothing is known of acknowledgments: those before the slot's first one are missing.
+    EXPECT_FALSE(after(Format::tagged, {report(1, 0, 0, 0), report(2, kAcked, 300, 400)}).knows_acked());
+    EXPECT_TRUE(
+        after(Format::tagged, {report(1, kAcked, 300, 400), report(2, 0, 0, 0), report(3, kAcked, 900, 900)})
+            .knows_acked());
+}
+
+TEST(Flow, AFlowThatLosesItsSlotIsFollowedInPart) {
+    using namespace format2;
+    const auto report = [](std::uint32_t time, unsigned why, unsigned known, std::uint64_t started) {
+        Octets one = tagged(1, 1, time, time);
+        put(one, trigger, why);
+        put(one, valid, known);
+        put(one, start, started);
+        return one;
+    };
+    constexpr unsigned kNth = trigger_bits::nth, kSyn = trigger_bits::syn,
+                       kHeld = valid_bits::slot | valid_bits::start;
+    const auto partly = [](const std::vector<Octets>& reports) {
+        return after(Format::tagged, reports).has(FlowState::kUnfollowed);
+    };
+    EXPECT_FALSE(partly({report(1, kNth, kHeld, 1), report(2, kNth, kHeld, 1)}));
+    EXPECT_FALSE(partly({report(1, kNth, kHeld, 1), report(2, kSyn, kHeld, 2)}));  // another connection
+    EXPECT_TRUE(partly({report(1, kNth, kHeld, 1), report(2, kNth, kHeld, 2)}));
+    EXPECT_TRUE(partly({report(1, kNth, kHeld, 1), report(2, kNth, 0, 0)}));
+    EXPECT_TRUE(partly({report(1, kNth, 0, 0), report(2, kNth, kHeld, 2)}));
+    EXPECT_TRUE(partly({report(2, kNth, kHeld, 2), report(1, kNth, 0, 0)}));  // in any order
 }
 
 TEST(Flow, PublishedCountsThatFallBeganAnewOrWrapped) {
@@ -183,6 +242,15 @@ TEST(RecordPool, AKeyIsAnotherOneByEachOfItsFields) {
     EXPECT_TRUE(is_told_apart(dst));
     EXPECT_TRUE(is_told_apart(src_port));
     EXPECT_TRUE(is_told_apart(dst_port));
+}
+
+TEST(RecordPool, NoMoreRecordsAreAddedThanFit) {
+    const auto key = key_of<Format::tagged>(tagged(1, 1, 1, 1).data());
+    RecordPool pool(2);
+    EXPECT_EQ(pool.add(key, FlowState{}), 0U);
+    EXPECT_EQ(pool.add(key, FlowState{}), 1U);
+    EXPECT_THROW(pool.add(key, FlowState{}), std::bad_alloc);
+    EXPECT_EQ(pool.size(), 2U);
 }
 
 // Two flows of the same slot and the same bits in it: only their keys tell them apart.

@@ -78,7 +78,7 @@ TEST_F(Frames, ExportedBuffersLiveUntilTheReceiverReleasesThem) {
         export_array(batch.columns, batch.owner, &array);
     }
     add(tls, 8);  // the next batch writes to other buffers
-    ASSERT_EQ(array.n_children, 16);
+    ASSERT_EQ(array.n_children, 17);
     EXPECT_STREQ(schema.children[7]->name, "flow");
     EXPECT_EQ(static_cast<const std::uint32_t*>(array.children[7]->buffers[1])[0], 7);
     EXPECT_NE(schema.children[5]->dictionary, nullptr);

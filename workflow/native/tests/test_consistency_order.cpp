@@ -114,6 +114,25 @@ TEST(Order, OfAReversalKeepsOneEndPacket) {
     }
 }
 
+// A block is limited, packets in order and blocks behind one another are not.
+TEST(Order, ABlockThatTakesMoreThanTheLimitEnds) {
+    constexpr std::uint32_t kMost = 1000;
+    const auto distance = [](std::uint32_t size, std::uint64_t memory_bytes) {
+        acapella::consistency::BlockSolver solver(memory_bytes);
+        acapella::consistency::OrderSums sums(solver);
+        for (std::uint32_t round = 0; round < 3; ++round) {
+            const std::uint32_t first = round * 3 * size;
+            for (std::uint32_t i = 0; i < 2 * size; ++i) sums.add(first + i);
+            for (std::uint32_t i = 0; i < size; ++i) sums.add(first + 3 * size - 1 - i);
+        }
+        return sums.distance();
+    };
+    const std::uint64_t bytes = kMost * acapella::consistency::BlockSolver::kBytesAPacket;
+    EXPECT_EQ(distance(kMost, bytes), distance(kMost, acapella::kUnlimited));
+    EXPECT_GT(distance(kMost, bytes), 0U);
+    EXPECT_THROW(distance(kMost + 1, bytes), acapella::MemoryLimitError);
+}
+
 TEST(Order, OfBlocksIsTheSumOfTheBlocks) {
     const Ranks first = {2, 0, 1};
     const Ranks second = {1, 0};

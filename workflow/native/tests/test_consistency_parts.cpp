@@ -234,11 +234,11 @@ TEST(Matching, EqualsTheDefinition) {
 // ---- partition
 // --------------------------------------------------------------------------------------------
 
-Trial trial_of(Budget& budget, std::mt19937& random, std::size_t count, unsigned kinds) {
+Trial trial_of(Budget& budget, std::mt19937& random, std::size_t count, unsigned kinds, int shape) {
     Trial trial(budget);
     trial.files.emplace_back();
     std::int64_t ts_ns = 1'000;
-    for (const Identity& identity : identities(random, count, kinds, 0)) {
+    for (const Identity& identity : identities(random, count, kinds, shape)) {
         trial.identities.push(identity);
         trial.stamps.push(ts_ns += random() % 50);
     }
@@ -246,29 +246,59 @@ Trial trial_of(Budget& budget, std::mt19937& random, std::size_t count, unsigned
     return trial;
 }
 
+void expect_found(const Trial& a, const Trial& b, std::uint64_t memory_bytes) {
+    std::vector<Identity> of_a(a.size());
+    std::vector<Identity> of_b(b.size());
+    a.identities.read(0, of_a);
+    b.identities.read(0, of_b);
+    const Matched expected = match_plainly(of_a, of_b);
+    const PartitionedMatch found(a, b, memory_bytes, kFolder);
+    EXPECT_EQ(found.ambiguous().a, expected.ambiguous.a);
+    EXPECT_EQ(found.ambiguous().b, expected.ambiguous.b);
+    std::size_t packet = 0;
+    found.for_each_of_b([&](const Answer& answer, const Moment&) {
+        ASSERT_EQ(answer.packet_a, expected.matches[packet++]);
+        if (answer.packet_a != kUnmatched) ASSERT_TRUE(found.common().has(answer.packet_a));
+    });
+    EXPECT_EQ(packet, b.size());
+}
+
 TEST(Partition, FindsWhatMatchingInMemoryFinds) {
     std::mt19937 random(4);
+    Budget none(0, kFolder);
     for (const std::size_t count : {0U, 1U, 40U, 3000U}) {
         for (const std::uint64_t memory_bytes : {std::uint64_t{1}, std::uint64_t{1} << 16}) {
-            Budget none(0, kFolder);
-            const Trial a = trial_of(none, random, count, 2000);
-            const Trial b = trial_of(none, random, count + 3, 2000);
-            std::vector<Identity> of_a(a.size());
-            std::vector<Identity> of_b(b.size());
-            a.identities.read(0, of_a);
-            b.identities.read(0, of_b);
-            const Matched expected = match_plainly(of_a, of_b);
-            const PartitionedMatch found(a, b, memory_bytes, kFolder);
-            EXPECT_EQ(found.ambiguous().a, expected.ambiguous.a);
-            EXPECT_EQ(found.ambiguous().b, expected.ambiguous.b);
-            std::size_t packet = 0;
-            found.for_each_of_b([&](const Answer& answer, const Moment&) {
-                ASSERT_EQ(answer.packet_a, expected.matches[packet++]);
-                if (answer.packet_a != kUnmatched) ASSERT_TRUE(found.common().has(answer.packet_a));
-            });
-            EXPECT_EQ(packet, b.size());
+            const Trial a = trial_of(none, random, count, 2000, 0);
+            const Trial b = trial_of(none, random, count + 3, 2000, 0);
+            expect_found(a, b, memory_bytes);
         }
     }
+}
+
+// Equal identities, and others that share their first bits, do not fit into a part of 64 KiB, which holds
+// 512.
+TEST(Partition, EqualAndSimilarIdentitiesAreMatchedInParts) {
+    std::mt19937 random(6);
+    Budget none(0, kFolder);
+    for (int shape = 0; shape < 3; ++shape) {
+        for (const auto& [kinds_a, kinds_b] :
+             {std::pair{1U, 1U}, {1U, 3U}, {3U, 1U}, {2U, 2000U}, {2000U, 2U}, {2000U, 2000U}}) {
+            const Trial a = trial_of(none, random, 3000, kinds_a, shape);
+            const Trial b = trial_of(none, random, 2500, kinds_b, shape);
+            expect_found(a, b, 1);
+            expect_found(b, a, 1);
+        }
+    }
+    Trial other(none);
+    other.files.emplace_back();
+    for (int i = 0; i < 3000; ++i) {
+        other.identities.push({~std::uint64_t{0}, 1});
+        other.stamps.push(i);
+    }
+    finish_trial(other, none);
+    expect_found(trial_of(none, random, 3000, 1, 0), other, 1);  // two identities, one on each side
+    expect_found(trial_of(none, random, 0, 1, 0), other, 1);
+    expect_found(other, trial_of(none, random, 0, 1, 0), 1);
 }
 
 // Trials whose packets came out of order are sorted stably, in memory and through files alike.

@@ -74,6 +74,8 @@ TEST(FlowMemory, AMillionFlowsTakeLessThan310MiB) {
     RecordProperty("mib", std::to_string(taken));
     EXPECT_LT(taken, 310);
     EXPECT_GT(taken, 150) << "the measure does not see what is allocated";
+    const double counted = kTimes * static_cast<double>(books.keys.bytes() + books.accountant.bytes()) / kMiB;
+    EXPECT_NEAR(counted, taken, taken / 20) << "the memory limit of a digest is checked against it";
 }
 
 TEST(FlowMemory, WithLabelsAndTheKindsOfTheirPayloadTheyTakeLessThan355MiB) {

@@ -2,10 +2,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <string>
 #include <string_view>
+#include <thread>
 
+#include "hybrid/answer_columns.hpp"
 #include "hybrid/answers.hpp"
 
 namespace acapella::hybrid {
@@ -52,6 +56,43 @@ TEST(HybridAnswers, LinesComeInOrderAndThenEnd) {
     EXPECT_THROW(reader.wait(), AnswerError);
 }
 
+TEST(HybridAnswers, AnAnswerThatDoesNotComeIsATimeout) {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::pipe(ends.data()), 0);
+    const std::string first = line({{"frame.number", "1"}});
+    ASSERT_EQ(::write(ends[1], first.data(), first.size()), static_cast<ssize_t>(first.size()));
+    AnswerReader reader(ends[0], Layout::kFields, Seconds(0.05));
+    EXPECT_NO_THROW(reader.wait());
+    EXPECT_EQ(reader.poll(), nullptr);
+    EXPECT_THROW(reader.wait(), TsharkTimeout);
+    EXPECT_THROW(reader.expect_end(), TsharkTimeout);
+    ::close(ends[1]);
+}
+
+TEST(HybridAnswers, ALineWithoutAnEndIsAnError) {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::pipe(ends.data()), 0);
+    std::thread writer([&] {
+        const std::string some(std::size_t{1} << 20, 'x');
+        for (int i = 0; i < 18; ++i) {
+            for (std::size_t at = 0; at < some.size();) {
+                const ssize_t done = ::write(ends[1], some.data() + at, some.size() - at);
+                if (done <= 0) break;
+                at += static_cast<std::size_t>(done);
+            }
+        }
+        ::close(ends[1]);
+    });
+    AnswerReader reader(ends[0]);
+    EXPECT_THROW(
+        {
+            while (reader.next() != nullptr) {
+            }
+        },
+        AnswerError);
+    writer.join();
+}
+
 TEST(HybridAnswers, AFrameLeftOutIsAnError) {
     AnswerReader reader(pipe_with(line({{"frame.number", "2"}})));
     EXPECT_THROW(reader.wait(), AnswerError);
@@ -70,6 +111,7 @@ TEST(HybridAnswers, KeysAreTheInnermostHeaders) {
                  {"ip.dst", "10.0.0.2,192.168.0.8"},
                  {"ip.proto", "17,6"},
                  {"ip.len", "500,450"},
+                 {"ip.id", "0x0001,0x1234"},
                  {"ip.hdr_len", "20,20"},
                  {"udp.srcport", "5000"},
                  {"udp.dstport", "4789"},
@@ -83,6 +125,8 @@ TEST(HybridAnswers, KeysAreTheInnermostHeaders) {
     EXPECT_EQ(last_of(keys.src, 4), 7);
     EXPECT_EQ(keys.ip_proto, 6);
     EXPECT_EQ(keys.ip_len, 450U);
+    EXPECT_TRUE(keys.has_ip_id);
+    EXPECT_EQ(keys.ip_id, 0x1234);
     EXPECT_EQ(keys.src_port, 443);
     EXPECT_TRUE(keys.has_tcp);
     EXPECT_EQ(keys.tcp_flags, 0x18);
@@ -188,6 +232,7 @@ TEST(HybridAnswers, ALaterFragmentHasNoPorts) {
     EXPECT_EQ(keys.ip_proto, 17);
     EXPECT_FALSE(keys.has_ports);
     EXPECT_EQ(keys.ip_len, 1440U);
+    EXPECT_FALSE(keys.has_ip_id);
 }
 
 TEST(HybridAnswers, ACutTcpHeaderHasPortsOnly) {
@@ -209,11 +254,94 @@ TEST(HybridAnswers, EveryLabelOfAStackIsNamed) {
     EXPECT_EQ(stack_text(reader.wait()), "Ethernet/VLAN/MPLS/MPLS/IPv4/TCP/TLS");
 }
 
-TEST(Answers, AColumnsLastTokenMayBeCut) {
-    const std::string shorter(kLongestColumn - 6, 'x');
-    EXPECT_EQ(whole_tokens(shorter + ":data"), shorter + ":data");
-    EXPECT_EQ(whole_tokens(shorter + ":data:"), shorter + ":data");
-    EXPECT_EQ(whole_tokens(shorter + "x:data"), shorter + "x");
+// A line of columns: of each, the values of its fields in their order, as tshark lists them.
+std::string column_line(const std::map<Field, std::string>& fields) {
+    std::string text =
+        fields.at(Field::number) + "," + fields.at(Field::encap) + "," + fields.at(Field::protocols);
+    for (const Column& column : kColumns) {
+        std::string values;
+        for (std::size_t i = 0; i < column.count; ++i) {
+            const auto found = fields.find(column.fields[i]);
+            if (found != fields.end()) values.append(values.empty() ? "" : ",").append(found->second);
+        }
+        text.append("\t").append(values);
+    }
+    return text + '\n';
+}
+
+std::string protocols_of(const std::string& protocols) {
+    AnswerReader reader(
+        pipe_with(column_line({{Field::number, "1"}, {Field::encap, "1"}, {Field::protocols, protocols}})),
+        Layout::kColumns);
+    return std::string(reader.wait().protocols());
+}
+
+// Every field with no, one, two or three values of its form.
+TEST(HybridColumns, FieldsOfAColumnDifferInTheFormOfTheirValues) {
+    constexpr std::array kAddresses4 = {Field::ip_src, Field::ip_dst};
+    constexpr std::array kAddresses6 = {Field::ipv6_src, Field::ipv6_dst};
+    constexpr std::array kHexadecimal = {Field::tcp_flags,     Field::geneve_vni, Field::gre_flags,
+                                         Field::gre_proto,     Field::gre_key,    Field::gtp_flags,
+                                         Field::gtp_message,   Field::gtp_teid,   Field::l2tp_sid,
+                                         Field::pppoe_session, Field::ip_id};
+    const auto is_in = [](const auto& list, Field field) {
+        return std::ranges::find(list, field) != list.end();
+    };
+    std::uint32_t state = 1;
+    for (int round = 0; round < 500; ++round) {
+        std::map<Field, std::string> fields = {
+            {Field::number, "1"}, {Field::encap, "1"}, {Field::protocols, "eth:ethertype:ip"}};
+        for (const Column& column : kColumns) {
+            std::size_t last = 0;
+            for (std::size_t i = 0; i < column.count; ++i) {
+                const Field field = column.fields[i];
+                const bool second = i + 1 == column.count && column.count > 1 &&
+                                    !is_in(kHexadecimal, column.fields[i - 1]) &&
+                                    !is_in(kAddresses6, column.fields[i - 1]);
+                state = state * 1664525 + 1013904223;
+                std::size_t values = (state >> 16) % 4;
+                if (second)
+                    values = last - (last > 0 && (state >> 20) % 4 == 0 ? 1 : 0);  // a last header may be cut
+                last = values;
+                for (std::size_t n = 0; n < values; ++n) {
+                    state = state * 1664525 + 1013904223;
+                    std::string value = std::to_string(state >> 16);
+                    if (is_in(kAddresses4, field)) value = "10.0.0." + value;
+                    if (is_in(kAddresses6, field)) value = "::" + value;
+                    if (is_in(kHexadecimal, field)) value = "0x" + value;
+                    fields[field] += (n > 0 ? "," : "") + value;
+                }
+            }
+        }
+        AnswerReader reader(pipe_with(column_line(fields)), Layout::kColumns);
+        const Answer& answer = reader.wait();
+        for (std::size_t i = 0; i < kAskedFields; ++i) {
+            const auto found = fields.find(static_cast<Field>(i));
+            EXPECT_EQ(answer.fields[i], found == fields.end() ? "" : found->second) << kFieldNames[i];
+        }
+    }
+}
+
+// tshark 4.0 writes an empty value between an address and a list of several.
+TEST(HybridColumns, AnEmptyValueBetweenTwoFieldsIsSkipped) {
+    AnswerReader reader(pipe_with("1,1,eth:ethertype:ip:ipv6:ipv6\t10.0.0.1,,::1,::2,41,41,58\n"),
+                        Layout::kColumns);
+    const Answer& answer = reader.wait();
+    EXPECT_EQ(answer[Field::ip_src], "10.0.0.1");
+    EXPECT_EQ(answer[Field::ipv6_src], "::1,::2");
+    EXPECT_EQ(answer[Field::ip_proto], "41,41,58");
+}
+
+TEST(HybridColumns, AValueOfAnotherFormIsAnError) {
+    AnswerReader reader(pipe_with("1,1,eth:ethertype:ip\t6,10.0.0.1\n"), Layout::kColumns);
+    EXPECT_THROW(reader.wait(), AnswerError);
+}
+
+TEST(HybridColumns, TheLastTokenOfAFullColumnIsLeftOut) {
+    const std::string shorter(kLongestColumn - 10, 'x');  // behind "1,1,"
+    EXPECT_EQ(protocols_of(shorter + ":data"), shorter + ":data");
+    EXPECT_EQ(protocols_of(shorter + ":data:"), shorter + ":data");
+    EXPECT_EQ(protocols_of(shorter + "x:data"), shorter + "x");
 }
 
 }  // namespace

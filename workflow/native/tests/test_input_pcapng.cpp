@@ -34,6 +34,31 @@ TEST(Pcapng, SectionsHaveTheirOwnByteOrderAndInterfaces) {
     EXPECT_EQ(reading.facts.end, FileEnd::bad_block) << "the third section describes no interface";
 }
 
+std::vector<std::byte> many(const std::vector<std::byte>& one, std::size_t count) {
+    std::vector<std::byte> all;
+    all.reserve(one.size() * count);
+    for (std::size_t i = 0; i < count; ++i) all.insert(all.end(), one.begin(), one.end());
+    return all;
+}
+
+TEST(Pcapng, InterfacesAreLimitedInAllSectionsTogether) {
+    const auto half = join({section(), many(interface(1), input::kMaxInterfaces / 2), packet(kSecond)});
+    const auto most = join({half, half});
+    EXPECT_EQ(read_all(most).facts.end, FileEnd::clean);
+    EXPECT_EQ(read_all(most).frames.size(), 2U);
+    const auto reading = read_all(join({most, interface(1), packet(kSecond)}));
+    EXPECT_EQ(reading.facts.end, FileEnd::too_many_interfaces);
+    EXPECT_EQ(reading.facts.unread_bytes, join({interface(1), packet(kSecond)}).size());
+    EXPECT_EQ(reading.frames.size(), 2U);
+}
+
+TEST(Pcapng, EveryLinkTypeIsListedOnceInTheOrderOfTheFile) {
+    Writer out;
+    out.add(section());
+    for (const unsigned type : {113U, 1U, 65535U, 1U, 0U, 113U, 65535U}) out.add(interface(type));
+    EXPECT_EQ(read_all(out.bytes).facts.link_types, (std::vector<std::uint16_t>{113, 1, 65535, 0}));
+}
+
 TEST(Pcapng, OptionsSetResolutionAndOffset) {
     const auto options =
         join({option(2, Writer().fill(5, 'x').bytes), option(9, Writer().u8(9).bytes),

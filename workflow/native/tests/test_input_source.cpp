@@ -133,6 +133,58 @@ TEST(ByteSource, OneWrongByteCostsOneBlockAndIsTold) {
     }
 }
 
+// What comes out under limits, and the fault.
+std::pair<std::uint64_t, std::string> read_limited(const std::vector<std::byte>& packed,
+                                                   const input::DecompressionLimits& limits) {
+    const auto source = ByteSource::from_memory(packed, "memory", limits);
+    const std::uint64_t bytes = source->skip(UINT64_MAX);
+    return {bytes, source->fault().kind};
+}
+
+TEST(ByteSource, DecompressionEndsAtTheTotalLimit) {
+    const auto plain = long_capture(5000);
+    for (const Compression compression : kCompressions) {
+        const auto packed = compress(compression, plain);
+        for (const std::uint64_t most :
+             {std::uint64_t{1}, std::uint64_t{1000}, std::uint64_t{plain.size() - 1}}) {
+            const auto [bytes, fault] = read_limited(packed, {.bytes = most});
+            EXPECT_EQ(bytes, most) << name_of(compression);
+            EXPECT_EQ(fault, "decompression_limit");
+        }
+        const auto [bytes, fault] = read_limited(packed, {.bytes = plain.size()});
+        EXPECT_EQ(bytes, plain.size()) << name_of(compression);
+        EXPECT_EQ(fault, "");
+    }
+}
+
+TEST(ByteSource, DecompressionEndsAtTheRatioLimit) {
+    constexpr std::uint64_t kFree = input::DecompressionLimits::kFreeOfRatio;
+    const std::vector<std::byte> zeros(kFree + (std::size_t{8} << 20U));
+    const std::vector<std::byte> few(kFree);
+    for (const Compression compression : kCompressions) {
+        const auto packed = compress(compression, zeros);
+        const auto [bytes, fault] = read_limited(packed, {.ratio = 10});
+        EXPECT_EQ(fault, "decompression_limit") << name_of(compression);
+        EXPECT_GE(bytes, kFree - (std::uint64_t{1} << 20U));
+        EXPECT_LE(bytes, kFree + (std::uint64_t{1} << 20U));
+        EXPECT_EQ(read_limited(compress(compression, few), {.ratio = 10}).second, "");
+    }
+    EXPECT_EQ(read_limited(compress(Compression::gzip, zeros), {.ratio = 2000}).second, "");
+}
+
+TEST(ByteSource, ACaptureThatExceedsALimitKeepsTheFramesBeforeIt) {
+    const auto plain = long_capture(5000);
+    for (const Compression compression : kCompressions) {
+        const auto packed = compress(compression, plain);
+        const auto source = ByteSource::from_memory(packed, "memory", {.bytes = plain.size() / 2});
+        const auto reading = read_source(*source);
+        EXPECT_EQ(reading.facts.end, FileEnd::decompression_limit) << name_of(compression);
+        EXPECT_EQ(reading.frames.size(),
+                  read_all({plain.begin(), plain.begin() + static_cast<std::ptrdiff_t>(plain.size() / 2)})
+                      .frames.size());
+    }
+}
+
 TEST(ByteSource, ZerosAfterTheLastGzipMemberArePadding) {
     const auto packed = compress(Compression::gzip, join({pcap(), pcap_record(1, 0, 60, 60)}));
     EXPECT_EQ(read_all(join({packed, Writer().fill(1000, 0).bytes})).facts.end, FileEnd::clean);

@@ -18,6 +18,30 @@ balance as (
     select * from balance
 ),
 
+id_gaps as (
+    select * from id_gaps
+),
+
+runs as (
+    select * from runs
+),
+
+-- Frames are lost only while the queue is full, and no faster than the lines of the mirrored port send. The queue fills
+-- first, and what it then holds is sent after the last loss: both are part of the run, as are frames stamped late.
+overflow as (
+    select
+        coalesce(sum(greatest(
+            0,
+            (
+                greatest(r.most_bytes, (r.to_ns - r.from_ns) * m.capacity_bps / 8e9) + b.late_ns * m.capacity_bps / 8e9
+            ) * (m.line_bps / m.capacity_bps - 1)
+            - m.fill_bytes * m.line_bps / m.capacity_bps
+        )), 0) + any_value(m.buffer_bytes) as most_lost_bytes
+    from mirror as m
+    cross join busy as b
+    left join runs as r on true
+),
+
 quality as (
     select count(*) filter (where ts_ns is null) as untimed_frames
     from frames
@@ -30,14 +54,37 @@ evidence as (
         m.end_ns - m.start_ns as sample_ns,
         m.line_bps,
         m.buffer_bytes,
+        m.buffer_low_bytes,
+        m.fill_bytes,
+        m.dropped_frames,
+        m.drops_known,
+        m.delivered_ratio,
+        m.delivered_most_ratio,
         b.*,
         t.*,
+        i.*,
         a.*,
+        o.most_lost_bytes,
         b.occupied_bytes * 8e9 / nullif(m.end_ns - m.start_ns, 0) as mean_bps,
-        t.tcp_missing_bytes / nullif(t.tcp_missing_bytes + t.tcp_seen_bytes, 0) as tcp_missing_share
+        coalesce(t.tcp_bytes / nullif(t.all_bytes, 0), 0) as tcp_share,
+        coalesce(i.id_bytes / nullif(t.all_bytes, 0), 0) as id_share,
+        t.tcp_sure_bytes / nullif(t.tcp_sure_bytes + t.tcp_seen_bytes, 0) as tcp_sure_share,
+        t.tcp_missing_bytes * t.tcp_wire_ratio as tcp_missing_wire_bytes,
+        t.tcp_seen_bytes * t.tcp_wire_ratio as tcp_seen_wire_bytes,
+        -- Identifications skipped before the queue can have been full show what is skipped for other reasons; of k in
+        -- n frames up to k + 3 + 2 sqrt(k) are possible (95 %; the rule of three, and a Poisson distribution's).
+        greatest(
+            0,
+            i.id_full_missing_bytes
+            - (i.id_full_bytes + i.id_full_missing_bytes)
+            * (i.id_other_missing + 3 + 2 * sqrt(i.id_other_missing))
+            / (i.id_other_frames + i.id_other_missing + 3 + 2 * sqrt(i.id_other_missing))
+        ) as id_lost_bytes
     from mirror as m
     cross join balance as a
     cross join tcp_gaps as t
+    cross join id_gaps as i
+    cross join overflow as o
     cross join quality as q
     left join busy as b on true
 ),
@@ -45,18 +92,26 @@ evidence as (
 factors as (
     select
         *,
-        -- The highest rate that the port was offered in the time that fills its queue. Counters of intervals inside the
-        -- sample bound what the capture lacks; without such, the traffic that they counted is taken for as uneven.
+        dropped_frames = 0 and drops_known as complete,
+        1 - 1 / delivered_ratio as dropped_share,
+        -- The bytes that the port was offered in the time that fills its queue, at most. Counters of intervals inside
+        -- the sample bound what the capture lacks; without such, the traffic that they counted is taken for as uneven.
         case
-            when not usable or busy_periods > 0 or peak_bps is null or offered_high_octets is null then null
-            when mean_bps > 0 and any_inside then counted_ratio * window_peak_bps
-            when mean_bps > 0 then greatest(1, peak_bps / mean_bps) * window_peak_bps
-            when peak_bps = 0 then 0
-        end as expected_peak_bps,
-        $margin_share + buffer_bytes / greatest(offered_low_octets, 1) as margin,
-        (line_bps - capacity_bps) * busy_ns / 8e9 + buffer_bytes as most_lost_bytes,
-        tcp_share >= $tcp_share and tcp_missing_share is not null as tcp_known,
-        1 - captured_octets / nullif(offered_low_octets, 0) as balance_low,
+            when not usable or peak_bps is null or offered_high_octets is null then null
+            when mean_bps > 0 and any_inside then counted_ratio
+            when mean_bps > 0 then greatest(1, peak_bps / mean_bps)
+            when peak_bps = 0 then 1
+        end as lacking_ratio,
+        mean_bps * delivered_ratio >= $full_share * capacity_bps as full_throughout,
+        tcp_share + id_share >= $gap_share and tcp_seen_wire_bytes + id_bytes > 0 as gaps_known,
+        tcp_sure_bytes * tcp_wire_ratio + id_lost_bytes as gap_low_bytes,
+        (tcp_missing_wire_bytes + id_most_missing_bytes) / nullif(
+            tcp_missing_wire_bytes + id_most_missing_bytes + tcp_seen_wire_bytes + id_bytes, 0
+        ) + greatest(0, 1 - tcp_share - id_share) as gap_high,
+        $margin_share + buffer_bytes / greatest(offered_low_octets, 1) + $drop_margin_share * (1 - 1 / delivered_ratio)
+            as margin,
+        1 - captured_octets * (delivered_most_ratio / delivered_ratio) / nullif(offered_low_octets, 0)
+            as balance_low,
         case
             when offered_high_octets > 0 then 1 - captured_octets / offered_high_octets
             when offered_high_octets = 0 then 0
@@ -64,41 +119,94 @@ factors as (
     from evidence
 ),
 
-bounds as (
+-- Gaps show what the mirror and the receiver lost together: without the receiver's part, as if it dropped alike.
+shares as (
     select
         *,
+        $gap_margin_share + $drop_margin_share * dropped_share as gap_margin,
+        1 - (1 - gap_low_bytes / (gap_low_bytes + all_bytes)) * delivered_most_ratio as gap_low_share,
+        1 - (1 - least(1, gap_high)) * delivered_ratio as gap_high_share,
+        1 - (1 - tcp_sure_share) * delivered_most_ratio - $drop_margin_share * dropped_share as tcp_sign,
+        1 - (1 - id_lost_bytes / (id_lost_bytes + all_bytes)) * delivered_most_ratio
+        - $drop_margin_share * dropped_share as id_sign,
+        -- The port sent without a pause, so the capture does not show how much more it was offered. What the counters
+        -- counted is taken as spread evenly, with steady_factor for the excess.
         case
-            when not usable then null
-            when busy_periods = 0 then 0
-            else greatest(
-                0,
-                case when any_inside then balance_low - margin end,
-                case when tcp_known then tcp_loss_low - $tcp_margin_share end
-            )
-        end as low,
-        case
-            when not usable then null
-            when busy_periods = 0 and occupied_bytes > 0 then $clear_share
-            else least(
-                1,
-                case when balance_high is not null then greatest(0, balance_high) + margin end,
-                case when tcp_known then tcp_missing_share + (1 - tcp_share) + $tcp_margin_share end,
-                -- frames are lost only while the port is busy, and no faster than the mirrored port's lines send
-                case
-                    when line_bps > capacity_bps and occupied_bytes > 0
-                        then 1 - occupied_bytes / (occupied_bytes + most_lost_bytes)
-                end
-            )
-        end as high
+            when full_throughout and even_octets >= (1 + $steady_excess_share) * captured_octets
+                then captured_octets + $steady_factor * (even_octets - captured_octets)
+        end as steady_high_octets,
+        filling_bytes < fill_bytes as never_full,
+        -- The queue does not explain what is missing: the mirror started late, stopped, or left out frames.
+        filling_bytes < fill_bytes and coalesce(
+            sample_even_octets > (1 + $steady_excess_share) * captured_octets + buffer_low_bytes, false
+        ) as partly_copied,
+        -- Identifications may be skipped for other reasons: counters that agree with the capture exclude more loss.
+        filling_bytes < fill_bytes
+        and not any_inside
+        and coalesce(sample_even_octets, 0) < (1 - $steady_excess_share) * captured_octets
+        and id_full_missing + id_other_missing >= $gap_frames
+        and id_full_missing + id_other_missing
+        > $clear_share * (id_full_frames + id_other_frames + id_full_missing + id_other_missing) as ids_missing
     from factors
 ),
 
 signs as (
     select
         *,
-        busy_periods > 0 and tcp_missing_share >= $tcp_congested_share
-        and tcp_missing_bytes >= $tcp_missing_frames * $frame_bytes as tcp_lossy,
-        busy_periods > 0 and any_inside and balance_low > margin as bytes_missing
+        drops_known and coalesce(tcp_sign >= $gap_congested_share, false)
+        and tcp_sure_bytes >= $gap_frames * $frame_bytes as tcp_lossy,
+        drops_known and coalesce(id_sign >= $gap_congested_share, false)
+        and busy_periods > 0 and id_full_missing >= $gap_frames as ids_lossy,
+        drops_known and any_inside and coalesce(balance_low, 0) > margin as bytes_missing,
+        coalesce(overloaded, false) or (
+            peak_bps > capacity_bps * (1 + $margin_share) and busy_ns >= $busy_congested_share * sample_ns
+        ) as counters_exceed,
+        longest_full_bytes >= $full_buffers * buffer_bytes as full_rate
+    from shares
+),
+
+bounds as (
+    select
+        *,
+        -- the capture has each frame that the port sent, and its queue held no less than buffer_low_bytes
+        complete and not (never_full and (tcp_lossy or bytes_missing) or partly_copied or ids_missing) as consistent,
+        coalesce(
+            complete and never_full and busy_periods = 0 and not (bytes_missing or partly_copied or ids_missing)
+            and peak_bps <= capacity_bps and lacking_ratio * filling_bytes < fill_bytes, false
+        ) as calm,
+        case
+            when not usable then null
+            -- what is missing may be what the receiver dropped
+            when not drops_known then 0
+            else greatest(
+                0,
+                case when any_inside then balance_low - margin end,
+                case when gaps_known and (busy_periods > 0 or tcp_lossy) then gap_low_share - gap_margin end
+            )
+        end as low
+    from signs
+),
+
+intervals as (
+    select
+        *,
+        case
+            when not usable then null
+            else least(
+                1,
+                case
+                    when partly_copied then 1 - captured_octets / sample_high_octets + margin
+                    when balance_high is not null then greatest(0, balance_high) + margin
+                end,
+                case when steady_high_octets > 0 then 1 - captured_octets / steady_high_octets + margin end,
+                case when gaps_known and not partly_copied then greatest(0, gap_high_share) + gap_margin end,
+                case when consistent and never_full then $clear_share end,
+                case
+                    when consistent and runs_complete and line_bps > capacity_bps and occupied_bytes > 0
+                        then 1 - occupied_bytes / (occupied_bytes + most_lost_bytes)
+                end
+            )
+        end as high
     from bounds
 ),
 
@@ -108,26 +216,30 @@ judged as (
         case
             when capacity_bps is null then 'unknown'
             when not usable and peak_bps is null then 'unknown'
-            when not usable then case when peak_bps > capacity_bps then 'congested' else 'at risk' end
-            when tcp_lossy then 'congested'
-            when bytes_missing then 'congested'
-            when peak_bps > capacity_bps * (1 + $margin_share) then 'congested'
-            when longest_full_bytes >= $full_buffers * buffer_bytes then 'congested'
-            when greatest(peak_bps, expected_peak_bps) <= capacity_bps and expected_peak_bps is not null then 'clear'
+            when not usable then case when overloaded then 'congested' else 'at risk' end
+            -- evidence of loss and a bound that excludes it contradict each other
+            when high <= $clear_share and calm then 'clear'
+            when high <= $clear_share then 'at risk'
+            when tcp_lossy and busy_periods > 0 then 'congested'
+            when ids_lossy or bytes_missing or counters_exceed or full_rate then 'congested'
             else 'at risk'
         end as verdict,
         case
             when not usable then 'counters'
-            when tcp_lossy then 'TCP gaps'
+            when tcp_lossy and busy_periods > 0 then 'TCP gaps'
+            when ids_lossy then 'IP identifications'
             when bytes_missing then 'missing bytes'
-            when peak_bps > capacity_bps * (1 + $margin_share) then 'counters'
-            when longest_full_bytes >= $full_buffers * buffer_bytes then 'full rate'
-            when busy_periods > 0 then 'busy periods'
-            when expected_peak_bps is not null and greatest(peak_bps, expected_peak_bps) <= capacity_bps
-                then 'peak below capacity'
+            when counters_exceed then 'counters'
+            when full_rate then 'full rate'
+            when busy_periods > 0 or not never_full then 'busy periods'
+            when tcp_lossy then 'TCP gaps'
+            when not complete then 'receiver drops'
+            when partly_copied then 'counters above the capture'
+            when ids_missing then 'IP identifications'
+            when calm then 'peak below capacity'
             else 'peak rate'
         end as reason
-    from signs
+    from intervals
 ),
 
 final as (
@@ -140,14 +252,22 @@ final as (
         peak_bps,
         peak_ns::bigint as peak_ns,
         mean_bps,
-        expected_peak_bps / nullif(peak_bps, 0) as burst_factor,
+        case when never_full and busy_periods = 0 then lacking_ratio * window_peak_bps / nullif(peak_bps, 0) end
+            as burst_factor,
         busy_periods::ubigint as busy_periods,
         busy_ns,
         longest_run_bytes::ubigint as longest_run_bytes,
         longest_full_bytes::ubigint as longest_full_bytes,
+        filling_bytes::ubigint as filling_bytes,
+        late_ns::bigint as late_ns,
         tcp_share,
         tcp_seen_bytes::ubigint as tcp_seen_bytes,
         tcp_missing_bytes::ubigint as tcp_missing_bytes,
+        id_share,
+        id_other_frames::ubigint as id_other_frames,
+        id_other_missing::ubigint as id_other_missing,
+        id_full_frames::ubigint as id_full_frames,
+        id_full_missing::ubigint as id_full_missing,
         captured_octets,
         case when peak_bps is not null then offered_low_octets end as offered_low_octets,
         offered_high_octets

@@ -1,4 +1,4 @@
--- One row per length (outer, inner) and bin, also the empty ones. Bins: RMON's, without FCS, extended to jumbo frames.
+-- One row per length (outer, inner) and bin, also the empty ones.
 with
 
 frames as (
@@ -6,24 +6,7 @@ frames as (
 ),
 
 bins as (
-    select
-        listed.bin,
-        listed.bin_lo,
-        listed.bin_hi
-    from (
-        values
-        ('<64', 0, 63),
-        ('64', 64, 64),
-        ('65-127', 65, 127),
-        ('128-255', 128, 255),
-        ('256-511', 256, 511),
-        ('512-1023', 512, 1023),
-        ('1024-1518', 1024, 1518),
-        ('1519-2047', 1519, 2047),
-        ('2048-4095', 2048, 4095),
-        ('4096-9215', 4096, 9215),
-        ('>9215', 9216, null)
-    ) as listed (bin, bin_lo, bin_hi)
+    select * from length_bins
 ),
 
 lengths as (

@@ -1,4 +1,5 @@
--- One row per version of the innermost network header (4, 6, none), also where no frame has it.
+-- One row per version of the innermost network header (4, 6, none), also where no frame has it. A frame in a tunnel
+-- that carries no IP (ARP in VXLAN) has a flow, by the outer addresses, and counts as none.
 with
 
 frames as (
@@ -9,8 +10,28 @@ flows as (
     select * from flows
 ),
 
+innermost as (
+    select * from innermost
+),
+
 versions as (
     select unnest(['4', '6', 'none']) as ip_version
+),
+
+stacks as (
+    select stack from innermost
+    where not_ip
+),
+
+not_ip as (
+    select
+        flows.ip_version::varchar as ip_version,
+        count(*) as frames,
+        sum(frames.wire_len) as wire_bytes
+    from frames
+    inner join flows on frames.flow = flows.flow
+    inner join stacks on frames.stack = stacks.stack
+    group by flows.ip_version
 ),
 
 counted as (
@@ -19,6 +40,18 @@ counted as (
         frames,
         wire_bytes
     from flows
+    union all
+    select
+        ip_version,
+        -frames as frames,
+        -wire_bytes as wire_bytes
+    from not_ip
+    union all
+    select
+        'none' as ip_version,
+        frames,
+        wire_bytes
+    from not_ip
     union all
     select
         'none' as ip_version,

@@ -1,37 +1,35 @@
--- One row per header stack: its depth, and what stands before the innermost network header.
+-- One row per header stack: its depth, and what stands before the innermost network header. Payload of any kind that
+-- tshark names counts once in the depth.
 with
 
-frames as (
-    select * from frames
+innermost as (
+    select * from innermost
 ),
 
-stacks as (
+payload_kinds as (
+    select list(label) as labels from payload_kinds
+),
+
+labeled as (
     select
-        stack,
-        '/' || stack || '/' as path,
-        count(*)::ubigint as frames,
-        sum(wire_len)::ubigint as wire_bytes
-    from frames
-    group by stack
+        innermost.*,
+        payload_kinds.labels,
+        string_split(innermost.stack, '/') as headers
+    from innermost
+    cross join payload_kinds
 ),
 
 split as (
     select
-        stack,
-        frames,
-        wire_bytes,
-        case
-            when regexp_matches(path, '/IPv[46]/') then regexp_extract(path, '^(.*)/IPv[46]/', 1)
-            else
-                regexp_extract(path, '^((?:/(?:Ethernet|LLC|VLAN|MPLS|PseudoWire|PPPoE|PPP|SLL|Null|Raw|MACsec))*)/', 1)
-        end as prefix
-    from stacks
+        *,
+        list_filter(headers, lambda x: list_contains(labels, x)) as payloads
+    from labeled
 ),
 
 final as (
     select
         stack,
-        case when stack = '' then 0 else len(string_split(stack, '/')) end::ubigint as headers,
+        case when stack = '' then 0 else len(headers) - greatest(len(payloads) - 1, 0) end::ubigint as headers,
         case when prefix = '' then 'none' else prefix[2:] end as encapsulation,
         frames,
         wire_bytes

@@ -1,6 +1,6 @@
--- One row: octets that the mirror was to copy during the sample, by the port's counters, and those of the capture,
--- as the counters count. Readings inside the sample show what was offered between them. Of the two intervals that
--- hold the sample's start and end, the part inside has at least what was captured there and at most what they
+-- One row: octets that the mirror was to copy from the first to the last captured frame, by the port's counters, and
+-- those of the capture, as the counters count. Readings in between show what was offered between them. Of the two
+-- intervals that hold the start and the end, the part inside has at least what was captured there and at most what they
 -- counted: by even traffic, or by the loss of the intervals in between.
 with
 
@@ -29,15 +29,28 @@ intervals as (
     window in_order as (order by at_ns)
 ),
 
+-- A mirror that is just being set up, and a switch that is busy, copy later than the sample's start: only from the
+-- first to the last captured frame is what the counters counted known to have been copied.
+copied as (
+    select
+        greatest(m.start_ns, coalesce(min(f.ts_ns), m.start_ns)) as from_ns,
+        least(m.end_ns, coalesce(max(f.ts_ns), m.end_ns)) as to_ns
+    from mirror as m
+    left join frames as f on true
+    group by m.start_ns, m.end_ns
+),
+
 overlapping as (
     select
         i.from_ns,
         i.to_ns,
         i.counted,
-        i.from_ns >= m.start_ns and i.to_ns <= m.end_ns as inside,
-        (least(i.to_ns, m.end_ns) - greatest(i.from_ns, m.start_ns)) / (i.to_ns - i.from_ns) as share
+        i.from_ns >= c.from_ns and i.to_ns <= c.to_ns as inside,
+        greatest(0, least(i.to_ns, c.to_ns) - greatest(i.from_ns, c.from_ns)) / (i.to_ns - i.from_ns) as share,
+        (least(i.to_ns, m.end_ns) - greatest(i.from_ns, m.start_ns)) / (i.to_ns - i.from_ns) as sample_share
     from intervals as i
     cross join mirror as m
+    cross join copied as c
     where i.to_ns > i.from_ns and i.to_ns > m.start_ns and i.from_ns < m.end_ns
 ),
 
@@ -65,6 +78,8 @@ joined as (
     select
         o.*,
         m.buffer_bytes,
+        m.buffer_low_bytes,
+        m.capacity_bps,
         coalesce(a.octets, 0) as captured
     from overlapping as o
     cross join mirror as m
@@ -78,8 +93,12 @@ within as (
         bool_or(inside) as any_inside,
         -- the counters of an interval and the capture differ by what the queue held at its ends
         coalesce(
-            max(counted / nullif(captured, 0)) filter (where inside and counted > captured + buffer_bytes), 1
-        ) as ratio
+            max(counted / nullif(captured, 0)) filter (where inside and counted > captured + buffer_low_bytes), 1
+        ) as ratio,
+        -- more than the port can send and its queue can hold
+        coalesce(bool_or(
+            inside and counted * (1 - $margin_share) > capacity_bps * (to_ns - from_ns) / 8e9 + buffer_bytes
+        ), false) as overloaded
     from joined
 ),
 
@@ -91,6 +110,7 @@ ends as (
             j.share * j.counted,
             case when w.any_inside and w.captured > 0 then j.captured * w.counted / w.captured else j.captured end
         ))), 0) as low,
+        coalesce(sum(j.share * j.counted), 0) as even,
         coalesce(sum(case
             when w.any_inside
                 then greatest(j.captured, least(
@@ -120,8 +140,11 @@ covered as (
     left join readings as r on true
 ),
 
+-- the same from the start to the end of the sample, whether the mirror copied all this time or not
 peaks as (
     select
+        sum(sample_share * counted) as sample_even_octets,
+        sum(counted) as sample_high_octets,
         max(counted * 8e9 / (to_ns - from_ns)) as peak_bps,
         arg_max(to_ns - from_ns, counted * 8e9 / (to_ns - from_ns)) as peak_ns
     from overlapping
@@ -132,9 +155,12 @@ final as (
         c.octets as captured_octets,
         greatest(c.octets, w.counted + e.low) as offered_low_octets,
         case when v.complete then greatest(c.octets, w.counted + e.high) end as offered_high_octets,
-        w.counted as inside_octets,
+        w.counted + e.even as even_octets,
+        p.sample_even_octets,
+        case when v.complete then greatest(c.octets, p.sample_high_octets) end as sample_high_octets,
         coalesce(w.any_inside, false) as any_inside,
         w.ratio as counted_ratio,
+        w.overloaded,
         p.peak_bps,
         p.peak_ns
     from captured as c

@@ -1,120 +1,99 @@
--- One row: when the mirror port was busy, as its frames arrived. Time is cut into halves of a window of
--- $window_frames frames of $frame_bytes at the port's rate; a window is two successive halves, and busy if its
--- frames occupy at least $busy_share of it. Busy windows that overlap or touch are a run; a run of fill_bytes or
--- more is a busy period.
+-- One row: how busy the mirror port was, as its frames arrived; none if its capacity is not known. A full queue is
+-- then sent back to back: fill_bytes in their time at the port's rate, stamped late by late_ns at most. That time is
+-- counted in cells of 1/32 of it, rounded up, and one more for its start. If no such time has fill_bytes, the
+-- queue was never full, whatever the windows show.
 with
 
-frames as (
-    select * from frames
+arrivals as (
+    select * from arrivals
+),
+
+windows as (
+    select * from windows
+),
+
+runs as (
+    select * from runs
+),
+
+lateness as (
+    select coalesce(max(late_ns), 0) as late_ns
+    from arrivals
 ),
 
 mirror as (
     select
-        capacity_bps,
-        overhead_bytes,
-        fill_bytes,
-        buffer_bytes,
-        greatest(1, round($window_frames * ($frame_bytes + overhead_bytes) * 4e9 / capacity_bps))::bigint as half_ns,
-        -- halves in the time in which the port sends fill_bytes
-        greatest(2, ceil(fill_bytes / ($window_frames * ($frame_bytes + overhead_bytes) / 2)))::bigint as fill_halves
-    from mirror
-    where capacity_bps > 0
+        m.*,
+        l.late_ns,
+        greatest(1, m.fill_bytes * 0.25e9 / m.capacity_bps)::bigint as cell_ns,
+        ceil(32 + l.late_ns / greatest(1, m.fill_bytes * 0.25e9 / m.capacity_bps))::bigint + 1 as fill_cells
+    from mirror as m
+    cross join lateness as l
+    where m.capacity_bps > 0
 ),
 
-halves as (
+cells as (
     select
-        f.ts_ns // m.half_ns as half,
-        sum(f.wire_len + m.overhead_bytes)::bigint as half_bytes
-    from frames as f
+        a.at_ns // m.cell_ns as cell,
+        sum(a.port_bytes) as cell_bytes
+    from arrivals as a
     cross join mirror as m
-    where f.ts_ns is not null
-    group by half
+    group by cell
 ),
 
-windows as (
-    select
-        h.half,
-        h.half_bytes,
-        m.half_ns,
-        m.capacity_bps,
-        m.fill_halves,
-        h.half_bytes
-        + case when lag(h.half) over in_order = h.half - 1 then lag(h.half_bytes) over in_order else 0 end
-            as window_bytes,
-        sum(h.half_bytes) over in_order as bytes_until
-    from halves as h
-    cross join mirror as m
-    window in_order as (order by h.half)
-),
-
--- the bytes of fill_halves halves, as a difference of two sums from the first half on
-filled as (
-    select
-        w.half,
-        (w.bytes_until - coalesce(b.bytes_until, 0)) * 8e9 / (w.fill_halves * w.half_ns) as fill_bps
-    from windows as w
-    asof left join windows as b on w.half - w.fill_halves >= b.half
-),
-
-marked as (
+sums as (
     select
         *,
-        window_bytes >= $busy_share * capacity_bps * half_ns / 4e9 as busy
-    from windows
+        sum(cell_bytes) over (order by cell rows unbounded preceding) as bytes_until
+    from cells
 ),
 
-islands as (
-    select
-        *,
-        half - row_number() over (partition by busy order by half) as island
-    from marked
-),
-
-runs as (
-    select
-        count(*) + 1 as halves,
-        -- the first window also covers the half before it
-        sum(half_bytes) + min_by(window_bytes - half_bytes, half) as run_bytes,
-        sum(half_bytes) - max_by(half_bytes, half) as inner_bytes,
-        count(*) - 1 as inner_halves
-    from islands
-    where busy
-    group by island
+-- the bytes of fill_cells cells, as a difference of two sums from the first cell on
+fillings as (
+    select max(s.bytes_until - coalesce(b.bytes_until, 0)) as most_bytes
+    from (
+        select
+            s.bytes_until,
+            s.cell - m.fill_cells as from_cell
+        from sums as s
+        cross join mirror as m
+    ) as s
+    asof left join sums as b on s.from_cell >= b.cell
 ),
 
 periods as (
     select
-        (count(*) filter (where r.run_bytes >= m.fill_bytes))::bigint as busy_periods,
-        coalesce(sum(r.halves) filter (where r.run_bytes >= m.fill_bytes), 0)::bigint as busy_halves,
-        coalesce(max(r.run_bytes), 0)::bigint as longest_run_bytes,
-        -- bytes of the longest run at the full rate: first and last half are only partly in it
-        coalesce(max(r.run_bytes) filter (
-            where r.inner_halves > 0
-            and r.inner_bytes * 8e9 >= $full_share * m.capacity_bps * r.inner_halves * m.half_ns
-        ), 0)::bigint as longest_full_bytes
-    from runs as r
-    cross join mirror as m
+        (count(*) filter (where fills))::bigint as busy_periods,
+        coalesce(sum(halves * half_ns) filter (where fills), 0)::bigint as busy_ns,
+        coalesce(max(run_bytes), 0)::bigint as longest_run_bytes,
+        coalesce(max(run_bytes) filter (where full_rate), 0)::bigint as longest_full_bytes
+    from runs
 ),
 
-peaks as (
-    select
-        coalesce(sum(w.half_bytes), 0)::bigint as occupied_bytes,
-        coalesce(max(f.fill_bps), 0) as window_peak_bps
-    from windows as w
-    inner join filled as f on w.half = f.half
+occupied as (
+    select coalesce(sum(port_bytes), 0)::bigint as occupied_bytes
+    from arrivals
 ),
 
 final as (
     select
-        p.window_peak_bps,
-        p.occupied_bytes,
-        d.busy_periods,
-        (d.busy_halves * m.half_ns)::bigint as busy_ns,
-        d.longest_run_bytes,
-        d.longest_full_bytes
+        coalesce(f.most_bytes, 0) as filling_bytes,
+        coalesce(f.most_bytes, 0) * 8e9 / (m.fill_cells * m.cell_ns) as window_peak_bps,
+        o.occupied_bytes,
+        m.late_ns,
+        -- whether each time in which the queue can have been full is in a run
+        coalesce(
+            (select any_value(w.half_ns) from windows as w) * 3 * m.capacity_bps / 8e9
+            + m.late_ns * m.capacity_bps / 8e9 <= m.fill_bytes, true
+        ) as runs_complete,
+        p.busy_periods,
+        p.busy_ns,
+        p.longest_run_bytes,
+        p.longest_full_bytes
     from mirror as m
-    cross join periods as d
-    cross join peaks as p
+    cross join fillings as f
+    cross join periods as p
+    cross join occupied as o
 )
 
 select * from final

@@ -1,6 +1,20 @@
 -- One row: the mirror of a sample, by its manifest. A frame occupies overhead_bytes beyond wire_len at the mirror
--- port and counter_overhead_bytes in the counters; readings are those of the counters, [ns, octets], in order.
+-- port and counter_overhead_bytes in the counters; readings are those of the counters, [ns, octets], in order. The
+-- port's queue holds from buffer_low_bytes to buffer_bytes.
 with
+
+frames as (
+    select * from frames
+),
+
+captured as (
+    select
+        count(*) as frames,
+        greatest($frame_bytes, coalesce(max(wire_len), 0)) as longest_bytes,
+        -- the mean length, seen from a byte, over that seen from a frame
+        coalesce(sum(wire_len::double * wire_len) * count(*) / nullif(sum(wire_len::double) ** 2, 0), 1) as length_ratio
+    from frames
+),
 
 manifest as (
     select *
@@ -23,14 +37,40 @@ manifest as (
     )
 ),
 
+mirror as (
+    select
+        m.*,
+        c.frames,
+        c.length_ratio,
+        coalesce(m.congestion.capacity_overhead_bytes, 24) as overhead_bytes,
+        c.longest_bytes + coalesce(m.congestion.capacity_overhead_bytes, 24) as longest_bytes,
+        coalesce(m.congestion.buffer_bytes, $buffer_frames * c.longest_bytes) as buffer_low_bytes,
+        coalesce(m.congestion.buffer_bytes, $buffer_most_frames * c.longest_bytes) as buffer_bytes,
+        -- frames that reached the receiver and are not in the capture
+        coalesce(m.dropped_kernel, 0) + coalesce(m.dropped_interface, 0)
+        + greatest(0, coalesce(m.frames_captured, 0)::hugeint - c.frames) as dropped_frames
+    from manifest as m
+    cross join captured as c
+),
+
 final as (
     select
         nullif(congestion.capacity_bps, 0)::double as capacity_bps,
-        coalesce(congestion.capacity_overhead_bytes, 24) as overhead_bytes,
+        overhead_bytes,
         coalesce(congestion.counter_overhead_bytes, 4) as counter_overhead_bytes,
-        -- a run this long fills the queue: loss needs one
-        $fill_share * coalesce(congestion.buffer_bytes, $buffer_frames * $frame_bytes) as fill_bytes,
-        coalesce(congestion.buffer_bytes, $buffer_frames * $frame_bytes) as buffer_bytes,
+        longest_bytes,
+        buffer_low_bytes,
+        buffer_bytes,
+        -- Loss needs that many bytes back to back: a queue without room for the longest frame is full. fill_share is
+        -- for switches that store a frame in cells, which are longer than it. The floor keeps a queue of less than
+        -- two frames from being taken as never full.
+        greatest(
+            64,
+            least(
+                case when congestion.buffer_bytes is null then $fill_share else 1 end * buffer_low_bytes,
+                buffer_low_bytes - longest_bytes
+            )
+        )::double as fill_bytes,
         coalesce(congestion.readings, []) as readings,
         actual.start_ns,
         actual.end_ns,
@@ -38,12 +78,13 @@ final as (
         port_rate_bps * case when direction = 'both' then 2 else 1 end::double as line_bps,
         -- whether the capture has every frame that reached the receiver, apart from those counted as dropped
         coalesce(filter, '') = '' and coalesce(one_in, 1) = 1 and p4 is null as whole,
-        case
-            when frames_captured > 0
-                then 1 + (coalesce(dropped_kernel, 0) + coalesce(dropped_interface, 0)) / frames_captured
-            else 1
-        end as delivered_ratio
-    from manifest
+        dropped_kernel is not null and dropped_interface is not null as drops_known,
+        dropped_frames::double as dropped_frames,
+        -- Bytes that reached the receiver, over those captured, if the frames that it dropped were as long as others;
+        -- and at most: a buffer without room drops long frames more often.
+        case when frames > 0 then 1 + dropped_frames / frames::double else 1 end as delivered_ratio,
+        case when frames > 0 then 1 + dropped_frames / frames::double * length_ratio else 1 end as delivered_most_ratio
+    from mirror
 )
 
 select * from final

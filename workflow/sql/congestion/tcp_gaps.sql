@@ -91,13 +91,14 @@ by_flow as (
     group by flow
 ),
 
-missing as (
+counted as (
     select
-        sum(b.payload_bytes - f.retransmitted_bytes) as seen_bytes,
+        b.flow,
+        b.payload_bytes - f.retransmitted_bytes as seen_bytes,
         -- the acknowledgment of a FIN is one more than that of the last byte
-        sum(greatest(
+        greatest(
             0, b.span_bytes - (f.fin > 0)::int - (b.payload_bytes - f.retransmitted_bytes)
-        )) as missing_bytes
+        ) as missing_bytes
     from by_flow as b
     inner join flows as f on b.flow = f.flow
 ),
@@ -105,20 +106,48 @@ missing as (
 tcp as (
     select
         sum(wire_len) filter (where tcp_seq is not null) as tcp_bytes,
-        sum(wire_len) filter (where tcp_seq is not null and payload_len > 0) as data_bytes,
-        sum(payload_len) filter (where tcp_seq is not null) as payload_bytes,
-        sum(wire_len) as all_bytes
+        sum(wire_len) as all_bytes,
+        -- wire bytes of frames with payload, per byte of payload
+        sum(wire_len) filter (where tcp_seq is not null and payload_len > 0)
+        / nullif(sum(payload_len) filter (where tcp_seq is not null), 0) as wire_ratio
     from frames
+),
+
+-- flows from the largest share missing on, with the bytes of those before and their own
+ranked as (
+    select
+        *,
+        missing_bytes / nullif(seen_bytes + missing_bytes, 0) as missing_share,
+        sum(seen_bytes) over (order by missing_bytes / nullif(seen_bytes + missing_bytes, 0) desc nulls last, flow)
+            as until_bytes
+    from counted
+),
+
+-- the share that flows with $gap_flows_share of all bytes reach: a smaller flow cannot show more
+reached as (
+    select coalesce(max(r.missing_share), 0) as share_cap
+    from ranked as r
+    cross join tcp as t
+    where r.until_bytes * t.wire_ratio >= $gap_flows_share * t.all_bytes
+),
+
+missing as (
+    select
+        sum(r.seen_bytes) as seen_bytes,
+        sum(r.missing_bytes) as missing_bytes,
+        sum(least(r.missing_bytes, r.seen_bytes * c.share_cap / (1 - c.share_cap))) as sure_bytes
+    from ranked as r
+    cross join reached as c
 ),
 
 final as (
     select
         coalesce(m.seen_bytes, 0)::bigint as tcp_seen_bytes,
         coalesce(m.missing_bytes, 0)::bigint as tcp_missing_bytes,
-        coalesce(t.tcp_bytes / nullif(t.all_bytes, 0), 0) as tcp_share,
-        -- of the bytes of all frames, those of frames that carried the missing payload, if as long as the captured
-        m.missing_bytes * t.data_bytes
-        / nullif(m.missing_bytes * t.data_bytes + t.all_bytes * t.payload_bytes::double, 0) as tcp_loss_low
+        coalesce(m.sure_bytes, 0) as tcp_sure_bytes,
+        coalesce(t.tcp_bytes, 0)::double as tcp_bytes,
+        coalesce(t.all_bytes, 0)::double as all_bytes,
+        coalesce(t.wire_ratio, 0) as tcp_wire_ratio
     from missing as m
     cross join tcp as t
 )

@@ -1,6 +1,12 @@
 -- One row per flow that the digest or the collector has: exact and measured values side by side, null where a side has
 -- none. The halves of a handshake stand at the flow that began it, whichever direction told them. Reports name ICMP's
--- types and identifiers, which the digest has not: no inter-arrival times of it are compared.
+-- types and identifiers, which the digest has not: no inter-arrival times of it are compared. report_reason: why
+-- measured values are not of the whole flow; null if they are. Reasons: outside (the program does not see the flow),
+-- extra (a flow of the collector alone), no_report (the flow has none), earlier_report (packets came after its newest
+-- report). loss_reason and acknowledged_reason: why the loss or the acknowledged bytes have no measured value, or one
+-- that is not of the whole flow; no_slot (the flow never had one), partly_followed (it was without one for a part of
+-- its packets), no_acknowledgment (no report has one), earlier_report (there is more of it after the newest report).
+-- iat_at_report_ns: the exact gap before the last packet at the time of the newest report.
 with
 
 exact as (
@@ -9,6 +15,15 @@ exact as (
 
 measured as (
     select * from measured_flows
+),
+
+packets as (
+    select
+        key,
+        ts_ns,
+        max_by(iat_ns, frame) as iat_ns
+    from packets
+    group by key, ts_ns
 ),
 
 halves as (
@@ -47,6 +62,7 @@ joined as (
         e.bytes,
         m.bytes as bytes_measured,
         case when coalesce(e.ip_proto, m.ip_proto) not in (1, 58) then e.iat_ns end as iat_ns,
+        m.reported_ns,
         case when coalesce(e.ip_proto, m.ip_proto) not in (1, 58) then m.iat_ns end as iat_measured_ns,
         e.first_ns as start_ns,
         m.start_ns as start_measured_ns,
@@ -59,8 +75,10 @@ joined as (
         e.missing_bytes,
         m.missing_bytes as missing_measured_bytes,
         m.uncertain_bytes,
+        m.partly_followed,
         e.acknowledged_bytes,
         m.acknowledged_bytes as acknowledged_measured_bytes,
+        e.acknowledged_ns,
         e.rtt_syn_ns,
         m.rtt_syn_ns as own_rtt_syn_ns,
         e.rtt_ack_ns,
@@ -78,6 +96,32 @@ joined as (
             and e.dst_port = m.dst_port
 ),
 
+reasoned as (
+    select
+        *,
+        case
+            when outside then 'outside'
+            when found = 'collector' then 'extra'
+            when found = 'exact' then 'no_report'
+            when reported_ns < end_ns then 'earlier_report'
+        end as report_reason,
+        case
+            when found <> 'both' or outside or missing_bytes is null then null
+            when missing_measured_bytes is null then 'no_slot'
+            when partly_followed then 'partly_followed'
+            when reported_ns < end_ns then 'earlier_report'
+        end as loss_reason,
+        case
+            when found <> 'both' or outside or acknowledged_bytes is null then null
+            when acknowledged_measured_bytes is not null
+                then case when reported_ns < acknowledged_ns then 'earlier_report' end
+            when payload_measured_bytes is null then 'no_slot'
+            when partly_followed then 'partly_followed'
+            else 'no_acknowledgment'
+        end as acknowledged_reason
+    from joined
+),
+
 final as (
     select
         $of_sample as sample,  -- noqa: RF02
@@ -86,7 +130,11 @@ final as (
         ) - 1)::uinteger as flow,
         array_to_string(j.vlan, '/') as vlan,
         array_to_string(j.mpls, '/') as mpls,
-        j.* exclude (vlan, mpls, way, way_back, opens, own_rtt_syn_ns, own_rtt_ack_ns),  -- noqa: RF02
+        j.* exclude (  -- noqa: RF02
+            vlan, mpls, way, way_back, opens, own_rtt_syn_ns, own_rtt_ack_ns,  -- noqa: RF02
+            reported_ns, partly_followed, acknowledged_ns  -- noqa: RF02
+        ),
+        case when j.ip_proto not in (1, 58) then p.iat_ns end as iat_at_report_ns,
         case
             when j.opens then coalesce(j.own_rtt_syn_ns, back.rtt_syn_ns)
             when b.way is null then j.own_rtt_syn_ns
@@ -95,7 +143,8 @@ final as (
             when j.opens then coalesce(j.own_rtt_ack_ns, back.rtt_ack_ns)
             when b.way is null then j.own_rtt_ack_ns
         end as rtt_ack_measured_ns
-    from joined as j
+    from reasoned as j
+    asof left join packets as p on j.key = p.key and j.reported_ns >= p.ts_ns
     left join halves as back on j.way_back = back.way
     left join begun as b on j.way_back = b.way
 )

@@ -21,9 +21,11 @@ losses as (
 acknowledged as (
     select
         key,
-        max(acknowledged_bytes) as acknowledged_bytes
+        acknowledged_bytes,
+        min(ts_ns) as acknowledged_ns
     from acknowledgments
-    group by key
+    group by key, acknowledged_bytes
+    qualify acknowledged_bytes = max(acknowledged_bytes) over (partition by key)
 ),
 
 named as (
@@ -68,7 +70,8 @@ final as (
         l.missing_bytes,
         l.distinct_bytes,
         l.retransmitted_bytes,
-        a.acknowledged_bytes::ubigint as acknowledged_bytes
+        a.acknowledged_bytes::ubigint as acknowledged_bytes,
+        a.acknowledged_ns
     from named as n
     inner join summed as s on n.key = s.key
     left join handshakes as h on n.way = h.way

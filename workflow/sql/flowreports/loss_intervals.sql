@@ -1,4 +1,5 @@
--- One row: how many flows have an exact and a measured loss, in how many of them the interval of missing bytes (from
+-- One row: how many flows have an exact loss and an interval, how many have a measured loss and no interval (unbounded:
+-- followed in part), in how many of the first the interval of missing bytes (from
 -- the measured ones to these and uncertain_bytes) covers the exact ones, and how wide the interval is, by the exact
 -- numbers that the flow occupies or misses.
 with
@@ -15,7 +16,8 @@ flows as (
 
 final as (
     select
-        count(*)::ubigint as flows,
+        count(uncertain_bytes)::ubigint as flows,
+        count(*) filter (where uncertain_bytes is null)::ubigint as unbounded,
         count(*) filter (
             where missing_bytes between missing_measured_bytes and missing_measured_bytes + uncertain_bytes
         )::ubigint as covered,

@@ -1,6 +1,7 @@
 -- One row per TCP flow whose packets occupy sequence numbers (data, SYN, FIN). missing_bytes: those between the lowest
 -- and the highest of a connection that no packet of the capture occupies. distinct_bytes: payload without what was sent
--- again; retransmitted_bytes: the rest of the payload.
+-- again; retransmitted_bytes: the rest of the payload. Payload at the number of a FIN that was seen before counts as
+-- sent again.
 with
 
 segments as (
@@ -35,14 +36,57 @@ ordered as (
     from segments
 ),
 
-final as (
+fins as (
+    select
+        key,
+        connection,
+        end_at - 1 as fin_at,
+        min(frame) as frame
+    from segments
+    where end_at > data_end
+    group by key, connection, end_at - 1
+),
+
+-- Numbers of a FIN whose first payload came after it.
+past_fin as (
+    select f.key
+    from fins as f
+    inner join segments as s
+        on
+            f.key = s.key
+            and f.connection = s.connection
+            and f.fin_at >= s.data_at
+            and f.fin_at < s.data_end
+    group by f.key, f.connection, f.fin_at, f.frame
+    having min(s.frame) > f.frame
+),
+
+late_payload as (
+    select
+        key,
+        count(*) as bytes
+    from past_fin
+    group by key
+),
+
+summed as (
     select
         key,
         coalesce(sum(hole), 0)::ubigint as missing_bytes,
-        sum(fresh)::ubigint as distinct_bytes,
-        (sum(payload_len) - sum(fresh))::ubigint as retransmitted_bytes
+        sum(fresh)::bigint as fresh_bytes,
+        sum(payload_len)::bigint as payload_bytes
     from ordered
     group by key
+),
+
+final as (
+    select
+        s.key,
+        s.missing_bytes,
+        (s.fresh_bytes - coalesce(o.bytes, 0))::ubigint as distinct_bytes,
+        (s.payload_bytes - s.fresh_bytes + coalesce(o.bytes, 0))::ubigint as retransmitted_bytes
+    from summed as s
+    left join late_payload as o on s.key = o.key
 )
 
 select * from final

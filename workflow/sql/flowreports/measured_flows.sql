@@ -33,6 +33,8 @@ final as (
         sum(reported.gap_bytes)::ubigint as missing_bytes,
         sum(reported.uncertain_bytes)::ubigint as uncertain_bytes,
         sum(reported.acknowledged_bytes)::ubigint as acknowledged_bytes,
+        bool_or(reported.partly_followed) as partly_followed,
+        max(reported.last_ns) as reported_ns,
         sum(reported.reports)::ubigint as reports
     from reported
     inner join keys on reported.flow = keys.number

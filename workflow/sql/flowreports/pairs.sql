@@ -1,7 +1,9 @@
 -- One row per value that is there to be compared, exactly and as measured, under its measure's name; null where a side
 -- has none. outside: the program has no headers for the flow, so that nothing is to be expected of it. triggers: the
--- packets that made a report, all or published. covered: the interval of missing bytes has the exact number (loss
--- alone, null elsewhere); width: its length, by the numbers that the flow occupies or misses.
+-- packets that made a report, all or published. covered: the interval of missing or retransmitted bytes has the exact
+-- number (loss and retransmitted; null elsewhere); width: its length, by the numbers that the flow occupies or misses,
+-- or by its payload. Flows with a loss_reason have no measured value of the two. iat is that at the time of a flow's
+-- newest report.
 with
 
 flows as (
@@ -37,15 +39,21 @@ derived as (
         payload_bytes - retransmitted_bytes + missing_bytes as span_bytes,
         payload_measured_bytes::hugeint - retransmitted_measured_bytes + missing_measured_bytes as span_measured_bytes,
         missing_bytes between missing_measured_bytes and missing_measured_bytes + uncertain_bytes as in_interval,
-        uncertain_bytes
+        retransmitted_bytes
+        between retransmitted_measured_bytes
+        and retransmitted_measured_bytes + uncertain_bytes as in_retransmitted,
+        uncertain_bytes,
+        loss_reason is null as followed
     from flows
 ),
 
 of_flows as (
     select
         outside,
-        in_interval,
+        case when followed then in_interval end as in_interval,
+        case when followed then in_retransmitted end as in_retransmitted,
         case when span_measured_bytes > 0 then uncertain_bytes / span_measured_bytes end as interval_width,
+        case when payload_measured_bytes > 0 then uncertain_bytes / payload_measured_bytes end as retransmitted_width,
         unnest([  -- noqa: AL03
             { 'measure': 'rtt_syn', 'exact': rtt_syn_ns::double, 'measured': rtt_syn_measured_ns::double },
             { 'measure': 'rtt_ack', 'exact': rtt_ack_ns::double, 'measured': rtt_ack_measured_ns::double },
@@ -57,15 +65,23 @@ of_flows as (
             {
                 'measure': 'loss',
                 'exact': case when span_bytes > 0 then missing_bytes / span_bytes end,
-                'measured': case when span_measured_bytes > 0 then missing_measured_bytes / span_measured_bytes end
+                'measured':
+                case when followed and span_measured_bytes > 0 then missing_measured_bytes / span_measured_bytes end
             },
             {
                 'measure': 'retransmitted',
                 'exact': case when payload_bytes > 0 then retransmitted_bytes / payload_bytes end,
                 'measured':
-                case when payload_measured_bytes > 0 then retransmitted_measured_bytes / payload_measured_bytes end
+                case
+                    when followed and payload_measured_bytes > 0
+                        then retransmitted_measured_bytes / payload_measured_bytes
+                end
             },
-            { 'measure': 'iat', 'exact': iat_ns::double, 'measured': iat_measured_ns::double }
+            {
+                'measure': 'iat',
+                'exact': case when reports is null then iat_ns else iat_at_report_ns end::double,
+                'measured': iat_measured_ns::double
+            }
         ], recursive := true)
     from derived
 ),
@@ -100,8 +116,8 @@ measures as (
         outside,
         exact,
         measured,
-        case when measure = 'loss' then in_interval end as covered,
-        case when measure = 'loss' then interval_width end as width
+        case measure when 'loss' then in_interval when 'retransmitted' then in_retransmitted end as covered,
+        case measure when 'loss' then interval_width when 'retransmitted' then retransmitted_width end as width
     from of_flows
     where exact is not null or measured is not null
     union all

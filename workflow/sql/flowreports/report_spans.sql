@@ -1,7 +1,8 @@
 -- One row per report that added packets to its flow: the earliest and latest time at which these can have been sent. A
 -- report has the time of its flow's last packet (`last`) and the inter-arrival time before that one; the others came
 -- after the report before. Flows without a slot have neither. Reports and rows of the series are matched in the order
--- of their times; where a time has more reports than rows (older ones), nothing is known beyond the time of the report.
+-- of their times; if a time has more reports than rows (older ones), nothing is known beyond the time of the report.
+-- shared: the flow may share its cells in all rows of the sketch, so that the bytes may be too many (sharing.py).
 with
 
 stamps as (
@@ -9,6 +10,7 @@ stamps as (
         ts_ns,
         packet_ns,
         iat_ns,
+        shared,
         row_number() over (partition by ts_ns order by place) as turn,
         count(*) over (partition by ts_ns) as times
     from report_stamps
@@ -41,6 +43,7 @@ matched as (
         series.ts_ns,
         stamps.packet_ns,
         stamps.iat_ns,
+        coalesce(stamps.shared, true) as shared,
         lag(series.ts_ns) over (partition by series.number order by series.place) as before_ns
     from series
     left join stamps
@@ -52,6 +55,7 @@ final as (
         numbers.flow,
         matched.bytes,
         matched.packet_ns is not null as has_slot,
+        matched.shared,
         least(
             coalesce(matched.packet_ns, matched.ts_ns),
             case

@@ -1,4 +1,5 @@
--- One row per TCP packet without RST, whose sequence number is meaningful: the sequence numbers that it occupies.
+-- One row per TCP packet without RST, whose sequence number is meaningful, and with a whole header and a length: the
+-- sequence numbers that it occupies.
 -- A SYN whose number differs from that of the SYN before it opens another connection of the flow (ports used again).
 -- start_at and end_at are positions relative to the connection's first packet; numbers are modulo 2^32, and a step of
 -- less than half of that is forward (RFC 9293, section 3.4). SYN and FIN occupy one number each.
@@ -6,7 +7,7 @@ with
 
 packets as (
     select * from packets
-    where tcp_flags is not null and tcp_flags & 4 = 0
+    where tcp_flags is not null and payload_len is not null and tcp_flags & 4 = 0
 ),
 
 marked as (

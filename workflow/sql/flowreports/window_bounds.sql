@@ -1,5 +1,6 @@
 -- One row per flow and window in which packets of its reports were sent: the bytes that were certainly sent in it
--- (all packets of their report were), and those that may have been sent in it or in another window.
+-- (all packets of their report were), and those that may have been sent in it or in another window. shared: of one of
+-- these reports at least.
 with
 
 spans as (
@@ -20,7 +21,8 @@ certain as (
         from_window_ns as window_ns,
         sum(bytes)::hugeint as bytes,
         0::hugeint as uncertain_bytes,
-        true as has_slot
+        true as has_slot,
+        bool_or(shared) as shared
     from spans
     where from_window_ns = until_window_ns
     group by flow, from_window_ns
@@ -32,7 +34,8 @@ uncertain as (
         windows.window_ns,
         0::hugeint as bytes,
         sum(spans.bytes)::hugeint as uncertain_bytes,
-        bool_and(spans.has_slot) as has_slot
+        bool_and(spans.has_slot) as has_slot,
+        bool_or(spans.shared) as shared
     from spans
     inner join windows
         on
@@ -55,7 +58,8 @@ final as (
         window_ns,
         sum(bytes)::ubigint as bytes_low,
         (sum(bytes) + sum(uncertain_bytes))::ubigint as bytes_high,
-        bool_and(has_slot) as has_slot
+        bool_and(has_slot) as has_slot,
+        bool_or(shared) as shared
     from sides
     group by flow, window_ns
 )

@@ -1,5 +1,6 @@
 -- One row per reason for which a window may be off by more than 10 %, and one for windows without a reason (none):
--- their number, and how many are within 10 % of the exact value (0 where the digest has no packets of the flow).
+-- their number, how many are within 10 % of the exact value (0 where the digest has no packets of the flow), how many
+-- have a bound, and how many of these are on the right side of each bound that they have.
 with
 
 windows as (
@@ -10,7 +11,9 @@ counted as (
     select
         coalesce(reason, 'none') as reason,
         count(*)::ubigint as windows,
-        count(*) filter (where abs(bytes_measured::hugeint - bytes) * 10 <= bytes)::ubigint as within
+        count(*) filter (where abs(bytes_measured::hugeint - bytes) * 10 <= bytes)::ubigint as within,
+        count(*) filter (where bytes_high is not null)::ubigint as bounded,
+        count(*) filter (where bytes <= bytes_high and bytes >= coalesce(bytes_low, 0))::ubigint as held
     from windows
     group by coalesce(reason, 'none')
 ),
@@ -22,7 +25,9 @@ final as (
         windows,
         windows / sum(windows) over () as share,
         within,
-        within / windows as within_share
+        within / windows as within_share,
+        bounded,
+        held
     from counted
 )
 

@@ -1,6 +1,7 @@
 -- One row per frame: the view `frames`. A filter on sample, site or port opens only the files it needs, because the
--- join on the file's name turns it into a list of names before any of them is read. No CTE has the
--- name of a table: DuckDB 1.0.0 takes that for a recursion in a view.
+-- join on the file's name turns it into a list of names before any of them is read. The columns are listed because an
+-- acap of several captures has one more, `file`, which DuckDB would ask of every other acap. No CTE has the name of a
+-- table: DuckDB 1.0.0 takes that for a recursion in a view.
 with
 
 digested as (
@@ -22,7 +23,23 @@ final as (
         s.site,
         s.port,
         s.excluded,
-        a.* exclude (filename),  -- noqa: RF02
+        a.frame,
+        a.ts_ns,
+        a.wire_len,
+        a.cap_len,
+        a.inner_wire_len,
+        a.protocols,
+        a.stack,
+        a.flow,
+        a.tcp_flags,
+        a.tcp_seq,
+        a.tcp_ack,
+        a.payload_len,
+        a.ip_len,
+        a.ip_id,
+        a.l4_by,
+        a.app_by,
+        a.issue,
         f.flow_id,
         f.vlan,
         f.mpls,

@@ -1,5 +1,5 @@
 -- One row per sample: its manifest, what its digest says, when the port was looked at, whether it counts in traffic
--- statistics. With $traffic 'unfiltered' only samples of the least restricted kind count that the campaign has: those
+-- statistics. With $traffic 'unfiltered' only samples of the least restricted kind count that has frames: those
 -- without a restriction, else those with a filter, P4 program or sampling, else trials.
 with
 
@@ -26,6 +26,10 @@ programs as (
     from manifests
 ),
 
+left_out as (
+    select * from left_out
+),
+
 items as (
     select
         sample,
@@ -47,6 +51,7 @@ ranked as (
         d.sample,
         r.restriction,
         r.restriction_detail,
+        d.frames,
         case
             when r.restriction is null then 0
             when not contains(r.restriction, 'trial') then 1
@@ -61,7 +66,10 @@ traffic as (
         sample,
         restriction,
         restriction_detail,
-        case when $traffic = 'unfiltered' and rank > min(rank) over () then restriction end as excluded
+        -- an empty sample holds no traffic that could stand for that of others
+        case
+            when $traffic = 'unfiltered' and rank > min(rank) filter (where frames > 0) over () then restriction
+        end as excluded
     from ranked
 ),
 
@@ -92,7 +100,11 @@ final as (
         m.trial,
         t.restriction,
         t.restriction_detail,
-        case when d.sample is null then 'no acap' else t.excluded end as excluded,
+        case
+            when d.sample is not null then t.excluded
+            when m.sample in (select left_out.sample from left_out) then 'config'
+            else 'no acap'
+        end as excluded,
         m.requested_start_ns,
         m.requested_end_ns,
         m.frames_received,

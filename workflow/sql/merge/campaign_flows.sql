@@ -1,27 +1,97 @@
--- One row per flow of the campaign: as its largest site shows it. Site, VLAN ids and MPLS labels change on the way from
--- site to site, so flows are matched by addresses, protocol and ports. Several flows of one site with the same ones are
--- different flows (slices with equal addresses): the k-th largest of a site is matched with the k-th of the others.
+-- One row per flow of the campaign: as its largest site shows it. Site, VLAN ids, MPLS labels and tunnels change on
+-- the way from site to site, so flows are matched by addresses, protocol, ports and network: the identifiers of tunnels
+-- that both directions share ($networks: types of tunnels), if there are any. A flow without such an identifier can be
+-- one with them if all flows with its addresses that have some have the same, and no site has flows with and without
+-- them. Several flows of one site and network are different flows (slices with equal addresses): the k-th largest of a
+-- site is matched with the k-th of the others.
 with
 
 site_flows as (
     select * from site_flows
 ),
 
+-- noqa: disable=RF02
+identified as (
+    select
+        *,
+        nullif(
+            array_to_string(
+                list_transform(
+                    list_filter(
+                        string_split(tunnels, '/'), lambda t: list_contains($networks, split_part(t, '*', 1))
+                    ),
+                    lambda t: split_part(t, '*', 1) || '*' || split_part(t, '*', 2)
+                ),
+                '/'
+            ),
+            ''
+        ) as network
+    from site_flows
+),
+-- noqa: enable=RF02
+
+networks_of_sites as (
+    select
+        site,
+        ip_version,
+        src,
+        dst,
+        ip_proto,
+        src_port,
+        dst_port,
+        min(network) as first_network,
+        max(network) as last_network,
+        count(network) < count(*) as has_others
+    from identified
+    group by all
+    having count(network) > 0
+),
+
+only_networks as (
+    select
+        ip_version,
+        src,
+        dst,
+        ip_proto,
+        src_port,
+        dst_port,
+        min(first_network) as network
+    from networks_of_sites
+    group by all
+    having min(first_network) = max(last_network) and not bool_or(has_others)
+),
+
+networked as (
+    select
+        i.* exclude (network),
+        coalesce(i.network, o.network) as network
+    from identified as i
+    left join only_networks as o
+        on
+            i.network is null
+            and i.ip_version = o.ip_version
+            and i.src = o.src
+            and i.dst = o.dst
+            and i.ip_proto = o.ip_proto
+            and i.src_port is not distinct from o.src_port
+            and i.dst_port is not distinct from o.dst_port
+),
+
 ranked as (
     select
         *,
         row_number() over (
-            partition by site, ip_version, src, dst, ip_proto, src_port, dst_port
+            partition by site, ip_version, src, dst, ip_proto, src_port, dst_port, network
             order by wire_bytes desc, frames desc, flow_id asc
         ) as place
-    from site_flows
+    from networked
 ),
 
 matched as (
     select
         *,
         row_number() over (
-            partition by ip_version, src, dst, ip_proto, src_port, dst_port, place
+            partition by ip_version, src, dst, ip_proto, src_port, dst_port, network, place
             order by wire_bytes desc, frames desc, site asc
         ) as site_place
     from ranked
@@ -29,7 +99,7 @@ matched as (
 
 final as (
     select
-        * exclude (place, site_place, site),
+        * exclude (place, site_place, site, network),
         site as largest_site
     from matched
     where site_place = 1

@@ -34,6 +34,13 @@ final as (
         end as flow_id,
         array_to_string(f.vlan, '/') as vlan,
         array_to_string(f.mpls, '/') as mpls,
+        array_to_string(
+            list_transform(
+                f.tunnels,
+                lambda t: concat_ws('*', t['type'], t['id'], t['position'])  -- noqa: RF02
+            ),
+            '/'
+        ) as tunnels,
         f.ip_version,
         f.src,
         f.dst,

@@ -41,6 +41,7 @@ stitched as (
         f.flow_id,
         any_value(f.vlan) as vlan,
         any_value(f.mpls) as mpls,
+        any_value(f.tunnels) as tunnels,
         any_value(f.ip_version) as ip_version,
         any_value(f.src) as src,
         any_value(f.dst) as dst,

@@ -1,9 +1,9 @@
 """The two Parquet files of a digest: their schemas, each column's encoding, their metadata.
 
-Encodings are chosen for traffic with a few long TCP streams and for one core. Numbers that grow step by step are
-DELTA_BINARY_PACKED; lengths, flags and sequence numbers are BYTE_STREAM_SPLIT, which puts their equal upper bytes side
-by side for zstd, at a fifth of the time a Parquet dictionary of numbers takes; texts are dictionaries. Statistics only
-where a query skips row groups by them.
+DuckDB 1.0.0 reads every column: it does not know BYTE_STREAM_SPLIT for integers, so no column has it. Encodings are
+chosen for traffic with a few long TCP streams and for one core. Columns that grow step by step and the IP
+identification are DELTA_BINARY_PACKED. Captured lengths and flags have few values and are dictionaries, as texts are.
+The other integers are PLAIN; zstd compresses them. Row groups have statistics only if a query skips row groups by them.
 """
 
 import contextlib
@@ -15,32 +15,33 @@ import pyarrow.parquet as pq
 
 from acapella_core.errors import UserError
 
+from .merged import FILE
 from .tables import arrow_schema
 
 KEY = "acapella"  # key-value metadata, JSON
 # Of both files, the key `acap_format` of the metadata (none is 1). 2: identifiers of tunnels are part of flows' keys.
-FORMAT = 2
+# 3: frames have ip_id.
+FORMAT = 3
 
 BATCH_ROWS = 1 << 17  # a row group: small enough for the caches and for memory, large enough for DuckDB
 FLOW_BATCH_ROWS = 1 << 14
 
 DELTA = "DELTA_BINARY_PACKED"
-SPLIT = "BYTE_STREAM_SPLIT"
+PLAIN = "PLAIN"
 
 FRAME_ENCODINGS = {
     "frame": DELTA,
     "ts_ns": DELTA,
-    "wire_len": SPLIT,
-    "cap_len": SPLIT,
-    "inner_wire_len": SPLIT,
-    "flow": SPLIT,
-    "tcp_flags": SPLIT,
-    "tcp_seq": SPLIT,
-    "tcp_ack": SPLIT,
-    "payload_len": SPLIT,
-    "ip_len": SPLIT,
+    "wire_len": PLAIN,
+    "inner_wire_len": PLAIN,
+    "flow": PLAIN,
+    "tcp_seq": PLAIN,
+    "tcp_ack": PLAIN,
+    "payload_len": PLAIN,
+    "ip_len": PLAIN,
+    "ip_id": DELTA,
 }
-FRAME_TEXTS = ["protocols", "stack", "l4_by", "app_by", "issue"]
+FRAME_DICTIONARIES = ["cap_len", "protocols", "stack", "tcp_flags", "l4_by", "app_by", "issue"]
 FRAME_STATISTICS = ["frame", "ts_ns", "flow"]
 
 FLOW_ENCODINGS = {"flow": DELTA, "peer_flow": DELTA, "first_ns": DELTA, "last_ns": DELTA}
@@ -50,6 +51,28 @@ FLOW_PLAIN = ["flow_id", "peer_flow_id"]  # hashes: no two alike
 def metadata_of(path) -> dict:
     """What digest wrote into an acap or a flow table about its sample."""
     return json.loads(pq.read_metadata(path).metadata[KEY.encode()])
+
+
+def is_digest(path) -> bool:
+    """Return whether a file has the metadata of an acap or a flow table, of any format."""
+    try:
+        return isinstance(metadata_of(path), dict)
+    except (pa.ArrowInvalid, OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def check_digest(path, sample: str) -> None:
+    """Raise UserError with the sample's name if an acap or flow table is damaged, no digest's, or of another format."""
+    try:
+        check_format(path, metadata_of(path))
+    except (pa.ArrowInvalid, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        told = isinstance(error, (pa.ArrowInvalid, OSError)) and str(error)
+        reason = told.splitlines()[0] if told else "it has no metadata of acapella digest"
+        raise UserError(
+            f"sample {sample}: not an acap or flow table, or a damaged one: {reason}",
+            where=path,
+            fix="delete it and run snakemake again",
+        ) from error
 
 
 def check_format(path, metadata: dict | None = None) -> None:
@@ -81,8 +104,8 @@ class TableWriter:
     fails.
     """
 
-    def __init__(self, path, target, table: str, **options):
-        self.schema = arrow_schema(table)
+    def __init__(self, path, target, schema: pa.Schema, **options):
+        self.schema = schema
         self._target = target or path
         with self._disk_errors():
             self._writer = pq.ParquetWriter(path, self.schema, version="2.6", compression="zstd", **options)
@@ -115,14 +138,15 @@ class TableWriter:
                 self._writer.close()
 
 
-def frame_writer(path, target=None) -> TableWriter:
-    """A writer of the frame table."""
+def frame_writer(path, target=None, *, merged: bool = False) -> TableWriter:
+    """Return a writer of the frame table; of a ``merged`` digest, with the column `file`."""
+    schema = arrow_schema("frames")
     return TableWriter(
         path,
         target,
-        "frames",
+        schema.append(FILE) if merged else schema,
         compression_level=1,
-        use_dictionary=FRAME_TEXTS,
+        use_dictionary=[*FRAME_DICTIONARIES, FILE.name] if merged else FRAME_DICTIONARIES,
         column_encoding=FRAME_ENCODINGS,
         write_statistics=FRAME_STATISTICS,
     )
@@ -143,5 +167,10 @@ def flow_writer(path, target=None) -> TableWriter:
     leaves = [leaf for field in arrow_schema("flows") for leaf in leaves_of(field)]
     dictionary = [name for name in leaves if name not in FLOW_ENCODINGS and name not in FLOW_PLAIN]
     return TableWriter(
-        path, target, "flows", compression_level=3, use_dictionary=dictionary, column_encoding=FLOW_ENCODINGS
+        path,
+        target,
+        arrow_schema("flows"),
+        compression_level=3,
+        use_dictionary=dictionary,
+        column_encoding=FLOW_ENCODINGS,
     )

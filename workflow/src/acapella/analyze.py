@@ -4,10 +4,11 @@ A partial holds counts, sums, minima and maxima, never means: partials of any sa
 campaign, which `acapella process` does. Each is one SELECT of workflow/sql/analyze/, written as Parquet under its name.
 """
 
+import csv
 from collections.abc import Sequence
 from pathlib import Path
 
-from acapella_core import schemas
+from acapella_core import beneath, schemas
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_path
 
@@ -15,7 +16,16 @@ from . import queries
 from .campaign import Campaign, opened, require
 
 BIN_NS = 1_000_000_000  # default length of a throughput bin
-EVIDENCE = ("mirror", "busy", "tcp_gaps", "balance")  # of workflow/sql/congestion/, in the order of their inputs
+EVIDENCE = (
+    "mirror",
+    "arrivals",
+    "windows",
+    "runs",
+    "busy",
+    "tcp_gaps",
+    "id_gaps",
+    "balance",
+)  # of workflow/sql/congestion/, in the order of their inputs
 
 
 def register_parser(subparsers):
@@ -40,6 +50,7 @@ def run(args) -> None:
     """Write the partials."""
     campaign = opened(args.campaign)
     output = Path(args.output) if args.output else campaign.folder / "partial" / args.sample
+    beneath.protect(output)
     parameters = {"bin_ns": args.bin_ns, **congestion_limits(args.congestion)}
     make_partials(campaign, args.sample, output, threads=args.threads, **parameters)
 
@@ -75,18 +86,27 @@ def make_partials(
         raise UserError(f"--bin-ns is {bin_ns}", fix="give a positive number of nanoseconds")
     acap = require(campaign.acap(sample), "run acapella digest first")
     flows = require(campaign.flows(sample), "run acapella digest first")
-    from .acap_files import check_format  # noqa: PLC0415 (pyarrow)
+    from .acap_files import check_digest  # noqa: PLC0415 (pyarrow)
 
     for path in (acap, flows):
-        check_format(path)
+        check_digest(path, sample)
     manifest = require(campaign.manifest(sample), "run acapella collect first")
     with queries.one_line(f"sample {sample}"):
         con = queries.connect(threads=threads)
         con.read_parquet(str(acap)).create_view("frames")
         con.read_parquet(str(flows)).create_view("flows")
-        con.execute(f"create table thresholds as {queries.text('shared', 'thresholds')}")
+        for name in queries.names("shared"):
+            con.execute(f"create table {name} as {queries.text('shared', name)}")
+        create_payload_kinds(con)
         gather_evidence(con, manifest, parameters)
         return [write_partial(con, name, output, parameters) for name in queries.names("analyze")]
+
+
+def create_payload_kinds(con) -> None:
+    """Make the table payload_kinds: labels of `stack` that name payload, and no header (schemas/protocols.tsv)."""
+    with (schemas.root() / "protocols.tsv").open(encoding="utf-8", newline="") as stream:
+        labels = [row["label"] for row in csv.DictReader(stream, delimiter="\t") if row["layer"] == "payload"]
+    con.execute("create table payload_kinds as select unnest($labels::varchar[]) as label", {"labels": labels})
 
 
 def gather_evidence(con, manifest: Path, parameters: dict) -> None:

@@ -18,6 +18,7 @@ import argparse
 import json
 import sys
 
+from acapella_core import decompression
 from acapella_core.anonymise import MACS
 from acapella_core.errors import UserError
 
@@ -36,6 +37,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     keys.add_argument("--key-file", metavar="FILE", help="the campaign's key")
     keys.add_argument("--new-key", metavar="FILE", help="make a key, where no file is yet; alone, without IN")
     add_macs(parser)
+    decompression.add_options(parser)
     parser.add_argument("--json", action="store_true", help="what was done, as JSON on standard output")
     return parser
 
@@ -61,22 +63,22 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if not (args.source and args.target):
         raise UserError("a capture and a file to write are needed", fix="acapella anonymise IN -o OUT --key-file FILE")
-    counts = anonymise(args.source, args.target, core.read_key(args.key_file), args.macs)
+    counts = anonymise(args.source, args.target, core.read_key(args.key_file), args.macs, decompression.limits_of(args))
     if args.json:
-        print(json.dumps(counts))
+        print(json.dumps({key: value for key, value in counts.items() if key != "replaced"}))
     else:
         print(f"{args.target}: {told(counts)}")
     return report(args.source, counts)
 
 
-def anonymise(source: str, target, key: bytes, macs: str) -> dict:
+def anonymise(source: str, target, key: bytes, macs: str, limits=None) -> dict:
     """As acapella_core.anonymise.anonymise, with the vendors of the installed tshark, where there is one."""
     from acapella_core import anonymise as core  # noqa: PLC0415
 
     from . import vendors  # noqa: PLC0415
 
     known = vendors.find()
-    counts = core.anonymise(source, target, key, macs=macs, vendors=known.core if known else None)
+    counts = core.anonymise(source, target, key, macs=macs, vendors=known.core if known else None, limits=limits)
     return counts | {"vendors": known.told() if known else None}
 
 

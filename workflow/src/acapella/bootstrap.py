@@ -8,9 +8,13 @@ Everything is integer arithmetic in float64 (sums below 2^53 are exact in any or
 come from the raw stream of PCG64, which numpy keeps stable: the same numbers on every machine.
 """
 
+import math
+import statistics
+
 import numpy as np
 
 RESAMPLES = 1_000
+MEAN_RESAMPLES = 20_000  # the ends of expanded intervals of few values leave one draw in thousands
 LEVEL_PERCENT = 95
 SEED = 20_251_028
 BATCH = 50  # resamples at once: bounds memory at BATCH x samples weights
@@ -40,7 +44,60 @@ def share_intervals(counts, totals, resamples: int = RESAMPLES, seed: int = SEED
     if len(totals) < 2:
         return None
     shares = np.concatenate([(w @ counts) / (w @ totals)[:, None] for w in weights(len(totals), resamples, seed)])
-    shares.sort(axis=0)
-    tail = (100 - LEVEL_PERCENT) * resamples  # twice the tail, in percent of a resample
-    lo = -(-tail // 200) - 1
-    return shares[max(lo, 0)], shares[resamples - 1 - max(lo, 0)]
+    return ends(shares)
+
+
+def ends(draws, tail: float = (100 - LEVEL_PERCENT) / 200):
+    """(lo, hi): the nearest-rank points of ``draws`` [resamples, ...] that leave ``tail`` of them at each end."""
+    ordered = np.sort(draws, axis=0)
+    lo = max(math.ceil(tail * len(ordered) - 1e-9) - 1, 0)
+    return ordered[lo], ordered[len(ordered) - 1 - lo]
+
+
+def mean_draws(values, seed: int = SEED, resamples: int = MEAN_RESAMPLES):
+    """Means [resamples] of ``values`` from 0 to 1, each of a resample; values are rounded to 12 decimal places.
+
+    Rounded values are integers of 10^-12, so that sums are exact in any order (of at most 9,000 values).
+    """
+    units = np.rint(np.asarray(values, dtype=np.float64) * 1e12)
+    sums = np.concatenate([w @ units for w in weights(len(units), resamples, seed)])
+    return sums / (1e12 * len(units))
+
+
+def relative_difference_interval(first, second, values: int) -> tuple[float, float] | None:
+    """(lo, hi) of (second - first) / first, of ``mean_draws`` of two groups; the smaller one has ``values`` values.
+
+    The expanded percentile interval (Hesterberg 2015, "What Teachers Should Know About the Bootstrap"): with few values
+    percentiles are too narrow, so each end leaves less than 2.5 % of the draws, as few as make a t interval of the same
+    values. None with fewer than 2 values, or if a draw of ``first`` is 0.
+    """
+    if values < 2 or not first.all():
+        return None
+    lo, hi = ends((second - first) / first, expanded_tail(values))
+    return float(lo), float(hi)
+
+
+def expanded_tail(values: int) -> float:
+    """The normal probability beyond sqrt(n / (n - 1)) times Student's t of n - 1 degrees of freedom, n = ``values``."""
+    wide = math.sqrt(values / (values - 1)) * student(values - 1, LEVEL_PERCENT / 100)
+    return statistics.NormalDist().cdf(-wide)
+
+
+def student(degrees: int, level: float) -> float:
+    """The t with a probability ``level`` between -t and t, by bisection (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+
+    def within(t: float) -> float:
+        angle = math.atan(t / math.sqrt(degrees))
+        term = total = math.cos(angle) if degrees % 2 else 1.0
+        for n in range(2 + degrees % 2, degrees, 2):
+            term *= math.cos(angle) ** 2 * (n - 1) / n
+            total += term
+        if degrees % 2 == 0:
+            return math.sin(angle) * total
+        return 2 / math.pi * (angle + (math.sin(angle) * total if degrees > 1 else 0))
+
+    low, high = 0.0, 1000.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if within(middle) < level else (low, middle)
+    return high

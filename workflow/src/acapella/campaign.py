@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from acapella_core import beneath
 from acapella_core.errors import UserError
 
 
@@ -39,10 +40,14 @@ class Campaign:
 
 
 def opened(folder: str | Path) -> Campaign:
-    """The campaign of a folder. Raises UserError where it is no folder."""
+    """Return the campaign of a folder; from then on writers follow no link beneath it.
+
+    Raises UserError if it is no folder.
+    """
     folder = Path(folder)
     if not folder.is_dir():
         raise UserError("no such campaign folder", where=folder)
+    beneath.protect(folder)
     return Campaign(folder)
 
 

@@ -15,7 +15,8 @@ import time
 from importlib.metadata import entry_points
 
 from acapella_core.arguments import Parser
-from acapella_core.errors import UserError
+from acapella_core.errors import UserError, exit_code_of
+from acapella_core.files import remove_scratch
 
 from . import __version__, start
 
@@ -30,6 +31,7 @@ STAGES = (
     "verify",
     "kappa",
     "index",
+    "check",
     "sql",
     "analyze",
     "process",
@@ -71,7 +73,7 @@ def build_parser(wanted: str | None = None) -> argparse.ArgumentParser:
     for module in stage_modules(wanted):
         stage = module.register_parser(subparsers)
         stage.add_argument("--debug", action="store_true", help="show a traceback on error")
-        stage.set_defaults(run=module.run)
+        stage.set_defaults(run=module.run, confine=getattr(module, "confine", None))
     return parser
 
 
@@ -129,10 +131,14 @@ def ended_by_signals():
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one stage; 0 on success, 2 on a user's mistake or a fault outside, 130 on Ctrl-C."""
+    """Run one stage and return an exit code of `acapella_core.errors`: 0 on success."""
+    own_process = argv is None
     argv = sys.argv[1:] if argv is None else argv
     args = build_parser(argv[0] if argv else None).parse_args(argv)
+    if own_process and args.confine:
+        args.confine(args)
     start.heed_as_exception()
+    remove_scratch()
     with ended_by_signals() as came:
         return run_stage(args, came)
 
@@ -145,11 +151,13 @@ def run_stage(args: argparse.Namespace, came: list[int]) -> int:
     except BrokenPipeError:  # `acapella show ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (UserError, OSError) as error:
+    except (UserError, OSError, MemoryError) as error:
         if args.debug:
             raise
-        print(f"acapella: error: {told(error)}", file=sys.stderr)
-        return 2
+        code = exit_code_of(error)
+        said = "out of memory" if isinstance(error, MemoryError) else told(error)
+        print(f"acapella: error: {said}", file=sys.stderr)
+        return code
     except SystemExit as ended:
         if ended.code in {128 + number for number in ENDS}:
             with contextlib.suppress(OSError):  # a terminal that was closed

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import yaml
 
+from acapella_core import beneath
 from acapella_core.errors import UserError
 
 FOLDER = Path(__file__).resolve().parents[2] / "conformance"
@@ -40,6 +41,7 @@ def run(args) -> None:
     """Write the table and count the verdicts. Raises UserError where errata and numbers do not fit."""
     printed, known = read_printed(Path(args.printed)), read_errata(Path(args.errata))
     rows = judged(printed, known["errata"])
+    beneath.protect(args.output)
     write(rows, Path(args.output))
     counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in (AGREES, LOOSELY, DISAGREES)}
     told = f"{counts[AGREES]} agree, {counts[LOOSELY]} agree loosely, {counts[DISAGREES]} disagree"

@@ -1,10 +1,11 @@
 """The control channel between a program's control plane and the collector: JSON lines over TCP.
 
-The control plane connects and says hello; the collector answers with a session: the queue pairs that the program's
-reports are to be written to. The control plane writes them to the program's registers and says so; from then on the
-numbers of the session before are refused. Both say that they are alive each second; who hears nothing for 5 s
-takes the other side for gone. docs/collector.md shows a conversation.
+The control plane connects, sends the collector's secret, and says hello; the collector answers with a session: the
+queue pairs that the program's reports are to be written to. The control plane writes them to the program's registers
+and says so; from then on the numbers of the session before are refused. Both say that they are alive each second; who
+hears nothing for 5 s takes the other side for gone. docs/collector.md shows a conversation.
 
+    {"secret": "5d41402abc4b2a76b9719d911017c592..."}                                control plane, first of all
     {"hello": {"program": "flowstats", "format": 2, "instance": "5f2c"}}             control plane
     {"session": 1, "report_bytes": 192, "epoch": 0, "queue_pairs": [{"index": 0, "number": ..., ...}]}   collector
     {"written": 1}                                                                   control plane
@@ -16,24 +17,34 @@ A line is an object with one of these, of exactly these types; anything else is 
 """
 
 import json
+import os
 import re
-from dataclasses import asdict, dataclass
+import secrets
+import stat
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
+from acapella_core import files
 from acapella_core.errors import UserError
 
 MOST_LINE_BYTES = 16_384  # 16 queue pairs take 2,000
 MOST_QUEUE_PAIRS = 16  # registers of a program (p4/sizes.p4)
 REPORT_BYTES = {1: 64, 2: 192}  # by the report's format (schemas/report_formats.tsv)
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+SECRET = re.compile(r"[0-9a-f]{64}")
 BITS = {"number": 24, "key": 32, "base": 64, "size": 64, "psn": 24}
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How often a side says that it is alive, and after how much silence the other takes it for gone."""
+    """How often a side says that it is alive, and after how much silence the other takes it for gone.
+
+    ``secret_s``: how long the collector waits for a secret.
+    """
 
     alive_s: float = 1.0
     dead_s: float = 5.0
+    secret_s: float = 2.0
 
 
 PACE = Pace()
@@ -41,6 +52,22 @@ PACE = Pace()
 
 class Refused(Exception):
     """A line that is not one of the channel's, and why, in few words; never with what the line said."""
+
+
+@dataclass(frozen=True)
+class Collector:
+    """The address of a collector, and the file with its secret."""
+
+    host: str
+    port: int
+    secret: Path
+
+
+@dataclass(frozen=True)
+class Secret:
+    """The collector's secret of this run, 64 hexadecimal digits: the sender may read its file."""
+
+    value: str = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -112,7 +139,7 @@ class Error:
     why: str
 
 
-Message = Hello | Session | Written | Alive | Ended | Error
+Message = Secret | Hello | Session | Written | Alive | Ended | Error
 
 
 def decode(line: bytes) -> Message:
@@ -178,6 +205,14 @@ def name(value: object, what: str) -> str:
     return value
 
 
+def read_secret(told: dict) -> Secret:
+    """Return the secret that a control plane sends."""
+    value = members(told, "the message", "secret")["secret"]
+    if not isinstance(value, str) or not SECRET.fullmatch(value):
+        raise Refused("secret is not 64 hexadecimal digits")
+    return Secret(value)
+
+
 def read_hello(told: dict) -> Hello:
     """A control plane's first line."""
     hello = members(members(told, "the message", "hello")["hello"], "hello", "program", "format", "instance")
@@ -239,6 +274,7 @@ def read_error(told: dict) -> Error:
 
 
 READERS = {
+    "secret": read_secret,
     "hello": read_hello,
     "session": read_session,
     "written": read_written,
@@ -247,6 +283,7 @@ READERS = {
     "error": read_error,
 }
 WRITERS = {
+    Secret: lambda message: {"secret": message.value},
     Hello: lambda message: {"hello": asdict(message)},
     Session: lambda message: {
         "session": message.number,
@@ -259,6 +296,24 @@ WRITERS = {
     Ended: lambda message: {"ended": asdict(message)},
     Error: lambda message: {"error": message.why},
 }
+
+
+def make_secret(path: Path) -> Secret:
+    """Write a new secret to a file that only its owner can read. Raises UserError if it cannot be written."""
+    secret = Secret(secrets.token_hex(32))
+    files.atomic_text(path, f"{secret.value}\n")
+    return secret
+
+
+def secret_of(path: Path) -> Secret:
+    """Return the secret in a file. Raises OSError, or Refused if it is not a private file with a secret."""
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise Refused(f"other users can use {path}; chmod 600")
+        text = file.read(MOST_LINE_BYTES).decode("ascii", errors="replace").strip()
+    if not SECRET.fullmatch(text):
+        raise Refused(f"{path} has no secret of a collector")
+    return Secret(text)
 
 
 def address(text: str) -> tuple[str, int]:

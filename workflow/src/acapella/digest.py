@@ -3,7 +3,8 @@
 The acap holds one row per frame (header stack, time, lengths, flow, TCP numbers), the flow table one row per directed
 flow; schemas/tables/frames.yaml and flows.yaml describe every column. IN is a pcap or pcapng file, also compressed
 with gzip, zstd or lz4, or - for standard input. Of several (a file of each queue, or files that follow each other) the
-frames are taken in order of time, those of the same time in the order of the files named. Both files appear whole or
+frames are taken in order of time, those of the same time in the order of the files named; the frame table then has a
+column `file` with the name of each frame's file, without directories. Both files appear whole or
 not at all, and the same bytes and options give the same files, whatever --threads is.
 
 Engines: `native` decides layers 2 to 4 and says where it is not sure; `hybrid` lets tshark dissect a selection of
@@ -31,7 +32,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from acapella_core import files
+from acapella_core import decompression, files
+from acapella_core.arguments import size_bytes
 from acapella_core.errors import UserError
 
 from . import __version__
@@ -44,7 +46,19 @@ UNREADABLE = "unsupported_link_type"  # an issue of frames
 
 # Ways for a file to end after which the result is wrong: frames that were read may be made up (a checksum that does not
 # fit comes last), or frames that are there were not read. A file that is only cut holds no more than what was read.
-DAMAGED = ("bad_compression", "bad_caplen", "bad_pseudo_header", "bad_block", "bad_version", "read_error")
+DAMAGED = (
+    "bad_compression",
+    "decompression_limit",
+    "bad_caplen",
+    "bad_pseudo_header",
+    "bad_block",
+    "bad_version",
+    "too_many_interfaces",
+    "read_error",
+)
+MEMORY = "2G"
+ANSWER_S = 120.0  # acapella.tshark's, which is slow to import
+LONGEST_S = 10**6
 MEND = "leave the sample out (exclude), keep what is before the damage (--damaged keep), or mend the capture (editcap)"
 
 
@@ -57,6 +71,15 @@ class Options:
     site: str | None = None
     port: str | None = None
     threads: int = 1
+    limits: object = None  # _native.DecompressionLimits; None: the core's own
+    memory: str = MEMORY
+    answer_s: float = ANSWER_S
+
+    def of_core(self) -> dict:
+        """The limits as the core takes them. Raises UserError."""
+        from acapella_core import _native  # noqa: PLC0415 - the start of `--help` stays quick
+
+        return {"limits": self.limits or _native.DecompressionLimits(), "memory_bytes": size_bytes(self.memory)}
 
     def parameters(self) -> dict:
         """What is recorded; threads change nothing and are not part of it."""
@@ -94,6 +117,22 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         "--threads", type=int, choices=[1, 2], default=1, metavar="N", help="2: write while reading (default: 1)"
     )
     parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        default=MEMORY,
+        help="memory limit of the tables of flows and header stacks (some 330 bytes a flow), as 512M; a capture that "
+        "exceeds it ends with exit code 75; the rest of the program takes some 150M, tshark its own (default: "
+        "%(default)s)",
+    )
+    parser.add_argument(
+        "--tshark-timeout",
+        metavar="SECONDS",
+        type=float,
+        default=ANSWER_S,
+        help="engines hybrid and tshark: stop if tshark does not answer for a frame for so long (default: %(default)g)",
+    )
+    decompression.add_options(parser)
+    parser.add_argument(
         "--damaged",
         choices=["fail", "keep"],
         default="fail",
@@ -103,13 +142,35 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     return parser
 
 
+def confine(args: argparse.Namespace) -> None:
+    """Confine this process, which reads hostile input: it writes only beneath the directories of its outputs and
+    of temporary files, and has no network. `acapella doctor` reports whether the kernel offers this.
+    """
+    from acapella_core import _native  # noqa: PLC0415 - the start of `--help` stays quick
+
+    outputs = Path(args.acap), Path(args.flows or args.acap)
+    _native.confine_self([*(str(path.parent) for path in outputs), os.environ.get("TMPDIR") or "/tmp"])
+
+
 def run(args: argparse.Namespace) -> int:
     """Digest one sample; 0 also for a cut capture, with a warning; 1 where its bytes are damaged, with an error.
 
     ``--damaged keep`` makes that error a warning and the 1 a 0, and changes nothing in the files. What is merely odd is
     summed up in one note. The error comes last, where a log is looked at.
     """
-    options = Options(args.engine, tuple(args.deep_frames), args.site, args.port, args.threads)
+    if not 0 < args.tshark_timeout <= LONGEST_S:
+        raise UserError(f"--tshark-timeout takes seconds above 0, up to {LONGEST_S}", where=args.tshark_timeout)
+    limits = decompression.limits_of(args)
+    options = Options(
+        args.engine,
+        tuple(args.deep_frames),
+        args.site,
+        args.port,
+        args.threads,
+        limits=limits,
+        memory=args.memory,
+        answer_s=args.tshark_timeout,
+    )
     flows = args.flows or str(flows_beside(Path(args.acap)))
     check_paths(args.sources, args.acap, flows)
     metadata = digest(args.sources, args.acap, flows, options, progress=args.progress)
@@ -150,7 +211,7 @@ def digest(sources: Sequence[str], acap: str, flows: str, options: Options, prog
         opened(sources, options) as engine,
         files.atomic_path(acap) as acap_part,
         files.atomic_path(flows) as flows_part,
-        frame_writer(acap_part, acap) as frame_table,
+        frame_writer(acap_part, acap, merged=len(sources) > 1) as frame_table,
         flow_writer(flows_part, flows) as flow_table,
     ):
         batches = report_progress(engine.frame_batches()) if progress else engine.frame_batches()
@@ -173,7 +234,7 @@ def opened(sources: Sequence[str], options: Options):
     from .merged import Merged, MergedDigest  # noqa: PLC0415 - as little as can be is imported for one
 
     with (
-        Merged(sources, DAMAGED) as stream,
+        Merged(sources, DAMAGED, options.limits) as stream,
         contextlib.closing(MergedDigest(open_digest(stream.path, options), stream)) as engine,
     ):
         yield engine

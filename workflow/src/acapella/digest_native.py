@@ -1,5 +1,6 @@
 """Engine native: the core alone, in one pass. Of tshark it takes the list of vendors, where there is one."""
 
+import contextlib
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ def open_digest(source: str, options) -> "NativeDigest":
     known = vendors.find()
     core_vendors = known.core if known else None
     try:
-        core = _native.NativeDigest(source, options.site, options.port, BATCH_ROWS, core_vendors)
+        core = _native.NativeDigest(source, options.site, options.port, BATCH_ROWS, core_vendors, **options.of_core())
         return NativeDigest(core, known)
     except _native.InputError as error:
         raise UserError(str(error)) from error
@@ -28,6 +29,16 @@ def flow_batches_of(core) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch(core.flow_rows(first, FLOW_BATCH_ROWS))
 
 
+@contextlib.contextmanager
+def memory_limit() -> Iterator[None]:
+    """Raise the core's MemoryLimitError as a UserError."""
+    try:
+        yield
+    except _native.MemoryLimitError as error:
+        fix = "raise --memory, or split the capture (editcap -c 1000000 IN OUT)"
+        raise UserError(str(error), fix=fix, outside=True) from error
+
+
 class NativeDigest:
     """Batches of both tables; what every engine gives."""
 
@@ -37,7 +48,8 @@ class NativeDigest:
 
     def frame_batches(self) -> Iterator[pa.RecordBatch]:
         """The frame table, in file order."""
-        return map(pa.record_batch, iter(self._core.next_frames, None))  # which keeps no batch while the next is made
+        with memory_limit():
+            yield from map(pa.record_batch, iter(self._core.next_frames, None))  # keeps no batch while the next is made
 
     def flow_batches(self) -> Iterator[pa.RecordBatch]:
         """The flow table, once the frames are through."""

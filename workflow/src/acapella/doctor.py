@@ -63,7 +63,7 @@ PROGRAMS = (
     Program("testbed local", "ping", ("-V",), "ICMP", "iputils-ping"),
     Program("testbed local", "sshd", ("-V",), "SSH traffic", "openssh-server"),
     Program("testbed local", "ovs-vsctl", ("--version",), "Open vSwitch: tags and labels", "openvswitch-switch"),
-    Program("testbed local", "snmpset", ("-V",), "with snmpd and the next two: counters as on FABRIC", "snmp"),
+    Program("testbed local", "snmpset", ("-V",), "switch counters by SNMP, as on FABRIC (also needs snmpd)", "snmp"),
     Program("testbed local", "prometheus", ("--version",), "switch counters by SNMP", "prometheus"),
     Program(
         "testbed local",
@@ -91,7 +91,7 @@ HTB = "tc qdisc add dev d0 root handle 1: htb default 1"
 TC_FEATURES = (
     ("tc htb", (HTB,), "mirrors of what a port sends"),
     ("tc ingress", ("tc qdisc add dev d0 handle ffff: ingress",), "mirrors of what a port receives"),
-    ("tc clsact", ("tc qdisc add dev d0 clsact",), "both hooks in one qdisc; ingress and htb do as well"),
+    ("tc clsact", ("tc qdisc add dev d0 clsact",), "nothing more: mirrors use ingress and htb"),
     (
         "tc u32 + mirred",
         (
@@ -106,10 +106,10 @@ TC_FEATURES = (
             "tc qdisc add dev d0 handle ffff: ingress",
             "tc filter add dev d0 parent ffff: matchall action mirred egress mirror dev m0",
         ),
-        "simpler mirrors; u32 does as well",
+        "nothing more: mirrors use u32",
     ),
     ("tc tbf", ("tc qdisc add dev d0 root tbf rate 100mbit burst 32kb limit 64kb",), "a mirror port with a line rate"),
-    ("tc netem", ("tc qdisc add dev d0 root netem delay 1ms",), "links with delay and loss (not used yet)"),
+    ("tc netem", ("tc qdisc add dev d0 root netem delay 1ms",), "links with delay and loss (nothing uses them)"),
 )
 KERNEL_LINKS = (
     ("veth", "ip link add v0 type veth peer name v1", "links of testbed local"),
@@ -139,27 +139,27 @@ def run(args: argparse.Namespace) -> None:
 def examine() -> list[Finding]:
     """Everything there is to find, in the order of PROGRAMS' groups."""
     programs = [program(entry) for entry in PROGRAMS]
-    found = [*machine(), *programs, rdma(), cluster(), *privileges(), *kernel(), *python_packages()]
+    found = [*machine(), *programs, rdma(), cluster(), *privileges(), *confinement(), *kernel(), *python_packages()]
     groups = list(dict.fromkeys(finding.group for finding in found))
     return sorted(found, key=lambda finding: groups.index(finding.group))
 
 
 def as_text(findings: list[Finding]) -> Iterator[str]:
     """Lines for people: a line for each piece, then for each missing one what it would enable."""
-    group = ""
+    group, width = "", max((len(finding.piece) for finding in findings), default=0)
     for finding in findings:
         if finding.group != group:
             group = finding.group
             yield f"{group}"
         mark = "yes" if finding.there else "NO "
-        yield f"  {mark}  {finding.piece:<18} {finding.seen}".rstrip()
+        yield f"  {mark}  {finding.piece:<{width}}  {finding.seen}".rstrip()
     missing = [finding for finding in findings if not finding.there]
     if missing:
         yield ""
         yield "what the missing pieces would enable"
     for finding in missing:
         hint = f"  [{finding.install}]" if finding.install else ""
-        yield f"  {finding.piece:<18} {finding.enables}{hint}"
+        yield f"  {finding.piece:<{width}}  {finding.enables}{hint}"
 
 
 def machine() -> list[Finding]:
@@ -261,6 +261,26 @@ def privileges() -> list[Finding]:
             "testbed local without root",
             fix,
         ),
+    ]
+
+
+def confinement() -> list[Finding]:
+    """What tshark and `acapella digest`, which read hostile input, are confined with."""
+    try:
+        from acapella_core import _native  # noqa: PLC0415 - python_packages reports that it is missing
+    except ImportError:
+        return []
+    offered = _native.confinement_offered()
+    abi, seccomp, root = offered["landlock_abi"], offered["seccomp"], offered["other_user"]
+    pieces = (
+        ("Landlock", abi > 0, f"active, ABI {abi}" if abi else "not in this kernel", "tshark and digest: few files"),
+        ("seccomp", seccomp, "active" if seccomp else "not in this kernel", "tshark and digest: no network"),
+        ("user of tshark", True, "one of its own" if root else f"ours, {os.geteuid()}: we are not root", "few files"),
+    )
+    fix = "a kernel with Landlock and seccomp (Linux 5.13 or later, lsm=landlock,...)"
+    return [
+        Finding("confinement", piece, there, seen, enables, None if there else fix)
+        for piece, there, seen, enables in pieces
     ]
 
 

@@ -1,69 +1,127 @@
-"""What a run that ended early leaves to its user: which samples failed, which were merely stopped, and how to go on."""
+"""What a run that ended early reports: which samples failed, which jobs the machine failed, and how to continue."""
 
-import re
+import errno
 import shutil
-from collections.abc import Iterable, Sequence
+import signal
+from collections.abc import Sequence
 from pathlib import Path
 
-STOPPED = "acapella: stopped"  # a stage's last line after Ctrl-C or SIGTERM
-DISK_FULL = "No space left on device"  # what Snakemake says where it cannot write down what it did
-LEAST_FREE = 1 << 20  # bytes; then its log may lack these words, for it lies on the same disk
-DAMAGED = "--damaged keep"  # in what digest advises for a capture whose bytes are damaged, and for no other
+from acapella_core.errors import DAMAGED, INTERRUPTED, OUTSIDE
+
+from .job_records import FailedJob
+
+LEAST_FREE = 1 << 20  # bytes
+SAMPLE_RULES = ("collect", "digest", "analyze")  # a job of these fails by its sample
+FULL = (errno.ENOSPC, errno.EDQUOT)
+# Signals that a program brings upon itself; the others come from people, Slurm, or a kernel without memory.
+CRASHES = (signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS)
+NOT_STARTED = (126, 127)  # exit codes of a shell that cannot run a command
+FIRST = 3  # jobs named of those that failed for the same reason
 
 
-def how_to_go_on(text: str, campaign: str, excluded: Sequence[str]) -> str:
-    """Which samples failed, with the last line of each one's log, and how the campaign goes on without them.
+def how_to_go_on(jobs: Sequence[FailedJob], excluded: Sequence[str], *, stopping: bool = False) -> str:
+    """Return which samples and jobs failed, with the last line of each one's log, and how the campaign continues.
 
-    ``text``: what Snakemake logged; ``excluded``: samples that the config leaves out already.
+    Only exit codes decide which sample failed by itself, not the texts of logs. ``jobs``: the failed ones;
+    ``excluded``: samples that the config leaves out already; ``stopping``: Snakemake received SIGTERM.
     """
-    if disk_is_full(text):
+    if shutil.disk_usage(".").free < LEAST_FREE or any(job.errno in FULL for job in jobs):
         return f"acapella: the disk is full; make room in {Path.cwd()}, then run snakemake again"
-    pattern = rf"^ +log: ({re.escape(campaign)}/logs/\S+\.log) \(check log"
-    logs = {Path(path) for path in re.findall(pattern, text, re.MULTILINE)}
-    last = {path: last_line(path) for path in sorted(logs)}
-    failed = {path: said for path, said in last.items() if not said.startswith(STOPPED)}
-    samples = {path.stem: said for path, said in failed.items() if path.parent.name in ("collect", "digest", "analyze")}
-    if samples:
-        damaged = sorted(path.stem for path in failed if path.parent.name == "digest" and DAMAGED in text_of(path))
-        return "\n".join(
-            [
-                "acapella: these samples failed:",
-                *(f"  {sample}: {said or 'its log is empty'}" for sample, said in sorted(samples.items())),
-                "Mend them and run snakemake again; or go on without them, by this line in the config:",
-                f"  exclude: [{', '.join(sorted({*samples, *excluded}))}]",
-                *how_to_keep(damaged),
-            ]
+    outside = {job: why for job in jobs if (why := reason_outside(job))}
+    stopped = [job for job in jobs if job not in outside and is_stopped(job)]
+    own = [job for job in jobs if job not in outside and job not in stopped]
+    of_samples = {job.sample: job for job in own if job.sample and job.rule in SAMPLE_RULES}
+    others = [job for job in own if job not in of_samples.values()]
+    lines = [*about_samples(of_samples, excluded)]
+    if outside and not of_samples and not others:  # the log of another job may name the sample that made it fail
+        lines.append("acapella: no sample failed by itself")
+    if others:
+        lines += ["acapella: these jobs failed:", *by_reason({name(job): last_line(job.log) for job in others})]
+    if outside:
+        lines.append(
+            "acapella: these jobs failed for reasons outside the samples; fix these causes, then run snakemake again:"
         )
-    if last and not failed:
-        anew = "; the collection starts anew, its samples are taken again" if is_collection(last) else ""
-        return f"acapella: stopped; run snakemake again to go on{anew}"
-    return "acapella: no sample failed by itself; the message above says what did"
+        lines += by_reason({name(job): why for job, why in outside.items()})
+    if (stopped or stopping) and not lines:
+        anew = "; the collection starts over, its samples are taken again" if of_collection(stopped) else ""
+        lines.append(f"acapella: stopped; run snakemake again to go on{anew}")
+    if deleted := [job for job in jobs if job.deleted and job.sample]:  # other rules keep what they update
+        lines.append("acapella: Snakemake deleted earlier results of these jobs; the next run makes them again:")
+        lines += [f"  {name(job)}" for job in deleted]
+    return "\n".join(lines or ["acapella: no job failed; the message above gives the reason"])
 
 
-def disk_is_full(text: str) -> bool:
-    """Whether the working folder's disk is full. A command of ours names the file, which may be on another disk."""
-    said = [line for line in text.splitlines() if DISK_FULL in line]
-    ours = any(not line.startswith("acapella: ") or str(Path.cwd()) in line for line in said)
-    return ours or shutil.disk_usage(".").free < LEAST_FREE
-
-
-def is_collection(logs: Iterable[Path]) -> bool:
-    """Whether one of the logs is of a testbed's collection, which is one piece."""
-    return any(path.parent.name == "logs" and path.name == "collect.log" for path in logs)
-
-
-def how_to_keep(damaged: Sequence[str]) -> list[str]:
-    """The other way on for samples of damaged captures; [] where there are none."""
-    if not damaged:
+def about_samples(failed: dict[str, FailedJob], excluded: Sequence[str]) -> list[str]:
+    """Return the lines about samples that failed by themselves."""
+    if not failed:
         return []
-    return [f"or, to keep what is before the damage in {', '.join(damaged)}, by this one:", "  digest: {damaged: keep}"]
+    damaged = sorted(sample for sample, job in failed.items() if job.rule == "digest" and job.exit_code == DAMAGED)
+    lines = [
+        "acapella: these samples failed:",
+        *by_reason({sample: last_line(job.log) for sample, job in failed.items()}, "samples"),
+        "Repair them and run snakemake again; or leave them out with this line in the config:",
+        f"  exclude: [{', '.join(sorted({*failed, *excluded}))}]",
+    ]
+    if damaged:
+        lines += [f"or, to keep what is before the damage in {', '.join(damaged)}, by this one:"]
+        lines += ["  digest: {damaged: keep}"]
+    return lines
 
 
-def last_line(path: Path) -> str:
-    """The last line of a job's log; "" where it wrote nothing."""
-    return "".join(text_of(path).strip().splitlines()[-1:])
+def by_reason(reasons: dict[str, str], what: str = "jobs") -> list[str]:
+    """Return a line for each reason why jobs failed, with the job, or the number of jobs and the first of them."""
+    names: dict[str, list[str]] = {}
+    for each in sorted(reasons):
+        names.setdefault(reasons[each], []).append(each)
+    lines = []
+    for reason, same in names.items():
+        first = ", ".join(same[:FIRST]) + (", ..." if len(same) > FIRST else "")
+        lines.append(f"  {first}: {reason}" if len(same) == 1 else f"  {len(same)} {what} ({first}): {reason}")
+    return lines
 
 
-def text_of(path: Path) -> str:
-    """A job's log; "" where there is none."""
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+def reason_outside(job: FailedJob) -> str | None:
+    """Return why a job failed that is no fault of its input; None if it is one, or the job was stopped."""
+    code = job.exit_code
+    if code is None:
+        return "it was not started, or killed before it ended; Snakemake's message above gives the reason"
+    if code in NOT_STARTED:
+        return f"a program cannot be started (exit code {code}): {last_line(job.log)}"
+    if code == OUTSIDE:  # a full disk also loses the text
+        lacks = "the machine lacks space, memory or a program (exit code 75), and the log is empty: make room first"
+        return lacks if is_empty(job.log) else last_line(job.log)
+    if code == 128 + signal.SIGKILL:
+        return "killed by signal 9; the memory may be too small, or a time limit too short"
+    if code > 128 and code not in INTERRUPTED and code - 128 not in CRASHES:
+        return f"killed by signal {code - 128}"
+    return None
+
+
+def is_stopped(job: FailedJob) -> bool:
+    """Return whether a job was ended by Ctrl-C, SIGTERM or SIGHUP."""
+    return job.exit_code in INTERRUPTED
+
+
+def of_collection(jobs: Sequence[FailedJob]) -> bool:
+    """Return whether one of the jobs is a testbed's collection, which takes all samples in one job."""
+    return any(job.rule == "collect" and job.sample is None for job in jobs)
+
+
+def name(job: FailedJob) -> str:
+    """Return the name of a job: its rule, and its sample if it has one."""
+    return f"{job.rule} {job.sample}" if job.sample else job.rule
+
+
+def last_line(log: Path) -> str:
+    """Return the last line of a job's log."""
+    return "its log is empty" if is_empty(log) else text_of(log).splitlines()[-1]
+
+
+def is_empty(log: Path) -> bool:
+    """Return whether a log has no text."""
+    return not text_of(log)
+
+
+def text_of(log: Path) -> str:
+    """Return the text of a log, without spaces around it; empty if there is no log."""
+    return log.read_text(encoding="utf-8", errors="replace").strip() if log.is_file() else ""

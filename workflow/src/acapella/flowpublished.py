@@ -3,7 +3,7 @@
 Reads workflow/conformance/flowreports_printed.csv and, of the campaign, the tables of `acapella flowtables` and
 `acapella flowstudy`; writes tables/flowreport_published as csv and parquet. A row agrees if ours is in the printed
 range; else it differs. A row of R2 agrees only if all measures that it covers have R2 in that range, of logarithms
-too, and at most 5 % of their values are missing. Reasons for differences are in the table.
+too, and all of them agree (docs/flowreports.md). Reasons for differences are in the table.
 """
 
 import argparse
@@ -89,7 +89,7 @@ def samples_of(campaign: Campaign) -> dict[str, tuple]:
     balance = [row for row in rows_of(campaign, "flowreport_counts") if row["stage"] == "balance"]
     lost = sum(row["value"] for row in balance if row["counter"] == "reports_not_taken")
     sent = sum(row["value"] for row in balance if row["counter"] == "reports_sent")
-    found["loss_proposed"] = (float(lost), f"0 % of frames; {lost:,} of {sent:,} reports not taken")
+    found["loss_proposed"] = (None, f"read from a file, not replayed; {lost:,} of {sent:,} reports not taken")
     zeek = [row for row in rows_of(campaign, "flowreport_tools") if row["tool"] == "zeek"]
     ran = [row["missed_share"] for row in zeek if row["missed_share"] is not None]
     if ran:
@@ -103,7 +103,7 @@ def worst_of(accuracy: dict[str, dict], measures: tuple[str, ...]) -> tuple:
     """Return the least R2 of measures, the worst measure in words, and why the measures do not all agree, or None.
 
     R2 is of values and of logarithms; where it is undefined since all exact values are alike, the share of equal values
-    stands in. A measure without values does not agree.
+    stands in. A measure without values does not agree; None instead of R2 if some have too few and all others agree.
     """
     rows = [accuracy.get(measure) for measure in measures]
     if not any(row and row["n"] + row["missing"] for row in rows):
@@ -119,6 +119,9 @@ def worst_of(accuracy: dict[str, dict], measures: tuple[str, ...]) -> tuple:
     reasons |= {measure: "no values" for measure, row in zip(measures, rows, strict=True) if row not in known}
     why = "; ".join(f"{measure}: {reason}" for measure, reason in reasons.items() if reason)
     others = f"; below the bounds: {why}" if why and len(measures) > 1 else ""
+    found = [reason for reason in reasons.values() if reason]
+    if found and all(reason.startswith(agreement.TOO_FEW) for reason in found):
+        least = None
     return least, f"{name}{text}, n = {worst['n']:,}, {missing}{others}", why or None
 
 

@@ -1,9 +1,9 @@
 """Make the tables of flow reports: what P4 program and collector measured of samples, beside their digests.
 
 Reads CAMPAIGN/flowreports/SAMPLE/, which `acapella flowreports` writes, and makes the tables flowreport_flows,
-flowreport_windows, flowreport_window_reasons, flowreport_accuracy, flowreport_by_report, flowreport_memory,
-flowreport_seconds, flowreport_counts and flowreport_tools as CSV
-and Parquet, each described in schemas/tables/. Sample `all` of flowreport_accuracy is of the pairs of all.
+flowreport_windows, flowreport_window_reasons, flowreport_flow_reasons, flowreport_accuracy, flowreport_by_report,
+flowreport_memory, flowreport_seconds, flowreport_counts and flowreport_tools as CSV and Parquet, each described in
+schemas/tables/. Sample `all` of flowreport_accuracy is of the pairs of all.
 
 With --study also what `acapella measure-collector` and `acapella measure-response` found: flowreport_offered,
 flowreport_response, flowreport_response_counts. flowreport_published has what the P4/RDMA paper printed beside ours.
@@ -13,6 +13,9 @@ says.
 """
 
 import argparse
+import contextlib
+import functools
+from collections.abc import Sequence
 from pathlib import Path
 
 from acapella_core.errors import UserError
@@ -25,6 +28,7 @@ MERGED = {  # table: the file of each sample
     "flowreport_flows": "compared_flows",
     "flowreport_windows": "judged_windows",
     "flowreport_window_reasons": "window_reasons",
+    "flowreport_flow_reasons": "flow_reasons",
     "flowreport_memory": "memory",
     "flowreport_seconds": "seconds",
     "flowreport_counts": "counts",
@@ -57,32 +61,63 @@ def run(args: argparse.Namespace) -> None:
 
 
 def make_tables(campaign: Campaign, samples: list[str], *, hide: bool = False) -> list[Path]:
-    """Write tables/flowreport_*; return their paths. Raises UserError where a sample's results are missing."""
+    """Write tables/flowreport_*; return their paths. Earlier tables stay until all new ones are complete.
+
+    Raises UserError where a sample's results are missing, or cannot be merged.
+    """
     from . import provenance, tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
 
+    names = shown_names(campaign, samples, hide=hide)
     written = []
-    with queries.one_line(campaign.folder):
-        con = queries.connect()
-        con.execute("create temp table names (given varchar, shown varchar)")
-        con.executemany("insert into names values (?, ?)", list(shown_names(campaign, samples, hide=hide).items()))
-        for name, part in MERGED.items():
-            files = [str(part_of(campaign, sample, part)) for sample in samples]
-            con.execute(
-                f"create temp table {name} as select * replace (n.shown as sample) from read_parquet($files) as p "
-                "inner join names as n on p.sample = n.given",
-                {"files": files},
-            )
-            written += write(tables, con, campaign, name)
-        for name, query in BY_PAIR.items():
-            of_pairs(con, campaign, name, query, samples)
-            written += write(tables, con, campaign, name)
+    with queries.one_line(campaign.folder), culprit_named(campaign, samples, names):
+        con = merged(campaign, samples, names)
+        with contextlib.ExitStack() as complete:
+            for name in TABLES:
+                written += tables.write(con.table(name), name, functools.partial(campaign.table, name), complete)
     provenance.write_outputs(campaign, "flowtables", written, pseudonyms=hide)
     return written
 
 
-def write(tables, con, campaign: Campaign, name: str) -> list[Path]:
-    """A temporary table as its schema says."""
-    return tables.write(con.table(name), name, lambda suffix: campaign.table(name, suffix))
+def merged(campaign: Campaign, samples: Sequence[str], names: dict[str, str]):
+    """Return a connection with the tables of some samples, under the names that they are given."""
+    con = queries.connect()
+    con.execute("create temp table names (given varchar, shown varchar)")
+    con.executemany("insert into names values (?, ?)", [(sample, names[sample]) for sample in samples])
+    for name, part in MERGED.items():
+        files = [str(part_of(campaign, sample, part)) for sample in samples]
+        con.execute(
+            f"create temp table {name} as select * replace (n.shown as sample) from read_parquet($files) as p "
+            "inner join names as n on p.sample = n.given",
+            {"files": files},
+        )
+    for name, query in BY_PAIR.items():
+        of_pairs(con, campaign, name, query, samples)
+    return con
+
+
+@contextlib.contextmanager
+def culprit_named(campaign: Campaign, samples: Sequence[str], names: dict[str, str]):
+    """Raise UserError with the name of the sample where DuckDB cannot merge the samples' results."""
+    import duckdb  # noqa: PLC0415
+
+    def failure(part: Sequence[str]) -> Exception | None:
+        try:
+            merged(campaign, part, names).close()
+        except duckdb.Error as error:
+            return error
+        except UserError:  # a file is missing, which the merge of all did not get to
+            return None
+        return None
+
+    try:
+        yield
+    except duckdb.Error as error:
+        name, why = queries.culprit(samples, failure)
+        raise UserError(
+            f"sample {name} cannot be merged{why}",
+            where=campaign.folder / STAGE / name,
+            fix="delete the folder and run snakemake again",
+        ) from error
 
 
 def part_of(campaign: Campaign, sample: str, part: str) -> Path:

@@ -16,7 +16,7 @@ from acapella_core.errors import UserError
 
 from . import tshark, vendors
 from .acap_files import BATCH_ROWS
-from .digest_native import flow_batches_of
+from .digest_native import flow_batches_of, memory_limit
 
 
 def open_digest(source: str, options) -> "HybridDigest":
@@ -39,15 +39,15 @@ class HybridDigest:
     def frame_batches(self) -> Iterator[pa.RecordBatch]:
         """The frame table, in file order."""
         # Engine tshark is tshark to the letter, so it takes lists of any length.
-        how = {"as_columns": not self._ask_all}
-        with faults(self._source), self._program.start("-", _native.ANSWER_FIELDS, **how) as run:
+        asked = _native.ANSWER_FIELDS if self._ask_all else _native.ANSWER_COLUMNS
+        with memory_limit(), faults(self._source), self._program.start("-", asked, as_columns=not self._ask_all) as run:
             self._core = self._open(run)
             try:
                 yield from map(pa.record_batch, iter(self._core.next_frames, None))
             except (_native.AskingError, _native.AnswerError):
-                run.finish()  # tshark's own words, where it has any
+                run.finish(answer_s=self._options.answer_s)  # tshark's own words, where it has any
                 raise
-            run.finish()
+            run.finish(answer_s=self._options.answer_s)
 
     def _open(self, run: tshark.Run):
         """The core with pipes of its own to tshark, so that it alone says when the questions end."""
@@ -65,6 +65,8 @@ class HybridDigest:
             questions,
             answers,
             self._vendors.core if self._vendors else None,
+            **options.of_core(),
+            answer_s=options.answer_s,
         )
 
     def flow_batches(self) -> Iterator[pa.RecordBatch]:
@@ -107,5 +109,8 @@ def faults(source: str):
         yield
     except _native.InputError as error:
         raise UserError(str(error)) from error
+    except _native.TsharkTimeout as error:
+        fix = "use --engine native, leave these frames out (editcap), or raise --tshark-timeout"
+        raise UserError(str(error), where=source, fix=fix) from error
     except (_native.AskingError, _native.AnswerError) as error:
         raise UserError(str(error), where=source) from error

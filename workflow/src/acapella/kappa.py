@@ -19,7 +19,8 @@ import sys
 import time
 from pathlib import Path
 
-from acapella_core import files
+from acapella_core import decompression, files
+from acapella_core.arguments import size_bytes
 from acapella_core.errors import UserError
 
 from .digest import DAMAGED
@@ -60,9 +61,10 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         "--memory",
         metavar="SIZE",
         default="2G",
-        help="above it, two passes over disk (default: 2G); equal packets and long blocks out of order take more, some "
-        "100 bytes a packet",
+        help="memory limit, as 512M; packets that exceed it are compared through files in TMPDIR (default: 2G); a long "
+        "block of packets out of order, some 100 bytes a packet, ends the command with exit code 75",
     )
+    decompression.add_options(parser)
     parser.add_argument("--spool", metavar="FOLDER", help="of what is on disk then (default: TMPDIR, else /tmp)")
     parser.add_argument("--json", action="store_true", help="JSON on standard output; with -o nothing there")
     parser.add_argument("-o", dest="output", metavar="FILE.json", help="write the JSON there")
@@ -157,7 +159,8 @@ def compare(args: argparse.Namespace) -> dict:
     check_output(args.output, trials)
     begin, end, relative = selection.span(args.begin, args.end)
     rule = identity_rule(args)
-    room = {"memory_bytes": selection.memory_bytes(args.memory), "spool": args.spool}
+    room = {"memory_bytes": size_bytes(args.memory), "spool": args.spool}
+    room["limits"] = decompression.limits_of(args)
     windows, window_ns = windows_of(args)
     flow = selection.flow(args.flow)
     frames, filter_of = None, {"filter": args.filter}

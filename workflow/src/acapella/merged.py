@@ -6,13 +6,16 @@ The core merges them into a pipe that any engine reads as it reads a file; nothi
 import os
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Self
 
 import pyarrow as pa
 
 from acapella_core import _native
+from acapella_core.arrow_tables import arrow_type
 from acapella_core.errors import UserError
 
+FILE = pa.field("file", arrow_type("dictionary<uint32, utf8>"), nullable=False)  # column of merged acaps alone
 SUMS = ("longer_than_snaplen", "untimed", "blocks_not_frames", "file_unread_bytes", "ts_out_of_range")
 LARGEST = ("snaplen", "fcs_len")
 
@@ -20,11 +23,11 @@ LARGEST = ("snaplen", "fcs_len")
 class Merged:
     """The stream of some captures: read `path` to its end, then call `facts`."""
 
-    def __init__(self, sources: Sequence[str], damaged: Sequence[str]):
-        self._sources = sources
+    def __init__(self, sources: Sequence[str], damaged: Sequence[str], limits=None):
+        self.names = file_names(sources)
         self._damaged = damaged
         try:
-            self._core = _native.Merge(list(sources))
+            self._core = _native.Merge(list(sources), limits or _native.DecompressionLimits())
         except _native.InputError as error:
             raise UserError(str(error)) from error
         self._fault: Exception | None = None
@@ -60,13 +63,30 @@ class Merged:
         facts["compression"] = one_of([each["compression"] for each in files])
         facts |= {key: sum(each[key] for each in files) for key in SUMS}
         facts |= {key: max((each[key] for each in files if each[key] is not None), default=None) for key in LARGEST}
-        faulty = [(path, each) for path, each in zip(self._sources, files, strict=True) if each["file_issue"]]
+        faulty = [(name, each) for name, each in zip(self.names, files, strict=True) if each["file_issue"]]
         worst = min(faulty, key=lambda pair: pair[1]["file_issue"] not in self._damaged, default=None)
         if worst:
-            path, file = worst
+            name, file = worst
             facts |= {key: file[key] for key in ("file_issue", "file_issue_offset")}
-            facts["file_issue_detail"] = f"{path}: {file['file_issue_detail']}"
-        return facts
+            facts["file_issue_detail"] = f"{name}: {file['file_issue_detail']}"
+        return facts | {"files": self.names}
+
+    def files_of(self, frames: int) -> pa.DictionaryArray:
+        """Return the names of the files of the next ``frames`` frames that were read from the stream."""
+        taken = pa.py_buffer(self._core.take_captures(frames))
+        places = pa.Array.from_buffers(FILE.type.index_type, frames, [None, taken])
+        return pa.DictionaryArray.from_arrays(places, pa.array(self.names, pa.utf8()))
+
+    @staticmethod
+    def damage_at(source: str) -> int | None:
+        """Return the decompressed bytes of a file before its fault, None if it has none. Raises UserError."""
+        try:
+            core = _native.Merge([source])
+            with Path(os.devnull).open("wb") as nowhere:
+                core.write(nowhere.fileno())
+        except (_native.MergeError, _native.InputError) as error:
+            raise UserError(str(error)) from error
+        return core.facts()[0]["file_issue_offset"]
 
     def __enter__(self) -> Self:
         return self
@@ -78,6 +98,22 @@ class Merged:
         self._thread.join()
         if self._fault and isinstance(error, UserError):
             raise UserError(str(self._fault)) from self._fault
+
+
+def file_names(sources: Sequence[str]) -> list[str]:
+    """Return a name for each file: the last part of its path, and a number if several have the same.
+
+    The directories are left out, so that a digest does not depend on where its captures are.
+    """
+    names: list[str] = []
+    for source in sources:
+        base = "standard input" if source == "-" else os.fsencode(Path(source).name).decode(errors="backslashreplace")
+        name, number = base, 1
+        while name in names:
+            number += 1
+            name = f"{base} ({number})"
+        names.append(name)
+    return names
 
 
 def one_of(names: list[str]) -> str:
@@ -99,7 +135,10 @@ class MergedDigest:
         return self._batches
 
     def _merged_batches(self) -> Iterator[pa.RecordBatch]:
-        yield from self._engine.frame_batches()
+        for batch in self._engine.frame_batches():
+            files = self._stream.files_of(batch.num_rows)
+            yield pa.RecordBatch.from_arrays([*batch.columns, files], schema=batch.schema.append(FILE))
+            del batch  # its memory is used again for the next one
         self._stream.check()
 
     def close(self) -> None:

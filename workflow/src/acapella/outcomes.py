@@ -1,16 +1,21 @@
 """Make the table of what became of the sites of all collections (Patchwork, figure 10).
 
-Reads the outcomes.csv that `acapella collect` keeps beside the campaigns' folders and writes outcomes.csv and .parquet
-(schemas/tables/outcomes.yaml) into a folder. `acapella figures CAMPAIGN --only outcomes` draws it.
+Reads the outcomes.csv that `acapella collect` keeps beside the campaigns' folders and writes the tables outcomes and
+outcome_reasons (schemas/tables/) as CSV and Parquet into a folder. `acapella figures CAMPAIGN --only outcomes
+outcome_reasons` draws them.
 """
 
 import csv
+import re
 from collections import defaultdict
 from pathlib import Path
 
+from acapella_core import beneath
 from acapella_core.errors import UserError
 
 OUTCOMES = ("success", "degraded", "incomplete", "failed")  # in the order of the figure
+TABLES = ("outcomes", "outcome_reasons")
+SUCCESS = OUTCOMES[0]
 NEEDED = ("campaign", "started", "site", "outcome", "reason", "samples")
 
 
@@ -27,11 +32,14 @@ def run(args) -> None:
     """Write the table."""
     from . import tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
 
-    rows = counted(read(Path(args.collections)))
+    sites = read(Path(args.collections))
     if args.pseudonyms:
-        rows = [{**row, "reasons": ""} for row in rows]
+        sites = [{**site, "reason": ""} for site in sites]
+    rows = counted(sites)
     folder = Path(args.output)
-    tables.write_rows(rows, "outcomes", lambda suffix: folder / f"outcomes.{suffix}")
+    beneath.protect(folder)
+    for name, made in zip(TABLES, (rows, reasons(sites)), strict=True):
+        tables.write_rows(made, name, lambda suffix, name=name: folder / f"{name}.{suffix}")
     print(f"{folder / 'outcomes.csv'}: {len(rows) // len(OUTCOMES)} collections")
 
 
@@ -77,3 +85,28 @@ def row_of(started: str, campaign: str, outcome: str, sites: list[dict[str, str]
         "samples": sum(int(site["samples"]) for site in those),
         "reasons": "; ".join(sorted({site["reason"] for site in those if site["reason"]})),
     }
+
+
+def reasons(sites: list[dict[str, str]]) -> list[dict]:
+    """Rows of table outcome_reasons: sites that were not a success, over all collections, by outcome and reason."""
+    collections = {(site["started"], site["campaign"]) for site in sites}
+    groups = defaultdict(list)
+    for site in sites:
+        if site["outcome"] != SUCCESS:
+            groups[site["outcome"], reason_of(site)].append(site)
+    unsuccessful = sum(map(len, groups.values()))
+    return [
+        {
+            **{"outcome": outcome, "reason": reason, "sites": len(those), "unsuccessful_sites": unsuccessful},
+            **{"reason_share": len(those) / unsuccessful, "sites_of_all": len(sites)},
+            **{"site_share": len(those) / len(sites), "collections": len(collections)},
+        }
+        for (outcome, reason), those in groups.items()
+    ]
+
+
+def reason_of(site: dict[str, str]) -> str:
+    """The first reason of a site, without what differs between sites: its name and numbers."""
+    named = re.compile(rf"(?<!\w){re.escape(site['site'])}(?!\w)") if site["site"] else None
+    first = site["reason"].split("; ")[0]
+    return re.sub(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])", "N", named.sub("SITE", first) if named else first).strip()

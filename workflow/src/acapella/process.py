@@ -11,15 +11,18 @@ With --pseudonyms sites, ports and samples are called S0, P0, S0-P0-0000 in all 
 mapping is written to CAMPAIGN/pseudonyms.tsv, which is not for publication. The catalog keeps the true names.
 """
 
-import bisect
 import contextlib
+import csv
 import functools
 from pathlib import Path
 
+from acapella_core import names as allowed
+from acapella_core import schemas
 from acapella_core.errors import UserError
 
 from . import analyze, queries
 from .campaign import Campaign, opened, require
+from .pseudonyms import FILE as PSEUDONYMS
 from .pseudonyms import pseudonyms, true_names, write_mapping
 
 TABLES = tuple(queries.names("process"))
@@ -56,9 +59,9 @@ def make_tables(campaign: Campaign, *, hide: bool = False, top: int = TOP, threa
     """
     from . import provenance, tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
 
-    catalog = require(campaign.catalog, f"run acapella index {campaign.folder}")
+    require(campaign.catalog, f"run acapella index {campaign.folder}")
     with queries.one_line(campaign.folder, catalog_of=campaign.folder):
-        con = queries.connect(catalog, threads=threads, read_only=True)  # all that follows are temporary tables
+        con = queries.open_catalog(campaign.folder, threads=threads)  # all that follows are temporary tables
         names = name_samples(campaign, con, hide=hide)
         written = []
         with culprit_named(campaign, con, names, hide=hide, top=top), contextlib.ExitStack() as complete:
@@ -82,8 +85,7 @@ def parameters_of(con, top: int) -> dict:
 def culprit_named(campaign: Campaign, con, names: list, *, hide: bool, top: int):
     """Raise UserError with the name of the sample where DuckDB cannot merge the samples.
 
-    The culprit is the last sample of the shortest list of first samples that fails. A query that does not fit the
-    catalog's columns has no culprit.
+    A query that does not fit the catalog's columns has no culprit, nor has a lack of memory or disk space.
     """
     import duckdb  # noqa: PLC0415
 
@@ -92,13 +94,16 @@ def culprit_named(campaign: Campaign, con, names: list, *, hide: bool, top: int)
     except duckdb.BinderException:
         raise
     except duckdb.Error as error:
-        failing = functools.partial(failure, campaign, con, hide=hide, top=top)
-        culprit = bisect.bisect_left(range(1, len(names)), True, key=lambda n: failing(names[:n]) is not None)
-        name = names[culprit].folder
-        alone = failing([names[culprit]])
-        together = "" if alone else " together with samples before it"
+        if queries.has_no_culprit(error):
+            raise
+        by_folder = {name.folder: name for name in names}
+
+        def failing(folders):
+            return failure(campaign, con, [by_folder[folder] for folder in folders], hide=hide, top=top)
+
+        name, why = queries.culprit(list(by_folder), failing)
         raise UserError(
-            f"sample {name} cannot be merged{together}: {str(alone or error).splitlines()[0]}",
+            f"sample {name} cannot be merged{why}",
             where=campaign.folder,
             fix=f"make it again (delete {campaign.acap(name)}), or leave it out (exclude: [{name}])",
         ) from error
@@ -117,6 +122,8 @@ def failure(campaign: Campaign, connection, names: list, *, hide: bool, top: int
             query, bound = queries.bound("process", name, parameters)
             con.execute(f"create temp table published_{name} as {query}", bound)
     except duckdb.Error as error:
+        if queries.has_no_culprit(error):
+            raise
         return error
     finally:
         con.close()
@@ -130,9 +137,11 @@ def name_samples(campaign: Campaign, con, *, hide: bool) -> list:
     )
     columns = query.columns
     samples = [dict(zip(columns, row, strict=True)) for row in query.fetchall()]
+    for sample in samples:
+        allowed.sample(sample["sample"], campaign.catalog)
     names = pseudonyms(samples) if hide else true_names(samples)
     if hide:
-        write_mapping(campaign, samples, names)
+        write_mapping(campaign.folder / PSEUDONYMS, samples, names)
     create_names(con, names)
     return names
 
@@ -158,7 +167,13 @@ def merge(campaign: Campaign, con, names: list, *, hide: bool) -> None:
     bootstrap_intervals(con)
     create(con, "merge", "site_shares")
     for name in STITCHING:
-        create(con, "merge", name, {"pseudonyms": hide})
+        create(con, "merge", name, {"pseudonyms": hide, "networks": network_types()})
+
+
+def network_types() -> list[str]:
+    """Return the types of tunnel identifiers that both directions of a flow share (schemas/tunnels.tsv)."""
+    with (schemas.root() / "tunnels.tsv").open(encoding="utf-8", newline="") as stream:
+        return [row["type"] for row in csv.DictReader(stream, delimiter="\t") if row["directions"] == "same"]
 
 
 def create(con, stage: str, name: str, parameters: dict | None = None, *, table: str | None = None) -> None:

@@ -29,6 +29,7 @@ def write(campaign: Campaign, con, *, names, outputs: list[Path], parameters: di
         },
         "inputs": inputs(con, names, hidden=parameters["pseudonyms"]),
         "excluded": excluded(con),
+        "left_out": left_out(con, hidden=parameters["pseudonyms"]),
         "outputs": checksums(campaign, outputs),
     }
     atomic_text(target, json.dumps(told, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
@@ -80,6 +81,14 @@ def excluded(con) -> dict[str, str]:
     """Return the reason of each sample that does not count in traffic statistics, by its name in the tables."""
     rows = con.execute("select sample, excluded from samples where excluded is not null order by sample").fetchall()
     return dict(rows)
+
+
+def left_out(con, *, hidden: bool) -> dict:
+    """Return the samples in no table by reason: `config` (its key exclude) or `no acap`; if ``hidden`` their number."""
+    rows = con.execute(
+        "select excluded, list(sample order by sample) from catalog.samples where acap is null group by all order by 1"
+    ).fetchall()
+    return {reason: len(samples) if hidden else samples for reason, samples in rows}
 
 
 def inputs(con, names, *, hidden: bool) -> dict:

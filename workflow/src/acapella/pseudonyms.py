@@ -1,4 +1,4 @@
-"""Names that do not tell: sites S0, S1, ..., their ports P0, P1, ..., samples S0-P0-0000.
+"""Names that do not tell: sites S0, S1, ..., their ports P0, P1, ..., samples S0-P0-0000, environments E0, E1, ...
 
 The order comes from the bytes of the captures: a site's rank is that of the smallest sha256 of its captures. Names do
 not enter it, nor hashes of names: a testbed's sites are a short public list, and whoever hashes the list would get the
@@ -7,13 +7,15 @@ them.
 """
 
 import io
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from acapella_core.files import atomic_text
 
-from .campaign import Campaign
-
 FILE = "pseudonyms.tsv"
+HEADER = "sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\n"
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,16 @@ class Name:
     sample: str
     site: str
     port: str
+
+
+def environment_pseudonyms(names: Sequence[str]) -> list[str]:
+    """Return pseudonyms of environments, numbered in the order given."""
+    return [f"E{number}" for number in range(len(names))]
+
+
+def is_pseudonym(name: str, letter: str) -> bool:
+    """Return whether a name has the form of a pseudonym that begins with ``letter``."""
+    return re.fullmatch(rf"{letter}[0-9]+", name) is not None
 
 
 def true_names(samples: list[dict]) -> list[Name]:
@@ -56,10 +68,10 @@ def ranks(samples: list[dict], key, letter: str) -> dict:
     return {group: f"{letter}{n}" for n, group in enumerate(sorted(smallest, key=lambda g: (smallest[g], g)))}
 
 
-def write_mapping(campaign: Campaign, samples: list[dict], names: list[Name]) -> None:
-    """Write CAMPAIGN/pseudonyms.tsv, for the campaign's owner alone."""
+def write_mapping(path: Path, samples: list[dict], names: list[Name]) -> None:
+    """Write each sample's pseudonyms and true names as tab-separated text, readable for its owner alone."""
     out = io.StringIO()
-    out.write("sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\n")
+    out.write(HEADER)
     for name, s in sorted(zip(names, samples, strict=True), key=lambda pair: pair[0].sample):
         out.write("\t".join((name.sample, name.site, name.port, s["sample"], s["site"], s["port"])) + "\n")
-    atomic_text(campaign.folder / FILE, out.getvalue())
+    atomic_text(path, out.getvalue(), mode=0o600)

@@ -1,14 +1,17 @@
 """The SELECTs of workflow/sql/STAGE/NAME.sql, and DuckDB set up so that results are the same everywhere."""
 
+import bisect
 import contextlib
 import functools
-import os
 import re
 import weakref
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from acapella_core.errors import UserError
-from acapella_core.files import temporary_folder
+from acapella_core.errors import OUTSIDE, UserError, exit_code_of
+from acapella_core.files import held_folder, remove_held
+
+from .links import cached
 
 FOLDER = Path(__file__).resolve().parents[2] / "sql"
 
@@ -44,22 +47,56 @@ def select(con, stage: str, name: str, parameters: dict):
 def connect(database: str | Path = ":memory:", *, threads: int = 1, read_only: bool = False, **more: str):
     """A DuckDB connection that installs nothing from the network and spills to TMPDIR; use it inside `one_line`.
 
-    ``more``: further settings of DuckDB.
+    It spills into a private folder with an unpredictable name, removed with the connection. ``more``: further settings
+    of DuckDB.
 
     Raises UserError where TMPDIR is no folder to write into.
     """
     import duckdb  # noqa: PLC0415 (keeps the start of `acapella --help` quick)
 
+    descriptor, spill = held_folder()
     settings = {
         "threads": threads,
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
-        "temp_directory": f"{temporary_folder()}/acapella-{os.getpid()}",
+        "temp_directory": str(spill),
         **more,
     }
-    connection = duckdb.connect(str(database), read_only=read_only, config=settings)
+    try:
+        connection = duckdb.connect(str(database), read_only=read_only, config=settings)
+    except duckdb.Error:
+        remove_held(descriptor, spill)
+        raise
+    weakref.finalize(connection, remove_held, descriptor, spill)
     _connections.add(connection)
     return connection
+
+
+def open_catalog(folder: Path, *, threads: int = 1):
+    """Return a connection to a campaign's catalog, read only and confined to the campaign: it may come from a third
+    party, with views that read other files. Use it inside `one_line`; raises as `connect`.
+    """
+    connection = connect(folder / "catalog.duckdb", threads=threads, read_only=True)
+    confine(connection, folder)
+    return connection
+
+
+def spill_folder(con) -> Path:
+    """The folder of a connection's temporary files."""
+    ((folder,),) = con.execute("select current_setting('temp_directory')").fetchall()
+    return Path(folder)
+
+
+def confine(con, folder: Path) -> None:
+    """Let what follows read and write below ``folder`` and the spill folder only, and change no setting.
+
+    Links are followed to entries of a cache of digests alone.
+    """
+    allowed = sorted({f"{path}/" for path in (folder.absolute(), folder.resolve(), spill_folder(con))})
+    con.execute("set allowed_directories = $1", [allowed])
+    con.execute("set allowed_paths = $1", [[str(entry) for entry in cached(folder)]])
+    con.execute("set enable_external_access = false")
+    con.execute("set lock_configuration = true")
 
 
 def interrupt() -> None:
@@ -71,6 +108,26 @@ def interrupt() -> None:
     for connection in list(_connections):
         with contextlib.suppress(duckdb.ConnectionException):  # it was closed
             connection.interrupt()
+
+
+def has_no_culprit(error: BaseException) -> bool:
+    """Return whether DuckDB failed for a reason outside the samples: memory, disk, or an interrupt."""
+    import duckdb  # noqa: PLC0415
+
+    return exit_code_of(error) == OUTSIDE or isinstance(error.__cause__ or error, duckdb.InterruptException)
+
+
+def culprit(samples: Sequence[str], failure: Callable[[Sequence[str]], Exception | None]) -> tuple[str, str]:
+    """Return the sample that a merge of samples fails by, and the error in one line, with what it depends on.
+
+    It is the last sample of the shortest list of first samples that fails. ``failure`` returns the error of a list of
+    samples, None if there is none; that of all samples is one.
+    """
+    last = bisect.bisect_left(range(1, len(samples)), True, key=lambda n: failure(samples[:n]) is not None)
+    name = samples[last]
+    alone = failure([name])
+    together = "" if alone else " together with samples before it"
+    return name, f"{together}: {str(alone or failure(samples[: last + 1])).splitlines()[0]}"
 
 
 @contextlib.contextmanager

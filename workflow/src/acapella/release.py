@@ -3,10 +3,17 @@
     acapella release results/demo -o demo-public
 
 Every capture of the campaign is anonymised as `acapella anonymise` does it, and acaps and flows are made anew from what
-is left. Tables come along where they hold no addresses; those of flow reports get the captures' pseudonyms. README.md
-says what was done and what a reader can do with it, SHA256SUMS has the checksum of every file. Where the tables were
-made with pseudonyms, sites, ports and samples have them here, too; --pseudonyms gives them their pseudonyms in any
-case, and leaves out tables that have true names.
+is left, by the engine of the campaign's own. Tables are released with the columns that schemas/released_columns.yaml
+lists; those of flow reports get the captures' pseudonyms. Tables that are left out are listed with the reason, on
+standard output and in README.md, which also describes what was done and what a reader can do with it. catalog.duckdb
+has samples, flows, stacks and the tables for DuckDB 1.0.0 and later. SHA256SUMS has the checksums of all other files.
+
+Before it gets its name, the set is searched for original addresses, checksums of files that stay behind, and payload of
+the captures. If something is found, nothing is published, and the error names it.
+
+If the tables were made with pseudonyms, sites, ports and samples have them here, too. --pseudonyms gives them
+pseudonyms in any case, leaves out tables that have true names, and writes the private map of pseudonyms and true names
+to a file outside of the release, which only its owner can read.
 
 The key stays behind: CAMPAIGN/release.key, made where there is none, or the file of --key-file. With the same key a
 later release of the campaign has the same pseudonyms. Look through the set before you publish it; docs/release.md says
@@ -17,26 +24,29 @@ import argparse
 import contextlib
 import json
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from acapella_core import decompression, names
 from acapella_core.errors import UserError
-from acapella_core.files import atomic_text, sha256_of
+from acapella_core.files import atomic_text, held_folder, remove_held, sha256_of
 
 from .anonymise import add_macs
 from .campaign import Campaign, opened, require
 from .digest import ENGINES
+from .pseudonyms import HEADER, Name, is_pseudonym, write_mapping
+from .release_columns import drop_private, released, why_private
 
 KEY = "release.key"
+MAP = "release-pseudonyms.tsv"
 SUMS = "SHA256SUMS"
 PROVENANCES = ("provenance.json", "consistency_provenance.json")  # of process, of trials
 PROVENANCES += tuple(f"{stage}_provenance.json" for stage in ("flowtables", "flowstudy", "flowpublished"))
-IDENTIFYING = {"flow_id", "peer_flow_id", "community_id", "tunnels"}  # columns: hashes of addresses, tunnel identifiers
+PRINTED = {"kappa_published"}  # tables of what papers printed, which have nothing of the campaign
 PUBLIC_FILE, PUBLIC_FOLDER = 0o644, 0o755
 SHEET = ("sample", "site", "port", "direction", "method", "frames", "bytes", "snaplen", "cut_frames", "dropped_kernel")
+CHECKSUMS = ("sha256", "acap_sha256", "flows_sha256", "manifest_sha256")  # of files that stay behind
 SHEET += ("filtered", "one_in", "sampled_out", "restriction", "excluded")
-PRIVATE_UNITS = {"address", "pcap-filter"}  # the expression of a filter may contain addresses
 
 
 @dataclass(frozen=True)
@@ -62,11 +72,21 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("campaign", metavar="CAMPAIGN", help="folder results/<campaign>")
     parser.add_argument("-o", dest="output", metavar="DIR", help="the folder to make (default: CAMPAIGN/release)")
     parser.add_argument("--key-file", metavar="FILE", help=f"the campaign's key (default: CAMPAIGN/{KEY})")
-    parser.add_argument("--pseudonyms", action="store_true", help="hide the names of sites, ports and samples")
     parser.add_argument(
-        "--engine", choices=sorted(ENGINES), default="native", help="of the new acaps (default: native)"
+        "--pseudonyms",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="hide the names of sites, ports and samples; write pseudonyms and true names to FILE "
+        f"(default: CAMPAIGN/{MAP})",
+    )
+    parser.add_argument(
+        "--engine",
+        choices=sorted(ENGINES),
+        help="of the new acaps (default: that of each sample's acap in the campaign)",
     )
     add_macs(parser)
+    decompression.add_options(parser)
     return parser
 
 
@@ -75,15 +95,21 @@ def run(args: argparse.Namespace) -> None:
     campaign = opened(args.campaign)
     target = Path(args.output) if args.output else campaign.folder / "release"
     key_file = Path(args.key_file) if args.key_file else campaign.folder / KEY
-    check_places(campaign, target, key_file)
-    counts = make(campaign, target, key_file, args)
+    map_file = None if args.pseudonyms is None else Path(args.pseudonyms or campaign.folder / MAP)
+    check_places(campaign, target, key_file, map_file)
+    counts = make(campaign, target, key_file, map_file, args)
     print(
         f"{target}: {counts['samples']} samples, {counts['frames']} frames, {counts['tables']} tables; key: {key_file}"
+        + (f"; names: {map_file}" if map_file else "")
     )
+    for name, reason in counts["left_out"].items():
+        print(f"table {name} left out: {reason}")
 
 
-def check_places(campaign: Campaign, target: Path, key_file: Path) -> None:
-    """Raise UserError where the set would take something's place or hold the key."""
+def check_places(campaign: Campaign, target: Path, key_file: Path, map_file: Path | None) -> None:
+    """Raise UserError if the set would take something's place or contain the key or the map of names."""
+    if map_file is not None:
+        check_map(map_file, target, key_file)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UserError("is there already", where=target, fix="remove it, or name another folder with -o")
     if not target.parent.is_dir():
@@ -94,30 +120,66 @@ def check_places(campaign: Campaign, target: Path, key_file: Path) -> None:
         raise UserError("this is the campaign itself", where=target, fix="name another folder with -o")
 
 
-def make(campaign: Campaign, target: Path, key_file: Path, args: argparse.Namespace) -> dict:
+def check_map(map_file: Path, target: Path, key_file: Path) -> None:
+    """Raise UserError if the map of names would be published, or replace a file that is no such map."""
+    if map_file.resolve().is_relative_to(target.resolve()):
+        raise UserError("the true names would be published", where=map_file, fix="name a file outside of the release")
+    if map_file.resolve() == key_file.resolve():
+        raise UserError("this is the key", where=map_file, fix="name another file with --pseudonyms")
+    if not map_file.parent.is_dir():
+        raise UserError("no such folder", where=map_file.parent, fix="make it, or name another file with --pseudonyms")
+    if map_file.exists() and not (map_file.is_file() and map_file.read_bytes().startswith(HEADER.encode())):
+        raise UserError("is there already and is no map of names", where=map_file, fix="name another file")
+
+
+def make(campaign: Campaign, target: Path, key_file: Path, map_file: Path | None, args: argparse.Namespace) -> dict:
     """Make the set, whole or not at all; counts of what is in it. Raises UserError."""
     from acapella_core import anonymise as core  # noqa: PLC0415
 
-    from . import release_readme  # noqa: PLC0415
+    from . import release_catalog, release_readme  # noqa: PLC0415
 
-    hidden = args.pseudonyms or tables_hidden(campaign)
+    hidden = map_file is not None or tables_hidden(campaign)
     taken = samples(campaign, hide=hidden)
     if not key_file.exists() and not args.key_file:
         core.make_key(key_file)
     key = core.read_key(key_file)
     try:
-        part = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent))
+        held, part = held_folder(target.parent, f".{target.name}.", ".part")
     except OSError as error:
         raise UserError(f"cannot write: {error.strerror}", where=target) from error
     try:
         done = [one_sample(part, one, key, args) for one in taken]
         tables = make_tables(campaign, part / "tables", key, hidden=hidden)
-        readme = release_readme.text(done, tables, hidden=hidden, macs=args.macs, engine=args.engine)
+        left_out = missing_tables(campaign, tables, hidden=hidden)
+        readme = release_readme.text(done, tables, left_out, hidden=hidden, macs=args.macs)
         write_texts(part, taken, done, readme)
+        release_catalog.write(part, tables)
+        search(campaign, part, taken, done, hidden=hidden)
+        write_sums(part)
+        if map_file:
+            called = [Name(one.sample, one.name, one.site, one.port) for one in taken]
+            write_mapping(map_file, [one.about for one in taken], called)
         publish(part, target)
     finally:
-        shutil.rmtree(part, ignore_errors=True)
-    return {"samples": len(taken), "frames": sum(one["frames"] for one in done), "tables": len(tables)}
+        remove_held(held, part)
+    frames = sum(one["frames"] for one in done)
+    return {"samples": len(taken), "frames": frames, "tables": len(tables), "left_out": left_out}
+
+
+def search(campaign: Campaign, part: Path, taken: list[Taken], done: list[dict], *, hidden: bool) -> None:
+    """Raise UserError if the set in ``part`` contains what must not leave; what there is is not published."""
+    from . import release_search  # noqa: PLC0415
+
+    captures = [
+        release_search.Released(one.sample, one.capture, one.name, counts["replaced"])
+        for one, counts in zip(taken, done, strict=True)
+    ]
+    checksums = {one.about[key] for one in taken for key in CHECKSUMS} - {None}
+    checksums |= {sha256_of(one.capture) for one in taken}
+    true = {one.about[key] for one in taken for key in ("sample", "site", "environment")} if hidden else set()
+    shown = {each for one in taken for each in (one.name, one.site)}
+    flows = [path for path in (campaign.flows(one.sample) for one in taken) if path.is_file()]
+    release_search.check(part, captures, flows, frozenset(checksums), frozenset(true - shown - {None}))
 
 
 def tables_hidden(campaign: Campaign) -> bool:
@@ -126,8 +188,10 @@ def tables_hidden(campaign: Campaign) -> bool:
 
 
 def with_pseudonyms(told: dict) -> bool:
-    """Whether the tables that a provenance tells of have pseudonyms."""
-    return bool(told.get("parameters", {}).get("pseudonyms"))
+    """Return whether the tables of a provenance have pseudonyms, of environments too."""
+    parameters = told.get("parameters", {})
+    environments = parameters.get("environments", [])
+    return bool(parameters.get("pseudonyms")) and all(is_pseudonym(name, "E") for name in environments)
 
 
 def provenance(campaign: Campaign, name: str) -> dict:
@@ -143,22 +207,28 @@ def samples(campaign: Campaign, *, hide: bool) -> list[Taken]:
 
     catalog = require(campaign.catalog, f"run acapella index {campaign.folder}")
     reading = queries.one_line(campaign.folder, catalog_of=campaign.folder)
-    with reading, contextlib.closing(queries.connect(catalog, read_only=True)) as con:
-        found = con.sql(
-            "select sample, site, port, sha256, start_ns, file, direction, method, snaplen, dropped_kernel, "
-            "filtered::varchar as filtered, one_in, sampled_out, restriction, excluded "
-            "from samples where acap is not null order by sample"
-        )
+    with reading, contextlib.closing(queries.open_catalog(campaign.folder)) as con:
+        found = con.sql(queries.text("release", "taken"))
         columns = found.columns
         rows = [dict(zip(columns, row, strict=True)) for row in found.fetchall()]
     if not rows:
         raise UserError("no sample with an acap", where=campaign.folder, fix=f"run acapella index {campaign.folder}")
-    names = pseudonyms(rows) if hide else true_names(rows)
+    for row in rows:
+        check_names(row, catalog)
+    called = pseudonyms(rows) if hide else true_names(rows)
     taken = []
-    for row, name in zip(rows, names, strict=True):
+    for row, name in zip(rows, called, strict=True):
         file = require(campaign.folder / "raw" / row["file"], "the captures have to be there to be anonymised")
         taken.append(Taken(row["sample"], name.sample, name.site, name.port, file, row))
     return sorted(taken, key=lambda one: one.name)
+
+
+def check_names(row: dict, catalog: Path) -> None:
+    """Raise UserError if a name of the catalog could leave its directory, or the lines of samples.tsv."""
+    names.sample(row["sample"], catalog)
+    names.file(row["file"], catalog)
+    for column in (name for name in SHEET if isinstance(row.get(name), str)):
+        names.label(row[column], catalog)
 
 
 def one_sample(part: Path, taken: Taken, key: bytes, args: argparse.Namespace) -> dict:
@@ -171,10 +241,19 @@ def one_sample(part: Path, taken: Taken, key: bytes, args: argparse.Namespace) -
         folder.mkdir(exist_ok=True)
     captures, acaps, flows = folders
     capture = captures / f"{taken.name}.pcap"
-    counts = anonymise(str(taken.capture), capture, key, args.macs)
-    options = Options(args.engine, (), taken.site, taken.port)
-    digest([str(capture)], str(acaps / f"{taken.name}.parquet"), str(flows / f"{taken.name}.parquet"), options)
-    return counts
+    acap, flow_table = (folder / f"{taken.name}.parquet" for folder in (acaps, flows))
+    engine = args.engine or taken.about["engine"]
+    if engine not in ENGINES:
+        raise UserError(f"engine {engine!r} is not known", where=f"sample {taken.sample}", fix="name one with --engine")
+    try:
+        counts = anonymise(str(taken.capture), capture, key, args.macs, decompression.limits_of(args))
+        digest([str(capture)], str(acap), str(flow_table), Options(engine, (), taken.site, taken.port))
+    except UserError as error:
+        told = str(error).replace(f"{part}/", "")
+        raise UserError(told, where=f"sample {taken.sample}, engine {engine}", outside=error.outside) from error
+    drop_private(acap, "frames")
+    drop_private(flow_table, "flows")
+    return counts | {"engine": engine}
 
 
 def make_tables(campaign: Campaign, folder: Path, key: bytes, *, hidden: bool) -> list[str]:
@@ -183,44 +262,81 @@ def make_tables(campaign: Campaign, folder: Path, key: bytes, *, hidden: bool) -
     """
     from . import release_flows  # noqa: PLC0415
 
-    outputs = {}
-    for one in (provenance(campaign, name) for name in PROVENANCES):
-        if with_pseudonyms(one) or not hidden:
-            outputs |= one.get("outputs", {})
-    names = {Path(path).stem for path in outputs if path.startswith("tables/")}
-    copied = {name for name in names if not tells_addresses(name)}
-    renamed = names & set(release_flows.TABLES)
+    outputs = recorded_outputs(campaign, hidden=hidden)
+    made = {Path(path).stem for path in outputs if path.startswith("tables/")} & known_tables()
+    copied = {name for name in made if not why_private(name)}
+    renamed = made & set(release_flows.TABLES)
     for name in sorted(copied | renamed):
         folder.mkdir(exist_ok=True)
         for suffix in ("csv", "parquet"):
             source = require(campaign.table(name, suffix), f"run acapella process {campaign.folder}")
             if sha256_of(source) != outputs[f"tables/{name}.{suffix}"]:
                 raise UserError("is not what its provenance says", where=source, fix="make the tables again")
-            if name in copied:
-                shutil.copyfile(source, folder / source.name)
+        if name in copied:
+            copy_table(campaign, name, folder)
     if renamed:
         release_flows.write(campaign, folder, key)
     return sorted(copied | renamed)
 
 
-def tells_addresses(table: str) -> bool:
-    """Return whether a table has addresses, filters, tunnel identifiers, hashes of them (which anyone can compare with
-    the hash of a guess), or numbers of flows, which are in the order of addresses.
-    """
+def known_tables() -> set[str]:
+    """Return the tables that this version describes."""
     from acapella_core import schemas  # noqa: PLC0415
 
-    described = schemas.table(table)
-    columns = {column["name"]: column["unit"] for column in described["columns"]}
-    private = not PRIVATE_UNITS.isdisjoint(columns.values()) or not IDENTIFYING.isdisjoint(columns)
-    return private or columns.get("flow") == "row"
+    return {path.stem for path in (schemas.root() / "tables").glob("*.yaml")}
+
+
+def copy_table(campaign: Campaign, name: str, folder: Path) -> None:
+    """Copy a table with its published columns."""
+    from acapella_core import schemas  # noqa: PLC0415
+
+    from . import queries, tables  # noqa: PLC0415
+
+    if {column["name"] for column in schemas.table(name)["columns"]} <= set(released(name)):
+        for suffix in ("csv", "parquet"):
+            shutil.copyfile(campaign.table(name, suffix), folder / f"{name}.{suffix}")
+        return
+    with queries.one_line(campaign.folder), contextlib.closing(queries.connect()) as con:
+        rows = con.read_parquet(str(campaign.table(name, "parquet")))
+        tables.write(rows, name, lambda suffix: folder / f"{name}.{suffix}", columns=released(name))
+
+
+def recorded_outputs(campaign: Campaign, *, hidden: bool) -> dict[str, str]:
+    """Return the checksums by path of what the stages made; if names are ``hidden``, of what has pseudonyms."""
+    outputs = {}
+    for one in (provenance(campaign, name) for name in PROVENANCES):
+        if with_pseudonyms(one) or not hidden:
+            outputs |= one.get("outputs", {})
+    return outputs
+
+
+def missing_tables(campaign: Campaign, made: list[str], *, hidden: bool) -> dict[str, str]:
+    """Return the campaign's tables that are not released, each with the reason."""
+    recorded = recorded_outputs(campaign, hidden=False)
+    allowed = recorded_outputs(campaign, hidden=hidden)
+    reasons = {}
+    there = {path.stem for path in (campaign.folder / "tables").glob("*.parquet")} - PRINTED
+    for name in sorted((there & known_tables()) - set(made)):
+        path = f"tables/{name}.parquet"
+        if path not in recorded:
+            reasons[name] = "no provenance file lists it"
+        elif path not in allowed:
+            reasons[name] = "has true names of sites, ports or samples; make it with pseudonyms (config: pseudonyms)"
+        else:
+            reasons[name] = why_private(name)
+    return reasons
 
 
 def write_texts(part: Path, taken: list[Taken], done: list[dict], readme: str) -> None:
-    """Write samples.tsv, README.md and, last, the checksums."""
+    """Write samples.tsv and README.md."""
     rows = [sheet_row(one, counts) for one, counts in zip(taken, done, strict=True)]
     lines = ["\t".join(SHEET), *("\t".join(row) for row in rows)]
     atomic_text(part / "samples.tsv", "\n".join(lines) + "\n")
     atomic_text(part / "README.md", readme)
+
+
+def write_sums(part: Path) -> None:
+    """Write the checksums of all files."""
     files = sorted(path for path in part.rglob("*") if path.is_file())
     sums = [f"{sha256_of(path)}  {path.relative_to(part).as_posix()}" for path in files]
     atomic_text(part / SUMS, "\n".join(sums) + "\n")

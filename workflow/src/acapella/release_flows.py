@@ -9,6 +9,7 @@ from acapella_core import anonymise
 
 from . import queries, tables
 from .campaign import Campaign
+from .release_columns import released
 
 FLOWS = "flowreport_flows"
 BY_FLOW = ("flowreport_windows",)  # tables that tell flows by the numbers of FLOWS
@@ -25,7 +26,7 @@ def write(campaign: Campaign, folder: Path, key: bytes) -> None:
         con.execute(f"create temp table renamed as {queries.text('release', 'renamed_flows')}")
         for name in TABLES:
             made = con.sql(queries.text("release", name))
-            tables.write(made, name, lambda suffix, name=name: folder / f"{name}.{suffix}")
+            tables.write(made, name, lambda suffix, name=name: folder / f"{name}.{suffix}", columns=released(name))
 
 
 def add_pseudonyms(con, key: bytes) -> None:

@@ -15,18 +15,27 @@ $samples samples, $frames frames, made by Acapella $version. Check the files wit
 | captures/ | a pcap a sample: headers of every frame, time stamps in ns, true lengths |
 | acap/ | a row a frame (Parquet), made from these captures by engine $engine |
 | flows/ | a row a directed flow (Parquet), made from these captures |
-$table_line| samples.tsv | $sheet |
+$table_line| catalog.duckdb | samples, flows, stacks and the tables for DuckDB 1.0.0 and later, and the view `frames` |
+| samples.tsv | $sheet |
 
-## What was done
+## The catalog
+    duckdb -readonly catalog.duckdb "select site, sum(frames) from samples group by site"
+
+The view `frames` (a row a frame, with the addresses of its flow) reads `acap/` beside the catalog. Run DuckDB in this
+directory, or set its search path first: `set file_search_path = '/path/to/this/directory'`. The command `acapella sql
+DIRECTORY QUERY` works from anywhere. DuckDB 1.0 cannot read a list column of the catalog, as
+vlan, if a row group (122,880 rows) has only empty lists; 1.1 can. DuckDB 1.0 reads all columns of the Parquet files.
+
+$left_out## What was done
 - Every frame ends behind its last known header. No payload is here; $cut of $frames frames were cut, and of $empty
   nothing was kept but time and length.
 - IPv4 and IPv6 addresses, wherever they stand in headers, were replaced by Crypto-PAn with AES and a secret key: two
   addresses that shared their first n bits share exactly n bits here. Nothing is left out of this: private, multicast
   and broadcast addresses have pseudonyms, too. The key is the same for all samples, and is not here.
 - MAC addresses: $macs
-- Tunnel identifiers (VNI, GRE key, NVGRE VSID, TEID, PPTP call, sessions and tunnels of L2TP, PPPoE and ERSPAN, PBB
-  I-SID) were replaced by pseudonyms with the same key: equal identifiers of a type stay equal, different ones stay
-  different. flow_id, peer_flow_id and community_id are computed from the pseudonyms.
+- Tunnel identifiers (VNI, GRE key, NVGRE VSID and FlowID, TEID, PPTP call, sessions and tunnels of L2TP, PPPoE and
+  ERSPAN, PBB I-SID) were replaced by pseudonyms with the same key: equal identifiers of a type stay equal, different
+  ones stay different. flow_id, peer_flow_id and community_id are computed from the pseudonyms.
 - Checksums of IPv4 headers are right. Those of TCP, UDP, ICMP, SCTP and the like are right where all that they cover
   is here, and zero where it is not.
 - Identifiers in LLDP, CDP, spanning tree, LACP, DHCP, DNS and everything else that is not an address in a known header
@@ -63,8 +72,8 @@ NAMES = {
 }
 
 
-def text(done: list[dict], tables: list[str], *, hidden: bool, macs: str, engine: str) -> str:
-    """The text, of what was done with each capture and the tables that come along."""
+def text(done: list[dict], tables: list[str], left_out: dict[str, str], *, hidden: bool, macs: str) -> str:
+    """Return the text, of what was done with each capture, the tables released, and those ``left_out`` with reasons."""
     listed = ", ".join(tables)
     about = f"results of the true captures, as counts and shares ({listed}); those with addresses are left out"
     if FLOWS in tables:
@@ -73,11 +82,20 @@ def text(done: list[dict], tables: list[str], *, hidden: bool, macs: str, engine
         samples=len(done),
         frames=sum(one["frames"] for one in done),
         version=__version__,
-        engine=engine,
+        engine=" or ".join(sorted({one["engine"] for one in done})),
         cut=sum(one["cut_frames"] for one in done),
         empty=sum(one["empty_frames"] for one in done),
         macs=MACS[macs],
         names=NAMES[hidden],
         sheet=SHEET,
+        left_out=missing(left_out),
         table_line=f"| tables/ | {about} |\n" if tables else "",
     )
+
+
+def missing(left_out: dict[str, str]) -> str:
+    """Return the section on tables that are not released; empty if there are none."""
+    if not left_out:
+        return ""
+    lines = [f"- {name}: {reason}" for name, reason in left_out.items()]
+    return "\n".join(["## Tables that are not here", *lines, "", ""])

@@ -6,9 +6,11 @@
 
 Tables: samples, acaps, flows, stacks. Views: frames (each frame with its flow's vlan, mpls, src, dst, ip_proto,
 src_port, dst_port, flow_id and its sample, site, port), connections (a row per pair of flows) and the published tables.
-A terminal gets a drawn table, which may leave out columns and rows; a file or a pipe gets CSV. The catalog is opened
-read only, and of the acaps only those files are opened that filters on sample, site, port or flow leave. CAMPAIGN may
-be left out in its folder, and where results/ holds only one.
+A terminal gets a drawn table, which may leave out columns and rows; a file or a pipe gets CSV; --format csv
+--spreadsheet writes CSV without formulas. The catalog is opened
+read only, and of the acaps only those files are opened that filters on sample, site, port or flow leave. A query reads
+no file outside the campaign's folder and writes none. CAMPAIGN may be left out in its folder, and where results/ holds
+only one.
 
 The column `excluded` of samples and frames is null for samples that count in traffic statistics; for others it is the
 reason (trial, filter, p4, sampling):
@@ -24,20 +26,21 @@ import argparse
 import contextlib
 import csv
 import json
+import math
+import re
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 from acapella_core import schemas
 from acapella_core.errors import UserError
-from acapella_core.files import temporary_folder
 
 from . import queries
 from .campaign import Campaign, opened, require
 
 BATCH = 10_000  # rows fetched at once: bounds memory
-READ_ONLY = {"SELECT", "EXPLAIN", "PRAGMA"}
+READ_ONLY = {"SELECT", "PRAGMA"}
+EXPLAIN = re.compile(r"\s*explain\b(\s+analyze\b|\s*\([^()]*\))?", re.IGNORECASE)
 
 
 def register_parser(subparsers):
@@ -56,17 +59,38 @@ def add_format(parser: argparse.ArgumentParser) -> None:
     """Add --format."""
     usual = "table on a terminal, else csv"
     parser.add_argument("--format", choices=sorted(WRITERS), help=f"output format (default: {usual})")
+    parser.add_argument(
+        "--spreadsheet",
+        action="store_true",
+        help="csv and tsv: write an apostrophe before text that begins with = + - @, tab or CR, which spreadsheets "
+        "take for a formula",
+    )
 
 
-def write_answer(con, query, out, form: str | None) -> None:
-    """Write the answer of a query to ``out`` in a format; None: a table if it is a terminal, else CSV."""
-    WRITERS[form or ("table" if out.isatty() else "csv")](con, query, out)
+def checked_spreadsheet(args: argparse.Namespace) -> bool:
+    """Return whether cells are neutralized. Raises UserError if the format has no cells for spreadsheets."""
+    if args.spreadsheet and args.format not in ("csv", "tsv"):
+        raise UserError("--spreadsheet is for --format csv and --format tsv", where=f"--format {args.format}")
+    return args.spreadsheet
+
+
+def write_answer(con, query, out, form: str | None, *, spreadsheet: bool = False) -> None:
+    """Write the answer of a query to ``out`` in a format; None: a table if it is a terminal, else CSV.
+
+    ``spreadsheet``: neutralize cells of csv and tsv.
+    """
+    form = form or ("table" if out.isatty() else "csv")
+    if spreadsheet:
+        write_separated(DELIMITERS[form], inert)(con, query, out)
+    else:
+        WRITERS[form](con, query, out)
 
 
 def run(args) -> None:
     """Answer the query on standard output."""
     campaign = opened(args.campaign) if args.campaign else only_campaign(Path.cwd())
-    ask(campaign, args.query, sys.stdout, form=args.format, threads=args.threads)
+    spreadsheet = checked_spreadsheet(args)
+    ask(campaign, args.query, sys.stdout, form=args.format, threads=args.threads, spreadsheet=spreadsheet)
 
 
 def only_campaign(folder: Path) -> Campaign:
@@ -83,22 +107,38 @@ def only_campaign(folder: Path) -> Campaign:
     )
 
 
-def ask(campaign: Campaign, query: str, out, *, form: str | None = None, threads: int = 1) -> None:
+def ask(  # noqa: PLR0913
+    campaign: Campaign, query: str, out, *, form: str | None = None, threads: int = 1, spreadsheet: bool = False
+) -> None:
     """Write the answer of one reading statement to ``out`` as ``form``: table, csv, tsv, json or parquet.
 
-    None: a table if ``out`` is a terminal, else csv. Raises UserError in one line: no catalog, a mistake in the SQL, a
-    statement that writes, Parquet to a terminal.
+    None: a table if ``out`` is a terminal, else csv. ``spreadsheet``: as the option --spreadsheet. Raises UserError in
+    one line: no catalog, a mistake in the SQL, a statement that writes, Parquet to a terminal.
     """
     from . import index  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
 
     catalog = require(campaign.catalog, f"run acapella index {campaign.folder}").resolve()
-    with contextlib.chdir(campaign.folder), queries.one_line():
-        con = queries.connect(catalog, threads=threads, read_only=True)
+    folder = campaign.folder.absolute()
+    with contextlib.chdir(folder), queries.one_line():
+        con = queries.connect(threads=threads)
+        con.execute(f"attach {index.literal(catalog)} as catalog (read_only)")
+        queries.confine(con, folder)
         check_catalog(con, campaign)
         statement = reading_statement(con, query)
-        index.create_views(con, Path(), temporary=True)  # the catalog's own contain the path where it was made
+        here = Campaign(Path())  # the catalog's own views contain the path where it was made
+        tables = catalog_tables(con)
+        for name in map(index.quoted, tables):
+            con.execute(f"create view {name} as from catalog.{name}")
+        index.create_views(con, here.folder)
+        index.create_table_views(con, here.folder, sorted({*index.tables_there(here)} - {*tables}))
         with known_names(con):
-            write_answer(con, statement, out, form)
+            write_answer(con, statement, out, form, spreadsheet=spreadsheet)
+
+
+def catalog_tables(con) -> list[str]:
+    """Return the tables of the attached catalog, with those in its schema `stored`, whose views have their names."""
+    query = "select distinct table_name from duckdb_tables() where database_name = 'catalog' order by table_name"
+    return [name for (name,) in con.execute(query).fetchall()]
 
 
 def check_catalog(con, campaign: Campaign) -> None:
@@ -124,7 +164,8 @@ def known_names(con):
         what = str(error).splitlines()[0]
         if not what.startswith("Catalog Error: Table "):
             raise
-        names = {name for (name,) in con.execute("select table_name from information_schema.tables").fetchall()}
+        query = "select table_name from information_schema.tables where table_schema <> 'stored'"
+        names = {name for (name,) in con.execute(query).fetchall()}
         raise UserError(what, fix=f"there are {', '.join(sorted(names))}") from error
 
 
@@ -134,6 +175,9 @@ def reading_statement(con, query: str, anew: str = "; to make the catalog anew: 
     if len(statements) != 1:
         raise UserError(f"one statement, please: this has {len(statements)}")
     kind = statements[0].type.name.removesuffix("_STATEMENT")
+    if kind == "EXPLAIN":  # `explain analyze` executes what follows
+        explained = con.extract_statements(EXPLAIN.sub("", query, count=1))
+        kind = explained[0].type.name if len(explained) == 1 else kind
     if kind not in READ_ONLY:
         raise UserError(
             f"this is read only: {kind} is refused",
@@ -148,27 +192,39 @@ def write_table(con, query, out) -> None:
     out.write(f"{answer}\n" if answer is not None else "")
 
 
-def write_separated(delimiter):
-    """A writer of values separated by ``delimiter``, nested ones as JSON, null as nothing."""
+def write_separated(delimiter, cell=None):
+    """Return a writer of values separated by ``delimiter``, null as nothing; ``cell`` makes text of one (`plain`)."""
 
     def write(con, query, out) -> None:
+        text = cell or plain
         result = con.execute(query)
-        writer = csv.writer(out, delimiter=delimiter, lineterminator="\n")
-        writer.writerow(column[0] for column in result.description)
+        writer = csv.writer(LineFeeds(out), delimiter=delimiter, lineterminator="\r\n")
+        writer.writerow(text(column[0]) for column in result.description)
         for rows in batches(result):
-            writer.writerows([plain(value) for value in row] for row in rows)
+            writer.writerows([text(value) for value in row] for row in rows)
 
     return write
 
 
+class LineFeeds:
+    """Ends rows with a line feed; a csv.writer without CR in its line end leaves cells with a CR unquoted."""
+
+    def __init__(self, out):
+        self._out = out
+
+    def write(self, row: str) -> None:
+        """Write one row, which ends in CR LF."""
+        self._out.write(f"{row[:-2]}\n")
+
+
 def write_json(con, query, out) -> None:
-    """An array of objects, one a line; integers stay integers."""
+    """An array of objects, one a line; integers stay integers, NaN and infinities are null, blobs are hexadecimal."""
     result = con.execute(query)
     columns = [column[0] for column in result.description]
     before = "[\n"
     for rows in batches(result):
         for row in rows:
-            out.write(before + json.dumps(dict(zip(columns, row, strict=True)), default=str))
+            out.write(before + json_text(dict(zip(columns, row, strict=True))))
             before = ",\n"
     out.write("[]\n" if before == "[\n" else "\n]\n")
 
@@ -177,15 +233,17 @@ def write_parquet(con, query, out) -> None:
     """Write a Parquet file to a binary stream. Raises UserError for a terminal and for what is not a SELECT."""
     if out.isatty():
         raise UserError("Parquet is not written to a terminal", fix="name a file: --format parquet > FILE.parquet")
+    file = queries.spill_folder(con) / "answer.parquet"
     answer = con.sql(query)
     if answer is None:
         raise UserError("this statement has no rows to write as Parquet", fix="use another --format")
-    with tempfile.TemporaryDirectory(prefix="acapella-sql-", dir=temporary_folder()) as folder:
-        file = Path(folder) / "answer.parquet"
+    try:
         answer.write_parquet(str(file), compression="zstd")
         out.flush()
         with file.open("rb") as whole:
             shutil.copyfileobj(whole, out.buffer)
+    finally:
+        file.unlink(missing_ok=True)
 
 
 def batches(result):
@@ -194,17 +252,47 @@ def batches(result):
         yield rows
 
 
+def json_text(value) -> str:
+    """Return a value as JSON (RFC 8259), which has neither NaN nor infinities: they are null; blobs are hexadecimal."""
+    return json.dumps(json_value(value), default=str, allow_nan=False)
+
+
+def json_value(value):
+    """Return a value, also in lists and maps, with None for a float that is not finite and digits for a blob."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, dict):
+        return {key.hex() if isinstance(key, bytes) else str(key): json_value(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_value(each) for each in value]
+    return value
+
+
 def plain(value):
-    """A value as text of a CSV cell."""
+    """A value as text of a CSV cell; a blob is hexadecimal."""
     if isinstance(value, bool):
         return str(value).lower()
-    return json.dumps(value, default=str) if isinstance(value, (list, dict)) else value
+    if isinstance(value, bytes):
+        return value.hex()
+    return json_text(value) if isinstance(value, (list, dict, tuple)) else value
 
 
+def inert(value):
+    """A value as text of a cell that no spreadsheet takes for a formula; numbers keep their sign.
+
+    Source: OWASP, CSV Injection.
+    """
+    text = plain(value)
+    return f"'{text}" if isinstance(text, str) and text.startswith(FORMULA) else text
+
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+DELIMITERS = {"csv": ",", "tsv": "\t"}
 WRITERS = {
     "table": write_table,
-    "csv": write_separated(","),
-    "tsv": write_separated("\t"),
+    **{form: write_separated(delimiter) for form, delimiter in DELIMITERS.items()},
     "json": write_json,
     "parquet": write_parquet,
 }

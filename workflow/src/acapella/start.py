@@ -2,6 +2,7 @@
 
 import os
 import signal
+import traceback
 
 
 def stop(*_) -> None:
@@ -25,9 +26,14 @@ def heed_as_exception() -> None:
 def main() -> int:
     """Run the command line."""
     heed_at_once()
-    from .cli import main as command_line  # noqa: PLC0415 - after the handler
+    from acapella_core.errors import INTERNAL  # noqa: PLC0415 - after the handler
+
+    from .cli import main as command_line  # noqa: PLC0415
 
     try:
         return command_line()
+    except Exception:
+        traceback.print_exc()
+        return INTERNAL
     finally:
         heed_at_once()

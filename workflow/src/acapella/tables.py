@@ -16,15 +16,18 @@ from . import queries
 ROW_GROUP = 131_072  # rows
 
 
-def write(relation, table: str, target, complete: contextlib.ExitStack | None = None) -> list[Path]:
+def write(relation, table: str, target, complete: contextlib.ExitStack | None = None, columns=None) -> list[Path]:
     """Write a DuckDB relation as ``target(suffix)`` for csv and parquet, as the table's schema says; return the paths.
 
     With ``complete``, the files get their names when that stack closes without an error, and are removed otherwise.
+    ``columns``: those of the schema to write, the key's among them (default: all).
 
     Rows are sorted by the schema's key. CSV: RFC 4180, but lines end in LF; text is quoted, so null (nothing) differs
     from empty text (""); doubles with at most 9 significant digits. Raises ValueError where a null breaks the schema.
     """
     schema = arrow_schema(table)
+    if columns is not None:
+        schema = pa.schema([field for field in schema if field.name in columns])
     ordered = relation.select(*schema.names).order(", ".join(schemas.table(table)["key"]))
     parquet, text = target("parquet"), target("csv")
     with contextlib.ExitStack() as own:
@@ -41,12 +44,12 @@ def write(relation, table: str, target, complete: contextlib.ExitStack | None = 
     return [text, parquet]
 
 
-def write_rows(rows: list[dict], table: str, target) -> list[Path]:
+def write_rows(rows: list[dict], table: str, target, complete: contextlib.ExitStack | None = None) -> list[Path]:
     """As write, from dictionaries; what a row lacks is null, what the schema does not name is left out."""
     schema = arrow_schema(table)
     columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
     con = queries.connect()
-    return write(con.from_arrow(pa.table(columns, names=schema.names)), table, target)
+    return write(con.from_arrow(pa.table(columns, names=schema.names)), table, target, complete)
 
 
 def parts(reader):

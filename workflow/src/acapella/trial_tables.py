@@ -17,9 +17,10 @@ JOINED = "+"  # between the samples of a trial
 
 @dataclass(frozen=True)
 class Environment:
-    """An environment's result, with what its trials are called in the tables, by their names in the result."""
+    """An environment's result, with its name in the tables, and the names of its trials by those in the result."""
 
     name: str
+    true_name: str
     result: dict
     shown: dict[str, str]
 
@@ -50,7 +51,7 @@ def rows_of(environments: list[Environment]) -> dict[str, list[dict]]:
             for name, of_pair in BY_PAIR.items():
                 made[name] += [{**environment.key(pair), **row} for row in of_pair(environment, pair)]
     means = [mean_of_runs(environment, place) for place, environment in enumerate(environments, 1)]
-    return {**made, "consistency_environments": means}
+    return {**made, "consistency_environments": means, "consistency_comparisons": comparisons(environments)}
 
 
 def pairs(environment: Environment, pair: dict) -> list[dict]:
@@ -124,6 +125,23 @@ def bins(histogram: dict) -> Iterator[dict]:
         yield {"bin": -number, "lo_ns": mirrored, "hi_ns": -least, "packets": histogram["negative"][place]}
 
 
+def spacing(environment: Environment, pair: dict) -> list[dict]:
+    """Bins of spacings that hold pairs of packets."""
+    counted = pair["spacing"]
+    columns = [counted["zero"][kind] for kind in ("pairs", "reversed")]
+    pairs_, reversed_ = ([zero, *counted[kind]] for zero, kind in zip(columns, ("pairs", "reversed"), strict=True))
+    starts = counted["starts_ns"]
+    ends = [0, *(start - 1 for start in starts[1:]), None]  # the last one has no end
+    return [
+        {
+            **{"bin": number, "lo_ns": least, "hi_ns": most, "pairs": sent, "reversed_pairs": changed},
+            **{"reversed_share": changed / sent, "packets_common": pair["n_common"]},
+        }
+        for number, (least, most, sent, changed) in enumerate(zip([0, *starts], ends, pairs_, reversed_, strict=True))
+        if sent
+    ]
+
+
 def warnings(environment: Environment, pair: dict) -> list[dict]:
     """What makes the pair's numbers look better or worse than the network was."""
     rename = renaming(environment)
@@ -193,6 +211,15 @@ def mean_of_runs(environment: Environment, place: int) -> dict:
     }
 
 
+def comparisons(environments: list[Environment]) -> list[dict]:
+    """Every environment with every later one."""
+    from .consistency.environments import compared  # noqa: PLC0415 (numpy)
+
+    return compared(
+        [(one.name, [run["kappa"] for run in one.runs if run["kappa"] is not None]) for one in environments]
+    )
+
+
 def mean(values) -> float | None:
     """Mean of the defined values, None where none is; correctly rounded, so their order does not matter."""
     defined = [value for value in values if value is not None]
@@ -205,6 +232,7 @@ BY_PAIR = {
     "consistency_moves": moves,
     "consistency_timeline": timeline,
     "consistency_deltas": deltas,
+    "consistency_spacing": spacing,
     "consistency_warnings": warnings,
 }
-TABLES = (*BY_PAIR, "consistency_environments")
+TABLES = (*BY_PAIR, "consistency_environments", "consistency_comparisons")

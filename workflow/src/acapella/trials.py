@@ -1,27 +1,32 @@
 """Make tables of how consistent the trials of a campaign's environments were.
 
 Reads CAMPAIGN/kappa/ENVIRONMENT.json, which `acapella kappa` writes, and makes the tables consistency,
-consistency_environments (the layout of the CHOIR paper's Table 2), consistency_moves (its Table 1),
-consistency_deltas, consistency_timeline, consistency_within and consistency_warnings as CSV and Parquet, each described
-in schemas/tables/; beside them CAMPAIGN/consistency/ENVIRONMENT.json, the whole result for publication.
-CAMPAIGN/consistency_provenance.json says what they were made from.
+consistency_environments (the layout of the CHOIR paper's Table 2), consistency_comparisons, consistency_moves (its
+Table 1), consistency_deltas, consistency_spacing, consistency_timeline, consistency_within and consistency_warnings as
+CSV and Parquet, each described in schemas/tables/; beside them CAMPAIGN/consistency/ENVIRONMENT.json, the whole result
+for publication. CAMPAIGN/consistency_provenance.json says what they were made from.
 
-With --pseudonyms samples, and their files, are called as CAMPAIGN/pseudonyms.tsv says; names of environments stay. The
-results in CAMPAIGN/kappa keep the true names and are not for publication. Of a filter and a flow, which may hold
-addresses, it is then told only that there was one.
+With --pseudonyms samples and their files have the names in CAMPAIGN/pseudonyms.tsv, and environments are E0, E1, ... in
+the order of --environments; the command prints which is which. The results in CAMPAIGN/kappa keep the true names and
+are not for publication. The text of a filter or a flow, which may contain addresses, is then left out.
 """
 
+import contextlib
 import csv
+import functools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
+from acapella_core.arrow_tables import arrow_schema
 from acapella_core.errors import UserError
-from acapella_core.files import atomic_text
+from acapella_core.files import atomic_path, atomic_text
 
-from . import __version__, trial_tables
+from . import __version__, queries, trial_tables
 from .campaign import Campaign, opened, require
 from .provenance import checksums
 from .pseudonyms import FILE as PSEUDONYMS
+from .pseudonyms import environment_pseudonyms
 from .trial_tables import JOINED, Environment
 
 PROVENANCE = "consistency_provenance.json"
@@ -38,7 +43,7 @@ def register_parser(subparsers):
     parser.add_argument(
         "--environments", nargs="+", required=True, metavar="NAME", help="in the order in which they are told"
     )
-    parser.add_argument("--pseudonyms", action="store_true", help="hide the names of samples")
+    parser.add_argument("--pseudonyms", action="store_true", help="hide the names of samples and environments")
     return parser
 
 
@@ -47,40 +52,87 @@ def run(args) -> None:
     campaign = opened(args.campaign)
     written = make_tables(campaign, args.environments, hide=args.pseudonyms)
     print(f"{campaign.folder}: {len(written)} files in tables/ and {PUBLISHED}/; {campaign.folder / PROVENANCE}")
+    if args.pseudonyms:
+        for shown, name in zip(environment_pseudonyms(args.environments), args.environments, strict=True):
+            print(f"{shown}: environment {name}")
 
 
 def make_tables(campaign: Campaign, names: list[str], *, hide: bool = False) -> list[Path]:
     """Write tables/consistency*.csv and .parquet, consistency/*.json, the provenance; return all paths but its.
+
+    Earlier files stay until all new ones are complete.
 
     Raises UserError where a result is missing or none, or a sample has no pseudonym.
     """
     from . import tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
 
     called = pseudonyms_of(campaign) if hide else None
-    environments = [read(campaign, name, called) for name in names]
+    shown = environment_pseudonyms(names) if hide else names
+    environments = [read(campaign, *pair, called) for pair in zip(names, shown, strict=True)]
     written = []
-    for table, rows in trial_tables.rows_of(environments).items():
-        written += tables.write_rows(rows, table, lambda suffix, table=table: campaign.table(table, suffix))
-    for environment in environments:
-        path = campaign.folder / PUBLISHED / f"{environment.name}.json"
-        path.parent.mkdir(exist_ok=True)
-        atomic_text(path, json.dumps(trial_tables.shown_result(environment), indent=1, allow_nan=False) + "\n")
-        written.append(path)
+    with culprit_named(campaign, environments), contextlib.ExitStack() as complete:
+        for table, rows in trial_tables.rows_of(environments).items():
+            target = functools.partial(campaign.table, table)
+            written += tables.write_rows(rows, table, target, complete)
+        for environment in environments:
+            path = campaign.folder / PUBLISHED / f"{environment.name}.json"
+            text = json.dumps(trial_tables.shown_result(environment), indent=1, allow_nan=False) + "\n"
+            complete.enter_context(atomic_path(path)).write_text(text, encoding="utf-8")
+            written.append(path)
+    for path in (campaign.folder / PUBLISHED).glob("*.json"):  # of an earlier run, perhaps under true names
+        if path not in written:
+            path.unlink()
     write_provenance(campaign, environments, written, hidden=hide)
     return written
 
 
-def read(campaign: Campaign, name: str, called: dict[str, str] | None) -> Environment:
-    """An environment's result; its samples under the names of ``called``, or their own where that is None."""
+@contextlib.contextmanager
+def culprit_named(campaign: Campaign, environments: list[Environment]):
+    """Raise UserError with the environment and its samples if its result cannot be made into tables."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    # A result that lacks a key, or has a value of another type or beyond 64 bits.
+    wrong = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, pa.ArrowException)
+    by_name = {environment.name: environment for environment in environments}
+
+    def failure(names: Sequence[str]) -> Exception | None:
+        try:
+            for table, rows in trial_tables.rows_of([by_name[name] for name in names]).items():
+                for field in arrow_schema(table):
+                    pa.array([row.get(field.name) for row in rows], field.type)
+        except wrong as error:
+            return error
+        return None
+
+    try:
+        yield
+    except wrong as error:
+        name, why = queries.culprit([*by_name], failure)
+        samples = ", ".join(by_name[name].shown.values())
+        raise UserError(
+            f"environment {by_name[name].true_name} (samples {samples}) cannot be merged{why}",
+            where=campaign.folder / RESULTS / f"{by_name[name].true_name}.json",
+            fix="delete the file and run snakemake again",
+        ) from error
+
+
+def read(campaign: Campaign, name: str, shown: str, called: dict[str, str] | None) -> Environment:
+    """Return the result of environment ``name`` under the name ``shown``, its samples under the names of ``called``.
+
+    Without ``called`` they keep their own.
+    """
     path = require(campaign.folder / RESULTS / f"{name}.json", f"run: acapella kappa ... --sha256 -o {name}.json")
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
         trials = [trial["name"] for trial in result["trials"]]
+        complete = all("spacing" in pair for pair in result["pairs"])
     except (ValueError, KeyError, TypeError) as error:
         raise UserError("not a result of acapella kappa -o", where=path, fix="make it again") from error
+    if not complete:
+        raise UserError("has no spacing: it is of an older version of acapella kappa", where=path, fix="make it again")
     if called is not None:
         result = without_addresses(result)
-    return Environment(name, result, {trial: shown_name(trial, called, path) for trial in trials})
+    return Environment(shown, name, result, {trial: shown_name(trial, called, path) for trial in trials})
 
 
 def without_addresses(result: dict) -> dict:

@@ -1,6 +1,9 @@
 """tshark as a reference: its preferences in one list, one way to start it, and what it said when it failed.
 
-Its answers must be a function of the frames alone. So it runs without home and configuration folder (a user's
+It reads hostile input, so it runs confined (acapella.confined), gets captures as open files, and has a time limit for
+every answer.
+
+Its answers must be a function of the frames alone. So it runs without home and configuration directory (a user's
 profile, plugins or colour rules never alter a result), in UTC and the C locale, without name resolution, and with
 the preferences below, which every result records.
 """
@@ -9,6 +12,7 @@ import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -18,6 +22,8 @@ from typing import IO
 
 from acapella_core.errors import UserError
 from acapella_core.files import temporary_folder
+
+from .confined import Process, readable
 
 # Captures are cut and samples are short: whatever joins frames would make an answer depend on where a file happens
 # to start. Sequence analysis and time stamps per conversation change no header, and cost a tenth of the time.
@@ -66,7 +72,20 @@ PREFERENCES = (
 NO_HOME = "/nonexistent"  # as Debian names a home that there is not; an empty folder would have to be cleared away
 INSTALL = "install it (Debian: apt-get install tshark), or use --engine native"
 NOISE = re.compile(r"Running as user .*|\s*")
+CHUNK = 1 << 20
+VERSION_S = 60
 CUT_SHORT = "cut short in the middle of a packet"
+
+# A frame of TCP in a pcap: a tshark that fails on it fails on every capture.
+SOUND = bytes.fromhex(
+    "d4c3b2a1 02000400 00000000 00000000 00000400 01000000 00000000 00000000 36000000 36000000"
+    "020000000002 020000000001 0800 4500002800010000400666cd0a0000010a000002 13890050 00000001 00000000"
+    "50021000 00000000"
+)
+
+ANSWER_S = 120.0  # for an answer while frames wait for one; a frame takes some 10 us
+
+_running: set[Process] = set()
 
 
 @dataclass(frozen=True)
@@ -77,22 +96,17 @@ class Tshark:
     version: str
 
     def command(
-        self,
-        source: str | os.PathLike,
-        fields: Sequence[str],
-        display_filter: str | None = None,
-        *,
-        as_columns: bool = False,
+        self, fields: Sequence[str], display_filter: str | None = None, *, as_columns: bool = False
     ) -> list[str]:
-        """The command line that prints ``fields`` of every frame of ``source`` (``-``: standard input) that
-        ``display_filter`` shows, a line a frame, tab-separated; a field that a frame has several times is a
-        comma-separated list, outermost first.
+        """The command line that prints ``fields`` of every frame on standard input that ``display_filter`` shows, a
+        line a frame, tab-separated; a field that a frame has several times is a comma-separated list, outermost first.
 
         ``as_columns``: they come as the columns of a packet list. tshark then builds the asked fields alone instead of
-        every field of the frame with its text, which halves its time a frame; but no list is longer than 2,047 bytes,
-        and a number's hexadecimal digits may be fewer.
+        every field of the frame with its text, which halves its time a frame; but no column is longer than 2,047
+        bytes, and a number's hexadecimal digits may be fewer. Fields may share a column: "ip.src || ipv6.src" lists the
+        values of the first, then those of the second. Every column costs time.
         """
-        command = [self.path, "-n", "-l", "-r", os.fspath(source)]
+        command = [self.path, "-n", "-l", "-r", "-"]
         if display_filter is not None:
             command += ["-Y", display_filter]
         for preference in PREFERENCES:
@@ -110,59 +124,132 @@ class Tshark:
         self,
         source: str | os.PathLike,
         fields: Sequence[str],
-        output: IO[bytes] | None = None,
         display_filter: str | None = None,
         *,
         as_columns: bool = False,
     ) -> Iterator["Run"]:
-        """Run tshark over ``source``, or, where that is ``-``, over what is written to the run's ``stdin``.
+        """Run tshark over ``source``, or, if that is ``-``, over what is written to the run's ``stdin``.
 
-        Its lines go to the file ``output``, or are to be read from the run's ``stdout``. Killed where the block is left
-        before it ended. ``as_columns``: as for command().
+        Its lines are to be read from the run's ``stdout``. Killed if the block is left before it ended. ``as_columns``:
+        as for command(). Raises UserError if tshark does not start.
         """
-        with tempfile.TemporaryFile(dir=temporary_folder()) as complaints:
-            process = subprocess.Popen(
-                self.command(source, fields, display_filter, as_columns=as_columns),
-                stdin=subprocess.PIPE if os.fspath(source) == "-" else subprocess.DEVNULL,
-                stdout=subprocess.PIPE if output is None else output,
-                stderr=complaints,
-                env=environment(),
-            )
+        command = self.command(fields, display_filter, as_columns=as_columns)
+        with contextlib.ExitStack() as stack:
+            complaints = stack.enter_context(tempfile.TemporaryFile(dir=temporary_folder()))
+            stdout, answers = pipe(stack)
+            if os.fspath(source) == "-":
+                questions, stdin = pipe(stack)
+            else:
+                questions, stdin = stack.enter_context(opened(source)), None
             try:
-                yield Run(process, complaints, source)
+                streams = (questions.fileno(), answers.fileno(), complaints.fileno())
+                process = Process(command, environment(), streams)
+            except OSError as error:
+                what = f"tshark does not start: {error.strerror}"
+                raise UserError(what, where=self.path, fix=INSTALL, outside=True) from error
+            questions.close()
+            answers.close()
+            run = Run(command, process, complaints, source, stdin, stdout)
+            _running.add(process)
+            try:
+                yield run
             finally:
-                stop(process)
+                stop(run)
+                _running.discard(process)
+
+
+def opened(source: str | os.PathLike) -> IO[bytes]:
+    """Open a capture: tshark may not. Raises UserError."""
+    try:
+        return open(source, "rb", buffering=0)  # noqa: PTH123 - the caller closes it
+    except OSError as error:
+        raise UserError(f"cannot read: {error.strerror}", where=source) from error
+
+
+def pipe(stack: contextlib.ExitStack) -> tuple[IO[bytes], IO[bytes]]:
+    """Return both ends of a pipe, which ``stack`` closes."""
+    reading, writing = os.pipe()
+    ends = os.fdopen(reading, "rb"), os.fdopen(writing, "wb")
+    for end in ends:
+        stack.callback(close, end)
+    return ends
+
+
+def close(stream: IO[bytes]) -> None:
+    """Close a pipe's end; what was not sent yet may have no reader any more."""
+    with contextlib.suppress(BrokenPipeError):
+        stream.close()
 
 
 @dataclass(frozen=True)
 class Run:
-    """A running tshark: write a capture to ``stdin`` (where its source is ``-``), read lines from ``stdout``."""
+    """A running tshark: write a capture to ``stdin`` (if its source is ``-``), read lines from ``stdout``."""
 
-    process: subprocess.Popen
+    command: Sequence[str]
+    process: Process
     complaints: IO[bytes]
     source: str | os.PathLike
+    stdin: IO[bytes] | None
+    stdout: IO[bytes]
 
-    @property
-    def stdin(self) -> IO[bytes] | None:
-        return self.process.stdin
+    def lines(self, answer_s: float = ANSWER_S) -> Iterator[bytes]:
+        """Yield what tshark prints, whole lines at a time. Raises UserError if it prints nothing for ``answer_s``."""
+        rest = b""
+        while True:
+            if not readable(self.stdout.fileno(), answer_s):
+                raise UserError(f"tshark printed nothing for {answer_s:g} s", where=self.source)
+            chunk = os.read(self.stdout.fileno(), CHUNK)
+            if not chunk:
+                break
+            whole, newline, rest = (rest + chunk).rpartition(b"\n")
+            if newline:
+                yield whole
+        if rest:
+            yield rest
 
-    @property
-    def stdout(self) -> IO[bytes] | None:
-        return self.process.stdout
+    def finish(self, *, cut_allowed: bool = False, answer_s: float = ANSWER_S) -> None:
+        """Wait for the end. Raises UserError with tshark's own words if it failed, or does not end.
 
-    def finish(self, *, cut_allowed: bool = False) -> None:
-        """Wait for the end. Raises UserError with tshark's own words where it failed.
-
-        A capture that ends inside a record is answered up to there; ``cut_allowed`` takes that as success.
+        A capture that ends inside a record is answered up to there; ``cut_allowed`` takes that as success. If the
+        command also fails on a sound capture, the machine is the cause: the error is ``outside``.
         """
-        status = self.process.wait()
+        where = "tshark" if os.fspath(self.source) == "-" else self.source
+        try:
+            status = self.process.wait(answer_s)
+        except subprocess.TimeoutExpired as error:
+            raise UserError(f"tshark does not end within {answer_s:g} s", where=where) from error
         self.complaints.seek(0)
-        said = self.complaints.read().decode(errors="replace")
+        said = self.complaints.read(CHUNK).decode(errors="replace")
         if status == 0 or (cut_allowed and CUT_SHORT in said):
             return
-        where = "tshark" if os.fspath(self.source) == "-" else self.source
         ended = f"ended by signal {-status}" if status < 0 else f"exit code {status}"
-        raise UserError(f"tshark failed ({ended}): {complaint(said) or 'it said nothing'}", where=where)
+        what = f"tshark failed ({ended}): {complaint(said) or 'it said nothing'}"
+        if status == -signal.SIGKILL:  # the kernel does so for want of memory
+            raise UserError(what, where=where, outside=True)
+        if not works(self.command):
+            raise UserError(what, where=self.command[0], fix=f"it fails on every capture; {INSTALL}", outside=True)
+        raise UserError(what, where=where)
+
+
+def works(command: Sequence[str]) -> bool:
+    """Return whether a command line of tshark succeeds on a sound capture."""
+    with (
+        tempfile.TemporaryFile(dir=temporary_folder()) as capture,
+        tempfile.TemporaryFile(dir=temporary_folder()) as shown,
+    ):
+        capture.write(SOUND)
+        capture.seek(0)
+        try:
+            process = Process(command, environment(), (capture.fileno(), shown.fileno(), shown.fileno()))
+        except OSError:
+            return False
+        try:
+            return process.wait(VERSION_S) == 0
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            process.kill()
+            process.wait()
 
 
 def complaint(said: str) -> str:
@@ -173,14 +260,19 @@ def complaint(said: str) -> str:
     return ""
 
 
-def stop(process: subprocess.Popen) -> None:
-    """Close the pipes, kill the process where it still runs, and collect it."""
-    process.kill()
-    for stream in (process.stdin, process.stdout):
+def stop(run: Run) -> None:
+    """Kill the process if it still runs, close the pipes, and collect it."""
+    run.process.kill()
+    for stream in (run.stdin, run.stdout):
         if stream:
-            with contextlib.suppress(BrokenPipeError):  # what was not sent yet has no reader any more
-                stream.close()
-    process.wait()
+            close(stream)
+    run.process.wait()
+
+
+def stop_all() -> None:
+    """Kill every tshark that runs: whoever reads its output in another thread gets an error and ends."""
+    for process in list(_running):
+        process.kill()
 
 
 def environment() -> dict[str, str]:
@@ -199,7 +291,7 @@ def find() -> Tshark:
     """The tshark on the PATH. Raises UserError where there is none, or it does not start."""
     path = shutil.which("tshark")
     if path is None:
-        raise UserError("there is no tshark on the PATH", fix=INSTALL)
+        raise UserError("there is no tshark on the PATH", fix=INSTALL, outside=True)
     return Tshark(path, version_of(path))
 
 
@@ -214,13 +306,24 @@ def version_of(path: str) -> str:
             version = re.search(r"\(Wireshark\) (\d+(?:\.\d+)+)", shown_by(program))
             if version:
                 return version[1]
-    raise UserError("tshark does not tell its version", where=path, fix=INSTALL)
+    raise UserError("tshark does not tell its version", where=path, fix=INSTALL, outside=True)
 
 
 def shown_by(program: Path) -> str:
     """What a program prints for --version. Raises UserError where it does not start."""
     try:
-        shown = subprocess.run([program, "--version"], capture_output=True, text=True, env=environment(), check=False)
+        shown = subprocess.run(
+            [program, "--version"],
+            capture_output=True,
+            text=True,
+            env=environment(),
+            check=False,
+            timeout=VERSION_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UserError(
+            f"it prints no version within {VERSION_S} s", where=program, fix=INSTALL, outside=True
+        ) from error
     except OSError as error:
-        raise UserError(f"it does not start: {error.strerror}", where=program, fix=INSTALL) from error
+        raise UserError(f"it does not start: {error.strerror}", where=program, fix=INSTALL, outside=True) from error
     return shown.stdout

@@ -66,8 +66,16 @@ def folder_of(program: tshark.Tshark) -> Path | None:
     usual = Path(program.path).resolve().parents[1] / "share" / "wireshark"
     if (usual / FILES[0]).is_file():
         return usual
-    told = subprocess.run(
-        [program.path, "-G", "folders"], capture_output=True, text=True, env=tshark.environment(), check=False
-    )
+    try:
+        told = subprocess.run(
+            [program.path, "-G", "folders"],
+            capture_output=True,
+            text=True,
+            env=tshark.environment(),
+            check=False,
+            timeout=tshark.VERSION_S,
+        )
+    except subprocess.TimeoutExpired:
+        return None
     named = FOLDER.search(told.stdout)
     return Path(named[1]) if named else None

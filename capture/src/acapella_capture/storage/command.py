@@ -2,8 +2,10 @@
 
 The DPDK writer writes frames of its own, once through the page cache (writev) and once past it (io_uring, O_DIRECT),
 under each pair of thresholds vm.dirty_background_ratio:vm.dirty_ratio; bpftrace takes a histogram of the calls' latency
-every 50 ms. Needs root, bpftrace, and acapella-dpdk-capture. The thresholds are the whole machine's: they are put back,
-but what else runs meanwhile may wait. Where something is missing the file says so, and the exit code is 0.
+every 50 ms. Then the writer runs without bpftrace, with frames of several sizes and at several rates, for its loss at
+each (Patchwork, Tables 1 and 2). Needs root, bpftrace, and acapella-dpdk-capture. The thresholds are the whole
+machine's: they are put back, but what else runs meanwhile may wait. Where something is missing the file says so, and
+the exit code is 0.
 """
 
 import argparse
@@ -33,6 +35,8 @@ def register_parser(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("--snaplen", type=int, default=200, metavar="BYTES", help="default: %(default)s")
     parser.add_argument("--rate", type=float, metavar="N", help="frames a second (default: as many as go)")
     parser.add_argument("--seconds", type=float, default=10, metavar="S", help="longest run (default: %(default)s)")
+    parser.add_argument("--table-seconds", type=float, default=1, metavar="S",
+                        help="length of each run of the tables of rates, 0: none (default: %(default)s)")  # fmt: skip
     return parser
 
 
@@ -53,6 +57,8 @@ def speed(text: str) -> int | None:
 
 def run(args: argparse.Namespace) -> None:
     """Measure and write the file."""
+    if args.table_seconds < 0:
+        raise UserError(f"--table-seconds is {args.table_seconds:g}", fix="give 0 or more seconds")
     if args.seconds <= 0 or (args.memory_mb is not None and args.memory_mb < 64):
         raise UserError("--seconds is to be above 0, --memory-mb at least 64")
     settings = Settings(
@@ -63,6 +69,7 @@ def run(args: argparse.Namespace) -> None:
         snaplen=args.snaplen,
         rate=args.rate,
         seconds=args.seconds,
+        table_seconds=args.table_seconds,
     )
     args.output.parent.mkdir(parents=True, exist_ok=True)
     result = study(settings, args.output.parent, lambda line: print(line, flush=True))

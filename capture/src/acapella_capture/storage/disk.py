@@ -3,9 +3,10 @@
 import contextlib
 import os
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from acapella_core.files import scratch_folder
 
 from . import Skip
 
@@ -31,11 +32,11 @@ def folder(beside: Path, size: int, mbps: int | None) -> Iterator[Path]:
 
     Raises Skip where no such disk can be made.
     """
-    with tempfile.TemporaryDirectory(prefix="storage-", dir=beside) as place:
+    with scratch_folder(beside) as place:
         if mbps is None:
-            yield Path(place)
+            yield place
             return
-        with slowed(Path(place), size, mbps) as mounted:
+        with slowed(place, size, mbps) as mounted:
             yield mounted
 
 

@@ -15,14 +15,13 @@ from typing import Any
 from acapella_core.errors import UserError
 
 from ..dpdk import executable
-from . import Skip, disk, thresholds, trace
+from . import Skip, disk, rates, thresholds, trace
 
 CALLS = {"buffered": "writev", "direct": "io_uring"}
 CLONE_NEWNS = 0x00020000  # linux/sched.h
 SAMPLE_S = 0.02
 BEYOND = 2  # of the upper threshold: as much is written, where there is time
 ALONE_S = 10  # after which a writer ends that nobody watches any more
-END_S = 120  # for what a run left in memory to get to the disk
 ROOM = 1.5  # of what is written, for the disk that is made
 
 
@@ -37,6 +36,7 @@ class Settings:
     snaplen: int
     rate: float | None
     seconds: float
+    table_seconds: float = 0  # of each run of the tables of rates; 0: no such run
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ def study(settings: Settings, beside: Path, say=print) -> dict[str, Any]:
         "machine": machine(),
         "settings": asdict(settings),
         "runs": [],
+        "rates": [],
     }
     try:
         trace.check()
@@ -88,9 +89,24 @@ def study(settings: Settings, beside: Path, say=print) -> dict[str, Any]:
         except Skip as reason:
             result["notes"].append(f"{case}: {reason}")
             say(f"storage: {case}: skipped: {reason}")
+    if settings.table_seconds:
+        tables_of_rates(result, settings, beside, say)
     if not result["runs"]:
         result["skipped"] = result["notes"][0]
     return result
+
+
+def tables_of_rates(result: dict[str, Any], settings: Settings, beside: Path, say) -> None:
+    """Add the runs of Tables 1 and 2 to the result, under their thresholds of the whole machine's memory."""
+    try:
+        with thresholds.set_to(*rates.THRESHOLDS, None), disk.folder(beside, 0, None) as folder:
+            for row in rates.measured(folder, settings.table_seconds):
+                result["rates"].append(row)
+                kept = f"{row['snaplen']} B of {row['frame_bytes']} B, {row['writer']}"
+                say(f"storage: {kept}: {row['written']:,} of {row['offered']:,} frames written")
+    except Skip as reason:
+        result["notes"].append(f"tables of rates: {reason}")
+        say(f"storage: tables of rates: skipped: {reason}")
 
 
 def told(run: dict[str, Any]) -> str:
@@ -129,7 +145,7 @@ def measured(case: Case, settings: Settings, beside: Path) -> dict[str, Any]:
         **asdict(case),
         "call": CALLS[case.writer],
         "memory_bytes": memory,
-        **counted(accounts),
+        **rates.counted(accounts),
         "intervals": [joined(interval, samples) for interval in intervals if interval.calls],
     }
 
@@ -158,27 +174,15 @@ def watched(case: Case, settings: Settings, folder: Path, most: int) -> tuple[li
                     break
                 time.sleep(SAMPLE_S)
             waits.send_signal(signal.SIGTERM)
-            said = waits.communicate(timeout=END_S)[1]
+            said = waits.communicate(timeout=rates.END_S)[1]
         if waits.returncode:
             raise Skip(f"the writer failed: {(said.strip().splitlines() or ['it said nothing'])[-1]}")
         return samples, tracing.intervals
     except subprocess.TimeoutExpired as error:
-        raise Skip(f"the writer did not end within {END_S} s") from error
+        raise Skip(f"the writer did not end within {rates.END_S} s") from error
     finally:
         waits.kill()
         waits.wait()
-
-
-def counted(accounts: dict[str, Any]) -> dict[str, Any]:
-    """Frames of a run: offered = written + lost. Raises ValueError where they are not."""
-    frames, made = accounts["frames"], accounts["generator"]
-    lost = made["refused"] + made["left"] + sum(frames["dropped"].values())
-    if made["offered"] != frames["written"] + lost:
-        raise ValueError(f"offered {made['offered']} frames are not {frames['written']} written and {lost} lost")
-    return {
-        **{"offered": made["offered"], "written": frames["written"], "lost": lost},
-        **{"written_bytes": frames["written_bytes"], "offered_ns": round(made["seconds"] * 1e9)},
-    }
 
 
 def joined(interval: trace.Interval, samples: list[tuple[int, thresholds.Dirty]]) -> dict[str, Any]:

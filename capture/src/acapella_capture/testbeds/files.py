@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from acapella_core import beneath
+from acapella_core import names as allowed
 from acapella_core.errors import UserError
 from acapella_core.files import sha256_of
 
@@ -29,7 +31,7 @@ OPTIONAL = ("sample", "start", "restriction")
 RESTRICTIONS = ("trial", "filter", "p4", "sampling")
 SUFFIXES = (".gz", ".zst", ".lz4", ".pcap", ".pcapng", ".cap", ".ntar", ".dump")
 EVERYWHERE = "all"  # in the tables the rows of all sites together
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+END_NS = 2**32 * 10**9 - 1  # of plausible times: the first that is none, as kNoPlausibleNs of the core
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,8 @@ def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
         for key in REQUIRED:
             if not fields[key]:
                 faults.add(line, f"no {key}")
+            elif not fields[key].isprintable():
+                faults.add(line, f"{key} {fields[key]!r} has a control character")
             elif key != "file" and fields[key] == EVERYWHERE:
                 faults.add(line, f"{key} {EVERYWHERE!r}: tables call the whole campaign so; choose another name")
         if fields["file"]:
@@ -159,16 +163,23 @@ def parse_start(text: str, line: int, faults: Faults) -> int | None:
     """Nanoseconds since 1970 of an ISO 8601 time or an integer; None where there is none."""
     if not text:
         return None
-    if re.fullmatch(r"\d+", text):
-        return int(text)
-    found = re.fullmatch(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?)(?:\.(\d{1,9}))?(Z|[+-]\d\d:?\d\d)?", text)
-    try:
-        moment = datetime.datetime.fromisoformat(found[1] + (found[3] or "Z"))
-    except (TypeError, ValueError):
-        faults.add(line, f"start {text!r} is neither ISO 8601 nor nanoseconds since 1970")
+    if re.fullmatch(r"\d{1,40}", text, re.ASCII):
+        start_ns = int(text)
+    else:
+        found = re.fullmatch(
+            r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?)(?:\.(\d{1,9}))?(Z|[+-]\d\d:?\d\d)?", text, re.ASCII
+        )
+        try:
+            moment = datetime.datetime.fromisoformat(found[1] + (found[3] or "Z"))
+        except (TypeError, ValueError):
+            faults.add(line, f"start {text!r} is neither ISO 8601 nor nanoseconds since 1970")
+            return None
+        since = moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+        start_ns = (since.days * 86400 + since.seconds) * 10**9 + int((found[2] or "").ljust(9, "0"))
+    if not 0 <= start_ns < END_NS:
+        faults.add(line, f"start {text!r} is not within the years 1970 to 2106")
         return None
-    since = moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-    return (since.days * 86400 + since.seconds) * 10**9 + int((found[2] or "").ljust(9, "0"))
+    return start_ns
 
 
 def parse_restriction(text: str, line: int, faults: Faults) -> tuple[tuple[str, str | None], ...]:
@@ -215,8 +226,8 @@ def sample_names(entries: Sequence[Entry], faults: Faults) -> list[str]:
             names[i] = derived(entries[i][2], folders)
     first: dict[str, tuple[int, dict[str, str], Path]] = {}
     for name, (line, fields, file, *_) in zip(names, entries, strict=True):
-        if not NAME.fullmatch(name):
-            faults.add(line, f"sample {name!r}: only letters, digits, dot, dash, underscore; first a letter or digit")
+        if not allowed.SAMPLE.fullmatch(name):
+            faults.add(line, f"sample {name!r}: {allowed.SAMPLE_RULE}")
             continue
         other_line, other_fields, other = first.setdefault(name, (line, fields, file))
         if other == file:
@@ -235,7 +246,7 @@ def derived(file: Path, folders: int) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join([*parts, stem])).lstrip("._-")
 
 
-def describe(sheet: Path, campaign: Path, *, only: str | None = None) -> Iterator[dict[str, Any]]:
+def describe(sheet: Path, campaign: Path, *, only: str | None = None, limits=None) -> Iterator[dict[str, Any]]:
     """Link a sheet's captures into raw/ and write their manifests; yield these.
 
     With `only`, that sample alone. Else all files are looked at before the first is linked. Raises UserError.
@@ -252,13 +263,15 @@ def describe(sheet: Path, campaign: Path, *, only: str | None = None) -> Iterato
     with FilesTestbed(sheet, rows) as testbed:
         for row in rows:
             testbed.fetch(row.site, row.sample, campaign / "raw" / row.link)
-            manifest = manifest_of(row, campaign)
+            manifest = manifest_of(row, campaign, limits)
             manifests.write(campaign / "raw", manifest)
             yield manifest
 
 
 def unreadable(file: Path) -> str | None:
     """Why a file cannot be read, None where it can."""
+    if set("{}") & set(str(file)):
+        return "braces in a path are wildcards of Snakemake's: name a link to it"
     try:
         if not file.is_file():
             return "is not a file" if file.exists() else "no such file"
@@ -268,9 +281,9 @@ def unreadable(file: Path) -> str | None:
     return None
 
 
-def manifest_of(row: Row, campaign: Path) -> dict[str, Any]:
+def manifest_of(row: Row, campaign: Path, limits=None) -> dict[str, Any]:
     """What is known of a capture that somebody else took; one that cannot be read says so in its notes."""
-    facts = scan(row.file)
+    facts = scan(row.file, limits)
     return manifests.empty() | {
         "campaign": campaign.resolve().name,
         "sample": row.sample,
@@ -349,7 +362,7 @@ def link(file: Path, target: Path) -> None:
     """A symbolic link that replaces an earlier one at once; relative, so that both may move together."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        beneath.make_folder(target.parent)
         temporary.unlink(missing_ok=True)
         temporary.symlink_to(os.path.relpath(file.resolve(), target.parent.resolve()))
         temporary.replace(target)

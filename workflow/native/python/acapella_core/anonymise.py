@@ -4,15 +4,13 @@ The native core reads, cuts and replaces; this module looks after the key and th
 kept of each header.
 """
 
-import contextlib
 import os
 import stat
-import tempfile
 from pathlib import Path
 
 from . import _native
 from .errors import UserError
-from .files import atomic_path, sync_folder
+from .files import atomic_path, held_temporary, remove_abandoned, sync_folder
 
 KEY_BYTES = 32
 MACS = ("replace", "blank")
@@ -47,16 +45,16 @@ def make_key(path: str | os.PathLike) -> None:
     """
     target = Path(path)
     try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+        remove_abandoned(target)
+        descriptor, temporary = held_temporary(target)
         try:
-            with os.fdopen(descriptor, "wb") as stream:
+            with open(descriptor, "wb", closefd=False) as stream:
                 stream.write(os.urandom(KEY_BYTES))
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.link(name, target)  # unlike a rename it replaces nothing
+            os.fsync(descriptor)
+            os.link(temporary, target)  # unlike a rename it replaces nothing
         finally:
-            with contextlib.suppress(FileNotFoundError):
-                Path(name).unlink()
+            temporary.unlink(missing_ok=True)
+            os.close(descriptor)
         sync_folder(target.parent)
     except FileExistsError as error:
         raise UserError(
@@ -66,14 +64,16 @@ def make_key(path: str | os.PathLike) -> None:
         raise UserError(f"cannot write the key: {error.strerror}", where=target) from error
 
 
-def anonymise(source: str, target: str | os.PathLike, key: bytes, *, macs: str = "replace", vendors=None) -> dict:
+def anonymise(  # noqa: PLR0913 - independent choices
+    source: str, target: str | os.PathLike, key: bytes, *, macs: str = "replace", vendors=None, limits=None
+) -> dict:
     """Anonymise the capture ``source`` (a path, or - for standard input) to the pcap ``target``, whole or not at all,
     and its owner's alone.
 
     Returns counts: frames, wire_bytes, captured_bytes, kept_bytes, cut_frames (of which less was kept than was
     captured), empty_frames (of which nothing was), ts_not_kept (stamps that a pcap cannot hold), link_type; and what
-    the reader says of the file, as in a digest. ``vendors`` are tshark's, as the core takes them, or None. Raises
-    UserError.
+    the reader says of the file, as in a digest; and `replaced`, the addresses with their pseudonyms as bytes, which
+    are private. ``vendors`` are tshark's, as the core takes them, or None. Raises UserError.
     """
     if macs not in MACS:
         raise UserError(f"MAC addresses: {macs}", fix=f"one of {', '.join(MACS)}")
@@ -81,7 +81,8 @@ def anonymise(source: str, target: str | os.PathLike, key: bytes, *, macs: str =
         raise UserError("input and output are the same file", where=target)
     with atomic_path(target) as temporary, temporary.open("wb") as stream:
         try:
-            return _native.anonymise_file(source, stream.fileno(), key, macs, vendors)
+            limits = limits or _native.DecompressionLimits()
+            return _native.anonymise_file(source, stream.fileno(), key, macs, vendors, limits)
         except _native.WriteError as error:
             raise UserError(str(error), where=target, fix="free some space, or write elsewhere") from error
         except (_native.InputError, _native.AnonymiseError) as error:  # else taken for the target's

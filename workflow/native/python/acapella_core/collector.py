@@ -9,6 +9,7 @@ the two tables that come out.
 """
 
 import contextlib
+import errno
 import ipaddress
 import json
 import os
@@ -80,11 +81,21 @@ class Options:
     site: str = ""
 
 
+@dataclass(frozen=True)
+class Loss:
+    """Rows of a table that were not written, of how many, and the error of the first."""
+
+    rows: int
+    all_rows: int
+    error: Exception
+
+
 class Collector:
     """A running collector. series: file that rows of the series go to as they come; needed where series_ns is given.
 
     As a context manager it writes the series whole at the end, or not at all. Raises UserError for queue pairs or
-    options that contradict themselves, for files that cannot be read or written.
+    options that contradict themselves, for files that cannot be read or written. With keep, a table that cannot be
+    written, or not wholly, does not end the run: the rows that fit are kept, and losses has the others, by table.
     """
 
     def __init__(
@@ -93,6 +104,7 @@ class Collector:
         options: Options | None = None,
         *,
         series: str | os.PathLike | None = None,
+        keep: bool = False,
     ):
         self.options = options or Options()
         check_options(self.options)
@@ -104,8 +116,13 @@ class Collector:
         with core_errors():
             self._core = _native.Collector(words, site)
         self.on_series: Callable[[pa.RecordBatch], None] | None = None  # sees rows of the series as they are written
+        self.losses: dict[str, Loss] = {}  # by "flows", "series"
+        self._keep = keep
         self._exit = contextlib.ExitStack()
-        self._series = self._exit.enter_context(series_file(series)) if series is not None else None
+        self._series = None
+        if series is not None:
+            self._series = self._exit.enter_context(table_file(series, "flow_report_series", keep=keep))
+            self._series.spare_bytes = lambda: SPARE_BYTES + FLOW_BYTES * self._core.flows
 
     def __enter__(self):
         return self
@@ -174,6 +191,9 @@ class Collector:
         """End every window of the series; returns counters(). Nothing can be taken afterwards."""
         self._core.finish()
         self.write_series()
+        if self._series is not None and self._keep:
+            with self._losses_of("series", self._series):
+                self._exit.close()
         return self.counters()
 
     def counters(self) -> dict[str, int]:
@@ -206,10 +226,26 @@ class Collector:
             yield typed(self._core.flow_rows(first, rows), "flow_reports")
 
     def write_flows(self, path: str | os.PathLike) -> None:
-        """Write the flow table as Parquet. Raises UserError where that fails."""
-        with atomic_path(path) as part, pq.ParquetWriter(part, arrow_schema("flow_reports"), **PARQUET) as writer:
+        """Write the flow table as Parquet. Raises UserError where that fails, but for keep."""
+        with self._losses_of("flows", None), table_file(path, "flow_reports", keep=self._keep) as file:
             for batch in self.flow_batches():
-                writer.write_batch(batch)
+                file.write(batch)
+            if file.fault:
+                self.losses["flows"] = file.loss()
+
+    @contextlib.contextmanager
+    def _losses_of(self, name: str, file: "TableFile | None") -> Iterator[None]:
+        """Note what of a table was not written, with keep; all of it if the block fails."""
+        rows = self._core.flows if file is None else file.rows + file.rows_lost
+        try:
+            yield
+        except UserError as error:
+            if not self._keep:
+                raise
+            self.losses[name] = Loss(rows, rows, error)
+        else:
+            if file is not None and file.fault:
+                self.losses[name] = file.loss()
 
     def write_counters(self, path: str | os.PathLike) -> None:
         """Write counters() as JSON."""
@@ -231,19 +267,115 @@ class Collector:
         batch = self._core.take_series()
         if batch is not None:
             rows = typed(batch, "flow_report_series")
-            self._series.write_batch(rows)
+            self._series.write(rows)
+            if self._series.fault:
+                self.losses["series"] = self._series.loss()
             if self.on_series is not None:
                 self.on_series(rows)
 
 
 PARQUET = {"version": "2.6", "compression": "zstd", "compression_level": 1}
+COLUMN_BYTES = 512  # of the footer, per column and row group: offsets, encodings, statistics
+SMALLEST_PART = 1024  # rows of a row group that is not divided on a full disk
+SPARE_BYTES = 1 << 16  # headers of pages, and then counters.json
+FLOW_BYTES = 256  # of the flow table's file, per flow: 62 in a run of 20,000 flows
+
+
+class TableFile:
+    """A Parquet file that grows by row groups.
+
+    With keep, the space of a row group and of the footer is allocated on the disk before the row group is written. On a
+    full disk the file so ends with the last row group that fits, and rows_lost counts the rows of the others.
+    spare_bytes() more are allocated, and free again when the file is complete, for files that are written after it.
+    """
+
+    def __init__(self, part: os.PathLike, table: str, *, keep: bool):
+        self.fault: OSError | None = None
+        self.rows = self.rows_lost = self._allocated = 0
+        self.spare_bytes = lambda: SPARE_BYTES
+        self._keep = keep
+        self._footer_bytes = COLUMN_BYTES * len(arrow_schema(table))
+        self._file = pa.OSFile(str(part), "wb")
+        self._descriptor = os.open(part, os.O_WRONLY | os.O_CLOEXEC)
+        self._writer = pq.ParquetWriter(self._file, arrow_schema(table), **PARQUET)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write a row group, or the parts of it that fit. Raises OSError if it does not fit, but for keep."""
+        if self.fault is not None:
+            self.rows_lost += len(batch)
+            return
+        try:
+            if self._keep:
+                self._allocate(batch)
+        except OSError as error:
+            if len(batch) > SMALLEST_PART:
+                self.write(batch.slice(0, len(batch) // 2))
+                self.write(batch.slice(len(batch) // 2))
+            else:
+                self.fault = error
+                self.rows_lost += len(batch)
+            return
+        try:
+            self._writer.write_batch(batch)
+            self.rows += len(batch)
+        except OSError as error:
+            if not self._keep:
+                raise
+            self.fault = error  # in the middle of a row group: nothing of the file can be read
+            self.rows, self.rows_lost = 0, self.rows + self.rows_lost + len(batch)
+
+    def loss(self) -> Loss:
+        """Return what was not written."""
+        return Loss(self.rows_lost, self.rows + self.rows_lost, self.fault)
+
+    def close(self) -> None:
+        """Write the footer. Raises OSError if that fails, or if no row fitted."""
+        if self.fault and not self.rows:
+            raise self.fault
+        self._writer.close()
+        os.ftruncate(self._descriptor, self._file.tell())
+
+    def release(self) -> None:
+        """Close the descriptors, also of a file that was not completed."""
+        self._writer.is_open = False  # else it is completed when its memory is freed
+        self._file.close()
+        os.close(self._descriptor)
+
+    def _allocate(self, batch: pa.RecordBatch) -> None:
+        """Have the disk keep room for a row group, and the footer with it. Raises OSError."""
+        footer = self._footer_bytes + COLUMN_BYTES * len(batch.schema)
+        end = self._file.tell() + footer + self.spare_bytes()
+        try:
+            os.posix_fallocate(self._descriptor, 0, end + 2 * batch.nbytes)  # more than it takes
+            self._allocated = end + 2 * batch.nbytes
+        except OSError as error:
+            if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):  # of file systems that allocate nothing
+                return
+            os.ftruncate(self._descriptor, self._allocated)  # what was allocated in part
+            end += encoded_bytes(batch)
+            os.posix_fallocate(self._descriptor, 0, end)
+            self._allocated = end
+        self._footer_bytes = footer
+
+
+def encoded_bytes(batch: pa.RecordBatch) -> int:
+    """Return the size of a file of one row group."""
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, batch.schema, **PARQUET) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().size
 
 
 @contextlib.contextmanager
-def series_file(path: str | os.PathLike) -> Iterator[pq.ParquetWriter]:
-    """A writer of the series, a row group a batch; the file is whole at the end, or gone where something failed."""
-    with atomic_path(path) as part, pq.ParquetWriter(part, arrow_schema("flow_report_series"), **PARQUET) as writer:
-        yield writer
+def table_file(path: str | os.PathLike, table: str, *, keep: bool) -> Iterator[TableFile]:
+    """Yield a table's file; it has its name at the end, or is gone where something failed. Raises UserError."""
+    with atomic_path(path) as part:
+        file = TableFile(part, table, keep=keep)
+        try:
+            yield file
+            file.close()
+        finally:
+            file.release()
 
 
 def typed(batch, table: str) -> pa.RecordBatch:

@@ -68,6 +68,7 @@ def compare(  # noqa: PLR0913  (each is an independent choice of the caller)
     window_ns: int | None = None,
     memory_bytes: int = 2 << 30,
     spool: str | os.PathLike | None = None,
+    limits: _native.DecompressionLimits | None = None,
     hash_files: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict:
@@ -96,6 +97,7 @@ def compare(  # noqa: PLR0913  (each is an independent choice of the caller)
         "window_ns": window_ns,
         "memory_bytes": memory_bytes,
         "spool": str(temporary_folder(spool)),
+        "limits": limits or _native.DecompressionLimits(),
         "progress": None if progress is None else lambda done: progress(done, total),
     }
     return compare_trials(files, list(pairs), options)
@@ -125,6 +127,8 @@ def compare_trials(files: list[list[tuple[str, str]]], pairs: list[tuple[int, in
         raise UserError(str(error), fix=fix) from error
     except (_native.InputError, _native.TrialError) as error:
         raise UserError(str(error)) from error
+    except _native.MemoryLimitError as error:
+        raise UserError(str(error), fix="raise --memory", outside=True) from error
     except MemoryError as error:
         raise UserError("not enough memory for these trials", fix="lower --memory, so that files hold more") from error
 

@@ -6,10 +6,12 @@ import fcntl
 import glob
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from . import beneath
 from .errors import UserError
 
 PRIVATE = 0o600  # captures and what is made from them hold other people's traffic
@@ -19,32 +21,40 @@ PRIVATE = 0o600  # captures and what is made from them hold other people's traff
 def atomic_path(target: str | os.PathLike, mode: int = PRIVATE) -> Iterator[Path]:
     """Yield a temporary path beside ``target``; on success sync it and rename it, on error remove it.
 
-    A link is followed. What killed writers of the same target left behind is removed. Raises UserError where the folder
-    is missing or not writable, the disk is full, or something other than a file stands there: a rename would put a file
-    in a device's place.
+    A link is followed, but not beneath a directory that `beneath.protect` names. What killed writers of the same target
+    left behind is removed. Raises UserError where the folder is missing or not writable, the disk is full, a component
+    is a link that is not followed, or something other than a file stands there: a rename would put a file in a device's
+    place.
     """
-    target = Path(target).resolve()
+    target = beneath.located(target)
     if target.exists() and not target.is_file():
         raise UserError("is not a regular file", where=target, fix="name a file to write")
+    with contextlib.ExitStack() as opened:
+        try:
+            folder = opened.enter_context(beneath.parent(target, make=True))
+            remove_abandoned(target)
+            descriptor, temporary = held_temporary(target)
+        except OSError as error:
+            raise UserError(f"cannot write: {error.strerror}", where=target) from error
+        opened.callback(os.close, descriptor)
+        opened.callback(temporary.unlink, missing_ok=True)
+        with written_whole(target):
+            yield temporary
+            temporary.chmod(mode)
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())
+            os.replace(temporary.name, target.name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.fsync(folder)
+
+
+@contextlib.contextmanager
+def written_whole(target: Path) -> Iterator[None]:
+    """Raise UserError for an OSError while ``target`` is written."""
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        remove_abandoned(target)
-        descriptor, temporary = held_temporary(target)
-    except OSError as error:
-        raise UserError(f"cannot write: {error.strerror}", where=target) from error
-    try:
-        yield temporary
-        temporary.chmod(mode)
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        temporary.replace(target)
-        sync_folder(target.parent)
+        yield
     except OSError as error:
         fix = "free some space, or write elsewhere" if error.errno in (errno.ENOSPC, errno.EDQUOT) else None
         raise UserError(f"cannot write: {error.strerror or error}", where=target, fix=fix) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-        os.close(descriptor)
 
 
 def held_temporary(target: Path) -> tuple[int, Path]:
@@ -68,7 +78,8 @@ def remove_abandoned(target: Path) -> None:
                 # flock is ours; DuckDB holds the other kind on a file that it has made anew under the name.
                 if locked(descriptor, fcntl.flock) and locked(descriptor, fcntl.lockf):
                     path.unlink()
-                    path.with_name(f"{path.name}.wal").unlink(missing_ok=True)
+                    for beside in (f"{path.name}.wal", f"tmp_{path.name}"):  # DuckDB's, of a database and of Parquet
+                        path.with_name(beside).unlink(missing_ok=True)
             finally:
                 os.close(descriptor)
 
@@ -107,6 +118,71 @@ def temporary_folder(named: str | os.PathLike | None = None) -> Path:
         fix += f"name another one: {'--spool ' if named else 'TMPDIR='}FOLDER"
         raise UserError(what, where=f"folder of temporary files {folder}", fix=fix) from error
     return folder.resolve()
+
+
+SCRATCH = "acapella-scratch-"
+
+
+@contextlib.contextmanager
+def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
+    """A private folder in ``parent`` (default: `temporary_folder`), removed at the end.
+
+    After kill -9 the next one in the same place removes it, or the next start of any command (`remove_scratch`).
+    """
+    descriptor, folder = held_folder(parent)
+    try:
+        yield folder
+    finally:
+        remove_held(descriptor, folder)
+
+
+def held_folder(parent: Path | None = None, prefix: str = SCRATCH, suffix: str = "") -> tuple[int, Path]:
+    """Return a new private folder in ``parent`` and a descriptor; its lock shows others that the process lives.
+
+    ``parent`` is `temporary_folder` by default. Folders of the same prefix and suffix are removed if their processes
+    were killed.
+    """
+    parent = parent or temporary_folder()
+    remove_abandoned_folders(parent, prefix, suffix)
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, suffix=suffix, dir=parent))
+        with contextlib.suppress(FileNotFoundError):  # in the instant before the lock another process removed it
+            descriptor = open_folder(folder)
+            if locked(descriptor, fcntl.flock) is not False and os.fstat(descriptor).st_nlink:
+                return descriptor, folder
+            os.close(descriptor)
+
+
+def remove_scratch() -> None:
+    """Remove what `scratch_folder` made in TMPDIR for processes that were killed: it may contain packets."""
+    remove_abandoned_folders(Path(os.environ.get("TMPDIR") or "/tmp"))
+
+
+def remove_abandoned_folders(parent: Path, prefix: str = SCRATCH, suffix: str = "") -> None:
+    """Remove folders of `held_folder` whose processes are gone."""
+    for left in parent.glob(f"{glob.escape(prefix)}????????{glob.escape(suffix)}"):
+        with contextlib.suppress(OSError):  # gone by now, not ours, or a link
+            remove_abandoned_folder(left)
+
+
+def open_folder(folder: Path) -> int:
+    """A descriptor of a folder, not of what a link names."""
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def remove_held(descriptor: int, folder: Path) -> None:
+    """Remove a folder and let go of its lock."""
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(descriptor)
+
+
+def remove_abandoned_folder(folder: Path) -> None:
+    """Remove a folder of this user's that nobody holds a lock on."""
+    descriptor = open_folder(folder)
+    if os.fstat(descriptor).st_uid == os.geteuid() and locked(descriptor, fcntl.flock):
+        remove_held(descriptor, folder)
+    else:
+        os.close(descriptor)
 
 
 def sync_folder(folder: Path) -> None:

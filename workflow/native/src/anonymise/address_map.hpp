@@ -1,10 +1,13 @@
 // Every address to its pseudonym: a function of the key and the address alone.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "anonymise/aes.hpp"
 #include "anonymise/permutation.hpp"
@@ -68,20 +71,78 @@ class MacMap {
     std::unordered_map<std::uint64_t, std::uint64_t> known_;
 };
 
+// An address and its pseudonym.
+template <typename Address>
+using Pair = std::array<Address, 2>;
+
+// The pseudonyms that were asked for. At most twice as many pairs are in memory as there are addresses.
+template <typename Address>
+class Pairs {
+  public:
+    template <typename Map>
+    Address pseudonym(const Address& original, const Map& map) {
+        std::optional<Pair<Address>>& recent = recent_[place(original)];
+        if (recent && (*recent)[0] == original) return (*recent)[1];
+        recent = Pair<Address>{original, map(original)};
+        pairs_.push_back(*recent);
+        if (pairs_.size() >= limit_) compact();
+        return (*recent)[1];
+    }
+    // Each pair once, sorted by original.
+    [[nodiscard]] const std::vector<Pair<Address>>& sorted() {
+        compact();
+        return pairs_;
+    }
+
+  private:
+    static constexpr std::size_t kRecent = 4096;
+    static constexpr std::size_t kLeast = 65536;
+
+    [[nodiscard]] static std::size_t place(const Address& address) {
+        std::uint64_t hash = 14695981039346656037U;  // FNV-1a
+        for (const std::byte octet : address)
+            hash = (hash ^ std::to_integer<std::uint64_t>(octet)) * 1099511628211U;
+        return (hash ^ hash >> 32) % kRecent;
+    }
+    void compact() {
+        std::sort(pairs_.begin(), pairs_.end());
+        pairs_.erase(std::unique(pairs_.begin(), pairs_.end()), pairs_.end());
+        limit_ = std::max(kLeast, 2 * pairs_.size());
+    }
+
+    std::vector<std::optional<Pair<Address>>> recent_ = std::vector<std::optional<Pair<Address>>>(kRecent);
+    std::vector<Pair<Address>> pairs_;
+    std::size_t limit_ = kLeast;
+};
+
+// Every address that was replaced, with its pseudonym.
+struct Replaced {
+    Pairs<Ipv4> ipv4;
+    Pairs<Ipv6> ipv6;
+    Pairs<Mac> macs;
+};
+
 class Pseudonyms {
   public:
     Pseudonyms(Key key, Macs how, const Vendors* vendors)
         : pan_(key), macs_(key, how, vendors), tunnels_(key) {}
 
-    [[nodiscard]] Ipv4 map(const Ipv4& address) { return pan_.map(address); }
-    [[nodiscard]] Ipv6 map(const Ipv6& address) { return pan_.map(address); }
-    [[nodiscard]] Mac map(const Mac& address) { return macs_.map(address); }
+    [[nodiscard]] Ipv4 map(const Ipv4& address) { return noted(replaced_.ipv4, pan_, address); }
+    [[nodiscard]] Ipv6 map(const Ipv6& address) { return noted(replaced_.ipv6, pan_, address); }
+    [[nodiscard]] Mac map(const Mac& address) { return noted(replaced_.macs, macs_, address); }
     [[nodiscard]] std::uint32_t map(TunnelType type, std::uint32_t id) { return tunnels_.map(type, id); }
+    [[nodiscard]] Replaced& replaced() { return replaced_; }
 
   private:
+    template <typename Address, typename Map>
+    static Address noted(Pairs<Address>& pairs, Map& map, const Address& original) {
+        return pairs.pseudonym(original, [&map](const Address& each) { return map.map(each); });
+    }
+
     CryptoPan pan_;
     MacMap macs_;
     TunnelMap tunnels_;
+    Replaced replaced_;
 };
 
 }  // namespace anonymise

@@ -56,7 +56,7 @@ class Draft {
     void map_prefix(std::size_t offset, std::size_t octets);
     // An IPv4 address with every bit inverted.
     void map_inverted(std::size_t offset);
-    // The identifier of a tunnel in the last bits of a field of 2 to 4 octets.
+    // The identifier of a tunnel in the last bits of a field of 1 to 4 octets.
     void map_tunnel(std::size_t offset, std::size_t octets, TunnelType type);
 
     // The checksum at `sum.field` is zero until finish().

@@ -36,8 +36,8 @@ std::uint16_t first_link_type(const input::CaptureReader& reader) {
 }  // namespace
 
 FileCounts anonymise_file(const std::string& path, int descriptor, Key key, Macs macs, const Vendors* vendors,
-                          const std::function<void()>& progress) {
-    const auto source = input::ByteSource::open(path);
+                          const std::function<void()>& progress, const input::DecompressionLimits& limits) {
+    const auto source = input::ByteSource::open(path, limits);
     const auto reader = input::open_capture(*source);
     FrameAnonymiser anonymiser(key, macs, vendors);
     FileCounts counts;
@@ -65,6 +65,9 @@ FileCounts anonymise_file(const std::string& path, int descriptor, Key key, Macs
     check(writer->flush(), *writer);
     counts.ts_out_of_range = writer->ts_out_of_range();
     counts.facts = reader->facts();
+    counts.ipv4 = anonymiser.replaced().ipv4.sorted();
+    counts.ipv6 = anonymiser.replaced().ipv6.sorted();
+    counts.macs = anonymiser.replaced().macs.sorted();
     return counts;
 }
 

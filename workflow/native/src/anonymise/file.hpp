@@ -5,6 +5,7 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "anonymise/address_map.hpp"
 #include "input/capture_reader.hpp"
@@ -37,6 +38,10 @@ struct FileCounts {
     std::uint64_t ts_out_of_range = 0;
     std::uint16_t link_type = 0;
     input::FileFacts facts;  // of the file that was read
+    // Every address that was replaced, with its pseudonym, sorted.
+    std::vector<Pair<Ipv4>> ipv4;
+    std::vector<Pair<Ipv6>> ipv6;
+    std::vector<Pair<Mac>> macs;
 };
 
 // Reads the capture at `path` ("-": standard input) and writes a pcap to `descriptor`, which stays the
@@ -44,7 +49,8 @@ struct FileCounts {
 // is called now and then. Raises InputError where `path` is no capture, AnonymiseError where it has frames of
 // several link types (a pcap has one), WriteError where the descriptor does not take them.
 FileCounts anonymise_file(const std::string& path, int descriptor, Key key, Macs macs, const Vendors* vendors,
-                          const std::function<void()>& progress);
+                          const std::function<void()>& progress,
+                          const input::DecompressionLimits& limits = {});
 
 }  // namespace anonymise
 }  // namespace acapella

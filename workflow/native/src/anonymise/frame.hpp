@@ -23,6 +23,8 @@ class FrameAnonymiser {
 
     // The view stays valid until the next call; it is no longer than what was captured.
     Bytes anonymise(const Record& record);
+    // Every address that was replaced in any frame.
+    [[nodiscard]] Replaced& replaced() { return pseudonyms_.replaced(); }
 
   private:
     Pseudonyms pseudonyms_;

@@ -1,5 +1,6 @@
 // ICMP, ICMPv6 with neighbour discovery and listener discovery, IGMP, PIM.
 #include "anonymise/keep.hpp"
+#include "anonymise/lengths.hpp"
 
 namespace acapella::anonymise {
 namespace {
@@ -21,26 +22,26 @@ std::size_t keep_ipv6_each(Header& header, std::size_t offset, std::size_t count
 // these.
 void keep_neighbour_option(Header& header, std::size_t option, std::size_t length) {
     constexpr std::size_t kUnit = 8;
+    const std::uint8_t type = header.at.u8(option);
     header.show(option, 2);
-    switch (header.at.u8(option)) {
+    if (!has_length(kNeighbourOptions, type, length)) return;
+    switch (type) {
         case 1:  // link-layer address of the source, of the target
         case 2:
-            if (length == kUnit) header.mac(option + 2);
+            header.mac(option + 2);
             return;
         case 3:  // prefix
-            if (length != 4 * kUnit) return;
             header.show(option, 2 * kUnit);
             header.ipv6(option + 2 * kUnit);
             return;
         case 5:  // MTU
             header.show(option, kUnit);
             return;
-        case 24:  // route, RFC 4191 2.3
-            if (length > 3 * kUnit) return;
+        case 24:  // route
             header.show(option, kUnit);
             header.draft.map_prefix(header.step.begin + option + kUnit, length - kUnit);
             return;
-        case 25:  // name servers, RFC 8106 5.1
+        case 25:  // name servers
             header.show(option, kUnit);
             for (std::size_t at = kUnit; at + kIpv6 <= length; at += kIpv6) header.ipv6(option + at);
             return;
@@ -71,8 +72,10 @@ void keep_listener_query(Header& header) {
     header.keep(kHeader);
     const std::size_t sources = keep_ipv6_each(header, kHeader, 1);
     if (sources != kHeader + kIpv6 || !header.at.has(sources + 4)) return;
+    const std::size_t count = header.at.be16(sources + 2);
+    if (header.at.reported() < sources + 4 + count * kIpv6) return;
     header.keep(sources + 4);
-    keep_ipv6_each(header, sources + 4, header.at.be16(sources + 2));
+    keep_ipv6_each(header, sources + 4, count);
 }
 
 // RFC 3810 5.2.4: type, length of auxiliary data in words, number of sources, group, sources.
@@ -173,11 +176,11 @@ void keep_igmp_records(Header& header) {
 
 // RFC 3376 4.1: what makes a query one of version 3.
 void keep_igmp_sources(Header& header) {
-    if (!header.at.has(kHeader + 4)) return;
+    const std::size_t count = header.at.be16(kHeader + 2);
+    if (!header.at.has(kHeader + 4) || header.at.reported() < kHeader + 4 + 4 * count) return;
     header.keep(kHeader + 4);
     std::size_t source = kHeader + 4;
-    for (std::size_t left = header.at.be16(kHeader + 2); left > 0 && header.at.has(source + 4);
-         --left, source += 4) {
+    for (std::size_t left = count; left > 0 && header.at.has(source + 4); --left, source += 4) {
         header.blank(source + 4);
         header.ipv4(source);
     }

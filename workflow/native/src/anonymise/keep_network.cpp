@@ -2,6 +2,7 @@
 // length.
 #include "anonymise/checksum.hpp"
 #include "anonymise/keep.hpp"
+#include "anonymise/lengths.hpp"
 
 namespace acapella::anonymise {
 namespace {
@@ -12,55 +13,41 @@ void map_ipv4_each(Header& header, std::size_t from, std::size_t to, std::size_t
     for (; from + 4 <= to; from += step) header.ipv4(from);
 }
 
+// RFC 791 3.1: pointer, overflow and flag, then timestamps, each behind an address unless they stand alone.
+void keep_ipv4_timestamps(Header& header, std::size_t option, std::size_t length) {
+    constexpr std::size_t kStamps = 4;
+    const unsigned flag = header.at.u8(option + 3) & 0x0fU;
+    if (length < kStamps || !has_length(kIpv4Timestamps, flag, length)) return;
+    header.show(option, length);
+    if (flag != 0) map_ipv4_each(header, option + kStamps, option + length, 8);
+}
+
 // RFC 791 3.1: kind, length, data.
 void keep_ipv4_option(Header& header, std::size_t option, std::size_t length) {
+    constexpr std::uint8_t kLooseRoute = 131;
+    constexpr std::uint8_t kStrictRoute = 137;
+    constexpr std::uint8_t kTimestamps = 68;
+    constexpr std::uint8_t kRouterAlert = 148;
     constexpr std::size_t kRoute = 3;  // kind, length, pointer
-    const std::size_t end = option + length;
+    const std::uint8_t kind = header.at.u8(option);
     header.show(option, 2);
-    switch (header.at.u8(option)) {
-        case 131:  // loose source route
-        case 137:  // strict source route
-            header.draft.ends_known = false;
-            [[fallthrough]];
-        case 7:  // record route
-            if (length < kRoute) return;
-            header.show(option, kRoute);
-            map_ipv4_each(header, option + kRoute, end, 4);
-            return;
-        case 68: {  // time stamps: alone (0), or each behind an address (1, 3)
-            constexpr std::size_t kStamps = 4;
-            if (length < kStamps) return;
-            const bool alone = (header.at.u8(option + 3) & 0x0f) == 0;
-            const std::size_t each = alone ? 4 : 8;
-            const std::size_t whole = (length - kStamps) / each * each;
-            header.show(option, kStamps + whole);
-            if (!alone) map_ipv4_each(header, option + kStamps, option + kStamps + whole, each);
-            return;
-        }
-        case 148:  // router alert, RFC 2113
-            header.show(option, length);
-            return;
-        default:
-            return;
-    }
+    if (kind == kLooseRoute || kind == kStrictRoute) header.draft.ends_known = false;
+    if (kind == kTimestamps) return keep_ipv4_timestamps(header, option, length);
+    if (!has_length(kIpv4Options, kind, length)) return;
+    if (kind == kRouterAlert) return header.show(option, length);
+    header.show(option, kRoute);
+    map_ipv4_each(header, option + kRoute, option + length, 4);
 }
 
 // RFC 8200 4.2: type, length, data.
 void keep_ipv6_option(Header& header, std::size_t option, std::size_t length) {
+    constexpr std::uint8_t kHomeAddress = 0xc9;
+    const std::uint8_t type = header.at.u8(option);
     header.show(option, 2);
-    switch (header.at.u8(option)) {
-        case 0x04:  // tunnel encapsulation limit, RFC 2473 4.1.1
-        case 0x05:  // router alert, RFC 2711
-        case 0xc2:  // jumbogram, RFC 2675
-            header.show(option, length);
-            return;
-        case 0xc9:  // home address, RFC 6275 6.3
-            header.draft.ends_known = false;
-            if (length == 18) header.ipv6(option + 2);
-            return;
-        default:
-            return;
-    }
+    if (type == kHomeAddress) header.draft.ends_known = false;
+    if (!has_length(kIpv6Options, type, length)) return;
+    if (type == kHomeAddress) return header.ipv6(option + 2);
+    header.show(option, length);
 }
 
 }  // namespace
@@ -116,25 +103,30 @@ void keep_ipv6_options(Header& header) {
 
 void keep_ipv6_routing(Header& header) {
     constexpr std::size_t kFixed = 8;
+    constexpr std::size_t kIpv6Address = 16;
     const std::size_t end = header.length();
     if (end < kFixed) return;
     header.keep(4);
     header.blank(end);
     if (header.at.u8(3) != 0) header.draft.ends_known = false;  // the last address is the packet's end
+    const std::size_t room = (end - kFixed) / kIpv6Address;
     std::size_t addresses = 0;
     switch (header.at.u8(2)) {
         case 0:  // source route, RFC 2460 4.4
+            addresses = (end - kFixed) % kIpv6Address == 0 ? room : 0;
+            break;
         case 2:  // mobility, RFC 6275 6.4
-            addresses = (end - kFixed) / 16;
+            addresses = end == kFixed + kIpv6Address ? 1 : 0;
             break;
         case 4:  // segment routing, RFC 8754 2; what follows the segments is not known
-            header.show(4, 4);
             addresses = header.at.u8(4) + std::size_t{1};
+            if (addresses > room) return;
+            header.show(4, 4);
             break;
         default:
             return;
     }
-    for (std::size_t i = 0; i < addresses && kFixed + 16 * (i + 1) <= end; ++i) header.ipv6(kFixed + 16 * i);
+    for (std::size_t i = 0; i < addresses; ++i) header.ipv6(kFixed + kIpv6Address * i);
 }
 
 void keep_ipv6_fragment(Header& header) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "anonymise/keep.hpp"
+#include "anonymise/lengths.hpp"
 
 namespace acapella::anonymise {
 namespace {
@@ -14,77 +15,67 @@ constexpr std::size_t kUdpHeader = 8;
 constexpr std::size_t kPorts = 4;
 constexpr std::size_t kSctpHeader = 12;
 
-// RFC 8684 3.4.1; keys, tokens and check values are blank.
+// RFC 8684 3: subtype and flags; of ADD_ADDR (3.4.1) the address. Keys, tokens and check values are blank.
 void keep_mptcp(Header& header, std::size_t option, std::size_t length) {
-    constexpr std::uint8_t kAddAddress = 3;
     constexpr std::size_t kFixed = 4;
-    if (length < kFixed) return;
+    constexpr std::size_t kLongestWithIpv4 = 18;
+    const unsigned subtype = header.at.u8(option + 2) >> 4;
+    if (length < 3 || !has_length(kMptcpOptions, subtype, length)) return;
     header.show(option + 2, 1);
-    if (header.at.u8(option + 2) >> 4 != kAddAddress) return;
+    if (subtype != kMptcpAddAddress) return;
     header.show(option + 3, 1);
-    switch (length) {  // with or without a port and a check value
-        case 8:
-        case 10:
-        case 16:
-        case 18:
-            header.ipv4(option + kFixed);
-            return;
-        case 20:
-        case 22:
-        case 28:
-        case 30:
-            header.ipv6(option + kFixed);
-            return;
-        default:
-            return;
+    if (length <= kLongestWithIpv4) {
+        header.ipv4(option + kFixed);
+    } else {
+        header.ipv6(option + kFixed);
     }
 }
 
 void keep_tcp_option(Header& header, std::size_t option, std::size_t length) {
     constexpr std::uint8_t kMptcp = 30;
+    const std::uint8_t kind = header.at.u8(option);
     header.show(option, 2);
-    switch (header.at.u8(option)) {
-        case 2:  // maximum segment size
-        case 3:  // window scale
-        case 4:  // selective acknowledgment: permitted, and blocks
-        case 5:
-        case 8:  // time stamps
-            header.show(option, length);
-            return;
-        case kMptcp:
-            keep_mptcp(header, option, length);
-            return;
-        default:
-            return;
-    }
+    if (kind == kMptcp) return keep_mptcp(header, option, length);
+    if (has_length(kTcpOptions, kind, length)) header.show(option, length);
 }
 
-// RFC 9260 3.2.1 and RFC 5061 4.1: type, length, value; an address, or in ASCONF a number and an address.
-void keep_sctp_parameter(Header& header, std::size_t parameter, std::size_t length) {
+// RFC 9260 3.2.1: type, length, value; an address.
+void keep_sctp_address(Header& header, std::size_t parameter, std::size_t length) {
     constexpr std::size_t kHead = 4;
+    constexpr std::uint16_t kIpv4 = 5;
+    constexpr std::uint16_t kIpv6 = 6;
+    const std::uint16_t type = header.at.be16(parameter);
     header.show(parameter, kHead);
-    switch (header.at.be16(parameter)) {
-        case 5:
-            if (length == 8) header.ipv4(parameter + kHead);
-            return;
-        case 6:
-            if (length == 20) header.ipv6(parameter + kHead);
-            return;
+    if (!has_length(kSctpParameters, type, length)) return;
+    if (type == kIpv4) header.ipv4(parameter + kHead);
+    if (type == kIpv6) header.ipv6(parameter + kHead);
+}
+
+// RFC 5061 4.2: a number and an address parameter, which fills the rest.
+void keep_sctp_numbered(Header& header, std::size_t parameter, std::size_t length) {
+    constexpr std::size_t kNumbered = 8;
+    const std::size_t inner = header.at.be16(parameter + kNumbered + 2);
+    const std::uint16_t type = header.at.be16(parameter + kNumbered);
+    if (inner + kNumbered != length || type > 6 || !has_length(kSctpParameters, type, inner)) return;
+    header.show(parameter, kNumbered);
+    keep_sctp_address(header, parameter + kNumbered, inner);
+}
+
+void keep_sctp_parameter(Header& header, std::size_t parameter, std::size_t length) {
+    header.show(parameter, 4);
+    const std::uint16_t type = header.at.be16(parameter);
+    if (!has_length(kSctpParameters, type, length)) return;
+    switch (type) {
         case 12:  // types of addresses
             header.show(parameter, length);
             return;
         case 0xc001:
         case 0xc002:
-        case 0xc004: {  // add, delete, prefer an address
-            constexpr std::size_t kNumbered = 8;
-            if (length < kNumbered + kHead) return;
-            header.show(parameter, kNumbered);
-            const std::size_t inner = header.at.be16(parameter + kNumbered + 2);
-            if (inner + kNumbered <= length && header.at.be16(parameter + kNumbered) < 7)
-                keep_sctp_parameter(header, parameter + kNumbered, inner);
+        case 0xc004:  // add, delete, prefer an address
+            keep_sctp_numbered(header, parameter, length);
             return;
-        }
         default:
+            keep_sctp_address(header, parameter, length);
             return;
     }
 }
@@ -100,30 +91,27 @@ void keep_sctp_parameters(Header& header, std::size_t parameter, std::size_t end
 
 // A chunk that was captured whole. Cookies, heartbeats and causes of errors are blank.
 void keep_sctp_chunk(Header& header, std::size_t chunk, std::size_t length) {
+    constexpr std::size_t kTsn = 8;  // with the chunk's head
+    constexpr std::size_t kInit = 20;
+    const std::uint8_t type = header.at.u8(chunk);
     header.show(chunk, 4);
-    const std::size_t end = chunk + length;
-    const auto show = [&](std::size_t count) { header.show(chunk, std::min(count, length)); };
-    switch (header.at.u8(chunk)) {
+    if (!has_length(kSctpChunks, type, length)) return;
+    switch (type) {
         case 1:
         case 2:  // INIT and its acknowledgment
-            show(20);
-            keep_sctp_parameters(header, chunk + 20, end);
+            header.show(chunk, kInit);
+            keep_sctp_parameters(header, chunk + kInit, chunk + length);
             return;
         case 3:  // SACK
-            show(length);
-            return;
-        case 7:     // SHUTDOWN
-        case 12:    // ECNE
-        case 13:    // CWR
-        case 192:   // FORWARD TSN
-        case 0x80:  // ASCONF-ACK
-            show(8);
+            if (length == sack_length(header.at.be16(chunk + 12), header.at.be16(chunk + 14)))
+                header.show(chunk, length);
             return;
         case 0xc1:  // ASCONF
-            show(8);
-            keep_sctp_parameters(header, chunk + 8, end);
+            header.show(chunk, kTsn);
+            keep_sctp_parameters(header, chunk + kTsn, chunk + length);
             return;
-        default:
+        default:  // a TSN and, of some, what is not kept
+            header.show(chunk, kTsn);
             return;
     }
 }

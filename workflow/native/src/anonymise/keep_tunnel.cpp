@@ -9,11 +9,13 @@ constexpr std::uint16_t kPppAddressAndControl = 0xff03;  // RFC 1662 3.1
 
 // RFC 2637 4.1, RFC 2890 2, RFC 7637 3.2.
 void replace_gre_key(Header& header, std::uint16_t flags, std::uint16_t type) {
-    const std::size_t at = flags & gre::kChecksum ? 8 : 4;
+    const std::size_t at = gre::key_offset(flags);
     if ((flags & gre::kKey) == 0) return;
     if (type == gre::kPptp) return header.tunnel(at + 2, 2, TunnelType::pptp_call);
     const TunnelType found = gre::key_identifier(flags, type, header.at.be32(at)).type;
-    header.tunnel(at, found == TunnelType::nvgre_vsid ? 3 : 4, found);
+    if (found != TunnelType::nvgre_vsid) return header.tunnel(at, 4, found);
+    header.tunnel(at, 3, found);
+    header.tunnel(at + 3, 1, TunnelType::nvgre_flow_id);
 }
 
 // draft-foschiano-erspan 4.2, 4.3. Type III keeps what tells the frame's type and the header's length; the
@@ -34,14 +36,25 @@ void keep_erspan(Header& header, std::size_t begin) {
 
 }  // namespace
 
+// RFC 1701: of source routes, which are addresses, family, offset and length.
+void blank_routes(Header& header, std::size_t begin, std::size_t end) {
+    header.blank(end);
+    for (; begin + gre::kRouteHeader <= end; begin += gre::route_length(header.at, begin))
+        header.show(begin, gre::kRouteHeader);
+}
+
 // With ERSPAN's header, which the dissector takes with it, and PPP's address and control.
 void keep_gre(Header& header) {
     if (header.length() < 4) return;
     const std::uint16_t flags = header.at.be16(0);
     const std::uint16_t type = header.at.be16(2);
-    const std::size_t end = gre::header_length(flags);
+    const std::size_t routes = gre::header_length(flags);
+    const std::size_t end = gre::header_end(header.at, flags);
+    if (end == 0) return;
     const bool erspan = type == gre::kErspan || type == gre::kErspan3;
-    header.keep(erspan ? end : header.length());
+    header.keep(routes);
+    blank_routes(header, routes, end);
+    if (!erspan) header.keep(header.length());
     replace_gre_key(header, flags, type);
     if (erspan && header.length() >= end + 8) keep_erspan(header, end);
     if (flags & gre::kChecksum) header.owe(SumKind::plain, 4);
@@ -59,6 +72,24 @@ void keep_pppoe(Header& header) {
     header.tunnel(2, 2, TunnelType::pppoe_session);
 }
 
+namespace {
+
+constexpr std::size_t kGeneveOption = 4;  // class, type, length
+
+std::size_t geneve_option_length(const Cursor& at, std::size_t option) {
+    return kGeneveOption + (at.u8(option + 3) & 0x1fU) * std::size_t{4};
+}
+
+// RFC 8926 3.5: options fill their part of the header, and three bits of each are zeros.
+bool has_geneve_options(const Cursor& at, std::size_t option, std::size_t end) {
+    constexpr std::uint8_t kReserved = 0xe0;
+    for (; option < end; option += geneve_option_length(at, option))
+        if ((at.u8(option + 3) & kReserved) != 0) return false;
+    return option == end;
+}
+
+}  // namespace
+
 // RFC 8926 3.5: options keep class, type and length.
 void keep_geneve(Header& header) {
     constexpr std::size_t kFixed = 8;
@@ -67,10 +98,9 @@ void keep_geneve(Header& header) {
     header.keep(kFixed);
     header.tunnel(4, 3, TunnelType::geneve_vni);
     header.blank(end);
-    for (std::size_t option = kFixed; option + 4 <= end;) {
-        header.show(option, 4);
-        option += 4 + (header.at.u8(option + 3) & 0x1fU) * std::size_t{4};
-    }
+    if (!has_geneve_options(header.at, kFixed, end)) return;
+    for (std::size_t option = kFixed; option < end; option += geneve_option_length(header.at, option))
+        header.show(option, kGeneveOption);
 }
 
 // 3GPP TS 29.281 5.2.1: extension headers keep length and the next one's type. Of signalling the part that

@@ -24,6 +24,8 @@ Ranges ranges_of(TunnelType type) {
             return {20, 32, 32};
         case TunnelType::nvgre_vsid:  // 0 to 0xfff are reserved (RFC 7637 3.2) and not taken for NVGRE's
             return {12, 24, 24};
+        case TunnelType::nvgre_flow_id:  // 0: no FlowID (RFC 7637 3.2)
+            return {0, 8, 8};
         case TunnelType::pptp_call:
             return {16, 16, 16};
         case TunnelType::gtp_teid:  // 0: no tunnel yet (3GPP TS 29.281 5.1)

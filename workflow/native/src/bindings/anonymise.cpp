@@ -1,11 +1,17 @@
 #include "bindings/anonymise.hpp"
 
 #include <arpa/inet.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <charconv>
+#include <cstring>
+#include <optional>
+
 #include "anonymise/address_map.hpp"
 #include "anonymise/file.hpp"
+#include "anonymise/leaks.hpp"
 #include "bindings/file_facts.hpp"
 #include "dissect/vendors.hpp"
 #include "tunnels.hpp"
@@ -28,17 +34,32 @@ Macs macs_of(const std::string& name) {
     throw nb::value_error("macs: replace or blank");
 }
 
+template <typename Address>
+nb::bytes octets_of(const std::vector<Pair<Address>>& pairs) {
+    return nb::bytes(reinterpret_cast<const char*>(pairs.data()), pairs.size() * sizeof(Pair<Address>));
+}
+
+template <typename Address>
+std::vector<Pair<Address>> pairs_of(const nb::bytes& octets) {
+    if (octets.size() % sizeof(Pair<Address>) != 0) throw nb::value_error("not pairs of addresses");
+    std::vector<Pair<Address>> pairs(octets.size() / sizeof(Pair<Address>));
+    if (!pairs.empty()) std::memcpy(pairs.data(), octets.data(), octets.size());
+    return pairs;
+}
+
 // Everything arrives checked: acapella_core.anonymise is the only caller.
 nb::dict anonymise_capture(const std::string& path, int descriptor, const nb::bytes& key,
-                           const std::string& macs, const Vendors* vendors) {
+                           const std::string& macs, const Vendors* vendors,
+                           const input::DecompressionLimits& limits) {
     const Key octets = key_of(key);
     const Macs how = macs_of(macs);
     const FileCounts counts = [&] {
         const nb::gil_scoped_release unlocked;
-        return anonymise_file(path, descriptor, octets, how, vendors, [] {
+        const auto progress = [] {
             const nb::gil_scoped_acquire locked;  // lets Ctrl-C through
             if (PyErr_CheckSignals() != 0) throw nb::python_error();
-        });
+        };
+        return anonymise_file(path, descriptor, octets, how, vendors, progress, limits);
     }();
     nb::dict result = file_dict(counts.facts);
     result["frames"] = counts.frames;
@@ -49,6 +70,11 @@ nb::dict anonymise_capture(const std::string& path, int descriptor, const nb::by
     result["empty_frames"] = counts.empty_frames;
     result["ts_not_kept"] = counts.ts_out_of_range;
     result["link_type"] = counts.link_type;
+    nb::dict replaced;
+    replaced["ipv4"] = octets_of(counts.ipv4);
+    replaced["ipv6"] = octets_of(counts.ipv6);
+    replaced["macs"] = octets_of(counts.macs);
+    result["replaced"] = replaced;
     return result;
 }
 
@@ -94,17 +120,112 @@ std::vector<std::uint32_t> tunnel_pseudonyms_of(const std::string& type,
     return found;
 }
 
+// AA:BB:CC:DD:EE:FF, or with hyphens.
+std::optional<Mac> mac_of(const std::string& text) {
+    Mac address{};
+    if (text.size() != 3 * address.size() - 1) return std::nullopt;
+    for (std::size_t i = 0; i < address.size(); ++i) {
+        unsigned octet = 0;
+        const char* digits = text.data() + 3 * i;
+        const auto read = std::from_chars(digits, digits + 2, octet, 16);
+        if (read.ec != std::errc{} || read.ptr != digits + 2) return std::nullopt;
+        address[i] = static_cast<std::byte>(octet);
+    }
+    return address;
+}
+
+// What a release must not contain, and the search for it.
+class LeakSearch {
+  public:
+    void add(const nb::bytes& ipv4, const nb::bytes& ipv6, const nb::bytes& macs) {
+        known_.ipv4.add(pairs_of<Ipv4>(ipv4));
+        known_.ipv6.add(pairs_of<Ipv6>(ipv6));
+        known_.macs.add(pairs_of<Mac>(macs));
+    }
+    // Those of some words that are original addresses.
+    [[nodiscard]] std::vector<std::string> addresses(const std::vector<std::string>& words) const {
+        std::vector<std::string> found;
+        for (const std::string& word : words)
+            if (is_forbidden(word)) found.push_back(word);
+        return found;
+    }
+    nb::object find(const std::string& original, const std::string& released, const Vendors* vendors,
+                    const Windows& texts) {
+        return as_tuple([&] {
+            return find_leak(original, released, known_, texts, vendors, unexplained_, check_signals);
+        });
+    }
+    // A frame of a capture with what was unexplained in any of those that `find` was called with.
+    [[nodiscard]] nb::object find_unexplained(const std::string& original) const {
+        if (unexplained_.empty()) return nb::none();
+        return as_tuple([&] { return find_windows(original, unexplained_, check_signals); });
+    }
+
+  private:
+    [[nodiscard]] bool is_forbidden(const std::string& word) const {
+        Ipv4 four;
+        Ipv6 six;
+        if (inet_pton(AF_INET, word.c_str(), four.data()) == 1) return known_.ipv4.is_forbidden(four);
+        if (const auto mac = mac_of(word)) return known_.macs.is_forbidden(*mac);
+        return inet_pton(AF_INET6, word.c_str(), six.data()) == 1 && known_.ipv6.is_forbidden(six);
+    }
+
+    static void check_signals() {
+        const nb::gil_scoped_acquire locked;  // lets Ctrl-C through
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    }
+    template <typename Find>
+    static nb::object as_tuple(const Find& find) {
+        const auto leak = [&] {
+            const nb::gil_scoped_release unlocked;
+            return find();
+        }();
+        if (!leak) return nb::none();
+        return nb::make_tuple(leak->frame, leak->offset, leak->what);
+    }
+
+    KnownOfAllKinds known_;
+    Windows unexplained_;
+};
+
+Windows windows_of(const std::vector<nb::bytes>& texts, bool whole) {
+    std::vector<std::string_view> views;
+    views.reserve(texts.size());
+    for (const nb::bytes& text : texts) views.emplace_back(text.c_str(), text.size());
+    return {views, whole};
+}
+
+std::optional<std::size_t> find_window(const Windows& windows, const nb::bytes& octets) {
+    return windows.find(Bytes(static_cast<const std::byte*>(octets.data()), octets.size()));
+}
+
 }  // namespace
 
 void bind_anonymise(nb::module_& module) {
     const nb::exception<AnonymiseError> base(module, "AnonymiseError", PyExc_ValueError);
     nb::exception<WriteError>(module, "WriteError", base);
     module.def("anonymise_file", &anonymise_capture, nb::arg("path"), nb::arg("descriptor"), nb::arg("key"),
-               nb::arg("macs"), nb::arg("vendors").none(), "See acapella_core.anonymise");
+               nb::arg("macs"), nb::arg("vendors").none(), nb::arg("limits") = input::DecompressionLimits(),
+               "See acapella_core.anonymise");
     module.def("pseudonyms_of", &pseudonyms_of, nb::arg("addresses"), nb::arg("key"),
                "See acapella_core.anonymise");
     module.def("tunnel_pseudonyms_of", &tunnel_pseudonyms_of, nb::arg("type"), nb::arg("ids"), nb::arg("key"),
                "See acapella_core.anonymise");
+    nb::class_<LeakSearch>(module, "LeakSearch", "See acapella.release_search")
+        .def(nb::init<>())
+        .def("add", &LeakSearch::add, nb::arg("ipv4"), nb::arg("ipv6"), nb::arg("macs"))
+        .def("addresses", &LeakSearch::addresses, nb::arg("words"))
+        .def("find", &LeakSearch::find, nb::arg("original"), nb::arg("released"), nb::arg("vendors").none(),
+             nb::arg("texts"))
+        .def("find_unexplained", &LeakSearch::find_unexplained, nb::arg("original"));
+    nb::class_<Windows>(module, "Windows", "See acapella.release_search")
+        .def(
+            "__init__",
+            [](Windows* self, const std::vector<nb::bytes>& texts, bool whole) {
+                new (self) Windows(windows_of(texts, whole));
+            },
+            nb::arg("texts"), nb::kw_only(), nb::arg("whole"))
+        .def("find", &find_window, nb::arg("octets"));
 }
 
 }  // namespace acapella

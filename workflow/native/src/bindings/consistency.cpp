@@ -69,6 +69,16 @@ nb::dict histogram_dict(const LogHistogram& histogram) {
     return dict;
 }
 
+nb::dict spacing_dict(const Spacing& spacing) {
+    nb::dict dict;
+    dict["distances"] = list_of(Spacing::kDistances);
+    dict["starts_ns"] = list_of(LogHistogram::starts());
+    dict["zero"] = nb::make_tuple(spacing.pairs[0], spacing.reversed[0]);
+    dict["pairs"] = list_of(std::span(spacing.pairs).subspan(1));
+    dict["reversed"] = list_of(std::span(spacing.reversed).subspan(1));
+    return dict;
+}
+
 nb::list windows_list(const PairFacts& facts) {
     nb::list list;
     for (std::size_t i = 0; i < facts.windows.size(); ++i) {
@@ -124,6 +134,7 @@ nb::dict pair_dict(const PairFacts& facts, std::size_t a, std::size_t b) {
     histograms["gap"] = histogram_dict(facts.gap_histogram);
     histograms["latency"] = histogram_dict(facts.latency_histogram);
     dict["histograms"] = histograms;
+    dict["spacing"] = spacing_dict(facts.spacing);
     return dict;
 }
 
@@ -279,7 +290,9 @@ nb::dict compare(const Files& files, const std::vector<std::pair<std::size_t, st
     request.pairs = pairs;
     for (const auto& [a, b] : pairs)
         if (a >= files.size() || b >= files.size()) throw nb::index_error("no such trial");
-    request.reading = {rule_of(options), selection_of(options), progress_of(options["progress"])};
+    request.reading = {rule_of(options), selection_of(options),
+                       nb::cast<input::DecompressionLimits>(options["limits"]),
+                       progress_of(options["progress"])};
     request.pair = {nb::cast<std::vector<std::uint64_t>>(options["within_ns"]),
                     nb::cast<std::optional<std::uint64_t>>(options["windows"]),
                     nb::cast<std::optional<std::uint64_t>>(options["window_ns"])};

@@ -39,8 +39,10 @@ std::optional<ArrowBatch> next_tags(NativeTags& tags) { return next_batch(tags);
 class PyNativeDigest : public PyBatches<NativeDigest> {
   public:
     PyNativeDigest(const std::string& path, std::optional<std::string> site, std::optional<std::string> port,
-                   std::size_t batch_rows, const Vendors* vendors)
-        : PyBatches(path, Place{std::move(site), std::move(port)}, batch_rows, vendors) {}
+                   std::size_t batch_rows, const Vendors* vendors, const input::DecompressionLimits& limits,
+                   std::uint64_t memory_bytes)
+        : PyBatches(path, Place{std::move(site), std::move(port)}, batch_rows, vendors, limits,
+                    memory_bytes) {}
 
     std::uint32_t flows() const { return digest_.ledger().accountant().size(); }
     std::uint64_t frames() const { return digest_.ledger().summary().frames; }
@@ -87,14 +89,16 @@ void bind_digest(nb::module_& module) {
     def_batches(native);
     native
         .def(nb::init<const std::string&, std::optional<std::string>, std::optional<std::string>, std::size_t,
-                      const Vendors*>(),
+                      const Vendors*, const input::DecompressionLimits&, std::uint64_t>(),
              nb::arg("path"), nb::arg("site").none(), nb::arg("port").none(), nb::arg("batch_rows"),
-             nb::arg("vendors") = nb::none(), nb::keep_alive<1, 6>())
+             nb::arg("vendors") = nb::none(), nb::arg("limits") = input::DecompressionLimits(),
+             nb::arg("memory_bytes") = kUnlimited, nb::keep_alive<1, 6>())
         .def_prop_ro("frames", &PyNativeDigest::frames)
         .def("summary", &PyNativeDigest::summary);
     nb::class_<NativeTags>(module, "NativeTags", "The core's VLAN ids and MPLS labels of every frame")
-        .def(nb::init<const std::string&, std::size_t, const Vendors*>(), nb::arg("path"),
-             nb::arg("batch_rows"), nb::arg("vendors").none(), nb::keep_alive<1, 4>())
+        .def(nb::init<const std::string&, std::size_t, const Vendors*, const input::DecompressionLimits&>(),
+             nb::arg("path"), nb::arg("batch_rows"), nb::arg("vendors").none(),
+             nb::arg("limits") = input::DecompressionLimits(), nb::keep_alive<1, 4>())
         .def("next_frames", &next_tags, "Columns frame, vlan, mpls, tunnels, eth_dst; None at the end");
 }
 

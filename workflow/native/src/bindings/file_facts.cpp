@@ -1,8 +1,57 @@
 #include "bindings/file_facts.hpp"
 
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+
+#include "input/clock_resolution.hpp"
+
 namespace nb = nanobind;
 
 namespace acapella {
+
+namespace {
+
+// What a capture tells of itself, in memory that does not grow with its flows.
+nb::dict scan_capture(const std::string& path, const input::DecompressionLimits& limits) {
+    constexpr std::uint64_t kBetweenSignals = 1U << 20U;  // frames
+    const auto source = input::ByteSource::open(path, limits);
+    const auto reader = input::open_capture(*source);
+    input::ClockResolution clock;
+    {
+        const nb::gil_scoped_release unlocked;
+        for (Record record; reader->next(record);) {
+            if (record.timed && plausible(record.ts_ns)) clock.add(record.ts_ns);
+            if (record.frame % kBetweenSignals != 0) continue;
+            const nb::gil_scoped_acquire locked;  // lets Ctrl-C through
+            if (PyErr_CheckSignals() != 0) throw nb::python_error();
+        }
+    }
+    nb::dict result = file_dict(reader->facts());
+    result["frames"] = reader->facts().records;
+    result["clock_resolution_ns"] =
+        clock.stamps() > 0 ? nb::object(nb::int_(clock.resolution_ns())) : nb::object(nb::none());
+    return result;
+}
+
+}  // namespace
+
+void bind_captures(nb::module_& module) {
+    using input::DecompressionLimits;
+    nb::class_<DecompressionLimits>(module, "DecompressionLimits",
+                                    "How much of a capture may be decompressed")
+        .def(nb::init<>())
+        .def(
+            "__init__",
+            [](DecompressionLimits* self, std::uint64_t bytes, std::uint32_t ratio) {
+                new (self) DecompressionLimits{.ratio = std::max<std::uint32_t>(ratio, 1), .bytes = bytes};
+            },
+            nb::arg("bytes"), nb::arg("ratio"))
+        .def_ro("bytes", &DecompressionLimits::bytes)
+        .def_ro("ratio", &DecompressionLimits::ratio);
+    module.def("scan_capture", &scan_capture, nb::arg("path"), nb::arg("limits") = DecompressionLimits(),
+               "What a capture tells of itself: as the summary of a digest, without its flows");
+}
 
 nb::dict file_dict(const input::FileFacts& facts) {
     nb::dict file;

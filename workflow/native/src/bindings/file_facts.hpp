@@ -7,6 +7,9 @@
 
 namespace acapella {
 
+// The class DecompressionLimits, and scan_capture().
+void bind_captures(nanobind::module_& module);
+
 nanobind::dict file_dict(const input::FileFacts& facts);
 
 }  // namespace acapella

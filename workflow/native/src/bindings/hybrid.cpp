@@ -8,6 +8,7 @@
 #include "bindings/batches.hpp"
 #include "bindings/digest.hpp"
 #include "dissect/vendors.hpp"
+#include "hybrid/answer_columns.hpp"
 #include "hybrid/hybrid_digest.hpp"
 #include "hybrid/reference.hpp"
 
@@ -25,9 +26,12 @@ class PyHybridDigest : public PyBatches<hybrid::HybridDigest> {
   public:
     PyHybridDigest(const std::string& path, std::optional<std::string> site, std::optional<std::string> port,
                    std::size_t batch_rows, bool ask_all, const hybrid::Policy& policy, int questions,
-                   int answers, const Vendors* vendors)
-        : PyBatches(path, Place{std::move(site), std::move(port)}, batch_rows,
-                    hybrid::Options{ask_all, policy, vendors}, questions, answers) {}
+                   int answers, const Vendors* vendors, const input::DecompressionLimits& limits,
+                   std::uint64_t memory_bytes, double answer_s)
+        : PyBatches(
+              path, Place{std::move(site), std::move(port)}, batch_rows,
+              hybrid::Options{ask_all, policy, vendors, limits, memory_bytes, hybrid::Seconds(answer_s)},
+              questions, answers) {}
 
     std::uint32_t flows() const { return digest_.ledger().accountant().size(); }
     std::uint64_t frames_sent() const { return digest_.frames_sent(); }
@@ -41,7 +45,8 @@ class PyHybridDigest : public PyBatches<hybrid::HybridDigest> {
 // tshark's own digest of a file.
 class PyReference : public PyBatches<hybrid::Reference> {
   public:
-    PyReference(int answers, std::size_t batch_rows) : PyBatches(answers, batch_rows) {}
+    PyReference(int answers, std::size_t batch_rows, double answer_s)
+        : PyBatches(answers, batch_rows, hybrid::Seconds(answer_s)) {}
 
     ArrowBatch tags() { return ArrowBatch(digest_.tags()); }
     std::uint32_t flows() const { return digest_.flows(); }
@@ -55,12 +60,25 @@ nb::tuple field_names(std::size_t count) {
     return nb::tuple(names);
 }
 
+nb::tuple column_expressions() {
+    nb::list columns;
+    const auto add = [&](std::span<const hybrid::Field> fields) {
+        const std::string text = hybrid::expression_of(fields);
+        columns.append(nb::str(text.data(), text.size()));
+    };
+    add(hybrid::kFrameColumn);
+    for (const hybrid::Column& column : hybrid::kColumns) add(std::span(column.fields).first(column.count));
+    return nb::tuple(columns);
+}
+
 }  // namespace
 
 void bind_hybrid(nb::module_& module) {
     nb::exception<hybrid::AskingError>(module, "AskingError", PyExc_OSError);
     nb::exception<hybrid::AnswerError>(module, "AnswerError", PyExc_OSError);
+    nb::exception<hybrid::TsharkTimeout>(module, "TsharkTimeout", PyExc_OSError);
     module.attr("ANSWER_FIELDS") = field_names(hybrid::kAskedFields);
+    module.attr("ANSWER_COLUMNS") = column_expressions();
     module.attr("REFERENCE_FIELDS") = field_names(hybrid::kFields);
     module.attr("POLICY") =
         nb::make_tuple(hybrid::Policy().first, hybrid::Policy().kinds, hybrid::Policy().again);
@@ -76,16 +94,20 @@ void bind_hybrid(nb::module_& module) {
     def_batches(digest);
     digest
         .def(nb::init<const std::string&, std::optional<std::string>, std::optional<std::string>, std::size_t,
-                      bool, const hybrid::Policy&, int, int, const Vendors*>(),
+                      bool, const hybrid::Policy&, int, int, const Vendors*,
+                      const input::DecompressionLimits&, std::uint64_t, double>(),
              nb::arg("path"), nb::arg("site").none(), nb::arg("port").none(), nb::arg("batch_rows"),
              nb::arg("ask_all"), nb::arg("policy"), nb::arg("questions"), nb::arg("answers"),
-             nb::arg("vendors") = nb::none(), nb::keep_alive<1, 10>())
+             nb::arg("vendors") = nb::none(), nb::arg("limits") = input::DecompressionLimits(),
+             nb::arg("memory_bytes") = kUnlimited, nb::arg("answer_s") = 120.0, nb::keep_alive<1, 10>())
         .def_prop_ro("frames_sent", &PyHybridDigest::frames_sent)
         .def("summary", &PyHybridDigest::summary);
     nb::class_<PyReference> reference(module, "Reference",
                                       "Both tables as tshark alone has them, from REFERENCE_FIELDS");
     def_batches(reference);
-    reference.def(nb::init<int, std::size_t>(), nb::arg("answers"), nb::arg("batch_rows"))
+    reference
+        .def(nb::init<int, std::size_t, double>(), nb::arg("answers"), nb::arg("batch_rows"),
+             nb::arg("answer_s"))
         .def("tags", &PyReference::tags, "Columns frame, vlan, mpls, tunnels, eth_dst of these rows")
         .def_prop_ro("blocks_not_frames", &PyReference::blocks_not_frames);
 }

@@ -1,9 +1,12 @@
 #include "bindings/merge.hpp"
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include "bindings/file_facts.hpp"
+#include "input/byte_source.hpp"
+#include "input/input_error.hpp"
 #include "input/merge.hpp"
 
 namespace nb = nanobind;
@@ -12,11 +15,56 @@ namespace acapella {
 
 using input::Merge;
 
+namespace {
+
+// The decompressed bytes of a capture for another program.
+class Decompression {
+  public:
+    explicit Decompression(const std::string& path) : source_(input::ByteSource::open(path)) {
+        if (source_->view(1).empty() && !source_->fault().kind.empty())
+            throw input::InputError(source_->fault().kind, path, source_->fault().what);
+    }
+
+    // Returns the number of bytes; stops if the reader closes it.
+    std::uint64_t write(int descriptor, std::uint64_t most) {
+        input::ByteSink sink(descriptor);
+        return source_->copy(sink, most);
+    }
+
+    // (kind, detail) of the fault that ended the data; empty texts if they are whole so far.
+    std::pair<std::string, std::string> fault() const {
+        return {source_->fault().kind, source_->fault().what};
+    }
+
+    std::string compression() const { return input::name_of(source_->compression()); }
+
+  private:
+    std::unique_ptr<input::ByteSource> source_;
+};
+
+}  // namespace
+
 void bind_merge(nb::module_& module) {
+    nb::class_<Decompression>(module, "Decompression",
+                              "A capture's bytes for another program: see acapella.decompression")
+        .def(nb::init<const std::string&>(), nb::arg("path"))
+        .def("write", &Decompression::write, nb::arg("descriptor"), nb::arg("most"),
+             nb::call_guard<nb::gil_scoped_release>())
+        .def("fault", &Decompression::fault)
+        .def("compression", &Decompression::compression);
     nb::exception<input::MergeError>(module, "MergeError", PyExc_ValueError);
     nb::class_<Merge>(module, "Merge", "Captures as one, in order of time: see acapella.merged")
-        .def(nb::init<const std::vector<std::string>&>(), nb::arg("paths"))
+        .def(nb::init<const std::vector<std::string>&, const input::DecompressionLimits&>(), nb::arg("paths"),
+             nb::arg("limits") = input::DecompressionLimits())
         .def("write", &Merge::write, nb::arg("descriptor"), nb::call_guard<nb::gil_scoped_release>())
+        .def(
+            "take_captures",
+            [](Merge& merge, std::size_t count) {
+                const std::vector<std::uint32_t> taken = merge.take_captures(count);
+                return nb::bytes(reinterpret_cast<const char*>(taken.data()),
+                                 taken.size() * sizeof(taken[0]));
+            },
+            nb::arg("count"))
         .def("facts", [](const Merge& merge) {
             nb::list files;
             for (const input::FileFacts& facts : merge.facts()) files.append(file_dict(facts));

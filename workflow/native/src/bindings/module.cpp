@@ -3,18 +3,22 @@
 #include "bindings/anonymise.hpp"
 #include "bindings/arrow_batch.hpp"
 #include "bindings/collector.hpp"
+#include "bindings/confinement.hpp"
 #include "bindings/consistency.hpp"
 #include "bindings/digest.hpp"
 #include "bindings/errors.hpp"
+#include "bindings/file_facts.hpp"
 #include "bindings/hybrid.hpp"
 #include "bindings/merge.hpp"
 
 NB_MODULE(_native, module) {
     module.doc() = "The native core: capture bytes in, Arrow columns out";
     acapella::bind_errors(module);
+    acapella::bind_captures(module);
     acapella::bind_arrow_batch(module);
     acapella::bind_digest(module);
     acapella::bind_hybrid(module);
+    acapella::bind_confinement(module);
     acapella::bind_consistency(module);
     acapella::bind_anonymise(module);
     acapella::bind_collector(module);

@@ -22,10 +22,11 @@ void check(const QueuePairConfig& pair) {
 }
 
 TableConfig table_config(const CollectorConfig& config) {
-    TableConfig table{.format = config.format, .threads = config.threads, .series_ns = config.series_ns};
-    const FlowTable empty(TableConfig{.format = config.format, .series_ns = config.series_ns});
-    table.most_flows = config.memory_bytes / empty.memory_bytes_a_flow();
-    return table;
+    return {.format = config.format,
+            .threads = config.threads,
+            .most_flows = config.memory_bytes / FlowShard::memory_bytes_a_flow(config.series_ns.has_value()),
+            .most_a_round = config.round,
+            .series_ns = config.series_ns};
 }
 
 // One thread reads the reports while they are in its cache; several share out a whole round.

@@ -4,8 +4,9 @@
 
 namespace acapella::collector {
 
-FlowShard::FlowShard(Format format, const TableHash& hash, std::optional<std::uint64_t> series_ns)
-    : format_(format), hash_(hash) {
+FlowShard::FlowShard(Format format, const TableHash& hash, std::optional<std::uint64_t> series_ns,
+                     std::uint64_t most_flows)
+    : format_(format), hash_(hash), records_(most_flows) {
     if (series_ns) series_.emplace(format, *series_ns);
 }
 
@@ -91,10 +92,10 @@ void FlowShard::close_window(std::uint32_t row, std::uint64_t position) {
     if (series_) series_->close(row, records_.state(row), position);
 }
 
-std::size_t FlowShard::memory_bytes_a_flow() const {
+std::size_t FlowShard::memory_bytes_a_flow(bool with_series) {
     // Of the index at its fullest growth: four bytes a slot, and between 3/8 and 3/4 of the slots are taken.
     constexpr std::size_t kIndexBytes = 11;
-    return RecordPool::record_bytes() + kIndexBytes + (series_ ? 2 * Series::bytes_a_flow() : 0);
+    return RecordPool::record_bytes() + kIndexBytes + (with_series ? 2 * Series::bytes_a_flow() : 0);
 }
 
 }  // namespace acapella::collector

@@ -37,7 +37,9 @@ class ReportCounts {
 class FlowShard {
   public:
     // series_ns: width of the windows of the series, 0 for a row a report; none without a series.
-    FlowShard(Format format, const TableHash& hash, std::optional<std::uint64_t> series_ns);
+    // most_flows: how many fit.
+    FlowShard(Format format, const TableHash& hash, std::optional<std::uint64_t> series_ns,
+              std::uint64_t most_flows);
 
     // Of the key of a report.
     std::uint64_t hash_at(const std::byte* bytes) const;
@@ -57,7 +59,7 @@ class FlowShard {
     std::vector<SeriesRow>* series_rows() { return series_ ? &series_->rows() : nullptr; }
     const ReportCounts& counts() const { return counts_; }
     std::uint32_t newest_epoch() const { return newest_epoch_; }
-    std::size_t memory_bytes_a_flow() const;
+    static std::size_t memory_bytes_a_flow(bool with_series);
 
   private:
     // A look-up waits twice for memory, for its slot and for its record; so many others are under way

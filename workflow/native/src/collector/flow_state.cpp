@@ -99,6 +99,8 @@ void take_times(FlowState& flow, const Report& report) {
         flow.rtt_ack_ns = report.rtt_ack;
         flow.flags |= FlowState::kRttAck;
     }
+    // Unlike a handshake, a gap between packets is of one time: that of an older report is not this one's.
+    flow.flags = flow.flags & ~std::uint32_t{FlowState::kIat};
     if ((report.has & Report::kIat) != 0) {
         flow.iat_ns = report.iat;
         flow.flags |= FlowState::kIat;
@@ -112,15 +114,32 @@ void take_numbers(FlowState& flow, const Report& report) {
         flow.flags |= FlowState::kSeq;
     }
     if ((report.has & Report::kAck) != 0) {
+        if (!flow.has(FlowState::kAckBase)) flow.ack = report.first_ack;
         const auto step = static_cast<std::int32_t>(report.ack - flow.ack);
-        const bool counts = flow.has(FlowState::kAckBase);
-        if (counts && step > 0) flow.acked_bytes += static_cast<std::uint32_t>(step);
-        if (!counts || step > 0) flow.ack = report.ack;
+        if (step > 0) {
+            flow.acked_bytes += static_cast<std::uint32_t>(step);
+            flow.ack = report.ack;
+        }
         flow.flags |= FlowState::kAck | FlowState::kAckBase;
     } else if ((report.has & Report::kSynSeq) != 0) {  // of ports used again, too: numbers begin anew
         flow.ack = report.seq_end;
-        flow.flags |= FlowState::kAckBase;
+        flow.flags = flow.flags & ~std::uint32_t{FlowState::kAckBase};  // first_ack, without the SYN's data
     }
+}
+
+// Nothing follows a TCP flow that has no slot: loss is of its other packets only, and a report without a slot
+// has no acknowledgment or sequence number. A slot that a SYN has taken begins with its connection.
+void take_slotless(FlowState& flow, const Report& report) {
+    const bool opens = (report.has & Report::kSyn) != 0;
+    const bool lost = (report.has & Report::kNoSlot) != 0;
+    const bool taken_again = (report.has & Report::kSlot) != 0 && flow.has(FlowState::kSlot) &&
+                             report.start != flow.slot_start && !opens;
+    if (!lost && !taken_again) return;
+    flow.flags |= FlowState::kUnfollowed;
+    if (lost) flow.flags = flow.flags & ~std::uint32_t{FlowState::kSeq | FlowState::kAck};
+    // Acknowledgments before the slot's first are not known; after a SYN they are of another connection.
+    if (flow.has(FlowState::kAckBase) && !opens) return;
+    flow.flags = (flow.flags & ~std::uint32_t{FlowState::kAckBase}) | FlowState::kAckPartial;
 }
 
 void add_step(Relaxed<std::uint64_t>& total, Relaxed<std::uint64_t>& last, std::uint64_t value, bool anew) {
@@ -160,6 +179,7 @@ void take_newest(FlowState& flow, const Report& report) {
     flow.sequence = report.sequence;
     take_ends(flow, report);
     take_times(flow, report);
+    take_slotless(flow, report);
     take_numbers(flow, report);
     take_slot(flow, report);
 }
@@ -196,6 +216,7 @@ Effect update_tagged(FlowState& flow, const Report& report) {
     flow.first_ns = std::min(flow.first_ns.get(), report.timestamp);
     if (!count_tagged(flow, report)) return Effect::late;
     take_ends(flow, report);
+    if ((report.has & Report::kNoSlot) != 0) flow.flags |= FlowState::kUnfollowed;
     take_last(flow, report, false);
     return Effect::older;
 }

@@ -21,10 +21,12 @@ struct FlowState {
         kAck = 64,
         kAckBase = 128,  // ack holds where acknowledged bytes count from
         kSlot = 256,
-        kPrevious = 512,    // there is an epoch before the newest one
-        kTagsCut = 1024,    // there were more tags than a report holds
-        kLast = 2048,       // the newest report said when the last packet was
-        kUncertain = 4096,  // uncertain_bytes was reported
+        kPrevious = 512,      // there is an epoch before the newest one
+        kTagsCut = 1024,      // there were more tags than a report holds
+        kLast = 2048,         // the newest report said when the last packet was
+        kUncertain = 4096,    // uncertain_bytes was reported
+        kUnfollowed = 8192,   // TCP: some packets came while the data plane had no slot for the flow
+        kAckPartial = 16384,  // acknowledgments before those of a report may be missing
     };
 
     bool has(Flag flag) const { return (flags & flag) != 0; }
@@ -34,6 +36,7 @@ struct FlowState {
     std::uint64_t from_ns() const { return has(kStart) ? start_ns : first_ns; }
     std::uint64_t until_ns() const { return has(kLast) ? end_ns : timestamp; }
     // Sent, as far as seen, and not acknowledged, modulo 2^32; nothing where an acknowledgment is ahead.
+    bool knows_acked() const { return has(kAck) && !has(kAckPartial); }
     bool knows_flight() const { return has(kSeq) && has(kAck) && static_cast<std::int32_t>(seq - ack) >= 0; }
 
     // In the order of use, so that a report touches few lines of the cache (RecordPool): first what reports

@@ -36,7 +36,8 @@ FlowTable::FlowTable(const TableConfig& config, const TableHash& hash)
       sorted_(config.threads),
       full_(config.most_flows == 0) {
     for (unsigned i = 0; i < config.threads; ++i)
-        shards_.push_back(std::make_unique<FlowShard>(config.format, hash, config.series_ns));
+        shards_.push_back(std::make_unique<FlowShard>(config.format, hash, config.series_ns,
+                                                      config.most_flows + config.most_a_round));
     for (auto& of_worker : sorted_) of_worker.resize(config.threads);
 }
 

@@ -25,8 +25,9 @@ struct Run {
 struct TableConfig {
     Format format = Format::tagged;
     unsigned threads = 1;
-    std::uint64_t most_flows = RecordPool::kMost;  // is looked at between rounds
-    std::optional<std::uint64_t> series_ns;        // none: no series
+    std::uint64_t most_flows = RecordPool::kMost;    // is looked at between rounds
+    std::uint64_t most_a_round = RecordPool::kMost;  // reports between two looks
+    std::optional<std::uint64_t> series_ns;          // none: no series
 };
 
 class FlowTable {
@@ -46,7 +47,9 @@ class FlowTable {
     ReportCounts counts() const;
     std::uint32_t newest_epoch() const;  // of any report
     std::uint64_t reports() const { return position_; }
-    std::size_t memory_bytes_a_flow() const { return shards_[0]->memory_bytes_a_flow(); }
+    std::size_t memory_bytes_a_flow() const {
+        return FlowShard::memory_bytes_a_flow(config_.series_ns.has_value());
+    }
 
     // In order of the first report; only between rounds.
     std::uint32_t flows() const { return flows_; }

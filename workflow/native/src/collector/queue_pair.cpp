@@ -1,20 +1,25 @@
 #include "collector/queue_pair.hpp"
 
+#include <sys/mman.h>
+
 #include <new>
 
 namespace acapella::collector {
 namespace {
 
-constexpr std::size_t kWords = SequenceWindow::kModulus / 64;
+constexpr std::size_t kBytes = SequenceWindow::kModulus / 8;
 constexpr std::uint32_t kHalf = SequenceWindow::kModulus / 2;
 
 }  // namespace
 
+void SequenceWindow::Unmap::operator()(std::uint64_t* bits) const { ::munmap(bits, kBytes); }
+
+// Mapped, not allocated: a sanitizer would touch memory for all of it.
 SequenceWindow::SequenceWindow(std::uint32_t initial)
-    : bits_(static_cast<std::uint64_t*>(std::calloc(kWords, sizeof(std::uint64_t)))),
-      expected_(initial % kModulus),
-      any_(initial != QueuePairConfig::kFirstSeen) {
-    if (!bits_) throw std::bad_alloc();
+    : expected_(initial % kModulus), any_(initial != QueuePairConfig::kFirstSeen) {
+    void* mapped = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) throw std::bad_alloc();
+    bits_.reset(static_cast<std::uint64_t*>(mapped));
 }
 
 SequenceWindow::Place SequenceWindow::place(std::uint32_t psn) const {

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string>
 
@@ -39,14 +38,14 @@ class SequenceWindow {
     static constexpr std::uint32_t kModulus = std::uint32_t{1} << 24;
 
   private:
-    struct Free {
-        void operator()(void* bits) const { std::free(bits); }
+    struct Unmap {
+        void operator()(std::uint64_t* bits) const;
     };
     std::uint64_t* bits() const { return bits_.get(); }
     bool has(std::uint32_t psn) const { return (bits()[psn / 64] >> (psn % 64) & 1) != 0; }
     void forget(std::uint32_t psn, std::uint32_t count);
 
-    std::unique_ptr<std::uint64_t[], Free> bits_;  // pages that nothing was written to take no memory
+    std::unique_ptr<std::uint64_t[], Unmap> bits_;  // pages that nothing was written to take no memory
     std::uint32_t expected_;
     std::uint64_t passed_ = 0;  // numbers since the first
     bool any_ = false;

@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -25,12 +26,15 @@ struct FlowCopy {
 // programming language memory models?", 2012). Keys never change. Growth moves nothing.
 class RecordPool {
   public:
-    RecordPool() : blocks_(std::make_unique<std::atomic<Record*>[]>(kBlocks)) {}
+    // `most`: how many records fit. A pool of few takes little memory, which is what fuzzing needs.
+    explicit RecordPool(std::uint64_t most = kMost)
+        : most_(static_cast<std::uint32_t>(std::min<std::uint64_t>(most, kMost))),
+          blocks_(std::make_unique<std::atomic<Record*>[]>(blocks_of(most_))) {}
     RecordPool(const RecordPool&) = delete;
     RecordPool& operator=(const RecordPool&) = delete;
     ~RecordPool() {
-        for (std::size_t i = 0; i < kBlocks; ++i)
-            if (Record* block = blocks_[i].load()) ::operator delete(block, kHugePage);
+        for (std::size_t i = 0; i < blocks_of(size_.load()); ++i)
+            ::operator delete(blocks_[i].load(), alignment());
     }
 
     static constexpr std::uint32_t kMost = std::uint32_t{1} << 30;
@@ -81,34 +85,42 @@ class RecordPool {
     static_assert(std::is_trivially_destructible_v<Record>);
     static constexpr std::uint32_t kShift = 15;
     static constexpr std::uint32_t kMask = (std::uint32_t{1} << kShift) - 1;
-    static constexpr std::size_t kBlocks = kMost >> kShift;
-    static constexpr std::align_val_t kHugePage{std::size_t{1} << 21};
+    static constexpr std::size_t kHugePage = std::size_t{1} << 21;
 
-    static Record* new_block();
+    static constexpr std::size_t blocks_of(std::uint32_t records) {
+        return (std::size_t{records} + kMask) >> kShift;
+    }
+    std::size_t block_bytes() const {
+        return std::min<std::size_t>(most_, std::size_t{kMask} + 1) * sizeof(Record);
+    }
+    std::align_val_t alignment() const {
+        return std::align_val_t{block_bytes() < kHugePage ? alignof(Record) : kHugePage};
+    }
+    Record* new_block() const;
     Record& at(std::uint32_t row) const {
         return blocks_[row >> kShift].load(std::memory_order_relaxed)[row & kMask];
     }
 
+    std::uint32_t most_;
     std::unique_ptr<std::atomic<Record*>[]> blocks_;
     std::atomic<std::uint32_t> size_{0};
 };
 
 // Flows are met in no order, so that with pages of 4 KiB nearly every look-up would miss the address cache
 // too.
-inline RecordPool::Record* RecordPool::new_block() {
-    constexpr auto kPage = static_cast<std::size_t>(kHugePage);
-    constexpr std::size_t kBytes = ((kMask + 1) * sizeof(Record) + kPage - 1) / kPage * kPage;
-    void* block = ::operator new(kBytes, kHugePage);
-    ::madvise(block, kBytes, MADV_HUGEPAGE);  // where it cannot be, it costs time alone
+inline RecordPool::Record* RecordPool::new_block() const {
+    std::size_t bytes = block_bytes();
+    if (bytes >= kHugePage) bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+    void* block = ::operator new(bytes, alignment());
+    // A failure of madvise costs time alone.
+    if (bytes >= kHugePage) ::madvise(block, bytes, MADV_HUGEPAGE);
     return static_cast<Record*>(block);
 }
 
 inline std::uint32_t RecordPool::add(const ReportKey::Words& key, const FlowState& state) {
     const std::uint32_t row = size_.load(std::memory_order_relaxed);
-    if ((row & kMask) == 0) {
-        if (row >= kMost) throw std::bad_alloc();
-        blocks_[row >> kShift].store(new_block(), std::memory_order_release);
-    }
+    if (row >= most_) throw std::bad_alloc();
+    if ((row & kMask) == 0) blocks_[row >> kShift].store(new_block(), std::memory_order_release);
     new (&at(row)) Record{{}, {key[0], key[1], key[2], key[3], key[4]}, state, {key[5], key[6], key[7]}};
     size_.store(row + 1, std::memory_order_release);
     return row;

@@ -96,7 +96,7 @@ Report report_of<Format::published>(const std::byte* bytes) {
     report.rtt_syn = format1::rtt.of(bytes) * kRttUnitNs;
     report.iat = format1::iat.of(bytes);
     report.seq_end = format1::seq.of(bytes);
-    report.ack = format1::ack.of(bytes);
+    report.ack = report.first_ack = format1::ack.of(bytes);
     const std::uint32_t type = format1::packet_type.of(bytes);
     unsigned has = Report::kTags;
     if (report.rtt_syn != 0) has |= Report::kRttSyn;
@@ -119,8 +119,13 @@ Report report_of<Format::tagged>(const std::byte* bytes) {
     unsigned has = format2::valid.of(bytes) & 0x3ffU;
     if (format2::ip_proto.of(bytes) != kTcp)
         has &= ~static_cast<unsigned>(Report::kSlot);  // counts of TCP alone
+    else if ((has & Report::kSlot) == 0)
+        has |= Report::kNoSlot;
     if ((trigger & (why::fin | why::rst)) != 0) has |= Report::kEnd;
-    if ((trigger & why::syn) != 0 && (has & Report::kSeq) != 0) has |= Report::kSynSeq;
+    if ((trigger & why::syn) != 0) {
+        has |= Report::kSyn;
+        if ((has & Report::kSeq) != 0) has |= Report::kSynSeq;
+    }
     report.has = static_cast<std::uint16_t>(has);
     report.epoch = format2::epoch.of(bytes);
     report.sequence = format2::report_sequence.of(bytes);
@@ -138,6 +143,7 @@ Report report_of<Format::tagged>(const std::byte* bytes) {
     report.iat = format2::iat.of(bytes);
     report.seq_end = format2::seq_end.of(bytes);
     report.ack = format2::ack.of(bytes);
+    report.first_ack = format2::first_ack.of(bytes);
     report.duplicate_acks = format2::duplicate_acks.of(bytes);
     report.retransmitted_bytes = format2::retransmitted_bytes.of(bytes);
     report.gap_bytes = format2::gap_bytes.of(bytes);

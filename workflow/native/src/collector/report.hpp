@@ -57,6 +57,8 @@ struct Report {
         kUncertain = 512,  // uncertain_bytes
         kEnd = 1024,       // the report's time is the end of the flow
         kSynSeq = 2048,    // seq_end is where the flow's data starts
+        kSyn = 4096,       // a SYN of the flow made the report
+        kNoSlot = 8192,    // the flow is TCP, and the data plane has no slot for it
     };
 
     std::uint16_t has;
@@ -74,6 +76,7 @@ struct Report {
     std::uint64_t iat;      // ns
     std::uint32_t seq_end;
     std::uint32_t ack;
+    std::uint32_t first_ack;  // acknowledged bytes count from here
     std::uint32_t duplicate_acks;
     std::uint64_t retransmitted_bytes;
     std::uint64_t gap_bytes;

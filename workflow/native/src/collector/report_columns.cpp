@@ -103,6 +103,7 @@ struct FlowColumnsOf {
     NullableValues<std::uint32_t> bytes_in_flight;
     Whole throughput_bps, acknowledged_bytes, payload_bytes, retransmitted_bytes, gap_bytes, duplicate_acks;
     Whole uncertain_bytes;
+    NullableBooleans partly_followed;
 
     void add(const FlowCopy& flow, std::string_view site);
     Column columns() const;
@@ -150,11 +151,13 @@ void FlowColumnsOf::add_times(const FlowState& state) {
 void FlowColumnsOf::add_tcp(const FlowState& state) {
     const bool slot = state.has(FlowState::kSlot);
     bytes_in_flight.add(known(state.knows_flight(), state.seq - state.ack));
-    acknowledged_bytes.add(known(state.has(FlowState::kAck), state.acked_bytes));
+    acknowledged_bytes.add(known(state.knows_acked(), state.acked_bytes));
     payload_bytes.add(known(slot, state.payload_bytes));
     retransmitted_bytes.add(known(slot, state.retransmitted_bytes));
     gap_bytes.add(known(slot, state.gap_bytes));
-    uncertain_bytes.add(known(slot && state.has(FlowState::kUncertain), state.uncertain_bytes));
+    const bool bounded = slot && state.has(FlowState::kUncertain) && !state.has(FlowState::kUnfollowed);
+    uncertain_bytes.add(known(bounded, state.uncertain_bytes));
+    partly_followed.add(known(slot, state.has(FlowState::kUnfollowed)));
     duplicate_acks.add(known(slot, std::uint64_t{state.duplicate_acks}));
     retransmitted_share.add(ratio(slot, state.retransmitted_bytes, state.payload_bytes));
     gap_share.add(ratio(slot, state.gap_bytes, state.payload_bytes + state.gap_bytes));
@@ -190,6 +193,7 @@ Column FlowColumnsOf::columns() const {
     all.push_back(duplicate_acks.column("duplicate_acks"));
     all.push_back(gap_bytes.column("gap_bytes"));
     all.push_back(uncertain_bytes.column("uncertain_bytes"));
+    all.push_back(partly_followed.column("partly_followed"));
     all.push_back(retransmitted_share.column("retransmitted_share"));
     all.push_back(gap_share.column("gap_share"));
     all.push_back(reports.column("reports"));
@@ -225,7 +229,7 @@ void SeriesColumns::add(const SeriesRow& row) {
     throughput_bps.add(rate_bps(row.bytes, row.span_ns));
     bytes_in_flight.add(known(has(FlowState::kSeq), row.in_flight));
     bytes_in_flight_max.add(known(has(FlowState::kSeq), row.most_in_flight));
-    acknowledged_bytes.add(known(has(FlowState::kAck), row.acked_bytes));
+    acknowledged_bytes.add(known(has(FlowState::kAck) && !has(FlowState::kAckPartial), row.acked_bytes));
     payload_bytes.add(known(slot, row.payload_bytes));
     retransmitted_bytes.add(known(slot, row.retransmitted_bytes));
     duplicate_acks.add(known(slot, std::uint64_t{row.duplicate_acks}));

@@ -20,7 +20,7 @@ std::string_view text_of(AppBy by) {
 namespace {
 
 // What can be null, by the bit of a row's validity.
-enum Valid : unsigned { kFlow, kTcp, kTcpAck, kPayload, kAppBy, kIssue, kTime, kValidities };
+enum Valid : unsigned { kFlow, kTcp, kTcpAck, kPayload, kAppBy, kIssue, kTime, kIpId, kValidities };
 
 struct Validity {
     std::vector<std::uint8_t> bits;
@@ -42,6 +42,7 @@ struct FrameColumns::Buffers {
           stack(capacity),
           flow(capacity),
           tcp_flags(capacity),
+          ip_id(capacity),
           tcp_seq(capacity),
           tcp_ack(capacity),
           payload_len(capacity),
@@ -60,7 +61,7 @@ struct FrameColumns::Buffers {
     std::vector<std::uint64_t> frame;
     std::vector<std::int64_t> ts_ns;
     std::vector<std::uint32_t> wire_len, cap_len, inner_wire_len, protocols, stack, flow;
-    std::vector<std::uint16_t> tcp_flags;
+    std::vector<std::uint16_t> tcp_flags, ip_id;
     std::vector<std::uint32_t> tcp_seq, tcp_ack, payload_len, ip_len, l4_by, app_by, issue;
     RowValidity row_validity;
     std::array<Validity, kValidities> validity;
@@ -121,6 +122,8 @@ void FrameColumns::add(const FrameRow& row, std::uint32_t stack, std::uint32_t f
     b.tcp_ack[i] = ack ? row.tcp_ack : 0;
     b.payload_len[i] = payload ? row.payload_len : 0;
     b.ip_len[i] = flow == kNone ? 0 : row.ip_len;
+    const bool identified = flow != kNone && row.has(FrameRow::kHasIpId);
+    b.ip_id[i] = identified ? static_cast<std::uint16_t>(row.ip_id) : std::uint16_t{0};
     b.l4_by[i] = l4_by_.local(static_cast<std::uint32_t>(l4_by));
     const bool decided = app_by != AppBy::kNobody;
     b.app_by[i] = decided ? app_by_.local(static_cast<std::uint32_t>(app_by)) : 0;
@@ -129,7 +132,7 @@ void FrameColumns::add(const FrameRow& row, std::uint32_t stack, std::uint32_t f
     b.issue[i] = issue ? issues_.local(static_cast<std::uint32_t>(row.issue)) : 0;
     b.row_validity.set(i, static_cast<std::uint8_t>((flow != kNone) << kFlow | tcp << kTcp | ack << kTcpAck |
                                                     payload << kPayload | decided << kAppBy |
-                                                    issue << kIssue | timed << kTime));
+                                                    issue << kIssue | timed << kTime | identified << kIpId));
 }
 
 namespace {
@@ -186,6 +189,7 @@ Batch FrameColumns::take() {
     columns.push_back(plain("tcp_ack", "I", b.size, b.tcp_ack, &b.validity[kTcpAck]));
     columns.push_back(plain("payload_len", "I", b.size, b.payload_len, &b.validity[kPayload]));
     columns.push_back(plain("ip_len", "I", b.size, b.ip_len, &b.validity[kFlow]));
+    columns.push_back(plain("ip_id", "S", b.size, b.ip_id, &b.validity[kIpId]));
     columns.push_back(dictionary("l4_by", b.size, b.l4_by, b.l4_by_texts, nullptr));
     columns.push_back(dictionary("app_by", b.size, b.app_by, b.app_by_texts, &b.validity[kAppBy]));
     columns.push_back(dictionary("issue", b.size, b.issue, b.issue_texts, &b.validity[kIssue]));

@@ -15,6 +15,7 @@ class TextTable {
         const auto found = rows_.find(text);
         if (found != rows_.end()) return found->second;
         texts_.emplace_back(text);  // a deque: the keys, which view the texts, stay where they are
+        bytes_ += kEntry + text.size();
         const auto row = static_cast<std::uint32_t>(texts_.size() - 1);
         rows_.emplace(texts_.back(), row);
         return row;
@@ -22,8 +23,13 @@ class TextTable {
 
     const std::string& operator[](std::uint32_t row) const { return texts_[row]; }
     std::uint32_t size() const { return static_cast<std::uint32_t>(texts_.size()); }
+    std::uint64_t bytes() const { return bytes_; }  // of memory, about
 
   private:
+    // The text, its view and row, a node and a bucket, headers of malloc.
+    static constexpr std::uint64_t kEntry = 128;
+
+    std::uint64_t bytes_ = 0;
     std::deque<std::string> texts_;
     std::unordered_map<std::string_view, std::uint32_t> rows_;
 };

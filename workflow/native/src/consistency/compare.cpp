@@ -10,6 +10,8 @@ namespace {
 // What a pair takes in memory beside identities and stamps: the table and the two kinds of differences, which
 // may take twice what they hold, and the matches.
 constexpr std::uint64_t kBytesAPacket = 16 + 2 * 2 * sizeof(std::int64_t) + sizeof(std::uint32_t);
+// For a block out of order, whatever the limit is.
+constexpr std::uint64_t kLeastForABlock = std::uint64_t{16} << 20;
 
 WindowPlan plan_windows(const PairRequest& request, std::uint64_t longer_ns) {
     WindowPlan plan;
@@ -50,7 +52,7 @@ void compare_in_memory(const Trial& a, const Trial& b, const PairOptions& option
     for (const std::uint32_t packet : matches)
         if (packet != kUnmatched) common.put(packet);
     common.count();
-    PairSums sums(budget, options, common);
+    PairSums sums(budget, options, a, common);
     sum_of_a(a, sums);
     const std::span<const std::int64_t> stamps = a.stamps.span();
     for_each_packet(b, [&](std::uint64_t packet, const Moment& in_b) {
@@ -72,7 +74,7 @@ void compare_through_files(const Trial& a, const Trial& b, const PairOptions& op
                            std::uint64_t memory_bytes, PairFacts& facts) {
     const PartitionedMatch matched(a, b, memory_bytes, budget.folder());
     facts.ambiguous = matched.ambiguous();
-    PairSums sums(budget, options, matched.common());
+    PairSums sums(budget, options, a, matched.common());
     sum_of_a(a, sums);
     bool first = true;
     matched.for_each_of_b([&](const Answer& answer, const Moment& in_b) {
@@ -99,13 +101,17 @@ PairFacts compare_pair(const Trial& a, const Trial& b, const PairRequest& reques
     facts.duration_a_ns = a.duration_ns();
     facts.duration_b_ns = b.duration_ns();
     const bool any = a.size() + b.size() > 0;
-    const PairOptions options{
+    PairOptions options{
         request.bounds_ns,
         any ? plan_windows(request, std::max(a.duration_ns(), b.duration_ns())) : WindowPlan{}};
     if (fits(a, b, memory_bytes)) {
+        const std::uint64_t left = memory_bytes - std::max(a.size(), b.size()) * kBytesAPacket;
+        options.block_bytes = std::max(left, kLeastForABlock);
         Budget budget(memory_bytes, folder);
         compare_in_memory(a, b, options, budget, facts);
     } else {
+        // Another quarter is for buffers by then.
+        options.block_bytes = std::max(memory_bytes / 2, kLeastForABlock);
         Budget budget(memory_bytes / 4, folder);
         compare_through_files(a, b, options, budget, memory_bytes, facts);
     }

@@ -21,8 +21,8 @@ struct PairRequest {
 inline constexpr std::uint64_t kMostWindows = 10'000;
 
 // `memory_bytes`: what the comparison may take beside what the trials hold already, before it goes through
-// files. The result is the same to the last bit. One block out of order, and packets that share one hash, are
-// held in memory whatever they take. Raises TrialError for too many windows.
+// files. The result is the same to the last bit. Raises TrialError for too many windows, MemoryLimitError for
+// a block out of order that takes more than is left.
 PairFacts compare_pair(const Trial& a, const Trial& b, const PairRequest& request, std::uint64_t memory_bytes,
                        const std::string& folder);
 

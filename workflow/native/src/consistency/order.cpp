@@ -1,5 +1,7 @@
 #include "consistency/order.hpp"
 
+#include <string>
+
 namespace acapella::consistency {
 namespace {
 
@@ -157,8 +159,16 @@ struct BlockSolver::Memory {
     Solver<LargeChains> large;
 };
 
-BlockSolver::BlockSolver() : memory_(std::make_unique<Memory>()) {}
+BlockSolver::BlockSolver(std::uint64_t memory_bytes)
+    : memory_(std::make_unique<Memory>()), most_packets_(memory_bytes / kBytesAPacket) {}
 BlockSolver::~BlockSolver() = default;
+
+void BlockSolver::exceed() const {
+    throw MemoryLimitError("more than " + std::to_string(most_packets_) +
+                           " packets in a row are out of order, which takes more than the " +
+                           std::to_string((most_packets_ * kBytesAPacket) >> 20U) +
+                           " MiB that the memory limit leaves for them");
+}
 
 std::uint64_t BlockSolver::solve(std::span<const std::uint32_t> ranks, std::uint32_t offset,
                                  std::vector<Move>& moves) {
@@ -179,6 +189,7 @@ void MoveSums::add(const Move& move) {
 void OrderSums::add_to_block(std::uint32_t rank_a) {
     highest_ = pending_.empty() ? rank_a : std::max(highest_, rank_a);
     pending_.push_back(rank_a);
+    solver_->check(pending_.size());
     ++count_;
     if (highest_ + std::uint64_t{1} == count_) close_block();
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "consistency/sums.hpp"
+#include "memory_limit.hpp"
 
 namespace acapella::consistency {
 
@@ -37,16 +38,30 @@ Order compare_order(std::span<const std::uint32_t> ranks);
 // One block at a time; keeps its memory, some 40 bytes a packet of the longest, from block to block.
 class BlockSolver {
   public:
-    BlockSolver();
+    // What a packet of a block takes: in here, waiting (twice with windows, in vectors that double), as a
+    // move.
+    static constexpr std::uint64_t kBytesAPacket = 96;
+
+    // `memory_bytes` limits the blocks that its callers collect.
+    explicit BlockSolver(std::uint64_t memory_bytes = kUnlimited);
     ~BlockSolver();
+
+    // Raises MemoryLimitError if a block of so many packets takes more than the limit.
+    void check(std::size_t packets) const {
+        if (packets > most_packets_) [[unlikely]]
+            exceed();
+    }
 
     // `ranks` is a permutation of offset..offset+size-1, of packets whose ranks in B are those as well, in
     // order. Moves are appended by rank in B; returns the inversions.
     std::uint64_t solve(std::span<const std::uint32_t> ranks, std::uint32_t offset, std::vector<Move>& moves);
 
   private:
+    [[noreturn]] void exceed() const;
+
     struct Memory;
     std::unique_ptr<Memory> memory_;
+    std::uint64_t most_packets_;
 };
 
 // Signed moves, rank in A minus rank in B (the paper's Table 1).

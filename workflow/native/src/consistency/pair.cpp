@@ -10,18 +10,21 @@ void CommonOfA::count() {
     }
 }
 
-PairSums::PairSums(Budget& budget, const PairOptions& options, const CommonOfA& common)
+PairSums::PairSums(Budget& budget, const PairOptions& options, const Trial& a, const CommonOfA& common)
     : plan_(options.plan),
       common_of_a_(common),
       latency_(budget, options.bounds_ns),
       gap_(budget, options.bounds_ns),
+      solver_(options.block_bytes),
       order_(solver_),
+      spacing_(a, common),
       windows_(options.plan.count),
       window_orders_(options.plan.count, OrderSums(solver_)) {
     window_ranks_.reserve(plan_.count);
 }
 
 void PairSums::packet_of_a(const Moment& at) {
+    spacing_.packet_of_a(at.since_ns);
     if (plan_.count > 0) {
         const std::size_t window = window_of(at.since_ns);
         while (window_ranks_.size() <= window) window_ranks_.push_back(common_of_a_.rank(packets_a_));
@@ -52,6 +55,7 @@ void PairSums::common(std::uint32_t packet_a, const Moment& in_a, const Moment& 
     last_rank_ = rank;
     latency_.add(latency);
     gap_.add(gap);
+    spacing_.common(packet_a, in_a.since_ns, order_.whole() && rank == order_.common());
     order_.add(rank);
     if (plan_.count == 0) return;
     const std::size_t window = window_of(in_a.since_ns);
@@ -74,6 +78,7 @@ void PairSums::finish(PairFacts& facts) {
     facts.gap_within.assign(gap_.within().begin(), gap_.within().end());
     facts.latency_histogram = latency_.histogram();
     facts.gap_histogram = gap_.histogram();
+    facts.spacing = spacing_.spacing();
     facts.order_distance = order_.distance();
     facts.inversions = order_.inversions();
     facts.moves = order_.moves();

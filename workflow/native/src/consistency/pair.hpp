@@ -12,6 +12,7 @@
 #include "consistency/deltas.hpp"
 #include "consistency/matching.hpp"
 #include "consistency/order.hpp"
+#include "consistency/spacing.hpp"
 
 namespace acapella::consistency {
 
@@ -67,6 +68,7 @@ struct PairFacts {
     std::uint64_t longest_burst = 0;
     LogHistogram latency_histogram;
     LogHistogram gap_histogram;
+    Spacing spacing;
     WindowPlan plan;
     std::vector<Window> windows;
 };
@@ -93,12 +95,13 @@ class CommonOfA {
 struct PairOptions {
     std::vector<std::uint64_t> bounds_ns;
     WindowPlan plan;
+    std::uint64_t block_bytes = kUnlimited;  // as BlockSolver
 };
 
 // First every packet of A in order, then every packet of B.
 class PairSums {
   public:
-    PairSums(Budget& budget, const PairOptions& options, const CommonOfA& common);
+    PairSums(Budget& budget, const PairOptions& options, const Trial& a, const CommonOfA& common);
 
     void packet_of_a(const Moment& at);
     void end_of_a();
@@ -128,6 +131,7 @@ class PairSums {
     DeltaSums gap_;
     BlockSolver solver_;
     OrderSums order_;
+    SpacingSums spacing_;
     std::vector<Window> windows_;
     std::vector<OrderSums> window_orders_;
     std::vector<std::uint32_t> window_ranks_;  // common packets of A before each window

@@ -43,16 +43,31 @@ class PartitionedMatch {
 
   private:
     class Parts;
-    void match_part(const Parts& parts_a, const Parts& parts_b, std::size_t part);
+    // A part that was matched, or that was divided further because it takes too much memory.
+    struct Node {
+        int first_bit = 0;  // of an identity, by which it is divided
+        int bits = 0;       // 0: not divided
+        std::size_t children = 0;
+        std::uint64_t answers_begin = 0;
+        std::uint64_t answers_end = 0;
+    };
+
+    void match_parts(const Parts& parts_a, const Parts& parts_b, std::size_t node);
+    void match_part(const Parts& parts_a, const Parts& parts_b, std::size_t part, std::size_t node);
+    void match_in_memory(const Parts& parts_a, const Parts& parts_b, std::size_t part);
+    void match_equal(const Parts& parts_a, const Parts& parts_b, std::size_t part);
+    void divide(const Parts& parts_a, const Parts& parts_b, std::size_t part, std::size_t node);
+    void add_children(std::size_t node, int first_bit, int bits);
+    [[nodiscard]] std::size_t leaf_of(const Identity& identity) const;
 
     const Trial& b_;
     std::string folder_;
-    int bits_;
+    std::uint64_t part_bytes_;  // that matching a part may take
     CommonOfA common_;
     Ambiguous ambiguous_;
     SpoolFile answers_;
-    std::vector<std::uint64_t> answers_at_;  // where each part's begin
-    std::size_t buffered_;                   // bytes for each part
+    std::vector<Node> nodes_;  // the first is divided into the parts
+    std::size_t buffered_;     // bytes for each part
 };
 
 }  // namespace acapella::consistency

@@ -71,7 +71,8 @@ class SpoolFile {
 // How much the columns that share it may hold in memory together.
 class Budget {
   public:
-    Budget(std::uint64_t bytes, std::string folder) : left_(bytes), folder_(std::move(folder)) {}
+    Budget(std::uint64_t bytes, std::string folder)
+        : whole_(bytes), left_(bytes), folder_(std::move(folder)) {}
 
     [[nodiscard]] bool take(std::uint64_t bytes) {
         if (bytes > left_) return false;
@@ -79,10 +80,12 @@ class Budget {
         return true;
     }
     void give_back(std::uint64_t bytes) { left_ += bytes; }
+    [[nodiscard]] std::uint64_t whole() const { return whole_; }
     [[nodiscard]] std::uint64_t left() const { return left_; }
     [[nodiscard]] const std::string& folder() const { return folder_; }
 
   private:
+    std::uint64_t whole_;
     std::uint64_t left_;
     std::string folder_;
 };

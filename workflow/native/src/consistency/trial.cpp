@@ -65,10 +65,10 @@ class Chosen {
 // One pass over one file's chosen frames.
 class ChosenFrames {
   public:
-    ChosenFrames(const Selection& selection, const std::string& path)
-        : source_(input::ByteSource::open(path)),
+    ChosenFrames(const Reading& reading, const std::string& path)
+        : source_(input::ByteSource::open(path, reading.limits)),
           reader_(input::open_capture(*source_)),
-          chosen_(selection, path) {}
+          chosen_(reading.selection, path) {}
 
     bool next(Record& record) {
         while (reader_->next(record))
@@ -101,12 +101,13 @@ std::int64_t plus(std::int64_t base, std::int64_t offset) {
     return offset > 0 ? std::numeric_limits<std::int64_t>::max() : std::numeric_limits<std::int64_t>::min();
 }
 
-Period period_of(const Selection& selection, const std::vector<TrialFile>& files) {
+Period period_of(const Reading& reading, const std::vector<TrialFile>& files) {
+    const Selection& selection = reading.selection;
     Period period{selection.from_ns, selection.to_ns};
     if (!selection.relative || (!period.from_ns && !period.to_ns)) return period;
     std::int64_t first_ns = std::numeric_limits<std::int64_t>::max();
     for (const TrialFile& file : files) {
-        ChosenFrames frames(selection, file.path);
+        ChosenFrames frames(reading, file.path);
         for (Record record; frames.next(record);) first_ns = std::min(first_ns, record.ts_ns);
     }
     if (period.from_ns) period.from_ns = plus(first_ns, *period.from_ns);
@@ -165,13 +166,13 @@ void TrialReader::read(const std::vector<TrialFile>& files, Trial& trial) {
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::sort(order.begin(), order.end(),
               [&](std::size_t a, std::size_t b) { return files[a].sha256 < files[b].sha256; });
-    const Period period = period_of(reading_.selection, files);
+    const Period period = period_of(reading_, files);
     trial.files.resize(files.size());
     for (const std::size_t i : order) trial.files[i] = read_file(files[i], period, trial);
 }
 
 FileFacts TrialReader::read_file(const TrialFile& file, const Period& period, Trial& trial) {
-    ChosenFrames frames(reading_.selection, file.path);
+    ChosenFrames frames(reading_, file.path);
     FileFacts facts;
     facts.path = file.path;
     facts.sha256 = file.sha256;
@@ -237,9 +238,9 @@ std::size_t likely_cut(const std::vector<std::vector<TrialFile>>& trials, const 
     Cut cut(kNoCut);
     Identifier identifier(reading.identity);
     for (const auto& files : trials) {
-        const Period period = period_of(reading.selection, files);
+        const Period period = period_of(reading, files);
         for (const TrialFile& file : files) {
-            ChosenFrames frames(reading.selection, file.path);
+            ChosenFrames frames(reading, file.path);
             Record record;
             for (int i = 0; i < kFrames && frames.next(record); ++i) {
                 if (!period.has(record.ts_ns)) continue;

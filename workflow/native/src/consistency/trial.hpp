@@ -14,6 +14,7 @@
 #include "consistency/clock_grid.hpp"
 #include "consistency/identity.hpp"
 #include "consistency/spool.hpp"
+#include "input/decoder.hpp"
 
 namespace acapella::consistency {
 
@@ -92,6 +93,7 @@ void finish_trial(Trial& trial, Budget& budget);
 struct Reading {
     IdentityRule identity;
     Selection selection;
+    input::DecompressionLimits limits;
     // Called now and then with the bytes read so far; may throw to stop.
     std::function<void(std::uint64_t)> progress;
 };

@@ -41,6 +41,9 @@ struct Sequel {
     std::uint32_t packet;
 };
 
+// That sorting in memory takes for each packet: its order, that merged, and identities.
+constexpr std::uint64_t kSortBytes = 2 * sizeof(Sequel) + sizeof(Identity);
+
 void sort_in_memory(Trial& trial) {
     const std::span<std::int64_t> stamps = trial.stamps.span();
     const std::span<Identity> identities = trial.identities.span();
@@ -166,7 +169,9 @@ Stamps look_at(const Column<std::int64_t>& stamps) {
 void finish_trial(Trial& trial, Budget& budget) {
     Stamps seen = look_at(trial.stamps);
     if (!seen.sorted) {
-        if (trial.identities.in_memory() && trial.stamps.in_memory()) {
+        // As much again as the budget is for the pairs, which are not there yet.
+        const bool fits = trial.size() * kSortBytes <= budget.left() + budget.whole();
+        if (fits && trial.identities.in_memory() && trial.stamps.in_memory()) {
             sort_in_memory(trial);
         } else {
             sort_through_files(trial, budget);

@@ -21,9 +21,11 @@ struct FrameRow {
         kSent = 16,
         kUntimed = 32,      // no time, or none that is plausible
         kImplausible = 64,  // the file gives a time outside the years 1970 to 2106
+        kHasIpId = 128,
     };
 
-    std::uint64_t frame;
+    std::uint64_t frame : 48;
+    std::uint64_t ip_id : 16;
     std::int64_t ts_ns;
     std::uint32_t wire_len;
     std::uint32_t cap_len;
@@ -61,6 +63,7 @@ inline FrameRow frame_row(const Record& record, const Dissection& d, std::uint32
     row.inner_wire_len = d.inner_wire_len;
     row.stack = stack;
     row.key = key;
+    row.ip_id = d.ip_id;
     row.ip_len = d.ip_len;
     row.tcp_seq = d.tcp_seq;
     row.tcp_ack = d.tcp_ack;
@@ -70,8 +73,9 @@ inline FrameRow frame_row(const Record& record, const Dissection& d, std::uint32
     row.kind = kNone;
     row.bits = static_cast<std::uint8_t>(
         (d.has_tcp ? FrameRow::kHasTcp : 0) | (d.has_payload_len ? FrameRow::kHasPayloadLen : 0) |
-        (d.sure ? FrameRow::kSure : 0) | (d.open_above ? FrameRow::kOpenAbove : 0) |
-        (record.timed && !implausible ? 0 : FrameRow::kUntimed) | (implausible ? FrameRow::kImplausible : 0));
+        (d.has_ip_id ? FrameRow::kHasIpId : 0) | (d.sure ? FrameRow::kSure : 0) |
+        (d.open_above ? FrameRow::kOpenAbove : 0) | (record.timed && !implausible ? 0 : FrameRow::kUntimed) |
+        (implausible ? FrameRow::kImplausible : 0));
     row.issue = d.issue == Issue::none ? time_issue(row) : d.issue;
     row.bare_tokens = d.bare_tokens;
     row.zero = 0;

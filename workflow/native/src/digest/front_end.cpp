@@ -4,9 +4,9 @@
 
 namespace acapella {
 
-FrontEnd::FrontEnd(const std::string& path, const Vendors* vendors)
-    : source_(path == "-" ? input::ByteSource::from_descriptor(STDIN_FILENO, "standard input")
-                          : input::ByteSource::open(path)),
+FrontEnd::FrontEnd(const std::string& path, const Vendors* vendors, const input::DecompressionLimits& limits)
+    : source_(path == "-" ? input::ByteSource::from_descriptor(STDIN_FILENO, "standard input", limits)
+                          : input::ByteSource::open(path, limits)),
       reader_(input::open_capture(*source_)),
       vendors_(vendors) {}
 

@@ -19,7 +19,8 @@ class FrontEnd {
   public:
     // `path`: a file, or "-" for standard input; `vendors`, as dissect() takes them, outlive this. Raises
     // input::InputError.
-    explicit FrontEnd(const std::string& path, const Vendors* vendors = nullptr);
+    explicit FrontEnd(const std::string& path, const Vendors* vendors = nullptr,
+                      const input::DecompressionLimits& limits = {});
 
     // The next frame's row; false at the end, see facts().
     bool next(FrameRow& row) {

@@ -4,6 +4,7 @@
 #include <malloc.h>
 
 #include <cstdint>
+#include <string>
 
 #include "columns/flow_columns.hpp"
 #include "columns/frame_columns.hpp"
@@ -12,6 +13,7 @@
 #include "digest/summary.hpp"
 #include "flow/accountant.hpp"
 #include "flow/flow_keys.hpp"
+#include "memory_limit.hpp"
 
 namespace acapella {
 
@@ -31,8 +33,12 @@ inline Verdict native_verdict(const FrameRow& row) {
 
 class Ledger {
   public:
-    Ledger(const FlowKeys& keys, const StackNames& names, Place place, std::size_t batch_rows)
-        : names_(names),
+    // `memory_bytes` limits what the tables of flows and header stacks take.
+    Ledger(const FlowKeys& keys, const StackNames& names, Place place, std::size_t batch_rows,
+           std::uint64_t memory_bytes = kUnlimited)
+        : keys_(keys),
+          names_(names),
+          memory_bytes_(memory_bytes),
           place_(std::move(place)),
           accountant_(keys),
           frames_(names, batch_rows),
@@ -51,7 +57,11 @@ class Ledger {
     }
 
     bool full() const { return frames_.full(); }
-    Batch take_frames() { return frames_.take(); }
+    // Raises MemoryLimitError; a batch more is in memory by then.
+    Batch take_frames() {
+        check_memory();
+        return frames_.take();
+    }
     // Every row is in: gives up what only frames need. What they and others have freed lies in pieces that
     // the flow table's columns do not fit in, so it goes back to the system.
     void close_frames() {
@@ -65,7 +75,19 @@ class Ledger {
     const Accountant& accountant() const { return accountant_; }
 
   private:
+    void check_memory() const {
+        const std::uint64_t taken = keys_.bytes() + accountant_.bytes() + names_.bytes();
+        if (taken > memory_bytes_)
+            throw MemoryLimitError("the tables of " + std::to_string(accountant_.size()) + " flows and " +
+                                   std::to_string(names_.size()) + " header stacks take " +
+                                   std::to_string(taken >> 20U) + " MiB by frame " +
+                                   std::to_string(summary_.frames) + ", " +
+                                   std::to_string(memory_bytes_ >> 20U) + " MiB are allowed");
+    }
+
+    const FlowKeys& keys_;
     const StackNames& names_;
+    std::uint64_t memory_bytes_;
     Place place_;
     Accountant accountant_;
     FrameColumns frames_;

@@ -14,9 +14,10 @@ class NativeDigest {
   public:
     // As FrontEnd.
     NativeDigest(const std::string& path, Place place, std::size_t batch_rows,
-                 const Vendors* vendors = nullptr)
-        : front_(path, vendors),
-          ledger_(front_.keys(), front_.names(), std::move(place), batch_rows),
+                 const Vendors* vendors = nullptr, const input::DecompressionLimits& limits = {},
+                 std::uint64_t memory_bytes = kUnlimited)
+        : front_(path, vendors, limits),
+          ledger_(front_.keys(), front_.names(), std::move(place), batch_rows, memory_bytes),
           batch_rows_(batch_rows) {}
 
     // The next rows of the frame table, as many as a batch holds; none at the end.

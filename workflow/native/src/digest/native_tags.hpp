@@ -12,8 +12,9 @@ namespace acapella {
 class NativeTags {
   public:
     // As FrontEnd.
-    NativeTags(const std::string& path, std::size_t batch_rows, const Vendors* vendors)
-        : front_(path, vendors), batch_rows_(batch_rows) {}
+    NativeTags(const std::string& path, std::size_t batch_rows, const Vendors* vendors,
+               const input::DecompressionLimits& limits = {})
+        : front_(path, vendors, limits), batch_rows_(batch_rows) {}
 
     // The next rows; none at the end.
     std::optional<Batch> next_frames() {

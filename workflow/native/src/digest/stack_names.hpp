@@ -26,6 +26,13 @@ class StackNames {
     std::uint32_t intern(std::string_view protocols, std::string_view stack);
 
     std::uint32_t size() const { return static_cast<std::uint32_t>(stacks_.size()); }
+    // Of memory, about. A column of rows has a dictionary of the texts beside them.
+    std::uint64_t bytes() const {
+        constexpr std::uint64_t kStack = sizeof(Stack) + 64;  // its applications, its node in by_rows_
+        return paths_.capacity() * sizeof(Path) + stack_of_path_.capacity() * sizeof(std::uint32_t) +
+               path_index_.bytes() + stacks_.size() * kStack +
+               2 * (protocols_.bytes() + stack_texts_.bytes() + tokens_.bytes());
+    }
     // Rows of protocols() and stacks(): equal texts have equal rows.
     std::uint32_t protocols_row(std::uint32_t stack) const { return stacks_[stack].protocols; }
     std::uint32_t stack_row(std::uint32_t stack) const { return stacks_[stack].stack; }

@@ -18,7 +18,7 @@ void Dissection::reset() {
     issue = Issue::none;
     inner_wire_len = 0;
     ip_version = ip_proto = 0;
-    later_fragment = has_ports = has_payload_len = has_tcp = false;
+    later_fragment = has_ip_id = has_ports = has_payload_len = has_tcp = false;
     ip_len = payload_len = 0;
     payload = bare = {};
     network = link_payload = {};

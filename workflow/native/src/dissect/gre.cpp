@@ -1,11 +1,10 @@
-// GRE, RFC 2784 and 2890; NVGRE, RFC 7637; PPTP, RFC 2637; ERSPAN types I to III; EtherIP, RFC 3378.
+// GRE, RFC 1701, 2784 and 2890; NVGRE, RFC 7637; PPTP, RFC 2637; ERSPAN types I to III; EtherIP, RFC 3378.
 #include "dissect/dissectors.hpp"
 #include "dissect/gre_key.hpp"
 
 namespace acapella {
 namespace {
 
-using gre::kChecksum;
 using gre::kErspan;
 using gre::kErspan3;
 using gre::kKey;
@@ -18,13 +17,15 @@ using gre::kVersion;
 constexpr std::uint16_t kPppAddressAndControl = 0xff03;  // RFC 1662 3.1
 
 void add_key(Walk& walk, std::uint16_t flags, std::uint16_t type) {
-    const std::size_t at = flags & (kChecksum | kRouting) ? 8 : 4;
+    const std::size_t at = gre::key_offset(flags);
     if ((flags & kKey) == 0 || !walk.at.has(at + 4)) return;
     const std::uint32_t key = walk.at.be32(at);
     if (type == kPptp)
         return walk.tunnel(TunnelType::pptp_call, key & 0xffff);  // behind the payload's length
     const Tunnel found = gre::key_identifier(flags, type, key);
     walk.tunnel(found.type, found.id);
+    const std::uint8_t flow = gre::flow_id(found.type, key);
+    if (flow != 0) walk.tunnel(TunnelType::nvgre_flow_id, flow);
 }
 
 // draft-foschiano-erspan 4.2 and 4.3. tshark decodes more of type III than the core.
@@ -54,9 +55,10 @@ Next dissect_gre(Walk& walk) {
     const std::uint16_t flags = walk.at.be16(0);
     const std::uint16_t type = walk.at.be16(2);
     add_key(walk, flags, type);
-    if (flags & kRouting) return walk.unsure();
-    const std::size_t header = gre::header_length(flags);
-    if (!walk.at.has(header)) return walk.cut(Issue::truncated_gre);
+    if ((flags & kRouting) && (flags & kVersion))
+        return walk.unsure();  // RFC 2637 4.1: version 1 has no routes
+    const std::size_t header = gre::header_end(walk.at, flags);
+    if (header == 0) return walk.cut(Issue::truncated_gre);
     walk.at.skip(header);
     if (!walk.at.has(1)) walk.out.sure = false;
     if (walk.at.reported() == 0) return walk.unsure();

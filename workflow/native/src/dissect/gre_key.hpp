@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "bytes/cursor.hpp"
 #include "tunnels.hpp"
 
 namespace acapella::gre {
@@ -20,17 +21,40 @@ inline constexpr std::uint16_t kErspan3 = 0x22eb;
 
 inline constexpr std::uint16_t kAcknowledgment = 0x0080;  // version 1, RFC 2637 4.1
 
+// Where the key begins: the checksum's field is also there for source routes, whose offset it ends with.
+constexpr std::size_t key_offset(std::uint16_t flags) { return flags & (kChecksum | kRouting) ? 8 : 4; }
+
 // Without source routes.
 constexpr std::size_t header_length(std::uint16_t flags) {
-    std::size_t length = 4;
-    for (const std::uint16_t flag : {kChecksum, kKey, kSequence}) length += flags & flag ? 4 : 0;
+    std::size_t length = key_offset(flags);
+    for (const std::uint16_t flag : {kKey, kSequence}) length += flags & flag ? 4 : 0;
     const bool acknowledges = (flags & kVersion) == 1 && (flags & kAcknowledgment);
     return length + (acknowledges ? 4 : 0);
 }
 
+constexpr std::size_t kRouteHeader = 4;  // of a source route: address family, offset, length
+
+// Length of the source route that begins at `offset`; kRouteHeader for the last, which is empty (RFC 1701).
+inline std::size_t route_length(const Cursor& at, std::size_t offset) {
+    return kRouteHeader + at.u8(offset + 3);
+}
+inline bool is_last_route(const Cursor& at, std::size_t offset) {
+    return at.be16(offset) == 0 && at.u8(offset + 3) == 0;
+}
+
+// Where the header ends, source routes included; 0 if it is not whole.
+inline std::size_t header_end(const Cursor& at, std::uint16_t flags) {
+    std::size_t end = header_length(flags);
+    for (bool last = (flags & kRouting) == 0; !last; end += route_length(at, end)) {
+        if (!at.has(end + kRouteHeader)) return 0;
+        last = is_last_route(at, end);
+    }
+    return at.has(end) ? end : 0;
+}
+
 // RFC 7637 section 3.2: if nothing but a key stands before an Ethernet frame, the key's upper 24 bits are a
-// tenant's VSID and the lower 8 bits tell flows of the tenant apart. VSIDs below 0x1000 are reserved, so such
-// a key is a number given to a plain GRE tunnel (RFC 2890), all of whose bits count. Not of PPTP.
+// tenant's VSID and the lower 8 bits its FlowID. VSIDs below 0x1000 are reserved, so such a key is a number
+// given to a plain GRE tunnel (RFC 2890). Not of PPTP.
 constexpr Tunnel key_identifier(std::uint16_t flags, std::uint16_t type, std::uint32_t key) {
     constexpr std::uint32_t kFirstVsid = 0x1000;
     const bool nvgre = type == kTransparentEthernet &&
@@ -38,6 +62,12 @@ constexpr Tunnel key_identifier(std::uint16_t flags, std::uint16_t type, std::ui
     return {.id = nvgre ? key >> 8 : key,
             .position = 0,
             .type = nvgre ? TunnelType::nvgre_vsid : TunnelType::gre_key};
+}
+
+// The FlowID, an identifier of its own, because nothing tells NVGRE from an Ethernet tunnel of GRE with a
+// large key, all of whose bits count. 0 if the key has none.
+constexpr std::uint8_t flow_id(TunnelType type, std::uint32_t key) {
+    return type == TunnelType::nvgre_vsid ? static_cast<std::uint8_t>(key) : std::uint8_t{0};
 }
 
 }  // namespace acapella::gre

@@ -30,6 +30,14 @@ bool skip_extensions(Cursor& at, std::uint8_t type) {
     return true;
 }
 
+// No field of GTP-U tells an Ethernet frame (PDU session type Ethernet, TS 23.501 5.8.2.2) from IP or PPP: it
+// is known from signalling alone. An address cannot be told from the start of an IP packet with certainty.
+bool looks_like_ethernet(const Cursor& at) {
+    constexpr std::size_t kType = 12;
+    const std::uint16_t type = at.be16(kType);
+    return at.has(kType + 2) && (type == 0x0800 || type == 0x86dd || type == 0x0806 || type == 0x8100);
+}
+
 }  // namespace
 
 Next dissect_gtp(Walk& walk) {
@@ -55,7 +63,10 @@ Next dissect_gtp(Walk& walk) {
     }
     const std::uint8_t first = walk.at.u8(0);
     if (first >= 0x45 && first <= 0x4e) return Next::ipv4;
-    return first >> 4 == 6 ? Next::ipv6 : walk.unsure();
+    if (first >> 4 == 6) return Next::ipv6;
+    if (walk.innermost || !looks_like_ethernet(walk.at)) return walk.unsure();
+    walk.out.sure = false;
+    return Next::ethernet;
 }
 
 }  // namespace acapella

@@ -15,6 +15,8 @@ void take_keys(Walk& walk, std::uint32_t length) {
     if (walk.quoted) return;
     out.ip_proto = walk.at.u8(9);
     out.ip_len = length;
+    out.has_ip_id = true;
+    out.ip_id = walk.at.be16(4);
     walk.at.copy(12, 4, out.src.data());
     walk.at.copy(16, 4, out.dst.data());
 }

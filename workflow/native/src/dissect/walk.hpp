@@ -97,7 +97,7 @@ struct Walk {
             overflow();
             return;
         }
-        out.tunnels[out.tunnel_count++] = {.id = id, .position = labels_of(out), .type = type};
+        out.tunnels[out.tunnel_count++] = {.id = id, .position = last_position(out), .type = type};
     }
 
     void overflow() {
@@ -175,7 +175,7 @@ struct Walk {
         if (quoted) return;
         out.inner_wire_len = link_len + to_end();
         out.ip_version = version;
-        out.later_fragment = false;
+        out.later_fragment = out.has_ip_id = false;
         out.has_ports = out.has_payload_len = out.has_tcp = false;
     }
     // An outer length field ends the packet here; what else was captured is padding, or a trailer that tshark

@@ -252,7 +252,7 @@ std::uint32_t Accountant::peer(std::uint32_t number) const {
 }
 
 std::uint32_t Accountant::peer_candidates(std::uint32_t number) const {
-    return peers_.candidates(key_of(number));
+    return peers_.candidates(key_of(number), [this](std::uint32_t flow) { return key_of(flow); });
 }
 
 std::uint64_t Accountant::peers_ambiguous() const {

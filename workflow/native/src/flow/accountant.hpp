@@ -90,6 +90,11 @@ class Accountant {
     void prefetch_tcp(std::uint32_t key) const;
 
     std::uint32_t size() const { return flows_.size(); }
+    std::uint64_t bytes() const {  // of memory
+        return peers_.bytes() + number_of_key_.capacity() * sizeof(std::uint32_t) + flows_.bytes() +
+               tcp_.bytes() + shares_.bytes() + older_ranges_.bytes() + older_ranges_total_ * sizeof(Range) +
+               map_bytes(times_) + map_bytes(untimed_) + map_bytes(carries_) + map_bytes(long_round_trips_);
+    }
     const FlowState& flow(std::uint32_t number) const { return flows_[number]; }
     const TcpState* tcp(std::uint32_t number) const;
     std::uint64_t flag_count(std::uint32_t number, FlagCount flag) const;

@@ -16,8 +16,6 @@ TagsView tags_of(const Dissection& d) {
         {d.vlans.data(), d.vlan_count}, {d.labels.data(), d.label_count}, {d.tunnels.data(), d.tunnel_count}};
 }
 
-bool is_same_both_ways(const Tunnel& tunnel) { return same_both_ways(tunnel.type); }
-
 // Without the position: headers that differ per direction may stand before it.
 std::uint64_t named(const Tunnel& tunnel) {
     return static_cast<std::uint64_t>(tunnel.type) << 32 | tunnel.id;
@@ -184,6 +182,13 @@ std::uint32_t FlowKeys::add_key(const Sought& sought, TagsView tags) {
     return number;
 }
 
+std::uint64_t FlowKeys::bytes() const {
+    return keys_.bytes() + key_index_.bytes() + endpoints_.bytes() + endpoints_index_.bytes() +
+           tags_.bytes() + tags_index_.bytes() + shared_.bytes() + networks_.bytes() +
+           keyed_networks_.bytes() + longer_tags_.bytes() + vlan_values_.capacity() * sizeof(std::uint16_t) +
+           label_values_.capacity() * sizeof(std::uint32_t) + tunnel_values_.capacity() * sizeof(Tunnel);
+}
+
 std::uint32_t FlowKeys::find_endpoints(const Endpoints& wanted, std::uint64_t wanted_hash) const {
     return endpoints_index_.find(wanted_hash,
                                  [&](std::uint32_t row) { return endpoints(row).words() == wanted.words(); });
@@ -207,7 +212,9 @@ std::uint32_t FlowKeys::intern_tags(TagsView tags, std::uint32_t key) {
         tags_index_.find(tags_hash, [&](std::uint32_t row) { return same_tags(row, tags); });
     if (found != kNone) return found;
     const std::uint32_t row = tags_.add(add_tags(tags, key));
-    intern_network(row);
+    intern_class(shared_, row);
+    intern_class(networks_, row);
+    intern_class(keyed_networks_, row);
     tags_index_.insert(tags_hash, row, [this](std::uint32_t old) { return hash_tags(tags_view(old)); });
     return row;
 }
@@ -228,37 +235,43 @@ FlowKeys::TagsRow FlowKeys::add_tags(TagsView tags, std::uint32_t key) {
     return {.is_longer = 1, .place = place & TagsRow::kMostPlaces};
 }
 
-std::uint64_t FlowKeys::hash_network(std::uint32_t tags_row) const {
-    std::uint64_t state = hash_tags({vlans(tags_row), {}});
+bool FlowKeys::TagsClasses::counts(const Tunnel& tunnel) const {
+    return directions_of(tunnel.type) <= directions;
+}
+
+std::uint64_t FlowKeys::hash_class(const TagsClasses& classes, std::uint32_t tags_row) const {
+    std::uint64_t state = hash_tags({classes.by_vlans ? vlans(tags_row) : TagsView{}.vlans, {}});
     for (const Tunnel& tunnel : tunnels(tags_row))
-        if (is_same_both_ways(tunnel)) state = TableHash::mix(state, named(tunnel));
+        if (classes.counts(tunnel)) state = TableHash::mix(state, named(tunnel));
     return state;
 }
 
-bool FlowKeys::same_network(std::uint32_t tags_row, std::uint32_t other_row) const {
-    if (!std::ranges::equal(vlans(tags_row), vlans(other_row))) return false;
+bool FlowKeys::same_class(const TagsClasses& classes, std::uint32_t tags_row, std::uint32_t other_row) const {
+    if (classes.by_vlans && !std::ranges::equal(vlans(tags_row), vlans(other_row))) return false;
+    const auto counts = [&](const Tunnel& tunnel) { return classes.counts(tunnel); };
     const auto own = tunnels(tags_row);
     const auto other = tunnels(other_row);
     auto a = own.begin();
     auto b = other.begin();
     for (;; ++a, ++b) {
-        a = std::find_if(a, own.end(), is_same_both_ways);
-        b = std::find_if(b, other.end(), is_same_both_ways);
+        a = std::find_if(a, own.end(), counts);
+        b = std::find_if(b, other.end(), counts);
         if (a == own.end() || b == other.end()) return a == own.end() && b == other.end();
         if (named(*a) != named(*b)) return false;
     }
 }
 
-std::uint32_t FlowKeys::network(std::uint32_t tags_row) const {
-    return network_index_.find(hash_network(tags_row),
-                               [&](std::uint32_t row) { return same_network(networks_[row], tags_row); });
+std::uint32_t FlowKeys::find_class(const TagsClasses& classes, std::uint32_t tags_row) const {
+    return classes.index.find(hash_class(classes, tags_row), [&](std::uint32_t row) {
+        return same_class(classes, classes.first_rows[row], tags_row);
+    });
 }
 
-void FlowKeys::intern_network(std::uint32_t tags_row) {
-    if (network(tags_row) != kNone) return;
-    const std::uint32_t added = networks_.add(tags_row);
-    const auto hash_of = [this](std::uint32_t row) { return hash_network(networks_[row]); };
-    network_index_.insert(hash_of(added), added, hash_of);
+void FlowKeys::intern_class(TagsClasses& classes, std::uint32_t tags_row) {
+    if (find_class(classes, tags_row) != kNone) return;
+    const std::uint32_t added = classes.first_rows.add(tags_row);
+    const auto hash_of = [&](std::uint32_t row) { return hash_class(classes, classes.first_rows[row]); };
+    classes.index.insert(hash_of(added), added, hash_of);
 }
 
 std::array<std::byte, 16> flow_id_of(const Endpoints& e, TagsView tags, std::string_view site) {

@@ -16,6 +16,7 @@
 #include "flow/pool.hpp"
 #include "flow/slots.hpp"
 #include "flow/table_hash.hpp"
+#include "tunnels.hpp"
 
 namespace acapella {
 
@@ -106,6 +107,7 @@ class FlowKeys {
     std::uint32_t intern(const Sought& sought);
 
     std::uint32_t size() const { return keys_.size(); }
+    std::uint64_t bytes() const;  // of memory
     FlowKey key(std::uint32_t number) const { return {keys_[number].endpoints_row, keys_[number].tags_row}; }
 
     const Endpoints& endpoints(std::uint32_t row) const { return keys_[endpoints_[row].first_key].endpoints; }
@@ -116,9 +118,18 @@ class FlowKeys {
     std::span<const std::uint16_t> vlans(std::uint32_t tags_row) const;
     std::span<const std::uint32_t> labels(std::uint32_t tags_row) const;
     std::span<const Tunnel> tunnels(std::uint32_t tags_row) const;
-    // Equal for equal VLAN stacks and equal identifiers of those tunnels that have one for both directions,
-    // at whatever positions.
-    std::uint32_t network(std::uint32_t tags_row) const;
+    // Classes of tags, each a division of the one before, whatever the positions of tunnels are: equal for
+    // equal identifiers of those tunnels that have one for both directions (VNI) ...
+    std::uint32_t shared(std::uint32_t tags_row) const { return find_class(shared_, tags_row); }
+    bool same_shared(std::uint32_t tags_row, std::uint32_t other_row) const {
+        return tags_row == other_row || same_class(shared_, tags_row, other_row);
+    }
+    // ... and equal VLAN stacks ...
+    std::uint32_t network(std::uint32_t tags_row) const { return find_class(networks_, tags_row); }
+    // ... and equal identifiers that mostly are the same for both directions (GRE key).
+    std::uint32_t keyed_network(std::uint32_t tags_row) const {
+        return find_class(keyed_networks_, tags_row);
+    }
 
     std::array<std::byte, 16> flow_id(std::uint32_t number, std::string_view site) const;
 
@@ -152,6 +163,18 @@ class FlowKeys {
         std::uint8_t tunnel_count;
     };
 
+    // Rows of tags by the identifiers of those tunnels that count, and by VLAN stack.
+    struct TagsClasses {
+        bool counts(const Tunnel& tunnel) const;
+
+        Directions directions;  // the last of those that count
+        bool by_vlans;
+        Pool<std::uint32_t> first_rows{};
+        Slots index{};
+
+        std::uint64_t bytes() const { return first_rows.bytes() + index.bytes(); }
+    };
+
     TagsView tags_view(std::uint32_t row) const { return {vlans(row), labels(row), tunnels(row)}; }
     std::uint64_t hash(const Endpoints& endpoints) const;
     std::uint64_t hash(const Endpoints& endpoints, const ShortTags& tags, std::uint64_t longer_tags) const;
@@ -163,9 +186,10 @@ class FlowKeys {
     std::uint32_t find_endpoints(const Endpoints& endpoints, std::uint64_t hash) const;
     std::uint32_t intern_tags(TagsView tags, std::uint32_t key);
     TagsRow add_tags(TagsView tags, std::uint32_t key);
-    std::uint64_t hash_network(std::uint32_t tags_row) const;
-    bool same_network(std::uint32_t tags_row, std::uint32_t other_row) const;
-    void intern_network(std::uint32_t tags_row);
+    std::uint64_t hash_class(const TagsClasses& classes, std::uint32_t tags_row) const;
+    bool same_class(const TagsClasses& classes, std::uint32_t tags_row, std::uint32_t other_row) const;
+    std::uint32_t find_class(const TagsClasses& classes, std::uint32_t tags_row) const;
+    void intern_class(TagsClasses& classes, std::uint32_t tags_row);
 
     TableHash hash_;
     Pool<Key> keys_;
@@ -174,8 +198,9 @@ class FlowKeys {
     Slots endpoints_index_;
     Pool<TagsRow> tags_;
     Slots tags_index_;
-    Pool<std::uint32_t> networks_;  // the first tags row of each network()
-    Slots network_index_;
+    TagsClasses shared_{Directions::same, false};
+    TagsClasses networks_{Directions::same, true};
+    TagsClasses keyed_networks_{Directions::mostly_same, true};
     Pool<LongerTags> longer_tags_;
     std::vector<std::uint16_t> vlan_values_;
     std::vector<std::uint32_t> label_values_;

@@ -1,8 +1,9 @@
-// Finds the other direction of a flow. MPLS labels and some identifiers of tunnels differ per direction, so
-// it is found by reversed endpoints and protocol: the only flow that has them, or, among several, the only
-// one of the same network, which is the VLAN stack and the identifiers that both directions share (VNI, VSID,
-// PPPoE session, I-SID); and it has to choose this flow in turn, so that connections are pairs. Otherwise
-// there is none.
+// Finds the other direction of a flow. The candidates are the flows with reversed endpoints, the same
+// protocol, and the same identifiers of those tunnels that have one for both directions (VNI, VSID, PPPoE
+// session, I-SID). The peer is the only candidate; among several the only one with the same VLAN stack; among
+// several of these the only one with the same GRE keys. MPLS labels and identifiers that each end chooses
+// (TEID) do not count: equal ones are a coincidence. The peer has to choose this flow in turn, so that
+// connections are pairs. Otherwise there is none.
 //
 // Flows are only ever added. So of two flows that are a pair at the end, both were free for each other from
 // the moment the later one appeared, and whoever was the peer before that one appeared is not the peer now:
@@ -25,46 +26,83 @@ class Peers {
     void add(std::uint32_t flow, const KeyOf& key_of) {
         const FlowKey key = key_of(flow);
         Group& group = group_of(key.endpoints);
-        if (group.count == 1) add_to_network_group(group.first, key_of(group.first));
-        if (group.count > 0) add_to_network_group(flow, key);
+        if (group.count == 1) add_to_tag_groups(group.first, key_of(group.first));
+        if (group.count > 0) add_to_tag_groups(flow, key);
         if (group.count++ == 0) group.first = flow;
     }
 
     // The peer among the flows added so far, or kNone.
     template <typename KeyOf>
     std::uint32_t peer(std::uint32_t flow, const KeyOf& key_of) const {
-        const std::uint32_t choice = choose(key_of(flow));
-        return choice != kNone && choose(key_of(choice)) == flow ? choice : kNone;
+        const std::uint32_t choice = choose(key_of(flow), key_of);
+        return choice != kNone && choose(key_of(choice), key_of) == flow ? choice : kNone;
     }
 
-    // How many flows have the reversed endpoints and protocol of `key`.
-    std::uint32_t candidates(FlowKey key) const;
+    std::uint64_t bytes() const {
+        return by_endpoints_.bytes() + by_shared_.bytes() + by_network_.bytes() + by_keyed_network_.bytes();
+    }
+
+    // How many flows could be the peer of one with `key`.
+    template <typename KeyOf>
+    std::uint32_t candidates(FlowKey key, const KeyOf& key_of) const {
+        const std::uint32_t count = reversed_flows(key);
+        if (count == 1) return only_reversed(key, key_of) != kNone;
+        if (count == 0) return 0;
+        return by_shared_.find(keys_.reversed(key.endpoints), keys_.shared(key.tags)).count;
+    }
 
   private:
     struct Group {
         std::uint32_t count = 0;
         std::uint32_t first = kNone;
     };
-    struct NetworkGroup {
-        std::uint64_t endpoints_and_network;
-        Group group;
+    // Groups by endpoints and a class of tags: FlowKeys::shared() and the like.
+    class TagGroups {
+      public:
+        void add(std::uint32_t endpoints, std::uint32_t tags_class, std::uint32_t flow);
+        Group find(std::uint32_t endpoints, std::uint32_t tags_class) const;
+        std::uint64_t bytes() const { return entries_.bytes() + index_.bytes(); }
+
+      private:
+        struct Entry {
+            std::uint64_t endpoints_and_class;  // hashed and compared as a number
+            Group group;
+        };
+
+        static std::uint64_t joined(std::uint32_t endpoints, std::uint32_t tags_class) {
+            return std::uint64_t{endpoints} << 32 | tags_class;
+        }
+        std::uint32_t row_of(std::uint64_t wanted) const;
+
+        TableHash hash_;
+        Pool<Entry> entries_;
+        Slots index_;
     };
 
     Group& group_of(std::uint32_t endpoints);
-    std::uint32_t choose(FlowKey key) const;
-    // Hashed and compared as a number: endpoints and FlowKeys::network().
-    std::uint64_t network_group(std::uint32_t endpoints, std::uint32_t tags) const {
-        return (static_cast<std::uint64_t>(endpoints) << 32) | keys_.network(tags);
+    std::uint32_t reversed_flows(FlowKey key) const;
+    std::uint32_t choose_by_tags(FlowKey key) const;
+
+    template <typename KeyOf>
+    std::uint32_t choose(FlowKey key, const KeyOf& key_of) const {
+        const std::uint32_t count = reversed_flows(key);
+        if (count == 0) return kNone;
+        return count == 1 ? only_reversed(key, key_of) : choose_by_tags(key);
     }
-    std::uint32_t find_network_group(std::uint64_t endpoints_and_network) const;
-    void add_to_network_group(std::uint32_t flow, FlowKey key);
+    // If there is one flow with the reversed endpoints: that flow, or kNone if it is of another network.
+    template <typename KeyOf>
+    std::uint32_t only_reversed(FlowKey key, const KeyOf& key_of) const {
+        const std::uint32_t found = by_endpoints_[keys_.reversed(key.endpoints)].first;
+        return keys_.same_shared(key.tags, key_of(found).tags) ? found : kNone;
+    }
+    void add_to_tag_groups(std::uint32_t flow, FlowKey key);
 
     const FlowKeys& keys_;
-    TableHash hash_;
     Pool<Group> by_endpoints_;
     // Only for endpoints that more than one flow has.
-    Pool<NetworkGroup> by_network_;
-    Slots network_index_;
+    TagGroups by_shared_;
+    TagGroups by_network_;
+    TagGroups by_keyed_network_;
 };
 
 }  // namespace acapella

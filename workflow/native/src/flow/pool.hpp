@@ -21,6 +21,7 @@ class Pool {
     T& operator[](std::uint32_t i) { return blocks_[i >> kShift][i & kMask]; }
     const T& operator[](std::uint32_t i) const { return blocks_[i >> kShift][i & kMask]; }
     std::uint32_t size() const { return size_; }
+    std::uint64_t bytes() const { return std::uint64_t{blocks_.size()} * (kMask + 1) * sizeof(T); }
 
   private:
     static constexpr std::uint32_t kShift = 12;

@@ -17,6 +17,13 @@ struct StackRun {
     std::uint64_t frames;
 };
 
+// What a hash map of the standard library takes: a node has its entry, a pointer and a header of malloc.
+template <typename Map>
+std::uint64_t map_bytes(const Map& map) {
+    constexpr std::uint64_t kNode = sizeof(typename Map::value_type) + 16;
+    return map.size() * kNode + map.bucket_count() * sizeof(void*);
+}
+
 class Shares {
   public:
     static constexpr std::uint32_t kEnd = 0x7fffffff;  // an empty list
@@ -29,6 +36,7 @@ class Shares {
     std::vector<std::pair<std::uint32_t, std::uint64_t>> applications(std::uint32_t list) const;
     // Newest first.
     std::vector<StackRun> runs(std::uint32_t list) const;
+    std::uint64_t bytes() const { return shares_.bytes() + map_bytes(carries_); }
 
   private:
     struct Share {

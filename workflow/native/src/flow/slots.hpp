@@ -45,6 +45,8 @@ class Slots {
         place(hash, row);
     }
 
+    std::uint64_t bytes() const { return slots_.size() * sizeof(slots_[0]); }
+
   private:
     static constexpr unsigned kFirstBits = 10;
 

@@ -61,7 +61,7 @@ class KeyWalk {
         if (token == "mpls")
             position_ += labels_of(answer_, label_stacks_++, tokens_in(answer_.protocols(), "mpls"));
         else
-            position_ += label_of(token).empty() ? 0 : 1;
+            position_ += has_position(token) ? 1 : 0;
     }
 
     void visit(std::string_view token) {
@@ -134,7 +134,7 @@ class KeyWalk {
 
     void network(std::uint8_t version) {
         out_.ip_version = version;
-        out_.later_fragment = out_.has_ports = out_.has_tcp = out_.has_payload_len = false;
+        out_.later_fragment = out_.has_ip_id = out_.has_ports = out_.has_tcp = out_.has_payload_len = false;
     }
 
     void ipv4(std::size_t index) {
@@ -148,6 +148,9 @@ class KeyWalk {
         out_.dst = dst;
         out_.ip_proto = number<std::uint8_t>(value(Field::ip_proto, index)).value_or(0);
         out_.ip_len = number<std::uint32_t>(value(Field::ip_len, index)).value_or(0);
+        const auto id = number<std::uint16_t>(value(Field::ip_id, index));
+        out_.has_ip_id = id.has_value();
+        out_.ip_id = id.value_or(0);
         out_.later_fragment = number<std::uint32_t>(value(Field::ip_frag_offset, index)).value_or(0) > 0;
     }
 
@@ -249,7 +252,7 @@ class KeyWalk {
     bool labels_taken_ = false;
     TunnelWalk tunnels_;
     std::size_t label_stacks_ = 0;
-    std::size_t position_ = 0;  // of the header in `stack`
+    std::size_t position_ = 0;  // of the header, see has_position()
     std::string_view rest_;     // tokens that follow
 };
 
@@ -280,15 +283,17 @@ void CoreTags::order(Dissection& keys) const {
 }
 
 void replace_keys(FrameRow& row, const Dissection& keys) {
+    row.ip_id = keys.ip_id;
     row.ip_len = keys.ip_len;
     row.tcp_seq = keys.tcp_seq;
     row.tcp_ack = keys.tcp_ack;
     row.tcp_flags = keys.tcp_flags;
     row.tcp_window = keys.tcp_window;
     row.payload_len = keys.payload_len;
-    row.bits = static_cast<std::uint8_t>((row.bits & ~(FrameRow::kHasTcp | FrameRow::kHasPayloadLen)) |
-                                         (keys.has_tcp ? FrameRow::kHasTcp : 0) |
-                                         (keys.has_payload_len ? FrameRow::kHasPayloadLen : 0));
+    row.bits = static_cast<std::uint8_t>(
+        (row.bits & ~(FrameRow::kHasTcp | FrameRow::kHasPayloadLen | FrameRow::kHasIpId)) |
+        (keys.has_ip_id ? FrameRow::kHasIpId : 0) | (keys.has_tcp ? FrameRow::kHasTcp : 0) |
+        (keys.has_payload_len ? FrameRow::kHasPayloadLen : 0));
 }
 
 std::string stack_text(const Answer& answer) {

@@ -1,38 +1,56 @@
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstring>
 
+#include "hybrid/answer_columns.hpp"
+#include "hybrid/answer_fields.hpp"
 #include "hybrid/answers.hpp"
 
 namespace acapella::hybrid {
 namespace {
 
 constexpr int kPipeBytes = 1 << 20;
+constexpr std::size_t kLongestLine = std::size_t{16} << 20;  // fields of a frame of 256 KiB take less
 constexpr std::size_t kChunk = std::size_t{256} << 10;
 // tshark writes line by line; on one core, waking up for each would cost as much as a fifth of its work.
 constexpr std::chrono::milliseconds kPause{2};
 
 }  // namespace
 
-AnswerReader::AnswerReader(int descriptor) : descriptor_(descriptor) {
+AnswerReader::AnswerReader(int descriptor, Layout layout, Seconds timeout)
+    : descriptor_(descriptor), layout_(layout), timeout_(timeout), stop_(::eventfd(0, EFD_CLOEXEC)) {
     ::fcntl(descriptor, F_SETPIPE_SZ, kPipeBytes);  // only the pace depends on it
     receiver_ = std::thread([this] { receive(); });
 }
 
 AnswerReader::~AnswerReader() {
+    const std::uint64_t one = 1;
+    (void)!::write(stop_, &one, sizeof one);
     receiver_.join();
+    ::close(stop_);
     ::close(descriptor_);
+}
+
+// False if the output is not wanted any more: a process that tshark started may hold it open.
+bool AnswerReader::wait_for_output() const {
+    std::array<pollfd, 2> wanted{{{descriptor_, POLLIN, 0}, {stop_, POLLIN, 0}}};
+    while (::poll(wanted.data(), wanted.size(), -1) < 0 && errno == EINTR) {
+    }
+    return wanted[1].revents == 0;
 }
 
 // The receiver's whole life.
 void AnswerReader::receive() {
     std::vector<char> chunk(kChunk);
-    for (;;) {
+    while (wait_for_output()) {
         const ssize_t got = ::read(descriptor_, chunk.data(), chunk.size());
         if (got < 0 && errno == EINTR) continue;
         {
@@ -50,7 +68,10 @@ void AnswerReader::receive() {
 bool AnswerReader::fetch(bool wait) {
     if (!wait && !news_.load(std::memory_order_relaxed)) return false;
     std::unique_lock lock(mutex_);
-    if (wait) changed_.wait(lock, [this] { return !received_.empty() || ended_; });
+    if (wait && !changed_.wait_for(lock, timeout_, [this] { return !received_.empty() || ended_; }))
+        throw TsharkTimeout("tshark printed nothing after frame " + std::to_string(frames_));
+    if (text_.size() - at_ > kLongestLine)
+        throw AnswerError("tshark printed a line of more than " + std::to_string(kLongestLine) + " bytes");
     news_.store(false, std::memory_order_relaxed);
     if (received_.empty()) return false;
     text_.erase(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(at_));
@@ -103,11 +124,10 @@ void AnswerReader::expect_end() {
 
 const Answer& AnswerReader::parse(std::string_view line) {
     ++frames_;
-    for (std::string_view& field : answer_.fields) {
-        const std::size_t tab = std::min(line.find('\t'), line.size());
-        field = line.substr(0, tab);
-        line.remove_prefix(std::min(tab + 1, line.size()));
-    }
+    if (layout_ == Layout::kColumns)
+        split_columns(line, answer_);
+    else
+        for (std::string_view& field : answer_.fields) field = take(line, '\t');
     std::uint64_t number = 0;
     const std::string_view text = answer_[Field::number];
     std::from_chars(text.data(), text.data() + text.size(), number);

@@ -73,6 +73,8 @@ void TunnelWalk::gre() {
     if (!key) return;
     const Tunnel found = gre::key_identifier(flags, type, *key);
     add(found.type, found.id);
+    const std::uint8_t flow = gre::flow_id(found.type, *key);
+    if (flow != 0) add(TunnelType::nvgre_flow_id, flow);
 }
 
 // The identifiers of signalling messages are those of the control plane.

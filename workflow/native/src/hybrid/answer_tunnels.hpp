@@ -15,7 +15,7 @@ class TunnelWalk {
   public:
     TunnelWalk(const Answer& answer, Dissection& out) : answer_(answer), out_(out) {}
 
-    // The next token of frame.protocols, the one before it, and the header's place in `stack`.
+    // The next token of frame.protocols, the one before it, and the header's position.
     void visit(std::string_view token, std::string_view before, std::size_t position);
     // A UDP header with these ports; `rest`: the tokens behind it, also below.
     void udp(std::uint16_t src_port, std::uint16_t dst_port, std::string_view rest, std::size_t position);

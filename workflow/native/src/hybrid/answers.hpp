@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -33,6 +34,7 @@ namespace acapella::hybrid {
     X(ip_dst, "ip.dst")                      \
     X(ip_proto, "ip.proto")                  \
     X(ip_len, "ip.len")                      \
+    X(ip_id, "ip.id")                        \
     X(ip_hdr_len, "ip.hdr_len")              \
     X(ip_frag_offset, "ip.frag_offset")      \
     X(ipv6_src, "ipv6.src")                  \
@@ -98,14 +100,6 @@ inline constexpr std::array<std::string_view, kFields> kFieldNames = {
 #undef ACAPELLA_FIELD
 };
 
-// What tshark's columns hold of a longer text.
-inline constexpr std::size_t kLongestColumn = 2047;
-
-// A colon-separated text from a column, without a last token that may be cut.
-inline std::string_view whole_tokens(std::string_view text) {
-    return text.size() < kLongestColumn ? text : text.substr(0, text.rfind(':'));
-}
-
 // Field::encap of a frame whose link type tshark does not know: all it says of it is "data".
 inline constexpr std::string_view kUnknownEncap = "0";
 
@@ -115,6 +109,15 @@ class AnswerError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
+// tshark printed nothing, or took nothing, for as long as it may.
+class TsharkTimeout : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
+using Seconds = std::chrono::duration<double>;
+inline constexpr Seconds kAnswerTimeout{120};
+
 // One frame's answer; its views are valid until the reader's next call.
 struct Answer {
     std::array<std::string_view, kFields> fields;
@@ -123,20 +126,22 @@ struct Answer {
     std::string_view protocols() const { return (*this)[Field::protocols]; }
 };
 
+// The layout of a line: a field after the other, or the columns of answer_columns.hpp.
+enum class Layout : std::uint8_t { kFields, kColumns };
+
 // Takes tshark's output from a pipe as it comes, in a thread of its own: a tshark whose output waits would
 // stop reading.
 class AnswerReader {
   public:
-    // Takes the descriptor over.
-    explicit AnswerReader(int descriptor);
+    // Takes the descriptor over. `timeout`: how long to wait for an answer, and for the end.
+    explicit AnswerReader(int descriptor, Layout layout = Layout::kFields, Seconds timeout = kAnswerTimeout);
     AnswerReader(const AnswerReader&) = delete;
     AnswerReader& operator=(const AnswerReader&) = delete;
-    // Waits until tshark has closed its end.
     ~AnswerReader();
 
     // The next frame's answer; null while it is not there. Throws AnswerError where it will not come.
     const Answer* poll();
-    // As poll(), but waits: null at the end of the output.
+    // As poll(), but waits: null at the end of the output. Throws TsharkTimeout.
     const Answer* next();
     // As next(), where an answer has to come.
     const Answer& wait();
@@ -145,12 +150,17 @@ class AnswerReader {
 
   private:
     void receive();
-    // More of the output in `text_`; false where there is none now (at all, if `wait`).
+    bool wait_for_output() const;
+    // More of the output in `text_`; false where there is none now (at all, if `wait`). Throws TsharkTimeout,
+    // and AnswerError for a line longer than any answer.
     bool fetch(bool wait);
     bool next_line(std::string_view& line);
     const Answer& parse(std::string_view line);
 
     int descriptor_;
+    Layout layout_;
+    Seconds timeout_;
+    int stop_;  // readable once the receiver shall end
     std::uint64_t frames_ = 0;
     Answer answer_;
     std::vector<char> text_;  // lines to come, from at_ on

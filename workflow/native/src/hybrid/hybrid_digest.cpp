@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <sstream>
 #include <utility>
 
 #include "issue.hpp"
@@ -40,30 +42,52 @@ std::optional<std::string_view> above(std::string_view answer, std::string_view 
 
 }  // namespace
 
-Questions::Questions(int descriptor) : descriptor_(descriptor), writer_(descriptor) {
+Questions::Questions(int descriptor, Seconds timeout)
+    : descriptor_(descriptor),
+      writer_(descriptor, std::chrono::duration_cast<std::chrono::milliseconds>(timeout)) {
     ::fcntl(descriptor, F_SETPIPE_SZ, kPipeBytes);  // only the pace depends on it
+    ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_NONBLOCK);
 }
 
 Questions::~Questions() {
     if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-void Questions::write(const Record& record) {
-    if (!writer_.write(record)) throw AskingError(writer_.error());
+void Questions::check(bool written) const {
+    if (written) return;
+    if (writer_.error_number() == ETIMEDOUT) throw TsharkTimeout("tshark stopped reading");
+    throw AskingError(writer_.error());
 }
+
+void Questions::write(const Record& record) { check(writer_.write(record)); }
 
 void Questions::flush() {
     if (flushed_ == writer_.frames()) return;
-    if (!writer_.flush()) throw AskingError(writer_.error());
+    check(writer_.flush());
     flushed_ = writer_.frames();
 }
 
 void Questions::end() {
-    if (!writer_.flush()) throw AskingError(writer_.error());
+    check(writer_.flush());
     ::close(std::exchange(descriptor_, -1));
 }
 
 std::optional<Batch> HybridDigest::next_frames() {
+    try {
+        return frames_in_time();
+    } catch (const TsharkTimeout&) {
+        std::ostringstream text;
+        text << "tshark gave no answer for " << options_.answer_timeout.count() << " s; " << waiting_frames();
+        throw TsharkTimeout(text.str());
+    }
+}
+
+std::string HybridDigest::waiting_frames() const {
+    if (last_sent_ == last_answered_) return "all frames are answered";
+    return "it was sent frames " + std::to_string(last_answered_ + 1) + " to " + std::to_string(last_sent_);
+}
+
+std::optional<Batch> HybridDigest::frames_in_time() {
     if (ended_) return std::nullopt;
     while (!ledger_.full()) {
         if (!read_all_ && !must_wait()) {
@@ -106,6 +130,7 @@ bool HybridDigest::read_rows() {
     for (std::size_t i = 0; i < count; ++i) {
         FrameRow& row = read_[i];
         if (choose(row, frames_[i])) {
+            last_sent_ = row.frame;
             questions_.write(frames_[i].question);
             ++unanswered_;
         }
@@ -136,6 +161,7 @@ bool HybridDigest::book_first(bool wait) {
         const Answer* answer = wait ? &answers_.wait() : answers_.poll();
         if (answer == nullptr) return false;
         --unanswered_;
+        last_answered_ = row.frame;
         const Verdict decided = verdict(row, *answer);
         ledger_.add(row, decided);
     } else {
@@ -187,18 +213,13 @@ Verdict HybridDigest::verdict(FrameRow& row, const Answer& answer) {
     if (row.issue == Issue::unsupported_link_type && answer[Field::encap] != kUnknownEncap)
         row.issue = time_issue(row);
     row.key = front_.keys().intern(keys_);
-    return {front_.names().intern(protocols_of(answer), stack_text(answer)), L4By::kTshark, AppBy::kTshark};
-}
-
-// Engine hybrid asks for columns.
-std::string_view HybridDigest::protocols_of(const Answer& answer) const {
-    return options_.ask_all ? answer.protocols() : whole_tokens(answer.protocols());
+    return {front_.names().intern(answer.protocols(), stack_text(answer)), L4By::kTshark, AppBy::kTshark};
 }
 
 // The core's layers 2 to 4 with what tshark says above them.
 Verdict HybridDigest::joined(const FrameRow& row, const Answer& answer) {
     const std::string_view native = without_tokens(front_.names().protocols_text(row.stack), row.bare_tokens);
-    const auto tokens = above(protocols_of(answer), native);
+    const auto tokens = above(answer.protocols(), native);
     if (!tokens) {
         ++contradictions_;
         return carried(row);

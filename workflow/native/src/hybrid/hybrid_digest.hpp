@@ -32,18 +32,21 @@ struct Options {
     bool ask_all = false;  // engine tshark
     Policy policy;
     const Vendors* vendors = nullptr;  // as FrontEnd
+    input::DecompressionLimits limits;
+    std::uint64_t memory_bytes = kUnlimited;  // as Ledger
+    Seconds answer_timeout = kAnswerTimeout;
 };
 
 // tshark's standard input, open from here to the end of the questions.
 class Questions {
   public:
-    // Takes the descriptor over.
-    explicit Questions(int descriptor);
+    // Takes the descriptor over. `timeout`: how long tshark may take nothing.
+    Questions(int descriptor, Seconds timeout);
     Questions(const Questions&) = delete;
     Questions& operator=(const Questions&) = delete;
     ~Questions();
 
-    // These throw AskingError.
+    // These throw AskingError, TsharkTimeout.
     void write(const Record& record);
     void flush();
     void end();
@@ -51,6 +54,8 @@ class Questions {
     std::uint64_t frames() const { return writer_.frames(); }
 
   private:
+    void check(bool written) const;
+
     int descriptor_;
     input::PcapngWriter writer_;
     std::uint64_t flushed_ = 0;
@@ -62,16 +67,16 @@ class HybridDigest {
     // the caller's. Raises input::InputError.
     HybridDigest(const std::string& path, Place place, std::size_t batch_rows, const Options& options,
                  int questions, int answers)
-        : answers_(answers),
-          questions_(questions),
-          front_(path, options.vendors),
-          ledger_(front_.keys(), front_.names(), std::move(place), batch_rows),
+        : answers_(answers, options.ask_all ? Layout::kFields : Layout::kColumns, options.answer_timeout),
+          questions_(questions, options.answer_timeout),
+          front_(path, options.vendors, options.limits),
+          ledger_(front_.keys(), front_.names(), std::move(place), batch_rows, options.memory_bytes),
           options_(options),
           selection_(options.policy) {
         applications_.emplace(*selection_);
     }
 
-    // As NativeDigest. Throws AskingError, AnswerError.
+    // As NativeDigest. Throws AskingError, AnswerError, and TsharkTimeout with the frames that wait.
     std::optional<Batch> next_frames();
     Batch flow_rows(std::uint32_t first, std::uint32_t count) const {
         return ledger_.flow_rows(first, count);
@@ -94,6 +99,8 @@ class HybridDigest {
         std::uint32_t payload_len;
     };
 
+    std::optional<Batch> frames_in_time();
+    std::string waiting_frames() const;
     bool read_rows();
     void keep(const FrameRow& row, Frame& frame);
     bool choose(FrameRow& row, const Frame& frame);
@@ -102,7 +109,6 @@ class HybridDigest {
     bool book_first(bool wait);
     void end();
     Verdict verdict(FrameRow& row, const Answer& answer);
-    std::string_view protocols_of(const Answer& answer) const;
     Verdict joined(const FrameRow& row, const Answer& answer);
     Verdict carried(const FrameRow& row);
 
@@ -118,6 +124,8 @@ class HybridDigest {
     RowQueue rows_;
     std::deque<CoreTags> core_tags_;  // of frames that were sent, have several, and wait for their answer
     std::uint64_t unanswered_ = 0;
+    std::uint64_t last_sent_ = 0;  // number in the capture, as the next
+    std::uint64_t last_answered_ = 0;
     std::uint64_t contradictions_ = 0;
     Dissection keys_;
     bool read_all_ = false;

@@ -13,11 +13,11 @@ namespace acapella::hybrid {
 
 class Reference {
   public:
-    // Takes over `answers`, tshark's standard output.
-    Reference(int answers, std::size_t batch_rows)
-        : answers_(answers), ledger_(keys_, names_, Place{}, batch_rows) {}
+    // Takes over `answers`, tshark's standard output; `timeout` as AnswerReader.
+    Reference(int answers, std::size_t batch_rows, Seconds timeout)
+        : answers_(answers, Layout::kFields, timeout), ledger_(keys_, names_, Place{}, batch_rows) {}
 
-    // As NativeDigest. Throws AnswerError.
+    // As NativeDigest. Throws AnswerError, TsharkTimeout.
     std::optional<Batch> next_frames();
     // VLAN ids and MPLS labels of the frames that next_frames() gave last.
     Batch tags() { return tags_.take(); }

@@ -1,5 +1,6 @@
 #include "input/byte_sink.hpp"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -41,8 +42,18 @@ class NoSigpipe {
     bool was_pending_ = false;
 };
 
+// Waits until a non-blocking descriptor takes more; errno, or 0.
+int wait_for_room(int descriptor, std::chrono::milliseconds timeout) {
+    pollfd ready{descriptor, POLLOUT, 0};
+    const int found = ::poll(&ready, 1, static_cast<int>(timeout.count()));
+    if (found == 0) {
+        return ETIMEDOUT;
+    }
+    return found > 0 || errno == EINTR ? 0 : errno;
+}
+
 // Writes all; errno, or 0.
-int write_all(int descriptor, const std::byte* from, std::size_t size) {
+int write_all(int descriptor, const std::byte* from, std::size_t size, std::chrono::milliseconds timeout) {
     const NoSigpipe guard;
     while (size > 0) {
         const ssize_t done = ::write(descriptor, from, size);
@@ -50,7 +61,13 @@ int write_all(int descriptor, const std::byte* from, std::size_t size) {
             if (errno == EINTR) {
                 continue;
             }
-            return errno;
+            if (errno != EAGAIN) {
+                return errno;
+            }
+            if (const int fault = wait_for_room(descriptor, timeout); fault != 0) {
+                return fault;
+            }
+            continue;
         }
         if (done == 0) {
             return EIO;
@@ -63,7 +80,8 @@ int write_all(int descriptor, const std::byte* from, std::size_t size) {
 
 }  // namespace
 
-ByteSink::ByteSink(int descriptor) : descriptor_(descriptor) {
+ByteSink::ByteSink(int descriptor, std::chrono::milliseconds timeout)
+    : descriptor_(descriptor), timeout_(timeout) {
     buffer_.reserve(kFlushAt + (std::size_t{64} << 10));
 }
 
@@ -76,7 +94,7 @@ bool ByteSink::flush_if_full() { return error_number_ == 0 && (buffer_.size() < 
 
 bool ByteSink::flush() {
     if (error_number_ == 0) {
-        error_number_ = write_all(descriptor_, buffer_.data(), buffer_.size());
+        error_number_ = write_all(descriptor_, buffer_.data(), buffer_.size(), timeout_);
         buffer_.clear();
     }
     return error_number_ == 0;

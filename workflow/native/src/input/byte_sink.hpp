@@ -1,6 +1,7 @@
 // Bytes to a descriptor, buffered.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -12,8 +13,11 @@ namespace acapella::input {
 // process.
 class ByteSink {
   public:
-    // The descriptor stays the caller's.
-    explicit ByteSink(int descriptor);
+    static constexpr std::chrono::milliseconds kNoTimeout{-1};
+
+    // The descriptor stays the caller's. A non-blocking one that takes nothing for `timeout` is a fault
+    // (ETIMEDOUT).
+    explicit ByteSink(int descriptor, std::chrono::milliseconds timeout = kNoTimeout);
     ByteSink(const ByteSink&) = delete;
     ByteSink& operator=(const ByteSink&) = delete;
 
@@ -29,6 +33,7 @@ class ByteSink {
 
   private:
     int descriptor_;
+    std::chrono::milliseconds timeout_;
     int error_number_ = 0;
     std::vector<std::byte> buffer_;
 };

@@ -20,7 +20,7 @@ constexpr int kPipeSize = 1 << 20;
 
 }  // namespace
 
-std::unique_ptr<ByteSource> ByteSource::open(const std::string& path) {
+std::unique_ptr<ByteSource> ByteSource::open(const std::string& path, const DecompressionLimits& limits) {
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor < 0) {
         throw InputError("cannot_open", path, std::strerror(errno));
@@ -32,20 +32,23 @@ std::unique_ptr<ByteSource> ByteSource::open(const std::string& path) {
     }
     // Advice only: where it is refused (a pipe), reading is as right and a little slower.
     (void)::posix_fadvise(descriptor, 0, 0, POSIX_FADV_SEQUENTIAL);
-    return std::unique_ptr<ByteSource>(new ByteSource(std::move(raw), path));
+    return std::unique_ptr<ByteSource>(new ByteSource(std::move(raw), path, limits));
 }
 
-std::unique_ptr<ByteSource> ByteSource::from_descriptor(int descriptor, std::string name) {
+std::unique_ptr<ByteSource> ByteSource::from_descriptor(int descriptor, std::string name,
+                                                        const DecompressionLimits& limits) {
     // A wider pipe means fewer switches between its two ends; refused for a file, and that is no fault.
     (void)::fcntl(descriptor, F_SETPIPE_SZ, kPipeSize);
-    return std::unique_ptr<ByteSource>(new ByteSource(descriptor_stream(descriptor, false), std::move(name)));
+    return std::unique_ptr<ByteSource>(
+        new ByteSource(descriptor_stream(descriptor, false), std::move(name), limits));
 }
 
-std::unique_ptr<ByteSource> ByteSource::from_memory(Bytes bytes, std::string name) {
-    return std::unique_ptr<ByteSource>(new ByteSource(memory_stream(bytes), std::move(name)));
+std::unique_ptr<ByteSource> ByteSource::from_memory(Bytes bytes, std::string name,
+                                                    const DecompressionLimits& limits) {
+    return std::unique_ptr<ByteSource>(new ByteSource(memory_stream(bytes), std::move(name), limits));
 }
 
-ByteSource::ByteSource(std::unique_ptr<ByteStream> raw, std::string name)
+ByteSource::ByteSource(std::unique_ptr<ByteStream> raw, std::string name, const DecompressionLimits& limits)
     : name_(std::move(name)),
       stream_(std::move(raw)),
       buffer_(std::make_unique_for_overwrite<std::byte[]>(kBufferSize)),
@@ -56,7 +59,7 @@ ByteSource::ByteSource(std::unique_ptr<ByteStream> raw, std::string name)
         // What was read so far is compressed: the decoder takes it over (it copies), and the buffer starts
         // anew.
         std::vector<std::byte> taken(buffer_.get(), buffer_.get() + size_);
-        stream_ = decoder(compression_, std::move(stream_), taken);
+        stream_ = decoder(compression_, std::move(stream_), taken, limits);
         size_ = 0;
         ended_ = false;
     }
@@ -120,6 +123,20 @@ std::uint64_t ByteSource::skip_far(std::uint64_t count) {
         left -= step;
     }
     return count - left;
+}
+
+std::uint64_t ByteSource::copy(ByteSink& sink, std::uint64_t most) {
+    const std::uint64_t begin = offset();
+    for (std::uint64_t left = most; left > 0; left = most - (offset() - begin)) {
+        const Bytes next = view(static_cast<std::size_t>(std::min<std::uint64_t>(left, kBufferSize)));
+        sink.put(next.data(), next.size());
+        if (next.empty() || !sink.flush_if_full()) {
+            break;
+        }
+        skip(next.size());
+    }
+    sink.flush();
+    return offset() - begin;
 }
 
 }  // namespace acapella::input

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "input/byte_sink.hpp"
 #include "input/decoder.hpp"
 #include "record.hpp"
 
@@ -17,11 +18,13 @@ namespace acapella::input {
 class ByteSource {
   public:
     // Raises InputError (cannot_open, read_error).
-    static std::unique_ptr<ByteSource> open(const std::string& path);
+    static std::unique_ptr<ByteSource> open(const std::string& path, const DecompressionLimits& limits = {});
     // Reads a descriptor that stays the caller's; `name` stands in messages.
-    static std::unique_ptr<ByteSource> from_descriptor(int descriptor, std::string name);
+    static std::unique_ptr<ByteSource> from_descriptor(int descriptor, std::string name,
+                                                       const DecompressionLimits& limits = {});
     // Reads bytes that outlive the source.
-    static std::unique_ptr<ByteSource> from_memory(Bytes bytes, std::string name);
+    static std::unique_ptr<ByteSource> from_memory(Bytes bytes, std::string name,
+                                                   const DecompressionLimits& limits = {});
 
     // The next `count` bytes, or fewer at the end of the data; valid until the next call.
     Bytes view(std::size_t count) {
@@ -41,6 +44,10 @@ class ByteSource {
         return skip_far(count);
     }
 
+    // Moves on to the end, or by `most` bytes, and writes what lies between to the sink; stops at the sink's
+    // first fault. Returns the number of bytes.
+    std::uint64_t copy(ByteSink& sink, std::uint64_t most);
+
     // From here on views stay valid beyond the next call: up to the next keep(), or to a frame that is read
     // where moved() is true already.
     void keep() {
@@ -58,7 +65,7 @@ class ByteSource {
     [[nodiscard]] Compression compression() const { return compression_; }
 
   private:
-    ByteSource(std::unique_ptr<ByteStream> raw, std::string name);
+    ByteSource(std::unique_ptr<ByteStream> raw, std::string name, const DecompressionLimits& limits);
     void fill(std::size_t count);
     std::uint64_t skip_far(std::uint64_t count);
     void make_room(std::size_t count);

@@ -20,12 +20,15 @@ constexpr std::uint32_t kMaxWireLen = 0x7fffffff;
 // A record that cannot be, while there are bytes to come.
 bool is_damage(FileEnd end) {
     return end == FileEnd::bad_caplen || end == FileEnd::bad_pseudo_header || end == FileEnd::bad_block ||
-           end == FileEnd::bad_version;
+           end == FileEnd::bad_version || end == FileEnd::too_many_interfaces;
 }
 
 FileEnd end_of_fault(const std::string& kind) {
     if (kind == "cut_compressed") {
         return FileEnd::cut_compressed;
+    }
+    if (kind == "decompression_limit") {
+        return FileEnd::decompression_limit;
     }
     if (kind == "trailing_bytes") {
         return FileEnd::trailing_bytes;
@@ -90,10 +93,11 @@ bool is_text(Bytes head) {
 }  // namespace
 
 const char* name_of(FileEnd end) {
-    constexpr std::array kNames{"clean",          "cut_header",        "cut_record",
-                                "bad_caplen",     "bad_pseudo_header", "bad_block",
-                                "bad_version",    "cut_compressed",    "bad_compression",
-                                "trailing_bytes", "read_error"};
+    constexpr std::array kNames{"clean",           "cut_header",          "cut_record",
+                                "bad_caplen",      "bad_pseudo_header",   "bad_block",
+                                "bad_version",     "too_many_interfaces", "cut_compressed",
+                                "bad_compression", "decompression_limit", "trailing_bytes",
+                                "read_error"};
     return kNames.at(static_cast<std::size_t>(end));
 }
 
@@ -103,9 +107,9 @@ void CaptureReader::add_interface(const Interface& interface) {
     facts_.ts_unit_ns = interfaces_.size() == 1 ? unit : std::min(facts_.ts_unit_ns, unit);
     facts_.snaplen = std::max(facts_.snaplen, interface.snaplen);
     facts_.fcs_len = std::max(facts_.fcs_len, interface.fcs_len);
-    auto& types = facts_.link_types;
-    if (std::find(types.begin(), types.end(), interface.link_type) == types.end()) {
-        types.push_back(interface.link_type);
+    if (!link_types_seen_.test(interface.link_type)) {
+        link_types_seen_.set(interface.link_type);
+        facts_.link_types.push_back(interface.link_type);
     }
 }
 

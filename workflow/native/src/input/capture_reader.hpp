@@ -1,6 +1,7 @@
 // Frames of a pcap or pcapng file, one by one, and what the file says of itself.
 #pragma once
 
+#include <bitset>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -22,19 +23,25 @@ struct Interface {
     std::uint8_t fcs_len = 0;  // octets of FCS that the file says end each frame; no part of any length here
 };
 
+// Interfaces that a file may describe, in all its sections. mergecap and dumpcap write some for each input; a
+// million take 32 MiB.
+inline constexpr std::size_t kMaxInterfaces = std::size_t{1} << 20U;
+
 // How a file ended. Each kind but `clean` names a fault; the frames before it are whole.
 enum class FileEnd : std::uint8_t {
     clean,
-    cut_header,         // in the middle of a record's header
-    cut_record,         // in the middle of a record or block
-    bad_caplen,         // a capture length that no frame of this link type has
-    bad_pseudo_header,  // a record too short for what stands before the frame
-    bad_block,          // a pcapng block whose lengths, options or interface contradict each other
-    bad_version,        // a pcapng section of a version that nobody knows
-    cut_compressed,     // the compressed data is cut
-    bad_compression,    // the compressed data is damaged, or a checksum says that what came out of it is
-    trailing_bytes,     // bytes that are not compressed behind the compressed data, which is whole
-    read_error,         // the operating system's
+    cut_header,           // in the middle of a record's header
+    cut_record,           // in the middle of a record or block
+    bad_caplen,           // a capture length that no frame of this link type has
+    bad_pseudo_header,    // a record too short for what stands before the frame
+    bad_block,            // a pcapng block whose lengths, options or interface contradict each other
+    bad_version,          // a pcapng section of a version that nobody knows
+    too_many_interfaces,  // a pcapng file describes more than kMaxInterfaces
+    cut_compressed,       // the compressed data is cut
+    bad_compression,      // the compressed data is damaged, or a checksum says that what came out of it is
+    decompression_limit,  // the decompressed data exceeds DecompressionLimits
+    trailing_bytes,       // bytes that are not compressed behind the compressed data, which is whole
+    read_error,           // the operating system's
 };
 
 // The stable name, as the members are spelt.
@@ -97,6 +104,7 @@ class CaptureReader {
     ByteSource& source_;
     FileFacts facts_;
     std::vector<Interface> interfaces_;
+    std::bitset<1U << 16U> link_types_seen_;
     bool opening_ = false;  // nothing is read to its end for a file that will be refused
 };
 

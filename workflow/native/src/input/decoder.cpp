@@ -73,7 +73,11 @@ class Feed {
         return Bytes(buffer_).subspan(at_, size_ - at_);
     }
 
-    void consume(std::size_t count) { at_ += count; }
+    void consume(std::size_t count) {
+        at_ += count;
+        consumed_ += count;
+    }
+    [[nodiscard]] std::uint64_t consumed() const { return consumed_; }
 
     [[nodiscard]] const ByteStream::Fault& fault() const { return raw_->fault(); }
 
@@ -84,12 +88,29 @@ class Feed {
     std::vector<std::byte> buffer_;
     std::size_t at_ = 0;
     std::size_t size_ = 0;
+    std::uint64_t consumed_ = 0;
 };
 
-// What the three decoders share: the feed, and what the end of the compressed bytes means.
+// What the three decoders share: the feed, the limits, and what the end of the compressed bytes means.
 class Decoder : public ByteStream {
+  public:
+    std::size_t read(std::byte* into, std::size_t room) final {
+        if (done_) {
+            return 0;
+        }
+        const std::size_t made = decode(into, room);
+        made_ += made;
+        const bool above_ratio =
+            made_ > DecompressionLimits::kFreeOfRatio && made_ / limits_.ratio > feed_.consumed();
+        return made_ > limits_.bytes || above_ratio ? exceed(made) : made;
+    }
+
   protected:
-    Decoder(std::unique_ptr<ByteStream> raw, Bytes head) : feed_(std::move(raw), head) {}
+    Decoder(std::unique_ptr<ByteStream> raw, Bytes head, const DecompressionLimits& limits)
+        : feed_(std::move(raw), head), limits_(limits) {}
+
+    // As read(), without limits.
+    virtual std::size_t decode(std::byte* into, std::size_t room) = 0;
 
     // No compressed bytes are left. `inside`: a member or frame is not complete.
     std::size_t end_of_feed(bool inside) {
@@ -109,12 +130,30 @@ class Decoder : public ByteStream {
 
     Feed feed_;
     bool done_ = false;
+
+  private:
+    // Of the `made` bytes that exceed a limit, returns as many as the total allows.
+    std::size_t exceed(std::size_t made) {
+        done_ = true;
+        fault_ = {};  // the limit was reached before what the decoder found later
+        if (made_ <= limits_.bytes) {
+            return fail("decompression_limit", "decompressed bytes exceed " + std::to_string(limits_.ratio) +
+                                                   " times the compressed bytes (--max-ratio)");
+        }
+        fail("decompression_limit",
+             "more than " + std::to_string(limits_.bytes) + " decompressed bytes (--max-decompressed)");
+        return static_cast<std::size_t>(limits_.bytes - std::min(limits_.bytes, made_ - made));
+    }
+
+    DecompressionLimits limits_;
+    std::uint64_t made_ = 0;
 };
 
 // RFC 1952. Zeros after the last member are padding (tapes, block devices); other bytes there are a fault.
 class GzipDecoder final : public Decoder {
   public:
-    GzipDecoder(std::unique_ptr<ByteStream> raw, Bytes head) : Decoder(std::move(raw), head) {
+    GzipDecoder(std::unique_ptr<ByteStream> raw, Bytes head, const DecompressionLimits& limits)
+        : Decoder(std::move(raw), head, limits) {
         constexpr int kGzipOnly = 16;
         done_ = inflateInit2(&stream_, MAX_WBITS + kGzipOnly) != Z_OK;
         if (done_) {
@@ -124,7 +163,7 @@ class GzipDecoder final : public Decoder {
 
     ~GzipDecoder() override { inflateEnd(&stream_); }
 
-    std::size_t read(std::byte* into, std::size_t room) override {
+    std::size_t decode(std::byte* into, std::size_t room) override {
         while (!done_) {
             const Bytes ready = feed_.ready();
             if (ready.empty()) {
@@ -189,12 +228,12 @@ class GzipDecoder final : public Decoder {
 // RFC 8878; skippable frames are skipped by the library.
 class ZstdDecoder final : public Decoder {
   public:
-    ZstdDecoder(std::unique_ptr<ByteStream> raw, Bytes head)
-        : Decoder(std::move(raw), head), stream_(ZSTD_createDStream()) {}
+    ZstdDecoder(std::unique_ptr<ByteStream> raw, Bytes head, const DecompressionLimits& limits)
+        : Decoder(std::move(raw), head, limits), stream_(ZSTD_createDStream()) {}
 
     ~ZstdDecoder() override { ZSTD_freeDStream(stream_); }
 
-    std::size_t read(std::byte* into, std::size_t room) override {
+    std::size_t decode(std::byte* into, std::size_t room) override {
         while (!done_) {
             // The library may hold output back that did not fit: ask it before more input is read.
             const Bytes ready = more_inside_ ? Bytes{} : feed_.ready();
@@ -232,7 +271,8 @@ class ZstdDecoder final : public Decoder {
 // The lz4 frame format, https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md.
 class Lz4Decoder final : public Decoder {
   public:
-    Lz4Decoder(std::unique_ptr<ByteStream> raw, Bytes head) : Decoder(std::move(raw), head) {
+    Lz4Decoder(std::unique_ptr<ByteStream> raw, Bytes head, const DecompressionLimits& limits)
+        : Decoder(std::move(raw), head, limits) {
         done_ = LZ4F_isError(LZ4F_createDecompressionContext(&context_, LZ4F_VERSION)) != 0;
         if (done_) {
             fail("bad_compression", "lz4 does not start");
@@ -241,7 +281,7 @@ class Lz4Decoder final : public Decoder {
 
     ~Lz4Decoder() override { LZ4F_freeDecompressionContext(context_); }
 
-    std::size_t read(std::byte* into, std::size_t room) override {
+    std::size_t decode(std::byte* into, std::size_t room) override {
         while (!done_) {
             const Bytes ready = more_inside_ ? Bytes{} : feed_.ready();
             if (ready.empty() && !more_inside_) {
@@ -315,14 +355,15 @@ const char* name_of(Compression compression) {
     return "none";
 }
 
-std::unique_ptr<ByteStream> decoder(Compression compression, std::unique_ptr<ByteStream> raw, Bytes head) {
+std::unique_ptr<ByteStream> decoder(Compression compression, std::unique_ptr<ByteStream> raw, Bytes head,
+                                    const DecompressionLimits& limits) {
     switch (compression) {
         case Compression::gzip:
-            return std::make_unique<GzipDecoder>(std::move(raw), head);
+            return std::make_unique<GzipDecoder>(std::move(raw), head, limits);
         case Compression::zstd:
-            return std::make_unique<ZstdDecoder>(std::move(raw), head);
+            return std::make_unique<ZstdDecoder>(std::move(raw), head, limits);
         case Compression::lz4:
-            return std::make_unique<Lz4Decoder>(std::move(raw), head);
+            return std::make_unique<Lz4Decoder>(std::move(raw), head, limits);
         case Compression::none:
             break;
     }

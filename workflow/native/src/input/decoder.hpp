@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -54,7 +55,18 @@ Compression detect_compression(Bytes head);
 
 const char* name_of(Compression compression);
 
+// How much may be decompressed. A stream that exceeds a limit ends with the fault decompression_limit.
+struct DecompressionLimits {
+    // zstd reaches 32,768 with runs of one byte, and some 3,000 with repeated full-size TSO frames; gzip
+    // reaches 1,032, lz4 255.
+    std::uint32_t ratio = 10'000;                   // decompressed bytes for each compressed one
+    std::uint64_t bytes = std::uint64_t{1} << 40U;  // decompressed, in all
+    // The ratio is checked from here on: less does no harm, and a small file may be all zeros.
+    static constexpr std::uint64_t kFreeOfRatio = std::uint64_t{16} << 20U;
+};
+
 // Decompresses `raw`, of which `head` has been read already. Concatenated members and frames are one stream.
-std::unique_ptr<ByteStream> decoder(Compression compression, std::unique_ptr<ByteStream> raw, Bytes head);
+std::unique_ptr<ByteStream> decoder(Compression compression, std::unique_ptr<ByteStream> raw, Bytes head,
+                                    const DecompressionLimits& limits);
 
 }  // namespace acapella::input

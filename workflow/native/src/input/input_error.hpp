@@ -7,7 +7,8 @@
 namespace acapella::input {
 
 // `kind` is a stable snake_case name: cannot_open, read_error, empty_file, cut_header, not_a_capture,
-// unsupported_format, unsupported_version, bad_header, cut_compressed, bad_compression.
+// unsupported_format, unsupported_version, bad_header, cut_compressed, bad_compression,
+// decompression_limit.
 // what() is one line, "where: what".
 class InputError : public std::runtime_error {
   public:

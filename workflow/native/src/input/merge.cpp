@@ -1,5 +1,6 @@
 #include "input/merge.hpp"
 
+#include <algorithm>
 #include <queue>
 
 #include "input/pcap_writer.hpp"
@@ -25,12 +26,12 @@ void check(bool written, const PcapWriter& writer) {
 
 }  // namespace
 
-Merge::Merge(const std::vector<std::string>& paths) {
+Merge::Merge(const std::vector<std::string>& paths, const DecompressionLimits& limits) {
     captures_.reserve(paths.size());
     for (const std::string& path : paths) {
         Capture& capture = captures_.emplace_back();
         capture.path = path;
-        capture.source = ByteSource::open(path);
+        capture.source = ByteSource::open(path, limits);
         capture.reader = open_capture(*capture.source);
     }
 }
@@ -69,10 +70,22 @@ void Merge::write(int descriptor) {
             throw MergeError(capture.path + ": frames of link type " +
                              std::to_string(capture.record.link_type) + " do not go with those of " +
                              std::to_string(type));
+        {
+            const std::lock_guard lock(mutex_);
+            written_.push_back(static_cast<std::uint32_t>(first));
+        }
         check(writer.write(capture.record), writer);
         if (next(capture)) heads.push({capture.place_ns, first});
     }
     check(writer.flush(), writer);
+}
+
+std::vector<std::uint32_t> Merge::take_captures(std::size_t count) {
+    const std::lock_guard lock(mutex_);
+    const auto end = written_.begin() + static_cast<std::ptrdiff_t>(std::min(count, written_.size()));
+    std::vector<std::uint32_t> taken(written_.begin(), end);
+    written_.erase(written_.begin(), end);
+    return taken;
 }
 
 std::vector<FileFacts> Merge::facts() const {

@@ -1,9 +1,12 @@
 // Several captures as one, in order of time: what was taken by several queues, or in several files.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -21,7 +24,7 @@ class MergeError : public std::runtime_error {
 class Merge {
   public:
     // Opens all captures. Raises InputError where one is none.
-    explicit Merge(const std::vector<std::string>& paths);
+    explicit Merge(const std::vector<std::string>& paths, const DecompressionLimits& limits = {});
     Merge(const Merge&) = delete;
     Merge& operator=(const Merge&) = delete;
 
@@ -31,6 +34,11 @@ class Merge {
     // file, and its time becomes kNoPlausibleNs, which is as implausible. Raises MergeError where frames have
     // no time or several link types, or where the descriptor does not take them.
     void write(int descriptor);
+
+    // The capture, by its place among the paths, of each of the next `count` frames that write() wrote, in
+    // order; fewer where it wrote fewer. May be called in another thread while write() runs: a frame is
+    // noted before it is written, so whoever has read it gets an answer.
+    [[nodiscard]] std::vector<std::uint32_t> take_captures(std::size_t count);
 
     // What each file said of itself, in order; whole once write() has returned.
     [[nodiscard]] std::vector<FileFacts> facts() const;
@@ -47,6 +55,8 @@ class Merge {
     [[nodiscard]] std::uint16_t link_type() const;
 
     std::vector<Capture> captures_;
+    std::mutex mutex_;
+    std::deque<std::uint32_t> written_;  // captures of frames that were written and not taken yet
 };
 
 }  // namespace acapella::input

@@ -277,6 +277,10 @@ bool PcapngReader::read_interface(const Block& block) {
                        &interface)) {
         return false;
     }
+    if (interfaces_.size() == kMaxInterfaces) {
+        return stop(FileEnd::too_many_interfaces,
+                    "more than " + std::to_string(kMaxInterfaces) + " interfaces are described");
+    }
     add_interface(interface);
     source_.skip(block.size);
     return true;

@@ -35,11 +35,14 @@ struct Packet {
     std::uint32_t wire;
 };
 
+constexpr std::uint32_t kNoInterface = UINT32_MAX;
+
 static_assert(sizeof(Section) == 16 && sizeof(InterfaceDescription) == 20 && sizeof(Packet) == 20);
 
 }  // namespace
 
-PcapngWriter::PcapngWriter(int descriptor) : sink_(descriptor) {
+PcapngWriter::PcapngWriter(int descriptor, std::chrono::milliseconds timeout)
+    : sink_(descriptor, timeout), interface_of_type_(std::size_t{1} << 16U, kNoInterface) {
     const Section section;
     put_block_head(kSectionHeader, sizeof section);
     sink_.put(&section, sizeof section);
@@ -53,17 +56,17 @@ void PcapngWriter::put_block_head(std::uint32_t type, std::size_t size) {
 }
 
 std::uint32_t PcapngWriter::interface_of(std::uint16_t link_type) {
-    const auto found = std::find(link_types_.begin(), link_types_.end(), link_type);
-    if (found != link_types_.end()) {
-        return static_cast<std::uint32_t>(found - link_types_.begin());
+    std::uint32_t& interface = interface_of_type_[link_type];
+    if (interface != kNoInterface) {
+        return interface;
     }
-    link_types_.push_back(link_type);
+    interface = interfaces_++;
     const InterfaceDescription description{.link_type = link_type};
     put_block_head(kInterfaceDescription, sizeof description);
     sink_.put(&description, sizeof description);
     const auto size = static_cast<std::uint32_t>(sizeof description + 12);
     sink_.put(&size, sizeof size);
-    return static_cast<std::uint32_t>(link_types_.size() - 1);
+    return interface;
 }
 
 bool PcapngWriter::write(const Record& record) {

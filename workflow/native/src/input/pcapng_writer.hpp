@@ -14,8 +14,8 @@ namespace acapella::input {
 // After a fault (ByteSink) this and all later calls return false, and error() says it.
 class PcapngWriter {
   public:
-    // Writes to a descriptor that stays the caller's.
-    explicit PcapngWriter(int descriptor);
+    // Writes to a descriptor that stays the caller's; `timeout` as ByteSink.
+    explicit PcapngWriter(int descriptor, std::chrono::milliseconds timeout = ByteSink::kNoTimeout);
     PcapngWriter(const PcapngWriter&) = delete;
     PcapngWriter& operator=(const PcapngWriter&) = delete;
 
@@ -35,7 +35,8 @@ class PcapngWriter {
 
     ByteSink sink_;
     std::uint64_t frames_ = 0;
-    std::vector<std::uint16_t> link_types_;  // by interface
+    std::uint32_t interfaces_ = 0;
+    std::vector<std::uint32_t> interface_of_type_;  // by link type; kNoInterface: not described yet
 };
 
 }  // namespace acapella::input

@@ -47,10 +47,14 @@ def run(args: argparse.Namespace) -> None:
         with collector:
             answer = collector("snapshot")
         counters, tables = answer["state"]["reports"], folder / answer["folder"]
+    spreadsheet = sql.checked_spreadsheet(args)
     with queries.one_line(), contextlib.closing(queries.connect()) as con:
         define(con, tables, counters)
+        queries.confine(con, tables)
         with sql.known_names(con):
-            sql.write_answer(con, sql.reading_statement(con, args.query, anew=""), sys.stdout, args.format)
+            sql.write_answer(
+                con, sql.reading_statement(con, args.query, anew=""), sys.stdout, args.format, spreadsheet=spreadsheet
+            )
 
 
 def finished(folder: Path) -> dict:

@@ -3,14 +3,17 @@
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import time
 
 from acapella_core import collector as core
 from acapella_core import files
-from acapella_core.errors import UserError
+from acapella_core.errors import UserError, exit_code_of
 
+from .. import control_channel
 from ..digest import DAMAGED
+from . import place
 from .answers import Answers
 from .control import ControlServer, note
 from .questions import QuestionServer
@@ -43,7 +46,7 @@ class Run:
         )
         pairs = [of_core(pair, settings.report_format) for pair in settings.queue_pairs]
         series = None if settings.window_ns is None else settings.folder / "series.parquet"
-        with core.Collector(pairs, options, series=series) as collector:
+        with core.Collector(pairs, options, series=series, keep=True) as collector:
             collector.on_series = self._tail.add
             reception = Reception(settings, collector)
             sessions = Sessions(
@@ -52,7 +55,8 @@ class Run:
                 ring_bytes=settings.ring_bytes,
                 most=settings.most_sessions,
             )
-            control = ControlServer(sessions) if settings.listen else None
+            secret = control_channel.make_secret(settings.folder / place.SECRET) if settings.listen else None
+            control = ControlServer(sessions, secret) if secret else None
             self._stop_on_signals()
             with reception.running():
                 await asyncio.to_thread(reception.wait_until_ready)
@@ -62,8 +66,10 @@ class Run:
                 raise reception.failure
             counters = collector.finish()
             collector.write_flows(settings.folder / "flows.parquet")
-        self._write_counters(counters, sessions, control, reception)
-        return outcome(reception, nothing_taken(counters, settings)) or int(no_room(counters) is not None)
+            losses = collector.losses
+        unwritten = self._write_counters(counters, sessions, control, reception, losses), note_losses(losses)
+        rest = outcome(reception, nothing_taken(counters, settings)) or int(no_room(counters) is not None)
+        return max(unwritten) or rest
 
     def _stop_on_signals(self) -> None:
         """Ctrl-C, kill, or a terminal that is closed end the run with its results; a second one changes nothing."""
@@ -96,7 +102,7 @@ class Run:
             if control:
                 host, port = await control.start(*settings.listen, anywhere=settings.listen_anywhere)
                 servers.push_async_callback(control.close)
-                note(f"control channel on {host}:{port}")
+                note(f"control channel on {host}:{port}, secret in {settings.folder / place.SECRET}")
             source = settings.interface or settings.rdma_device or f"{len(settings.captures)} captures"
             note(f"receiving from {source}; acapella collector top {settings.folder}")
             yield
@@ -104,6 +110,7 @@ class Run:
     async def _until_over(self, collector: core.Collector, reception: Reception, sessions: Sessions) -> None:
         """Wait for a signal, the end of the source, or of every session."""
         told = time.monotonic()
+        lost = False
         while not (self._stopped.is_set() or reception.over):
             if self._settings.until_ended and sessions.all_ended():
                 await asyncio.sleep(LOOK_S)  # what was sent last is still on its way
@@ -113,24 +120,55 @@ class Run:
             if self._settings.progress and time.monotonic() - told >= PROGRESS_S:
                 told = time.monotonic()
                 note(in_words(collector.counters()))
+            if collector.losses and not lost:
+                lost = True
+                error = collector.losses["series"].error
+                note(f"warning: series.parquet: {cause(error)}; later rows are lost, and the run goes on")
 
-    def _write_counters(self, counters: dict, sessions: Sessions, control: ControlServer | None, reception) -> None:
-        """counters.json: what became of every frame and report, who sent them, and how each capture ended."""
+    def _write_counters(self, counters: dict, sessions: Sessions, control, reception, losses: dict) -> int:
+        """Write counters.json: what became of every frame and report, who sent them, and how each capture ended.
+
+        Return 0, or the exit code if it cannot be written.
+        """
         document = {
             "reports": counters,
             "delivery": delivery(counters, sessions.reports_sent()),
             "sessions": sessions.summary(),
             "control": dict(control.counts) if control else {},
             "captures": reception.files,
+            "not_written": {name: loss.rows for name, loss in losses.items()},
         }
-        files.atomic_text(self._settings.folder / "counters.json", json.dumps(document, indent=1) + "\n")
+        code = 0
+        try:
+            files.atomic_text(self._settings.folder / "counters.json", json.dumps(document, indent=1) + "\n")
+        except UserError as error:
+            code = exit_code_of(error)
+            note(f"error: {error}; exit code {code}")
         for file in reception.files:
             if file["end"] != "clean":
-                code = "; exit code 1" if file["end"] in DAMAGED else ""
-                note(f"{file['file']}: {file['detail'] or file['end']}; what is whole before it was read{code}")
+                advice = "; exit code 1" if file["end"] in DAMAGED else ""
+                note(f"{file['file']}: {file['detail'] or file['end']}; what is whole before it was read{advice}")
         note(in_words(counters))
         if full := no_room(counters):
             note(f"error: {full}; exit code 1")
+        return code
+
+
+def note_losses(losses: dict[str, core.Loss]) -> int:
+    """Print which rows were not written; 0, or the exit code if there are any."""
+    code = 0
+    for name, loss in losses.items():
+        code = exit_code_of(loss.error)
+        kept = f"{loss.all_rows - loss.rows:,} of {loss.all_rows:,} rows are written"
+        note(f"error: {name}.parquet: {kept}: {cause(loss.error)}; free some space; exit code {code}")
+    return code
+
+
+def cause(error: BaseException) -> str:
+    """Return the system's text of an error, or of the one behind it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return (os.strerror(error.errno) if getattr(error, "errno", None) else None) or str(error)
 
 
 def outcome(reception: Reception, refusal: str | None) -> int:

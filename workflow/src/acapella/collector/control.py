@@ -1,10 +1,12 @@
 """The collector's end of the control channel: one asyncio server, a task a connection.
 
-Whatever a client says, it gets a line or is let go; nothing of it stops the collector.
+Whatever a client says, it gets a line or is let go; nothing of it stops the collector. A connection that has not sent
+the secret has a short time limit, takes no place of those that have, and is closed if too many others wait.
 """
 
 import asyncio
 import contextlib
+import hmac
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -21,13 +23,15 @@ from ..control_channel import (
     Message,
     Pace,
     Refused,
+    Secret,
     Written,
     decode,
     encode,
 )
 from .sessions import Sessions
 
-MOST_CONNECTIONS = 64
+MOST_CONNECTIONS = 64  # that sent the secret
+MOST_WAITING = 256  # that did not yet: more than the backlog of a listening socket
 MOST_REFUSALS = 16  # lines of one connection; then it is let go
 MOST_UNSENT_BYTES = 65_536  # to a client that does not read
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -36,21 +40,23 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 class ControlServer:
     """Gives sessions to control planes. ``counts`` has what happened: connections, refused lines, and so on."""
 
-    def __init__(self, sessions: Sessions, pace: Pace = PACE):
+    def __init__(self, sessions: Sessions, secret: Secret, pace: Pace = PACE):
         self.sessions = sessions
+        self.secret = secret
         self.pace = pace
         self.connections: dict[int, asyncio.StreamWriter] = {}  # by the session that each has
         self._tasks: set[asyncio.Task] = set()
+        self._waiting: dict[asyncio.Task, asyncio.StreamWriter] = {}  # for their secret, the longest first
         self.counts: Counter[str] = Counter()
 
     async def start(self, host: str, port: int, *, anywhere: bool = False) -> tuple[str, int]:
         """Listen; the address, where port 0 is the one that was free. Raises UserError.
 
-        Anybody who reaches the port gets a key to write reports with, so other than loopback is asked for by name.
+        The secret and the keys are sent as they are, so other than loopback is asked for by name.
         """
         if host not in LOOPBACK and not anywhere:
             raise UserError(
-                "others could reach the control channel, which hands out keys and asks for none",
+                "others could read the control channel, which is not encrypted and hands out keys",
                 where=f"--listen {host}",
                 fix="listen on 127.0.0.1, or say --listen-anywhere where the network is yours alone",
             )
@@ -74,7 +80,9 @@ class ControlServer:
         self._tasks.add(task)
         conversation = Conversation(self, writer)
         try:
-            if len(self._tasks) > MOST_CONNECTIONS:
+            if not await self._admitted(task, conversation, reader, writer):
+                return
+            if len(self._tasks) - len(self._waiting) > MOST_CONNECTIONS:
                 conversation.refuse("too many connections")
             else:
                 await conversation.run(reader)
@@ -86,6 +94,17 @@ class ControlServer:
             with contextlib.suppress(OSError):
                 writer.close()
 
+    async def _admitted(self, task: asyncio.Task, conversation: "Conversation", reader, writer) -> bool:
+        """Wait for the secret; whether it came."""
+        self._waiting[task] = writer
+        if len(self._waiting) > MOST_WAITING:
+            self.counts["crowded_out"] += 1
+            self._waiting.pop(next(iter(self._waiting))).transport.abort()
+        try:
+            return await conversation.has_secret(reader)
+        finally:
+            self._waiting.pop(task, None)
+
 
 class Conversation:
     """What is said on one connection."""
@@ -95,6 +114,22 @@ class Conversation:
         self._writer = writer
         self._session: int | None = None
         self._refusals = 0
+
+    async def has_secret(self, reader: asyncio.StreamReader) -> bool:
+        """Read the first line; whether it has the secret. Else the other side gets a line, or was silent."""
+        try:
+            async with asyncio.timeout(self._server.pace.secret_s):
+                line = await whole_line(reader)
+        except TimeoutError:
+            self._server.counts["silent"] += 1
+            return False
+        with contextlib.suppress(Refused):
+            match decode(line or b""):
+                case Secret(value=value) if hmac.compare_digest(value, self._server.secret.value):
+                    return True
+        self._server.counts["without_secret"] += 1
+        self.refuse("first comes this run's secret: --secret FOLDER/collector.secret")
+        return False
 
     async def run(self, reader: asyncio.StreamReader) -> None:
         """Answer line after line until the other side is gone, silent for too long, or refused too often."""
@@ -137,6 +172,8 @@ class Conversation:
         match message:
             case Hello() if self._session is None:
                 self._begin(message)
+            case Secret():
+                raise Refused("this connection has sent it")
             case Hello():
                 raise Refused("this connection has its session; a new one needs a new connection")
             case Written(session=number) if number == self._session:

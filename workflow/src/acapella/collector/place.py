@@ -14,6 +14,7 @@ from acapella_core.errors import UserError
 RESULTS = ("flows.parquet", "series.parquet", "counters.json")
 SNAPSHOT = "snapshot"  # folder of tables as they are while it runs
 SOCKET = "collector.sock"
+SECRET = "collector.secret"  # of the control channel, new in each run
 LOCK = ".collector.lock"
 PRIVATE_FOLDER = 0o700
 
@@ -68,7 +69,8 @@ def locked(folder: Path) -> Iterator[None]:
 
 def clear(folder: Path) -> None:
     """Remove what is of use while a collector runs alone."""
-    (folder / SOCKET).unlink(missing_ok=True)
+    for name in (SOCKET, SECRET):
+        (folder / name).unlink(missing_ok=True)
     shutil.rmtree(folder / SNAPSHOT, ignore_errors=True)
 
 

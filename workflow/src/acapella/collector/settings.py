@@ -4,9 +4,10 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
+from acapella_core.arguments import size_bytes
 from acapella_core.errors import UserError
 
-from ..consistency.selection import duration_ns, memory_bytes, whole
+from ..consistency.selection import duration_ns, whole
 from ..control_channel import BITS, MOST_QUEUE_PAIRS, REPORT_BYTES, QueuePair, address
 from .sessions import ring_size
 
@@ -111,11 +112,11 @@ def settings_of(args: argparse.Namespace) -> Settings:
         listen_anywhere=args.listen_anywhere,
         a_session=count,
         most_sessions=whole(args.sessions, 1, MOST_SESSIONS, "a number of sessions"),
-        ring_bytes=ring_size(memory_bytes(args.ring), REPORT_BYTES[report_format]),
+        ring_bytes=ring_size(size_bytes(args.ring), REPORT_BYTES[report_format]),
         report_format=report_format,
         threads=whole(args.threads, 1, MOST_THREADS, "a number of threads"),
         window_ns=None if args.no_series else window_of(args.window),
-        memory_bytes=memory_bytes(args.memory),
+        memory_bytes=size_bytes(args.memory),
         until_ended=args.until_ended,
         replace=args.replace,
         progress=args.progress,

@@ -13,7 +13,6 @@ reason for each that was left out.
 import argparse
 import contextlib
 import json
-import tempfile
 from pathlib import Path
 
 from acapella_core import files
@@ -80,11 +79,11 @@ def compare(capture: str, flows: str, tools: list[str] | None = None) -> dict:
     for name in wanted if tools else ():
         if why := meters.METERS[name].missing():
             raise UserError(why, where=f"--tool {name}")
-    with tempfile.TemporaryDirectory(prefix="acapella-", dir=files.temporary_folder()) as folder:
-        plain = meters.plain(Path(capture).resolve(), Path(folder))
+    with files.scratch_folder() as folder:
+        plain = meters.plain(Path(capture).resolve(), folder)
         with queries.one_line(), contextlib.closing(queries.connect()) as con:
             make_table(con, "exact", "exact", {"flows": str(Path(flows).resolve())})
-            told = [beside(con, name, plain, Path(folder)) for name in wanted]
+            told = [beside(con, name, plain, folder) for name in wanted]
             exact = con.execute("select count(*), sum(packets)::ubigint, sum(ip_bytes)::ubigint from exact").fetchone()
     return {"exact": dict(zip(("flows", "packets", "ip_bytes"), exact, strict=True)), "tools": told}
 

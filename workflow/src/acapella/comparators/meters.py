@@ -6,6 +6,7 @@ Each leaves a text that the SELECT of its name in workflow/sql/comparators reads
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,13 @@ NFPCAPD_EXPIRE_S = 3_600  # the longest that it takes
 FILE_S = 999_999  # of nfpcapd's: as few files as can be
 COMPLAINT = re.compile(r"(?i)error|fail|cannot|exiting on|truncated")  # softflowd's first line is its greeting
 NFDUMP_COLUMNS = "fmt:%sa|%da|%pr|%sp|%dp|%pkt|%byt"
+
+
+TOO_LARGE = "a copy without compression takes more than half of the space in TMPDIR"
+
+
+class CopyTooLargeError(UserError):
+    """A capture that is too large for TMPDIR without its compression."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +70,18 @@ def plain(capture: Path, folder: Path) -> Path:
 
 
 def whole_frames(capture: Path, folder: Path) -> Path:
-    """A copy in ``folder`` of the frames that are whole, without compression. Raises UserError."""
+    """Return a copy in ``folder`` of the frames that are whole, without compression.
+
+    Raises UserError, CopyTooLargeError if the copy takes more than half of the free space.
+    """
     editcap = which("editcap")
     if not editcap:
         fix = "apt-get install wireshark-common"
         raise UserError("is compressed or cut, and editcap is missing", where=capture, fix=fix)
     copy = folder / "plain.pcap"
-    ran([editcap, "-F", "nsecpcap", str(capture), str(copy)], folder, "editcap", capture)
+    space = os.statvfs(folder)
+    limit = ["prlimit", f"--fsize={space.f_bavail * space.f_frsize // 2}"]
+    ran([*limit, editcap, "-F", "nsecpcap", str(capture), str(copy)], folder, "editcap", capture)
     return copy
 
 
@@ -85,6 +98,8 @@ def ran(command: Sequence[str], folder: Path, name: str, where: Path) -> tuple[P
             env={**os.environ, "TZ": "UTC", "LC_ALL": "C"},
             check=False,
         )
+    if done.returncode == -signal.SIGXFSZ:
+        raise CopyTooLargeError(TOO_LARGE, where=where, fix="set TMPDIR to a larger file system")
     if done.returncode:
         lines = [line for line in complained.read_text(errors="replace").splitlines() if line.strip()]
         why = next(filter(COMPLAINT.search, lines), lines[0] if lines else f"exit code {done.returncode}")

@@ -9,7 +9,7 @@ from .. import __version__
 from . import baseline, ratios, warnings
 
 # Stand apart in a pair; what is left of the core's integers is kept as it came.
-APART = ("a", "b", "windows", "histograms")
+APART = ("a", "b", "windows", "histograms", "spacing")
 
 
 def document(native: dict, names: list[str], parameters: dict, cut_frames: list[int]) -> dict:
@@ -63,6 +63,7 @@ def pair(native: dict, trials: list[dict], parameters: dict) -> dict:
         "bursts": bursts(native["bursts"]),
         "timeline": timeline(native),
         "histograms": native["histograms"],
+        "spacing": spacing(native["spacing"]),
         "integers": {key: value for key, value in native.items() if key not in APART},
     }
     judged = {**found, "windows": native["windows"], "parameters": parameters}
@@ -78,6 +79,13 @@ def moves(sums: dict, common: int) -> dict:
 def bursts(sums: dict) -> dict:
     """Runs of packets that moved together: how many, the longest in packets, and Table 1 over runs."""
     return {"count": sums["count"], "longest": sums["longest"], **ratios.moments(sums)}
+
+
+def spacing(native: dict) -> dict:
+    """Pairs of common packets by the time between them in A, and how many of them arrived in the opposite order."""
+    pairs, reversed_ = native["zero"]
+    rest = {name: native[name] for name in ("distances", "starts_ns", "pairs", "reversed")}
+    return {"zero": {"pairs": pairs, "reversed": reversed_}, **rest}
 
 
 def timeline(native: dict) -> list[dict]:

@@ -5,17 +5,15 @@ import re
 from datetime import UTC, datetime
 from fractions import Fraction
 
+from acapella_core.arguments import MOST_DIGITS
 from acapella_core.errors import UserError
 
 from .. import tshark
 
 UNITS_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
 LARGEST = 2**63 - 1  # of the core's signed integers: 292 years in ns
-MOST_DIGITS = 40  # of a number that may fit; Python refuses thousands of them with an error of its own
 DURATION = re.compile(r"(-?\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|min|h|)", re.ASCII)
 STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?", re.ASCII)
-SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", re.IGNORECASE | re.ASCII)
 PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "sctp": 132}
 END = re.compile(r"\[([^\]]+)\](?::(\d{1,9}))?|([^:\[\]]+)(?::(\d{1,9}))?|([0-9a-fA-F:.]+)", re.ASCII)
 WHOLE = re.compile(r"-?\d+", re.ASCII)
@@ -81,15 +79,6 @@ def span(begin: str | None, end: str | None) -> tuple[int | None, int | None, bo
     return from_ns, to_ns, relative
 
 
-def memory_bytes(text: str) -> int:
-    """A size such as ``2G`` or ``512M``, powers of 1024. Raises UserError."""
-    found = SIZE.fullmatch(text.strip()) if len(text) <= MOST_DIGITS else None
-    size = int(Fraction(found[1]) * SIZES[found[2].upper()]) if found else 0
-    if not 1 <= size <= LARGEST:
-        raise UserError(f"{text!r} is not a size", fix=f"write 2G or 512M; at most {LARGEST // SIZES['T']}T")
-    return size
-
-
 def flow(text: str | None) -> tuple | None:
     """``SRC[:PORT],DST[:PORT][,PROTOCOL]`` as (protocol, src, src port, dst, dst port). Raises UserError."""
     if text is None:
@@ -136,7 +125,8 @@ def filtered(display_filter: str, paths: list[str]) -> tuple[dict, str]:
     frames = {}
     for path in dict.fromkeys(paths):
         with program.start(path, ("frame.number",), display_filter=display_filter) as run:
-            frames[path] = np.array(run.stdout.read().split(), dtype=np.uint64)
+            numbers = [np.array(lines.split(), dtype=np.uint64) for lines in run.lines()]
+            frames[path] = np.concatenate(numbers) if numbers else np.empty(0, dtype=np.uint64)
             try:
                 run.finish(cut_allowed=True)
             except UserError as error:

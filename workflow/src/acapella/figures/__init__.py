@@ -24,7 +24,8 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         help="draw a campaign's figures from its tables",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"figures: {', '.join(NAMES)}; of trials: {', '.join(TRIALS)}; of all collections: outcomes; "
+        epilog=f"figures: {', '.join(NAMES)}; of trials: {', '.join(TRIALS)}; "
+        f"of all collections: {', '.join(COLLECTIONS)}; "
         f"of the storage study: {', '.join(STORAGE)}; of flow reports: {', '.join((*FLOWREPORTS, *FLOWSTUDY))}",
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's folder, as results/demo")

@@ -8,7 +8,7 @@ import altair as alt
 
 from . import theme
 from .compose import Figure
-from .quality import STAGES, scope_of_all
+from .quality import STAGES, mirror_loss, scope_of_all
 from .source import NoData, Source, sites_of
 from .wording import count, nanoseconds, percent, scaled, short_labels
 
@@ -65,7 +65,7 @@ def draw(source: Source) -> Figure:
     ]
     panels[1:1] = [counted(rows, labels, order, gap) for gap in gaps]
     key = (
-        "One mark a sample, darker where several coincide. Shares of frames have logarithmic axes, whose left edge "
+        "One mark per sample, darker if several coincide. Shares of frames have logarithmic axes, whose left edge "
         "stands for 0 and for less than 0.0001 %. Repeated stamps: frames stamped as the frame before.",
         *([" ".join(gap.about for gap in gaps)] if gaps else []),
         clocks(rows),
@@ -105,12 +105,17 @@ def title(rows: list[dict]) -> str:
     """How many samples lost nothing, some, or are not known."""
     known = [row["loss_share"] or 0 for row in rows if row["lost_frames"] is not None]
     blind = f"no counters in {len(rows) - len(known):,} of {count(len(rows), 'sample')}"
+    mirror = mirror_loss(rows)
     if not known:
-        return f"Loss unknown: {blind}"
+        return "; ".join([f"Loss unknown: {blind}", *mirror])
     lossy = sum(share > 0 for share in known)
     of = count(len(known), "sample")
-    text = f"{lossy:,} of {of} lost frames, the worst {percent(max(known))}" if lossy else f"No loss seen in {of}"
-    return text if len(known) == len(rows) else f"{text}; {blind}"
+    partly = any(row["lost_frames"] is not None and row["loss_stages_known"] < STAGES for row in rows)
+    least = "at least " if partly or mirror else ""
+    text = f"No loss {'counted' if least else 'seen'} in {of}"
+    if lossy:
+        text = f"{least.capitalize()}{lossy:,} of {of} lost frames, the worst {least}{percent(max(known))}"
+    return "; ".join([text, *([] if len(known) == len(rows) else [blind]), *mirror])
 
 
 def clocks(rows: list[dict]) -> str:

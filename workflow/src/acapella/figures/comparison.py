@@ -4,7 +4,7 @@ from ..consistency.baseline import CODE as ODD_BASELINE
 from ..trial_tables import JOINED
 from .quality import losses_of
 from .source import NoData, Source
-from .wording import count
+from .wording import count, short_labels
 
 BASELINE = 1  # place of the trial that the others are compared with
 
@@ -12,6 +12,26 @@ BASELINE = 1  # place of the trial that the others are compared with
 def letter(place: int) -> str:
     """A trial's letter, as in the paper: A is the baseline, B the second trial; from the 27th on a number."""
     return chr(ord("A") + place - 1) if place <= 26 else str(place)
+
+
+def trial_names(source: Source) -> dict[tuple[str, int], str]:
+    """Return the name of each trial as the config gives it, by environment and place."""
+    rows = source.rows("consistency")
+    return {(row["environment"], row[place]): row[f"trial_{place}"] for row in rows for place in ("a", "b")}
+
+
+def trial_labels(source: Source, limit: int) -> dict[tuple[str, int], str]:
+    """Return a label for each trial by environment and place: its name, behind the environment unless it begins so."""
+    names = trial_names(source)
+    whole = {key: name if name.startswith(key[0]) else f"{key[0]}: {name}" for key, name in names.items()}
+    distinct = short_labels(dict.fromkeys(whole.values()), limit)
+    labels = {key: distinct[text] for key, text in sorted(whole.items())}
+    taken: dict[str, int] = {}
+    for key, label in labels.items():  # two environments may have trials that read alike
+        taken[label] = taken.get(label, 0) + 1
+        if taken[label] > 1:
+            labels[key] = f"{label} ({taken[label]})"
+    return labels
 
 
 def environments(source: Source) -> list[str]:
@@ -52,7 +72,7 @@ def against_one(source: Source) -> list[str]:
 def scope(source: Source) -> tuple[str, ...]:
     """How many trials and packets were compared with the first trial, and what their captures lost."""
     compared = runs(source.rows("consistency"))
-    return scope_of(source, compared, f"{count(len(compared), 'run')} against the first trial (A)")
+    return scope_of(source, compared, f"{count(len(compared), 'run')} against the first trial")
 
 
 def scope_of_pairs(source: Source) -> tuple[str, ...]:

@@ -36,8 +36,11 @@ class Drawn:
         return ". ".join([self.title, *self.notes])
 
 
-def drawn(name: str, source: Source) -> Drawn:
-    """Draw one figure. Raises UserError where a table that it needs is missing."""
+def drawn(name: str, source: Source, *, origin: bool = True) -> Drawn:
+    """Draw one figure. Raises UserError where a table that it needs is missing.
+
+    ``origin``: whether the figure itself names its table, which a page with a caption does beside it.
+    """
     module = registry.module(name)
     try:
         figure, empty = module.draw(source), False
@@ -46,22 +49,25 @@ def drawn(name: str, source: Source) -> Drawn:
     scope = getattr(module, "SCOPE", quality.scope)
     notes = (*scope(source), *figure.key)
     title = figure.title + (restrictions.named(source) if scope is quality.scope else "")
-    origin = f"Data: tables/{module.TABLE}.csv ({', '.join(module.COLUMNS)})"
-    spec = framed(figure.chart, title, notes, origin).to_dict()
+    foot = f"Data: tables/{module.TABLE}.csv ({', '.join(module.COLUMNS)})" if origin else None
+    spec = framed(figure.chart, title, notes, foot).to_dict()
     spec["description"] = ". ".join([title, *notes])
     spec["usermeta"] = {"figure": name, "table": f"tables/{module.TABLE}.csv", "columns": list(module.COLUMNS)}
     return Drawn(name, title, notes, module.TABLE, tuple(module.COLUMNS), empty, spec)
 
 
-def framed(chart: alt.TopLevelMixin, title: str, notes: tuple[str, ...], origin: str) -> alt.ConcatChart:
-    """Put title and notes above a drawing and the origin of its numbers below."""
+def framed(chart: alt.TopLevelMixin, title: str, notes: tuple[str, ...], origin: str | None) -> alt.ConcatChart:
+    """Put title and notes above a drawing and the origin of its numbers, if given, below."""
     head = alt.TitleParams(
         text=wrapped(title, theme.TITLE), subtitle=[line for note in notes for line in wrapped(note, theme.TEXT)]
     )
+    whole = alt.concat(chart.properties(title=head))
+    if origin is None:
+        return whole.configure(**theme.config())
     foot = alt.TitleParams(
         text=wrapped(origin, theme.SMALL), orient="bottom", fontSize=theme.SMALL, color=theme.FAINT, offset=8
     )
-    return alt.concat(chart.properties(title=head)).properties(title=foot).configure(**theme.config())
+    return whole.properties(title=foot).configure(**theme.config())
 
 
 def wrapped(text: str, size: int) -> list[str]:

@@ -12,7 +12,7 @@ TABLE = "encapsulations"
 COLUMNS = ("encapsulation", "share", "share_lo", "share_hi")
 MOST = 14
 TITLE_LABEL = 50  # characters of a label in the title
-LABEL = 118  # characters of a label: it stands above its bar and has the figure's whole width
+BARS = theme.WIDTH - 162  # px: the width of 100 %, and of the longest label above a bar
 NONE = "none (the frame starts with IP)"
 ROW = 31
 BAR, MIDDLE = 13, 7  # px: the bar's height, and how far below the row's middle it is, under its label
@@ -29,12 +29,16 @@ def draw(source: Source) -> Figure:
     rank = {row["encapsulation"]: place for place, row in enumerate(ranked[:MOST])}
     several = len(source.sites) > 1
     values = [cells(row, rank) for row in ranked[:MOST]]
-    dots = [cells(r, rank) for r in rows if several and r["site"] != ALL and r["encapsulation"] in rank]
+    none = {"frames": 0, "share": 0.0, "share_lo": None, "share_hi": None}
+    placed = site_dots.with_absent(rows, "encapsulation", rank, none) if several else []
+    dots = [cells(row, rank) for row in placed]
     key = ["Bar: share of all frames"]
     if any(row["low"] is not None for row in values):
         key.append("line: its 95 % bootstrap interval over samples")
     if several:
         key.append(site_dots.key(source.sites))
+    if any(not dot["frames"] for dot in dots):
+        key.append("at 0: none of its frames has the encapsulation")
     if len(ranked) > MOST:
         rest = sum(row["share"] for row in ranked[MOST:])
         key.append(f"{count(len(ranked) - MOST, 'rarer encapsulation')} not shown, {percent(rest)} of frames together")
@@ -47,12 +51,20 @@ def cells(row: dict, rank: dict) -> dict:
     name = NONE if row["encapsulation"] == "none" else row["encapsulation"]
     interval = "" if low is None else f"  ({percent(low)} to {percent(high)})"
     return {
-        **{"encapsulation": name, "label": shortened(name, LABEL), "place": rank[row["encapsulation"]]},
+        **{"encapsulation": name, "label": fitted(name), "place": rank[row["encapsulation"]]},
         **{"site": row["site"], "frames": row["frames"], "samples": row["samples"]},
         **{"share": 100 * row["share"], "text": percent(row["share"]) + interval},
         "low": None if low is None else 100 * low,
         "high": None if high is None else 100 * high,
     }
+
+
+def fitted(name: str) -> str:
+    """Return a label that ends at 100 %: beyond it are the numbers."""
+    limit = len(name)
+    while theme.text_width([shortened(name, limit)], theme.SMALL) > BARS:
+        limit -= 1
+    return shortened(name, limit)
 
 
 def title(ranked: list[dict]) -> str:
@@ -84,15 +96,12 @@ def chart(values: list[dict], dots: list[dict], sites: list[str]) -> alt.LayerCh
     axis = alt.Axis(title="share of frames (%)", domain=False)
     bars = base.mark_bar(height=BAR, color=site_dots.BAR, yOffset=MIDDLE)
     bars = bars.encode(x=alt.X("share:Q", scale=x, axis=axis))
-    lines = base.transform_filter("datum.low !== null").mark_rule(
-        strokeWidth=1.6, color=theme.BLACK, yOffset=MIDDLE + (site_dots.LINE * BAR if dots else 0)
-    )
+    lines = base.transform_filter("datum.low !== null").mark_rule(strokeWidth=1.6, color=theme.BLACK, yOffset=MIDDLE)
     lines = lines.encode(x=alt.X("low:Q", scale=x), x2="high:Q")
     labels = base.mark_text(align="left", dy=MIDDLE - 14, fontSize=theme.SMALL).encode(x=alt.value(2), text="label:N")
-    width = theme.WIDTH - 162
-    words = base.mark_text(align="left", dy=MIDDLE, fontSize=theme.SMALL).encode(x=alt.value(width + 6), text="text:N")
+    words = base.mark_text(align="left", dy=MIDDLE, fontSize=theme.SMALL).encode(x=alt.value(BARS + 6), text="text:N")
     layers = [bars, lines, labels, words]
     if dots:
         encoding = {"x": alt.X("share:Q", scale=x), "y": y, "tooltip": tooltip}
         layers += site_dots.layers(dots, sites, BAR, MIDDLE, encoding)
-    return alt.layer(*layers).properties(width=width, height=alt.Step(ROW))
+    return alt.layer(*layers).properties(width=BARS, height=alt.Step(ROW))

@@ -1,9 +1,8 @@
 """How large flows are once their snippets are stitched across samples: complementary distribution."""
 
-from . import theme
 from .compose import Figure
 from .source import NoData, Source
-from .survival import Axis, chart, lines_of, middle
+from .survival import JOINED, Axis, between, chart, lines_of, median_interval
 from .wording import count, scaled
 
 SUBJECT = "Flow sizes"
@@ -21,18 +20,22 @@ def draw(source: Source) -> Figure:
     if not whole:
         raise NoData("no frame belongs to a flow (a flow needs an IP header)")
     key = (
-        "Sampled bytes on the wire without FCS: a lower bound where a flow was cut or not watched. A flow that several "
-        "ports or sites show counts once, at its largest.",
+        "Sampled bytes on the wire without FCS: a lower bound if a flow was cut or not watched. A flow that several "
+        f"ports or sites show counts once, at its largest. {JOINED}",
     )
-    drawing = chart(values, order, SIZE, y_title="share of flows of at least that size", width=theme.WIDTH - 80)
+    drawing = chart(values, order, SIZE, y_title="share of flows of at least that size", height=300)
     return Figure(title(whole), drawing, key)
 
 
 def title(whole: list[dict]) -> str:
     """Where the middle lies and how far the tail reaches; thresholds are ten a decade."""
     flows, last = whole[0]["flows"], whole[-1]
-    below = middle(whole, "bytes")
-    half = f"half of {count(flows, 'directed flow')} carry less than {scaled(below, 'B')}; " if below else ""
+    median = median_interval(whole, "bytes")
+    half = (
+        f"median of {count(flows, 'directed flow')} {between(median, lambda value: scaled(value, 'B'))}; "
+        if median
+        else ""
+    )
     many = count(last["flows_ge"], "flow")
     verb = "carries" if last["flows_ge"] == 1 else "carry"
     text = f"{half}{many} {verb} {scaled(last['bytes'], 'B')} or more"

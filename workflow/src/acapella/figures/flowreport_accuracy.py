@@ -4,7 +4,7 @@ import math
 
 import altair as alt
 
-from ..agreement import LEAST_R2, MOST_MISSING, badness, disagreement, own_rows
+from ..agreement import INTERVAL, KINDS, STATEMENT, TOO_FEW, badness, differs, disagreement, own_rows, verdict
 from . import theme
 from .compose import Figure
 from .flowreport_scope import scope
@@ -13,7 +13,15 @@ from .wording import GAP, count, percent
 
 SUBJECT = "Accuracy of flow reports"
 TABLE = "flowreport_flows"
-COLUMNS = ("bytes", "bytes_measured", "packets", "packets_measured", "rtt_syn_ns", "rtt_syn_measured_ns", "iat_ns")
+COLUMNS = (
+    "bytes",
+    "bytes_measured",
+    "packets",
+    "packets_measured",
+    "rtt_syn_ns",
+    "rtt_syn_measured_ns",
+    "iat_at_report_ns",
+)
 SCOPE = scope
 PANEL, HEIGHT, ACROSS = 196, 150, 3  # px of a panel, panels in a row
 MOST_TICKS = 5
@@ -31,7 +39,7 @@ MEASURES = {  # measure: heading, axis, columns of flowreport_flows or None, the
     "acknowledged_bytes": ("Acknowledged bytes at reports", "B", None, 1),
     "loss": ("Packet loss rate", "%", None, 100),
     "retransmitted": ("Payload sent again", "%", None, 100),
-    "iat": ("Last inter-arrival time", "ms", ("iat_ns", "iat_measured_ns"), 1e-6),
+    "iat": ("Last inter-arrival time", "ms", ("iat_at_report_ns", "iat_measured_ns"), 1e-6),
     "iat_reports": ("Inter-arrival time at reports", "ms", None, 1e-6),
     "throughput_reports": ("Throughput between reports", "Mbit/s", None, 1e-6),
     "throughput": ("Throughput in windows", "Mbit/s", None, 1e-6),
@@ -51,11 +59,14 @@ def draw(source: Source) -> Figure:
     hidden = sum(rows[measure]["n"] - rows[measure]["n_log"] for measure in shown)
     unseen = " Outside are flows that the program does not see." if any(rows[name]["outside"] for name in shown) else ""
     key = (
-        f"The worst measures come first. Each point is {places(hidden)}; on the line both sides are equal. R² of the "
-        "values and of their logarithms. R² does not include missing values: those that the digest has and no report "
-        "does. Times are relative to the first packet. Windows have the last two packets of each report at their "
-        "times, and the others spread evenly since the report before. Values at reports are drawn to 6 %."
+        f"Measures that differ come first, the worst of them first. Each point is {places(hidden)}; on the line both "
+        "sides are equal. R² of the values and of their logarithms. R² does not include missing values: those that the "
+        "digest has and no report does. Times are relative to the first packet. Windows have the last two packets of "
+        "each report at their times, and the others spread evenly since the report before. Values at reports are drawn "
+        "to 6 %. Packet loss and payload sent again: a point is the lower bound, and a vertical line reaches to the "
+        "upper bound; if it crosses the diagonal, the interval contains the exact value."
         f"{unseen}",
+        STATEMENT,
     )
     return Figure(title(rows), alt.concat(*panels, columns=ACROSS, spacing=16), key)
 
@@ -67,7 +78,10 @@ def places(hidden: int) -> str:
 
 
 def points(source: Source, measure: str) -> list[dict]:
-    """Places of a panel with their number of pairs: a pair is at the place's middle, to a hundredth of the axis."""
+    """Places of a panel with their number of pairs: a pair is at the place's middle, to a hundredth of the axis.
+
+    ``top`` is the upper end of a measured interval, ``y`` its lower end; both are equal for values without an interval.
+    """
     _, _, columns, unit = MEASURES[measure]
     if columns is None:
         pairs = OTHER_PAIRS.get(measure, of_reports)(source, measure)
@@ -75,20 +89,24 @@ def points(source: Source, measure: str) -> list[dict]:
         pairs = of_times(source, columns)
     else:
         pairs = of_flows(source, columns)
-    pairs = [(exact * unit, measured * unit, number) for exact, measured, number in pairs if exact and measured]
+    pairs = [
+        ([exact * unit, measured * unit, (measured + (width[0] if width else 0)) * unit], number)
+        for exact, measured, number, *width in pairs
+        if exact and measured
+    ]
     if not pairs:
         return []
-    every = [math.log10(value) for *pair, _ in pairs for value in pair]
+    every = [math.log10(value) for values, _ in pairs for value in values]
     low, high = min(every), max(every)
     step = (high - low) / CELLS or 1
     found: dict[tuple, int] = {}
-    for *pair, number in pairs:
-        place = tuple(round((math.log10(value) - low) / step) for value in pair)
+    for values, number in pairs:
+        place = tuple(round((math.log10(value) - low) / step) for value in values)
         found[place] = found.get(place, 0) + number
     ends = {"low": 10**low, "high": 10**high}
     return [
-        {"x": 10 ** (low + x * step), "y": 10 ** (low + y * step), "pairs": number, **ends}
-        for (x, y), number in sorted(found.items())
+        dict(zip(("x", "y", "top"), (10 ** (low + at * step) for at in place), strict=True)) | {"pairs": number} | ends
+        for place, number in sorted(found.items())
     ]
 
 
@@ -120,30 +138,33 @@ def of_durations(source: Source, _: str) -> list[tuple]:
 
 
 def of_losses(source: Source, _: str) -> list[tuple]:
-    """Return exact and measured loss of flows: missing bytes by all that were sent."""
+    """Return exact loss, measured loss (lower bound), 1, and the width of the interval for each flow.
+
+    Loss: missing bytes / bytes sent. Uncertain bytes are missing and sent again, or neither: bytes sent stay the same.
+    """
     found = []
     for row in source.rows(TABLE):
-        pair = [share_lost(row, middle) for middle in ("", "measured_")]
-        if None not in pair:
-            found.append((*pair, 1))
+        sent = [bytes_sent(row, middle) for middle in ("", "measured_")]
+        if all(sent) and row["loss_reason"] is None:
+            shares = row["missing_bytes"] / sent[0], row["missing_measured_bytes"] / sent[1]
+            found.append((*shares, 1, (row["uncertain_bytes"] or 0) / sent[1]))
     return found
 
 
-def share_lost(row: dict, middle: str) -> float | None:
-    """Return the share of a flow's sequence numbers that was never seen; None if there are none."""
+def bytes_sent(row: dict, middle: str) -> int | None:
+    """Return the sequence numbers that a flow occupies or misses; None if they are unknown."""
     payload, again, missing = (row[f"{name}_{middle}bytes"] for name in ("payload", "retransmitted", "missing"))
-    if payload is None or not payload - again + missing:
-        return None
-    return missing / (payload - again + missing)
+    return None if payload is None else payload - again + missing
 
 
 def of_retransmissions(source: Source, _: str) -> list[tuple]:
-    """Return exact and measured shares of payload that was sent again."""
+    """Return exact and measured shares of payload that was sent again, 1, and the width of the interval."""
     found = []
     for row in source.rows(TABLE):
         both = [(row[f"retransmitted_{m}bytes"], row[f"payload_{m}bytes"]) for m in ("", "measured_")]
-        if all(payload for _, payload in both):
-            found.append((*(again / payload for again, payload in both), 1))
+        if all(payload for _, payload in both) and row["loss_reason"] is None:
+            width = (row["uncertain_bytes"] or 0) / row["payload_measured_bytes"]
+            found.append((*(again / payload for again, payload in both), 1, width))
     return found
 
 
@@ -183,17 +204,21 @@ def window_ns(source: Source) -> int:
 
 
 def title(rows: dict[str, dict]) -> str:
-    """Return how many measures meet the bounds of R² and of missing values, and the worst."""
+    """Return how many measures agree with the digest, by the bounds of agreement, and the worst that differs."""
     known = {name: row for name, row in rows.items() if row["n"] + row["missing"]}
     if not known:
         return "Flow reports beside the digest"
-    agreeing = sum(disagreement(row) is None for row in known.values())
-    worst = min(known, key=lambda name: badness(known[name]))
-    heading = MEASURES[worst][0]
-    why = disagreement(known[worst])
-    said = f"the worst is {heading[0].lower()}{heading[1:]}" + (f" ({why})" if why else "")
-    bounds = f"R² ≥ {LEAST_R2} and at most {percent(MOST_MISSING)} missing"
-    return f"{agreeing} of {len(known)} measures: {bounds}; {said.replace('R2', 'R²')}"
+    differing = [name for name, row in known.items() if differs(row)]
+    few = sum(disagreement(row) is not None for row in known.values()) - len(differing)
+    said = [f"{len(known) - len(differing) - few} of {count(len(known), 'measure')} agree with the digest"]
+    if few:
+        said.append(f"{count(few, 'measure')} with {TOO_FEW} to compare")
+    if differing:
+        worst = min(differing, key=lambda name: badness(known[name]))
+        heading, why = MEASURES[worst][0], disagreement(known[worst]).replace("R2", "R²")
+        what = "the worst that differs" if len(differing) > 1 else "the one that differs"
+        said.append(f"{what} is {heading[0].lower()}{heading[1:]} ({why})")
+    return "; ".join(said)
 
 
 def share_of_one(value: float) -> str:
@@ -211,21 +236,32 @@ def told(row: dict) -> list[str]:
         f"{percent(row['missing_share'])} missing",
         *(f"{row[name]:,} {name}" for name in ("outside", "extra") if row[name]),
     ]
-    errors = "error undefined"
-    if row["error_median"] is not None:
-        errors = f"{percent(row['near_share'])} within 1 %; p99 error {percent(row['error_p99'])}"
-    if row.get("covered_share") is not None:
-        errors = f"intervals: {percent(row['covered_share'])} cover, median width {percent(row['width_median'])}"
-    return [both, ", ".join(parts), errors]
+    return [verdict(row).split(":", maxsplit=1)[0], both, ", ".join(parts), criterion(row)]
+
+
+def criterion(row: dict) -> str:
+    """Return the share of values within the error by which the measure agrees or differs, and the largest errors."""
+    kind = KINDS[row["measure"]]
+    if kind is INTERVAL:
+        if row["covered_share"] is None:
+            return "no intervals"
+        width = "" if row["width_p99"] is None else f"; p99 width {percent(row['width_p99'])}"
+        return f"{percent(row['covered_share'])} in interval{width}"
+    share = f"{percent(row[kind.within])} {kind.error}"
+    return share if row["error_p99"] is None else f"{share}; p99 error {percent(row['error_p99'])}"
 
 
 def powers(low: float, high: float) -> list[float]:
-    """At most MOST_TICKS powers of ten of an axis, evenly apart; also its ends where it has not two."""
+    """Return at most MOST_TICKS powers of ten at equal distances; fewer than two: 1, 2, 5, 10, or the axis ends."""
     first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
     step = max(1, math.ceil((last - first + 1) / MOST_TICKS))
     found = [10.0**power for power in range(first, last + 1, step)]
+    if len(found) > 1:
+        return found
+    finer = [float(f"{lead}e{power}") for power in range(first - 1, last + 1) for lead in (1, 2, 5)]
+    finer = [value for value in finer if low <= value <= high]
     ends = [float(f"{end:.2g}") for end in (low * 1.15, high / 1.15)]  # within, however they are rounded
-    return found if len(found) > 1 else sorted({*found, *ends})
+    return finer if len(finer) > 1 else sorted({*finer, *ends})
 
 
 def panel(values: list[dict], measure: str, row: dict) -> alt.LayerChart:
@@ -261,6 +297,11 @@ def panel(values: list[dict], measure: str, row: dict) -> alt.LayerChart:
             ],
         )
     )
+    intervals = (
+        alt.Chart(alt.Data(values=[value for value in values if value["top"] > value["y"]]))
+        .mark_rule(color=theme.BLUE, strokeWidth=1, opacity=0.5)
+        .encode(x="x:Q", y="y:Q", y2="top:Q")
+    )
     head = alt.TitleParams(
         heading,
         subtitle=told(row),
@@ -271,4 +312,4 @@ def panel(values: list[dict], measure: str, row: dict) -> alt.LayerChart:
         color=theme.INK,
         subtitlePadding=2,
     )
-    return alt.layer(line, dots).properties(width=PANEL - 46, height=HEIGHT, title=head)
+    return alt.layer(line, intervals, dots).properties(width=PANEL - 46, height=HEIGHT, title=head)

@@ -23,7 +23,7 @@ def draw(source: Source) -> Figure:
     rows = source.rows(TABLE)
     if not rows:
         raise NoData("no other sketch was tried (config flowreports.sketches)")
-    values = [point(row) for row in mean_of_samples(rows)]
+    values = [point(row) for row in over_samples(rows)]
     sizes = sorted({row["rows"] for row in rows})
     panels = [
         alt.hconcat(
@@ -35,12 +35,13 @@ def draw(source: Source) -> Figure:
     chart = alt.vconcat(*panels, spacing=10).resolve_scale(color="shared", shape="shared")
     key = (
         "Both banks of both sums, cells of 64 bits; load: most flows between two resets for each cell of a row. "
-        f"Errors below {LEAST:g} % are drawn there. Means over the samples.",
+        f"Errors below {LEAST:g} %, also 0, are drawn at the lower end. Flows of all samples; the percentile of the "
+        "worst sample.",
     )
     return Figure(title(values), alt.hconcat(chart), key)
 
 
-def mean_of_samples(rows: list[dict]) -> list[dict]:
+def over_samples(rows: list[dict]) -> list[dict]:
     """One row a sketch and measure: shares weighted by flows, the worst 99th percentile."""
     groups: dict[tuple, list[dict]] = {}
     for row in rows:
@@ -71,13 +72,15 @@ def point(row: dict) -> dict:
 
 
 def title(values: list[dict]) -> str:
-    """The least memory at which every size is exact, or the most that was tried."""
+    """The least memory from which on every size is exact, or the most that was tried."""
     sizes = [v for v in values if v["measure"] == "bytes"]
-    exact = [v for v in sizes if v["unequal"] == 0]
+    unequal = max((v["memory"] for v in sizes if v["unequal"] > 0), default=0)
+    exact = [v for v in sizes if v["memory"] > unequal]
     if exact:
         least = min(exact, key=lambda v: v["memory"])
         size = scaled(least["memory"], "B")
-        return f"Every flow size is exact from {size} on ({least['rows']} x {least['cells']:,} cells)"
+        smaller = f"; the next smaller sketch ({scaled(unequal, 'B')}) is not exact" if unequal else ""
+        return f"Every flow size is exact from {size} on ({least['rows']} x {least['cells']:,} cells){smaller}"
     most = max(sizes, key=lambda v: v["memory"])
     flows = f"{percent(most['unequal'] / 100)} of {count(most['flows'], 'flow')}"
     return f"With {scaled(most['memory'], 'B')} of sketch the sizes of {flows} are not exact"

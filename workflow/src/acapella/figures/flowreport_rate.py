@@ -6,7 +6,7 @@ from . import theme
 from .compose import Figure
 from .flowreport_scope import scope
 from .source import NoData, Source
-from .wording import count, short_labels
+from .wording import GAP, digits, short_labels, span
 
 SUBJECT = "Reports per second"
 TABLE = "flowreport_seconds"
@@ -15,6 +15,7 @@ SCOPE = scope
 COLOURS = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.PURPLE, theme.SKY)
 PRINTED = (39_000, 104_000)  # section IV-C: averages of four traces of a backbone
 HEIGHT, LABEL = 230, 30
+LONG = 10**7  # from here on, numbers in the title are in millions
 WIDE = 20  # ratio of counts from which on the axis is logarithmic
 MARGIN = 0.04  # of the axis, before the least and after the largest count
 
@@ -28,20 +29,19 @@ def draw(source: Source) -> Figure:
     labels = short_labels(dict.fromkeys(value["sample"] for value in values), LABEL)
     for value in values:
         value["label"] = labels[value["sample"]]
+    lines = "" if len(labels) <= len(COLOURS) else "; the .html names the sample under the pointer"
     key = (
-        "Seconds without a packet are left out; so are those that the end of a capture cuts short, where there are "
-        "others, and reports that the "
-        "control plane asks for at resets of the sketch. The P4/RDMA paper printed averages of "
+        f"One line per sample of one port{lines}. Seconds without a packet are left out, and reports that the control "
+        "plane requests when it resets the sketch. The last second of a capture, which is cut short, is in the line "
+        "and the maximum, but not in the mean. The P4/RDMA paper printed averages of "
         f"{PRINTED[0]:,} to {PRINTED[1]:,} reports/s of traces of a backbone ({shown(values)}).",
     )
-    return Figure(title(values), alt.hconcat(chart(values, list(labels.values()))), key)
+    return Figure(title(rows), alt.hconcat(chart(values, list(labels.values()))), key)
 
 
 def steps(sample: str, rows: list[dict]) -> list[dict]:
     """The steps of one distribution, from the least second on."""
-    own = [row for row in rows if row["sample"] == sample]
-    whole = [row for row in own if row["whole"]] or own
-    counts = sorted(row["reports"] for row in whole)
+    counts = sorted(row["reports"] for row in rows if row["sample"] == sample)
     first = {"sample": sample, "reports": counts[0], "share": 0.0, "order": 0}
     return [first] + [
         {"sample": sample, "reports": number, "share": 100 * place / len(counts), "order": place}
@@ -49,11 +49,24 @@ def steps(sample: str, rows: list[dict]) -> list[dict]:
     ]
 
 
-def title(values: list[dict]) -> str:
-    """The mean, and the most."""
-    counts = [value["reports"] for value in values if value["order"]]
-    mean = sum(counts) / len(counts)
-    return f"{mean:,.0f} reports a second on average, {count(max(counts))} at the most"
+def mean(sample: str, rows: list[dict]) -> float:
+    """Return the mean of a sample's whole seconds, reports/s; of its cut second if it has no other."""
+    own = [row for row in rows if row["sample"] == sample]
+    counts = [row["reports"] for row in own if row["whole"]] or [row["reports"] for row in own]
+    return sum(counts) / len(counts)
+
+
+def title(rows: list[dict]) -> str:
+    """Return the mean of a sample, of several samples the range; and the most in one second of any sample."""
+    means = [mean(name, rows) for name in {row["sample"] for row in rows}]
+    range_of_means = span(f"{rate(min(means))} reports/s", f"{rate(max(means))} reports/s")
+    each = " of a sample" if len(means) > 1 else ""
+    return f"Mean{each}: {range_of_means}; at most {rate(max(row['reports'] for row in rows))} in one second"
+
+
+def rate(number: float) -> str:
+    """Return a number of reports: ``1,860``, from eight digits on ``106 million``."""
+    return f"{number:,.0f}" if number < LONG else f"{digits(number / 1e6)}{GAP}million"
 
 
 def axis_ends(counts: list[int]) -> tuple[bool, list[float]]:

@@ -8,7 +8,7 @@ import altair as alt
 from . import theme
 from .compose import Figure
 from .source import NoData, Source
-from .wording import count, digits, listed, nanoseconds
+from .wording import GAP, count, digits, listed, nanoseconds
 
 SUBJECT = "Response to rate changes"
 TABLE = "flowreport_response"
@@ -74,7 +74,7 @@ def title(rows: list[dict], flows: list[str]) -> str:
     if not errors:
         return "No window has traffic of the flows"
     middle = errors[(len(errors) - 1) // 2]
-    return f"Throughput of {listed(flows)} by reports: median error {digits(100 * middle)} % of a window's"
+    return f"Throughput of {listed(flows)} by reports: the median error of a window is {digits(100 * middle)}{GAP}%"
 
 
 def time_axis(*, last: bool) -> alt.X:
@@ -134,7 +134,7 @@ def times(own: list[dict], flows: list[str]) -> alt.LayerChart:
     y = {
         "title": "inter-arrival time (µs)",
         "scale": alt.Scale(type="log", domain=ends, nice=False),
-        "axis": alt.Axis(domain=False, minExtent=46, format="~g", values=powers(*ends)),
+        "axis": alt.Axis(domain=False, minExtent=46, format=",~r", values=powers(*ends)),
     }
     exact = alt.Chart(alt.Data(values=[value for value in own if value["iat"]])).mark_circle(size=14, opacity=0.4)
     single = alt.Chart(alt.Data(values=[value for value in own if value["iat_measured"]]))

@@ -86,12 +86,13 @@ def draw(source: Source) -> Figure:
 
 REPLAYED = (
     "Below: reports that the P4 program makes of generated traces with the mean rates of the paper's, replayed at "
-    "multiples of their own rate, each the best of three replays; the rate of the packets is on the axis."
+    "multiples of their own rate; the rate of the packets is on the axis. Circles are single replays, the line "
+    "joins their medians."
 )
 
 
 def drops(replays: list[dict]) -> alt.LayerChart:
-    """Return the share of reports lost against the replay rate, a line per trace."""
+    """Return the share of reports lost against the replay rate, a line per trace through the medians of its replays."""
     values = [
         {
             "trace": f"trace of {row['trace']}",
@@ -110,7 +111,7 @@ def drops(replays: list[dict]) -> alt.LayerChart:
             "rate:Q",
             title="replay rate (Mbit/s)",
             scale=alt.Scale(type="log", nice=False, padding=8),
-            axis=alt.Axis(format=",~f", tickCount=6, labelOverlap=True),
+            axis=alt.Axis(format=",~f", values=[10.0**power for power in range(10)], labelOverlap=True),
         ),
         y=alt.Y("drops:Q", title="reports lost (%)", scale=alt.Scale(domain=[0, 100])),
         color=alt.Color("trace:N", scale=alt.Scale(domain=names, range=list(COLOURS[: len(names)])), legend=legend),
@@ -121,7 +122,8 @@ def drops(replays: list[dict]) -> alt.LayerChart:
             alt.Tooltip("drops:Q", title="lost (%)", format=".3~g"),
         ],
     )
-    marks = alt.layer(base.mark_line(strokeWidth=1.6), base.mark_circle(size=40, opacity=1))
+    median = base.encode(y=alt.Y("drops:Q", aggregate="median", title="reports lost (%)"), tooltip=[])
+    marks = alt.layer(median.mark_line(strokeWidth=1.6), base.mark_circle(size=30, opacity=0.7))
     return marks.properties(width=theme.WIDTH - 70, height=HEIGHT)
 
 

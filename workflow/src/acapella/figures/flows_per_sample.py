@@ -31,7 +31,7 @@ def draw(source: Source) -> Figure:
     width = theme.WIDTH - left - 40
     parts = [histogram(flows, edges, x, width), strips(values, list(labels.values()), x, edges, width)]
     key = (
-        "Flows are directed: the two ways of a connection count as two. Below, one tick a sample, darker where several "
+        "Flows are directed: the two ways of a connection count as two. Below, one tick per sample, darker if several "
         "coincide.",
     )
     return Figure(title(flows), alt.vconcat(*parts, spacing=10).resolve_scale(x="shared"), key)
@@ -76,7 +76,7 @@ def histogram(flows: list[int], edges: list[int], x: alt.Scale, width: int) -> a
     ticks = theme.whole_ticks(max(row["samples"] for row in values), 5)
     return (
         alt.Chart(alt.Data(values=values))
-        .mark_rect(color=theme.BLUE, stroke="white", strokeWidth=1)
+        .mark_rect(color=theme.BLUE, x2Offset=-1)
         .encode(
             x=alt.X("from:Q", scale=x, title=None, axis=axis(edges, labels=False)),
             x2="below:Q",

@@ -12,6 +12,7 @@ TABLE = "frame_sizes"
 COLUMNS = ("length", "bin", "share", "share_lo", "share_hi")
 LENGTHS = {"outer": "on the wire (outer)", "inner": "innermost frame"}
 STANDARD_MAX = 1518
+MINIMUM = "a minimum-size Ethernet frame (64 B with FCS) has 60 B without FCS: <64 contains such frames"
 TWO_LINES = "split(replace(datum.label, '-', '-|'), '|')"  # a bin's label: the bins stand close
 LABEL = 20
 GUTTER = 14  # px between the panels of the two lengths
@@ -24,7 +25,7 @@ def draw(source: Source) -> Figure:
     order = [label for _, label in bins]
     whole = [cells(row) for row in rows if row["site"] == ALL]
     sites = sorted({row["site"] for row in rows if row["site"] != ALL}, key=natural)
-    key = ["Lengths without FCS and preamble; frames longer than 1518 B are brown"]
+    key = [f"Lengths without FCS and preamble; {MINIMUM}; frames longer than 1518 B are red to black"]
     if any(row["low"] is not None for row in whole):
         key.append("lines: 95 % bootstrap intervals over samples")
     width = theme.WIDTH - 75

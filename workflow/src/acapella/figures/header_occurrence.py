@@ -12,41 +12,67 @@ TABLE = "header_occurrence"
 COLUMNS = ("frame_share", "frame_share_lo", "frame_share_hi", "occurrence_share")
 MOST = 25  # headers drawn; the table has them all
 LABEL = 28
+PAYLOAD = "Data"  # label of payload
+HEURISTIC = "heuristic"
+NONE = {  # of a site without the header
+    **{"frames": 0, "occurrences": 0, "guessed_frames": 0, "frame_share": 0.0, "occurrence_share": 0.0},
+    **{"frame_share_lo": None, "frame_share_hi": None},
+}
 BAND = 0.74  # of a row's height is its bar
 NAMED = ("TCP", "UDP", "VLAN", "MPLS", "IPv6")  # headers that the title tells about, where they occur
 
 
 def draw(source: Source) -> Figure:
-    """A bar a header with its interval; occurrences where a header stands twice in a frame; a dot for each site."""
+    """Draw a bar for each header with its interval, and a dot for each site."""
     rows = source.wanted(TABLE)
     ranked = sorted((r for r in rows if r["site"] == ALL), key=lambda r: (-r["frame_share"], natural(r["header"])))
-    shown = short_labels([row["header"] for row in ranked[:MOST]], LABEL)
+    marked = {row["header"]: name_of(row) for row in ranked[:MOST]}
+    short = short_labels(marked.values(), LABEL)
+    shown = {header: short[name] for header, name in marked.items()}
     several = len(source.sites) > 1
     values = [cells(row, shown) for row in ranked[:MOST]]
-    dots = [cells(row, shown) for row in rows if several and row["site"] != ALL and row["header"] in shown]
+    dots = [cells(row, shown) for row in site_dots.with_absent(rows, "header", shown, NONE)] if several else []
     key = ["Bar: share of all frames that hold the header"]
     if any(row["low"] is not None for row in values):
         key.append("line: its 95 % bootstrap interval over samples")
     if several:
         key.append(site_dots.key(source.sites))
+    if any(not dot["frames"] for dot in dots):
+        key.append("at 0: none of its frames has the header")
     if any(row["twice"] for row in values):
-        key.append("diamond: occurrences per 100 frames, where frames hold it more than once")
+        key.append("in brackets: occurrences per 100 frames, if frames have the header more than once")
+    if any(row["header"] == PAYLOAD for row in values):
+        key.append(f"{PAYLOAD}: payload of any kind that tshark names (text, media, images), which is no header")
+    if any(heuristic(row) for row in ranked[:MOST]):
+        key.append(f"{HEURISTIC}: guessed by tshark from the payload of flows that are otherwise unknown data")
     if len(ranked) > MOST:
         key.append(f"{count(len(ranked) - MOST, 'rarer header')} not shown")
     return Figure(title(ranked), chart(values, dots, list(shown.values()), source.sites), ("; ".join(key) + ".",))
 
 
+def heuristic(row: dict) -> bool:
+    """Return whether tshark guessed the header in each of its frames, from the payload of unknown flows."""
+    return row["frames"] > 0 and row["guessed_frames"] == row["frames"]
+
+
+def name_of(row: dict) -> str:
+    """The header, and whether it is heuristic."""
+    return f"{row['header']} ({HEURISTIC})" if heuristic(row) else row["header"]
+
+
 def cells(row: dict, shown: dict) -> dict:
     """What one row puts into the drawing, in percent."""
     low, high = row["frame_share_lo"], row["frame_share_hi"]
+    twice, text = row["occurrences"] > row["frames"], percent(row["frame_share"])
     return {
         **{"header": row["header"], "label": shown[row["header"]], "site": row["site"]},
-        **{"frames": row["frames"], "samples": row["samples"], "text": percent(row["frame_share"])},
+        **{"frames": row["frames"], "samples": row["samples"], "text": text},
         "share": 100 * row["frame_share"],
         "low": None if low is None else 100 * low,
         "high": None if high is None else 100 * high,
         "occurrence": 100 * row["occurrence_share"],
-        "twice": row["occurrences"] > row["frames"],
+        "twice": twice,
+        "words": f"{text} ({100 * row['occurrence_share']:.3g})" if twice else text,
     }
 
 
@@ -60,9 +86,8 @@ def title(ranked: list[dict]) -> str:
 
 
 def chart(values: list[dict], dots: list[dict], order: list[str], sites: list[str]) -> alt.LayerChart:
-    """Bars, intervals, dots and diamonds over one row a header, the shares in words at the right."""
-    right = max(100, *(1.04 * row["occurrence"] for row in values))
-    x = alt.Scale(domain=[0, right], nice=False)
+    """Bars, intervals and dots over one row a header, the shares in words at the right."""
+    x = alt.Scale(domain=[0, 100], nice=False)
     y = alt.Y(
         "label:N", sort=order, title=None, axis=alt.Axis(ticks=False, domain=False, labelLimit=200, labelPadding=6)
     )
@@ -78,17 +103,11 @@ def chart(values: list[dict], dots: list[dict], order: list[str], sites: list[st
     row = theme.row_height(len(order), low=18 if dots else 13)
     bar = BAND * row
     bars = base.mark_bar(height={"band": BAND}, color=site_dots.BAR).encode(x=alt.X("share:Q", scale=x, axis=axis))
-    lines = base.transform_filter("datum.low !== null").mark_rule(
-        strokeWidth=1.6, color=theme.BLACK, yOffset=site_dots.LINE * bar if dots else 0
-    )
+    lines = base.transform_filter("datum.low !== null").mark_rule(strokeWidth=1.6, color=theme.BLACK)
     lines = lines.encode(x=alt.X("low:Q", scale=x), x2="high:Q")
-    twice = base.transform_filter("datum.twice").mark_point(
-        shape="diamond", size=52, filled=False, color=theme.BLACK, strokeWidth=1.3, opacity=1
-    )
-    twice = twice.encode(x=alt.X("occurrence:Q", scale=x))
-    width = theme.WIDTH - theme.text_width(order) - 60
-    words = base.mark_text(align="left", fontSize=theme.SMALL).encode(x=alt.value(width + 6), text="text:N")
-    layers = [bars, lines, twice, words]
+    width = theme.WIDTH - theme.text_width(order) - theme.text_width([row["words"] for row in values]) - 10
+    words = base.mark_text(align="left", fontSize=theme.SMALL).encode(x=alt.value(width + 6), text="words:N")
+    layers = [bars, lines, words]
     if dots:
         encoding = {"x": alt.X("share:Q", scale=x), "y": y, "tooltip": tooltip}
         layers += site_dots.layers(dots, sites, bar, 0, encoding)

@@ -1,12 +1,14 @@
 """What each run's inconsistency, 1 - kappa, is made of: uniqueness, order, latency, inter-arrival times."""
 
+from collections import Counter
+
 import altair as alt
 
 from . import theme
-from .comparison import environments, letter, pairs, runs, scope
+from .comparison import environments, pairs, runs, scope, trial_labels
 from .compose import Figure
 from .source import Source
-from .wording import count, percent, short_labels
+from .wording import count, listed, percent, short_labels, span
 
 SUBJECT = "Kappa and its components"
 TABLE = "consistency"
@@ -21,6 +23,8 @@ COMPONENTS = {
 LABEL = 28
 COLUMN, BAR, SPACING = 74, 28, 8  # px: a component's column, the longest bar in it, and between columns
 X_AXIS = alt.Axis(domain=False, tickCount=4, labelFlush=False)
+NAMED = 4  # environments whose mean the title states; of more, the smallest and the largest
+LISTED = 6  # environments with runs that are not drawn: of more, their number
 MOST = 40  # runs that are drawn; of more, those with the least kappa
 
 
@@ -29,19 +33,31 @@ def draw(source: Source) -> Figure:
     rows = runs(pairs(source))
     labels = short_labels(environments(source), LABEL)
     key = ["A component's piece is its share of U² + O² + L² + I²; the pieces add up to 1 - kappa"]
-    key.append(
-        "at the right each component by itself, its bars on a scale of its own, for small ones do not show in pieces"
-    )
+    key.append("at the right each component separately and with a separate scale, because small pieces are not visible")
     shown = rows
     if len(rows) > MOST:
-        kept = sorted(rows, key=lambda row: -1 if row["kappa"] is None else row["kappa"])[:MOST]
-        shown = [row for row in rows if row in kept]
-        key.append(f"the {MOST} runs with the least kappa of {count(len(rows), 'run')}")
-    names = [f"{labels[row['environment']]} {letter(row['b'])}" for row in shown]
+        ranked = sorted(rows, key=lambda row: -1 if row["kappa"] is None else row["kappa"])
+        shown = ranked[:MOST]
+        key.append(
+            f"the {MOST} runs with the least kappa of {count(len(rows), 'run')}, the least first; "
+            f"{omitted(ranked[MOST:], labels)}"
+        )
+    trials = trial_labels(source, LABEL)
+    names = [trials[row["environment"], row["b"]] for row in shown]
     values = [piece for name, row in zip(names, shown, strict=True) for piece in pieces(name, row)]
     words = [{"label": name, "text": told(row)} for name, row in zip(names, shown, strict=True)]
     alone = [{"label": name, **components_of(row)} for name, row in zip(names, shown, strict=True)]
     return Figure(title(rows, labels), chart(values, words, alone, names), ("; ".join(key) + ".",))
+
+
+def omitted(rows: list[dict], labels: dict[str, str]) -> str:
+    """Return which runs are not shown: their kappa, and their environments or the number of these."""
+    numbers = Counter(labels[row["environment"]] for row in rows)
+    where = count(len(numbers), "environment")
+    if len(numbers) <= LISTED:
+        where = listed([f"{label} ({runs_})" for label, runs_ in numbers.items()])
+    ends = span(*("undefined" if row["kappa"] is None else number(row["kappa"]) for row in (rows[0], rows[-1])))
+    return f"not shown: {count(len(rows), 'run')} of {where} with kappa {ends}"
 
 
 def pieces(name: str, row: dict) -> list[dict]:
@@ -75,10 +91,10 @@ def components_of(row: dict) -> dict:
 
 
 def component(value: float | None) -> str:
-    """Two significant digits; 0 for that alone."""
+    """Three significant digits; 0 and 1 for these alone."""
     if value is None:
         return "undefined"
-    return f"{value:.2g}" if value not in (0, 1) else f"{value:.0f}"
+    return f"{value:#.3g}" if value not in (0, 1) else f"{value:.0f}"
 
 
 def told(row: dict) -> str:
@@ -99,18 +115,24 @@ def number(kappa: float) -> str:
 
 
 def title(rows: list[dict], labels: dict) -> str:
-    """The mean kappa of each environment."""
-    found = []
+    """The mean kappa of each environment; of many the smallest and the largest."""
+    means = {}
     for environment, label in labels.items():
         own = [row["kappa"] for row in rows if row["environment"] == environment and row["kappa"] is not None]
-        found.append(f"{number(sum(own) / len(own)) if own else 'undefined'} ({label})")
+        means[label] = sum(own) / len(own) if own else None
+    found = [f"{'undefined' if mean is None else number(mean)} ({label})" for label, mean in means.items()]
+    known = {label: mean for label, mean in means.items() if mean is not None}
+    if len(found) > NAMED and known:
+        low, high = (pick(known, key=known.get) for pick in (min, max))
+        found = [f"{number(known[label])} ({label})" for label in (low, high)]
+        return f"Mean kappa of {len(means)} environments: {found[0]} to {found[1]}"
     return f"Mean kappa: {', '.join(found)}"
 
 
 def chart(values: list[dict], words: list[dict], alone: list[dict], names: list[str]) -> alt.HConcatChart:
     """The bars with kappa at their right, and a column for each component."""
     beside = theme.text_width(word["text"] for word in words) + 10
-    width = theme.WIDTH - theme.text_width(names) - beside - len(COMPONENTS) * (COLUMN + SPACING) - 20
+    width = theme.WIDTH - theme.text_width(names) - 4 - beside - len(COMPONENTS) * (COLUMN + SPACING) - 20
     panels = [stacked(values, words, names, width, beside)]
     panels += [by_itself(alone, name, names) for name in COMPONENTS]
     return alt.hconcat(*panels, spacing=SPACING)
@@ -118,7 +140,7 @@ def chart(values: list[dict], words: list[dict], alone: list[dict], names: list[
 
 def rows_of(names: list[str], *, first: bool) -> alt.Y:
     """A row a run; its label at the left of the first panel."""
-    axis = alt.Axis(ticks=False, domain=False) if first else None
+    axis = alt.Axis(ticks=False, domain=False, labelPadding=6) if first else None
     return alt.Y("label:N", sort=names, title=None, scale=alt.Scale(domain=names), axis=axis)
 
 

@@ -19,7 +19,7 @@ def scope(source: Source) -> tuple[str, ...]:
     """How many collections and sites."""
     rows = [row for row in source.rows(TABLE) if row["outcome"] == OUTCOMES[0]]
     sites = sum(row["sites_of_all"] for row in rows)
-    return (f"{count(len(rows), 'collection')}, {count(sites, 'site')} in sum",)
+    return (f"{count(len(rows), 'collection')}, {count(sites, 'site')}; a site counts once per collection",)
 
 
 SCOPE = scope
@@ -70,7 +70,7 @@ def chart(values: list[dict], order: list[str]) -> alt.Chart:
     names = [outcome for outcome in OUTCOMES if any(row["outcome"] == outcome for row in values)]
     scale = alt.Scale(domain=names, range=[COLOURS[name] for name in names])
     legend = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=0)
-    axis = alt.Axis(ticks=False, domain=False, labelLimit=220)
+    axis = alt.Axis(ticks=False, domain=False, labelLimit=220, labelPadding=6)
     return (
         alt.Chart(alt.Data(values=values))
         .mark_bar()

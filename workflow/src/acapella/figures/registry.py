@@ -8,6 +8,7 @@ NAMES = (
     "header_occurrence",
     "encapsulations",
     "frame_sizes",
+    "header_stack_sizes",
     "flows_per_sample",
     "flow_sizes",
     "flow_times",
@@ -15,13 +16,15 @@ NAMES = (
     "capture_quality",
 )
 TRIALS = (  # of a campaign that compares trials
+    "kappa_environments",
     "kappa_components",
     "kappa_timeline",
     "kappa_matrix",
     "iat_delta",
     "latency_delta",
+    "reordering_spacing",
 )
-COLLECTIONS = ("outcomes",)  # of all campaigns that sampled a testbed
+COLLECTIONS = ("outcomes", "outcome_reasons")  # of all campaigns that sampled a testbed
 STORAGE = ("storage_latency",)  # of the storage study
 FLOWREPORTS = ("flowreport_accuracy", "flowreport_memory", "flowreport_rate")  # of samples that were reported on
 FLOWSTUDY = ("flowreport_response", "flowreport_success")  # of what was measured of flow reports on this machine

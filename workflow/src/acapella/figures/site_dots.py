@@ -1,18 +1,33 @@
 """A mark for each site over the bars of the whole campaign: told apart by colour and shape, or by the pointer."""
 
+from collections.abc import Iterable
+
 import altair as alt
 
 from . import theme
+from .source import ALL
 from .wording import short_labels
 
 FEW = 8  # as many sites have a colour and a shape each; of more, all marks are the same
 PALETTE = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.PURPLE, theme.BLACK, theme.SKY, theme.FAINT)
 SHAPES = ("circle", "square", "triangle-up", "cross", "triangle-down", "triangle-right", "circle", "square")
 BAR = "#CDE4F3"  # sky blue so light that every mark stands out on it
-LANES = 3  # marks of neighbouring sites stand one below the other, so that equal shares do not cover each other
+LANES = (-0.34, 0.34)  # heights of the bar from its middle: marks of neighboring sites are above and below the interval
 LABEL = 24
-LINE = -0.3  # where an interval's line is, in heights of the bar from its middle
-LOW, HIGH = -0.04, 0.36  # where the first and the last lane are
+
+
+def with_absent(rows: list[dict], column: str, shown: Iterable[str], none: dict) -> list[dict]:
+    """Return the rows of sites whose ``column`` is in ``shown``; pairs without a row get one with the values ``none``.
+
+    Tables have no row for what a site does not have. Without it each dot of a rare value would be above the share of
+    all sites.
+    """
+    own = [row for row in rows if row["site"] != ALL]
+    known = {(row["site"], row[column]): row for row in own}
+    of_site = {row["site"]: row for row in own}
+    return [
+        known.get((site, value), {**row, **none, column: value}) for site, row in of_site.items() for value in shown
+    ]
 
 
 def layers(dots: list[dict], sites: list[str], bar: float, middle: float, encoding: dict) -> list[alt.Chart]:
@@ -21,14 +36,11 @@ def layers(dots: list[dict], sites: list[str], bar: float, middle: float, encodi
     ``bar``: its height in px; ``middle``: how far below the row's middle it is.
     """
     labels = short_labels(sites, LABEL)
-    lanes = min(LANES, len(sites))
-    step = (HIGH - LOW) / max(1, lanes - 1)
     made = []
-    for lane in range(lanes):
-        own = {site for place, site in enumerate(sites) if place % lanes == lane}
+    for lane, height in enumerate(LANES):
+        own = {site for place, site in enumerate(sites) if place % len(LANES) == lane}
         values = [{**dot, "mark": labels[dot["site"]]} for dot in dots if dot["site"] in own]
-        offset = round(middle + bar * (LOW + lane * step if lanes > 1 else (LOW + HIGH) / 2), 2)
-        made.append(lane_of(values, list(labels.values()), offset, encoding))
+        made.append(lane_of(values, list(labels.values()), round(middle + bar * height, 2), encoding))
     return made
 
 
@@ -51,4 +63,4 @@ def key(sites: list[str]) -> str:
     """How to read the marks."""
     if len(sites) <= FEW:
         return "small mark: one site"
-    return "dot: one site, named where the pointer is (in the .html)"
+    return "dot: one site (the .html names the site under the pointer)"

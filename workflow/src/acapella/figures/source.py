@@ -10,6 +10,7 @@ from acapella_core.errors import UserError
 from ..campaign import Campaign, require
 from ..flowstudy import TABLES as STUDY_TABLES
 from ..flowtables import TABLES as FLOW_TABLES
+from ..outcomes import TABLES as OUTCOME_TABLES
 from ..storage import TABLES as STORAGE_TABLES
 from ..tables import arrow_schema
 from ..trial_tables import TABLES as TRIAL_TABLES
@@ -104,7 +105,7 @@ def maker(table: str, campaign: Campaign) -> str:
     """The command that makes a table."""
     for made, command in (
         (TRIAL_TABLES, f"trials {campaign.folder} --environments ..."),
-        (("outcomes",), f"outcomes {campaign.folder.parent / 'outcomes.csv'} -o {campaign.folder / 'tables'}"),
+        (OUTCOME_TABLES, f"outcomes {campaign.folder.parent / 'outcomes.csv'} -o {campaign.folder / 'tables'}"),
         (STORAGE_TABLES, f"storage {campaign.folder}"),
         (FLOW_TABLES, f"flowtables {campaign.folder} --samples ..."),
         (STUDY_TABLES, f"flowstudy {campaign.folder}"),

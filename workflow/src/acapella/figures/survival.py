@@ -1,7 +1,12 @@
-"""Log-log lines of complementary distributions: the campaign, its sites, single samples beside it."""
+"""Log-log lines of complementary distributions: the campaign, its sites, single samples beside it.
+
+A table has a distribution at thresholds alone. Each line joins them: it is exact at every threshold, an interpolation
+between two, and ends at the largest threshold that a flow reaches.
+"""
 
 import math
 from collections import defaultdict
+from collections.abc import Callable
 from typing import NamedTuple
 
 import altair as alt
@@ -14,6 +19,7 @@ STITCHED = "stitched across samples"
 SINGLE = "single samples"
 ONE_SITE = "one site, stitched"
 EVERYTHING = "all sites, "
+JOINED = "Lines join ten thresholds a decade: exact there, interpolated between them."
 NAMED = 5  # as many sites get a colour each; of more, all are grey
 PALETTE = (theme.ORANGE, theme.SKY, theme.GREEN, theme.VERMILION, theme.PURPLE)
 LABEL = 24
@@ -39,7 +45,8 @@ class Axis(NamedTuple):
         last = 3 * (len(self.units) - 1)
         power = f"{EXPONENT} < {last} ? {EXPONENT} % 3 : {EXPONENT} - {last}"
         names = "[" + ", ".join(f"'{unit}'" for unit in self.units) + "]"
-        return f"format(pow(10, {power}), ',d') + ' ' + {names}[min(floor({EXPONENT} / 3), {len(self.units) - 1})]"
+        unit = f"{names}[min(floor({EXPONENT} / 3), {len(self.units) - 1})]"
+        return f"trim(format(pow(10, {power}), ',d') + ' ' + {unit})"
 
 
 def lines_of(rows: list[dict], column: str) -> tuple[list[dict], list[str]]:
@@ -65,13 +72,24 @@ def line_of(rows: list[dict], column: str, scope: str, site: str) -> list[dict]:
     return sorted((r for r in rows if r["scope"] == scope and r["site"] == site), key=lambda r: r[column])
 
 
-def middle(line: list[dict], column: str) -> int | None:
-    """The smallest threshold that at most half of the flows reach; None where more than half reach the last."""
-    return next((row[column] for row in line if 2 * row["flows_ge"] <= row["flows"]), None)
+def median_interval(line: list[dict], column: str) -> tuple[int, int] | None:
+    """Return the thresholds around the median: more than half of the flows reach the first, at most half the second.
+
+    None if more than half of the flows reach the last threshold. Both are equal if at most half reach the first one.
+    """
+    place = next((place for place, row in enumerate(line) if 2 * row["flows_ge"] <= row["flows"]), None)
+    return None if place is None else (line[max(0, place - 1)][column], line[place][column])
 
 
-def chart(values: list[dict], order: list[str], axis: Axis, *, y_title: str | None, width: int) -> alt.Chart:
-    """The lines over both logarithmic scales, from where the first of them falls."""
+def between(ends: tuple[int, int], text_of: Callable[[int], str]) -> str:
+    """``between 158 B and 200 B``, or ``below 1 B`` if both ends are the first threshold."""
+    low, high = map(text_of, ends)
+    return f"below {high}" if low == high else f"between {low} and {high}"
+
+
+def chart(values: list[dict], order: list[str], axis: Axis, *, y_title: str, height: int) -> alt.Chart:
+    """The lines over both logarithmic scales, from the first threshold at which one of them falls."""
+    width = theme.WIDTH - 80
     least = flat_until(values, axis.column)
     x = [least, max(10 * least, *(row[axis.column] for row in values))]
     values = [row for row in values if row[axis.column] >= least]
@@ -102,7 +120,7 @@ def chart(values: list[dict], order: list[str], axis: Axis, *, y_title: str | No
                 alt.Tooltip("samples:Q", format=","),
             ],
         )
-        .properties(width=width, height=300)
+        .properties(width=width, height=height)
     )
 
 

@@ -7,6 +7,7 @@ file, vl-convert numbers them in an order that changes from run to run, and a PD
 """
 
 import math
+from collections.abc import Sequence
 
 WIDTH = 672  # px of 1/96 in: 7 in, a page's two columns
 FONT = "Liberation Sans, Arimo, Arial, Helvetica, sans-serif"
@@ -26,13 +27,17 @@ BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
     "#D55E00",
     "#CC79A7",
 )
+WHITE = "#FFFFFF"
 INK = "#222222"
 FAINT = "#595959"  # 7:1 against white
 GRID = "#E4E4E4"
-# From light to dark in grey print too; the hue changes where frames are longer than standard Ethernet's.
-STANDARD = ("#EDF4FB", "#D9E7F3", "#C5DAEC", "#B0CCE4", "#9ABEDC", "#83B0D4", "#6BA3CC")
-JUMBO = ("#B87420", "#8F5216", "#63340B", "#3A1C04")
+# Frame lengths, short to long: each step has its own hue and is darker than the one before, so that neighbors differ in
+# gray print too. Lengths beyond standard Ethernet's are red to black.
+STANDARD = ("#FBF3C4", "#DDE8A0", "#A9DB9E", "#7ECCA6", "#52BCBC", "#4A96CC", "#5C74C4")
+JUMBO = ("#C8441A", "#A02B2B", "#5F1F3A", "#241016")
 LEVELS = ("#DCEAF4", "#B4D2E7", "#84B4D6", "#5590BF", "#2F6DA3", "#184C80", "#0A2E58")  # low to high
+# As LEVELS, over more hues, for values that span many decades: inferno of Matplotlib (CC0), light to dark.
+DECADES = ("#F7D13D", "#FB9B06", "#ED6925", "#CF4446", "#A52C60", "#781C6D", "#4A0C6B", "#1B0C41")
 
 
 def config() -> dict:
@@ -97,6 +102,36 @@ def spread(colours: tuple[str, ...], number: int) -> list[str]:
     if number <= 1:
         return list(colours[-1:] * number)
     return [colours[round(place * (len(colours) - 1) / (number - 1))] for place in range(number)]
+
+
+def color_at(colors: Sequence[str], place: float) -> str:
+    """The color at ``place`` (0 to 1) of a scale that joins ``colors`` at equal distances in RGB, as Vega does."""
+    at = min(max(place, 0.0), 1.0) * (len(colors) - 1)
+    low = min(int(at), len(colors) - 2)
+    ends = zip(channels(colors[low]), channels(colors[low + 1]), strict=True)
+    return "#" + "".join(f"{round(a + (b - a) * (at - low)):02X}" for a, b in ends)
+
+
+def channels(color: str) -> list[int]:
+    """Red, green and blue of ``#RRGGBB``."""
+    return [int(color[place : place + 2], 16) for place in (1, 3, 5)]
+
+
+def luminance(color: str) -> float:
+    """Relative luminance of a color (WCAG 2.1)."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (n / 255 for n in channels(color))]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast ratio of two colors, 1 to 21 (WCAG 2.1)."""
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def ink_on(color: str) -> str:
+    """Black or white, whichever has more contrast on a color: always 4.5:1 or more, as WCAG 2.1 asks of text."""
+    return max((WHITE, BLACK), key=lambda ink: contrast(ink, color))
 
 
 def whole_ticks(most: int, wanted: int = 6) -> list[int]:

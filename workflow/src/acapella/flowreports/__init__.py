@@ -5,29 +5,29 @@
 Runs p4/spec/flowstats.spec over the capture on DPDK's software pipeline, gives its reports (reports.pcap, RoCEv2) to a
 collector (flows, series, windows.parquet), and compares its flows with those of the digest: the ten derived metrics of
 the P4/RDMA paper (table II), handshake round-trip times, inter-arrival times, throughput in windows. Prints for each
-measure R² of values and of their logarithms, relative errors, and the shares of values that are missing, equal, or
-within 1 %. A measure "agrees" if both R² are at least 0.99 and at most 5 % of the values are missing; loss also needs
-intervals that all cover the exact number, with a median length of at most 1 % of a flow's sequence numbers. With
---sketch the program runs again with sketches of other sizes.
+measure R² of values and of their logarithms, relative errors, the shares of values that are missing, equal, or within
+1 %, the bound on its values, and whether it agrees (docs/flowreports.md). With --sketch the program runs again with
+sketches of other sizes.
 
-Every frame and report is accounted for; where a sum does not come out the command fails. Of a capture whose bytes are
-damaged the whole frames before the damage are taken (by editcap), with a line on standard error; the exit code is 1
+Every frame and report is accounted for; if a sum does not come out, the command fails. If the bytes of a capture are
+damaged, the program gets the whole frames before the damage, and a line on standard error names it. The exit code is 1
 then, or 0 with --acap, since that digest was kept.
 """
 
 import argparse
 import sys
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from acapella_core import beneath
 from acapella_core.errors import UserError
-from acapella_core.files import temporary_folder
+from acapella_core.files import scratch_folder
 
 from .. import agreement
 from . import program
 from .settings import PUBLISHED, Settings, Sketch
 
+BOUND_WIDTH = max(len(agreement.bound(measure)) for measure in agreement.MEASURES)
 UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 
 
@@ -75,16 +75,17 @@ def run(args: argparse.Namespace) -> int:
             raise UserError("is a folder, not a capture" if capture.is_dir() else "no such capture", where=capture)
     if args.output.exists() and not args.output.is_dir():
         raise UserError("is a file", where=args.output, fix="name a folder with -o")
+    beneath.protect(args.output)
     settings = Settings(Sketch.of(args.size), duration_ns(args.epoch), interval_ns=duration_ns(args.interval))
     if args.triggers == "published":
         settings = replace(settings, triggers=PUBLISHED)
     sketches = [Sketch.of(text) for text in args.sketch]
     name = args.sample or args.captures[0].name.partition(".")[0]
-    with tempfile.TemporaryDirectory(prefix="acapella-", dir=temporary_folder()) as scratch:
-        acap, flows = (args.acap, args.flows) if args.acap else digested(args.captures, Path(scratch))
+    with scratch_folder() as scratch:
+        acap, flows = (args.acap, args.flows) if args.acap else digested(args.captures, scratch)
         damage = damage_of(acap)
-        captures = whole(args.captures, Path(scratch)) if damage else args.captures
-        source = sample.Source(name, tuple(captures), acap, flows, duration_ns(args.window))
+        whole = whole_bytes(args.captures, acap) if damage else ()
+        source = sample.Source(name, tuple(args.captures), acap, flows, duration_ns(args.window), whole)
         accuracy = sample.measure(source, args.output, settings, sketches, published=args.triggers == "both")
     print("\n".join(as_text(accuracy)))
     print(f"flowreports: {args.output}", file=sys.stderr)
@@ -124,27 +125,30 @@ def damage_of(acap: Path) -> str:
     return f"{fault_of(told)}; the reports are of the {told['frames']} whole frames before it"
 
 
-def whole(captures: list[Path], folder: Path) -> list[Path]:
-    """Copies of the frames before the damage: the loader takes no capture that has one. Raises UserError."""
-    from ..comparators.meters import whole_frames  # noqa: PLC0415
+def whole_bytes(captures: list[Path], acap: Path) -> tuple[int | None, ...]:
+    """Return the decompressed bytes of each capture before its damage, None if it has none; ``acap`` is their digest.
 
-    copies = []
-    for place, capture in enumerate(captures):
-        (folder / f"whole-{place}").mkdir()
-        copies.append(whole_frames(capture.resolve(), folder / f"whole-{place}"))
-    return copies
+    The loader takes no capture that is damaged. Raises UserError if one cannot be read any more.
+    """
+    from ..acap_files import metadata_of  # noqa: PLC0415 (pyarrow)
+    from ..merged import Merged  # noqa: PLC0415
+
+    if len(captures) == 1:
+        return (metadata_of(acap)["file_issue_offset"],)
+    return tuple(Merged.damage_at(str(capture)) for capture in captures)
 
 
 def as_text(accuracy: list[dict]) -> list[str]:
     """Return the lines of the table: a line per triggers and measure, with its verdict (agreement)."""
     heads = ("n", "missing", "missing_share", "outside", "extra", "equal_share", "near_share", "r2", "r2_log")
-    heads += ("error_median", "error_p99", "covered_share", "width_median")
-    lines = [" ".join([f"{'triggers':9} {'measure':18}", *(f"{head:>13}" for head in heads), "verdict"])]
+    heads += ("error_median", "error_p99", "covered_share", "width_median", "width_p99")
+    names = f"{'triggers':9} {'measure':18}"
+    lines = [" ".join([names, *(f"{head:>13}" for head in heads), f"{'bound':{BOUND_WIDTH}}", "verdict"])]
     for row in sorted(accuracy, key=lambda row: (row["triggers"], agreement.MEASURES.index(row["measure"]))):
-        why = agreement.disagreement(row)
-        verdict = "agrees" if why is None else f"differs: {why}"
+        verdict = agreement.verdict(row)
         names = f"{row['triggers']:9} {row['measure']:18}"
-        lines.append(" ".join([names, *(f"{cell(row[head]):>13}" for head in heads), verdict]))
+        bound = f"{agreement.bound(row['measure']):{BOUND_WIDTH}}"
+        lines.append(" ".join([names, *(f"{cell(row[head]):>13}" for head in heads), bound, verdict]))
     return lines
 
 

@@ -14,8 +14,8 @@ DEFAULT = Settings()
 OF_FLOWS = ("measured_keys", "measured_flows", "compared_flows")
 OVER_TIME = (
     *("measured_numbers", "measured_series", "measured_windows", "measured_iats"),
-    *("all_series", "report_spans", "compared_windows", "window_bounds", "sketch_load", "judged_windows"),
-    *("window_reasons",),
+    *("all_series", "report_spans", "compared_windows", "window_bounds", "judged_windows"),
+    *("window_reasons", "flow_reasons"),
     *("window_iats", "compared_iats", "compared_rates", "compared_acknowledgments"),
 )
 
@@ -35,8 +35,7 @@ def reported(con, flows: Path, series: Path | None, windows: Path | None) -> Non
 def make(con, *, sample: str, window_ns: int, settings: Settings = DEFAULT) -> None:
     """Make compared_flows, judged_windows, compared_iats, pairs and accuracy; the reports are in ``report_stamps``."""
     parameters = {
-        **{"of_sample": sample, "length_ns": window_ns, "epoch_ns": settings.epoch_ns or 2**62},
-        **{"rows": settings.sketch.rows, "cells": settings.sketch.cells},
+        **{"of_sample": sample, "length_ns": window_ns},
         **{"probes": bool(settings.triggers & PROBE), "of_triggers": settings.triggers_name},
     }
     for name in (*OF_FLOWS, *OVER_TIME, "pairs", "accuracy"):

@@ -18,16 +18,23 @@ COUNTS = {  # column of flowreport_tools: key of a comparison
 def rows(sample: str, captures: tuple[Path, ...], digested: Path, reported: Path) -> list[dict]:
     """The rows of flowreport_tools: the digest's flows, the collector's, and those of each tool that is installed."""
     told = [collector(digested, reported)]
-    if len(captures) == 1:
-        told += comparators.compare(str(captures[0]), str(digested))["tools"]
-    else:
-        told += [{"tool": name, "version": None, "skipped": SEVERAL} for name in comparators.meters.METERS]
+    try:
+        told += (
+            comparators.compare(str(captures[0]), str(digested))["tools"] if len(captures) == 1 else skipped(SEVERAL)
+        )
+    except comparators.meters.CopyTooLargeError:
+        told += skipped(comparators.meters.TOO_LARGE)
     packets = told[0]["exact_packets"]
     exact = {name: told[0]["exact_flows"] for name in ("flows", "common_flows", "equal_packets", "equal_bytes")}
     exact |= {"packets": packets, "bytes": told[0]["exact_bytes"], "missed_share": 0.0 if packets else None}
     every = [{"tool": "digest", "version": __version__, "skipped": None, **exact}]
     every += [seen(tool, packets) for tool in told]
     return [{"sample": sample, "place": place, **row} for place, row in enumerate(every, 1)]
+
+
+def skipped(why: str) -> list[dict]:
+    """Return a row without counts for each tool."""
+    return [{"tool": name, "version": None, "skipped": why} for name in comparators.meters.METERS]
 
 
 def collector(digested: Path, reported: Path) -> dict:

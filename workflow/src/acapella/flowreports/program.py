@@ -4,16 +4,15 @@ import json
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from acapella_core.errors import UserError
-from acapella_core.files import atomic_text, temporary_folder
+from acapella_core.files import atomic_text
 
-from .. import unpacked
-from .settings import Settings
+from .. import decompression
+from .settings import PROBE, Settings
 
 ROOT = Path(__file__).resolve().parents[4]
 SPEC = ROOT / "p4" / "spec" / "flowstats.spec"
@@ -62,17 +61,17 @@ def reasons() -> dict[int, str]:
     return {int(number): name for number, name in told.items()}
 
 
-def run(captures: Sequence[Path], folder: Path, settings: Settings) -> Run:
+def run(captures: Sequence[Path], folder: Path, settings: Settings, whole: Sequence[int | None] = ()) -> Run:
     """Run the program over captures, merged by their times; control.txt, reports.pcap, program.json go to ``folder``.
 
-    Raises UserError with the loader's own line where it fails, or where its counts do not add up.
+    ``whole``: the decompressed bytes of each capture that count, None for all (default: all of all). Raises UserError
+    with the loader's own line if it fails, or if its counts do not add up.
     """
     control, reports, told = (folder / name for name in ("control.txt", "reports.pcap", "program.json"))
     atomic_text(control, settings.control(reasons()))
     command = [loader(), "--spec", str(SPEC), "--out", str(reports), "--control", str(control), "--stats", str(told)]
-    with tempfile.TemporaryDirectory(prefix="acapella-", dir=temporary_folder()) as scratch:
-        command += [f"--in={capture}" for capture in unpacked.captures(captures, Path(scratch))]
-        code, said = end_of(command, (reports, told))
+    with decompression.streamed(captures, whole) as streams:
+        code, said = end_of([*command, *streams.arguments], (reports, told), streams.descriptors)
     if code != 0:
         raise UserError(" ".join(said.split()) or f"{LOADER} ended with {code}")
     statistics = json.loads(told.read_text(encoding="utf-8"))
@@ -80,10 +79,14 @@ def run(captures: Sequence[Path], folder: Path, settings: Settings) -> Run:
     return Run(reports, statistics)
 
 
-def end_of(command: list[str], made: Iterable[Path]) -> tuple[int, str]:
-    """The loader's exit code and what it said. Where we are to end it is told to, so that it leaves nothing behind."""
+def end_of(command: list[str], made: Iterable[Path], descriptors: Sequence[int] = ()) -> tuple[int, str]:
+    """Return the loader's exit code and its messages; it inherits ``descriptors``.
+
+    If this command is interrupted, the loader is terminated, and the files in ``made`` are removed.
+    """
     nothing = subprocess.DEVNULL
-    process = subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=subprocess.PIPE, text=True)
+    streams = {"stdin": nothing, "stdout": nothing, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command, **streams, text=True, pass_fds=descriptors)
     try:
         _, said = process.communicate()
     except BaseException:
@@ -108,29 +111,33 @@ def check(statistics: dict, capture: Path) -> None:
         raise UserError(f"{given} frames went in, {found} are accounted for", where=capture)
 
 
-def stamps(reports: Path, report_bytes: int):
-    """Return an Arrow table of (place, ts_ns, probe, packet_ns, iat_ns), a row per report of format 2, in their order.
+def stamps(reports: Path, settings: Settings):
+    """Return an Arrow table of (place, ts_ns, probe, packet_ns, iat_ns, shared), a row per report, in their order.
 
-    packet_ns is the time of the flow's last packet, iat_ns the inter-arrival time before it; null where the report has
-    none. All reports are equally long, so that the file is an array of records. Raises UserError.
+    packet_ns is the time of the flow's last packet, iat_ns the inter-arrival time before it; null if the report has
+    none. shared: the report's counts may be too large (sharing.shared). All reports are equally long, so that the file
+    is an array of records. Raises UserError.
     """
     import numpy as np  # noqa: PLC0415 (only here)
     import pyarrow as pa  # noqa: PLC0415
 
-    frame = ROCE_HEADERS + report_bytes + ICRC
+    from .sharing import shared  # noqa: PLC0415 (NumPy)
+
+    frame = ROCE_HEADERS + settings.report_bytes + ICRC
     content = np.fromfile(reports, np.uint8, offset=PCAP_HEADER)
     if len(content) % (RECORD_HEADER + frame):
-        raise UserError(f"not a file of reports of {report_bytes} bytes", where=reports)
+        raise UserError(f"not a file of reports of {settings.report_bytes} bytes", where=reports)
     records = content.reshape(-1, RECORD_HEADER + frame)
     words = records[:, :RECORD_HEADER].copy().view("<u4")
     if len(words) and (words[:, 2] != frame).any():
-        raise UserError(f"not all reports have {report_bytes} bytes", where=reports)
+        raise UserError(f"not all reports have {settings.report_bytes} bytes", where=reports)
     times = words[:, 0].astype(np.int64) * 10**9 + words[:, 1]
-    triggers = records[:, RECORD_HEADER + ROCE_HEADERS + TRIGGER :][:, :2]
-    probe = (triggers[:, 1] & 128) != 0
     bodies = records[:, RECORD_HEADER + ROCE_HEADERS :]
+    probe = (words_of(bodies, TRIGGER, ">u2") & PROBE) != 0
     valid = words_of(bodies, VALID, ">u2")
     known = {name: np.where(valid & bit, words_of(bodies, at, ">u8"), 0) for name, (at, bit) in TIMES.items()}
+    sketch = settings.sketch
+    too_large = shared(bodies, rows=sketch.rows, cells=sketch.cells, slots=settings.slots)
     return pa.table(
         {
             **{"place": pa.array(np.arange(len(times))), "ts_ns": pa.array(times), "probe": pa.array(probe)},
@@ -138,6 +145,7 @@ def stamps(reports: Path, report_bytes: int):
                 name: pa.array(known[name].astype(np.int64), mask=(valid & bit) == 0)
                 for name, (_, bit) in TIMES.items()
             },
+            "shared": pa.array(too_large),
         }
     )
 

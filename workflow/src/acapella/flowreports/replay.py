@@ -3,21 +3,20 @@
 The traces have the mean rates of those that the P4/RDMA paper used (section IV-A), to some percent: 166 and 2,989
 Mbit/s. They consist of short TCP connections (p4/model/made_load.py). The P4 program makes the reports, with the
 paper's triggers. A replay at speed n takes the n-th part of the time: reports enter a ring in memory at their times, as
-an RDMA NIC would write them, and one that is overwritten before the collector has read it is lost. Of REPEATS replays
-the one with the least losses counts, since other programs of the machine interrupt the collector. The gaps in the
-sequence numbers that the collector finds have to be these losses.
+an RDMA NIC would write them, and one that is overwritten before the collector has read it is lost. Each replay is made
+REPEATS times, since other programs of the machine interrupt the collector; every one counts. The gaps in the sequence
+numbers that the collector finds have to be these losses.
 """
 
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from acapella_core.errors import UserError
-from acapella_core.files import temporary_folder
+from acapella_core.files import scratch_folder
 
 from . import program
 from .settings import PUBLISHED, Settings
@@ -47,14 +46,10 @@ class Trace:
 
 def rows(seconds: float = LENGTH_NS / 1e9) -> list[dict]:
     """Return the rows of flowreport_offered of both traces at all speeds. Raises UserError."""
-    with tempfile.TemporaryDirectory(prefix="acapella-", dir=temporary_folder()) as scratch:
-        per_connection = bits(load(Path(scratch), PILOT, seconds)) / PILOT
-        traces = [made(Path(scratch), bps, round(bps * seconds / per_connection), seconds) for bps in TRACES_BPS]
-    return [
-        min((replayed(trace, speed) for _ in range(REPEATS)), key=lambda row: row["lost"])
-        for trace in traces
-        for speed in SPEEDS
-    ]
+    with scratch_folder() as scratch:
+        per_connection = bits(load(scratch, PILOT, seconds)) / PILOT
+        traces = [made(scratch, bps, round(bps * seconds / per_connection), seconds) for bps in TRACES_BPS]
+    return [replayed(trace, speed) for trace in traces for speed in SPEEDS for _ in range(REPEATS)]
 
 
 def load(folder: Path, connections: int, seconds: float):

@@ -1,11 +1,10 @@
 """One capture: through the program, its reports to the collector, the flows beside those of the digest."""
 
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from acapella_core.errors import UserError
-from acapella_core.files import atomic_path, temporary_folder
+from acapella_core.files import atomic_path, scratch_folder
 
 from .. import queries
 from . import compare, exact, meters
@@ -17,6 +16,7 @@ PARTS = (
     "compared_flows",
     "judged_windows",
     "window_reasons",
+    "flow_reasons",
     "window_iats",
     "pairs",
     "accuracy",
@@ -30,13 +30,17 @@ MEASURED_BY_SKETCH = ("bytes", "packets")
 
 @dataclass(frozen=True)
 class Source:
-    """A capture and its digest, what results call it, and the length of windows of throughput."""
+    """A capture and its digest, the name of the sample, and the length of windows of throughput.
+
+    ``whole``: the decompressed bytes of each capture before its damage, None if it has none; empty: all are whole.
+    """
 
     name: str
     captures: tuple[Path, ...]
     acap: Path
     flows: Path
     window_ns: int = 1_000_000_000
+    whole: tuple[int | None, ...] = ()
 
 
 def measure(
@@ -51,7 +55,7 @@ def measure(
         con = queries.connect()
         exact.make(con, source.acap, source.flows, window_ns=source.window_ns)
         ((frames,),) = con.execute("select count(*) from frames").fetchall()
-        made = run(source.captures, folder, settings)
+        made = run(source.captures, folder, settings, source.whole)
         if made.statistics["in"] != frames:
             raise UserError(f"{made.statistics['in']} frames, {frames} in its digest", where=source.name)
         accuracy, got = compared(con, source, settings, made, folder, series=True)
@@ -78,9 +82,9 @@ def add_runs(con, source: Source, others: list[Settings]) -> list[dict]:
         con.execute(f"create temp table every_{part} as select * from {part}")
     found = []
     for other in others:
-        with tempfile.TemporaryDirectory(prefix="acapella-", dir=temporary_folder()) as scratch:
-            made = run(source.captures, Path(scratch), other)
-            accuracy, got = compared(con, source, other, made, Path(scratch), series=True)
+        with scratch_folder() as scratch:
+            made = run(source.captures, scratch, other, source.whole)
+            accuracy, got = compared(con, source, other, made, scratch, series=True)
             balance(made, got)
             for part in BY_TRIGGERS:
                 con.execute(f"insert into every_{part} select * from {part}")
@@ -92,7 +96,7 @@ def compared(con, source: Source, settings: Settings, made: Run, folder: Path, *
     """The rows of accuracy of a run, and what the collector wrote into ``folder``."""
     got = receive(made, folder, settings, window_ns=source.window_ns if series else None)
     compare.reported(con, got.flows, got.series, got.windows)
-    con.register("report_stamps", stamps(made.reports, settings.report_bytes))
+    con.register("report_stamps", stamps(made.reports, settings))
     compare.make(con, sample=source.name, window_ns=source.window_ns, settings=settings)
     return rows(con, "accuracy"), got
 
@@ -128,9 +132,9 @@ def memory(con, source: Source, settings: Settings, sketches: list[Sketch], own:
     found = {settings.sketch: own}
     for sketch in set(sketches) - set(found):
         other = replace(settings, sketch=sketch)
-        with tempfile.TemporaryDirectory(prefix="acapella-", dir=temporary_folder()) as scratch:
-            made = run(source.captures, Path(scratch), other)
-            found[sketch], got = compared(con, source, other, made, Path(scratch), series=False)
+        with scratch_folder() as scratch:
+            made = run(source.captures, scratch, other, source.whole)
+            found[sketch], got = compared(con, source, other, made, scratch, series=False)
             balance(made, got)
     return [
         {

@@ -11,10 +11,10 @@ import os
 import shlex
 import stat
 import subprocess
-import tempfile
 from pathlib import Path
 
 from acapella_core.errors import UserError
+from acapella_core.files import scratch_folder
 
 from . import data_plane
 
@@ -23,7 +23,7 @@ VARIABLE = "ACAPELLA_DPDK_SOURCE"
 DEFAULT_SOURCE = Path(__file__).resolve().parents[4] / "build" / "dpdk-source"  # make dpdk-source
 # Included by the generated code; Debian's libdpdk-dev does not contain them.
 HEADERS = ("rte_swx_pipeline_internal.h", "rte_swx_pipeline_spec.h")
-FLAGS = ("-O3", "-shared", "-fPIC", "-w")
+FLAGS = ("-O3", "-shared", "-fPIC", "-w", "-fstack-protector-strong", "-Wl,-z,relro,-z,now,-z,noexecstack")
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 GET_SOURCE = "run make dpdk-source, or name its directory with --dpdk-source"
 
@@ -76,8 +76,8 @@ def library_of(loader: str, spec: Path, source: Path | None) -> Path:
     if source is None and not any(cache.glob("*.so")):
         raise NotCompiledError(f"no DPDK source; {GET_SOURCE}")
     make_private(cache)
-    with tempfile.TemporaryDirectory(prefix=".part-", dir=cache) as folder:
-        code = Path(folder) / "pipeline.c"
+    with scratch_folder(cache) as folder:
+        code = folder / "pipeline.c"
         output_of([loader, "--spec", str(spec), "--generate", str(code)])
         words = compiler()
         library = cache / f"{key_of(code, words)}.so"

@@ -1,7 +1,8 @@
 """The control plane's end of the control channel: a session with the collector, in the program's registers.
 
-A thread connects, says hello, and has each session's queue pairs written. Where the connection ends, or the collector
-is silent, it connects again, after longer and longer pauses; a collector that was started anew gives new queue pairs.
+A thread connects, sends the secret, says hello, and has each session's queue pairs written. Where the connection ends,
+or the collector is silent, it connects again, after longer and longer pauses; a collector that was started anew has a
+new secret, which is read again each time, and gives new queue pairs.
 Meanwhile the program goes on reporting to the old ones: a collector that lives takes them, a new one refuses and counts
 them, and what nobody received shows as a gap in the reports' numbers.
 """
@@ -17,6 +18,7 @@ from ..control_channel import (
     MOST_QUEUE_PAIRS,
     PACE,
     Alive,
+    Collector,
     Ended,
     Error,
     Hello,
@@ -27,6 +29,7 @@ from ..control_channel import (
     Written,
     decode,
     encode,
+    secret_of,
 )
 
 FIRST_PAUSE_S = 0.1  # before the second attempt; each next one is twice as long
@@ -64,14 +67,14 @@ class ControlPlane:
 
     def __init__(
         self,
-        address: tuple[str, int],
+        collector: Collector,
         hello: Hello,
         write: Callable[[Session], None],
         *,
         say: Callable[[str], None],
         pace: Pace = PACE,
     ):
-        self._address = address
+        self._collector = collector
         self._hello = hello
         self._write = write
         self._say = say
@@ -85,6 +88,7 @@ class ControlPlane:
         self._thread = threading.Thread(target=self._keep, name="control plane", daemon=True)
         self.sessions = 0  # so many were written
         self.failure: Exception | None = None  # of ``write``: the data plane is gone
+        self.reason = "nothing answers"  # why there is no session
 
     def __enter__(self) -> "ControlPlane":
         self._thread.start()
@@ -122,17 +126,21 @@ class ControlPlane:
         pause = FIRST_PAUSE_S
         while not self._stop.is_set():
             before = self.sessions
-            why = self._converse()
+            self.reason = self._converse()
             if self._stop.is_set() or self.failure:
                 return
             pause = FIRST_PAUSE_S if self.sessions > before else min(2 * pause, LONGEST_PAUSE_S)
-            self._say(f"no session with the collector at {self._address[0]}:{self._address[1]}: {why}; trying again")
+            where = f"{self._collector.host}:{self._collector.port}"
+            self._say(f"no session with the collector at {where}: {self.reason}; trying again")
             self._stop.wait(pause)
 
     def _converse(self) -> str:
         """One connection, until it ends; why it did."""
         try:
-            with socket.create_connection(self._address, timeout=self._pace.dead_s) as connection:
+            secret = secret_of(self._collector.secret)
+            address = (self._collector.host, self._collector.port)
+            with socket.create_connection(address, timeout=self._pace.dead_s) as connection:
+                self._send(connection, secret)
                 self._send(connection, self._hello)
                 self._socket = connection
                 for line in self._lines(connection):
@@ -140,7 +148,8 @@ class ControlPlane:
                 close(connection, self._pace.dead_s)
             return "it closed the connection"
         except (OSError, Refused) as why:
-            return getattr(why, "strerror", None) or str(why) or type(why).__name__
+            where = f"{why.filename}: " if getattr(why, "filename", None) else ""
+            return where + (getattr(why, "strerror", None) or str(why) or type(why).__name__)
         finally:
             with self._changed:
                 self._socket, self._session = None, None

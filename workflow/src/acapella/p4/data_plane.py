@@ -8,20 +8,18 @@ numbers that the collector has not had, however soon that is.
 
 import contextlib
 import json
-import secrets
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from acapella_core import files
 from acapella_core.errors import UserError
 
-from ..control_channel import Hello, Session
+from ..control_channel import Collector, Hello, Session
 from .control_plane import ControlPlane, register_commands
 
 PATIENCE_S = 60.0  # for a collector to answer
@@ -31,11 +29,13 @@ END_S = 10.0  # for the loader to end after it was told to
 class DataPlane:
     """A running loader. ``write`` puts a session into its registers, the first one before it begins.
 
-    ``command`` is the loader's command line without --commands. Its errors are lines on our standard error.
+    ``command`` is the loader's command line without --commands; it inherits ``descriptors``. Its errors are lines on
+    our standard error.
     """
 
-    def __init__(self, command: list[str], folder: Path):
+    def __init__(self, command: list[str], folder: Path, descriptors: Sequence[int] = ()):
         self._command = command
+        self._descriptors = descriptors
         self._registers = folder / "session.control"
         self._process: subprocess.Popen | None = None
         self._begun = threading.Event()
@@ -54,7 +54,8 @@ class DataPlane:
     def _begin(self) -> None:
         """Start the loader."""
         command = [*self._command, "--commands", "--control", str(self._registers)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self._process = subprocess.Popen(command, **pipes, text=True, pass_fds=self._descriptors)
         self._begun.set()
 
     def _tell(self, line: str) -> None:
@@ -88,29 +89,30 @@ def note(text: str) -> None:
 
 
 @contextlib.contextmanager
-def controlled(command: list[str], collector: tuple[str, int], program: str, report_format: int) -> Iterator[tuple]:
+def controlled(command: list[str], collector: Collector, hello: Hello, descriptors: Sequence[int]) -> Iterator[tuple]:
     """A data plane and its control plane, once the collector gave a session. Raises UserError where none does."""
-    hello = Hello(program, report_format, secrets.token_hex(8))
-    with tempfile.TemporaryDirectory(prefix="acapella-", dir=files.temporary_folder()) as folder:
-        data_plane = DataPlane(command, Path(folder))
+    with files.scratch_folder() as folder:
+        data_plane = DataPlane(command, folder, descriptors)
         with ControlPlane(collector, hello, data_plane.write, say=note) as control_plane:
             try:
                 if not control_plane.wait(PATIENCE_S):
-                    why = control_plane.failure or "nothing answers"
-                    raise UserError(f"no session: {why}", where=f"--collector {collector[0]}:{collector[1]}")
+                    why = control_plane.failure or control_plane.reason
+                    raise UserError(f"no session: {why}", where=f"--collector {collector.host}:{collector.port}")
                 yield data_plane, control_plane
             finally:
                 data_plane.stop()
 
 
-def run(command: list[str], collector: tuple[str, int], program: str, report_format: int, statistics: Path) -> int:
+def run(
+    command: list[str], collector: Collector, hello: Hello, statistics: Path, descriptors: Sequence[int] = ()
+) -> int:
     """Run the loader's ``command`` while its reports go to the collector; the loader's exit code.
 
     At the end, by a signal too, the collector is told how many reports there were, from the file that ``--stats`` of
     the command names. Raises UserError where no collector gives a session, or the loader is killed.
     """
     statistics.unlink(missing_ok=True)  # of a run before: its reports are not ours
-    with controlled(command, collector, program, report_format) as (data_plane, control_plane):
+    with controlled(command, collector, hello, descriptors) as (data_plane, control_plane):
         try:
             code = data_plane.wait()
         finally:

@@ -2,13 +2,14 @@
 
     acapella p4 run preprocess --in s1.pcap --control filter.txt --out kept.pcap --stats kept.json
     acapella p4 run flowstats --in s1.pcap --in s2.pcap --control qp.txt --out reports.pcap
-    acapella p4 run flowstats --in s1.pcap --pace --out-interface eth1 --collector 127.0.0.1:7471
+    acapella p4 run flowstats --in s1.pcap --pace --out-interface eth1 --collector 127.0.0.1:7471 \\
+        --secret reports/collector.secret
 
 PROGRAM is one of the project's (p4/spec) or a .spec of p4c-dpdk. Captures are pcap or pcapng, also with gzip, zstd or
 lz4; each is a port of its own, and their frames enter in the order of their times. With --commands the statements of a
 control file are read from standard input while it runs. flowstats needs queue pairs to report to: those of a collector,
-or of a control file (docs/collector.md has one). Exit status: 0, 1 after an error in running or writing, 2 for a
-mistake in what was given.
+or of a control file (docs/collector.md has one). Exit status: 0, 1 after an error in running or writing, or if the
+compressed data of a capture are damaged (outputs have the frames before the damage), 2 for a mistake in what was given.
 
 The program runs as a compiled pipeline if the source of the installed DPDK is available (make dpdk-source), else in
 DPDK's interpreter. The output is the same; the statistics contain which one ran.
@@ -17,17 +18,20 @@ DPDK's interpreter. The output is the same; the statistics contain which one ran
 import argparse
 import json
 import re
+import secrets
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from acapella_core import files, p4_control
 from acapella_core.errors import UserError
 
-from .. import unpacked
+from .. import decompression
+from ..control_channel import Collector, Hello
+from ..digest import DAMAGED
 from . import compiled, data_plane, flowstats
 
 LOADER = "acapella-p4-run"
@@ -61,6 +65,9 @@ def register_parser(actions) -> argparse.ArgumentParser:
     parser.add_argument("--burst", metavar="N", help="frames read at once (default: 32)")
     parser.add_argument(
         "--collector", metavar="HOST:PORT", help="report to the queue pairs that this collector gives (flowstats)"
+    )
+    parser.add_argument(
+        "--secret", metavar="FILE", type=Path, help="file with its secret: collector.secret in the collector's folder"
     )
     parser.add_argument(
         "--format", type=int, choices=REPORT_FORMATS, help="of the reports: 1 the paper's, 2 (the program's default)"
@@ -112,12 +119,19 @@ def reasons_of(spec: Path) -> list[str]:
         raise UserError(f"not what p4/compile writes: {error}", where=sidecar, fix="compile again") from error
 
 
-def address_of(text: str) -> tuple[str, int]:
-    """HOST:PORT or [HOST]:PORT. Raises UserError."""
+def collector_of(text: str | None, secret: Path | None) -> Collector | None:
+    """Return the collector of --collector and --secret, None if none is named. Raises UserError."""
+    if text is None:
+        if secret:
+            raise UserError("belongs to --collector", where=f"--secret {secret}", fix="name both or none")
+        return None
     found = ADDRESS.fullmatch(text)
     if not found or not 0 < int(found[2]) < 65536:
         raise UserError("is not HOST:PORT", where=f"--collector {text}")
-    return found[1], int(found[2])
+    if secret is None:
+        fix = "name its file: --secret FOLDER/collector.secret"
+        raise UserError("the collector requires a secret", where=f"--collector {text}", fix=fix)
+    return Collector(found[1], int(found[2]), secret)
 
 
 def lines_of(args: argparse.Namespace, spec: Path) -> list[str]:
@@ -144,8 +158,13 @@ def has_register(spec: Path, name: str) -> bool:
         return True
 
 
-def note_outcome(statistics: Path, program: str) -> None:
-    """What became of the frames, and which captures were cut, on standard error."""
+def note_outcome(
+    statistics: Path, program: str, captures: Sequence[Path], faults: dict[int, decompression.Fault]
+) -> int:
+    """Print what became of the frames and which captures end early, on standard error.
+
+    Return 1 if the bytes of a capture are damaged, else 0.
+    """
     told = json.loads(statistics.read_text(encoding="utf-8"))
     held = sorted(told["sunk"].items(), key=lambda each: -each[1])
     held += [(f"dropped: {name}", count) for name, count in told["dropped"].items() if count]
@@ -153,29 +172,23 @@ def note_outcome(statistics: Path, program: str) -> None:
     without = ", ".join(f"{count:,} {name}" for name, count in held)
     data_plane.note(f"{told['in']:,} frames, {sent}" + (f"; not sent: {without}" if held else ""))
     for port in told["ports"]:
-        if port["end"] != "clean":
+        if port["end"] != "clean" and port["port"] not in faults:
             data_plane.note(f"{port['file']}: ends within a record; its {port['in']:,} whole frames were read")
+    for place, fault in faults.items():
+        print(fault.line(captures[place], told["ports"][place]["in"]), file=sys.stderr)
+    return int(any(fault.kind in DAMAGED for fault in faults.values()))
 
 
-def check_unpacked(args: argparse.Namespace, copies: list[Path]) -> None:
-    """Raise UserError where an output would take the place of a capture of which the loader sees a copy alone."""
-    outputs = {
-        "--out": args.out,
-        "--stats": args.stats,
-        "--frames": args.frames,
-        "--dump-registers": args.dump_registers,
-    }
-    for path, copy in zip(args.captures, copies, strict=True):
-        for option, output in outputs.items():
-            if copy != path and output is not None and output.exists() and output.samefile(path):
-                raise UserError("is read, too", where=f"{option} {output}", fix="name another file")
+def command_of(
+    args: argparse.Namespace, spec: Path, prepared: Path, library: Path | None, captures: list[str]
+) -> list[str]:
+    """Return the loader's command line.
 
-
-def command_of(args: argparse.Namespace, spec: Path, prepared: Path, library: Path | None) -> list[str]:
-    """The loader's command line; ``prepared`` is a control file that comes before the user's."""
+    ``prepared`` is a control file that comes before the user's; ``captures`` are the arguments that name the captures.
+    """
     command = [loader(), "--spec", str(spec), "--control", str(prepared)]
     command += ["--library", str(library)] if library else []
-    command += [word for path in args.captures for word in ("--in", str(path))]
+    command += captures
     command += [word for path in args.control for word in ("--control", str(path))]
     options = {
         "--out": args.out,
@@ -209,26 +222,25 @@ def wait_for(process: subprocess.Popen) -> int:
 def run(args: argparse.Namespace) -> int:
     """Run the program; the loader's exit code."""
     spec = spec_of(args.program)
-    address = address_of(args.collector) if args.collector else None
-    if address and args.commands:
+    collector = collector_of(args.collector, args.secret)
+    if collector and args.commands:
         raise UserError("not with --commands", where="--collector", fix="it writes the registers itself; leave one out")
     lines = lines_of(args, spec)
-    with tempfile.TemporaryDirectory(prefix="acapella-", dir=files.temporary_folder()) as folder:
-        prepared = Path(folder) / "program.control"
+    with files.scratch_folder() as folder:
+        prepared = folder / "program.control"
         prepared.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        args.stats = args.stats or Path(folder) / "statistics.json"
-        args.captures = [Path(name) for name in args.captures]
-        copies = unpacked.captures(args.captures, Path(folder))
-        check_unpacked(args, copies)
-        args.captures = copies
+        args.stats = args.stats or folder / "statistics.json"
+        captures = [Path(name) for name in args.captures]
         pipeline = compiled.choose(args.pipeline, loader(), spec, args.dpdk_source)
-        command = command_of(args, spec, prepared, pipeline.library)
-        if address:
-            code = data_plane.run(command, address, spec.stem, args.format or REPORT_FORMATS[-1], args.stats)
-        else:
-            code = wait_for(subprocess.Popen(command))
+        with decompression.streamed(captures) as streams:
+            command = command_of(args, spec, prepared, pipeline.library, streams.arguments)
+            if collector:
+                hello = Hello(spec.stem, args.format or REPORT_FORMATS[-1], secrets.token_hex(8))
+                code = data_plane.run(command, collector, hello, args.stats, streams.descriptors)
+            else:
+                code = wait_for(subprocess.Popen(command, pass_fds=streams.descriptors))
         if code == 0:
-            note_outcome(args.stats, spec.stem)
+            code = note_outcome(args.stats, spec.stem, captures, streams.faults)
             if pipeline.reason:
                 data_plane.note(f"interpreted, not compiled: {pipeline.reason}")
         return code

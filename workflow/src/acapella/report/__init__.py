@@ -22,6 +22,11 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("--trials", action="store_true", help="with a section on the consistency of trials")
     parser.add_argument("--flowreports", action="store_true", help="with a section on flow reports")
     parser.add_argument("--flowstudy", action="store_true", help="with the study of flow reports in that section")
+    parser.add_argument("--storage", action="store_true", help="with a section on the storage study")
+    parser.add_argument("--outcomes", action="store_true", help="with a section on the outcomes of all collections")
+    parser.add_argument(
+        "--papers", action="store_true", help="with the numbers that the papers on trials and flow reports printed"
+    )
     parser.add_argument(
         "--excluded",
         metavar="SAMPLE",
@@ -42,6 +47,9 @@ def run(args: argparse.Namespace) -> None:
         campaign,
         with_trials=args.trials,
         flows=flows.Parts(args.flowreports, args.flowstudy),
+        with_storage=args.storage,
+        with_outcomes=args.outcomes,
+        papers=args.papers,
         excluded=args.excluded,
     )
     print(f"report: {path} ({figures} figures, {path.stat().st_size / 1e6:.1f} MB)", file=sys.stderr)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ..agreement import LEAST_R2, MOST_MISSING, disagreement
+from ..agreement import STATEMENT, bound, verdict
 from ..figures.registry import FLOWREPORTS, FLOWSTUDY
 from ..figures.source import ALL, Source
 from ..figures.wording import count, percent, scaled
@@ -27,6 +27,7 @@ MEASURES = {
     "throughput": "Throughput in windows",
     "throughput_known": "Throughput in windows without reason code",
 }
+SUBJECTS = {"report": "All flows", "loss": "Loss", "acknowledged_bytes": "Acknowledged bytes"}
 SAMPLES = 100  # samples whose rows are shown beside those of all
 
 
@@ -49,13 +50,14 @@ class Parts:
 NOTHING = Parts(samples=False, study=False)
 
 
-def tables(source: Source, parts: Parts) -> list[dict]:
-    """The tables of the section."""
+def tables(source: Source, parts: Parts, *, papers: bool) -> list[dict]:
+    """Return the tables of the section; with ``papers``, also the numbers that the P4/RDMA paper printed."""
     if not parts:
         return []
     return [
-        *([accuracy(source), reasons(source), tools(source), counts(source)] if parts.samples else []),
-        published(source),
+        *([accuracy(source), flow_reasons(source)] if parts.samples else []),
+        *([reasons(source), tools(source), counts(source)] if parts.samples else []),
+        *([published(source)] if papers else []),
     ]
 
 
@@ -71,6 +73,7 @@ def accuracy(source: Source) -> dict:
         ("Samples", False),
         ("Triggers", False),
         ("Measure", False),
+        ("Verdict", False),
         ("R\u00b2", True),
         ("of logarithms", True),
         ("n", True),
@@ -79,16 +82,19 @@ def accuracy(source: Source) -> dict:
         ("Missing", True),
         ("Share missing", True),
     ]
-    columns += [("Outside", True), ("Extra", True), ("Error, median", True), ("99 %", True), ("Verdict", False)]
+    columns += [("Outside", True), ("Extra", True), ("Error, median", True), ("99 %", True)]
+    columns += [("In interval", True), ("Width, median", True), ("Width, 99 %", True), ("Bound", False)]
     cells = [
         [
-            *(row["sample"], row["triggers"], MEASURES[row["measure"]], share(row["r2"]), share(row["r2_log"])),
+            *(row["sample"], row["triggers"], MEASURES[row["measure"]], verdict(row)),
+            *(share(row["r2"]), share(row["r2_log"])),
             number(row["n"]),
             *(shares(row[name]) for name in ("equal_share", "near_share")),
             *(number(row["missing"]), shares(row["missing_share"])),
             *(number(row[name]) for name in ("outside", "extra")),
             *(shares(row[name]) for name in ("error_median", "error_p99")),
-            verdict(row),
+            *(shares(row[name]) for name in ("covered_share", "width_median", "width_p99")),
+            bound(row["measure"]),
         ]
         for row in shown
     ]
@@ -96,8 +102,8 @@ def accuracy(source: Source) -> dict:
         "Triggers: packets that make a report; published are those of the P4/RDMA paper, in a run of its own. "
         "Exact and within 1 %: shares of the n values that both sides have. Missing: exact values that no report has; "
         "outside: more of these, in tunnels that the program does not read; extra: measured values that the digest "
-        "does not have, as those of the outer flow of such a tunnel. A measure agrees if R\u00b2 of values and of "
-        f"logarithms is at least {LEAST_R2} and at most {percent(MOST_MISSING)} of the values are missing."
+        "does not have, as those of the outer flow of such a tunnel. Bound: on the values that both sides have. "
+        + STATEMENT
     )
     return table("flowreport_accuracy", "Accuracy of flow reports", note, columns, cells)
 
@@ -105,12 +111,6 @@ def accuracy(source: Source) -> dict:
 def shares(value: float | None) -> str:
     """Return a share in percent; empty if there is none."""
     return "" if value is None else percent(value)
-
-
-def verdict(row: dict) -> str:
-    """Return whether a row of flowreport_accuracy agrees, and if not why."""
-    why = disagreement(row)
-    return "agrees" if why is None else f"differs: {why}"
 
 
 def share(value: float | None) -> str:
@@ -125,23 +125,52 @@ def reasons(source: Source) -> dict:
     """Return the windows of throughput by the reason for which they may be off by more than 10 %."""
     found: dict[str, list[int]] = {}
     for row in source.rows("flowreport_window_reasons"):
-        sums = found.setdefault(row["reason"], [0, 0])
-        sums[0] += row["windows"]
-        sums[1] += row["within"]
-    total = sum(windows for windows, _ in found.values())
-    rows = sorted(found.items(), key=lambda item: (item[0] != "none", -item[1][0]))
+        sums = found.setdefault(row["reason"], dict.fromkeys(("windows", "within", "bounded", "held"), 0))
+        for name in sums:
+            sums[name] += row[name]
+    total = sum(sums["windows"] for sums in found.values())
+    rows = sorted(found.items(), key=lambda item: (item[0] != "none", -item[1]["windows"]))
     cells = [
-        [reason, number(windows), percent(windows / total), number(within), percent(within / windows)]
-        for reason, (windows, within) in rows
+        [
+            *(reason, number(sums["windows"]), percent(sums["windows"] / total), number(sums["within"])),
+            *(percent(sums["within"] / sums["windows"]), number(sums["bounded"]), number(sums["held"])),
+        ]
+        for reason, sums in rows
     ]
     columns = [("Reason", False), ("Windows", True), ("Share", True), ("Within 10 %", True), ("Share of these", True)]
+    columns += [("With bounds", True), ("Bounds hold", True)]
     note = (
         "Windows of a flow's throughput; none: as far as reports show, the value cannot be off by more than 10 %. "
+        "Bounds hold: of the windows that have a bound on their bytes, those whose exact value is within it. "
         "Straddle, no_slot: packets of a report may be on both sides of a window's edge (flow with, without a slot); "
-        "sketch_load: more than 1 % of the flows may have counts that are too large; unreported, no_report: no report "
+        "sketch_load: flows that share their cells in all rows of the sketch; unreported, no_report: no report "
         "has packets of the window, or of the flow; outside, extra: flows that the program, or the digest, did not see."
     )
     return table("flowreport_window_reasons", "Windows of throughput", note, columns, cells)
+
+
+def flow_reasons(source: Source) -> dict:
+    """Return the flows by the reason for which measured values do not cover the whole flow."""
+    found: dict[tuple, int] = {}
+    totals: dict[str, int] = {}
+    for row in source.rows("flowreport_flow_reasons"):
+        key = (row["subject"], row["reason"])
+        found[key] = found.get(key, 0) + row["flows"]
+        totals[row["subject"]] = totals.get(row["subject"], 0) + row["flows"]
+    rows = sorted(found.items(), key=lambda item: (list(totals).index(item[0][0]), item[0][1] != "none", -item[1]))
+    cells = [
+        [SUBJECTS[subject], reason, number(flows), percent(flows / totals[subject])]
+        for (subject, reason), flows in rows
+    ]
+    columns = [("Of", False), ("Reason", False), ("Flows", True), ("Share", True)]
+    note = (
+        "Flows by the reason for which measured values do not cover the whole flow. Earlier_report: packets, or "
+        "acknowledgments, came after the newest report; inter-arrival times are compared at the time of that report. "
+        "Partly_followed, no_slot: the data plane had no slot for the flow, for a part of its packets or ever; "
+        "no_acknowledgment, no_report: no report has one, or is of the flow; outside, extra: flows that the "
+        "program, or the digest, did not see."
+    )
+    return table("flowreport_flow_reasons", "Flows and their reports", note, columns, cells)
 
 
 def tools(source: Source) -> dict:

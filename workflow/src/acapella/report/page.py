@@ -19,7 +19,7 @@ from ..figures.save import svg_of
 from ..figures.source import Source
 from ..trials import PROVENANCE as TRIALS_FILE
 from . import flows as flow_section
-from . import notes, summary, tables, trials, warnings
+from . import notes, storage, summary, tables, trials, warnings
 
 EMBEDDED_MOST = 256 * 1024  # bytes of a CSV that the page carries; a larger one is linked to alone
 
@@ -27,6 +27,7 @@ PROVENANCE = {  # the parts of provenance.json as the page orders and calls them
     "versions": "Versions of the programs",
     "parameters": "Parameters",
     "excluded": "Samples excluded from traffic statistics, and why",
+    "left_out": "Samples in no table: excluded by the config (config), or not digested (no acap)",
     "inputs": "Inputs: SHA-256 of each sample's files",
     "outputs": "Outputs: SHA-256 of the tables",
     "queries": "Queries: SHA-256 of the SQL",
@@ -36,35 +37,45 @@ PROVENANCE = {  # the parts of provenance.json as the page orders and calls them
 }
 
 
-def write(
+def write(  # noqa: PLR0913
     campaign: Campaign,
     *,
     with_trials: bool = False,
     flows: flow_section.Parts = flow_section.NOTHING,
+    with_storage: bool = False,
+    with_outcomes: bool = False,
+    papers: bool = False,
     excluded: Sequence[str] = (),
 ) -> tuple[Path, int]:
     """Write the page; return its path and the number of figures.
 
-    It has a section on trials where they were compared, and one on flow reports where the campaign has some of them.
-    ``excluded``: samples that the config leaves out.
+    It has a section on trials if they were compared, one on flow reports if the campaign has some of them, one on the
+    storage study if that was run, and one on the outcomes of all collections if their tables were made.
+    ``papers``: with tables of what the papers on these printed. ``excluded``: samples that the config leaves out.
     """
     source = Source(campaign)
     parts = (registry.NAMES, registry.TRIALS if with_trials else (), flows.figures)
+    parts += (registry.STORAGE if with_storage else (), registry.COLLECTIONS if with_outcomes else ())
     names = [name for part in parts for name in part]
-    drawings = [figure_of(drawn(name, source), number, source) for number, name in enumerate(names, 1)]
-    figures, of_trials, of_flows = ([one for one in drawings if one["name"] in part] for part in parts)
+    drawings = [figure_of(drawn(name, source, origin=False), number, source) for number, name in enumerate(names, 1)]
+    figures, of_trials, of_flows, of_storage, collections = (
+        [one for one in drawings if one["name"] in part] for part in parts
+    )
     page = template().render(
         name=campaign.folder.resolve().name,
+        heading=summary.heading(source),
         policy=charts.policy(charts.vega(), charts.START),
         lead=summary.lead(source),
         facts=summary.facts(source),
         warnings=warnings.of(source, excluded),
         figures=figures,
         tables=with_files(tables.of(source), source) + notes.tables(source),
-        trials=trial_section(source, of_trials) if with_trials else None,
-        flows={"figures": of_flows, "tables": with_files(flow_section.tables(source, flows), source)}
+        trials=trial_section(source, of_trials, papers=papers) if with_trials else None,
+        flows={"figures": of_flows, "tables": with_files(flow_section.tables(source, flows, papers=papers), source)}
         if flows
         else None,
+        storage={"figures": of_storage, "tables": with_files(storage.tables(source), source)} if with_storage else None,
+        collections=collections,
         provenance=provenance_of(campaign) + (provenance_of_trials(campaign) if with_trials else []),
         vega=charts.vega(),
         start=charts.START,
@@ -79,11 +90,11 @@ def with_files(shown: list[dict], source: Source) -> list[dict]:
     return [{**table, "csv": csv_of(table["name"], source)} for table in shown]
 
 
-def trial_section(source: Source, figures: list[dict]) -> dict:
+def trial_section(source: Source, figures: list[dict], *, papers: bool) -> dict:
     """What the template needs of the trials."""
     return {
         **{"warnings": trials.warnings(source), "figures": figures},
-        "tables": with_files(trials.tables(source), source),
+        "tables": with_files(trials.tables(source, papers=papers), source),
     }
 
 
@@ -109,6 +120,7 @@ def figure_of(figure: Drawn, number: int, source: Source) -> dict:
         "picture": f"data:image/svg+xml;base64,{picture}",
         "spec": charts.json_script(f"spec-{figure.name}", figure.spec),
         "csv": csv_of(figure.table, source),
+        "columns": ", ".join(figure.columns),
     }
 
 

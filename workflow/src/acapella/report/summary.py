@@ -1,11 +1,12 @@
 """The campaign in a few numbers."""
 
+import json
 from datetime import UTC, datetime
 
 from ..figures import restrictions
 from ..figures.quality import losses_of
 from ..figures.source import Source, sites_of
-from ..figures.wording import count, nanoseconds, scaled
+from ..figures.wording import count, listed, nanoseconds, scaled
 
 
 def from_files(source: Source) -> bool:
@@ -19,13 +20,43 @@ def lead(source: Source) -> str:
     return f"{what} digested and summed up by Acapella."
 
 
+def heading(source: Source) -> str:
+    """Return ``: testbed local, 2026-11-22 20:31:02 to 20:45:10 UTC``: what the title adds to the campaign's name.
+
+    The testbed is that of the manifests, raw/SAMPLE.json; empty without manifests and times.
+    """
+    parts = []
+    if names := testbeds(source):
+        parts.append(f"testbed {listed(names)}" if names != ["files"] else "captures from files")
+    if span := captured(source):
+        first, last = (utc(stamp) for stamp in span)
+        parts.append(f"{first}{f' to {last.removeprefix(first[:11])}' if last != first else ''} UTC")
+    return f": {', '.join(parts)}" if parts else ""
+
+
+def testbeds(source: Source) -> list[str]:
+    """The testbeds that the samples' manifests name, in alphabetic order."""
+    found = set()
+    for path in sorted((source.campaign.folder / "raw").glob("*.json")):
+        try:
+            found.add(str(json.loads(path.read_text(encoding="utf-8"))["testbed"]))
+        except (OSError, ValueError, LookupError, TypeError):
+            continue  # no manifest, which `acapella index` reports
+    return sorted(found)
+
+
+def captured(source: Source) -> tuple[int, int] | None:
+    """Start of the first and end of the last sample, in ns since 1970 (UTC); None if no sample has a time."""
+    starts = [row["actual_start_ns"] for row in source.quality if row["actual_start_ns"] is not None]
+    ends = [row["actual_end_ns"] for row in source.quality if row["actual_end_ns"] is not None]
+    return (min(starts), max(ends)) if starts and ends else None
+
+
 def facts(source: Source) -> list[tuple[str, str]]:
     """Names and values for the top of the report."""
     rows = source.quality
     frames = sum(row["frames"] for row in rows)
     ports = len({(row["site"], row["port"]) for row in rows})
-    starts = [row["actual_start_ns"] for row in rows if row["actual_start_ns"] is not None]
-    ends = [row["actual_end_ns"] for row in rows if row["actual_end_ns"] is not None]
     files = from_files(source)
     port = "port" if files else "mirrored port"
     told = [
@@ -38,8 +69,8 @@ def facts(source: Source) -> list[tuple[str, str]]:
     if any(row["restriction"] for row in rows):
         used = f"{len(source.traffic):,} of {count(len(rows), 'sample')}, {source.frames:,} of {count(frames, 'frame')}"
         told.insert(3, ("In traffic statistics", used + restrictions.named(source)))
-    if starts:
-        first, last = min(starts), max(ends)
+    if span := captured(source):
+        first, last = span
         watched = sum(row["duration_ns"] for row in rows if row["duration_ns"] is not None)
         told.append(("Captured", f"{utc(first)} to {utc(last)} UTC ({nanoseconds(last - first)})"))
         # A file alone tells when its frames were, not for how long somebody listened.

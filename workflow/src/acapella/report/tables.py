@@ -29,24 +29,46 @@ def table(name: str, title: str, note: str, columns: list[tuple[str, bool]], row
 def top_flows(source: Source) -> dict:
     """The largest flows of the campaign."""
     rows = sorted((row for row in source.rows("top_flows") if row["site"] == ALL), key=lambda row: row["rank"])[:FLOWS]
-    columns = [("#", True), ("From", False), ("To", False), ("Protocol", False), ("VLAN", False), ("MPLS", False)]
-    columns += [("Bytes", True), ("Frames", True), ("Duration", True), ("Rate", True), ("Application", False)]
-    columns += [("Seen at", False)]
+    columns = [("#", True), ("From", False), ("To", False), ("Protocol", False), ("Bytes", True), ("Frames", True)]
+    columns += [("Rate", True), ("Duration", True), ("Application", False), ("Seen at", False), ("VLAN", False)]
+    columns += [("MPLS", False), ("Tunnels", False)]
     cells = [
         [
             *(number(row["rank"]), endpoint(row["src"], row["src_port"]), endpoint(row["dst"], row["dst_port"])),
-            *(PROTOCOLS.get(row["ip_proto"], str(row["ip_proto"])), row["vlan"], row["mpls"]),
-            *(scaled(row["wire_bytes"], "B"), number(row["frames"]), duration(row["duration_ns"])),
+            *(
+                PROTOCOLS.get(row["ip_proto"], str(row["ip_proto"])),
+                scaled(row["wire_bytes"], "B"),
+                number(row["frames"]),
+            ),
             "" if row["rate_bps"] is None else scaled(row["rate_bps"], "bit/s"),
+            duration(row["duration_ns"]),
             *(row["app"] or "", f"{row['largest_site']} {row['largest_port']}"),
+            *(row["vlan"], row["mpls"], tunnels(row["tunnels"])),
         ]
         for row in rows
     ]
-    note = "Directed flows by bytes on the wire, stitched across samples; numbers of the site and port named."
+    note = (
+        "Directed flows by bytes on the wire, stitched across samples; numbers of the site and port named. Rate: over "
+        "the time observed, without the gaps between samples. VLAN, MPLS and tunnels: identifiers, the outermost first."
+    )
     return table("top_flows", "Largest flows", note, columns, cells)
 
 
 PROTOCOLS = {1: "ICMP", 2: "IGMP", 6: "TCP", 17: "UDP", 47: "GRE", 50: "ESP", 58: "ICMPv6", 89: "OSPF", 132: "SCTP"}
+
+
+TUNNELS = {  # by the types of schemas/tunnels.tsv
+    **{"vxlan_vni": "VXLAN VNI", "vxlan_gpe_vni": "VXLAN-GPE VNI", "geneve_vni": "Geneve VNI", "gre_key": "GRE key"},
+    **{"nvgre_vsid": "NVGRE VSID", "nvgre_flow_id": "NVGRE FlowID", "pptp_call": "PPTP call", "gtp_teid": "GTP TEID"},
+    **{"l2tp_tunnel": "L2TP tunnel", "l2tp_session": "L2TP session", "pppoe_session": "PPPoE session"},
+    **{"pbb_isid": "PBB I-SID", "erspan_session": "ERSPAN session"},
+}
+
+
+def tunnels(identifiers: str) -> str:
+    """``VXLAN VNI 5, GTP TEID 7`` for ``vxlan_vni*5*4/gtp_teid*7*9`` (type, identifier, place of the header)."""
+    parts = [part.split("*") for part in identifiers.split("/") if part]
+    return ", ".join(f"{TUNNELS.get(kind, kind)} {identifier}" for kind, identifier, *_ in parts)
 
 
 def endpoint(address: str, port: int | None) -> str:
@@ -96,14 +118,15 @@ def tcp_control(source: Source) -> dict:
     """TCP control information per site."""
     rows = sorted(source.rows("tcp_control"), key=lambda row: (row["site"] != ALL, natural(row["site"])))
     flags = ("syn", "fin", "rst", "ece", "cwr")
-    columns = [("Site", False), ("Flows", True), ("Frames", True), *((flag.upper(), True) for flag in flags)]
-    columns += [("Retransmitted", True), ("Duplicate ACKs", True), ("Handshakes", True), ("RTT median", True)]
-    columns += [("RTT 99 %", True)]
+    columns = [("Site", False), ("Flows", True), ("Frames", True), ("Retransmitted", True), ("Duplicate ACKs", True)]
+    columns += [("Handshakes", True), ("RTT median", True), ("RTT 99 %", True)]
+    columns += [(flag.upper(), True) for flag in flags]
     cells = [
         [
-            *(site(row), number(row["flows"]), number(row["frames"]), *(number(row[flag]) for flag in flags)),
-            *(scaled(row["retransmitted_bytes"], "B"), number(row["duplicate_acks"]), number(row["handshakes"])),
+            *(site(row), number(row["flows"]), number(row["frames"]), scaled(row["retransmitted_bytes"], "B")),
+            *(number(row["duplicate_acks"]), number(row["handshakes"])),
             *(duration(row["handshake_rtt_p50_ns"]), duration(row["handshake_rtt_p99_ns"])),
+            *(number(row[flag]) for flag in flags),
         ]
         for row in rows
     ]
@@ -138,25 +161,18 @@ def quality(source: Source) -> dict:
     if len(rows) > SAMPLES:
         rows = sorted(rows, key=lambda row: -(row["loss_share"] or 0))[:SAMPLES]
         note += f" The {SAMPLES} samples with the largest loss, of {len(source.quality):,}; the table has them all."
-    columns = [("Sample", False), ("Site", False), ("Port", False), ("Method", False), ("Frames", True), ("Lost", True)]
-    columns += [
-        ("Loss", True),
-        ("Mirror", False),
-        ("Mirror loss", True),
-        ("Stages known", True),
-        ("Clock", True),
-        ("Duration", True),
-        ("Malformed", True),
-    ]
-    columns += [("File", False), ("Excluded from statistics", False)]
+    columns = [("Sample", False), ("Site", False), ("Port", False), ("Frames", True), ("Loss", True), ("Lost", True)]
+    columns += [("Mirror", False), ("Mirror loss", True), ("Excluded from statistics", False), ("Duration", True)]
+    columns += [("Clock", True), ("Malformed", True), ("File", False), ("Stages known", True), ("Method", False)]
     cells = [
         [
-            *(row["sample"], row["site"], row["port"], row["method"] or UNKNOWN, number(row["frames"])),
-            *(number(row["lost_frames"]), UNKNOWN if row["loss_share"] is None else percent(row["loss_share"])),
+            *(row["sample"], row["site"], row["port"], number(row["frames"])),
+            UNKNOWN if row["loss_share"] is None else percent(row["loss_share"]),
+            number(row["lost_frames"]),
             *(row["mirror_verdict"], interval(row["mirror_loss_low"], row["mirror_loss_high"]) or UNKNOWN),
-            *(f"{row['loss_stages_known']} of 4", duration(row["clock_resolution_ns"], UNKNOWN)),
-            *(duration(row["duration_ns"], UNKNOWN), number(row["issue_frames"]), read_of(row)),
             restrictions.reason(row["excluded"]) if row["excluded"] else "",
+            *(duration(row["duration_ns"], UNKNOWN), duration(row["clock_resolution_ns"], UNKNOWN)),
+            *(number(row["issue_frames"]), read_of(row), f"{row['loss_stages_known']} of 4", row["method"] or UNKNOWN),
         ]
         for row in rows
     ]

@@ -14,9 +14,12 @@ OF_TRIALS = {check.__name__ for check in TRIAL_CHECKS}  # codes of warnings abou
 VERDICTS = {"agrees": "agrees", "agrees_loosely": "agrees loosely", "disagrees": "disagrees"}
 
 
-def tables(source: Source) -> list[dict]:
-    """The tables of the section; the first one compares the environments."""
-    return [compared(source), each_pair(source), moves(source), published(source)]
+def tables(source: Source, *, papers: bool) -> list[dict]:
+    """Return the tables of the section; the first one compares the environments.
+
+    ``papers``: the last one has the numbers that the CHOIR paper printed.
+    """
+    return [compared(source), each_pair(source), moves(source), *([published(source)] if papers else [])]
 
 
 def warnings(source: Source) -> list[str]:
@@ -76,16 +79,16 @@ def compared(source: Source) -> dict:
     rows = sorted(source.rows("consistency_environments"), key=lambda row: row["place"])
     bounds = sorted({row["within_ns"] for row in rows})
     within = f"IAT within {', '.join(nanoseconds(bound) for bound in bounds)}"
-    columns = [("Environment", False), ("Runs", True), ("In common", True)]
-    columns += [*((name, True) for name in COMPONENTS), ("Kappa", True), ("Least", True), ("Largest", True)]
-    columns += [("Others", True)]
+    columns = [("Environment", False), ("Kappa", True), ("Least", True), ("Largest", True), ("Others", True)]
+    columns += [*((name, True) for name in COMPONENTS), ("Runs", True), ("In common", True)]
     columns += [(within, True), ("IAT off by", True), ("Latency off by", True)]
     cells = [
         [
-            *(row["environment"], number(row["runs"]), number(row["packets_common"])),
-            *(component(row[name]) for name in COMPONENTS),
+            row["environment"],
             *(kappa(row[name]) for name in ("kappa", "kappa_min", "kappa_max")),
             "" if row["kappa_others"] is None else kappa(row["kappa_others"]),
+            *(component(row[name]) for name in COMPONENTS),
+            *(number(row["runs"]), number(row["packets_common"])),
             *(share(row["iat_within_share"]), time(row["iat_delta_mean_ns"]), time(row["latency_delta_mean_ns"])),
         ]
         for row in rows
@@ -123,18 +126,18 @@ def others(source: Source) -> str:
 def each_pair(source: Source) -> dict:
     """Every pair that was compared."""
     rows = pairs(source)
-    columns = [("Environment", False), ("Pair", False), ("Trial", False), ("Against", False), ("In common", True)]
-    columns += [("Packets", True), ("U", True), ("O", True), ("O as published", True), ("O by Kendall", True)]
-    columns += [("L", True), ("L, offset removed", True), ("I", True), ("Kappa", True), ("Kappa as published", True)]
-    columns += [("IAT 99 %", True), ("Latency 99 %", True)]
-    names = ("U", "O", "O_published", "O_kendall", "L", "L_offset_removed", "I")
+    columns = [("Environment", False), ("Pair", False), ("Kappa", True), *((name, True) for name in COMPONENTS)]
+    columns += [("IAT 99 %", True), ("Latency 99 %", True), ("In common", True), ("Packets", True)]
+    columns += [("O as published", True), ("O by Kendall", True), ("L, offset removed", True)]
+    columns += [("Kappa as published", True), ("Trial", False), ("Against", False)]
     cells = [
         [
-            *(row["environment"], f"{letter(row['a'])}-{letter(row['b'])}", row["trial_b"], row["trial_a"]),
-            *(number(row["packets_common"]), f"{row['packets_b']:,} / {row['packets_a']:,}"),
-            *(component(row[name]) for name in names),
-            *(kappa(row[name]) for name in ("kappa", "kappa_published")),
+            *(row["environment"], f"{letter(row['a'])}-{letter(row['b'])}", kappa(row["kappa"])),
+            *(component(row[name]) for name in COMPONENTS),
             *(time(row[f"{measure}_delta_p99_ns"]) for measure in ("iat", "latency")),
+            *(number(row["packets_common"]), f"{row['packets_b']:,} / {row['packets_a']:,}"),
+            *(component(row[name]) for name in ("O_published", "O_kendall", "L_offset_removed")),
+            *(kappa(row["kappa_published"]), row["trial_b"], row["trial_a"]),
         ]
         for row in rows[:PAIRS]
     ]

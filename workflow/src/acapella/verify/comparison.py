@@ -1,8 +1,8 @@
 """The comparison of two digests of one file, in DuckDB."""
 
+import contextlib
 import csv
 import functools
-import os
 from pathlib import Path
 
 import duckdb
@@ -12,7 +12,7 @@ import yaml
 from acapella_core import schemas
 
 from .. import queries
-from . import UNCOMPARED, Places, Result
+from .results import ABOVE, UNCOMPARED, Kind, Places, Result
 from .tables import Tables
 
 LAYERS = (
@@ -33,7 +33,6 @@ LAYERS = (
 )
 # The digest answers for these on every frame, and for the others on those whose layers 2 to 4 the core decided.
 ALWAYS = ("frames", "time", "lengths")
-ABOVE = ("above layer 4", "protocols")
 TAGS = ("vlan", "mpls", "tunnels")  # columns of these names; null where the digest says none of a frame without a flow
 BEFORE_MPLS = "both_have and native and split_part(protocols, ':mpls', 1) = split_part(tshark_protocols, ':mpls', 1)"
 # Which pairs an erratum may excuse, by its `excuses`.
@@ -48,15 +47,17 @@ OUTER_LABELS_AGREE = f"mpls[1:{OUTER_LABELS}] is not distinct from tshark_mpls[1
 LAYER_OF = {"2": "link", "glue": "link", "3": "network", "4": "transport", "tunnel": "transport"}
 
 
+def opened(threads: int, folder: Path) -> contextlib.closing:
+    """Return a database that spills to ``folder``: of several in one process, each needs a directory of its own."""
+    return contextlib.closing(queries.connect(threads=threads, temp_directory=str(folder / "spill")))
+
+
 class Comparison:
-    """One file's frames side by side; the Parquet files may go once it is made.
+    """One file's frames side by side; ``first``: how many frames of each kind are named."""
 
-    ``first``: how many frames of each kind that is not a difference are named, all files together.
-    """
-
-    def __init__(self, ours: Tables, theirs: Tables, file: Path, first: int):
+    def __init__(self, database, ours: Tables, theirs: Tables, file: Path, first: int):
         self._file, self._first = file, first
-        self._database = queries.connect(threads=os.cpu_count() or 1)
+        self._database = database
         self._load_tokens([ours.frames, theirs.frames])
         for side, tables in (("ours", ours), ("theirs", theirs)):
             files = {"frames": str(tables.frames), "flows": str(tables.flows), "tags": str(tables.tags)}
@@ -100,7 +101,7 @@ class Comparison:
             self._database.execute("insert or ignore into errata select * from found")
 
     def add_to(self, result: Result) -> None:
-        """Add this file's counts to ``result``."""
+        """Fill ``result`` with the counts of this file."""
         # count_if is null over no rows, and a capture may have no frame
         frames, native = self._database.execute(
             "select count(*), count(*) filter (l4_by = 'native') from ours"
@@ -118,6 +119,7 @@ class Comparison:
             tally.differ += differ
             tally.agree += self._compared(layer) - explained - differ
         result.faults += self._faults()
+        result.disagreements = self._disagreements()
         for layer in UNCOMPARED:
             left = f"ours inner join theirs using (frame) where not ({self._told(layer)})"
             self._name(result.left_out.setdefault(layer, Places()), left)
@@ -128,7 +130,7 @@ class Comparison:
     def _name(self, places: Places, rows: str, bound: dict | None = None) -> None:
         """Add some rows' frames to ``places``."""
         places.frames += self._count(f"select count(*) from {rows}", bound)
-        query = f"select frame from {rows} order by frame limit {max(self._first - len(places.first), 0):d}"
+        query = f"select frame from {rows} order by frame limit {self._first:d}"
         places.first += [f"{self._file}:{frame}" for (frame,) in self._database.execute(query, bound).fetchall()]
 
     def _told(self, layer: str) -> str:
@@ -159,14 +161,16 @@ class Comparison:
     def _count(self, sql: str, parameters: dict | None = None) -> int:
         return self._database.execute(sql, parameters).fetchone()[0]
 
-    def first(self, number: int) -> list[tuple]:
-        """The first unexplained differences: frame, layer, both answers; those that count as faults come first."""
-        return self._database.execute(
-            "select frame, layer, ours, theirs from differences "
-            "where erratum is null and layer <> 'above layer 4' "
-            "order by list_contains($above, layer), frame, list_position($layers, layer) limit $number",
-            {"above": list(ABOVE), "layers": list(LAYERS), "number": number},
-        ).fetchall()
+    def _disagreements(self) -> dict[Kind, Places]:
+        """Return every kind of disagreement that no erratum explains, with its first frames and both answers."""
+        found: dict[Kind, Places] = {}
+        query, named = queries.bound("verify", "disagreements", {"first": self._first})
+        rows = self._database.execute(query, named).fetchall()
+        for layer, kind_ours, kind_theirs, rank, frames, frame, ours, theirs in rows:
+            places = found.setdefault(Kind(layer, kind_ours, kind_theirs), Places(frames))
+            if rank <= self._first:
+                places.first.append(f"{self._file}: frame {frame}, {layer}: ours {ours!r}, tshark {theirs!r}")
+        return found
 
 
 def errata() -> list[dict]:

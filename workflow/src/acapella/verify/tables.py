@@ -39,16 +39,22 @@ class Tables:
     fcs_len: int = 0  # octets of FCS, which these lengths leave out and tshark's do not
 
 
-def our_tables(file: Path, engine: str, folder: Path) -> Tables:
+def our_tables(file: Path, engine: str, folder: Path, limits=None) -> Tables:
     """Our digest of ``file``. Raises UserError where it is no capture."""
     tables = Tables(folder / "ours.parquet", folder / "ours.flows.parquet", folder / "ours.tags.parquet")
-    metadata = digest.digest([str(file)], str(tables.frames), str(tables.flows), digest.Options(engine))
+    metadata = digest.digest([str(file)], str(tables.frames), str(tables.flows), digest.Options(engine, limits=limits))
     known = vendors.find()
-    tags = _native.NativeTags(str(file), BATCH_ROWS, known.core if known else None)
+    limits = limits or _native.DecompressionLimits()
+    tags = _native.NativeTags(str(file), BATCH_ROWS, known.core if known else None, limits)
     with pq.ParquetWriter(tables.tags, TAGS) as writer:
         while (batch := tags.next_frames()) is not None:
             writer.write_batch(pa.record_batch(batch))
     return replace(tables, fcs_len=metadata["fcs_len"])
+
+
+def frames_of(tables: Tables) -> int:
+    """Return the number of frames in a digest."""
+    return pq.read_metadata(tables.frames).num_rows
 
 
 def tshark_tables(file: Path, folder: Path) -> Tables:
@@ -60,12 +66,12 @@ def tshark_tables(file: Path, folder: Path) -> Tables:
         flow_writer(tables.flows) as flows,
         pq.ParquetWriter(tables.tags, TAGS) as tags,
     ):
-        reference = _native.Reference(os.dup(run.stdout.fileno()), BATCH_ROWS)
+        reference = _native.Reference(os.dup(run.stdout.fileno()), BATCH_ROWS, tshark.ANSWER_S)
         try:
             while (batch := reference.next_frames()) is not None:
                 frames.write(pa.record_batch(batch))
                 tags.write_batch(pa.record_batch(reference.tags()))
-        except _native.AnswerError as error:
+        except (_native.AnswerError, _native.TsharkTimeout) as error:
             raise UserError(str(error), where=file) from error
         run.finish(cut_allowed=True)
         for first in range(0, reference.flows, FLOW_BATCH_ROWS):

@@ -14,6 +14,7 @@ from ...settings import FabricSettings
 from ..base import Aim, Direction, Finished, Host, Instance, Job, Mirror, Rates, Refused, Site, Telemetry, Testbed, Want
 from . import credentials, mirrors, needs, resources, switches
 from .credentials import WHERE
+from .host_keys import FILE, HostKeyChangedError, HostKeys
 from .remote import Remote
 from .session import GRAPHS, Session, graphs
 from .slices import FAILED, GONE, READY, Slices, site_of, slice_name
@@ -72,6 +73,7 @@ class FabricTestbed(Testbed):
         folder = f"acapella-{campaign}"
         self._remote = Remote(self._node, folder, tries=settings.ssh_tries, interval_s=settings.ssh_retry_s)
         self._transfer = Transfer(self._remote, self._download, settings.part_mb * MB)
+        self._host_keys = HostKeys(self.session.credentials.tokens.with_name(FILE))
 
     def __enter__(self) -> Self:
         self.prepare()  # takes nothing, so there is nothing to release where it fails
@@ -322,7 +324,7 @@ class FabricTestbed(Testbed):
         try:
             for name in instances_in(there, site):
                 with GRAPHS:
-                    taken.nodes[name] = there.get_node(name)
+                    taken.nodes[name] = self._host_keys.watch(there.get_node(name), taken.slice_id)
                 taken.instances += (self._made_ready(taken, name, site, end),)
         except BaseException:
             self._taken.pop(site)
@@ -353,6 +355,8 @@ class FabricTestbed(Testbed):
         while True:
             try:
                 return self._remote.ask(name, "links")["links"]
+            except HostKeyChangedError:
+                raise
             except UserError as error:
                 if time.monotonic() > end or self.slices.stopping.is_set():
                     raise UserError(f"never came up: {error}", where=WHERE) from error

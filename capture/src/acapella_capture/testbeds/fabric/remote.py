@@ -74,6 +74,8 @@ class Remote:
             there.close_ssh()
             return "", f"silent for {limit_s:.0f} s"
         except Exception as error:  # SSHError, paramiko's own, a state of the slice
+            if isinstance(error.__cause__, UserError):  # of host_keys: no try will succeed
+                raise error.__cause__ from None
             return "", said(error)
         lines = err.strip().splitlines()
         return out, lines[-1] if lines else "the connection ended"

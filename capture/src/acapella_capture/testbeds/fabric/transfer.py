@@ -63,6 +63,8 @@ class Transfer:
             try:
                 self.download(node, place, local)
                 octets = local.read_bytes()
+            except UserError:  # of host_keys, or there is no such node
+                raise
             except Exception as error:  # paramiko's, or the client's
                 fault = said(error)
                 continue

@@ -41,6 +41,7 @@ class Item:
     address: str
     streams: int
     rate_mbps: float
+    burst_frames: int
     per_s: float
     size_kib: int
     span: Span
@@ -59,10 +60,11 @@ class Item:
 
 def iperf3(item: Item, seconds: float, *options: str) -> list[str]:
     rate_bps = int(item.rate_mbps * 1e6 / item.streams)
+    burst = f"/{item.burst_frames}" if item.burst_frames > 1 else ""
     if item.span == "sample":
         seconds *= 0.75  # so that a sample holds the end of the connection too
     return ["iperf3", "-c", item.address, "-p", str(FIRST_PORT + item.number), "-t", str(max(1, int(seconds))),
-            "-P", str(item.streams), "-b", str(rate_bps), *options]  # fmt: skip
+            "-P", str(item.streams), "-b", f"{rate_bps}{burst}", *options]  # fmt: skip
 
 
 def curl(item: Item, url: str, *options: str) -> list[str]:
@@ -119,7 +121,8 @@ def resolve(network: Network, plan: list[dict]) -> list[Item]:
             what = f"{client.name} and {server.name} are not in one slice"
             raise UserError(what, where=f"local.traffic[{number}]")
         values = {
-            key: entry[key] for key in ("kind", "ip", "path", "streams", "rate_mbps", "per_s", "size_kib", "span")
+            key: entry[key]
+            for key in ("kind", "ip", "path", "streams", "rate_mbps", "burst_frames", "per_s", "size_kib", "span")
         }
         address = server.address(entry["ip"], entry["path"])
         items.append(Item(number=number, client=client, server=server, address=address, **values))

@@ -1,0 +1,72 @@
+"""SSH host keys of listening nodes: the key of the first contact within a slice is the only one that is accepted later.
+
+FABRIC publishes no host keys, and its client accepts any key at each connection. The keys are kept beside the user's
+token file, so that a later collection that finds the slice again compares them too.
+"""
+
+import fcntl
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+from acapella_core.errors import UserError
+from acapella_core.files import PRIVATE
+
+FILE = "acapella_known_hosts"
+
+
+class HostKeyChangedError(UserError):
+    """A node answers with another host key than at the first contact within its slice."""
+
+
+class HostKeys:
+    """The file of host keys: lines of slice/node, key type and key. Several threads and processes may use it."""
+
+    def __init__(self, file: Path):
+        self._file = file
+        self._lock = threading.Lock()
+
+    def watch(self, node: Any, slice_id: str) -> Any:
+        """Have FABRIC's object of a node compare the host key of each connection before it is used; return the node.
+
+        The node raises HostKeyChangedError then, and UserError if the file cannot be read or written.
+        """
+        connect, place = node._get_ssh_connection, f"{slice_id}/{node.get_name()}"
+
+        def checked(**words: Any) -> tuple[Any, Any]:
+            bastion, client = connect(**words)
+            try:
+                self.check(place, client.get_transport().get_remote_server_key())
+            except UserError:
+                node.close_ssh()
+                raise
+            return bastion, client
+
+        node._get_ssh_connection = checked
+        return node
+
+    def check(self, place: str, key: Any) -> None:
+        """Keep the key of a place that is not in the file yet. Raises HostKeyChangedError if it has another one."""
+        found = f"{key.get_name()} {key.get_base64()}"
+        try:
+            with self._lock, open(self._file, "a+", encoding="ascii", opener=private) as lines:
+                fcntl.flock(lines, fcntl.LOCK_EX)  # until the file is closed
+                lines.seek(0)
+                known = dict(line.rstrip("\n").split(" ", 1) for line in lines if line.count(" ") == 2)
+                if place not in known:
+                    lines.write(f"{place} {found}\n")
+                    return
+        except (OSError, ValueError) as error:
+            raise UserError(f"cannot keep host keys: {error}", where=self._file) from error
+        if known[place] != found:
+            raise HostKeyChangedError(
+                f"its SSH host key has changed to {found}; nothing was sent",
+                where=f"node {place.rpartition('/')[2]}",
+                fix=f"delete the slice, or remove {place} from {self._file} if you know why the key changed",
+            )
+
+
+def private(path: str, flags: int) -> int:
+    """Open a file, its owner's alone and no link."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE)

@@ -1,0 +1,68 @@
+"""Which reports may count too much, beside the model's own cells, counted one by one."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from acapella_p4_model import reports
+from acapella_p4_model.flow_key import Key
+
+from acapella.flowreports import sharing
+
+SLOT, ALL_TAGS = 64, 128  # bits of a report's `valid`
+SLOTS = 1 << 18
+
+
+def random_key(draw: random.Random) -> Key:
+    """A flow of few addresses, IPv4 or IPv6, some with VLAN tags and MPLS labels."""
+    version = draw.choice((4, 6))
+    ends = [draw.randrange(1, 9) << (96 if version == 6 else 0) for _ in range(2)]
+    vlans = [draw.randrange(1, 4095) for _ in range(draw.choice((0, 0, 1, 2, 4)))]
+    labels = [draw.randrange(1 << 20) for _ in range(draw.choice((0, 0, 1, 4)))]
+    packed = sum(one << 16 * at for at, one in enumerate(reversed(vlans)))
+    four = (*labels, 0, 0, 0, 0)[:4]
+    return Key(*ends, draw.randrange(4), 80, version, 6, len(vlans), packed, len(labels), four)
+
+
+def body(key: Key, epoch: int, valid: int = SLOT | ALL_TAGS) -> bytes:
+    """A report of a flow as the program makes it; the tags in it are those of the key, the outermost first."""
+    ids = [key.vlans >> 16 * (key.vlan_count - 1 - at) & 0xFFFF if at < key.vlan_count else 0 for at in range(4)]
+    names = ("src", "dst", "src_port", "dst_port", "ip_version", "ip_proto", "vlan_count", "mpls_count")
+    tags = {f"vlan_{at}": one for at, one in enumerate(ids)} | {f"mpls_{at}": one for at, one in enumerate(key.labels)}
+    values = {name: getattr(key, name) for name in names} | tags
+    return reports.pack(2, {"version": 2, "valid": valid, "epoch": epoch, **values})
+
+
+def shared(made: list[bytes], *, rows: int, cells: int, slots: int = SLOTS) -> list[bool]:
+    """The result for these reports."""
+    return sharing.shared(np.array([list(one) for one in made], np.uint8), rows=rows, cells=cells, slots=slots).tolist()
+
+
+@pytest.mark.parametrize(("seed", "rows", "cells"), [(1, 1, 64), (2, 4, 64), (3, 4, 256), (4, 3, 1 << 20)])
+def test_a_report_may_count_too_much_if_its_flow_shares_its_cells_in_all_rows(seed, rows, cells):
+    draw = random.Random(seed)
+    keys = [random_key(draw) for _ in range(150)]
+    sent = [(draw.choice(keys), draw.randrange(5, 8)) for _ in range(600)]
+    flows = set(sent)
+    used = Counter((epoch, row, key.row_hash(row) % cells) for key, epoch in flows for row in range(rows))
+    expected = [all(used[epoch, row, key.row_hash(row) % cells] > 1 for row in range(rows)) for key, epoch in sent]
+    assert shared([body(key, epoch) for key, epoch in sent], rows=rows, cells=cells) == expected
+    assert any(expected) == (cells < 1 << 20) and not all(expected)
+
+
+def test_where_a_key_is_not_whole_or_flows_may_be_missing_the_whole_epoch_may_count_too_much():
+    draw = random.Random(9)
+    keys = [random_key(draw) for _ in range(60)]
+    made = [body(key, epoch) for epoch in (1, 2, 3) for key in keys]
+    made[0] = body(keys[0], 1, SLOT)
+    for place in range(60, 80):
+        made[place] = body(keys[place - 60], 2, ALL_TAGS)
+    assert shared(made, rows=4, cells=1 << 20) == [True] * 60 + [False] * 120, "20 flows without a slot of 2^18"
+    assert shared(made, rows=1, cells=1 << 20, slots=16) == [True] * 120 + [False] * 60
+
+
+def test_no_reports_are_no_rows():
+    assert sharing.shared(np.zeros((0, 192), np.uint8), rows=4, cells=64, slots=SLOTS).tolist() == []

@@ -1,0 +1,97 @@
+// Any bytes as tshark's output: a line is split into fields that lie within it, and the keys of its frame
+// stay within their arrays. One input in 64 also goes through the reader's thread and pipe, by a hash of it.
+//
+// Input: one byte of choices (the layout; from the second bit on what the core read of tags), then lines.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <string_view>
+
+#include "hybrid/answer_columns.hpp"
+#include "hybrid/answer_fields.hpp"
+#include "hybrid/answers.hpp"
+
+namespace {
+
+using namespace acapella;
+using namespace acapella::hybrid;
+
+constexpr std::size_t kMostInPipe = 1 << 15;  // a pipe takes it without a reader
+
+void check(bool holds) {
+    if (!holds) std::abort();
+}
+
+Answer answer_of(std::string_view line, Layout layout) {
+    Answer answer;
+    if (layout == Layout::kColumns)
+        split_columns(line, answer);
+    else
+        for (std::string_view rest = line; std::string_view & field : answer.fields) field = take(rest, '\t');
+    for (const std::string_view field : answer.fields)
+        check(field.empty() ||
+              (field.data() >= line.data() && field.data() + field.size() <= line.data() + line.size()));
+    return answer;
+}
+
+Dissection keys_of(const Answer& answer) {
+    Dissection keys;
+    keys.reset();
+    take_keys(answer, keys);
+    check(keys.vlan_count <= kMaxVlans && keys.label_count <= kMaxLabels && keys.tunnel_count <= kMaxTunnels);
+    check(keys.ip_version == 0 || keys.ip_version == 4 || keys.ip_version == 6);
+    return keys;
+}
+
+// What both have of tags takes the order of the core; none is lost or added.
+void check_order(Dissection keys, std::uint8_t choices) {
+    Dissection core = keys;
+    for (unsigned i = 0; i < core.vlan_count; ++i)
+        core.vlans[i] = keys.vlans[(i + choices) % core.vlan_count];
+    for (unsigned i = 0; i < core.label_count; ++i)
+        core.labels[i] = keys.labels[(i + choices) % core.label_count];
+    const Dissection before = keys;
+    CoreTags(1, core).order(keys);
+    check(std::is_permutation(keys.vlans.begin(), keys.vlans.begin() + keys.vlan_count, before.vlans.begin(),
+                              before.vlans.begin() + before.vlan_count));
+    check(std::is_permutation(keys.labels.begin(), keys.labels.begin() + keys.label_count,
+                              before.labels.begin(), before.labels.begin() + before.label_count));
+}
+
+void read_lines(std::string_view text, Layout layout, std::uint8_t choices) {
+    while (!text.empty()) {
+        const std::string_view line = take(text, '\n');
+        try {
+            const Answer answer = answer_of(line, layout);
+            check(stack_text(answer).size() <= 64 * line.size() + 64);
+            check_order(keys_of(answer), choices);
+        } catch (const AnswerError&) {  // a value that its column cannot have
+        }
+    }
+}
+
+void read_pipe(std::string_view text, Layout layout) {
+    int ends[2];
+    check(::pipe(ends) == 0);
+    check(::write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+    ::close(ends[1]);
+    AnswerReader reader(ends[0], layout);
+    try {
+        while (const Answer* answer = reader.next()) keys_of(*answer);
+    } catch (const AnswerError&) {  // an answer is missing
+    }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    if (size < 1) return 0;
+    const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
+    const Layout layout = (data[0] & 1) != 0 ? Layout::kColumns : Layout::kFields;
+    read_lines(text, layout, data[0] >> 1);
+    if (text.size() <= kMostInPipe && std::hash<std::string_view>()(text) % 64 == 0) read_pipe(text, layout);
+    return 0;
+}

@@ -1,0 +1,59 @@
+// Any bytes as a pcapng file, also compressed, for the P4 loader's reader: it must not read outside a block,
+// must keep its promises on every frame, and must end.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+extern "C" {
+#include "acapella_p4.h"
+#include "blocks.h"
+}
+
+namespace {
+
+// A few compressed bytes can stand for gigabytes of empty blocks.
+constexpr std::uint64_t kMostFrames = 4096;
+
+void check(bool holds) {
+    if (!holds) {
+        std::abort();
+    }
+}
+
+// Reads every byte, so that the sanitizer sees a view that is too long.
+void read_bytes(const blocks_frame& frame) {
+    volatile std::uint8_t last = 0;
+    for (std::uint32_t i = 0; i < frame.kept_bytes; ++i) last = frame.bytes[i];
+    static_cast<void>(last);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    const int descriptor = ::memfd_create("fuzz", MFD_CLOEXEC);
+    check(descriptor >= 0);
+    check(::write(descriptor, data, size) == static_cast<ssize_t>(size));
+    check(::lseek(descriptor, 0, SEEK_SET) == 0);
+    gzFile file = gzdopen(descriptor, "rb");
+    check(file != nullptr);
+    gzbuffer(file, 4096);  // as little as can be is allocated for an input
+    blocks* const reader = p4_blocks_open(file);
+    check(reader != nullptr);
+    blocks_result result = BLOCKS_FRAME;
+    for (std::uint64_t frames = 0; result == BLOCKS_FRAME && frames < kMostFrames; ++frames) {
+        blocks_frame frame{};
+        fault reported{};
+        result = p4_blocks_next(reader, &frame, &reported);
+        check((result == BLOCKS_ERROR) == (reported.text[0] != 0));
+        if (result != BLOCKS_FRAME) break;
+        check(frame.kept_bytes <= P4_FRAME_MAX && frame.ts_ns <= INT64_MAX);
+        read_bytes(frame);
+    }
+    p4_blocks_free(reader);
+    gzclose_r(file);
+    return 0;
+}

@@ -1,0 +1,37 @@
+"""Seeds of fuzz_spec: the loader's test programs, and statements of each kind of the programs that are delivered,
+which are longer than an input may be. Usage: seeds_spec.py DIRECTORY."""
+
+import re
+import shutil
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+P4 = Path(__file__).resolve().parents[3] / "p4"
+OF_A_KIND = 4  # statements
+LONGEST = 4000  # bytes of a statement; the test programs have shorter apply blocks
+STATEMENT = re.compile(r"^[a-z]+ [^\n{]*(?:\{.*?^\})?$", re.MULTILINE | re.DOTALL)
+
+
+def statements(text: str) -> str:
+    """Return the shortest statements of each kind, in their order."""
+    kinds = defaultdict(list)
+    for found in STATEMENT.finditer(text):
+        if len(found[0]) <= LONGEST:
+            kinds[found[0].split()[0]].append(found)
+    chosen = [one for found in kinds.values() for one in sorted(found, key=lambda one: len(one[0]))[:OF_A_KIND]]
+    return "\n".join(one[0] for one in sorted(chosen, key=lambda one: one.start())) + "\n"
+
+
+def main() -> None:
+    """Write the programs into the directory that the first argument names."""
+    directory = Path(sys.argv[1])
+    directory.mkdir(parents=True, exist_ok=True)
+    for source in sorted(P4.glob("loader/tests/*.spec")):
+        shutil.copyfile(source, directory / source.name)
+    for source in sorted(P4.glob("spec/*.spec")):
+        (directory / source.name).write_text(statements(source.read_text(encoding="ascii")), encoding="ascii")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Directories beneath which writers follow no symbolic link.
+
+A results directory may come from a third party, with links in it: `tables/throughput.csv` to a file of the user's, or
+`tables` to another directory. `protect` names such a directory; the Snakefile sets ACAPELLA_CAMPAIGN for its jobs,
+whose output files are arguments of their own. Writers then open every component below it with O_NOFOLLOW, one after
+the other (as openat2 with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS does, but also on kernels before 5.6), and the last
+component is no link either. The protected directory itself may be a link, and readers follow links.
+"""
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from .errors import UserError
+
+VARIABLE = "ACAPELLA_CAMPAIGN"
+FIX = "remove the link, or replace it with a copy of its target"
+
+_protected: set[str] = set()
+
+
+def protect(folder: str | os.PathLike) -> None:
+    """Have writers of this process follow no link beneath a directory."""
+    _protected.update((os.path.abspath(folder), os.path.realpath(folder)))  # noqa: PTH100
+
+
+def root_of(path: str | os.PathLike) -> str | None:
+    """Return the outermost protected directory above a path; None if there is none."""
+    named = os.environ.get(VARIABLE)
+    roots = _protected | ({os.path.abspath(named), os.path.realpath(named)} if named else set())  # noqa: PTH100
+    place = os.path.abspath(path)  # noqa: PTH100
+    return min((root for root in roots if place.startswith(f"{root.rstrip('/')}/")), key=len, default=None)
+
+
+def located(path: str | os.PathLike) -> Path:
+    """Return the absolute path of a file to write; beneath a protected directory no link is resolved.
+
+    Raises UserError if a component beneath a protected directory is a link.
+    """
+    if root_of(path) is None:
+        return Path(path).resolve()
+    with parent(path):
+        return Path(os.path.abspath(path))  # noqa: PTH100
+
+
+@contextlib.contextmanager
+def parent(path: str | os.PathLike, *, make: bool = False) -> Iterator[int | None]:
+    """Yield a descriptor of the directory of ``path``; None if it does not exist. ``make``: make what is missing.
+
+    Raises UserError if a component beneath a protected directory is a link, the last one included, and OSError.
+    """
+    root, place = root_of(path), Path(os.path.abspath(path))  # noqa: PTH100
+    if root is None:
+        root = str(Path(path).parent.resolve())
+        place = Path(root, place.name)
+    if make:
+        Path(root).mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as opened:
+        try:
+            descriptor = keep_open(opened, os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            for depth, name in enumerate(parts := place.relative_to(root).parts[:-1]):
+                refuse_link(descriptor, name, Path(root, *parts[: depth + 1]))
+                descriptor = keep_open(opened, open_inner(descriptor, name, make=make))
+        except FileNotFoundError:
+            if make:
+                raise
+            yield None
+            return
+        if root_of(path) is not None:
+            refuse_link(descriptor, place.name, place)
+        yield descriptor
+
+
+def keep_open(opened: contextlib.ExitStack, descriptor: int) -> int:
+    """Return a descriptor that is closed with the stack."""
+    opened.callback(os.close, descriptor)
+    return descriptor
+
+
+def open_inner(descriptor: int, name: str, *, make: bool) -> int:
+    """Return a descriptor of a directory in another one, which is no link; ``make`` it if it is missing."""
+    if make:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, dir_fd=descriptor)
+    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptor)
+
+
+def refuse_link(descriptor: int, name: str, place: Path) -> None:
+    """Raise UserError if a directory has a symbolic link of this name; ``place`` is its path for the message."""
+    try:
+        found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if stat.S_ISLNK(found.st_mode):
+        raise UserError("is a symbolic link, and no file is written through one", where=place, fix=FIX)
+
+
+def make_folder(path: str | os.PathLike, mode: int = 0o777) -> None:
+    """Make a directory and those above it, as `Path.mkdir`. Raises UserError as `parent`."""
+    with parent(path, make=True) as above, contextlib.suppress(FileExistsError):
+        os.mkdir(Path(path).name, mode, dir_fd=above)

@@ -1,0 +1,49 @@
+"""Names from catalogs, manifests, sample sheets and lists of checksums, before they become paths or output."""
+
+import re
+from pathlib import PurePosixPath
+
+from .errors import UserError
+
+SAMPLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # also in schemas/ and the Snakefile
+SAMPLE_RULE = "only letters, digits, dot, dash, underscore; first a letter or digit"
+MOST_BYTES = 255  # of a file name, NAME_MAX of Linux
+
+
+def sample(name: object, where: object) -> str:
+    """Return a sample's name. Raises UserError if it cannot be part of a file name or is not text."""
+    if not isinstance(name, str) or not SAMPLE.fullmatch(name) or len(name) > MOST_BYTES:
+        raise UserError(f"sample {name!r}: {SAMPLE_RULE}", where=where)
+    return name
+
+
+def label(name: object, where: object) -> str:
+    """Return the name of a site or port. Raises UserError if it is empty, has control characters or is not text."""
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise UserError(f"name {name!r} is empty or has a control character", where=where)
+    return name
+
+
+def file(name: object, where: object) -> str:
+    """Return the name of a file in a known directory. Raises UserError if it is a path or has control characters."""
+    if not is_component(name):
+        raise UserError(f"{name!r} is not the name of a file", where=where)
+    return name
+
+
+def path(name: object, where: object) -> PurePosixPath:
+    """Return a relative path as a list of checksums has it. Raises UserError if a part could leave its directory."""
+    if not isinstance(name, str) or not all(is_component(part) for part in name.split("/")):
+        raise UserError(f"{name!r} is not the path of a file in this directory", where=where)
+    return PurePosixPath(name)
+
+
+def is_component(name: object) -> bool:
+    """Return whether a value is one component of a path, printable, and not `.` or `..`."""
+    return (
+        isinstance(name, str)
+        and name not in ("", ".", "..")
+        and "/" not in name
+        and name.isprintable()
+        and len(name.encode()) <= MOST_BYTES
+    )

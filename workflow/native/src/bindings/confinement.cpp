@@ -1,0 +1,53 @@
+#include "bindings/confinement.hpp"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cerrno>
+
+#include "confine/confinement.hpp"
+
+namespace nb = nanobind;
+
+namespace acapella {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+pid_t spawn(std::string path, Texts arguments, Texts environment, const nb::tuple& streams, Texts readable,
+            const nb::tuple& limits) {
+    const confine::Program program{std::move(path),           std::move(arguments),
+                                   std::move(environment),    nb::cast<int>(streams[0]),
+                                   nb::cast<int>(streams[1]), nb::cast<int>(streams[2])};
+    const confine::Rights rights{std::move(readable), nb::cast<std::uint64_t>(limits[0]),
+                                 nb::cast<std::uint64_t>(limits[1]), nb::cast<std::uint64_t>(limits[2])};
+    try {
+        return confine::spawn(program, rights);
+    } catch (const confine::SpawnError& error) {
+        errno = error.error();
+        PyErr_SetFromErrnoWithFilename(PyExc_OSError, program.path.c_str());
+        throw nb::python_error();
+    }
+}
+
+nb::dict offered() {
+    const confine::Offered found = confine::offered();
+    nb::dict result;
+    result["landlock_abi"] = found.landlock_abi;
+    result["seccomp"] = found.seccomp;
+    result["other_user"] = found.other_user;
+    return result;
+}
+
+}  // namespace
+
+void bind_confinement(nb::module_& module) {
+    module.def("spawn_confined", &spawn, nb::arg("path"), nb::arg("arguments"), nb::arg("environment"),
+               nb::arg("streams"), nb::arg("readable"), nb::arg("limits"), "See acapella.confined");
+    module.def("confine_self", &confine::confine_self, nb::arg("writable"),
+               "Writes of this thread and what it starts go beneath these directories alone; no network");
+    module.def("confinement_offered", &offered,
+               "What the kernel offers: Landlock's ABI, seccomp, other users");
+}
+
+}  // namespace acapella

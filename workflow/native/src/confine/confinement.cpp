@@ -1,0 +1,231 @@
+#include "confine/confinement.hpp"
+
+#include <fcntl.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+#include "confine/landlock_abi.hpp"
+#include "confine/system_calls.hpp"
+
+namespace acapella::confine {
+namespace {
+
+constexpr uid_t kNobody = 65534;
+// No user has an id from here on: it is above those that distributions allocate.
+constexpr uid_t kFirstPrivate = 0x70000000;
+
+class Descriptor {
+  public:
+    explicit Descriptor(int number = -1) : number_(number) {}
+    Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+    Descriptor& operator=(Descriptor&& other) noexcept {
+        std::swap(number_, other.number_);
+        return *this;
+    }
+    ~Descriptor() {
+        if (number_ >= 0) ::close(number_);
+    }
+    [[nodiscard]] int number() const { return number_; }
+    void close() { *this = Descriptor(); }
+
+  private:
+    int number_;
+};
+
+int landlock_abi() {
+    const long abi = ::syscall(landlock::kCreateRuleset, nullptr, 0, landlock::kVersionFlag);
+    return abi > 0 ? static_cast<int>(abi) : 0;
+}
+
+// One path and what is beneath it, to be read and executed. A path that cannot be opened is skipped.
+void allow(int ruleset, const std::string& path, std::uint64_t rights) {
+    const Descriptor at(::open(path.c_str(), O_PATH | O_CLOEXEC));
+    struct stat facts {};
+    if (at.number() < 0 || ::fstat(at.number(), &facts) != 0) return;
+    if (!S_ISDIR(facts.st_mode)) rights &= landlock::kFileRights;
+    const landlock::PathBeneathAttributes rule{rights, at.number()};
+    (void)::syscall(landlock::kAddRule, ruleset, landlock::kPathBeneath, &rule, 0);
+}
+
+// A ruleset for these rights to files, for the network and for other processes; none without Landlock.
+Descriptor ruleset(std::uint64_t handled_fs) {
+    const int abi = landlock_abi();
+    if (abi == 0) return Descriptor();
+    const landlock::RulesetAttributes attributes{handled_fs & landlock::file_system_rights(abi),
+                                                 abi >= 4 ? landlock::kTcpBindAndConnect : 0,
+                                                 abi >= 6 ? landlock::kAbstractSocketsAndSignals : 0};
+    const std::size_t size = abi >= 6 ? 24 : abi >= 4 ? 16 : 8;  // as the ABI knows them
+    return Descriptor(static_cast<int>(::syscall(landlock::kCreateRuleset, &attributes, size, 0)));
+}
+
+// What may be read, as a ruleset to restrict with.
+Descriptor ruleset_of(const Rights& rights) {
+    Descriptor made = ruleset(~std::uint64_t{0});
+    if (made.number() < 0) return made;
+    for (const std::string& path : rights.readable) allow(made.number(), path, landlock::kReadRights);
+    allow(made.number(), "/dev/null", landlock::kReadFile | landlock::kWriteFile);
+    return made;
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& texts) {
+    std::vector<char*> all;
+    all.reserve(texts.size() + 1);
+    for (const std::string& text : texts) all.push_back(const_cast<char*>(text.c_str()));
+    all.push_back(nullptr);
+    return all;
+}
+
+// ---- after fork: system calls alone ----
+
+struct Fault {
+    const char* step;  // of this program's text, so that the parent can read it
+    int error;
+};
+
+// Everything that the child needs, made before it exists.
+struct Prepared {
+    const Program& program;
+    const Rights& rights;
+    std::vector<char*> arguments;
+    std::vector<char*> environment;
+    Descriptor executable;
+    Descriptor ruleset;
+    Descriptor faults;  // the child's end
+};
+
+[[noreturn]] void fail(const Prepared& prepared, const char* step) {
+    const Fault fault{step, errno};
+    (void)!::write(prepared.faults.number(), &fault, sizeof fault);
+    ::_exit(127);
+}
+
+bool limit(__rlimit_resource what, std::uint64_t most) {
+    rlimit now{};
+    if (::getrlimit(what, &now) != 0) return false;
+    const rlimit wanted{std::min<rlim_t>(most, now.rlim_max), std::min<rlim_t>(most, now.rlim_max)};
+    return ::setrlimit(what, &wanted) == 0;
+}
+
+// The numbers 0, 1 and 2; all others close with exec. Copies above them first, so that none is overwritten.
+void set_streams(const Prepared& prepared) {
+    const int from[] = {prepared.program.standard_input, prepared.program.standard_output,
+                        prepared.program.standard_error};
+    int copies[3];
+    for (int i = 0; i < 3; ++i) {
+        copies[i] = ::fcntl(from[i], F_DUPFD_CLOEXEC, 3);
+        if (copies[i] < 0) fail(prepared, "its streams");
+    }
+    for (int i = 0; i < 3; ++i)
+        if (::dup2(copies[i], i) < 0) fail(prepared, "its streams");
+#ifdef SYS_close_range
+    constexpr unsigned kCloseWithExec = 4;  // CLOSE_RANGE_CLOEXEC; ours are marked so anyway
+    (void)::syscall(SYS_close_range, 3U, ~0U, kCloseWithExec);
+#endif
+    (void)::fcntl(prepared.executable.number(), F_SETFD, 0);  // a script's interpreter opens it
+}
+
+// Python ignores these, and a handler does not survive exec, but being ignored does.
+void reset_signals() {
+    for (const int number : {SIGPIPE, SIGXFSZ}) ::signal(number, SIG_DFL);
+    sigset_t none;
+    ::sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+void become_other_user(const Prepared& prepared) {
+    // The C library's functions of these names would look for other threads.
+    if (::geteuid() != 0 || ::syscall(SYS_setgroups, 0, nullptr) != 0) return;
+    const auto own = kFirstPrivate + static_cast<uid_t>(::getpid());
+    for (const uid_t id : {own, kNobody}) {
+        if (::syscall(SYS_setresgid, id, id, id) != 0) continue;  // a user namespace without this id
+        if (::syscall(SYS_setresuid, id, id, id) != 0) fail(prepared, "its user id");
+        return;
+    }
+}
+
+void leave_network() {
+    if (::unshare(CLONE_NEWNET) != 0) (void)::unshare(CLONE_NEWUSER | CLONE_NEWNET);
+}
+
+[[noreturn]] void run(const Prepared& prepared, bool seccomp) {
+    set_streams(prepared);
+    reset_signals();
+    if (!limit(RLIMIT_CORE, 0) || !limit(RLIMIT_AS, prepared.rights.memory_bytes) ||
+        !limit(RLIMIT_CPU, prepared.rights.cpu_s) || !limit(RLIMIT_FSIZE, prepared.rights.file_bytes))
+        fail(prepared, "its limits");
+    if (!seccomp) leave_network();
+    become_other_user(prepared);
+    if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail(prepared, "no_new_privs");
+    if (prepared.ruleset.number() >= 0 &&
+        ::syscall(landlock::kRestrictSelf, prepared.ruleset.number(), 0) != 0)
+        fail(prepared, "Landlock");
+    if (seccomp && !refuse_system_calls()) fail(prepared, "seccomp");
+    // By its descriptor: the new user may not pass the directories that lead to it.
+    ::syscall(SYS_execveat, prepared.executable.number(), "", prepared.arguments.data(),
+              prepared.environment.data(), AT_EMPTY_PATH);
+    fail(prepared, "exec");
+}
+
+}  // namespace
+
+Offered offered() {
+    Offered found;
+    found.landlock_abi = landlock_abi();
+    const std::uint32_t action = SECCOMP_RET_ERRNO;
+    found.seccomp = ::syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
+    found.other_user = ::geteuid() == 0;
+    return found;
+}
+
+void confine_self(const std::vector<std::string>& writable) {
+    if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return;
+    const std::uint64_t writes = landlock::file_system_rights(landlock_abi()) & ~landlock::kReadRights;
+    const Descriptor made = ruleset(writes);
+    if (made.number() >= 0) {
+        for (const std::string& path : writable) allow(made.number(), path, writes);
+        allow(made.number(), "/dev/null", landlock::kWriteFile);
+        (void)::syscall(landlock::kRestrictSelf, made.number(), 0);
+    }
+    (void)refuse_system_calls();
+}
+
+pid_t spawn(const Program& program, const Rights& rights) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw SpawnError("no pipe", errno);
+    const Descriptor faults(ends[0]);
+    Prepared prepared{program,
+                      rights,
+                      pointers(program.arguments),
+                      pointers(program.environment),
+                      Descriptor(::open(program.path.c_str(), O_PATH)),
+                      ruleset_of(rights),
+                      Descriptor(ends[1])};
+    if (prepared.executable.number() < 0) throw SpawnError("cannot open it", errno);
+    const bool seccomp = offered().seccomp;
+    const pid_t child = ::fork();
+    if (child < 0) throw SpawnError("cannot fork", errno);
+    if (child == 0) run(prepared, seccomp);
+    prepared.faults.close();
+    Fault fault{};
+    ssize_t got = 0;
+    while ((got = ::read(faults.number(), &fault, sizeof fault)) < 0 && errno == EINTR) {
+    }
+    if (got != sizeof fault) return child;
+    while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    throw SpawnError(std::string("cannot set ") + fault.step, fault.error);
+}
+
+}  // namespace acapella::confine

@@ -1,0 +1,110 @@
+#include "confine/system_calls.hpp"
+
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+
+namespace acapella::confine {
+namespace {
+
+#if defined(__x86_64__)
+constexpr std::uint32_t kArchitecture = AUDIT_ARCH_X86_64;
+#elif defined(__aarch64__)
+constexpr std::uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
+#else
+constexpr std::uint32_t kArchitecture = 0;  // not known: no filter
+#endif
+constexpr std::uint32_t kX32Calls = 0x40000000;  // x86-64 only: the same calls under other numbers
+
+// Not there in older headers; the numbers are those of all architectures.
+constexpr std::uint32_t kIoUringSetup = 425;
+constexpr std::uint32_t kIoUringEnter = 426;
+constexpr std::uint32_t kIoUringRegister = 427;
+constexpr std::uint32_t kPidfdGetfd = 438;
+
+constexpr std::array kRefused{
+    // the network, and other processes by it
+    std::uint32_t{SYS_socket},
+    std::uint32_t{SYS_socketpair},
+    std::uint32_t{SYS_connect},
+    std::uint32_t{SYS_bind},
+    std::uint32_t{SYS_listen},
+    // what stands for other system calls
+    kIoUringSetup,
+    kIoUringEnter,
+    kIoUringRegister,
+    std::uint32_t{SYS_bpf},
+    // other processes
+    std::uint32_t{SYS_ptrace},
+    std::uint32_t{SYS_process_vm_readv},
+    std::uint32_t{SYS_process_vm_writev},
+    kPidfdGetfd,
+    std::uint32_t{SYS_kcmp},
+    // the kernel
+    std::uint32_t{SYS_mount},
+    std::uint32_t{SYS_umount2},
+    std::uint32_t{SYS_pivot_root},
+    std::uint32_t{SYS_chroot},
+    std::uint32_t{SYS_setns},
+    std::uint32_t{SYS_unshare},
+    std::uint32_t{SYS_perf_event_open},
+    std::uint32_t{SYS_userfaultfd},
+    std::uint32_t{SYS_keyctl},
+    std::uint32_t{SYS_add_key},
+    std::uint32_t{SYS_request_key},
+    std::uint32_t{SYS_init_module},
+    std::uint32_t{SYS_finit_module},
+    std::uint32_t{SYS_delete_module},
+    std::uint32_t{SYS_kexec_load},
+    std::uint32_t{SYS_reboot},
+    std::uint32_t{SYS_swapon},
+    std::uint32_t{SYS_swapoff},
+    std::uint32_t{SYS_settimeofday},
+    std::uint32_t{SYS_clock_settime},
+    std::uint32_t{SYS_adjtimex},
+    std::uint32_t{SYS_quotactl},
+    std::uint32_t{SYS_acct},
+    std::uint32_t{SYS_syslog},
+};
+
+constexpr std::size_t kBefore = 5;  // instructions before the refused numbers
+constexpr std::size_t kLength = kBefore + kRefused.size() + 2;
+
+constexpr sock_filter load(std::size_t offset) {
+    return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset));
+}
+
+constexpr std::array<sock_filter, kLength> filter() {
+    constexpr std::size_t kRefuse = kLength - 1;
+    const auto until_refused = [](std::size_t at) { return static_cast<std::uint8_t>(kRefuse - at - 1); };
+    std::array<sock_filter, kLength> code{};
+    code[0] = load(offsetof(seccomp_data, arch));
+    code[1] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 0, until_refused(1));
+    code[2] = load(offsetof(seccomp_data, nr));
+    code[3] = BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kX32Calls, until_refused(3), 0);
+    code[4] = BPF_JUMP(BPF_JMP | BPF_JA, 0, 0, 0);
+    for (std::size_t i = 0; i < kRefused.size(); ++i)
+        code[kBefore + i] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kRefused[i], until_refused(kBefore + i), 0);
+    code[kRefuse - 1] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    code[kRefuse] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
+    return code;
+}
+
+}  // namespace
+
+bool refuse_system_calls() {
+    if constexpr (kArchitecture == 0) return false;
+    static constexpr std::array<sock_filter, kLength> kFilter = filter();
+    const sock_fprog program{static_cast<unsigned short>(kFilter.size()),
+                             const_cast<sock_filter*>(kFilter.data())};
+    return ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+}  // namespace acapella::confine

@@ -1,0 +1,143 @@
+-- One row: frames of flows other than TCP whose IPv4 identifications count up, and identifications that these flows
+-- skipped. A flow counts if it has $id_steps steps or more, at least $id_regular_share of them from 1 to $id_step; the
+-- identification of others is constant (RFC 6864 allows that of atomic datagrams), random, or counts too many other
+-- packets. A step beyond $id_gap in either direction begins a new range, so that one frame stands for few lost ones.
+-- `after full`: between two frames of which one arrived while the queue may have been full. Skipped identifications at
+-- other times are not the mirror's loss: packets lost before it, or of other flows.
+with
+
+frames as (
+    select * from frames
+),
+
+arrivals as (
+    select * from arrivals
+),
+
+runs as (
+    select
+        from_ns,
+        full_ns,
+        to_ns
+    from runs
+    where fills and to_ns > full_ns
+),
+
+steps as (
+    select
+        f.flow,
+        f.frame,
+        a.at_ns as ts_ns,
+        f.wire_len,
+        -- the difference modulo 2^16, from -2^15 to 2^15 - 1
+        (f.ip_id::int - lag(f.ip_id::int) over in_flow + 98304) % 65536 - 32768 as step
+    from frames as f
+    inner join arrivals as a on f.frame = a.frame
+    where f.ip_id is not null and f.flow is not null and f.tcp_flags is null
+    window in_flow as (partition by f.flow order by f.frame)
+),
+
+marked as (
+    select
+        s.*,
+        s.step is null or abs(s.step) > $id_gap as begins,
+        coalesce(s.ts_ns >= r.full_ns and s.ts_ns < r.to_ns, false) as queue_full
+    from steps as s
+    asof left join runs as r on s.ts_ns >= r.from_ns
+),
+
+placed as (
+    select
+        *,
+        sum(begins::int) over in_flow as stretch,
+        sum(case when begins then 0 else step end) over in_flow as position,
+        queue_full or coalesce(lag(queue_full) over in_flow, false) as after_full
+    from marked
+    window in_flow as (partition by flow order by frame rows unbounded preceding)
+),
+
+-- a frame beyond all before it leaves a gap; one below fills a place of an earlier gap
+advances as (
+    select
+        *,
+        position - max(position) over before_it as ahead
+    from placed
+    window before_it as (
+        partition by flow, stretch order by frame rows between unbounded preceding and 1 preceding
+    )
+),
+
+by_flow as (
+    select
+        flow,
+        count(step) as steps,
+        count(*) filter (where step between 1 and $id_step) as regular,
+        count(*) filter (where after_full) as full_frames,
+        count(*) filter (where not after_full) as other_frames,
+        coalesce(sum(case when ahead > 0 then ahead - 1 when ahead < 0 then -1 end) filter (where after_full), 0)
+            as full_missing,
+        coalesce(sum(case when ahead > 0 then ahead - 1 when ahead < 0 then -1 end) filter (where not after_full), 0)
+            as other_missing,
+        -- what may be lost after the flow's last frame
+        coalesce(max(ahead), 1) - 1 as tail_missing,
+        sum(wire_len)::double as wire_bytes,
+        avg(wire_len) as mean_bytes
+    from advances
+    group by flow
+),
+
+counting as (
+    select
+        *,
+        greatest(0, full_missing) as full_gaps,
+        greatest(0, other_missing) as other_gaps
+    from by_flow
+    where steps >= $id_steps and regular >= $id_regular_share * steps
+),
+
+-- flows from the largest share skipped on, with the bytes of those before and their own
+ranked as (
+    select
+        *,
+        full_gaps / nullif(full_frames + full_gaps, 0) as full_share,
+        sum(wire_bytes) over (order by full_gaps / nullif(full_frames + full_gaps, 0) desc nulls last, flow)
+            as until_bytes
+    from counting
+),
+
+totals as (
+    select sum(wire_len) as all_bytes
+    from frames
+),
+
+-- the share that flows with $gap_flows_share of all bytes reach: a smaller flow cannot show more
+reached as (
+    select coalesce(max(r.full_share), 0) as share_cap
+    from ranked as r
+    cross join totals as t
+    where r.until_bytes >= $gap_flows_share * t.all_bytes
+),
+
+capped as (
+    select
+        r.*,
+        least(r.full_gaps, r.full_frames * c.share_cap / (1 - c.share_cap)) as sure_gaps
+    from ranked as r
+    cross join reached as c
+),
+
+final as (
+    select
+        coalesce(sum(wire_bytes), 0) as id_bytes,
+        coalesce(sum(full_frames), 0)::bigint as id_full_frames,
+        coalesce(sum(other_frames), 0)::bigint as id_other_frames,
+        coalesce(sum(full_gaps), 0)::bigint as id_full_missing,
+        coalesce(sum(other_gaps), 0)::bigint as id_other_missing,
+        -- wire bytes, at the mean length of the flow's captured frames
+        coalesce(sum(sure_gaps * mean_bytes), 0) as id_full_missing_bytes,
+        coalesce(sum((full_gaps + other_gaps + greatest(0, tail_missing)) * mean_bytes), 0) as id_most_missing_bytes,
+        coalesce(sum(full_frames * mean_bytes), 0) as id_full_bytes
+    from capped
+)
+
+select * from final

@@ -1,0 +1,53 @@
+-- One row per run of busy windows that overlap or touch. Loss needs a full queue, which is then sent back to back; the
+-- queue is full no earlier than fill_ns after the run's start. A run of fill_bytes or more is a busy period.
+with
+
+windows as (
+    select * from windows
+),
+
+mirror as (
+    select * from mirror
+),
+
+islands as (
+    select
+        *,
+        half - row_number() over (partition by busy order by half) as island
+    from windows
+),
+
+runs as (
+    select
+        -- the first window also covers the half before it
+        min(half) - 1 as first_half,
+        max(half) + 1 as end_half,
+        any_value(half_ns) as half_ns,
+        count(*) + 1 as halves,
+        sum(half_bytes) + min_by(window_bytes - half_bytes, half) as run_bytes,
+        sum(half_bytes) - max_by(half_bytes, half) as inner_bytes,
+        count(*) - 1 as inner_halves
+    from islands
+    where busy
+    group by island
+),
+
+final as (
+    select
+        r.first_half * r.half_ns as from_ns,
+        r.end_half * r.half_ns as to_ns,
+        r.first_half * r.half_ns + (m.fill_bytes * 8e9 / m.capacity_bps)::bigint as full_ns,
+        r.halves,
+        r.half_ns,
+        r.run_bytes,
+        r.run_bytes >= m.fill_bytes as fills,
+        -- what its first and last window leave out
+        r.run_bytes + (2 - $busy_share) * r.half_ns * m.capacity_bps / 8e9 as most_bytes,
+        -- first and last half are only partly in the run
+        r.inner_halves > 0
+        and r.inner_bytes * 8e9 >= $full_share * m.capacity_bps * r.inner_halves * r.half_ns as full_rate
+    from runs as r
+    cross join mirror as m
+)
+
+select * from final

@@ -1,0 +1,53 @@
+-- One row per half of a window that has frames. Time is cut into halves of a window of $window_frames frames of
+-- $frame_bytes at the mirror port's rate, and at least of as many of the capture's longest frames that one frame more
+-- or less is within 1 - $busy_share of it. A window is two successive halves, and busy if its frames, and their part
+-- of those that the receiver dropped, occupy at least $busy_share of it. Empty if the mirror has no known capacity.
+with
+
+arrivals as (
+    select * from arrivals
+),
+
+mirror as (
+    select
+        *,
+        greatest(1, round(
+            greatest(
+                $window_frames * ($frame_bytes + overhead_bytes), longest_bytes / greatest(1 - $busy_share, 0.01)
+            ) * 4e9 / capacity_bps
+        ))::bigint as half_ns
+    from mirror
+    where capacity_bps > 0
+),
+
+halves as (
+    select
+        a.at_ns // m.half_ns as half,
+        sum(a.port_bytes) * any_value(m.delivered_ratio) as half_bytes
+    from arrivals as a
+    cross join mirror as m
+    group by half
+),
+
+windows as (
+    select
+        h.half,
+        h.half_bytes,
+        m.half_ns,
+        m.capacity_bps,
+        h.half_bytes
+        + case when lag(h.half) over in_order = h.half - 1 then lag(h.half_bytes) over in_order else 0 end
+            as window_bytes
+    from halves as h
+    cross join mirror as m
+    window in_order as (order by h.half)
+),
+
+final as (
+    select
+        *,
+        window_bytes >= $busy_share * capacity_bps * half_ns / 4e9 as busy
+    from windows
+)
+
+select * from final

@@ -1,0 +1,40 @@
+-- One row per sample with an acap: what a release needs of it, and what must not be in the release.
+with
+
+samples as (
+    select * from samples
+),
+
+acaps as (
+    select * from acaps
+),
+
+final as (
+    select
+        s.sample,
+        s.site,
+        s.port,
+        s.environment,
+        s.start_ns,
+        s.file,
+        s.direction,
+        s.method,
+        s.snaplen,
+        s.dropped_kernel,
+        s.filtered::varchar as filtered,
+        s.one_in,
+        s.sampled_out,
+        s.restriction,
+        s.excluded,
+        s.engine,
+        s.sha256,
+        a.sha256 as acap_sha256,
+        a.flows_sha256,
+        a.manifest_sha256
+    from samples as s
+    inner join acaps as a on s.sample = a.sample
+    where s.acap is not null
+    order by s.sample
+)
+
+select * from final

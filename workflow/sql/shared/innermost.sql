@@ -1,0 +1,48 @@
+-- One row per header stack: what stands before its innermost network header, and whether a link-layer or network header
+-- that is not IP follows its last IP header, as ARP in VXLAN does. What an ICMP error quotes is no header of the frame.
+with
+
+frames as (
+    select * from frames
+),
+
+stacks as (
+    select
+        stack,
+        '/' || stack || '/' as path,
+        regexp_replace('/' || stack || '/', '/(ICMP|ICMPv6)/.*', '/') as unquoted,
+        count(*)::ubigint as frames,
+        sum(wire_len)::ubigint as wire_bytes
+    from frames
+    group by stack
+),
+
+classified as (
+    select
+        *,
+        regexp_extract(
+            unquoted,
+            '^.*/(IPv4|IPv6|Ethernet|LLC|VLAN|PBB|MPLS|PseudoWire|PPPoED|PPPoE|PPP|SLL|Null|Raw|MACsec|ARP|OSI|ISIS)/',
+            1
+        ) as innermost
+    from stacks
+),
+
+final as (
+    select
+        stack,
+        frames,
+        wire_bytes,
+        regexp_matches(unquoted, '/IPv[46]/') and innermost not in ('IPv4', 'IPv6') as not_ip,
+        case
+            when not_ip and innermost in ('ARP', 'OSI', 'ISIS')
+                then regexp_extract(unquoted, '^(.*)/(ARP|OSI|ISIS)/', 1)
+            when not_ip then regexp_extract(unquoted, '^(.*/' || innermost || ')/', 1)
+            when regexp_matches(path, '/IPv[46]/') then regexp_extract(path, '^(.*)/IPv[46]/', 1)
+            else
+                regexp_extract(path, '^((?:/(?:Ethernet|LLC|VLAN|MPLS|PseudoWire|PPPoE|PPP|SLL|Null|Raw|MACsec))*)/', 1)
+        end as prefix
+    from classified
+)
+
+select * from final

@@ -1,0 +1,220 @@
+"""Check a third-party results directory before it is used.
+
+    acapella check results/demo        a campaign
+    acapella check demo-public         a release
+
+Verifies names (of files, and of samples and files in manifests, raw/samples.tsv and the catalog), symbolic links (only
+those that the workflow makes are allowed: captures in raw/, entries of a cache in acap/ and flows/), and the SHA-256 of
+every file that a manifest, the catalog, a provenance file or SHA256SUMS lists. Prints a line for each finding, and at
+the end how many files no list has: figures, the report and logs are such files. The lists themselves are not signed:
+who can write the directory can write a list that matches.
+
+Exit code 0 if there is no finding, 1 if there is one, 2 if the directory is neither a campaign nor a release.
+"""
+
+import argparse
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from acapella_core import names
+from acapella_core.errors import DAMAGED, UserError
+from acapella_core.files import sha256_of
+
+from . import queries
+from .campaign import Campaign, opened
+from .links import links
+
+SUMS = "SHA256SUMS"
+SAMPLES = {"raw": ".json", "acap": ".parquet", "flows": ".parquet", "partial": "", "flowreports": ""}
+KINDS = ("acap", "flows")
+MOST_BYTES = 64 << 20  # of a file that is read as a whole
+
+
+class Findings:
+    """Faults of a directory, one line each; the SHA-256 of files by their lists, and which files are listed."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.lines: list[str] = []
+        self.listed: set[str] = set()
+        self.unlisted: list[str] = []
+
+    def add(self, place: object, what: object) -> None:
+        """Add a finding."""
+        self.lines.append(f"{place}: {what}")
+
+    def verify(self, name: object, checksum: object, by: str) -> None:
+        """Compare a file with the SHA-256 that the list ``by`` has of it."""
+        try:
+            path = self.folder / names.path(name, by)
+        except UserError as error:
+            self.lines.append(str(error))
+            return
+        self.listed.add(str(name))
+        try:
+            if not stat.S_ISREG(path.stat().st_mode):
+                self.add(name, "is not a regular file")
+            elif sha256_of(path) != checksum:
+                self.add(name, f"does not have the SHA-256 that {by} lists")
+        except FileNotFoundError:
+            self.add(name, f"no such file, and {by} lists it")
+        except OSError as error:
+            self.add(name, f"cannot read it: {error.strerror}")
+
+
+def register_parser(subparsers) -> argparse.ArgumentParser:
+    """Add `acapella check`."""
+    parser = subparsers.add_parser(
+        "check",
+        help="check names, checksums and links of a third-party campaign or release",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", metavar="DIR", help="a campaign's directory or a release")
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the findings and a summary; return the exit code."""
+    found = check(opened(args.folder))
+    for line in found.lines:
+        print("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line))
+    unlisted = f"; {len(found.unlisted)} files are in no list" if found.unlisted else ""
+    plural = "" if len(found.lines) == 1 else "s"
+    print(f"{args.folder}: {len(found.listed)} files verified, {len(found.lines)} finding{plural}{unlisted}")
+    return DAMAGED if found.lines else 0
+
+
+def check(campaign: Campaign) -> Findings:
+    """Return the faults of a directory. Raises UserError if it is neither a campaign nor a release."""
+    found = Findings(campaign.folder)
+    released = (campaign.folder / SUMS).is_file()
+    provenances = sorted(campaign.folder.glob("*provenance.json"))
+    if not (released or provenances or campaign.catalog.is_file() or (campaign.folder / "raw").is_dir()):
+        raise UserError(
+            "is neither a campaign nor a release", where=campaign.folder, fix=f"it has no {SUMS}, catalog or raw/"
+        )
+    for place, what in links(campaign.folder):
+        found.add(place, what)
+    files = list(check_files(found))
+    if released:
+        check_sums(found)
+    for path in provenances:
+        check_provenance(found, path)
+    check_manifests(found)
+    if campaign.catalog.is_file():
+        check_catalog(found, campaign)
+    known = {*found.listed, SUMS}
+    found.unlisted = [name for name in files if name not in known]
+    if released:
+        for name in found.unlisted:
+            found.add(name, f"is not in {SUMS}")
+    return found
+
+
+def check_files(found: Findings) -> Iterator[str]:
+    """Check names and kinds of all files; yield the path of each regular file and link."""
+    for parent, folders, files in os.walk(found.folder):
+        for name in sorted((*folders, *files)):
+            path = Path(parent) / name
+            place = path.relative_to(found.folder)
+            if not names.is_component(name):
+                found.add(place, "its name has control characters")
+            suffix = SAMPLES.get(str(place.parent))
+            if suffix is not None and name.endswith(suffix) and not names.SAMPLE.fullmatch(name.removesuffix(suffix)):
+                found.add(place, f"is not the name of a sample: {names.SAMPLE_RULE}")
+            mode = path.lstat().st_mode
+            if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
+                yield str(place)
+            elif not stat.S_ISDIR(mode):
+                found.add(place, "is neither a file nor a directory")
+
+
+def document(found: Findings, path: Path) -> dict:
+    """Return the JSON object in a file; empty, with a finding, if there is none."""
+    place = path.relative_to(found.folder)
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise ValueError("larger than 64 MiB")
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
+            raise ValueError("not an object")
+    except (OSError, ValueError, RecursionError) as error:
+        found.add(place, f"cannot be read as JSON: {error}")
+        return {}
+    return content
+
+
+def check_sums(found: Findings) -> None:
+    """Verify the files that SHA256SUMS lists."""
+    for line in (found.folder / SUMS).read_text(encoding="utf-8", errors="replace").splitlines():
+        checksum, _, name = line.partition("  ")
+        found.verify(name, checksum, SUMS)
+
+
+def check_provenance(found: Findings, path: Path) -> None:
+    """Verify the tables that a provenance file lists, and the digests that they were made from."""
+    content = document(found, path)
+    outputs, inputs = (content.get(key) if isinstance(content.get(key), dict) else {} for key in ("outputs", "inputs"))
+    for name, checksum in outputs.items():
+        found.verify(name, checksum, path.name)
+    parameters = content.get("parameters")
+    if isinstance(parameters, dict) and parameters.get("pseudonyms"):
+        return  # the names of samples are not those of files
+    for sample, checksums in inputs.items():
+        for kind in KINDS:
+            if isinstance(checksums, dict) and kind in checksums:
+                found.verify(f"{kind}/{sample}.parquet", checksums[kind], path.name)
+        if isinstance(checksums, dict) and "manifest" in checksums:
+            found.verify(f"raw/{sample}.json", checksums["manifest"], path.name)
+
+
+def check_manifests(found: Findings) -> None:
+    """Verify the captures that manifests list, and the names in them."""
+    for path in sorted((found.folder / "raw").glob("*.json")):
+        if path.is_symlink():
+            continue  # a finding already
+        place, manifest = path.relative_to(found.folder), document(found, path)
+        if not manifest:
+            continue
+        try:
+            names.sample(manifest.get("sample"), place)
+            file = names.file(manifest.get("file"), place)
+            for key in ("site", "port"):
+                names.label(manifest.get(key), place)
+        except UserError as error:
+            found.lines.append(str(error))
+            continue
+        if manifest["sample"] != path.stem:
+            found.add(place, "is the manifest of another sample")
+        found.verify(f"raw/{file}", manifest.get("sha256"), str(place))
+
+
+def check_catalog(found: Findings, campaign: Campaign) -> None:
+    """Verify the digests that the catalog lists, and the names in it."""
+    place = campaign.catalog.name
+    try:
+        with queries.one_line():
+            con = queries.open_catalog(campaign.folder)
+            samples = con.execute("select sample, site, port from samples order by all").fetchall()
+            tables = {name for (name,) in con.execute("select table_name from duckdb_tables()").fetchall()}
+            query = "select sample, sha256, flows_sha256, manifest_sha256 from acaps order by all"
+            acaps = con.execute(query).fetchall() if "acaps" in tables else []  # a release has none
+    except UserError as error:
+        found.add(place, error)
+        return
+    for sample, site, port in samples:
+        try:
+            names.sample(sample, place)
+            names.label(site, f"{place}: sample {sample}")
+            names.label(port, f"{place}: sample {sample}")
+        except UserError as error:
+            found.lines.append(str(error))
+    for sample, *checksums in acaps:
+        files = (f"acap/{sample}.parquet", f"flows/{sample}.parquet", f"raw/{sample}.json")
+        for file, checksum in zip(files, checksums, strict=True):
+            if file not in found.listed:
+                found.verify(file, checksum, place)

@@ -1,0 +1,96 @@
+"""Processes with few rights: no network, no files but those that a program needs, bounded memory and CPU time.
+
+The core starts them (confine/confinement.hpp lists what they lose); `acapella doctor` reports what the kernel offers.
+"""
+
+import os
+import select
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from acapella_core import _native
+
+# What programs of a distribution read: themselves, libraries, data, and the settings of libraries.
+SYSTEM = (
+    "/usr",
+    "/bin",
+    "/lib",
+    "/lib64",
+    "/nix/store",
+    *(
+        f"/etc/{name}"
+        for name in (
+            "alternatives",
+            "gcrypt",
+            "gnutls",
+            "group",
+            "ld.so.cache",
+            "ld.so.preload",
+            "libnl-3",
+            "localtime",
+            "nsswitch.conf",
+            "passwd",
+            "protocols",
+            "services",
+            "ssl/openssl.cnf",
+            "wireshark",
+        )
+    ),
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/zero",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/sys/devices/system/cpu",
+)
+MEMORY_BYTES = 16 << 30  # of address space; tshark needs 1 GiB to start
+CPU_S = 24 * 3600  # as long as the rule digest may take
+FILE_BYTES = 64 << 20  # complaints: standard error is a file
+
+
+class Process:
+    """A running confined program; as much of subprocess.Popen's interface as its callers need."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], streams: tuple[int, int, int]):
+        """Start ``command``, whose first word is a path. Raises OSError if it cannot be started."""
+        self.returncode: int | None = None
+        pid = _native.spawn_confined(
+            command[0],
+            list(command),
+            [f"{name}={value}" for name, value in environment.items()],
+            streams,
+            [*SYSTEM, *beside(Path(command[0]))],
+            (MEMORY_BYTES, CPU_S, FILE_BYTES),
+        )
+        self.pid = pid
+        self._handle = os.pidfd_open(pid)  # names this process even after another has taken its number
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        """Wait for the end and return the exit code, -N for signal N. Raises subprocess.TimeoutExpired."""
+        if self.returncode is None:
+            if not readable(self._handle, timeout_s):
+                raise subprocess.TimeoutExpired("", timeout_s)
+            _, status = os.waitpid(self.pid, 0)
+            self.returncode = os.waitstatus_to_exitcode(status)
+            os.close(self._handle)
+        return self.returncode
+
+    def kill(self) -> None:
+        """Kill the process if it runs, stopped or not."""
+        if self.returncode is None:
+            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+
+
+def readable(descriptor: int, timeout_s: float | None) -> bool:
+    """Wait until a descriptor can be read, or has ended; false after ``timeout_s`` seconds."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(None if timeout_s is None else timeout_s * 1000))
+
+
+def beside(program: Path) -> list[str]:
+    """Return what a program that is not in a directory of SYSTEM brings along: its directory, lib and share."""
+    directory = program.resolve().parent
+    return [str(directory), *(str(directory.parent / name) for name in ("lib", "share"))]

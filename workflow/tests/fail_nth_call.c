@@ -1,0 +1,199 @@
+// For LD_PRELOAD: the n-th call of one kind fails, as in SQLite's fault injection
+// (sqlite.org/testing.html, 3.1 and 3.2).
+//
+// ACAPELLA_FAIL=KIND:N names the call: write, sync, rename or malloc, N = 1, 2, ...; 0 only counts. With
+// ACAPELLA_FAIL_BY=kill the process is killed there (SIGKILL) instead. Calls count from the first open of a path that contains ACAPELLA_FAIL_FROM (malloc would fail in the
+// interpreter's start otherwise), in the process with that environment and not in its children. At exit
+// ACAPELLA_FAIL_COUNT has the number of calls.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum kind { NONE, WRITE, SYNC, RENAME, MALLOC };
+
+static enum kind failing;
+static long failing_call;
+static const char *from;
+static char *count_path;
+static bool kills;
+static atomic_bool armed;
+static atomic_long calls;
+
+static bool fails(enum kind kind) {
+    if (kind != failing || !atomic_load(&armed)) {
+        return false;
+    }
+    const bool reached = atomic_fetch_add(&calls, 1) + 1 == failing_call;
+    if (reached && kills) {
+        kill(getpid(), SIGKILL);
+    }
+    return reached;
+}
+
+// Standard output and error are not files of results, and a pipe to a child is not a disk.
+static bool is_file(int descriptor) {
+    struct stat status;
+    return descriptor > 2 && fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+__attribute__((constructor)) static void start(void) {
+    static const char *const names[] = {"", "write", "sync", "rename", "malloc"};
+    const char *wanted = getenv("ACAPELLA_FAIL");
+    const char *colon = wanted ? strchr(wanted, ':') : NULL;
+    for (int kind = WRITE; colon && kind <= MALLOC; kind++) {
+        if (strncmp(wanted, names[kind], (size_t)(colon - wanted)) == 0) {
+            failing = (enum kind)kind;
+            failing_call = atol(colon + 1);
+        }
+    }
+    kills = getenv("ACAPELLA_FAIL_BY") != NULL;
+    from = getenv("ACAPELLA_FAIL_FROM");
+    count_path = getenv("ACAPELLA_FAIL_COUNT");
+    if (from) {
+        from = strdup(from);
+    }
+    if (count_path) {
+        count_path = strdup(count_path);
+    }
+    unsetenv("ACAPELLA_FAIL");
+    unsetenv("LD_PRELOAD");
+}
+
+__attribute__((destructor)) static void end(void) {
+    if (failing == NONE || !count_path) {
+        return;
+    }
+    failing = NONE;
+    FILE *counted = fopen(count_path, "w");
+    if (counted) {
+        fprintf(counted, "%ld\n", atomic_load(&calls));
+        fclose(counted);
+    }
+}
+
+#define REAL(type, name, ...)                     \
+    static type (*real)(__VA_ARGS__);             \
+    if (!real) {                                  \
+        *(void **)&real = dlsym(RTLD_NEXT, name); \
+    }
+
+static void arm(const char *path) {
+    if (from && strstr(path, from)) {
+        atomic_store(&armed, true);
+    }
+}
+
+int open(const char *path, int flags, ...) {
+    REAL(int, "open", const char *, int, ...)
+    va_list arguments;
+    va_start(arguments, flags);
+    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    arm(path);
+    return real(path, flags, mode);
+}
+
+int open64(const char *path, int flags, ...) {
+    REAL(int, "open64", const char *, int, ...)
+    va_list arguments;
+    va_start(arguments, flags);
+    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    arm(path);
+    return real(path, flags, mode);
+}
+
+ssize_t write(int descriptor, const void *bytes, size_t size) {
+    REAL(ssize_t, "write", int, const void *, size_t)
+    if (failing == WRITE && is_file(descriptor) && fails(WRITE)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return real(descriptor, bytes, size);
+}
+
+ssize_t pwrite(int descriptor, const void *bytes, size_t size, off_t offset) {
+    REAL(ssize_t, "pwrite", int, const void *, size_t, off_t)
+    if (failing == WRITE && is_file(descriptor) && fails(WRITE)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return real(descriptor, bytes, size, offset);
+}
+
+ssize_t pwrite64(int descriptor, const void *bytes, size_t size, off_t offset) {
+    return pwrite(descriptor, bytes, size, offset);
+}
+
+ssize_t writev(int descriptor, const struct iovec *parts, int count) {
+    REAL(ssize_t, "writev", int, const struct iovec *, int)
+    if (failing == WRITE && is_file(descriptor) && fails(WRITE)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return real(descriptor, parts, count);
+}
+
+int fsync(int descriptor) {
+    REAL(int, "fsync", int)
+    if (fails(SYNC)) {
+        errno = EIO;
+        return -1;
+    }
+    return real(descriptor);
+}
+
+int fdatasync(int descriptor) {
+    REAL(int, "fdatasync", int)
+    if (fails(SYNC)) {
+        errno = EIO;
+        return -1;
+    }
+    return real(descriptor);
+}
+
+int rename(const char *old, const char *new) {
+    REAL(int, "rename", const char *, const char *)
+    if (fails(RENAME)) {
+        errno = EIO;
+        return -1;
+    }
+    return real(old, new);
+}
+
+int renameat(int old_folder, const char *old, int new_folder, const char *new) {
+    REAL(int, "renameat", int, const char *, int, const char *)
+    if (fails(RENAME)) {
+        errno = EIO;
+        return -1;
+    }
+    return real(old_folder, old, new_folder, new);
+}
+
+// dlsym may allocate: glibc's own entry points instead.
+extern void *__libc_malloc(size_t);
+extern void *__libc_calloc(size_t, size_t);
+extern void *__libc_realloc(void *, size_t);
+
+void *malloc(size_t size) {
+    return failing == MALLOC && fails(MALLOC) ? (errno = ENOMEM, NULL) : __libc_malloc(size);
+}
+
+void *calloc(size_t count, size_t size) {
+    return failing == MALLOC && fails(MALLOC) ? (errno = ENOMEM, NULL) : __libc_calloc(count, size);
+}
+
+void *realloc(void *old, size_t size) {
+    return failing == MALLOC && fails(MALLOC) ? (errno = ENOMEM, NULL) : __libc_realloc(old, size);
+}

@@ -1,0 +1,164 @@
+"""Nothing is written through a symbolic link beneath a campaign's directory."""
+
+import contextlib
+import shutil
+
+import pytest
+from workflow_run import workplace
+
+from acapella import cli
+from acapella.links import links
+from acapella_capture.testbeds import files as captures
+from acapella_core import beneath
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_path, atomic_text
+
+
+@pytest.fixture
+def outside(tmp_path):
+    """A directory of the user's with a file, which nothing may change."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / "profile").write_text("mine")
+    yield folder
+    assert [path.name for path in folder.iterdir()] == ["profile"]
+    assert (folder / "profile").read_text() == "mine"
+
+
+@pytest.fixture
+def results(tmp_path):
+    """A protected directory."""
+    folder = tmp_path / "results"
+    (folder / "tables").mkdir(parents=True)
+    beneath.protect(folder)
+    return folder
+
+
+def write_text(target):
+    atomic_text(target, "text")
+
+
+def write_path(target):
+    with atomic_path(target) as temporary:
+        temporary.write_text("text")
+
+
+WRITERS = {"text": write_text, "path": write_path, "folder": beneath.make_folder}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("place", ["tables", "tables/inner", "new"])
+def test_a_directory_that_is_a_link_is_not_followed(writer, place, results, outside):
+    shutil.rmtree(results / place, ignore_errors=True)
+    (results / place).symlink_to(outside)
+    with pytest.raises(UserError, match="is a symbolic link") as error:
+        WRITERS[writer](results / place / "deep" / "profile")
+    assert str(error.value).startswith(f"{results / place}: ") and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("target", ["profile", "missing"])
+def test_a_file_that_is_a_link_is_not_followed(writer, target, results, outside):
+    (results / "tables" / "throughput.csv").symlink_to(outside / target)
+    with pytest.raises(UserError, match=r"tables/throughput\.csv: is a symbolic link"):
+        WRITERS[writer](results / "tables" / "throughput.csv")
+
+
+def test_a_path_that_leaves_the_directory_by_dots_is_outside(results, outside):
+    atomic_text(results / "tables" / ".." / "tables" / "a.txt", "text")
+    assert (results / "tables" / "a.txt").read_text() == "text"
+    assert beneath.root_of(results / ".." / "home" / "profile") is None
+    assert beneath.root_of(f"{results}-other/file") is None
+
+
+def test_the_directory_itself_may_be_a_link(results, tmp_path, monkeypatch):
+    (tmp_path / "demo").symlink_to(results)
+    monkeypatch.chdir(tmp_path)
+    beneath.protect("demo")
+    atomic_text("demo/new/a.txt", "text")
+    assert (results / "new" / "a.txt").read_text() == "text"
+    assert sorted(path.name for path in (results / "new").iterdir()) == ["a.txt"]
+    monkeypatch.chdir(results)
+    atomic_text("b.txt", "text")
+
+
+def test_jobs_learn_the_directory_from_the_environment(tmp_path, outside, monkeypatch):
+    (tmp_path / "campaign").mkdir()
+    (tmp_path / "campaign" / "acap").symlink_to(outside)
+    monkeypatch.setenv(beneath.VARIABLE, str(tmp_path / "campaign"))
+    with pytest.raises(UserError, match="is a symbolic link"):
+        atomic_text(tmp_path / "campaign" / "acap" / "profile", "text")
+
+
+def test_captures_are_still_linked_and_not_into_a_linked_directory(results, outside):
+    captures.link(outside / "profile", results / "raw" / "a.pcap")
+    captures.link(outside / "profile", results / "raw" / "a.pcap")
+    assert (results / "raw" / "a.pcap").read_text() == "mine"
+    shutil.rmtree(results / "raw")
+    (results / "raw").symlink_to(outside)
+    with pytest.raises(UserError, match="is a symbolic link"):
+        captures.link(outside / "profile", results / "raw" / "b.pcap")
+
+
+PLACES = {
+    "index": ("catalog.duckdb", "logs"),
+    "process": ("tables/throughput.csv", "tables/flows_per_sample.parquet", "tables", "provenance.json"),
+    "figures": ("figures/throughput.svg",),
+}
+
+
+@pytest.mark.parametrize(("command", "place"), [(name, place) for name, found in PLACES.items() for place in found])
+def test_commands_refuse_links_in_somebody_elses_results(command, place, campaign, outside, capsys):
+    folder = shutil.copytree(campaign, outside.parent / "copy")
+    if command == "index":  # it removes samples that are not in the sheet, and lists them in logs/
+        (folder / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\n")
+        first = min(path.stem for path in (folder / "acap").iterdir())
+        with (folder / "raw" / "samples.tsv").open("a") as sheet:
+            sheet.write(f"{first}\tSITE00\tp0\tx.pcap\n")
+    target = folder / place
+    if target.is_dir():
+        shutil.rmtree(target)
+    with contextlib.suppress(FileNotFoundError):
+        target.unlink()
+    target.parent.mkdir(exist_ok=True)
+    target.symlink_to(outside if "." not in target.name else outside / "profile")
+    more = ["--only", "throughput", "--formats", "svg"] if command == "figures" else []
+    assert cli.main([command, str(folder), *more]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{target}: is a symbolic link" in line
+
+
+def test_snakemake_does_not_start_in_a_campaign_with_links(tmp_path, outside):
+    """The shells of its jobs would write their logs through them."""
+    started = workplace(tmp_path)
+    started.campaign.mkdir(parents=True)
+    (started.campaign / "logs").symlink_to(outside)
+    ended = started.run("--dry-run", "--quiet")
+    assert ended.returncode == 1
+    assert ended.stdout.splitlines()[1:] == [
+        f"acapella: error: results/tiny/logs is a symbolic link to {outside}, "
+        f"and no file is written through one; {beneath.FIX}"
+    ]
+
+
+CACHED = "0" * 64
+LINKS = {
+    "benchmarks/digest": "/tmp",
+    "raw/samples.tsv": "mine",
+    "raw/a.json": "mine",
+    "raw/a": "/tmp",
+    "tables/throughput.csv": "mine",
+    "acap/a.parquet": "mine.parquet",
+    "flows/a.parquet": f"../{CACHED}_acap.parquet",
+    "acap/inner/a.parquet": f"../{CACHED}_acap.parquet",
+}
+OURS = {"raw/a.pcap": "../mine.pcap", "acap/b.parquet": f"/cache/{CACHED}_acap.parquet"}
+
+
+def test_links_that_the_workflow_makes_are_no_others(tmp_path):
+    for place, target in (LINKS | OURS).items():
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).symlink_to(target)
+    assert {str(place): what for place, what in links(tmp_path)} == {
+        place: f"is a symbolic link to {target}" for place, target in LINKS.items()
+    }

@@ -1,0 +1,410 @@
+"""What a release may contain, and the search that refuses one which contains more."""
+
+import base64
+import hashlib
+import json
+import random
+import shutil
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from plain_flows import write_pcap
+from test_anonymise import pcap, records
+from test_anonymise_malformed import ipv4, ipv6
+
+from acapella import release, release_catalog, release_columns, release_search
+from acapella.cli import main
+from acapella_core import _native, schemas
+from acapella_core.anonymise import anonymise
+from acapella_core.errors import UserError
+
+KEY = bytes(range(32))
+SITE = "Nowhere-University"
+SAMPLES = ("first-sample", "second-sample")
+START = 10**18
+TEXT = "GET /private/path?secret=1"
+VOCABULARY = "Ethernet/IPv4/UDP University-of-Nowhere S0-P0-0000 Headers of network traffic, anonymised"
+ENDS = bytes((192, 0, 2, 1, 192, 0, 2, 2))
+
+
+def run(*words) -> int:
+    """One command."""
+    return main([str(word) for word in words])
+
+
+def frames(draw: random.Random) -> list[bytes]:
+    """Frames of several kinds, with payload."""
+    made = []
+    for _ in range(40):
+        udp = draw.randbytes(2) + b"\0\x35" + (8 + 600).to_bytes(2) + bytes(2) + draw.randbytes(600)
+        made += [ipv4(17, udp), ipv6(17, udp)]
+    texts = (TEXT.encode(), VOCABULARY.encode(), "\0".join(SAMPLES).encode())
+    return [*made, *(ipv4(17, b"\0\x35\0\x35" + (8 + len(text)).to_bytes(2) + bytes(2) + text) for text in texts)]
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory) -> Path:
+    """A campaign of two captures, through to its tables."""
+    folder = tmp_path_factory.mktemp("search")
+    lines = ["sample\tsite\tport\tfile"]
+    for number, sample in enumerate(SAMPLES):
+        each = [(START + 1000 * n, frame) for n, frame in enumerate(frames(random.Random(number)))]
+        capture = write_pcap(folder / f"true-{number}.pcap", each)
+        lines.append(f"{sample}\t{SITE}\tp{number}\t{capture}")
+    (folder / "samples.tsv").write_text("\n".join(lines) + "\n")
+    (folder / "config.json").write_text(json.dumps({"testbed": "files", "samples": str(folder / "samples.tsv")}))
+    made = folder / "mine"
+    assert run("collect", made, "--config", folder / "config.json") == 0
+    assert run("collect", made, "--config", folder / "config.json", "--list", "-o", made / "raw" / "samples.tsv") == 0
+    for kind in ("acap", "flows"):
+        (made / kind).mkdir()
+    for number, sample in enumerate(SAMPLES):
+        files = [made / kind / f"{sample}.parquet" for kind in ("acap", "flows")]
+        words = ["-o", files[0], "--flows", files[1], "--site", SITE, "--port", f"p{number}", "--engine", "native"]
+        assert run("digest", folder / f"true-{number}.pcap", *words) == 0
+    assert run("index", made) == 0
+    for sample in SAMPLES:
+        assert run("analyze", made, "--sample", sample) == 0
+    assert run("process", made, "--pseudonyms") == 0
+    return made
+
+
+@pytest.fixture(scope="module")
+def made(campaign) -> tuple[Path, list]:
+    """Its release, and with what its parts were searched."""
+    target, found = campaign.parent / "public", []
+    with pytest.MonkeyPatch.context() as patch:
+        check = release_search.check
+        patch.setattr(release_search, "check", lambda part, *rest: (found.extend(rest), check(part, *rest)))
+        assert run("release", campaign, "-o", target) == 0
+    return target, found
+
+
+@pytest.fixture(scope="module")
+def public(made) -> Path:
+    """Its release."""
+    return made[0]
+
+
+def refused(made, folder: Path, change) -> str:
+    """The error of the search of the release with a change."""
+    public, arguments = made
+    part = folder / "part"
+    shutil.copytree(public, part)
+    change(part)
+    with pytest.raises(UserError) as raised:
+        release_search.check(part, *arguments)
+    shutil.rmtree(part)
+    return str(raised.value)
+
+
+def decoded(path: Path) -> bytes:
+    """The octets of a file, and all values in it if they are compressed."""
+    content = path.read_bytes()
+    if path.suffix == ".parquet":
+        table = pq.read_table(path)
+        content += json.dumps([table.to_pylist(), {str(k): str(v) for k, v in table.schema.metadata.items()}]
+                              if table.schema.metadata else table.to_pylist(), default=str).encode()  # fmt: skip
+    if path.suffix == ".duckdb":
+        with duckdb.connect(str(path), read_only=True) as con:
+            for (name,) in con.sql("select table_name from duckdb_tables()").fetchall():
+                content += json.dumps(con.table(name).fetchall(), default=str).encode()
+    return content
+
+
+def test_no_checksum_of_a_true_file_is_released(campaign, public):
+    true = [path for kind in ("raw", "acap", "flows") for path in (campaign / kind).iterdir() if path.is_file()]
+    assert len(true) >= 8
+    digests = [hashlib.sha256(path.read_bytes()).digest() for path in true]
+    known = (
+        duckdb.connect(str(campaign / "catalog.duckdb"), read_only=True).sql("select sha256 from samples").fetchall()
+    )
+    assert {text for (text,) in known} <= {digest.hex() for digest in digests}
+    for path in (path for path in public.rglob("*") if path.is_file()):
+        content = decoded(path)
+        for digest in digests:
+            forms = [digest, digest.hex().encode(), digest.hex().upper().encode(), base64.b64encode(digest)[:43]]
+            assert not [form for form in forms if form in content], path
+
+
+def test_every_released_column_is_described_and_none_identifies():
+    listed = yaml.safe_load((schemas.root() / "released_columns.yaml").read_text(encoding="utf-8"))
+    made = {"frames", "flows", "flowreport_flows", "flowreport_windows"}  # from anonymized captures, or renamed
+    assert "files" not in listed.pop(release_columns.METADATA)
+    for table, columns in listed.items():
+        described = {column["name"]: column["unit"] for column in schemas.table(table)["columns"]}
+        assert set(columns) <= set(described), table
+        assert len(set(columns)) == len(columns), table
+        if table not in made:
+            assert not [name for name in columns if described[name] in release_columns.PRIVATE_UNITS], table
+            assert not release_columns.IDENTIFYING & set(columns), table
+            assert "sha256" not in columns and described.get("flow") != "row", table
+    for table in ("top_flows", "stitched_flows", "restrictions", "flow_reports", "flow_report_series"):
+        assert table not in listed
+
+
+def test_released_files_have_listed_columns_only(public):
+    found = {}
+    for path in public.rglob("*.parquet"):
+        table = {"acap": "frames", "flows": "flows"}.get(path.parent.name, path.stem)
+        found[table] = set(pq.read_schema(path).names)
+        assert found[table] <= set(release_columns.released(table)), path
+        if path.parent.name == "tables":
+            assert set((path.with_suffix(".csv")).read_text().splitlines()[0].split(",")) == found[table]
+    assert {"frames", "flows", "capture_quality", "frame_sizes"} <= set(found)
+    assert "sha256" not in found["capture_quality"]
+
+
+def test_a_new_column_of_an_acap_or_a_table_stays_private(campaign, tmp_path, monkeypatch):
+    """The list without a column stands for a version with one column more."""
+    listed = release_columns.released
+    fewer = {"frames": "tcp_seq", "flows": "psh", "frame_sizes": "share_lo", "metadata": "link_types"}
+    monkeypatch.setattr(release_columns, "released", lambda t: tuple(c for c in listed(t) if c != fewer.get(t)))
+    monkeypatch.setattr(release, "released", release_columns.released)
+    monkeypatch.setattr(release_search, "released", release_columns.released)
+    monkeypatch.setattr(release_catalog.index, "VIEWS", ())  # `frames` has tcp_seq
+    assert run("release", campaign, "-o", tmp_path / "public", "--key-file", campaign / "release.key") == 0
+    for folder, table in (("acap", "frames"), ("flows", "flows")):
+        for path in (tmp_path / "public" / folder).iterdir():
+            assert set(pq.read_schema(path).names) == set(listed(table)) - {fewer[table]}
+            assert "link_types" not in json.loads(pq.read_metadata(path).metadata[b"acapella"])
+    rows = pq.read_table(tmp_path / "public" / "tables" / "frame_sizes.parquet").to_pylist()
+    assert rows == [
+        {key: value for key, value in row.items() if key != "share_lo"}
+        for row in pq.read_table(campaign / "tables" / "frame_sizes.parquet").to_pylist()
+    ]
+
+
+def in_capture(offset: int, octets: bytes):
+    """Put octets into the first frame of the first capture, in place of its own."""
+
+    def change(part: Path) -> None:
+        path = sorted((part / "captures").iterdir())[0]
+        content = bytearray(path.read_bytes())
+        content[24 + 16 + offset : 24 + 16 + offset + len(octets)] = octets
+        path.write_bytes(content)
+
+    return change
+
+
+def in_text(name: str, text: str):
+    """Append a line to a file."""
+
+    def change(part: Path) -> None:
+        with (part / name).open("a", encoding="utf-8") as stream:
+            stream.write(text + "\n")
+
+    return change
+
+
+def in_column(table: str, column: str, value: str):
+    """Put a value into the first row of a released table."""
+
+    def change(part: Path) -> None:
+        path = part / f"{table}.parquet"
+        if not path.exists():
+            path = sorted((part / table).iterdir())[0]
+        rows = pq.read_table(path)
+        place = rows.schema.get_field_index(column)
+        field = rows.schema.field(place)
+        values = pa.array([value, *rows[column].to_pylist()[1:]], field.type)
+        pq.write_table(rows.set_column(place, field, values), path)
+
+    return change
+
+
+def in_catalog(value: str):
+    """Put a value into a table of the catalog."""
+
+    def change(part: Path) -> None:
+        with duckdb.connect(str(part / "catalog.duckdb")) as con:
+            con.execute("update capture_quality set method = $1", [value])
+
+    return change
+
+
+PAYLOAD = frames(random.Random(0))[0][42:]
+LEAKS = {
+    "IPv4 address in a header": (in_capture(26, bytes((192, 0, 2, 1))), "an original address"),
+    "IPv4 address as the other end": (in_capture(30, bytes((192, 0, 2, 1))), "an original address in a header"),
+    "MAC address in a header": (in_capture(0, b"\2\0\0\0\0\1"), "an original address"),
+    "payload of another capture": (in_capture(14, PAYLOAD[:28]), "a run of payload"),
+    "IPv4 address in a README": (in_text("README.md", "see 192.0.2.1."), "address 192.0.2.1"),
+    "IPv6 address in a sheet": (in_text("samples.tsv", "2001:DB8:0::1"), "address 2001:DB8:0::1"),
+    "MAC address in a README": (in_text("README.md", "(02-00-00-00-00-02)"), "address 02-00-00-00-00-02"),
+    "address in a table": (in_column("tables/capture_quality", "method", "host 192.0.2.2"), "address 192.0.2.2"),
+    "address in a flow table": (in_column("flows", "src", "192.0.2.2"), "address 192.0.2.2"),
+    "address in the catalog": (in_catalog("2001:db8::2"), "address 2001:db8::2"),
+    "site in a table": (in_column("tables/capture_quality", "site", SITE), f"true name {SITE}"),
+    "payload in a table": (in_column("tables/capture_quality", "method", f"by {TEXT}"), "payload that is in a text"),
+    "payload in a README": (in_text("README.md", TEXT[4:]), "payload that is in a text"),
+    "sample in a table": (in_column("tables/capture_quality", "sample", SAMPLES[1]), f"true name {SAMPLES[1]}"),
+}
+
+
+def test_an_untouched_release_passes(made):
+    release_search.check(made[0], *made[1])
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_a_planted_leak_is_found(name, made, tmp_path):
+    change, found = LEAKS[name]
+    error = refused(made, tmp_path, change)
+    assert found in error and "nothing was published" in error
+    assert "\n" not in error
+
+
+def test_nothing_of_a_release_with_a_leak_is_published(campaign, tmp_path, monkeypatch, capsys):
+    check, (change, found) = release_search.check, LEAKS["IPv6 address in a sheet"]
+    monkeypatch.setattr(release_search, "check", lambda part, *rest: (change(part), check(part, *rest)))
+    assert run("release", campaign, "-o", tmp_path / "public", "--key-file", campaign / "release.key") == 2
+    error = capsys.readouterr().err
+    assert found in error and error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_planted_checksum_is_found(campaign, made, tmp_path):
+    digest = hashlib.sha256((campaign / "acap" / f"{SAMPLES[0]}.parquet").read_bytes()).digest()
+    ways = (base64.b64encode, base64.urlsafe_b64encode)
+    forms = [digest.hex(), digest.hex().upper(), *(way(digest).decode() for way in ways)]
+    changes = [in_text("README.md", f"({form})") for form in forms]
+    changes += [in_column("tables/capture_quality", "method", forms[0]), in_capture(2, digest)]
+    for change in changes:
+        assert "the checksum of a file that is not published" in refused(made, tmp_path, change)
+
+
+def test_a_flow_with_its_original_hash_is_found(campaign, made, tmp_path):
+    true = pq.read_table(campaign / "flows" / f"{SAMPLES[0]}.parquet")["community_id"][0].as_py()
+    error = refused(made, tmp_path, in_column("flows", "community_id", true))
+    assert f"the hash of an original flow: {true}" in error
+
+
+def test_a_column_that_is_not_listed_is_found(made, tmp_path):
+    def change(part: Path) -> None:
+        path = part / "tables" / "capture_quality.parquet"
+        rows = pq.read_table(path)
+        pq.write_table(rows.append_column("sha256", rows["sample"]), path)
+
+    assert "column sha256, which is not to be published" in refused(made, tmp_path, change)
+
+
+def searched(folder: Path, originals: list[bytes], change=None) -> tuple | None:
+    """What the search of a capture finds, of frames anonymized and then changed."""
+    true, public = write_pcap(folder / "true.pcap", list(enumerate(originals))), folder / "public.pcap"
+    counts = anonymise(str(true), public, KEY)
+    if change:
+        kept = [frame for *_, frame in records(public.read_bytes())]
+        public.write_bytes(
+            pcap([(len(o), change(n, o, k)) for n, (o, k) in enumerate(zip(originals, kept, strict=True))])
+        )
+    search = _native.LeakSearch()
+    search.add(**counts["replaced"])
+    found = search.find(str(true), str(public), None, _native.Windows([], whole=True))
+    return found or search.find_unexplained(str(true))
+
+
+def test_payload_that_stays_in_its_place_is_found(tmp_path):
+    frame = frames(random.Random(5))[0]
+    for length, expected in ((92, None), (93, (1, 34, "a run of payload"))):  # with 8 octets of the UDP header
+        found = searched(tmp_path, [frame], lambda n, original, kept, length=length: kept + original[42 : 42 + length])
+        assert found == expected
+
+
+def test_payload_of_16_octets_at_another_place_is_found(tmp_path):
+    originals = frames(random.Random(6))
+    for length, expected in ((15, None), (16, (3, 42, "a run of payload at another place"))):
+        found = searched(tmp_path, originals, lambda n, original, kept, length=length:
+                         kept + (original[300 : 300 + length] if n == 2 else b""))  # fmt: skip
+        assert found == expected
+    found = searched(tmp_path, originals, lambda n, original, kept: kept + (originals[0][300:316] if n == 2 else b""))
+    assert found == (1, 300, "a run of payload of a frame")
+
+
+def test_octets_that_equal_an_address_by_chance_are_no_leak(tmp_path):
+    """IPv4 addresses and short ones of mostly zeros in other fields."""
+    tcp = lambda seq: ENDS[:4] + seq + ENDS[4:] + b"\x50\x10" + bytes(6)  # noqa: E731 (ports are an address, too)
+    originals = [ipv4(6, tcp(ENDS[:4])), ipv4(17, ENDS[4:] + b"\0\x08\0\0"), ipv4(6, tcp(b"\0\0\0\1")),
+                 ipv6(0, b"\6\0\x05\2\0\0\1\0" + tcp(b"\2\0\0\0"))]  # fmt: skip
+    assert searched(tmp_path, originals) is None
+    alike = b"P" * 12 + b"\x08\0\x45\0\0\x60" + b"P" * 2 + bytes(2) + b"P\6" + b"P" * 200
+    # MAC addresses like other fields
+    assert searched(tmp_path, [alike]) is None
+
+
+def test_a_pseudonym_that_is_the_original_of_another_address_is_no_leak(tmp_path):
+    """The second frame's addresses are the pseudonyms of the first one's, which so are in the release."""
+    first = frames(random.Random(7))[0]
+    write_pcap(tmp_path / "one.pcap", [(0, first)])
+    anonymise(str(tmp_path / "one.pcap"), tmp_path / "two.pcap", KEY)
+    ((*_, kept),) = records((tmp_path / "two.pcap").read_bytes())
+    assert searched(tmp_path, [first, kept]) is None
+    assert searched(tmp_path, [first], lambda n, original, kept: original[:26] + kept[26:]) is not None
+
+
+def test_random_traffic_is_never_refused(tmp_path):
+    """Header fields of few values, sequence numbers in the range of addresses, payload that repeats headers."""
+    draw = random.Random(8)
+    originals = []
+    for _ in range(2000):
+        number = bytes((192, 0, 2, draw.randrange(4)))
+        tcp = (
+            draw.randbytes(4) + number + number + b"\x80\x10" + draw.randbytes(6) + b"\1\1\x08\x0a" + draw.randbytes(8)
+        )
+        originals.append(ipv4(6, tcp + draw.choice((b"", tcp * 3, ENDS * 9, bytes(200)))))
+    assert searched(tmp_path, originals) is None
+
+
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+def test_each_sample_is_digested_by_its_engine_and_errors_name_the_sample(tmp_path, capsys):
+    """Frames of IEEE 802.11, which the core does not know, beside Ethernet."""
+    wifi = (
+        bytes.fromhex("08010000 02aabbccdd01 02aabbccdd02 02aabbccdd03 1000 aaaa030000000800") + frames(random)[0][14:]
+    )
+    lines, made = ["sample\tsite\tport\tfile"], tmp_path / "mine"
+    engines = {"wired": "native", "wifi": "hybrid"}
+    for port, (sample, frame, link_type) in enumerate((("wired", frames(random)[0], 1), ("wifi", wifi, 105))):
+        capture = tmp_path / f"{sample}.pcap"
+        capture.write_bytes(pcap([(len(frame), frame)], link_type))
+        lines.append(f"{sample}\tA\t{port}\t{capture}")
+    (tmp_path / "samples.tsv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "config.json").write_text(json.dumps({"testbed": "files", "samples": str(tmp_path / "samples.tsv")}))
+    assert run("collect", made, "--config", tmp_path / "config.json") == 0
+    for port, (sample, engine) in enumerate(engines.items()):
+        files = [made / kind / f"{sample}.parquet" for kind in ("acap", "flows")]
+        for path in files:
+            path.parent.mkdir(exist_ok=True)
+        words = ["-o", files[0], "--flows", files[1], "--site", "A", "--port", port, "--engine", engine]
+        assert run("digest", tmp_path / f"{sample}.pcap", *words) == 0
+    assert run("index", made) == 0
+    assert run("release", made, "-o", tmp_path / "public") == 0
+    for sample, engine in engines.items():
+        told = json.loads(pq.read_metadata(tmp_path / "public" / "acap" / f"{sample}.parquet").metadata[b"acapella"])
+        assert told["engine"] == engine
+    capsys.readouterr()
+    assert run("release", made, "-o", tmp_path / "other", "--engine", "native") == 2
+    error = capsys.readouterr().err
+    assert error.startswith("acapella: error: sample wifi, engine native: captures/wifi.pcap: ")
+    assert str(tmp_path) not in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "/etc/x", "a\nb", "..", "", "x\x1b[31m"])
+@pytest.mark.parametrize("column", ["sample", "file"])
+def test_names_that_lead_outside_are_refused_in_one_line(column, name, campaign, tmp_path, capsys):
+    change = f"update stored.samples set {column} = $1 where sample = $2"
+    if column == "sample":
+        change = "update acaps set sample = $1 where sample = $2; " + change
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    shutil.copyfile(campaign / "catalog.duckdb", copy / "catalog.duckdb")
+    with duckdb.connect(str(copy / "catalog.duckdb")) as con:
+        for statement in change.split("; "):
+            con.execute(statement, [name, SAMPLES[0]])
+    assert run("release", copy, "-o", tmp_path / "public") == 2
+    error = capsys.readouterr().err
+    assert repr(name) in error and error.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy"]
+    assert [path.name for path in copy.iterdir()] == ["catalog.duckdb"]
