@@ -149,7 +149,8 @@ class Tshark:
                 raise UserError(what, where=self.path, fix=INSTALL, outside=True) from error
             questions.close()
             answers.close()
-            run = Run(command, process, complaints, source, stdin, stdout)
+            unfiltered = self.command(fields, as_columns=as_columns)
+            run = Run(unfiltered, process, complaints, source, stdin, stdout)
             _running.add(process)
             try:
                 yield run
@@ -183,9 +184,12 @@ def close(stream: IO[bytes]) -> None:
 
 @dataclass(frozen=True)
 class Run:
-    """A running tshark: write a capture to ``stdin`` (if its source is ``-``), read lines from ``stdout``."""
+    """A running tshark: write a capture to ``stdin`` (if its source is ``-``), read lines from ``stdout``.
 
-    command: Sequence[str]
+    ``unfiltered`` is its command line without the display filter, whose errors are the user's.
+    """
+
+    unfiltered: Sequence[str]
     process: Process
     complaints: IO[bytes]
     source: str | os.PathLike
@@ -226,8 +230,8 @@ class Run:
         what = f"tshark failed ({ended}): {complaint(said) or 'it said nothing'}"
         if status == -signal.SIGKILL:  # the kernel does so for want of memory
             raise UserError(what, where=where, outside=True)
-        if not works(self.command):
-            raise UserError(what, where=self.command[0], fix=f"it fails on every capture; {INSTALL}", outside=True)
+        if not works(self.unfiltered):
+            raise UserError(what, where=self.unfiltered[0], fix=f"it fails on every capture; {INSTALL}", outside=True)
         raise UserError(what, where=where)
 
 
