@@ -2,6 +2,7 @@
 
 import ast
 import shutil
+from importlib.util import resolve_name
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ def forget() -> None:
     code.digest.cache_clear()
     code.content.cache_clear()
     code.imports.cache_clear()
+    code.module_files.cache_clear()
 
 
 def fresh(*stages: str) -> str:
@@ -75,10 +77,41 @@ def test_every_stage_is_found():
         assert SOURCE / f"{stage}.py" in files
 
 
-def test_imports_are_found_wherever_a_statement_may_stand():
+def names_in_tree(path: Path, package: str) -> set[str]:
+    """Names that the import statements of a module's syntax tree reach."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = resolve_name("." * node.level + (node.module or ""), package) if node.level else node.module
+            found |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def test_imports_of_every_module_are_those_of_its_syntax_tree():
+    count = 0
+    for top in code.OURS:
+        directory = code.package_directory(top)
+        for path in directory.rglob("*.py"):
+            package = ".".join([top, *path.parent.relative_to(directory).parts])
+            assert set(code.imported_names(path.read_text(), package)) == names_in_tree(path, package), path
+            count += 1
+    assert count > 200
+
+
+def test_imports_are_found_wherever_a_statement_may_stand(tmp_path):
     text = (
-        "import a\nif x:\n import b\nelse:\n import c\ntry:\n import d\nexcept E:\n import e\nfinally:\n import f\n"
-        "def g():\n with x:\n  from h import i\nclass J:\n match x:\n  case 1:\n   from . import k\n"
+        "import a\nif x:\n import b\nelse:\n import c, m as n\ntry:\n import d # (\nexcept E:\n import e\nfinally:\n"
+        " import f\ndef g():\n with x:\n  from h import i\nclass J:\n match x:\n  case 1:\n   from . import k\n"
+        "from .. import (\n  o,  # )\n  p as q,\n)\nfrom .r.s import t\nfrom u import (v)\n"
     )
-    found = set(code.imported_names(ast.parse(text), "top.package"))
-    assert found == {*"abcdefh", "h.i", "top.package", "top.package.k"}
+    found = set(code.imported_names(text, "top.package"))
+    (tmp_path / "module.py").write_text(text)
+    assert found == names_in_tree(tmp_path / "module.py", "top.package")
+    assert {*"abcdefhm", "h.i", "top.package.k", "top", "top.p", "top.package.r.s.t", "u.v"} <= found
+
+
+def test_text_that_begins_like_an_import_reaches_no_module():
+    text = '"""Text.\n\nimport is a word\nfrom here import\nimport\n"""\nimportant = 1\nimport_me = 2\n'
+    assert not any(code.module_files(name) for name in code.imported_names(text, "acapella"))
