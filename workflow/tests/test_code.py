@@ -92,7 +92,7 @@ def names_in_tree(path: Path, package: str) -> set[str]:
 def test_imports_of_every_module_are_those_of_its_syntax_tree():
     count = 0
     for top in code.OURS:
-        directory = code.package_directory(top)
+        directory = code.package_folder(top)
         for path in directory.rglob("*.py"):
             package = ".".join([top, *path.parent.relative_to(directory).parts])
             assert set(code.imported_names(path.read_text(), package)) == names_in_tree(path, package), path
