@@ -1,10 +1,14 @@
 """Running the whole workflow in a folder of its own, for the tests of Snakefile and rules."""
 
+import atexit
+import functools
 import hashlib
+import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +22,33 @@ SETTINGS = {
     "samples": "config/samples.tsv",
     "figures": {"formats": ["svg"]},
 }
+ENVIRONMENT = {"PYTHONSAFEPATH": "1"}
+
+
+@functools.cache
+def server() -> subprocess.Popen:
+    """Return the process that starts Snakemake for all tests of this one (snakemake_server.py)."""
+    command = [sys.executable, str(Path(__file__).with_name("snakemake_server.py"))]
+    environment = os.environ | ENVIRONMENT
+    running = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    atexit.register(running.communicate)
+    return running
+
+
+def ask_server(request: dict) -> int:
+    """Have a run of Snakemake made; return its exit code."""
+    running = server()
+    print(json.dumps(request), file=running.stdin, flush=True)
+    answer = running.stdout.readline()
+    assert answer, f"snakemake_server.py ended with exit code {running.wait()}"
+    return int(answer)
+
+
+def umask() -> int:
+    """Return this process's umask, which can only be read by setting it."""
+    current = os.umask(0)
+    os.umask(current)
+    return current
 
 
 @dataclass
@@ -49,16 +80,17 @@ class Workplace:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess:
         """Run Snakemake to its end; its output, both streams in one."""
-        return subprocess.run(
-            self.command(*arguments),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            cwd=self.folder,
-            env=os.environ | {"PYTHONSAFEPATH": "1"} | self.environment,
-        )
+        command = self.command(*arguments)
+        with tempfile.NamedTemporaryFile() as output:
+            request = {
+                "arguments": command[3:],
+                "directory": str(self.folder),
+                "environment": os.environ | ENVIRONMENT | self.environment,
+                "umask": umask(),
+                "output": output.name,
+            }
+            code = ask_server(request)
+            return subprocess.CompletedProcess(command, code, output.read().decode())
 
     def succeed(self, *arguments: str) -> str:
         """Run Snakemake; its output. Fails the test with that output where it fails."""
