@@ -4,9 +4,11 @@ import errno
 import subprocess
 import sys
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 
+from acapella import start
 from acapella.cli import STAGES, main, told
 
 EVERY_STAGE = (*STAGES, "collect")
@@ -92,6 +94,33 @@ start.main()
 def test_ctrl_c_while_it_is_still_being_imported_is_one_line():
     ended = subprocess.run([sys.executable, "-c", INTERRUPTED_IMPORT], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "acapella: stopped\n")
+
+
+@pytest.mark.parametrize("place", ["remove_scratch", "ended_by_signals", "run_stage"])
+def test_ctrl_c_between_the_start_and_the_stage_is_one_line(place):
+    """Also where the handler of the stage is set and its errors are not yet caught."""
+    program = (
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from acapella import cli, start\n"
+        f"original = cli.{place}\n"
+        f"def interrupted(*args): os.kill(os.getpid(), signal.SIGINT); return original(*args)\n"
+        f"cli.{place} = interrupted\n"
+        "sys.argv = ['acapella', 'doctor']\n"
+        "sys.exit(start.main())\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "acapella: stopped\n")
+
+
+def test_nothing_is_imported_before_ctrl_c_is_handled():
+    """Python imports os itself before any program; -S leaves out what the virtual environment adds to that."""
+    program = (
+        f"import os, sys; sys.path.insert(0, {str(Path(start.__file__).parents[1])!r}); before = {{*sys.modules}}; "
+        "import acapella.start; print(sorted({*sys.modules} - before))"
+    )
+    found = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "['acapella', 'acapella.start']"
 
 
 def test_the_command_begins_there():

@@ -120,7 +120,8 @@ def ended_by_signals():
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, *ENDS)}
     # nohup has SIGHUP ignored, a shell's background job SIGINT
-    heeded = [number for number, handler in before.items() if handler in (signal.SIG_DFL, signal.default_int_handler)]
+    usual = (signal.SIG_DFL, signal.default_int_handler, start.stop)
+    heeded = [number for number, handler in before.items() if handler in usual]
     for number in heeded:
         signal.signal(number, end)
     try:
@@ -137,8 +138,6 @@ def main(argv: list[str] | None = None) -> int:
     args = build_parser(argv[0] if argv else None).parse_args(argv)
     if own_process and args.confine:
         args.confine(args)
-    start.heed_as_exception()
-    remove_scratch()
     with ended_by_signals() as came:
         return run_stage(args, came)
 
@@ -146,6 +145,7 @@ def main(argv: list[str] | None = None) -> int:
 def run_stage(args: argparse.Namespace, came: list[int]) -> int:
     """Run the stage that was asked for, its errors told in one line; `came` has the signals that came."""
     try:
+        remove_scratch()
         code = args.run(args) or 0
         sys.stdout.flush()  # a full disk behind it shows here, not after the end
     except BrokenPipeError:  # `acapella show ... | head`

@@ -1,8 +1,7 @@
 """The command's entry: Ctrl-C ends it in one line from here on, also while all else is still being imported."""
 
+import _signal  # what module signal is made of, without importing enum: nothing is imported before the handler
 import os
-import signal
-import traceback
 
 
 def stop(*_) -> None:
@@ -11,29 +10,25 @@ def stop(*_) -> None:
     os._exit(130)
 
 
-def heed_at_once() -> None:
+def stop_at_once() -> None:
     """Have Ctrl-C end the program without an exception, which an import would print. Ignored, it stays ignored."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, stop)
-
-
-def heed_as_exception() -> None:
-    """Have Ctrl-C raise KeyboardInterrupt again, so that what is half made is removed."""
-    if signal.getsignal(signal.SIGINT) is stop:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, stop)
 
 
 def main() -> int:
     """Run the command line."""
-    heed_at_once()
+    stop_at_once()
     from acapella_core.errors import INTERNAL  # noqa: PLC0415 - after the handler
 
     from .cli import main as command_line  # noqa: PLC0415
 
     try:
         return command_line()
+    except KeyboardInterrupt:  # outside of a stage
+        stop()
     except Exception:
+        import traceback  # noqa: PLC0415 - slow to import
+
         traceback.print_exc()
         return INTERNAL
-    finally:
-        heed_at_once()
