@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import duckdb
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -101,6 +102,30 @@ def test_formats(campaign, ask):
     assert (row["n"], row["vlan"], row["nothing"], row["yes"]) == (1, [100, 7], None, True)
     assert "a,b" in ask(campaign, query, "--format", "table")[1]
     assert json.loads(ask(campaign, "select 1 as n where false", "--format", "json")[1]) == []
+
+
+@pytest.mark.parametrize(("form", "delimiter"), [("csv", ","), ("tsv", "\t")])
+def test_null_and_empty_text_are_read_back_as_they_were(campaign, ask, tmp_path, form, delimiter):
+    """By DuckDB and by Arrow; also in the only column and in both columns of a row."""
+    texts = [(None, ""), ("", None), ("", ""), (None, None), ('a"b', "c,\td"), ("e\r\nf", " "), ("null", '""')]
+    literals = [", ".join("null" if text is None else f"'{text}'" for text in row) for row in texts]
+    values = ", ".join(f"({number}, {pair})" for number, pair in enumerate(literals))
+    query = f"select n, x, y from (values {values}) as t(n, x, y) order by n"
+    file = tmp_path / "answer"
+    file.write_bytes(ask(campaign, query, "--format", form)[1].encode())
+    options = "header = true, quote = '\"', escape = '\"', allow_quoted_nulls = false, new_line = '\\n', "
+    options += f"delim = '{delimiter}', columns = {{'n': 'int', 'x': 'varchar', 'y': 'varchar'}}"
+    assert duckdb.sql(f"select x, y from read_csv('{file}', {options}) order by n").fetchall() == texts
+    table = pyarrow.csv.read_csv(
+        file,
+        parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        convert_options=pyarrow.csv.ConvertOptions(
+            strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=[""]
+        ),
+    )
+    assert list(zip(table["x"].to_pylist(), table["y"].to_pylist(), strict=True)) == texts
+    query = "select x from (values (1, null), (2, ''), (3, 'a')) as t(n, x) order by n"
+    assert ask(campaign, query, "--format", form)[1] == 'x\n\n""\na\n'
 
 
 def test_json_has_neither_nan_nor_python_text(campaign, ask):

@@ -6,8 +6,8 @@
 
 Tables: samples, acaps, flows, stacks. Views: frames (each frame with its flow's vlan, mpls, src, dst, ip_proto,
 src_port, dst_port, flow_id and its sample, site, port), connections (a row per pair of flows) and the published tables.
-A terminal gets a drawn table, which may leave out columns and rows; a file or a pipe gets CSV; --format csv
---spreadsheet writes CSV without formulas. The catalog is opened
+A terminal gets a drawn table, which may leave out columns and rows; a file or a pipe gets CSV (null is nothing, empty
+text is ""); --format csv --spreadsheet writes CSV without formulas. The catalog is opened
 read only, and of the acaps only those files are opened that filters on sample, site, port or flow leave. A query reads
 no file outside the campaign's folder and writes none. CAMPAIGN may be left out in its folder, and where results/ holds
 only one.
@@ -24,7 +24,6 @@ The same from any DuckDB client:
 
 import argparse
 import contextlib
-import csv
 import json
 import math
 import re
@@ -193,28 +192,26 @@ def write_table(con, query, out) -> None:
 
 
 def write_separated(delimiter, cell=None):
-    """Return a writer of values separated by ``delimiter``, null as nothing; ``cell`` makes text of one (`plain`)."""
+    """Return a writer of values separated by ``delimiter``; ``cell`` converts a value to that of a cell (`plain`).
+
+    Null is nothing, empty text is ``""``, as PostgreSQL and DuckDB write them.
+    """
+    special = re.compile(f'[{delimiter}"\r\n]')
+
+    def field(value) -> str:
+        if value is None:
+            return ""
+        text = str(value)
+        return text if text and not special.search(text) else '"' + text.replace('"', '""') + '"'
 
     def write(con, query, out) -> None:
-        text = cell or plain
+        content = cell or plain
         result = con.execute(query)
-        writer = csv.writer(LineFeeds(out), delimiter=delimiter, lineterminator="\r\n")
-        writer.writerow(text(column[0]) for column in result.description)
+        out.write(delimiter.join(field(content(column[0])) for column in result.description) + "\n")
         for rows in batches(result):
-            writer.writerows([text(value) for value in row] for row in rows)
+            out.writelines(delimiter.join(field(content(value)) for value in row) + "\n" for row in rows)
 
     return write
-
-
-class LineFeeds:
-    """Ends rows with a line feed; a csv.writer without CR in its line end leaves cells with a CR unquoted."""
-
-    def __init__(self, out):
-        self._out = out
-
-    def write(self, row: str) -> None:
-        """Write one row, which ends in CR LF."""
-        self._out.write(f"{row[:-2]}\n")
 
 
 def write_json(con, query, out) -> None:
