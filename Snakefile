@@ -96,6 +96,7 @@ include: "rules/report.smk"
 onstart:
     # Only now has Snakemake set its own.
     stop_without_deadlock()
+    record_verified_entries()
     remove_stale_samples()
     remove_stages_not_asked_for()
 

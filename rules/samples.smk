@@ -183,6 +183,13 @@ def check_cached(sample):
         workflow.dag.forcefiles.update(f"{CAMPAIGN}/{kind}/{sample}.parquet" for kind in ("acap", "flows"))
 
 
+def record_verified_entries():
+    """Record which entries of a cache `check_cached` has verified; not in a dry run, which changes no file."""
+    from acapella.cache import record_verified
+
+    record_verified()
+
+
 def capture_of_digest(wildcards):
     """As `capture`, after a look at earlier outputs."""
     check_cached(wildcards.sample)

@@ -14,7 +14,7 @@ from traces import busy_port, write_pcap
 from workflow_run import Workplace
 
 from acapella import cli
-from acapella.cache import keep
+from acapella.cache import changed, keep
 
 DIGESTS = ("acap/*", "flows/*")
 
@@ -82,7 +82,14 @@ DAMAGE = {
 
 
 SAMPLES = [f"s{number}" for number, _ in enumerate(DAMAGE)]
-LATER = {"s0": "truncated", "s1": "zero-length", "s2": "flipped byte of a data page"}  # "s3": removed
+LATER = {
+    "s0": "truncated",
+    "s1": "zero-length",
+    "s2": "flipped byte of a data page",
+    "s4": "flipped byte of the footer",
+    "s5": "flipped byte of a data page",  # its output is a hard link
+}
+REMOVED, INTACT = "s3", "s6"
 
 
 def campaign_of(folder: Path, cache: Path, samples=SAMPLES) -> Workplace:
@@ -149,28 +156,39 @@ def state(folder: Path) -> dict[Path, tuple]:
 
 @pytest.mark.parametrize("cache_option", [[], ["--cache"]], ids=["without cache", "with cache"])
 def test_entries_that_are_damaged_while_a_campaign_uses_them_end_no_run(cached, tmp_path, cache_option):
-    """Snakemake regards the output as there, so `index` was the first to read it. Dry runs delete nothing."""
+    """Snakemake regards the output as there, so `index` was the first to read it. Dry runs delete nothing.
+
+    The entries keep their modification time, as after a damage by the disk or by a program that restores it.
+    """
     first, original = cached
     cache = tmp_path / "cache"
     shutil.copytree(original, cache)
-    samples = [*LATER, "s3", "s4"]
+    samples = sorted([*LATER, REMOVED, INTACT])
     place = campaign_of(tmp_path / "second", cache, samples)
     place.succeed("--cache", "--until", "digest")
     entries = {sample: cache / entry_of(place, sample, "acap") for sample in samples}
+    linked = place.campaign / "acap" / "s5.parquet"
+    linked.unlink()
+    os.link(entries["s5"], linked)
+    os.utime(place.folder / "captures" / "s5.pcap", ns=(0, 0))  # else Snakemake makes the output again in any case
     for sample, damage in LATER.items():
+        before = entries[sample].stat()
         DAMAGE[damage][0](entries[sample], entries[sample])
-    entries["s3"].unlink()
+        os.utime(entries[sample], ns=(before.st_atime_ns, before.st_mtime_ns))
+    entries[REMOVED].unlink()
+    damaged = [*LATER, REMOVED]
     before = state(cache) | state(place.campaign)
     for arguments in (("process", "--dry-run"), ("--lint",), ("--unlock",), ("process", "--summary")):
         said = place.run(*arguments).stdout
         assert state(cache) | state(place.campaign) == before, (arguments, said)
         if "--dry-run" in arguments:
-            assert len(re.findall("^warning: cache entry ", said, re.M)) == 4, said
-            assert len(re.findall(r"^Job \d+: digest s", said, re.M)) == 4, said
+            assert len(re.findall("^warning: cache entry ", said, re.M)) == len(damaged), said
+            assert len(re.findall(r"^Job \d+: digest s", said, re.M)) == len(damaged), said
     said = place.succeed("process", *cache_option)
-    for sample in (*LATER, "s3"):
+    for sample in damaged:
         assert len(re.findall(rf"^warning: cache entry {entries[sample]} of sample {sample} ", said, re.M)) == 1, said
-    assert len(re.findall("^warning: ", said, re.M)) == 4
+    assert len(re.findall("^warning: ", said, re.M)) == len(damaged)
+    assert not changed(entries[INTACT]), "its checksum would be computed before every run"
     theirs = first.sha256(*DIGESTS)
     assert all(theirs[name] == checksum for name, checksum in place.sha256(*DIGESTS).items())
     assert (place.campaign / "provenance.json").is_file()

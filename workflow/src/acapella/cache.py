@@ -6,11 +6,13 @@ the sample, and the digest is computed again. A cache that cannot be written sto
 """
 
 import contextlib
+import functools
 import os
 import shutil
 import stat
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from snakemake.caching.local import OutputFileCache
@@ -24,7 +26,10 @@ KINDS = ("acap", "flows")
 MISSING = "is missing"
 MAGIC = b"PAR1"  # the first and the last bytes of a Parquet file
 
+LOCATION = "SNAKEMAKE_OUTPUT_CACHE"  # Snakemake's variable
+
 _reported: set[str] = set()
+_verified: dict[Path, int] = {}  # entries whose checksum was computed, and when, in ns since 1970
 
 
 class CheckedCache(OutputFileCache):
@@ -94,10 +99,27 @@ def warning(entry: Path, sample: str, fault: str) -> str:
 
 
 def entry_of(output: Path) -> Path | None:
-    """Return the entry that a digest's output is a link to; None if it is no such link."""
-    if not output.is_symlink() or not ENTRY.fullmatch(output.readlink().name):
+    """Return the entry that a digest's output is a symbolic or hard link to; None if it is no such link.
+
+    A hard link is recognized if the entry is in the cache that Snakemake uses.
+    """
+    if output.is_symlink():
+        return output.parent / output.readlink() if ENTRY.fullmatch(output.readlink().name) else None
+    if not os.environ.get(LOCATION) or not output.is_file() or (found := output.stat()).st_nlink == 1:
         return None
-    return output.parent / output.readlink()
+    return entries_by_inode(Path(os.environ[LOCATION])).get((found.st_dev, found.st_ino))
+
+
+@functools.cache
+def entries_by_inode(cache: Path) -> dict[tuple[int, int], Path]:
+    """Return the entries of a cache by device and inode; none if it cannot be read."""
+    found = {}
+    with contextlib.suppress(OSError):
+        for path in cache.iterdir():
+            if ENTRY.fullmatch(path.name) and not path.is_symlink():
+                inode = path.stat()
+                found[inode.st_dev, inode.st_ino] = path
+    return found
 
 
 def sum_file(entry: Path) -> Path:
@@ -116,7 +138,8 @@ def recorded_checksum(entry: Path) -> str | None:
 def keep(output: Path, entry: Path) -> None:
     """Move ``output`` to ``entry``, write the checksum, and leave a link in the place of the output.
 
-    The entry is written under a temporary name; its checksum comes last, and an entry without one is not used.
+    The entry is written under a temporary name; its checksum comes last, because every step before it sets the change
+    time of the entry (`changed`). An entry without a checksum is not used.
     """
     checksum = sha256_of(output)
     if quick_fault(entry):
@@ -127,11 +150,11 @@ def keep(output: Path, entry: Path) -> None:
             os.link(output, temporary)
         except OSError:  # on another file system
             shutil.copyfile(output, temporary)
-    atomic_text(sum_file(entry), f"{checksum}  {entry.name}\n")
     link = output.with_name(f".{output.name}.link.part")
     link.unlink(missing_ok=True)
     link.symlink_to(entry)
     link.replace(output)
+    atomic_text(sum_file(entry), f"{checksum}  {entry.name}\n")
 
 
 def prepare_folder(folder: Path) -> None:
@@ -201,20 +224,40 @@ def fault_of_open(descriptor: int) -> str | None:
 def damaged_entries(campaign: Path, sample: str) -> dict[Path, str]:
     """Return the entries that a sample's outputs are links to and that are not intact, and why; nothing is changed.
 
-    The checksum is computed of entries that are newer than their checksum; of the others only the inode and the ends
-    are looked at, because this precedes every run. `acapella index` computes the checksums of all.
+    The checksum is computed of entries that may have changed since it was computed last; of the others only the inode
+    and the ends are read, because this precedes every run. `acapella index` computes the checksums of all.
     """
     faults = {}
     for kind in KINDS:
         entry = entry_of(campaign / kind / f"{sample}.parquet")
-        if entry and (fault := fault_of(entry) if changed(entry) else quick_fault(entry)):
+        if entry and (fault := fault_since(entry) if changed(entry) else quick_fault(entry)):
             faults[entry] = fault
     return faults
 
 
+def fault_since(entry: Path) -> str | None:
+    """As `fault_of`; `record_verified` can record that the entry is intact."""
+    began_ns = time.time_ns()
+    fault = fault_of(entry)
+    if fault is None:
+        _verified[entry] = began_ns
+    return fault
+
+
+def record_verified() -> None:
+    """Set the time of .sha256 files to when `damaged_entries` computed the checksum: the next run does not."""
+    for entry, began_ns in _verified.items():
+        with contextlib.suppress(OSError):  # of another user; the next run computes it again
+            os.utime(sum_file(entry), ns=(began_ns, began_ns))
+    _verified.clear()
+
+
 def changed(entry: Path) -> bool:
-    """Return whether an entry was written after its checksum, or one of the two is missing."""
+    """Return whether an entry changed after its checksum was computed, or one of the two is missing.
+
+    By the change time of its inode: no program can set that back, as it can the modification time.
+    """
     try:
-        return entry.stat().st_mtime_ns > sum_file(entry).stat().st_mtime_ns
+        return entry.stat().st_ctime_ns > sum_file(entry).stat().st_mtime_ns
     except OSError:
         return True

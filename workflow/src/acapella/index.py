@@ -201,7 +201,7 @@ def check_cached(file: Path, checksum: str) -> None:
 
     The link is removed, so that the next run computes the digest again.
     """
-    if not file.is_symlink():
+    if file.lstat().st_nlink == 1 and not file.is_symlink():
         return
     from .cache import entry_of, recorded_checksum  # noqa: PLC0415 (Snakemake)
 
