@@ -136,12 +136,15 @@ class Found:
     tunnels: list[tuple[str, int, int]] = field(default_factory=list)  # type, identifier, position
     ends: tuple | None = None  # source, destination, protocol
     ports: tuple | None = None
+    outside: tuple[int, int] | None = None  # VLANs and tunnels around the outermost VNI that has no IP header inside
     cut: bool = False
 
     @property
     def key(self) -> tuple | None:
-        """What makes a directed flow; None without IP."""
-        return None if self.ends is None else (tuple(self.vlans), tuple(self.tunnels), *self.ends, self.ports)
+        """What makes a directed flow; None without IP. A VNI without an IP header inside may be any payload."""
+        vlans, tunnels = self.outside or (None, None)
+        key = (tuple(self.vlans[:vlans]), tuple(self.tunnels[:tunnels]))
+        return None if self.ends is None else (*key, *self.ends, self.ports)
 
 
 class Reader:
@@ -149,6 +152,7 @@ class Reader:
 
     def __init__(self, data: bytes):
         self.data = data
+        self.sent_to_tunnel = False  # the UDP header's destination port is a tunnel's
         self.found = Found()
 
     def number(self, at: int, length: int) -> int:
@@ -178,7 +182,8 @@ class Reader:
     def ethertype(self, kind: int, at: int) -> None:
         readers = {TAG: self.vlan, SERVICE_TAG: self.service_tag, PBB: self.pbb, PPPOE: self.pppoe, IPV4: self.ipv4}
         readers |= {ETHERNET: self.ethernet, IPV6: self.ipv6}
-        readers[kind](at)
+        if kind in readers:
+            readers[kind](at)
 
     def vlan(self, at: int) -> None:
         self.label("VLAN")
@@ -226,24 +231,35 @@ class Reader:
         self.label("IPv4")
         if not self.has(at + 20):
             return
-        proto = self.data[at + 9]
+        if self.data[at] >> 4 == 6:  # whatever the header before it announced
+            return self.ipv6(at)
+        header, total, proto = self.data[at] % 16 * 4, self.number(at + 2, 2), self.data[at + 9]
+        if self.data[at] >> 4 != 4 or header < 20 or 0 < total < header:
+            return
         ends = [str(ipaddress.ip_address(self.data[at + n : at + n + 4])) for n in (12, 16)]
-        self.found.ends, self.found.ports = (*ends, proto), None
-        {6: self.tcp, 17: self.udp, 47: self.gre}[proto](at + 20)
+        self.network(*ends, proto)
+        readers = {6: self.tcp, 17: self.udp, 47: self.gre}
+        if proto in readers:
+            readers[proto](at + header)
+
+    def network(self, src: str, dst: str, proto: int) -> None:
+        self.found.ends, self.found.ports = (src, dst, proto), None
+        self.found.outside = None
 
     def ipv6(self, at: int) -> None:
         """Extension headers have no position, because they may differ from packet to packet."""
         self.label("IPv6")
-        if not self.has(at + 40):
+        if not self.has(at + 40) or self.data[at] >> 4 != 6:
             return
         ends = [str(ipaddress.ip_address(self.data[at + n : at + n + 16])) for n in (8, 24)]
         proto = self.data[at + 6]
         at += 40
         while proto in EXTENSIONS and self.has(at + 8):
             proto, at = self.data[at], at + 8
-        self.found.ends, self.found.ports = (*ends, proto), None
-        if proto not in EXTENSIONS:
-            {17: self.udp, 47: self.gre}[proto](at)
+        self.network(*ends, proto)
+        readers = {17: self.udp, 47: self.gre}
+        if proto in readers:
+            readers[proto](at)
 
     def tcp(self, at: int) -> None:
         self.label("TCP")
@@ -258,25 +274,39 @@ class Reader:
         if not self.has(at + 9):  # nothing of the payload
             return
         readers = {4789: self.vxlan, 4790: self.vxlan_gpe, 6081: self.geneve, 2152: self.gtp, 1701: self.l2tp}
-        readers[self.number(at + 2, 2)](at + 8)
+        source, destination = self.number(at, 2), self.number(at + 2, 2)
+        self.sent_to_tunnel = destination in readers
+        reader = readers.get(destination) or readers.get(source)
+        if reader:
+            reader(at + 8)
+
+    def vni(self, name: str, at: int, *, valid: bool) -> None:
+        """The VNI of a header at ``at``; one that is invalid, or sent from the tunnel's port, does not count."""
+        self.found.outside = self.found.outside or (len(self.found.vlans), len(self.found.tunnels))
+        if self.has(at + 7) and valid and self.sent_to_tunnel:
+            self.tunnel(name, at + 4, 3)
 
     def vxlan(self, at: int) -> None:
+        """RFC 7348: the I flag has to be set, a receiver ignores the other bits."""
         self.label("VXLAN")
-        self.tunnel("vxlan_vni", at + 4, 3)
+        self.vni("vxlan_vni", at, valid=self.data[at] & 0x08 == 0x08)
         if self.has(at + 8):
             self.ethernet(at + 8)
 
     def vxlan_gpe(self, at: int) -> None:
-        """Of which tshark lists no header."""
-        self.tunnel("vxlan_gpe_vni", at + 4, 3)
-        if self.has(at + 8):
-            {1: self.ipv4, 3: self.ethernet}[self.data[at + 3]](at + 8)
+        """Version 0 and the I flag; tshark lists no header of it."""
+        self.vni("vxlan_gpe_vni", at, valid=self.data[at] >> 3 & 7 == 1)
+        readers = {1: self.ipv4, 2: self.ipv6, 3: self.ethernet}
+        if self.has(at + 8) and self.data[at + 3] in readers:
+            readers[self.data[at + 3]](at + 8)
 
     def geneve(self, at: int) -> None:
+        """RFC 8926: version 0, options of up to 252 bytes."""
         self.label("Geneve")
-        self.tunnel("geneve_vni", at + 4, 3)
-        if self.has(at + 8):
-            self.ethertype(self.number(at + 2, 2), at + 8)
+        self.vni("geneve_vni", at, valid=self.data[at] >> 6 == 0)
+        end = at + 8 + self.data[at] % 64 * 4
+        if self.has(at + 8) and self.has(end):
+            self.ethertype(self.number(at + 2, 2), end)
 
     def gtp(self, at: int) -> None:
         self.label("GTP")

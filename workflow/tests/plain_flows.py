@@ -103,7 +103,7 @@ def tunnels_of(layers: list) -> tuple:
     found = []
     counted = [layer for layer in layers if not isinstance(layer, EXTENSIONS)]
     for position, layer in enumerate(counted, 1):
-        if isinstance(layer, VXLAN):
+        if isinstance(layer, VXLAN) and counts(counted, position):
             found.append(("vxlan_vni", layer.vni, position))
         elif isinstance(layer, GRE) and layer.key_present:
             nvgre = layer.proto == 0x6558 and not layer.chksum_present and not layer.seqnum_present
@@ -112,6 +112,12 @@ def tunnels_of(layers: list) -> tuple:
             if vsid and layer.key % 256:
                 found.append(("nvgre_flow_id", layer.key % 256, position))
     return tuple(found)
+
+
+def counts(layers: list, position: int) -> bool:
+    """Whether a VXLAN header has the I flag, the port, and IP inside; scapy sets a reserved flag before Ethernet."""
+    inside = any(isinstance(layer, IP | IPv6) for layer in layers[position:])
+    return bool(layers[position - 1].flags.Instance) and layers[position - 2].dport == 4789 and inside
 
 
 def network(flow: tuple) -> list:

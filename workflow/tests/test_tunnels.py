@@ -27,6 +27,7 @@ TYPES = [name for name in WRAP if name != "vlan"]
 TENANTS = 1000
 LINK = ("vlan", "pppoe_session", "pbb_isid")  # headers without IP before them
 needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+ENGINES = ["native", *(pytest.param(name, marks=needs_tshark) for name in ("tshark", "hybrid"))]
 
 
 def digested(tmp_path, frames, engine="native"):
@@ -191,6 +192,56 @@ def test_extension_headers_before_a_tunnel_do_not_part_a_flow(tmp_path, name):
 @pytest.mark.parametrize("engine", ["tshark", "hybrid"])
 def test_engines_agree_on_tunnels_behind_extension_headers(tmp_path, engine):
     agree(tmp_path, whole([one for name in OVER_IP for one in extended(name)]), engine)
+
+
+PORTS = {"vxlan_vni": 4789, "vxlan_gpe_vni": 4790, "geneve_vni": 6081}
+FIRST_BYTES = {  # of headers with a VNI: reserved bits do not count, the I flag and the version do
+    "vxlan_vni": {0x08: True, 0xFF: True, 0x88: True, 0x00: False, 0xF7: False, 0x04: False},
+    "vxlan_gpe_vni": {0x0C: True, 0xCD: True, 0x08: True, 0x04: False, 0x1C: False, 0x2C: False},
+    "geneve_vni": {0x00: True, 0x40: False, 0x80: False, 0xC0: False},
+}
+
+
+def with_first_byte(name, first, **ports):
+    """A tenant's frame whose tunnel header begins with ``first``; ``ports``: of the outer UDP header."""
+    data = bytearray(frame([(name, 5)]))
+    data[42] = first
+    for at, port in zip((34, 36), (ports.get("src", 40000), ports.get("dst", PORTS[name])), strict=True):
+        data[at : at + 2] = port.to_bytes(2, "big")
+    return bytes(data)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_vni_counts_if_its_header_is_valid_and_sent_to_the_port_of_the_tunnel(tmp_path, engine):
+    frames, counts = [], []
+    for name, first_bytes in FIRST_BYTES.items():
+        for first, valid in first_bytes.items():
+            ends = ({}, {"src": PORTS[name], "dst": 40000}, {"src": PORTS[name]})
+            frames += [with_first_byte(name, first, **ports) for ports in ends]
+            counts += [valid, False, valid]
+    rows, flows = check(tmp_path, whole(frames), engine)
+    assert [bool(flows[row["flow"]]["tunnels"]) for row in rows] == counts
+    assert {row["src"] for row in flows} == {"10.0.0.1"}
+
+
+def clients(chance, server_port):
+    """1,000 datagrams with random payload in each direction of clients on the ports of tunnels."""
+    talk = []
+    for port in PORTS.values():
+        for _ in range(1000):
+            there, back = (chance.randbytes(chance.randrange(20, 200)) for _ in range(2))
+            talk.append(naive_tunnels.outer(17, naive_tunnels.udp(port, server_port, there)))
+            talk.append(naive_tunnels.outer(17, naive_tunnels.udp(server_port, port, back), back=True))
+    return [naive_tunnels.ethernet(0x0800, packet) for packet in talk]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_client_on_the_port_of_a_tunnel_has_one_flow_per_direction(tmp_path, engine):
+    frames = clients(random.Random(5), 443)  # one payload in some 1,000 looks like IP in VXLAN-GPE; here none does
+    rows, flows = digested(tmp_path, whole(frames), engine)
+    keys = [naive_tunnels.read(data).key for data in frames]
+    assert [key_of(flows[row["flow"]]) for row in rows] == keys
+    assert [(row["frames"], row["tunnels"], row["mpls"]) for row in flows] == [(1000, [], [])] * 6
 
 
 def test_vlan_in_vxlan_and_vxlan_in_vlan_are_separate_flows(tmp_path):

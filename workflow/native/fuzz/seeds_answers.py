@@ -19,7 +19,7 @@ FRAMES = (
      "tcp_seq": "4294967295", "tcp_ack": "7", "tcp_window": "501", "tcp_len": "41", "tcp_urgent": "0"},
     {"protocols": "eth:ethertype:ip:udp:vxlan:eth:ethertype:ipv6:udp:dns", "ip_src": "10.0.0.1", "ip_dst": "10.0.0.2",
      "ip_proto": "17", "ip_len": "150", "ip_id": "0x0001", "ip_hdr_len": "20", "udp_src": "5000,53",
-     "udp_dst": "4789,5353", "udp_length": "130,60", "vxlan_vni": "7",
+     "udp_dst": "4789,5353", "udp_length": "130,60", "vxlan_flags": "0x0800", "vxlan_vni": "7",
      "ipv6_src": "2001:db8::1", "ipv6_dst": "2001:db8::2", "ipv6_nxt": "17", "ipv6_plen": "60"},
     {"protocols": "eth:ethertype:ieee8021ad:vlan:ethertype:mpls:ip:icmp:ip:udp", "service_vlan": "100", "vlan": "101",
      "label": "17,18", "label_bottom": "0,1", "ip_src": "10.0.0.1,10.0.0.9", "ip_dst": "10.0.0.2,10.0.0.8",

@@ -280,10 +280,10 @@ std::string protocols_of(const std::string& protocols) {
 TEST(HybridColumns, FieldsOfAColumnDifferInTheFormOfTheirValues) {
     constexpr std::array kAddresses4 = {Field::ip_src, Field::ip_dst};
     constexpr std::array kAddresses6 = {Field::ipv6_src, Field::ipv6_dst};
-    constexpr std::array kHexadecimal = {Field::tcp_flags,     Field::geneve_vni, Field::gre_flags,
-                                         Field::gre_proto,     Field::gre_key,    Field::gtp_flags,
-                                         Field::gtp_message,   Field::gtp_teid,   Field::l2tp_sid,
-                                         Field::pppoe_session, Field::ip_id};
+    constexpr std::array kHexadecimal = {Field::tcp_flags, Field::vxlan_flags,   Field::geneve_vni,
+                                         Field::gre_flags, Field::gre_proto,     Field::gre_key,
+                                         Field::gtp_flags, Field::gtp_message,   Field::gtp_teid,
+                                         Field::l2tp_sid,  Field::pppoe_session, Field::ip_id};
     const auto is_in = [](const auto& list, Field field) {
         return std::ranges::find(list, field) != list.end();
     };

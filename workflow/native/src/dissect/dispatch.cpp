@@ -161,6 +161,7 @@ void dissect(const Record& record, Dissection& dissection, const Vendors* vendor
             break;
         }
     }
+    walk.outside.restore(dissection);
     // Only Ethernet has dissectors of trailers.
     if (walk.trailer && walk.link_len == 14) dissection.open_above = true;
     if (record.bytes.empty() || record.bytes.size() > record.wire_len) {

@@ -24,13 +24,13 @@ constexpr Next udp_tunnel(std::uint16_t port) {
             return Next::udpencap;
         case 4754:
             return Next::gre;
-        case 4789:
+        case vni::kVxlanPort:
             return Next::vxlan;
-        case 4790:
+        case vni::kVxlanGpePort:
             return Next::vxlan_gpe;
         case 4791:
             return Next::infiniband;
-        case 6081:
+        case vni::kGenevePort:
             return Next::geneve;
         case 6635:
             return Next::mpls;

@@ -8,7 +8,9 @@ Next dissect_vxlan_gpe(Walk& walk) {
     constexpr std::size_t kNextProtocol = 3;
     constexpr std::size_t kVni = 4;  // 24 bits
     constexpr std::size_t kHeader = 8;
-    if (walk.at.has(kVni + 3)) walk.tunnel(TunnelType::vxlan_gpe_vni, walk.at.be24(kVni));
+    if (walk.at.has(kVni + 3))
+        walk.vni_tunnel(TunnelType::vxlan_gpe_vni, walk.at.be24(kVni),
+                        vni::is_vxlan_gpe(walk.out.dst_port, walk.at.u8(0)));
     if (!walk.at.has(kHeader)) return walk.cut(Issue::truncated_vxlan_gpe);
     const std::uint8_t next = walk.at.u8(kNextProtocol);
     walk.at.skip(kHeader);

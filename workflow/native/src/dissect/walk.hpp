@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "bytes/cursor.hpp"
+#include "dissect/vni.hpp"
 #include "dissection.hpp"
 #include "issue.hpp"
 #include "tokens.hpp"
@@ -78,7 +79,8 @@ struct Walk {
     std::uint8_t ip_version = 0;  // of the nearest network header, in a quote too
     bool innermost = false;       // Depth::innermost: where tshark stops, the walk may go on
     bool quoted = false;          // inside the packet that an ICMP error quotes: tokens only, no keys
-    bool trailer = false;         // bytes other than zeros stand behind the packet
+    vni::Outside outside;
+    bool trailer = false;  // bytes other than zeros stand behind the packet
 
     void push(Token token, std::uint8_t repeats = 1) {
         if (out.token_count == kMaxTokens) {
@@ -98,6 +100,12 @@ struct Walk {
             return;
         }
         out.tunnels[out.tunnel_count++] = {.id = id, .position = last_position(out), .type = type};
+    }
+
+    // The VNI of a tunnel that only a UDP port marks.
+    void vni_tunnel(TunnelType type, std::uint32_t id, bool valid) {
+        if (!quoted) outside.enter(out, out.label_count);
+        if (valid) tunnel(type, id);
     }
 
     void overflow() {
@@ -173,6 +181,7 @@ struct Walk {
     void network_header(std::uint8_t version) {
         ip_version = version;
         if (quoted) return;
+        outside.ip_header();
         out.inner_wire_len = link_len + to_end();
         out.ip_version = version;
         out.later_fragment = out.has_ip_id = false;

@@ -17,6 +17,7 @@ constexpr Form form_of(Field field) {
         case Field::ipv6_dst:
             return Form::kAddress6;
         case Field::tcp_flags:
+        case Field::vxlan_flags:
         case Field::geneve_vni:
         case Field::gre_flags:
         case Field::gre_proto:

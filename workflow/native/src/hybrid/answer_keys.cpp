@@ -40,6 +40,12 @@ class KeyWalk {
     KeyWalk(const Answer& answer, Dissection& out) : answer_(answer), out_(out), tunnels_(answer, out) {}
 
     void run() {
+        walk();
+        tunnels_.finish();
+    }
+
+  private:
+    void walk() {
         bool network = false;
         std::string_view before;
         for (std::string_view rest = answer_.protocols(); !rest.empty();) {
@@ -56,12 +62,15 @@ class KeyWalk {
         }
     }
 
-  private:
     void count_label(std::string_view token) {
-        if (token == "mpls")
-            position_ += labels_of(answer_, label_stacks_++, tokens_in(answer_.protocols(), "mpls"));
-        else
+        if (token != "mpls") {
             position_ += has_position(token) ? 1 : 0;
+            return;
+        }
+        const std::size_t labels =
+            labels_of(answer_, label_stacks_++, tokens_in(answer_.protocols(), "mpls"));
+        position_ += labels;
+        tunnels_.labels(labels);
     }
 
     void visit(std::string_view token) {
@@ -133,6 +142,7 @@ class KeyWalk {
     }
 
     void network(std::uint8_t version) {
+        tunnels_.ip_header();
         out_.ip_version = version;
         out_.later_fragment = out_.has_ip_id = out_.has_ports = out_.has_tcp = out_.has_payload_len = false;
     }

@@ -28,10 +28,15 @@ void TunnelWalk::add(TunnelType type, Field field, std::size_t index) {
     if (const auto id = number<std::uint32_t>(nth(answer_[field], index))) add(type, *id);
 }
 
+void TunnelWalk::add_vni(TunnelType type, Field field, std::size_t index, bool valid) {
+    outside_.enter(out_, labels_);
+    if (valid) add(type, field, index);
+}
+
 void TunnelWalk::visit(std::string_view token, std::string_view before, std::size_t position) {
     position_ = static_cast<std::uint16_t>(position);
-    if (token == "vxlan") return add(TunnelType::vxlan_vni, Field::vxlan_vni, vxlan_++);
-    if (token == "geneve") return add(TunnelType::geneve_vni, Field::geneve_vni, geneve_++);
+    if (token == "vxlan") return vxlan();
+    if (token == "geneve") return geneve();
     if (token == "gre") return gre();
     if (token == "gtp") return gtp();
     if (token == "l2tp") return l2tp(before == "udp");
@@ -41,16 +46,41 @@ void TunnelWalk::visit(std::string_view token, std::string_view before, std::siz
     if (token == "ieee8021ah") return add(TunnelType::pbb_isid, Field::pbb_isid, pbb_++);
 }
 
+// Flags of the n-th header whose flags tshark writes as a text of `length`: 0x0800 of VXLAN, 0x0c of
+// VXLAN-GPE, in a column not in the order of the headers.
+std::uint16_t TunnelWalk::vxlan_flags(std::size_t length, std::size_t index) const {
+    for (std::string_view rest = answer_[Field::vxlan_flags]; !rest.empty();) {
+        const std::string_view text = take(rest, ',');
+        if (text.size() == length && index-- == 0) return number<std::uint16_t>(text).value_or(0);
+    }
+    return 0;
+}
+
+void TunnelWalk::vxlan() {
+    constexpr std::size_t kSixteenBits = 6;
+    const std::uint16_t flags = vxlan_flags(kSixteenBits, vxlan_ - vxlan_gpe_);
+    add_vni(TunnelType::vxlan_vni, Field::vxlan_vni, vxlan_++,
+            vni::is_vxlan(dst_port_, static_cast<std::uint8_t>(flags >> 8U)));
+}
+
+void TunnelWalk::geneve() {
+    const auto version = value<std::uint8_t>(Field::geneve_version, geneve_);
+    add_vni(TunnelType::geneve_vni, Field::geneve_vni, geneve_++, vni::is_geneve(dst_port_, version));
+}
+
 // tshark lists no header for VXLAN-GPE, whose VNIs are among VXLAN's.
 void TunnelWalk::udp(std::uint16_t src_port, std::uint16_t dst_port, std::string_view rest,
                      std::size_t position) {
-    constexpr std::uint16_t kGpe = 4790;
+    constexpr std::uint16_t kGpe = vni::kVxlanGpePort;
+    dst_port_ = dst_port;
     if ((src_port != kGpe && dst_port != kGpe) || rest.starts_with("vxlan")) return;
     const std::size_t vnis = left(Field::vxlan_vni, vxlan_);
     const bool asked_first = std::min(src_port, dst_port) == kGpe;
     if (vnis == 0 || (!asked_first && vnis <= tokens_in(rest, "vxlan"))) return;
     position_ = static_cast<std::uint16_t>(position);
-    add(TunnelType::vxlan_gpe_vni, Field::vxlan_vni, vxlan_++);
+    constexpr std::size_t kEightBits = 4;
+    const auto flags = static_cast<std::uint8_t>(vxlan_flags(kEightBits, vxlan_gpe_++));
+    add_vni(TunnelType::vxlan_gpe_vni, Field::vxlan_vni, vxlan_++, vni::is_vxlan_gpe(dst_port, flags));
 }
 
 // tshark takes a single service tag and the I-TAG behind it for one header.

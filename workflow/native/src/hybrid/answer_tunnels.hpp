@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "dissect/vni.hpp"
 #include "dissection.hpp"
 #include "hybrid/answers.hpp"
 
@@ -22,12 +23,22 @@ class TunnelWalk {
     // A single service tag. `text`: the header's own, empty if unknown.
     void service_tag(std::string_view text, std::string_view rest, std::size_t position);
 
+    // MPLS labels of the next header.
+    void labels(std::size_t count) { labels_ += count; }
+    void ip_header() { outside_.ip_header(); }
+    // The end of the headers.
+    void finish() { outside_.restore(out_); }
+
   private:
+    std::uint16_t vxlan_flags(std::size_t length, std::size_t index) const;
+    void vxlan();
+    void geneve();
     void gre();
     void gtp();
     void l2tp(bool over_udp);
     void erspan();
     void add(TunnelType type, Field field, std::size_t index);
+    void add_vni(TunnelType type, Field field, std::size_t index, bool valid);
     void add(TunnelType type, std::uint32_t id);
     template <typename Integer>
     Integer value(Field field, std::size_t index) const;
@@ -37,7 +48,11 @@ class TunnelWalk {
     const Answer& answer_;
     Dissection& out_;
     std::uint16_t position_ = 0;
-    std::size_t vxlan_ = 0, geneve_ = 0, gre_ = 0, gre_keys_ = 0, gre_calls_ = 0, gtp_ = 0, gtp_teids_ = 0;
+    std::uint16_t dst_port_ = 0;  // of the innermost UDP header
+    std::size_t labels_ = 0;
+    vni::Outside outside_;
+    std::size_t vxlan_ = 0, vxlan_gpe_ = 0, geneve_ = 0, gre_ = 0, gre_keys_ = 0, gre_calls_ = 0, gtp_ = 0,
+                gtp_teids_ = 0;
     std::size_t l2tp_udp_ = 0, l2tp_2_ = 0, l2tp_sids_ = 0, pppoe_ = 0, pbb_ = 0, erspan_ = 0;
     bool erspan_has_header_ = false;
 };

@@ -61,7 +61,9 @@ namespace acapella::hybrid {
     X(sctp_src, "sctp.srcport")              \
     X(sctp_dst, "sctp.dstport")              \
     X(label_bottom, "mpls.bottom")           \
+    X(vxlan_flags, "vxlan.flags")            \
     X(vxlan_vni, "vxlan.vni")                \
+    X(geneve_version, "geneve.version")      \
     X(geneve_vni, "geneve.vni")              \
     X(gre_flags, "gre.flags_and_version")    \
     X(gre_proto, "gre.proto")                \
