@@ -11,6 +11,7 @@ from pathlib import Path
 
 import duckdb
 import plain_flows
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tunnel_frames as tf
@@ -110,7 +111,7 @@ def flows(folder: Path) -> list[dict]:
 
 
 def decoded(path: Path) -> str:
-    """Everything in a file as text; of a capture nothing, because its octets are compared in place."""
+    """Everything in a file as text; of a capture nothing, which has none."""
     if path.suffix == ".pcap":
         return ""
     if path.suffix == ".parquet":
@@ -123,6 +124,35 @@ def decoded(path: Path) -> str:
             names = [name for (name,) in con.sql("select table_name from duckdb_tables()").fetchall()]
             return json.dumps([views, {name: con.table(name).fetchall() for name in names}], default=str)
     return path.read_text(encoding="utf-8")
+
+
+def binary(path: Path) -> bytes:
+    """The bytes of a file and, because Parquet compresses them, of the values in its columns."""
+    content = path.read_bytes()
+    if path.suffix == ".parquet":
+        for chunk in (chunk for column in pq.read_table(path).columns for chunk in column.chunks):
+            content += b"".join(bytes(buffer) for buffer in chunk.buffers() if buffer is not None)
+    return content
+
+
+def shown(path: Path, places: set[tuple[int, int]]) -> set[int]:
+    """Identifiers, of (value, bits), that a file has as decimal or hexadecimal text or as bytes, if chance does not.
+
+    Of 16 bits hexadecimal text counts with a prefix only. Bytes count if there are 4 of them, in either order, or 3 in
+    network order in a capture: a set has some 10^5 bytes, and few of them are as good as random.
+    """
+    text, content = decoded(path), binary(path)
+    words = {int(word) for word in re.findall(r"(?<![\w.])\d+(?![\w.])", text)}
+    prefixed = {int(word, 16) for word in re.findall(r"(?<!\w)0[xX]([0-9a-fA-F]+)(?!\w)", text)}
+    bare = {int(word, 16) for word in re.findall(r"(?<!\w)[0-9a-fA-F]{5,}(?!\w)", text)}
+    found = set()
+    for value, bits in places:
+        texts = [words, prefixed, *([bare] if bits > 16 else [])] if value >= DISTINCTIVE else []
+        orders = ["big", "little"] if bits == 32 else ["big"] if bits == 24 and path.suffix == ".pcap" else []
+        raw = [value.to_bytes(bits // 8, order) for order in orders if value >= 1 << (bits - 3)]
+        if any(value in each for each in texts) or any(each in content for each in raw):
+            found.add(value)
+    return found
 
 
 def test_the_campaign_has_every_type(sets):
@@ -199,15 +229,31 @@ def test_flow_tables_have_the_same_pseudonyms(sets):
 
 def test_no_original_identifier_is_in_a_released_file(sets):
     originals = {(place.kind, place.id) for packet in packets() for place in packet.places}
-    shown = {(t["type"], t["id"]) for row in flows(sets[1]) for t in row["tunnels"]}
-    assert len({kind for kind, _ in originals & shown}) == 0, "with this key no pseudonym is another's original"
-    numbers = {each for _, each in originals if each >= DISTINCTIVE}
-    assert len(numbers) > 40
+    released = {(t["type"], t["id"]) for row in flows(sets[1]) for t in row["tunnels"]}
+    assert len({kind for kind, _ in originals & released}) == 0, "with this key no pseudonym is another's original"
+    places = {(each, TYPES[kind][1]) for kind, each in originals}
+    assert len({each for each, _ in places if each >= DISTINCTIVE}) > 40
     files = [path for path in sets[1].rglob("*") if path.is_file()]
     assert {path.suffix for path in files} >= {".pcap", ".parquet", ".csv", ".tsv", ".md"}
     for path in files:
-        found = {int(word) for word in re.findall(r"(?<![\w.])\d+(?![\w.])", decoded(path))}
-        assert not found & numbers, path
+        assert not shown(path, places), path
+    assert shown(sets[0] / "flows" / "x.parquet", places)
+
+
+@pytest.mark.parametrize("form", ["{:d}", "{:#x}", "{:08x}", "{:08X}", "big", "little"])
+def test_an_identifier_in_a_file_is_found_in_every_form(form, tmp_path):
+    value, bits = identifiers()[tf.gre][0], 32
+    table, document = tmp_path / "t.parquet", tmp_path / "t.md"
+    if "{" in form:
+        document.write_text(f"about {form.format(value)}, and more", encoding="utf-8")
+        pq.write_table(pa.table({"about": [form.format(value)] * 9}), table)
+    else:
+        document = tmp_path / "t.pcap"
+        document.write_bytes(b"frame" + value.to_bytes(4, form))
+        pq.write_table(pa.table({"raw": [b"head" + value.to_bytes(4, form)] * 9}), table)
+    for path in (document, table):
+        assert shown(path, {(value, bits)}) == {value}
+        assert not shown(path, {(value ^ 1, bits)})
 
 
 def test_no_original_hash_is_in_a_released_file(sets):
