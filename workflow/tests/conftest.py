@@ -1,6 +1,8 @@
 """What all tests share: the folder of helper modules on the path, and where the corpus is."""
 
+import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ PATIENCE_MS = 180_000  # never reached but where the browser hangs
 # Files whose tests take a minute and more together begin first: of several workers none is left with one at the end.
 LONG = (
     "test_workflow_runs.py",
+    "test_workflow_trials.py",
     "test_workflow.py",
     "test_verify.py",
     "test_figures.py",
@@ -53,6 +56,31 @@ def campaign(tmp_path_factory) -> Path:
     from synthetic import make_campaign  # noqa: PLC0415
 
     return analyse(make_campaign(tmp_path_factory.mktemp("campaign") / "made_up", frames=300, flows=120))
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """The tiny campaign after a run to its end on one core, made once for all workers. Tests only read it."""
+    from workflow_run import Workplace, workplace  # noqa: PLC0415 (only where it is asked for)
+
+    ours = tmp_path_factory.getbasetemp()
+    # As deep as tmp_path: the relative paths of the SQL files are the same in a copy.
+    folder = (ours.parent / "shared" if "PYTEST_XDIST_WORKER" in os.environ else ours) / "finished"
+    folder.parent.mkdir(exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = folder.with_suffix(".done")
+        if not done.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            workplace(folder).succeed("--cores", "1")
+            done.touch()
+    return Workplace(folder)
+
+
+@pytest.fixture
+def again(finished, tmp_path_factory):
+    """A copy of the finished campaign for tests that change something."""
+    return finished.copy(tmp_path_factory.mktemp("again"))
 
 
 @pytest.fixture(scope="module")

@@ -2,14 +2,13 @@
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from workflow_run import workplace
+from workflow_run import ROOT, workplace
 
 from acapella.failures import how_to_go_on
 from acapella.job_records import FailedJob
@@ -17,6 +16,9 @@ from acapella.storage import TABLES as STORAGE_TABLES
 from acapella_core.errors import OUTSIDE, UserError, exit_code_of
 
 BROKEN = "acapella: error: a.pcap: not a capture"
+# As the profile, with shorter waits.
+SLURM = ["--profile", str(ROOT / "profiles" / "slurm"), "--latency-wait", "1"]
+SLURM += ["--slurm-init-seconds-before-status-checks", "1"]
 
 
 def after(folder, monkeypatch, *jobs) -> str:
@@ -152,11 +154,27 @@ def test_results_that_snakemake_deletes_after_it_reports_the_failure_are_named(t
     assert how_to_go_on(failed, []).endswith(f"{DELETED}  digest a")
 
 
+@pytest.fixture(scope="module")
+def letters(tmp_path_factory):
+    """A campaign of three good captures and a text file named .pcap, after a run up to the digests; and its output."""
+    place = workplace(tmp_path_factory.mktemp("letters"), digest={"engine": "native"})
+    (place.folder / "captures" / "letter.pcap").write_text("Dear reader, this is not a capture at all.\n")
+    with (place.folder / "config" / "samples.tsv").open("a") as sheet:
+        sheet.write("letter\talpha\tp3\t../captures/letter.pcap\n")
+    return place, place.run("--keep-going", "--until", "digest")
+
+
+@pytest.fixture
+def letter(letters, tmp_path):
+    """A copy of that campaign."""
+    return letters[0].copy(tmp_path)
+
+
 @pytest.mark.parametrize("cause", ["damaged", "slurm"])
-def test_a_rerun_that_fails_names_the_deleted_results(tmp_path, cause):
+def test_a_rerun_that_fails_names_the_deleted_results(letter, tmp_path, cause):
     """A digest of a damaged capture has written its output when it fails; a job that Slurm refuses has not started."""
-    place = workplace(tmp_path, digest={"engine": "native"})
-    place.succeed("--until", "digest")
+    place = letter
+    place.configure(digest={"engine": "native"}, exclude=["letter"])
     arguments = ["--forcerun", "digest", "-q", "--keep-going", "--until", "digest"]
     if cause == "damaged":
         capture = tmp_path / "captures" / "alpha-p1.pcap.gz"
@@ -164,8 +182,7 @@ def test_a_rerun_that_fails_names_the_deleted_results(tmp_path, cause):
         capture.write_bytes(content[:-60] + bytes(40) + content[-20:])
     else:
         refuse_slurm(place)
-        profile = str(Path(__file__).resolve().parents[2] / "profiles" / "slurm")
-        arguments += ["--profile", profile, "--latency-wait", "1"]
+        arguments += SLURM
     ended = place.run(*arguments)
     assert ended.returncode != 0
     failed = ["alpha-p1"] if cause == "damaged" else ["alpha-p1", "alpha-p2", "beta-p1"]
@@ -178,14 +195,7 @@ def test_a_rerun_that_fails_names_the_deleted_results(tmp_path, cause):
 def test_a_signal_to_snakemake_alone_is_no_failure(tmp_path):
     """Snakemake lets the running digest finish and starts no other."""
     place = workplace(tmp_path, digest={"engine": "native"})
-    running = subprocess.Popen(
-        place.command("--cores", "1", "-q", "--until", "digest"),
-        cwd=place.folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    running = place.start("--cores", "1", "-q", "--until", "digest", output=subprocess.PIPE)
     while not list(place.campaign.glob("logs/digest/*.log")) and running.poll() is None:
         time.sleep(0.01)
     running.terminate()
@@ -211,30 +221,15 @@ def test_storage_tables_outlive_a_rerun_that_fails(tmp_path):
 
 def test_outputs_of_a_whole_campaign_are_updated_in_place():
     """Snakemake restores the previous ones if the job fails."""
-    for rules in (Path(__file__).resolve().parents[2] / "rules").glob("*.smk"):
+    for rules in (ROOT / "rules").glob("*.smk"):
         for outputs in re.findall(r"^    output:\n((?: {8}.*\n)+)", rules.read_text(), re.M):
             for line in re.findall(r".*<campaign>/(?:tables|storage|consistency)/.*", outputs):
                 assert "update(" in line, f"{rules.name}: {line}"
 
 
-LETTER = "Dear reader, this is not a capture at all.\n"
-
-
-@pytest.fixture
-def letter(tmp_path):
-    """A campaign of two good captures and a text file named .pcap."""
-    place = workplace(tmp_path, digest={"engine": "native"})
-    (tmp_path / "captures" / "letter.pcap").write_text(LETTER)
-    sheet = tmp_path / "config" / "samples.tsv"
-    sheet.write_text(
-        "".join(line for line in sheet.open() if "beta" not in line) + "letter\talpha\tp3\t../captures/letter.pcap\n"
-    )
-    return place
-
-
 @pytest.mark.parametrize("quiet", [["-q"], ["-q", "all"], []], ids=["quiet", "quiet all", "usual"])
-def test_a_broken_sample_is_named_also_if_snakemake_is_quiet(letter, quiet):
-    ended = letter.run("--keep-going", "--until", "digest", *quiet)
+def test_a_broken_sample_is_named_also_if_snakemake_is_quiet(letters, letter, quiet):
+    ended = letter.run("--keep-going", "--until", "digest", *quiet) if quiet else letters[1]
     assert ended.returncode != 0
     assert "acapella: these samples failed:\n  letter: acapella: error: " in ended.stdout, ended.stdout
     assert "\n  exclude: [letter]\n" in ended.stdout
@@ -253,36 +248,17 @@ def refuse_slurm(place) -> None:
 
 def test_slurm_without_a_cluster_excludes_no_sample(letter):
     refuse_slurm(letter)
-    before = letter.folder / "results" / "tiny" / "logs" / "digest" / "alpha-p1.exit"
-    before.parent.mkdir(parents=True)
-    before.write_text("2\n")  # of an earlier run
-    profile = str(Path(__file__).resolve().parents[2] / "profiles" / "slurm")
-    ended = letter.run("--profile", profile, "--until", "digest", "--latency-wait", "1")
+    (letter.campaign / "logs" / "digest" / "alpha-p1.exit").write_text("2\n")  # of an earlier run
+    ended = letter.run("--forcerun", "digest", "--until", "digest", *SLURM)
     assert ended.returncode != 0
     assert "acapella: no sample failed by itself" in ended.stdout, ended.stdout
     assert "exclude:" not in ended.stdout and "these samples failed" not in ended.stdout
 
 
-BROKEN_TSHARK = """#!/bin/sh
-case " $* " in
-  *" -r - "*) echo "tshark: symbol lookup error: undefined symbol: x" >&2; exit 1 ;;
-  *) exec {tshark} "$@" ;;
-esac
-"""
-
-
-def test_a_broken_tshark_excludes_no_sample_and_the_next_run_makes_what_was_deleted(tmp_path):
-    tshark = shutil.which("tshark")
-    if tshark is None:
-        pytest.skip("no tshark: it makes the results that the rerun deletes")
-    place = workplace(tmp_path)
-    place.succeed()
+def test_a_broken_tshark_excludes_no_sample_and_the_next_run_makes_what_was_deleted(again, tmp_path):
+    place = again
     before = place.sha256("acap/*", "flows/*", "tables/*")
-    broken = tmp_path / "programs" / "tshark"
-    broken.parent.mkdir()
-    broken.write_text(BROKEN_TSHARK.format(tshark=tshark))
-    broken.chmod(0o755)
-    place.environment["PATH"] = f"{broken.parent}:{os.environ['PATH']}"
+    place.replace_tshark(tmp_path, "echo 'tshark: symbol lookup error: undefined symbol: x' >&2; exit 1")
     ended = place.run("--forcerun", "digest", "--keep-going", "-q")
     assert ended.returncode != 0
     assert "acapella: no sample failed by itself" in ended.stdout, ended.stdout
@@ -294,5 +270,5 @@ def test_a_broken_tshark_excludes_no_sample_and_the_next_run_makes_what_was_dele
     assert report in ended.stdout and "exclude:" not in ended.stdout
     assert not list((place.campaign / "acap").glob("*.parquet"))
     del place.environment["PATH"]
-    place.succeed()
+    place.succeed("--until", "process")
     assert place.sha256("acap/*", "flows/*", "tables/*") == before

@@ -5,6 +5,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,10 +13,21 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 CAPTURES = ROOT / ".test" / "captures"
+# What has to have the same bytes wherever and however it was made. The catalog is left out: its content is the same,
+# DuckDB's file around it is not.
+RESULTS = ("acap/*", "flows/*", "tables/*", "figures/*.svg", "provenance.json")
+DIGESTS = ("acap/*", "flows/*")
+TSHARK = """#!/bin/sh
+case " $* " in
+  *" -r - "*) {instead} ;;
+  *) exec {tshark} "$@" ;;
+esac
+"""
 SETTINGS = {
     "campaign": "tiny",
     "testbed": "files",
@@ -68,10 +80,28 @@ class Workplace:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(yaml.safe_dump(SETTINGS | changes, sort_keys=False))
 
+    def copy(self, folder: Path) -> "Workplace":
+        """Copy all files, as old as they are, into a new or empty directory.
+
+        Next to the original the relative paths of the SQL files stay the same, so that nothing is made again.
+        """
+        return Workplace(shutil.copytree(self.folder, folder, symlinks=True, dirs_exist_ok=True))
+
     def sheet(self, *rows: tuple[str, str, str, str]) -> None:
         """Write config/samples.tsv of rows sample, site, port, file."""
         lines = ["\t".join(row) for row in (("sample", "site", "port", "file"), *rows)]
         (self.folder / "config" / "samples.tsv").write_text("\n".join(lines) + "\n")
+
+    def replace_tshark(self, folder: Path, instead: str) -> None:
+        """Have tshark run the shell's line ``instead`` if it reads a capture; skips the test without tshark."""
+        tshark = shutil.which("tshark")
+        if tshark is None:
+            pytest.skip("no tshark that reads captures")
+        program = folder / "programs" / "tshark"
+        program.parent.mkdir()
+        program.write_text(TSHARK.format(instead=instead, tshark=tshark))
+        program.chmod(0o755)
+        self.environment["PATH"] = f"{program.parent}:{os.environ['PATH']}"
 
     def command(self, *arguments: str) -> list[str]:
         """The command line of Snakemake for this folder."""
@@ -92,6 +122,19 @@ class Workplace:
             code = ask_server(request)
             return subprocess.CompletedProcess(command, code, output.read().decode())
 
+    def start(self, *arguments: str, output: int = subprocess.DEVNULL) -> subprocess.Popen:
+        """Start Snakemake as a user does, in a separate process group; ``output``: where both streams go."""
+        return subprocess.Popen(
+            self.command(*arguments),
+            cwd=self.folder,
+            env=os.environ | self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
     def succeed(self, *arguments: str) -> str:
         """Run Snakemake; its output. Fails the test with that output where it fails."""
         ended = self.run(*arguments)
@@ -103,6 +146,17 @@ class Workplace:
         found = sorted(file for pattern in patterns for file in self.campaign.glob(pattern))
         assert found, f"nothing matches {patterns} in {self.campaign}"
         return {str(file.relative_to(self.campaign)): hashlib.sha256(file.read_bytes()).hexdigest() for file in found}
+
+
+def rules_run(said: str) -> set[str]:
+    """Names of the rules that a run did, or a dry run would do."""
+    table = said.split("Job stats:")[1].split("total", maxsplit=1)[0] if "Job stats:" in said else ""
+    return {line.split()[0] for line in table.splitlines() if re.search(r" \d+$", line)} - {"all"}
+
+
+def function_of_rules(name: str) -> str:
+    """The source of a function in rules/samples.smk."""
+    return re.search(rf"^def {name}\(.*?\n(?:\n\n|\Z)", (ROOT / "rules" / "samples.smk").read_text(), re.M | re.S)[0]
 
 
 def workplace(folder: Path, **changes) -> Workplace:
