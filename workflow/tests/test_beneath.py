@@ -1,7 +1,12 @@
 """Nothing is written through a symbolic link beneath a campaign's directory."""
 
 import contextlib
+import ctypes
+import errno
+import os
 import shutil
+import threading
+from pathlib import Path
 
 import pytest
 from workflow_run import workplace
@@ -9,7 +14,7 @@ from workflow_run import workplace
 from acapella import cli
 from acapella.links import links
 from acapella_capture.testbeds import files as captures
-from acapella_core import beneath
+from acapella_core import _native, beneath, files
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_path, atomic_text
 
@@ -25,9 +30,28 @@ def outside(tmp_path):
     assert (folder / "profile").read_text() == "mine"
 
 
+def refuse(*_):
+    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+
+@pytest.fixture(params=["openat2", "stepwise"])
+def way(request, monkeypatch, tmp_path):
+    """Both ways to open directories, where this kernel has both."""
+    if request.param == "stepwise":
+        monkeypatch.setattr(_native, "open_beneath", refuse)
+        return
+    descriptor = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.close(_native.open_beneath(descriptor, b"."))
+    except OSError as error:
+        pytest.skip(f"openat2: {error.strerror}")
+    finally:
+        os.close(descriptor)
+
+
 @pytest.fixture
-def results(tmp_path):
-    """A protected directory."""
+def results(tmp_path, way):
+    """A protected directory; tests with it run both ways."""
     folder = tmp_path / "results"
     (folder / "tables").mkdir(parents=True)
     beneath.protect(folder)
@@ -62,6 +86,107 @@ def test_a_file_that_is_a_link_is_not_followed(writer, target, results, outside)
     (results / "tables" / "throughput.csv").symlink_to(outside / target)
     with pytest.raises(UserError, match=r"tables/throughput\.csv: is a symbolic link"):
         WRITERS[writer](results / "tables" / "throughput.csv")
+
+
+def test_openat2_refuses_links_and_what_leaves_the_directory(results, outside, monkeypatch):
+    """As openat2(2) describes it; the kernel is asked, not our own walk."""
+    monkeypatch.undo()
+    (results / "tables" / "link").symlink_to(results)
+    descriptor = os.open(results, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        found = {}
+        for path in (b"tables", b"tables/link", b"..", b"tables/../..", os.fsencode(outside), b"none"):
+            try:
+                os.close(_native.open_beneath(descriptor, path))
+            except OSError as error:
+                found[path] = error.errno
+    finally:
+        os.close(descriptor)
+    refused = {b"tables/link": errno.ELOOP, b"none": errno.ENOENT}
+    left = dict.fromkeys((b"..", b"tables/../..", os.fsencode(outside)), errno.EXDEV)
+    assert found == refused | left
+
+
+def replaced_by_link(directory: Path, outside: Path) -> Path:
+    """Put a link in the place of a directory; return where the directory is."""
+    moved = directory.with_name(f"{directory.name}.moved")
+    directory.rename(moved)
+    directory.symlink_to(outside)
+    return moved
+
+
+def test_a_directory_replaced_while_a_file_is_written_is_written_to_where_it_is(results, outside):
+    (results / "tables" / "inner").mkdir()
+    with atomic_path(results / "tables" / "inner" / "profile") as temporary:
+        moved = replaced_by_link(results / "tables" / "inner", outside)
+        temporary.write_text("text")
+    assert [(path.name, path.read_text()) for path in moved.iterdir()] == [("profile", "text")]
+
+
+STEPS = {
+    beneath: ("located", "refuse_link", "open_below", "open_inner"),
+    files: ("remove_abandoned", "held_temporary", "finish"),
+}
+
+
+def test_a_directory_replaced_between_any_two_steps_is_not_written_through(results, outside, monkeypatch):
+    """After the first step, the second, and so on: the file is in the directory, wherever that is, or an error."""
+    inner, written = results / "tables" / "inner", []
+    steps = 0
+
+    def counted(step):
+        def after(*words, **more):
+            nonlocal steps
+            found = step(*words, **more)
+            steps += 1
+            if steps == len(written):
+                written[-1] = replaced_by_link(inner, outside) / "profile"
+            return found
+
+        return after
+
+    for module, names in STEPS.items():
+        for name in names:
+            monkeypatch.setattr(module, name, counted(getattr(module, name)))
+    while not written or written[-1] is not None:
+        shutil.rmtree(results / "tables")
+        inner.mkdir(parents=True)
+        written.append(None)
+        steps = 0
+        with contextlib.suppress(UserError):
+            atomic_text(inner / "profile", "text")
+    assert (inner / "profile").read_text() == "text"  # nothing was replaced the last time
+    assert len(written) > len(STEPS[files])
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Exchange two names at once (renameat2)."""
+    current, exchanged = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    assert renameat2(current, os.fsencode(one), current, os.fsencode(other), exchanged) == 0, ctypes.get_errno()
+
+
+def test_a_directory_that_is_replaced_again_and_again_is_never_written_through(results, outside):
+    directory, link = results / "tables" / "inner", results / "tables" / "link"
+    directory.mkdir()
+    link.symlink_to(outside)
+    over = threading.Event()
+
+    def replace():
+        while not over.is_set():
+            exchange(directory, link)
+            exchange(directory, link)
+
+    thread = threading.Thread(target=replace)
+    thread.start()
+    try:
+        for _ in range(200):
+            with contextlib.suppress(UserError):
+                atomic_text(directory / "profile", "text")
+    finally:
+        over.set()
+        thread.join()
+    assert {path.name for path in directory.iterdir()} <= {"profile"}
 
 
 def test_a_path_that_leaves_the_directory_by_dots_is_outside(results, outside):

@@ -130,14 +130,16 @@ def test_a_catalog_that_is_being_written_is_not_taken_for_abandoned(tmp_path):
     part = tmp_path / ".catalog.duckdb.abcd1234.part"
     other = tmp_path / ".other.duckdb.abcd1234.part"
     other.touch()
+    directory = os.open(tmp_path, os.O_RDONLY)
     child = "import duckdb, sys; con = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", child, part], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
         writer.stdout.readline()
-        remove_abandoned(tmp_path / "catalog.duckdb")
+        remove_abandoned(directory, "catalog.duckdb")
         assert part.exists()
         writer.kill()
     part.with_name(f"{part.name}.wal").touch()
-    remove_abandoned(tmp_path / "catalog.duckdb")
+    remove_abandoned(directory, "catalog.duckdb")
+    os.close(directory)
     assert [path.name for path in tmp_path.iterdir()] == [other.name]
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from snakemake.caching.local import OutputFileCache
 
 from acapella_core.errors import UserError
-from acapella_core.files import atomic_path, atomic_text, sha256_of
+from acapella_core.files import atomic_link, atomic_path, atomic_text, sha256_of
 
 from .links import ENTRY
 
@@ -150,10 +150,7 @@ def keep(output: Path, entry: Path) -> None:
             os.link(output, temporary)
         except OSError:  # on another file system
             shutil.copyfile(output, temporary)
-    link = output.with_name(f".{output.name}.link.part")
-    link.unlink(missing_ok=True)
-    link.symlink_to(entry)
-    link.replace(output)
+    atomic_link(entry, output)
     atomic_text(sum_file(entry), f"{checksum}  {entry.name}\n")
 
 

@@ -129,8 +129,8 @@ def build(  # noqa: PLR0913
         try:
             inputs = {"listed": listed, "named_trials": sorted(set(trials)), "left_out": sorted(set(exclude))}
             with culprit_named(campaign, inputs, files, traffic=traffic):
-                counted = fill(campaign, temporary.resolve(), inputs, files, traffic=traffic, threads=threads)
-            add_views(campaign, temporary.resolve(), published(campaign, tables))
+                counted = fill(campaign, temporary, inputs, files, traffic=traffic, threads=threads)
+            add_views(campaign, temporary, published(campaign, tables))
             return counted
         finally:
             temporary.with_name(temporary.name + ".wal").unlink(missing_ok=True)
@@ -147,7 +147,7 @@ def renew_views(campaign: Campaign, tables: Sequence[str] = ()) -> list[str]:
         shutil.copyfile(catalog, temporary)
         try:
             names = published(campaign, tables)
-            add_views(campaign, temporary.resolve(), names)
+            add_views(campaign, temporary, names)
         finally:
             temporary.with_name(temporary.name + ".wal").unlink(missing_ok=True)
         os.utime(temporary, ns=(made.st_atime_ns, made.st_mtime_ns))

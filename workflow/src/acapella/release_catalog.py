@@ -24,8 +24,8 @@ def write(folder: Path, tables: Sequence[str]) -> None:
         contextlib.chdir(folder),
         queries.one_line(folder),
     ):
-        database = temporary.name
-        Path(database).unlink()  # DuckDB makes its own file, and takes an empty one for a broken one
+        database = temporary
+        database.unlink()  # DuckDB makes its own file, and takes an empty one for a broken one
         with contextlib.closing(index.new_database(database)) as con:
             index.store(con, "samples", queries.text("release", "samples"))
             for name in ("flows", "stacks"):

@@ -10,13 +10,14 @@ Published tables and figures of stages that left the config are removed, too.
 """
 
 import json
+import os
 import shutil
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from acapella_core import beneath
-from acapella_core.files import atomic_text, sync_folder
+from acapella_core.files import atomic_text
 from acapella_core.names import SAMPLE
 
 from .campaign import Campaign
@@ -180,13 +181,14 @@ def moved(path: Path, folder: Path) -> Removed:
     """Move a file of raw/ to stale/raw/, beside earlier ones of its name."""
     target = folder / "stale" / "raw"
     beneath.make_folder(target, 0o700)
-    to, number = target / path.name, 0
-    while to.exists() or to.is_symlink():
-        number += 1
-        to = target / f"{path.name}.{number}"
-    path.rename(to)
-    sync_folder(target)
-    return Removed(path, to)
+    with beneath.parent(target / path.name, link=True) as opened:
+        name, number, there = path.name, 0, {each.name for each in target.iterdir()}
+        while name in there:
+            number += 1
+            name = f"{path.name}.{number}"
+        os.rename(path, name, dst_dir_fd=opened)
+        os.fsync(opened)
+    return Removed(path, target / name)
 
 
 def capture_named(manifest: Path) -> str | None:

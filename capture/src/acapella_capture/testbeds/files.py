@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from acapella_core import beneath
 from acapella_core import names as allowed
 from acapella_core.errors import UserError
-from acapella_core.files import sha256_of
+from acapella_core.files import atomic_link, sha256_of
 
 from .. import manifest as manifests
 from ..scan import scan
@@ -103,7 +102,7 @@ def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
         for key in REQUIRED:
             if not fields[key]:
                 faults.add(line, f"no {key}")
-            elif not fields[key].isprintable():
+            elif not allowed.is_label(fields[key]):
                 faults.add(line, f"{key} {fields[key]!r} has a control character")
             elif key != "file" and fields[key] == EVERYWHERE:
                 faults.add(line, f"{key} {EVERYWHERE!r}: tables call the whole campaign so; choose another name")
@@ -226,7 +225,7 @@ def sample_names(entries: Sequence[Entry], faults: Faults) -> list[str]:
             names[i] = derived(entries[i][2], folders)
     first: dict[str, tuple[int, dict[str, str], Path]] = {}
     for name, (line, fields, file, *_) in zip(names, entries, strict=True):
-        if not allowed.SAMPLE.fullmatch(name):
+        if not allowed.is_sample(name):
             faults.add(line, f"sample {name!r}: {allowed.SAMPLE_RULE}")
             continue
         other_line, other_fields, other = first.setdefault(name, (line, fields, file))
@@ -360,11 +359,7 @@ class FilesTestbed(Testbed):
 
 def link(file: Path, target: Path) -> None:
     """A symbolic link that replaces an earlier one at once; relative, so that both may move together."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        beneath.make_folder(target.parent)
-        temporary.unlink(missing_ok=True)
-        temporary.symlink_to(os.path.relpath(file.resolve(), target.parent.resolve()))
-        temporary.replace(target)
+        atomic_link(os.path.relpath(file.resolve(), target.parent.resolve()), target)
     except OSError as error:
         raise UserError(f"cannot write: {error.strerror}", where=target) from error

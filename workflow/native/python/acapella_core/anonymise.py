@@ -4,13 +4,14 @@ The native core reads, cuts and replaces; this module looks after the key and th
 kept of each header.
 """
 
+import contextlib
 import os
 import stat
 from pathlib import Path
 
-from . import _native
+from . import _native, beneath
 from .errors import UserError
-from .files import atomic_path, held_temporary, remove_abandoned, sync_folder
+from .files import atomic_path, held_temporary, remove, remove_abandoned
 
 KEY_BYTES = 32
 MACS = ("replace", "blank")
@@ -45,17 +46,21 @@ def make_key(path: str | os.PathLike) -> None:
     """
     target = Path(path)
     try:
-        remove_abandoned(target)
-        descriptor, temporary = held_temporary(target)
-        try:
-            with open(descriptor, "wb", closefd=False) as stream:
-                stream.write(os.urandom(KEY_BYTES))
-            os.fsync(descriptor)
-            os.link(temporary, target)  # unlike a rename it replaces nothing
-        finally:
-            temporary.unlink(missing_ok=True)
-            os.close(descriptor)
-        sync_folder(target.parent)
+        with contextlib.ExitStack() as opened:
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+            directory = beneath.keep_open(opened, os.open(target.parent, flags))
+            remove_abandoned(directory, target.name)
+            descriptor, temporary = held_temporary(directory, target.name)
+            try:
+                with open(descriptor, "wb", closefd=False) as stream:
+                    stream.write(os.urandom(KEY_BYTES))
+                os.fsync(descriptor)
+                # Unlike a rename it replaces nothing.
+                os.link(temporary, target.name, src_dir_fd=directory, dst_dir_fd=directory)
+            finally:
+                remove(temporary, directory)
+                os.close(descriptor)
+            os.fsync(directory)
     except FileExistsError as error:
         raise UserError(
             "there is a file already", where=target, fix="a new key would give all addresses other names"

@@ -2,21 +2,27 @@
 
 A results directory may come from a third party, with links in it: `tables/throughput.csv` to a file of the user's, or
 `tables` to another directory. `protect` names such a directory; the Snakefile sets ACAPELLA_CAMPAIGN for its jobs,
-whose output files are arguments of their own. Writers then open every component below it with O_NOFOLLOW, one after
-the other (as openat2 with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS does, but also on kernels before 5.6), and the last
-component is no link either. The protected directory itself may be a link, and readers follow links.
+whose output files are arguments of their own. Writers then open the directory of a file with openat2, RESOLVE_BENEATH
+and RESOLVE_NO_SYMLINKS; on kernels before 5.6, or to make directories, they open one component after the other with
+O_NOFOLLOW. The last component is no link either. Whatever replaces a directory afterwards, writers keep to its
+descriptor. The protected directory itself may be a link, and readers follow links.
 """
 
 import contextlib
+import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from .errors import UserError
 
 VARIABLE = "ACAPELLA_CAMPAIGN"
 FIX = "remove the link, or replace it with a copy of its target"
+
+# After these errors of openat2 the components are opened one after the other: it is not offered (ENOSYS, EPERM by a
+# seccomp filter), something is to be made (ENOENT), or the error has to name a link (ELOOP).
+STEPWISE = (errno.ENOSYS, errno.EPERM, errno.EAGAIN, errno.ENOENT, errno.ELOOP)
 
 _protected: set[str] = set()
 
@@ -46,10 +52,11 @@ def located(path: str | os.PathLike) -> Path:
 
 
 @contextlib.contextmanager
-def parent(path: str | os.PathLike, *, make: bool = False) -> Iterator[int | None]:
+def parent(path: str | os.PathLike, *, make: bool = False, link: bool = False) -> Iterator[int | None]:
     """Yield a descriptor of the directory of ``path``; None if it does not exist. ``make``: make what is missing.
 
-    Raises UserError if a component beneath a protected directory is a link, the last one included, and OSError.
+    Raises UserError if a component beneath a protected directory is a link, the last one included unless it may be a
+    ``link``, and OSError.
     """
     root, place = root_of(path), Path(os.path.abspath(path))  # noqa: PTH100
     if root is None:
@@ -60,15 +67,14 @@ def parent(path: str | os.PathLike, *, make: bool = False) -> Iterator[int | Non
     with contextlib.ExitStack() as opened:
         try:
             descriptor = keep_open(opened, os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-            for depth, name in enumerate(parts := place.relative_to(root).parts[:-1]):
-                refuse_link(descriptor, name, Path(root, *parts[: depth + 1]))
-                descriptor = keep_open(opened, open_inner(descriptor, name, make=make))
+            if parts := place.relative_to(root).parts[:-1]:
+                descriptor = keep_open(opened, open_below(descriptor, Path(root), parts, make=make))
         except FileNotFoundError:
             if make:
                 raise
             yield None
             return
-        if root_of(path) is not None:
+        if root_of(path) is not None and not link:
             refuse_link(descriptor, place.name, place)
         yield descriptor
 
@@ -77,6 +83,22 @@ def keep_open(opened: contextlib.ExitStack, descriptor: int) -> int:
     """Return a descriptor that is closed with the stack."""
     opened.callback(os.close, descriptor)
     return descriptor
+
+
+def open_below(descriptor: int, root: Path, parts: Sequence[str], *, make: bool) -> int:
+    """Return a descriptor of a directory below another one, ``root``; ``make`` what is missing. Raises as `parent`."""
+    from . import _native  # noqa: PLC0415 - the start of `--help` stays quick
+
+    try:
+        return _native.open_beneath(descriptor, os.fsencode(os.path.join(*parts)))  # noqa: PTH118
+    except OSError as error:
+        if error.errno not in STEPWISE:
+            raise
+    with contextlib.ExitStack() as opened:
+        for depth, name in enumerate(parts):
+            refuse_link(descriptor, name, Path(root, *parts[: depth + 1]))
+            descriptor = keep_open(opened, open_inner(descriptor, name, make=make))
+        return os.dup(descriptor)
 
 
 def open_inner(descriptor: int, name: str, *, make: bool) -> int:
@@ -95,6 +117,15 @@ def refuse_link(descriptor: int, name: str, place: Path) -> None:
         return
     if stat.S_ISLNK(found.st_mode):
         raise UserError("is a symbolic link, and no file is written through one", where=place, fix=FIX)
+
+
+def inside(descriptor: int, directory: Path) -> Path:
+    """Return a path of an open directory: that of its descriptor, which stays right if ``directory`` is replaced.
+
+    Without /proc it is ``directory``.
+    """
+    path = Path(f"/proc/self/fd/{descriptor}")
+    return path if path.exists() else directory
 
 
 def make_folder(path: str | os.PathLike, mode: int = 0o777) -> None:

@@ -3,9 +3,11 @@
 import contextlib
 import errno
 import fcntl
+import fnmatch
 import glob
 import hashlib
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -21,30 +23,60 @@ PRIVATE = 0o600  # captures and what is made from them hold other people's traff
 def atomic_path(target: str | os.PathLike, mode: int = PRIVATE) -> Iterator[Path]:
     """Yield a temporary path beside ``target``; on success sync it and rename it, on error remove it.
 
-    A link is followed, but not beneath a directory that `beneath.protect` names. What killed writers of the same target
-    left behind is removed. Raises UserError where the folder is missing or not writable, the disk is full, a component
-    is a link that is not followed, or something other than a file stands there: a rename would put a file in a device's
-    place.
+    A link is followed, but not beneath a directory that `beneath.protect` names. The path goes through the descriptor
+    of the target's directory, for this process alone: what replaces that directory meanwhile is not written to. What
+    killed writers of the same target left behind is removed. Raises UserError where the directory is missing or not
+    writable, the disk is full, a component is a link that is not followed, or something other than a file stands there:
+    a rename would put a file in a device's place.
     """
-    target = beneath.located(target)
+    try:
+        target = beneath.located(target)
+    except OSError as error:
+        raise UserError(f"cannot write: {error.strerror}", where=target) from error
     if target.exists() and not target.is_file():
         raise UserError("is not a regular file", where=target, fix="name a file to write")
     with contextlib.ExitStack() as opened:
         try:
-            folder = opened.enter_context(beneath.parent(target, make=True))
-            remove_abandoned(target)
-            descriptor, temporary = held_temporary(target)
+            directory = opened.enter_context(beneath.parent(target, make=True))
+            remove_abandoned(directory, target.name)
+            descriptor, name = held_temporary(directory, target.name)
         except OSError as error:
             raise UserError(f"cannot write: {error.strerror}", where=target) from error
         opened.callback(os.close, descriptor)
-        opened.callback(temporary.unlink, missing_ok=True)
+        opened.callback(remove, name, directory)
         with written_whole(target):
-            yield temporary
-            temporary.chmod(mode)
-            with temporary.open("rb") as written:
-                os.fsync(written.fileno())
-            os.replace(temporary.name, target.name, src_dir_fd=folder, dst_dir_fd=folder)
-            os.fsync(folder)
+            yield beneath.inside(directory, target.parent) / name
+            finish(directory, name, mode)
+            os.replace(name, target.name, src_dir_fd=directory, dst_dir_fd=directory)
+            os.fsync(directory)
+
+
+def finish(directory: int, name: str, mode: int) -> None:
+    """Set the mode of a file in an open directory and sync it. Raises OSError, also if it is a link."""
+    written = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        os.fchmod(written, mode)
+        os.fsync(written)
+    finally:
+        os.close(written)
+
+
+def remove(name: str, directory: int) -> None:
+    """Remove a file of an open directory, if it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=directory)
+
+
+def atomic_link(source: str | os.PathLike, target: Path) -> None:
+    """Make ``target`` a symbolic link to ``source``, in place of an earlier file or link; make missing directories.
+
+    Raises OSError, and UserError as `beneath.parent`, but ``target`` itself may be a link.
+    """
+    with beneath.parent(target, make=True, link=True) as directory:
+        name = f".{target.name}.{os.getpid()}.part"
+        remove(name, directory)
+        os.symlink(source, name, dir_fd=directory)
+        os.replace(name, target.name, src_dir_fd=directory, dst_dir_fd=directory)
 
 
 @contextlib.contextmanager
@@ -57,29 +89,35 @@ def written_whole(target: Path) -> Iterator[None]:
         raise UserError(f"cannot write: {error.strerror or error}", where=target, fix=fix) from error
 
 
-def held_temporary(target: Path) -> tuple[int, Path]:
-    """An empty file beside ``target`` and the descriptor whose lock tells others that its writer lives.
+def held_temporary(directory: int, target: str) -> tuple[int, str]:
+    """Make an empty file for ``target`` in an open directory; return the descriptor, whose lock shows others that its
+    writer lives, and the name.
 
     The kernel lets go of the lock when the descriptor is closed or the process ends, by kill -9 too.
     """
     while True:
-        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+        name = f".{target}.{secrets.token_hex(4)}.part"
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(name, flags, PRIVATE, dir_fd=directory)
+        except FileExistsError:
+            continue
         if locked(descriptor, fcntl.flock) is not False and os.fstat(descriptor).st_nlink:
-            return descriptor, Path(name)
+            return descriptor, name
         os.close(descriptor)  # in the instant before the lock another writer took it for abandoned
 
 
-def remove_abandoned(target: Path) -> None:
-    """Remove temporary files of ``target`` whose writers are gone: nobody holds a lock on them."""
-    for path in target.parent.glob(f".{glob.escape(target.name)}.????????.part"):
+def remove_abandoned(directory: int, target: str) -> None:
+    """Remove temporary files of ``target`` in an open directory whose writers are gone: nobody holds a lock on them."""
+    for name in fnmatch.filter(os.listdir(directory), f".{glob.escape(target)}.????????.part"):
         with contextlib.suppress(OSError):  # gone by now, not ours, or a link
-            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            descriptor = os.open(name, flags, dir_fd=directory)
             try:
                 # flock is ours; DuckDB holds the other kind on a file that it has made anew under the name.
                 if locked(descriptor, fcntl.flock) and locked(descriptor, fcntl.lockf):
-                    path.unlink()
-                    for beside in (f"{path.name}.wal", f"tmp_{path.name}"):  # DuckDB's, of a database and of Parquet
-                        path.with_name(beside).unlink(missing_ok=True)
+                    for left in (name, f"{name}.wal", f"tmp_{name}"):  # DuckDB's, of a database and of Parquet
+                        remove(left, directory)
             finally:
                 os.close(descriptor)
 

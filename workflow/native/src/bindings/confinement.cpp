@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "confine/confinement.hpp"
+#include "confine/open_beneath.hpp"
 
 namespace nb = nanobind;
 
@@ -30,6 +31,13 @@ pid_t spawn(std::string path, Texts arguments, Texts environment, const nb::tupl
     }
 }
 
+int open_directory(int descriptor, const nb::bytes& path) {
+    const int opened = confine::open_beneath(descriptor, {path.c_str(), path.size()});
+    if (opened >= 0) return opened;
+    PyErr_SetFromErrno(PyExc_OSError);
+    throw nb::python_error();
+}
+
 nb::dict offered() {
     const confine::Offered found = confine::offered();
     nb::dict result;
@@ -46,6 +54,8 @@ void bind_confinement(nb::module_& module) {
                nb::arg("streams"), nb::arg("readable"), nb::arg("limits"), "See acapella.confined");
     module.def("confine_self", &confine::confine_self, nb::arg("writable"),
                "Writes of this thread and what it starts go beneath these directories alone; no network");
+    module.def("open_beneath", &open_directory, nb::arg("descriptor"), nb::arg("path"),
+               "A descriptor of a directory below an open one, without following links; see acapella_core.beneath");
     module.def("confinement_offered", &offered,
                "What the kernel offers: Landlock's ABI, seccomp, other users");
 }
