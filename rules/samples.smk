@@ -4,7 +4,6 @@
 
 import _thread
 import atexit
-import csv
 import functools
 import re
 import signal
@@ -15,6 +14,7 @@ from snakemake.exceptions import WorkflowError
 from acapella.campaign import Campaign
 from acapella.stale import Stage, remove_stages, remove_stale
 from acapella_capture.testbeds import files as captures_that_exist
+from acapella_core import sheets
 
 TRIALS = config["trials"] or {}
 REPORTED = config["flowreports"]
@@ -114,11 +114,12 @@ else:
 @functools.cache
 def collected(path):
     """What a testbed's raw/samples.tsv says; read once, when the checkpoint is through."""
-    with open(path, encoding="utf-8") as lines:
-        return {
-            row["sample"]: (row["site"], row["port"], f"{CAMPAIGN}/raw/{row['file']}")
-            for row in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
-        }
+    try:
+        rows = sheets.read(Path(path))
+    except UserError as error:
+        # Not an exception of Snakemake's, which draws a frame of lines around it.
+        sys.exit(f"error: {error}")
+    return {row["sample"]: (row["site"], row["port"], f"{CAMPAIGN}/raw/{row['file']}") for row in rows}
 
 
 @functools.cache

@@ -121,6 +121,14 @@ TAMPERED = {
     "an acap that is a link": (link("acap/z.parquet", "/etc/passwd"), "acap/z.parquet: is a symbolic link"),
     "a capture elsewhere": (link("raw/b.pcap", "/etc/passwd"), "raw/b.pcap: does not have the SHA-256"),
     "a path in a manifest": (rewrite("raw/b.json", file="../../x"), "raw/b.json: '../../x' is not the name of a file"),
+    "a path in the sheet": (
+        append("raw/samples.tsv", b"../x\tWEST\tp1\tx.pcap\n"),
+        "raw/samples.tsv line 4: sample '../x': only letters",
+    ),
+    "control characters in the list of failures": (
+        append("raw/failed.tsv", b"sample\tsite\tport\twhy\nx\tWE\x1bST\tp1\tlost\n"),
+        r"raw/failed.tsv line 2: name 'WE\x1bST' is empty",
+    ),
     "control characters in a site": (rewrite("raw/b.json", site="\x1b[2J"), r"raw/b.json: name '\x1b[2J' is empty"),
     "a path in the provenance": (
         rewrite("provenance.json", outputs={"tables/../../x": ""}),

@@ -239,6 +239,26 @@ def test_content_depends_on_the_inputs_alone(folder, tmp_path):
     assert content(moved) == first
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        "../a\tS\tp\ta.pcap",
+        "a\tS\x1b[2J\tp\ta.pcap",
+        "a\tS\tp\t../a.pcap",
+        "a\tS\tp",
+        "a\tS\tp\ta.pcap\na\tS\tp\ta.pcap",
+    ],
+)
+def test_names_in_the_collected_sheet_are_validated(folder, row, capsys):
+    sheet = folder / "raw" / "samples.tsv"
+    sheet.write_text(f"sample\tsite\tport\tfile\n{row}\n")
+    files = sorted(folder.rglob("*"))
+    assert cli.main(["index", str(folder)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{sheet} line " in line and line.isprintable()
+    assert sorted(folder.rglob("*")) == files
+
+
 def test_a_second_run_replaces_the_catalog_whole(folder):
     index.build(Campaign(folder))
     add_sample(folder, "c", WEST, (40, 60), [flow(41, 42)])

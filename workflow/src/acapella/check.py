@@ -19,7 +19,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from acapella_core import names
+from acapella_core import names, sheets
 from acapella_core.errors import DAMAGED, UserError
 from acapella_core.files import sha256_of
 
@@ -173,7 +173,12 @@ def check_provenance(found: Findings, path: Path) -> None:
 
 
 def check_manifests(found: Findings) -> None:
-    """Verify the captures that manifests list, and the names in them."""
+    """Verify the captures that manifests list, and the names in them and in the sheets."""
+    for name, columns in (("samples.tsv", sheets.TAKEN), ("failed.tsv", sheets.FAILED)):
+        try:
+            sheets.read(found.folder / "raw" / name, columns)
+        except UserError as error:
+            found.lines.append(str(error).removeprefix(f"{found.folder}/"))
     for path in sorted((found.folder / "raw").glob("*.json")):
         if path.is_symlink():
             continue  # a finding already

@@ -31,7 +31,7 @@ from argparse import RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from pathlib import Path
 
-from acapella_core import schemas
+from acapella_core import schemas, sheets
 from acapella_core.arrow_tables import arrow_schema
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_path, scratch_folder, sha256_of
@@ -161,14 +161,13 @@ def sheet_of(campaign: Campaign) -> Path:
 
 def listed_samples(campaign: Campaign) -> list[str]:
     """The samples of raw/samples.tsv, so that what an earlier sheet left behind does not count; without such a sheet,
-    all that have a manifest or an acap.
+    all that have a manifest or an acap. Raises UserError for a sheet with a name that is not allowed.
     """
     sheet = sheet_of(campaign)
     if not sheet.is_file():
         acaps = (campaign.folder / "acap").glob("*.parquet")
         return sorted({path.stem for path in (*sheet.parent.glob("*.json"), *acaps)})
-    lines = sheet.read_text(encoding="utf-8").splitlines()
-    return sorted(line.partition("\t")[0] for line in lines[1:])
+    return sorted(row["sample"] for row in sheets.read(sheet))
 
 
 def input_files(campaign: Campaign, samples: set[str]) -> list[tuple]:

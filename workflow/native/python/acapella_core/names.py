@@ -12,14 +12,14 @@ MOST_BYTES = 255  # of a file name, NAME_MAX of Linux
 
 def sample(name: object, where: object) -> str:
     """Return a sample's name. Raises UserError if it cannot be part of a file name or is not text."""
-    if not isinstance(name, str) or not SAMPLE.fullmatch(name) or len(name) > MOST_BYTES:
+    if not is_sample(name):
         raise UserError(f"sample {name!r}: {SAMPLE_RULE}", where=where)
     return name
 
 
 def label(name: object, where: object) -> str:
     """Return the name of a site or port. Raises UserError if it is empty, has control characters or is not text."""
-    if not isinstance(name, str) or not name or not name.isprintable():
+    if not is_label(name):
         raise UserError(f"name {name!r} is empty or has a control character", where=where)
     return name
 
@@ -36,6 +36,16 @@ def path(name: object, where: object) -> PurePosixPath:
     if not isinstance(name, str) or not all(is_component(part) for part in name.split("/")):
         raise UserError(f"{name!r} is not the path of a file in this directory", where=where)
     return PurePosixPath(name)
+
+
+def is_sample(name: object) -> bool:
+    """Return whether a value can be the name of a sample, and so part of a file name."""
+    return isinstance(name, str) and SAMPLE.fullmatch(name) is not None and len(name) <= MOST_BYTES
+
+
+def is_label(name: object) -> bool:
+    """Return whether a value is text that is not empty and has no control characters."""
+    return isinstance(name, str) and name != "" and name.isprintable()
 
 
 def is_component(name: object) -> bool:

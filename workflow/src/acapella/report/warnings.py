@@ -1,10 +1,10 @@
 """What a reader has to know before trusting a number: losses, coarse clocks, cut files, samples that failed."""
 
-import csv
 import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from pathlib import Path
+
+from acapella_core import sheets
 
 from ..campaign import Campaign
 from ..figures import restrictions
@@ -44,21 +44,13 @@ def shortened(names: list[str], separator: str = ", ") -> str:
     return separator.join(names[:NAMED]) + more
 
 
-def lines_of(sheet: Path) -> list[dict]:
-    """The rows of a table with tabs; [] where there is none. Quotes are text: nothing in these files is quoted."""
-    if not sheet.is_file():
-        return []
-    with sheet.open(encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE))
-
-
 def not_taken(source: Source) -> str | None:
     """Samples of the plan that collect could not take, from raw/failed.tsv; with pseudonyms only their places."""
     raw = source.campaign.folder / "raw"
-    rows = lines_of(raw / "failed.tsv")
+    rows = sheets.read(raw / "failed.tsv", sheets.FAILED)
     if not rows:
         return None
-    planned = len(rows) + len(lines_of(raw / "samples.tsv"))
+    planned = len(rows) + len(sheets.read(raw / "samples.tsv"))
     said = f"{count(len(rows), 'sample')} of {planned} could not be taken, and no number here knows of them: "
     if hidden(source.campaign):
         return f"{said}{shortened(places(rows, source.campaign))}. raw/failed.tsv says why."
@@ -77,7 +69,7 @@ def hidden(campaign: Campaign) -> bool:
 
 def places(rows: list[dict], campaign: Campaign) -> list[str]:
     """Pseudonyms of sites and ports; a reason could name the true ones. A place of no good sample has no pseudonym."""
-    mapping = lines_of(campaign.folder / PSEUDONYMS)
+    mapping = sheets.read(campaign.folder / PSEUDONYMS, {})
     sites = {row["true_site"]: row["site"] for row in mapping}
     ports = {(row["true_site"], row["true_port"]): row["port"] for row in mapping}
     found = Counter(
@@ -89,7 +81,7 @@ def places(rows: list[dict], campaign: Campaign) -> list[str]:
 
 def collected(source: Source) -> list[str]:
     """The true names of the samples that collect has taken."""
-    return [row["sample"] for row in lines_of(source.campaign.folder / "raw" / "samples.tsv")]
+    return [row["sample"] for row in sheets.read(source.campaign.folder / "raw" / "samples.tsv")]
 
 
 def failed(source: Source, excluded: Sequence[str]) -> str | None:
