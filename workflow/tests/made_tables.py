@@ -110,6 +110,7 @@ def quality_row(one: Sample, watched_ns: int, length_ns: int, draw) -> dict:
         **{"clock_resolution_ns": draw.choice(CLOCKS), "equal_stamps_share": draw.choice(REPEATED)},
         **{"time_reversals": 0, "untimed_frames": 0, "implausible_frames": 0},
         **{"actual_start_ns": one.start_ns, "actual_end_ns": one.end_ns, "actual_by": "manifest"},
+        "misdated": "false",
         **{"duration_ns": SAMPLE_NS, "coverage_share": SAMPLE_NS / length_ns},
         **{"port_coverage_share": watched_ns / length_ns},
         **{"issue_frames": int(one.frames * 0.002), "l4_tshark_frames": one.frames // 100},

@@ -42,7 +42,7 @@ class Sample:
     @property
     def span(self) -> tuple[int, int, str] | None:
         """When the port was looked at, and who says so."""
-        stamps = [f["ts_ns"] for f in self.frames]
+        stamps = [f["ts_ns"] for f in self.frames if f["ts_ns"] is not None]
         known = self.manifest["actual"]
         if None not in known.values():
             return min([known["start_ns"], *stamps]), max([known["end_ns"], *stamps]), "manifest"
@@ -60,6 +60,18 @@ def read_campaign(folder: Path) -> list[Sample]:
         site, port = manifest["site"], manifest["port"]
         samples.append(Sample(path.stem, site, port, frames.to_pylist(), flows.to_pylist(), manifest, digest))
     return samples
+
+
+TEN_YEARS_NS = 3652.5 * 86400 * 10**9
+NS_1980 = 3652 * 86400 * 10**9
+
+
+def misdated(samples: list[Sample]) -> dict[str, bool | None]:
+    """Whether each sample is ten years or more from the sample in the middle."""
+    starts = sorted(s.span[0] for s in samples if s.span)
+    starts = [start for start in starts if start >= NS_1980] or starts
+    middle = starts[(len(starts) - 1) // 2] if starts else 0
+    return {s.name: any(abs(at - middle) > TEN_YEARS_NS for at in s.span[:2]) if s.span else None for s in samples}
 
 
 def traffic(samples: list[Sample], which: str = "unfiltered") -> list[Sample]:

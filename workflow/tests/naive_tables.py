@@ -8,7 +8,7 @@ import math
 from collections import Counter, defaultdict
 from fractions import Fraction
 
-from naive_samples import by_port, covered, rate, scopes, traffic
+from naive_samples import by_port, covered, misdated, rate, scopes, traffic
 from naive_stitch import flow_sizes, flow_times, site_flows, top_flows
 
 BINS = [
@@ -393,16 +393,35 @@ def filtered(sample):
     return True if {"filter", "p4"} & set(sample.declared) else None
 
 
+def time_ranges(samples):
+    """By sample: whether it is misdated, and the shares of the campaign's time that it and its port cover."""
+    wrong = misdated(samples)
+    dated = [s for s in samples if s.span and not wrong[s.name]]
+    length = max(s.span[1] for s in dated) - min(s.span[0] for s in dated) if dated else 0
+    port_ns = {place: sum(b - a for a, b in covered(chosen)) for place, chosen in by_port(dated)}
+
+    def share(ns):
+        return ns / length if ns is not None and length else None
+
+    return {
+        s.name: {
+            "misdated": wrong[s.name],
+            "coverage_share": share(s.span[1] - s.span[0]) if s in dated else None,
+            "port_coverage_share": share(port_ns.get((s.site, s.port))),
+        }
+        for s in samples
+    }
+
+
 def capture_quality(samples, which="unfiltered"):
     """What each sample lost, and how it was made."""
     counted = {s.name for s in traffic(samples, which)}
-    spans = [s.span for s in samples if s.span]
-    length = max(end for _, end, _ in spans) - min(start for start, _, _ in spans) if spans else 0
-    port_ns = {place: sum(b - a for a, b in covered(chosen)) for place, chosen in by_port(samples) if covered(chosen)}
+    ranges = time_ranges(samples)
     reasons = {s.name: ", ".join(s.restrictions) or None for s in samples}
     return [
         {
-            **quality_row(s, length, port_ns.get((s.site, s.port))),
+            **quality_row(s),
+            **ranges[s.name],
             "restriction": reasons[s.name],
             "excluded": None if s.name in counted else reasons[s.name],
         }
@@ -415,7 +434,7 @@ def survival(lost, of):
     return [1 - Fraction(lost, of)] if of and lost is not None else []
 
 
-def quality_row(s, campaign_ns, port_ns):
+def quality_row(s):
     """One row of capture_quality."""
     m, mirror, n = s.manifest, s.manifest["mirror"], len(s.frames)
     stages = [
@@ -469,8 +488,6 @@ def quality_row(s, campaign_ns, port_ns):
         "actual_end_ns": end,
         "actual_by": by,
         "duration_ns": duration,
-        "coverage_share": duration / campaign_ns if s.span and campaign_ns else None,
-        "port_coverage_share": port_ns / campaign_ns if port_ns is not None and campaign_ns else None,
         "untimed_frames": count("ts_ns", None),
         "implausible_frames": s.digest.get("implausible_times"),
         "issue_frames": n

@@ -1,6 +1,8 @@
 -- One row per sample: its manifest, what its digest says, when the port was looked at, whether it counts in traffic
 -- statistics. With $traffic 'unfiltered' only samples of the least restricted kind count that has frames: those
--- without a restriction, else those with a filter, P4 program or sampling, else trials.
+-- without a restriction, else those with a filter, P4 program or sampling, else trials. A sample is misdated if it
+-- starts or ends more than 10 years from the median start of the samples: a clock that was not set starts in 1970 or
+-- 2000. The median is of starts since 1980, if there are any.
 with
 
 manifests as (
@@ -73,7 +75,7 @@ traffic as (
     from ranked
 ),
 
-final as (
+described as (
     select
         m.sample,
         m.site,
@@ -153,7 +155,26 @@ final as (
     left join programs as p on m.sample = p.sample
     left join declared as o on m.sample = o.sample
     left join traffic as t on m.sample = t.sample
-    order by m.sample
+),
+
+usual as (
+    select
+        coalesce(
+            quantile_disc(start_ns, 0.5) filter (where start_ns >= 315532800000000000),
+            quantile_disc(start_ns, 0.5)
+        ) as start_ns
+    from described
+    where acap is not null
+),
+
+final as (
+    select
+        d.*,
+        greatest(abs(d.start_ns - u.start_ns), abs(d.end_ns - u.start_ns))
+        > 10 * 31557600000000000 as misdated
+    from described as d
+    cross join usual as u
+    order by d.sample
 )
 
 select * from final

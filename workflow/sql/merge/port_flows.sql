@@ -1,6 +1,11 @@
 -- One row per site, port and flow: stitched across the samples of the port. Without a time in any of them it has no
--- duration; without a time in one of them no rate, for it is not known how long that one's bytes took.
+-- duration; without a time in one of them no rate, for it is not known how long that one's bytes took. The times of
+-- misdated samples count only if all samples of the flow are misdated.
 with
+
+samples as (
+    select * from traffic
+),
 
 flows as (
     select * from flows
@@ -34,6 +39,27 @@ labelled as (
     group by site, port, flow_id
 ),
 
+marked as (
+    select
+        f.*,
+        coalesce(
+            s.misdated and bool_or(not s.misdated) over (partition by f.site, f.port, f.flow_id), false
+        ) as misplaced
+    from flows as f
+    inner join samples as s on f.sample = s.sample
+),
+
+placed as (
+    select
+        m.* exclude (misplaced, first_ns, last_ns),  -- noqa: RF02
+        case when not m.misplaced then m.first_ns end as first_ns,
+        case when not m.misplaced then m.last_ns end as last_ns,
+        case when not m.misplaced then t.gaps_before end as gaps_before,
+        case when not m.misplaced then t.gap_ns_before end as gap_ns_before
+    from marked as m
+    inner join timeline as t on m.sample = t.sample
+),
+
 stitched as (
     select
         f.site,
@@ -56,13 +82,12 @@ stitched as (
         sum(f.wire_bytes)::ubigint as wire_bytes,
         sum(f.ip_bytes)::ubigint as ip_bytes,
         sum(f.payload_bytes)::ubigint as payload_bytes,
-        (max(t.gaps_before) - min(t.gaps_before))::ubigint as gaps,
-        max(t.gap_ns_before) - min(t.gap_ns_before) as gap_ns,
+        (max(f.gaps_before) - min(f.gaps_before))::ubigint as gaps,
+        max(f.gap_ns_before) - min(f.gap_ns_before) as gap_ns,
         bool_and(f.first_ns is not null) as timed,
         first(f.cut_start order by f.first_ns asc, f.sample asc) as cut_start,
         bool_and(f.cut_end) as cut_end
-    from flows as f
-    inner join timeline as t on f.sample = t.sample
+    from placed as f
     group by f.site, f.port, f.flow_id
 ),
 

@@ -13,9 +13,11 @@ congestion as (
     select * from congestion
 ),
 
+-- a sample with a wrong date would add years to the campaign
 campaign as (
     select max(end_ns) - min(start_ns) as campaign_ns
     from samples
+    where not misdated
 ),
 
 -- what each sample of a port adds to the time that the samples before it cover
@@ -33,7 +35,7 @@ added as (
             0
         ) as covered_ns
     from samples
-    where start_ns is not null
+    where not misdated
 ),
 
 ports as (
@@ -132,8 +134,9 @@ final as (
         s.start_ns as actual_start_ns,
         s.end_ns as actual_end_ns,
         s.actual_by,
+        s.misdated,
         s.end_ns - s.start_ns as duration_ns,
-        (s.end_ns - s.start_ns) / nullif(w.campaign_ns, 0) as coverage_share,
+        case when not s.misdated then (s.end_ns - s.start_ns) / nullif(w.campaign_ns, 0) end as coverage_share,
         p.covered_ns / nullif(w.campaign_ns, 0) as port_coverage_share,
         q.issue_frames,
         q.l4_tshark_frames,

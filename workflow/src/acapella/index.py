@@ -103,9 +103,22 @@ def run(args) -> None:
     for samples, frames, reason in excluded(campaign):
         plural = "" if samples == 1 else "s"
         print(f"acapella: {samples} sample{plural} ({frames} frames) excluded from traffic statistics: {reason}")
+    if names := misdated(campaign):
+        plural = "" if len(names) == 1 else "s"
+        print(
+            f"acapella: {len(names)} sample{plural} dated more than 10 years from the median start of the campaign: "
+            + shortened(names)
+        )
     if missing:
-        shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
-        print(f"acapella: {len(missing)} samples have no acap or are excluded, and count in no table: {shown}")
+        print(
+            f"acapella: {len(missing)} samples have no acap or are excluded, and count in no table: "
+            + shortened(missing)
+        )
+
+
+def shortened(names: list[str]) -> str:
+    """Return the first of some names."""
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
 def build(  # noqa: PLR0913
@@ -272,6 +285,16 @@ def excluded(campaign: Campaign) -> list[tuple[int, int, str]]:
             "select count(*), sum(frames)::ubigint, excluded from samples "
             "where acap is not null and excluded is not null group by excluded order by excluded"
         ).fetchall()
+
+
+def misdated(campaign: Campaign) -> list[str]:
+    """Return the samples whose dates are years away from those of the others (sql/index/samples.sql)."""
+    with (
+        queries.one_line(campaign.folder),
+        contextlib.closing(queries.open_catalog(campaign.folder)) as con,
+    ):
+        found = con.execute("select sample from samples where acap is not null and misdated order by sample")
+        return [name for (name,) in found.fetchall()]
 
 
 def fill(  # noqa: PLR0913

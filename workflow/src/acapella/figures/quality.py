@@ -50,6 +50,14 @@ def timeless(source: Source) -> list[str]:
     return [f"{count(number, 'sample')} without times left out"] if number else []
 
 
+def time_range(rows: list[dict]) -> tuple[int, int] | None:
+    """First start and last end of some rows of capture_quality that are not misdated; None if none has a time."""
+    dated = [row for row in rows if row["actual_start_ns"] is not None and not row["misdated"]]
+    if not dated:
+        return None
+    return min(row["actual_start_ns"] for row in dated), max(row["actual_end_ns"] for row in dated)
+
+
 def offered(row: dict) -> int:
     """Frames that there were to take; those that a filter or a sampling leaves out too, where somebody counted them."""
     return max(row["mirror_offered"] or 0, row["lost_frames"] + row["frames"] + (row["sampled_out"] or 0))

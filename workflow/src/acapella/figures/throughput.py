@@ -9,7 +9,7 @@ import altair as alt
 
 from . import theme
 from .compose import Figure
-from .quality import timeless
+from .quality import time_range, timeless
 from .source import NoData, Source
 from .wording import ELLIPSIS, count, nanoseconds, natural, scaled, short_labels
 
@@ -32,10 +32,10 @@ UNITS += ((5 * 60 * 10**9, 60 * 10**9, "min"), (0, 10**9, "s"))
 
 def draw(source: Source) -> Figure:
     """Bars over time for a few ports, a picture of colors for many; nothing is drawn for time that nobody watched."""
-    ports = watched(source.wanted(TABLE), source.traffic)
+    rows, key = dated(source.wanted(TABLE), source.traffic)
+    ports = watched(rows, source.traffic)
     if not ports:
         raise NoData(f"no row of tables/{TABLE}.csv covers any time")
-    key = []
     if len(ports) > MOST:
         ports = busiest_of_sites(ports)
         key.append("of each site its busiest port")
@@ -63,6 +63,18 @@ def draw(source: Source) -> Figure:
     key += [*untimed(source.traffic), *timeless(source)]
     chart = (bars if len(ports) <= FEW else colors)(values, list(labels.values()), x, width)
     return Figure(title(values, len(ports)), chart, ("; ".join(key) + ".",))
+
+
+def dated(rows: list[dict], samples: list[dict]) -> tuple[list[dict], list[str]]:
+    """Rows within the time range of samples that are not misdated, and what the caption states of the others.
+
+    All rows if no sample is misdated, or all are. ``samples``: rows of capture_quality.
+    """
+    misdated, span = sum(bool(row["misdated"]) for row in samples), time_range(samples)
+    if not misdated or not span:
+        return rows, []
+    kept = [row for row in rows if row["start_ns"] < span[1] and row["start_ns"] + row["bin_ns"] > span[0]]
+    return kept, [f"{count(misdated, 'misdated sample')} left out"]
 
 
 def watched(rows: list[dict], samples: list[dict]) -> dict[tuple[str, str], list[dict]]:

@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime
 
 from ..figures import restrictions
-from ..figures.quality import losses_of
+from ..figures.quality import losses_of, time_range
 from ..figures.source import Source, sites_of
 from ..figures.wording import count, listed, nanoseconds, scaled
 
@@ -46,10 +46,11 @@ def testbeds(source: Source) -> list[str]:
 
 
 def captured(source: Source) -> tuple[int, int] | None:
-    """Start of the first and end of the last sample, in ns since 1970 (UTC); None if no sample has a time."""
-    starts = [row["actual_start_ns"] for row in source.quality if row["actual_start_ns"] is not None]
-    ends = [row["actual_end_ns"] for row in source.quality if row["actual_end_ns"] is not None]
-    return (min(starts), max(ends)) if starts and ends else None
+    """Start of the first and end of the last sample, in ns since 1970 (UTC), without misdated samples.
+
+    None if no sample has a time.
+    """
+    return time_range(source.quality)
 
 
 def facts(source: Source) -> list[tuple[str, str]]:
@@ -72,7 +73,9 @@ def facts(source: Source) -> list[tuple[str, str]]:
     if span := captured(source):
         first, last = span
         watched = sum(row["duration_ns"] for row in rows if row["duration_ns"] is not None)
-        told.append(("Captured", f"{utc(first)} to {utc(last)} UTC ({nanoseconds(last - first)})"))
+        misdated = sum(bool(row["misdated"]) for row in rows)
+        without = f", without {count(misdated, 'misdated sample')}" if misdated else ""
+        told.append(("Captured", f"{utc(first)} to {utc(last)} UTC ({nanoseconds(last - first)}{without})"))
         # A file alone tells when its frames were, not for how long somebody listened.
         told.append(("First to last frame, files added up" if files else "Time in samples", nanoseconds(watched)))
     snaplens = sorted({row["snaplen"] for row in rows if row["snaplen"] is not None})

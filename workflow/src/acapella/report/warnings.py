@@ -28,7 +28,7 @@ def of(source: Source, excluded: Sequence[str] = ()) -> list[str]:
         *(check(rows) for check in (cut, empty)),
         *(check(source.traffic) for check in (sampled, filtered)),
         *(check(rows) for check in (lossy, unknown, congested)),
-        *(check(rows) for check in (untimed, implausible, coarse, reversed_, malformed)),
+        *(check(rows) for check in (untimed, implausible, misdated, coarse, reversed_, malformed)),
     ]
     return [text for text in [*found, unsure(rows), undecided(rows), ambiguous(rows)] if text]
 
@@ -217,6 +217,18 @@ def implausible(rows):
     return (
         f"{count(total, 'frame')} ({percent(total / frames)}) dated outside the years 1970 to 2106, in {named(bad)}: "
         "they count in sizes, headers and flows, and are left out of durations, rates, throughput and handshake times."
+    )
+
+
+def misdated(rows):
+    """Return the warning about samples dated years away from the others; None if there are none."""
+    bad = [row for row in rows if row["misdated"]]
+    if not bad:
+        return None
+    return (
+        f"{count(len(bad), 'sample')} of {len(rows)} dated more than 10 years from the median start of the campaign's "
+        f"samples, maybe by a clock that was not set: {named(bad)}. Title, length and coverage of the campaign are of "
+        "the others."
     )
 
 

@@ -1,0 +1,88 @@
+"""Samples of a clock that was not set: dated 1970 among samples of today."""
+
+import duckdb
+import naive_samples
+import naive_tables
+import pytest
+from made_report import plain, quality_with
+from stages import analyse, rows
+from tiny import SECOND, START, add_sample, flow
+
+from acapella import cli, index
+from acapella.campaign import Campaign
+from acapella.figures import throughput
+from acapella.report import summary, warnings
+
+YEAR_S = 31_557_600
+SINCE_1970_S = -START // SECOND  # seconds from START back to 1970
+WEST, EAST = ("WEST", "p1"), ("EAST", "p1")
+OTHER = {"src": "10.0.0.9"}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three samples of one day, and two of a clock that began in 1970; a flow is in samples of both kinds."""
+    folder = tmp_path / "made"
+    add_sample(folder, "a", WEST, (0, 20), [flow(1, 2)])
+    add_sample(folder, "b", WEST, None, [flow(100, 119)])
+    add_sample(folder, "c", EAST, (200, 220), [flow(201, 202)])
+    old = [flow(SINCE_1970_S + 5, SINCE_1970_S + 7), flow(SINCE_1970_S + 5, SINCE_1970_S + 8, **OTHER)]
+    add_sample(folder, "d", WEST, None, old)
+    add_sample(folder, "e", EAST, (SINCE_1970_S, SINCE_1970_S + 20), [])
+    return folder
+
+
+def test_misdated_samples_are_in_no_time_range_of_the_campaign_and_keep_their_own(folder, capsys):
+    assert cli.main(["index", str(folder)]) == 0
+    printed = capsys.readouterr().out
+    assert "acapella: 2 samples dated more than 10 years from the median start of the campaign: d, e\n" in printed
+    analyse(folder)
+    made = {row["sample"]: row for row in rows(folder, "capture_quality")}
+    for sample, expected in naive_tables.time_ranges(naive_samples.read_campaign(folder)).items():
+        assert {name: made[sample][name] for name in expected} == expected, sample
+    assert [made[name]["misdated"] for name in "abcde"] == [False, False, False, True, True]
+    assert made["a"]["coverage_share"] == pytest.approx(20 / 220)
+    assert made["c"]["port_coverage_share"] == pytest.approx(20 / 220)
+    assert made["d"]["duration_ns"] == 3 * SECOND and made["d"]["coverage_share"] is None
+
+
+def test_flows_of_misdated_and_other_samples_last_as_the_others_show(folder):
+    flows = {(row["site"], row["src"]): row for row in rows(analyse(folder), "stitched_flows")}
+    mixed, alone = flows["WEST", "10.0.0.1"], flows["WEST", OTHER["src"]]
+    assert (mixed["samples"], mixed["frames"]) == (3, 6)
+    assert (mixed["first_ns"], mixed["duration_ns"]) == (START + SECOND, 118 * SECOND)
+    assert (mixed["gaps"], mixed["gap_ns"], mixed["rate_bps"]) == (1, 80 * SECOND, None)
+    assert (alone["samples"], alone["duration_ns"], alone["gaps"]) == (1, 3 * SECOND, 0)
+    assert alone["rate_bps"] is not None
+
+
+@pytest.mark.parametrize(
+    ("starts_s", "expected"),
+    [
+        ([0, 9 * YEAR_S, 11 * YEAR_S], [False, False, False]),  # the median is the second
+        ([0, YEAR_S, 12 * YEAR_S], [False, False, True]),
+        ([SINCE_1970_S, SINCE_1970_S + 1, SINCE_1970_S + 2, 0], [True, True, True, False]),
+        ([SINCE_1970_S, SINCE_1970_S + 1], [False, False]),
+    ],
+    ids=["9 years", "11 years", "most in 1970", "all in 1970"],
+)
+def test_the_median_is_of_starts_since_1980_if_there_are_any(starts_s, expected, tmp_path):
+    for number, start_s in enumerate(starts_s):
+        add_sample(tmp_path / "made", f"s{number}", WEST, (start_s, start_s + 1), [])
+    campaign = Campaign(tmp_path / "made")
+    index.build(campaign)
+    with duckdb.connect(str(campaign.catalog), read_only=True) as con:
+        assert con.execute("select misdated from samples order by sample").fetchall() == [(each,) for each in expected]
+    assert [*naive_samples.misdated(naive_samples.read_campaign(campaign.folder)).values()] == expected
+
+
+def test_title_and_figure_leave_misdated_samples_out_and_count_them(tmp_path):
+    changes = {"misdated": "true", "actual_start_ns": 5 * SECOND, "actual_end_ns": 25 * SECOND}
+    source = quality_with(tmp_path, **changes)
+    assert "1970" not in summary.heading(source)
+    captured = plain(dict(summary.facts(source))["Captured"])
+    assert "1970" not in captured and captured.endswith(", without 1 misdated sample)")
+    (warning,) = [plain(text) for text in warnings.of(source)]
+    assert warning.startswith("1 sample of 4 dated more than 10 years from the median start of the campaign's samples")
+    figure = throughput.draw(source)
+    assert "1 misdated sample left out" in plain(figure.key[0])
