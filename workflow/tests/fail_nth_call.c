@@ -1,10 +1,11 @@
 // For LD_PRELOAD: the n-th call of one kind fails, as in SQLite's fault injection
 // (sqlite.org/testing.html, 3.1 and 3.2).
 //
-// ACAPELLA_FAIL=KIND:N names the call: write, sync, rename or malloc, N = 1, 2, ...; 0 only counts. With
-// ACAPELLA_FAIL_BY=kill the process is killed there (SIGKILL) instead. Calls count from the first open of a path that contains ACAPELLA_FAIL_FROM (malloc would fail in the
-// interpreter's start otherwise), in the process with that environment and not in its children. At exit
-// ACAPELLA_FAIL_COUNT has the number of calls.
+// ACAPELLA_FAIL=KIND:N names the call: read, write, sync, rename or malloc, N = 1, 2, ...; 0 only counts.
+// With ACAPELLA_FAIL_BY=kill the process is killed there (SIGKILL) instead. Calls count from the first open of a path
+// that contains ACAPELLA_FAIL_FROM (malloc would fail in the interpreter's start otherwise), in the process with that
+// environment and not in its children. Of reads, those of this file count. At exit ACAPELLA_FAIL_COUNT has the number
+// of calls.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -20,7 +21,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum kind { NONE, WRITE, SYNC, RENAME, MALLOC };
+enum kind { NONE, WRITE, SYNC, RENAME, MALLOC, READ };
 
 static enum kind failing;
 static long failing_call;
@@ -29,6 +30,7 @@ static char *count_path;
 static bool kills;
 static atomic_bool armed;
 static atomic_long calls;
+static atomic_int watched;  // the file that armed
 
 static bool fails(enum kind kind) {
     if (kind != failing || !atomic_load(&armed)) {
@@ -48,10 +50,10 @@ static bool is_file(int descriptor) {
 }
 
 __attribute__((constructor)) static void start(void) {
-    static const char *const names[] = {"", "write", "sync", "rename", "malloc"};
+    static const char *const names[] = {"", "write", "sync", "rename", "malloc", "read"};
     const char *wanted = getenv("ACAPELLA_FAIL");
     const char *colon = wanted ? strchr(wanted, ':') : NULL;
-    for (int kind = WRITE; colon && kind <= MALLOC; kind++) {
+    for (int kind = WRITE; colon && kind <= READ; kind++) {
         if (strncmp(wanted, names[kind], (size_t)(colon - wanted)) == 0) {
             failing = (enum kind)kind;
             failing_call = atol(colon + 1);
@@ -88,8 +90,9 @@ __attribute__((destructor)) static void end(void) {
         *(void **)&real = dlsym(RTLD_NEXT, name); \
     }
 
-static void arm(const char *path) {
+static void arm(const char *path, int descriptor) {
     if (from && strstr(path, from)) {
+        atomic_store(&watched, descriptor);
         atomic_store(&armed, true);
     }
 }
@@ -100,8 +103,9 @@ int open(const char *path, int flags, ...) {
     va_start(arguments, flags);
     mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
     va_end(arguments);
-    arm(path);
-    return real(path, flags, mode);
+    const int descriptor = real(path, flags, mode);
+    arm(path, descriptor);
+    return descriptor;
 }
 
 int open64(const char *path, int flags, ...) {
@@ -110,8 +114,18 @@ int open64(const char *path, int flags, ...) {
     va_start(arguments, flags);
     mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
     va_end(arguments);
-    arm(path);
-    return real(path, flags, mode);
+    const int descriptor = real(path, flags, mode);
+    arm(path, descriptor);
+    return descriptor;
+}
+
+ssize_t read(int descriptor, void *bytes, size_t size) {
+    REAL(ssize_t, "read", int, void *, size_t)
+    if (failing == READ && descriptor == atomic_load(&watched) && fails(READ)) {
+        errno = EIO;
+        return -1;
+    }
+    return real(descriptor, bytes, size);
 }
 
 ssize_t write(int descriptor, const void *bytes, size_t size) {

@@ -1,19 +1,24 @@
 """What is reported after a run that ended early."""
 
+import errno
 import os
 import re
 import signal
+import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from workflow_run import ROOT, workplace
 
+from acapella import start
+from acapella.cli import main
 from acapella.failures import how_to_go_on
 from acapella.job_records import FailedJob
 from acapella.storage import TABLES as STORAGE_TABLES
-from acapella_core.errors import OUTSIDE, UserError, exit_code_of
+from acapella_core.errors import INTERNAL, OUTSIDE, UserError, exit_code_of
 
 BROKEN = "acapella: error: a.pcap: not a capture"
 # As the profile, with shorter waits.
@@ -37,8 +42,15 @@ def after(folder, monkeypatch, *jobs) -> str:
 @pytest.mark.parametrize("code", [129, 130, 143])
 @pytest.mark.parametrize("stage", ["digest__a", "process", "analyze__a"])
 def test_a_job_that_was_stopped_is_no_broken_sample(stage, code, tmp_path, monkeypatch):
-    said = after(tmp_path, monkeypatch, (stage, code, f"digest: 10 frames\n{BROKEN}\n"))
-    assert said == "acapella: stopped; run snakemake again to go on"
+    said = after(tmp_path, monkeypatch, (stage, code, f"digest: 10 frames\n{BROKEN}\n")).splitlines()
+    assert said[0] == "acapella: stopped; run snakemake again to go on"
+    limit = [
+        "acapella: unless somebody stopped these jobs, a time limit did (--set-resources RULE:runtime=MINUTES):",
+        f"  {stage.replace('__', ' ')}: ended by SIGTERM",
+    ]
+    assert said[1:] == (limit if code == 143 else [])
+    stopping = how_to_go_on([FailedJob("digest", "a", tmp_path / "a.log", code)], [], stopping=True)
+    assert stopping == "acapella: stopped; run snakemake again to go on"
 
 
 def test_a_collection_that_was_stopped_starts_over(tmp_path, monkeypatch):
@@ -57,6 +69,10 @@ OUTSIDE_CAUSES = {
     "out of memory": (128 + signal.SIGKILL, "killed by signal 9; the memory may be too small"),
     "CPU time limit": (128 + signal.SIGXCPU, "killed by signal 24"),
     "no such program": (127, "a program cannot be started (exit code 127): bash: acapella: command not found"),
+    "no library": (
+        70,
+        "the program failed (exit code 70, a traceback in the log): bash: acapella: command not",
+    ),
     "disk full": (OUTSIDE, "bash: acapella: command not found"),
 }
 
@@ -76,11 +92,11 @@ def test_a_failure_of_the_machine_excludes_no_sample_whatever_its_log_contains(s
 
 
 def test_a_sample_that_fails_beside_failures_of_the_machine_is_excluded_alone(tmp_path, monkeypatch):
-    jobs = [("digest__a", 2, BROKEN), ("digest__c", 143, ""), ("digest__e", None, ""), ("analyze__d", 70, "")]
+    jobs = [("digest__a", 2, BROKEN), ("digest__c", 143, ""), ("digest__e", None, ""), ("analyze__d", 134, "")]
     said = after(tmp_path, monkeypatch, *jobs, ("collect__f", OUTSIDE, "f: No space left on device"))
     assert said.splitlines()[1:3] == [f"  a: {BROKEN}", "  d: its log is empty"]
     assert "\n  exclude: [a, b, d]\n" in said
-    assert said.splitlines()[-2:] == [
+    assert said.splitlines()[-4:-2] == [
         "  collect f: f: No space left on device",
         "  digest e: it was not started, or killed before it ended; Snakemake's message above gives the reason",
     ]
@@ -138,6 +154,32 @@ def test_exit_codes_tell_the_machine_from_the_input():
     for cause in (OSError(2, "no such file"), OSError(13, "denied"), ValueError()):
         assert exit_code_of(raised(cause)) == 2
     assert exit_code_of(UserError("no tshark", outside=True)) == OUTSIDE
+    for name in ("ENOTCONN", "ETIMEDOUT", "EHOSTDOWN", "ENXIO", "ESTALE"):  # of a file server
+        assert exit_code_of(OSError(getattr(errno, name), "gone")) == OUTSIDE
+
+
+@pytest.mark.parametrize("module", ["acapella.cli", "acapella_core.errors"])
+def test_a_module_that_cannot_be_imported_is_no_exit_code_of_damage(module, monkeypatch, capsys):
+    monkeypatch.setattr(start, "stop_at_once", lambda: None)
+    monkeypatch.delitem(sys.modules, "acapella.cli")
+    monkeypatch.setitem(sys.modules, module, None)
+    assert start.main() == INTERNAL == start.INTERNAL
+    assert "ModuleNotFoundError" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("engine", ["native", "hybrid"])
+@pytest.mark.parametrize("fault", ["open", "read"])
+def test_a_capture_that_the_system_cannot_open_or_read_is_the_fault_of_the_machine(fault, engine, tmp_path, capsys):
+    if engine == "hybrid" and shutil.which("tshark") is None:
+        pytest.skip("no tshark")
+    source, why = "/proc/self/mem", "Input/output error"  # its first page is not there
+    if fault == "open":
+        source, why = str(tmp_path / "gone.pcap"), "No such device or address"
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(source)
+    assert main(["digest", source, "-o", str(tmp_path / "x.parquet"), "--engine", engine]) == OUTSIDE
+    assert capsys.readouterr().err == f"acapella: error: {source}: {why}\n"
+    assert not list(tmp_path.glob("*.parquet"))
 
 
 DELETED = "acapella: Snakemake deleted earlier results of these jobs; the next run makes them again:\n"

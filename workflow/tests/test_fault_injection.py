@@ -19,9 +19,11 @@ import duckdb
 import pytest
 from report_frames import pcap
 from test_collector_command import CONTROL, reports
+from traces import write_pcap
 from workflow_run import CAPTURES
 
 from acapella.flowreports import program
+from acapella_core.errors import OUTSIDE
 from acapella_core.files import sha256_of
 
 SOURCE = Path(__file__).with_name("fail_nth_call.c")
@@ -177,6 +179,28 @@ def incomplete_tables(folder: Path) -> list[str]:
     names = list(json.loads(counters.read_text())["not_written"]) if counters.exists() else []
     assert not [name for name in names if (folder / f"{name}.parquet").exists()]
     return names
+
+
+READING = {
+    "digest": ("digest", "large.pcap", "-o", "x.parquet", "--engine", "native", "--damaged", "keep"),
+    "digest merged": ("digest", "alpha-p2.pcap.gz", "large.pcap", "-o", "x.parquet", "--engine", "native"),
+    "kappa": ("kappa", "large.pcap", "large.pcap", "--json"),
+    "anonymise": ("anonymise", "large.pcap", "-o", "out.pcap", "--key-file", "key"),
+}
+
+
+@pytest.mark.parametrize("name", READING)
+def test_a_disk_that_fails_within_a_capture_is_no_damage_of_it(name, before, library, tmp_path):
+    """The second read of 256 KiB fails."""
+    write_pcap(tmp_path / "large.pcap", [(k, bytes(1400)) for k in range(400)], snaplen=1400)
+    for needed in ("alpha-p2.pcap.gz", "key"):
+        shutil.copy(before["digest"] / needed, tmp_path)
+    there = sorted(path.name for path in tmp_path.iterdir())
+    fault = {"LD_PRELOAD": str(library), "ACAPELLA_FAIL_FROM": "large.pcap", "ACAPELLA_FAIL": "read:2"}
+    ended = run(tmp_path, READING[name], **fault)
+    assert (ended.returncode, ended.stdout) == (OUTSIDE, ""), ended.stderr
+    assert ended.stderr.splitlines()[-1] == "acapella: error: large.pcap: Input/output error"
+    assert sorted(path.name for path in tmp_path.iterdir()) == there
 
 
 # Commands that write packets or what is made of them, and the call at which they are killed.

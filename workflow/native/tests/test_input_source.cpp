@@ -282,6 +282,7 @@ TEST(ByteSource, AnErrorOfTheSystemIsNotTheEndOfTheFile) {
         ADD_FAILURE();
     } catch (const input::InputError& error) {
         EXPECT_EQ(error.kind(), "read_error");
+        EXPECT_EQ(error.number(), EBADF);
     }
     ::close(write_only);
 }

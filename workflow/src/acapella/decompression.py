@@ -19,6 +19,7 @@ from .digest import DAMAGED, fault_of
 MAGIC = (bytes.fromhex("1f8b"), bytes.fromhex("28b52ffd"), bytes.fromhex("04224d18"))  # RFC 1952, RFC 8878, LZ4 frame
 ALL = 2**64 - 1
 PIPE_BYTES = 1 << 20
+READ_ERROR = "read_error"  # of the operating system: no fault of the capture
 MEND = "mend the capture (editcap)"
 
 
@@ -43,6 +44,7 @@ class Stream:
     """A capture that a thread decompresses into a pipe until the reader closes it. Raises UserError."""
 
     def __init__(self, capture: Path, most: int):
+        self.capture = capture
         self._most = most
         try:
             self._core = _native.Decompression(str(capture))
@@ -96,11 +98,14 @@ class Streams:
             self.arguments += ["--descriptor", str(stream.reading)]
 
     def close(self) -> None:
-        """End all threads and collect the faults."""
+        """End all threads and collect the faults. Raises UserError if the operating system cannot read a capture."""
         for place, stream in self._streams.items():
             stream.close()
             if fault := stream.fault():
                 self.faults[place] = fault
+        for place, fault in self.faults.items():
+            if fault.kind == READ_ERROR:
+                raise UserError(fault.text, where=self._streams[place].capture, outside=True)
 
 
 @contextlib.contextmanager

@@ -54,7 +54,6 @@ DAMAGED = (
     "bad_block",
     "bad_version",
     "too_many_interfaces",
-    "read_error",
 )
 MEMORY = "2G"
 ANSWER_S = 120.0  # acapella.tshark's, which is slow to import

@@ -16,11 +16,9 @@ def open_digest(source: str, options) -> "NativeDigest":
     """Open ``source``, a path or ``-``; raises UserError where it is no capture."""
     known = vendors.find()
     core_vendors = known.core if known else None
-    try:
+    with core_errors():
         core = _native.NativeDigest(source, options.site, options.port, BATCH_ROWS, core_vendors, **options.of_core())
         return NativeDigest(core, known)
-    except _native.InputError as error:
-        raise UserError(str(error)) from error
 
 
 def flow_batches_of(core) -> Iterator[pa.RecordBatch]:
@@ -30,10 +28,12 @@ def flow_batches_of(core) -> Iterator[pa.RecordBatch]:
 
 
 @contextlib.contextmanager
-def memory_limit() -> Iterator[None]:
-    """Raise the core's MemoryLimitError as a UserError."""
+def core_errors() -> Iterator[None]:
+    """Raise the core's InputError and MemoryLimitError as UserErrors."""
     try:
         yield
+    except _native.InputError as error:
+        raise UserError(str(error)) from error
     except _native.MemoryLimitError as error:
         fix = "raise --memory, or split the capture (editcap -c 1000000 IN OUT)"
         raise UserError(str(error), fix=fix, outside=True) from error
@@ -48,7 +48,7 @@ class NativeDigest:
 
     def frame_batches(self) -> Iterator[pa.RecordBatch]:
         """The frame table, in file order."""
-        with memory_limit():
+        with core_errors():
             yield from map(pa.record_batch, iter(self._core.next_frames, None))  # keeps no batch while the next is made
 
     def flow_batches(self) -> Iterator[pa.RecordBatch]:

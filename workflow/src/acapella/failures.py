@@ -6,7 +6,7 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from acapella_core.errors import DAMAGED, INTERRUPTED, OUTSIDE
+from acapella_core.errors import DAMAGED, INTERNAL, INTERRUPTED, OUTSIDE
 
 from .job_records import FailedJob
 
@@ -45,6 +45,11 @@ def how_to_go_on(jobs: Sequence[FailedJob], excluded: Sequence[str], *, stopping
     if (stopped or stopping) and not lines:
         anew = "; the collection starts over, its samples are taken again" if of_collection(stopped) else ""
         lines.append(f"acapella: stopped; run snakemake again to go on{anew}")
+    if not stopping and (ended := [name(job) for job in stopped if job.exit_code == 128 + signal.SIGTERM]):
+        lines.append(
+            "acapella: unless somebody stopped these jobs, a time limit did (--set-resources RULE:runtime=MINUTES):"
+        )
+        lines += by_reason(dict.fromkeys(ended, "ended by SIGTERM"))
     if deleted := [job for job in jobs if job.deleted and job.sample]:  # other rules keep what they update
         lines.append("acapella: Snakemake deleted earlier results of these jobs; the next run makes them again:")
         lines += [f"  {name(job)}" for job in deleted]
@@ -90,11 +95,11 @@ def reason_outside(job: FailedJob) -> str | None:
     if code == OUTSIDE:  # a full disk also loses the text
         lacks = "the machine lacks space, memory or a program (exit code 75), and the log is empty: make room first"
         return lacks if is_empty(job.log) else last_line(job.log)
-    if code == 128 + signal.SIGKILL:
-        return "killed by signal 9; the memory may be too small, or a time limit too short"
-    if code > 128 and code not in INTERRUPTED and code - 128 not in CRASHES:
-        return f"killed by signal {code - 128}"
-    return None
+    if code == INTERNAL:  # a library that cannot be imported, or a mistake in the program
+        return f"the program failed (exit code 70, a traceback in the log): {last_line(job.log)}"
+    killed = code > 128 and code not in INTERRUPTED and code - 128 not in CRASHES
+    hint = "; the memory may be too small, or a time limit too short" if code == 128 + signal.SIGKILL else ""
+    return f"killed by signal {code - 128}{hint}" if killed else None
 
 
 def is_stopped(job: FailedJob) -> bool:

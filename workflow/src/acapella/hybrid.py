@@ -16,7 +16,7 @@ from acapella_core.errors import UserError
 
 from . import tshark, vendors
 from .acap_files import BATCH_ROWS
-from .digest_native import flow_batches_of, memory_limit
+from .digest_native import core_errors, flow_batches_of
 
 
 def open_digest(source: str, options) -> "HybridDigest":
@@ -40,7 +40,7 @@ class HybridDigest:
         """The frame table, in file order."""
         # Engine tshark is tshark to the letter, so it takes lists of any length.
         asked = _native.ANSWER_FIELDS if self._ask_all else _native.ANSWER_COLUMNS
-        with memory_limit(), faults(self._source), self._program.start("-", asked, as_columns=not self._ask_all) as run:
+        with core_errors(), faults(self._source), self._program.start("-", asked, as_columns=not self._ask_all) as run:
             self._core = self._open(run)
             try:
                 yield from map(pa.record_batch, iter(self._core.next_frames, None))
@@ -104,11 +104,9 @@ def policy_of(deep_frames: tuple[int, ...]) -> tuple[int, ...]:
 
 @contextlib.contextmanager
 def faults(source: str):
-    """The core's exceptions as a user's errors."""
+    """Raise the core's exceptions about tshark as UserErrors."""
     try:
         yield
-    except _native.InputError as error:
-        raise UserError(str(error)) from error
     except _native.TsharkTimeout as error:
         fix = "use --engine native, leave these frames out (editcap), or raise --tshark-timeout"
         raise UserError(str(error), where=source, fix=fix) from error

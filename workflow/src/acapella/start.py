@@ -3,6 +3,8 @@
 import _signal  # what module signal is made of, without importing enum: nothing is imported before the handler
 import os
 
+INTERNAL = 70  # as in acapella_core.errors, which may be what cannot be imported
+
 
 def stop(*_) -> None:
     """End at once: nothing was begun yet, or all is done."""
@@ -19,11 +21,9 @@ def stop_at_once() -> None:
 def main() -> int:
     """Run the command line."""
     stop_at_once()
-    from acapella_core.errors import INTERNAL  # noqa: PLC0415 - after the handler
-
-    from .cli import main as command_line  # noqa: PLC0415
-
     try:
+        from .cli import main as command_line  # noqa: PLC0415 - after the handler
+
         return command_line()
     except KeyboardInterrupt:  # outside of a stage
         stop()

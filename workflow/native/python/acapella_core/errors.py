@@ -14,14 +14,18 @@ MACHINE = {
     errno.EAGAIN,
     errno.EDQUOT,
     errno.EFBIG,
+    errno.EHOSTDOWN,
     errno.EIO,
     errno.EMFILE,
     errno.ENFILE,
     errno.ENODEV,
     errno.ENOMEM,
     errno.ENOSPC,
+    errno.ENOTCONN,
+    errno.ENXIO,
     errno.EROFS,
     errno.ESTALE,
+    errno.ETIMEDOUT,
 }
 
 

@@ -22,7 +22,8 @@ class Decompression {
   public:
     explicit Decompression(const std::string& path) : source_(input::ByteSource::open(path)) {
         if (source_->view(1).empty() && !source_->fault().kind.empty())
-            throw input::InputError(source_->fault().kind, path, source_->fault().what);
+            throw input::InputError(source_->fault().kind, path, source_->fault().what,
+                                    source_->fault().number);
     }
 
     // Returns the number of bytes; stops if the reader closes it.

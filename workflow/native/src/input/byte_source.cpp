@@ -23,7 +23,8 @@ constexpr int kPipeSize = 1 << 20;
 std::unique_ptr<ByteSource> ByteSource::open(const std::string& path, const DecompressionLimits& limits) {
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor < 0) {
-        throw InputError("cannot_open", path, std::strerror(errno));
+        const int number = errno;
+        throw InputError("cannot_open", path, std::strerror(number), number);
     }
     auto raw = descriptor_stream(descriptor, true);
     struct stat facts {};

@@ -33,7 +33,7 @@ FileEnd end_of_fault(const std::string& kind) {
     if (kind == "trailing_bytes") {
         return FileEnd::trailing_bytes;
     }
-    return kind == "bad_compression" ? FileEnd::bad_compression : FileEnd::read_error;
+    return FileEnd::bad_compression;
 }
 
 std::int64_t unit_ns(const Interface& interface) {
@@ -90,14 +90,21 @@ bool is_text(Bytes head) {
                      is_text(head) ? "text, not a pcap or pcapng capture" : "not a pcap or pcapng capture");
 }
 
+// A disk that fails is not damage of the capture: what was read of it is no result.
+void refuse_unreadable(const ByteSource& source) {
+    const ByteStream::Fault& fault = source.fault();
+    if (fault.kind == "read_error") {
+        throw InputError(fault.kind, source.name(), fault.what, fault.number);
+    }
+}
+
 }  // namespace
 
 const char* name_of(FileEnd end) {
     constexpr std::array kNames{"clean",           "cut_header",          "cut_record",
                                 "bad_caplen",      "bad_pseudo_header",   "bad_block",
                                 "bad_version",     "too_many_interfaces", "cut_compressed",
-                                "bad_compression", "decompression_limit", "trailing_bytes",
-                                "read_error"};
+                                "bad_compression", "decompression_limit", "trailing_bytes"};
     return kNames.at(static_cast<std::size_t>(end));
 }
 
@@ -129,6 +136,7 @@ bool CaptureReader::stop(FileEnd end, std::string detail) {
 // Damaged compressed data comes out as records that make no sense before its checksum does.
 void CaptureReader::read_to_end() {
     facts_.unread_bytes = source_.skip(UINT64_MAX);
+    refuse_unreadable(source_);
     const ByteStream::Fault& fault = source_.fault();
     if (fault.kind == "bad_compression") {
         facts_.end = FileEnd::bad_compression;
@@ -139,6 +147,7 @@ void CaptureReader::read_to_end() {
 bool CaptureReader::stop_short(FileEnd end, std::size_t there, std::size_t whole) {
     const ByteStream::Fault& fault = source_.fault();
     if (!fault.kind.empty()) {
+        refuse_unreadable(source_);
         return stop(end_of_fault(fault.kind), fault.what);
     }
     if (there == 0 && end == FileEnd::cut_header) {
@@ -180,7 +189,7 @@ std::unique_ptr<CaptureReader> open_capture(ByteSource& source) {
     const Bytes head = source.view(kLongestMagic);
     if (head.size() < sizeof(std::uint32_t)) {
         if (!source.fault().kind.empty()) {
-            throw InputError(source.fault().kind, source.name(), source.fault().what);
+            throw InputError(source.fault().kind, source.name(), source.fault().what, source.fault().number);
         }
         if (head.empty()) {
             throw InputError("empty_file", source.name(), "the file is empty");

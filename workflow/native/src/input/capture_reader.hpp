@@ -41,7 +41,6 @@ enum class FileEnd : std::uint8_t {
     bad_compression,      // the compressed data is damaged, or a checksum says that what came out of it is
     decompression_limit,  // the decompressed data exceeds DecompressionLimits
     trailing_bytes,       // bytes that are not compressed behind the compressed data, which is whole
-    read_error,           // the operating system's
 };
 
 // The stable name, as the members are spelt.

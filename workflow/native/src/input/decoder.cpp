@@ -30,7 +30,8 @@ class DescriptorStream final : public ByteStream {
                 return static_cast<std::size_t>(got);
             }
             if (errno != EINTR) {
-                return fail("read_error", std::strerror(errno));
+                const int number = errno;
+                return fail("read_error", std::strerror(number), number);
             }
         }
     }
@@ -115,7 +116,7 @@ class Decoder : public ByteStream {
     // No compressed bytes are left. `inside`: a member or frame is not complete.
     std::size_t end_of_feed(bool inside) {
         if (!feed_.fault().kind.empty()) {
-            return fail(feed_.fault().kind, feed_.fault().what);
+            return fail(feed_.fault().kind, feed_.fault().what, feed_.fault().number);
         }
         return inside ? fail("cut_compressed", "the compressed data is cut") : 0;
     }

@@ -15,8 +15,9 @@ namespace acapella::input {
 class ByteStream {
   public:
     struct Fault {
-        std::string kind;  // as FileEnd's members; empty: none
+        std::string kind;  // as FileEnd's members, or read_error; empty: none
         std::string what;
+        int number = 0;  // errno of a read_error
     };
 
     ByteStream() = default;
@@ -30,9 +31,9 @@ class ByteStream {
     [[nodiscard]] const Fault& fault() const { return fault_; }
 
   protected:
-    std::size_t fail(std::string kind, std::string what) {
+    std::size_t fail(std::string kind, std::string what, int number = 0) {
         if (fault_.kind.empty()) {
-            fault_ = {std::move(kind), std::move(what)};
+            fault_ = {std::move(kind), std::move(what), number};
         }
         return 0;
     }

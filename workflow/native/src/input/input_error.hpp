@@ -1,4 +1,4 @@
-// The one exception of the readers: what a file is not, found while opening it.
+// The one exception of the readers: a file is not a capture, or the operating system cannot open or read it.
 #pragma once
 
 #include <stdexcept>
@@ -9,16 +9,18 @@ namespace acapella::input {
 // `kind` is a stable snake_case name: cannot_open, read_error, empty_file, cut_header, not_a_capture,
 // unsupported_format, unsupported_version, bad_header, cut_compressed, bad_compression,
 // decompression_limit.
-// what() is one line, "where: what".
+// what() is one line, "where: what". `number` is errno after a failed system call, else 0.
 class InputError : public std::runtime_error {
   public:
-    InputError(std::string kind, const std::string& where, const std::string& what)
-        : std::runtime_error(where + ": " + what), kind_(std::move(kind)) {}
+    InputError(std::string kind, const std::string& where, const std::string& what, int number = 0)
+        : std::runtime_error(where + ": " + what), kind_(std::move(kind)), number_(number) {}
 
     [[nodiscard]] const std::string& kind() const { return kind_; }
+    [[nodiscard]] int number() const { return number_; }
 
   private:
     std::string kind_;
+    int number_;
 };
 
 }  // namespace acapella::input

@@ -55,7 +55,7 @@ void PcapReader::read_file_header() {
     if (head.size() < kFileHeader) {
         const auto& fault = source_.fault();
         throw InputError(fault.kind.empty() ? "cut_header" : fault.kind, source_.name(),
-                         fault.kind.empty() ? "the pcap file header is cut" : fault.what);
+                         fault.kind.empty() ? "the pcap file header is cut" : fault.what, fault.number);
     }
     swapped_ = !known(load<std::uint32_t>(head.data(), false));
     const auto magic = load<std::uint32_t>(head.data(), swapped_);

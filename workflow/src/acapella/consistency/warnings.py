@@ -23,7 +23,6 @@ ENDS = {  # the core's FileEnd; all others are damage
     "cut_record": "cut in the middle of a record",
     "cut_compressed": "its compressed data is cut",
     "trailing_bytes": "bytes that are not compressed behind the compressed ones",
-    "read_error": "the operating system could not read on",
 }
 
 PAIR_CHECKS = []
