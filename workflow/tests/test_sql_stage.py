@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 from acapella import cli, process, queries, sql
 from acapella.campaign import Campaign
+from acapella_core import _native
 from acapella_core.errors import UserError
 
 PROGRAM = str(Path(sys.executable).with_name("acapella"))
@@ -197,12 +199,24 @@ def test_moved_campaign_is_answered(campaign, ask, tmp_path):
         "set threads = 3",
         "explain analyze copy (select 1) to 'stolen.csv'",
         "EXPLAIN (analyze) copy (select 1) to 'stolen.csv'",
+        "-- explain (\nexplain analyze copy flows to 'stolen.csv' /* )\nselect 1 -- */",
+        "explain /* ( */ analyze copy flows to 'stolen.csv' -- ) select 1",
+        "explain analyze with x as (copy flows to 'stolen.csv') from x",
+        "with x as (copy flows to 'stolen.csv') from x",
+        "with x as (insert into flows from flows returning *) from x",
+        "import database 'db'",
+        "pragma/**/import_database('db')",
+        "explain analyze import database 'db'",
+        "pragma force_checkpoint",
     ],
 )
 def test_statements_that_do_more_than_read_are_refused(campaign, ask, statement):
+    (campaign / "db").mkdir(exist_ok=True)
+    for name in ("schema", "load"):
+        (campaign / "db" / f"{name}.sql").write_text("copy (select 1) to 'stolen.csv';\n")
     code, out, err = ask(campaign, statement)
     assert (code, out) == (2, "")
-    assert "read only" in err
+    assert "read only" in err or "Parser Error" in err
     assert err.count("\n") == 1
     assert not (campaign / "stolen.csv").exists()
 
@@ -217,6 +231,24 @@ def test_a_query_reads_no_file_outside_and_changes_no_setting(campaign, ask, tmp
     code, out, err = ask(campaign, query.format(outside))
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "secret" not in err
+    assert not (campaign / "stolen.csv").exists()
+
+
+@pytest.mark.skipif(not _native.confinement_offered()["landlock_abi"], reason="the kernel has no Landlock")
+def test_the_command_can_write_temporary_files_alone(campaign, tmp_path):
+    """Also if DuckDB could be asked to write: nothing refuses the statement here."""
+    (tmp_path / "scratch").mkdir()
+    code = f"""
+import sys
+from acapella import cli, sql
+sql.reading_statement = lambda con, query: query
+sys.argv = ["acapella", "sql", {str(campaign)!r}, "copy flows to 'stolen.csv'"]
+sys.exit(cli.main())
+"""
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "scratch")}
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "Permission denied" in ended.stderr
     assert not (campaign / "stolen.csv").exists()
 
 
@@ -279,8 +311,18 @@ def test_other_formats_have_no_cells_for_spreadsheets(campaign, ask):
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 
-@pytest.mark.parametrize("query", ["explain select 1", "explain analyze select 1", "EXPLAIN (format json) select 1"])
-def test_a_plan_can_be_asked_for(campaign, ask, query):
+@pytest.mark.parametrize(
+    "query",
+    [
+        "explain select 1",
+        "-- why\nexplain analyze\tselect 1;",
+        "EXPLAIN (format json) select 1",
+        "explain (analyze, format json) with x as (from flows) from x",
+        "pragma table_info('flows')",
+        "PRAGMA show_tables;",
+    ],
+)
+def test_plans_and_tables_can_be_asked_for(campaign, ask, query):
     assert ask(campaign, query)[0] == 0
 
 

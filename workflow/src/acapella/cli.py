@@ -136,6 +136,7 @@ def main(argv: list[str] | None = None) -> int:
     own_process = argv is None
     argv = sys.argv[1:] if argv is None else argv
     args = build_parser(argv[0] if argv else None).parse_args(argv)
+    args.own_process = own_process
     if own_process and args.confine:
         args.confine(args)
     with ended_by_signals() as came:

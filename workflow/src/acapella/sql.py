@@ -26,6 +26,7 @@ import argparse
 import contextlib
 import json
 import math
+import os
 import re
 import shutil
 import sys
@@ -38,8 +39,10 @@ from . import queries
 from .campaign import Campaign, opened, require
 
 BATCH = 10_000  # rows fetched at once: bounds memory
-READ_ONLY = {"SELECT", "PRAGMA"}
-EXPLAIN = re.compile(r"\s*explain\b(\s+analyze\b|\s*\([^()]*\))?", re.IGNORECASE)
+PRAGMAS = "collations|database_list|database_size|functions|platform|show_databases|show_tables|show_tables_expanded"
+PRAGMAS += r"|storage_info|table_info|user_agent|version"
+PRAGMA = re.compile(rf"pragma\s+({PRAGMAS})(\s*\('[^']*'\))?[\s;]*", re.IGNORECASE | re.ASCII)
+EXPLAIN = re.compile(r"explain(\s+analyze(?=\s)|\s*\([\w\s,]*\)|(?=\s))\s*", re.IGNORECASE | re.ASCII)
 
 
 def register_parser(subparsers):
@@ -85,6 +88,15 @@ def write_answer(con, query, out, form: str | None, *, spreadsheet: bool = False
         WRITERS[form](con, query, out)
 
 
+def confine(_args: argparse.Namespace | None = None) -> None:
+    """Confine this process, which executes a query of somebody else's on files of somebody else's: it writes only
+    temporary files and open streams, and has no network.
+    """
+    from acapella_core import _native  # noqa: PLC0415 - the start of `--help` stays quick
+
+    _native.confine_self([os.environ.get("TMPDIR") or "/tmp"])
+
+
 def run(args) -> None:
     """Answer the query on standard output."""
     campaign = opened(args.campaign) if args.campaign else only_campaign(Path.cwd())
@@ -123,7 +135,6 @@ def ask(  # noqa: PLR0913
         con.execute(f"attach {index.literal(catalog)} as catalog (read_only)")
         queries.confine(con, folder)
         check_catalog(con, campaign)
-        statement = reading_statement(con, query)
         here = Campaign(Path())  # the catalog's own views contain the path where it was made
         tables = catalog_tables(con)
         for name in map(index.quoted, tables):
@@ -131,6 +142,7 @@ def ask(  # noqa: PLR0913
         index.create_views(con, here.folder)
         index.create_table_views(con, here.folder, sorted({*index.tables_there(here)} - {*tables}))
         with known_names(con):
+            statement = reading_statement(con, query)
             write_answer(con, statement, out, form, spreadsheet=spreadsheet)
 
 
@@ -169,20 +181,52 @@ def known_names(con):
 
 
 def reading_statement(con, query: str, anew: str = "; to make the catalog anew: acapella index"):
-    """The query, parsed. Raises UserError where it is not one statement that only reads; ``anew`` ends its advice."""
-    statements = con.extract_statements(query)
-    if len(statements) != 1:
-        raise UserError(f"one statement, please: this has {len(statements)}")
-    kind = statements[0].type.name.removesuffix("_STATEMENT")
-    if kind == "EXPLAIN":  # `explain analyze` executes what follows
-        explained = con.extract_statements(EXPLAIN.sub("", query, count=1))
-        kind = explained[0].type.name if len(explained) == 1 else kind
-    if kind not in READ_ONLY:
+    """The query, parsed. Raises UserError where it is not one statement that only reads; ``anew`` ends its advice.
+
+    The connection needs the query's tables: DuckDB also has to bind it.
+    """
+    (statement, *more) = con.extract_statements(query) or [None]
+    if statement is None or more:
+        raise UserError(f"one statement, please: this has {len(more) + (statement is not None)}")
+    if refused := why_refused(con, statement):
         raise UserError(
-            f"this is read only: {kind} is refused",
+            f"this is read only: {refused} is refused",
             fix=f"ask with select; to keep an answer: --format csv > FILE{anew}",
         )
-    return statements[0].query
+    return statement.query
+
+
+def why_refused(con, statement) -> str | None:
+    """Return the kind of a statement that does more than read, None of one that only reads.
+
+    Text that begins with an EXPLAIN or PRAGMA of a known form is one: DuckDB removed comments before the statement, and
+    there are none in these forms. `explain analyze` executes what follows.
+    """
+    kind = statement.type.name.removesuffix("_STATEMENT")
+    if kind == "EXPLAIN" and (start := EXPLAIN.match(statement.query)):
+        explained = con.extract_statements(statement.query[start.end() :])
+        if len(explained) == 1 and not statement.query.startswith("(", start.end()):
+            statement, kind = explained[0], explained[0].type.name
+    if kind == "PRAGMA" and PRAGMA.fullmatch(statement.query):
+        return None
+    return writing_with(con, statement.query) if kind == "SELECT" else kind
+
+
+def writing_with(con, select: str) -> str | None:
+    """Return "WITH ..." if a SELECT has a WITH clause that writes, else None.
+
+    DuckDB accepts COPY, INSERT, UPDATE and DELETE there, but at the top level only; so it is asked to bind the SELECT
+    as a part of another one, which executes nothing.
+    """
+    import duckdb  # noqa: PLC0415 - slow to import
+
+    try:
+        con.execute("explain select * from query($1)", [select]).fetchall()
+    except duckdb.BinderException as error:
+        if "must be at the top level" not in str(error):
+            raise
+        return "WITH with a statement that writes"
+    return None
 
 
 def write_table(con, query, out) -> None:

@@ -48,6 +48,8 @@ def run(args: argparse.Namespace) -> None:
             answer = collector("snapshot")
         counters, tables = answer["state"]["reports"], folder / answer["folder"]
     spreadsheet = sql.checked_spreadsheet(args)
+    if args.own_process:
+        sql.confine()  # not before the collector was asked, over a socket
     with queries.one_line(), contextlib.closing(queries.connect()) as con:
         define(con, tables, counters)
         queries.confine(con, tables)
