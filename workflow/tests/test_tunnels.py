@@ -244,6 +244,17 @@ def test_a_client_on_the_port_of_a_tunnel_has_one_flow_per_direction(tmp_path, e
     assert [(row["frames"], row["tunnels"], row["mpls"]) for row in flows] == [(1000, [], [])] * 6
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_more_than_16_identifiers_are_an_issue_of_the_frame(tmp_path, engine):
+    """Tenants that only a 17th identifier separates are one flow, and each of their frames has the issue."""
+    frames = [frame([("gre_key", 7)] * 15 + [("gre_key", last) for last in ids])
+              for ids in ([1], [2], [7, 1], [7, 2])]  # fmt: skip
+    rows, flows = digested(tmp_path, whole(frames), engine)
+    assert [row["issue"] for row in rows] == [None, None, "too_many_headers", "too_many_headers"]
+    assert [len(row["tunnels"]) for row in flows] == [16] * 3
+    assert [row["flow"] for row in rows] == [0, 1, 2, 2]
+
+
 def test_vlan_in_vxlan_and_vxlan_in_vlan_are_separate_flows(tmp_path):
     nested = [[("vlan", 7), ("vxlan_vni", 5)], [("vxlan_vni", 5), ("vlan", 7)]]
     frames, flows = check(tmp_path, whole([frame(one) for one in nested]))
