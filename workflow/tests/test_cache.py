@@ -178,7 +178,8 @@ def test_entries_that_are_damaged_while_a_campaign_uses_them_end_no_run(cached, 
     entries[REMOVED].unlink()
     damaged = [*LATER, REMOVED]
     before = state(cache) | state(place.campaign)
-    for arguments in (("process", "--dry-run"), ("--lint",), ("--unlock",), ("process", "--summary")):
+    looking = (("process", "--dry-run"), ("--lint",), ("--unlock",), ("process", "--summary"))
+    for arguments in () if cache_option else looking:  # once: both begin with the same files
         said = place.run(*arguments).stdout
         assert state(cache) | state(place.campaign) == before, (arguments, said)
         if "--dry-run" in arguments:

@@ -8,6 +8,8 @@ from svg_text import words
 from traces import busy_port, write_untimed
 from workflow_run import Workplace
 
+from acapella import cli
+
 FRAMES = [frame for _, frame in busy_port()]
 SAMPLES = {"first": ("alpha", "p1", 0), "second": ("alpha", "p1", 200), "third": ("beta", "p1", 96)}
 OVER_TIME = ("throughput", "flow_times")
@@ -23,7 +25,9 @@ def untimed(tmp_path_factory) -> Workplace:
         write_untimed(place.folder / "captures" / f"{name}.pcapng", FRAMES, snaplen)
     rows = ((name, site, port, f"../captures/{name}.pcapng") for name, (site, port, _) in SAMPLES.items())
     place.sheet(*rows)
-    place.succeed("--cores", "2")
+    place.succeed("--cores", "2", "process")
+    assert cli.main(["figures", str(place.campaign), "--only", *OVER_TIME, "flow_sizes", "--formats", "svg"]) == 0
+    assert cli.main(["report", str(place.campaign)]) == 0
     return place
 
 
