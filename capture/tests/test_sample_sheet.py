@@ -173,6 +173,13 @@ def test_a_place_that_is_called_as_the_tables_call_all_of_them(folder, key):
     assert complaint(folder, "\t".join(fields.values()) + "\n") == expected
 
 
+def test_control_characters_in_a_restriction_are_refused(folder):
+    text = WITH_RESTRICTION + "S\tp\ta.pcap\tfilter tcp\x1b[2J\n"
+    (folder / "sheet.tsv").write_text(text)
+    with pytest.raises(UserError, match="line 2: restriction .* has a control character"):
+        files.read_sheet(folder / "sheet.tsv")
+
+
 @pytest.mark.parametrize("row", ["a\tR\x1b[31m\tp\ta.pcap\t", "a\tR\tp\u202e\ta.pcap\t", "a\tR\tp\ta\x07.pcap\t"])
 def test_control_characters_are_refused_and_shown_escaped(folder, row):
     found = complaint(folder, row + "\n")

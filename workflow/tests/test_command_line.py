@@ -66,6 +66,12 @@ def test_a_mistake_in_the_command_line_is_one_line(argv, line, capsys):
     assert complaint(capsys, *argv) == line
 
 
+def test_control_characters_in_an_error_are_escaped(capsys):
+    assert main(["index", "/nonexistent/\x1b]0;x\x07\n"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.isprintable() and "\\x1b]0;x\\x07\\n" in line
+
+
 @pytest.mark.parametrize("argv", [["--nosuch"], ["campaign", "--config"], []])
 def test_collect_inside_the_sandbox_says_it_in_one_line_too(argv):
     command = [sys.executable, "-m", "acapella_capture.collect", *argv]

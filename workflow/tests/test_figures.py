@@ -199,6 +199,12 @@ def figure_data(figure: compose.Drawn, layer: dict) -> list[dict]:
     return data["values"] if "values" in data else figure.spec["datasets"][data["name"]]
 
 
+def test_control_characters_in_names_are_drawn_escaped(tmp_path):
+    """The renderer ends the process at some of them."""
+    source = Source(Campaign(write_tables(tmp_path / "made", names=["W\x1b]0;x\x07\x01"], ports=1, samples=1)))
+    assert "W\\x1b]0;x\\x07\\x01" in words(svg_of(compose.drawn("capture_quality", source)))
+
+
 def test_same_tables_give_the_same_bytes_in_any_folder_order_and_process(tmp_path):
     first, second = (write_tables(tmp_path / name / "made", sites=2) for name in ("a", "b"))
     assert cli.main(["figures", str(first)]) == 0

@@ -325,6 +325,9 @@ def rewrite(folder, changed):
         ({"sample": "z"}, "names another sample"),
         ({"site": None}, "names no site"),
         ({"run": "first"}, "raw/a.json"),
+        ({"site": "W\x1b]0;x\x07\x01"}, "manifest of a: name .* control character"),
+        ({"environment": "E\u202e"}, "manifest of a: name .* control character"),
+        ({"file": "../a.pcap"}, "manifest of a: '../a.pcap' is not the name of a file"),
     ],
 )
 def test_contradictions_are_one_line_and_leave_no_catalog(folder, changed, mistake):

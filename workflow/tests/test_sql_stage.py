@@ -159,11 +159,19 @@ def test_output_to_a_pipe_is_csv_of_all_columns(campaign):
     assert list(csv.reader(told.splitlines())) == [[f"column_{n}" for n in range(20)], [f"{n:030d}" for n in range(20)]]
 
 
-def test_output_to_a_terminal_is_a_table(campaign, monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
+
+@pytest.mark.parametrize("form", ["csv", "json", "table", "tsv"])
+def test_control_characters_are_escaped_on_a_terminal(campaign, form):
+    sql.ask(Campaign(campaign), "select 'a\x1b[2Jb\nc\x9b' as \"x\x07\"", out := Terminal(), form=form)
+    assert all(line.isprintable() for line in out.getvalue().split("\n"))
+    assert "[2Jb" in out.getvalue()
+
+
+def test_output_to_a_terminal_is_a_table(campaign):
     sql.ask(Campaign(campaign), "select 7 as seven", out := Terminal())
     assert "seven" in out.getvalue() and "\N{BOX DRAWINGS LIGHT VERTICAL}" in out.getvalue()
     with pytest.raises(UserError, match="Parquet is not written to a terminal"):

@@ -55,6 +55,16 @@ def test_derived_files_are_removed_and_captures_of_a_testbed_are_moved(campaign)
     assert remove_stale(campaign, ["a", "b"]) == []
 
 
+def test_control_characters_in_the_name_of_a_capture_are_escaped(campaign):
+    raw = campaign.folder / "raw"
+    (raw / "c.pcap").rename(raw / "c\x1b[2J\n.pcap")
+    (raw / "c.json").write_text(json.dumps({"acapella_manifest": 1, "sample": "c", "file": "c\x1b[2J\n.pcap"}))
+    lines = remove_stale(campaign, ["a", "b"])
+    assert any(r"raw/c\x1b[2J\n.pcap -> " in line for line in lines)
+    assert all(line.isprintable() for line in lines)
+    assert all(line.isprintable() for line in (campaign.folder / "logs/stale.log").read_text().splitlines())
+
+
 def test_links_are_removed_and_never_followed(campaign, tmp_path):
     outside = tmp_path / "outside"
     (outside / "folder").mkdir(parents=True)

@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the findings and a summary; return the exit code."""
     found = check(opened(args.folder))
     for line in found.lines:
-        print("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line))
+        print(names.shown(line))
     unlisted = f"; {len(found.unlisted)} files are in no list" if found.unlisted else ""
     plural = "" if len(found.lines) == 1 else "s"
     print(f"{args.folder}: {len(found.listed)} files verified, {len(found.lines)} finding{plural}{unlisted}")

@@ -14,6 +14,7 @@ import sys
 import time
 from importlib.metadata import entry_points
 
+from acapella_core import names
 from acapella_core.arguments import Parser
 from acapella_core.errors import UserError, exit_code_of
 from acapella_core.files import remove_scratch
@@ -157,7 +158,7 @@ def run_stage(args: argparse.Namespace, came: list[int]) -> int:
             raise
         code = exit_code_of(error)
         said = "out of memory" if isinstance(error, MemoryError) else told(error)
-        print(f"acapella: error: {said}", file=sys.stderr)
+        print(f"acapella: error: {names.shown(said)}", file=sys.stderr)
         return code
     except SystemExit as ended:
         if ended.code in {128 + number for number in ENDS}:

@@ -31,6 +31,7 @@ from argparse import RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from pathlib import Path
 
+from acapella_core import names as allowed
 from acapella_core import schemas, sheets
 from acapella_core.arrow_tables import arrow_schema
 from acapella_core.errors import UserError
@@ -472,7 +473,15 @@ def stub(file: Path, table: str):
 
 
 def check(con) -> None:
-    """Raise UserError where manifests and acaps contradict each other, or a manifest has nothing in it."""
+    """Raise UserError where manifests and acaps contradict each other, or a manifest has nothing in it, or a name in it
+    has control characters.
+    """
+    named = con.execute("select sample, site, port, environment, file from manifests order by sample")
+    for sample, *labels, file in named.fetchall():
+        for label in filter(None, labels):
+            allowed.label(label, f"the manifest of {sample}")
+        if file is not None:
+            allowed.file(file, f"the manifest of {sample}")
     unknown = con.execute("select min(sample) from files where sample not in (select samples.sample from samples)")
     if sample := unknown.fetchone()[0]:
         raise UserError(

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from acapella_core import names
 from acapella_core.beneath import FIX
 
 ENTRY = re.compile(r"[0-9a-f]{64}_(acap|flows)\.parquet")  # of a cache (acapella.cache)
@@ -44,5 +45,4 @@ def refusal(folder: Path) -> str | None:
     if not found:
         return None
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    line = f"{found[0]}{more}, and no file is written through one; {FIX}"
-    return "".join(c if c.isprintable() else "?" for c in line)
+    return names.shown(f"{found[0]}{more}, and no file is written through one; {FIX}")

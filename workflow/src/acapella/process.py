@@ -139,6 +139,8 @@ def name_samples(campaign: Campaign, con, *, hide: bool) -> list:
     samples = [dict(zip(columns, row, strict=True)) for row in query.fetchall()]
     for sample in samples:
         allowed.sample(sample["sample"], campaign.catalog)
+        for place in ("site", "port"):
+            allowed.label(sample[place], campaign.catalog)
     names = pseudonyms(samples) if hide else true_names(samples)
     if hide:
         write_mapping(campaign.folder / PSEUDONYMS, samples, names)

@@ -32,7 +32,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from acapella_core import schemas
+from acapella_core import names, schemas
 from acapella_core.errors import UserError
 
 from . import queries
@@ -232,7 +232,8 @@ def writing_with(con, select: str) -> str | None:
 def write_table(con, query, out) -> None:
     """A drawn table, cut in the middle where it is long."""
     answer = con.sql(query)
-    out.write(f"{answer}\n" if answer is not None else "")
+    lines = [] if answer is None else f"{answer}".split("\n")
+    out.writelines(f"{names.shown(line) if out.isatty() else line}\n" for line in lines)
 
 
 def write_separated(delimiter, cell=None):
@@ -242,18 +243,22 @@ def write_separated(delimiter, cell=None):
     """
     special = re.compile(f'[{delimiter}"\r\n]')
 
-    def field(value) -> str:
+    def field(value, *, terminal: bool) -> str:
         if value is None:
             return ""
-        text = str(value)
+        text = names.shown(str(value)) if terminal else str(value)
         return text if text and not special.search(text) else '"' + text.replace('"', '""') + '"'
 
     def write(con, query, out) -> None:
-        content = cell or plain
+        content, terminal = cell or plain, out.isatty()
+
+        def line(values) -> str:
+            return delimiter.join(field(content(value), terminal=terminal) for value in values) + "\n"
+
         result = con.execute(query)
-        out.write(delimiter.join(field(content(column[0])) for column in result.description) + "\n")
+        out.write(line(column[0] for column in result.description))
         for rows in batches(result):
-            out.writelines(delimiter.join(field(content(value)) for value in row) + "\n" for row in rows)
+            out.writelines(map(line, rows))
 
     return write
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from acapella_core import beneath
 from acapella_core.files import atomic_text
-from acapella_core.names import SAMPLE
+from acapella_core.names import SAMPLE, shown
 
 from .campaign import Campaign
 
@@ -87,23 +87,23 @@ def report_removed(
         return []
     log = folder / "logs" / "stale.log"
     before = log.read_text(encoding="utf-8") if log.is_file() else ""
-    told = [f"{one.path}" + (f" -> {one.to}" if one.to else "") for one in removed]
+    told = [shown(f"{one.path}" + (f" -> {one.to}" if one.to else "")) for one in removed]
     atomic_text(log, before + "".join(f"{line}\n" for line in told))
     moved = sum(one.to is not None for one in removed)
-    shown = [*told[:MOST_SHOWN], *([f"... (all in {log})"] if len(told) > MOST_SHOWN else [])]
+    first_ones = [*told[:MOST_SHOWN], *([f"... (all in {log})"] if len(told) > MOST_SHOWN else [])]
     kept = f" {moved} of them moved to {folder / 'stale' / 'raw'};" if moved else ""
     first = f"acapella: removed {len(removed)} files and folders of {of};{kept} list: {log}"
-    return [first, *(f"  {line}" for line in shown)]
+    return [shown(first), *(f"  {line}" for line in first_ones)]
 
 
 def report_unknown(paths: Collection[Path]) -> list[str]:
     """Return a line that lists files of no known sample."""
     if not paths:
         return []
-    shown = ", ".join(map(str, [*paths][:MOST_SHOWN])) + (", ..." if len(paths) > MOST_SHOWN else "")
+    first_ones = shown(", ".join(map(str, [*paths][:MOST_SHOWN]))) + (", ..." if len(paths) > MOST_SHOWN else "")
     return [
         f"acapella: {len(paths)} files or folders belong to no sample of the campaign and stay; move them elsewhere,"
-        f" readers of these folders count them: {shown}"
+        f" readers of these folders count them: {first_ones}"
     ]
 
 

@@ -99,12 +99,12 @@ def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
     for line, fields in read_lines(sheet):
         start_ns = parse_start(fields["start"], line, faults)
         restriction = parse_restriction(fields["restriction"], line, faults)
-        for key in REQUIRED:
-            if not fields[key]:
+        for key in (*REQUIRED, "restriction"):
+            if not fields[key] and key in REQUIRED:
                 faults.add(line, f"no {key}")
-            elif not allowed.is_label(fields[key]):
+            elif not fields[key].isprintable():
                 faults.add(line, f"{key} {fields[key]!r} has a control character")
-            elif key != "file" and fields[key] == EVERYWHERE:
+            elif key in ("site", "port") and fields[key] == EVERYWHERE:
                 faults.add(line, f"{key} {EVERYWHERE!r}: tables call the whole campaign so; choose another name")
         if fields["file"]:
             entries += [

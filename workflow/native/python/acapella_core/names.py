@@ -38,6 +38,11 @@ def path(name: object, where: object) -> PurePosixPath:
     return PurePosixPath(name)
 
 
+def shown(text: str) -> str:
+    """Return text for a terminal or a figure: control characters, also newlines, are escaped as in a Python literal."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 def is_sample(name: object) -> bool:
     """Return whether a value can be the name of a sample, and so part of a file name."""
     return isinstance(name, str) and SAMPLE.fullmatch(name) is not None and len(name) <= MOST_BYTES

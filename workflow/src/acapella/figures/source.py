@@ -3,8 +3,10 @@
 import functools
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
+from acapella_core import names
 from acapella_core.errors import UserError
 
 from ..campaign import Campaign, require
@@ -93,7 +95,16 @@ class Source:
         for place, field in enumerate(schema):
             if not field.nullable and pa.types.is_string(field.type):  # an empty text is not a null
                 table = table.set_column(place, field, table[field.name].fill_null(""))
-        return table
+        return printable(table)
+
+
+def printable(table: pa.Table) -> pa.Table:
+    """Return a table with control characters escaped: the renderer aborts at some of them."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string(field.type) and not pc.all(pc.utf8_is_printable(table[field.name])).as_py():
+            texts = [text and names.shown(text) for text in table[field.name].to_pylist()]
+            table = table.set_column(place, field, pa.array(texts, field.type))
+    return table
 
 
 def sites_of(rows: list[dict]) -> list[str]:
