@@ -176,7 +176,7 @@ def test_a_place_that_is_called_as_the_tables_call_all_of_them(folder, key):
 def test_control_characters_in_a_restriction_are_refused(folder):
     text = WITH_RESTRICTION + "S\tp\ta.pcap\tfilter tcp\x1b[2J\n"
     (folder / "sheet.tsv").write_text(text)
-    with pytest.raises(UserError, match="line 2: restriction .* has a control character"):
+    with pytest.raises(UserError, match=r"line 2: restriction .* has a control character"):
         files.read_sheet(folder / "sheet.tsv")
 
 

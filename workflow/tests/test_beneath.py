@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import errno
+import hashlib
 import os
 import shutil
 import threading
@@ -12,8 +13,10 @@ import pytest
 from workflow_run import workplace
 
 from acapella import cli
-from acapella.links import links
+from acapella.links import links, refusal
+from acapella_capture import coordinator, outcomes
 from acapella_capture.testbeds import files as captures
+from acapella_capture.testbeds.fabric.transfer import Transfer
 from acapella_core import _native, beneath, files
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_path, atomic_text
@@ -223,6 +226,59 @@ def test_captures_are_still_linked_and_not_into_a_linked_directory(results, outs
     (results / "raw").symlink_to(outside)
     with pytest.raises(UserError, match="is a symbolic link"):
         captures.link(outside / "profile", results / "raw" / "b.pcap")
+
+
+class Node:
+    """A node with one file, as a fetch from FABRIC sees it."""
+
+    def __init__(self, content: bytes):
+        self.content = content
+        self.sha256 = hashlib.sha256(content).hexdigest()
+
+    def ask(self, _node, command, **_more):
+        parts = {"parts": [self.sha256], "size": len(self.content), "sha256": self.sha256}
+        return {"parts": parts, "cut": {"path": "part"}, "remove": {}}[command]
+
+    def download(self, _node, _place, local):
+        local.write_bytes(self.content)
+
+
+def test_a_fetched_capture_is_not_written_through_links(results, outside):
+    node, raw = Node(b"captured"), results / "raw"
+    raw.mkdir()
+    transfer = Transfer(node, node.download, 100)
+    (raw / ".a.pcap.partial.part").symlink_to(outside / "profile")
+    transfer.fetch("node", "a.pcap", raw / "a.pcap")
+    assert [(path.name, path.read_bytes()) for path in raw.iterdir()] == [("a.pcap", b"captured")]
+    (raw / ".b.pcap.partial").symlink_to(outside / "profile")
+    with pytest.raises(UserError, match=r"\.b\.pcap\.partial: is a symbolic link"):
+        transfer.fetch("node", "b.pcap", raw / "b.pcap")
+    assert "raw/.b.pcap.partial is a symbolic link" in refusal(results)
+    shutil.rmtree(raw)
+    raw.symlink_to(outside)
+    with pytest.raises(UserError, match="is a symbolic link"):
+        transfer.fetch("node", "a.pcap", raw / "a.pcap")
+
+
+def test_locks_and_incomplete_files_of_a_collection_are_no_links(results, outside):
+    (results / ".collect.lock").symlink_to(outside / "profile")
+    with pytest.raises(UserError, match=r"\.collect\.lock: is a symbolic link"), coordinator.alone(results):
+        pass
+    (results.parent / ".outcomes.csv.lock").symlink_to(outside / "profile")
+    with pytest.raises(UserError, match=r"\.outcomes\.csv\.lock: is a symbolic link"):
+        outcomes.merge(results.parent / "outcomes.csv", [])
+    (results / "raw").mkdir()
+    (results / "raw" / ".a.pcap.part").touch()
+    coordinator.remove_parts(results / "raw")
+    assert list((results / "raw").iterdir()) == []
+    elsewhere = results.parent / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / ".a.pcap.part").touch()
+    (results / "raw").rmdir()
+    (results / "raw").symlink_to(elsewhere)
+    with pytest.raises(UserError, match="raw: is a symbolic link"):
+        coordinator.remove_parts(results / "raw")
+    assert (elsewhere / ".a.pcap.part").exists()
 
 
 PLACES = {

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import fnmatch
 import os
 import queue
 import threading
@@ -11,8 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from acapella_core import beneath
 from acapella_core.errors import UserError
-from acapella_core.files import PRIVATE, locked
+from acapella_core.files import locked
 
 from .describe import delivered
 from .outcomes import Ledger, Outcome
@@ -38,13 +40,19 @@ def collect(testbed: Testbed, settings: Settings, campaign: Path) -> Iterator[To
     """
     sites = sites_of(settings, testbed.sites())
     with alone(campaign), testbed:
-        for left in (campaign / "raw").glob(".*.part"):  # of a collection that was killed as it fetched
-            left.unlink()
+        remove_parts(campaign / "raw")
         yield from collect_sites(testbed, settings, campaign, sites)
         for shots in trials(testbed.replays(), settings.capture.format):
             with contextlib.closing(take_trials(testbed, settings.capture, shots)) as takings:
                 for taking in takings:
                     yield delivered(testbed, settings, campaign, taking)
+
+
+def remove_parts(raw: Path) -> None:
+    """Remove incomplete files of a collection that was killed while it fetched. Raises UserError if ``raw`` is a link."""
+    with beneath.parent(raw / LOCK) as folder:
+        for name in [] if folder is None else fnmatch.filter(os.listdir(folder), ".*.part"):
+            os.unlink(name, dir_fd=folder)
 
 
 @contextlib.contextmanager
@@ -53,8 +61,7 @@ def alone(campaign: Path) -> Iterator[None]:
 
     The kernel lets go of the lock when its process ends, by kill -9 too.
     """
-    campaign.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(campaign / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+    descriptor = beneath.open_file(campaign / LOCK, os.O_RDWR | os.O_CREAT)
     try:
         if locked(descriptor, fcntl.flock) is False:
             fix = "wait for its end or stop it; a killed Snakemake leaves its own running"

@@ -7,12 +7,14 @@ import csv
 import datetime
 import fcntl
 import io
+import os
 import threading
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Literal
 
+from acapella_core import beneath
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
@@ -106,8 +108,8 @@ def read(path: Path) -> list[dict[str, str]]:
 
 def merge(path: Path, rows: list[dict[str, str]]) -> None:
     """Put lines into the file of all collections, in place of earlier ones of the same collection and site."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_name(f".{path.name}.lock").open("w", encoding="ascii") as lock:
+    descriptor = beneath.open_file(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT)
+    with open(descriptor, "rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two campaigns at once lose no line
         known = {tuple(line[key] for key in KEY): line for line in (*read(path), *rows)}
         atomic_text(path, text(known.values()))

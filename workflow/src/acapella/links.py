@@ -9,7 +9,10 @@ from acapella_core import names
 from acapella_core.beneath import FIX
 
 ENTRY = re.compile(r"[0-9a-f]{64}_(acap|flows)\.parquet")  # of a cache (acapella.cache)
-WRITTEN = (".json", ".tsv")  # files in raw/ that the workflow writes; others are captures, which may be links
+WRITTEN = (
+    ".json",
+    ".tsv",
+)  # files in raw/ that the workflow writes; others may be links, but not those with a dot first
 
 
 def links(folder: Path) -> Iterator[tuple[Path, str]]:
@@ -25,7 +28,7 @@ def is_ours(place: Path, path: Path) -> bool:
     """Return whether a link at ``place`` in a campaign is one to a capture or to an entry of a cache."""
     match place.parts:
         case ("raw", name):
-            return not name.endswith(WRITTEN) and not path.is_dir()
+            return not name.startswith(".") and not name.endswith(WRITTEN) and not path.is_dir()
         case (("acap" | "flows") as kind, name):
             entry = ENTRY.fullmatch(path.readlink().name)
             return name.endswith(".parquet") and entry is not None and entry[1] == kind

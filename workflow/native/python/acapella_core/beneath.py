@@ -119,6 +119,20 @@ def refuse_link(descriptor: int, name: str, place: Path) -> None:
         raise UserError("is a symbolic link, and no file is written through one", where=place, fix=FIX)
 
 
+def open_file(path: str | os.PathLike, flags: int, mode: int = 0o600) -> int:
+    """Return a descriptor of a file that is no link, as os.open; missing directories are made.
+
+    Raises UserError as `parent`, also outside of protected directories if the file is a link, and OSError.
+    """
+    with parent(path, make=True) as above:
+        try:
+            return os.open(Path(path).name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=above)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            raise UserError("is a symbolic link, and no file is written through one", where=path, fix=FIX) from error
+
+
 def inside(descriptor: int, directory: Path) -> Path:
     """Return a path of an open directory: that of its descriptor, which stays right if ``directory`` is replaced.
 

@@ -6,9 +6,10 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
+from acapella_core import beneath
 from acapella_core.errors import UserError
-from acapella_core.files import PRIVATE, sync_folder
 
 from .remote import Remote
 from .session import said
@@ -34,28 +35,30 @@ class Transfer:
         told = self.remote.ask(node, "parts", path=path, length=self.part_bytes, lasts_s=SUMS_S)
         partial = target.with_name(f".{target.name}.partial")
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            done = whole_parts(partial, told["parts"], self.part_bytes)
-            partial.touch(mode=PRIVATE)
-            with partial.open("r+b") as stream:
+            with (
+                beneath.parent(target, make=True) as folder,
+                open(beneath.open_file(partial, os.O_RDWR | os.O_CREAT), "r+b") as stream,
+            ):
+                done = whole_parts(stream, told["parts"], self.part_bytes)
+                local = beneath.inside(folder, target.parent) / f"{partial.name}.part"
                 stream.truncate(min(done * self.part_bytes, told["size"]))
                 for number in range(done, len(told["parts"])):
                     stream.seek(number * self.part_bytes)
-                    stream.write(self._part(node, path, number, told["parts"][number], partial))
+                    stream.write(self._part(node, path, number, told["parts"][number], local))
                     stream.flush()
                 stream.seek(0)
                 if hashlib.file_digest(stream, "sha256").hexdigest() != told["sha256"]:
                     raise UserError(f"{path} arrived with another checksum", where=f"node {node}")
                 os.fsync(stream.fileno())
-            partial.replace(target)
-            sync_folder(target.parent)
+                os.replace(partial.name, target.name, src_dir_fd=folder, dst_dir_fd=folder)
+                os.fsync(folder)
         except OSError as error:
             raise UserError(f"cannot write: {error.strerror or error}", where=target) from error
 
-    def _part(self, node: str, path: str, number: int, expected: str, partial: Path) -> bytes:
-        """One part's bytes. Raises UserError where it does not arrive as it is there."""
+    def _part(self, node: str, path: str, number: int, expected: str, local: Path) -> bytes:
+        """One part's bytes, by way of a file ``local``. Raises UserError where it does not arrive as it is there."""
         fault = ""
-        local = partial.with_name(f"{partial.name}.part")
+        local.unlink(missing_ok=True)  # the client would follow a link
         for _ in range(TRIES):
             place = self.remote.ask(node, "cut", path=path, offset=number * self.part_bytes, length=self.part_bytes)[
                 "path"
@@ -78,12 +81,9 @@ class Transfer:
         raise UserError(f"part {number + 1} of {path} does not arrive: {fault}", where=f"node {node}")
 
 
-def whole_parts(partial: Path, sums: list[str], length: int) -> int:
+def whole_parts(stream: BinaryIO, sums: list[str], length: int) -> int:
     """How many parts at the beginning of a file are as they should be."""
-    if not partial.is_file():
-        return 0
-    with partial.open("rb") as stream:
-        for number, expected in enumerate(sums):
-            if hashlib.sha256(stream.read(length)).hexdigest() != expected:
-                return number
+    for number, expected in enumerate(sums):
+        if hashlib.sha256(stream.read(length)).hexdigest() != expected:
+            return number
     return len(sums)
