@@ -36,6 +36,7 @@ rule flowreports:
         folder=lambda wildcards: f"{CAMPAIGN}/flowreports/{wildcards.sample}",
         size=REPORTED["sketch"],
         triggers=REPORTED["triggers"],
+        limits=DECOMPRESSION,
         sketches=["--sketch", *REPORTED["sketches"]] if REPORTED["sketches"] else [],
         times=[f"--epoch={REPORTED['epoch']}", f"--window={REPORTED['window']}", f"--interval={REPORTED['interval']}"],
         code=digest_of_code("acapella.flowreports"),
@@ -43,8 +44,8 @@ rule flowreports:
         "flowreports {wildcards.sample}"
     shell:
         "acapella flowreports -o {params.folder:q} --sample={wildcards.sample:q} --acap={input.acap:q}"
-        " --flows={input.flows:q} --size {params.size} --triggers={params.triggers} {params.times} {params.sketches} -- {input.capture:q}"
-        " > {log:q} 2>&1"
+        " --flows={input.flows:q} --size {params.size} --triggers={params.triggers} {params.times} {params.limits}"
+        " {params.sketches} -- {input.capture:q} > {log:q} 2>&1"
 
 
 rule flowtables:

@@ -14,7 +14,10 @@ import pytest
 from native_programs import ROOT
 from traces import pcapng_block
 
+from acapella import decompression as decompression_of_p4
 from acapella.cli import main
+from acapella.comparators import meters
+from acapella.flowreports import program
 from acapella_capture.scan import scan
 from acapella_core import _native, decompression
 from acapella_core.arguments import size_bytes
@@ -84,6 +87,42 @@ def test_a_bomb_ends_all_other_readers(bomb, tmp_path, capsys):
     assert found.frames == (MIB - len(PCAP)) // 16
 
 
+QUEUE_PAIR = """\
+register qp_number 0 0x11
+register qp_base 0 0x100000
+register qp_end 0 0x1c0000
+"""
+SMALL_FRAMES = (MIB - len(PCAP)) // 16  # empty ones, in 1 MiB
+
+
+def test_a_bomb_of_reports_ends_the_collector(bomb, tmp_path, capsys):
+    control, directory = tmp_path / "qp.control", tmp_path / "reports"
+    control.write_text(QUEUE_PAIR)
+    words = ["collector", "run", str(bomb), "--control", str(control), "-o", str(directory), "--max-decompressed", "1M"]
+    assert main(words) == DAMAGED
+    assert "more than 1048576 decompressed bytes (--max-decompressed)" in capsys.readouterr().err
+    (end,) = json.loads((directory / "counters.json").read_text())["captures"]
+    assert (end["end"], end["records"]) == ("decompression_limit", SMALL_FRAMES)
+
+
+@pytest.mark.skipif(program.missing() is not None, reason=f"{program.missing()}")
+def test_a_bomb_ends_the_data_plane_at_the_limit(bomb, tmp_path, capfd):
+    """Both commands that decompress for it: the frames before the limit are counted, and the exit code is not 0."""
+    stats = tmp_path / "stats.json"
+    words = ["p4", "run", "preprocess", "--in", str(bomb), "--stats", str(stats), "--pipeline", "interpreted"]
+    assert main([*words, "--max-decompressed", "1M"]) == DAMAGED
+    assert json.loads(stats.read_text())["in"] == SMALL_FRAMES
+    error = capfd.readouterr().err
+    assert "more than 1048576 decompressed bytes (--max-decompressed)" in error and decompression_of_p4.RAISE in error
+    assert main([*words, "--max-ratio", "0"]) == MISTAKE
+    words = ["flowreports", str(bomb), "-o", str(tmp_path / "reports"), "--max-decompressed", "1M"]
+    assert main(words) == DAMAGED
+    assert "more than 1048576 decompressed bytes (--max-decompressed)" in capfd.readouterr().err
+    assert json.loads((tmp_path / "reports" / "program.json").read_text())["in"] == SMALL_FRAMES
+    tools = pq.read_table(tmp_path / "reports" / "tools.parquet", columns=["skipped"])["skipped"].to_pylist()
+    assert tools[2:] == [meters.TOO_LARGE] * len(meters.METERS)  # flow meters get no more than the others
+
+
 def test_verify_stops_its_own_digest_of_a_bomb(bomb, tmp_path, capsys, monkeypatch):
     from acapella.verify import tables  # noqa: PLC0415
 
@@ -137,20 +176,21 @@ def syns(flows: int) -> bytes:
 
 
 def test_a_flood_of_flows_ends_at_the_memory_limit(tmp_path):
-    path = tmp_path / "syns.pcap"
-    path.write_bytes(syns(120_000))
-    out = tmp_path / "s.parquet"
-    words = ["digest", path, "-o", out, "--engine", "native"]
-    whole, _ = own_mib(*words)
-    plain = out.read_bytes()
-    out.unlink()
+    """A million flows take more than 300 MiB; the process keeps to --memory and the 150 MiB that --help states."""
+    path, out = tmp_path / "syns.pcap", tmp_path / "s.parquet"
+    path.write_bytes(syns(1_000_000))
+    words = ["digest", str(path), "-o", str(out), "--engine", "native"]
     mib, error = own_mib(*words, "--memory", "16M", code=OUTSIDE)
     assert error.count("\n") == 1
     assert "16 MiB are allowed; raise --memory" in error
     assert not out.exists()
-    assert mib < whole - 8
-    own_mib(*words, "--memory", "100M")
-    assert out.read_bytes() == plain
+    assert mib < 16 + 150
+    path.write_bytes(syns(120_000))
+    mib, _ = own_mib(*words, "--memory", "100M")
+    assert mib < 100 + 150
+    limited = out.read_bytes()
+    assert main(words) == 0
+    assert out.read_bytes() == limited
 
 
 def equal_packets(count: int, step_ns: int) -> bytes:

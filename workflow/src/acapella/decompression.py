@@ -21,6 +21,7 @@ ALL = 2**64 - 1
 PIPE_BYTES = 1 << 20
 READ_ERROR = "read_error"  # of the operating system: no fault of the capture
 MEND = "mend the capture (editcap)"
+RAISE = "raise the limit if you trust the capture"
 
 
 @dataclass(frozen=True)
@@ -36,18 +37,18 @@ class Fault:
         read = "no whole frame is before it"
         if frames:
             read = f"the {frames:,} whole {'frame before it was' if frames == 1 else 'frames before it were'} read"
-        advice = f"; exit code 1: {MEND}" if damaged else ""
+        advice = f"; exit code 1: {RAISE if self.kind == 'decompression_limit' else MEND}" if damaged else ""
         return f"acapella: {'error' if damaged else 'warning'}: {capture}: {self.text}; {read}{advice}"
 
 
 class Stream:
     """A capture that a thread decompresses into a pipe until the reader closes it. Raises UserError."""
 
-    def __init__(self, capture: Path, most: int):
+    def __init__(self, capture: Path, most: int, limits=None):
         self.capture = capture
         self._most = most
         try:
-            self._core = _native.Decompression(str(capture))
+            self._core = _native.Decompression(str(capture), limits or _native.DecompressionLimits())
         except _native.InputError as error:
             raise UserError(str(error)) from error
         self.reading, self._writing = os.pipe()
@@ -80,7 +81,8 @@ class Stream:
 class Streams:
     """Captures as the loader's arguments; ``faults``, known when the loader has ended, is by place of the capture."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits=None) -> None:
+        self._limits = limits
         self.arguments: list[str] = []
         self.faults: dict[int, Fault] = {}
         self._streams: dict[int, Stream] = {}
@@ -94,7 +96,7 @@ class Streams:
         """Add a capture, of which the first ``most`` decompressed bytes count. Raises UserError."""
         self.arguments += ["--in", str(capture)]
         if most is not None or is_compressed(capture):
-            stream = self._streams[place] = Stream(capture, ALL if most is None else most)
+            stream = self._streams[place] = Stream(capture, ALL if most is None else most, self._limits)
             self.arguments += ["--descriptor", str(stream.reading)]
 
     def close(self) -> None:
@@ -109,13 +111,14 @@ class Streams:
 
 
 @contextlib.contextmanager
-def streamed(captures: Sequence[Path], most: Sequence[int | None] = ()) -> Iterator[Streams]:
-    """Yield captures for a loader that runs inside the block; ``most``: decompressed bytes of each that count.
+def streamed(captures: Sequence[Path], most: Sequence[int | None] = (), limits=None) -> Iterator[Streams]:
+    """Yield captures for a loader that runs inside the block; ``most``: decompressed bytes of each that count;
+    ``limits`` on decompression (acapella_core.decompression), by default the core's.
 
     A capture without compression is left to the loader, as is one that cannot be opened. Raises UserError if nothing
     can be decompressed.
     """
-    streams = Streams()
+    streams = Streams(limits)
     try:
         for place, capture in enumerate(captures):
             streams.add(place, capture, most[place] if most else None)

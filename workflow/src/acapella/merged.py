@@ -78,10 +78,10 @@ class Merged:
         return pa.DictionaryArray.from_arrays(places, pa.array(self.names, pa.utf8()))
 
     @staticmethod
-    def damage_at(source: str) -> int | None:
+    def damage_at(source: str, limits=None) -> int | None:
         """Return the decompressed bytes of a file before its fault, None if it has none. Raises UserError."""
         try:
-            core = _native.Merge([source])
+            core = _native.Merge([source], limits or _native.DecompressionLimits())
             with Path(os.devnull).open("wb") as nowhere:
                 core.write(nowhere.fileno())
         except (_native.MergeError, _native.InputError) as error:

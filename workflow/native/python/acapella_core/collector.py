@@ -130,14 +130,14 @@ class Collector:
     def __exit__(self, *failure) -> None:
         self._exit.__exit__(*failure)
 
-    def feed(self, path: str | os.PathLike, attend: Callable[[], bool] | None = None) -> dict:
+    def feed(self, path: str | os.PathLike, attend: Callable[[], bool] | None = None, limits=None) -> dict:
         """Take the frames of a capture file; returns {"records", "end", "detail"}: how it ended (clean or why not).
 
         attend is called between two steps of the core, at most 2^20 frames apart: queue pairs may come and go in it,
-        and where it returns True the rest of the file is left.
+        and where it returns True the rest of the file is left. limits: on decompression (acapella_core.decompression).
         """
         with core_errors(path):
-            self._core.open_file(os.fspath(path))
+            self._core.open_file(os.fspath(path), limits or _native.DecompressionLimits())
         while self._core.advance():
             self.write_series()
             if attend is not None and attend():

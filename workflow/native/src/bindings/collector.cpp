@@ -103,9 +103,9 @@ class PyCollector {
     PyCollector(const nb::dict& options, std::string site)
         : collector_(config_of(options)), site_(std::move(site)) {}
 
-    void open_file(const std::string& path) {
+    void open_file(const std::string& path, const input::DecompressionLimits& limits) {
         reader_.reset();
-        source_ = input::ByteSource::open(path);
+        source_ = input::ByteSource::open(path, limits);
         reader_ = input::open_capture(*source_);
     }
 
@@ -321,7 +321,7 @@ void bind_collector(nb::module_& module) {
     module.def("rdma_devices", &RdmaRing::devices, "Names of this machine's RDMA devices");
     nb::class_<PyCollector>(module, "Collector", "See acapella_core.collector")
         .def(nb::init<const nb::dict&, std::string>(), nb::arg("options"), nb::arg("site"))
-        .def("open_file", &PyCollector::open_file, nb::arg("path"))
+        .def("open_file", &PyCollector::open_file, nb::arg("path"), nb::arg("limits"))
         .def("advance", &PyCollector::advance)
         .def("file_end", &PyCollector::file_end)
         .def("open_interface", &PyCollector::open_interface, nb::arg("name"))

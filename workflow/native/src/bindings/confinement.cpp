@@ -54,8 +54,9 @@ void bind_confinement(nb::module_& module) {
                nb::arg("streams"), nb::arg("readable"), nb::arg("limits"), "See acapella.confined");
     module.def("confine_self", &confine::confine_self, nb::arg("writable"),
                "Writes of this thread and what it starts go beneath these directories alone; no network");
-    module.def("open_beneath", &open_directory, nb::arg("descriptor"), nb::arg("path"),
-               "A descriptor of a directory below an open one, without following links; see acapella_core.beneath");
+    module.def(
+        "open_beneath", &open_directory, nb::arg("descriptor"), nb::arg("path"),
+        "A descriptor of a directory below an open one, without following links; see acapella_core.beneath");
     module.def("confinement_offered", &offered,
                "What the kernel offers: Landlock's ABI, seccomp, other users");
 }

@@ -20,7 +20,8 @@ namespace {
 // The decompressed bytes of a capture for another program.
 class Decompression {
   public:
-    explicit Decompression(const std::string& path) : source_(input::ByteSource::open(path)) {
+    Decompression(const std::string& path, const input::DecompressionLimits& limits)
+        : source_(input::ByteSource::open(path, limits)) {
         if (source_->view(1).empty() && !source_->fault().kind.empty())
             throw input::InputError(source_->fault().kind, path, source_->fault().what,
                                     source_->fault().number);
@@ -48,7 +49,8 @@ class Decompression {
 void bind_merge(nb::module_& module) {
     nb::class_<Decompression>(module, "Decompression",
                               "A capture's bytes for another program: see acapella.decompression")
-        .def(nb::init<const std::string&>(), nb::arg("path"))
+        .def(nb::init<const std::string&, const input::DecompressionLimits&>(), nb::arg("path"),
+             nb::arg("limits") = input::DecompressionLimits())
         .def("write", &Decompression::write, nb::arg("descriptor"), nb::arg("most"),
              nb::call_guard<nb::gil_scoped_release>())
         .def("fault", &Decompression::fault)

@@ -146,7 +146,8 @@ class Reception:
                 self.collector.run_rdma(self._attend)
             for path in self._settings.captures:
                 if not self._attend():
-                    self.files.append({"file": path.name, **self.collector.feed(path, attend=self._attend)})
+                    end = self.collector.feed(path, self._attend, self._settings.limits)
+                    self.files.append({"file": path.name, **end})
         except Exception as failure:
             self.failure = failure
         finally:

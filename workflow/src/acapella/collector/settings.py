@@ -4,6 +4,7 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
+from acapella_core import decompression
 from acapella_core.arguments import size_bytes
 from acapella_core.errors import UserError
 
@@ -32,6 +33,7 @@ class Settings:
     rdma_gid_index: int
     queue_pairs: tuple[QueuePair, ...]  # known beforehand
     control: Path | None  # the file that they are from
+    limits: object  # on decompression, as the core takes them
     listen: tuple[str, int] | None
     listen_anywhere: bool
     a_session: int  # queue pairs
@@ -73,6 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-series", action="store_true", help="flows alone")
     parser.add_argument("--memory", metavar="SIZE", default=MEMORY, help=f"of the flow table (default: {MEMORY})")
+    decompression.add_options(parser)
     parser.add_argument("--until-ended", action="store_true", help="end when every data plane has said that it ended")
     parser.add_argument(
         "-o", dest="folder", metavar="FOLDER", required=True, help="for flows.parquet, series.parquet, counters.json"
@@ -108,6 +111,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
         rdma_gid_index=whole(args.rdma_gid_index, 0, 255, "an index of an address"),
         queue_pairs=known,
         control=Path(args.control) if args.control else None,
+        limits=decompression.limits_of(args),
         listen=listen,
         listen_anywhere=args.listen_anywhere,
         a_session=count,

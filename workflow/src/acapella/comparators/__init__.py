@@ -62,8 +62,8 @@ def run(args: argparse.Namespace) -> None:
         print(text, end="")
 
 
-def compare(capture: str, flows: str, tools: list[str] | None = None) -> dict:
-    """What the named tools (default: all) saw of ``capture`` beside the digest's ``flows``.
+def compare(capture: str, flows: str, tools: list[str] | None = None, limits=None) -> dict:
+    """What the named tools (default: all) saw of ``capture`` beside the digest's ``flows``; ``limits``: as `plain`'s.
 
     ``{"exact": {flows, packets, ip_bytes}, "tools": [{tool, version, skipped, own, flows, packets, ...}]}``, counts of
     flows, IP packets and bytes by the IP headers' lengths. A tool that is not installed says so in ``skipped``, and
@@ -80,7 +80,7 @@ def compare(capture: str, flows: str, tools: list[str] | None = None) -> dict:
         if why := meters.METERS[name].missing():
             raise UserError(why, where=f"--tool {name}")
     with files.scratch_folder() as folder:
-        plain = meters.plain(Path(capture).resolve(), folder)
+        plain = meters.plain(Path(capture).resolve(), folder, limits)
         with queries.one_line(), contextlib.closing(queries.connect()) as con:
             make_table(con, "exact", "exact", {"flows": str(Path(flows).resolve())})
             told = [beside(con, name, plain, folder) for name in wanted]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from acapella_core import decompression
 from acapella_core.errors import UserError
 
 PLAIN = {  # first bytes of captures that libpcap reads itself
@@ -26,7 +27,7 @@ COMPLAINT = re.compile(r"(?i)error|fail|cannot|exiting on|truncated")  # softflo
 NFDUMP_COLUMNS = "fmt:%sa|%da|%pr|%sp|%dp|%pkt|%byt"
 
 
-TOO_LARGE = "a copy without compression takes more than half of the space in TMPDIR"
+TOO_LARGE = "a copy without compression takes more than half of the space in TMPDIR, or exceeds the limits on it"
 
 
 class CopyTooLargeError(UserError):
@@ -61,18 +62,21 @@ def which(program: str) -> str | None:
     return shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin:/opt/zeek/bin")
 
 
-def plain(capture: Path, folder: Path) -> Path:
-    """The capture as libpcap reads it: itself, or a copy without compression in ``folder``. Raises UserError."""
+def plain(capture: Path, folder: Path, limits=None) -> Path:
+    """The capture as libpcap reads it: itself, or a copy without compression in ``folder``. Raises UserError.
+
+    ``limits`` on decompression (acapella_core.decompression), by default the core's.
+    """
     with capture.open("rb") as stream:
         if stream.read(4) in PLAIN:
             return capture
-    return whole_frames(capture, folder)
+    return whole_frames(capture, folder, decompression.most_bytes(capture, limits))
 
 
-def whole_frames(capture: Path, folder: Path) -> Path:
+def whole_frames(capture: Path, folder: Path, most: int | None = None) -> Path:
     """Return a copy in ``folder`` of the frames that are whole, without compression.
 
-    Raises UserError, CopyTooLargeError if the copy takes more than half of the free space.
+    Raises UserError, CopyTooLargeError if the copy takes more than half of the free space, or ``most`` bytes.
     """
     editcap = which("editcap")
     if not editcap:
@@ -80,7 +84,8 @@ def whole_frames(capture: Path, folder: Path) -> Path:
         raise UserError("is compressed or cut, and editcap is missing", where=capture, fix=fix)
     copy = folder / "plain.pcap"
     space = os.statvfs(folder)
-    limit = ["prlimit", f"--fsize={space.f_bavail * space.f_frsize // 2}"]
+    half = space.f_bavail * space.f_frsize // 2
+    limit = ["prlimit", f"--fsize={half if most is None else min(half, most)}"]
     ran([*limit, editcap, "-F", "nsecpcap", str(capture), str(copy)], folder, "editcap", capture)
     return copy
 
@@ -99,7 +104,7 @@ def ran(command: Sequence[str], folder: Path, name: str, where: Path) -> tuple[P
             check=False,
         )
     if done.returncode == -signal.SIGXFSZ:
-        raise CopyTooLargeError(TOO_LARGE, where=where, fix="set TMPDIR to a larger file system")
+        raise CopyTooLargeError(TOO_LARGE, where=where, fix="set TMPDIR to a larger file system, or raise the limits")
     if done.returncode:
         lines = [line for line in complained.read_text(errors="replace").splitlines() if line.strip()]
         why = next(filter(COMPLAINT.search, lines), lines[0] if lines else f"exit code {done.returncode}")

@@ -19,7 +19,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from acapella_core import beneath
+from acapella_core import beneath, decompression
 from acapella_core.errors import UserError
 from acapella_core.files import scratch_folder
 
@@ -58,6 +58,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument(
         "--interval", default="100ms", metavar="TIME", help="from a flow's report to its next one at the latest"
     )
+    decompression.add_options(parser)
     return parser
 
 
@@ -75,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
             raise UserError("is a folder, not a capture" if capture.is_dir() else "no such capture", where=capture)
     if args.output.exists() and not args.output.is_dir():
         raise UserError("is a file", where=args.output, fix="name a folder with -o")
+    limits = decompression.limits_of(args)
     beneath.protect(args.output)
     settings = Settings(Sketch.of(args.size), duration_ns(args.epoch), interval_ns=duration_ns(args.interval))
     if args.triggers == "published":
@@ -82,10 +84,10 @@ def run(args: argparse.Namespace) -> int:
     sketches = [Sketch.of(text) for text in args.sketch]
     name = args.sample or args.captures[0].name.partition(".")[0]
     with scratch_folder() as scratch:
-        acap, flows = (args.acap, args.flows) if args.acap else digested(args.captures, scratch)
+        acap, flows = (args.acap, args.flows) if args.acap else digested(args.captures, scratch, limits)
         damage = damage_of(acap)
-        whole = whole_bytes(args.captures, acap) if damage else ()
-        source = sample.Source(name, tuple(args.captures), acap, flows, duration_ns(args.window), whole)
+        whole = whole_bytes(args.captures, acap, limits) if damage else ()
+        source = sample.Source(name, tuple(args.captures), acap, flows, duration_ns(args.window), whole, limits)
         accuracy = sample.measure(source, args.output, settings, sketches, published=args.triggers == "both")
     print("\n".join(as_text(accuracy)))
     print(f"flowreports: {args.output}", file=sys.stderr)
@@ -105,12 +107,12 @@ def duration_ns(text: str) -> int:
     return int(number) * UNITS[unit]
 
 
-def digested(captures: list[Path], folder: Path) -> tuple[Path, Path]:
+def digested(captures: list[Path], folder: Path, limits) -> tuple[Path, Path]:
     """Acap and flow table of captures, by engine native."""
     from ..digest import Options, digest  # noqa: PLC0415 (pyarrow)
 
     acap, flows = folder / "acap.parquet", folder / "flows.parquet"
-    digest([str(capture) for capture in captures], str(acap), str(flows), Options("native"))
+    digest([str(capture) for capture in captures], str(acap), str(flows), Options("native", limits=limits))
     return acap, flows
 
 
@@ -125,7 +127,7 @@ def damage_of(acap: Path) -> str:
     return f"{fault_of(told)}; the reports are of the {told['frames']} whole frames before it"
 
 
-def whole_bytes(captures: list[Path], acap: Path) -> tuple[int | None, ...]:
+def whole_bytes(captures: list[Path], acap: Path, limits) -> tuple[int | None, ...]:
     """Return the decompressed bytes of each capture before its damage, None if it has none; ``acap`` is their digest.
 
     The loader takes no capture that is damaged. Raises UserError if one cannot be read any more.
@@ -135,7 +137,7 @@ def whole_bytes(captures: list[Path], acap: Path) -> tuple[int | None, ...]:
 
     if len(captures) == 1:
         return (metadata_of(acap)["file_issue_offset"],)
-    return tuple(Merged.damage_at(str(capture)) for capture in captures)
+    return tuple(Merged.damage_at(str(capture), limits) for capture in captures)
 
 
 def as_text(accuracy: list[dict]) -> list[str]:

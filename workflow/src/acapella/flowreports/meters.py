@@ -15,12 +15,14 @@ COUNTS = {  # column of flowreport_tools: key of a comparison
 }
 
 
-def rows(sample: str, captures: tuple[Path, ...], digested: Path, reported: Path) -> list[dict]:
+def rows(sample: str, captures: tuple[Path, ...], digested: Path, reported: Path, limits=None) -> list[dict]:
     """The rows of flowreport_tools: the digest's flows, the collector's, and those of each tool that is installed."""
     told = [collector(digested, reported)]
     try:
         told += (
-            comparators.compare(str(captures[0]), str(digested))["tools"] if len(captures) == 1 else skipped(SEVERAL)
+            comparators.compare(str(captures[0]), str(digested), limits=limits)["tools"]
+            if len(captures) == 1
+            else skipped(SEVERAL)
         )
     except comparators.meters.CopyTooLargeError:
         told += skipped(comparators.meters.TOO_LARGE)

@@ -61,16 +61,18 @@ def reasons() -> dict[int, str]:
     return {int(number): name for number, name in told.items()}
 
 
-def run(captures: Sequence[Path], folder: Path, settings: Settings, whole: Sequence[int | None] = ()) -> Run:
+def run(
+    captures: Sequence[Path], folder: Path, settings: Settings, whole: Sequence[int | None] = (), limits=None
+) -> Run:
     """Run the program over captures, merged by their times; control.txt, reports.pcap, program.json go to ``folder``.
 
-    ``whole``: the decompressed bytes of each capture that count, None for all (default: all of all). Raises UserError
-    with the loader's own line if it fails, or if its counts do not add up.
+    ``whole``: the decompressed bytes of each capture that count, None for all (default: all of all); ``limits``: on
+    decompression. Raises UserError with the loader's own line if it fails, or if its counts do not add up.
     """
     control, reports, told = (folder / name for name in ("control.txt", "reports.pcap", "program.json"))
     atomic_text(control, settings.control(reasons()))
     command = [loader(), "--spec", str(SPEC), "--out", str(reports), "--control", str(control), "--stats", str(told)]
-    with decompression.streamed(captures, whole) as streams:
+    with decompression.streamed(captures, whole, limits) as streams:
         code, said = end_of([*command, *streams.arguments], (reports, told), streams.descriptors)
     if code != 0:
         raise UserError(" ".join(said.split()) or f"{LOADER} ended with {code}")

@@ -33,6 +33,7 @@ class Source:
     """A capture and its digest, the name of the sample, and the length of windows of throughput.
 
     ``whole``: the decompressed bytes of each capture before its damage, None if it has none; empty: all are whole.
+    ``limits``: on decompression, as the core takes them.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Source:
     flows: Path
     window_ns: int = 1_000_000_000
     whole: tuple[int | None, ...] = ()
+    limits: object = None
 
 
 def measure(
@@ -55,13 +57,13 @@ def measure(
         con = queries.connect()
         exact.make(con, source.acap, source.flows, window_ns=source.window_ns)
         ((frames,),) = con.execute("select count(*) from frames").fetchall()
-        made = run(source.captures, folder, settings, source.whole)
+        made = run(source.captures, folder, settings, source.whole, source.limits)
         if made.statistics["in"] != frames:
             raise UserError(f"{made.statistics['in']} frames, {frames} in its digest", where=source.name)
         accuracy, got = compared(con, source, settings, made, folder, series=True)
         exact.create(con, "seconds", {"of_sample": source.name})
         table(con, "counts", counted(source, settings, made, got, loss_intervals(con)))
-        table(con, "tools", meters.rows(source.name, source.captures, source.flows, got.flows))
+        table(con, "tools", meters.rows(source.name, source.captures, source.flows, got.flows, source.limits))
         for part in set(PARTS) - set(BY_TRIGGERS):
             write(con, part, folder / f"{part}.parquet")
         others = [replace(settings, triggers=PUBLISHED)] if published and settings.triggers != PUBLISHED else []
@@ -83,7 +85,7 @@ def add_runs(con, source: Source, others: list[Settings]) -> list[dict]:
     found = []
     for other in others:
         with scratch_folder() as scratch:
-            made = run(source.captures, scratch, other, source.whole)
+            made = run(source.captures, scratch, other, source.whole, source.limits)
             accuracy, got = compared(con, source, other, made, scratch, series=True)
             balance(made, got)
             for part in BY_TRIGGERS:
@@ -133,7 +135,7 @@ def memory(con, source: Source, settings: Settings, sketches: list[Sketch], own:
     for sketch in set(sketches) - set(found):
         other = replace(settings, sketch=sketch)
         with scratch_folder() as scratch:
-            made = run(source.captures, scratch, other, source.whole)
+            made = run(source.captures, scratch, other, source.whole, source.limits)
             found[sketch], got = compared(con, source, other, made, scratch, series=False)
             balance(made, got)
     return [

@@ -26,6 +26,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from acapella_core import decompression as limits
 from acapella_core import files, p4_control
 from acapella_core.errors import UserError
 
@@ -84,6 +85,7 @@ def register_parser(actions) -> argparse.ArgumentParser:
         type=Path,
         help=f"source of the installed DPDK, for compiling (default: ${compiled.VARIABLE}, then build/dpdk-source)",
     )
+    limits.add_options(parser)
     parser.set_defaults(act=run)
     return parser
 
@@ -232,7 +234,7 @@ def run(args: argparse.Namespace) -> int:
         args.stats = args.stats or folder / "statistics.json"
         captures = [Path(name) for name in args.captures]
         pipeline = compiled.choose(args.pipeline, loader(), spec, args.dpdk_source)
-        with decompression.streamed(captures) as streams:
+        with decompression.streamed(captures, limits=limits.limits_of(args)) as streams:
             command = command_of(args, spec, prepared, pipeline.library, streams.arguments)
             if collector:
                 hello = Hello(spec.stem, args.format or REPORT_FORMATS[-1], secrets.token_hex(8))
