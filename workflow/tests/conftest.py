@@ -60,7 +60,10 @@ def campaign(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
-    """The tiny campaign after a run to its end on one core, made once for all workers. Tests only read it."""
+    """The tiny campaign after a run to its end on one core, made once for all workers. Tests only read it.
+
+    Not even a dry run starts in it, because another worker may be copying it.
+    """
     from workflow_run import Workplace, workplace  # noqa: PLC0415 (only where it is asked for)
 
     ours = tmp_path_factory.getbasetemp()

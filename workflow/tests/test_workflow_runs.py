@@ -26,10 +26,10 @@ def test_what_a_run_makes_is_its_owners_alone(finished):
     assert others == []
 
 
-def test_a_second_run_does_nothing(finished):
-    before = finished.sha256(*RESULTS)
-    assert "Nothing to be done" in finished.succeed()
-    assert finished.sha256(*RESULTS) == before
+def test_a_second_run_does_nothing(again):
+    before = again.sha256(*RESULTS)
+    assert "Nothing to be done" in again.succeed()
+    assert again.sha256(*RESULTS) == before
 
 
 def test_another_setting_reruns_what_it_changes_and_nothing_else(again):
