@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
