@@ -215,9 +215,18 @@ def remove_stale_samples():
     """Remove what samples that left the user's sheet have in the campaign's folder; `acapella index` does so, too, but
     does not run if a sample fails.
     """
-    if config["testbed"] == "files":
-        for line in remove_stale(Campaign(Path(CAMPAIGN)), ROWS, [row.file for row in ROWS.values()]):
-            print(line, file=sys.stderr)
+    if config["testbed"] != "files":
+        return
+    campaign = Campaign(Path(CAMPAIGN))
+    lines = remove_stale(campaign, ROWS, [row.file for row in ROWS.values()])
+    if lines:
+        from acapella.index import remove_samples
+
+        print(*lines, sep="\n", file=sys.stderr)
+        try:
+            remove_samples(campaign, ROWS)
+        except UserError as error:  # index makes the catalog again
+            print(f"acapella: {error}", file=sys.stderr)
 
 
 def remove_stages_not_asked_for():

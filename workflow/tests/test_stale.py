@@ -224,7 +224,8 @@ from parquet_kv_metadata('{folder}/acap/*.parquet') where decode(key) = 'acapell
 def test_a_sample_that_left_the_sheet_leaves_the_folders_and_not_the_users(tmp_path):
     """Also if another sample fails, so that `index` does not run; a dry run removes nothing."""
     place = workplace(tmp_path, digest={"engine": "native"})
-    place.succeed("--until", "collect", "digest")
+    place.succeed("index")
+    made_ns = (place.campaign / "catalog.duckdb").stat().st_mtime_ns
     (tmp_path / "captures" / "letter.pcap").write_text("Dear reader\n")
     sheet = tmp_path / "config" / "samples.tsv"
     kept = [line for line in sheet.open() if not line.startswith("beta-p1")]
@@ -239,3 +240,8 @@ def test_a_sample_that_left_the_sheet_leaves_the_folders_and_not_the_users(tmp_p
     assert con.sql(COUNT.format(folder=place.campaign)).fetchall() == [("alpha-p1", 82), ("alpha-p2", 78)]
     places = [("alpha-p1", "alpha", "p1"), ("alpha-p2", "alpha", "p2")]
     assert con.sql(PLACES.format(folder=place.campaign)).fetchall() == places
+    assert (place.campaign / "catalog.duckdb").stat().st_mtime_ns == made_ns
+    catalog = duckdb.connect(str(place.campaign / "catalog.duckdb"), read_only=True)
+    for table in ("samples", "acaps", "flows", "stacks", "frames", "connections"):
+        found = catalog.execute(f"select distinct sample from {table} order by sample").fetchall()
+        assert found == [("alpha-p1",), ("alpha-p2",)], table

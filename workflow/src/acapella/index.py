@@ -28,7 +28,7 @@ import glob
 import os
 import shutil
 from argparse import RawDescriptionHelpFormatter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from acapella_core import names as allowed
@@ -151,21 +151,54 @@ def build(  # noqa: PLR0913
 
 
 def renew_views(campaign: Campaign, tables: Sequence[str] = ()) -> list[str]:
-    """Make the views of a catalog again; return the tables that have one. The file keeps its modification time.
+    """Make the views of a catalog again; return the tables that have one. The file keeps its modification time."""
+    names = published(campaign, tables)
+    with edited(campaign) as temporary:
+        add_views(campaign, temporary, names)
+    return names
 
-    Tables and time stay because stages depend on the catalog, and the published tables on these stages.
+
+def remove_samples(campaign: Campaign, listed: Collection[str]) -> None:
+    """Remove the rows of samples that are not ``listed`` from the tables of a catalog; nothing if there is no catalog.
+
+    For a run that fails before it makes the catalog again. The file keeps its modification time.
+    """
+    if not campaign.catalog.is_file():
+        return
+    with queries.one_line(campaign.catalog), contextlib.closing(queries.open_catalog(campaign.folder)) as con:
+        known = {name for (name,) in con.execute("select sample from samples").fetchall()}
+        tables = con.execute(
+            "select schema_name, table_name from duckdb_columns() where column_name = 'sample' "
+            "and (schema_name, table_name) in (select (schema_name, table_name) from duckdb_tables())"
+        ).fetchall()
+    if known <= set(listed):
+        return
+    with (
+        edited(campaign) as temporary,
+        queries.one_line(campaign.catalog),
+        contextlib.closing(new_database(temporary)) as con,
+    ):
+        for schema, name in tables:
+            stale = "not list_contains($listed, sample)"
+            con.execute(f"delete from {quoted(schema)}.{quoted(name)} where {stale}", {"listed": [*listed]})
+        con.execute("checkpoint")
+
+
+@contextlib.contextmanager
+def edited(campaign: Campaign) -> Iterator[Path]:
+    """Yield a copy of the catalog, which takes its place at the end, with its modification time.
+
+    The time stays because stages depend on the catalog, and the published tables on these stages.
     """
     catalog = require(campaign.catalog, f"run acapella index {campaign.folder}")
     made = catalog.stat()
     with atomic_path(catalog) as temporary:
         shutil.copyfile(catalog, temporary)
         try:
-            names = published(campaign, tables)
-            add_views(campaign, temporary, names)
+            yield temporary
         finally:
             temporary.with_name(temporary.name + ".wal").unlink(missing_ok=True)
         os.utime(temporary, ns=(made.st_atime_ns, made.st_mtime_ns))
-    return names
 
 
 def sheet_of(campaign: Campaign) -> Path:
