@@ -108,6 +108,7 @@ $(BIN)/acapella-dpdk-capture: $(wildcard $(DPDK)/src/*.[ch] p4/loader/src/*.[ch]
 
 P4 := p4/loader
 $(BIN)/acapella-p4-run: $(wildcard $(P4)/src/*.[ch] $(DPDK)/src/fault.* $(DPDK)/src/pcap*.c $(DPDK)/src/json.* $(DPDK)/src/e*.[ch] $(DPDK)/src/f*.h) \
+		$(NATIVE)/src/plausible_time.hpp \
 		$(P4)/Makefile workflow/pyproject.toml | $(BIN)/python
 	@if missing=$$($(MAKE) -s -C $(P4) available); then \
 		echo "setup: acapella-p4-run (C, DPDK), from $(P4)"; \

@@ -67,9 +67,13 @@ def assert_same(frames: list[Frame], settings: dict[str, int], period_ns: int, f
     ran = run(frames, control_of(settings, period_ns), folder, spec)
     model = model_of(settings)
     names = json.loads((P4 / "spec" / "flowstats.json").read_text())["reasons"]
-    expected = list(Epochs(model, period_ns).run(frames))
+    epochs = Epochs(model, period_ns)
+    expected = list(epochs.run(frames))
+    assert ran.statistics["dropped"]["untimed"] == epochs.untimed
+    outcomes = [outcome for outcome in ran.outcomes if outcome.outcome != "untimed"]
+    assert len(ran.outcomes) == len(outcomes) + epochs.untimed
     seen = set()
-    for number, (got, (now, result)) in enumerate(zip(ran.outcomes, expected, strict=False)):
+    for number, (got, (now, result)) in enumerate(zip(outcomes, expected, strict=False)):
         where = f"result {number} of {len(expected)}, at {now}"
         assert (got.timestamp_ns, got.sequence, got.hash) == (now, result.sequence, result.hash), where
         if result.report is None:
@@ -80,7 +84,7 @@ def assert_same(frames: list[Frame], settings: dict[str, int], period_ns: int, f
         assert (got.kind, got.wire_length) == ("report", len(got.octets)), where
         assert difference(settings, result.report, got.octets[:-4]) == {}, where
         seen |= {f"trigger {bit}" for bit in range(9) if result.trigger >> bit & 1}
-    assert len(ran.outcomes) == len(expected)
+    assert len(outcomes) == len(expected)
     assert_same_registers(model, ran.registers)
     return seen
 

@@ -10,6 +10,7 @@ from acapella_p4_model.parsing import parse
 from acapella_p4_model.running import Frame
 
 PROBE_OCTETS = 256  # of a frame, kept for its flow's probe
+NO_PLAUSIBLE_NS = 2**32 * 10**9 - 1  # the first time that no frame has, in the year 2106
 
 
 @dataclass
@@ -21,12 +22,16 @@ class Epochs:
     next_ns: int = 0
     last_ns: int = 0
     probes: list[Frame] = field(default_factory=list)
+    untimed: int = 0  # frames without a plausible time, which a program with epochs does not get
 
     def run(self, frames: Iterable[Frame]) -> Iterator[tuple[int, Result]]:
         """Time and result of each frame and probe, in order."""
         begun = False
         for frame in frames:
             now = frame.timestamp_ns
+            if self.period_ns and not 0 <= now < NO_PLAUSIBLE_NS:
+                self.untimed += 1
+                continue
             self.last_ns = max(self.last_ns, now)
             if not begun:
                 begun = True

@@ -261,7 +261,8 @@ class Flow:
         window, width, totals = self.window, plain.series_ns, self.totals()
         step = {name: totals[name] - window["totals"][name] for name in totals}
         step["duplicate_acks"] %= 2**32
-        span = width or window["last"] - window["start"]
+        last = window["last"] if width else self.newest[1]
+        span = width or max(0, last - window["start"])
         for name in self.slots:
             step[name] = None if self.slot is None else step[name]
         if not self.has_ack or self.partial:
@@ -269,9 +270,9 @@ class Flow:
         plain.series.append(
             {
                 "flow": self.number,
-                "window_ns": window["start"] * width if width else window["last"],
+                "window_ns": window["start"] * width if width else last,
                 "windows": 1,
-                "last_ns": window["last"],
+                "last_ns": last,
                 "reports": window["reports"],
                 "packet_size_mean": step["bytes"] / step["packets"] if step["packets"] else None,
                 "throughput_bps": rate_bps(step["bytes"], span),

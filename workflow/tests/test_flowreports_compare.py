@@ -265,6 +265,7 @@ def test_bounds_of_windows_hold_and_windows_without_a_reason_are_within_a_tenth(
         "bytes_measured": [measured[place] for place in places],
     }
     con.register("compared_windows", pa.table({"sample": ["s"] * len(places), **rows_}))
+    con.execute("create temp table reversed_spans (flow uinteger, from_ns bigint, until_ns bigint)")
     for name in ("all_series", "report_spans", "window_bounds", "judged_windows"):
         given = {"length_ns": length_ns, "probes": True}
         made_exact.create(con, name, given)
@@ -298,6 +299,7 @@ def test_windows_with_a_report_that_may_count_too_much_have_no_lower_bound():
         "create temp table compared_windows as select 's' as sample, 0 as flow, range * 10 as window_ns, 7 as bytes, "
         "7 as bytes_measured from range(10)"
     )
+    con.execute("create temp table reversed_spans (flow uinteger, from_ns bigint, until_ns bigint)")
     for name in ("all_series", "report_spans", "window_bounds", "judged_windows"):
         made_exact.create(con, name, {"length_ns": 10, "probes": True})
     found = rows(con, "select * from judged_windows order by window_ns")

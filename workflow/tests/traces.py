@@ -35,6 +35,22 @@ def write_pcapng(path: Path, frames: list[tuple[int, bytes]], extra: bytes = b""
     return path
 
 
+def write_stamped(path: Path, trace: list[tuple[int, bytes]]) -> Path:
+    """A pcapng file of nanoseconds; frames before 1970 are of a second interface, whose times have an offset."""
+    offset_s = 55 * 365 * 86_400
+    resolution = struct.pack("<HHB3x", 9, 1, 9)
+    blocks = [pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))]
+    for offset in (b"", struct.pack("<HHq", 14, 8, -offset_s)):
+        blocks.append(pcapng_block(1, struct.pack("<HHI", 1, 0, 0) + resolution + offset + bytes(4)))
+    for ts_ns, frame in trace:
+        before = ts_ns < 0
+        units = ts_ns + before * offset_s * 10**9
+        head = struct.pack("<IIIII", before, units >> 32, units & 0xFFFFFFFF, len(frame), len(frame))
+        blocks.append(pcapng_block(6, head + frame))
+    path.write_bytes(b"".join(blocks))
+    return path
+
+
 def write_untimed(path: Path, frames: list[bytes], snaplen: int = 0) -> Path:
     """A pcapng file of Simple Packet Blocks (pcapng, section 4.4), which have no time; snap length 0 is none."""
     with path.open("wb") as out:

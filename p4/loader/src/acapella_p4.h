@@ -28,6 +28,7 @@ struct p4_frame {
     uint32_t wire_bytes;  /* without FCS */
     uint32_t kept_bytes;  /* of these, the first ones */
     uint32_t port;        /* below settings.ports */
+    bool untimed;         /* it has no time, or none that is plausible: programs with epochs do not get it */
     const uint8_t *bytes; /* read until p4_process returns */
     void *owner;          /* passed through to its p4_verdict */
 };
@@ -41,6 +42,7 @@ enum p4_outcome {
     P4_DROPPED,    /* drop_packet(), which tells no reason */
     P4_WRONG_PORT, /* sent to a port that there is not */
     P4_HEADERLESS, /* sent without the loader's header, or with lengths that cannot be */
+    P4_UNTIMED,    /* a frame without a time, and a program with epochs, which did not get it */
     P4_OUTCOMES,
 };
 
@@ -66,7 +68,7 @@ struct p4_settings {
     void *user;
 };
 
-/* in + probes + clones = sent + sunk[...] + dropped + wrong_port + headerless */
+/* in + probes + clones = sent + sunk[...] + dropped + wrong_port + headerless + untimed */
 struct p4_counts {
     uint64_t in, in_bytes, in_of_port[P4_PORTS];
     uint64_t probes, epochs, clones;

@@ -224,7 +224,7 @@ static enum blocks_result read_interface(struct blocks *blocks, struct fault *fa
 
 /* Rounded down; a time before 1970 or after 2262 becomes the nearest one in between, as in the native core.
  */
-static uint64_t to_ns(uint64_t units, const struct interface *interface) {
+static int64_t to_ns(uint64_t units, const struct interface *interface) {
     enum { LONGEST_SHIFT = 94, LONGEST_POWER = 29 }; /* 2^64 finer units are less than 1 ns */
     unsigned_wide ns = 0;
     if (interface->binary) {
@@ -239,7 +239,7 @@ static uint64_t to_ns(uint64_t units, const struct interface *interface) {
         }
     }
     const wide sum = (wide)ns + (wide)interface->offset_s * SECOND;
-    return sum < 0 ? 0 : sum > INT64_MAX ? INT64_MAX : (uint64_t)sum;
+    return sum < INT64_MIN ? INT64_MIN : sum > INT64_MAX ? INT64_MAX : (int64_t)sum;
 }
 
 /* A frame of `kept` bytes that begins at `at` in the block. */
@@ -271,6 +271,7 @@ static enum blocks_result read_packet(const struct blocks *blocks, uint32_t type
     const struct interface *interface = &blocks->interface[index];
     const uint64_t units = (uint64_t)word(blocks, blocks->body + 4) << 32 | word(blocks, blocks->body + 8);
     frame->ts_ns = to_ns(units, interface);
+    frame->timed = true;
     frame->wire_bytes = word(blocks, blocks->body + 16);
     return give(blocks, interface, FIXED, word(blocks, blocks->body + 12), frame, fault);
 }
@@ -284,6 +285,7 @@ static enum blocks_result read_simple_packet(const struct blocks *blocks, struct
     const struct interface *interface = &blocks->interface[0];
     const uint32_t wire = word(blocks, blocks->body);
     frame->ts_ns = 0;
+    frame->timed = false;
     frame->wire_bytes = wire;
     return give(blocks, interface, 4,
                 interface->snaplen && interface->snaplen < wire ? interface->snaplen : wire, frame, fault);

@@ -3,6 +3,7 @@
 #ifndef ACAPELLA_P4_BLOCKS_H
 #define ACAPELLA_P4_BLOCKS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <zlib.h>
 
@@ -11,7 +12,8 @@
 struct blocks;
 
 struct blocks_frame {
-    uint64_t ts_ns; /* since 1970-01-01 UTC; 0 in a simple packet block, which has no time */
+    int64_t ts_ns; /* since 1970-01-01 UTC; the nearest one that fits */
+    bool timed;    /* false: a simple packet block, which has no time; ts_ns is 0 */
     uint32_t wire_bytes, kept_bytes;
     uint32_t link_type;
     const uint8_t *bytes; /* until the next call */

@@ -31,7 +31,8 @@ int p4_frames_open(struct frames *frames, const char *path, const struct p4 *p4,
 }
 
 void p4_frames_put(const struct frames *frames, const struct p4_verdict *verdict) {
-    static const char *const outcomes[P4_OUTCOMES] = {"sent", "sunk", "dropped", "wrong-port", "headerless"};
+    static const char *const outcomes[P4_OUTCOMES] = {"sent",       "sunk",       "dropped",
+                                                      "wrong-port", "headerless", "untimed"};
     if (!frames->file) {
         return;
     }

@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include "blocks.h"
+#include "plausible_time.hpp"
 
 #define GZIP_BUFFER (1U << 17)
 
@@ -19,6 +20,7 @@ struct source {
     bool pending;
     bool cut; /* it ended within a record */
     struct p4_frame frame;
+    uint64_t place_ns; /* time of the latest frame that has one, as in the digest's merge */
 };
 
 struct input {
@@ -63,6 +65,11 @@ static int check_frame(const struct source *source, uint32_t link_type, uint32_t
                                : 0;
 }
 
+static void set_time(struct p4_frame *frame, int64_t ts_ns, bool timed) {
+    frame->untimed = !timed || ts_ns < 0 || ts_ns >= ACAPELLA_NO_PLAUSIBLE_NS;
+    frame->ts_ns = ts_ns < 0 ? 0 : (uint64_t)ts_ns;
+}
+
 /* As advance(), of a pcap. */
 static int advance_pcap(struct source *source, struct p4_frame *frame, struct fault *fault) {
     struct pcap_pkthdr *head;
@@ -77,8 +84,8 @@ static int advance_pcap(struct source *source, struct p4_frame *frame, struct fa
     if (got != 1) {
         return fail(fault, "%.200s: %.200s", source->path, reason_of(source, pcap_geterr(source->pcap)));
     }
-    /* tv_usec is nanoseconds, as it was opened */
-    frame->ts_ns = (uint64_t)head->ts.tv_sec * 1000000000 + (uint64_t)head->ts.tv_usec;
+    /* tv_usec is nanoseconds, as it was opened; libpcap extends the sign of the file's 32 bits of seconds */
+    set_time(frame, (int64_t)(uint32_t)head->ts.tv_sec * 1000000000 + head->ts.tv_usec, true);
     frame->wire_bytes = head->len;
     frame->kept_bytes = head->caplen;
     return check_frame(source, DLT_EN10MB, head->caplen, fault) < 0 ? -1 : 1;
@@ -99,7 +106,7 @@ static int advance_blocks(struct source *source, struct p4_frame *frame, struct 
         default:
             break;
     }
-    frame->ts_ns = found.ts_ns;
+    set_time(frame, found.ts_ns, found.timed);
     frame->wire_bytes = found.wire_bytes;
     frame->kept_bytes = found.kept_bytes;
     frame->bytes = found.bytes;
@@ -116,6 +123,9 @@ static int advance(struct source *source, unsigned port, struct fault *fault) {
         frame.wire_bytes = frame.kept_bytes;
     }
     source->frame = frame;
+    if (source->pending && !frame.untimed) {
+        source->place_ns = frame.ts_ns;
+    }
     return status;
 }
 
@@ -183,7 +193,7 @@ static struct source *earliest(struct input *input) {
     struct source *found = NULL;
     for (unsigned i = 0; i < input->count; ++i) {
         struct source *source = &input->source[i];
-        if (source->pending && (!found || source->frame.ts_ns < found->frame.ts_ns)) {
+        if (source->pending && (!found || source->place_ns < found->place_ns)) {
             found = source;
         }
     }

@@ -113,7 +113,7 @@ static int run(struct p4 *p4, struct input *input, struct sink *sink, const stru
             p4_commands_attend(p4, 0);
         }
         count = p4_input_read(input, frames, options->pace ? 1 : options->burst, fault);
-        if (count > 0 && options->pace) {
+        if (count > 0 && options->pace && !frames[0].untimed) {
             wait_for(&pace, frames[0].ts_ns, p4, options->commands);
         }
         if (count > 0 && !(options->pace && signalled) &&

@@ -209,6 +209,24 @@ int p4_push(struct p4 *p4, const struct p4_frame *frame, bool probe, struct faul
     return 0;
 }
 
+/* The boundaries of epochs are in the time of frames. A frame that has none would be of any of them. */
+static int leave_out(struct p4 *p4, const struct p4_frame *frame, struct fault *fault) {
+    if (p4_drain(p4, fault) != 0) {
+        return -1;
+    }
+    const struct p4_verdict verdict = {.outcome = P4_UNTIMED, .ts_ns = frame->ts_ns, .owner = frame->owner};
+    ++p4->counts.outcome[P4_UNTIMED];
+    p4->settings.take(p4->settings.user, &verdict);
+    return 0;
+}
+
+static int push(struct p4 *p4, const struct p4_frame *frame, struct fault *fault) {
+    if (frame->untimed && p4->epochs.period_ns) {
+        return leave_out(p4, frame, fault);
+    }
+    return p4_epochs_until(p4, frame->ts_ns, fault) != 0 ? -1 : p4_push(p4, frame, false, fault);
+}
+
 static int push_all(struct p4 *p4, const struct p4_frame *frames, unsigned count, struct fault *fault) {
     for (unsigned i = 0; i < count; ++i) {
         const struct p4_frame *frame = &frames[i];
@@ -216,7 +234,7 @@ static int push_all(struct p4 *p4, const struct p4_frame *frames, unsigned count
             return fail(fault, "a frame of %u bytes of port %u: at most %d bytes and %u ports are possible",
                         frame->kept_bytes, frame->port, P4_FRAME_MAX, p4->settings.ports);
         }
-        if (p4_epochs_until(p4, frame->ts_ns, fault) != 0 || p4_push(p4, frame, false, fault) != 0) {
+        if (push(p4, frame, fault) != 0) {
             return -1;
         }
         ++p4->counts.in;

@@ -49,9 +49,11 @@ int p4_statistics_write(FILE *to, const void *what) {
     print_sunk(to, statistics->p4, counts);
     fprintf(to,
             ",\n\"dropped\": {\"by_program\": %" PRIu64 ", \"unknown_port\": %" PRIu64
-            ", \"bad_egress_header\": %" PRIu64 "},\n\"interface_refused\": %" PRIu64 ", \"balanced\": %s",
+            ", \"bad_egress_header\": %" PRIu64 ", \"untimed\": %" PRIu64
+            "},\n\"interface_refused\": %" PRIu64 ", \"balanced\": %s",
             counts->outcome[P4_DROPPED], counts->outcome[P4_WRONG_PORT], counts->outcome[P4_HEADERLESS],
-            statistics->sink->refused, p4_balanced(statistics->p4) ? "true" : "false");
+            counts->outcome[P4_UNTIMED], statistics->sink->refused,
+            p4_balanced(statistics->p4) ? "true" : "false");
     print_ports(to, statistics, counts);
     fprintf(to,
             ",\n\"pipeline_ns\": %" PRIu64 ", \"control_ns\": %" PRIu64 ", \"frames_per_second\": %.0f}\n",

@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <span>
 
+#include "plausible_time.hpp"
+
 namespace acapella {
 
 using Bytes = std::span<const std::byte>;
 
-// Times of frames that are taken as such: from 1970 to the last instant but one of classic pcap's 32 bits of
-// seconds, in the year 2106. A capture dated outside comes from a broken clock or a broken file.
-inline constexpr std::int64_t kNoPlausibleNs = (std::int64_t{1} << 32) * 1'000'000'000 - 1;
+inline constexpr std::int64_t kNoPlausibleNs = ACAPELLA_NO_PLAUSIBLE_NS;
 constexpr bool plausible(std::int64_t ts_ns) { return ts_ns >= 0 && ts_ns < kNoPlausibleNs; }
 
 // The view `bytes` stays valid until the reader's next call.

@@ -1,10 +1,11 @@
 -- One row per flow and window of compared_windows, with bounds of the bytes and the reason for which the value may be
 -- off by more than 10 %; null if it cannot, as far as reports show. Reasons: outside (the program does not see the
--- flow), extra (a flow of the collector alone), no_report (the flow has none), no_probe (the run has no reports at
--- resets, so that counts are lost there), sketch_load (the flow may share its cells in all rows of the sketch with
--- other flows of the epoch, so that counts may be too large), unreported (no report has packets of the window),
--- no_slot and straddle (packets of a report may be on both sides of the window's edge, of a flow without and with a
--- slot). Counts of a count-min sketch are never too small, so that bytes_high holds if counts are too large
+-- flow), extra (a flow of the collector alone), no_report (the flow has none), time_reversal (the file has
+-- packets of the flow and window, or of windows up to it, after frames of later windows: reversed_spans), no_probe
+-- (the run has no reports at resets, so that counts are lost there), sketch_load (the flow may share its cells in all
+-- rows of the sketch with other flows of the epoch, so that counts may be too large), unreported (no report has packets
+-- of the window), no_slot and straddle (packets of a report may be on both sides of the window's edge, of a flow without
+-- and with a slot). Counts of a count-min sketch are never too small, so that bytes_high holds if counts are too large
 -- (sketch_load), and bytes_low is null then. Both are null if reports do not cover what was sent in the window (the
 -- other reasons but no_slot and straddle).
 with
@@ -21,6 +22,10 @@ flows as (
     select * from compared_flows
 ),
 
+reversals as (
+    select * from reversed_spans
+),
+
 joined as (
     select
         windows.sample,
@@ -33,10 +38,12 @@ joined as (
         coalesce(bounds.bytes_low, 0) as bytes_low,
         coalesce(bounds.bytes_high, 0) as bytes_high,
         coalesce(bounds.has_slot, false) as has_slot,
-        coalesce(bounds.shared, false) as shared
+        coalesce(bounds.shared, false) as shared,
+        coalesce(windows.window_ns <= reversals.until_ns, false) as reversed
     from windows
     inner join flows on windows.flow = flows.flow
     left join bounds on windows.flow = bounds.flow and windows.window_ns = bounds.window_ns
+    asof left join reversals on windows.flow = reversals.flow and windows.window_ns >= reversals.from_ns
 ),
 
 reasoned as (
@@ -46,6 +53,7 @@ reasoned as (
             when outside then 'outside'
             when found = 'collector' then 'extra'
             when found = 'exact' then 'no_report'
+            when reversed then 'time_reversal'
             when not $probes then 'no_probe'
             when bytes_high = 0 then 'unreported'
             when shared then 'sketch_load'

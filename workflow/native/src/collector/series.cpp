@@ -12,8 +12,13 @@ void Series::emit(std::uint32_t row, const FlowState& flow, std::uint64_t positi
     out.flow = row;
     out.reports = window.reports;
     out.last_ns = window.last_ns;
-    out.window_ns = width_ns_ == 0 ? window.last_ns : window.start * width_ns_;
-    out.span_ns = width_ns_ == 0 ? window.last_ns - window.start : width_ns_;
+    out.window_ns = window.start * width_ns_;
+    out.span_ns = width_ns_;
+    if (width_ns_ == 0) {  // a newer epoch may have an older time
+        const std::uint64_t ts_ns = flow.timestamp;
+        out.last_ns = out.window_ns = ts_ns;
+        out.span_ns = ts_ns > window.start ? ts_ns - window.start : 0;
+    }
     out.bytes = flow.bytes() - base.bytes;
     out.packets = flow.packets() - base.packets;
     out.acked_bytes = flow.acked_bytes - base.acked_bytes;

@@ -14,7 +14,7 @@ DEFAULT = Settings()
 OF_FLOWS = ("measured_keys", "measured_flows", "compared_flows")
 OVER_TIME = (
     *("measured_numbers", "measured_series", "measured_windows", "measured_iats"),
-    *("all_series", "report_spans", "compared_windows", "window_bounds", "judged_windows"),
+    *("all_series", "report_spans", "compared_windows", "reversed_spans", "window_bounds", "judged_windows"),
     *("window_reasons", "flow_reasons"),
     *("window_iats", "compared_iats", "compared_rates", "compared_acknowledgments"),
 )

@@ -143,6 +143,7 @@ def reasons(source: Source) -> dict:
         "Windows of a flow's throughput; none: as far as reports show, the value cannot be off by more than 10 %. "
         "Bounds hold: of the windows that have a bound on their bytes, those whose exact value is within it. "
         "Straddle, no_slot: packets of a report may be on both sides of a window's edge (flow with, without a slot); "
+        "time_reversal: frames of later windows precede it in the file (samples: time_reversals of capture_quality); "
         "sketch_load: flows that share their cells in all rows of the sketch; unreported, no_report: no report "
         "has packets of the window, or of the flow; outside, extra: flows that the program, or the digest, did not see."
     )
