@@ -89,7 +89,7 @@ def loopback_fabric(folder: Path, sites: dict[str, list[dict]] | None = None) ->
         def connection(self, **_):
             with self._ssh_lock:
                 if not (self._ssh_client and self._ssh_client.get_transport().is_active()):
-                    self._ssh_client = nodes.connect(self.get_name())
+                    self._ssh_client, self._ssh_bastion = nodes.connect(self.get_name()), nodes.bastion()
                 return self._ssh_bastion, self._ssh_client
 
         for (owner, name), stand_in in zip(PATCHES, (staticmethod(lambda **_: True), connection), strict=True):

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import paramiko
 from fabric_orchestrator import mac
@@ -70,7 +71,7 @@ class Nodes:
         self.cut_downloads_after: int | None = None  # bytes, then the connection goes
         self.downloaded = 0
         self.commands: list[str] = []
-        self.key = self.new_key()
+        self.key, self.bastion_key = self.new_key(), self.new_key()
         self._transports: list[paramiko.Transport] = []
         self._programs = folder / "bin"
         self._programs.mkdir()
@@ -134,6 +135,11 @@ class Nodes:
         way.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client.connect("", username=node, password="x", sock=way, allow_agent=False, look_for_keys=False)
         return client
+
+    def bastion(self) -> SimpleNamespace:
+        """What is used of a client that has logged in to the bastion host."""
+        transport = SimpleNamespace(get_remote_server_key=lambda: self.bastion_key, is_active=lambda: True)
+        return SimpleNamespace(get_transport=lambda: transport, close=lambda: None)
 
     def _serve(self) -> None:
         while True:

@@ -311,10 +311,10 @@ def test_the_lease_is_extended_in_fabrics_format_and_only_if_it_ends_before(fabr
         assert len(fabric.orchestrator.renewals) == 1
 
 
-def refused(testbed, fabric: Loopback, action) -> str:
-    """The message of an action that is refused because of the host key; nothing was sent to the node."""
+def refused(testbed, fabric: Loopback, action, host: str = "node STAR-listener1") -> str:
+    """The message of an action that is refused because of a host key; nothing was sent to the node."""
     commands, began = len(fabric.nodes.commands), time.monotonic()
-    with pytest.raises(HostKeyChangedError, match=r"^node STAR-listener1: its SSH host key has changed to ") as raised:
+    with pytest.raises(HostKeyChangedError, match=rf"^{host}: its SSH host key has changed to ") as raised:
         action(testbed)
     assert len(fabric.nodes.commands) == commands and "\n" not in str(raised.value)
     assert time.monotonic() - began < fabric.settings().wait_timeout_s
@@ -337,6 +337,14 @@ def test_a_node_whose_host_key_changes_within_a_slice_is_refused(fabric, tmp_pat
     assert (tmp_path / "acapella_known_hosts").stat().st_mode & 0o777 == 0o600
     fabric.nodes.key = keys[0]
     assert first.run(instance.name, ["true"]).status == 0
+    fabric.nodes.bastion_key = keys[1]
+    fabric.nodes.lose_connections()
+    message = refused(first, fabric, lambda testbed: testbed.run(instance.name, ["true"]), "bastion host")
+    assert keys[1].get_base64() in message
+    known = (tmp_path / "acapella_known_hosts").read_text()
+    fabric.nodes.bastion_key = keys[0]
+    (tmp_path / "acapella_known_hosts").write_text(re.sub("(?m)^.*/@bastion .*\n", "", known))
+    assert first.run(instance.name, ["true"]).status == 0, "a key that somebody has removed is kept again"
     first.release()
 
 

@@ -1,4 +1,5 @@
-"""SSH host keys of listening nodes: the key of the first contact within a slice is the only one that is accepted later.
+"""SSH host keys of listening nodes and of FABRIC's bastion host: the key of the first contact within a slice is the
+only one that is accepted later.
 
 FABRIC publishes no host keys, and its client accepts any key at each connection. The keys are kept beside the user's
 token file, so that a later collection that finds the slice again compares them too.
@@ -14,10 +15,11 @@ from acapella_core.errors import UserError
 from acapella_core.files import PRIVATE
 
 FILE = "acapella_known_hosts"
+BASTION = "@bastion"  # in the place of a node's name, which has no @
 
 
 class HostKeyChangedError(UserError):
-    """A node answers with another host key than at the first contact within its slice."""
+    """A host answers with another host key than at the first contact within its slice."""
 
 
 class HostKeys:
@@ -28,7 +30,8 @@ class HostKeys:
         self._lock = threading.Lock()
 
     def watch(self, node: Any, slice_id: str) -> Any:
-        """Have FABRIC's object of a node compare the host key of each connection before it is used; return the node.
+        """Have FABRIC's object of a node compare the host keys of each connection before it is used: the node's, and
+        that of the bastion host, through which it leads. Return the node.
 
         The node raises HostKeyChangedError then, and UserError if the file cannot be read or written.
         """
@@ -37,6 +40,7 @@ class HostKeys:
         def checked(**words: Any) -> tuple[Any, Any]:
             bastion, client = connect(**words)
             try:
+                self.check(f"{slice_id}/{BASTION}", bastion.get_transport().get_remote_server_key())
                 self.check(place, client.get_transport().get_remote_server_key())
             except UserError:
                 node.close_ssh()
@@ -60,9 +64,10 @@ class HostKeys:
         except (OSError, ValueError) as error:
             raise UserError(f"cannot keep host keys: {error}", where=self._file) from error
         if known[place] != found:
+            host = place.rpartition("/")[2]
             raise HostKeyChangedError(
                 f"its SSH host key has changed to {found}; nothing was sent",
-                where=f"node {place.rpartition('/')[2]}",
+                where="bastion host" if host == BASTION else f"node {host}",
                 fix=f"delete the slice, or remove {place} from {self._file} if you know why the key changed",
             )
 
