@@ -35,4 +35,4 @@ def test_the_conversation_is_one():
     lines = re.sub(r"\n {21}", " ", TEXT)
     told = re.findall(r"^    (?:control plane|collector|both) +(\{.*?\})(?: {2,}.*)?$", lines, re.M)
     names = [type(decode(line.encode())).__name__ for line in told]
-    assert names == ["Secret", "Hello", "Session", "Written", "Alive", "Ended"]
+    assert names == ["Challenge", "Proof", "Hello", "Session", "Written", "Alive", "Ended"]

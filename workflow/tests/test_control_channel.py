@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import hashlib
 import itertools
 import json
 import os
@@ -29,6 +30,7 @@ PATIENCE_S = 300  # never reached but where something hangs
 PATIENT = channel.Pace(alive_s=0.02, dead_s=PATIENCE_S, secret_s=PATIENCE_S)
 SOON_SILENT = channel.Pace(alive_s=0.02, dead_s=0.5, secret_s=PATIENCE_S)
 SECRET = Secret("5ec7e7" * 10 + "0000")
+PROVED = channel.Challenge("c4a11e" * 10 + "0000"), channel.Proof("9400f0" * 10 + "0000")
 
 
 class Rings:
@@ -67,14 +69,23 @@ def listening(rings, pace=PATIENT):
         loop.close()
 
 
+def proof_line(secret: str, challenge: str) -> bytes:
+    """The answer to a challenge, by RFC 2104 alone: H(K xor opad, H(K xor ipad, text)) with blocks of 64 bytes."""
+    key = bytes.fromhex(secret).ljust(64, b"\0")
+    inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in key) + challenge.encode()).digest()
+    proof = hashlib.sha256(bytes(byte ^ 0x5C for byte in key) + inner).hexdigest()
+    return f'{{"proof": "{proof}"}}\n'.encode()
+
+
 class Client:
-    """A control plane that says whatever a test has it say, after the secret if it has one."""
+    """A control plane that sends whatever a test has it send, after the proof if it has the secret."""
 
     def __init__(self, port, secret=SECRET):
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
         self._lines = self._socket.makefile("rb")
+        self.challenge = json.loads(self._lines.readline())["challenge"]
         if secret:
-            self.say(encode(secret))
+            self.say(proof_line(secret.value, self.challenge))
 
     def say(self, line: bytes):
         self._socket.sendall(line)
@@ -94,7 +105,7 @@ class Client:
 
 def test_messages_are_read_as_they_were_written():
     session = Session(1, 192, 5, (QueuePair(**PAIR),))
-    for message in (SECRET, HELLO, session, channel.Written(3), channel.Alive(0), Ended(1, None), Ended(1, 5)):
+    for message in (*PROVED, HELLO, session, channel.Written(3), channel.Alive(0), Ended(1, None), Ended(1, 5)):
         assert decode(encode(message).rstrip(b"\n")) == message
     assert decode(b'{"error": "a\\u001b[31m"}') == channel.Error("a?[31m")
 
@@ -120,9 +131,10 @@ def spoiled(**parts) -> dict:
         b'{"alive": ' + b"9" * 5000 + b"}",
         b'{"alive": 1, "hello": {}}',
         b'{"goodbye": 1}',
-        b'{"secret": 1}',
-        b'{"secret": "0"}',
-        b'{"secret": "' + b"G" * 64 + b'"}',
+        b'{"secret": "' + b"0" * 64 + b'"}',
+        b'{"proof": 1}',
+        b'{"proof": "0"}',
+        b'{"challenge": "' + b"G" * 64 + b'"}',
         b"[" * 16_000,
         b'{"a":' * 3000 + b"1" + b"}" * 3000,
         b'{"error": "' + b"x" * channel.MOST_LINE_BYTES + b'"}',
@@ -325,7 +337,7 @@ def test_a_collector_that_says_nonsense_is_left():
         _, written = stack.enter_context(data_plane(impostor.getsockname()[1], said))
         connection = stack.enter_context(impostor.accept()[0])
         connection.sendall(b'{"session": 1, "report_bytes": 192, "epoch": 0, "queue_pairs": [{}]}\n')
-        assert connection.recv(4096).startswith(b'{"secret"')
+        assert connection.recv(4096) == b"", "nothing of the secret without a challenge"
         stack.enter_context(impostor.accept()[0])
         assert written == []
     assert "a queue pair is to have exactly" in said[0]
@@ -345,7 +357,17 @@ def test_registers_that_cannot_be_written_end_the_control_plane():
 
 
 @pytest.mark.parametrize(
-    "first", [encode(Secret("0" * 64)), encode(HELLO), b"\n", b"{}\n", b"x" * 50_000 + b"\n", encode(channel.Alive(1))]
+    "first",
+    [
+        encode(PROVED[0]),
+        encode(PROVED[1]),
+        proof_line(SECRET.value, "0" * 64),
+        encode(HELLO),
+        b"\n",
+        b"{}\n",
+        b"x" * 50_000 + b"\n",
+        encode(channel.Alive(1)),
+    ],
 )
 def test_without_the_secret_there_is_one_error_and_no_session(first):
     with listening(Rings()) as (server, port):
@@ -360,6 +382,41 @@ def test_without_the_secret_there_is_one_error_and_no_session(first):
         owner.say(encode(HELLO))
         assert owner.hear()["session"] == 1
         owner.close()
+
+
+def test_the_secret_is_not_sent_and_what_is_sent_cannot_be_used_again():
+    """What goes both ways is recorded between the control plane and the collector."""
+    said, sent = [], {}
+    with contextlib.ExitStack() as stack:
+        _, port = stack.enter_context(listening(Rings()))
+        between = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        forwarding = stack.enter_context(contextlib.ExitStack())  # until the control plane has closed its connection
+        plane, _ = stack.enter_context(data_plane(between.getsockname()[1], said))
+        near = forwarding.enter_context(between.accept()[0])
+        far = forwarding.enter_context(socket.create_connection(("127.0.0.1", port)))
+
+        def forward(name, source, target):
+            sent[name] = b""
+            while received := source.recv(4096):
+                sent[name] += received
+                target.sendall(received)
+            with contextlib.suppress(OSError):
+                target.shutdown(socket.SHUT_WR)
+
+        for words in (("challenge", far, near), ("proof", near, far)):
+            thread = threading.Thread(target=forward, args=words)
+            thread.start()
+            forwarding.callback(thread.join)
+        assert plane.wait(PATIENCE_S)
+        lines = {name: json.loads(text.split(b"\n")[0])[name] for name, text in sent.items()}
+        assert sent["proof"].split(b"\n")[0] + b"\n" == encode(channel.Proof(lines["proof"]))
+        assert json.loads(proof_line(SECRET.value, lines["challenge"])) == {"proof": lines["proof"]}
+        again = Client(port, secret=None)
+        assert again.challenge != lines["challenge"]
+        again.say(encode(channel.Proof(lines["proof"])))
+        assert set(again.hear()) == {"error"}
+        again.close()
+    assert SECRET.value.encode() not in sent["challenge"] + sent["proof"]
 
 
 STRANGER = """\
@@ -386,7 +443,8 @@ def test_another_user_can_neither_read_the_secret_nor_take_the_session():
         done = subprocess.run(command, user=65534, capture_output=True, text=True, check=True)
         assert server.sessions.summary() == []
     number, answer = done.stdout.split("\n", 1)
-    assert number == str(errno.EACCES) and set(json.loads(answer)) == {"error"}
+    told = [set(json.loads(line)) for line in answer.split("\n") if line]
+    assert number == str(errno.EACCES) and told == [{"challenge"}, {"error"}]
 
 
 def test_silent_connections_of_others_do_not_keep_a_data_plane_out():
@@ -397,7 +455,9 @@ def test_silent_connections_of_others_do_not_keep_a_data_plane_out():
         silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(MOST_WAITING + 20)]
         plane, written = stack.enter_context(data_plane(port, said))
         assert plane.wait(5) and len(written) == 1
-        assert silent[0].recv(1) == b"", "the one that waited longest was closed"
+        with contextlib.suppress(ConnectionResetError):  # the one that waited longest was closed, after its challenge
+            while silent[0].recv(4096):
+                pass
         assert server.counts["crowded_out"] >= 20
 
 
@@ -405,7 +465,7 @@ def test_a_connection_has_little_time_to_send_the_secret():
     soon = channel.Pace(alive_s=0.02, dead_s=PATIENCE_S, secret_s=0.2)
     with listening(Rings(), soon) as (server, port):
         slow = Client(port, secret=None)
-        slow.say(b'{"secret": ')
+        slow.say(b'{"proof": ')
         assert slow.hear() == {}
         slow.close()
         assert server.counts["silent"] == 1

@@ -32,7 +32,8 @@ WORDS = (
 )
 PAIR = channel.QueuePair(0, 17, 1 << 31, 1 << 40, 192 * 8, 5)
 MESSAGES = (
-    channel.Secret("5ec7e7" * 10 + "0000"),
+    channel.Challenge("5ec7e7" * 10 + "0000"),
+    channel.Proof("5ec7e7" * 10 + "0001"),
     channel.Hello("flowstats", 2, "5f2c"),
     channel.Session(1, 192, 7, (PAIR, channel.QueuePair(1, 18, 2, 0, 192, 0))),
     channel.Written(1),

@@ -1,11 +1,13 @@
 """The control channel between a program's control plane and the collector: JSON lines over TCP.
 
-The control plane connects, sends the collector's secret, and says hello; the collector answers with a session: the
-queue pairs that the program's reports are to be written to. The control plane writes them to the program's registers
-and says so; from then on the numbers of the session before are refused. Both say that they are alive each second; who
-hears nothing for 5 s takes the other side for gone. docs/collector.md shows a conversation.
+The control plane connects, proves that it has the collector's secret, which is never sent, and says hello; the
+collector answers with a session: the queue pairs that the program's reports are to be written to. The control plane
+writes them to the program's registers and says so; from then on the numbers of the session before are refused. Both say
+that they are alive each second; who hears nothing for 5 s takes the other side for gone. docs/collector.md shows a
+conversation.
 
-    {"secret": "5d41402abc4b2a76b9719d911017c592..."}                                control plane, first of all
+    {"challenge": "9f0c53c1d2a49e11..."}                                             collector, first of all
+    {"proof": "5d41402abc4b2a76..."}                                                 control plane
     {"hello": {"program": "flowstats", "format": 2, "instance": "5f2c"}}             control plane
     {"session": 1, "report_bytes": 192, "epoch": 0, "queue_pairs": [{"index": 0, "number": ..., ...}]}   collector
     {"written": 1}                                                                   control plane
@@ -16,6 +18,7 @@ hears nothing for 5 s takes the other side for gone. docs/collector.md shows a c
 A line is an object with one of these, of exactly these types; anything else is refused in one line.
 """
 
+import hmac
 import json
 import os
 import re
@@ -31,7 +34,7 @@ MOST_LINE_BYTES = 16_384  # 16 queue pairs take 2,000
 MOST_QUEUE_PAIRS = 16  # registers of a program (p4/sizes.p4)
 REPORT_BYTES = {1: 64, 2: 192}  # by the report's format (schemas/report_formats.tsv)
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
-SECRET = re.compile(r"[0-9a-f]{64}")
+DIGITS = re.compile(r"[0-9a-f]{64}")  # of secrets, challenges and proofs
 BITS = {"number": 24, "key": 32, "base": 64, "size": 64, "psn": 24}
 
 
@@ -39,7 +42,7 @@ BITS = {"number": 24, "key": 32, "base": 64, "size": 64, "psn": 24}
 class Pace:
     """How often a side says that it is alive, and after how much silence the other takes it for gone.
 
-    ``secret_s``: how long the collector waits for a secret.
+    ``secret_s``: how long the collector waits for a proof.
     """
 
     alive_s: float = 1.0
@@ -65,9 +68,32 @@ class Collector:
 
 @dataclass(frozen=True)
 class Secret:
-    """The collector's secret of this run, 64 hexadecimal digits: the sender may read its file."""
+    """The collector's secret of this run, 64 hexadecimal digits: a control plane may read its file."""
 
     value: str = field(repr=False)
+
+    def proof(self, challenge: "Challenge") -> "Proof":
+        """Return what shows that we have the secret: HMAC-SHA-256 (RFC 2104) of the challenge's digits."""
+        return Proof(hmac.digest(bytes.fromhex(self.value), challenge.value.encode("ascii"), "sha256").hex())
+
+
+@dataclass(frozen=True)
+class Challenge:
+    """What the collector sends first, 64 hexadecimal digits, never the same twice."""
+
+    value: str
+
+    @classmethod
+    def new(cls) -> "Challenge":
+        """Return one that nobody can guess."""
+        return cls(secrets.token_hex(32))
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The answer to a challenge, 64 hexadecimal digits: the sender has the secret."""
+
+    value: str
 
 
 @dataclass(frozen=True)
@@ -139,7 +165,7 @@ class Error:
     why: str
 
 
-Message = Secret | Hello | Session | Written | Alive | Ended | Error
+Message = Challenge | Proof | Hello | Session | Written | Alive | Ended | Error
 
 
 def decode(line: bytes) -> Message:
@@ -205,12 +231,12 @@ def name(value: object, what: str) -> str:
     return value
 
 
-def read_secret(told: dict) -> Secret:
-    """Return the secret that a control plane sends."""
-    value = members(told, "the message", "secret")["secret"]
-    if not isinstance(value, str) or not SECRET.fullmatch(value):
-        raise Refused("secret is not 64 hexadecimal digits")
-    return Secret(value)
+def read_digits(told: dict, name: str) -> str:
+    """Return the 64 hexadecimal digits of a message. Raises Refused."""
+    value = members(told, "the message", name)[name]
+    if not isinstance(value, str) or not DIGITS.fullmatch(value):
+        raise Refused(f"{name} is not 64 hexadecimal digits")
+    return value
 
 
 def read_hello(told: dict) -> Hello:
@@ -274,7 +300,8 @@ def read_error(told: dict) -> Error:
 
 
 READERS = {
-    "secret": read_secret,
+    "challenge": lambda told: Challenge(read_digits(told, "challenge")),
+    "proof": lambda told: Proof(read_digits(told, "proof")),
     "hello": read_hello,
     "session": read_session,
     "written": read_written,
@@ -283,7 +310,8 @@ READERS = {
     "error": read_error,
 }
 WRITERS = {
-    Secret: lambda message: {"secret": message.value},
+    Challenge: lambda message: {"challenge": message.value},
+    Proof: lambda message: {"proof": message.value},
     Hello: lambda message: {"hello": asdict(message)},
     Session: lambda message: {
         "session": message.number,
@@ -311,7 +339,7 @@ def secret_of(path: Path) -> Secret:
         if os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise Refused(f"other users can use {path}; chmod 600")
         text = file.read(MOST_LINE_BYTES).decode("ascii", errors="replace").strip()
-    if not SECRET.fullmatch(text):
+    if not DIGITS.fullmatch(text):
         raise Refused(f"{path} has no secret of a collector")
     return Secret(text)
 

@@ -1,7 +1,7 @@
 """The collector's end of the control channel: one asyncio server, a task a connection.
 
-Whatever a client says, it gets a line or is let go; nothing of it stops the collector. A connection that has not sent
-the secret has a short time limit, takes no place of those that have, and is closed if too many others wait.
+Whatever a client says, it gets a line or is let go; nothing of it stops the collector. A connection that has not proved
+that it has the secret has a short time limit, takes no place of those that have, and is closed if too many others wait.
 """
 
 import asyncio
@@ -17,11 +17,13 @@ from ..control_channel import (
     MOST_LINE_BYTES,
     PACE,
     Alive,
+    Challenge,
     Ended,
     Error,
     Hello,
     Message,
     Pace,
+    Proof,
     Refused,
     Secret,
     Written,
@@ -30,7 +32,7 @@ from ..control_channel import (
 )
 from .sessions import Sessions
 
-MOST_CONNECTIONS = 64  # that sent the secret
+MOST_CONNECTIONS = 64  # that have the secret
 MOST_WAITING = 256  # that did not yet: more than the backlog of a listening socket
 MOST_REFUSALS = 16  # lines of one connection; then it is let go
 MOST_UNSENT_BYTES = 65_536  # to a client that does not read
@@ -46,13 +48,13 @@ class ControlServer:
         self.pace = pace
         self.connections: dict[int, asyncio.StreamWriter] = {}  # by the session that each has
         self._tasks: set[asyncio.Task] = set()
-        self._waiting: dict[asyncio.Task, asyncio.StreamWriter] = {}  # for their secret, the longest first
+        self._waiting: dict[asyncio.Task, asyncio.StreamWriter] = {}  # for their proofs, the longest first
         self.counts: Counter[str] = Counter()
 
     async def start(self, host: str, port: int, *, anywhere: bool = False) -> tuple[str, int]:
         """Listen; the address, where port 0 is the one that was free. Raises UserError.
 
-        The secret and the keys are sent as they are, so other than loopback is asked for by name.
+        The keys of queue pairs are sent as they are, so other than loopback is asked for by name.
         """
         if host not in LOOPBACK and not anywhere:
             raise UserError(
@@ -95,7 +97,7 @@ class ControlServer:
                 writer.close()
 
     async def _admitted(self, task: asyncio.Task, conversation: "Conversation", reader, writer) -> bool:
-        """Wait for the secret; whether it came."""
+        """Wait for the proof that the other side has the secret; whether it came."""
         self._waiting[task] = writer
         if len(self._waiting) > MOST_WAITING:
             self.counts["crowded_out"] += 1
@@ -116,7 +118,12 @@ class Conversation:
         self._refusals = 0
 
     async def has_secret(self, reader: asyncio.StreamReader) -> bool:
-        """Read the first line; whether it has the secret. Else the other side gets a line, or was silent."""
+        """Send a challenge and read the first line; return whether that proves that the other side has the secret.
+
+        Else the other side gets a line, or was silent.
+        """
+        challenge = Challenge.new()
+        self._say(challenge)
         try:
             async with asyncio.timeout(self._server.pace.secret_s):
                 line = await whole_line(reader)
@@ -125,10 +132,10 @@ class Conversation:
             return False
         with contextlib.suppress(Refused):
             match decode(line or b""):
-                case Secret(value=value) if hmac.compare_digest(value, self._server.secret.value):
+                case Proof(value=value) if hmac.compare_digest(value, self._server.secret.proof(challenge).value):
                     return True
         self._server.counts["without_secret"] += 1
-        self.refuse("first comes this run's secret: --secret FOLDER/collector.secret")
+        self.refuse("first comes the proof of this run's secret: --secret FOLDER/collector.secret")
         return False
 
     async def run(self, reader: asyncio.StreamReader) -> None:
@@ -172,7 +179,7 @@ class Conversation:
         match message:
             case Hello() if self._session is None:
                 self._begin(message)
-            case Secret():
+            case Proof():
                 raise Refused("this connection has sent it")
             case Hello():
                 raise Refused("this connection has its session; a new one needs a new connection")

@@ -1,8 +1,8 @@
 """The control plane's end of the control channel: a session with the collector, in the program's registers.
 
-A thread connects, sends the secret, says hello, and has each session's queue pairs written. Where the connection ends,
-or the collector is silent, it connects again, after longer and longer pauses; a collector that was started anew has a
-new secret, which is read again each time, and gives new queue pairs.
+A thread connects, proves that it has the secret, says hello, and has each session's queue pairs written. Where the
+connection ends, or the collector is silent, it connects again, after longer and longer pauses; a collector that was
+started anew has a new secret, which is read again each time, and gives new queue pairs.
 Meanwhile the program goes on reporting to the old ones: a collector that lives takes them, a new one refuses and counts
 them, and what nobody received shows as a gap in the reports' numbers.
 """
@@ -18,6 +18,7 @@ from ..control_channel import (
     MOST_QUEUE_PAIRS,
     PACE,
     Alive,
+    Challenge,
     Collector,
     Ended,
     Error,
@@ -25,6 +26,7 @@ from ..control_channel import (
     Message,
     Pace,
     Refused,
+    Secret,
     Session,
     Written,
     decode,
@@ -140,11 +142,9 @@ class ControlPlane:
             secret = secret_of(self._collector.secret)
             address = (self._collector.host, self._collector.port)
             with socket.create_connection(address, timeout=self._pace.dead_s) as connection:
-                self._send(connection, secret)
-                self._send(connection, self._hello)
                 self._socket = connection
                 for line in self._lines(connection):
-                    self._heed(line, connection)
+                    self._heed(line, connection, secret)
                 close(connection, self._pace.dead_s)
             return "it closed the connection"
         except (OSError, Refused) as why:
@@ -178,9 +178,12 @@ class ControlPlane:
                 count, said = count + 1, now
                 self._send(connection, Alive(count))
 
-    def _heed(self, line: bytes, connection: socket.socket) -> None:
-        """Do what the collector says."""
+    def _heed(self, line: bytes, connection: socket.socket, secret: Secret) -> None:
+        """Do what the collector asks for."""
         match decode(line):
+            case Challenge() as challenge:
+                self._send(connection, secret.proof(challenge))
+                self._send(connection, self._hello)
             case Session() as session:
                 self._take(session, connection)
             case Error(why=why):
