@@ -11,6 +11,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "workflow" / "setup" / "debian-packages"
@@ -162,6 +164,12 @@ def test_the_bill_of_materials_has_every_pin_with_its_hashes_and_dependents():
     made = [subprocess.run([sys.executable, SBOM], capture_output=True, text=True, check=True).stdout for _ in "ab"]
     assert made[0] == made[1]
     bill = json.loads(made[0])
+    schema = JsonStrictValidator(SchemaVersion.V1_6)  # CycloneDX's own, which the library brings
+    assert schema.validate_str(made[0]) is None
+    small = bill | {"components": bill["components"][:1], "dependencies": []}
+    assert schema.validate_str(json.dumps(small)) is None
+    for key, value in (("serialNumber", "urn:uuid:1"), ("components", [{"type": "library"}]), ("more", 1)):
+        assert schema.validate_str(json.dumps(small | {key: value})) is not None, key
     assert (bill["bomFormat"], bill["specVersion"], bill["version"]) == ("CycloneDX", "1.6", 1)
     text = "".join(lock.read_text() for lock in LOCKS)
     components = {each["purl"]: each for each in bill["components"]}
