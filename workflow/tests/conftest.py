@@ -17,10 +17,10 @@ PATIENCE_MS = 180_000  # never reached but where the browser hangs
 LONG = (
     "test_workflow_runs.py",
     "test_workflow_trials.py",
-    "test_workflow.py",
     "test_verify.py",
     "test_figures.py",
     "test_dissect_matches_tshark.py",
+    "test_workflow_stops.py",  # not at the same time as test_workflow_runs.py: both need the finished campaign
     "test_hybrid.py",
     "test_slurm.py",
     "test_collect_local.py",
