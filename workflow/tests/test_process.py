@@ -238,7 +238,16 @@ def truncate(campaign: Campaign, sample: str) -> None:
     path.write_bytes(path.read_bytes()[:-10])
 
 
-@pytest.mark.parametrize("damage", [overflow, truncate])
+def without(campaign: Campaign, sample: str) -> None:
+    """Replace a number of a partial by null."""
+    path = campaign.partial(sample, "quality")
+    quality = pq.read_table(path)
+    place = quality.schema.get_field_index("l4_unsure_frames")
+    empty = pa.nulls(len(quality), quality.schema.field(place).type)
+    pq.write_table(quality.set_column(place, "l4_unsure_frames", empty), path)
+
+
+@pytest.mark.parametrize("damage", [overflow, truncate, without])
 def test_failed_merge_names_the_sample_and_keeps_the_previous_tables(small, tmp_path, capsys, damage):
     folder = shutil.copytree(small, tmp_path / "broken")
     before = checksums(folder)
@@ -284,7 +293,9 @@ def test_different_time_bins_are_refused(small, tmp_path):
     folder = shutil.copytree(small, tmp_path / "made_up")
     sample = "site01-p0-0001"
     analyze.make_partials(Campaign(folder), sample, folder / "partial" / sample, bin_ns=10**8)
-    with pytest.raises(UserError, match="--bin-ns"):
+    others = sum(row["frames"] > 0 and row["excluded"] is None for row in rows(folder, "capture_quality")) - 1
+    expected = rf"--bin-ns: 1000000000 in {others} \(\S+, ...\), 100000000 in 1 \({sample}\); run acapella analyze "
+    with pytest.raises(UserError, match=expected):
         process.make_tables(Campaign(folder))
 
 

@@ -83,17 +83,18 @@ def parameters_of(con, top: int) -> dict:
 
 @contextlib.contextmanager
 def culprit_named(campaign: Campaign, con, names: list, *, hide: bool, top: int):
-    """Raise UserError with the name of the sample where DuckDB cannot merge the samples.
+    """Raise UserError with the name of the sample that keeps the samples from being merged.
 
     A query that does not fit the catalog's columns has no culprit, nor has a lack of memory or disk space.
     """
     import duckdb  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415
 
     try:
         yield
     except duckdb.BinderException:
         raise
-    except duckdb.Error as error:
+    except (duckdb.Error, ValueError, pa.ArrowException) as error:
         if queries.has_no_culprit(error):
             raise
         by_folder = {name.folder: name for name in names}
@@ -110,8 +111,11 @@ def culprit_named(campaign: Campaign, con, names: list, *, hide: bool, top: int)
 
 
 def failure(campaign: Campaign, connection, names: list, *, hide: bool, top: int) -> Exception | None:
-    """Return DuckDB's error for the tables of some samples, which are not written; None if there is none."""
+    """Return the error of the tables of some samples, which are not written; None if there is none."""
     import duckdb  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415
+
+    from . import tables  # noqa: PLC0415
 
     con = connection.cursor()  # has temporary tables of its own
     try:
@@ -119,9 +123,8 @@ def failure(campaign: Campaign, connection, names: list, *, hide: bool, top: int
         merge(campaign, con, names, hide=hide)
         parameters = parameters_of(con, top)
         for name in TABLES:
-            query, bound = queries.bound("process", name, parameters)
-            con.execute(f"create temp table published_{name} as {query}", bound)
-    except duckdb.Error as error:
+            tables.check(queries.select(con, "process", name, parameters), name)
+    except (duckdb.Error, ValueError, pa.ArrowException) as error:
         if queries.has_no_culprit(error):
             raise
         return error
@@ -186,10 +189,17 @@ def create(con, stage: str, name: str, parameters: dict | None = None, *, table:
 
 def bin_length(con) -> int:
     """Length of the throughput bins. Raises UserError where samples were analyzed with different ones."""
-    found = [row[0] for row in con.execute("select distinct bin_ns from throughput order by 1").fetchall()]
+    found = con.execute(
+        "select t.bin_ns, count(distinct s.folder) as samples, min(s.folder) as first from throughput as t "
+        "inner join samples as s using (sample) group by t.bin_ns order by samples desc, t.bin_ns"
+    ).fetchall()
     if len(found) > 1:
-        raise UserError(f"samples were analyzed with different --bin-ns: {found}", fix="analyze them again with one")
-    return found[0] if found else analyze.BIN_NS
+        each = (f"{bin_ns} in {number} ({first}{', ...' if number > 1 else ''})" for bin_ns, number, first in found)
+        raise UserError(
+            f"samples were analyzed with different --bin-ns: {', '.join(each)}",
+            fix="run acapella analyze for them again with the same --bin-ns",
+        )
+    return found[0][0] if found else analyze.BIN_NS
 
 
 def bootstrap_parameters() -> dict:

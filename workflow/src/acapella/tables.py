@@ -44,6 +44,13 @@ def write(relation, table: str, target, complete: contextlib.ExitStack | None = 
     return [text, parquet]
 
 
+def check(relation, table: str) -> None:
+    """Raise as `write` does for a DuckDB relation that it cannot write."""
+    schema = arrow_schema(table)
+    for part in relation.select(*schema.names).to_arrow_reader(ROW_GROUP):
+        conform(pa.Table.from_batches([part]), schema)
+
+
 def write_rows(rows: list[dict], table: str, target, complete: contextlib.ExitStack | None = None) -> list[Path]:
     """As write, from dictionaries; what a row lacks is null, what the schema does not name is left out."""
     schema = arrow_schema(table)
@@ -64,7 +71,7 @@ def parts(reader):
 
 
 def conform(part: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows with the schema's types; an overflow or a null where none may be is a mistake of ours and raises."""
+    """The rows with the schema's types; raises ValueError for an overflow or a null that it excludes."""
     for field in schema:
         if not field.nullable and part[field.name].null_count:
             raise ValueError(f"column {field.name} has nulls, which its schema excludes")
