@@ -1,7 +1,11 @@
 """Which samples count in traffic statistics, against the naive oracle: trials, filters, P4 programs, sampling."""
 
 import json
+import re
+from collections import Counter
+from pathlib import Path
 
+import duckdb
 import naive_samples
 import naive_tables
 import pytest
@@ -13,6 +17,7 @@ from traces import write_pcap
 from acapella import cli, process
 from acapella.campaign import Campaign
 
+README = Path(__file__).resolve().parents[2] / "README.md"
 KINDS = {
     "plain": {},
     "trial": {"environment": "quiet", "trial": 1, "replayed_frames": 100, "filter": "ether src 02:00:00:00:00:01"},
@@ -93,6 +98,24 @@ def test_only_the_least_restricted_samples_count(selected):
         "one reason each": {"plain"},
     }[mix]
     assert counted == {sample for sample, kind in kind_of.items() if kind in expected}
+
+
+def test_the_query_of_the_readme_counts_the_frames_of_the_tables(selected):
+    _, folder, _ = selected
+    (query,) = re.findall(r'acapella sql results/<campaign> "(.* from stacks .*)"', README.read_text(encoding="utf-8"))
+    quality, expected, found = {}, Counter(), Counter()
+    for row in rows(folder, "capture_quality"):
+        quality[row["sample"]] = row["excluded"]
+        if row["excluded"] is None and row["frames"]:
+            expected[row["site"]] += row["frames"]
+    with duckdb.connect(str(folder / "catalog.duckdb"), read_only=True) as con:
+        for site, _, frames in con.execute(query).fetchall():
+            found[site] += frames
+        assert found == expected
+        for table in ("flows", "stacks"):
+            found = dict(con.execute(f"select distinct sample, excluded from {table}").fetchall())
+            assert found == {sample: quality[sample] for sample in found}
+            assert len(found) > 1
 
 
 def test_quality_names_each_restriction(selected):

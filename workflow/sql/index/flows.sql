@@ -18,6 +18,7 @@ final as (
         s.sample,
         s.site,
         s.port,
+        s.excluded,
         f.* exclude (file)  -- noqa: RF02
     from flows as f
     inner join samples as s on f.file = 'flows/' || s.sample || '.parquet'

@@ -25,6 +25,7 @@ final as (
         s.sample,
         s.site,
         s.port,
+        s.excluded,
         c.protocols,
         c.stack,
         c.frames,
