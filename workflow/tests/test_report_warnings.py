@@ -4,12 +4,81 @@ import json
 
 import pytest
 from made_report import note, plain, quality_with
+from stages import analyse, rows
+from tiny import add_sample, flow
 
+from acapella.campaign import Campaign
+from acapella.figures import quality
+from acapella.figures.source import Source
 from acapella.report import notes, summary, tables, warnings
 
 
 def test_a_flawless_campaign_has_no_warning(tmp_path):
     assert warnings.of(quality_with(tmp_path)) == []
+
+
+def test_a_capture_that_counts_twice_is_warned_of(tmp_path):
+    """The same frames as two samples of a port: the peak rate and the flow's bytes are twice the traffic."""
+    for sample in ("a", "b"):
+        add_sample(tmp_path, sample, ("WEST", "p1"), (0, 20), [flow(1, 19)])
+        analyse(tmp_path)
+        peak = max(row["rate_bps"] for row in rows(tmp_path, "throughput"))
+        (stitched,) = rows(tmp_path, "stitched_flows")
+        if sample == "a":
+            once = peak, stitched["wire_bytes"]
+    assert (peak, stitched["wire_bytes"]) == (2 * once[0], 2 * once[1])
+    (warning,) = [text for text in map(plain, warnings.of(Source(Campaign(tmp_path)))) if "overlap" in text]
+    assert warning.startswith("2 samples of 2 overlap in time with another one of their port: a, b. Frames and bytes ")
+
+
+SAMPLE = {"site": "S", "port": "p", "direction": "both", "frames": 1, "sha256": None}
+
+
+def made(**spans: tuple) -> list[dict]:
+    """Return rows of capture_quality: name=(start, end, changes)."""
+    return [
+        {**SAMPLE, "sample": name, "actual_start_ns": start, "actual_end_ns": end, **changes}
+        for name, (start, end, changes) in spans.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spans", "found"),
+    [
+        ({"a": (0, 9, {}), "b": (9, 20, {}), "c": (20, 30, {})}, set()),
+        ({"a": (0, 9, {}), "b": (1, 3, {}), "c": (4, 5, {}), "d": (9, 12, {})}, {"a", "b", "c"}),
+        ({"a": (0, 9, {}), "b": (0, 9, {"port": "q"}), "c": (0, 9, {"site": "T"})}, set()),
+        ({"a": (0, 9, {"direction": "rx"}), "b": (0, 9, {"direction": "tx"})}, set()),
+        ({"a": (0, 9, {"direction": "rx"}), "b": (0, 9, {"direction": None})}, {"a", "b"}),
+        ({"a": (None, None, {}), "b": (None, None, {})}, set()),
+        ({"a": (0, 9, {"sha256": "1"}), "b": (0, 9, {"sha256": "1"})}, set()),
+    ],
+)
+def test_samples_of_a_port_overlap_if_they_may_have_the_same_frames(spans, found):
+    text = warnings.overlapping(made(**spans)) or ""
+    named = text.partition("of their port: ")[2].partition(".")[0]
+    assert set(filter(None, named.split(", "))) == found
+
+
+def test_samples_with_the_same_capture_are_named():
+    same = {"sha256": "1"}
+    rows = made(a=(0, 9, same), b=(0, 9, same | {"port": "q"}), c=(0, 9, {"sha256": "2"}), d=(0, 9, {}), e=(0, 9, {}))
+    assert plain(warnings.repeated(rows)).startswith(
+        "2 samples of 5 have the same capture as another one (SHA-256), and"
+    )
+    assert ": a, b. Exclude all but one" in warnings.repeated(rows)
+    assert warnings.repeated(rows[2:]) is None
+
+
+def test_bounds_of_a_mirror_s_loss_are_the_same_in_figures_and_warnings():
+    """One sample has the higher lower bound, the other the higher upper bound: none is the worst."""
+    uncounted = {"mirror_verdict": "congested", "mirror_offered": None, "mirror_delivered": None}
+    rows = made(a=(0, 9, uncounted), b=(0, 9, uncounted))
+    rows[0] |= {"mirror_loss_low": 0.30, "mirror_loss_high": 0.42}
+    rows[1] |= {"mirror_loss_low": 0.05, "mirror_loss_high": 0.90}
+    bounds = "at least 5.00 % to 30.0 % and at most 42.0 % to 90.0 %"
+    assert plain(quality.bounds_of_loss(rows)) == bounds
+    assert bounds in plain(warnings.congested(rows)) and bounds in plain(quality.mirror_loss(rows)[0])
 
 
 @pytest.mark.parametrize(
@@ -29,11 +98,11 @@ def test_a_flawless_campaign_has_no_warning(tmp_path):
                 "mirror_loss_high": 0.5,
                 "mirror_delivered": "",
             },
-            "The mirror of 1 sample of 4 was congested, at worst 25.0 % to 50.0 % of the bytes: S0-p0-0000.",
+            "The mirror of 1 sample of 4 was congested: each lost at least 25.0 % and at most 50.0 % of its bytes: S0",
         ),
         (
             {"mirror_verdict": "at risk", "mirror_loss_low": 0, "mirror_loss_high": 0.02, "mirror_delivered": ""},
-            "The mirror of 1 sample of 4 may have lost frames in bursts, at worst 0 % to 2.00 % of the bytes",
+            "The mirror of 1 sample of 4 may have lost frames in bursts: each lost at least 0 % and at most 2.00 % of",
         ),
         ({"clock_resolution_ns": 1_000_000}, "1 sample with stamps no finer than 1 ms (S0-p0-0000): shorter"),
         (

@@ -73,9 +73,9 @@ CLEAR = {"mirror_verdict": "clear", "mirror_loss_low": 0.0, "mirror_loss_high": 
         (
             [CONGESTED, AT_RISK, CLEAR],
             "No loss counted in 3 samples; "
-            "mirror congested in 1 sample (worst: 30.0 % to 42.0 % of its bytes lost), at risk in 1 sample",
+            "mirror congested in 1 sample (at least 30.0 % and at most 42.0 % of bytes lost), at risk in 1 sample",
             "losses: none counted; counted in part in 3 of 3 samples; "
-            "mirror congested in 1 sample (worst: 30.0 % to 42.0 % of its bytes lost), at risk in 1 sample",
+            "mirror congested in 1 sample (at least 30.0 % and at most 42.0 % of bytes lost), at risk in 1 sample",
         ),
         (
             [{**AT_RISK, "lost_frames": None}],

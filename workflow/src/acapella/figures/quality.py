@@ -88,7 +88,7 @@ def losses_of(rows: list[dict]) -> str:
 
 
 def mirror_loss(rows: list[dict]) -> list[str]:
-    """``mirror congested in 3 samples (worst: 30.0 % to 42.0 % of its bytes lost), at risk in 2``; [] if in none.
+    """``mirror congested in 3 samples (at least 5 % and at most 42 % of bytes lost), at risk in 2``; [] if in none.
 
     Only of samples whose mirror has no counters of frames: the losses of others are counted.
     """
@@ -97,9 +97,17 @@ def mirror_loss(rows: list[dict]) -> list[str]:
     risky = sum(row["mirror_verdict"] == "at risk" for row in uncounted)
     parts = []
     if congested:
-        worst = max(congested, key=lambda row: (row["mirror_loss_low"], row["mirror_loss_high"]))
-        lost = span(percent(worst["mirror_loss_low"]), percent(worst["mirror_loss_high"]))
-        parts.append(f"congested in {count(len(congested), 'sample')} (worst: {lost} of its bytes lost)")
+        parts.append(f"congested in {count(len(congested), 'sample')} ({bounds_of_loss(congested)} of bytes lost)")
     if risky:
         parts.append(f"at risk in {count(risky, 'sample')}")
     return [f"mirror {', '.join(parts)}"] if parts else []
+
+
+def bounds_of_loss(rows: list[dict]) -> str:
+    """``at least 5.00 % to 30.0 % and at most 42.0 % to 90.0 %``: the ranges of both bounds over samples.
+
+    The bounds of a mirror's loss; no sample is the worst, because their intervals overlap.
+    """
+    bounds = ([row[f"mirror_loss_{end}"] for row in rows] for end in ("low", "high"))
+    low, high = (span(percent(min(shares)), percent(max(shares))) for shares in bounds)
+    return f"at least {low} and at most {high}"

@@ -8,6 +8,7 @@ from acapella_core import sheets
 
 from ..campaign import Campaign
 from ..figures import restrictions
+from ..figures.quality import bounds_of_loss
 from ..figures.source import Source
 from ..figures.wording import count, nanoseconds, percent, scaled
 from ..pseudonyms import FILE as PSEUDONYMS
@@ -26,7 +27,7 @@ def of(source: Source, excluded: Sequence[str] = ()) -> list[str]:
         *not_counted(source),
         restricted(source),
         *(check(rows) for check in (cut, empty)),
-        *(check(source.traffic) for check in (sampled, filtered)),
+        *(check(source.traffic) for check in (sampled, filtered, repeated, overlapping)),
         *(check(rows) for check in (lossy, unknown, congested)),
         *(check(rows) for check in (untimed, implausible, misdated, coarse, reversed_, malformed)),
     ]
@@ -164,6 +165,49 @@ def filtered(rows):
     return f"In {count(len(bad), 'sample')} of {len(rows)} is only what a filter or a P4 program passes: {named(bad)}."
 
 
+def repeated(rows):
+    """Return the warning about samples with the same capture; None if there are none."""
+    captures = Counter(row["sha256"] for row in rows if row["sha256"] and row["frames"])
+    bad = [row for row in rows if captures[row["sha256"]] > 1]
+    if not bad:
+        return None
+    return (
+        f"{count(len(bad), 'sample')} of {len(rows)} have the same capture as another one (SHA-256), and its frames "
+        f"count in each: {named(bad)}. Exclude all but one (exclude in the config)."
+    )
+
+
+def overlapping(rows):
+    """Return the warning about samples of one port and direction at the same time, other than the same capture."""
+    distinct = {row["sha256"] or row["sample"]: row for row in reversed(rows)}.values()
+    names = set()
+    for other in ("tx", "rx"):  # a sample of each direction has other frames
+        ports = defaultdict(list)
+        for row in distinct:
+            if row["direction"] != other and row["actual_start_ns"] is not None:
+                ports[row["site"], row["port"]].append(row)
+        for of_port in ports.values():
+            names |= overlaps(of_port)
+    bad = [row for row in rows if row["sample"] in names]
+    if not bad:
+        return None
+    return (
+        f"{count(len(bad), 'sample')} of {len(rows)} overlap in time with another one of their port: {named(bad)}. "
+        "Frames and bytes of all are added up, so that a frame in two of them counts twice, also in rates."
+    )
+
+
+def overlaps(rows: list[dict]) -> set[str]:
+    """Return the names of samples that start before an earlier one of the same port ends, and of these."""
+    found, last = set(), None
+    for row in sorted(rows, key=lambda row: (row["actual_start_ns"], row["actual_end_ns"])):
+        if last and row["actual_start_ns"] < last["actual_end_ns"]:
+            found |= {last["sample"], row["sample"]}
+        if not last or row["actual_end_ns"] > last["actual_end_ns"]:
+            last = row
+    return found
+
+
 def lossy(rows):
     """Samples that lost frames."""
     bad = sorted((row for row in rows if row["loss_share"]), key=lambda row: -row["loss_share"])
@@ -186,11 +230,11 @@ def congested(rows):
     open_ = [row for row in rows if row["mirror_delivered"] is None]
     found = []
     for verdict, what in (("congested", "was congested"), ("at risk", "may have lost frames in bursts")):
-        bad = sorted((r for r in open_ if r["mirror_verdict"] == verdict), key=lambda r: -(r["mirror_loss_high"] or 0))
+        bad = sorted((r for r in open_ if r["mirror_verdict"] == verdict), key=lambda r: -r["mirror_loss_high"])
         if bad:
-            worst = f"{percent(bad[0]['mirror_loss_low'])} to {percent(bad[0]['mirror_loss_high'])} of the bytes"
             found.append(
-                f"The mirror of {count(len(bad), 'sample')} of {len(rows)} {what}, at worst {worst}: {named(bad)}."
+                f"The mirror of {count(len(bad), 'sample')} of {len(rows)} {what}: each lost {bounds_of_loss(bad)} of "
+                f"its bytes: {named(bad)}."
             )
     return " ".join(found) or None
 
