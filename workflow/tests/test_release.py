@@ -339,6 +339,7 @@ def test_mistakes_are_one_line_and_leave_nothing(request, tmp_path, capsys, word
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("public")  # makes the key
 def test_true_names_are_told_where_the_tables_have_them(finished, tmp_path, capsys):
     campaign = tmp_path / "open"
     campaign.mkdir()
@@ -354,9 +355,12 @@ def test_true_names_are_told_where_the_tables_have_them(finished, tmp_path, caps
     run("release", campaign, "--key-file", finished / "release.key", "--pseudonyms", "-o", tmp_path / "hidden")
     assert not (tmp_path / "hidden" / "tables").exists()  # they have the true names
     assert not [path for path in files(tmp_path / "hidden") if SITES[0].encode() in path.read_bytes()]
-    reasons = dict(re.findall(r"^table (\w+) left out: (.*)$", capsys.readouterr().out, re.M))
-    assert set(reasons) == {path.stem for path in (campaign / "tables").iterdir()}
-    assert all("true names" in reason for reason in reasons.values())
+    _, line = capsys.readouterr().out.splitlines()
+    names, reason = re.fullmatch(r"tables (.*) left out: (.*)", line).groups()
+    assert names.split(", ") == sorted({path.stem for path in (campaign / "tables").iterdir()})
+    assert reason.startswith("true names of sites, ports or samples; ")
+    assert reason.endswith(": snakemake --config pseudonyms=True; then release again")
+    assert f"\n- {names}: true names of sites, ports or samples\n" in (tmp_path / "hidden/README.md").read_text()
     assert (campaign / "release-pseudonyms.tsv").is_file()
 
 
@@ -382,12 +386,13 @@ def test_the_map_of_names_is_private_and_leads_back_to_the_true_ones(finished, t
 
 def test_tables_that_are_left_out_are_listed_with_the_reason(finished, public, tmp_path, capsys):
     run("release", finished, "-o", tmp_path / "public")
-    reasons = dict(re.findall(r"^table (\w+) left out: (.*)$", capsys.readouterr().out, re.M))
+    lines = re.findall(r"^tables? ([\w, ]+) left out: (.*)$", capsys.readouterr().out, re.M)
+    reasons = {name: reason for names, reason in lines for name in names.split(", ")}
     there = {path.stem for path in (public / "tables").iterdir()}
     assert set(reasons) == {path.stem for path in (finished / "tables").iterdir()} - there
     assert re.fullmatch(r".*addresses.*: columns? .*\bsrc\b.*", reasons["top_flows"])
     readme = (public / "README.md").read_text()
-    assert all(f"- {name}: {reason}\n" in readme for name, reason in reasons.items())
+    assert all(f"- {names}: {reason}\n" in readme for names, reason in lines)
 
 
 FRAMES = "select sample, count(*), count(src), sum(wire_len) from frames group by sample order by sample"

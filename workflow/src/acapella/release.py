@@ -43,6 +43,8 @@ SUMS = "SHA256SUMS"
 PROVENANCES = ("provenance.json", "consistency_provenance.json")  # of process, of trials
 PROVENANCES += tuple(f"{stage}_provenance.json" for stage in ("flowtables", "flowstudy", "flowpublished"))
 PRINTED = {"kappa_published"}  # tables of what papers printed, which have nothing of the campaign
+TRUE_NAMES = "true names of sites, ports or samples"
+MAKE_HIDDEN = "; to make them with pseudonyms: snakemake --config pseudonyms=True; then release again"
 PUBLIC_FILE, PUBLIC_FOLDER = 0o644, 0o755
 SHEET = ("sample", "site", "port", "direction", "method", "frames", "bytes", "snaplen", "cut_frames", "dropped_kernel")
 CHECKSUMS = ("sha256", "acap_sha256", "flows_sha256", "manifest_sha256")  # of files that stay behind
@@ -102,8 +104,9 @@ def run(args: argparse.Namespace) -> None:
         f"{target}: {counts['samples']} samples, {counts['frames']} frames, {counts['tables']} tables; key: {key_file}"
         + (f"; names: {map_file}" if map_file else "")
     )
-    for name, reason in counts["left_out"].items():
-        print(f"table {name} left out: {reason}")
+    for reason, tables in by_reason(counts["left_out"]).items():
+        fix = MAKE_HIDDEN if reason == TRUE_NAMES else ""
+        print(f"table{'s' if len(tables) > 1 else ''} {', '.join(tables)} left out: {reason}{fix}")
 
 
 def check_places(campaign: Campaign, target: Path, key_file: Path, map_file: Path | None) -> None:
@@ -151,7 +154,7 @@ def make(campaign: Campaign, target: Path, key_file: Path, map_file: Path | None
         done = [one_sample(part, one, key, args) for one in taken]
         tables = make_tables(campaign, part / "tables", key, hidden=hidden)
         left_out = missing_tables(campaign, tables, hidden=hidden)
-        readme = release_readme.text(done, tables, left_out, hidden=hidden, macs=args.macs)
+        readme = release_readme.text(done, tables, by_reason(left_out), hidden=hidden, macs=args.macs)
         write_texts(part, taken, done, readme)
         release_catalog.write(part, tables)
         search(campaign, part, taken, done, hidden=hidden)
@@ -321,10 +324,18 @@ def missing_tables(campaign: Campaign, made: list[str], *, hidden: bool) -> dict
         if path not in recorded:
             reasons[name] = "no provenance file lists it"
         elif path not in allowed:
-            reasons[name] = "has true names of sites, ports or samples; make it with pseudonyms (config: pseudonyms)"
+            reasons[name] = TRUE_NAMES
         else:
             reasons[name] = why_private(name)
     return reasons
+
+
+def by_reason(left_out: dict[str, str]) -> dict[str, list[str]]:
+    """Return the tables that are left out for each reason."""
+    names: dict[str, list[str]] = {}
+    for name, reason in left_out.items():
+        names.setdefault(reason, []).append(name)
+    return names
 
 
 def write_texts(part: Path, taken: list[Taken], done: list[dict], readme: str) -> None:

@@ -72,8 +72,8 @@ NAMES = {
 }
 
 
-def text(done: list[dict], tables: list[str], left_out: dict[str, str], *, hidden: bool, macs: str) -> str:
-    """Return the text, of what was done with each capture, the tables released, and those ``left_out`` with reasons."""
+def text(done: list[dict], tables: list[str], left_out: dict[str, list[str]], *, hidden: bool, macs: str) -> str:
+    """Return the text, of what was done with each capture, the tables released, and those ``left_out`` by reason."""
     listed = ", ".join(tables)
     about = f"results of the true captures, as counts and shares ({listed}); those with addresses are left out"
     if FLOWS in tables:
@@ -93,9 +93,9 @@ def text(done: list[dict], tables: list[str], left_out: dict[str, str], *, hidde
     )
 
 
-def missing(left_out: dict[str, str]) -> str:
+def missing(left_out: dict[str, list[str]]) -> str:
     """Return the section on tables that are not released; empty if there are none."""
     if not left_out:
         return ""
-    lines = [f"- {name}: {reason}" for name, reason in left_out.items()]
+    lines = [f"- {', '.join(names)}: {reason}" for reason, names in left_out.items()]
     return "\n".join(["## Tables that are not here", *lines, "", ""])
