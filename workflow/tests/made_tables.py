@@ -113,6 +113,7 @@ def quality_row(one: Sample, watched_ns: int, length_ns: int, draw) -> dict:
         "misdated": "false",
         **{"duration_ns": SAMPLE_NS, "coverage_share": SAMPLE_NS / length_ns},
         **{"port_coverage_share": watched_ns / length_ns},
+        "undissected_frames": 0,
         **{"issue_frames": int(one.frames * 0.002), "l4_tshark_frames": one.frames // 100},
     }
 

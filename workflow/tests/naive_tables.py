@@ -494,6 +494,10 @@ def quality_row(s):
         - count("issue", None)
         - count("issue", "no_timestamp")
         - count("issue", "implausible_timestamp"),
+        "undissected_frames": sum(
+            f["issue"] == "unsupported_link_type" or f["stack"] in ("Data", "USER_DLT", "USER_DLT/Data")
+            for f in s.frames
+        ),
         "l4_tshark_frames": count("l4_by", "tshark"),
         "l4_unsure_frames": count("l4_by", "unsure"),
         "app_flow_frames": count("app_by", "flow"),

@@ -12,11 +12,16 @@ from scapy.contrib.mpls import MPLS
 from scapy.layers.dns import DNS, DNSQR
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
+from stages import analyse, rows
+from tiny import add_sample, flow
 from traces import START_NS, busy_port, cut_in_the_middle, write_pcap, write_pcapng
 
 from acapella import tshark
+from acapella.campaign import Campaign
 from acapella.cli import main
 from acapella.digest import Options, digest
+from acapella.figures.source import Source
+from acapella.report import warnings
 from acapella_core.errors import UserError
 
 WRAPPED_FRAMES = 1_000_000
@@ -158,6 +163,22 @@ def test_a_link_type_that_only_tshark_knows_goes_to_it_whole(program, tmp_path):
     assert hybrid.column("l4_by") == ["tshark"] * 3
     assert hybrid.column("issue") == [None] * 3
     assert hybrid.column("ts_ns") == [1_700_000_000_000_005_000] * 3
+
+
+def test_a_sample_of_a_private_link_type_is_a_warning_and_counted(program, tmp_path, capsys):
+    """tshark knows LINKTYPE_USER0 by name, so that the frames have no issue."""
+    add_sample(tmp_path, "known", ("WEST", "p1"), (0, 20), [flow(1, 2)])
+    add_sample(tmp_path, "user", ("WEST", "p1"), (0, 20), [])
+    capture = write_pcapng(tmp_path / "user.pcapng", [(147, b"abcd"), (147, b"efgh"), (147, b"ijkl")])
+    out = [str(tmp_path / kind / "user.parquet") for kind in ("acap", "flows")]
+    place = ["--site", "WEST", "--port", "p1"]
+    assert main(["digest", str(capture), "-o", out[0], "--flows", out[1], *place]) == 0
+    assert "link type 147 is for private use and is not dissected" in capsys.readouterr().err
+    found = {row["sample"]: row["undissected_frames"] for row in rows(analyse(tmp_path), "capture_quality")}
+    assert found == {"known": 0, "user": len(protocols_by_tshark(program, capture))}
+    assert "3 frames (60.0 %) of a link type that is not dissected, in user: " in " ".join(
+        warnings.of(Source(Campaign(tmp_path)))
+    ).replace("\N{NO-BREAK SPACE}", " ")
 
 
 @pytest.mark.parametrize("engine", ["hybrid", "tshark"])

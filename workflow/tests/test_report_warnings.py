@@ -116,6 +116,7 @@ def test_bounds_of_a_mirror_s_loss_are_the_same_in_figures_and_warnings():
         ({"untimed_frames": 3}, "3 frames ("),
         ({"time_reversals": 3}, "3 frames stamped earlier"),
         ({"issue_frames": 7}, "7 frames ("),
+        ({"undissected_frames": 7}, "7 frames ("),
         ({"frames": 0}, "1 sample without a frame: S0-p0-0000"),
         ({"app_undecided_frames": 9}, "9 frames with payload that no engine looked into"),
         ({"l4_unsure_frames": 2}, "2 frames whose headers"),

@@ -13,6 +13,7 @@ stamped as (
         l4_by,
         app_by,
         issue,
+        stack,
         lag(ts_ns) over (order by frame) as before_ns
     from frames
 ),
@@ -28,6 +29,10 @@ final as (
         (count(*) filter (where ts_ns < before_ns))::ubigint as time_reversals,
         (count(*) filter (where ts_ns is null))::ubigint as untimed_frames,
         (count(*) filter (where issue not in ('no_timestamp', 'implausible_timestamp')))::ubigint as issue_frames,
+        -- of a link type for private use tshark names nothing but that
+        (
+            count(*) filter (where issue = 'unsupported_link_type' or stack in ('Data', 'USER_DLT', 'USER_DLT/Data'))
+        )::ubigint as undissected_frames,
         (count(*) filter (where l4_by = 'tshark'))::ubigint as l4_tshark_frames,
         (count(*) filter (where l4_by = 'unsure'))::ubigint as l4_unsure_frames,
         (count(*) filter (where app_by = 'flow'))::ubigint as app_flow_frames,

@@ -139,6 +139,7 @@ final as (
         case when not s.misdated then (s.end_ns - s.start_ns) / nullif(w.campaign_ns, 0) end as coverage_share,
         p.covered_ns / nullif(w.campaign_ns, 0) as port_coverage_share,
         q.issue_frames,
+        q.undissected_frames,
         q.l4_tshark_frames,
         q.l4_unsure_frames,
         q.app_flow_frames,

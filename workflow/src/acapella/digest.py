@@ -43,6 +43,7 @@ from . import __version__
 ENGINES = {"native": "digest_native", "hybrid": "hybrid", "tshark": "hybrid"}
 
 UNREADABLE = "unsupported_link_type"  # an issue of frames
+PRIVATE = range(147, 163)  # LINKTYPE_USER0 to USER15, which tshark knows by name alone
 
 # Ways for a file to end after which the result is wrong: frames that were read may be made up (a checksum that does not
 # fit comes last), or frames that are there were not read. A file that is only cut holds no more than what was read.
@@ -307,7 +308,12 @@ def unreadable_of(metadata: dict) -> str:
     """How many frames nobody can read; empty where there are none."""
     unreadable = metadata["issues"].get(UNREADABLE)
     if not unreadable:
-        return ""
+        private = ", ".join(str(number) for number in metadata["link_types"] if number in PRIVATE)
+        return (
+            f"link type {private} is for private use and is not dissected: its frames have no headers"
+            if private
+            else ""
+        )
     nobody = "the core does not know; use --engine hybrid"
     if metadata["engine"] != "native":
         nobody = "neither the core nor tshark knows"

@@ -29,7 +29,7 @@ def of(source: Source, excluded: Sequence[str] = ()) -> list[str]:
         *(check(rows) for check in (cut, empty)),
         *(check(source.traffic) for check in (sampled, filtered, repeated, overlapping)),
         *(check(rows) for check in (lossy, unknown, congested)),
-        *(check(rows) for check in (untimed, implausible, misdated, coarse, reversed_, malformed)),
+        *(check(rows) for check in (untimed, implausible, misdated, coarse, reversed_, malformed, undissected)),
     ]
     return [text for text in [*found, unsure(rows), undecided(rows), ambiguous(rows)] if text]
 
@@ -311,6 +311,18 @@ def malformed(rows):
         return None
     share = percent(total / frames)
     return f"{count(total, 'frame')} ({share}) malformed or cut; they are kept, with the headers that were whole."
+
+
+def undissected(rows):
+    """Return the warning about frames of link types that nothing dissects; None if there are none."""
+    bad = [row for row in rows if row["undissected_frames"]]
+    if not bad:
+        return None
+    total, frames = sum(row["undissected_frames"] for row in bad), sum(row["frames"] for row in rows)
+    return (
+        f"{count(total, 'frame')} ({percent(total / frames)}) of a link type that is not dissected, in {named(bad)}: "
+        "they count in sizes and rates, and have no headers and flows."
+    )
 
 
 def unsure(rows):
