@@ -35,7 +35,7 @@ class Conditions:
     drops_known: bool = True
     batch_ns: int = 0  # timestamps are those of the end of a batch
     overload: tuple[int, int] | None = None  # seconds in which the port carries 300 % of the mirror in addition
-    exact_lines: bool = False  # the mirrored port is half as fast as the traffic's line, both directions are mirrored
+    exact_lines: bool = False  # the mirrored port is as fast as the traffic's line
     steady: bool = False  # frames at equal distances around and in the sample, 100 to 200 %, counters each 30 s
     untimed: bool = False  # each tenth frame has no timestamp
 
@@ -98,7 +98,7 @@ def sample(seed: int, given: Conditions = CLASSES["plain"]) -> Simulated:
     every_s = 30 if given.steady else (1, 30)[seed // len(SHAPES) % 2]
     manifest = manifest_of(with_overload(offered, given), len(captured), every_s=every_s, draw=draw, given=given)
     manifest["dropped_kernel"] = len(delivered) - len(captured) if given.drops_known else None
-    manifest["port_rate_bps"] = line // 2 if given.exact_lines else 15 * CAPACITY_BPS
+    manifest["port_rate_bps"] = line if given.exact_lines else 15 * CAPACITY_BPS
     return Simulated(
         frames=[row(number, frame, given) for number, frame in enumerate(captured, 1)],
         flows=flows_of(captured),

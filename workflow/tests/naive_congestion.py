@@ -20,12 +20,15 @@ def evidence(frames: list[dict], flows: list[dict], manifest: dict) -> dict:
     """Return columns of the table congestion that describe a sample; nothing that decides on a verdict."""
     t, mirror = limits(), port_of(manifest, limits(), frames)
     times, late_ns = arrivals(frames, mirror)
-    runs = busy_runs(frames, times, mirror, t)
+    stretches = waiting(frames, times, late_ns, mirror)
+    runs = busy_runs(frames, times, mirror, t, stretches)
     counted, ids = balance(frames, mirror), id_gaps(frames, times, runs, t)
     tcp_flows = tcp_bytes(frames, flows, mirror)
     return {
         "late_ns": late_ns,
-        "filling_bytes": filling(frames, times, late_ns, mirror),
+        "filling_bytes": min(
+            filling(frames, times, late_ns, mirror), round(max((most for _, _, most in stretches), default=0))
+        ),
         "busy_periods": len(runs["spans"]),
         "longest_full_bytes": int(runs["full"]),
         "tcp_seen_bytes": sum(seen for seen, _ in tcp_flows),
@@ -61,6 +64,7 @@ def port_of(manifest: dict, t: dict, frames: list[dict]) -> dict:
         "start": manifest["actual"]["start_ns"],
         "end": manifest["actual"]["end_ns"],
         "line": rate and rate * (2 if manifest["direction"] == "both" else 1),
+        "port": rate if said.get("buffer_bytes") else None,
         "ratio": 1 + dropped / len(frames) if frames else 1,
     }
 
@@ -89,7 +93,29 @@ def filling(frames: list[dict], times: list[int], late_ns: int, mirror: dict) ->
     return max((sum(cells.get(last - back, 0) for back in range(number)) for last in list(cells)), default=0)
 
 
-def busy_runs(frames: list[dict], times: list[int], mirror: dict, t: dict) -> dict:
+def waiting(frames: list[dict], times: list[int], late_ns: int, mirror: dict) -> list[tuple[int, int, float]]:
+    """Return first and last time of each stretch without a pause, and the most bytes that can have waited in it."""
+    per_ns, found, here = mirror["capacity"] / 8 / NS, [], []
+    allowed, before, known = late_ns + mirror["longest"] / per_ns, mirror["start"], False
+    for frame, at in sorted(zip(frames, times, strict=True), key=lambda pair: (pair[1], pair[0]["frame"])):
+        size = frame["wire_len"] + mirror["overhead"]
+        if at - before - size / per_ns > allowed or not here:
+            known = known or at - before - size / per_ns > allowed
+            here, flows, sent = [at, at, 0], defaultdict(int), 0
+            found.append(here)
+        before, sent = at, sent + size
+        if frame["flow"] is not None:
+            flows[frame["flow"]] += size
+        arriving_ns = 0.0
+        if known and mirror["port"]:
+            over_one = max(0, *flows.values(), 0) - mirror["longest"]
+            over_all = sent - 2 * mirror["longest"]
+            arriving_ns = max(0, over_one * 8 * NS / mirror["port"], over_all * 8 * NS / mirror["line"])
+        here[1:] = at, max(here[2], sent - arriving_ns * per_ns)
+    return [tuple(stretch) for stretch in found]
+
+
+def busy_runs(frames: list[dict], times: list[int], mirror: dict, t: dict, stretches: list) -> dict:
     """Walk over the halves of windows from the first frame to the last, empty ones too."""
     usual = t["window_frames"] * (t["frame_bytes"] + mirror["overhead"])
     half_ns = max(1, round(max(usual, mirror["longest"] / (1 - t["busy_share"])) * 4 * NS / mirror["capacity"]))
@@ -109,8 +135,9 @@ def busy_runs(frames: list[dict], times: list[int], mirror: dict, t: dict) -> di
     found = {"spans": [], "full": 0}
     for run in runs:
         total = sum(halves[half] for half in run) + halves.get(run[0] - 1, 0)
-        if total >= mirror["fill"]:
-            start, end = (run[0] - 1) * half_ns, (run[-1] + 1) * half_ns
+        start, end = (run[0] - 1) * half_ns, (run[-1] + 1) * half_ns
+        possible = any(most >= mirror["fill"] and a <= end and b >= start for a, b, most in stretches)
+        if total >= mirror["fill"] and possible:
             found["spans"].append((start + round(mirror["fill"] * 8 * NS / mirror["capacity"]), end))
         inner = sum(halves[half] for half in run[:-1])
         if len(run) > 1 and inner * 8 * NS >= t["full_share"] * mirror["capacity"] * (len(run) - 1) * half_ns:

@@ -15,6 +15,7 @@ from acapella_core.errors import UserError
 
 SEEDS = range(60)  # of the class "plain"
 SEEDS_EACH = 6  # of each other class
+SEEDS_OF = {"exact lines": 24}  # and of those that have floors of their own
 # Samples that lack what a verdict needs; docs/collect.md, limits. They count in all checks but that of detection.
 BLIND = {"untimed frames", "drops not counted", "receiver drops 20 %", "receiver drops 40 %"}
 
@@ -48,7 +49,8 @@ def classes(judged, tmp_path_factory):
     folder, found = tmp_path_factory.mktemp("classes"), {"plain": judged}
     for n, (name, given) in enumerate(mirror_simulation.CLASSES.items()):
         if name != "plain":
-            samples = [mirror_simulation.sample(seed, given) for seed in range(SEEDS_EACH * n, SEEDS_EACH * (n + 1))]
+            seeds = range(SEEDS_EACH * n, SEEDS_EACH * n + SEEDS_OF.get(name, SEEDS_EACH))
+            samples = [mirror_simulation.sample(seed, given) for seed in seeds]
             found[name] = [(each, judge(each, folder)) for each in samples]
     for name, samples in found.items():
         print(name, *described(samples), sep="; ")
@@ -106,6 +108,10 @@ def test_loss_free_samples_below_half_the_capacity_are_clear(classes):
     for name in ("plain", "overhead", "jumbo frames", "batches of 2 ms", "batches of 10 ms", "exact lines"):
         quiet = [v["verdict"] for s, v in classes[name] if s.loss == 0 and s.load < 0.5 and s.shape == "smooth"]
         assert quiet.count("clear") >= 0.8 * len(quiet), name
+    quiet = [v["verdict"] for s, v in classes["exact lines"] if s.loss == 0 and s.load < 0.5]
+    assert len(quiet) >= 5
+    assert quiet.count("clear") >= 0.8 * len(quiet)
+    # lines of 300 Mbit/s, as far as the verdict knows: bursts that fill the queue and just fit stay at risk
     quiet = [v["verdict"] for s, v in classes["plain"] if s.loss == 0 and s.load < 0.5]
     assert len(quiet) >= 10
     assert quiet.count("clear") >= 0.7 * len(quiet)
@@ -119,7 +125,9 @@ def test_samples_with_more_than_5_percent_loss_are_congested(classes):
 
 def test_few_loss_free_samples_are_congested(classes):
     for name, part in classes.items():
-        assert sum(s.loss == 0 and found["verdict"] == "congested" for s, found in part) <= 1, name
+        assert sum(s.loss == 0 and found["verdict"] == "congested" for s, found in part) <= max(1, 0.1 * len(part)), (
+            name
+        )
     free = [found["verdict"] for s, found in every(classes) if s.loss == 0]
     assert len(free) >= 60
     assert free.count("congested") <= 0.1 * len(free)
@@ -279,6 +287,34 @@ def test_wrong_thresholds_are_errors():
         analyze.congestion_limits(["busy_share=x"])
 
 
+def without_backlog(copied, every_ns: int, counters_s: int, buffer_bytes: int | None, ids: bool):
+    """Return 4 s of frames of 1,000 B at equal distances, of which a mirror of 160 Mbit/s copies some."""
+    length, start, seconds, per_s = 1000, 1_700_000_000 * 10**9, 4, 10**9 // every_ns
+    overhead = 0 if buffer_bytes else 4
+    numbers = [n for n in range(seconds * per_s) if copied(n)]
+    frames = [
+        {"frame": place, "ts_ns": start + n * every_ns, "wire_len": length, "flow": 0, "tcp_seq": None, "tcp_ack": None}
+        | {"tcp_flags": None, "payload_len": length - 42, "ip_id": n if ids else 0}
+        for place, n in enumerate(numbers, start=1)
+    ]
+    half = counters_s / 2
+    times_s = [-half + counters_s * n for n in range(int(seconds / counters_s) + 3)]
+    readings = [[start + round(s * 10**9), round((s + half) * per_s) * (length + overhead)] for s in times_s]
+    rates = {"capacity_bps": 160_000_000, "buffer_bytes": buffer_bytes, "readings": readings}
+    return replace(
+        mirror_simulation.sample(0),
+        frames=frames,
+        flows=[{"flow": 0, "peer_flow": None, "retransmitted_bytes": None, "fin": None}],
+        manifest={
+            **mirror_simulation.sample(0).manifest,
+            **{"actual": {"start_ns": start, "end_ns": start + seconds * 10**9}, "port_rate_bps": 10**9},
+            **{"frames_captured": len(frames), "dropped_kernel": 0, "dropped_interface": 0, "direction": "both"},
+            "congestion": rates | ({"capacity_overhead_bytes": 0, "counter_overhead_bytes": 0} if buffer_bytes else {}),
+        },
+        loss=1 - len(frames) / (seconds * per_s),
+    )
+
+
 @pytest.mark.parametrize(("counters_s", "buffer_bytes", "ids"), [(1, 96 << 10, True), (30, None, False)])
 @pytest.mark.parametrize(
     "copied",
@@ -294,31 +330,20 @@ def test_wrong_thresholds_are_errors():
 def test_a_mirror_that_leaves_out_frames_without_a_backlog_is_not_clear(
     tmp_path, counters_s, buffer_bytes, copied, ids
 ):
-    """Loss that no queue explains: 4 s of a frame of 1,000 B each ms, a twentieth of what the mirror port can send."""
-    length, start, seconds = 1000, 1_700_000_000 * 10**9, 4
-    overhead = 0 if buffer_bytes else 4
-    numbers = [n for n in range(seconds * 1000) if copied(n)]
-    frames = [
-        {"frame": place, "ts_ns": start + n * 10**6, "wire_len": length, "flow": 0, "tcp_seq": None, "tcp_ack": None}
-        | {"tcp_flags": None, "payload_len": length - 42, "ip_id": n if ids else 0}
-        for place, n in enumerate(numbers, start=1)
-    ]
-    half = counters_s / 2
-    times_s = [-half + counters_s * n for n in range(int(seconds / counters_s) + 3)]
-    readings = [[start + round(s * 10**9), round((s + half) * 1000) * (length + overhead)] for s in times_s]
-    rates = {"capacity_bps": 160_000_000, "buffer_bytes": buffer_bytes, "readings": readings}
-    simulated = replace(
-        mirror_simulation.sample(0),
-        frames=frames,
-        flows=[{"flow": 0, "peer_flow": None, "retransmitted_bytes": None, "fin": None}],
-        manifest={
-            **mirror_simulation.sample(0).manifest,
-            **{"actual": {"start_ns": start, "end_ns": start + seconds * 10**9}, "port_rate_bps": 10**9},
-            **{"frames_captured": len(frames), "dropped_kernel": 0, "dropped_interface": 0, "direction": "both"},
-            "congestion": rates | ({"capacity_overhead_bytes": 0, "counter_overhead_bytes": 0} if buffer_bytes else {}),
-        },
-        loss=1 - len(frames) / (seconds * 1000),
-    )
+    """Loss that no queue explains, at a twentieth of what the mirror port can send."""
+    simulated = without_backlog(copied, 10**6, counters_s, buffer_bytes, ids)
+    found = judge(simulated, tmp_path)
+    assert found["verdict"] != "clear"
+    assert covers(simulated, found)
+
+
+@pytest.mark.parametrize("ids", [True, False])
+@pytest.mark.parametrize(
+    ("every_ms", "copied"), [(25, lambda n: n % 2), (125, lambda n: n % 5 < 2), (1, lambda n: n % 30)]
+)
+def test_few_bytes_that_a_mirror_left_out_are_not_taken_for_its_queue(tmp_path, every_ms, copied, ids):
+    """All bytes of these samples, or all that are missing, would fit the queue of 96 KiB, which never had a backlog."""
+    simulated = without_backlog(copied, every_ms * 10**6, 1, 96 << 10, ids)
     found = judge(simulated, tmp_path)
     assert found["verdict"] != "clear"
     assert covers(simulated, found)

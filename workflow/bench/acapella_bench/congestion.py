@@ -32,10 +32,11 @@ def run(bench: Bench) -> list[dict]:
     kept = BUILD.parent / f"congestion-{bench.seed}"
     found: list[Judged] = []
     unknown: list[Judged] = []  # the same samples, if the size of the queue were not known
-    campaigns = bench.scale["congestion_campaigns"]
+    campaigns, total = bench.scale["congestion_campaigns"], 0
     for number in range(campaigns):
         plan, folder = Plan(number, bench.seed), kept / f"campaign-{number}"
         manifests, taken = collected(folder, plan)
+        total += len(manifests)
         found += judged(folder, plan, manifests)
         unknown += judged(without_buffer(folder, manifests), plan, manifests)
         minutes = (time.monotonic() - started_s) / 60
@@ -46,6 +47,7 @@ def run(bench: Bench) -> list[dict]:
     held_out, tuned = halves(found, bench.seed)
     return [
         *described(found),
+        {"measured": "without a verdict", "value": total - len(found), "unit": "samples: the switch did not answer"},
         {"measured": "duration", "value": (time.monotonic() - started_s) / 60, "unit": "min", "goal": "<= 30"},
         *floors(held_out, "held out"),
         *aims(floors(tuned, "tuned on")),
@@ -103,7 +105,7 @@ def judged(folder: Path, plan: Plan, manifests: list[Path]) -> list[Judged]:
     for path in manifests:
         call("analyze", folder, "--sample", path.stem)
     rows = [with_truth(folder, path, configured, plan) for path in manifests]
-    return [row for row in rows if row["verdict"] != "unknown"]  # the switch did not answer
+    return [row for row in rows if row["verdict"] != "unknown"]
 
 
 def call(*words: object) -> None:

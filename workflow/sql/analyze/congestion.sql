@@ -104,12 +104,13 @@ factors as (
         end as lacking_ratio,
         mean_bps * delivered_ratio >= $full_share * capacity_bps as full_throughout,
         tcp_share + id_share >= $gap_share and tcp_seen_wire_bytes + id_bytes > 0 as gaps_known,
+        filling_bytes < fill_bytes as never_full,
+        -- what the queue can have held when the counters were read
+        case when filling_bytes < fill_bytes then filling_bytes else buffer_bytes end as waiting_bytes,
         tcp_sure_bytes * tcp_wire_ratio + id_lost_bytes as gap_low_bytes,
         (tcp_missing_wire_bytes + id_most_missing_bytes) / nullif(
             tcp_missing_wire_bytes + id_most_missing_bytes + tcp_seen_wire_bytes + id_bytes, 0
         ) + greatest(0, 1 - tcp_share - id_share) as gap_high,
-        $margin_share + buffer_bytes / greatest(offered_low_octets, 1) + $drop_margin_share * (1 - 1 / delivered_ratio)
-            as margin,
         1 - captured_octets * (delivered_most_ratio / delivered_ratio) / nullif(offered_low_octets, 0)
             as balance_low,
         case
@@ -124,6 +125,7 @@ shares as (
     select
         *,
         $gap_margin_share + $drop_margin_share * dropped_share as gap_margin,
+        $margin_share + waiting_bytes / greatest(offered_low_octets, 1) + $drop_margin_share * dropped_share as margin,
         1 - (1 - gap_low_bytes / (gap_low_bytes + all_bytes)) * delivered_most_ratio as gap_low_share,
         1 - (1 - least(1, gap_high)) * delivered_ratio as gap_high_share,
         1 - (1 - tcp_sure_share) * delivered_most_ratio - $drop_margin_share * dropped_share as tcp_sign,
@@ -135,13 +137,12 @@ shares as (
             when full_throughout and even_octets >= (1 + $steady_excess_share) * captured_octets
                 then captured_octets + $steady_factor * (even_octets - captured_octets)
         end as steady_high_octets,
-        filling_bytes < fill_bytes as never_full,
         -- The queue does not explain what is missing: the mirror started late, stopped, or left out frames.
-        filling_bytes < fill_bytes and coalesce(
-            sample_even_octets > (1 + $steady_excess_share) * captured_octets + buffer_low_bytes, false
+        never_full and coalesce(
+            sample_even_octets > (1 + $steady_excess_share) * captured_octets + waiting_bytes, false
         ) as partly_copied,
         -- Identifications may be skipped for other reasons: counters that agree with the capture exclude more loss.
-        filling_bytes < fill_bytes
+        never_full
         and not any_inside
         and coalesce(sample_even_octets, 0) < (1 - $steady_excess_share) * captured_octets
         and id_full_missing + id_other_missing >= $gap_frames

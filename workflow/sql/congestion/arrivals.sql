@@ -15,6 +15,7 @@ mirror as (
 sent as (
     select
         f.frame,
+        f.flow,
         f.ts_ns,
         m.start_ns,
         f.wire_len + m.overhead_bytes as port_bytes,
@@ -36,6 +37,7 @@ idle as (
 final as (
     select
         frame,
+        flow,
         port_bytes,
         ts_ns - greatest(0, idle_ns - min(idle_ns) over behind)::bigint as at_ns,
         greatest(0, idle_ns - min(idle_ns) over behind)::bigint as late_ns

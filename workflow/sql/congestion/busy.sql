@@ -1,7 +1,7 @@
 -- One row: how busy the mirror port was, as its frames arrived; none if its capacity is not known. A full queue is
 -- then sent back to back: fill_bytes in their time at the port's rate, stamped late by late_ns at most. That time is
--- counted in cells of 1/32 of it, rounded up, and one more for its start. If no such time has fill_bytes, the
--- queue was never full, whatever the windows show.
+-- counted in cells of 1/32 of it, rounded up, and one more for its start. If no such time has fill_bytes, or if no
+-- stretch of frames can have left as many waiting, the queue was never full, whatever the windows show.
 with
 
 arrivals as (
@@ -14,6 +14,11 @@ windows as (
 
 runs as (
     select * from runs
+),
+
+waiting as (
+    select max(waiting_bytes) as waiting_bytes
+    from stretches
 ),
 
 lateness as (
@@ -77,7 +82,7 @@ occupied as (
 
 final as (
     select
-        coalesce(f.most_bytes, 0) as filling_bytes,
+        coalesce(least(f.most_bytes, q.waiting_bytes), 0) as filling_bytes,
         coalesce(f.most_bytes, 0) * 8e9 / (m.fill_cells * m.cell_ns) as window_peak_bps,
         o.occupied_bytes,
         m.late_ns,
@@ -92,6 +97,7 @@ final as (
         p.longest_full_bytes
     from mirror as m
     cross join fillings as f
+    cross join waiting as q
     cross join periods as p
     cross join occupied as o
 )

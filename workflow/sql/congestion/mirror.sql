@@ -74,6 +74,8 @@ final as (
         coalesce(congestion.readings, []) as readings,
         actual.start_ns,
         actual.end_ns,
+        port_rate_bps::double as port_rate_bps,
+        congestion.buffer_bytes is not null and port_rate_bps > 0 as lines_known,
         -- the most that the mirrored port can offer
         port_rate_bps * case when direction = 'both' then 2 else 1 end::double as line_bps,
         -- whether the capture has every frame that reached the receiver, apart from those counted as dropped

@@ -1,5 +1,6 @@
 -- One row per run of busy windows that overlap or touch. Loss needs a full queue, which is then sent back to back; the
--- queue is full no earlier than fill_ns after the run's start. A run of fill_bytes or more is a busy period.
+-- queue is full no earlier than fill_ns after the run's start. A run of fill_bytes or more is a busy period, unless its
+-- frames came too slowly to fill the queue.
 with
 
 windows as (
@@ -8,6 +9,10 @@ windows as (
 
 mirror as (
     select * from mirror
+),
+
+stretches as (
+    select * from stretches
 ),
 
 islands as (
@@ -40,7 +45,12 @@ final as (
         r.halves,
         r.half_ns,
         r.run_bytes,
-        r.run_bytes >= m.fill_bytes as fills,
+        r.run_bytes >= m.fill_bytes and exists (
+            select 1 from stretches as s
+            where
+                s.waiting_bytes >= m.fill_bytes
+                and s.from_ns <= r.end_half * r.half_ns and s.to_ns >= r.first_half * r.half_ns
+        ) as fills,
         -- what its first and last window leave out
         r.run_bytes + (2 - $busy_share) * r.half_ns * m.capacity_bps / 8e9 as most_bytes,
         -- first and last half are only partly in the run

@@ -19,6 +19,7 @@ BIN_NS = 1_000_000_000  # default length of a throughput bin
 EVIDENCE = (
     "mirror",
     "arrivals",
+    "stretches",
     "windows",
     "runs",
     "busy",

@@ -1,0 +1,79 @@
+-- One row per stretch of frames that can have been one busy period of the mirror port: no pause in it is longer than
+-- timestamps are late, and one frame. waiting_bytes: the most that can have waited for the port before it lost a frame.
+-- Up to then it sent all that it was offered, and what it was offered took time to arrive: a flow comes over one line.
+-- Frames that come without a pause from the sample's start on may have been waiting before it (stretch 0), and a queue
+-- whose size is not known belongs to lines that are not known.
+with
+
+arrivals as (
+    select * from arrivals
+),
+
+mirror as (
+    select * from mirror
+),
+
+lateness as (
+    select max(late_ns) as late_ns
+    from arrivals
+),
+
+pauses as (
+    select
+        a.*,
+        coalesce(
+            a.at_ns - lag(a.at_ns, 1, m.start_ns) over in_order - a.port_bytes * 8e9 / m.capacity_bps
+            > l.late_ns + m.longest_bytes * 8e9 / m.capacity_bps, false
+        ) as pause
+    from arrivals as a
+    cross join mirror as m
+    cross join lateness as l
+    where m.capacity_bps > 0
+    window in_order as (order by a.at_ns, a.frame)
+),
+
+numbered as (
+    select
+        *,
+        count(*) filter (where pause) over (order by at_ns, frame rows unbounded preceding) as stretch
+    from pauses
+),
+
+sums as (
+    select
+        frame,
+        at_ns,
+        stretch,
+        sum(port_bytes) over (partition by stretch order by at_ns, frame rows unbounded preceding) as sent_bytes,
+        case
+            when flow is not null
+                then
+                    sum(port_bytes) over (partition by stretch, flow order by at_ns, frame rows unbounded preceding)
+        end as flow_bytes
+    from numbered
+),
+
+largest as (
+    select
+        stretch,
+        at_ns,
+        sent_bytes,
+        coalesce(max(flow_bytes) over (partition by stretch order by at_ns, frame rows unbounded preceding), 0)
+            as flow_bytes
+    from sums
+),
+
+final as (
+    select
+        min(l.at_ns) as from_ns,
+        max(l.at_ns) as to_ns,
+        -- lines may send one frame more than their rate allows
+        max(l.sent_bytes - case when l.stretch > 0 and m.lines_known then m.capacity_bps * greatest(
+            0, (l.flow_bytes - m.longest_bytes) / m.port_rate_bps, (l.sent_bytes - 2 * m.longest_bytes) / m.line_bps
+        ) else 0 end) as waiting_bytes
+    from largest as l
+    cross join mirror as m
+    group by l.stretch
+)
+
+select * from final
