@@ -57,7 +57,8 @@ KINDS = {
 STATEMENT = (
     f"A measure agrees if R\u00b2 of values and of logarithms is at least {LEAST_R2}, at most {100 * MOST_MISSING:g} % "
     f"of the values are missing, and at least {100 * LEAST_WITHIN:g} % of the others are {COUNT.error} (counts) or "
-    f"{TIME.error} (times and rates). Loss and payload sent again are intervals: all have to contain the exact number, "
+    f"{TIME.error} (times and rates); the rest may have any error, of which error_largest is the largest. "
+    "Loss and payload sent again are intervals: all have to contain the exact number, "
     f"with a median width of at most {100 * WIDEST:g} % of the sequence numbers, and of the payload, and a 99th "
     f"percentile of at most {100 * WIDEST_P99:g} %. A measure with fewer than {LEAST_ABOVE} values above 0 "
     "has too few to agree."

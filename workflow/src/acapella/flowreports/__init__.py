@@ -143,7 +143,7 @@ def whole_bytes(captures: list[Path], acap: Path, limits) -> tuple[int | None, .
 def as_text(accuracy: list[dict]) -> list[str]:
     """Return the lines of the table: a line per triggers and measure, with its verdict (agreement)."""
     heads = ("n", "missing", "missing_share", "outside", "extra", "equal_share", "near_share", "r2", "r2_log")
-    heads += ("error_median", "error_p99", "covered_share", "width_median", "width_p99")
+    heads += ("error_median", "error_p99", "error_largest", "covered_share", "width_median", "width_p99")
     names = f"{'triggers':9} {'measure':18}"
     lines = [" ".join([names, *(f"{head:>13}" for head in heads), f"{'bound':{BOUND_WIDTH}}", "verdict"])]
     for row in sorted(accuracy, key=lambda row: (row["triggers"], agreement.MEASURES.index(row["measure"]))):

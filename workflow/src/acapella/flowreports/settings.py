@@ -87,6 +87,8 @@ class Settings:
             "qp_end": self.ring.base + self.ring.slots * self.report_bytes,
             "qp_key": self.ring.key,
         }
+        if self.epoch_ns:  # a flow that was silent for an epoch has all of its reports (docs/p4.md)
+            registers["slot_timeout_ns"] = self.epoch_ns
         lines = [f"register {name} 0 {value}" for name, value in registers.items()]
         lines += [f"reason {number} {name}" for number, name in sorted(reasons.items())]
         lines += [f"epoch {self.epoch_ns}ns"] if self.epoch_ns else []

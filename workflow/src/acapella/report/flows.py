@@ -82,7 +82,7 @@ def accuracy(source: Source) -> dict:
         ("Missing", True),
         ("Share missing", True),
     ]
-    columns += [("Outside", True), ("Extra", True), ("Error, median", True), ("99 %", True)]
+    columns += [("Outside", True), ("Extra", True), ("Error, median", True), ("99 %", True), ("Largest", True)]
     columns += [("In interval", True), ("Width, median", True), ("Width, 99 %", True), ("Bound", False)]
     cells = [
         [
@@ -92,7 +92,7 @@ def accuracy(source: Source) -> dict:
             *(shares(row[name]) for name in ("equal_share", "near_share")),
             *(number(row["missing"]), shares(row["missing_share"])),
             *(number(row[name]) for name in ("outside", "extra")),
-            *(shares(row[name]) for name in ("error_median", "error_p99")),
+            *(shares(row[name]) for name in ("error_median", "error_p99", "error_largest")),
             *(shares(row[name]) for name in ("covered_share", "width_median", "width_p99")),
             bound(row["measure"]),
         ]
