@@ -39,7 +39,7 @@ ENVIRONMENT = {"PYTHONSAFEPATH": "1"}
 
 @functools.cache
 def server() -> subprocess.Popen:
-    """Return the process that starts Snakemake for all tests of this one (snakemake_server.py)."""
+    """Start the process that forks all runs of Snakemake (snakemake_server.py) at the first call; return it."""
     command = [sys.executable, str(Path(__file__).with_name("snakemake_server.py"))]
     environment = os.environ | ENVIRONMENT
     running = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
@@ -48,7 +48,7 @@ def server() -> subprocess.Popen:
 
 
 def ask_server(request: dict) -> int:
-    """Have a run of Snakemake made; return its exit code."""
+    """Run Snakemake in a fork of the server; return its exit code."""
     running = server()
     print(json.dumps(request), file=running.stdin, flush=True)
     answer = running.stdout.readline()
@@ -93,7 +93,7 @@ class Workplace:
         (self.folder / "config" / "samples.tsv").write_text("\n".join(lines) + "\n")
 
     def replace_tshark(self, folder: Path, instead: str) -> None:
-        """Have tshark run the shell's line ``instead`` if it reads a capture; skips the test without tshark."""
+        """Put a tshark on PATH that runs the shell command ``instead`` for a capture; skip the test without tshark."""
         tshark = shutil.which("tshark")
         if tshark is None:
             pytest.skip("no tshark that reads captures")
@@ -123,7 +123,7 @@ class Workplace:
             return subprocess.CompletedProcess(command, code, output.read().decode())
 
     def start(self, *arguments: str, output: int = subprocess.DEVNULL) -> subprocess.Popen:
-        """Start Snakemake as a user does, in a separate process group; ``output``: where both streams go."""
+        """Start `python -m snakemake` in a separate process group; ``output``: where both streams go."""
         return subprocess.Popen(
             self.command(*arguments),
             cwd=self.folder,
