@@ -10,7 +10,7 @@ from trial_captures import START_NS, codes, kappa, packet, pair, steady, write
 
 from acapella.cli import main
 
-LAST_NS = 2**63 - 1  # the last time that 64 bits tell
+LAST_NS = 2**32 * 10**9 - 2  # the last plausible time, in the year 2106
 
 
 def block(kind: int, body: bytes) -> bytes:
@@ -151,16 +151,16 @@ def test_one_packet_of_a_coarse_file_says_nothing(tmp_path, capsys):
     assert codes(pair(capsys, one, one)) == []
 
 
-@pytest.mark.parametrize("stamps", [[LAST_NS + 5, LAST_NS + 10**9], [2**64 - 1]])
-def test_times_that_64_bits_do_not_hold_are_refused_in_one_line(tmp_path, capsys, stamps):
-    far = write_ng(tmp_path / "far.pcapng", [(0, ns) for ns in [LAST_NS - 5, *stamps]], [9])
+@pytest.mark.parametrize("far_ns", [LAST_NS + 1, 2**63 - 1, 2**64 - 1])
+def test_a_file_of_implausible_times_alone_is_refused_in_one_line(tmp_path, capsys, far_ns):
+    far = write_ng(tmp_path / "far.pcapng", [(0, far_ns), (0, far_ns)], [9])
     assert main(["kappa", str(far), str(far)]) == 2
     said = capsys.readouterr()
     assert said.out == "" and said.err.count("\n") == 1
-    assert f"far.pcapng: stamps of {len(stamps)} of its frames are outside the years 1677 to 2262" in said.err
+    assert "far.pcapng: its 2 frames are dated outside the years 1970 to 2106" in said.err
 
 
-def test_they_may_be_left_out_and_the_last_time_of_all_is_a_time(tmp_path, capsys):
+def test_the_last_plausible_time_is_a_time(tmp_path, capsys):
     far = write_ng(tmp_path / "far.pcapng", [(0, LAST_NS - 9), (0, LAST_NS - 5), (0, LAST_NS + 5)], [9])
     assert pair(capsys, far, far, "--to", "6ns")["n_common"] == 2
     last = write_ng(tmp_path / "last.pcapng", [(0, LAST_NS - 9), (0, LAST_NS)], [9])

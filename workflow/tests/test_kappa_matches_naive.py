@@ -7,8 +7,8 @@ import naive_kappa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from traces import underlay, write_pcap
-from trial_captures import START_NS, arp, isl, llc, packet, packet_6, pair, service_snap, snap
+from traces import underlay, write_pcap, write_stamped
+from trial_captures import START_NS, arp, isl, kappa, llc, packet, packet_6, pair, service_snap, snap, steady, write
 
 EXACT = ("U", "O", "O_published", "O_kendall", "L", "L_offset_removed", "I")
 ROOTS = ("kappa", "kappa_published")
@@ -101,6 +101,25 @@ def test_random_trials_that_differ_by_seconds(tmp_path, capsys, a, b, windows):
     naive = naive_kappa.read_trials([[path] for path in paths])
     check(found, naive_kappa.compare(*naive, within_ns=(10, EDGE_NS)))
     check_windows(found, *naive)
+
+
+@pytest.mark.parametrize("far_ns", [7_258_118_400 * 10**9, -631_152_000 * 10**9], ids=["2200", "1950"])
+@pytest.mark.parametrize("place", [0, 99])
+def test_a_frame_without_a_plausible_time_takes_no_part(tmp_path, capsys, far_ns, place):
+    """Kappa is that of the trial without the frame; with the broken stamp, L and I were nearly 0."""
+    offsets = [ns + ns % 577 for ns in steady(100)]
+    stamps = [(START_NS + ns, packet(number)) for number, ns in enumerate(offsets)]
+    a = write(tmp_path / "a.pcap", steady(100))
+    b = write_stamped(tmp_path / "b.pcapng", [*stamps[:place], (far_ns, packet(place)), *stamps[place + 1 :]])
+    without = write_pcap(tmp_path / "c.pcap", [*stamps[:place], *stamps[place + 1 :]], 262144)
+    document = kappa(capsys, a, b)
+    expected = naive_kappa.compare(*naive_kappa.read_trials([[a], [without]]))
+    check(document["pairs"][0], expected)
+    assert [trial["implausible_times"] for trial in document["trials"]] == [0, 1]
+    (text,) = (
+        warning["text"] for warning in document["pairs"][0]["warnings"] if warning["code"] == "implausible_times"
+    )
+    assert text.startswith("1 frame of trial B dated outside the years 1970 to 2106: they are left out")
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

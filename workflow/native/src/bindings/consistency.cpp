@@ -159,12 +159,14 @@ nb::dict trial_dict(const Trial& trial, std::size_t cut, std::uint64_t ambiguous
     nb::list files;
     std::uint64_t without_identity = 0;
     std::uint64_t reversals = 0;
+    std::uint64_t implausible = 0;
     std::int64_t resolution_ns = 0;
     GapGrid gaps;
     for (const FileFacts& facts : trial.files) {
         files.append(file_dict(facts));
         without_identity += facts.without_identity;
         reversals += facts.reversals;
+        implausible += facts.implausible;
         gaps.add(facts.gaps);
         // Powers of ten: what all stamps are multiples of is the least of them.
         if (facts.taken > 0)
@@ -184,6 +186,7 @@ nb::dict trial_dict(const Trial& trial, std::size_t cut, std::uint64_t ambiguous
     dict["without_identity"] = without_identity;
     dict["ambiguous"] = ambiguous;
     dict["reversals_in_file"] = reversals;
+    dict["implausible_times"] = implausible;
     return dict;
 }
 

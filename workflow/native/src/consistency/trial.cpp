@@ -108,7 +108,8 @@ Period period_of(const Reading& reading, const std::vector<TrialFile>& files) {
     std::int64_t first_ns = std::numeric_limits<std::int64_t>::max();
     for (const TrialFile& file : files) {
         ChosenFrames frames(reading, file.path);
-        for (Record record; frames.next(record);) first_ns = std::min(first_ns, record.ts_ns);
+        for (Record record; frames.next(record);)
+            if (plausible(record.ts_ns)) first_ns = std::min(first_ns, record.ts_ns);
     }
     if (period.from_ns) period.from_ns = plus(first_ns, *period.from_ns);
     if (period.to_ns) period.to_ns = plus(first_ns, *period.to_ns);
@@ -156,7 +157,6 @@ class TrialReader {
     std::uint64_t& bytes_read_;
     Identifier identifier_;
     input::ClockResolution clock_;
-    std::uint64_t clamped_ = 0;                    // frames taken whose stamp is the first or last of all
     std::optional<std::uint32_t> last_interface_;  // of the frames taken
 };
 
@@ -177,12 +177,14 @@ FileFacts TrialReader::read_file(const TrialFile& file, const Period& period, Tr
     facts.path = file.path;
     facts.sha256 = file.sha256;
     clock_ = {};
-    clamped_ = 0;
     last_interface_.reset();
     std::uint64_t chosen = 0;
     for (Record record; frames.next(record);) {
         if (++chosen % kFramesToProgress == 0) progress(frames.offset());
-        if (period.has(record.ts_ns)) take(record, frames, facts, trial);
+        if (!plausible(record.ts_ns))
+            ++facts.implausible;
+        else if (period.has(record.ts_ns))
+            take(record, frames, facts, trial);
     }
     facts.frames = frames.facts().records;
     facts.untimed = frames.facts().untimed;
@@ -191,12 +193,11 @@ FileFacts TrialReader::read_file(const TrialFile& file, const Period& period, Tr
             file.path + ": its " + std::to_string(facts.frames) +
             " frames have no time, and trials are compared by their times; take a capture with time "
             "stamps, or leave this one out");
-    // Held as the nearest time that 64 bits tell, so that trials would be alike that are not.
-    if (clamped_ > 0 && frames.facts().ts_out_of_range > 0)
-        throw TrialError(
-            file.path + ": stamps of " + std::to_string(clamped_) +
-            " of its frames are outside the years 1677 to 2262, and trials are compared by their "
-            "times; leave these frames out, or mend the stamps");
+    if (chosen > 0 && facts.implausible == chosen)
+        throw TrialError(file.path + ": its " + std::to_string(chosen) +
+                         " frames are dated outside the years 1970 to 2106, and trials are compared by their "
+                         "times; correct the "
+                         "timestamps, or leave this file out");
     facts.end = input::name_of(frames.facts().end);
     facts.end_detail = frames.facts().end_detail;
     facts.clock_resolution_ns = clock_.resolution_ns();
@@ -216,8 +217,6 @@ void TrialReader::take(const Record& record, const ChosenFrames& frames, FileFac
     }
     clock_.add(record.ts_ns);
     facts.gaps.add(record.ts_ns);
-    using Stamp = std::numeric_limits<std::int64_t>;
-    clamped_ += record.ts_ns == Stamp::max() || record.ts_ns == Stamp::min();
     if (last_interface_ != record.interface_id) {
         last_interface_ = record.interface_id;
         facts.declared_ns =
@@ -243,7 +242,7 @@ std::size_t likely_cut(const std::vector<std::vector<TrialFile>>& trials, const 
             ChosenFrames frames(reading, file.path);
             Record record;
             for (int i = 0; i < kFrames && frames.next(record); ++i) {
-                if (!period.has(record.ts_ns)) continue;
+                if (!plausible(record.ts_ns) || !period.has(record.ts_ns)) continue;
                 if (const auto found = identifier.find(record); found.there) cut.see(found);
             }
         }

@@ -61,6 +61,7 @@ struct FileFacts {
     std::uint64_t truncated = 0;         // taken, and captured shorter than they were
     std::uint64_t without_identity = 0;  // selected, but Identifier does not find them
     std::uint64_t untimed = 0;           // frames that the file gives no time
+    std::uint64_t implausible = 0;       // selected but for their time, which is not plausible: left out
     std::string end;                     // clean, or the fault's name
     std::string end_detail;
     std::int64_t clock_resolution_ns = 0;  // of the frames taken; 0 without any

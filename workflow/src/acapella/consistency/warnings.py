@@ -306,6 +306,18 @@ def time_reversals(trial: dict):
     return warning("time_reversals", "OLI", text)
 
 
+@about_trial
+def implausible_times(trial: dict):
+    """Frames dated outside the years 1970 to 2106, which the core leaves out."""
+    if not trial["implausible_times"]:
+        return None
+    text = (
+        f"{count(trial['implausible_times'], 'frame')} of trial {trial['name']} dated outside the years 1970 to 2106: "
+        "they are left out, so that no component includes them but U, where the other trial has them."
+    )
+    return warning("implausible_times", "UOLI", text)
+
+
 def untimed(trial: dict) -> bool:
     """Whether a trial begins in 1970 and lasts to our days."""
     return trial["first_ns"] == 0 and trial["duration_ns"] >= YEAR_NS
