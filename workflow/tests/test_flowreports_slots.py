@@ -59,7 +59,7 @@ def loaded(tmp_path_factory):
     """The folder of results."""
     folder = tmp_path_factory.mktemp("slots")
     capture = traces.write_pcap(folder / "load.pcap", load())
-    source = sample.Source("load", (capture,), *flowreports.digested([capture], folder))
+    source = sample.Source("load", (capture,), *flowreports.digested([capture], folder, None))
     sample.measure(source, folder / "made", Settings(slots=SLOTS), [])
     return folder / "made"
 
