@@ -1,8 +1,11 @@
-"""Confidence intervals of shares: the percentile bootstrap over samples (Efron 1979, "Bootstrap Methods").
+"""Confidence intervals of shares: the bootstrap over samples (Efron 1979, "Bootstrap Methods").
 
 A sample of a port is the unit that chance picked, not a frame: frames of one sample resemble each other. So whole
-samples are drawn again, with replacement, and the share is computed anew as the ratio of the sums. Few samples give
-intervals that are too narrow; a row names its number of samples for that reason.
+samples are drawn again, with replacement, and the share is computed anew as the ratio of the sums. With few
+samples percentiles of the draws are too narrow, so intervals are expanded (Hesterberg 2015, "What Teachers Should Know
+About the Bootstrap"): each end leaves as few draws as a t interval of as many samples. With fewer than FEWEST samples
+there is no interval, because it could not be wider than the smallest to the largest sample: of 2 samples, that contains
+the true share in half of all cases.
 
 Everything is integer arithmetic in float64 (sums below 2^53 are exact in any order) and one division, and the draws
 come from the raw stream of PCG64, which numpy keeps stable: the same numbers on every machine.
@@ -14,6 +17,7 @@ import statistics
 import numpy as np
 
 RESAMPLES = 1_000
+FEWEST = 6  # samples of an interval of a share; test_bootstrap.py measures how often it contains the true share
 MEAN_RESAMPLES = 20_000  # the ends of expanded intervals of few values leave one draw in thousands
 LEVEL_PERCENT = 95
 SEED = 20_251_028
@@ -33,18 +37,18 @@ def weights(samples: int, resamples: int = RESAMPLES, seed: int = SEED):
 
 
 def share_intervals(counts, totals, resamples: int = RESAMPLES, seed: int = SEED):
-    """(lo, hi) of sum(counts) / sum(totals), arrays of one entry a category; None with fewer than 2 samples to draw.
+    """(lo, hi) of sum(counts) / sum(totals), arrays of one entry a category; None with fewer than FEWEST samples.
 
     ``counts`` is [samples, categories], ``totals`` [samples], both in frames. Samples without frames carry no share and
-    are left out. The bounds are the nearest-rank 2.5 % and 97.5 % points of the resamples' shares.
+    are left out. The bounds are nearest-rank points of the resamples' shares, which leave `expanded_tail` at each end.
     """
     counts, totals = np.asarray(counts, dtype=np.float64), np.asarray(totals, dtype=np.float64)
     with_frames = totals > 0
     counts, totals = counts[with_frames], totals[with_frames]
-    if len(totals) < 2:
+    if len(totals) < FEWEST:
         return None
     shares = np.concatenate([(w @ counts) / (w @ totals)[:, None] for w in weights(len(totals), resamples, seed)])
-    return ends(shares)
+    return ends(shares, expanded_tail(len(totals)))
 
 
 def ends(draws, tail: float = (100 - LEVEL_PERCENT) / 200):
@@ -67,9 +71,7 @@ def mean_draws(values, seed: int = SEED, resamples: int = MEAN_RESAMPLES):
 def relative_difference_interval(first, second, values: int) -> tuple[float, float] | None:
     """(lo, hi) of (second - first) / first, of ``mean_draws`` of two groups; the smaller one has ``values`` values.
 
-    The expanded percentile interval (Hesterberg 2015, "What Teachers Should Know About the Bootstrap"): with few values
-    percentiles are too narrow, so each end leaves less than 2.5 % of the draws, as few as make a t interval of the same
-    values. None with fewer than 2 values, or if a draw of ``first`` is 0.
+    The expanded percentile interval, as of shares. None with fewer than 2 values, or if a draw of ``first`` is 0.
     """
     if values < 2 or not first.all():
         return None

@@ -206,7 +206,12 @@ def bootstrap_parameters() -> dict:
     """What the intervals depend on besides the samples."""
     from . import bootstrap  # noqa: PLC0415 (numpy)
 
-    return {"resamples": bootstrap.RESAMPLES, "level_percent": bootstrap.LEVEL_PERCENT, "seed": bootstrap.SEED}
+    return {
+        "resamples": bootstrap.RESAMPLES,
+        "level_percent": bootstrap.LEVEL_PERCENT,
+        "fewest_samples": bootstrap.FEWEST,
+        "seed": bootstrap.SEED,
+    }
 
 
 def bootstrap_intervals(con) -> None:

@@ -111,7 +111,7 @@ def ip_versions(source: Source) -> dict:
         ]
         for row in rows
     ]
-    return table("ip_versions", "IP versions", "Intervals: bootstrap over samples.", columns, cells)
+    return table("ip_versions", "IP versions", "Intervals: bootstrap over samples, of at least 6.", columns, cells)
 
 
 def tcp_control(source: Source) -> dict:
