@@ -1,11 +1,11 @@
 // For LD_PRELOAD: the n-th call of one kind fails, as in SQLite's fault injection
 // (sqlite.org/testing.html, 3.1 and 3.2).
 //
-// ACAPELLA_FAIL=KIND:N names the call: read, write, sync, rename or malloc, N = 1, 2, ...; 0 only counts.
-// With ACAPELLA_FAIL_BY=kill the process is killed there (SIGKILL) instead. Calls count from the first open of a path
-// that contains ACAPELLA_FAIL_FROM (malloc would fail in the interpreter's start otherwise), in the process with that
-// environment and not in its children. Of reads, those of this file count. At exit ACAPELLA_FAIL_COUNT has the number
-// of calls.
+// ACAPELLA_FAIL=KIND:N names the call: read, write, sync, rename or malloc, from 1 on. With ACAPELLA_FAIL_BY=kill the
+// process is killed there (SIGKILL) instead. Calls count from the first open of a path that contains ACAPELLA_FAIL_FROM
+// (malloc would fail in the interpreter's start otherwise), in the process with that environment and not in its
+// children. Of reads, those of this file count. At exit ACAPELLA_FAIL_COUNT has the number of calls of each kind, a line
+// "KIND N" each.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -21,7 +21,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum kind { NONE, WRITE, SYNC, RENAME, MALLOC, READ };
+enum kind { NONE, WRITE, SYNC, RENAME, MALLOC, READ, KINDS };
+
+static const char *const names[KINDS] = {"", "write", "sync", "rename", "malloc", "read"};
 
 static enum kind failing;
 static long failing_call;
@@ -29,14 +31,15 @@ static const char *from;
 static char *count_path;
 static bool kills;
 static atomic_bool armed;
-static atomic_long calls;
+static atomic_long calls[KINDS];
 static atomic_int watched;  // the file that armed
 
 static bool fails(enum kind kind) {
-    if (kind != failing || !atomic_load(&armed)) {
+    if (!atomic_load(&armed)) {
         return false;
     }
-    const bool reached = atomic_fetch_add(&calls, 1) + 1 == failing_call;
+    const long call = atomic_fetch_add(&calls[kind], 1) + 1;
+    const bool reached = kind == failing && call == failing_call;
     if (reached && kills) {
         kill(getpid(), SIGKILL);
     }
@@ -50,10 +53,9 @@ static bool is_file(int descriptor) {
 }
 
 __attribute__((constructor)) static void start(void) {
-    static const char *const names[] = {"", "write", "sync", "rename", "malloc", "read"};
     const char *wanted = getenv("ACAPELLA_FAIL");
     const char *colon = wanted ? strchr(wanted, ':') : NULL;
-    for (int kind = WRITE; colon && kind <= READ; kind++) {
+    for (int kind = WRITE; colon && kind < KINDS; kind++) {
         if (strncmp(wanted, names[kind], (size_t)(colon - wanted)) == 0) {
             failing = (enum kind)kind;
             failing_call = atol(colon + 1);
@@ -73,13 +75,15 @@ __attribute__((constructor)) static void start(void) {
 }
 
 __attribute__((destructor)) static void end(void) {
-    if (failing == NONE || !count_path) {
+    if (!count_path) {
         return;
     }
-    failing = NONE;
+    atomic_store(&armed, false);
     FILE *counted = fopen(count_path, "w");
     if (counted) {
-        fprintf(counted, "%ld\n", atomic_load(&calls));
+        for (int kind = WRITE; kind < KINDS; kind++) {
+            fprintf(counted, "%s %ld\n", names[kind], atomic_load(&calls[kind]));
+        }
         fclose(counted);
     }
 }
@@ -97,31 +101,24 @@ static void arm(const char *path, int descriptor) {
     }
 }
 
-int open(const char *path, int flags, ...) {
-    REAL(int, "open", const char *, int, ...)
-    va_list arguments;
-    va_start(arguments, flags);
-    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
-    va_end(arguments);
-    const int descriptor = real(path, flags, mode);
-    arm(path, descriptor);
-    return descriptor;
-}
+#define OPEN(name)                                                                   \
+    int name(const char *path, int flags, ...) {                                     \
+        REAL(int, #name, const char *, int, ...)                                     \
+        va_list arguments;                                                           \
+        va_start(arguments, flags);                                                  \
+        mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0; \
+        va_end(arguments);                                                           \
+        const int descriptor = real(path, flags, mode);                              \
+        arm(path, descriptor);                                                       \
+        return descriptor;                                                           \
+    }
 
-int open64(const char *path, int flags, ...) {
-    REAL(int, "open64", const char *, int, ...)
-    va_list arguments;
-    va_start(arguments, flags);
-    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
-    va_end(arguments);
-    const int descriptor = real(path, flags, mode);
-    arm(path, descriptor);
-    return descriptor;
-}
+OPEN(open)
+OPEN(open64)
 
 ssize_t read(int descriptor, void *bytes, size_t size) {
     REAL(ssize_t, "read", int, void *, size_t)
-    if (failing == READ && descriptor == atomic_load(&watched) && fails(READ)) {
+    if (descriptor == atomic_load(&watched) && fails(READ)) {
         errno = EIO;
         return -1;
     }
@@ -130,7 +127,7 @@ ssize_t read(int descriptor, void *bytes, size_t size) {
 
 ssize_t write(int descriptor, const void *bytes, size_t size) {
     REAL(ssize_t, "write", int, const void *, size_t)
-    if (failing == WRITE && is_file(descriptor) && fails(WRITE)) {
+    if (is_file(descriptor) && fails(WRITE)) {
         errno = ENOSPC;
         return -1;
     }
@@ -139,7 +136,7 @@ ssize_t write(int descriptor, const void *bytes, size_t size) {
 
 ssize_t pwrite(int descriptor, const void *bytes, size_t size, off_t offset) {
     REAL(ssize_t, "pwrite", int, const void *, size_t, off_t)
-    if (failing == WRITE && is_file(descriptor) && fails(WRITE)) {
+    if (is_file(descriptor) && fails(WRITE)) {
         errno = ENOSPC;
         return -1;
     }
@@ -152,7 +149,7 @@ ssize_t pwrite64(int descriptor, const void *bytes, size_t size, off_t offset) {
 
 ssize_t writev(int descriptor, const struct iovec *parts, int count) {
     REAL(ssize_t, "writev", int, const struct iovec *, int)
-    if (failing == WRITE && is_file(descriptor) && fails(WRITE)) {
+    if (is_file(descriptor) && fails(WRITE)) {
         errno = ENOSPC;
         return -1;
     }
@@ -201,13 +198,13 @@ extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);
 
 void *malloc(size_t size) {
-    return failing == MALLOC && fails(MALLOC) ? (errno = ENOMEM, NULL) : __libc_malloc(size);
+    return fails(MALLOC) ? (errno = ENOMEM, NULL) : __libc_malloc(size);
 }
 
 void *calloc(size_t count, size_t size) {
-    return failing == MALLOC && fails(MALLOC) ? (errno = ENOMEM, NULL) : __libc_calloc(count, size);
+    return fails(MALLOC) ? (errno = ENOMEM, NULL) : __libc_calloc(count, size);
 }
 
 void *realloc(void *old, size_t size) {
-    return failing == MALLOC && fails(MALLOC) ? (errno = ENOMEM, NULL) : __libc_realloc(old, size);
+    return fails(MALLOC) ? (errno = ENOMEM, NULL) : __libc_realloc(old, size);
 }

@@ -5,6 +5,7 @@ soak` takes all (of allocations, ALLOCATIONS). Not covered are writes inside lib
 the processes that the command starts. Beside it commands are killed (kill -9) while their files are incomplete.
 """
 
+import contextlib
 import json
 import os
 import random
@@ -22,6 +23,7 @@ from test_collector_command import CONTROL, reports
 from traces import write_pcap
 from workflow_run import CAPTURES
 
+from acapella.cli import main
 from acapella.flowreports import program
 from acapella_core.errors import OUTSIDE
 from acapella_core.files import sha256_of
@@ -116,9 +118,9 @@ def before(tmp_path_factory) -> dict[str, Path]:
 
 
 def done(folder: Path, words: tuple[str, ...]) -> None:
-    """A command that has to succeed."""
-    ended = run(folder, words)
-    assert ended.returncode == 0, (words, ended.stderr)
+    """Run a command that has to succeed, in this process."""
+    with contextlib.chdir(folder):
+        assert main(list(words)) == 0, words
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -144,16 +146,33 @@ def chosen(kind: str, total: int, seed: str) -> list[int]:
     return sorted(random.Random(seed).sample(range(1, total + 1), count))
 
 
-@pytest.mark.parametrize("kind", CHOSEN)
-@pytest.mark.parametrize("name", STAGES)
-def test_a_failed_call_leaves_every_file_old_or_new(name, kind, before, library, tmp_path):
-    stage, start = STAGES[name], contents(before[name])
-    fault = {"LD_PRELOAD": str(library), "ACAPELLA_FAIL_FROM": stage.armed_by}
-    whole = tmp_path / "whole"
+@dataclass(frozen=True)
+class Whole:
+    """A stage without a failing call: its calls of each kind, and the contents of its directory before and after."""
+
+    calls: dict[str, int]
+    start: dict[str, str]
+    new: dict[str, str]
+
+
+@pytest.fixture(scope="module", params=STAGES)
+def counted(request, before, library, tmp_path_factory) -> tuple[str, Whole]:
+    """A stage's name, and its run without a failing call."""
+    name, folder = request.param, tmp_path_factory.mktemp("whole")
+    stage, whole, count = STAGES[name], folder / "campaign", folder / "count"
     shutil.copytree(before[name], whole)
-    counted = run(whole, stage.words, **fault, ACAPELLA_FAIL=f"{kind}:0", ACAPELLA_FAIL_COUNT=str(tmp_path / "count"))
-    assert counted.returncode == 0, counted.stderr
-    total, new = int((tmp_path / "count").read_text()), contents(whole)
+    fault = {"LD_PRELOAD": str(library), "ACAPELLA_FAIL_FROM": stage.armed_by, "ACAPELLA_FAIL_COUNT": str(count)}
+    ended = run(whole, stage.words, **fault)
+    assert ended.returncode == 0, ended.stderr
+    calls = {kind: int(number) for kind, number in map(str.split, count.read_text().splitlines())}
+    return name, Whole(calls, contents(before[name]), contents(whole))
+
+
+@pytest.mark.parametrize("kind", CHOSEN)
+def test_a_failed_call_leaves_every_file_old_or_new(counted, kind, before, library, tmp_path):
+    name, whole = counted
+    stage, start, new, total = STAGES[name], whole.start, whole.new, whole.calls[kind]
+    fault = {"LD_PRELOAD": str(library), "ACAPELLA_FAIL_FROM": stage.armed_by}
     assert total > 0 and new != start
     for number in chosen(kind, total, f"{name} {kind}"):
         folder = tmp_path / "failing"
