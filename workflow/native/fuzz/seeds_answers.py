@@ -1,11 +1,12 @@
-"""Seeds of fuzz_answers: lines as tshark prints them, in both layouts. Usage: seeds_answers.py FOLDER.
+"""Seeds of fuzz_answers: lines as tshark prints them, in both layouts. Usage: seeds_answers.py DIRECTORY.
 
 The fields and columns are those of answers.hpp and answer_columns.hpp.
 """
 
 import re
-import sys
 from pathlib import Path
+
+import seed_files
 
 HYBRID = Path(__file__).resolve().parents[1] / "src" / "hybrid"
 FIELDS = dict(re.findall(r'X\((\w+), +"([\w.]+)"\)', (HYBRID / "answers.hpp").read_text(encoding="utf-8")))
@@ -56,12 +57,5 @@ def seeds() -> dict[str, bytes]:
     return made
 
 
-def main(folder: Path) -> None:
-    """Writes each seed to a file of its name."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, seed in seeds().items():
-        (folder / name).write_bytes(seed)
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    seed_files.write(seeds())

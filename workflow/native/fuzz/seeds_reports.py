@@ -1,9 +1,9 @@
-"""Seeds of fuzz_reports: frames with reports of both formats, in and out of order. Usage: seeds_reports.py FOLDER."""
+"""Seeds of fuzz_reports: frames of both formats of reports, in and out of order. Usage: seeds_reports.py DIRECTORY."""
 
 import struct
-import sys
 import zlib
-from pathlib import Path
+
+import seed_files
 
 SIZES = {1: 64, 0: 192}  # by the lowest bit of the choices
 
@@ -48,12 +48,5 @@ def seeds() -> dict[str, bytes]:
     return made
 
 
-def main(folder: Path) -> None:
-    """Writes each seed to a file of its name."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, seed in seeds().items():
-        (folder / name).write_bytes(seed)
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    seed_files.write(seeds())

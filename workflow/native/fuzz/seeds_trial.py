@@ -1,8 +1,8 @@
-"""Seeds of fuzz_trial: two small captures with loss, reordering and equal packets. Usage: seeds_trial.py FOLDER."""
+"""Seeds of fuzz_trial: two small captures with loss, reordering and equal packets. Usage: seeds_trial.py DIRECTORY."""
 
 import struct
-import sys
-from pathlib import Path
+
+import seed_files
 
 MACS = bytes.fromhex("001b21aabbcc001b21ddeeff")
 TIME = struct.pack(">Q", 1_700_000_000_000_000_000)
@@ -59,12 +59,5 @@ def seeds() -> dict[str, bytes]:
     return made
 
 
-def main(folder: Path) -> None:
-    """Writes each seed to a file of its name."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, seed in seeds().items():
-        (folder / name).write_bytes(seed)
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    seed_files.write(seeds())

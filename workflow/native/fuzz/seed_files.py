@@ -1,0 +1,12 @@
+"""Write the seeds of a fuzz target."""
+
+import sys
+from pathlib import Path
+
+
+def write(seeds: dict[str, bytes]) -> None:
+    """Write each seed to a file of its name in the directory that the first argument names."""
+    directory = Path(sys.argv[1])
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, seed in seeds.items():
+        (directory / name).write_bytes(seed)
