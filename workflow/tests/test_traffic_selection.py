@@ -51,6 +51,11 @@ MIXES = {
 }
 
 
+def small_campaign(folder, sites=2):
+    """A made-up campaign of four samples a site."""
+    return make_campaign(folder / "made_up", sites=sites, frames=60, flows=30, samples=2)
+
+
 def restrict(folder, kinds):
     """Rewrite the manifests of a campaign so that its samples are of these kinds in turn; return {sample: kind}."""
     kind_of = {}
@@ -65,7 +70,7 @@ def restrict(folder, kinds):
 @pytest.fixture(scope="module", params=sorted(MIXES))
 def selected(request, tmp_path_factory):
     """(name of the mix, folder, {sample: kind}) of a campaign with its tables."""
-    folder = make_campaign(tmp_path_factory.mktemp("selected") / "made_up", frames=60, flows=30, samples=2)
+    folder = small_campaign(tmp_path_factory.mktemp("selected"))
     kind_of = restrict(folder, MIXES[request.param])
     return request.param, analyse(folder), kind_of
 
@@ -78,10 +83,16 @@ def oracle(folder):
     return samples
 
 
+@pytest.fixture(scope="module")
+def reference(selected):
+    """The naive samples of `selected`."""
+    return oracle(selected[1])
+
+
 @pytest.mark.parametrize("name", sorted(naive_tables.TABLES))
-def test_tables_of_selected_samples_equal_the_naive_reference(selected, name):
+def test_tables_of_selected_samples_equal_the_naive_reference(selected, reference, name):
     _, folder, _ = selected
-    assert_equal(name, folder, oracle(folder))
+    assert_equal(name, folder, reference)
 
 
 def test_only_the_least_restricted_samples_count(selected):
@@ -130,7 +141,7 @@ def test_quality_names_each_restriction(selected):
 
 
 def test_an_empty_sample_excludes_no_other(tmp_path):
-    folder = make_campaign(tmp_path / "made_up", frames=60, flows=30, samples=2)
+    folder = small_campaign(tmp_path, sites=1)
     kind_of = restrict(folder, ("plain", "filter"))
     for sample in (sample for sample, kind in kind_of.items() if kind == "plain"):
         capture = write_pcap(tmp_path / "empty.pcap", [])
@@ -146,19 +157,19 @@ def test_an_empty_sample_excludes_no_other(tmp_path):
 
 @pytest.fixture(scope="module")
 def with_all(tmp_path_factory):
-    """A mixed campaign of which all samples count."""
-    folder = make_campaign(tmp_path_factory.mktemp("all") / "made_up", frames=60, flows=30, samples=2)
+    """The folder and the naive samples of a mixed campaign of which all samples count."""
+    folder = small_campaign(tmp_path_factory.mktemp("all"))
     restrict(folder, MIXES["mixed"])
-    return analyse(folder, choice={"traffic": "all"})
+    return analyse(folder, choice={"traffic": "all"}), oracle(folder)
 
 
 @pytest.mark.parametrize("name", sorted(naive_tables.TABLES))
 def test_the_config_key_counts_all_samples(with_all, name):
-    assert_equal(name, with_all, oracle(with_all), "all")
+    assert_equal(name, *with_all, "all")
 
 
 def test_samples_that_the_config_names_as_trials_do_not_count(tmp_path):
-    folder = make_campaign(tmp_path / "made_up", frames=60, flows=30, samples=2)
+    folder = small_campaign(tmp_path)
     names = sorted(restrict(folder, ("plain",)))
     analyse(folder, choice={"trials": names[:3]})
     samples = oracle(folder)
@@ -170,7 +181,7 @@ def test_samples_that_the_config_names_as_trials_do_not_count(tmp_path):
 
 
 def test_index_prints_what_it_excludes(tmp_path, capsys):
-    folder = make_campaign(tmp_path / "made_up", frames=60, flows=30, samples=2)
+    folder = small_campaign(tmp_path, sites=3)
     kind_of = restrict(folder, MIXES["mixed"])
     assert cli.main(["index", str(folder)]) == 0
     printed = capsys.readouterr().out
@@ -182,7 +193,7 @@ def test_index_prints_what_it_excludes(tmp_path, capsys):
 
 
 def test_catalog_gives_the_reason_of_each_excluded_sample(tmp_path, capsys):
-    folder = make_campaign(tmp_path / "made_up", frames=60, flows=30, samples=2)
+    folder = small_campaign(tmp_path)
     kind_of = restrict(folder, ("plain", "trial", "sampling"))
     assert cli.main(["index", str(folder), "--exclude", min(kind_of)]) == 0
     capsys.readouterr()
@@ -204,10 +215,11 @@ def test_frames_that_the_catalog_does_not_exclude_are_those_of_the_tables(select
 
 
 def test_provenance_lists_excluded_samples_with_reasons(tmp_path):
-    folder = make_campaign(tmp_path / "made_up", frames=60, flows=30, samples=2)
+    folder = small_campaign(tmp_path)
     kind_of = restrict(folder, MIXES["mixed"])
+    analyse(folder)
     for hide in (False, True):
-        analyse(folder, hide=hide)
+        process.make_tables(Campaign(folder), hide=hide)
         provenance = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
         excluded = {row["sample"]: row["excluded"] for row in rows(folder, "capture_quality") if row["excluded"]}
         assert provenance["excluded"] == excluded
@@ -215,7 +227,7 @@ def test_provenance_lists_excluded_samples_with_reasons(tmp_path):
 
 
 def test_pseudonyms_hide_the_expression_of_a_filter(tmp_path):
-    folder = make_campaign(tmp_path / "made_up", frames=60, flows=30, samples=2)
+    folder = small_campaign(tmp_path, sites=1)
     restrict(folder, ("filter", "trial"))
     analyse(folder, hide=True)
     assert {row["detail"] for row in rows(folder, "restrictions")} == {None}
@@ -223,7 +235,7 @@ def test_pseudonyms_hide_the_expression_of_a_filter(tmp_path):
 
 
 def test_a_campaign_of_excluded_samples_reads_none_of_their_partials(tmp_path):
-    folder = make_campaign(tmp_path / "made_up", frames=60, flows=30, samples=2)
+    folder = small_campaign(tmp_path, sites=1)
     kind_of = restrict(folder, ("plain", "trial"))
     analyse(folder)
     before = rows(folder, "header_occurrence")
