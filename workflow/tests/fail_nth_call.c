@@ -101,20 +101,25 @@ static void arm(const char *path, int descriptor) {
     }
 }
 
-#define OPEN(name)                                                                   \
-    int name(const char *path, int flags, ...) {                                     \
-        REAL(int, #name, const char *, int, ...)                                     \
+// IN and ITS are empty, or the directory that the path is relative to.
+#define OPEN(name, IN, ITS)                                                          \
+    int name(IN const char *path, int flags, ...) {                                  \
+        REAL(int, #name, IN const char *, int, ...)                                  \
         va_list arguments;                                                           \
         va_start(arguments, flags);                                                  \
         mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0; \
         va_end(arguments);                                                           \
-        const int descriptor = real(path, flags, mode);                              \
+        const int descriptor = real(ITS path, flags, mode);                          \
         arm(path, descriptor);                                                       \
         return descriptor;                                                           \
     }
+#define DIRECTORY int directory,
+#define DIRECTORY_ITS directory,
 
-OPEN(open)
-OPEN(open64)
+OPEN(open, , )
+OPEN(open64, , )
+OPEN(openat, DIRECTORY, DIRECTORY_ITS)
+OPEN(openat64, DIRECTORY, DIRECTORY_ITS)
 
 ssize_t read(int descriptor, void *bytes, size_t size) {
     REAL(ssize_t, "read", int, void *, size_t)
