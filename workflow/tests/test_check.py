@@ -12,6 +12,7 @@ from tiny import add_sample, flow
 
 from acapella import cli
 from acapella.cache import keep
+from acapella.check import MOST_BYTES
 
 CAPTURE = bytes(24)
 RELEASED = {"captures/S0.pcap": b"capture", "README.md": b"text", "tables/a.csv": b"a\n1\n"}
@@ -138,6 +139,15 @@ TAMPERED = {
     "a name with a line break": (append("tables/a\nb.csv"), r"tables/a\nb.csv: its name has control characters"),
     "a name that is no sample": (append("acap/a b.parquet"), "acap/a b.parquet: is not the name of a sample: "),
     "a pipe": (lambda folder: os.mkfifo(folder / "acap" / "pipe"), "acap/pipe: is neither a file nor a directory"),
+    "a pipe as manifest": (
+        lambda folder: os.mkfifo(folder / "raw" / "c.json"),
+        "raw/c.json: cannot be read as JSON: not a regular file",
+    ),
+    "a pipe as provenance": (
+        lambda folder: os.mkfifo(folder / "x_provenance.json"),
+        "x_provenance.json: cannot be read as JSON: not a regular file",
+    ),
+    "a link as provenance": (link("x_provenance.json", "/dev/zero"), "x_provenance.json: cannot be read as JSON: "),
     "a path in the catalog": (
         in_catalog("update stored.samples set sample = '../b' where sample = 'b'"),
         "catalog.duckdb: sample '../b': only letters",
@@ -190,6 +200,12 @@ def test_a_release_is_verified_by_its_checksums(released, check):
         "SHA256SUMS: '../outside' is not the path of a file in this directory",
         "tables/extra.csv: is not in SHA256SUMS",
     ]
+
+
+def test_a_list_of_checksums_has_a_limit(released, check):
+    os.truncate(released / "SHA256SUMS", MOST_BYTES + 1)
+    code, lines = check(released)
+    assert code == 1 and lines[0] == "SHA256SUMS: cannot be read: larger than 64 MiB"
 
 
 def test_another_directory_is_refused(tmp_path, capsys):

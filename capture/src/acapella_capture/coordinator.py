@@ -49,10 +49,11 @@ def collect(testbed: Testbed, settings: Settings, campaign: Path) -> Iterator[To
 
 
 def remove_parts(raw: Path) -> None:
-    """Remove incomplete files of a collection that was killed while it fetched. Raises UserError if ``raw`` is a link."""
+    """Remove incomplete files of a collection that was killed as it fetched. Raises UserError if ``raw`` is a link."""
     with beneath.parent(raw / LOCK) as folder:
-        for name in [] if folder is None else fnmatch.filter(os.listdir(folder), ".*.part"):
-            os.unlink(name, dir_fd=folder)
+        for entry in [] if folder is None else [*os.scandir(folder)]:
+            if fnmatch.fnmatch(entry.name, ".*.part"):
+                os.unlink(entry.name, dir_fd=folder)
 
 
 @contextlib.contextmanager

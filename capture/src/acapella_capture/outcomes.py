@@ -109,7 +109,7 @@ def read(path: Path) -> list[dict[str, str]]:
 def merge(path: Path, rows: list[dict[str, str]]) -> None:
     """Put lines into the file of all collections, in place of earlier ones of the same collection and site."""
     descriptor = beneath.open_file(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT)
-    with open(descriptor, "rb") as lock:
+    with os.fdopen(descriptor, "rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two campaigns at once lose no line
         known = {tuple(line[key] for key in KEY): line for line in (*read(path), *rows)}
         atomic_text(path, text(known.values()))

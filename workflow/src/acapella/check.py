@@ -133,13 +133,25 @@ def check_files(found: Findings) -> Iterator[str]:
                 found.add(place, "is neither a file nor a directory")
 
 
+def whole(path: Path) -> str:
+    """Return the text of a regular file. Raises OSError, and ValueError if it is no such file, or a large one.
+
+    It neither waits for the other end of a pipe nor follows a link.
+    """
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise ValueError("not a regular file")
+        content = stream.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"larger than {MOST_BYTES >> 20} MiB")
+    return content.decode("utf-8", "replace")
+
+
 def document(found: Findings, path: Path) -> dict:
     """Return the JSON object in a file; empty, with a finding, if there is none."""
     place = path.relative_to(found.folder)
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ValueError("larger than 64 MiB")
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(whole(path))
         if not isinstance(content, dict):
             raise ValueError("not an object")
     except (OSError, ValueError, RecursionError) as error:
@@ -150,7 +162,12 @@ def document(found: Findings, path: Path) -> dict:
 
 def check_sums(found: Findings) -> None:
     """Verify the files that SHA256SUMS lists."""
-    for line in (found.folder / SUMS).read_text(encoding="utf-8", errors="replace").splitlines():
+    try:
+        lines = whole(found.folder / SUMS).splitlines()
+    except (OSError, ValueError) as error:
+        found.add(SUMS, f"cannot be read: {error}")
+        return
+    for line in lines:
         checksum, _, name = line.partition("  ")
         found.verify(name, checksum, SUMS)
 

@@ -12,7 +12,7 @@ ENTRY = re.compile(r"[0-9a-f]{64}_(acap|flows)\.parquet")  # of a cache (acapell
 WRITTEN = (
     ".json",
     ".tsv",
-)  # files in raw/ that the workflow writes; others may be links, but not those with a dot first
+)  # files in raw/ that the workflow writes; others may be links, unless hidden
 
 
 def links(folder: Path) -> Iterator[tuple[Path, str]]:

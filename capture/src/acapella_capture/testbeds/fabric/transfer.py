@@ -37,7 +37,7 @@ class Transfer:
         try:
             with (
                 beneath.parent(target, make=True) as folder,
-                open(beneath.open_file(partial, os.O_RDWR | os.O_CREAT), "r+b") as stream,
+                os.fdopen(beneath.open_file(partial, os.O_RDWR | os.O_CREAT), "r+b") as stream,
             ):
                 done = whole_parts(stream, told["parts"], self.part_bytes)
                 local = beneath.inside(folder, target.parent) / f"{partial.name}.part"
