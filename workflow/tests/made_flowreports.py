@@ -152,7 +152,7 @@ def sketches(sample: str, flows: int) -> list[dict]:
                 rows.append(
                     {
                         **{"sample": sample, "rows": deep, "cells": cells, "measure": measure},
-                        **{"memory_bytes": deep * cells * 32, "load": flows / cells, "n": flows},
+                        **{"memory_bytes": deep * cells * 32, "load": flows / cells, "n": flows, "missing": 0},
                         **{"equal": round(flows * (1 - unequal)), "r2": 1 - unequal / 2, "r2_log": 1 - unequal / 3},
                         **{"error_median": 0.0, "error_p99": 40 * unequal**2, "error_largest": 99 * unequal},
                     }

@@ -99,6 +99,21 @@ def test_intervals_that_are_right_but_too_wide_do_not_agree(measure):
     assert verdict([row | {"width": None, "covered": None} for row in rows]) == "no intervals"
 
 
+@pytest.mark.parametrize("measure", [name for name, kind in KINDS.items() if kind is INTERVAL])
+def test_wide_intervals_of_the_few_flows_with_loss_do_not_agree(measure):
+    """12 of 2,000 flows lose packets; the intervals of the others are from 0 to 0 and do not count."""
+    lossless = {"exact": 0.0, "measured": 0.0, "width": 0.0}
+    rows = [row | {"width": 1 - row["exact"]} for row in pairs_of(measure)[:12]]
+    wide = sorted(row["width"] for row in rows)
+    rest = [row | lossless for row in pairs_of(measure)[12:]]
+    why = verdict(rows + rest)
+    assert why == f"median width {100 * wide[5]:.3g} %, p99 width {100 * wide[11]:.3g} %"
+    assert verdict([row | {"width": 0.002} for row in rows] + rest) is None
+    assert verdict([row | lossless for row in rows] + rest) == "too few values: 0 above 0"
+    unknown = [row | lossless | {"width": 0.9} for row in rows]
+    assert "median width 90 %" in verdict(pairs_of(measure)[:10] + unknown + rest), "of flows without loss"
+
+
 @pytest.mark.parametrize("measure", [name for name, kind in KINDS.items() if kind is COUNT])
 def test_a_count_has_to_be_equal(measure):
     """One in a hundred is 0.5 % too large, which is within 1 %."""

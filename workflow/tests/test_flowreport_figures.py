@@ -345,23 +345,34 @@ def test_rates_narrow_down_where_losses_begin():
 
 
 @pytest.mark.parametrize(
-    ("unequal", "said"),
+    ("unequal", "missing", "said"),
     [
         (
-            (1.0, 0.0, 0.0),
+            (3, 0, 0),
+            (0, 0, 0),
             "Every flow size is exact from 2 kB on (4 x 64 cells); the next smaller sketch (1 kB) is not exact",
         ),
         (
-            (0.0, 12.0, 0.0),
+            (0, 36, 0),
+            (0, 0, 0),
             "Every flow size is exact from 4 kB on (4 x 64 cells); the next smaller sketch (2 kB) is not exact",
         ),
-        ((0.0, 0.0, 0.0), "Every flow size is exact from 1 kB on (4 x 64 cells)"),
-        ((0.0, 0.0, 12.0), "With 4 kB of sketch the sizes of 12.0 % of 300 flows are not exact"),
+        ((0, 0, 0), (0, 0, 0), "Every flow size is exact from 1 kB on (4 x 64 cells)"),
+        (
+            (0, 0, 0),
+            (100, 1, 0),
+            "Every flow size is exact from 4 kB on (4 x 64 cells); the next smaller sketch (2 kB) is not exact",
+        ),
+        ((0, 0, 36), (0, 0, 0), "With 4 kB of sketch the sizes of 12.0 % of 300 flows are not exact"),
+        ((0, 0, 0), (9, 9, 100), "With 4 kB of sketch the sizes of 25.0 % of 400 flows are missing or not exact"),
     ],
 )
-def test_exact_from_a_size_on_is_true_of_every_larger_sketch(unequal, said):
-    values = [
-        {"measure": "bytes", "memory": 1000 * 2**n, "unequal": share, "flows": 300, "rows": "4", "cells": 64}
-        for n, share in enumerate(unequal)
+def test_exact_from_a_size_on_is_true_of_every_larger_sketch(unequal, missing, said):
+    """Of 300 sizes and those that are missing."""
+    rows = [
+        {"measure": "bytes", "memory_bytes": 1000 * 2**n, "rows": 4, "cells": 64, "load": 1.0, "error_p99": 0.0}
+        | {"n": 300, "equal": 300 - unequal[n], "missing": missing[n]}
+        for n in range(3)
     ]
-    assert flowreport_memory.title(values).replace("\N{NO-BREAK SPACE}", " ") == said
+    title = flowreport_memory.title([flowreport_memory.point(row) for row in rows])
+    assert title.replace("\N{NO-BREAK SPACE}", " ") == said

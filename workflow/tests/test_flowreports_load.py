@@ -105,9 +105,10 @@ def agrees(measure, pairs):
     both = np.array([pair[:2] for pair in pairs if None not in pair[:2]])
     missing = sum(exact is not None and measured is None and not outside for exact, measured, outside, *_ in pairs)
     if measure in ("loss", "retransmitted"):
-        intervals = [pair[3:] for pair in pairs if None not in pair[:2]]
-        widths = sorted(width for _, width in intervals if width is not None)
-        narrow = widths[len(widths) // 2] <= 0.01 and widths[math.ceil(0.99 * len(widths)) - 1] <= 0.1
+        known = [pair for pair in pairs if None not in pair[:2]]
+        intervals = [pair[3:] for pair in known]
+        widths = sorted(width for exact, *_, width in known if width is not None and (exact > 0 or width > 0))
+        narrow = not widths or (widths[len(widths) // 2] <= 0.01 and widths[math.ceil(0.99 * len(widths)) - 1] <= 0.1)
         within = narrow and all(covered is not False for covered, _ in intervals)
     else:
         error = np.abs(both[:, 1] - both[:, 0])

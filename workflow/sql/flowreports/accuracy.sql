@@ -3,7 +3,8 @@
 -- the same of logarithms, of the pairs whose values are both above 0. Errors are |x - y| / y, where y is above 0;
 -- near: pairs without difference, or with an error of at most 1 %. missing_share: of the exact values that are not
 -- outside, those without a measured one. covered_share: of the pairs with an interval, those whose interval has the
--- exact value; width_median and width_p99: of the intervals.
+-- exact value; width_median and width_p99: of the intervals
+-- other than from 0 to 0, which would hide the others if most flows lose nothing.
 with
 
 pairs as (
@@ -53,8 +54,8 @@ agreed as (
         quantile_disc(error, 0.99) as error_p99,
         max(error) as error_largest,
         count(*) filter (where covered) / nullif(count(covered), 0) as covered_share,
-        quantile_disc(width, 0.5) as width_median,
-        quantile_disc(width, 0.99) as width_p99
+        quantile_disc(width, 0.5) filter (where exact > 0 or width > 0) as width_median,
+        quantile_disc(width, 0.99) filter (where exact > 0 or width > 0) as width_p99
     from compared
     group by triggers, measure
 ),

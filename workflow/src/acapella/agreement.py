@@ -58,8 +58,8 @@ STATEMENT = (
     f"A measure agrees if R\u00b2 of values and of logarithms is at least {LEAST_R2}, at most {100 * MOST_MISSING:g} % "
     f"of the values are missing, and at least {100 * LEAST_WITHIN:g} % of the others are {COUNT.error} (counts) or "
     f"{TIME.error} (times and rates); the rest may have any error, of which error_largest is the largest. "
-    "Loss and payload sent again are intervals: all have to contain the exact number, "
-    f"with a median width of at most {100 * WIDEST:g} % of the sequence numbers, and of the payload, and a 99th "
+    "Loss and payload sent again are intervals: all have to contain the exact number, and those other than from 0 to 0 "
+    f"have a median width of at most {100 * WIDEST:g} % of the sequence numbers, and of the payload, and a 99th "
     f"percentile of at most {100 * WIDEST_P99:g} %. A measure with fewer than {LEAST_ABOVE} values above 0 "
     "has too few to agree."
 )
@@ -129,13 +129,13 @@ def error_faults(row: dict, kind: Kind) -> list[str]:
 
 def interval_faults(row: dict) -> list[str]:
     """Return why the intervals of a row do not agree: all have to contain the exact value, and be narrow."""
-    if row["covered_share"] is None or row["width_median"] is None:
+    if row["covered_share"] is None:
         return ["no intervals"]
     faults = []
     if row["covered_share"] < 1:
         faults.append(f"{100 * (1 - row['covered_share']):.3g} % of intervals do not contain the exact value")
     for name, label, most in (("width_median", "median", WIDEST), ("width_p99", "p99", WIDEST_P99)):
-        if row[name] > most:
+        if row[name] is not None and row[name] > most:
             faults.append(f"{label} width {100 * row[name]:.3g} %")
     return faults
 

@@ -10,7 +10,7 @@ from .wording import count, percent, scaled
 
 SUBJECT = "Error against sketch memory"
 TABLE = "flowreport_memory"
-COLUMNS = ("rows", "cells", "memory_bytes", "load", "equal", "error_p99")
+COLUMNS = ("rows", "cells", "memory_bytes", "load", "missing", "equal", "error_p99")
 SCOPE = scope
 PANEL, HEIGHT = 222, 170
 MEASURES = {"bytes": "Flow size", "packets": "Packets"}
@@ -51,7 +51,8 @@ def over_samples(rows: list[dict]) -> list[dict]:
         known = [row["error_p99"] for row in own if row["error_p99"] is not None]
         flows = sum(row["n"] for row in own)
         if flows:
-            sums = {"n": flows, "equal": sum(row["equal"] for row in own), "error_p99": max(known, default=0.0)}
+            sums = {name: sum(row[name] for row in own) for name in ("missing", "equal")}
+            sums |= {"n": flows, "error_p99": max(known, default=0.0)}
             found.append({**own[0], **sums, "load": max(row["load"] or 0 for row in own)})
     return found
 
@@ -68,13 +69,15 @@ def point(row: dict) -> dict:
         "error": max(LEAST, 100 * row["error_p99"]),
         "p99": row["error_p99"],
         "flows": row["n"],
+        "missing": row["missing"],
+        "inexact": row["n"] + row["missing"] - row["equal"],
     }
 
 
 def title(values: list[dict]) -> str:
-    """The least memory from which on every size is exact, or the most that was tried."""
+    """The least memory from which on every size is exact and none is missing, or the most that was tried."""
     sizes = [v for v in values if v["measure"] == "bytes"]
-    unequal = max((v["memory"] for v in sizes if v["unequal"] > 0), default=0)
+    unequal = max((v["memory"] for v in sizes if v["inexact"]), default=0)
     exact = [v for v in sizes if v["memory"] > unequal]
     if exact:
         least = min(exact, key=lambda v: v["memory"])
@@ -82,8 +85,10 @@ def title(values: list[dict]) -> str:
         smaller = f"; the next smaller sketch ({scaled(unequal, 'B')}) is not exact" if unequal else ""
         return f"Every flow size is exact from {size} on ({least['rows']} x {least['cells']:,} cells){smaller}"
     most = max(sizes, key=lambda v: v["memory"])
-    flows = f"{percent(most['unequal'] / 100)} of {count(most['flows'], 'flow')}"
-    return f"With {scaled(most['memory'], 'B')} of sketch the sizes of {flows} are not exact"
+    total = most["flows"] + most["missing"]
+    flows = f"{percent(most['inexact'] / total)} of {count(total, 'flow')}"
+    fault = "missing or not exact" if most["missing"] else "not exact"
+    return f"With {scaled(most['memory'], 'B')} of sketch the sizes of {flows} are {fault}"
 
 
 def panel(values: list[dict], field: str, heading: str, sizes: list[int]) -> alt.Chart:
