@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import duckdb
 import pytest
 from workflow_run import ROOT, workplace
 
@@ -152,6 +153,9 @@ def raised(cause: BaseException) -> BaseException:
 def test_exit_codes_tell_the_machine_from_the_input():
     for cause in (OSError(28, "full"), OSError(122, "quota"), OSError(5, "I/O"), MemoryError()):
         assert exit_code_of(raised(cause)) == OUTSIDE == 75
+    for kind in (duckdb.IOException, duckdb.FatalException, duckdb.TransactionException):
+        assert exit_code_of(raised(kind("Could not write file: No space left on device"))) == OUTSIDE
+        assert exit_code_of(raised(kind("Could not read file: no magic bytes"))) == 2
     for cause in (OSError(2, "no such file"), OSError(13, "denied"), ValueError()):
         assert exit_code_of(raised(cause)) == 2
     assert exit_code_of(UserError("no tshark", outside=True)) == OUTSIDE

@@ -29,6 +29,9 @@ MACHINE = {
 }
 
 
+FROM_DISK = ("IOException", "FatalException", "TransactionException")  # of DuckDB: file, checkpoint, commit
+
+
 class UserError(Exception):
     """What went wrong, where, and what to do, in one line.
 
@@ -55,7 +58,7 @@ def exit_code_of(error: BaseException) -> int:
             return OUTSIDE
         # DuckDB's, which is imported only where it is needed; it has no numbers of system calls.
         if type(error).__name__ == "OutOfMemoryException" or (
-            type(error).__name__ == "IOException" and any(os.strerror(number) in str(error) for number in MACHINE)
+            type(error).__name__ in FROM_DISK and any(os.strerror(number) in str(error) for number in MACHINE)
         ):
             return OUTSIDE
         error = error.__cause__ or error.__context__
