@@ -12,7 +12,7 @@ from snakemake import __version__ as snakemake_version
 from snakemake.exceptions import WorkflowError
 
 from acapella.campaign import Campaign
-from acapella.stale import Stage, remove_stages, remove_stale
+from acapella.stale import Stage, remove_samples, remove_stages, remove_stale
 from acapella_capture.testbeds import files as captures_that_exist
 from acapella_core import sheets
 
@@ -220,8 +220,6 @@ def remove_stale_samples():
     campaign = Campaign(Path(CAMPAIGN))
     lines = remove_stale(campaign, ROWS, [row.file for row in ROWS.values()])
     if lines:
-        from acapella.index import remove_samples
-
         print(*lines, sep="\n", file=sys.stderr)
         try:
             remove_samples(campaign, ROWS)

@@ -28,7 +28,7 @@ import glob
 import os
 import shutil
 from argparse import RawDescriptionHelpFormatter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from acapella_core import names as allowed
@@ -105,11 +105,8 @@ def run(args) -> None:
         plural = "" if samples == 1 else "s"
         print(f"acapella: {samples} sample{plural} ({frames} frames) excluded from traffic statistics: {reason}")
     if names := misdated(campaign):
-        plural = "" if len(names) == 1 else "s"
-        print(
-            f"acapella: {len(names)} sample{plural} dated more than 10 years from the median start of the campaign: "
-            + shortened(names)
-        )
+        what = f"sample{'' if len(names) == 1 else 's'} dated more than 10 years from the median start of the campaign"
+        print(f"acapella: {len(names)} {what}: {shortened(names)}")
     if missing:
         print(
             f"acapella: {len(missing)} samples have no acap or are excluded, and count in no table: "
@@ -156,32 +153,6 @@ def renew_views(campaign: Campaign, tables: Sequence[str] = ()) -> list[str]:
     with edited(campaign) as temporary:
         add_views(campaign, temporary, names)
     return names
-
-
-def remove_samples(campaign: Campaign, listed: Collection[str]) -> None:
-    """Remove the rows of samples that are not ``listed`` from the tables of a catalog; nothing if there is no catalog.
-
-    For a run that fails before it makes the catalog again. The file keeps its modification time.
-    """
-    if not campaign.catalog.is_file():
-        return
-    with queries.one_line(campaign.catalog), contextlib.closing(queries.open_catalog(campaign.folder)) as con:
-        known = {name for (name,) in con.execute("select sample from samples").fetchall()}
-        tables = con.execute(
-            "select schema_name, table_name from duckdb_columns() where column_name = 'sample' "
-            "and (schema_name, table_name) in (select (schema_name, table_name) from duckdb_tables())"
-        ).fetchall()
-    if known <= set(listed):
-        return
-    with (
-        edited(campaign) as temporary,
-        queries.one_line(campaign.catalog),
-        contextlib.closing(new_database(temporary)) as con,
-    ):
-        for schema, name in tables:
-            stale = "not list_contains($listed, sample)"
-            con.execute(f"delete from {quoted(schema)}.{quoted(name)} where {stale}", {"listed": [*listed]})
-        con.execute("checkpoint")
 
 
 @contextlib.contextmanager
@@ -323,10 +294,7 @@ def excluded(campaign: Campaign) -> list[tuple[int, int, str]]:
 
 def misdated(campaign: Campaign) -> list[str]:
     """Return the samples whose dates are years away from those of the others (sql/index/samples.sql)."""
-    with (
-        queries.one_line(campaign.folder),
-        contextlib.closing(queries.open_catalog(campaign.folder)) as con,
-    ):
+    with queries.one_line(campaign.folder), contextlib.closing(queries.open_catalog(campaign.folder)) as con:
         found = con.execute("select sample from samples where acap is not null and misdated order by sample")
         return [name for (name,) in found.fetchall()]
 

@@ -9,6 +9,7 @@ behind a link stay. All other files stay; those in acap/, flows/, partial/ and f
 Published tables and figures of stages that left the config are removed, too.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -57,6 +58,35 @@ def remove_stale(campaign: Campaign, listed: Collection[str], captures: Iterable
     removed, unknown = remove_derived(folder, listed)
     removed += remove_raw(folder, listed, used)  # last: manifests identify the other files, also after an interruption
     return [*report_removed(folder, removed), *report_unknown(unknown)]
+
+
+def remove_samples(campaign: Campaign, listed: Collection[str]) -> None:
+    """Remove the rows of samples that are not ``listed`` from the tables of a catalog; nothing if there is no catalog.
+
+    For a run that fails before it makes the catalog again. The file keeps its modification time.
+    """
+    if not campaign.catalog.is_file():
+        return
+    from . import queries  # noqa: PLC0415 - what follows is slow to import
+    from .index import edited, new_database, quoted  # noqa: PLC0415
+
+    with queries.one_line(campaign.catalog), contextlib.closing(queries.open_catalog(campaign.folder)) as con:
+        known = {name for (name,) in con.execute("select sample from samples").fetchall()}
+        tables = con.execute(
+            "select schema_name, table_name from duckdb_columns() where column_name = 'sample' "
+            "and (schema_name, table_name) in (select (schema_name, table_name) from duckdb_tables())"
+        ).fetchall()
+    if known <= set(listed):
+        return
+    with (
+        edited(campaign) as temporary,
+        queries.one_line(campaign.catalog),
+        contextlib.closing(new_database(temporary)) as con,
+    ):
+        for schema, name in tables:
+            stale = "not list_contains($listed, sample)"
+            con.execute(f"delete from {quoted(schema)}.{quoted(name)} where {stale}", {"listed": [*listed]})
+        con.execute("checkpoint")
 
 
 def remove_stages(campaign: Campaign, stages: Iterable[Stage]) -> list[str]:
