@@ -3,6 +3,7 @@
 import json
 import os
 import struct
+import zlib
 
 import pytest
 
@@ -148,6 +149,32 @@ def test_two_files_of_one_name_are_both_named(folder, rows):
     (folder / "a.pcapng").write_bytes((folder / "a.pcap").read_bytes())
     said = complaint(folder, rows)
     assert f"{folder}/a.pcap and {folder}/a.pcapng would have one name; fill in the column sample" in said
+
+
+def test_files_that_differ_in_characters_not_allowed_have_names_of_their_own(folder):
+    capture = (folder / "a.pcap").read_bytes()
+    for name in ("東京 1.pcapng", "大阪 1.pcapng", "東京.pcap", "x/東京/b.pcap", "x/大阪/b.pcap"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(capture)
+    lines = "\tS\tp\t東京.pcap\t\n\tS\tp\t*1.pcapng\t\n\tS\tp\tx/*/b.pcap\t\n"
+    names = {str(row.file.relative_to(folder)): row.sample for row in files.read_sheet(sheet(folder, lines))}
+    checksums = {name: f"{zlib.crc32(name.encode()):08x}" for name in ("東京 1", "大阪 1", "東京-b", "大阪-b")}
+    assert names == {
+        "東京.pcap": "capture",
+        "東京 1.pcapng": f"1-{checksums['東京 1']}",
+        "大阪 1.pcapng": f"1-{checksums['大阪 1']}",
+        "x/東京/b.pcap": f"b-{checksums['東京-b']}",
+        "x/大阪/b.pcap": f"b-{checksums['大阪-b']}",
+    }
+
+
+def test_name_from_a_file_that_is_too_long_names_the_file(folder):
+    for part in "mn":
+        path = folder / (part * 200) / ("k" * 200) / "a.pcap"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(FRAMES)
+    said = complaint(folder, "\tS\tp\t*/*/a.pcap\t\n")
+    assert "/a.pcap: only letters, digits" in said and f" of {folder}/mmm" in said
 
 
 def test_file_listed_twice_even_by_another_name(folder):

@@ -11,6 +11,7 @@ import datetime
 import glob
 import os
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -223,10 +224,13 @@ def sample_names(entries: Sequence[Entry], faults: Faults) -> list[str]:
             break
         for i in clashing:
             names[i] = derived(entries[i][2], folders)
+    for i in clashing:
+        names[i] = numbered(entries[i][2], [entries[j][2] for j in clashing]) or names[i]
     first: dict[str, tuple[int, dict[str, str], Path]] = {}
     for name, (line, fields, file, *_) in zip(names, entries, strict=True):
         if not allowed.is_sample(name):
-            faults.add(line, f"sample {name!r}: {allowed.SAMPLE_RULE}")
+            of = "" if fields["sample"] else f" of {file}"
+            faults.add(line, f"sample {name!r}{of}: {allowed.SAMPLE_RULE}")
             continue
         other_line, other_fields, other = first.setdefault(name, (line, fields, file))
         if other == file:
@@ -240,9 +244,26 @@ def sample_names(entries: Sequence[Entry], faults: Faults) -> list[str]:
 
 def derived(file: Path, folders: int) -> str:
     """A sample name from a file's name and so many of its folders'."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", in_full(file, folders)).lstrip("._-") or "capture"
+
+
+def in_full(file: Path, folders: int) -> str:
+    """Return a file's name without suffixes, preceded by the names of its innermost directories."""
     stem = file.name.removesuffix(suffixes(file))
     parts = [part for part in file.absolute().parts[1:-1] if part not in (".", "..")][-folders:] if folders else []
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join([*parts, stem])).lstrip("._-")
+    return "-".join([*parts, stem])
+
+
+def numbered(file: Path, others: Sequence[Path]) -> str | None:
+    """Return a sample name that ends with the CRC-32 of the file's name, which samples' names cannot have in full.
+
+    It does not depend on which other files there are. None if the names differ in the suffix alone, or not at all.
+    """
+    for folders in range(64):
+        name = in_full(file, folders)
+        if sum(in_full(other, folders) == name for other in others) == 1:
+            return f"{derived(file, folders)}-{zlib.crc32(os.fsencode(name)):08x}"
+    return None
 
 
 def describe(sheet: Path, campaign: Path, *, only: str | None = None, limits=None) -> Iterator[dict[str, Any]]:
