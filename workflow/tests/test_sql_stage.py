@@ -104,6 +104,8 @@ def test_formats(campaign, ask):
     assert (row["n"], row["vlan"], row["nothing"], row["yes"]) == (1, [100, 7], None, True)
     assert "a,b" in ask(campaign, query, "--format", "table")[1]
     assert json.loads(ask(campaign, "select 1 as n where false", "--format", "json")[1]) == []
+    same = ask(campaign, "select 1 as a, 2 as a, 3 as a_1, 4 as b, 5 as a", "--format", "json")[1]
+    assert json.loads(same) == [{"a": 1, "a_2": 2, "a_1": 3, "b": 4, "a_3": 5}]
 
 
 @pytest.mark.parametrize(("form", "delimiter"), [("csv", ","), ("tsv", "\t")])

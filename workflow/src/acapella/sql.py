@@ -266,13 +266,25 @@ def write_separated(delimiter, cell=None):
 def write_json(con, query, out) -> None:
     """An array of objects, one a line; integers stay integers, NaN and infinities are null, blobs are hexadecimal."""
     result = con.execute(query)
-    columns = [column[0] for column in result.description]
+    columns = distinct([column[0] for column in result.description])
     before = "[\n"
     for rows in batches(result):
         for row in rows:
             out.write(before + json_text(dict(zip(columns, row, strict=True))))
             before = ",\n"
     out.write("[]\n" if before == "[\n" else "\n]\n")
+
+
+def distinct(columns: list[str]) -> list[str]:
+    """Return the names of columns, a repeated one with a number, as `a_1` in Parquet."""
+    names: list[str] = []
+    for column in columns:
+        name, number = column, 0
+        while name in names or (number and name in columns):
+            number += 1
+            name = f"{column}_{number}"
+        names.append(name)
+    return names
 
 
 def write_parquet(con, query, out) -> None:
