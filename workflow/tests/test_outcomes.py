@@ -1,6 +1,7 @@
 """The table and the figure of what became of the sites of all collections."""
 
 import csv
+from collections import Counter
 
 import pytest
 from made_tables import write_tables
@@ -8,7 +9,7 @@ from svg_text import words
 
 from acapella import cli
 from acapella.campaign import Campaign
-from acapella.figures import compose
+from acapella.figures import compose, outcome_reasons
 from acapella.figures.registry import COLLECTIONS
 from acapella.figures.save import svg_of
 from acapella.figures.source import Source
@@ -90,6 +91,20 @@ def test_shares_of_reasons_are_those_of_the_unsuccessful_sites(table):
     for row in rows:
         assert (row["unsuccessful_sites"], row["sites_of_all"], row["collections"]) == ("4", "5", "2")
         assert float(row["site_share"]) == int(row["sites"]) / 5
+
+
+@pytest.mark.parametrize(
+    ("sites", "expected"),
+    [
+        ({"a": 1, "b": 1, "": 1}, "; 3 reasons are equally frequent (33.3 % each)"),
+        ({"b": 2, "a": 1}, "; most frequent reason: b (66.7 %)"),
+        ({"": 2, "a": 1}, ""),
+    ],
+)
+def test_title_states_that_reasons_are_equally_frequent(sites, expected):
+    rows = [{"unsuccessful_sites": 3, "sites_of_all": 6}]
+    shown = outcome_reasons.title(rows, Counter(sites)).replace("\N{NO-BREAK SPACE}", " ")
+    assert shown == f"50.0 % of 6 sites were degraded, incomplete or failed{expected}"
 
 
 @pytest.mark.parametrize(

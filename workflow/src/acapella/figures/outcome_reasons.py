@@ -50,7 +50,7 @@ def draw(source: Source) -> Figure:
         }
         for (row, outcome), number in parts.items()
     ]
-    return Figure(title(rows, ranked[0], sites[ranked[0]]), chart(values, captions), key(rows))
+    return Figure(title(rows, sites), chart(values, captions), key(rows))
 
 
 def caption(row: str, text: str, parts: Counter, whole: int) -> str:
@@ -59,13 +59,17 @@ def caption(row: str, text: str, parts: Counter, whole: int) -> str:
     return f"{text}: {percent(number / whole)} ({count(number, 'site')})"
 
 
-def title(rows: list[dict], first: str, sites: int) -> str:
-    """The share of sites that were not a success, and the most frequent reason."""
+def title(rows: list[dict], sites: Counter) -> str:
+    """The share of sites that were not a success, and the most frequent reason, or how many are equally frequent."""
     whole, of_all = rows[0]["unsuccessful_sites"], rows[0]["sites_of_all"]
     found = f"{percent(whole / of_all)} of {count(of_all, 'site')} were degraded, incomplete or failed"
-    if not first:
+    most = max(sites.values())
+    first = [reason for reason, number in sites.items() if number == most]
+    if first == [""]:
         return found
-    return f"{found}; most frequent reason: {shortened(first, LABEL)} ({percent(sites / whole)})"
+    if len(first) > 1:
+        return f"{found}; {len(first)} reasons are equally frequent ({percent(most / whole)} each)"
+    return f"{found}; most frequent reason: {shortened(first[0], LABEL)} ({percent(most / whole)})"
 
 
 def key(rows: list[dict]) -> tuple[str, ...]:
