@@ -7,7 +7,7 @@ import pytest
 from traces import busy_port, write_pcap
 from workflow_run import Workplace
 
-# In a namespace of its own: a small disk, a run, its files, more room, and a second run.
+# In a separate namespace: a small disk, a run, its files, more room, and a second run.
 RUNS = """\
 mkdir results
 mount -t tmpfs -o size=512k none results
@@ -32,12 +32,12 @@ def test_a_full_disk_ends_a_run_with_one_line_and_the_next_run_completes(tmp_pat
     place.sheet(("s", "alpha", "p1", "../captures/s.pcap"))
     command = ["unshare", "-rm", "bash", "-c", RUNS, "runs", *place.command("index")]
     subprocess.run(command, cwd=tmp_path, check=True, stdin=subprocess.DEVNULL)
-    said = (tmp_path / "first.log").read_text()
-    assert (tmp_path / "first.code").read_text() == "1\n", said
-    assert "Traceback" not in said, said
-    (line,) = [line for line in said.splitlines() if line.startswith("  index: ")]
-    assert line.endswith("No space left on device"), said
-    assert "acapella: no sample failed by itself" in said.splitlines() and "exclude" not in said
+    printed = (tmp_path / "first.log").read_text()
+    assert (tmp_path / "first.code").read_text() == "1\n", printed
+    assert "Traceback" not in printed, printed
+    (line,) = [line for line in printed.splitlines() if line.startswith("  index: ")]
+    assert line.endswith("No space left on device"), printed
+    assert "acapella: no sample failed by itself" in printed.splitlines() and "exclude" not in printed
     files = (tmp_path / "first.files").read_text().splitlines()
     assert "results/tiny/acap/s.parquet" in files
     assert not [name for name in files if name.endswith((".part", ".wal", ".duckdb"))]

@@ -20,34 +20,34 @@ OTHER = {"src": "10.0.0.9"}
 
 
 @pytest.fixture
-def folder(tmp_path):
+def made(tmp_path):
     """Three samples of one day, and two of a clock that began in 1970; a flow is in samples of both kinds."""
-    folder = tmp_path / "made"
-    add_sample(folder, "a", WEST, (0, 20), [flow(1, 2)])
-    add_sample(folder, "b", WEST, None, [flow(100, 119)])
-    add_sample(folder, "c", EAST, (200, 220), [flow(201, 202)])
+    made = tmp_path / "made"
+    add_sample(made, "a", WEST, (0, 20), [flow(1, 2)])
+    add_sample(made, "b", WEST, None, [flow(100, 119)])
+    add_sample(made, "c", EAST, (200, 220), [flow(201, 202)])
     old = [flow(SINCE_1970_S + 5, SINCE_1970_S + 7), flow(SINCE_1970_S + 5, SINCE_1970_S + 8, **OTHER)]
-    add_sample(folder, "d", WEST, None, old)
-    add_sample(folder, "e", EAST, (SINCE_1970_S, SINCE_1970_S + 20), [])
-    return folder
+    add_sample(made, "d", WEST, None, old)
+    add_sample(made, "e", EAST, (SINCE_1970_S, SINCE_1970_S + 20), [])
+    return made
 
 
-def test_misdated_samples_are_in_no_time_range_of_the_campaign_and_keep_their_own(folder, capsys):
-    assert cli.main(["index", str(folder)]) == 0
+def test_misdated_samples_are_in_no_time_range_of_the_campaign_and_keep_their_own(made, capsys):
+    assert cli.main(["index", str(made)]) == 0
     printed = capsys.readouterr().out
     assert "acapella: 2 samples dated more than 10 years from the median start of the campaign: d, e\n" in printed
-    analyse(folder)
-    made = {row["sample"]: row for row in rows(folder, "capture_quality")}
-    for sample, expected in naive_tables.time_ranges(naive_samples.read_campaign(folder)).items():
-        assert {name: made[sample][name] for name in expected} == expected, sample
-    assert [made[name]["misdated"] for name in "abcde"] == [False, False, False, True, True]
-    assert made["a"]["coverage_share"] == pytest.approx(20 / 220)
-    assert made["c"]["port_coverage_share"] == pytest.approx(20 / 220)
-    assert made["d"]["duration_ns"] == 3 * SECOND and made["d"]["coverage_share"] is None
+    analyse(made)
+    quality = {row["sample"]: row for row in rows(made, "capture_quality")}
+    for sample, expected in naive_tables.time_ranges(naive_samples.read_campaign(made)).items():
+        assert {name: quality[sample][name] for name in expected} == expected, sample
+    assert [quality[name]["misdated"] for name in "abcde"] == [False, False, False, True, True]
+    assert quality["a"]["coverage_share"] == pytest.approx(20 / 220)
+    assert quality["c"]["port_coverage_share"] == pytest.approx(20 / 220)
+    assert quality["d"]["duration_ns"] == 3 * SECOND and quality["d"]["coverage_share"] is None
 
 
-def test_flows_of_misdated_and_other_samples_last_as_the_others_show(folder):
-    flows = {(row["site"], row["src"]): row for row in rows(analyse(folder), "stitched_flows")}
+def test_flows_of_misdated_and_other_samples_last_as_the_others_show(made):
+    flows = {(row["site"], row["src"]): row for row in rows(analyse(made), "stitched_flows")}
     mixed, alone = flows["WEST", "10.0.0.1"], flows["WEST", OTHER["src"]]
     assert (mixed["samples"], mixed["frames"]) == (3, 6)
     assert (mixed["first_ns"], mixed["duration_ns"]) == (START + SECOND, 118 * SECOND)
@@ -85,4 +85,4 @@ def test_title_and_figure_leave_misdated_samples_out_and_count_them(tmp_path):
     (warning,) = [plain(text) for text in warnings.of(source)]
     assert warning.startswith("1 sample of 4 dated more than 10 years from the median start of the campaign's samples")
     figure = throughput.draw(source)
-    assert "1 misdated sample left out" in plain(figure.key[0])
+    assert "1 misdated sample omitted" in plain(figure.key[0])

@@ -1,6 +1,6 @@
 """The command's entry: Ctrl-C ends it in one line from here on, also while all else is still being imported."""
 
-import _signal  # what module signal is made of, without importing enum: nothing is imported before the handler
+import _signal  # module signal without enum: nothing is imported before the handler
 import os
 
 INTERNAL = 70  # as in acapella_core.errors, which may be what cannot be imported

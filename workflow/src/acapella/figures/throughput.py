@@ -74,7 +74,7 @@ def dated(rows: list[dict], samples: list[dict]) -> tuple[list[dict], list[str]]
     if not misdated or not span:
         return rows, []
     kept = [row for row in rows if row["start_ns"] < span[1] and row["start_ns"] + row["bin_ns"] > span[0]]
-    return kept, [f"{count(misdated, 'misdated sample')} left out"]
+    return kept, [f"{count(misdated, 'misdated sample')} omitted"]
 
 
 def watched(rows: list[dict], samples: list[dict]) -> dict[tuple[str, str], list[dict]]:
