@@ -31,7 +31,8 @@ SequenceWindow::Place SequenceWindow::place(std::uint32_t psn) const {
 
 std::uint32_t SequenceWindow::advance(std::uint32_t psn) {
     const std::uint32_t lost = any_ ? (psn - expected_) % kModulus : 0;
-    forget(any_ ? expected_ : psn, lost + 1);
+    // Of the numbers that lie ahead some have come only if they are a whole turn old.
+    if (passed_ + lost + 1 > kModulus) forget(any_ ? expected_ : psn, lost + 1);
     mark(psn);
     any_ = true;
     passed_ += lost + 1;
