@@ -38,6 +38,7 @@ CollectorConfig config_of(std::uint8_t choices, unsigned threads) {
     config.round = 1 + (choices >> 4);
     config.threads = threads;
     config.memory_bytes = kMemory;
+    config.hash_seed = 1;  // the same inputs reach the same code, at 1.2 times the rate
     return config;
 }
 

@@ -39,7 +39,7 @@ std::uint32_t most_waiting(const CollectorConfig& config) {
 
 Collector::Collector(const CollectorConfig& config)
     : config_(checked(config)),
-      table_(table_config(config)),
+      table_(table_config(config), config.hash_seed ? TableHash(*config.hash_seed) : TableHash()),
       waiting_(most_waiting(config) * bytes_of(config.format)),
       most_waiting_(most_waiting(config)) {
     for (const QueuePairConfig& pair : config.queue_pairs) add_queue_pair(pair);

@@ -35,7 +35,8 @@ struct CollectorConfig {
     bool check_icrc = true;
     std::uint32_t round = std::uint32_t{1} << 14;  // reports between two looks at the series and the limits
     std::size_t series_rows = std::size_t{1}
-                              << 17;  // so many rows are ready before they are to be taken away
+                              << 17;         // so many rows are ready before they are to be taken away
+    std::optional<std::uint64_t> hash_seed;  // for fuzzing; by default random
 };
 
 // Numbers of frames and reports, which another thread may look at.
