@@ -1,10 +1,13 @@
 #!/bin/sh
 # Builds the fuzz targets and runs them all at once; fails and names the input where one finds a fault.
 # Usage: run.sh BUILD SECONDS [TARGET...]      BUILD: where the C++ tests are built (the Makefile configures it).
-# Each target runs for SECONDS, from what earlier runs found as well. With FUZZ_RUNS="TARGET=N ..." it tries N inputs
-# instead, with the seed FUZZ_SEED (1) and from seeds/ alone: the same inputs each time, so that the verdict is the
-# code's. A target that FUZZ_RUNS does not name runs for SECONDS; a number alone is every target's. fuzz_control
-# is a program of Python.
+# Each target runs for SECONDS, from seeds/, the kept corpus/ beside this file, and what earlier runs found. With
+# FUZZ_RUNS="TARGET=N ..." it tries N inputs instead, with the seed FUZZ_SEED (1) and without what earlier runs found: the
+# same inputs each time, so that the verdict is the code's. A target that FUZZ_RUNS does not name runs for SECONDS; a
+# number alone is every target's. fuzz_control is a program of Python.
+# corpus/TARGET has inputs that reach code beyond the seeds, from runs with a fixed seed:
+#   TARGET -runs=100000 -seed=1 -max_len=512 NEW SEEDS, then TARGET -merge=1 -max_len=512 KEPT SEEDS NEW; of KEPT the
+#   smallest that fit into 20 KB
 # With COVERAGE=yes nothing is fuzzed: what seeds and kept inputs reach of the code is printed (llvm-cov), a line a file,
 # and BUILD/fuzz/coverage.txt has every line of code and how often it ran.
 set -eu
@@ -37,9 +40,10 @@ done
 if [ -n "${COVERAGE:-}" ]; then
     objects=
     for target in $native; do
-        corpus=$here/../../../build/native-tests/fuzz/corpus/$target
         set -- "$build/seeds/$target"
-        [ ! -d "$corpus" ] || set -- "$@" "$corpus"
+        for corpus in "$here/corpus/$target" "$here/../../../build/native-tests/fuzz/corpus/$target"; do
+            [ ! -d "$corpus" ] || set -- "$@" "$corpus"
+        done
         LLVM_PROFILE_FILE=$build/$target.profraw "$build/$target" -runs=0 -max_len=65536 "$@" >"$build/$target.log" 2>&1
         objects="$objects -object $build/$target"
     done
@@ -85,6 +89,7 @@ fuzz() {
         set -- "-max_total_time=$seconds"
     fi
     mkdir -p "$corpus" "$build/seeds/$target" "$build/crashes"
+    [ ! -d "$here/corpus/$target" ] || set -- "$@" "$here/corpus/$target"
     case $target in
         fuzz_control)
             python3 "$here/fuzz_control.py" "$build/crashes" "$1" ${2:+"$2"} >"$build/$target.log" 2>&1
@@ -92,9 +97,9 @@ fuzz() {
             ;;
     esac
     # shellcheck disable=SC2086  # a command and its option, or nothing
-    $fixed_addresses "$build/$target" "$@" -timeout=20 -rss_limit_mb=1024 -max_len=65536 \
+    $fixed_addresses "$build/$target" -timeout=20 -rss_limit_mb=1024 -max_len=65536 \
         -print_final_stats=1 -artifact_prefix="$build/crashes/$target-" \
-        "$corpus" "$build/seeds/$target" >"$build/$target.log" 2>&1
+        "$corpus" "$build/seeds/$target" "$@" >"$build/$target.log" 2>&1
 }
 
 jobs=
