@@ -26,6 +26,7 @@ from . import (
     collector,
     congestion,
     cost,
+    hardening,
     hybrid,
     kappa,
     machine,
@@ -56,6 +57,10 @@ BENCHMARKS = {
         "flow reports to flows on one core: from memory, from frames with ICRC, 10 million flows, plain Python",
     ),
     "writer": (writer.run, "DPDK writer: frames offered, written and lost on one core; the disk's own speed"),
+    "hardening": (
+        hardening.run,
+        "CPU time of the DPDK writer and the P4 loader with hardening flags beside that without",
+    ),
     "veth": (veth.run, "tcpdump beside the DPDK writers: the highest rate without loss over the same veth pair"),
     "campaign": (
         campaign.run,

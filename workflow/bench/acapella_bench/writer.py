@@ -88,10 +88,10 @@ def hugepages() -> list[str]:
     return ["--huge"] if free >= 128 else []
 
 
-def offered(bench: Bench, load: Load, rate: float | None, seconds: float) -> Point:
-    """One run at ``rate`` frames a second (None: as many as go)."""
+def offered(bench: Bench, load: Load, rate: float | None, seconds: float, built: Path | None = None) -> Point:
+    """One run at ``rate`` frames a second (None: as many as go); ``built``: another build."""
     capture = bench.folder / "generated.pcap"
-    words = [program(), "--generate", load.size, "--snaplen", load.snaplen, "--writer", load.writer]
+    words = [built or program(), "--generate", load.size, "--snaplen", load.snaplen, "--writer", load.writer]
     words += [
         "--cpus",
         f"{bench.core},{bench.other_core}",
