@@ -1,6 +1,7 @@
 """Figures from tables: what each must say, for few and many sites, for nothing at all, and with hostile names."""
 
 import csv
+import functools
 import hashlib
 import os
 import re
@@ -29,8 +30,13 @@ LONG_FILTER = "(vlan and mpls and ip and tcp port 443) or (host 192.0.2.17 and n
 CAMPAIGNS = {
     "one_sample": {"sites": 1, "ports": 1, "samples": 1},
     "one_site": {"sites": 1},
-    "thirty_sites": {"sites": 30},
-    "long_names": {"names": [f"University-of-Somew-{n:02d}" for n in range(30)], "ports": 3},
+    "thirty_sites": {"sites": 30, "ports": 1, "frames": 1000},
+    "long_names": {
+        "names": [f"University-of-Somew-{n:02d}" for n in range(30)],
+        "ports": 3,
+        "samples": 2,
+        "frames": 1000,
+    },
     "hostile": {"names": HOSTILE},
     "filtered": {"restriction": ("filter, sampling", f"filter {LONG_FILTER}; one frame in 1000")},
 }
@@ -61,22 +67,21 @@ def campaigns(tmp_path_factory) -> dict[str, Source]:
 
 
 @pytest.fixture(scope="module")
-def svg(campaigns):
+def drawn(campaigns):
+    """A figure of a campaign, composed once."""
+    return functools.cache(lambda name, campaign: compose.drawn(name, campaigns[campaign]))
+
+
+@pytest.fixture(scope="module")
+def svg(drawn):
     """The SVG of a figure of a campaign, drawn once."""
-    cache = {}
-
-    def of(name: str, campaign: str) -> str:
-        if (name, campaign) not in cache:
-            cache[name, campaign] = svg_of(compose.drawn(name, campaigns[campaign]))
-        return cache[name, campaign]
-
-    return of
+    return functools.cache(lambda name, campaign: svg_of(drawn(name, campaign)))
 
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_figure_says_what_it_shows_of_how_much_and_what_was_lost(name, campaign, campaigns, svg):
-    figure, text = compose.drawn(name, campaigns[campaign]), words(svg(name, campaign))
+def test_a_figure_says_what_it_shows_of_how_much_and_what_was_lost(name, campaign, campaigns, drawn, svg):
+    figure, text = drawn(name, campaign), words(svg(name, campaign))
     assert not figure.empty
     assert figure.title.replace("\N{NO-BREAK SPACE}", " ")[:40] in text
     for said in (extent(campaigns[campaign].quality), losses_of(campaigns[campaign].quality)):
@@ -88,9 +93,9 @@ def test_a_figure_says_what_it_shows_of_how_much_and_what_was_lost(name, campaig
 
 @pytest.mark.parametrize("campaign", EMPTY)
 @pytest.mark.parametrize("name", NAMES)
-def test_without_data_a_figure_says_why(name, campaign, campaigns, svg):
+def test_without_data_a_figure_says_why(name, campaign, drawn, svg):
     if (name, campaign) == ("capture_quality", "no_frames"):
-        assert not compose.drawn(name, campaigns[campaign]).empty  # samples without frames have a quality too
+        assert not drawn(name, campaign).empty  # samples without frames have a quality too
         return
     why = {"no_frames": "none of the 24 samples holds a frame", "no_samples": "the campaign has no samples"}[campaign]
     text = words(svg(name, campaign))
@@ -119,12 +124,12 @@ def test_no_text_covers_another_or_leaves_the_figure(campaign, svg, browser):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_titles_name_the_filter_if_all_samples_are_filtered(name, campaigns, svg):
+def test_titles_name_the_filter_if_all_samples_are_filtered(name, drawn, svg):
     shown = f"(samples: {shortened(f'filter {LONG_FILTER}; one frame in 1000', restrictions.LENGTH)})"
-    title = compose.drawn(name, campaigns["filtered"]).title
+    title = drawn(name, "filtered").title
     assert title.endswith(shown) == (name != "capture_quality"), title
     assert (shown in words(svg(name, "filtered"))) == (name != "capture_quality")
-    assert "(samples: " not in compose.drawn(name, campaigns["one_site"]).title
+    assert "(samples: " not in drawn(name, "one_site").title
 
 
 def with_restrictions(tmp_path, **columns):
@@ -171,8 +176,8 @@ def site_marks(figure: compose.Drawn) -> tuple[int, list[dict]]:
 
 @pytest.mark.parametrize("name", ["encapsulations", "header_occurrence"])
 @pytest.mark.parametrize("campaign", ["one_site", "hostile", "thirty_sites"])
-def test_each_site_has_a_mark_that_no_line_covers_and_that_is_named(name, campaign, campaigns, svg):
-    source, figure = campaigns[campaign], compose.drawn(name, campaigns[campaign])
+def test_each_site_has_a_mark_that_no_line_covers_and_that_is_named(name, campaign, campaigns, drawn, svg):
+    source, figure = campaigns[campaign], drawn(name, campaign)
     lines, marks = site_marks(figure)
     if campaign == "one_site":
         assert marks == [] and "one site" not in words(svg(name, campaign))
@@ -206,7 +211,7 @@ def test_control_characters_in_names_are_drawn_escaped(tmp_path):
 
 
 def test_same_tables_give_the_same_bytes_in_any_folder_order_and_process(tmp_path):
-    first, second = (write_tables(tmp_path / name / "made", sites=2) for name in ("a", "b"))
+    first, second = (write_tables(tmp_path / name / "made", sites=2, ports=1, samples=2) for name in "ab")
     assert cli.main(["figures", str(first)]) == 0
     environment = {**os.environ, "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"}
     for names in (NAMES[-1:], NAMES[:-1]):  # the last one in a process of its own, as the workflow runs them
