@@ -227,8 +227,15 @@ def test_a_process_that_confines_itself_writes_beneath_its_outputs_alone(tmp_pat
     outside.mkdir()
     (outside / "there").write_text("kept")
     code = f"""
-import os, socket, subprocess
+import ctypes, os, platform, signal, socket, subprocess
 from acapella_core import _native
+libc = ctypes.CDLL(None, use_errno=True)
+SYS_CLONE, SYS_CLONE3, CLONE_NEWUSER = {{"x86_64": 56}}.get(platform.machine(), 220), 435, 0x10000000
+def called(result):
+    if result == 0:
+        os._exit(0)
+    if result < 0:
+        raise OSError(ctypes.get_errno(), "")
 _native.confine_self([{str(inside)!r}, "/nonexistent"])
 def refused(attempt):
     try:
@@ -246,6 +253,8 @@ print([refused(attempt) for attempt in (
     lambda: os.rename({str(inside / "b")!r}, there),
     lambda: socket.socket(),
     lambda: subprocess.run(["true"], check=True),
+    lambda: called(libc.syscall(SYS_CLONE, CLONE_NEWUSER | signal.SIGCHLD, 0, 0, 0, 0)),
+    lambda: called(libc.syscall(SYS_CLONE3, 0, 0)),
 )])
 """
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -253,7 +262,7 @@ print([refused(attempt) for attempt in (
     found = json.loads(shown)
     assert found[5] in (denied, errno.EXDEV)  # the second without the right to move between directories
     del found[5]
-    assert found == [0, 0, 0, denied, denied, refused, 0]
+    assert found == [0, 0, 0, denied, denied, refused, 0, refused, errno.ENOSYS]
     assert (outside / "there").read_text() == "kept"
 
 
@@ -263,6 +272,40 @@ def test_the_command_confines_itself_and_still_writes_both_tables(capture, tmp_p
     program = [str(Path(sys.executable).with_name("acapella")), "digest", str(capture), "-o", "out/a.parquet"]
     subprocess.run(program, check=True, cwd=tmp_path)
     assert sorted(path.name for path in out.iterdir()) == ["a.flows.parquet", "a.parquet"]
+
+
+@needs_seccomp
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["digest", "read", "-o", "out.parquet"],
+        ["kappa", "read", "read", "-o", "out.json"],
+        ["anonymise", "read", "-o", "out.pcap", "--key-file", "key"],
+        ["show", "read"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_commands_that_read_what_others_made_are_confined(tmp_path, command):
+    """Each waits for its input, a pipe to which nobody writes."""
+    os.mkfifo(tmp_path / "read")
+    (tmp_path / "key").write_bytes(bytes(32))
+    (tmp_path / "key").chmod(0o600)
+    program = str(Path(sys.executable).with_name("acapella"))
+    process = subprocess.Popen([program, *command], cwd=tmp_path, stderr=subprocess.PIPE)
+    try:
+        while process.poll() is None and status_of(process.pid).get("Seccomp") != "2":
+            time.sleep(0.02)
+        assert process.poll() is None, process.stderr.read()
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def status_of(pid: int) -> dict[str, str]:
+    """Return the lines of /proc/PID/status."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
 def test_doctor_reports_what_is_active():

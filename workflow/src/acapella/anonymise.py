@@ -52,6 +52,13 @@ def add_macs(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def confine(args: argparse.Namespace) -> None:
+    """Take rights from this process, which reads a capture."""
+    from .confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+
+    confine_self(args.target, args.new_key)
+
+
 def run(args: argparse.Namespace) -> int:
     """Anonymise one capture, or make a key; 1 where the capture's bytes are damaged, as `acapella digest`."""
     from acapella_core import anonymise as core  # noqa: PLC0415

@@ -143,13 +143,10 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def confine(args: argparse.Namespace) -> None:
-    """Confine this process, which reads hostile input: it writes only beneath the directories of its outputs and
-    of temporary files, and has no network. `acapella doctor` reports whether the kernel offers this.
-    """
-    from acapella_core import _native  # noqa: PLC0415 - the start of `--help` stays quick
+    """Take rights from this process, which reads a capture."""
+    from .confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
-    outputs = Path(args.acap), Path(args.flows or args.acap)
-    _native.confine_self([*(str(path.parent) for path in outputs), os.environ.get("TMPDIR") or "/tmp"])
+    confine_self(args.acap, args.flows)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -104,6 +104,13 @@ def add_selection(group) -> None:
     group.add_argument("--to", dest="end", metavar="TIME", help="the same; not part of it")
 
 
+def confine(args: argparse.Namespace) -> None:
+    """Take rights from this process, which reads captures."""
+    from .confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+
+    confine_self(args.output, args.spool and Path(args.spool, "spooled"))
+
+
 def run(args: argparse.Namespace) -> int:
     """Compare; 1 where a capture's bytes are damaged and ``--damaged keep`` is not given, 0 otherwise."""
     result = compare(args)

@@ -26,7 +26,6 @@ import argparse
 import contextlib
 import json
 import math
-import os
 import re
 import shutil
 import sys
@@ -89,12 +88,10 @@ def write_answer(con, query, out, form: str | None, *, spreadsheet: bool = False
 
 
 def confine(_args: argparse.Namespace | None = None) -> None:
-    """Confine this process, which executes a query of somebody else's on files of somebody else's: it writes only
-    temporary files and open streams, and has no network.
-    """
-    from acapella_core import _native  # noqa: PLC0415 - the start of `--help` stays quick
+    """Take rights from this process, which executes a query of somebody else's on files of somebody else's."""
+    from .confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
-    _native.confine_self([os.environ.get("TMPDIR") or "/tmp"])
+    confine_self()
 
 
 def run(args) -> None:

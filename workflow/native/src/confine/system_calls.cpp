@@ -3,6 +3,7 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
@@ -27,7 +28,13 @@ constexpr std::uint32_t kX32Calls = 0x40000000;  // x86-64 only: the same calls 
 constexpr std::uint32_t kIoUringSetup = 425;
 constexpr std::uint32_t kIoUringEnter = 426;
 constexpr std::uint32_t kIoUringRegister = 427;
+constexpr std::uint32_t kClone3 = 435;
 constexpr std::uint32_t kPidfdGetfd = 438;
+
+// Flags of clone that make namespaces, in which a process would be root: CLONE_NEWTIME is for clone3 alone,
+// whose flags are in memory that a filter cannot read.
+constexpr std::uint32_t kNamespaces =
+    CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
 
 constexpr std::array kRefused{
     // the network, and other processes by it
@@ -74,8 +81,8 @@ constexpr std::array kRefused{
     std::uint32_t{SYS_syslog},
 };
 
-constexpr std::size_t kBefore = 5;  // instructions before the refused numbers
-constexpr std::size_t kLength = kBefore + kRefused.size() + 2;
+constexpr std::size_t kBefore = 6;  // instructions before the refused numbers
+constexpr std::size_t kLength = kBefore + kRefused.size() + 6;
 
 constexpr sock_filter load(std::size_t offset) {
     return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset));
@@ -83,16 +90,28 @@ constexpr sock_filter load(std::size_t offset) {
 
 constexpr std::array<sock_filter, kLength> filter() {
     constexpr std::size_t kRefuse = kLength - 1;
-    const auto until_refused = [](std::size_t at) { return static_cast<std::uint8_t>(kRefuse - at - 1); };
+    constexpr std::size_t kNotThere = kLength - 2;
+    const auto until = [](std::size_t place, std::size_t at) {
+        return static_cast<std::uint8_t>(place - at - 1);
+    };
+    const auto until_refused = [&](std::size_t at) { return until(kRefuse, at); };
     std::array<sock_filter, kLength> code{};
     code[0] = load(offsetof(seccomp_data, arch));
     code[1] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 0, until_refused(1));
     code[2] = load(offsetof(seccomp_data, nr));
     code[3] = BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kX32Calls, until_refused(3), 0);
     code[4] = BPF_JUMP(BPF_JMP | BPF_JA, 0, 0, 0);
+    code[5] =
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kClone3, until(kNotThere, 5), 0);  // libraries then use clone
     for (std::size_t i = 0; i < kRefused.size(); ++i)
         code[kBefore + i] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kRefused[i], until_refused(kBefore + i), 0);
-    code[kRefuse - 1] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    constexpr std::size_t kClone = kBefore + kRefused.size();
+    code[kClone] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 2);
+    code[kClone + 1] =
+        load(offsetof(seccomp_data, args));  // the lower half: little-endian, as both architectures
+    code[kClone + 2] = BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kNamespaces, until_refused(kClone + 2), 0);
+    code[kNotThere - 1] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    code[kNotThere] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS);
     code[kRefuse] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
     return code;
 }
