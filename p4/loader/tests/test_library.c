@@ -65,7 +65,7 @@ static void test_frames(const char *spec) {
     for (unsigned i = 0; i < FRAMES; ++i) {
         memset(bytes[i], (int)i, sizeof bytes[i]);
         memcpy(bytes[i] + 12, i % 4 == 3 ? "\x08\x06" : "\x08\x00", 2);
-        frames[i] = (struct p4_frame){i, 200, 60 + i, i % 3, bytes[i], &frames[i]};
+        frames[i] = (struct p4_frame){i, 200, 60 + i, i % 3, false, bytes[i], &frames[i]};
     }
     CHECK(p4_command(p4, "table exact add match 0x0806 action drop_for 7", NULL, 0, &fault) == 0);
     CHECK(p4_process(p4, frames, FRAMES / 2, &fault) == 0);
