@@ -1,6 +1,7 @@
 """acapella-p4-run in a test: built under ASan and UBSan, run, its files read back by a parser of our own."""
 
 import fcntl
+import functools
 import gzip
 import json
 import os
@@ -34,8 +35,9 @@ def make(*targets: str) -> subprocess.CompletedProcess:
         return subprocess.run(argv, capture_output=True, text=True, check=False, env=ENVIRONMENT)
 
 
+@functools.cache
 def built_or_skip() -> Path:
-    """The program, built anew where its sources changed; skips where its libraries are not installed."""
+    """The program, built once per test run if its sources changed; skips if its libraries are not installed."""
     missing = make("available")
     if missing.returncode != 0:
         pytest.skip(f"the P4 loader cannot be built here: {missing.stdout.strip().splitlines()[-2:]}")
@@ -177,6 +179,11 @@ def good(folder: Path, spec: Path, *captures: Path, **how) -> Run:
 
 def compiled_pipeline(spec: Path) -> compiled.Pipeline:
     """Return the compiled pipeline of a program, cached in build/p4-compiled, or the reason why there is none."""
+    return _compiled_pipeline(spec, spec.read_bytes())
+
+
+@functools.cache
+def _compiled_pipeline(spec: Path, _content: bytes) -> compiled.Pipeline:
     os.environ["XDG_CACHE_HOME"] = str(ROOT / "build" / "p4-compiled")
     os.environ.setdefault("LSAN_OPTIONS", ENVIRONMENT["LSAN_OPTIONS"])  # the loader generates the C code
     return compiled.choose("auto", str(built_or_skip()), spec, None)

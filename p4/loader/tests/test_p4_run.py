@@ -1,6 +1,5 @@
 """Frames through a program: tables, registers, epochs, accounts, and what the host stage adds."""
 
-import gzip
 import json
 import os
 import resource
@@ -239,93 +238,6 @@ def test_pcapng_comes_out_and_goes_in(tmp_path):
     assert done.code == 0, done.error
     again = good(tmp_path, FORWARD, tmp_path / "first.pcapng")
     assert again.frames == traffic(20)
-
-
-def several_interfaces(order="<") -> tuple[bytes, list]:
-    """A pcapng whose interfaces differ in snap length and time resolution, and the frames in it."""
-    start = 1_700_000_000  # seconds
-    resolutions = [
-        (262144, 9, 10**9, 0),
-        (96, 6, 10**6, 0),
-        (0, None, 10**6, 0),  # without the option: microseconds
-        (1514, 3, 10**3, 0),
-        (128, 0x80 | 20, 1 << 20, 0),
-        (64, 12, 10**12, start - 5),
-    ]
-    content, frames = p4.section(order), []
-    for number, (snaplen, resolution, _, offset) in enumerate(resolutions):
-        options = b"" if resolution is None else p4.option(9, bytes([resolution]), order)
-        options += p4.option(14, struct.pack(order + "q", offset), order) if offset else b""
-        content += p4.interface(snaplen, options, order=order)
-        if number == 2:
-            content += p4.block(3, struct.pack(order + "I", 20) + bytes(20), order)  # a simple packet has no time
-            frames.append(frame(0, bytes(20)))
-    for i in range(60):
-        number = i % len(resolutions)
-        snaplen, _, per_second, offset = resolutions[number]
-        units = (start - offset) * per_second + (i * per_second) // 64
-        data = ethernet(i, size=60 + 7 * i)
-        cut = data[:snaplen] if snaplen else data
-        content += p4.packet(number, units, cut, len(data), order)
-        frames.append(frame(offset * SECOND + units * SECOND // per_second, cut, len(data)))
-    return content, frames
-
-
-@pytest.mark.parametrize("order", ["<", ">"])
-def test_interfaces_of_a_pcapng_may_differ_in_snap_length_and_time_resolution(tmp_path, order):
-    content, frames = several_interfaces(order)
-    (tmp_path / "in.pcapng").write_bytes(content)
-    found = good(tmp_path, FORWARD, tmp_path / "in.pcapng")
-    again = good(tmp_path, FORWARD, write_pcap(tmp_path / "in.pcap", frames))
-    assert found.frames == again.frames == frames
-    assert found.registers == again.registers
-
-
-def test_sections_of_a_pcapng_have_interfaces_and_byte_orders_of_their_own(tmp_path):
-    (first, frames), (second, more) = several_interfaces("<"), several_interfaces(">")
-    with gzip.open(tmp_path / "in.pcapng.gz", "wb") as out:
-        out.write(first + p4.block(0xBAD, bytes(40)) + second)
-    found = good(tmp_path, FORWARD, tmp_path / "in.pcapng.gz")
-    assert found.frames == frames + more
-
-
-def test_a_truncated_pcapng_keeps_its_whole_frames(tmp_path):
-    content, frames = several_interfaces()
-    for kept_bytes in range(len(content) - 700, len(content), 41):
-        (tmp_path / "in.pcapng").write_bytes(content[:kept_bytes])
-        found = good(tmp_path, FORWARD, tmp_path / "in.pcapng")
-        assert found.frames == frames[: len(found.frames)] and len(found.frames) >= len(frames) - 3
-        assert found.stats["ports"][0]["end"] == "truncated"
-
-
-def damaged_pcapngs() -> dict[str, bytes]:
-    """A pcapng with one fault, by a part of the message."""
-    head, data = p4.section() + p4.interface(), bytes(60)
-    wrong_trailer = bytearray(p4.packet(0, 1, data))
-    wrong_trailer[-4] ^= 8
-    return {
-        "no section header": b"\n" + bytes(40),
-        "without byte-order magic": p4.block(0x0A0D0D0A, bytes(16)),
-        "pcapng version 2.0": p4.block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 2, 0, -1)),
-        "interface without description": head + p4.packet(1, 1, data),
-        "simple packet that is too short, or without interface": p4.section() + p4.block(3, struct.pack("<I", 0)),
-        "packet block that is too short": head + p4.block(6, bytes(16)),
-        "too short for its frame": head + p4.block(6, struct.pack("<IIIII", 0, 0, 1, 64, 64) + data),
-        "a frame of 262145 bytes": head + p4.block(6, struct.pack("<IIIII", 0, 0, 1, 262145, 262145) + data),
-        "two lengths of a block differ": head + bytes(wrong_trailer),
-        "length of a block is out of range": head + struct.pack("<II", 6, 8) + bytes(40),
-        "interface option is truncated": p4.section() + p4.block(1, bytes(8) + struct.pack("<HH", 9, 5)),
-        "interface description that is too short": p4.section() + p4.block(1, bytes(4)),
-        "link type 101": head + p4.interface(link_type=101) + p4.packet(1, 1, data),
-    }
-
-
-@pytest.mark.parametrize(("message", "content"), damaged_pcapngs().items(), ids=list(damaged_pcapngs()))
-def test_a_damaged_pcapng_is_refused_in_one_line(tmp_path, message, content):
-    (tmp_path / "in.pcapng").write_bytes(content)
-    done = run(tmp_path, FORWARD, tmp_path / "in.pcapng")
-    assert done.code == 2 and done.error.count("\n") == 1, done.error
-    assert "in.pcapng: " in done.error and message in done.error
 
 
 def running(folder, frames, *more) -> subprocess.Popen:
