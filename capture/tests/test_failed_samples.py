@@ -1,11 +1,12 @@
 """A sample that cannot be taken fails alone: the others are taken, and it is written down with the reason."""
 
+import os
 import sys
 
 import pytest
 from paper_testbed import PaperTcpdump, PaperTestbed
 
-from acapella_capture import collect, coordinator, outcomes, sampling
+from acapella_capture import collect, coordinator, describe, outcomes, sampling
 from acapella_capture import manifest as manifests
 from acapella_capture.outcomes import Outcome
 from acapella_capture.sampling import Failure
@@ -77,6 +78,23 @@ def test_a_capture_without_counts_is_kept(paper, tmp_path, monkeypatch):
     assert manifest["frames_captured"] == 1
     assert manifest["frames_received"] is manifest["dropped_kernel"] is manifest["dropped_interface"] is None
     assert any("counts unknown: tcpdump on listener: pcap_stats: failed" in note for note in manifest["notes"])
+
+
+def test_a_cut_capture_without_counts_fails_and_stays_as_it_is(paper, tmp_path, monkeypatch):
+    fetched, sizes = describe.gather, []
+
+    def cut(*arguments):
+        path = fetched(*arguments)
+        sizes.append(path.stat().st_size - 1)
+        os.truncate(path, sizes[-1])
+        return path
+
+    monkeypatch.setattr(describe, "gather", cut)
+    paper("no_counts")
+    assert run(tmp_path, monkeypatch) == 2
+    raw = tmp_path / "test" / "raw"
+    assert " at byte 24" in (raw / "failed.tsv").read_text()
+    assert [path.stat().st_size for path in raw.glob("*.pcap")] == sizes
 
 
 def test_where_no_sample_is_good_it_ends_with_2_and_no_sheet(paper, tmp_path, monkeypatch, capsys):

@@ -54,8 +54,8 @@ PCAP_STATS = "pcap_stats: failed to get statistics from socket: Bad file descrip
 class Scripted:
     """A testbed and the one job on it: what tcpdump prints for each signal, and its exit status."""
 
-    def __init__(self, printed: dict[str, str], status: int | None = 0):
-        self.printed, self.status, self.signals, self._log = printed, status, [], LISTENING
+    def __init__(self, printed: dict[str, str], status: int | None = 0, *, ended: bool = False):
+        self.printed, self.status, self.ended, self.signals, self._log = printed, status, ended, [], LISTENING
 
     def start(self, *_, **__):
         return self
@@ -65,7 +65,7 @@ class Scripted:
         self._log += self.printed.get(name, "")
 
     def poll(self) -> int | None:
-        return self.status if "INT" in self.signals else None
+        return self.status if self.ended or "INT" in self.signals else None
 
     def wait(self, _timeout_s: float) -> int | None:
         return self.status
@@ -96,6 +96,27 @@ def test_no_second_request_while_one_is_unanswered(monkeypatch):
 @pytest.mark.parametrize(("printed", "status"), [(PCAP_STATS, 0), (PCAP_STATS, 1), ("", 0), (FINAL.format(9), 1)])
 def test_counts_are_unknown_if_tcpdump_ends_without_final_ones(printed, status):
     assert stopped(Scripted({"USR1": STATUS.format(7), "INT": printed}, status)) is None
+
+
+FULL = "tcpdump: Unable to write output: No space left on device\n"
+
+
+@pytest.mark.parametrize(("printed", "status"), [(FULL, 1), (FULL, 0), (PCAP_STATS, -11), ("", -9), ("", 137)])
+def test_a_tcpdump_that_cannot_write_or_is_killed_fails(printed, status):
+    with pytest.raises(UserError, match=rf"^tcpdump on node: failed: .* \(exit status {status}\)$"):
+        stopped(Scripted({"USR1": STATUS.format(7), "INT": printed}, status))
+
+
+def test_a_tcpdump_that_ended_before_the_first_request_gets_no_signal():
+    job = Scripted({"": ""}, ended=True)
+    job._log += FINAL.format(9)
+    assert stopped(job).captured == 9
+    for status, printed in ((1, FINAL.format(9)), (0, "")):
+        failed = Scripted({}, status, ended=True)
+        failed._log += printed
+        with pytest.raises(UserError, match="failed: "):
+            stopped(failed)
+        assert failed.signals == job.signals == []
 
 
 def test_a_tcpdump_that_does_not_end_fails():

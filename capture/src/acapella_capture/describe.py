@@ -42,7 +42,7 @@ def delivered(testbed: Testbed, settings: Settings, campaign: Path, taking: Taki
 def describe(testbed: Testbed, campaign: Path, taking: Taking, path: Path) -> dict[str, Any]:
     """Read a fetched capture and write its manifest. Raises UserError where it holds other than what was counted."""
     shot, how, counts = taking.shot, taking.how, taking.counts or UNCOUNTED
-    facts = whole(path) if taking.ended or taking.counts is None else scan(path)
+    facts = whole(path) if taking.ended else scan(path)
     if facts.fault:
         raise UserError(facts.fault, where=path)
     unwritten = counts.received - counts.dropped_kernel - facts.frames if taking.ended and taking.counts else 0

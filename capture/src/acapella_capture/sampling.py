@@ -210,7 +210,7 @@ def stop_capture(taking: Taking) -> None:
         if taking.ended is None:
             taking.fault = taking.fault or str(error)
         else:
-            taking.watch.notes.append(str(error))
+            taking.watch.notes.append(f"counts unknown: {error}")
     taking.mirrored = taking.mirror.counters()  # before it moves on
 
 

@@ -17,6 +17,14 @@ STATUS = re.compile(
     re.MULTILINE,
 )
 
+# What tcpdump and libpcap print if the output cannot be written; strerror(3) of ENOSPC, EDQUOT, EIO, EFBIG, EROFS.
+WRITE_ERROR = re.compile(
+    r"unable to write|error writing|write error|No space left on device|Disk quota exceeded|Input/output error|"
+    r"File too large|Read-only file system",
+    re.IGNORECASE,
+)
+SIGNALED = 128  # and above: how a shell reports a program that a signal ended; here also below 0
+
 
 @dataclass(frozen=True)
 class Counts:
@@ -75,19 +83,25 @@ class Tcpdump:
         """Let tcpdump write what the kernel still holds, end it, and return its counts.
 
         None if tcpdump ended on request without final counts: its capture may be complete all the same (``message`` has
-        its last words). Raises UserError if it failed before, or does not end.
+        its last words). Raises UserError if it failed before, could not write, was ended by another signal, or does not
+        end.
         """
         drained = time.monotonic() + DRAIN_S
         while time.monotonic() < drained and not self._empty():
             pass
         ran, answers = self.alive(), self._answers()
-        self._job.signal("INT")
+        if ran:
+            self._job.signal("INT")
         status = self._job.wait(START_S)
         counts = last_counts(self._job.log())
-        if status is None or (not ran and (status != 0 or counts is None)):
+        if status is None:
             self._job.signal("KILL")
-            raise UserError(f"{'does not end' if status is None else 'failed'}: {self.message()}", where=self.where)
-        return counts if not ran or (status == 0 and self._answers() > answers) else None
+            raise UserError(f"does not end: {self.message()}", where=self.where)
+        if status == 0 and counts is not None and (not ran or self._answers() > answers):
+            return counts
+        if not ran or not 0 <= status < SIGNALED or WRITE_ERROR.search(self._job.log()):
+            raise UserError(f"failed: {self.message()} (exit status {status})", where=self.where)
+        return None
 
     def message(self) -> str:
         """The last line that tcpdump printed."""
@@ -100,6 +114,8 @@ class Tcpdump:
         A request that is still pending when SIGINT arrives is answered after the socket is closed, with "pcap_stats:
         Bad file descriptor"; so there is never more than one request without an answer.
         """
+        if not self.alive():
+            return True
         if self._answers() == self._requests:
             self._job.signal("USR1")
             self._requests += 1
