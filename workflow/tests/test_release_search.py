@@ -5,6 +5,7 @@ import hashlib
 import json
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -18,7 +19,7 @@ from test_anonymise_malformed import ipv4, ipv6
 
 from acapella import release, release_catalog, release_columns, release_search
 from acapella.cli import main
-from acapella_core import _native, schemas
+from acapella_core import _native, decompression, schemas
 from acapella_core.anonymise import anonymise
 from acapella_core.errors import UserError
 
@@ -80,7 +81,7 @@ def made(campaign) -> tuple[Path, list]:
     with pytest.MonkeyPatch.context() as patch:
         check = release_search.check
         patch.setattr(release_search, "check", lambda part, *rest: (found.extend(rest), check(part, *rest)))
-        assert run("release", campaign, "-o", target) == 0
+        assert run("release", campaign, "-o", target, "--max-decompressed", "7G") == 0
     return target, found
 
 
@@ -177,6 +178,42 @@ def test_a_new_column_of_an_acap_or_a_table_stays_private(campaign, tmp_path, mo
         {key: value for key, value in row.items() if key != "share_lo"}
         for row in pq.read_table(campaign / "tables" / "frame_sizes.parquet").to_pylist()
     ]
+
+
+def test_true_captures_are_read_again_with_the_limits_of_the_command(made, tmp_path):
+    part, (captures, *others, limits) = made
+    assert limits.bytes == decompression.limits("7G", 10).bytes
+    packed = tmp_path / "true.pcap.zst"
+    packed.write_bytes(pa.compress(captures[0].original.read_bytes(), "zstd", asbytes=True))
+    captures = [replace(captures[0], original=packed), captures[1]]
+    release_search.check(part, captures, *others, limits)
+    with pytest.raises(UserError, match=rf"^sample {captures[0].sample}: ") as raised:
+        release_search.check(part, captures, *others, decompression.limits("10K", 10))
+    assert str(part) not in str(raised.value) and str(raised.value).isprintable()
+
+
+def change_checksum(folder: Path) -> None:
+    with duckdb.connect(str(folder / "catalog.duckdb")) as con:
+        con.execute("update stored.samples set sha256 = 'not hex'")
+
+
+def forget_table(folder: Path) -> None:
+    path = folder / "provenance.json"
+    content = json.loads(path.read_text())
+    del content["outputs"]["tables/frame_sizes.parquet"]
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [(change_checksum, "sha256 'not hex' is not a SHA-256"), (forget_table, "frame_sizes.parquet: is not what its")],
+)
+def test_a_damaged_catalog_or_provenance_is_one_line(campaign, tmp_path, capsys, change, line):
+    folder = shutil.copytree(campaign, tmp_path / "damaged")
+    change(folder)
+    assert run("release", folder, "-o", tmp_path / "public") == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    assert line in error and not (tmp_path / "public").exists()
 
 
 def in_capture(offset: int, octets: bytes):

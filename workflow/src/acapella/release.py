@@ -23,6 +23,7 @@ what it still tells.
 import argparse
 import contextlib
 import json
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,7 +158,7 @@ def make(campaign: Campaign, target: Path, key_file: Path, map_file: Path | None
         readme = release_readme.text(done, tables, by_reason(left_out), hidden=hidden, macs=args.macs)
         write_texts(part, taken, done, readme)
         release_catalog.write(part, tables)
-        search(campaign, part, taken, done, hidden=hidden)
+        search(campaign, part, taken, done, hidden=hidden, limits=decompression.limits_of(args))
         write_sums(part)
         if map_file:
             called = [Name(one.sample, one.name, one.site, one.port) for one in taken]
@@ -169,7 +170,7 @@ def make(campaign: Campaign, target: Path, key_file: Path, map_file: Path | None
     return {"samples": len(taken), "frames": frames, "tables": len(tables), "left_out": left_out}
 
 
-def search(campaign: Campaign, part: Path, taken: list[Taken], done: list[dict], *, hidden: bool) -> None:
+def search(campaign: Campaign, part: Path, taken: list[Taken], done: list[dict], *, hidden: bool, limits) -> None:
     """Raise UserError if the set in ``part`` contains what must not leave; what there is is not published."""
     from . import release_search  # noqa: PLC0415
 
@@ -182,7 +183,7 @@ def search(campaign: Campaign, part: Path, taken: list[Taken], done: list[dict],
     true = {one.about[key] for one in taken for key in ("sample", "site", "environment")} if hidden else set()
     shown = {each for one in taken for each in (one.name, one.site)}
     flows = [path for path in (campaign.flows(one.sample) for one in taken) if path.is_file()]
-    release_search.check(part, captures, flows, frozenset(checksums), frozenset(true - shown - {None}))
+    release_search.check(part, captures, flows, frozenset(checksums), frozenset(true - shown - {None}), limits)
 
 
 def tables_hidden(campaign: Campaign) -> bool:
@@ -230,6 +231,9 @@ def check_names(row: dict, catalog: Path) -> None:
     """Raise UserError if a name of the catalog could leave its directory, or the lines of samples.tsv."""
     names.sample(row["sample"], catalog)
     names.file(row["file"], catalog)
+    for key in CHECKSUMS:
+        if row[key] is not None and not re.fullmatch("[0-9a-f]{64}", row[key]):
+            raise UserError(f"{key} {row[key]!r} is not a SHA-256", where=f"{catalog}: sample {row['sample']}")
     for column in (name for name in SHEET if isinstance(row.get(name), str)):
         names.label(row[column], catalog)
 
@@ -273,7 +277,7 @@ def make_tables(campaign: Campaign, folder: Path, key: bytes, *, hidden: bool) -
         folder.mkdir(exist_ok=True)
         for suffix in ("csv", "parquet"):
             source = require(campaign.table(name, suffix), f"run acapella process {campaign.folder}")
-            if sha256_of(source) != outputs[f"tables/{name}.{suffix}"]:
+            if sha256_of(source) != outputs.get(f"tables/{name}.{suffix}"):
                 raise UserError("is not what its provenance says", where=source, fix="make the tables again")
         if name in copied:
             copy_table(campaign, name, folder)

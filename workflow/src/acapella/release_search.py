@@ -57,12 +57,17 @@ class Text:
 
 
 def check(
-    part: Path, captures: Sequence[Released], flows: Sequence[Path], checksums: frozenset[str], names: frozenset[str]
+    part: Path,
+    captures: Sequence[Released],
+    flows: Sequence[Path],
+    checksums: frozenset[str],
+    names: frozenset[str],
+    limits: _native.DecompressionLimits | None = None,
 ) -> None:
     """Search the release in ``part``; ``flows`` are the campaign's flow tables.
 
-    ``checksums``: SHA-256 of the campaign's files, as hex; ``names``: true names if the release has pseudonyms. Raises
-    UserError at the first finding.
+    ``checksums``: SHA-256 of the campaign's files, as hex; ``names``: true names if the release has pseudonyms;
+    ``limits``: of the true captures. Raises UserError at the first finding.
     """
     check_columns(part)
     search = _native.LeakSearch()
@@ -77,7 +82,7 @@ def check(
                 contents += [value.encode() for value in text.values]
         check_hashes(con, part, flows)
     check_bytes(part, checksums)
-    check_captures(part, captures, search, contents)
+    check_captures(part, captures, search, contents, limits or _native.DecompressionLimits())
 
 
 def refuse(what: str, where: object) -> NoReturn:
@@ -247,7 +252,13 @@ def check_bytes(part: Path, checksums: frozenset[str]) -> None:
                 before = block[-WINDOW:]
 
 
-def check_captures(part: Path, captures: Sequence[Released], search: _native.LeakSearch, contents: list) -> None:
+def check_captures(
+    part: Path,
+    captures: Sequence[Released],
+    search: _native.LeakSearch,
+    contents: list,
+    limits: _native.DecompressionLimits,
+) -> None:
     """Raise UserError if a capture has more of its original than headers with pseudonyms, or a text has payload."""
     from . import vendors  # noqa: PLC0415
 
@@ -255,11 +266,23 @@ def check_captures(part: Path, captures: Sequence[Released], search: _native.Lea
     texts = _native.Windows(contents, whole=True)
     for one in captures:
         public = part / "captures" / f"{one.name}.pcap"
-        found = search.find(str(one.original), str(public), known.core if known else None, texts)
+        with one_line(part, one.sample):
+            found = search.find(str(one.original), str(public), known.core if known else None, texts, limits)
         if found:
             frame, offset, what = found
             refuse(f"{what}: sample {one.sample}, frame {frame}, byte {offset}", public.relative_to(part))
     for one in captures:
-        if found := search.find_unexplained(str(one.original)):
+        with one_line(part, one.sample):
+            found = search.find_unexplained(str(one.original), limits)
+        if found:
             frame, offset, what = found
             refuse(f"{what}: sample {one.sample}, frame {frame}, byte {offset}", "captures")
+
+
+@contextlib.contextmanager
+def one_line(part: Path, sample: str) -> Iterator[None]:
+    """Turn an error of the core into a UserError without the temporary path of the release."""
+    try:
+        yield
+    except (_native.InputError, _native.AnonymiseError) as error:
+        raise UserError(str(error).replace(f"{part}/", ""), where=f"sample {sample}") from error

@@ -240,8 +240,10 @@ std::optional<Leak> LeakFinder::find(const Record& original, const Record& relea
 
 std::optional<Leak> find_leak(const std::string& original, const std::string& released,
                               const KnownOfAllKinds& known, const Windows& texts, const Vendors* vendors,
-                              Windows& unexplained, const std::function<void()>& progress) {
-    const auto sources = std::array{input::ByteSource::open(original), input::ByteSource::open(released)};
+                              Windows& unexplained, const std::function<void()>& progress,
+                              const input::DecompressionLimits& limits) {
+    const auto sources =
+        std::array{input::ByteSource::open(original, limits), input::ByteSource::open(released)};
     const auto readers = std::array{input::open_capture(*sources[0]), input::open_capture(*sources[1])};
     LeakFinder finder(known, texts, vendors);
     Record before;
@@ -259,8 +261,9 @@ std::optional<Leak> find_leak(const std::string& original, const std::string& re
 }
 
 std::optional<Leak> find_windows(const std::string& original, const Windows& windows,
-                                 const std::function<void()>& progress) {
-    const auto source = input::ByteSource::open(original);
+                                 const std::function<void()>& progress,
+                                 const input::DecompressionLimits& limits) {
+    const auto source = input::ByteSource::open(original, limits);
     const auto reader = input::open_capture(*source);
     Record record;
     std::uint64_t frames = 0;

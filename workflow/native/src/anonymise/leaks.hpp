@@ -14,6 +14,7 @@
 #include "anonymise/address_map.hpp"
 #include "dissect/trace.hpp"
 #include "dissection.hpp"
+#include "input/byte_source.hpp"
 #include "record.hpp"
 
 namespace acapella {
@@ -113,14 +114,17 @@ class LeakFinder {
 };
 
 // The first leak in a capture; `texts` are other parts of the release, in which payload of this capture is
-// looked for. Raises InputError if a file is not a capture, AnonymiseError if they have not the same frames.
+// looked for. `limits`: of the original. Raises InputError if a file is not a capture, AnonymiseError if they
+// have not the same frames.
 std::optional<Leak> find_leak(const std::string& original, const std::string& released,
                               const KnownOfAllKinds& known, const Windows& texts, const Vendors* vendors,
-                              Windows& unexplained, const std::function<void()>& progress);
+                              Windows& unexplained, const std::function<void()>& progress,
+                              const input::DecompressionLimits& limits = {});
 
 // The first frame of a capture with one of these runs. Raises InputError.
 std::optional<Leak> find_windows(const std::string& original, const Windows& windows,
-                                 const std::function<void()>& progress);
+                                 const std::function<void()>& progress,
+                                 const input::DecompressionLimits& limits = {});
 
 }  // namespace anonymise
 }  // namespace acapella

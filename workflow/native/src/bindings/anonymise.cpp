@@ -150,15 +150,16 @@ class LeakSearch {
         return found;
     }
     nb::object find(const std::string& original, const std::string& released, const Vendors* vendors,
-                    const Windows& texts) {
+                    const Windows& texts, const input::DecompressionLimits& limits) {
         return as_tuple([&] {
-            return find_leak(original, released, known_, texts, vendors, unexplained_, check_signals);
+            return find_leak(original, released, known_, texts, vendors, unexplained_, check_signals, limits);
         });
     }
     // A frame of a capture with what was unexplained in any of those that `find` was called with.
-    [[nodiscard]] nb::object find_unexplained(const std::string& original) const {
+    [[nodiscard]] nb::object find_unexplained(const std::string& original,
+                                              const input::DecompressionLimits& limits) const {
         if (unexplained_.empty()) return nb::none();
-        return as_tuple([&] { return find_windows(original, unexplained_, check_signals); });
+        return as_tuple([&] { return find_windows(original, unexplained_, check_signals, limits); });
     }
 
   private:
@@ -216,8 +217,9 @@ void bind_anonymise(nb::module_& module) {
         .def("add", &LeakSearch::add, nb::arg("ipv4"), nb::arg("ipv6"), nb::arg("macs"))
         .def("addresses", &LeakSearch::addresses, nb::arg("words"))
         .def("find", &LeakSearch::find, nb::arg("original"), nb::arg("released"), nb::arg("vendors").none(),
-             nb::arg("texts"))
-        .def("find_unexplained", &LeakSearch::find_unexplained, nb::arg("original"));
+             nb::arg("texts"), nb::arg("limits") = input::DecompressionLimits())
+        .def("find_unexplained", &LeakSearch::find_unexplained, nb::arg("original"),
+             nb::arg("limits") = input::DecompressionLimits());
     nb::class_<Windows>(module, "Windows", "See acapella.release_search")
         .def(
             "__init__",
