@@ -5,7 +5,10 @@ import html
 import json
 import re
 
+import made_flowreports
+import made_trials
 import pytest
+import test_storage
 from made_report import note, quality_with
 from made_tables import write_tables
 from svg_text import words
@@ -71,10 +74,35 @@ def test_hostile_names_are_shown_and_do_nothing(opened):
 
 def test_every_column_is_visible_without_scrolling(opened):
     page, _ = opened
+    assert len(widths(page)) > 4
+    assert [name for name, needed, seen in widths(page) if needed > seen] == []
+
+
+def widths(page) -> list:
+    """Return name, needed and visible width of each table."""
     measure = "all => all.map(e => [e.getAttribute('aria-labelledby'), e.scrollWidth, e.clientWidth])"
-    found = page.locator(".scroll").evaluate_all(measure)
-    assert len(found) > 4
-    assert [name for name, needed, seen in found if needed > seen] == []
+    return page.locator(".scroll").evaluate_all(measure)
+
+
+def test_every_column_of_the_other_sections_is_visible_without_scrolling(tmp_path, monkeypatch, browser):
+    """One figure stands for all, because only the tables are measured."""
+    environments = made_trials.shapes(2)
+    made_trials.write_campaign(tmp_path, environments)
+    made_flowreports.write_tables(tmp_path)
+    made_flowreports.write_study(tmp_path)
+    rates = [test_storage.rate(64, 128, 10**6, 10**5, None)]
+    test_storage.campaign(tmp_path, test_storage.study(test_storage.RUN) | {"rates": rates})
+    assert cli.main(["trials", str(tmp_path), "--environments", *environments]) == 0
+    figure = page.drawn("header_depth", Source(Campaign(tmp_path)), origin=False)
+    monkeypatch.setattr(page, "drawn", lambda *_, **__: figure)
+    parts = ("--trials", "--storage", "--flowreports", "--flowstudy")
+    assert cli.main(["report", str(tmp_path), *parts]) == 0
+    opened = browser.new_page()
+    opened.goto((tmp_path / "report.html").as_uri(), wait_until="domcontentloaded")
+    found = {name.removeprefix("table-"): (needed, seen) for name, needed, seen in widths(opened)}
+    opened.close()
+    assert {"consistency", "storage_runs", "flowreport_accuracy"} <= set(found)
+    assert {name: width for name, width in found.items() if width[0] > width[1]} == {}
 
 
 def test_title_names_campaign_testbed_and_time(tmp_path):

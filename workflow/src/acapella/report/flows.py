@@ -80,7 +80,6 @@ def accuracy(source: Source) -> dict:
         ("Exact", True),
         ("Within 1 %", True),
         ("Missing", True),
-        ("Share missing", True),
     ]
     columns += [("Outside", True), ("Extra", True), ("Error, median", True), ("99 %", True), ("Largest", True)]
     columns += [("In interval", True), ("Width, median", True), ("Width, 99 %", True), ("Bound", False)]
@@ -90,7 +89,7 @@ def accuracy(source: Source) -> dict:
             *(share(row["r2"]), share(row["r2_log"])),
             number(row["n"]),
             *(shares(row[name]) for name in ("equal_share", "near_share")),
-            *(number(row["missing"]), shares(row["missing_share"])),
+            missing(row),
             *(number(row[name]) for name in ("outside", "extra")),
             *(shares(row[name]) for name in ("error_median", "error_p99", "error_largest")),
             *(shares(row[name]) for name in ("covered_share", "width_median", "width_p99")),
@@ -106,6 +105,12 @@ def accuracy(source: Source) -> dict:
         + STATEMENT
     )
     return table("flowreport_accuracy", "Accuracy of flow reports", note, columns, cells)
+
+
+def missing(row: dict) -> str:
+    """Return the number of exact values that no report has, with its share in percent if there are any."""
+    found = number(row["missing"])
+    return f"{found} ({percent(row['missing_share'])})" if row["missing"] else found
 
 
 def shares(value: float | None) -> str:
