@@ -1,6 +1,7 @@
 """acapella-dpdk-capture in a test: built under ASan and UBSan, run, its files read back by a parser of our own."""
 
 import fcntl
+import functools
 import json
 import os
 import random
@@ -34,8 +35,9 @@ def made(*arguments: str) -> subprocess.CompletedProcess:
         return subprocess.run(argv, capture_output=True, text=True, check=False)
 
 
+@functools.cache
 def built_or_skip() -> Path:
-    """The program, built anew where its sources changed; skips where its libraries are not installed."""
+    """The program, built once per test run if its sources changed; skips if its libraries are not installed."""
     missing = make("available")
     if missing.returncode != 0:
         pytest.skip(f"the DPDK writer cannot be built here: {missing.stdout.strip().splitlines()[-2:]}")
@@ -44,6 +46,7 @@ def built_or_skip() -> Path:
     return BINARY
 
 
+@functools.cache
 def plain_build() -> Path:
     """The folder of the program without sanitizers, as make setup builds it."""
     folder = ROOT / "build" / "dpdk"
