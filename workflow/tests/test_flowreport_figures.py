@@ -6,6 +6,7 @@ import json
 import math
 import xml.etree.ElementTree as ET
 
+import made_tables
 import pytest
 import vl_convert
 from made_flowreports import write_study, write_tables
@@ -21,6 +22,15 @@ from acapella.figures.source import Source
 from acapella.figures.theme import WIDTH
 from acapella.flowreports import offered, program, replay
 from acapella_core.errors import UserError
+
+
+def test_titles_of_flow_reports_name_the_filter_if_all_samples_are_filtered(tmp_path):
+    folder = made_tables.write_tables(tmp_path / "made", sites=1, restriction=("filter", "filter tcp port 443"))
+    write_tables(folder)
+    source = Source(Campaign(folder))
+    for name in FLOWREPORTS:
+        assert compose.drawn(name, source).title.endswith(" (samples: filter tcp port 443)"), name
+
 
 SAID = {
     "flowreport_accuracy": (

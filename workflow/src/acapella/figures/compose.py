@@ -1,11 +1,12 @@
 """One figure from its module: title, what was seen and lost, the drawing, and where its numbers are."""
 
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import altair as alt
 
-from . import quality, registry, restrictions, theme
+from . import flowreport_scope, quality, registry, restrictions, theme
 from .source import NoData, Source
 
 
@@ -48,12 +49,23 @@ def drawn(name: str, source: Source, *, origin: bool = True) -> Drawn:
         figure, empty = no_data(module.SUBJECT, str(reason)), True
     scope = getattr(module, "SCOPE", quality.scope)
     notes = (*scope(source), *figure.key)
-    title = figure.title + (restrictions.named(source) if scope is quality.scope else "")
+    title = figure.title + restriction_of(scope, source)
     foot = f"Data: tables/{module.TABLE}.csv ({', '.join(module.COLUMNS)})" if origin else None
     spec = framed(figure.chart, title, notes, foot).to_dict()
     spec["description"] = ". ".join([title, *notes])
     spec["usermeta"] = {"figure": name, "table": f"tables/{module.TABLE}.csv", "columns": list(module.COLUMNS)}
     return Drawn(name, title, notes, module.TABLE, tuple(module.COLUMNS), empty, spec)
+
+
+def restriction_of(scope: Callable, source: Source) -> str:
+    """Return what ends a figure's title if all samples are filtered or the like; empty if it is not of samples."""
+    if scope is quality.scope:
+        return restrictions.named(source)
+    if scope is quality.scope_of_all:
+        return restrictions.named(source, every=True)
+    # flow reports can be drawn without the tables of `acapella process`
+    processed = scope is flowreport_scope.scope and source.campaign.table("capture_quality", "csv").is_file()
+    return restrictions.named(source, every=True) if processed else ""
 
 
 def framed(chart: alt.TopLevelMixin, title: str, notes: tuple[str, ...], origin: str | None) -> alt.ConcatChart:

@@ -23,11 +23,14 @@ def restricted(source: Source) -> bool:
     return bool(source.traffic) and all(row["restriction"] is not None for row in source.traffic)
 
 
-def named(source: Source) -> str:
-    """`` (filter tcp port 443; replayed trial)``, to end a title with; empty if unfiltered samples count."""
+def named(source: Source, *, every: bool = False) -> str:
+    """`` (filter tcp port 443; replayed trial)``, to end a title with; empty if unfiltered samples count.
+
+    ``every``: also the restrictions of samples that are excluded from traffic statistics.
+    """
     if not restricted(source):
         return ""
-    rows = [row for row in source.rows("restrictions") if not row["excluded"]]
+    rows = [row for row in source.rows("restrictions") if every or not row["excluded"]]
     rows.sort(key=lambda row: (-row["frames"], row["restriction"], row["detail"] or ""))
     texts = list(dict.fromkeys(shortened(row["detail"] or reason(row["restriction"]), LENGTH) for row in rows))
     more = f", and {count(len(texts) - DETAILS, 'other restriction')}" if len(texts) > DETAILS else ""

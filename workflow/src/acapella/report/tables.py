@@ -176,7 +176,8 @@ def quality(source: Source) -> dict:
         ]
         for row in rows
     ]
-    return table("capture_quality", "Quality of each sample", note, columns, cells)
+    title = f"Quality of each sample{restrictions.named(source, every=True)}"
+    return table("capture_quality", title, note, columns, cells)
 
 
 def read_of(row: dict) -> str:
