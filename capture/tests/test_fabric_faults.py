@@ -17,7 +17,7 @@ from acapella_capture.settings import settings_of
 from acapella_capture.tcpdump import Tcpdump
 from acapella_capture.testbeds.base import Refused, Want
 from acapella_capture.testbeds.fabric import credentials
-from acapella_capture.testbeds.fabric.host_keys import HostKeyChangedError
+from acapella_capture.testbeds.fabric.host_keys import HostKeyChangedError, HostKeys
 from acapella_core.errors import UserError
 
 SITE = "STAR"
@@ -346,6 +346,22 @@ def test_a_node_whose_host_key_changes_within_a_slice_is_refused(fabric, tmp_pat
     (tmp_path / "acapella_known_hosts").write_text(re.sub("(?m)^.*/@bastion .*\n", "", known))
     assert first.run(instance.name, ["true"]).status == 0, "a key that somebody has removed is kept again"
     first.release()
+
+
+def test_a_damaged_or_open_file_of_host_keys_accepts_no_key(tmp_path):
+    file, key = tmp_path / "known", pytest.importorskip("paramiko").ECDSAKey.generate()
+    keys = HostKeys(file)
+    keys.check("slice/node", key)
+    whole = file.read_text()
+    for damaged in (whole[:-1], whole[:30], whole.replace(" ", "  ", 1), whole + "slice/other ecdsa\n"):
+        file.write_text(damaged)
+        with pytest.raises(UserError, match=r"known line \d: not a host key"):
+            keys.check("slice/node", pytest.importorskip("paramiko").ECDSAKey.generate())
+        assert file.read_text() == damaged
+    file.write_text(whole)
+    file.chmod(0o620)
+    with pytest.raises(UserError, match="others may read or write it"):
+        keys.check("slice/node", key)
 
 
 def test_a_new_slice_may_have_other_host_keys(fabric):

@@ -7,15 +7,18 @@ token file, so that a later collection that finds the slice again compares them 
 
 import fcntl
 import os
+import re
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from acapella_core.errors import UserError
 from acapella_core.files import PRIVATE
 
 FILE = "acapella_known_hosts"
 BASTION = "@bastion"  # in the place of a node's name, which has no @
+LINE = re.compile(r"\S+ \S+ [A-Za-z0-9+/]+={0,2}\n")
+OTHERS = 0o077
 
 
 class HostKeyChangedError(UserError):
@@ -57,9 +60,11 @@ class HostKeys:
             with self._lock, open(self._file, "a+", encoding="ascii", opener=private) as lines:
                 fcntl.flock(lines, fcntl.LOCK_EX)  # until the file is closed
                 lines.seek(0)
-                known = dict(line.rstrip("\n").split(" ", 1) for line in lines if line.count(" ") == 2)
+                known = self._known(lines)
                 if place not in known:
                     lines.write(f"{place} {found}\n")
+                    lines.flush()
+                    os.fsync(lines.fileno())
                     return
         except (OSError, ValueError) as error:
             raise UserError(f"cannot keep host keys: {error}", where=self._file) from error
@@ -70,6 +75,23 @@ class HostKeys:
                 where="bastion host" if host == BASTION else f"node {host}",
                 fix=f"delete the slice, or remove {place} from {self._file} if you know why the key changed",
             )
+
+    def _known(self, lines: TextIO) -> dict[str, str]:
+        """Return the keys by place. Raises UserError if others may have written the file, or a line is damaged.
+
+        Without a damaged line its node would count as one that was never met, and any key be accepted.
+        """
+        found = os.fstat(lines.fileno())
+        if found.st_uid != os.geteuid() or found.st_mode & OTHERS:
+            raise UserError("others may read or write it", where=self._file, fix=f"chmod 600 {self._file}")
+        known = {}
+        for number, line in enumerate(lines, 1):
+            if not LINE.fullmatch(line):
+                fix = "remove the line if you know the node's key, or delete the slice"
+                raise UserError("not a host key", where=f"{self._file} line {number}", fix=fix)
+            place, key = line.rstrip("\n").split(" ", 1)
+            known[place] = key
+        return known
 
 
 def private(path: str, flags: int) -> int:
