@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -159,6 +160,28 @@ ssize_t writev(int descriptor, const struct iovec *parts, int count) {
         return -1;
     }
     return real(descriptor, parts, count);
+}
+
+ssize_t sendfile(int out, int in, off_t *offset, size_t size) {
+    REAL(ssize_t, "sendfile", int, int, off_t *, size_t)
+    if (is_file(out) && fails(WRITE)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return real(out, in, offset, size);
+}
+
+ssize_t sendfile64(int out, int in, off_t *offset, size_t size) {
+    return sendfile(out, in, offset, size);
+}
+
+ssize_t copy_file_range(int in, off_t *in_offset, int out, off_t *out_offset, size_t size, unsigned flags) {
+    REAL(ssize_t, "copy_file_range", int, off_t *, int, off_t *, size_t, unsigned)
+    if (is_file(out) && fails(WRITE)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return real(in, in_offset, out, out_offset, size, flags);
 }
 
 int fsync(int descriptor) {

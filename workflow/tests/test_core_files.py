@@ -126,6 +126,17 @@ def test_a_scratch_folder_of_another_user_stays(tmp_path, monkeypatch):
         assert other.exists()
 
 
+def test_incomplete_files_of_another_user_stay(tmp_path, monkeypatch):
+    (tmp_path / ".a.txt.12345678.part").touch()
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    atomic_text(tmp_path / "a.txt", "text")
+    assert (tmp_path / ".a.txt.12345678.part").exists()
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    atomic_text(tmp_path / "a.txt", "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
 def test_a_catalog_that_is_being_written_is_not_taken_for_abandoned(tmp_path):
     part = tmp_path / ".catalog.duckdb.abcd1234.part"
     other = tmp_path / ".other.duckdb.abcd1234.part"

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import random
 import shutil
 import struct
@@ -19,7 +20,7 @@ from tiny import add_sample, flow
 from acapella import cli, conformance, index, process
 from acapella.acap_files import BATCH_ROWS
 from acapella.campaign import Campaign
-from acapella_core import schemas
+from acapella_core import files, schemas
 from acapella_core.errors import UserError
 
 WEST = ("WEST", "p1")
@@ -209,6 +210,20 @@ def counts_of(folder, tables, environment=None):
     return eval(subprocess.run(command, cwd="/", check=True, capture_output=True, text=True, env=environment).stdout)
 
 
+def test_views_of_a_third_party_are_made_again(folder):
+    index.build(Campaign(folder))
+    catalog, query = str(folder / "catalog.duckdb"), "select * from flows order by all"
+    with duckdb.connect(catalog) as con:
+        before = con.execute(query).fetchall()
+        con.execute("drop view flows")
+        con.execute("create view flows as select 'theirs' as src from stored.flows")
+        con.execute("create view stored.more as select 'theirs' as src")
+    assert cli.main(["index", str(folder), "--views"]) == 0
+    with duckdb.connect(catalog, read_only=True) as con:
+        assert con.execute(query).fetchall() == before != []
+        assert con.execute("select count(*) from duckdb_views() where sql like '%theirs%'").fetchone() == (0,)
+
+
 def test_views_of_tables_made_later_open_anywhere_with_duckdb_1_0_0(folder, tmp_path, old_client, capsys):
     """Also after the folder was moved; `acapella sql` needs nothing for that."""
     index.build(Campaign(folder))
@@ -257,6 +272,25 @@ def test_names_in_the_collected_sheet_are_validated(folder, row, capsys):
     (line,) = capsys.readouterr().err.splitlines()
     assert f"{sheet} line " in line and line.isprintable()
     assert sorted(folder.rglob("*")) == files
+
+
+def test_files_are_private_while_they_are_written(folder, monkeypatch):
+    """Also those that DuckDB makes."""
+    seen, finish = {}, files.finish
+
+    def look(directory, *more):
+        with os.scandir(directory) as entries:
+            seen.update({entry.name: entry.stat().st_mode & 0o777 for entry in entries if ".part" in entry.name})
+        finish(directory, *more)
+
+    monkeypatch.setattr(files, "finish", look)
+    before = os.umask(0o022)
+    try:
+        assert cli.main(["index", str(folder)]) == 0
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)
+    assert any(name.startswith(".catalog.duckdb.") for name in seen) and set(seen.values()) == {0o600}, seen
 
 
 def test_a_second_run_replaces_the_catalog_whole(folder):

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import os
 import random
 import shutil
 from dataclasses import replace
@@ -181,14 +182,14 @@ def test_a_new_column_of_an_acap_or_a_table_stays_private(campaign, tmp_path, mo
 
 
 def test_true_captures_are_read_again_with_the_limits_of_the_command(made, tmp_path):
-    part, (captures, *others, limits) = made
-    assert limits.bytes == decompression.limits("7G", 10).bytes
+    part, (captures, *others) = made
+    assert captures[0].limits.bytes == decompression.limits("7G", 10).bytes
     packed = tmp_path / "true.pcap.zst"
     packed.write_bytes(pa.compress(captures[0].original.read_bytes(), "zstd", asbytes=True))
     captures = [replace(captures[0], original=packed), captures[1]]
-    release_search.check(part, captures, *others, limits)
+    release_search.check(part, captures, *others)
     with pytest.raises(UserError, match=rf"^sample {captures[0].sample}: ") as raised:
-        release_search.check(part, captures, *others, decompression.limits("10K", 10))
+        release_search.check(part, [replace(captures[0], limits=decompression.limits("10K", 10))], *others)
     assert str(part) not in str(raised.value) and str(raised.value).isprintable()
 
 
@@ -214,6 +215,28 @@ def test_a_damaged_catalog_or_provenance_is_one_line(campaign, tmp_path, capsys,
     assert run("release", folder, "-o", tmp_path / "public") == 2
     (error,) = capsys.readouterr().err.splitlines()
     assert line in error and not (tmp_path / "public").exists()
+
+
+def test_a_release_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    part, target, done = tmp_path / ".part", tmp_path / "public", []
+    (part / "tables").mkdir(parents=True)
+    (part / "tables" / "a.csv").write_text("a\n")
+    fsync, rename = os.fsync, Path.rename
+    paths = {path.stat().st_ino for path in (part, part / "tables", part / "tables" / "a.csv")}
+
+    def synced(descriptor):
+        fsync(descriptor)
+        done.append(os.fstat(descriptor).st_ino)
+
+    def renamed(path, to):
+        done.append("rename")
+        return rename(path, to)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "rename", renamed)
+    release.publish(part, target)
+    assert (set(done[:-2]), done[-2:]) == (paths, ["rename", tmp_path.stat().st_ino])
+    assert (target / "tables" / "a.csv").stat().st_mode & 0o777 == 0o644
 
 
 def in_capture(offset: int, octets: bytes):

@@ -21,6 +21,8 @@ from acapella_core.files import remove_scratch
 
 from . import __version__, start
 
+PRIVATE = 0o077  # umask: files hold other people's traffic, also while they are written
+
 # Python would end at once, leave half-written files, and nodes of a testbed that nobody gives back: a terminal that is
 # closed, as a browser's tab, is no other wish than Ctrl-C.
 ENDS = (signal.SIGTERM, signal.SIGHUP)
@@ -140,8 +142,12 @@ def main(argv: list[str] | None = None) -> int:
     args.own_process = own_process
     if own_process and args.confine:
         args.confine(args)
-    with ended_by_signals() as came:
-        return run_stage(args, came)
+    before = os.umask(PRIVATE)
+    try:
+        with ended_by_signals() as came:
+            return run_stage(args, came)
+    finally:
+        os.umask(before)
 
 
 def run_stage(args: argparse.Namespace, came: list[int]) -> int:

@@ -357,9 +357,16 @@ def store(con, name: str, query: str, bound: dict | None = None) -> None:
         f" else list_prepend(null, list_prepend(null, {column})) end as {column}"
         for column in lists
     )
-    lists_again = ", ".join(f"case when len({column}) > 1 then {column}[3:] end as {column}" for column in lists)
     con.execute("create schema if not exists stored")
     con.execute(f"create table stored.{name} as select * replace ({coded}) from ({query})", bound)
+    create_stored_view(con, name)
+
+
+def create_stored_view(con, name: str) -> None:
+    """Create the view of a table in the schema `stored`, with its lists as they were."""
+    relation = con.table(f"stored.{name}")
+    lists = [column for column, kind in zip(relation.columns, relation.types, strict=True) if kind.id == "list"]
+    lists_again = ", ".join(f"case when len({column}) > 1 then {column}[3:] end as {column}" for column in lists)
     con.execute(f"create view {name} as select * replace ({lists_again}) from stored.{name}")
 
 
@@ -373,7 +380,7 @@ def add_views(campaign: Campaign, database: Path, tables: Sequence[str], folder:
     root = campaign.folder.resolve() if folder is None else folder
     with contextlib.chdir(campaign.folder), queries.one_line(campaign.folder), contextlib.ExitStack() as stubs:
         con = stubs.enter_context(contextlib.closing(new_database(database)))
-        drop_views(con)
+        renew_stored_views(con)
         create_views(con, root)
         for table in tables:
             stubs.enter_context(stub(root / "tables" / f"{table}.parquet", table))
@@ -381,14 +388,14 @@ def add_views(campaign: Campaign, database: Path, tables: Sequence[str], folder:
         con.execute("checkpoint")
 
 
-def drop_views(con) -> None:
-    """Drop the views of a catalog that read files; those over tables in the schema `stored` stay."""
-    found = con.execute(
-        "select schema_name, view_name from duckdb_views() where not internal and view_name not in "
-        "(select table_name from duckdb_tables() where schema_name = 'stored')"
-    )
-    for schema, name in found.fetchall():
+def renew_stored_views(con) -> None:
+    """Drop the views of a catalog, which may come from a third party; make those over the schema `stored` again."""
+    found = con.execute("select schema_name, view_name from duckdb_views() where not internal").fetchall()
+    for schema, name in found:
         con.execute(f"drop view {quoted(schema)}.{quoted(name)}")
+    stored = con.execute("select table_name from duckdb_tables() where schema_name = 'stored' order by 1").fetchall()
+    for name in (name for (name,) in stored if name in TABLES):
+        create_stored_view(con, name)
 
 
 def create_views(con, root: Path, *, temporary: bool = False, searched: bool = False) -> None:

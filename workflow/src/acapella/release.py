@@ -30,7 +30,7 @@ from pathlib import Path
 
 from acapella_core import decompression, names
 from acapella_core.errors import UserError
-from acapella_core.files import atomic_text, held_folder, remove_held, sha256_of
+from acapella_core.files import atomic_text, held_folder, remove_held, sha256_of, sync
 
 from .anonymise import add_macs
 from .campaign import Campaign, opened, require
@@ -158,7 +158,7 @@ def make(campaign: Campaign, target: Path, key_file: Path, map_file: Path | None
         readme = release_readme.text(done, tables, by_reason(left_out), hidden=hidden, macs=args.macs)
         write_texts(part, taken, done, readme)
         release_catalog.write(part, tables)
-        search(campaign, part, taken, done, hidden=hidden, limits=decompression.limits_of(args))
+        search(campaign, part, taken, done, hidden=hidden)
         write_sums(part)
         if map_file:
             called = [Name(one.sample, one.name, one.site, one.port) for one in taken]
@@ -170,12 +170,12 @@ def make(campaign: Campaign, target: Path, key_file: Path, map_file: Path | None
     return {"samples": len(taken), "frames": frames, "tables": len(tables), "left_out": left_out}
 
 
-def search(campaign: Campaign, part: Path, taken: list[Taken], done: list[dict], *, hidden: bool, limits) -> None:
+def search(campaign: Campaign, part: Path, taken: list[Taken], done: list[dict], *, hidden: bool) -> None:
     """Raise UserError if the set in ``part`` contains what must not leave; what there is is not published."""
     from . import release_search  # noqa: PLC0415
 
     captures = [
-        release_search.Released(one.sample, one.capture, one.name, counts["replaced"])
+        release_search.Released(one.sample, one.capture, one.name, counts["replaced"], counts["limits"])
         for one, counts in zip(taken, done, strict=True)
     ]
     checksums = {one.about[key] for one in taken for key in CHECKSUMS} - {None}
@@ -183,7 +183,7 @@ def search(campaign: Campaign, part: Path, taken: list[Taken], done: list[dict],
     true = {one.about[key] for one in taken for key in ("sample", "site", "environment")} if hidden else set()
     shown = {each for one in taken for each in (one.name, one.site)}
     flows = [path for path in (campaign.flows(one.sample) for one in taken) if path.is_file()]
-    release_search.check(part, captures, flows, frozenset(checksums), frozenset(true - shown - {None}), limits)
+    release_search.check(part, captures, flows, frozenset(checksums), frozenset(true - shown - {None}))
 
 
 def tables_hidden(campaign: Campaign) -> bool:
@@ -252,15 +252,16 @@ def one_sample(part: Path, taken: Taken, key: bytes, args: argparse.Namespace) -
     engine = args.engine or taken.about["engine"]
     if engine not in ENGINES:
         raise UserError(f"engine {engine!r} is not known", where=f"sample {taken.sample}", fix="name one with --engine")
+    limits = decompression.limits_of(args)
     try:
-        counts = anonymise(str(taken.capture), capture, key, args.macs, decompression.limits_of(args))
+        counts = anonymise(str(taken.capture), capture, key, args.macs, limits)
         digest([str(capture)], str(acap), str(flow_table), Options(engine, (), taken.site, taken.port))
     except UserError as error:
         told = str(error).replace(f"{part}/", "")
         raise UserError(told, where=f"sample {taken.sample}, engine {engine}", outside=error.outside) from error
     drop_private(acap, "frames")
     drop_private(flow_table, "flows")
-    return counts | {"engine": engine}
+    return counts | {"engine": engine, "limits": limits}
 
 
 def make_tables(campaign: Campaign, folder: Path, key: bytes, *, hidden: bool) -> list[str]:
@@ -372,11 +373,12 @@ def sheet_row(taken: Taken, counts: dict) -> list[str]:
 
 
 def publish(part: Path, target: Path) -> None:
-    """Give the set its name, readable for all."""
-    for path in part.rglob("*"):
-        path.chmod(PUBLIC_FOLDER if path.is_dir() else PUBLIC_FILE)
-    part.chmod(PUBLIC_FOLDER)
+    """Write the set to the disk and give it its name, readable for all."""
     try:
+        for path in (*part.rglob("*"), part):
+            path.chmod(PUBLIC_FOLDER if path.is_dir() else PUBLIC_FILE)
+            sync(path)
         part.rename(target)  # takes the place of an empty folder
+        sync(target.parent)
     except OSError as error:
         raise UserError(f"cannot write: {error.strerror}", where=target) from error

@@ -11,7 +11,7 @@ import json
 import operator
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
@@ -39,12 +39,15 @@ WORDS |= {"deepest_example", "encapsulation", "app", "acap", "what", "where", "p
 
 @dataclass(frozen=True)
 class Released:
-    """A capture of a release: its sample, the true file, its name in the release, and the addresses replaced in it."""
+    """A capture of a release: its sample, the true file, its name in the release, the addresses replaced in it, and the
+    limits of decompression.
+    """
 
     sample: str
     original: Path
     name: str
     replaced: dict[str, bytes]
+    limits: _native.DecompressionLimits = field(default_factory=_native.DecompressionLimits)
 
 
 @dataclass(frozen=True)
@@ -57,17 +60,12 @@ class Text:
 
 
 def check(
-    part: Path,
-    captures: Sequence[Released],
-    flows: Sequence[Path],
-    checksums: frozenset[str],
-    names: frozenset[str],
-    limits: _native.DecompressionLimits | None = None,
+    part: Path, captures: Sequence[Released], flows: Sequence[Path], checksums: frozenset[str], names: frozenset[str]
 ) -> None:
     """Search the release in ``part``; ``flows`` are the campaign's flow tables.
 
-    ``checksums``: SHA-256 of the campaign's files, as hex; ``names``: true names if the release has pseudonyms;
-    ``limits``: of the true captures. Raises UserError at the first finding.
+    ``checksums``: SHA-256 of the campaign's files, as hex; ``names``: true names if the release has pseudonyms. Raises
+    UserError at the first finding.
     """
     check_columns(part)
     search = _native.LeakSearch()
@@ -82,7 +80,7 @@ def check(
                 contents += [value.encode() for value in text.values]
         check_hashes(con, part, flows)
     check_bytes(part, checksums)
-    check_captures(part, captures, search, contents, limits or _native.DecompressionLimits())
+    check_captures(part, captures, search, contents)
 
 
 def refuse(what: str, where: object) -> NoReturn:
@@ -252,13 +250,7 @@ def check_bytes(part: Path, checksums: frozenset[str]) -> None:
                 before = block[-WINDOW:]
 
 
-def check_captures(
-    part: Path,
-    captures: Sequence[Released],
-    search: _native.LeakSearch,
-    contents: list,
-    limits: _native.DecompressionLimits,
-) -> None:
+def check_captures(part: Path, captures: Sequence[Released], search: _native.LeakSearch, contents: list) -> None:
     """Raise UserError if a capture has more of its original than headers with pseudonyms, or a text has payload."""
     from . import vendors  # noqa: PLC0415
 
@@ -267,13 +259,13 @@ def check_captures(
     for one in captures:
         public = part / "captures" / f"{one.name}.pcap"
         with one_line(part, one.sample):
-            found = search.find(str(one.original), str(public), known.core if known else None, texts, limits)
+            found = search.find(str(one.original), str(public), known.core if known else None, texts, one.limits)
         if found:
             frame, offset, what = found
             refuse(f"{what}: sample {one.sample}, frame {frame}, byte {offset}", public.relative_to(part))
     for one in captures:
         with one_line(part, one.sample):
-            found = search.find_unexplained(str(one.original), limits)
+            found = search.find_unexplained(str(one.original), one.limits)
         if found:
             frame, offset, what = found
             refuse(f"{what}: sample {one.sample}, frame {frame}, byte {offset}", "captures")

@@ -115,7 +115,8 @@ def remove_abandoned(directory: int, target: str) -> None:
             descriptor = os.open(name, flags, dir_fd=directory)
             try:
                 # flock is ours; DuckDB holds the other kind on a file that it has made anew under the name.
-                if locked(descriptor, fcntl.flock) and locked(descriptor, fcntl.lockf):
+                ours = os.fstat(descriptor).st_uid == os.geteuid()
+                if ours and locked(descriptor, fcntl.flock) and locked(descriptor, fcntl.lockf):
                     for left in (name, f"{name}.wal", f"tmp_{name}"):  # DuckDB's, of a database and of Parquet
                         remove(left, directory)
             finally:
@@ -223,9 +224,9 @@ def remove_abandoned_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make a rename in ``folder`` survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def sync(path: Path) -> None:
+    """Make the content of a file, or the names in a directory, survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
