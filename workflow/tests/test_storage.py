@@ -11,6 +11,7 @@ from made_tables import write_tables
 
 from acapella import cli, storage
 from acapella.campaign import Campaign
+from acapella.figures import storage_latency
 from acapella.figures.compose import drawn
 from acapella.figures.source import Source
 from acapella.report import storage as report_storage
@@ -92,11 +93,18 @@ def words_of(folder: Path) -> str:
     return text.replace("\N{NO-BREAK SPACE}", " ")
 
 
+def test_the_title_has_calls_that_last_longer_than_frames_are_offered():
+    row = {"writer": "buffered", "calls": 100, "latency_ns": 3 * 10**9, "offered_ns": 2 * 10**9, "long_calls": 1}
+    row |= {"latency_upper_ns": 4, "long_upper_ns": 1, "disk_mbps": None, "background_percent": 10, "limit_percent": 20}
+    words = storage_latency.title([row]).replace("\N{NO-BREAK SPACE}", " ")
+    assert words.startswith("writev held the capture up for 3 s, 150.0 % of the time in which frames were offered")
+
+
 def test_the_figure_says_what_was_waited_for_and_what_was_lost(tmp_path):
     direct = copy.deepcopy(RUN) | {"writer": "direct", "call": "io_uring"}
     words = words_of(campaign(tmp_path / "c", study(RUN, direct)))
     for text in (
-        "writev held the capture up for 900 ms, 45.0 % of its time",
+        "writev held the capture up for 900 ms, 45.0 % of the time in which frames were offered",
         "frames lost: writev 10.0 %, io_uring 10.0 %",
     ):
         assert text in words

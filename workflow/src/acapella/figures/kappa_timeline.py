@@ -7,6 +7,7 @@ import altair as alt
 from . import theme
 from .comparison import environments, pairs, runs, scope, trial_labels
 from .compose import Figure
+from .kappa_components import number
 from .source import NoData, Source
 from .wording import count, nanoseconds, span
 
@@ -69,7 +70,7 @@ def title(rows: list[dict], trials: dict) -> str:
     where = trials[worst["environment"], worst["b"]]
     alike = sum(row["kappa"] == worst["kappa"] for row in rows) - 1
     others = f" and in {count(alike, 'other window')}" if alike else ""
-    return f"Lowest window kappa: {worst['kappa']:.4g} at {nanoseconds(worst['from_ns'])} ({where}){others}"
+    return f"Lowest window kappa: {number(worst['kappa'])} at {nanoseconds(worst['from_ns'])} ({where}){others}"
 
 
 def panel(values: list[dict], head: str, frame: dict) -> alt.LayerChart:

@@ -92,14 +92,15 @@ def title(sums: dict[str, tuple[int, int]], labels: dict[str, str]) -> str:
 
 
 def key(drawn: list[dict], sums: dict[str, tuple[int, int]], labels: dict[str, str], *, grey: bool) -> tuple[str, ...]:
-    """What a pair is, the largest spacing at which one is reversed, and which environments have none."""
+    """What a sampled pair is, the largest spacing at which one is reversed, and which environments have none."""
     farthest = max((row for row in drawn if row["reversed_pairs"]), key=lambda row: row["bin"])
     bound = "reversed pairs have no bound on their spacing"
     if farthest["hi_ns"] is not None:
-        bound = f"no pair that is {nanoseconds(rounded_up(farthest['hi_ns'] + 1))} or more apart is reversed"
+        most = nanoseconds(rounded_up(farthest["hi_ns"] + 1))
+        bound = f"of the pairs sampled, none that is {most} or more apart is reversed"
     found = [
-        "A pair: two packets in both trials, in the first one 1, 4, 16, ... or 4096 packets apart; spacing: the time "
-        "between them there, in bins of five a decade",
+        "A sampled pair: two packets in both trials, in the first one 1, 4, 16, ... or 4096 packets apart; spacing: "
+        "the time between them there, in bins of five a decade",
         bound,
     ]
     if grey:

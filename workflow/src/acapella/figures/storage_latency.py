@@ -177,17 +177,18 @@ def point(row: dict, each: dict) -> dict:
 
 
 def title(runs: list[dict]) -> str:
-    """The longest sum of writev's latencies, and the same run's share of time."""
+    """The longest sum of writev's latencies, and its ratio to the time in which frames were offered."""
     buffered = [row for row in runs if row["writer"] == "buffered" and row["calls"]]
     if not buffered:
         return "No write through the page cache was measured"
     worst = max(buffered, key=lambda row: row["latency_ns"])
     waited = nanoseconds(worst["latency_ns"])
-    share = percent(min(1.0, worst["latency_ns"] / worst["offered_ns"])) if worst["offered_ns"] else "an unknown part"
+    share = percent(worst["latency_ns"] / worst["offered_ns"]) if worst["offered_ns"] else "an unknown part"
+    share += " of the time in which frames were offered"
     upper = worst["long_upper_ns"] / worst["latency_upper_ns"] if worst["latency_upper_ns"] else 0
     few = f"{percent(worst['long_calls'] / worst['calls'])} of its calls have {percent(upper)} of the summed latency"
     where = words_of(condition(worst))
-    return f"writev held the capture up for {waited}, {share} of its time ({where[0].lower()}{where[1:]}); {few}"
+    return f"writev held the capture up for {waited}, {share} ({where[0].lower()}{where[1:]}); {few}"
 
 
 def powers(most: float) -> list[float]:
