@@ -1,6 +1,7 @@
 """What a release may contain, and the search that refuses one which contains more."""
 
 import base64
+import dataclasses
 import hashlib
 import json
 import os
@@ -16,7 +17,7 @@ import pytest
 import yaml
 from plain_flows import write_pcap
 from test_anonymise import pcap, records
-from test_anonymise_malformed import ipv4, ipv6
+from test_anonymise_malformed import HEADS, MALFORMED, ipv4, ipv6, random_options, with_options
 
 from acapella import release, release_catalog, release_columns, release_search
 from acapella.cli import main
@@ -300,6 +301,14 @@ LEAKS = {
     "address in a flow table": (in_column("flows", "src", "192.0.2.2"), "address 192.0.2.2"),
     "address in the catalog": (in_catalog("2001:db8::2"), "address 2001:db8::2"),
     "site in a table": (in_column("tables/capture_quality", "site", SITE), f"true name {SITE}"),
+    "address after a name": (in_text("README.md", "node:2001:db8::1"), "address 2001:db8::1"),
+    "IPv4 address after colons": (in_text("README.md", "a:b:192.0.2.1"), "address 192.0.2.1"),
+    "MAC address without colons": (in_column("tables/capture_quality", "method", "020000000001"), "address 0200000000"),
+    "MAC address with dots": (in_text("README.md", "at 0200.0000.0002"), "address 0200.0000.0002"),
+    "site in a sheet": (in_text("samples.tsv", f"S0-P0-0000\t{SITE}"), f"true name {SITE}"),
+    "site in a README": (in_text("README.md", f"at {SITE}."), f"true name {SITE}"),
+    "site in another column": (in_column("tables/capture_quality", "method", f"of {SITE}"), f"true name {SITE}"),
+    "port in a table": (in_column("tables/capture_quality", "port", "p1"), "true name p1"),
     "payload in a table": (in_column("tables/capture_quality", "method", f"by {TEXT}"), "payload that is in a text"),
     "payload in a README": (in_text("README.md", TEXT[4:]), "payload that is in a text"),
     "sample in a table": (in_column("tables/capture_quality", "sample", SAMPLES[1]), f"true name {SAMPLES[1]}"),
@@ -325,6 +334,14 @@ def test_nothing_of_a_release_with_a_leak_is_published(campaign, tmp_path, monke
     error = capsys.readouterr().err
     assert found in error and error.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_addresses_of_flow_tables_alone_are_found(made, tmp_path):
+    """The search does not depend on the list that the anonymization made."""
+    public, (captures, *rest) = made
+    empty = [dataclasses.replace(one, replaced=dict.fromkeys(one.replaced, b"")) for one in captures]
+    error = refused((public, (empty, *rest)), tmp_path, in_text("README.md", "see 192.0.2.1"))
+    assert "the original address 192.0.2.1" in error
 
 
 def test_a_planted_checksum_is_found(campaign, made, tmp_path):
@@ -369,9 +386,54 @@ def searched(folder: Path, originals: list[bytes], change=None) -> tuple | None:
 
 def test_payload_that_stays_in_its_place_is_found(tmp_path):
     frame = frames(random.Random(5))[0]
-    for length, expected in ((92, None), (93, (1, 34, "a run of payload"))):  # with 8 octets of the UDP header
+    for length, expected in ((15, None), (16, (1, 42, "a run of payload"))):
         found = searched(tmp_path, [frame], lambda n, original, kept, length=length: kept + original[42 : 42 + length])
         assert found == expected
+
+
+def left_as_it_came(begin: int, end: int):
+    """Put bytes of the original frame back into the released one."""
+    return lambda n, original, kept: kept[:begin] + original[begin:end] + kept[end:]
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_value_of_a_wrong_length_that_stays_is_found(name, tmp_path):
+    kind, options = MALFORMED[name]
+    frame, begin = with_options(kind, options), HEADS[kind]
+    assert searched(tmp_path, [frame]) is None
+    found = searched(tmp_path, [frame], left_as_it_came(begin, begin + len(options)))
+    assert found and found[2] in ("a value of an option that is not kept", "an original address")
+
+
+OTHER_ENDS = bytes((192, 0, 2, 9)), bytes.fromhex("20010db8000000000000000000000099")
+NEIGHBOUR = (
+    b"\x87" + bytes(7) + OTHER_ENDS[1] + b"\1\1\2\0\0\0\0\7" + b"\3\4\x40" + bytes(13) + OTHER_ENDS[1][:8] + bytes(8)
+)
+ADDRESSES = {  # a frame, and where an address is in it
+    "record route": (ipv4(17, bytes(8), b"\x07\x27\x28" + OTHER_ENDS[0] * 9 + b"\0"), 41, 4),
+    "timestamps": (ipv4(17, bytes(8), b"\x44\x0c\x0d\1" + OTHER_ENDS[0] + b"\1\2\3\4"), 38, 4),
+    "IGMP group": (ipv4(2, b"\x16\0\0\0" + bytes((239, 1, 2, 3))), 38, 4),
+    "IGMPv3 source": (ipv4(2, b"\x22\0\0\0\0\0\0\1\1\0\0\1\xef\1\2\3" + OTHER_ENDS[0]), 50, 4),
+    "ICMP redirect": (ipv4(1, b"\x05\1\0\0" + OTHER_ENDS[0] + ipv4(17, bytes(8))[14:]), 38, 4),
+    "source that ICMP quotes": (ipv4(1, b"\x05\1\0\0" + OTHER_ENDS[0] + ipv4(17, bytes(8))[14:]), 54, 4),
+    "SCTP address": (ipv4(132, bytes(12) + b"\1\0\0\x1c" + bytes(16) + b"\0\5\0\x08" + OTHER_ENDS[0]), 70, 4),
+    "SCTP added address": (ipv4(132, bytes(12) + b"\xc1\0\0\x18" + bytes(4) + b"\xc0\1\0\x10" + bytes(4)
+                                + b"\0\5\0\x08" + OTHER_ENDS[0]), 66, 4),
+    "MPTCP address": (with_options("tcp", b"\x1e\x08\x30\1" + OTHER_ENDS[0]), 58, 4),
+    "neighbour": (ipv6(58, NEIGHBOUR), 62, 16),
+    "link-layer address": (ipv6(58, NEIGHBOUR), 80, 6),
+    "prefix": (ipv6(58, NEIGHBOUR), 102, 16),
+    "listener": (ipv6(58, b"\x83" + bytes(7) + b"\xff\2" + bytes(13) + b"\x77"), 62, 16),
+    "route": (ipv6(43, b"\x3b\2\0\1" + bytes(4) + OTHER_ENDS[1]), 62, 16),
+    "home address": (ipv6(60, b"\x3b\2\1\2\0\0\xc9\x10" + OTHER_ENDS[1]), 62, 16),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ADDRESSES)
+def test_an_address_that_stays_in_an_option_or_message_is_found(name, tmp_path):
+    frame, begin, length = ADDRESSES[name]
+    assert searched(tmp_path, [frame]) is None
+    assert searched(tmp_path, [frame], left_as_it_came(begin, begin + length)) == (1, begin, "an original address")
 
 
 def test_payload_of_16_octets_at_another_place_is_found(tmp_path):
@@ -416,6 +478,12 @@ def test_random_traffic_is_never_refused(tmp_path):
         )
         originals.append(ipv4(6, tcp + draw.choice((b"", tcp * 3, ENDS * 9, bytes(200)))))
     assert searched(tmp_path, originals) is None
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_malformed_headers_are_never_refused(kind, tmp_path):
+    draw = random.Random(f"search {kind}")
+    assert searched(tmp_path, [with_options(kind, random_options(draw, kind)) for _ in range(500)]) is None
 
 
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")

@@ -180,8 +180,8 @@ def search(campaign: Campaign, part: Path, taken: list[Taken], done: list[dict],
     ]
     checksums = {one.about[key] for one in taken for key in CHECKSUMS} - {None}
     checksums |= {sha256_of(one.capture) for one in taken}
-    true = {one.about[key] for one in taken for key in ("sample", "site", "environment")} if hidden else set()
-    shown = {each for one in taken for each in (one.name, one.site)}
+    true = {one.about[key] for one in taken for key in ("sample", "site", "port", "environment")} if hidden else set()
+    shown = {each for one in taken for each in (one.name, one.site, one.port)}
     flows = [path for path in (campaign.flows(one.sample) for one in taken) if path.is_file()]
     release_search.check(part, captures, flows, frozenset(checksums), frozenset(true - shown - {None}))
 

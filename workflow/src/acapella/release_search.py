@@ -22,19 +22,36 @@ from . import queries, release_readme
 from .index import literal
 from .release_columns import METADATA, released
 
-# What may be an address or a checksum. DuckDB evaluates the same expression.
+# What may be an address or a checksum, wherever it begins. DuckDB, which has no look-around, evaluates ANY.
 HEX, BASE64 = "[0-9A-Fa-f]{64}", "[A-Za-z0-9+/_-]{43}"
 MAC = "[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}"
+PLAIN_MAC = r"[0-9A-Fa-f]{4}\.?[0-9A-Fa-f]{4}\.?[0-9A-Fa-f]{4}"
 IPV6 = "[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:]*:[0-9A-Fa-f.:]*"
 IPV4 = r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}"
-WORD = "|".join((HEX, BASE64, MAC, IPV6, IPV4))
+ANY = "|".join((HEX, BASE64, MAC, PLAIN_MAC, IPV6, IPV4))
+DIGIT = "[0-9A-Fa-f]"
+WORDS_OF = tuple(
+    re.compile(pattern)
+    for pattern in (
+        f"(?=({HEX}))",
+        f"(?=({BASE64}))",
+        f"(?=(?<!{DIGIT})({MAC})(?!{DIGIT}))",
+        f"(?=(?<![0-9A-Za-z])({PLAIN_MAC})(?![0-9A-Za-z]))",
+        IPV6,
+        f"(?=(?<![0-9])({IPV4})(?![0-9]))",
+    )
+)
+SHORTEST = 3  # characters of names that are looked for in every text
 WINDOW = 16  # bytes of payload that are recognized, as in the core
 NAMED = ("site", "sample", "environment", "environment_a", "environment_b", "trial_a", "trial_b", "largest_site")
+NAMED += ("port", "largest_port")
 HASHES = ("flow_id", "peer_flow_id", "community_id")
 # Columns that are not compared with payload: their values are hashes, addresses, names that the owner publishes, or
 # words of Acapella and tshark, which anybody's payload may contain.
-WORDS = {*NAMED, *HASHES, "port", "largest_port", "src", "dst", "tunnels", "stack", "stacks", "protocols", "header"}
+WORDS = {*NAMED, *HASHES, "src", "dst", "tunnels", "stack", "stacks", "protocols", "header"}
 WORDS |= {"deepest_example", "encapsulation", "app", "acap", "what", "where", "printed", "ours", "reason", "metadata"}
+# A name is looked for in every text if it is no short number and no plain word, which prose may contain.
+DISTINCTIVE = re.compile("(?=.*[^a-z])(?=.*[A-Za-z]).{3,}")
 
 
 @dataclass(frozen=True)
@@ -71,16 +88,29 @@ def check(
     search = _native.LeakSearch()
     for one in captures:
         search.add(**one.replaced)
+    add_originals(search, flows)
+    distinctive = frozenset(name for name in names if DISTINCTIVE.fullmatch(name))
     contents = []
     with queries.one_line(part), contextlib.closing(queries.connect()) as con:
         for text in texts_of(con, part):
             check_words(text, search, checksums)
-            check_names(text, names)
+            check_names(text, names, distinctive)
             if text.column not in WORDS:
                 contents += [value.encode() for value in text.values]
         check_hashes(con, part, flows)
     check_bytes(part, checksums)
     check_captures(part, captures, search, contents)
+
+
+def add_originals(search: _native.LeakSearch, flows: Sequence[Path]) -> None:
+    """Add the addresses of the campaign's flow tables, which the anonymization did not make."""
+    if not flows:
+        return
+    with contextlib.closing(queries.connect()) as con:
+        sources = ", ".join(literal(path) for path in flows)
+        ends = con.execute(f"select distinct unnest([src, dst]) as address from read_parquet([{sources}])")
+        while batch := ends.fetchmany(1 << 20):
+            search.add_originals([address for (address,) in batch if address])
 
 
 def refuse(what: str, where: object) -> NoReturn:
@@ -144,7 +174,7 @@ def texts_of(con, part: Path) -> Iterator[Text]:
         if path.suffix == ".md":
             yield Text(where, None, sorted({*path.read_text(encoding="utf-8").splitlines()} - template))
         elif path.suffix == ".tsv":
-            yield Text(where, "acap", path.read_text(encoding="utf-8").splitlines())
+            yield from sheet_texts(path, where)
         elif path.suffix == ".parquet":
             yield Text(where, "metadata", [json.dumps(metadata_of(path))])
             if path.parent.name == "tables":
@@ -153,6 +183,16 @@ def texts_of(con, part: Path) -> Iterator[Text]:
             yield from columns(con, csv_source(path), where)
         elif path.suffix == ".duckdb":
             yield from catalog_texts(con, path, where)
+
+
+def sheet_texts(path: Path, where: str) -> Iterator[Text]:
+    """Yield the lines of a sheet, and its columns with names."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    yield Text(where, "metadata", lines)
+    head, *rows = (line.split("\t") for line in lines)
+    for place, name in enumerate(head):
+        if name in NAMED:
+            yield Text(where, name, [row[place] for row in rows if place < len(row)])
 
 
 def digest_texts(con, part: Path) -> Iterator[Text]:
@@ -181,14 +221,14 @@ def columns(con, source: str, where: str) -> Iterator[Text]:
         if "BLOB" in kind:
             refuse(f"bytes in column {name}, which cannot be searched", where)
         if "VARCHAR" in kind:
-            least = 0 if name in NAMED else 1 << 30 if name in WORDS else WINDOW
+            least = 0 if name in NAMED else 1 << 30 if name in WORDS else SHORTEST
             parts.append(
                 f"""select '{name}' as name, value from (select distinct "{name}"::varchar as value from {source}) """
                 f"where length(value) >= {least} or regexp_matches(value, $word)"
             )
     if not parts:
         return
-    rows = con.execute(" union all ".join(parts), {"word": WORD})
+    rows = con.execute(" union all ".join(parts), {"word": ANY})
     while batch := rows.fetchmany(1 << 16):
         for name, pairs in itertools.groupby(sorted(batch), key=operator.itemgetter(0)):
             yield Text(where, name, [value for _, value in pairs])
@@ -203,7 +243,7 @@ def csv_source(path: Path) -> str:
 
 def check_words(text: Text, search: _native.LeakSearch, checksums: frozenset[str]) -> None:
     """Raise UserError if a text contains an original address, or a checksum of what is not published."""
-    words = [word for value in text.values for word in re.findall(WORD, value)]
+    words = [word for value in text.values for pattern in WORDS_OF for word in pattern.findall(value)]
     for word in search.addresses(words):
         refuse(f"the original address {word}", text.where)
     known = {word.lower() for word in words} & (checksums | {word.lower() for word in encoded(checksums)})
@@ -217,13 +257,19 @@ def encoded(checksums: frozenset[str]) -> set[str]:
     return {way(bytes.fromhex(each)).decode().rstrip("=") for each in checksums for way in ways}
 
 
-def check_names(text: Text, names: frozenset[str]) -> None:
-    """Raise UserError if a value, or a part of it between plus signs, is a true name."""
-    if text.column not in NAMED:
-        return
-    for value in text.values:
-        if found := names & {value, *value.split("+")}:
-            refuse(f"the true name {min(found)}", text.where)
+def check_names(text: Text, names: frozenset[str], distinctive: frozenset[str]) -> None:
+    """Raise UserError if a value of a column with names, or a part of it between plus signs, is a true name, or if
+    another text contains a distinctive one as a word.
+    """
+    if text.column in NAMED:
+        for value in text.values:
+            if found := names & {value, *value.split("+")}:
+                refuse(f"the true name {min(found)}", text.where)
+    elif text.column is None or text.column == "metadata" or text.column not in WORDS:
+        every = "\n".join(text.values)
+        for name in distinctive:
+            if name in every and re.search(rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])", every):
+                refuse(f"the true name {name}", text.where)
 
 
 def check_hashes(con, part: Path, flows: Sequence[Path]) -> None:

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "anonymise/file.hpp"
-#include "anonymise/lengths.hpp"
 #include "dissect/dispatch.hpp"
 #include "input/byte_source.hpp"
 #include "input/capture_reader.hpp"
@@ -15,6 +14,7 @@ namespace acapella::anonymise {
 namespace {
 
 constexpr std::uint64_t kBetweenProgress = 4096;  // frames
+constexpr std::size_t kLeastValues = 6;           // of a run; fewer are padding
 
 std::uint64_t first_bytes(const std::byte* at) {
     std::uint64_t value = 0;
@@ -30,42 +30,25 @@ std::size_t values_in(Bytes bytes) {
     return values.count();
 }
 
-// Calls visit(offset, address) for the addresses in the fields of a header.
-template <typename Visit>
-void visit_addresses(const Record& record, const Step& step, const Visit& visit) {
-    Cursor at(record.bytes, record.wire_len);
-    at.skip(step.begin);
-    const auto read = [&](auto address, std::size_t offset) {
-        if (!at.has(offset + address.size())) return;
-        at.copy(offset, address.size(), address.data());
-        visit(step.begin + offset, address);
-    };
-    const auto read_pair = [&](auto address, std::size_t offset) {
-        read(address, offset);
-        read(address, offset + address.size());
-    };
-    switch (step.what) {
-        case Next::ethernet:
-            return read_pair(Mac{}, 0);
-        case Next::pbb:
-            return read_pair(Mac{}, 4);
-        case Next::ipv4:
-            return read_pair(Ipv4{}, 12);
-        case Next::ipv6:
-            return read_pair(Ipv6{}, 8);
-        case Next::arp:
-            if (at.u8(4) != 6 || at.u8(5) != 4) return;
-            for (const std::size_t offset : {8, 18}) {
-                read(Mac{}, offset);
-                read(Ipv4{}, offset + 6);
-            }
-            return;
-        case Next::icmpv6:  // neighbour solicitation, advertisement, redirect
-            if (at.u8(0) >= 135 && at.u8(0) <= 137) read(Ipv6{}, 8);
-            return;
-        default:
-            return;
+// Calls visit(offset, address) for the addresses of one kind.
+template <typename Address, typename Visit>
+void visit_each(Bytes frame, const std::vector<std::size_t>& offsets, const Visit& visit) {
+    for (const std::size_t offset : offsets) {
+        Address address;
+        std::memcpy(address.data(), frame.data() + offset, address.size());
+        visit(offset, address);
     }
+}
+
+template <typename Visit>
+void visit_addresses(Bytes frame, const HeaderFields& fields, const Visit& visit) {
+    visit_each<Ipv4>(frame, fields.ipv4, visit);
+    visit_each<Ipv6>(frame, fields.ipv6, visit);
+    visit_each<Mac>(frame, fields.macs, visit);
+}
+
+bool is_zero(Bytes bytes) {
+    return std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{0}; });
 }
 
 // Four bytes occur by chance, and addresses of few values, as 00:00:00:00:00:01, in other fields of such.
@@ -91,34 +74,25 @@ std::optional<std::size_t> find_moved(Bytes original, Bytes released,
     return std::nullopt;
 }
 
-// Where more than `most` bytes are those of the original, and not of a few values.
-std::optional<std::size_t> find_kept(Bytes original, Bytes released, std::size_t most) {
-    constexpr std::size_t kLeastValues = 16;
+// Where kWindow bytes outside of headers are those of the original, and not of a few values.
+std::optional<std::size_t> find_kept(Bytes original, Bytes released, const std::vector<bool>& header) {
+    const std::size_t size = std::min(released.size(), original.size());
     std::size_t begin = 0;
-    for (std::size_t end = 0; end <= released.size(); ++end) {
-        if (end < std::min(released.size(), original.size()) && released[end] == original[end]) continue;
-        if (end - begin > most && values_in(released.subspan(begin, end - begin)) >= kLeastValues)
+    for (std::size_t end = 0; end <= size; ++end) {
+        if (end < size && !header[end] && released[end] == original[end]) continue;
+        if (end - begin >= kWindow && values_in(released.subspan(begin, end - begin)) >= kLeastValues)
             return begin;
         begin = end + 1;
     }
     return std::nullopt;
 }
 
-// Bytes of SACK chunks whose length is that of their blocks.
-std::size_t sack_bytes(const Record& record, const Step& step) {
-    constexpr std::size_t kHeader = 12;
-    constexpr std::uint8_t kSack = 3;
-    Cursor at(record.bytes, record.wire_len);
-    at.skip(step.begin);
-    std::size_t bytes = 0;
-    for (std::size_t chunk = kHeader; at.has(chunk + 4);) {
-        const std::size_t length = at.be16(chunk + 2);
-        if (length < 4) break;
-        const bool sack = at.u8(chunk) == kSack;
-        if (sack && length == sack_length(at.be16(chunk + 12), at.be16(chunk + 14))) bytes += length;
-        chunk += (length + 3) & ~std::size_t{3};
-    }
-    return bytes;
+// Where a byte of the original is left in a value that becomes zeros.
+std::optional<std::size_t> find_value(Bytes original, Bytes released, const std::vector<Range>& blank) {
+    for (const Range& range : blank)
+        for (std::size_t i = range.begin; i < std::min(range.end, original.size()); ++i)
+            if (released[i] != std::byte{0} && released[i] == original[i]) return i;
+    return std::nullopt;
 }
 
 }  // namespace
@@ -149,14 +123,22 @@ std::optional<std::size_t> Windows::find(Bytes bytes) const {
     return std::nullopt;
 }
 
+void LeakFinder::read_fields(const Record& record) {
+    fields_.clear();
+    trace_.link_end = 0;
+    dissect(record, dissection_, vendors_, Depth::as_tshark, &trace_);
+    fields_.headers.push_back({0, trace_.link_end});
+    for (std::size_t i = 0; i < trace_.count; ++i) fields_.read(record, trace_.steps[i]);
+}
+
 // Addresses in fields of the released frame; those in fields of the original one at the same place and, if
 // they are no chance match, anywhere.
 std::optional<Leak> LeakFinder::find_addresses(const Record& original, const Record& released) {
     std::optional<Leak> leak;
-    dissect(original, dissection_, vendors_, Depth::as_tshark, &trace_);
+    read_fields(original);
     const auto in_original = [&](std::size_t offset, const auto& address) {
         const auto& known = known_.of(address);
-        if (leak || known.is_pseudonym(address)) return;
+        if (leak || known.is_pseudonym(address) || is_zero(address)) return;
         const bool inside = offset + address.size() <= released.bytes.size();
         if (inside && std::ranges::equal(released.bytes.subspan(offset, address.size()), address))
             leak = Leak{.offset = offset, .what = "an original address"};
@@ -167,9 +149,9 @@ std::optional<Leak> LeakFinder::find_addresses(const Record& original, const Rec
             leak = Leak{.offset = static_cast<std::size_t>(found - begin),
                         .what = "the bytes of an original address"};
     };
-    for (std::size_t i = 0; i < trace_.count; ++i) visit_addresses(original, trace_.steps[i], in_original);
+    visit_addresses(original.bytes, fields_, in_original);
     if (leak) return leak;
-    dissect(released, dissection_, vendors_, Depth::as_tshark, &trace_);
+    read_fields(released);
     const auto in_released = [&](std::size_t offset, const auto& address) {
         const auto& known = known_.of(address);
         if (!leak && known.is_forbidden(address))
@@ -178,28 +160,14 @@ std::optional<Leak> LeakFinder::find_addresses(const Record& original, const Rec
             std::fill_n(pseudonym_.begin() + static_cast<std::ptrdiff_t>(offset), address.size(), true);
     };
     pseudonym_.assign(released.bytes.size(), false);
-    for (std::size_t i = 0; i < trace_.count; ++i) visit_addresses(released, trace_.steps[i], in_released);
+    visit_addresses(released.bytes, fields_, in_released);
     return leak;
-}
-
-// Unchanged bytes that the headers of the released frame may hold in one run: options of IPv4 and a TCP
-// header whose checksum is 0 are 100, tags and labels add theirs, and SACK chunks their blocks.
-std::size_t LeakFinder::longest_run(const Record& released) const {
-    std::size_t most = 100;
-    for (std::size_t i = 0; i < trace_.count; ++i) {
-        const Step& step = trace_.steps[i];
-        if (step.what == Next::vlan || step.what == Next::service_vlan || step.what == Next::mpls)
-            most += step.end - step.begin;
-        if (step.what == Next::sctp) most += sack_bytes(released, step);
-    }
-    return most;
 }
 
 // Collects windows of which at least half is neither the original's at the same place, nor of a pseudonym,
 // nor zeros.
 void LeakFinder::explain(Bytes original, Bytes released) {
     constexpr std::size_t kHalf = kWindow / 2;
-    constexpr std::size_t kLeastValues = 6;  // fewer are padding
     places_.clear();
     const auto differs = [&](std::size_t i) {
         return !pseudonym_[i] && released[i] != std::byte{0} &&
@@ -217,7 +185,13 @@ void LeakFinder::explain(Bytes original, Bytes released) {
 }
 
 std::optional<Leak> LeakFinder::find_runs(Bytes original, const Record& released, Windows& unexplained) {
-    if (const auto at = find_kept(original, released.bytes, longest_run(released)))
+    if (const auto at = find_value(original, released.bytes, fields_.blank))
+        return Leak{.offset = *at, .what = "a value of an option that is not kept"};
+    header_.assign(released.bytes.size(), false);
+    for (const Range& range : fields_.headers)
+        std::fill(header_.begin() + static_cast<std::ptrdiff_t>(range.begin),
+                  header_.begin() + static_cast<std::ptrdiff_t>(range.end), true);
+    if (const auto at = find_kept(original, released.bytes, header_))
         return Leak{.offset = *at, .what = "a run of payload"};
     explain(original, released.bytes);
     if (const auto at = find_moved(original, released.bytes, places_))

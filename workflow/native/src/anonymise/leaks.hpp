@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "anonymise/address_map.hpp"
+#include "anonymise/leak_fields.hpp"
 #include "dissect/trace.hpp"
 #include "dissection.hpp"
 #include "input/byte_source.hpp"
@@ -34,6 +35,14 @@ class KnownAddresses {
             originals_.push_back(pair[0]);
             pseudonyms_.push_back(pair[1]);
         }
+        sort();
+    }
+    // Addresses of which no pseudonym is known.
+    void add_originals(const std::vector<Address>& originals) {
+        originals_.insert(originals_.end(), originals.begin(), originals.end());
+        sort();
+    }
+    void sort() {
         for (auto* all : {&originals_, &pseudonyms_}) {
             std::sort(all->begin(), all->end());
             all->erase(std::unique(all->begin(), all->end()), all->end());
@@ -101,7 +110,7 @@ class LeakFinder {
   private:
     [[nodiscard]] std::optional<Leak> find_addresses(const Record& original, const Record& released);
     [[nodiscard]] std::optional<Leak> find_runs(Bytes original, const Record& released, Windows& unexplained);
-    [[nodiscard]] std::size_t longest_run(const Record& released) const;
+    void read_fields(const Record& record);
     void explain(Bytes original, Bytes released);
 
     const KnownOfAllKinds& known_;
@@ -109,6 +118,8 @@ class LeakFinder {
     const Vendors* vendors_;
     Dissection dissection_;
     Trace trace_;
+    HeaderFields fields_;              // of the frame that was read last
+    std::vector<bool> header_;         // bytes of the released frame: in a header
     std::vector<bool> pseudonym_;      // bytes of the released frame: in an address
     std::vector<std::size_t> places_;  // where unexplained runs of kWindow bytes begin
 };

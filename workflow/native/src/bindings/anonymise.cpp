@@ -5,8 +5,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <iterator>
 #include <optional>
 
 #include "anonymise/address_map.hpp"
@@ -120,13 +122,16 @@ std::vector<std::uint32_t> tunnel_pseudonyms_of(const std::string& type,
     return found;
 }
 
-// AA:BB:CC:DD:EE:FF, or with hyphens.
+// Twelve hexadecimal digits, with or without colons, hyphens or dots.
 std::optional<Mac> mac_of(const std::string& text) {
+    std::string hex;
+    std::ranges::copy_if(text, std::back_inserter(hex),
+                         [](char c) { return c != ':' && c != '-' && c != '.'; });
     Mac address{};
-    if (text.size() != 3 * address.size() - 1) return std::nullopt;
+    if (hex.size() != 2 * address.size()) return std::nullopt;
     for (std::size_t i = 0; i < address.size(); ++i) {
         unsigned octet = 0;
-        const char* digits = text.data() + 3 * i;
+        const char* digits = hex.data() + 2 * i;
         const auto read = std::from_chars(digits, digits + 2, octet, 16);
         if (read.ec != std::errc{} || read.ptr != digits + 2) return std::nullopt;
         address[i] = static_cast<std::byte>(octet);
@@ -142,11 +147,29 @@ class LeakSearch {
         known_.ipv6.add(pairs_of<Ipv6>(ipv6));
         known_.macs.add(pairs_of<Mac>(macs));
     }
-    // Those of some words that are original addresses.
+    // Adds original addresses as tables write them; whatever else is among them is skipped.
+    void add_originals(const std::vector<std::string>& texts) {
+        std::vector<Ipv4> fours;
+        std::vector<Ipv6> sixes;
+        for (const std::string& text : texts) {
+            Ipv4 four;
+            Ipv6 six;
+            if (inet_pton(AF_INET, text.c_str(), four.data()) == 1) fours.push_back(four);
+            if (inet_pton(AF_INET6, text.c_str(), six.data()) == 1) sixes.push_back(six);
+        }
+        known_.ipv4.add_originals(fours);
+        known_.ipv6.add_originals(sixes);
+    }
+    // The original addresses in some words; in one with colons, an IPv6 address may be any part between two.
     [[nodiscard]] std::vector<std::string> addresses(const std::vector<std::string>& words) const {
         std::vector<std::string> found;
-        for (const std::string& word : words)
-            if (is_forbidden(word)) found.push_back(word);
+        for (const std::string& word : words) {
+            if (is_forbidden(word)) {
+                found.push_back(word);
+            } else if (const auto part = forbidden_part(word)) {
+                found.push_back(*part);
+            }
+        }
         return found;
     }
     nb::object find(const std::string& original, const std::string& released, const Vendors* vendors,
@@ -169,6 +192,26 @@ class LeakSearch {
         if (inet_pton(AF_INET, word.c_str(), four.data()) == 1) return known_.ipv4.is_forbidden(four);
         if (const auto mac = mac_of(word)) return known_.macs.is_forbidden(*mac);
         return inet_pton(AF_INET6, word.c_str(), six.data()) == 1 && known_.ipv6.is_forbidden(six);
+    }
+
+    [[nodiscard]] std::optional<std::string> forbidden_part(const std::string& word) const {
+        constexpr std::size_t kMostColons = 8;
+        Ipv6 six;
+        if (word.find(':') == std::string::npos ||
+            (inet_pton(AF_INET6, word.c_str(), six.data()) == 1 && known_.ipv6.is_pseudonym(six)))
+            return std::nullopt;
+        for (std::size_t begin = 0; begin < word.size(); ++begin) {
+            if (begin != 0 && word[begin - 1] != ':' && word[begin] != ':') continue;
+            std::size_t colons = 0;
+            for (std::size_t end = begin; colons <= kMostColons && end < word.size(); ++end) {
+                if (word[end] == ':') ++colons;
+                const bool whole = end + 1 == word.size() || word[end + 1] == ':' || word[end] == ':';
+                if (!whole || colons < 2) continue;
+                std::string part = word.substr(begin, end + 1 - begin);
+                if (is_forbidden(part)) return part;
+            }
+        }
+        return std::nullopt;
     }
 
     static void check_signals() {
@@ -215,6 +258,7 @@ void bind_anonymise(nb::module_& module) {
     nb::class_<LeakSearch>(module, "LeakSearch", "See acapella.release_search")
         .def(nb::init<>())
         .def("add", &LeakSearch::add, nb::arg("ipv4"), nb::arg("ipv6"), nb::arg("macs"))
+        .def("add_originals", &LeakSearch::add_originals, nb::arg("texts"))
         .def("addresses", &LeakSearch::addresses, nb::arg("words"))
         .def("find", &LeakSearch::find, nb::arg("original"), nb::arg("released"), nb::arg("vendors").none(),
              nb::arg("texts"), nb::arg("limits") = input::DecompressionLimits())
