@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -123,12 +124,20 @@ def test_a_bomb_ends_the_data_plane_at_the_limit(bomb, tmp_path, capfd):
     assert tools[2:] == [meters.TOO_LARGE] * len(meters.METERS)  # flow meters get no more than the others
 
 
-def test_verify_stops_its_own_digest_of_a_bomb(bomb, tmp_path, capsys, monkeypatch):
+def test_tshark_gets_as_much_of_a_bomb_as_the_core(bomb, tmp_path):
+    """Both sides of `acapella verify`, and the filter of `acapella kappa`."""
+    from acapella.consistency import selection  # noqa: PLC0415
     from acapella.verify import tables  # noqa: PLC0415
 
-    made = tables.our_tables(bomb, "native", tmp_path, decompression.limits("1M", 10))
-    assert pq.ParquetFile(made.frames).metadata.num_rows == (MIB - len(PCAP)) // 16
-    assert pq.ParquetFile(made.tags).metadata.num_rows == (MIB - len(PCAP)) // 16
+    limits, frames = decompression.limits("64K", 10), ((64 << 10) - len(PCAP)) // 16
+    made = tables.our_tables(bomb, "native", tmp_path, limits)
+    assert [pq.ParquetFile(path).metadata.num_rows for path in (made.frames, made.tags)] == [frames, frames]
+    if shutil.which("tshark") is None:
+        pytest.skip("tshark is not installed")
+    theirs = tables.tshark_tables(bomb, tmp_path, limits)
+    assert pq.ParquetFile(theirs.frames).metadata.num_rows == frames
+    shown, _ = selection.filtered("frame.number > 2", [str(bomb)], limits)
+    assert len(shown[str(bomb)]) == frames - 2
 
 
 @pytest.mark.parametrize("words", [("--max-ratio", "0"), ("--max-decompressed", "much"), ("--memory", "-1")])

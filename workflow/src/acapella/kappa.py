@@ -172,7 +172,7 @@ def compare(args: argparse.Namespace) -> dict:
     flow = selection.flow(args.flow)
     frames, filter_of = None, {"filter": args.filter}
     if args.filter is not None:
-        frames, version = selection.filtered(args.filter, [path for trial in trials for path in trial])
+        frames, version = selection.filtered(args.filter, [path for trial in trials for path in trial], room["limits"])
         filter_of["tshark"] = version
     chosen = consistency.Selection(frames=frames, flow=flow, from_ns=begin, to_ns=end, relative=relative)
     native = consistency.compare(

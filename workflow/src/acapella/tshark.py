@@ -127,11 +127,14 @@ class Tshark:
         display_filter: str | None = None,
         *,
         as_columns: bool = False,
+        limits=None,
     ) -> Iterator["Run"]:
         """Run tshark over ``source``, or, if that is ``-``, over what is written to the run's ``stdin``.
 
-        Its lines are to be read from the run's ``stdout``. Killed if the block is left before it ended. ``as_columns``:
-        as for command(). Raises UserError if tshark does not start.
+        A compressed capture is decompressed by the core within ``limits`` (acapella_core.decompression; by
+        default the core's), so that tshark gets the bytes that the core reads. Its lines are to be read from
+        the run's ``stdout``. Killed if the block is left before it ended. ``as_columns``: as for command().
+        Raises UserError if tshark does not start.
         """
         command = self.command(fields, display_filter, as_columns=as_columns)
         with contextlib.ExitStack() as stack:
@@ -140,7 +143,7 @@ class Tshark:
             if os.fspath(source) == "-":
                 questions, stdin = pipe(stack)
             else:
-                questions, stdin = stack.enter_context(opened(source)), None
+                questions, stdin = stack.enter_context(opened(source, stack, limits)), None
             try:
                 streams = (questions.fileno(), answers.fileno(), complaints.fileno())
                 process = Process(command, environment(), streams)
@@ -159,8 +162,14 @@ class Tshark:
                 _running.discard(process)
 
 
-def opened(source: str | os.PathLike) -> IO[bytes]:
-    """Open a capture: tshark may not. Raises UserError."""
+def opened(source: str | os.PathLike, stack: contextlib.ExitStack, limits) -> IO[bytes]:
+    """Open a capture: tshark may not. ``stack`` ends the decompression of a compressed one. Raises UserError."""
+    from .decompression import ALL, Stream, is_compressed  # noqa: PLC0415 - it imports what imports this module
+
+    if is_compressed(Path(source)):
+        stream = Stream(Path(source), ALL, limits)
+        stack.callback(stream.close)
+        return os.fdopen(os.dup(stream.reading), "rb", buffering=0)
     try:
         return open(source, "rb", buffering=0)  # noqa: PTH123 - the caller closes it
     except OSError as error:

@@ -114,17 +114,18 @@ def protocol(text: str) -> int:
     return whole(text, 0, 255, f"an IP protocol ({', '.join(PROTOCOLS)})")
 
 
-def filtered(display_filter: str, paths: list[str]) -> tuple[dict, str]:
+def filtered(display_filter: str, paths: list[str], limits=None) -> tuple[dict, str]:
     """For each file the numbers (from 1) of the frames that the filter shows, uint64, and tshark's version.
 
-    Raises UserError where there is no tshark, or in its own words where it does not take the filter.
+    ``limits``: on decompression, as for the core. Raises UserError where there is no tshark, or in its own words
+    where it does not take the filter.
     """
     import numpy as np  # noqa: PLC0415 - without a filter the start stays quick
 
     program = tshark.find()
     frames = {}
     for path in dict.fromkeys(paths):
-        with program.start(path, ("frame.number",), display_filter=display_filter) as run:
+        with program.start(path, ("frame.number",), display_filter=display_filter, limits=limits) as run:
             numbers = [np.array(lines.split(), dtype=np.uint64) for lines in run.lines()]
             frames[path] = np.concatenate(numbers) if numbers else np.empty(0, dtype=np.uint64)
             try:

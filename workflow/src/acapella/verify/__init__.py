@@ -104,7 +104,7 @@ def compare(file: Path, engine: str, first: int = FIRST, threads: int = 1, limit
     with scratch_folder() as folder:
         try:
             ours = tables.our_tables(file, engine, folder, limits)
-            theirs = tables.tshark_tables(file, folder)
+            theirs = tables.tshark_tables(file, folder, limits)
         except UserError as error:
             frames = f"{tables.frames_of(ours):,} frames" if ours else "frames"
             result.not_compared.append(f"{error}; none of its {frames} is compared")

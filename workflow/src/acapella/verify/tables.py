@@ -57,11 +57,11 @@ def frames_of(tables: Tables) -> int:
     return pq.read_metadata(tables.frames).num_rows
 
 
-def tshark_tables(file: Path, folder: Path) -> Tables:
-    """What tshark, reading ``file`` itself, says. Raises UserError where it cannot."""
+def tshark_tables(file: Path, folder: Path, limits=None) -> Tables:
+    """Return what tshark finds in ``file``, decompressed within ``limits``. Raises UserError where it cannot."""
     tables = Tables(folder / "tshark.parquet", folder / "tshark.flows.parquet", folder / "tshark.tags.parquet")
     with (
-        tshark.find().start(file, _native.REFERENCE_FIELDS) as run,
+        tshark.find().start(file, _native.REFERENCE_FIELDS, limits=limits) as run,
         frame_writer(tables.frames) as frames,
         flow_writer(tables.flows) as flows,
         pq.ParquetWriter(tables.tags, TAGS) as tags,
