@@ -4,7 +4,6 @@ A capture that exceeds a limit ends there: the frames before it are whole, and t
 """
 
 import argparse
-from pathlib import Path
 
 from .arguments import size_bytes
 from .errors import UserError
@@ -13,7 +12,6 @@ from .errors import UserError
 MAX_DECOMPRESSED = "1T"
 MAX_RATIO = 10_000
 LARGEST_RATIO = 2**32 - 1
-FREE_OF_RATIO = 16 << 20
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -38,14 +36,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def limits_of(args: argparse.Namespace):
     """Return the limits of a command line as the core takes them. Raises UserError."""
     return limits(args.max_decompressed, args.max_ratio)
-
-
-def most_bytes(capture: Path, limits=None) -> int:
-    """Return how many bytes of a compressed capture another program may decompress; by default the core's limits."""
-    from . import _native  # noqa: PLC0415 - the start of `--help` stays quick
-
-    allowed = limits or _native.DecompressionLimits()
-    return min(allowed.bytes, max(FREE_OF_RATIO, allowed.ratio * capture.stat().st_size))
 
 
 def limits(max_decompressed: str, max_ratio: int):

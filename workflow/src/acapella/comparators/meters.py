@@ -3,17 +3,18 @@
 Each leaves a text that the SELECT of its name in workflow/sql/comparators reads, and counters of its own.
 """
 
+import contextlib
 import os
 import re
 import shutil
-import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from acapella_core import decompression
 from acapella_core.errors import UserError
+
+from .. import decompression
 
 PLAIN = {  # first bytes of captures that libpcap reads itself
     bytes.fromhex(magic) for magic in ("a1b2c3d4", "d4c3b2a1", "a1b23c4d", "4d3cb2a1", "0a0d0d0a")
@@ -27,24 +28,27 @@ COMPLAINT = re.compile(r"(?i)error|fail|cannot|exiting on|truncated")  # softflo
 NFDUMP_COLUMNS = "fmt:%sa|%da|%pr|%sp|%dp|%pkt|%byt"
 
 
-TOO_LARGE = "a copy without compression takes more than half of the space in TMPDIR, or exceeds the limits on it"
+STANDARD_INPUT = Path("/dev/stdin")
+TOO_LARGE = "without compression it exceeds the limits on it, or takes more than half of the space in TMPDIR"
 
 
 class CopyTooLargeError(UserError):
-    """A capture that is too large for TMPDIR without its compression."""
+    """A capture that is too large without its compression."""
 
 
 @dataclass(frozen=True)
 class Meter:
     """A flow meter: its program, the Debian package, its version's words, and what runs it over a file.
 
-    ``read(capture, folder)`` returns the file that the meter's SELECT takes, and its own counters.
+    ``read(capture, folder, source)`` returns the file that the meter's SELECT takes, and its own counters; ``capture``
+    may be standard input, then ``source``, if the meter ``streams``.
     """
 
     program: str
     package: str
     ask: tuple[str, ...]
-    read: Callable[[Path, Path], tuple[Path, dict]]
+    read: Callable[..., tuple[Path, dict]]
+    streams: bool = True
 
     def missing(self) -> str | None:
         """Why it cannot run; None where it can."""
@@ -62,49 +66,72 @@ def which(program: str) -> str | None:
     return shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin:/opt/zeek/bin")
 
 
-def plain(capture: Path, folder: Path, limits=None) -> Path:
-    """The capture as libpcap reads it: itself, or a copy without compression in ``folder``. Raises UserError.
-
-    ``limits`` on decompression (acapella_core.decompression), by default the core's.
-    """
+def is_plain(capture: Path) -> bool:
+    """Return whether libpcap reads a capture itself."""
     with capture.open("rb") as stream:
-        if stream.read(4) in PLAIN:
-            return capture
-    return whole_frames(capture, folder, decompression.most_bytes(capture, limits))
+        return stream.read(4) in PLAIN
 
 
-def whole_frames(capture: Path, folder: Path, most: int | None = None) -> Path:
-    """Return a copy in ``folder`` of the frames that are whole, without compression.
+@contextlib.contextmanager
+def whole_frames(capture: Path, folder: Path, limits=None) -> Iterator[int]:
+    """Yield a pipe from which the frames that are whole are read, without compression, and nothing is on the disk.
 
-    Raises UserError, CopyTooLargeError if the copy takes more than half of the free space, or ``most`` bytes.
+    ``limits`` on decompression (acapella_core.decompression), by default the core's. Raises UserError,
+    CopyTooLargeError if the capture exceeds them.
     """
     editcap = which("editcap")
     if not editcap:
         fix = "apt-get install wireshark-common"
         raise UserError("is compressed or cut, and editcap is missing", where=capture, fix=fix)
-    copy = folder / "plain.pcap"
-    space = os.statvfs(folder)
-    half = space.f_bavail * space.f_frsize // 2
-    limit = ["prlimit", f"--fsize={half if most is None else min(half, most)}"]
-    ran([*limit, editcap, "-F", "nsecpcap", str(capture), str(copy)], folder, "editcap", capture)
-    return copy
+    command = [editcap, "-F", "nsecpcap", "-", "-"]
+    with decompression.streamed([capture], [decompression.ALL], limits) as streams:
+        (source,) = streams.descriptors
+        with subprocess.Popen(command, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+            yield process.stdout.fileno()
+    if streams.faults and streams.faults[0].kind == "decompression_limit":
+        raise CopyTooLargeError(TOO_LARGE, where=capture, fix="raise the limits if you trust the capture")
 
 
-def ran(command: Sequence[str], folder: Path, name: str, where: Path) -> tuple[Path, Path]:
-    """Run a command in ``folder``; the files of what it said on standard output and error. Raises UserError."""
+def read_whole(meter: Meter, capture: Path, folder: Path, limits=None) -> tuple[Path, dict]:
+    """Return what a meter finds in the whole frames of a capture. One that reads files alone gets a copy in ``folder``.
+
+    Raises UserError, CopyTooLargeError if the copy takes more than half of the free space, too.
+    """
+    with whole_frames(capture, folder, limits) as frames:
+        if meter.streams:
+            try:
+                return meter.read(STANDARD_INPUT, folder, frames)
+            except UserError as error:
+                raise UserError(str(error).replace(str(STANDARD_INPUT), str(capture))) from error
+        space = os.statvfs(folder)
+        most = space.f_bavail * space.f_frsize // 2
+        copy = folder / "plain.pcap"
+        with open(frames, "rb", closefd=False) as source, copy.open("wb") as target:
+            while block := source.read(1 << 20):
+                if target.tell() + len(block) > most:
+                    fix = "set TMPDIR to a larger file system"
+                    raise CopyTooLargeError(TOO_LARGE, where=capture, fix=fix)
+                target.write(block)
+    return meter.read(copy, folder)
+
+
+def ran(
+    command: Sequence[str], folder: Path, name: str, where: Path, source: int = subprocess.DEVNULL
+) -> tuple[Path, Path]:
+    """Run a command in ``folder``, with standard input from ``source``; the files of what it said on standard output and
+    error. Raises UserError.
+    """
     said, complained = folder / f"{name}.out", folder / f"{name}.err"
     with said.open("wb") as output, complained.open("wb") as complaints:
         done = subprocess.run(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=source,
             stdout=output,
             stderr=complaints,
             cwd=folder,
             env={**os.environ, "TZ": "UTC", "LC_ALL": "C"},
             check=False,
         )
-    if done.returncode == -signal.SIGXFSZ:
-        raise CopyTooLargeError(TOO_LARGE, where=where, fix="set TMPDIR to a larger file system, or raise the limits")
     if done.returncode:
         lines = [line for line in complained.read_text(errors="replace").splitlines() if line.strip()]
         why = next(filter(COMPLAINT.search, lines), lines[0] if lines else f"exit code {done.returncode}")
@@ -118,11 +145,11 @@ def counters(text: str, patterns: dict[str, str]) -> dict[str, int]:
     return {name: int(numbers[-1]) for name, numbers in found.items() if numbers}
 
 
-def softflowd(capture: Path, folder: Path) -> tuple[Path, dict]:
+def softflowd(capture: Path, folder: Path, source: int = subprocess.DEVNULL) -> tuple[Path, dict]:
     """Its log names every flow when it ends, and its statistics what it ignored."""
     timeouts = [word for name in SOFTFLOWD_TIMEOUTS for word in ("-t", f"{name}={NEVER_S}")]
     command = [which("softflowd"), "-D", "-r", str(capture), "-m", str(MOST_FLOWS), *timeouts]
-    said, log = ran([*command, "-p", str(folder / "softflowd.pid"), "-c", "none"], folder, "softflowd", capture)
+    said, log = ran([*command, "-p", str(folder / "softflowd.pid"), "-c", "none"], folder, "softflowd", capture, source)
     own = {
         "processed": r"Packets processed: (\d+)",
         "ignored": r"Ignored packets: (\d+)",
@@ -133,13 +160,13 @@ def softflowd(capture: Path, folder: Path) -> tuple[Path, dict]:
     return log, counters(said.read_text(errors="replace"), own)
 
 
-def nfdump(capture: Path, folder: Path) -> tuple[Path, dict]:
+def nfdump(capture: Path, folder: Path, source: int = subprocess.DEVNULL) -> tuple[Path, dict]:
     """nfpcapd makes files of flows, nfdump prints them."""
     made = folder / "nfpcapd"
     made.mkdir()
     expire = f"{NFPCAPD_EXPIRE_S},{NFPCAPD_EXPIRE_S}"
     command = [which("nfpcapd"), "-r", str(capture), "-w", str(made), "-e", expire, "-t", str(FILE_S)]
-    _, complained = ran(command, folder, "nfpcapd", capture)
+    _, complained = ran(command, folder, "nfpcapd", capture, source)
     printed, _ = ran([which("nfdump"), "-R", str(made), "-q", "-N", "-6", "-o", NFDUMP_COLUMNS], folder, "nf", capture)
     own = {
         "processed": r"Total: Processed: (\d+)",
@@ -150,10 +177,10 @@ def nfdump(capture: Path, folder: Path) -> tuple[Path, dict]:
     return printed, counters(complained.read_text(errors="replace"), own)
 
 
-def zeek(capture: Path, folder: Path) -> tuple[Path, dict]:
+def zeek(capture: Path, folder: Path, source: int = subprocess.DEVNULL) -> tuple[Path, dict]:
     """Its connection log alone, as the paper has every other script off; checksums are not minded, as offload does."""
     command = [which("zeek"), "-b", "-C", "-r", str(capture), "base/protocols/conn", "LogAscii::use_json=T"]
-    ran(command, folder, "zeek", capture)
+    ran(command, folder, "zeek", capture, source)
     log = folder / "conn.log"
     log.touch()  # without a connection it writes none
     return log, {}
@@ -161,6 +188,6 @@ def zeek(capture: Path, folder: Path) -> tuple[Path, dict]:
 
 METERS = {
     "softflowd": Meter("softflowd", "apt-get install softflowd", ("-h",), softflowd),
-    "nfdump": Meter("nfpcapd", "apt-get install nfdump", ("-V",), nfdump),
+    "nfdump": Meter("nfpcapd", "apt-get install nfdump", ("-V",), nfdump, streams=False),
     "zeek": Meter("zeek", "none in Debian 12", ("--version",), zeek),
 }
