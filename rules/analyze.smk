@@ -11,6 +11,7 @@ rule analyze:
             *sorted((ROOT / "workflow/sql/congestion").glob("*.sql")),
             *sorted((ROOT / "workflow/sql/shared").glob("*.sql")),
         ],
+        heuristics=ROOT / "schemas/heuristics.tsv",
     output:
         partial=directory("<campaign>/partial/{sample}"),
     log:

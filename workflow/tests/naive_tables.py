@@ -7,6 +7,7 @@ import itertools
 import math
 from collections import Counter, defaultdict
 from fractions import Fraction
+from pathlib import Path
 
 from naive_samples import by_port, covered, misdated, rate, scopes, traffic
 from naive_stitch import flow_sizes, flow_times, site_flows, top_flows
@@ -27,6 +28,17 @@ LINK = {"Ethernet", "LLC", "VLAN", "MPLS", "PseudoWire", "PPPoE", "PPP", "SLL", 
 FLAGS = ("syn", "syn_ack", "fin", "rst", "psh", "ack", "urg", "ece", "cwr")
 
 
+def lines_of(name: str) -> list[list[str]]:
+    """The fields of the lines of a table of schemas/, without the first."""
+    path = Path(__file__).parents[2] / "schemas" / name
+    return [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()[1:]]
+
+
+LABELS = {token: label for token, label, _ in lines_of("protocols.tsv")}
+LAYERS = {label: layer for _, label, layer in lines_of("protocols.tsv")}
+PORTS = {(LABELS.get(t, t.upper()), over.upper()): set(ports.split()) for t, over, ports in lines_of("heuristics.tsv")}
+
+
 def frames_of(samples):
     """All frames of several samples."""
     return [f for s in samples for f in s.frames]
@@ -38,10 +50,8 @@ def header_occurrence(samples):
     for site, chosen in scopes(samples):
         total, frames, occurrences, guessed = 0, Counter(), Counter(), Counter()
         for sample in chosen:
-            unknown = {flow["flow"] for flow in sample.flows if flow["app"] == "data"}
             for frame in sample.frames:
-                if frame["flow"] in unknown:
-                    guessed.update(above_transport(frame["stack"]))
+                guessed.update(named_by_payload(frame, sample))
         for frame in frames_of(chosen):
             labels = frame["stack"].split("/")
             total += 1
@@ -64,11 +74,19 @@ def header_occurrence(samples):
     return rows
 
 
-def above_transport(stack: str) -> set[str]:
-    """Labels above the last transport header, without payload."""
-    labels = stack.split("/")
+def named_by_payload(frame, sample) -> set[str]:
+    """Labels above the last transport header that nothing but the payload names, no port and no other frame."""
+    labels = frame["stack"].split("/")
     last = max((n for n, label in enumerate(labels) if label in ("TCP", "UDP", "SCTP", "DCCP")), default=len(labels))
-    return set(labels[last + 1 :]) - {"Data"}
+    above = [label for label in labels[last + 1 :] if LAYERS.get(label, "app") == "app"]
+    if not above or frame["flow"] is None:
+        return set()
+    flow = next(flow for flow in sample.flows if flow["flow"] == frame["flow"])
+    if flow["app"] == "data":
+        return set(above)
+    ports = PORTS.get((labels[last + 1], labels[last]))
+    guessed = ports is not None and not ports & {str(flow["src_port"]), str(flow["dst_port"])}
+    return {labels[last + 1]} & set(above) if guessed else set()
 
 
 def header_depth(samples):

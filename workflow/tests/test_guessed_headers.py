@@ -2,6 +2,7 @@
 
 import csv
 import random
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,10 @@ from acapella.campaign import Campaign
 from acapella.figures import compose
 from acapella.figures.save import svg_of
 from acapella.figures.source import Source
+from acapella.figures.wording import percent
 
+TRANSPORTS = ("tcp", "udp", "sctp", "dccp")
+GUESSED = 2 + 5 + 1  # frames of STUN of no flow on its port (RFC 8489, section 18.6: 3478)
 # What tshark's heuristic for STUN looks at: a binding request of 8 bytes, the magic cookie (RFC 8489, section 5), an
 # identifier, and one attribute.
 LIKE_STUN = bytes.fromhex("000100082112a442") + bytes(range(12)) + bytes.fromhex("8022000461626364")
@@ -29,10 +33,15 @@ def datagram(payload: bytes, port: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory) -> Path:
-    """A flow of 60 unknown datagrams and two that look like STUN, and a flow of DNS queries."""
+    """Flows with datagrams that look like STUN, and DNS queries.
+
+    Two after 60 unknown ones, five after 60 unknown ones, one alone, all on ports of no protocol; four on STUN's port.
+    """
     draw = random.Random(1)
     frames = [datagram(b"\1" + draw.randbytes(40), 40_001) for _ in range(60)]
     frames += [datagram(LIKE_STUN, 40_001)] * 2
+    frames += [datagram(b"\1" + draw.randbytes(40), 40_003) for _ in range(60)] + [datagram(LIKE_STUN, 40_003)] * 5
+    frames += [datagram(LIKE_STUN, 40_002)] + [datagram(LIKE_STUN, 3478)] * 4
     query = bytes.fromhex("0001010000010000000000000361626300000100 01".replace(" ", ""))
     frames += [datagram(query, 53)] * 3
     return analysed_by_tshark(tmp_path_factory.mktemp("guessed"), frames)
@@ -42,14 +51,45 @@ def test_headers_of_unknown_flows_are_counted_as_guessed(campaign):
     with tshark.find().start(campaign / "raw" / "s.pcap", ("frame.protocols",)) as run:
         tokens = [line.split(":") for line in run.stdout.read().decode().splitlines()]
     guessed = sum("stun" in frame for frame in tokens)
-    assert guessed == 2, "tshark takes the two datagrams for STUN"
+    assert guessed == GUESSED + 4, "tshark takes the datagrams for STUN, on any port"
     for site in ("WEST", "all"):
         found = {row["header"]: row for row in rows(campaign, "header_occurrence") if row["site"] == site}
         assert {name: row["guessed_frames"] for name, row in found.items() if row["guessed_frames"]} == {
-            "STUN": guessed
+            "STUN": GUESSED
         }
         assert found["STUN"]["frames"] == guessed
         assert found["DNS"]["frames"] == 3
+
+
+def test_inner_headers_of_a_tunnel_are_not_guessed(tmp_path):
+    """A ping over VXLAN: the flow inside is unknown data, but no payload of it names Ethernet, IPv4 or ICMP."""
+    ping = tunnel_frames.ipv4(Packet(bytes.fromhex("0800f7ff00000000") + bytes(40)), 1, tunnel_frames.INNER)
+    frames = [ethernet(tunnel_frames.vxlan(7, ping)).octets]
+    found = {row["header"]: row for row in rows(analysed_by_tshark(tmp_path, frames * 3), "header_occurrence")}
+    assert {"VXLAN", "ICMP"} <= found.keys()
+    assert not any(row["guessed_frames"] for row in found.values())
+
+
+def test_heuristics_and_ports_are_those_of_tshark():
+    """``tshark -G`` of version 4.0; the table may have registered ports (IANA) that tshark does not decide by."""
+    if not (version := tshark.find().version).startswith("4.0."):
+        pytest.skip(f"the table is that of tshark 4.0, not {version}")
+    lists = {}
+    for name in ("heuristic-decodes", "decodes"):
+        command = [tshark.find().path, "-G", name]
+        lists[name] = [
+            line.split("\t")
+            for line in subprocess.run(command, capture_output=True, check=True, text=True).stdout.splitlines()
+        ]
+    enabled = {(row[1], row[0]) for row in lists["heuristic-decodes"] if row[0] in TRANSPORTS and row[2] == "T"}
+    path = Path(__file__).parents[2] / "schemas" / "heuristics.tsv"
+    lines = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()[1:]]
+    ports = {(token, transport): set(numbers.split()) for token, transport, numbers in lines}
+    assert ports.keys() == enabled
+    for table, port, token, *_ in (row for row in lists["decodes"] if len(row) > 2):
+        transport = table.removesuffix(".port")
+        if transport != table and port != "0" and (token, transport) in enabled:
+            assert port in ports[token, transport], (token, transport)
 
 
 def with_guesses(tmp_path, header: str, *, whole: bool) -> Source:
@@ -76,7 +116,10 @@ def test_figures_mark_headers_that_are_always_guessed(tmp_path):
     assert f"Heuristic, and counted with the others: GTP ({frames:,} frames)" in text.replace("  ", " ")
 
 
-def test_headers_that_some_flow_confirms_are_not_marked(tmp_path):
+def test_headers_that_some_flow_confirms_are_marked_by_share(tmp_path):
     source = with_guesses(tmp_path, "GTP", whole=False)
-    for name in ("header_occurrence", "header_depth"):
-        assert "heuristic" not in words(svg_of(compose.drawn(name, source))).lower()
+    frames = next(r["frames"] for r in source.rows("header_occurrence") if (r["site"], r["header"]) == ("all", "GTP"))
+    share = percent((frames - 1) / frames).replace("\N{NO-BREAK SPACE}", " ")
+    assert f"GTP (heuristic in {share})" in words(svg_of(compose.drawn("header_occurrence", source)))
+    text = words(svg_of(compose.drawn("header_depth", source))).replace("  ", " ")
+    assert f"Heuristic, and counted with the others: GTP ({frames - 1:,} of {frames:,} frames)" in text

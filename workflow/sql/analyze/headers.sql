@@ -1,36 +1,58 @@
 -- One row per header label: frames that have it, and how often it occurs. Payload is no header: what tshark names of it
--- (text, media, images) is one occurrence of Data in a frame. guessed_frames: frames whose label above the transport
--- header is a guess of tshark's, because the flow is unknown data (column app of the flow table).
+-- (text, media, images) is one occurrence of Data in a frame. guessed_frames: frames in which nothing but the payload
+-- names the header: the flow is unknown data (column app of the flow table), or tshark has a heuristic dissector for
+-- the header and no port of the flow is registered for it.
 with
 
 frames as (
     select * from frames
 ),
 
-unknown_flows as (
-    select flow
-    from flows
-    where app = 'data'
+flows as (
+    select * from flows
+),
+
+heuristics as (
+    select * from heuristics
+),
+
+carriers as (
+    select * from carriers
 ),
 
 payload_kinds as (
     select * from payload_kinds
 ),
 
-unknown_stacks as (
+flow_stacks as (
     select
-        frames.stack,
+        stack,
+        flow,
+        regexp_extract(stack, '^.*/(TCP|UDP|SCTP|DCCP)/', 1) as transport,
+        regexp_extract(stack, '^.*/(?:TCP|UDP|SCTP|DCCP)/([^/]+)', 1) as named,
         count(*) as frames
     from frames
-    semi join unknown_flows on frames.flow = unknown_flows.flow
-    group by frames.stack
+    group by stack, flow
+),
+
+judged as (
+    select
+        flow_stacks.stack,
+        flow_stacks.frames,
+        coalesce(flows.app = 'data', false) as is_unknown,
+        coalesce(not list_has_any(heuristics.ports, [flows.src_port, flows.dst_port]), false) as is_heuristic
+    from flow_stacks
+    left join flows on flow_stacks.flow = flows.flow
+    left join heuristics on flow_stacks.named = heuristics.label and flow_stacks.transport = heuristics.transport
 ),
 
 stacks as (
     select
         stack,
-        count(*) as frames
-    from frames
+        sum(frames) as frames,
+        coalesce(sum(frames) filter (where is_unknown), 0) as unknown_frames,
+        coalesce(sum(frames) filter (where is_unknown or is_heuristic), 0) as heuristic_frames
+    from judged
     group by stack
 ),
 
@@ -38,11 +60,11 @@ labels as (
     select
         stacks.stack,
         stacks.frames,
-        coalesce(unknown_stacks.frames, 0) as unknown_frames,
+        stacks.unknown_frames,
+        stacks.heuristic_frames,
         '/' || regexp_extract(stacks.stack, '^.*/(?:TCP|UDP|SCTP|DCCP)/(.*)$', 1) || '/' as payload,
         unnest(string_split(stacks.stack, '/')) as header
     from stacks
-    left join unknown_stacks on stacks.stack = unknown_stacks.stack
     where stacks.stack <> ''
 ),
 
@@ -52,9 +74,16 @@ repeated as (
         labels.header,
         labels.frames,
         count(*) as times,
-        max(case when contains(labels.payload, '/' || labels.header || '/') then labels.unknown_frames else 0 end)
-            as guessed
+        max(
+            case
+                when carriers.label is not null then 0
+                when starts_with(labels.payload, '/' || labels.header || '/') then labels.heuristic_frames
+                when contains(labels.payload, '/' || labels.header || '/') then labels.unknown_frames
+                else 0
+            end
+        ) as guessed
     from labels
+    left join carriers on labels.header = carriers.label
     anti join payload_kinds on labels.header = payload_kinds.label
     group by labels.stack, labels.header, labels.frames
     union all

@@ -5,7 +5,7 @@ campaign, which `acapella process` does. Each is one SELECT of workflow/sql/anal
 """
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from acapella_core import beneath, schemas
@@ -98,16 +98,42 @@ def make_partials(
         con.read_parquet(str(flows)).create_view("flows")
         for name in queries.names("shared"):
             con.execute(f"create table {name} as {queries.text('shared', name)}")
-        create_payload_kinds(con)
+        create_labels(con)
         gather_evidence(con, manifest, parameters)
         return [write_partial(con, name, output, parameters) for name in queries.names("analyze")]
 
 
-def create_payload_kinds(con) -> None:
-    """Make the table payload_kinds: labels of `stack` that name payload, and no header (schemas/protocols.tsv)."""
-    with (schemas.root() / "protocols.tsv").open(encoding="utf-8", newline="") as stream:
-        labels = [row["label"] for row in csv.DictReader(stream, delimiter="\t") if row["layer"] == "payload"]
-    con.execute("create table payload_kinds as select unnest($labels::varchar[]) as label", {"labels": labels})
+def create_labels(con) -> None:
+    """Make the tables payload_kinds, carriers and heuristics.
+
+    payload_kinds: labels of `stack` that name payload; carriers: labels below the application (schemas/protocols.tsv);
+    heuristics: labels that tshark finds by payload, with transport and registered ports (schemas/heuristics.tsv).
+    """
+    protocols, guessed = (list(rows_of(f"{name}.tsv")) for name in ("protocols", "heuristics"))
+    kinds = {"payload_kinds": [], "carriers": []}
+    for row in protocols:
+        if row["layer"] not in ("app", "glue"):
+            kinds["payload_kinds" if row["layer"] == "payload" else "carriers"].append(row["label"])
+    for name, labels in kinds.items():
+        con.execute(f"create table {name} as select distinct unnest($labels::varchar[]) as label", {"labels": labels})
+    named = {row["token"]: row["label"] for row in protocols}
+    con.execute("create table heuristics (label varchar, transport varchar, ports integer[])")
+    found = [
+        (named.get(row["token"], row["token"].upper()), row["transport"].upper(), ports_of(row["ports"]))
+        for row in guessed
+    ]
+    con.executemany("insert into heuristics values (?, ?, ?)", found)
+
+
+def ports_of(text: str) -> list[int]:
+    """Return the ports of a row of heuristics.tsv: numbers, or ``-``."""
+    return [int(number) for number in text.split() if number != "-"]
+
+
+def rows_of(name: str) -> Iterator[dict[str, str]]:
+    """Yield the rows of a table of schemas/."""
+    with (schemas.root() / name).open(encoding="utf-8", newline="") as stream:
+        yield from csv.DictReader(stream, delimiter="\t")
 
 
 def gather_evidence(con, manifest: Path, parameters: dict) -> None:

@@ -45,15 +45,22 @@ def draw(source: Source) -> Figure:
 def guessed(source: Source) -> tuple[str, ...]:
     """State the headers that tshark guessed from payload (table header_occurrence), most frames first."""
     rows = [row for row in source.rows("header_occurrence") if row["site"] == ALL and heuristic(row)]
-    rows.sort(key=lambda row: (-row["frames"], natural(row["header"])))
+    rows.sort(key=lambda row: (-row["guessed_frames"], natural(row["header"])))
     if not rows:
         return ()
-    named = [f"{row['header']} ({count(row['frames'], 'frame')})" for row in rows[:GUESSES]]
+    named = [f"{row['header']} ({guesses_of(row)})" for row in rows[:GUESSES]]
     more = f" and {len(rows) - GUESSES} more" if len(rows) > GUESSES else ""
     return (
-        f"Heuristic, and counted with the others: {', '.join(named)}{more}. tshark guessed them from the payload of "
-        "flows that are otherwise unknown data.",
+        f"Heuristic, and counted with the others: {', '.join(named)}{more}. nothing but the payload of these frames "
+        "names them.",
     )
+
+
+def guesses_of(row: dict) -> str:
+    """Return the number of frames in which the header is guessed: ``2 frames``, ``2 of 3 frames``."""
+    if row["guessed_frames"] == row["frames"]:
+        return count(row["frames"], "frame")
+    return f"{row['guessed_frames']:,} of {count(row['frames'], 'frame')}"
 
 
 def key_of_curves(rows: dict) -> tuple[str, ...]:

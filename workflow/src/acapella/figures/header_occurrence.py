@@ -44,20 +44,26 @@ def draw(source: Source) -> Figure:
     if any(row["header"] == PAYLOAD for row in values):
         key.append(f"{PAYLOAD}: payload of any kind that tshark names (text, media, images), which is no header")
     if any(heuristic(row) for row in ranked[:MOST]):
-        key.append(f"{HEURISTIC}: guessed by tshark from the payload of flows that are otherwise unknown data")
+        key.append(
+            f"{HEURISTIC}: frames in which nothing but their payload names the header, no port and no other frame"
+        )
     if len(ranked) > MOST:
         key.append(f"{count(len(ranked) - MOST, 'rarer header')} not shown")
     return Figure(title(ranked), chart(values, dots, list(shown.values()), source.sites), ("; ".join(key) + ".",))
 
 
-def heuristic(row: dict) -> bool:
-    """Return whether tshark guessed the header in each of its frames, from the payload of unknown flows."""
-    return row["frames"] > 0 and row["guessed_frames"] == row["frames"]
+def heuristic(row: dict) -> str:
+    """Return how much of the header tshark guessed from payload: ``heuristic``, ``heuristic in 67 %``, or nothing."""
+    if not row["guessed_frames"]:
+        return ""
+    if row["guessed_frames"] == row["frames"]:
+        return HEURISTIC
+    return f"{HEURISTIC} in {percent(row['guessed_frames'] / row['frames'])}"
 
 
 def name_of(row: dict) -> str:
-    """The header, and whether it is heuristic."""
-    return f"{row['header']} ({HEURISTIC})" if heuristic(row) else row["header"]
+    """The header, and in which share of its frames it is heuristic."""
+    return f"{row['header']} ({mark})" if (mark := heuristic(row)) else row["header"]
 
 
 def cells(row: dict, shown: dict) -> dict:
