@@ -144,7 +144,8 @@ def test_figure_of_many_reasons_counts_the_rest(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"), [(LINES.splitlines()[1:2], "each of 1 site was a success"), ([], "nothing was collected")]
+    ("lines", "said"),
+    [(LINES.splitlines()[1:2], "none of 1 site was degraded, incomplete or failed"), ([], "nothing was collected")],
 )
 def test_figure_of_reasons_without_any_says_why(lines, said, tmp_path):
     (tmp_path / "outcomes.csv").write_text("\n".join([LINES.splitlines()[0], *lines]) + "\n")

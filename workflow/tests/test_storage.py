@@ -97,7 +97,7 @@ def test_the_title_has_calls_that_last_longer_than_frames_are_offered():
     row = {"writer": "buffered", "calls": 100, "latency_ns": 3 * 10**9, "offered_ns": 2 * 10**9, "long_calls": 1}
     row |= {"latency_upper_ns": 4, "long_upper_ns": 1, "disk_mbps": None, "background_percent": 10, "limit_percent": 20}
     words = storage_latency.title([row]).replace("\N{NO-BREAK SPACE}", " ")
-    assert words.startswith("writev held the capture up for 3 s, 150.0 % of the time in which frames were offered")
+    assert words.startswith("writev held the capture up for 3 s, 150 % of the time in which frames were offered")
 
 
 def test_the_figure_says_what_was_waited_for_and_what_was_lost(tmp_path):

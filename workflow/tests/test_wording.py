@@ -26,7 +26,8 @@ def plain(text: str) -> str:
         (0.9999, "99.9 %"),
         (0.999999, "99.9 %"),
         (1e-9, "< 0.0001 %"),
-        (1.9, "190.0 %"),
+        (1.9, "190 %"),
+        (1.0006, "100.1 %"),
     ],
 )
 def test_percent_shows_digits_that_matter_and_100_for_all_alone(share, text):

@@ -86,7 +86,9 @@ def title(rows: list[dict], labels: dict[str, str]) -> str:
     first = labels[rows[0]["environment_a"]]
     decided = [row for row in rows if row["verdict"] in WORDS]
     if not decided:
-        others = listed([labels[row["environment_b"]] for row in rows]) if len(rows) <= NAMED else "any environment"
+        others = (
+            listed([labels[row["environment_b"]] for row in rows]) if len(rows) <= NAMED else "any other environment"
+        )
         return f"No difference in consistency between {first} and {others} can be stated"
     if len(rows) <= NAMED:
         found = [

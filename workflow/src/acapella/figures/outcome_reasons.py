@@ -27,7 +27,7 @@ def draw(source: Source) -> Figure:
         sites = sum(row["sites_of_all"] for row in source.rows("outcomes") if row["outcome"] == SUCCESS)
         if not sites:
             raise NoData("nothing was collected from a testbed")
-        raise NoData(f"each of {count(sites, 'site')} was a success")
+        raise NoData(f"none of {count(sites, 'site')} was degraded, incomplete or failed")
     sites = Counter()
     for row in rows:
         sites[row["reason"]] += row["sites"]

@@ -15,13 +15,13 @@ def count(number: int, singular: str = "", plural: str | None = None) -> str:
 
 
 def percent(share: float) -> str:
-    """A fraction in percent, three digits, two below 1 %: ``74.7 %``, ``0.031 %``; ``100 %`` for 1 alone."""
+    """A fraction in percent, three digits, two below 1 %: ``74.7 %``, ``0.031 %``, ``253 %``; ``100 %`` for 1 alone."""
     value = 100 * share
     if 0 < value < 1e-4:
         return f"<{GAP}0.0001{GAP}%"
     if value < 1:
         return f"{value:.2g}{GAP}%"
-    text = f"{value:.2f}" if value < 9.995 else f"{value:.1f}"
+    text = f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 101 else f"{value:.0f}"
     if text == "100.0":
         text = {-1: "99.9", 0: "100", 1: "100.1"}[(share > 1) - (share < 1)]
     return f"{text}{GAP}%"
