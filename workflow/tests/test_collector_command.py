@@ -206,8 +206,8 @@ def lingering(monkeypatch):
     """Captures do not end for the collector until it is told to stop, as an interface does not."""
     feed = core.Collector.feed
 
-    def linger(self, path, attend):
-        end = feed(self, path, attend)
+    def linger(self, path, attend, *limits):
+        end = feed(self, path, attend, *limits)
         while not attend():
             time.sleep(0.01)
         return end
