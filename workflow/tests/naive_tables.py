@@ -85,7 +85,11 @@ def named_by_payload(frame, sample) -> set[str]:
     if flow["app"] == "data":
         return set(above)
     ports = PORTS.get((labels[last + 1], labels[last]))
-    guessed = ports is not None and not ports & {str(flow["src_port"]), str(flow["dst_port"])}
+    guessed = (
+        ports is not None
+        and flow["src_port"] is not None
+        and not ports & {str(flow["src_port"]), str(flow["dst_port"])}
+    )
     return {labels[last + 1]} & set(above) if guessed else set()
 
 

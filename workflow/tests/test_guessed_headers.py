@@ -19,6 +19,7 @@ from acapella.figures.save import svg_of
 from acapella.figures.source import Source
 from acapella.figures.wording import percent
 
+QUERY = bytes.fromhex("000101000001000000000000036162630000010001")  # DNS (RFC 1035): address of abc
 TRANSPORTS = ("tcp", "udp", "sctp", "dccp")
 GUESSED = 2 + 5 + 1  # frames of STUN of no flow on its port (RFC 8489, section 18.6: 3478)
 # What tshark's heuristic for STUN looks at: a binding request of 8 bytes, the magic cookie (RFC 8489, section 5), an
@@ -42,8 +43,7 @@ def campaign(tmp_path_factory) -> Path:
     frames += [datagram(LIKE_STUN, 40_001)] * 2
     frames += [datagram(b"\1" + draw.randbytes(40), 40_003) for _ in range(60)] + [datagram(LIKE_STUN, 40_003)] * 5
     frames += [datagram(LIKE_STUN, 40_002)] + [datagram(LIKE_STUN, 3478)] * 4
-    query = bytes.fromhex("0001010000010000000000000361626300000100 01".replace(" ", ""))
-    frames += [datagram(query, 53)] * 3
+    frames += [datagram(QUERY, 53)] * 3
     return analysed_by_tshark(tmp_path_factory.mktemp("guessed"), frames)
 
 
@@ -61,12 +61,14 @@ def test_headers_of_unknown_flows_are_counted_as_guessed(campaign):
         assert found["DNS"]["frames"] == 3
 
 
-def test_inner_headers_of_a_tunnel_are_not_guessed(tmp_path):
-    """A ping over VXLAN: the flow inside is unknown data, but no payload of it names Ethernet, IPv4 or ICMP."""
+def test_inner_headers_of_a_tunnel_and_quotes_of_errors_are_not_guessed(tmp_path):
+    """A ping over VXLAN, of which no payload names ICMP; an ICMP error about DNS, whose flow has no ports."""
     ping = tunnel_frames.ipv4(Packet(bytes.fromhex("0800f7ff00000000") + bytes(40)), 1, tunnel_frames.INNER)
-    frames = [ethernet(tunnel_frames.vxlan(7, ping)).octets]
+    quoted = tunnel_frames.over_udp(Packet(QUERY), 53)
+    error = tunnel_frames.ipv4(quoted.behind(bytes.fromhex("0303000000000000")), 1, tunnel_frames.OUTER)
+    frames = [ethernet(tunnel_frames.vxlan(7, ping)).octets, ethernet(error).octets]
     found = {row["header"]: row for row in rows(analysed_by_tshark(tmp_path, frames * 3), "header_occurrence")}
-    assert {"VXLAN", "ICMP"} <= found.keys()
+    assert {"VXLAN", "ICMP", "DNS"} <= found.keys()
     assert not any(row["guessed_frames"] for row in found.values())
 
 

@@ -1,7 +1,7 @@
 -- One row per header label: frames that have it, and how often it occurs. Payload is no header: what tshark names of it
 -- (text, media, images) is one occurrence of Data in a frame. guessed_frames: frames in which nothing but the payload
 -- names the header: the flow is unknown data (column app of the flow table), or tshark has a heuristic dissector for
--- the header and no port of the flow is registered for it.
+-- the header and neither port of the flow is registered for it.
 with
 
 frames as (
@@ -40,7 +40,9 @@ judged as (
         flow_stacks.stack,
         flow_stacks.frames,
         coalesce(flows.app = 'data', false) as is_unknown,
-        coalesce(not list_has_any(heuristics.ports, [flows.src_port, flows.dst_port]), false) as is_heuristic
+        coalesce(
+            flows.src_port is not null and not list_has_any(heuristics.ports, [flows.src_port, flows.dst_port]), false
+        ) as is_heuristic
     from flow_stacks
     left join flows on flow_stacks.flow = flows.flow
     left join heuristics on flow_stacks.named = heuristics.label and flow_stacks.transport = heuristics.transport
