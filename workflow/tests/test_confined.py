@@ -316,6 +316,44 @@ def test_doctor_reports_what_is_active():
     assert set(found) == {"Landlock", "seccomp", "user of tshark"}
 
 
+def test_doctor_reports_the_user_that_tshark_gets():
+    """Root of a user namespace has no other user to become."""
+    command = "from acapella.doctor import confinement; print([f.seen for f in confinement() if 'user' in f.piece])"
+    for prefix, expected in (((), "one of its own" if os.geteuid() == 0 else "ours"), (("unshare", "-r"), "ours, 0")):
+        if prefix and subprocess.run([*prefix, "true"], check=False, capture_output=True).returncode:
+            pytest.skip("no user namespaces here")
+        done = subprocess.run([*prefix, sys.executable, "-c", command], check=True, capture_output=True, text=True)
+        assert expected in done.stdout
+
+
+def test_no_home_directory_is_readable_beside_a_program(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    assert confined.beside(tmp_path / "user" / "tshark") == [str(tmp_path / "user" / "tshark")]
+    assert confined.beside(tmp_path / "tshark") == [str(tmp_path / "tshark")]
+    own = tmp_path / "user" / "wireshark"
+    assert confined.beside(own / "bin" / "tshark") == [str(own / name) for name in ("bin", "lib", "share")]
+
+
+@needs_seccomp
+def test_no_child_outlives_a_confined_program():
+    """The child cannot leave the process group, which ends with the program."""
+    script = (
+        "import os, sys\nif os.fork() == 0:\n"
+        " for leave in (os.setsid, lambda: os.setpgid(0, 0)):\n"
+        "  try: leave()\n"
+        "  except PermissionError: sys.stdout.write('refused ')\n"
+        " print(os.getpid(), flush=True)\n import time; time.sleep(600)\nelse: os._exit(0)"
+    )
+    reading, writing = os.pipe()
+    with Path(os.devnull).open("rb") as nothing, os.fdopen(reading) as printed:
+        process = confined.Process([PYTHON, "-I", "-c", script], {}, (nothing.fileno(), writing, writing))
+        os.close(writing)
+        words = printed.readline().split()
+        assert words[:2] == ["refused", "refused"]
+        assert process.wait(60) == 0
+        assert printed.read() == ""  # its end of the pipe is closed, so it has ended
+
+
 def test_the_time_limit_of_digest_is_that_of_the_runner():
     assert ANSWER_S == tshark.ANSWER_S
 

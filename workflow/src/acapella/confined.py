@@ -3,7 +3,9 @@
 The core starts them (confine/confinement.hpp lists what they lose); `acapella doctor` reports what the kernel offers.
 """
 
+import contextlib
 import os
+import pwd
 import select
 import signal
 import subprocess
@@ -80,6 +82,7 @@ class Process:
         if self.returncode is None:
             if not readable(self._handle, timeout_s):
                 raise subprocess.TimeoutExpired("", timeout_s)
+            self._kill_group()
             _, status = os.waitpid(self.pid, 0)
             self.returncode = os.waitstatus_to_exitcode(status)
             os.close(self._handle)
@@ -88,7 +91,12 @@ class Process:
     def kill(self) -> None:
         """Kill the process if it runs, stopped or not."""
         if self.returncode is None:
-            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+            self._kill_group()
+
+    def _kill_group(self) -> None:
+        """Kill the process and its children. Until it has been waited for, no other group has its number."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
 
 
 def readable(descriptor: int, timeout_s: float | None) -> bool:
@@ -99,6 +107,28 @@ def readable(descriptor: int, timeout_s: float | None) -> bool:
 
 
 def beside(program: Path) -> list[str]:
-    """Return what a program that is not in a directory of SYSTEM brings along: its directory, lib and share."""
-    directory = program.resolve().parent
-    return [str(directory), *(str(directory.parent / name) for name in ("lib", "share"))]
+    """Return what a program that is not in a directory of SYSTEM brings along: its directory, lib and share.
+
+    Of a program in a home directory or above one, it is the program alone.
+    """
+    found = program.resolve()
+    homes = [Path.home(), *(Path(user.pw_dir) for user in pwd.getpwall())]
+    if any(home.resolve().is_relative_to(found.parent) for home in homes):
+        return [str(found)]
+    return [str(found.parent), *(str(found.parent.parent / name) for name in ("lib", "share"))]
+
+
+def status_of_trial() -> dict[str, str]:
+    """Return the lines of /proc/PID/status of a confined program. Raises OSError if it cannot be started."""
+    reading, writing = os.pipe()
+    try:
+        process = Process(["/bin/cat"], {}, (reading, writing, writing))
+        try:
+            lines = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8").splitlines()
+        finally:
+            process.kill()
+            process.wait()
+    finally:
+        os.close(reading)
+        os.close(writing)
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}

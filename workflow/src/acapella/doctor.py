@@ -264,6 +264,19 @@ def privileges() -> list[Finding]:
     ]
 
 
+def trial() -> tuple[bool, str]:
+    """Return whether a confined program has a filter of system calls, and its user, for people."""
+    from .confined import status_of_trial  # noqa: PLC0415 - needs the native core
+
+    try:
+        status = status_of_trial()
+    except OSError as error:
+        return False, f"no confined program starts: {error}"
+    uid = int(status["Uid"].split()[0])
+    user = f"ours, {uid}" if uid == os.geteuid() else "one of its own"
+    return status.get("Seccomp") == "2", user + (": we cannot take another" if uid == os.geteuid() else "")
+
+
 def confinement() -> list[Finding]:
     """What tshark and `acapella digest`, which read hostile input, are confined with."""
     try:
@@ -271,11 +284,12 @@ def confinement() -> list[Finding]:
     except ImportError:
         return []
     offered = _native.confinement_offered()
-    abi, seccomp, root = offered["landlock_abi"], offered["seccomp"], offered["other_user"]
+    abi = offered["landlock_abi"]
+    seccomp, user = trial()
     pieces = (
         ("Landlock", abi > 0, f"active, ABI {abi}" if abi else "not in this kernel", "tshark and digest: few files"),
         ("seccomp", seccomp, "active" if seccomp else "not in this kernel", "tshark and digest: no network"),
-        ("user of tshark", True, "one of its own" if root else f"ours, {os.geteuid()}: we are not root", "few files"),
+        ("user of tshark", True, user, "few files"),
     )
     fix = "a kernel with Landlock and seccomp (Linux 5.13 or later, lsm=landlock,...)"
     return [

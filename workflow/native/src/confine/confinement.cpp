@@ -162,6 +162,7 @@ void leave_network() {
 [[noreturn]] void run(const Prepared& prepared, bool seccomp) {
     set_streams(prepared);
     reset_signals();
+    if (::setpgid(0, 0) != 0) fail(prepared, "its process group");
     if (!limit(RLIMIT_CORE, 0) || !limit(RLIMIT_AS, prepared.rights.memory_bytes) ||
         !limit(RLIMIT_CPU, prepared.rights.cpu_s) || !limit(RLIMIT_FSIZE, prepared.rights.file_bytes))
         fail(prepared, "its limits");
@@ -171,7 +172,7 @@ void leave_network() {
     if (prepared.ruleset.number() >= 0 &&
         ::syscall(landlock::kRestrictSelf, prepared.ruleset.number(), 0) != 0)
         fail(prepared, "Landlock");
-    if (seccomp && !refuse_system_calls()) fail(prepared, "seccomp");
+    if (seccomp && !(refuse_new_groups() && refuse_system_calls())) fail(prepared, "seccomp");
     // By its descriptor: the new user may not pass the directories that lead to it.
     ::syscall(SYS_execveat, prepared.executable.number(), "", prepared.arguments.data(),
               prepared.environment.data(), AT_EMPTY_PATH);
@@ -184,7 +185,7 @@ Offered offered() {
     Offered found;
     found.landlock_abi = landlock_abi();
     const std::uint32_t action = SECCOMP_RET_ERRNO;
-    found.seccomp = ::syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
+    found.seccomp = has_filter() && ::syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
     found.other_user = ::geteuid() == 0;
     return found;
 }

@@ -39,17 +39,17 @@ struct Program {
 
 // What the kernel offers.
 struct Offered {
-    int landlock_abi = 0;  // 0: none
-    bool seccomp = false;
+    int landlock_abi = 0;     // 0: none
+    bool seccomp = false;     // and there is a filter for this architecture
     bool other_user = false;  // we are root, and may become somebody else
 };
 Offered offered();
 
 // Starts `program` with these rights, and no others: no network and no other user's processes (seccomp;
 // without it a network namespace), no files but `rights.readable` (Landlock), no open files but its three, no
-// core dumps; if we are root, an unprivileged user id that no other process has. What the kernel does not
-// offer is left out. Only system calls run between fork and exec, so other threads may hold any lock. Raises
-// SpawnError.
+// core dumps; if we are root, an unprivileged user id that no other process has; a process group of its own,
+// which it and its children cannot leave (seccomp). What the kernel does not offer is left out. Only system
+// calls run between fork and exec, so other threads may hold any lock. Raises SpawnError.
 pid_t spawn(const Program& program, const Rights& rights);
 
 // Takes rights from the calling thread and the threads and programs that it starts from here on: they write

@@ -116,14 +116,30 @@ constexpr std::array<sock_filter, kLength> filter() {
     return code;
 }
 
+bool set_filter(const sock_filter* code, std::size_t length) {
+    if constexpr (kArchitecture == 0) return false;
+    const sock_fprog program{static_cast<unsigned short>(length), const_cast<sock_filter*>(code)};
+    return ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
 }  // namespace
 
+bool has_filter() { return kArchitecture != 0; }
+
 bool refuse_system_calls() {
-    if constexpr (kArchitecture == 0) return false;
     static constexpr std::array<sock_filter, kLength> kFilter = filter();
-    const sock_fprog program{static_cast<unsigned short>(kFilter.size()),
-                             const_cast<sock_filter*>(kFilter.data())};
-    return ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+    return set_filter(kFilter.data(), kFilter.size());
+}
+
+bool refuse_new_groups() {
+    static constexpr std::array<sock_filter, 5> kFilter{{
+        load(offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_setsid, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_setpgid, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+    }};
+    return set_filter(kFilter.data(), kFilter.size());
 }
 
 }  // namespace acapella::confine

@@ -3,8 +3,14 @@
 
 namespace acapella::confine {
 
+// Whether there is a filter for this architecture.
+bool has_filter();
+
 // Refuses, with EPERM, sockets and all else by which a program reaches beyond its files and its own threads.
 // Needs no_new_privs. Calls nothing but prctl; false where there is no seccomp.
 bool refuse_system_calls();
+
+// Keeps this process and its children in their process group, in which they can be killed. As above.
+bool refuse_new_groups();
 
 }  // namespace acapella::confine

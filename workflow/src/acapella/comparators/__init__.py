@@ -67,7 +67,8 @@ def compare(capture: str, flows: str, tools: list[str] | None = None, limits=Non
 
     ``{"exact": {flows, packets, ip_bytes}, "tools": [{tool, version, skipped, own, flows, packets, ...}]}``, counts of
     flows, IP packets and bytes by the IP headers' lengths. A tool that is not installed says so in ``skipped``, and
-    has no counts. ``limits``: on decompression. Raises UserError for a named one, and where a file or a tool's answer cannot be read.
+    has no counts. ``limits``: on decompression. Raises UserError for a named one, and where a file or a tool's answer
+    cannot be read.
     """
     for path in (capture, flows):
         if not Path(path).is_file():

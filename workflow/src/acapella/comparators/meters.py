@@ -118,8 +118,8 @@ def read_whole(meter: Meter, capture: Path, folder: Path, limits=None) -> tuple[
 def ran(
     command: Sequence[str], folder: Path, name: str, where: Path, source: int = subprocess.DEVNULL
 ) -> tuple[Path, Path]:
-    """Run a command in ``folder``, with standard input from ``source``; the files of what it said on standard output and
-    error. Raises UserError.
+    """Run a command in ``folder``, with standard input from ``source``; the files of what it said on standard output
+    and error. Raises UserError.
     """
     said, complained = folder / f"{name}.out", folder / f"{name}.err"
     with said.open("wb") as output, complained.open("wb") as complaints:
