@@ -5,9 +5,9 @@
 # FUZZ_RUNS="TARGET=N ..." it tries N inputs instead, with the seed FUZZ_SEED (1) and without what earlier runs found: the
 # same inputs each time, so that the verdict is the code's. A target that FUZZ_RUNS does not name runs for SECONDS; a
 # number alone is every target's. fuzz_control is a program of Python.
-# corpus/TARGET has inputs that reach code beyond the seeds, from runs with a fixed seed:
+# corpus/TARGET.tar.gz has inputs that reach code beyond the seeds, from runs with a fixed seed:
 #   TARGET -runs=100000 -seed=1 -max_len=512 NEW SEEDS, then TARGET -merge=1 -max_len=512 KEPT SEEDS NEW; of KEPT the
-#   smallest that fit into 20 KB
+#   smallest that fit into 20 KB; tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=0644 | gzip -9n
 # With COVERAGE=yes nothing is fuzzed: what seeds and kept inputs reach of the code is printed (llvm-cov), a line a file,
 # and BUILD/fuzz/coverage.txt has every line of code and how often it ran.
 set -eu
@@ -37,11 +37,17 @@ done
 # shellcheck disable=SC2086  # a list of names
 [ -z "$native" ] || cmake --build "$tests" --target $native
 
+for target in $native; do
+    rm -rf "$build/kept/$target"
+    mkdir -p "$build/kept/$target"
+    tar -xzf "$here/corpus/$target.tar.gz" -C "$build/kept/$target"
+done
+
 if [ -n "${COVERAGE:-}" ]; then
     objects=
     for target in $native; do
         set -- "$build/seeds/$target"
-        for corpus in "$here/corpus/$target" "$here/../../../build/native-tests/fuzz/corpus/$target"; do
+        for corpus in "$build/kept/$target" "$here/../../../build/native-tests/fuzz/corpus/$target"; do
             [ ! -d "$corpus" ] || set -- "$@" "$corpus"
         done
         LLVM_PROFILE_FILE=$build/$target.profraw "$build/$target" -runs=0 -max_len=65536 "$@" >"$build/$target.log" 2>&1
@@ -89,7 +95,7 @@ fuzz() {
         set -- "-max_total_time=$seconds"
     fi
     mkdir -p "$corpus" "$build/seeds/$target" "$build/crashes"
-    [ ! -d "$here/corpus/$target" ] || set -- "$@" "$here/corpus/$target"
+    [ ! -d "$build/kept/$target" ] || set -- "$@" "$build/kept/$target"
     case $target in
         fuzz_control)
             python3 "$here/fuzz_control.py" "$build/crashes" "$1" ${2:+"$2"} >"$build/$target.log" 2>&1
