@@ -6,7 +6,10 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -160,6 +163,18 @@ def test_released_files_have_listed_columns_only(public):
             assert set((path.with_suffix(".csv")).read_text().splitlines()[0].split(",")) == found[table]
     assert {"frames", "flows", "capture_quality", "frame_sizes"} <= set(found)
     assert "sha256" not in found["capture_quality"]
+
+
+@pytest.mark.skipif(not _native.confinement_offered()["seccomp"], reason="this kernel has no seccomp")
+def test_a_confined_process_makes_the_release(campaign, tmp_path):
+    script = "from acapella.cli import main; print(main()); print(open('/proc/self/status').read())"
+    words = ["release", campaign, "-o", tmp_path / "public", "--key-file", tmp_path / "key"]
+    (tmp_path / "key").write_bytes(KEY)
+    (tmp_path / "key").chmod(0o600)
+    done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=True)
+    assert re.search(r"^0$", done.stdout, re.MULTILINE), done.stderr
+    assert re.search(r"^Seccomp:\s+2$", done.stdout, re.MULTILINE)
+    assert (tmp_path / "public" / "SHA256SUMS").is_file()
 
 
 def test_a_new_column_of_an_acap_or_a_table_stays_private(campaign, tmp_path, monkeypatch):

@@ -93,12 +93,25 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     return parser
 
 
+def confine(args: argparse.Namespace) -> None:
+    """Take rights from this process, which reads captures and a campaign."""
+    from .confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+
+    confine_self(*places(args))
+
+
+def places(args: argparse.Namespace) -> tuple[Path, Path, Path | None]:
+    """Return what is written: the release, the key, and the map of names if there is one."""
+    folder = Path(args.campaign)
+    target = Path(args.output) if args.output else folder / "release"
+    key_file = Path(args.key_file) if args.key_file else folder / KEY
+    return target, key_file, None if args.pseudonyms is None else Path(args.pseudonyms or folder / MAP)
+
+
 def run(args: argparse.Namespace) -> None:
     """Make the set and say where it is."""
     campaign = opened(args.campaign)
-    target = Path(args.output) if args.output else campaign.folder / "release"
-    key_file = Path(args.key_file) if args.key_file else campaign.folder / KEY
-    map_file = None if args.pseudonyms is None else Path(args.pseudonyms or campaign.folder / MAP)
+    target, key_file, map_file = places(args)
     check_places(campaign, target, key_file, map_file)
     counts = make(campaign, target, key_file, map_file, args)
     print(
