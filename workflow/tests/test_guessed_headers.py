@@ -124,4 +124,5 @@ def test_headers_that_some_flow_confirms_are_marked_by_share(tmp_path):
     share = percent((frames - 1) / frames).replace("\N{NO-BREAK SPACE}", " ")
     assert f"GTP (heuristic in {share})" in words(svg_of(compose.drawn("header_occurrence", source)))
     text = words(svg_of(compose.drawn("header_depth", source))).replace("  ", " ")
+    assert "recognized by payload alone" in text
     assert f"Heuristic, and counted with the others: GTP ({frames - 1:,} of {frames:,} frames)" in text

@@ -51,8 +51,8 @@ def guessed(source: Source) -> tuple[str, ...]:
     named = [f"{row['header']} ({guesses_of(row)})" for row in rows[:GUESSES]]
     more = f" and {len(rows) - GUESSES} more" if len(rows) > GUESSES else ""
     return (
-        f"Heuristic, and counted with the others: {', '.join(named)}{more}. nothing but the payload of these frames "
-        "names them.",
+        f"Heuristic, and counted with the others: {', '.join(named)}{more}: recognized by payload alone, in an "
+        "unknown flow or on a port not registered for the header.",
     )
 
 

@@ -45,7 +45,7 @@ def draw(source: Source) -> Figure:
         key.append(f"{PAYLOAD}: payload of any kind that tshark names (text, media, images), which is no header")
     if any(heuristic(row) for row in ranked[:MOST]):
         key.append(
-            f"{HEURISTIC}: frames in which nothing but their payload names the header, no port and no other frame"
+            f"{HEURISTIC}: recognized by payload alone, in an unknown flow or on a port not registered for the header"
         )
     if len(ranked) > MOST:
         key.append(f"{count(len(ranked) - MOST, 'rarer header')} not shown")
