@@ -282,6 +282,7 @@ def test_the_command_confines_itself_and_still_writes_both_tables(capture, tmp_p
         ["kappa", "read", "read", "-o", "out.json"],
         ["anonymise", "read", "-o", "out.pcap", "--key-file", "key"],
         ["show", "read"],
+        ["verify", "read"],
     ],
     ids=lambda words: words[0],
 )

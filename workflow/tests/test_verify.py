@@ -46,7 +46,7 @@ def remembered(tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "our_tables", lambda file, engine, folder, limits=None: once(folder, file, ours, engine))
-        patch.setattr(tables, "tshark_tables", lambda file, folder: once(folder, file, theirs))
+        patch.setattr(tables, "tshark_tables", lambda file, folder, *_: once(folder, file, theirs))
         yield
 
 

@@ -54,6 +54,13 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     return parser
 
 
+def confine(_: argparse.Namespace) -> None:
+    """Take rights from this process, which reads captures and writes to TMPDIR alone."""
+    from ..confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+
+    confine_self()
+
+
 def run(args: argparse.Namespace) -> int:
     """Compare, print, and return the exit code."""
     if args.jobs < 1:
