@@ -3,20 +3,32 @@
 import json
 import xml.etree.ElementTree as ET
 from collections import defaultdict
+from itertools import combinations
 
 import pytest
 from made_trials import odd_baseline, shapes, write_campaign
 from svg_text import COLLISIONS, words
+from trial_frames import BASE_NS, plain, write_pcap
 
-from acapella import cli
+from acapella import cli, trial_tables
 from acapella.campaign import Campaign
-from acapella.figures import compose, deltas, kappa_components, kappa_matrix, kappa_timeline, theme
+from acapella.consistency import result
+from acapella.figures import (
+    compose,
+    deltas,
+    kappa_components,
+    kappa_matrix,
+    kappa_timeline,
+    reordering_spacing,
+    theme,
+)
 from acapella.figures.kappa_components import number
 from acapella.figures.registry import TRIALS, module
 from acapella.figures.save import svg_of
 from acapella.figures.source import Source
 from acapella.figures.theme import FONT, WIDTH
 from acapella.figures.wording import nanoseconds, percent, span
+from acapella_core.consistency import compare
 
 SAME = {"L": 0.0, "I": 0.0, "jitter_ns": 0}
 LONG = "an-environment-whose-name-is-longer-than-any-label"
@@ -393,6 +405,23 @@ def test_reordering_names_the_environments_without_and_the_largest_spacing(campa
     noisy = [row for row in rows if row["environment"] == "noisy"]
     share = sum(row["reversed_pairs"] for row in noisy) / sum(row["pairs"] for row in noisy)
     assert f"{100 * share:.2f} % (noisy)" in text or f"{100 * share:.2g} % (noisy)" in text
+
+
+def test_reordering_bounds_the_pairs_sampled_and_no_others(tmp_path):
+    """Packet 103 overtakes 100 to 102, one packet per ms: every pair, against the sentence on those sampled."""
+    order = [*range(100), 103, *range(100, 103), *range(104, 200)]
+    files = [
+        [write_pcap(tmp_path / f"{name}.pcap", [(BASE_NS + at * 10**6, plain(n)) for at, n in enumerate(numbers)])]
+        for name, numbers in (("a", range(200)), ("b", order))
+    ]
+    (pair,) = compare(files, pairs=[(0, 1)])["pairs"]
+    rows = trial_tables.spacing(None, {"spacing": result.spacing(pair["spacing"]), "n_common": pair["n_common"]})
+    (text,) = reordering_spacing.key(rows, {}, {}, grey=False)
+    place = {packet: at for at, packet in enumerate(order)}
+    apart_ms = [y - x for x, y in combinations(range(200), 2) if place[y] < place[x]]
+    sampled, bound = text.replace("\N{NO-BREAK SPACE}", " ").split("of the pairs sampled, none that is ")
+    assert "1, 4, 16, ... or 4096 packets apart" in sampled
+    assert max(n for n in apart_ms if n in (1, 4, 16, 64)) < float(bound.split(" ms ")[0]) < max(apart_ms) == 3
 
 
 def test_many_environments_of_reordering_have_small_panels_and_a_range(tmp_path):
