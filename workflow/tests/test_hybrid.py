@@ -1,6 +1,7 @@
 """Engines hybrid and tshark: what tshark is asked, what its answers become, and that nothing else decides it."""
 
 import hashlib
+import os
 import struct
 import subprocess
 import sys
@@ -24,7 +25,9 @@ from acapella.figures.source import Source
 from acapella.report import warnings
 from acapella_core.errors import UserError
 
-WRAPPED_FRAMES = 1_000_000
+SOAK = bool(os.environ.get("ACAPELLA_SOAK"))
+WRAPPED_FRAMES = 1_000_000 if SOAK else 500_000
+SENT_SHARE = 0.06 if SOAK else 0.08  # at most: of a longer capture fewer frames are sent
 LINK_80211 = 105
 
 
@@ -239,4 +242,4 @@ def test_wrapped_corpus_reaches_the_agreement_with_few_questions(program, corpus
     print(measured)
     assert len(compared) > 0.92 * WRAPPED_FRAMES, measured
     assert agreement >= 0.99, measured  # what has to be reached; 99.6 % where this was written
-    assert share <= 0.06, measured
+    assert share <= SENT_SHARE, measured
