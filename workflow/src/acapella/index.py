@@ -15,8 +15,7 @@ Tables with list columns, such as flows.vlan, are views too: the schema `stored`
 
 Views contain the absolute path of the campaign's folder: they work from any working directory. If you move the folder,
 run `acapella index CAMPAIGN --views`; `acapella sql` works there without. The workflow does the same as its last step,
-so that the tables of all stages are views. The content depends on the inputs alone; the file's own
-bytes do not have to be equal from run to run, so nothing takes its checksum.
+so that the tables of all stages are views. The content depends on the inputs alone, the bytes of the file do not.
 
 If raw/samples.tsv lists the samples, the files of other samples are removed first: those in acap/, flows/, partial/ and
 flowreports/, and links in raw/. Captures in raw/ that are no links are moved to stale/raw/. logs/stale.log lists both.
