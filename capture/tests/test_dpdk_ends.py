@@ -211,7 +211,8 @@ def with_fault(folder: Path, preload: Path, call: str) -> tuple[dpdk.Run, int]:
         list(map(str, argv)), capture_output=True, text=True, timeout=dpdk.LIMIT_S, check=False, env=os.environ | fault
     )
     count = folder / "count"
-    return dpdk.finished(folder, done.returncode, done.stderr), int(count.read_text()) if count.exists() else 0
+    counted = dict(map(str.split, count.read_text().splitlines())) if count.exists() else {}
+    return dpdk.finished(folder, done.returncode, done.stderr), int(counted.get(call.partition(":")[0], 0))
 
 
 @pytest.mark.parametrize("kind", CHOSEN)

@@ -71,9 +71,9 @@ def check_line(line: bytes) -> None:
     try:
         message = channel.decode(line)
     except channel.Refused as refusal:
-        quoted = [
-            word for word in line.split(b'"') if len(word) > 12 and word.decode("utf-8", "replace") in str(refusal)
-        ]
+        # names of members, which refusals list, have at most 12 characters
+        words = [word.strip(b", ").decode("utf-8", "replace") for word in line.split(b'"')]
+        quoted = [word for word in words if len(word) > 12 and word in str(refusal)]
         assert not quoted, refusal
         return
     assert json.loads(line), "a message is an object with a member"
