@@ -86,3 +86,16 @@ def test_title_and_figure_leave_misdated_samples_out_and_count_them(tmp_path):
     assert warning.startswith("1 sample of 4 dated more than 10 years from the median start of the campaign's samples")
     figure = throughput.draw(source)
     assert "1 misdated sample omitted" in plain(figure.key[0])
+
+
+def test_bins_of_a_misdated_sample_are_left_out_also_within_the_range_of_others():
+    """Port b has only a sample from 2005 to 2017; the campaign is of 2013 to 2020."""
+    years = {year: (year - 1970) * 31_556_952 * SECOND for year in (2005, 2013, 2017, 2020)}
+    samples = [
+        {"site": "A", "port": port, "misdated": misdated, "actual_start_ns": years[first], "actual_end_ns": years[last]}
+        for port, misdated, first, last in (("a", False, 2013, 2020), ("b", True, 2005, 2017))
+    ]
+    bins = [(port, year) for port in "ab" for year in (2005, 2013, 2017)]
+    rows = [{"site": "A", "port": port, "start_ns": years[year], "bin_ns": SECOND} for port, year in bins]
+    kept, _ = throughput.dated(rows, samples)
+    assert [bins[rows.index(row)] for row in kept] == [("a", 2013), ("a", 2017)]

@@ -66,15 +66,23 @@ def draw(source: Source) -> Figure:
 
 
 def dated(rows: list[dict], samples: list[dict]) -> tuple[list[dict], list[str]]:
-    """Rows within the time range of samples that are not misdated, and what the caption states of the others.
+    """Rows of bins that samples of the port which are not misdated cover, and what the caption states of the others.
 
     All rows if no sample is misdated, or all are. ``samples``: rows of capture_quality.
     """
-    misdated, span = sum(bool(row["misdated"]) for row in samples), time_range(samples)
-    if not misdated or not span:
+    misdated = sum(bool(row["misdated"]) for row in samples)
+    if not misdated or not time_range(samples):
         return rows, []
-    kept = [row for row in rows if row["start_ns"] < span[1] and row["start_ns"] + row["bin_ns"] > span[0]]
-    return kept, [f"{count(misdated, 'misdated sample')} omitted"]
+    spans = defaultdict(list)
+    for row in samples:
+        if row["actual_start_ns"] is not None and not row["misdated"]:
+            spans[row["site"], row["port"]].append((row["actual_start_ns"], row["actual_end_ns"]))
+
+    def covered(row: dict) -> bool:
+        own = spans[row["site"], row["port"]]
+        return any(start < row["start_ns"] + row["bin_ns"] and end >= row["start_ns"] for start, end in own)
+
+    return [row for row in rows if covered(row)], [f"{count(misdated, 'misdated sample')} omitted"]
 
 
 def watched(rows: list[dict], samples: list[dict]) -> dict[tuple[str, str], list[dict]]:
