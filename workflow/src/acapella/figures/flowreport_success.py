@@ -9,33 +9,45 @@ from .wording import GAP, count, digits, percent
 
 SUBJECT = "Success against offered rate"
 TABLE = "flowreport_offered"
-COLUMNS = ("offered_rps", "reached_rps", "success_share", "trace_bps", "speed")
+COLUMNS = ("trace", "speed", "offered_rps", "reached_rps", "offered", "lost", "success_share")
 PRINTED = 22e6  # section IV-C, reports/s with negligible losses
 HEIGHT = 190
+RATE = "offered (million reports/s)"
 COLOURS = (theme.BLUE, theme.VERMILION)
+IN_MEMORY, REPLAYED = "Reports made in memory", "Reports of replayed traces"  # the upper and the lower panel
 
 
 def scope(source: Source) -> tuple[str, ...]:
-    """How much was offered, and what of it was lost, without the replays of traces."""
-    rows = [row for row in source.rows(TABLE) if row["trace"] is None]
-    if not rows:
-        return ()
-    offered = sum(row["offered"] for row in rows)
-    lost, discarded = (sum(row[name] for row in rows) for name in ("lost", "discarded"))
-    one = rows[0]
-    reports = f"{count(offered, 'report')} of {one['report_bytes']}{GAP}B of {count(one['flows'], 'flow')}"
-    what = f"{count(len(rows), 'run')}, {reports}, {count(one['threads'], 'thread')}"
-    shares = [f"{percent(n / offered) if n else 'none'}" for n in (lost, discarded)]
-    return (f"{what}; losses: {shares[0]}, discarded as old: {shares[1]}",)
+    """How much was offered, and what of it was lost: a line for each panel."""
+    made, replays = split(source.rows(TABLE))
+    found = []
+    for rows, what, run in ((made, IN_MEMORY, "run"), (replays, REPLAYED, "replay")):
+        if not rows:
+            continue
+        offered = sum(row["offered"] for row in rows)
+        lost, discarded = (sum(row[name] for row in rows) for name in ("lost", "discarded"))
+        one = rows[0]
+        reports = f"{count(offered, 'report')} of {one['report_bytes']}{GAP}B"
+        if rows is made:
+            reports += f" of {count(one['flows'], 'flow')}"
+        shares = [f"{percent(n / offered) if n else 'none'}" for n in (lost, discarded)]
+        runs = f"{count(len(rows), run)}, {reports}, {count(one['threads'], 'thread')}"
+        found.append(f"{what}: {runs}; losses: {shares[0]}, discarded as old: {shares[1]}")
+    return tuple(found)
 
 
 SCOPE = scope
 
 
+def split(rows: list[dict]) -> tuple[list[dict], list[dict]]:
+    """Return the runs of reports made in memory, and the replays of traces that have a report."""
+    replays = [row for row in rows if row["trace"] is not None and row["offered"]]
+    return [row for row in rows if row["trace"] is None], replays
+
+
 def draw(source: Source) -> Figure:
     """Return a point per run: above of reports made in memory, below of replayed traces."""
-    rows = [row for row in source.rows(TABLE) if row["trace"] is None]
-    replays = [row for row in source.rows(TABLE) if row["trace"] is not None]
+    rows, replays = split(source.rows(TABLE))
     if not rows:
         raise NoData("no rate was measured (acapella measure-collector)")
     values = [
@@ -54,7 +66,7 @@ def draw(source: Source) -> Figure:
     base = alt.Chart(alt.Data(values=values)).encode(
         x=alt.X(
             "rate:Q",
-            title="offered (million reports/s)",
+            title=RATE,
             scale=alt.Scale(type="log", domain=domain, nice=False),
             axis=alt.Axis(format="~g", values=ticks(*domain)),
         ),
@@ -78,17 +90,21 @@ def draw(source: Source) -> Figure:
         "before a worker has read it. The highest rate is that at which this machine copies reports in memory. Dashed: "
         "the rate that the P4/RDMA paper reached with negligible losses. Its collapse to 125,000 reports/s beyond that "
         "rate is of its NIC and cannot be reproduced here."
-        f"{' ' + REPLAYED if replays else ''}",
+        f"{' ' + OF_REPLAYS if replays else ''}",
     )
-    chart = chart.properties(width=theme.WIDTH - 70, height=HEIGHT)
-    return Figure(title(rows), alt.vconcat(chart, drops(replays), spacing=14) if replays else chart, key)
+    chart = chart.properties(width=theme.WIDTH - 70, height=HEIGHT, title=head(IN_MEMORY))
+    return Figure(title(rows, replays), alt.vconcat(chart, drops(replays), spacing=14) if replays else chart, key)
 
 
-REPLAYED = (
+OF_REPLAYS = (
     "Below: reports that the P4 program makes of generated traces with the mean rates of the paper's, replayed at "
-    "multiples of their own rate; the rate of the packets is on the axis. Circles are single replays, the line "
-    "joins their medians."
+    "multiples of their own rate. Circles are single replays, the line joins their medians."
 )
+
+
+def head(text: str) -> alt.TitleParams:
+    """Return the heading of a panel."""
+    return alt.TitleParams(text, fontSize=theme.TEXT, offset=4, frame="group", color=theme.INK)
 
 
 def drops(replays: list[dict]) -> alt.LayerChart:
@@ -96,35 +112,37 @@ def drops(replays: list[dict]) -> alt.LayerChart:
     values = [
         {
             "trace": f"trace of {row['trace']}",
-            "rate": row["trace_bps"] * row["speed"] / 1e6,
+            "rate": row["reached_rps"] / 1e6,
             "drops": 100 * row["lost"] / row["offered"],
             "speed": row["speed"],
-            "rps": row["offered_rps"] / 1e6,
+            "mbps": row["trace_bps"] * row["speed"] / 1e6,
         }
         for row in replays
-        if row["offered"]
     ]
+    rates = [value["rate"] for value in values]
+    domain = [min(rates) / 1.2, max(rates) * 1.2]
     names = list(dict.fromkeys(value["trace"] for value in values))
     legend = alt.Legend(title=None, orient="bottom", symbolType="stroke", symbolSize=200, labelLimit=200)
     base = alt.Chart(alt.Data(values=values)).encode(
         x=alt.X(
             "rate:Q",
-            title="replay rate (Mbit/s)",
-            scale=alt.Scale(type="log", nice=False, padding=8),
-            axis=alt.Axis(format=",~f", values=[10.0**power for power in range(10)], labelOverlap=True),
+            title=RATE,
+            scale=alt.Scale(type="log", domain=domain, nice=False),
+            axis=alt.Axis(format="~g", values=ticks(*domain), labelOverlap=True),
         ),
         y=alt.Y("drops:Q", title="reports lost (%)", scale=alt.Scale(domain=[0, 100])),
         color=alt.Color("trace:N", scale=alt.Scale(domain=names, range=list(COLOURS[: len(names)])), legend=legend),
         tooltip=[
             alt.Tooltip("trace:N"),
             alt.Tooltip("speed:Q", title="speed"),
-            alt.Tooltip("rps:Q", title="million reports/s", format=".3~g"),
+            alt.Tooltip("rate:Q", title="million reports/s", format=".3~g"),
+            alt.Tooltip("mbps:Q", title="replay rate (Mbit/s)", format=",.3~r"),
             alt.Tooltip("drops:Q", title="lost (%)", format=".3~g"),
         ],
     )
     median = base.encode(y=alt.Y("drops:Q", aggregate="median", title="reports lost (%)"), tooltip=[])
     marks = alt.layer(median.mark_line(strokeWidth=1.6), base.mark_circle(size=30, opacity=0.7))
-    return marks.properties(width=theme.WIDTH - 70, height=HEIGHT)
+    return marks.properties(width=theme.WIDTH - 70, height=HEIGHT, title=head(REPLAYED))
 
 
 def ticks(low: float, high: float) -> list[float]:
@@ -133,15 +151,21 @@ def ticks(low: float, high: float) -> list[float]:
     return [value for value in every if low <= value <= high]
 
 
-def title(rows: list[dict]) -> str:
+def title(rows: list[dict], replays: list[dict]) -> str:
+    """Return between which rates losses begin, for each panel."""
+    parts = [f"{what}: {losses(own)}" for what, own in ((IN_MEMORY, rows), (REPLAYED, replays)) if own]
+    return "; ".join([parts[0], *(f"{part[0].lower()}{part[1:]}" for part in parts[1:])])
+
+
+def losses(rows: list[dict]) -> str:
     """Return between which rates losses begin."""
-    failing = [row["reached_rps"] for row in rows if row["accepted"] < row["offered"]]
-    whole = [row["reached_rps"] for row in rows if row["accepted"] == row["offered"]]
+    lossy = [row["reached_rps"] for row in rows if row["lost"]]
+    whole = [row["reached_rps"] for row in rows if not row["lost"]]
     if not whole:
-        return "Reports were lost at every rate that was offered"
-    if not failing:
-        return f"Up to {digits(max(whole) / 1e6)} million reports/s no report was lost"
-    below = [rate for rate in whole if rate < min(failing)]
+        return "losses at every rate that was offered"
+    if not lossy:
+        return f"no losses up to {digits(max(whole) / 1e6)} million reports/s"
+    below = [rate for rate in whole if rate < min(lossy)]
     if not below:
-        return f"Reports were lost from {digits(min(failing) / 1e6)} million/s on"
-    return f"Losses begin between {digits(max(below) / 1e6)} and {digits(min(failing) / 1e6)} million reports/s"
+        return f"losses from {digits(min(lossy) / 1e6)} million reports/s on"
+    return f"losses begin between {digits(max(below) / 1e6)} and {digits(min(lossy) / 1e6)} million reports/s"
