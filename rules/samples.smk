@@ -274,16 +274,23 @@ def captures_of_trials(wildcards):
 
 
 def stop_without_deadlock():
-    """Have SIGTERM handled beside the main thread.
+    """Have SIGTERM handled beside the main thread, and record that SIGTERM or SIGINT came.
 
     Snakemake's handler takes locks that its scheduler, the main thread, may hold when the signal comes: with `kill` to
-    a whole process group that is likely, for jobs end at the same time and make passes the signal on once more.
+    a whole process group that is likely, for jobs end at the same time and make passes the signal on once more. A
+    SIGINT that reaches Snakemake alone ends no job, so that only this record shows why the run ended.
     """
-    handler = signal.getsignal(signal.SIGTERM)
+    terminate, interrupt = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
 
     def stop(*received):
         JOB_RECORDS.stopping = True
-        _thread.start_new_thread(handler, received)
+        _thread.start_new_thread(terminate, received)
 
-    if callable(handler):
+    def stop_at_once(*received):
+        JOB_RECORDS.stopping = True
+        interrupt(*received)
+
+    if callable(terminate):
         signal.signal(signal.SIGTERM, stop)
+    if callable(interrupt):  # a shell's background job ignores SIGINT
+        signal.signal(signal.SIGINT, stop_at_once)

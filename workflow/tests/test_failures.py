@@ -55,6 +55,13 @@ def test_a_job_that_was_stopped_is_no_broken_sample(stage, code, tmp_path, monke
     assert stopping == "acapella: stopped; run snakemake again to go on"
 
 
+def test_a_stopped_run_with_a_failed_sample_reports_both(tmp_path):
+    jobs = [FailedJob("digest", "a", tmp_path / "a.log", 2)]
+    lines = how_to_go_on(jobs, [], stopping=True).splitlines()
+    assert lines[0] == "acapella: these samples failed:"
+    assert lines[-1] == "acapella: stopped; run snakemake again to go on"
+
+
 def test_a_collection_that_was_stopped_starts_over(tmp_path, monkeypatch):
     said = after(tmp_path, monkeypatch, ("collect", 130, "alpha-1: 10 frames\n"))
     assert said.startswith("acapella: stopped; run snakemake again to go on; the collection starts over")

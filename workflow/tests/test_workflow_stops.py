@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -80,6 +81,21 @@ def test_after_ctrl_c_it_says_how_to_go_on_and_a_second_run_finishes(finished, t
     del place.environment["PATH"]
     place.succeed("--cores", "2", "process")
     assert place.sha256("acap/*", "flows/*", "tables/*") == finished.sha256("acap/*", "flows/*", "tables/*")
+
+
+def test_an_interrupt_of_snakemake_alone_is_reported_as_one(tmp_path):
+    """As `kill -INT PID`: no job gets the signal, and the running digest ends well."""
+    place, seconds = workplace(tmp_path / "place"), f"3.{os.getpid()}"
+    place.replace_tshark(tmp_path, f'sleep {seconds}; exec {shutil.which("tshark")} "$@"')
+    running = place.start("--cores", "1", output=subprocess.PIPE)
+    while not runs("sleep", seconds):
+        assert running.poll() is None
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    said, _ = running.communicate(timeout=STOPPED_S)
+    assert running.returncode == 1, said
+    assert "acapella: stopped; run snakemake again to go on" in said.splitlines(), said
+    assert "no job failed" not in said and "these samples failed" not in said, said
 
 
 SIGNAL_WHILE_LOCKED = """

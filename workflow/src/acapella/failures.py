@@ -23,7 +23,7 @@ def how_to_go_on(jobs: Sequence[FailedJob], excluded: Sequence[str], *, stopping
     """Return which samples and jobs failed, with the last line of each one's log, and how the campaign continues.
 
     Only exit codes decide which sample failed by itself, not the texts of logs. ``jobs``: the failed ones;
-    ``excluded``: samples that the config leaves out already; ``stopping``: Snakemake received SIGTERM.
+    ``excluded``: samples that the config leaves out already; ``stopping``: Snakemake received SIGTERM or SIGINT.
     """
     if shutil.disk_usage(".").free < LEAST_FREE or any(job.errno in FULL for job in jobs):
         return f"acapella: the disk is full; make room in {Path.cwd()}, then run snakemake again"
@@ -42,7 +42,7 @@ def how_to_go_on(jobs: Sequence[FailedJob], excluded: Sequence[str], *, stopping
             "acapella: these jobs failed for reasons outside the samples; fix these causes, then run snakemake again:"
         )
         lines += by_reason({name(job): why for job, why in outside.items()})
-    if (stopped or stopping) and not lines:
+    if stopping or (stopped and not lines):
         anew = "; the collection starts over, its samples are taken again" if of_collection(stopped) else ""
         lines.append(f"acapella: stopped; run snakemake again to go on{anew}")
     if not stopping and (ended := [name(job) for job in stopped if job.exit_code == 128 + signal.SIGTERM]):

@@ -48,7 +48,7 @@ class JobRecords(logging.Handler):
     def __init__(self):
         super().__init__(logging.INFO)
         self.failed: list[FailedJob] = []
-        self.stopping = False  # set by the handler of SIGTERM (rules/samples.smk)
+        self.stopping = False  # set by the handlers of SIGTERM and SIGINT (rules/samples.smk)
         self._samples: dict[int, str | None] = {}
         self._existed: dict[int, tuple[Path, ...]] = {}
 
