@@ -51,6 +51,13 @@ def test_a_filter_on_one_sample_reads_one_file(campaign, monkeypatch):
     assert "Total Files Read: 1 " in con.execute(query).fetchall()[0][1]
 
 
+@pytest.mark.parametrize("place", range(3))
+def test_options_may_stand_before_between_and_after_campaign_and_query(campaign, ask, place):
+    words = [campaign, "select 7 as n"]
+    words[place:place] = ["--format", "json"]
+    assert ask(*words) == (0, '[\n{"n": 7}\n]\n', "")
+
+
 @pytest.mark.parametrize(
     "condition",
     ["sample = 'site02-p0-0001'", "site = 'SITE02'", "site = 'SITE02' and port like '%/1'", "site in ('SITE02')"],

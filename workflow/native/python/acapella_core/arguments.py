@@ -31,6 +31,8 @@ class Parser(argparse.ArgumentParser):
     Its subparsers are of this class too.
     """
 
+    _intermixed = False  # whether positional arguments are parsed apart from options
+
     def error(self, message: str) -> NoReturn:
         """End with a mistake in the command line."""
         command, _, stage = self.prog.partition(" ")
@@ -42,11 +44,19 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None):
         """As argparse, but a subparser complains of what it does not know itself, so that its name is in the line.
 
-        It does so before it misses a required option: that one may only be misspelt.
+        It does so before it misses a required option: that one may only be misspelt. Options may stand between
+        positional arguments: argparse assigns those before an option without those after it, so that it does not
+        know the latter; then both are parsed again, the options first.
         """
+        if self._intermixed:
+            return super().parse_known_args(args, namespace)
         if self._subparsers is None:
             self._check_options(sys.argv[1:] if args is None else args)
         known, unknown = super().parse_known_args(args, namespace)
+        if unknown and self._subparsers is None:
+            self._intermixed = True
+            known, unknown = self.parse_known_intermixed_args(args, namespace)
+            self._intermixed = False
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return known, unknown
