@@ -14,9 +14,10 @@ Prints every kind of disagreement with its first frames and both answers: layers
 then what is above layer 4. A kind is a layer; of header tokens, a pair of answers. Also names the first frames of
 whatever was not compared. The output is the same for any --jobs.
 
-Exit code 0 where every frame that the core decided agrees on layers 2 to 4, errata apart; 1 where one does not, or
-where a FILE could not be compared (in a folder, such are counted). What stands above layer 4 may differ on frames that
-tshark did not see.
+Exit code: 0 if no disagreement is printed (known errors of tshark are none), 1 if there is one, on any layer, or if a
+FILE could not be compared (in a folder, such are counted), 2 if no file could be. Above layer 4 digests of engines
+native and hybrid may differ on frames that tshark did not see; the last line counts the frames with a disagreement on
+what the core decided by itself.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from functools import partial
 from pathlib import Path
 
 from acapella_core import decompression
-from acapella_core.errors import UserError
+from acapella_core.errors import DAMAGED, UserError
 from acapella_core.files import scratch_folder
 
 from . import captures
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     if not whole.files:
         raise UserError("no capture could be compared", where=" ".join(args.paths))
     missed = any(named and not result.files for named, result in zip(files.values(), results, strict=True))
-    return 1 if whole.faults or missed else 0
+    return DAMAGED if whole.disagreements or missed else 0
 
 
 def compare_all(  # noqa: PLR0913 - independent choices
