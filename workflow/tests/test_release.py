@@ -340,7 +340,7 @@ def test_mistakes_are_one_line_and_leave_nothing(request, tmp_path, capsys, word
 
 
 @pytest.mark.usefixtures("public")  # makes the key
-def test_true_names_are_told_where_the_tables_have_them(finished, tmp_path, capsys):
+def test_true_names_are_released_or_refused_if_pseudonyms_are_asked_for(finished, tmp_path, capsys):
     campaign = tmp_path / "open"
     campaign.mkdir()
     for name in ("raw", "acap", "flows", "partial"):
@@ -352,15 +352,30 @@ def test_true_names_are_told_where_the_tables_have_them(finished, tmp_path, caps
     assert (public / "captures" / f"{SITES[0]}-alpha-p1.pcap").is_file()
     assert "the true ones" in (public / "README.md").read_text()
     capsys.readouterr()
-    run("release", campaign, "--key-file", finished / "release.key", "--pseudonyms", "-o", tmp_path / "hidden")
-    assert not (tmp_path / "hidden" / "tables").exists()  # they have the true names
+    before = files(campaign)
+    assert main(["release", str(campaign), "--pseudonyms", "-o", str(tmp_path / "hidden")]) == 2
+    printed = capsys.readouterr()
+    (line,) = printed.err.splitlines()
+    assert line.startswith(f"acapella: error: {campaign / 'tables'}: the tables have true names of sites")
+    assert line.endswith("; run snakemake --config pseudonyms=True, then release again")
+    assert (printed.out, files(campaign), (tmp_path / "hidden").exists()) == ("", before, False)
+
+
+@pytest.mark.usefixtures("public")  # makes the key
+def test_tables_of_a_stage_with_true_names_are_left_out_with_the_reason(finished, tmp_path, capsys):
+    campaign = shutil.copytree(finished, tmp_path / "mixed")
+    (campaign / "tables" / "consistency.parquet").write_bytes(SITES[0].encode())
+    outputs = {"tables/consistency.parquet": "0" * 64}
+    (campaign / "consistency_provenance.json").write_text(json.dumps({"outputs": outputs, "parameters": {}}))
+    capsys.readouterr()
+    run("release", campaign, "--pseudonyms", "-o", tmp_path / "hidden")
     assert not [path for path in files(tmp_path / "hidden") if SITES[0].encode() in path.read_bytes()]
-    _, line = capsys.readouterr().out.splitlines()
-    names, reason = re.fullmatch(r"tables (.*) left out: (.*)", line).groups()
-    assert names.split(", ") == sorted({path.stem for path in (campaign / "tables").iterdir()})
-    assert reason.startswith("true names of sites, ports or samples; ")
-    assert reason.endswith(": snakemake --config pseudonyms=True; then release again")
-    assert f"\n- {names}: true names of sites, ports or samples\n" in (tmp_path / "hidden/README.md").read_text()
+    lines = [line for line in capsys.readouterr().out.splitlines() if "consistency" in line]
+    assert lines == [
+        "table consistency left out: true names of sites, ports or samples; to make them with pseudonyms: "
+        "snakemake --config pseudonyms=True; then release again"
+    ]
+    assert "- consistency: true names of sites, ports or samples\n" in (tmp_path / "hidden/README.md").read_text()
     assert (campaign / "release-pseudonyms.tsv").is_file()
 
 

@@ -12,8 +12,9 @@ Before it gets its name, the set is searched for original addresses, checksums o
 the captures. If something is found, nothing is published, and the error names it.
 
 If the tables were made with pseudonyms, sites, ports and samples have them here, too. --pseudonyms gives them
-pseudonyms in any case, leaves out tables that have true names, and writes the private map of pseudonyms and true names
-to a file outside of the release, which only its owner can read.
+pseudonyms in any case, and writes the private map of pseudonyms and true names to a file outside of the release, which
+only its owner can read. It needs tables with pseudonyms: first run snakemake --config pseudonyms=True. Tables of single
+stages that still have true names are left out.
 
 The key stays behind: CAMPAIGN/release.key, made where there is none, or the file of --key-file. With the same key a
 later release of the campaign has the same pseudonyms. Look through the set before you publish it; docs/release.md says
@@ -45,7 +46,8 @@ PROVENANCES = ("provenance.json", "consistency_provenance.json")  # of process, 
 PROVENANCES += tuple(f"{stage}_provenance.json" for stage in ("flowtables", "flowstudy", "flowpublished"))
 PRINTED = {"kappa_published"}  # tables of what papers printed, which have nothing of the campaign
 TRUE_NAMES = "true names of sites, ports or samples"
-MAKE_HIDDEN = "; to make them with pseudonyms: snakemake --config pseudonyms=True; then release again"
+HIDE = "snakemake --config pseudonyms=True"
+MAKE_HIDDEN = f"; to make them with pseudonyms: {HIDE}; then release again"
 PUBLIC_FILE, PUBLIC_FOLDER = 0o644, 0o755
 SHEET = ("sample", "site", "port", "direction", "method", "frames", "bytes", "snaplen", "cut_frames", "dropped_kernel")
 CHECKSUMS = ("sha256", "acap_sha256", "flows_sha256", "manifest_sha256")  # of files that stay behind
@@ -156,6 +158,7 @@ def make(campaign: Campaign, target: Path, key_file: Path, map_file: Path | None
     from . import release_catalog, release_readme  # noqa: PLC0415
 
     hidden = map_file is not None or tables_hidden(campaign)
+    check_tables(campaign, hidden=hidden)
     taken = samples(campaign, hide=hidden)
     if not key_file.exists() and not args.key_file:
         core.make_key(key_file)
@@ -202,6 +205,18 @@ def search(campaign: Campaign, part: Path, taken: list[Taken], done: list[dict],
 def tables_hidden(campaign: Campaign) -> bool:
     """Whether the tables were made with pseudonyms."""
     return with_pseudonyms(provenance(campaign, PROVENANCES[0]))
+
+
+def check_tables(campaign: Campaign, *, hidden: bool) -> None:
+    """Raise UserError if names are ``hidden`` and the tables of `acapella process` have true names: none could be
+    released.
+    """
+    if hidden and (campaign.folder / PROVENANCES[0]).is_file() and not tables_hidden(campaign):
+        raise UserError(
+            f"the tables have {TRUE_NAMES}, so that none could be released with --pseudonyms",
+            where=campaign.folder / "tables",
+            fix=f"run {HIDE}, then release again",
+        )
 
 
 def with_pseudonyms(told: dict) -> bool:
