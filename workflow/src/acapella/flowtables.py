@@ -97,13 +97,20 @@ def merged(campaign: Campaign, samples: Sequence[str], names: dict[str, str]):
 
 @contextlib.contextmanager
 def culprit_named(campaign: Campaign, samples: Sequence[str], names: dict[str, str]):
-    """Raise UserError with the name of the sample where DuckDB cannot merge the samples' results."""
+    """Raise UserError with the name of the sample whose results cannot be merged or do not fit their schemas."""
     import duckdb  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415
+
+    from . import tables  # noqa: PLC0415
+
+    faults = (duckdb.Error, ValueError, pa.ArrowException)
 
     def failure(part: Sequence[str]) -> Exception | None:
         try:
-            merged(campaign, part, names).close()
-        except duckdb.Error as error:
+            with contextlib.closing(merged(campaign, part, names)) as con:
+                for table in TABLES:
+                    tables.check(con.table(table), table)
+        except faults as error:
             return error
         except UserError:  # a file is missing, which the merge of all did not get to
             return None
@@ -111,7 +118,9 @@ def culprit_named(campaign: Campaign, samples: Sequence[str], names: dict[str, s
 
     try:
         yield
-    except duckdb.Error as error:
+    except faults as error:
+        if queries.has_no_culprit(error):
+            raise
         name, why = queries.culprit(samples, failure)
         raise UserError(
             f"sample {name} cannot be merged{why}",
