@@ -14,7 +14,7 @@ from snakemake.exceptions import WorkflowError
 from acapella.campaign import Campaign
 from acapella.stale import Stage, remove_samples, remove_stages, remove_stale
 from acapella_capture.testbeds import files as captures_that_exist
-from acapella_core import sheets
+from acapella_core import names, sheets
 
 TRIALS = config["trials"] or {}
 REPORTED = config["flowreports"]
@@ -30,7 +30,8 @@ WARNINGS = []
 
 def warn():
     """Say what is wrong with the sheet and stops nothing."""
-    print(*WARNINGS, sep="\n", file=sys.stderr)
+    for line in WARNINGS:
+        names.report(line)
 
 
 def unknown_sample(named, known, place):

@@ -7,9 +7,12 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from traces import busy_port, write_pcap
 
 from acapella import start
 from acapella.cli import STAGES, main, told
+from acapella_capture import collect
+from acapella_capture.outcomes import Outcome
 
 EVERY_STAGE = (*STAGES, "collect")
 
@@ -70,6 +73,29 @@ def test_control_characters_in_an_error_are_escaped(capsys):
     assert main(["index", "/nonexistent/\x1b]0;x\x07\n"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.isprintable() and "\\x1b]0;x\\x07\\n" in line
+
+
+def test_control_characters_in_names_of_files_and_sites_are_escaped(tmp_path, capsys):
+    """In the warnings of digest, kappa and anonymize, in what verify prints, and in the notes of a collection."""
+    name = "a\x1b[2J\nb.pcap"
+    capture = write_pcap(tmp_path / name, busy_port())
+    capture.write_bytes(capture.read_bytes()[:-5])
+    (tmp_path / "c\x1b]0;x\x07.txt").write_text("text")
+    main(["digest", str(capture), "-o", str(tmp_path / "a.parquet"), "--engine", "native"])
+    main(["anonymise", "--new-key", str(tmp_path / "key")])
+    main(["anonymise", str(capture), "-o", str(tmp_path / "b.pcap"), "--key-file", str(tmp_path / "key")])
+    main(["kappa", str(capture), str(capture)])
+    main(["verify", str(tmp_path)])
+    outcome = Outcome("mine", "", "S\x1bX", "failed", "no\x07")
+    list(collect.told([outcome, {"sample": "s", "frames_captured": 1, "notes": ["n\x1b"]}], []))
+    printed = capsys.readouterr()
+    lines = [*printed.out.split("\n"), *printed.err.split("\n")]
+    assert all(line.isprintable() for line in lines), [line for line in lines if not line.isprintable()]
+    named = "a\\x1b[2J\\nb.pcap"
+    assert sum(named in line for line in printed.err.split("\n")) == 2, printed.err
+    assert any(named in line and line.startswith("A ") for line in lines)
+    assert "skipped: " in printed.err and "c\\x1b]0;x\\x07.txt" in printed.err
+    assert "S\\x1bX: failed: no\\x07" in lines and "note: n\\x1b" in lines
 
 
 @pytest.mark.parametrize("argv", [["--nosuch"], ["campaign", "--config"], []])

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from acapella_core import beneath
+from acapella_core import beneath, names
 from acapella_core.arguments import Parser
 from acapella_core.decompression import limits
 from acapella_core.errors import UserError, exit_code_of
@@ -83,7 +83,8 @@ def run(args: argparse.Namespace) -> int | None:
         debug = ["--debug"] if getattr(args, "debug", False) else []
         return sandbox.call(sandbox.python_argv("acapella_capture.collect", *command, *debug))
     if settings.testbed == "fabric":
-        print(*asked_of_fabric(settings), sep="\n", flush=True)
+        for line in asked_of_fabric(settings):
+            names.report(line, sys.stdout)
     if settings.testbed == "files":
         taken = files.describe(settings.samples, args.campaign, only=args.only, limits=limits(**settings.limits))
     else:
@@ -112,7 +113,7 @@ def write_sheets(raw: Path, lines: list[dict[str, Any]], failures: list[Failure]
     sheet, failed = raw / manifests.SHEET, raw / manifests.FAILED
     if failures:
         atomic_text(failed, manifests.sheet(map(asdict, failures), manifests.FAILED_COLUMNS))
-        print(f"{counted(len(failures), 'sample')} failed: {failed}", file=sys.stderr)
+        names.report(f"{counted(len(failures), 'sample')} failed: {failed}")
     else:
         failed.unlink(missing_ok=True)
     if failures and not lines:
@@ -153,17 +154,17 @@ def told(taken: Iterable[Told], failures: list[Failure]) -> Iterator[dict[str, A
     for manifest in taken:
         if isinstance(manifest, Failure):
             failures.append(manifest)
-            print(f"warning: {manifest.sample} failed: {manifest.why}", file=sys.stderr, flush=True)
+            names.report(f"warning: {manifest.sample} failed: {manifest.why}")
             continue
         if isinstance(manifest, Outcome):
-            print(f"{manifest.site}: {manifest.outcome}{manifest.reason and ': '}{manifest.reason}", flush=True)
+            names.report(f"{manifest.site}: {manifest.outcome}{manifest.reason and ': '}{manifest.reason}", sys.stdout)
             continue
         frames = manifest["frames_captured"]
         size = f"{frames} frames" if frames is not None else f"{manifest['bytes']} bytes"
-        print(f"{manifest['sample']}: {size}", flush=True)
+        names.report(f"{manifest['sample']}: {size}", sys.stdout)
         for note in manifest["notes"]:
             if note not in known:
-                print(f"note: {note}", flush=True)
+                names.report(f"note: {note}", sys.stdout)
                 known.add(note)
         yield manifest
 
@@ -182,7 +183,7 @@ def main() -> int:
     except (UserError, OSError) as error:
         if args.debug:
             raise
-        print(f"acapella: error: {error}", file=sys.stderr)
+        names.report(f"acapella: error: {error}")
         return exit_code_of(error)
     except KeyboardInterrupt:
         return 130

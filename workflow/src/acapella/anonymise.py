@@ -16,9 +16,8 @@ those of two campaigns do not. Whoever has it can undo the addresses.
 
 import argparse
 import json
-import sys
 
-from acapella_core import decompression
+from acapella_core import decompression, names
 from acapella_core.anonymise import MACS
 from acapella_core.errors import UserError
 
@@ -103,7 +102,7 @@ def report(source: str, counts: dict) -> int:
 
     where = name_of([source])
     if counts["file_issue"] is not None:
-        print(f"acapella: warning: {where}: {fault_of(counts)}; {kept(counts['frames'])}", file=sys.stderr)
+        names.report(f"acapella: warning: {where}: {fault_of(counts)}; {kept(counts['frames'])}")
     if counts["ts_not_kept"]:
-        print(f"acapella: warning: {where}: {counts['ts_not_kept']} times are not of 1970 to 2106", file=sys.stderr)
+        names.report(f"acapella: warning: {where}: {counts['ts_not_kept']} times are not of 1970 to 2106")
     return 1 if counts["file_issue"] in DAMAGED else 0

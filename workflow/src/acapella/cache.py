@@ -17,6 +17,7 @@ from pathlib import Path
 
 from snakemake.caching.local import OutputFileCache
 
+from acapella_core import names
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_link, atomic_path, atomic_text, sha256_of
 
@@ -76,7 +77,7 @@ def report(line: str) -> None:
     if line in _reported:
         return
     _reported.add(line)
-    sys.stderr.write(f"\n{line}\n")
+    sys.stderr.write(f"\n{names.shown(line)}\n")
     sys.stderr.flush()
 
 

@@ -164,7 +164,7 @@ def run_stage(args: argparse.Namespace, came: list[int]) -> int:
             raise
         code = exit_code_of(error)
         said = "out of memory" if isinstance(error, MemoryError) else told(error)
-        print(f"acapella: error: {names.shown(said)}", file=sys.stderr)
+        names.report(f"acapella: error: {said}")
         return code
     except SystemExit as ended:
         if ended.code in {128 + number for number in ENDS}:

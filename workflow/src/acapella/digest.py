@@ -25,14 +25,13 @@ import argparse
 import contextlib
 import importlib
 import os
-import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from acapella_core import decompression, files
+from acapella_core import decompression, files, names
 from acapella_core.arguments import size_bytes
 from acapella_core.errors import UserError
 
@@ -174,13 +173,13 @@ def run(args: argparse.Namespace) -> int:
     name = name_of(args.sources)
     damaged = metadata["file_issue"] in DAMAGED and args.damaged == "fail"
     if oddities := oddities_of(metadata):
-        print(f"acapella: note: {name}: {oddities}", file=sys.stderr)
+        names.report(f"acapella: note: {name}: {oddities}")
     if unreadable := unreadable_of(metadata):
-        print(f"acapella: warning: {name}: {unreadable}", file=sys.stderr)
+        names.report(f"acapella: warning: {name}: {unreadable}")
     if metadata["file_issue"] is not None:
         advice = f"; exit code 1: {MEND}" if damaged else ""
         said = f"{name}: {fault_of(metadata)}; {kept(metadata['frames'])}{advice}"
-        print(f"acapella: {'error' if damaged else 'warning'}: {said}", file=sys.stderr)
+        names.report(f"acapella: {'error' if damaged else 'warning'}: {said}")
     return int(damaged)
 
 
@@ -290,9 +289,9 @@ def report_progress(batches):
         now = time.monotonic()
         if now - printed >= 1:
             printed = now
-            print(f"digest: {frames:,} frames, {frames / (now - start):,.0f} a second", file=sys.stderr)
+            names.report(f"digest: {frames:,} frames, {frames / (now - start):,.0f} a second")
     elapsed = max(time.monotonic() - start, 1e-9)
-    print(f"digest: {frames:,} frames in all, {frames / elapsed:,.0f} a second", file=sys.stderr)
+    names.report(f"digest: {frames:,} frames in all, {frames / elapsed:,.0f} a second")
 
 
 def name_of(sources: Sequence[str]) -> str:

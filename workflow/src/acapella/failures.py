@@ -6,6 +6,7 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
+from acapella_core import names
 from acapella_core.errors import DAMAGED, INTERNAL, INTERRUPTED, OUTSIDE
 
 from .job_records import FailedJob
@@ -119,7 +120,7 @@ def name(job: FailedJob) -> str:
 
 def last_line(log: Path) -> str:
     """Return the last line of a job's log."""
-    return "its log is empty" if is_empty(log) else text_of(log).splitlines()[-1]
+    return "its log is empty" if is_empty(log) else names.shown(text_of(log).splitlines()[-1])
 
 
 def is_empty(log: Path) -> bool:

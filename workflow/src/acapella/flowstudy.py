@@ -7,9 +7,9 @@ flowreport_response_counts as csv and parquet. Where nothing could be measured t
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
+from acapella_core import names
 from acapella_core.errors import UserError
 
 from . import queries
@@ -41,12 +41,12 @@ def run(args: argparse.Namespace) -> None:
     made = {"flowreport_offered": offered(read(campaign, "offered", "measure-collector"))}
     told = read(campaign, "response", "measure-response")
     if told["skipped"]:
-        print(f"flowstudy: rate changes were not measured: {told['skipped']}", file=sys.stderr)
+        names.report(f"flowstudy: rate changes were not measured: {told['skipped']}")
     made |= response(campaign, told)
     written = []
     for name, rows in made.items():
         written += tables.write_rows(rows, name, lambda suffix, name=name: campaign.table(name, suffix))
-        print(f"flowstudy: tables/{name}: {len(rows)} rows", file=sys.stderr)
+        names.report(f"flowstudy: tables/{name}: {len(rows)} rows")
     provenance.write_outputs(campaign, "flowstudy", written, pseudonyms=True)  # there are no names in them
 
 

@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from acapella_core import decompression, files
+from acapella_core import decompression, files, names
 from acapella_core.arguments import size_bytes
 from acapella_core.errors import UserError
 
@@ -123,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
         to_standard_output(summary.text(result))
     else:  # in a file of JSON nobody sees it
         for line in nothing_selected(result):
-            print(f"acapella: warning: {line}", file=sys.stderr)
+            names.report(f"acapella: warning: {line}")
         if not args.output:
             to_standard_output(text)
     damaged = [file["file"] for trial in result["trials"] for file in trial["files"] if file["end"] in DAMAGED]
@@ -131,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
     if damaged:
         said = f"{', '.join(damaged)}: damaged, its frames may be wrong; the comparison is made of what could be read"
         code = "; exit code 1 (0: --damaged keep)" if fails else ""
-        print(f"acapella: {'error' if fails else 'warning'}: {said}{code}", file=sys.stderr)
+        names.report(f"acapella: {'error' if fails else 'warning'}: {said}{code}")
     return int(fails)
 
 
@@ -312,4 +312,4 @@ class Progress:
         now = time.monotonic()
         if now - self._printed >= PROGRESS_S:
             self._printed = now
-            print(f"kappa: {done / 1e6:,.0f} MB read; the files have {total / 1e6:,.0f} MB", file=sys.stderr)
+            names.report(f"kappa: {done / 1e6:,.0f} MB read; the files have {total / 1e6:,.0f} MB")

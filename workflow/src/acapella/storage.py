@@ -5,10 +5,10 @@ storage_latency as csv and parquet. Where nothing could be measured the tables a
 """
 
 import json
-import sys
 from itertools import accumulate
 from pathlib import Path
 
+from acapella_core import names
 from acapella_core.errors import UserError
 
 from . import campaign as campaigns
@@ -31,10 +31,10 @@ def run(args) -> None:
     campaign = campaigns.opened(args.campaign)
     study = read(campaign)
     if study["skipped"]:
-        print(f"storage: nothing was measured: {study['skipped']}", file=sys.stderr)
+        names.report(f"storage: nothing was measured: {study['skipped']}")
     for name, rows in rows_of(study).items():
         tables.write_rows(rows, name, lambda suffix, name=name: campaign.table(name, suffix))
-        print(f"storage: tables/{name}: {len(rows)} rows", file=sys.stderr)
+        names.report(f"storage: tables/{name}: {len(rows)} rows")
 
 
 def path_of(campaign: campaigns.Campaign) -> Path:

@@ -1,7 +1,9 @@
 """Names from catalogs, manifests, sample sheets and lists of checksums, before they become paths or output."""
 
 import re
+import sys
 from pathlib import PurePosixPath
+from typing import TextIO
 
 from .errors import UserError
 
@@ -41,6 +43,14 @@ def path(name: object, where: object) -> PurePosixPath:
 def shown(text: str) -> str:
     """Return text for a terminal or a figure: control characters, also newlines, are escaped as in a Python literal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def report(line: str, stream: TextIO | None = None) -> None:
+    """Print one line at once, on standard error or ``stream``, with control characters escaped.
+
+    For every line with the name of a site, port or file: a terminal obeys the sequences in it.
+    """
+    print(shown(line), file=stream or sys.stderr, flush=True)
 
 
 def is_sample(name: object) -> bool:

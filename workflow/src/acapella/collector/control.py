@@ -7,10 +7,10 @@ that it has the secret has a short time limit, takes no place of those that have
 import asyncio
 import contextlib
 import hmac
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 
+from acapella_core import names
 from acapella_core.errors import UserError
 
 from ..control_channel import (
@@ -263,4 +263,4 @@ async def skip_line(reader: asyncio.StreamReader, buffered: int) -> None:
 
 def note(text: str) -> None:
     """A line for people, on standard error."""
-    print(f"collector: {text}", file=sys.stderr, flush=True)
+    names.report(f"collector: {text}")

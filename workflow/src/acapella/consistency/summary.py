@@ -3,6 +3,8 @@
 import math
 import textwrap
 
+from acapella_core import names
+
 from ..figures.wording import GAP, count, nanoseconds, percent
 from .warnings import ended
 
@@ -14,13 +16,14 @@ WIDTH = 110
 
 
 def text(result: dict) -> str:
-    """The whole result, ending with a line feed."""
+    """The whole result, ending with a line feed; control characters of names are escaped."""
     parts = [trials(result["trials"])]
     if len(result["pairs"]) > 1:
         whole = result["parameters"]["all_pairs"]
         parts.append(matrix(result) if whole else f"{overview(result['pairs'])}\n{against_one(result)}")
     parts += [pair(entry) for entry in result["pairs"]]
-    return "\n\n".join(parts).replace(GAP, " ") + "\n"
+    lines = "\n\n".join(parts).replace(GAP, " ").split("\n")
+    return "\n".join(map(names.shown, lines)) + "\n"
 
 
 def trials(entries: list[dict]) -> str:
@@ -28,7 +31,9 @@ def trials(entries: list[dict]) -> str:
     width = max(len(entry["name"]) for entry in entries)
     return "\n".join(
         f"{entry['name']:{width}}  {count(entry['packets'], 'packet')} in {nanoseconds(entry['duration_ns'])}: "
-        + ", ".join(file["file"] + (f" ({how})" if (how := ended(file)) else "") for file in entry["files"])
+        + ", ".join(
+            names.shown(file["file"]) + (f" ({how})" if (how := ended(file)) else "") for file in entry["files"]
+        )
         for entry in entries
     )
 

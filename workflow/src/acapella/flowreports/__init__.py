@@ -15,11 +15,10 @@ then, or 0 with --acap, since that digest was kept.
 """
 
 import argparse
-import sys
 from dataclasses import replace
 from pathlib import Path
 
-from acapella_core import beneath, decompression
+from acapella_core import beneath, decompression, names
 from acapella_core.errors import UserError
 from acapella_core.files import scratch_folder
 
@@ -90,11 +89,11 @@ def run(args: argparse.Namespace) -> int:
         source = sample.Source(name, tuple(args.captures), acap, flows, duration_ns(args.window), whole, limits)
         accuracy = sample.measure(source, args.output, settings, sketches, published=args.triggers == "both")
     print("\n".join(as_text(accuracy)))
-    print(f"flowreports: {args.output}", file=sys.stderr)
+    names.report(f"flowreports: {args.output}")
     fails = bool(damage) and args.acap is None
     if damage:
         code = "; exit code 1" if fails else ""
-        print(f"acapella: {'error' if fails else 'warning'}: {name}: {damage}{code}", file=sys.stderr)
+        names.report(f"acapella: {'error' if fails else 'warning'}: {name}: {damage}{code}")
     return int(fails)
 
 

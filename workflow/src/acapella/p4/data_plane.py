@@ -10,13 +10,12 @@ import contextlib
 import json
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from acapella_core import files
+from acapella_core import files, names
 from acapella_core.errors import UserError
 
 from ..control_channel import Collector, Hello, Session
@@ -85,7 +84,7 @@ class DataPlane:
 
 def note(text: str) -> None:
     """A line for people, on standard error."""
-    print(f"p4: {text}", file=sys.stderr, flush=True)
+    names.report(f"p4: {text}")
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from acapella_core import decompression as limits
-from acapella_core import files, p4_control
+from acapella_core import files, names, p4_control
 from acapella_core.errors import UserError
 
 from .. import decompression
@@ -177,7 +177,7 @@ def note_outcome(
         if port["end"] != "clean" and port["port"] not in faults:
             data_plane.note(f"{port['file']}: ends within a record; its {port['in']:,} whole frames were read")
     for place, fault in faults.items():
-        print(fault.line(captures[place], told["ports"][place]["in"]), file=sys.stderr)
+        names.report(fault.line(captures[place], told["ports"][place]["in"]))
     return int(any(fault.kind in DAMAGED for fault in faults.values()))
 
 

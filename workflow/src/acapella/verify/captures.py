@@ -2,9 +2,9 @@
 
 import os
 import stat
-import sys
 from pathlib import Path
 
+from acapella_core import names
 from acapella_core.errors import UserError
 
 SUFFIXES = tuple(kind + packed for kind in (".pcap", ".pcapng", ".cap") for packed in ("", ".gz", ".zst", ".lz4"))
@@ -33,7 +33,7 @@ def find(paths: list[str]) -> tuple[dict[Path, bool], list[str]]:
     left_out = [f"{file}: {reason}" for file, reason in skipped.items() if file not in found]
     if not found:
         for line in left_out:
-            print(f"skipped: {line}", file=sys.stderr)
+            names.report(f"skipped: {line}")
         raise UserError("there is no capture", where=" ".join(paths), fix=f"known suffixes: {' '.join(SUFFIXES)}")
     return found, left_out
 
@@ -45,10 +45,10 @@ def below(folder: Path) -> dict[Path, str]:
     def unreadable(error: OSError) -> None:
         reasons[Path(error.filename)] = f"cannot read the directory: {error.strerror}"
 
-    for parent, directories, names in os.walk(folder, onerror=unreadable):
+    for parent, directories, found in os.walk(folder, onerror=unreadable):
         links = [name for name in directories if (Path(parent) / name).is_symlink()]
         reasons |= {Path(parent) / name: "symbolic link to a directory" for name in links}
-        reasons |= {Path(parent) / name: why_skipped(Path(parent) / name) for name in names}
+        reasons |= {Path(parent) / name: why_skipped(Path(parent) / name) for name in found}
     return reasons
 
 

@@ -4,6 +4,8 @@ import sys
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from acapella_core import names
+
 FIRST = 10  # frames named of each kind
 # In the order in which disagreements are printed: layers 2 to 4, then the record of a frame, then what is above.
 LOWER = ("link", "network", "transport", "addresses", "ports", "vlan", "mpls", "tunnels", "tcp")
@@ -101,14 +103,14 @@ class Result:
 def print_result(result: Result, skipped: list[str]) -> None:
     """Print disagreements, the table of layers, errata by name, and on standard error what was not compared."""
     for line in result.not_compared:
-        print(f"not compared: {line}", file=sys.stderr)
+        names.report(f"not compared: {line}")
     for line in skipped:
-        print(f"skipped: {line}", file=sys.stderr)
+        names.report(f"skipped: {line}")
     if not result.files:
         return
     for name, lines in (("not compared", result.not_compared), ("skipped", skipped)):
         if lines:
-            print(f"{len(lines)} files {name}", file=sys.stderr)
+            names.report(f"{len(lines)} files {name}")
     print_disagreements(result)
     share = percent(result.native, result.frames)
     missed = f" ({len(result.not_compared)} not compared)" if result.not_compared else ""
@@ -119,7 +121,7 @@ def print_result(result: Result, skipped: list[str]) -> None:
         print(f"{layer:14}{tally.agree:13,}{tally.errata:11,}{tally.differ:11,}{percent(tally.agree, rest):>20}")
     print_left_out(result.left_out)
     for name, places in sorted(result.errata.items()):
-        print(f"erratum {name}: {places}")
+        names.report(f"erratum {name}: {places}", sys.stdout)
     print(f"unexplained on what the core decided: {result.faults:,} frames")
 
 
@@ -130,7 +132,7 @@ def print_left_out(left_out: dict[str, Places]) -> None:
         if layer in left_out and left_out[layer].frames:
             layers.setdefault((why, str(left_out[layer])), []).append(layer)
     for (why, places), same in layers.items():
-        print(f"not compared, {', '.join(same)} ({why}): {places}")
+        names.report(f"not compared, {', '.join(same)} ({why}): {places}", sys.stdout)
 
 
 def percent(part: int, of: int) -> str:
@@ -141,11 +143,11 @@ def percent(part: int, of: int) -> str:
 def print_disagreements(result: Result) -> None:
     """Print each kind of disagreement with its first frames: layers 2 to 4 first, what is above them last."""
     for line in result.notes:
-        print(line)
+        names.report(line, sys.stdout)
     for kind in sorted(result.disagreements, key=Kind.order):
         places = result.disagreements[kind]
         answers = "" if kind.ours is None and kind.theirs is None else f", ours {kind.ours!r}, tshark {kind.theirs!r}"
         above = " above layer 4" if kind.layer == "protocols" and answers else ""
         print(f"disagreement, {kind.layer}{answers}{above}: {places.frames:,} frames")
         for line in places.first:
-            print(line)
+            names.report(line, sys.stdout)
