@@ -38,6 +38,7 @@ class Conditions:
     exact_lines: bool = False  # the mirrored port is as fast as the traffic's line
     steady: bool = False  # frames at equal distances around and in the sample, 100 to 200 %, counters each 30 s
     untimed: bool = False  # each tenth frame has no timestamp
+    switch_share: float = 0.0  # lost in the switch, at random, after the counters and before the mirror
 
 
 CLASSES = {
@@ -66,12 +67,16 @@ CLASSES = {
 
 @dataclass(frozen=True)
 class Simulated:
-    """One sample: captured frames and their flows as `acapella digest` writes them, the manifest, the truth."""
+    """One sample: captured frames and their flows as `acapella digest` writes them, the manifest, the truth.
+
+    ``loss`` is the mirror port's, ``missing`` that from the counters of the mirrored port to the receiver.
+    """
 
     frames: list[dict]
     flows: list[dict]
     manifest: dict
     loss: float
+    missing: float
     load: float
     shape: str
     identifiers: str
@@ -91,10 +96,12 @@ def sample(seed: int, given: Conditions = CLASSES["plain"]) -> Simulated:
     stack = random.Random(-1 - seed)  # of its own, so that it does not change the traffic
     identifiers = IDENTIFIERS[stack.randrange(len(IDENTIFIERS))] if not given.steady else "zero"
     offered = with_identifications(stack, offered, identifiers)
+    offered = through_switch(stack, offered, given.switch_share)
     inside = [frame for frame in offered if 0 <= frame["at"] < SAMPLE_S * NS]
-    delivered = through_queue(inside, CAPACITY_BPS, given.queue_bytes, 24 * given.overhead)
+    copied = [frame for frame in inside if not frame.get("lost")]
+    delivered = through_queue(copied, CAPACITY_BPS, given.queue_bytes, 24 * given.overhead)
     captured = received(draw, delivered, given)
-    sent, arrived = (sum(frame["wire_len"] for frame in part) for part in (inside, delivered))
+    counted, sent, arrived = (sum(frame["wire_len"] for frame in part) for part in (inside, copied, delivered))
     every_s = 30 if given.steady else (1, 30)[seed // len(SHAPES) % 2]
     manifest = manifest_of(with_overload(offered, given), len(captured), every_s=every_s, draw=draw, given=given)
     manifest["dropped_kernel"] = len(delivered) - len(captured) if given.drops_known else None
@@ -104,6 +111,7 @@ def sample(seed: int, given: Conditions = CLASSES["plain"]) -> Simulated:
         flows=flows_of(captured),
         manifest=manifest,
         loss=1 - arrived / sent if sent else 0.0,
+        missing=1 - arrived / counted if counted else 0.0,
         load=sent * 8 / SAMPLE_S / CAPACITY_BPS,
         shape=shape,
         identifiers=identifiers,
@@ -151,6 +159,16 @@ def with_identifications(draw: random.Random, offered: list[dict], identifiers: 
         if tcp or draw.random() >= lost_share:
             found.append(frame | {"id": number})
     return found
+
+
+def through_switch(draw: random.Random, offered: list[dict], share: float) -> list[dict]:
+    """Return what the counters count, with ``lost`` in frames that the switch then loses; TCP sends these again."""
+    if not share:
+        return offered
+    counted = [frame | {"lost": draw.random() < share} for frame in offered]
+    again = [frame | {"at": frame["at"] + 30_000_000, "lost": False} for frame in counted
+             if frame["lost"] and frame.get("len", 0) > 0 and "seq" in frame]  # fmt: skip
+    return sorted(counted + again, key=lambda frame: frame["at"])
 
 
 def through_queue(offered: list[dict], rate_bps: float, room: int, overhead: int = 0) -> list[dict]:

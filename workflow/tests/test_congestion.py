@@ -161,6 +161,19 @@ def test_steady_overload_is_bounded_by_slow_counters(classes):
         assert found["loss_low"] <= simulated.loss <= found["loss_high"] <= 2 * simulated.loss + 0.05
 
 
+@pytest.mark.parametrize("share", [0.05, 0.1])
+def test_lower_bound_is_of_missing_bytes_and_upper_bound_of_the_mirror(tmp_path, share):
+    """A switch that loses frames after it has counted them: no evidence separates these from loss of the mirror."""
+    given = mirror_simulation.Conditions(switch_share=share)
+    samples = [mirror_simulation.sample(seed, given) for seed in range(12)]
+    found = [(each, judge(each, tmp_path)) for each in samples]
+    for simulated, row in found:
+        assert row["loss_low"] <= simulated.missing
+        assert simulated.loss <= row["loss_high"]
+    above = [row["loss_low"] > simulated.loss for simulated, row in found]
+    assert sum(above) >= 2  # as a lower bound of what the mirror lost it would be wrong
+
+
 def test_retransmitted_segments_are_no_loss(judged):
     """Segments lost before the mirrored port come later and fill their gap."""
     again = [

@@ -76,7 +76,7 @@ def test_bounds_of_a_mirror_s_loss_are_the_same_in_figures_and_warnings():
     rows = made(a=(0, 9, uncounted), b=(0, 9, uncounted))
     rows[0] |= {"mirror_loss_low": 0.30, "mirror_loss_high": 0.42}
     rows[1] |= {"mirror_loss_low": 0.05, "mirror_loss_high": 0.90}
-    bounds = "at least 5.00 % to 30.0 % and at most 42.0 % to 90.0 %"
+    bounds = "at least 5.00 % to 30.0 % of bytes missing, at most 42.0 % to 90.0 % lost by the mirror"
     assert plain(quality.bounds_of_loss(rows)) == bounds
     assert bounds in plain(warnings.congested(rows)) and bounds in plain(quality.mirror_loss(rows)[0])
 
@@ -98,11 +98,11 @@ def test_bounds_of_a_mirror_s_loss_are_the_same_in_figures_and_warnings():
                 "mirror_loss_high": 0.5,
                 "mirror_delivered": "",
             },
-            "The mirror of 1 sample of 4 was congested: each lost at least 25.0 % and at most 50.0 % of its bytes: S0",
+            "The mirror of 1 sample of 4 was congested, at least 25.0 % of bytes missing, at most 50.0 % lost",
         ),
         (
             {"mirror_verdict": "at risk", "mirror_loss_low": 0, "mirror_loss_high": 0.02, "mirror_delivered": ""},
-            "The mirror of 1 sample of 4 may have lost frames in bursts: each lost at least 0 % and at most 2.00 % of",
+            "The mirror of 1 sample of 4 may have lost frames in bursts, at least 0 % of bytes missing, at most 2.00 %",
         ),
         ({"clock_resolution_ns": 1_000_000}, "1 sample with stamps no finer than 1 ms (S0-p0-0000): shorter"),
         (

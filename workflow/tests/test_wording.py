@@ -61,6 +61,7 @@ def test_long_names_lose_their_middle_and_stay_apart():
     assert wording.short_labels(["S0"], 20) == {"S0": "S0"}
 
 
+BOUNDS = "at least 30.0 % of bytes missing, at most 42.0 % lost by the mirror"
 UNCOUNTED = {"lost_frames": 0, "loss_share": 0.0, "loss_stages_known": 3, "frames": 99, "site": "S0"}
 CONGESTED = {"mirror_verdict": "congested", "mirror_loss_low": 0.3, "mirror_loss_high": 0.42}
 AT_RISK = {"mirror_verdict": "at risk", "mirror_loss_low": 0.0, "mirror_loss_high": 0.2}
@@ -73,10 +74,9 @@ CLEAR = {"mirror_verdict": "clear", "mirror_loss_low": 0.0, "mirror_loss_high": 
         ([CLEAR, CLEAR], "No loss counted in 2 samples", "losses: none counted; counted in part in 2 of 2 samples"),
         (
             [CONGESTED, AT_RISK, CLEAR],
-            "No loss counted in 3 samples; "
-            "mirror congested in 1 sample (at least 30.0 % and at most 42.0 % of bytes lost), at risk in 1 sample",
+            f"No loss counted in 3 samples; mirror congested in 1 sample ({BOUNDS}), at risk in 1 sample",
             "losses: none counted; counted in part in 3 of 3 samples; "
-            "mirror congested in 1 sample (at least 30.0 % and at most 42.0 % of bytes lost), at risk in 1 sample",
+            f"mirror congested in 1 sample ({BOUNDS}), at risk in 1 sample",
         ),
         (
             [{**AT_RISK, "lost_frames": None}],

@@ -88,7 +88,7 @@ def losses_of(rows: list[dict]) -> str:
 
 
 def mirror_loss(rows: list[dict]) -> list[str]:
-    """``mirror congested in 3 samples (at least 5 % and at most 42 % of bytes lost), at risk in 2``; [] if in none.
+    """``mirror congested in 3 samples (at least 5 % of bytes missing, ...), at risk in 2``; [] if in none.
 
     Only of samples whose mirror has no counters of frames: the losses of others are counted.
     """
@@ -97,17 +97,17 @@ def mirror_loss(rows: list[dict]) -> list[str]:
     risky = sum(row["mirror_verdict"] == "at risk" for row in uncounted)
     parts = []
     if congested:
-        parts.append(f"congested in {count(len(congested), 'sample')} ({bounds_of_loss(congested)} of bytes lost)")
+        parts.append(f"congested in {count(len(congested), 'sample')} ({bounds_of_loss(congested)})")
     if risky:
         parts.append(f"at risk in {count(risky, 'sample')}")
     return [f"mirror {', '.join(parts)}"] if parts else []
 
 
 def bounds_of_loss(rows: list[dict]) -> str:
-    """``at least 5.00 % to 30.0 % and at most 42.0 % to 90.0 %``: the ranges of both bounds over samples.
+    """``at least 5 % to 30 % of bytes missing, at most 42 % to 90 % lost by the mirror``: ranges over samples.
 
-    The bounds of a mirror's loss; no sample is the worst, because their intervals overlap.
+    Missing bytes may have been lost before the mirror. No sample is the worst, because their intervals overlap.
     """
     bounds = ([row[f"mirror_loss_{end}"] for row in rows] for end in ("low", "high"))
     low, high = (span(percent(min(shares)), percent(max(shares))) for shares in bounds)
-    return f"at least {low} and at most {high}"
+    return f"at least {low} of bytes missing, at most {high} lost by the mirror"

@@ -157,7 +157,8 @@ def quality(source: Source) -> dict:
     """Capture quality per sample."""
     rows = sorted(source.quality, key=lambda r: (natural(r["site"]), natural(r["port"]), natural(r["sample"])))
     note = "Lost: of all stages with counters (mirror, interface, kernel, file); ? is unknown, never 0."
-    note += " Mirror: whether it lost frames, by the switch's counters and the captured frames, and the share of bytes."
+    note += " Mirror: whether it lost frames, by the switch's counters and the captured frames. Mirror loss: the least"
+    note += " share of bytes missing, lost by the mirror or in the switch before it, to the most that the mirror lost."
     if len(rows) > SAMPLES:
         rows = sorted(rows, key=lambda row: -(row["loss_share"] or 0))[:SAMPLES]
         note += f" The {SAMPLES} samples with the largest loss, of {len(source.quality):,}; the table has them all."

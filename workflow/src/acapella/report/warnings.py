@@ -233,8 +233,7 @@ def congested(rows):
         bad = sorted((r for r in open_ if r["mirror_verdict"] == verdict), key=lambda r: -r["mirror_loss_high"])
         if bad:
             found.append(
-                f"The mirror of {count(len(bad), 'sample')} of {len(rows)} {what}: each lost {bounds_of_loss(bad)} of "
-                f"its bytes: {named(bad)}."
+                f"The mirror of {count(len(bad), 'sample')} of {len(rows)} {what}, {bounds_of_loss(bad)}: {named(bad)}."
             )
     return " ".join(found) or None
 
