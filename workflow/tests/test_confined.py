@@ -314,7 +314,7 @@ def test_doctor_reports_what_is_active():
     assert found["Landlock"].there == (OFFERED["landlock_abi"] > 0)
     assert str(OFFERED["landlock_abi"]) in found["Landlock"].seen or not found["Landlock"].there
     assert found["seccomp"].there == OFFERED["seccomp"]
-    assert set(found) == {"Landlock", "seccomp", "user of tshark"}
+    assert set(found) == {"Landlock", "seccomp", "user of tshark", "processes of tshark"}
 
 
 def test_doctor_reports_the_user_that_tshark_gets():

@@ -1,6 +1,7 @@
 """A data plane and its control plane: sessions in its registers, before it begins and while it runs."""
 
 import signal
+import subprocess
 import threading
 
 import pytest
@@ -39,10 +40,15 @@ def loader(tmp_path, monkeypatch):
     return path
 
 
+def starting(loader) -> data_plane.Start:
+    """Return what starts it."""
+    return lambda more, **options: subprocess.Popen([str(loader), *more], **options)
+
+
 def run(loader, port: int) -> int:
     """Run it against the collector at ``port``."""
     with collector_at(port) as collector:
-        return data_plane.run([str(loader)], collector, Hello("flowstats", 2, "a1"), loader.parent / "stats")
+        return data_plane.run(starting(loader), collector, Hello("flowstats", 2, "a1"), loader.parent / "stats")
 
 
 def test_the_first_session_is_in_its_control_file_and_the_end_is_told(loader):
@@ -88,7 +94,7 @@ def test_a_later_session_is_written_by_commands(loader, monkeypatch):
 def test_a_register_that_is_missing_is_named_without_its_value(loader, monkeypatch, capfd):
     monkeypatch.setenv("COMMANDS", "14")
     monkeypatch.setenv("REFUSED", "qp_key")
-    plane = data_plane.DataPlane([str(loader)], loader.parent)
+    plane = data_plane.DataPlane(starting(loader), loader.parent)
     session = control_plane.Session(1, 192, 0, Rings().issue(1, 192, 2))
     plane.write(session)
     with pytest.raises(OSError, match="does not take register qp_key 0: error 1: no such register"):
@@ -111,7 +117,7 @@ def test_a_loader_that_is_killed_is_one_line(loader):
 
 def test_it_ends_with_its_control_plane(loader, monkeypatch):
     monkeypatch.setenv("COMMANDS", "100")
-    plane = data_plane.DataPlane([str(loader)], loader.parent)
+    plane = data_plane.DataPlane(starting(loader), loader.parent)
     plane.write(control_plane.Session(1, 192, 0, Rings().issue(1, 192, 2)))
     plane.stop()
     assert plane.wait() == -signal.SIGTERM

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from acapella_core import beneath, names
+from acapella_core import beneath, confinement, names
 from acapella_core.arguments import Parser
 from acapella_core.decompression import limits
 from acapella_core.errors import UserError, exit_code_of
@@ -32,6 +32,8 @@ from .settings import Settings, read_settings
 from .testbeds import files, testbed_of
 from .testbeds.base import Testbed
 from .testbeds.local import sandbox
+
+PRIVATE = 0o077  # umask: files hold other people's traffic, also while they are written
 
 
 def register_parser(subparsers: Any) -> argparse.ArgumentParser:
@@ -86,6 +88,8 @@ def run(args: argparse.Namespace) -> int | None:
         for line in asked_of_fabric(settings):
             names.report(line, sys.stdout)
     if settings.testbed == "files":
+        if getattr(args, "own_process", False):
+            confinement.confine_self(args.campaign / "raw")
         taken = files.describe(settings.samples, args.campaign, only=args.only, limits=limits(**settings.limits))
     else:
         taken = collect(testbed_of(settings, args.campaign.resolve().name), settings, args.campaign)
@@ -175,6 +179,8 @@ def main() -> int:
     add_arguments(parser)
     parser.add_argument("--debug", action="store_true")
     args = parser.parse_args()
+    args.own_process = True
+    os.umask(PRIVATE)
     try:
         return run(args) or 0
     except BrokenPipeError:  # who read our output has gone: nobody is left to tell

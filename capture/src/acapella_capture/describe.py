@@ -14,7 +14,7 @@ from .gather import gather
 from .plan import Shot
 from .preprocess import preprocessed
 from .sampling import Failure, Taking
-from .scan import Facts, scan
+from .scan import Facts, scan_apart
 from .settings import Settings
 from .tcpdump import Counts
 from .testbeds.base import Testbed
@@ -42,7 +42,7 @@ def delivered(testbed: Testbed, settings: Settings, campaign: Path, taking: Taki
 def describe(testbed: Testbed, campaign: Path, taking: Taking, path: Path) -> dict[str, Any]:
     """Read a fetched capture and write its manifest. Raises UserError where it holds other than what was counted."""
     shot, how, counts = taking.shot, taking.how, taking.counts or UNCOUNTED
-    facts = whole(path) if taking.ended else scan(path)
+    facts = whole(path) if taking.ended else scan_apart(path)
     if facts.fault:
         raise UserError(facts.fault, where=path)
     unwritten = counts.received - counts.dropped_kernel - facts.frames if taking.ended and taking.counts else 0
@@ -87,10 +87,10 @@ def describe(testbed: Testbed, campaign: Path, taking: Taking, path: Path) -> di
 
 def whole(path: Path) -> Facts:
     """What a capture holds that ended early, its last record cut off where it is not whole."""
-    facts = scan(path)
+    facts = scan_apart(path)
     if facts.fault and facts.whole_bytes is not None and path.suffix == ".pcap":
         os.truncate(path, facts.whole_bytes)
-        facts = scan(path)
+        facts = scan_apart(path)
     return facts
 
 

@@ -1,6 +1,14 @@
-"""What a capture's own bytes say about it, read by the native core: frames, clock, snap length."""
+"""What a capture's own bytes say about it, read by the native core: frames, clock, snap length.
 
-from dataclasses import dataclass
+    python -m acapella_capture.scan CAPTURE
+
+prints it as JSON, for `scan_apart`.
+"""
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from acapella_core.errors import UserError
@@ -34,3 +42,28 @@ def scan(path: Path, limits=None) -> Facts:
     if found["file_unread_bytes"]:
         cut += f", {found['file_unread_bytes']} bytes not read"
     return Facts(found["frames"], found["clock_resolution_ns"], found["snaplen"], cut, found["file_issue_offset"])
+
+
+def scan_apart(path: Path) -> Facts:
+    """Do what `scan` does in a confined process of its own, for a process that needs the network.
+
+    Raises UserError where it fails.
+    """
+    command = [sys.executable, "-m", __name__, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise UserError(f"cannot be scanned: {why}", where=path)
+    return Facts(**json.loads(done.stdout))
+
+
+def main() -> None:
+    """Print the facts of one capture."""
+    from acapella_core.confinement import confine_self  # noqa: PLC0415 - needs the native core
+
+    confine_self()
+    print(json.dumps(asdict(scan(Path(sys.argv[1])))))
+
+
+if __name__ == "__main__":
+    main()

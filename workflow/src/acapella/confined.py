@@ -13,6 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from acapella_core import _native
+from acapella_core.confinement import CPU_S, MEMORY_BYTES, confine_self
+
+__all__ = ["Process", "beside", "confine_self", "readable", "status_of_trial"]
 
 # What programs of a distribution read: themselves, libraries, data, and the settings of libraries.
 SYSTEM = (
@@ -47,17 +50,10 @@ SYSTEM = (
     "/proc/meminfo",
     "/sys/devices/system/cpu",
 )
-MEMORY_BYTES = 16 << 30  # of address space; tshark needs 1 GiB to start
-CPU_S = 24 * 3600  # as long as the rule digest may take
 FILE_BYTES = 64 << 20  # complaints: standard error is a file
+TASKS = 64  # processes and threads: tshark is one; counted only with a user id or a user namespace of its own
 
-
-def confine_self(*written: str | os.PathLike | None) -> None:
-    """Confine this process before it reads what others made: no network, and no writing but beneath the directories of
-    the files ``written`` (nulls are skipped) and of temporary files. `acapella doctor` reports what the kernel offers.
-    """
-    beside = [str(Path(path).parent) for path in written if path]
-    _native.confine_self([*beside, os.environ.get("TMPDIR") or "/tmp"])
+PROCESSES = "Max processes"  # in /proc/PID/limits
 
 
 class Process:
@@ -72,7 +68,7 @@ class Process:
             [f"{name}={value}" for name, value in environment.items()],
             streams,
             [*SYSTEM, *beside(Path(command[0]))],
-            (MEMORY_BYTES, CPU_S, FILE_BYTES),
+            (MEMORY_BYTES, CPU_S, FILE_BYTES, TASKS),
         )
         self.pid = pid
         self._handle = os.pidfd_open(pid)  # names this process even after another has taken its number
@@ -119,16 +115,21 @@ def beside(program: Path) -> list[str]:
 
 
 def status_of_trial() -> dict[str, str]:
-    """Return the lines of /proc/PID/status of a confined program. Raises OSError if it cannot be started."""
+    """Return the lines of /proc/PID/status of a confined program, and "Max processes" of /proc/PID/limits.
+
+    Raises OSError if it cannot be started.
+    """
     reading, writing = os.pipe()
     try:
         process = Process(["/bin/cat"], {}, (reading, writing, writing))
         try:
             lines = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8").splitlines()
+            limits = Path(f"/proc/{process.pid}/limits").read_text(encoding="utf-8").splitlines()
         finally:
             process.kill()
             process.wait()
     finally:
         os.close(reading)
         os.close(writing)
-    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    (most,) = (line.split()[2] for line in limits if line.startswith(PROCESSES))
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)} | {PROCESSES: most}

@@ -264,17 +264,22 @@ def privileges() -> list[Finding]:
     ]
 
 
-def trial() -> tuple[bool, str]:
-    """Return whether a confined program has a filter of system calls, and its user, for people."""
-    from .confined import status_of_trial  # noqa: PLC0415 - needs the native core
+def trial() -> tuple[bool, str, str]:
+    """Return whether a confined program has a filter of system calls; its user and limit of processes, for people."""
+    from .confined import PROCESSES, TASKS, status_of_trial  # noqa: PLC0415 - needs the native core
 
     try:
         status = status_of_trial()
     except OSError as error:
-        return False, f"no confined program starts: {error}"
+        return False, f"no confined program starts: {error}", ""
     uid = int(status["Uid"].split()[0])
     user = f"ours, {uid}" if uid == os.geteuid() else "one of its own"
-    return status.get("Seccomp") == "2", user + (": we cannot take another" if uid == os.geteuid() else "")
+    limited = status[PROCESSES] == str(TASKS)
+    processes = f"at most {TASKS}" if limited else "not limited: this user gets no user namespace"
+    seccomp = status.get("Seccomp") == "2"
+    if not seccomp:
+        processes += "; one that calls setsid outlives the program"
+    return seccomp, user + (": we cannot take another" if uid == os.geteuid() else ""), processes
 
 
 def confinement() -> list[Finding]:
@@ -285,13 +290,14 @@ def confinement() -> list[Finding]:
         return []
     offered = _native.confinement_offered()
     abi = offered["landlock_abi"]
-    seccomp, user = trial()
+    seccomp, user, processes = trial()
     pieces = (
         ("Landlock", abi > 0, f"active, ABI {abi}" if abi else "not in this kernel", "tshark and digest: few files"),
         ("seccomp", seccomp, "active" if seccomp else "not in this kernel", "tshark and digest: no network"),
         ("user of tshark", True, user, "few files"),
+        ("processes of tshark", processes.startswith("at most"), processes, "no endless forks"),
     )
-    fix = "a kernel with Landlock and seccomp (Linux 5.13 or later, lsm=landlock,...)"
+    fix = "a kernel with Landlock, seccomp, and user namespaces (Linux 5.13 or later, lsm=landlock,...)"
     return [
         Finding("confinement", piece, there, seen, enables, None if there else fix)
         for piece, there, seen, enables in pieces

@@ -21,7 +21,8 @@ pid_t spawn(std::string path, Texts arguments, Texts environment, const nb::tupl
                                    std::move(environment),    nb::cast<int>(streams[0]),
                                    nb::cast<int>(streams[1]), nb::cast<int>(streams[2])};
     const confine::Rights rights{std::move(readable), nb::cast<std::uint64_t>(limits[0]),
-                                 nb::cast<std::uint64_t>(limits[1]), nb::cast<std::uint64_t>(limits[2])};
+                                 nb::cast<std::uint64_t>(limits[1]), nb::cast<std::uint64_t>(limits[2]),
+                                 nb::cast<std::uint64_t>(limits[3])};
     try {
         return confine::spawn(program, rights);
     } catch (const confine::SpawnError& error) {
@@ -52,8 +53,9 @@ nb::dict offered() {
 void bind_confinement(nb::module_& module) {
     module.def("spawn_confined", &spawn, nb::arg("path"), nb::arg("arguments"), nb::arg("environment"),
                nb::arg("streams"), nb::arg("readable"), nb::arg("limits"), "See acapella.confined");
-    module.def("confine_self", &confine::confine_self, nb::arg("writable"),
-               "Writes of this thread and what it starts go beneath these directories alone; no network");
+    module.def("confine_self", &confine::confine_self, nb::arg("writable"), nb::arg("serves") = false,
+               "Writes of this thread and what it starts go beneath these directories alone; no network, and "
+               "Unix sockets only to listen on, if it serves");
     module.def(
         "open_beneath", &open_directory, nb::arg("descriptor"), nb::arg("path"),
         "A descriptor of a directory below an open one, without following links; see acapella_core.beneath");

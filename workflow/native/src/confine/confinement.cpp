@@ -144,19 +144,26 @@ void reset_signals() {
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-void become_other_user(const Prepared& prepared) {
+// Whether the id is of this process alone.
+bool become_other_user(const Prepared& prepared) {
     // The C library's functions of these names would look for other threads.
-    if (::geteuid() != 0 || ::syscall(SYS_setgroups, 0, nullptr) != 0) return;
+    if (::geteuid() != 0 || ::syscall(SYS_setgroups, 0, nullptr) != 0) return false;
     const auto own = kFirstPrivate + static_cast<uid_t>(::getpid());
     for (const uid_t id : {own, kNobody}) {
         if (::syscall(SYS_setresgid, id, id, id) != 0) continue;  // a user namespace without this id
         if (::syscall(SYS_setresuid, id, id, id) != 0) fail(prepared, "its user id");
-        return;
+        return id == own;
     }
+    return false;
 }
 
-void leave_network() {
-    if (::unshare(CLONE_NEWNET) != 0) (void)::unshare(CLONE_NEWUSER | CLONE_NEWNET);
+// Leaves other users, and the network unless a filter refuses it. The kernel counts processes by user and
+// user namespace: whether they are those of this program alone.
+bool leave_others(const Prepared& prepared, bool seccomp) {
+    const int network = seccomp ? 0 : CLONE_NEWNET;
+    const bool left = network == 0 || ::unshare(network) == 0;
+    if (become_other_user(prepared)) return true;
+    return ::unshare(CLONE_NEWUSER | (left ? 0 : network)) == 0;
 }
 
 [[noreturn]] void run(const Prepared& prepared, bool seccomp) {
@@ -166,8 +173,8 @@ void leave_network() {
     if (!limit(RLIMIT_CORE, 0) || !limit(RLIMIT_AS, prepared.rights.memory_bytes) ||
         !limit(RLIMIT_CPU, prepared.rights.cpu_s) || !limit(RLIMIT_FSIZE, prepared.rights.file_bytes))
         fail(prepared, "its limits");
-    if (!seccomp) leave_network();
-    become_other_user(prepared);
+    if (leave_others(prepared, seccomp) && !limit(RLIMIT_NPROC, prepared.rights.tasks))
+        fail(prepared, "its limit of processes");
     if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail(prepared, "no_new_privs");
     if (prepared.ruleset.number() >= 0 &&
         ::syscall(landlock::kRestrictSelf, prepared.ruleset.number(), 0) != 0)
@@ -190,7 +197,7 @@ Offered offered() {
     return found;
 }
 
-void confine_self(const std::vector<std::string>& writable) {
+void confine_self(const std::vector<std::string>& writable, bool serves) {
     if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return;
     const std::uint64_t writes = landlock::file_system_rights(landlock_abi()) & ~landlock::kReadRights;
     const Descriptor made = ruleset(writes);
@@ -199,7 +206,7 @@ void confine_self(const std::vector<std::string>& writable) {
         allow(made.number(), "/dev/null", landlock::kWriteFile);
         (void)::syscall(landlock::kRestrictSelf, made.number(), 0);
     }
-    (void)refuse_system_calls();
+    (void)refuse_system_calls(serves);
 }
 
 pid_t spawn(const Program& program, const Rights& rights) {

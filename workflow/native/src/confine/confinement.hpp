@@ -26,6 +26,7 @@ struct Rights {
     std::uint64_t memory_bytes;  // RLIMIT_AS
     std::uint64_t cpu_s;         // RLIMIT_CPU
     std::uint64_t file_bytes;    // RLIMIT_FSIZE
+    std::uint64_t tasks;         // RLIMIT_NPROC: processes and threads, its own; see spawn
 };
 
 struct Program {
@@ -47,14 +48,15 @@ Offered offered();
 
 // Starts `program` with these rights, and no others: no network and no other user's processes (seccomp;
 // without it a network namespace), no files but `rights.readable` (Landlock), no open files but its three, no
-// core dumps; if we are root, an unprivileged user id that no other process has; a process group of its own,
-// which it and its children cannot leave (seccomp). What the kernel does not offer is left out. Only system
-// calls run between fork and exec, so other threads may hold any lock. Raises SpawnError.
+// core dumps; if we are root, an unprivileged user id that no other process has, else a user namespace of its
+// own: only so are its processes counted apart from the user's others, and their number limited; a process
+// group of its own, which it and its children cannot leave (seccomp). What the kernel does not offer is left
+// out. Only system calls run between fork and exec, so other threads may hold any lock. Raises SpawnError.
 pid_t spawn(const Program& program, const Rights& rights);
 
 // Takes rights from the calling thread and the threads and programs that it starts from here on: they write
-// beneath `writable` alone, and have no network (Landlock, seccomp). Does without what the kernel does not
-// offer.
-void confine_self(const std::vector<std::string>& writable);
+// beneath `writable` alone, and have no network (Landlock, seccomp); Unix sockets to be connected to if it
+// `serves`. Does without what the kernel does not offer.
+void confine_self(const std::vector<std::string>& writable, bool serves);
 
 }  // namespace acapella::confine

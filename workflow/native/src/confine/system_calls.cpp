@@ -5,8 +5,10 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
@@ -81,14 +83,19 @@ constexpr std::array kRefused{
     std::uint32_t{SYS_syslog},
 };
 
+// Of these, what a program that serves may call; of `socket`, Unix sockets alone.
+constexpr std::array kServing{std::uint32_t{SYS_socket}, std::uint32_t{SYS_socketpair},
+                              std::uint32_t{SYS_bind}, std::uint32_t{SYS_listen}};
+constexpr std::uint32_t kNoCall = 0x3fffffff;  // a number without a system call
+
 constexpr std::size_t kBefore = 6;  // instructions before the refused numbers
-constexpr std::size_t kLength = kBefore + kRefused.size() + 6;
+constexpr std::size_t kLength = kBefore + kRefused.size() + 9;
 
 constexpr sock_filter load(std::size_t offset) {
     return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset));
 }
 
-constexpr std::array<sock_filter, kLength> filter() {
+constexpr std::array<sock_filter, kLength> filter(bool serves) {
     constexpr std::size_t kRefuse = kLength - 1;
     constexpr std::size_t kNotThere = kLength - 2;
     const auto until = [](std::size_t place, std::size_t at) {
@@ -103,9 +110,18 @@ constexpr std::array<sock_filter, kLength> filter() {
     code[4] = BPF_JUMP(BPF_JMP | BPF_JA, 0, 0, 0);
     code[5] =
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kClone3, until(kNotThere, 5), 0);  // libraries then use clone
-    for (std::size_t i = 0; i < kRefused.size(); ++i)
-        code[kBefore + i] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kRefused[i], until_refused(kBefore + i), 0);
-    constexpr std::size_t kClone = kBefore + kRefused.size();
+    for (std::size_t i = 0; i < kRefused.size(); ++i) {
+        const bool allowed =
+            serves && std::find(kServing.begin(), kServing.end(), kRefused[i]) != kServing.end();
+        code[kBefore + i] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, allowed ? kNoCall : kRefused[i],
+                                     until_refused(kBefore + i), 0);
+    }
+    constexpr std::size_t kSocket = kBefore + kRefused.size();
+    code[kSocket] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 2);
+    code[kSocket + 1] = load(offsetof(seccomp_data, args));
+    code[kSocket + 2] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, until(kNotThere - 1, kSocket + 2),
+                                 until_refused(kSocket + 2));
+    constexpr std::size_t kClone = kSocket + 3;
     code[kClone] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 2);
     code[kClone + 1] =
         load(offsetof(seccomp_data, args));  // the lower half: little-endian, as both architectures
@@ -126,9 +142,10 @@ bool set_filter(const sock_filter* code, std::size_t length) {
 
 bool has_filter() { return kArchitecture != 0; }
 
-bool refuse_system_calls() {
-    static constexpr std::array<sock_filter, kLength> kFilter = filter();
-    return set_filter(kFilter.data(), kFilter.size());
+bool refuse_system_calls(bool serves) {
+    static constexpr std::array<sock_filter, kLength> kFilter = filter(false);
+    static constexpr std::array<sock_filter, kLength> kOfServers = filter(true);
+    return set_filter(serves ? kOfServers.data() : kFilter.data(), kLength);
 }
 
 bool refuse_new_groups() {

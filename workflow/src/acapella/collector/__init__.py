@@ -8,6 +8,7 @@ docs/collector.md goes from nothing to flows.
 """
 
 import argparse
+from pathlib import Path
 
 from . import ask, receive, top
 
@@ -24,6 +25,14 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     for module in (receive, top, ask):
         module.register_parser(actions)
     return parser
+
+
+def confine(args: argparse.Namespace) -> None:
+    """Take rights from this process if it reads captures, which others made, and listens for no control plane."""
+    from ..confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+
+    if args.act is receive.run and args.captures and not args.listen:
+        confine_self(Path(args.folder, "flows.parquet"), serves=True)
 
 
 def run(args: argparse.Namespace) -> int | None:

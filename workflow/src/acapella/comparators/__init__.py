@@ -50,6 +50,13 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     return parser
 
 
+def confine(args: argparse.Namespace) -> None:
+    """Take rights from this process, which reads captures, and from the programs that it runs on them."""
+    from ..confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+
+    confine_self(args.output)
+
+
 def run(args: argparse.Namespace) -> None:
     """Print what each tool saw. Raises UserError."""
     result = compare(args.capture, args.flows, args.tool)

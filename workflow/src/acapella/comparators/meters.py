@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from acapella_core import confinement
 from acapella_core.errors import UserError
 
 from .. import decompression
@@ -86,7 +87,8 @@ def whole_frames(capture: Path, folder: Path, limits=None) -> Iterator[int]:
     command = [editcap, "-F", "nsecpcap", "-", "-"]
     with decompression.streamed([capture], [decompression.ALL], limits) as streams:
         (source,) = streams.descriptors
-        with subprocess.Popen(command, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        pipes = {"stdin": source, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        with confinement.start(command, **pipes) as process:
             yield process.stdout.fileno()
     if streams.faults and streams.faults[0].kind == "decompression_limit":
         raise CopyTooLargeError(TOO_LARGE, where=capture, fix="raise the limits if you trust the capture")
@@ -94,6 +96,9 @@ def whole_frames(capture: Path, folder: Path, limits=None) -> Iterator[int]:
 
 def read_whole(meter: Meter, capture: Path, folder: Path, limits=None) -> tuple[Path, dict]:
     """Return what a meter finds in the whole frames of a capture. One that reads files alone gets a copy in ``folder``.
+
+    nfpcapd 1.7.1 is the one: it refuses a FIFO, and a pipe as /dev/stdin, because they are no regular
+    files, and "-" because there is no file of this name.
 
     Raises UserError, CopyTooLargeError if the copy takes more than half of the free space, too.
     """
@@ -123,18 +128,17 @@ def ran(
     """
     said, complained = folder / f"{name}.out", folder / f"{name}.err"
     with said.open("wb") as output, complained.open("wb") as complaints:
-        done = subprocess.run(
-            command,
-            stdin=source,
-            stdout=output,
-            stderr=complaints,
-            cwd=folder,
-            env={**os.environ, "TZ": "UTC", "LC_ALL": "C"},
-            check=False,
-        )
-    if done.returncode:
+        environment = {**os.environ, "TZ": "UTC", "LC_ALL": "C"}
+        streams = {"stdin": source, "stdout": output, "stderr": complaints}
+        process = confinement.start(command, [folder], **streams, cwd=folder, env=environment)
+        try:
+            process.wait()
+        finally:  # also if we are interrupted
+            process.kill()
+            process.wait()
+    if process.returncode:
         lines = [line for line in complained.read_text(errors="replace").splitlines() if line.strip()]
-        why = next(filter(COMPLAINT.search, lines), lines[0] if lines else f"exit code {done.returncode}")
+        why = next(filter(COMPLAINT.search, lines), lines[0] if lines else f"exit code {process.returncode}")
         raise UserError(f"{Path(command[0]).name} cannot read it: {why}", where=where)
     return said, complained
 

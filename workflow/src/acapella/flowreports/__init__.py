@@ -61,6 +61,13 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     return parser
 
 
+def confine(args: argparse.Namespace) -> None:
+    """Take rights from this process, which reads captures, and from the programs that it runs on them."""
+    from ..confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+
+    confine_self(args.output / "reports.pcap")
+
+
 def run(args: argparse.Namespace) -> int:
     """Measure, write and print; 1 where bytes are damaged whose digest nobody kept, else 0. Raises UserError."""
     from . import sample  # noqa: PLC0415 (DuckDB, pyarrow)

@@ -1,6 +1,7 @@
 """A capture through the flow-statistics program: reports as frames, and what became of every frame."""
 
 import json
+import resource
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from acapella_core import confinement
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
@@ -88,7 +90,15 @@ def end_of(command: list[str], made: Iterable[Path], descriptors: Sequence[int] 
     """
     nothing = subprocess.DEVNULL
     streams = {"stdin": nothing, "stdout": nothing, "stderr": subprocess.PIPE}
-    process = subprocess.Popen(command, **streams, text=True, pass_fds=descriptors)
+    # DPDK reserves more address space than there is memory.
+    process = confinement.start(
+        command,
+        sorted({path.parent for path in made}),
+        memory_bytes=resource.RLIM_INFINITY,
+        **streams,
+        text=True,
+        pass_fds=descriptors,
+    )
     try:
         _, said = process.communicate()
     except BaseException:

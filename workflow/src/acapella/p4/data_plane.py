@@ -12,7 +12,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from acapella_core import files, names
@@ -22,19 +22,19 @@ from ..control_channel import Collector, Hello, Session
 from .control_plane import ControlPlane, register_commands
 
 PATIENCE_S = 60.0  # for a collector to answer
+# Starts the loader, given more words of its command line and the options of subprocess.Popen.
+Start = Callable[..., subprocess.Popen]
 END_S = 10.0  # for the loader to end after it was told to
 
 
 class DataPlane:
     """A running loader. ``write`` puts a session into its registers, the first one before it begins.
 
-    ``command`` is the loader's command line without --commands; it inherits ``descriptors``. Its errors are lines on
-    our standard error.
+    ``start`` starts it. Its errors are lines on our standard error.
     """
 
-    def __init__(self, command: list[str], folder: Path, descriptors: Sequence[int] = ()):
-        self._command = command
-        self._descriptors = descriptors
+    def __init__(self, start: Start, folder: Path):
+        self._start = start
         self._registers = folder / "session.control"
         self._process: subprocess.Popen | None = None
         self._begun = threading.Event()
@@ -52,9 +52,9 @@ class DataPlane:
 
     def _begin(self) -> None:
         """Start the loader."""
-        command = [*self._command, "--commands", "--control", str(self._registers)]
+        more = ["--commands", "--control", str(self._registers)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self._process = subprocess.Popen(command, **pipes, text=True, pass_fds=self._descriptors)
+        self._process = self._start(more, **pipes, text=True)
         self._begun.set()
 
     def _tell(self, line: str) -> None:
@@ -88,10 +88,10 @@ def note(text: str) -> None:
 
 
 @contextlib.contextmanager
-def controlled(command: list[str], collector: Collector, hello: Hello, descriptors: Sequence[int]) -> Iterator[tuple]:
+def controlled(start: Start, collector: Collector, hello: Hello) -> Iterator[tuple]:
     """A data plane and its control plane, once the collector gave a session. Raises UserError where none does."""
     with files.scratch_folder() as folder:
-        data_plane = DataPlane(command, folder, descriptors)
+        data_plane = DataPlane(start, folder)
         with ControlPlane(collector, hello, data_plane.write, say=note) as control_plane:
             try:
                 if not control_plane.wait(PATIENCE_S):
@@ -102,16 +102,14 @@ def controlled(command: list[str], collector: Collector, hello: Hello, descripto
                 data_plane.stop()
 
 
-def run(
-    command: list[str], collector: Collector, hello: Hello, statistics: Path, descriptors: Sequence[int] = ()
-) -> int:
-    """Run the loader's ``command`` while its reports go to the collector; the loader's exit code.
+def run(start: Start, collector: Collector, hello: Hello, statistics: Path) -> int:
+    """Run the loader while its reports go to the collector; the loader's exit code.
 
     At the end, by a signal too, the collector is told how many reports there were, from the file that ``--stats`` of
-    the command names. Raises UserError where no collector gives a session, or the loader is killed.
+    its command names. Raises UserError where no collector gives a session, or the loader is killed.
     """
     statistics.unlink(missing_ok=True)  # of a run before: its reports are not ours
-    with controlled(command, collector, hello, descriptors) as (data_plane, control_plane):
+    with controlled(start, collector, hello) as (data_plane, control_plane):
         try:
             code = data_plane.wait()
         finally:

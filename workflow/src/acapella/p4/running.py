@@ -16,8 +16,10 @@ DPDK's interpreter. The output is the same; the statistics contain which one ran
 """
 
 import argparse
+import functools
 import json
 import re
+import resource
 import secrets
 import shutil
 import signal
@@ -26,8 +28,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from acapella_core import confinement, files, names, p4_control
 from acapella_core import decompression as limits
-from acapella_core import files, names, p4_control
 from acapella_core.errors import UserError
 
 from .. import decompression
@@ -204,6 +206,24 @@ def command_of(
     return command + [name for name, given in (("--pace", args.pace), ("--commands", args.commands)) if given]
 
 
+def written_by(args: argparse.Namespace) -> list[Path] | None:
+    """Return the directories of the loader's outputs; None if it sends to an interface: it needs the network."""
+    if args.out_interface:
+        return None
+    return [path.parent for path in (args.out, args.stats, args.frames, args.dump_registers) if path]
+
+
+def started(
+    written: list[Path] | None, command: Sequence[str], more: Sequence[str] = (), **options
+) -> subprocess.Popen:
+    """Start the loader, confined if ``written`` names the directories of its outputs."""
+    command = [*command, *more]
+    if written is None:
+        return subprocess.Popen(command, **options)
+    # DPDK reserves more address space than there is memory.
+    return confinement.start(command, written, memory_bytes=resource.RLIM_INFINITY, **options)
+
+
 def wait_for(process: subprocess.Popen) -> int:
     """Its exit code; where we are to end, it is told to, so that it writes what it has."""
     try:
@@ -236,11 +256,12 @@ def run(args: argparse.Namespace) -> int:
         pipeline = compiled.choose(args.pipeline, loader(), spec, args.dpdk_source)
         with decompression.streamed(captures, limits=limits.limits_of(args)) as streams:
             command = command_of(args, spec, prepared, pipeline.library, streams.arguments)
+            start = functools.partial(started, written_by(args), command, pass_fds=streams.descriptors)
             if collector:
                 hello = Hello(spec.stem, args.format or REPORT_FORMATS[-1], secrets.token_hex(8))
-                code = data_plane.run(command, collector, hello, args.stats, streams.descriptors)
+                code = data_plane.run(start, collector, hello, args.stats)
             else:
-                code = wait_for(subprocess.Popen(command, pass_fds=streams.descriptors))
+                code = wait_for(start())
         if code == 0:
             code = note_outcome(args.stats, spec.stem, captures, streams.faults)
             if pipeline.reason:

@@ -1,0 +1,64 @@
+"""Take rights from this process or from a program, before it reads what others made.
+
+docs/collect.md lists which command and which program gets which profile.
+"""
+
+import concurrent.futures
+import os
+import resource
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from . import _native
+
+MEMORY_BYTES = 16 << 30  # of address space; tshark needs 1 GiB to start
+CPU_S = 24 * 3600  # as long as the rule digest may take
+
+
+def confine_self(*written: str | os.PathLike | None, serves: bool = False) -> None:
+    """Confine this process before it reads what others made: no network, and no writing but beneath the directories of
+    the files ``written`` (nulls are skipped) and of temporary files.
+
+    Of a directory that does not exist yet, it is the nearest one above. With ``serves`` it may listen on Unix sockets.
+    It holds for the calling thread and what that starts. `acapella doctor` reports what the kernel offers.
+    """
+    beside = [str(existing(Path(path).absolute().parent)) for path in written if path]
+    _native.confine_self([*beside, os.environ.get("TMPDIR") or "/tmp"], serves)
+
+
+def existing(directory: Path) -> Path:
+    """Return a directory, or the nearest one above that exists."""
+    return next(path for path in (directory, *directory.parents) if path.is_dir())
+
+
+def start(
+    command: Sequence[str], writable: Sequence[Path] = (), *, memory_bytes: int = MEMORY_BYTES, **options
+) -> subprocess.Popen:
+    """Start a program that reads what others made, as subprocess.Popen with ``options`` does.
+
+    It has no network and writes beneath the directories ``writable`` alone, and so do its children; its memory and CPU
+    time are limited. It keeps our user id, so that it reads what we can read. Raises OSError if it cannot be started.
+    """
+
+    def confined() -> subprocess.Popen:
+        _native.confine_self([str(existing(Path(path).absolute())) for path in writable], False)
+        return subprocess.Popen(command, **options)
+
+    # What a thread gives up, the others keep. A function between fork and exec would not be safe beside other threads.
+    with concurrent.futures.ThreadPoolExecutor(1, "confined") as thread:
+        process = thread.submit(confined).result()
+    for what, most in (
+        (resource.RLIMIT_AS, memory_bytes),
+        (resource.RLIMIT_CPU, CPU_S),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        limit(process.pid, what, most)
+    return process
+
+
+def limit(pid: int, what: int, most: int) -> None:
+    """Lower a limit of a process of ours that has not been waited for; never raise it."""
+    _, hard = resource.prlimit(pid, what)
+    lower = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.prlimit(pid, what, (lower, lower))
