@@ -289,6 +289,15 @@ def test_collect_started_by_hand_makes_private_files(tmp_path):
     assert [path for path in made if path.stat().st_mode & 0o077] == []
 
 
+def test_root_of_a_user_namespace_is_not_said_to_be_limited():
+    """The kernel limits no process of root outside, and a namespace does not show who its root is."""
+    if subprocess.run(["unshare", "-r", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no user namespaces here")
+    code = "from acapella import confined as c; print(c.status_of_trial()[c.PROCESSES] == str(c.TASKS))"
+    command = ["unshare", "-r", sys.executable, "-c", code]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"
+
+
 def test_a_confined_program_cannot_fork_without_end(tmp_path):
     """Each child is counted for the program alone: as root by its user id, else by its user namespace."""
     if confined.status_of_trial()[confined.PROCESSES] != str(confined.TASKS):

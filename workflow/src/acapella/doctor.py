@@ -275,7 +275,7 @@ def trial() -> tuple[bool, str, str]:
     uid = int(status["Uid"].split()[0])
     user = f"ours, {uid}" if uid == os.geteuid() else "one of its own"
     limited = status[PROCESSES] == str(TASKS)
-    processes = f"at most {TASKS}" if limited else "not limited: this user gets no user namespace"
+    processes = f"at most {TASKS}" if limited else "not limited: no user namespace of its own"
     seccomp = status.get("Seccomp") == "2"
     if not seccomp:
         processes += "; one that calls setsid outlives the program"

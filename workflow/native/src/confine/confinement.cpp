@@ -158,12 +158,13 @@ bool become_other_user(const Prepared& prepared) {
 }
 
 // Leaves other users, and the network unless a filter refuses it. The kernel counts processes by user and
-// user namespace: whether they are those of this program alone.
+// user namespace, and limits those of root never: whether they are this program's alone, and limited.
 bool leave_others(const Prepared& prepared, bool seccomp) {
     const int network = seccomp ? 0 : CLONE_NEWNET;
     const bool left = network == 0 || ::unshare(network) == 0;
+    const bool root = ::geteuid() == 0;  // perhaps outside, too, if this is a user namespace
     if (become_other_user(prepared)) return true;
-    return ::unshare(CLONE_NEWUSER | (left ? 0 : network)) == 0;
+    return ::unshare(CLONE_NEWUSER | (left ? 0 : network)) == 0 && !root;
 }
 
 [[noreturn]] void run(const Prepared& prepared, bool seccomp) {
