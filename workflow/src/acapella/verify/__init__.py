@@ -117,7 +117,7 @@ def compare(file: Path, engine: str, first: int = FIRST, threads: int = 1, limit
             frames = f"{tables.frames_of(ours):,} frames" if ours else "frames"
             result.not_compared.append(f"{error}; none of its {frames} is compared")
             return result
-        with comparison.opened(threads, folder) as database:
+        with comparison.opened(threads) as database:
             comparison.Comparison(database, ours, theirs, file, first).add_to(result)
     result.files = 1
     if theirs.blocks_not_frames:

@@ -47,9 +47,9 @@ OUTER_LABELS_AGREE = f"mpls[1:{OUTER_LABELS}] is not distinct from tshark_mpls[1
 LAYER_OF = {"2": "link", "glue": "link", "3": "network", "4": "transport", "tunnel": "transport"}
 
 
-def opened(threads: int, folder: Path) -> contextlib.closing:
-    """Return a database that spills to ``folder``: of several in one process, each needs a directory of its own."""
-    return contextlib.closing(queries.connect(threads=threads, temp_directory=str(folder / "spill")))
+def opened(threads: int) -> contextlib.closing:
+    """Return a database that is closed at the end of the block."""
+    return contextlib.closing(queries.connect(threads=threads))
 
 
 class Comparison:
