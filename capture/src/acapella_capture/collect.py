@@ -87,17 +87,24 @@ def run(args: argparse.Namespace) -> int | None:
     if settings.testbed == "fabric":
         for line in asked_of_fabric(settings):
             names.report(line, sys.stdout)
-    if settings.testbed == "files":
-        if getattr(args, "own_process", False):
-            confinement.confine_self(args.campaign / "raw")
-        taken = files.describe(settings.samples, args.campaign, only=args.only, limits=limits(**settings.limits))
-    else:
-        taken = collect(testbed_of(settings, args.campaign.resolve().name), settings, args.campaign)
+    taken = described(args, settings) if settings.testbed == "files" else sampled(args, settings)
     failures: list[Failure] = []
     lines = list(told(taken, failures))
     if not args.only:
         write_sheets(args.campaign / "raw", lines, failures)
     return None
+
+
+def described(args: argparse.Namespace, settings: Settings) -> Iterator[Told]:
+    """Return the manifests of captures that others made; a process of its own gives up its rights before."""
+    if getattr(args, "own_process", False):
+        confinement.confine_self(args.campaign / "raw")
+    return files.describe(settings.samples, args.campaign, only=args.only, limits=limits(**settings.limits))
+
+
+def sampled(args: argparse.Namespace, settings: Settings) -> Iterable[Told]:
+    """Return what comes of the samples of a testbed."""
+    return collect(testbed_of(settings, args.campaign.resolve().name), settings, args.campaign)
 
 
 def release_all(testbed: Testbed) -> None:
