@@ -28,6 +28,9 @@ def test_two_flows_are_captured_while_their_rates_change(tmp_path):
     told = measured(tmp_path / "response.json", 0.2)
     assert [flow["dst_port"] for flow in told["flows"]] == list(response.PORTS)
     assert [step["rates_bps"] for step in told["steps"][:-1]] == [[a * 10**6, b * 10**6] for a, b in response.STEPS]
+    background = {"background_tcp_streams": 4, "background_udp_streams": 1}
+    background |= {"background_stream_bps": 4_000_000, "background_limit_bps": 40_000_000}
+    assert told["background"] == background
     stamps = [step["at_ns"] for step in told["steps"]]
     assert stamps == sorted(stamps) and told["steps"][-1]["rates_bps"] is None
     capture = tmp_path / "response.pcap"

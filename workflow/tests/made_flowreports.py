@@ -147,7 +147,7 @@ def sketches(sample: str, flows: int) -> list[dict]:
         for power in (6, 8, 10, 12, 16):
             cells = 2**power
             shared = 1 - math.exp(-flows / cells)
-            unequal = shared**deep if power < 16 else 0
+            unequal = round(flows * shared**deep) / flows if power < 16 else 0  # of whole flows: errors are of these
             for measure in ("bytes", "packets"):
                 rows.append(
                     {
@@ -261,6 +261,10 @@ def write_study(folder: Path, *, windows: int = 120) -> Path:
         ("balance", "frames_in", 90_000),
         ("balance", "reports_sent", 40_000),
         ("balance", "reports_accepted", 40_000),
+        ("settings", "background_tcp_streams", 4),
+        ("settings", "background_udp_streams", 1),
+        ("settings", "background_stream_bps", 4_000_000),
+        ("settings", "background_limit_bps", 40_000_000),
     ]
     counted = [{"place": n, "stage": a, "counter": b, "value": c} for n, (a, b, c) in enumerate(told, 1)]
     for name, rows in (("offered", offered), ("response", response), ("response_counts", counted)):

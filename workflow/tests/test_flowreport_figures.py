@@ -15,12 +15,20 @@ from svg_text import words
 from acapella import cli
 from acapella.agreement import badness
 from acapella.campaign import Campaign
-from acapella.figures import compose, flowreport_accuracy, flowreport_memory, flowreport_rate, flowreport_success
+from acapella.figures import (
+    compose,
+    flowreport_accuracy,
+    flowreport_rate,
+    flowreport_response,
+    flowreport_scope,
+    flowreport_success,
+)
 from acapella.figures.registry import FLOWREPORTS, FLOWSTUDY, module
 from acapella.figures.save import VEGA_LITE, svg_of
 from acapella.figures.source import Source
 from acapella.figures.theme import WIDTH
 from acapella.flowreports import offered, program, replay
+from acapella.report import flows
 from acapella_core.errors import UserError
 
 
@@ -38,25 +46,46 @@ SAID = {
         "exact (B of IP)",
         "measured (ms)",
         "Throughput in windows",
-        "losses: none",
+        "2,353,758 reports (not accepted by the collector: none)",
+        "differs; not met: R², equal",
+        "error: p99 10.0 %, largest 300 %",
         "Throughput between reports",
         "Inter-arrival time at reports",
     ),
-    "flowreport_memory": ("memory of the sketch (B)", "flows that differ (%)", "99th percentile of errors (%)", "rows"),
-    "flowreport_rate": ("reports/s", "share of seconds (%)", "39,000 to 104,000"),
+    "flowreport_memory": (
+        "memory of the sketch (B)",
+        "flows missing or not exact (%)",
+        "99th percentile of errors (%)",
+        "rows",
+    ),
+    "flowreport_rate": (
+        "x: reports in one second",
+        "seconds with at most x reports (%)",
+        "39,000 to 104,000",
+        "2,353,758 reports (not accepted by the collector: none)",
+    ),
     "flowreport_success": (
         "offered (million reports/s)",
-        "taken (%)",
+        "accepted (% of offered)",
         "100,000 flows",
         "trace of 166 Mbit/s",
         "trace of 2,989 Mbit/s",
-        "reports lost (%)",
-        "Reports made in memory: 6 runs, 60,000,000 reports of 64 B of 100,000 flows, 2 threads; losses: 15.2 %",
+        "lost (% of offered)",
+        "Reports made in memory: 6 runs, 60,000,000 reports of 64 B of 100,000 flows, 2 threads; of these lost: 15.2 %",
         "Reports of replayed traces: 24 replays, 2,400,000 reports of 192 B",
         "cannot be reproduced here",
     ),
-    "flowreport_response": ("throughput (Mbit/s)", "inter-arrival time (µs)", "background", "120 windows of 100 ms"),
+    "flowreport_response": (
+        *("throughput (Mbit/s)", "inter-arrival time (µs)", "background", "120 windows of 100 ms"),
+        "4 TCP streams and 1 UDP stream of iperf3, 4 Mbit/s of payload each, in one queue of 40 Mbit/s",
+        "mean 30 Mbit/s, 30 Mbit/s in single windows (exact)",
+    ),
 }
+
+
+def test_reports_that_were_not_accepted_have_their_share_of_all():
+    text = flowreport_scope.reports(9120, 9092).replace("\N{NO-BREAK SPACE}", " ")
+    assert text == "9,120 reports (not accepted by the collector: 28, 0.31 %)"
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +123,11 @@ def test_title_has_where_losses_begin_in_each_panel(campaign):
         first = min(row["reached_rps"] for row in rows if row["accepted"] + row["discarded"] < row["offered"])
         begin.append((max(row["reached_rps"] for row in rows if row["reached_rps"] < first) / 1e6, first / 1e6))
     assert begin == [(10, 20), pytest.approx((0.498, 2.77), rel=0.002)]
-    assert compose.drawn("flowreport_success", source).title == (
+    title = compose.drawn("flowreport_success", source).title.replace("\N{NO-BREAK SPACE}", " ")
+    assert title == (
         "Reports made in memory: losses begin between 10 and 20 million reports/s; "
-        "reports of replayed traces: losses begin between 0.498 and 2.77 million reports/s"
+        "reports of replayed traces: losses begin between 0.498 and 2.77 million reports/s "
+        "(3 of 15 runs at that rate or above without losses)"
     )
     chart = flowreport_success.draw(source).chart.to_dict()
     axes = [panel["layer"][-1]["encoding"]["x"] for panel in chart["vconcat"]]
@@ -155,27 +186,28 @@ def test_labels_of_wide_axes_are_short():
         "error_median": 0,
         "error_p99": 0.0844,
     }
-    row |= {"missing_share": 0.0, "near_share": 0.5}
+    row |= {"missing_share": 0.0, "near_share": 0.5, "error_largest": 12.5}
     figure = flowreport_accuracy.panel(values, "throughput_reports", row)
     text = words(vl_convert.vegalite_to_svg(figure.to_dict(), vl_version=VEGA_LITE))
     assert "100k" in text and "0.1" in text and "100000" not in text
-    assert "50.0 % within 1 %; p99 error 8.44 %" in text.replace("\u00a0", " ").replace("\u202f", " ")
+    assert "error: p99 8.44 %, largest 1250 %" in text.replace("\u00a0", " ").replace("\u202f", " ")
+    assert "50.0 % within 1 %" in text.replace("\u00a0", " ").replace("\u202f", " ")
 
 
 def test_flows_that_the_program_does_not_see_are_counted_beside_n():
     row = {"n": 2, "missing": 2, "missing_share": 0.5, "outside": 1234, "extra": 0, "r2": 1, "r2_log": 1}
     row |= {"measure": "start", "n_log": 2}
-    lines = flowreport_accuracy.told(row | {"error_median": 0, "error_p99": 0, "near_share": 1})
+    lines = flowreport_accuracy.told(row | {"error_median": 0, "error_p99": 0, "error_largest": 0, "near_share": 1})
     assert lines[2].split(", ", 1)[1].replace("\u00a0", " ") == "50.0 % missing, 1,234 outside"
 
 
 @pytest.mark.parametrize(
     ("measure", "shares", "n", "verdict", "criterion"),
     [
-        ("bytes", (0.99, 1.0), 100, "differs", "99.0 % equal; p99 error 0.5 %"),
-        ("bytes", (1.0, 1.0), 100, "agrees", "100 % equal; p99 error 0.5 %"),
-        ("start", (0.5, 1.0), 100, "agrees", "100 % within 1 %; p99 error 0.5 %"),
-        ("start", (0.5, 1.0), 9, "too few values", "100 % within 1 %; p99 error 0.5 %"),
+        ("bytes", (0.99, 1.0), 100, "differs; not met: equal", "99.0 % equal"),
+        ("bytes", (1.0, 1.0), 100, "agrees", "100 % equal"),
+        ("start", (0.5, 1.0), 100, "agrees", "100 % within 1 %"),
+        ("start", (0.5, 1.0), 9, "too few values", "100 % within 1 %"),
     ],
 )
 def test_panel_has_the_verdict_and_the_criterion_of_its_kind(measure, shares, n, verdict, criterion):
@@ -187,9 +219,10 @@ def test_panel_has_the_verdict_and_the_criterion_of_its_kind(measure, shares, n,
         "near_share": shares[1],
         "error_median": 0,
         "error_p99": 0.005,
+        "error_largest": 7.5,
     }
-    lines = flowreport_accuracy.told(row)
-    assert (lines[0], lines[-1].replace("\u00a0", " ")) == (verdict, criterion)
+    lines = [line.replace("\u00a0", " ") for line in flowreport_accuracy.told(row)]
+    assert (lines[0], *lines[-2:]) == (verdict, criterion, "error: p99 0.5 %, largest 750 %")
 
 
 @pytest.mark.parametrize(
@@ -248,6 +281,7 @@ def accuracy_row(measure: str) -> dict:
     """Return a row of flowreport_accuracy of three flows with intervals."""
     row = {"measure": measure, "n": 3, "n_log": 3, "missing": 0, "missing_share": 0.0, "outside": 0, "extra": 0}
     row |= {"r2": None, "r2_log": None, "equal": 1, "covered_share": 1.0, "width_median": 0.02, "width_p99": 0.05}
+    row |= {"error_largest": None}
     return row
 
 
@@ -374,35 +408,49 @@ def test_rates_narrow_down_where_losses_begin():
     assert [row["offered_rps"] / 1e6 for row in rows] == [1, 10, 20, 15, 12.5, 13.75, 13.125, 100]
 
 
-@pytest.mark.parametrize(
-    ("unequal", "missing", "said"),
-    [
-        (
-            (3, 0, 0),
-            (0, 0, 0),
-            "Every flow size is exact from 2 kB on (4 x 64 cells); the next smaller sketch (1 kB) is not exact",
-        ),
-        (
-            (0, 36, 0),
-            (0, 0, 0),
-            "Every flow size is exact from 4 kB on (4 x 64 cells); the next smaller sketch (2 kB) is not exact",
-        ),
-        ((0, 0, 0), (0, 0, 0), "Every flow size is exact from 1 kB on (4 x 64 cells)"),
-        (
-            (0, 0, 0),
-            (100, 1, 0),
-            "Every flow size is exact from 4 kB on (4 x 64 cells); the next smaller sketch (2 kB) is not exact",
-        ),
-        ((0, 0, 36), (0, 0, 0), "With 4 kB of sketch the sizes of 12.0 % of 300 flows are not exact"),
-        ((0, 0, 0), (9, 9, 100), "With 4 kB of sketch the sizes of 25.0 % of 400 flows are missing or not exact"),
-    ],
-)
-def test_exact_from_a_size_on_is_true_of_every_larger_sketch(unequal, missing, said):
-    """Of 300 sizes and those that are missing."""
-    rows = [
-        {"measure": "bytes", "memory_bytes": 1000 * 2**n, "rows": 4, "cells": 64, "load": 1.0, "error_p99": 0.0}
-        | {"n": 300, "equal": 300 - unequal[n], "missing": missing[n]}
-        for n in range(3)
+def test_title_of_accuracy_has_the_largest_error_although_all_agree():
+    rows = {measure: accuracy_row(measure) | {"n": 999, "n_log": 999} for measure in ("bytes", "iat")}
+    for row in rows.values():
+        row |= {"r2": 1.0, "r2_log": 1.0, "equal": 999, "equal_share": 0.999, "near_share": 0.999}
+    rows["iat"]["error_largest"] = 1000.0
+    title = flowreport_accuracy.title(rows).replace("\N{NO-BREAK SPACE}", " ")
+    assert title == "2 of 2 measures agree with the digest; largest relative error: 100000 % (last inter-arrival time)"
+
+
+def test_largest_error_of_a_window_is_in_the_title_of_the_response(campaign):
+    source = Source(Campaign(campaign))
+    rows = [row for row in source.rows("flowreport_response") if row["flow"] != "background"]
+    worst = max(abs(row["bps_measured"] - row["bps"]) / row["bps"] for row in rows)
+    assert compose.drawn("flowreport_response", source).title.endswith(f"largest {100 * worst:.3g}\N{NO-BREAK SPACE}%")
+    behind = [row["bps"] / 1e6 for row in source.rows("flowreport_response") if row["flow"] == "background"]
+    layers = flowreport_response.draw(source).chart.to_dict()["hconcat"][0]["vconcat"][0]["layer"]
+    dots = [layer for layer in layers if layer["mark"]["type"] == "circle"]
+    assert behind in [[value["exact"] for value in layer["data"]["values"]] for layer in dots if "data" in layer]
+
+
+def test_widths_of_several_samples_are_not_added_up_in_the_report(campaign):
+    """The counts of flows of two samples have a sum; the widths of their intervals have a largest one."""
+    counts = [
+        {"sample": sample, "place": place, "stage": "loss", "counter": counter, "value": value}
+        for sample, values in (("a", (10, 600_000)), ("b", (5, 500_000)))
+        for place, (counter, value) in enumerate(zip(("flows", "width_p99_ppm"), values, strict=True), 1)
     ]
-    title = flowreport_memory.title([flowreport_memory.point(row) for row in rows])
-    assert title.replace("\N{NO-BREAK SPACE}", " ") == said
+    source = Source(Campaign(campaign))
+    source.rows = lambda _: counts
+    table = flows.counts(source)
+    assert table["rows"] == [["loss", "flows", "15"], ["loss", "width_p99_ppm", "600,000"]]
+    assert "those of the sample with the largest" in table["note"]
+
+
+def test_headings_of_flow_report_tables_name_what_shares_are_of(campaign):
+    source = Source(Campaign(campaign))
+    headings = {
+        table["name"]: [heading for heading, _ in table["columns"]]
+        for table in flows.tables(source, flows.Parts(samples=True, study=True), papers=False)
+    }
+    assert {"Error, 99th percentile", "Largest error", "Width, 99th percentile"} <= {*headings["flowreport_accuracy"]}
+    assert "Share of all windows" in headings["flowreport_window_reasons"]
+    assert "Share of these flows" in headings["flowreport_flow_reasons"]
+    assert {"Flows with equal bytes", "Packets missed"} <= {*headings["flowreport_tools"]}
+    every = [heading for names in headings.values() for heading in names]
+    assert not {"Share", "Share of these", "99 %", "Largest", "Missed", "Of"} & {*every}

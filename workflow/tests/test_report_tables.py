@@ -16,6 +16,18 @@ def test_important_columns_come_first(tmp_path):
     assert columns["tcp_control"][3:8] == ["Retransmitted", "Duplicate ACKs", "Handshakes", "RTT median", "RTT 99 %"]
 
 
+def test_definition_of_duplicate_acks_stands_with_their_number(tmp_path):
+    """tshark's field of the same name counts something else."""
+    (control,) = [table for table in tables.of(quality_with(tmp_path)) if table["name"] == "tcp_control"]
+    texts = [control["note"]]
+    for name in ("tcp_control", "flows"):
+        lines = (schemas.root() / "tables" / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+        texts += [line for line in lines if "{name: duplicate_acks," in line]
+    assert len(texts) == 3
+    for text in texts:
+        assert "RFC 5681" in text and "unchanged window" in text and "tcp.analysis.duplicate_ack" in text
+
+
 def test_tables_of_the_report_name_the_filter_of_all_samples(tmp_path):
     folder = write_tables(tmp_path / "made", sites=1, restriction=("filter", "filter tcp port 443"))
     source = Source(Campaign(folder))

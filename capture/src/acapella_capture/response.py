@@ -26,6 +26,8 @@ from .testbeds.local.processes import NAMESPACES, SPOOL, LocalJob, end_all, even
 STEPS = ((40, 10), (10, 40), (60, 20), (5, 60), (30, 30))  # Mbit/s of either flow
 PORTS, BACKGROUND_PORT = (5201, 5202), 5203
 BACKGROUND_MBPS = 4  # of each of its streams
+BACKGROUND_STREAMS = {"tcp": 4, "udp": 1}
+BACKGROUND_LIMIT_MBPS = 40  # of all of them together
 ADDRESSES = {"sender": "10.77.0.1", "receiver": "10.77.0.2"}
 SNAPLEN = 128
 QUEUE_BYTES = 150_000
@@ -72,7 +74,12 @@ def run(args: argparse.Namespace) -> int:
 def write(output: Path, **told: Any) -> None:
     """The file, with what is the same in each."""
     flows = [{"name": f"flow {number}", "dst_port": port} for number, port in enumerate(PORTS, 1)]
-    whole = {"version": 1, "skipped": None, "flows": flows, "steps": [], **told}
+    background = {
+        **{f"background_{kind}_streams": number for kind, number in BACKGROUND_STREAMS.items()},
+        "background_stream_bps": BACKGROUND_MBPS * 10**6,
+        "background_limit_bps": BACKGROUND_LIMIT_MBPS * 10**6,
+    }
+    whole = {"version": 1, "skipped": None, "flows": flows, "background": background, "steps": [], **told}
     atomic_text(output, json.dumps(whole, indent=1) + "\n")
 
 
@@ -120,7 +127,7 @@ def build() -> None:
         succeed(node, ["ip", "-batch", "-"], stdin="\n".join(lines) + "\n")
         no_offloads(node, "eth0")
     tc = ["qdisc add dev eth0 root handle 1: htb default 3"]
-    for number, rate in enumerate((*STEPS[0], 10 * BACKGROUND_MBPS), 1):
+    for number, rate in enumerate((*STEPS[0], BACKGROUND_LIMIT_MBPS), 1):
         tc.append(f"class add dev eth0 parent 1: classid 1:{number} htb {limit(rate)}")
         tc.append(f"qdisc add dev eth0 parent 1:{number} bfifo limit {QUEUE_BYTES}")
     tc += [
@@ -153,8 +160,9 @@ def traffic(step_s: float) -> list[dict]:
     seconds = str(round(step_s * len(STEPS)) + SPARE_S)
     send = ["iperf3", "-c", ADDRESSES["receiver"], "-t", seconds, "-p"]
     slow = ["-b", f"{BACKGROUND_MBPS}M"]
-    clients = [start("sender", [*send, str(BACKGROUND_PORT), "-P", "4", *slow])]
-    clients += [start("sender", [*send, str(BACKGROUND_PORT + 1), "-u", "-l", "1200", *slow])]
+    clients = [start("sender", [*send, str(BACKGROUND_PORT), "-P", str(BACKGROUND_STREAMS["tcp"]), *slow])]
+    udp = ["-u", "-l", "1200", "-P", str(BACKGROUND_STREAMS["udp"])]
+    clients += [start("sender", [*send, str(BACKGROUND_PORT + 1), *udp, *slow])]
     clients += [start("sender", [*send, str(port)]) for port in PORTS]
     steps = [{"at_ns": time.time_ns(), "rates_bps": [rate * 10**6 for rate in STEPS[0]]}]
     for rates in STEPS[1:]:

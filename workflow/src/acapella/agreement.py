@@ -91,20 +91,24 @@ def disagreement(row: dict | None) -> str | None:
         return "no values"
     if not row["n"]:
         return "all values missing"
-    reasons = []
-    for name, label in (("r2", "R2"), ("r2_log", "R2 of logarithms")):
-        if row[name] is not None and row[name] < LEAST_R2:
-            reasons.append(f"{label} {row[name]:.4g}")
-    if row["r2"] is None and row["equal"] < row["n"]:
-        reasons.append(f"R2 undefined, {row['n'] - row['equal']:,} of {row['n']:,} values differ")
-    if row["missing_share"] > MOST_MISSING:
-        reasons.append(f"{100 * row['missing_share']:.3g} % missing")
-    kind = KINDS[row["measure"]]
-    faults = interval_faults(row) if kind is INTERVAL else error_faults(row, kind)
-    reasons += faults
+    reasons = faults(row)
     if not reasons and row["n_log"] < LEAST_ABOVE:
         return f"{TOO_FEW}: {row['n_log']} above 0"
-    return ", ".join(reasons) or None
+    return ", ".join(reasons.values()) or None
+
+
+def faults(row: dict) -> dict[str, str]:
+    """Return the criteria that a row with pairs does not meet, and the number of each in words."""
+    found = {}
+    for name, criterion, label in (("r2", "R2", "R2"), ("r2_log", "log R2", "R2 of logarithms")):
+        if row[name] is not None and row[name] < LEAST_R2:
+            found[criterion] = f"{label} {row[name]:.4g}"
+    if row["r2"] is None and row["equal"] < row["n"]:
+        found["R2"] = f"R2 undefined, {row['n'] - row['equal']:,} of {row['n']:,} values differ"
+    if row["missing_share"] > MOST_MISSING:
+        found["missing"] = f"{100 * row['missing_share']:.3g} % missing"
+    kind = KINDS[row["measure"]]
+    return found | (interval_faults(row) if kind is INTERVAL else error_faults(row, kind))
 
 
 def differs(row: dict | None) -> bool:
@@ -121,23 +125,24 @@ def verdict(row: dict | None) -> str:
     return why if why.startswith(TOO_FEW) else f"differs: {why}"
 
 
-def error_faults(row: dict, kind: Kind) -> list[str]:
-    """Return why too many values of a row are beyond the error of their kind."""
+def error_faults(row: dict, kind: Kind) -> dict[str, str]:
+    """Return the criterion of their kind if too many values of a row are beyond its error."""
     share = row[kind.within]
-    return [] if share >= LEAST_WITHIN else [f"{floor_percent(share)} % {kind.error}"]
+    return {} if share >= LEAST_WITHIN else {kind.error: f"{floor_percent(share)} % {kind.error}"}
 
 
-def interval_faults(row: dict) -> list[str]:
-    """Return why the intervals of a row do not agree: all have to contain the exact value, and be narrow."""
+def interval_faults(row: dict) -> dict[str, str]:
+    """Return the criteria that the intervals of a row do not meet: all contain the exact value, and are narrow."""
     if row["covered_share"] is None:
-        return ["no intervals"]
-    faults = []
+        return {INTERVAL.error: "no intervals"}
+    found = {}
     if row["covered_share"] < 1:
-        faults.append(f"{100 * (1 - row['covered_share']):.3g} % of intervals do not contain the exact value")
+        outside = f"{100 * (1 - row['covered_share']):.3g} % of intervals do not contain the exact value"
+        found[INTERVAL.error] = outside
     for name, label, most in (("width_median", "median", WIDEST), ("width_p99", "p99", WIDEST_P99)):
         if row[name] is not None and row[name] > most:
-            faults.append(f"{label} width {100 * row[name]:.3g} %")
-    return faults
+            found[f"{label} width"] = f"{label} width {100 * row[name]:.3g} %"
+    return found
 
 
 def floor_percent(share: float) -> str:

@@ -84,7 +84,16 @@ def response(campaign: Campaign, told: dict) -> dict[str, list[dict]]:
         con.execute("create temp table steps (name varchar, at_ns bigint, bps double)")
         con.executemany("insert into steps values (?, ?, ?)", steps(told))
         rows = queries.select(con, STAGE, "response", {"length_ns": window_ns}).to_arrow_table().to_pylist()
-    return {"flowreport_response": rows, "flowreport_response_counts": counts}
+    return {"flowreport_response": rows, "flowreport_response_counts": counts + background(told, len(counts))}
+
+
+def background(told: dict, place: int) -> list[dict]:
+    """Return the settings of the background traffic as rows of flowreport_response_counts after ``place``."""
+    settings = told.get("background", {})  # files of earlier versions have none
+    return [
+        {"place": at, "stage": "settings", "counter": name, "value": value}
+        for at, (name, value) in enumerate(settings.items(), place + 1)
+    ]
 
 
 def part_of(folder: Path, part: str) -> Path:

@@ -4,7 +4,7 @@ import math
 
 import altair as alt
 
-from ..agreement import INTERVAL, KINDS, STATEMENT, TOO_FEW, badness, differs, disagreement, own_rows, verdict
+from ..agreement import INTERVAL, KINDS, STATEMENT, TOO_FEW, badness, differs, disagreement, faults, own_rows
 from . import theme
 from .compose import Figure
 from .flowreport_scope import scope
@@ -218,7 +218,21 @@ def title(rows: dict[str, dict]) -> str:
         heading, why = MEASURES[worst][0], disagreement(known[worst]).replace("R2", "R²")
         what = "the worst that differs" if len(differing) > 1 else "the one that differs"
         said.append(f"{what} is {heading[0].lower()}{heading[1:]} ({why})")
+    said += largest_error(known)
     return "; ".join(said)
+
+
+def largest_error(rows: dict[str, dict]) -> list[str]:
+    """Return the largest relative error of a value, and its measure; empty if there is none or all are 0.
+
+    Measures with intervals are left out: their measured values are lower bounds.
+    """
+    values = {name: row["error_largest"] or 0 for name, row in rows.items() if KINDS[name] is not INTERVAL}
+    worst = max(values, key=values.get, default=None)
+    if worst is None or not values[worst]:
+        return []
+    heading = MEASURES[worst][0]
+    return [f"largest relative error: {percent(values[worst])} ({heading[0].lower()}{heading[1:]})"]
 
 
 def share_of_one(value: float) -> str:
@@ -236,19 +250,34 @@ def told(row: dict) -> list[str]:
         f"{percent(row['missing_share'])} missing",
         *(f"{row[name]:,} {name}" for name in ("outside", "extra") if row[name]),
     ]
-    return [verdict(row).split(":", maxsplit=1)[0], both, ", ".join(parts), criterion(row)]
+    return [judgment(row), both, ", ".join(parts), *criterion(row)]
 
 
-def criterion(row: dict) -> str:
-    """Return the share of values within the error by which the measure agrees or differs, and the largest errors."""
+def judgment(row: dict) -> str:
+    """Return the verdict in a few words: ``agrees``, or ``differs`` and the criteria that are not met."""
+    why = disagreement(row)
+    if why is None or not differs(row):
+        return TOO_FEW if why else "agrees"
+    return f"differs; not met: {', '.join(faults(row)).replace('R2', 'R²')}" if row["n"] else f"differs: {why}"
+
+
+def criterion(row: dict) -> list[str]:
+    """Return the share of values within the error by which the measure agrees or differs, and the largest errors.
+
+    Of intervals the 99th percentile and the median of their widths.
+    """
     kind = KINDS[row["measure"]]
     if kind is INTERVAL:
         if row["covered_share"] is None:
-            return "no intervals"
-        width = "" if row["width_p99"] is None else f"; p99 width {percent(row['width_p99'])}"
-        return f"{percent(row['covered_share'])} in interval{width}"
+            return ["no intervals"]
+        share = f"{percent(row['covered_share'])} contain the exact value"
+        if row["width_p99"] is None:
+            return [share, "no interval is wider than 0"]
+        return [share, f"width: median {percent(row['width_median'])}, p99 {percent(row['width_p99'])}"]
     share = f"{percent(row[kind.within])} {kind.error}"
-    return share if row["error_p99"] is None else f"{share}; p99 error {percent(row['error_p99'])}"
+    if row["error_p99"] is None:
+        return [share]
+    return [share, f"error: p99 {percent(row['error_p99'])}, largest {percent(row['error_largest'])}"]
 
 
 def powers(low: float, high: float) -> list[float]:

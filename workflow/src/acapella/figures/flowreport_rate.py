@@ -17,6 +17,7 @@ PRINTED = (39_000, 104_000)  # section IV-C: averages of four traces of a backbo
 HEIGHT, LABEL = 230, 30
 LONG = 10**7  # from here on, numbers in the title are in millions
 WIDE = 20  # ratio of counts from which on the axis is logarithmic
+SHARE = "seconds with at most x reports (%)"
 MARGIN = 0.04  # of the axis, before the least and after the largest count
 
 
@@ -31,9 +32,10 @@ def draw(source: Source) -> Figure:
         value["label"] = labels[value["sample"]]
     lines = "" if len(labels) <= len(COLOURS) else "; the .html names the sample under the pointer"
     key = (
-        f"One line per sample of one port{lines}. Seconds without a packet are left out, and reports that the control "
-        "plane requests when it resets the sketch. The last second of a capture, which is cut short, is in the line "
-        "and the maximum, but not in the mean. The P4/RDMA paper printed averages of "
+        f"One line per sample of one port; 100 % are its seconds with a packet{lines}. Seconds without a packet are "
+        "left out, and reports that the control plane requests when it resets the sketch. The last second of a "
+        "capture, which is cut short, is in the line and the maximum, but not in the mean. The P4/RDMA paper printed "
+        "averages of "
         f"{PRINTED[0]:,} to {PRINTED[1]:,} reports/s of traces of a backbone ({shown(values)}).",
     )
     return Figure(title(rows), alt.hconcat(chart(values, list(labels.values()))), key)
@@ -110,8 +112,10 @@ def chart(values: list[dict], labels: list[str]) -> alt.LayerChart:
         alt.Chart(alt.Data(values=values))
         .mark_line(strokeWidth=1.6, interpolate="step-after", opacity=0.6 if many else 1)
         .encode(
-            x=alt.X("reports:Q", title="reports/s", axis=alt.Axis(format=",~f", tickCount=8), scale=scale),
-            y=alt.Y("share:Q", title="share of seconds (%)", scale=alt.Scale(domain=[0, 100])),
+            x=alt.X(
+                "reports:Q", title="x: reports in one second", axis=alt.Axis(format=",~f", tickCount=8), scale=scale
+            ),
+            y=alt.Y("share:Q", title=SHARE, scale=alt.Scale(domain=[0, 100])),
             color=colour,
             detail="label:N",
             order="order:Q",

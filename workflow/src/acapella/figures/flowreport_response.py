@@ -7,8 +7,9 @@ import altair as alt
 
 from . import theme
 from .compose import Figure
+from .flowreport_scope import reports
 from .source import NoData, Source
-from .wording import GAP, count, digits, listed, nanoseconds
+from .wording import GAP, count, digits, listed, nanoseconds, scaled, span
 
 SUBJECT = "Response to rate changes"
 TABLE = "flowreport_response"
@@ -25,10 +26,9 @@ def scope(source: Source) -> tuple[str, ...]:
         return ()
     windows = sorted({row["t_ns"] for row in rows})
     length = min((b - a for a, b in pairwise(windows)), default=0)
-    counters = {row["counter"]: row["value"] for row in source.rows("flowreport_response_counts")}
-    lost = counters["reports_sent"] - counters["reports_accepted"]
-    what = f"{count(len(windows), 'window')} of {nanoseconds(length)}, {count(counters['frames_in'], 'frame')}, "
-    return (f"{what}{count(counters['reports_sent'], 'report')}; losses: {lost or 'none'} of the reports",)
+    counters = counters_of(source)
+    what = f"{count(len(windows), 'window')} of {nanoseconds(length)}, {count(counters['frames_in'], 'frame')}"
+    return (f"{what}, {reports(counters['reports_sent'], counters['reports_accepted'])}",)
 
 
 SCOPE = scope
@@ -46,11 +46,35 @@ def draw(source: Source) -> Figure:
     top = throughput(own, behind, flows).properties(width=WIDTH, height=HIGH)
     chart = alt.vconcat(top, times(own, flows).properties(width=WIDTH, height=LOW), spacing=10)
     key = (
-        "Lines: by reports; pale dots: exact; dashed: the rate that was set; area: all other flows, by reports. Below: "
-        "the mean gap since the last report, as a line; crosses: the mean of the single samples of a window's reports "
-        "(the paper's metric), which are of the last two packets before a report and do not follow the rate of bursts.",
+        "Lines and area: by reports; pale dots: exact; dashed: the rate that was set. "
+        f"{background(rows, counters_of(source))} Below: the mean gap since the last report, as a line; crosses: the "
+        "mean of the single samples of a window's reports (the paper's metric), which are of the last two packets "
+        "before a report and do not follow the rate of bursts.",
     )
     return Figure(title(rows, flows), alt.hconcat(chart.resolve_scale(x="shared", color="shared")), key)
+
+
+def counters_of(source: Source) -> dict[str, int]:
+    """Return the counters and settings of the run."""
+    return {row["counter"]: row["value"] for row in source.rows("flowreport_response_counts")}
+
+
+def background(rows: list[dict], counters: dict[str, int]) -> str:
+    """Return what was sent beside the flows, and its exact mean rate while rates were set."""
+    set_at = {row["t_ns"] for row in rows if row["set_bps"] is not None}
+    rates = [row["bps"] for row in rows if row["flow"] == BACKGROUND and row["t_ns"] in set_at]
+    parts = [f"{listed_rates(rates)} in single windows (exact)"] if rates else []
+    if "background_stream_bps" in counters:
+        tcp, udp = (count(counters[f"background_{kind}_streams"], f"{kind.upper()} stream") for kind in ("tcp", "udp"))
+        each, limit = (scaled(counters[f"background_{name}_bps"], "bit/s") for name in ("stream", "limit"))
+        parts.insert(0, f"{tcp} and {udp} of iperf3, {each} of payload each, in one queue of {limit}")
+    return f"Background (all other packets, with the ACKs of both flows): {', '.join(parts) or 'none'}."
+
+
+def listed_rates(rates: list[float]) -> str:
+    """``mean 22 Mbit/s, 5.1 Mbit/s to 41.9 Mbit/s``."""
+    mean, *ends = (scaled(rate, "bit/s") for rate in (sum(rates) / len(rates), min(rates), max(rates)))
+    return f"mean {mean}, {span(*ends)}"
 
 
 def point(row: dict) -> dict:
@@ -74,7 +98,10 @@ def title(rows: list[dict], flows: list[str]) -> str:
     if not errors:
         return "No window has traffic of the flows"
     middle = errors[(len(errors) - 1) // 2]
-    return f"Throughput of {listed(flows)} by reports: the median error of a window is {digits(100 * middle)}{GAP}%"
+    if not errors[-1]:
+        return f"Throughput of {listed(flows)} by reports: equal to the exact one in all {count(len(errors), 'window')}"
+    errors_of = f"median {digits(100 * middle)}{GAP}%, largest {digits(100 * errors[-1])}{GAP}%"
+    return f"Throughput of {listed(flows)} by reports: error of a window {errors_of}"
 
 
 def time_axis(*, last: bool) -> alt.X:
@@ -102,8 +129,10 @@ def throughput(own: list[dict], behind: list[dict], flows: list[str]) -> alt.Lay
     lines = alt.Chart(alt.Data(values=own)).encode(x=time_axis(last=False), color=colour(flows), detail="flow:N")
     area = alt.Chart(alt.Data(values=behind)).mark_area(opacity=0.25, color=theme.GREEN, interpolate="step-after")
     known = alt.Chart(alt.Data(values=[value for value in own if value["set"] is not None]))
+    exact_behind = alt.Chart(alt.Data(values=behind)).mark_circle(size=14, opacity=0.4)
     return alt.layer(
         area.encode(x=time_axis(last=False), y=alt.Y("measured:Q", **y)),
+        exact_behind.encode(x=time_axis(last=False), y=alt.Y("exact:Q", **y), color=colour(flows)),
         known.mark_line(strokeDash=[4, 3], strokeWidth=1, interpolate="step-after").encode(
             x=time_axis(last=False), y=alt.Y("set:Q", **y), color=colour(flows), detail="flow:N"
         ),

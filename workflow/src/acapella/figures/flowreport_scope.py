@@ -1,4 +1,4 @@
-"""What stands under the titles of figures of flow reports: how much was reported, and what of it was lost."""
+"""Notes under the titles of figures of flow reports: the numbers of frames and reports, and the reports lost."""
 
 from .source import Source
 from .wording import count, percent
@@ -12,10 +12,15 @@ def counted(source: Source, stage: str, counter: str) -> int:
 
 
 def scope(source: Source) -> tuple[str, ...]:
-    """``3 samples, 24,000 frames, 9,120 reports``; losses of reports."""
+    """``3 samples, 24,000 frames, 9,120 reports``; the share of the reports that the collector did not accept."""
     samples = {row["sample"] for row in source.rows("flowreport_counts")}
     sent, taken = counted(source, "balance", "reports_sent"), counted(source, "balance", "reports_accepted")
     frames = counted(source, "balance", "frames_in")
-    lost = "none" if sent == taken else percent((sent - taken) / sent)
-    parts = (count(len(samples), "sample"), count(frames, "frame"), count(sent, "report"))
-    return (f"{', '.join(parts)}; losses: {lost} of the reports",)
+    parts = (count(len(samples), "sample"), count(frames, "frame"), reports(sent, taken))
+    return (", ".join(parts),)
+
+
+def reports(sent: int, accepted: int) -> str:
+    """``9,120 reports (not accepted by the collector: 28, 0.31 %)``: the share is of all reports."""
+    lost = "none" if sent == accepted else f"{count(sent - accepted)}, {percent((sent - accepted) / sent)}"
+    return f"{count(sent, 'report')} (not accepted by the collector: {lost})"

@@ -1,5 +1,7 @@
 """The report's section on flow reports: accuracy, other tools, where every report went, and the paper's own numbers."""
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..agreement import STATEMENT, bound, verdict
@@ -28,6 +30,7 @@ MEASURES = {
     "throughput_known": "Throughput in windows without reason code",
 }
 SUBJECTS = {"report": "All flows", "loss": "Loss", "acknowledged_bytes": "Acknowledged bytes"}
+WIDTH = "_ppm"  # end of the names of counters that are widths of intervals
 SAMPLES = 100  # samples whose rows are shown beside those of all
 
 
@@ -75,14 +78,15 @@ def accuracy(source: Source) -> dict:
         ("Measure", False),
         ("Verdict", False),
         ("R\u00b2", True),
-        ("of logarithms", True),
+        ("R\u00b2 of logarithms", True),
         ("n", True),
-        ("Exact", True),
+        ("Equal", True),
         ("Within 1 %", True),
         ("Missing", True),
     ]
-    columns += [("Outside", True), ("Extra", True), ("Error, median", True), ("99 %", True), ("Largest", True)]
-    columns += [("In interval", True), ("Width, median", True), ("Width, 99 %", True), ("Bound", False)]
+    columns += [("Outside", True), ("Extra", True), ("Error, median", True), ("Error, 99th percentile", True)]
+    columns += [("Largest error", True), ("Intervals that contain the exact value", True), ("Width, median", True)]
+    columns += [("Width, 99th percentile", True), ("Bound", False)]
     cells = [
         [
             *(row["sample"], row["triggers"], MEASURES[row["measure"]], verdict(row)),
@@ -99,10 +103,11 @@ def accuracy(source: Source) -> dict:
     ]
     note = (
         "Triggers: packets that make a report; published are those of the P4/RDMA paper, in a run of its own. "
-        "Exact and within 1 %: shares of the n values that both sides have. Missing: exact values that no report has; "
-        "outside: more of these, in tunnels that the program does not read; extra: measured values that the digest "
-        "does not have, as those of the outer flow of such a tunnel. Bound: on the values that both sides have. "
-        + STATEMENT
+        "Equal and within 1 %: shares of the n values that both sides have. Errors: |measured - exact| / exact, of "
+        "exact values above 0; of loss and payload sent again those of the lower bound. Missing: exact values that no "
+        "report has; outside: more of these, in tunnels that the program does not read; extra: measured values that "
+        "the digest does not have, as those of the outer flow of such a tunnel. Bound: on the values that both sides "
+        "have. " + STATEMENT
     )
     return table("flowreport_accuracy", "Accuracy of flow reports", note, columns, cells)
 
@@ -142,11 +147,13 @@ def reasons(source: Source) -> dict:
         ]
         for reason, sums in rows
     ]
-    columns = [("Reason", False), ("Windows", True), ("Share", True), ("Within 10 %", True), ("Share of these", True)]
-    columns += [("With bounds", True), ("Bounds hold", True)]
+    columns = [("Reason", False), ("Windows", True), ("Share of all windows", True), ("Windows within 10 %", True)]
+    columns += [("Within 10 %, share of the reason", True)]
+    columns += [("Windows with bounds", True), ("Windows whose bounds hold", True)]
     note = (
-        "Windows of a flow's throughput; none: as far as reports show, the value cannot be off by more than 10 %. "
-        "Bounds hold: of the windows that have a bound on their bytes, those whose exact value is within it. "
+        "Windows of a flow's throughput, of all samples. Within 10 %: of the exact value. None: as far as reports "
+        "show, the value cannot be off by more than 10 %. Bounds hold: of the windows that have a bound on their "
+        "bytes, those whose exact value is within it. "
         "Straddle, no_slot: packets of a report may be on both sides of a window's edge (flow with, without a slot); "
         "time_reversal: frames of later windows precede it in the file (samples: time_reversals of capture_quality); "
         "sketch_load: flows that share their cells in all rows of the sketch; unreported, no_report: no report "
@@ -168,9 +175,10 @@ def flow_reasons(source: Source) -> dict:
         [SUBJECTS[subject], reason, number(flows), percent(flows / totals[subject])]
         for (subject, reason), flows in rows
     ]
-    columns = [("Of", False), ("Reason", False), ("Flows", True), ("Share", True)]
+    columns = [("Values of", False), ("Reason", False), ("Flows", True), ("Share of these flows", True)]
     note = (
-        "Flows by the reason for which measured values do not cover the whole flow. Earlier_report: packets, or "
+        "Flows by the reason for which measured values do not cover the whole flow, of all samples. Loss and "
+        "acknowledged bytes: flows with an exact value and a report. Earlier_report: packets, or "
         "acknowledgments, came after the newest report; inter-arrival times are compared at the time of that report. "
         "Partly_followed, no_slot: the data plane had no slot for the flow, for a part of its packets or ever; "
         "no_acknowledgment, no_report: no report has one, or is of the flow; outside, extra: flows that the "
@@ -182,7 +190,8 @@ def flow_reasons(source: Source) -> dict:
 def tools(source: Source) -> dict:
     """What other flow meters see of the same file."""
     columns = [("Sample", False), ("Tool", False), ("Version", False), ("Flows", True), ("In common", True)]
-    columns += [("Packets equal", True), ("Bytes equal", True), ("Packets", True), ("Bytes", True), ("Missed", True)]
+    columns += [("Flows with equal packets", True), ("Flows with equal bytes", True), ("IP packets", True)]
+    columns += [("IP bytes", True), ("Packets missed", True)]
     cells = [
         [row["sample"], row["tool"], row["version"] or "", row["skipped"], *[""] * 6]
         if row["skipped"]
@@ -195,8 +204,9 @@ def tools(source: Source) -> dict:
     ]
     note = (
         "Read from the same file, where nothing is lost to speed; table III of the P4/RDMA paper replays in real "
-        "time. Flows by addresses, protocol and ports, without tags; a tool misses what is behind headers that it does "
-        "not know."
+        "time. Directed flows by addresses, protocol and ports, without tags. In common, equal: with flows of the "
+        "digest. Packets missed: 1 - IP packets / those of the digest, below 0 if a tool counts more. A tool misses "
+        "packets inside headers that it does not know."
     )
     return table("flowreport_tools", "Other flow meters", note, columns, cells)
 
@@ -207,13 +217,23 @@ def counts(source: Source) -> dict:
     for row in sorted(source.rows("flowreport_counts"), key=lambda row: row["place"]):
         if row["stage"] != "settings":
             key = (row["stage"], row["counter"])
-            found[key] = found.get(key, 0) + row["value"]
+            found[key] = combined(row["counter"])(found.get(key, 0), row["value"])
     rows = [(*key, value) for key, value in found.items() if value or key[0] == "balance"]
     samples = len({row["sample"] for row in source.rows("flowreport_counts")})
     columns = [("Stage", False), ("Counter", False), ("Value", True)]
     cells = [[stage, counter, number(value)] for stage, counter, value in rows]
-    note = f"Sums of {count(samples, 'sample')}; counters that are 0 are left out."
+    note = (
+        f"Sums of {count(samples, 'sample')}; counters that are 0 are left out. Numbers of frames (in, no_report), of "
+        "reports, of flows (flows; stage loss: TCP flows with SYN, FIN or data, those whose interval of missing bytes "
+        "contains the exact number: covered, and those whose interval is wider than 0: uncertain), of resets (epochs). "
+        "Widths are those of the sample with the largest, in millionths (ppm) of a flow's sequence numbers."
+    )
     return table("flowreport_counts", "Where every frame and report went", note, columns, cells)
+
+
+def combined(counter: str) -> Callable[[int, int], int]:
+    """Return how a counter of two samples becomes one: widths are no numbers of anything, and have no sum."""
+    return max if counter.endswith(WIDTH) else operator.add
 
 
 def published(source: Source) -> dict:

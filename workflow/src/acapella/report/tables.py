@@ -130,7 +130,12 @@ def tcp_control(source: Source) -> dict:
         ]
         for row in rows
     ]
-    note = "Frames with each flag; SYN counts SYN/ACK too. Retransmitted: payload seen before in its flow and sample."
+    note = (
+        "Frames with each flag; SYN counts SYN/ACK too. Retransmitted: payload seen before in its flow and sample. "
+        "Duplicate ACKs: frames without data, SYN and FIN that repeat the highest acknowledgment so far with an "
+        "unchanged window while the peer's data is not acknowledged (RFC 5681, section 2); tshark's "
+        "tcp.analysis.duplicate_ack does not require such data and often counts more."
+    )
     return table("tcp_control", "TCP control", note, columns, cells)
 
 
