@@ -3,16 +3,18 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 
 import duckdb
 import pytest
 from stages import analyse
 from tiny import add_sample, flow
+from workflow_run import ROOT
 
 from acapella import cli
 from acapella.cache import keep
-from acapella.check import MOST_BYTES
+from acapella.check import MOST_BYTES, kind_of
 
 CAPTURE = bytes(24)
 RELEASED = {"captures/S0.pcap": b"capture", "README.md": b"text", "tables/a.csv": b"a\n1\n"}
@@ -57,6 +59,36 @@ def test_a_campaign_as_it_was_made_is_clean(folder, check):
     (line,) = lines
     digests, tables = 2 * 4, 2 * len(list((folder / "tables").glob("*.csv")))  # capture, acap, flows, manifest
     assert line.startswith(f"{folder}: {digests + tables} files verified, 0 findings; ")
+
+
+def test_files_without_a_checksum_are_counted_by_kind_and_others_are_named(folder, check):
+    (folder / "figures").mkdir()
+    for name in ("figures/flow_sizes.svg", "figures/mine.svg", "report.html", "no\x1btes.txt", "tables/mine.csv"):
+        (folder / name).write_text("text")
+    code, lines = check(folder)
+    assert code == 1 and lines[0] == "no\\x1btes.txt: its name has control characters"
+    assert sorted(lines[1:-1]) == [
+        f"{name}: not verified: the workflow writes no such file"
+        for name in ("figures/mine.svg", "no\\x1btes.txt", "tables/mine.csv")
+    ]
+    assert lines[-1].endswith("; 3 other files") and "figures 1, " in lines[-1] and "report 1" in lines[-1]
+    counted = re.search(r"; (\d+) files that the workflow writes without a checksum \((.*)\)", lines[-1])
+    assert int(counted[1]) == sum(map(int, re.findall(r" (\d+)", f" {counted[2]}")))
+
+
+def test_every_file_that_a_rule_names_is_of_a_known_kind():
+    """Acaps, flow tables and captures are in lists; of a directory, a file in it."""
+    wildcards = {"table": "frame_sizes", "figure": "flow_sizes", "suffix": "csv", "format": "svg"}
+    paths = set()
+    for rules in (ROOT / "rules").glob("*.smk"):
+        for path in re.findall(r'"<campaign>/([^"]+)"', rules.read_text()):
+            paths.add(re.sub(r"{+(\w+)}+", lambda found: wildcards.get(found[1], "x1"), path))
+    assert len(paths) > 50
+    unknown = {
+        path for path in paths if kind_of(path if path != "partial/x1" else "partial/x1/quality.parquet") is None
+    }
+    assert kind_of("partial/x1/.snakemake_timestamp") == "partial" and kind_of("partial/x1/mine.parquet") is None
+    assert unknown == {"acap/x1.parquet", "flows/x1.parquet"}
 
 
 def test_entries_of_a_cache_are_no_finding(folder, check, tmp_path):
@@ -154,6 +186,17 @@ TAMPERED = {
     ),
     "no database": (lambda folder: (folder / "catalog.duckdb").write_text("text"), "catalog.duckdb: "),
 }
+
+
+def test_a_damaged_digest_or_table_names_what_makes_it_again(folder, check):
+    for name in ("acap/a.parquet", "tables/throughput.csv", "raw/b.pcap"):
+        append(name)(folder)
+    code, lines = check(folder)
+    assert code == 1
+    advice = {
+        line.split(": ")[0]: line.endswith("delete the file and run snakemake, which makes it again") for line in lines
+    }
+    assert [advice[name] for name in ("acap/a.parquet", "tables/throughput.csv", "raw/b.pcap")] == [True, True, False]
 
 
 @pytest.mark.parametrize("name", TAMPERED)

@@ -5,32 +5,59 @@
 
 Verifies names (of files, and of samples and files in manifests, raw/samples.tsv and the catalog), symbolic links (only
 those that the workflow makes are allowed: captures in raw/, entries of a cache in acap/ and flows/), and the SHA-256 of
-every file that a manifest, the catalog, a provenance file or SHA256SUMS lists. Prints a line for each finding, and at
-the end how many files no list has: figures, the report and logs are such files. The lists themselves are not signed:
-who can write the directory can write a list that matches.
+every file that a manifest, the catalog, a provenance file or SHA256SUMS lists. Prints a line for each finding.
+
+The workflow writes figures, the report, logs and other files of a campaign without their SHA-256 in a list: they are
+counted by kind, and are not verified. A file that the workflow does not write is named, and is no finding: somebody
+added it. The lists themselves are not signed: who can write the directory can write a list that matches.
 
 Exit code 0 if there is no finding, 1 if there is one, 2 if the directory is neither a campaign nor a release.
 """
 
 import argparse
+import functools
 import json
 import os
+import re
 import stat
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from acapella_core import names, sheets
+from acapella_core import names, schemas, sheets
 from acapella_core.errors import DAMAGED, UserError
 from acapella_core.files import sha256_of
 
 from . import queries
 from .campaign import Campaign, opened
+from .figures import registry
 from .links import links
 
 SUMS = "SHA256SUMS"
 SAMPLES = {"raw": ".json", "acap": ".parquet", "flows": ".parquet", "partial": "", "flowreports": ""}
 KINDS = ("acap", "flows")
+MADE_AGAIN = ("acap", "flows", "tables")
+AGAIN = "; if this campaign is yours, delete the file and run snakemake, which makes it again"
 MOST_BYTES = 64 << 20  # of a file that is read as a whole
+# Kinds of files of a campaign that no list contains, as patterns of paths. Of tables and figures the names are checked,
+# too (`kind_of`).
+NOT_LISTED = {
+    "catalog": r"catalog\.duckdb",
+    "lists": r"(\w+_)?provenance\.json|raw/((samples|failed)\.tsv|[^/]+\.json)|(release-)?pseudonyms\.tsv",
+    "collections": r"collect\.json|outcomes\.csv|stale/raw/.+",
+    "partial": r"partial/[^/]+/(\.snakemake_timestamp|(?P<query>\w+)\.parquet)",
+    "tables": r"tables/(?P<table>\w+)\.(csv|parquet)",
+    "trials": r"(kappa|consistency)/[^/]+\.json",
+    "flow reports": r"(flowreports|flowstudy)/([^/]+/)?\w+\.(parquet|json|pcap)",
+    "storage": r"storage/study\.json",
+    "figures": r"figures/(?P<figure>\w+)\.(svg|pdf|png|html)",
+    "report": r"report\.html",
+    "logs": r"logs/(\w+/)?[^/]+\.(log|exit|done)",
+    "benchmarks": r"benchmarks/(\w+/)?[^/]+\.tsv",
+    "key": r"release\.key",
+    "release": r"release/.+",
+    "incomplete": r"(.*/)?\.[^/]+\.part",
+}
 
 
 class Findings:
@@ -41,6 +68,7 @@ class Findings:
         self.lines: list[str] = []
         self.listed: set[str] = set()
         self.unlisted: list[str] = []
+        self.released = False
 
     def add(self, place: object, what: object) -> None:
         """Add a finding."""
@@ -58,7 +86,8 @@ class Findings:
             if not stat.S_ISREG(path.stat().st_mode):
                 self.add(name, "is not a regular file")
             elif sha256_of(path) != checksum:
-                self.add(name, f"does not have the SHA-256 that {by} lists")
+                again = not self.released and Path(name).parts[0] in MADE_AGAIN
+                self.add(name, f"does not have the SHA-256 that {by} lists" + (AGAIN if again else ""))
         except FileNotFoundError:
             self.add(name, f"no such file, and {by} lists it")
         except OSError as error:
@@ -82,16 +111,48 @@ def run(args: argparse.Namespace) -> int:
     found = check(opened(args.folder))
     for line in found.lines:
         print(names.shown(line))
-    unlisted = f"; {len(found.unlisted)} files are in no list" if found.unlisted else ""
     plural = "" if len(found.lines) == 1 else "s"
-    print(f"{args.folder}: {len(found.listed)} files verified, {len(found.lines)} finding{plural}{unlisted}")
+    summary = [f"{args.folder}: {len(found.listed)} files verified, {len(found.lines)} finding{plural}"]
+    if not found.released:
+        summary += about_unlisted(found)
+    print(names.shown("; ".join(summary)))
     return DAMAGED if found.lines else 0
+
+
+def about_unlisted(found: Findings) -> list[str]:
+    """Print the files of a campaign that the workflow does not write; return the counts of files without checksum."""
+    kinds = Counter(map(kind_of, found.unlisted))
+    for name in found.unlisted:
+        if kind_of(name) is None:
+            print(names.shown(f"{name}: not verified: the workflow writes no such file"))
+    added = kinds.pop(None, 0)
+    counts = ", ".join(f"{kind} {number}" for kind, number in kinds.items())
+    lines = [f"{kinds.total()} files that the workflow writes without a checksum ({counts})"] if kinds else []
+    return [*lines, f"{added} other file{'' if added == 1 else 's'}"] if added else lines
+
+
+def kind_of(name: str) -> str | None:
+    """Return the kind of a file of a campaign that no list contains, by its path; None if the workflow writes no such
+    file.
+    """
+    for kind, pattern in NOT_LISTED.items():
+        match = re.fullmatch(pattern, name)
+        if match and all(value in (None, *known_names()[group]) for group, value in match.groupdict().items()):
+            return kind
+    return None
+
+
+@functools.cache
+def known_names() -> dict[str, Sequence[str]]:
+    """Return the names that the groups of NOT_LISTED can have."""
+    tables = sorted(path.stem for path in (schemas.root() / "tables").glob("*.yaml"))
+    return {"query": queries.names("analyze"), "table": tables, "figure": registry.every_name()}
 
 
 def check(campaign: Campaign) -> Findings:
     """Return the faults of a directory. Raises UserError if it is neither a campaign nor a release."""
     found = Findings(campaign.folder)
-    released = (campaign.folder / SUMS).is_file()
+    released = found.released = (campaign.folder / SUMS).is_file()
     provenances = sorted(campaign.folder.glob("*provenance.json"))
     if not (released or provenances or campaign.catalog.is_file() or (campaign.folder / "raw").is_dir()):
         raise UserError(

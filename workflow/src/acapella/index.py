@@ -13,9 +13,11 @@ Tables with list columns, such as flows.vlan, are views too: the schema `stored`
 
     duckdb -readonly results/demo/catalog.duckdb "select site, sum(frames) from frame_sizes group by site"
 
-Views contain the absolute path of the campaign's folder: they work from any working directory. If you move the folder,
-run `acapella index CAMPAIGN --views`; `acapella sql` works there without. The workflow does the same as its last step,
-so that the tables of all stages are views. The content depends on the inputs alone, the bytes of the file do not.
+Views contain the absolute path of the campaign's folder: they work from any working directory (DuckDB would look for a
+relative path in the client's, and a view cannot contain the path of its database). If you move the folder, run
+`acapella index CAMPAIGN --views`: until then other clients print "No files found that match the pattern" with the
+earlier path. `acapella sql` works without. The workflow does the same as its last step, so that the tables of all
+stages are views. The content depends on the inputs alone, the bytes of the file do not.
 
 If raw/samples.tsv lists the samples, the files of other samples are removed first: those in acap/, flows/, partial/ and
 flowreports/, and links in raw/. Captures in raw/ that are no links are moved to stale/raw/. logs/stale.log lists both.

@@ -30,6 +30,11 @@ FLOWREPORTS = ("flowreport_accuracy", "flowreport_memory", "flowreport_rate")  #
 FLOWSTUDY = ("flowreport_response", "flowreport_success")  # of what was measured of flow reports on this machine
 
 
+def every_name() -> tuple[str, ...]:
+    """Return the names of all figures that a campaign can have."""
+    return (*NAMES, *TRIALS, *COLLECTIONS, *STORAGE, *FLOWREPORTS, *FLOWSTUDY)
+
+
 def module(name: str) -> ModuleType:
     """The module of a figure: ``TABLE``, ``COLUMNS``, ``draw(source)``; ``SCOPE`` unless it shows traffic statistics.
 
