@@ -341,6 +341,23 @@ def test_a_planted_leak_is_found(name, made, tmp_path):
     assert "\n" not in error
 
 
+# As docs/release.md states; a search that finds them changes that text.
+LIMITS = {
+    "IPv4 address as a number": in_text("README.md", "3221225985 0xc0000201"),
+    "15 bytes of payload": in_text("README.md", TEXT[:15]),
+    "name of two characters": in_text("README.md", "at p1."),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_the_documented_limits_are_those_of_the_search(name, made, tmp_path):
+    public, arguments = made
+    part = tmp_path / "part"
+    shutil.copytree(public, part)
+    LIMITS[name](part)
+    release_search.check(part, *arguments)
+
+
 def test_nothing_of_a_release_with_a_leak_is_published(campaign, tmp_path, monkeypatch, capsys):
     check, (change, found) = release_search.check, LEAKS["IPv6 address in a sheet"]
     monkeypatch.setattr(release_search, "check", lambda part, *rest: (change(part), check(part, *rest)))

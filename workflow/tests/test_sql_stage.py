@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -341,6 +342,20 @@ def test_other_formats_have_no_cells_for_spreadsheets(campaign, ask):
 )
 def test_plans_and_tables_can_be_asked_for(campaign, ask, query):
     assert ask(campaign, query)[0] == 0
+
+
+def test_all_stages_connect_by_the_function_whose_spill_directory_is_private():
+    """DuckDB's own functions open a database that spills to a predictable directory, or to the current one."""
+    opening = re.compile(r"duckdb\.(connect|sql|query|execute|read_\w+|from_\w+|default_connection)\b|temp_directory=")
+    root = Path(queries.__file__).parents[3]
+    sources = [
+        *root.glob("workflow/src/**/*.py"),
+        *root.glob("capture/src/**/*.py"),
+        *root.glob("workflow/native/python/**/*.py"),
+    ]
+    assert len(sources) > 200
+    found = [path.name for path in sources for _ in opening.finditer(path.read_text(encoding="utf-8"))]
+    assert found == ["queries.py"]
 
 
 def test_the_spill_folder_is_private_and_removed(tmp_path, monkeypatch):
