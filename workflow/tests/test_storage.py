@@ -119,6 +119,19 @@ def test_the_figure_says_what_was_waited_for_and_what_was_lost(tmp_path):
         assert text in words
 
 
+def test_title_states_that_the_run_is_the_longest_of_several(tmp_path):
+    worse = copy.deepcopy(RUN) | {"disk_mbps": 40}
+    assert "the longest of" not in words_of(campaign(tmp_path / "one", study(RUN)))
+    words = words_of(campaign(tmp_path / "two", study(RUN, worse)))
+    assert "(thresholds 10:20, disk slowed to 20 MB/s; the longest of 2 runs)" in words
+
+
+def test_sums_below_the_axis_are_marked_as_such(tmp_path):
+    """The first interval has a sum of 66 us, and the axis begins at 1 ms."""
+    words = words_of(campaign(tmp_path / "c", study(RUN)))
+    assert "\u22641" in words and "sums below 1 ms are drawn at the lower end" in words
+
+
 def test_each_row_has_the_losses_of_its_own_runs(tmp_path):
     worse = copy.deepcopy(RUN) | {"disk_mbps": 40}
     worse["written"], worse["lost"] = worse["offered"] // 2, worse["offered"] - worse["offered"] // 2

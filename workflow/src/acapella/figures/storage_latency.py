@@ -26,6 +26,7 @@ LINES = {  # of all three columns, as the legend names them
 HEIGHT = 118  # px of a panel
 SPACING = 62  # px between two panels of a row: room for an axis
 LEAST_MS = 1.0  # the axis begins there: a shorter sum is not worth a decade
+LEAST_LABEL = f"datum.value <= {LEAST_MS} ? '\u2264{LEAST_MS:g}' : ({theme.SHORT_NUMBERS})"
 EXACT = (
     "in the title, the time for which writev held the capture up and the share of calls are exact, and the share of "
     "the summed latency is that of the upper bounds"
@@ -98,11 +99,12 @@ def key_of(runs: list[dict]) -> tuple[str, ...]:
         ]
     return (
         "Curves are sums of upper bounds since the first call: each latency counts as the upper end of its bin, a "
-        f"power of two, as in Patchwork's figure 14. {'; '.join([*found, EXACT])}.",
+        f"power of two, as in Patchwork's figure 14; sums below {LEAST_MS:g} ms are drawn at the lower end. "
+        f"{'; '.join([*found, EXACT])}.",
         "writev and io_uring are not comparable: writev (buffered, through the page cache) blocks the capture while it "
         "lasts, while writes given to io_uring (direct, O_DIRECT) overlap each other and the capture.",
-        "Dashed: background threshold, midpoint (from which on the kernel slows writers), limit; in the column of "
-        "writev the points at which its dirty memory first reached them.",
+        "Dashed, from the lowest: background threshold, midpoint (from which on the kernel slows writers), limit; in "
+        "the column of writev the points at which its dirty memory first reached them.",
     )
 
 
@@ -188,7 +190,10 @@ def title(runs: list[dict]) -> str:
     upper = worst["long_upper_ns"] / worst["latency_upper_ns"] if worst["latency_upper_ns"] else 0
     few = f"{percent(worst['long_calls'] / worst['calls'])} of its calls have {percent(upper)} of the summed latency"
     where = words_of(condition(worst))
-    return f"writev held the capture up for {waited}, {share} ({where[0].lower()}{where[1:]}); {few}"
+    where = f"{where[0].lower()}{where[1:]}"
+    if len(buffered) > 1:
+        where += f"; the longest of {count(len(buffered), 'run')}"
+    return f"writev held the capture up for {waited}, {share} ({where}); {few}"
 
 
 def powers(most: float) -> list[float]:
@@ -238,7 +243,7 @@ def latency_panel(values: list[dict], frame: dict, most: float, name: str, *, la
         "ms:Q",
         title=f"{name}: summed latency (ms)",
         scale=alt.Scale(type="log", domain=[LEAST_MS, max(10 * LEAST_MS, 1.2 * most)]),
-        axis=alt.Axis(values=powers(most), domain=False, minExtent=34, labelExpr=theme.SHORT_NUMBERS),
+        axis=alt.Axis(values=powers(most), domain=False, minExtent=34, labelExpr=LEAST_LABEL),
     )
     color = alt.Color("line:N", scale=alt.Scale(domain=list(LINES), range=list(LINES.values())), legend=LEGEND)
     lines = (
