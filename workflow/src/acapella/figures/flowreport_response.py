@@ -46,7 +46,7 @@ def draw(source: Source) -> Figure:
     top = throughput(own, behind, flows).properties(width=WIDTH, height=HIGH)
     chart = alt.vconcat(top, times(own, flows).properties(width=WIDTH, height=LOW), spacing=10)
     key = (
-        "Lines and area: by reports; pale dots: exact; dashed: the rate that was set. "
+        "Lines and area: by reports; pale dots: exact, at the start of each window; dashed: the rate that was set. "
         f"{background(rows, counters_of(source))} Below: the mean gap since the last report, as a line; crosses: the "
         "mean of the single samples of a window's reports (the paper's metric), which are of the last two packets "
         "before a report and do not follow the rate of bursts.",
