@@ -114,20 +114,29 @@ def test_one_value_alone_has_an_axis_with_labels(tmp_path):
     assert "Handshake: SYN to SYN-ACK" in words(svg_of(figure))
 
 
-def test_title_has_where_losses_begin_in_each_panel(campaign):
-    """The lowest rate with a lost report, and the highest below it without one, from the rows of either panel."""
+def test_title_has_where_losses_begin_in_memory_and_of_each_trace(campaign):
+    """The lowest rate with a lost report, the highest below it without one, and runs above it without losses."""
     source = Source(Campaign(campaign))
     begin = []
-    for replayed in (False, True):
-        rows = [row for row in source.rows("flowreport_offered") if (row["trace"] is not None) == replayed]
-        first = min(row["reached_rps"] for row in rows if row["accepted"] + row["discarded"] < row["offered"])
-        begin.append((max(row["reached_rps"] for row in rows if row["reached_rps"] < first) / 1e6, first / 1e6))
-    assert begin == [(10, 20), pytest.approx((0.498, 2.77), rel=0.002)]
+    for trace in (None, "166 Mbit/s", "2,989 Mbit/s"):
+        rows = [row for row in source.rows("flowreport_offered") if row["trace"] == trace]
+        whole = [row["accepted"] + row["discarded"] == row["offered"] for row in rows]
+        first = min(row["reached_rps"] for row, all_ in zip(rows, whole, strict=True) if not all_)
+        above = [all_ for row, all_ in zip(rows, whole, strict=True) if row["reached_rps"] >= first]
+        last = max(row["reached_rps"] for row in rows if row["reached_rps"] < first)
+        begin.append((last / 1e6, first / 1e6, sum(above), len(above)))
+    assert begin == [
+        (10, 20, 0, 3),
+        pytest.approx((0.277, 2.77, 2, 6), rel=0.002),
+        pytest.approx((0.498, 4.98, 1, 9), rel=0.002),
+    ]
     title = compose.drawn("flowreport_success", source).title.replace("\N{NO-BREAK SPACE}", " ")
     assert title == (
         "Reports made in memory: losses begin between 10 and 20 million reports/s; "
-        "reports of replayed traces: losses begin between 0.498 and 2.77 million reports/s "
-        "(3 of 15 runs at that rate or above without losses)"
+        "replayed trace of 166 Mbit/s: losses begin between 0.277 and 2.77 million reports/s "
+        "(2 of 6 runs at that rate or above without losses); "
+        "replayed trace of 2,989 Mbit/s: losses begin between 0.498 and 4.98 million reports/s "
+        "(1 of 9 runs at that rate or above without losses)"
     )
     chart = flowreport_success.draw(source).chart.to_dict()
     axes = [panel["layer"][-1]["encoding"]["x"] for panel in chart["vconcat"]]

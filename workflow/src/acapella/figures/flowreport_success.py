@@ -154,9 +154,10 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def title(rows: list[dict], replays: list[dict]) -> str:
-    """Return between which rates losses begin, for each panel."""
-    parts = [f"{what}: {losses(own)}" for what, own in ((IN_MEMORY, rows), (REPLAYED, replays)) if own]
-    return "; ".join([parts[0], *(f"{part[0].lower()}{part[1:]}" for part in parts[1:])])
+    """Return between which rates losses begin, for the reports made in memory and for each trace."""
+    traces = dict.fromkeys(row["trace"] for row in replays)
+    parts = [f"replayed trace of {name}: {losses([row for row in replays if row['trace'] == name])}" for name in traces]
+    return "; ".join([f"{IN_MEMORY}: {losses(rows)}", *parts])
 
 
 def losses(rows: list[dict]) -> str:
