@@ -138,6 +138,7 @@ def test_a_flow_table_of_another_acap_is_refused(campaign, capsys):
     [
         (["acap/t.parquet", "--columns", "frame,colour"], "no column 'colour'"),
         (["none.parquet"], "error: none.parquet: no such file\n"),
+        (["."], "error: .: is a directory; name an acap in it, as CAMPAIGN/acap/SAMPLE.parquet\n"),
         (["t.pcap"], "is not an acap"),
         (["flows/t.parquet"], "is a flow table, and show prints the frames of an acap; acapella sql CAMPAIGN"),
         (["acap/t.parquet", "--flows", "acap/u.parquet"], "acap/u.parquet: is an acap, and no flow table"),

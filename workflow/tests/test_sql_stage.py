@@ -52,6 +52,12 @@ def test_a_filter_on_one_sample_reads_one_file(campaign, monkeypatch):
     assert "Total Files Read: 1 " in con.execute(query).fetchall()[0][1]
 
 
+def test_an_unknown_column_is_one_line_with_columns_that_may_be_meant(campaign, ask):
+    code, out, err = ask(campaign, "select wire_length from frames")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert '"wire_length" not found' in err and '; perhaps "' in err and '"wire_len"' in err
+
+
 @pytest.mark.parametrize("place", range(3))
 def test_options_may_stand_before_between_and_after_campaign_and_query(campaign, ask, place):
     words = [campaign, "select 7 as n"]

@@ -64,7 +64,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.new_key:
         if args.source or args.target:
-            raise UserError("--new-key makes a key and nothing else", fix="give --key-file for a capture")
+            fix = "first make the key with --new-key FILE, then name it with --key-file FILE"
+            raise UserError("--new-key takes no capture", fix=fix)
         core.make_key(args.new_key)
         return 0
     if not (args.source and args.target):

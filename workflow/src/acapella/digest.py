@@ -290,8 +290,8 @@ def report_progress(batches):
         if now - printed >= 1:
             printed = now
             names.report(f"digest: {frames:,} frames, {frames / (now - start):,.0f} a second")
-    elapsed = max(time.monotonic() - start, 1e-9)
-    names.report(f"digest: {frames:,} frames in all, {frames / elapsed:,.0f} a second")
+    elapsed = time.monotonic() - start
+    names.report(f"digest: {frames:,} frame{'' if frames == 1 else 's'} in all, in {elapsed:.1f} s")
 
 
 def name_of(sources: Sequence[str]) -> str:

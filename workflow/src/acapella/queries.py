@@ -14,6 +14,7 @@ from acapella_core.files import held_folder, remove_held
 from .links import cached
 
 FOLDER = Path(__file__).resolve().parents[2] / "sql"
+CANDIDATES = "Candidate bindings:"  # a line of DuckDB's errors about columns
 
 _connections = weakref.WeakSet()
 
@@ -146,4 +147,5 @@ def one_line(where: object = None, *, catalog_of: object = None):
             raise UserError(
                 f"the catalog is of another version ({lines[0]})", where=where, fix=f"run acapella index {catalog_of}"
             ) from error
-        raise UserError(lines[0], where=where) from error
+        columns = next((line for line in lines if line.startswith(CANDIDATES)), None)  # that a wrong one may mean
+        raise UserError(lines[0], where=where, fix=columns and f"perhaps{columns.removeprefix(CANDIDATES)}") from error

@@ -82,6 +82,8 @@ def open_table(path: Path, *, flows: bool = False):
 
     if not path.exists():
         raise UserError("no such file", where=path)
+    if path.is_dir():
+        raise UserError("is a directory", where=path, fix="name an acap in it, as CAMPAIGN/acap/SAMPLE.parquet")
     try:
         file = pq.ParquetFile(path, read_dictionary=[])
     except OSError as error:
