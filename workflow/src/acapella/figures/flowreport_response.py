@@ -48,8 +48,8 @@ def draw(source: Source) -> Figure:
     key = (
         "Lines and area: by reports; pale dots: exact, at the start of each window; dashed: the rate that was set. "
         f"{background(rows, counters_of(source))} Below: the mean gap since the last report, as a line; crosses: the "
-        "mean of the single samples of a window's reports (the paper's metric), which are of the last two packets "
-        "before a report and do not follow the rate of bursts.",
+        "mean of the single samples of a window's reports (the paper's metric), between the last "
+        "two packets before a report, which differs from the mean gap if packets are sent in bursts.",
     )
     return Figure(title(rows, flows), alt.hconcat(chart.resolve_scale(x="shared", color="shared")), key)
 
