@@ -1,7 +1,7 @@
 # Acapella's commands for people: each does its own set-up, says what it does, and costs nothing when run again.
 #   make demo     set up, then capture on a testbed made of namespaces and take the captures to figures and report.html
 #   make test     set up, then C++ and Python tests
-# The rest: setup setup-fabric dpdk-source lint format bench fuzz soak lock sbom clean help
+# The rest: setup setup-fabric dpdk-source lint format bench fuzz soak dist lock sbom clean help
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -205,7 +205,7 @@ bench: packages-bench setup
 
 # ---- housekeeping -------------------------------------------------------------------------------------------------
 
-.PHONY: lock sbom clean help
+.PHONY: dist lock sbom clean help
 UV_COMPILE = build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-header
 # uv resolves for every platform at once; it is needed here alone, so it gets an environment of its own.
@@ -217,6 +217,14 @@ lock: packages
 	@$(UV_COMPILE) -c workflow/requirements.lock -c workflow/requirements-dev.lock capture/requirements-fabric.in \
 		-o capture/requirements-fabric.lock
 	@echo "lock: made workflow/requirements.lock, workflow/requirements-dev.lock, and capture/requirements-fabric.lock"
+
+# Wheels whose bytes depend on the sources alone: files in them have the date of the last commit, or 1980 without git.
+SOURCE_DATE = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2> /dev/null || echo 315532800))
+dist: $(STAMPS)/packages
+	@rm -rf build/dist workflow/build capture/build
+	@SOURCE_DATE_EPOCH=$(SOURCE_DATE) PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pip wheel --quiet --no-deps \
+		--no-build-isolation --no-index --disable-pip-version-check -w build/dist ./$(NATIVE) ./workflow ./capture
+	@echo "dist: made build/dist"
 
 # CycloneDX (ECMA-424): what `make setup` and `make setup-fabric` install, from locks and the list of Debian packages.
 sbom:

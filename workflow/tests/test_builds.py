@@ -4,7 +4,6 @@ import hashlib
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -62,22 +61,34 @@ def test_a_program_without_protection_is_found(tmp_path):
     assert len(faults(tmp_path / "a")) == 6
 
 
-def wheels(folder: Path) -> dict[str, str]:
-    """Build the wheels of a copy of the tree in a folder; their SHA-256."""
+def wheels(folder: Path, age_s: int) -> dict[str, str]:
+    """Build the wheels of a copy of the tree in a folder, whose sources are ``age_s`` older; their SHA-256."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in listed.split("\0"):
-        if name.startswith(("workflow/", "capture/", "schemas/")) and "/tests/" not in name and (ROOT / name).is_file():
+        wanted = name == "Makefile" or name.startswith(("workflow/", "capture/", "schemas/", "p4/loader/"))
+        if wanted and "/tests/" not in name and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, folder / name, follow_symlinks=False)
-    words = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    words += ["--disable-pip-version-check", "-w", "wheels", "./workflow/native", "./workflow", "./capture"]
-    environment = os.environ | {"SOURCE_DATE_EPOCH": "1700000000", "PATH": f"{BIN}:{os.environ['PATH']}"}
+            shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
+            found = (ROOT / name).lstat().st_mtime
+            os.utime(folder / name, (found - age_s, found - age_s), follow_symlinks=False)
+    environment = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
+    words = ["make", "dist", f"VENV={BIN.parent}"]
     built = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stdout + built.stderr
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (folder / "wheels").iterdir()}
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (folder / "build/dist").iterdir()}
+
+
+def test_wheels_have_the_date_of_the_last_commit():
+    """What `make dist` would run."""
+    shown = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=False)
+    expected = shown.stdout.strip() or "315532800"
+    environment = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
+    words = ["make", "-n", "dist", f"VENV={BIN.parent}"]
+    printed = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+    assert f"SOURCE_DATE_EPOCH={expected} " in printed
 
 
 @pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="takes minutes: make soak")
 def test_two_builds_of_the_wheels_have_the_same_bytes(tmp_path):
-    first, second = (wheels(tmp_path / name) for name in ("a", "another-folder"))
+    first, second = (wheels(tmp_path / name, age_s) for name, age_s in (("a", 0), ("another-folder", 86_400)))
     assert len(first) == 3 and first == second

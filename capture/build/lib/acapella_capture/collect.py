@@ -1,0 +1,206 @@
+"""Take samples from a testbed, or describe captures that exist: raw/<sample> and its manifest in a campaign's folder.
+
+Of each site of a testbed CAMPAIGN/outcomes.csv says what became of it; outcomes.csv beside it has all collections.
+
+Testbed `local` builds sites, hosts and switches out of network namespaces on this machine, sends real traffic and
+captures mirrored ports; testbed `files` takes the captures of a sample sheet (columns sample, site, port, file, start).
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from acapella_core import beneath, confinement, names
+from acapella_core.arguments import Parser
+from acapella_core.decompression import limits
+from acapella_core.errors import UserError, exit_code_of
+from acapella_core.files import atomic_text
+
+from . import manifest as manifests
+from .allocation import counted
+from .coordinator import Told, collect
+from .dry_run import asked_of_fabric, dry_run, plans
+from .outcomes import Outcome
+from .plan import sites_of, trials
+from .precheck import check
+from .sampling import Failure
+from .settings import Settings, read_settings
+from .testbeds import files, testbed_of
+from .testbeds.base import Testbed
+from .testbeds.local import sandbox
+
+PRIVATE = 0o077  # umask: files hold other people's traffic, also while they are written
+
+
+def register_parser(subparsers: Any) -> argparse.ArgumentParser:
+    """The parser of `acapella collect`."""
+    parser = subparsers.add_parser(
+        "collect", help="take samples from a testbed, or from files", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    add_arguments(parser)
+    return parser
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `acapella collect`."""
+    parser.add_argument("campaign", type=Path, metavar="CAMPAIGN", help="the campaign's folder, results/<name>")
+    parser.add_argument("--config", type=Path, required=True, help="YAML with the keys testbed, samples, runs, ...")
+    parser.add_argument("--only", metavar="SAMPLE", help="testbed files: this sample alone, whatever ails the others")
+    parser.add_argument("--list", action="store_true", help="print the samples that would be taken, and take none")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and what it asks for, and do nothing")
+    parser.add_argument(
+        "--release-all",
+        action="store_true",
+        help="give back what an earlier collection of CAMPAIGN left",
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="with --list: write them to FILE instead")
+
+
+def run(args: argparse.Namespace) -> int | None:
+    """Collect; for testbed `local`, by starting this same command inside namespaces of its own."""
+    settings = read_settings(args.config)
+    if args.only and settings.testbed != "files":
+        raise UserError("--only is for testbed files", where=args.config)
+    if args.output and not args.list:
+        raise UserError("-o goes with --list alone", where=args.output)
+    if args.release_all:
+        release_all(testbed_of(settings, args.campaign.resolve().name))
+        return None
+    if settings.testbed != "files":
+        check(settings)
+    beneath.protect(args.campaign)
+    if args.list:
+        write_planned(settings, args.output)
+        return None
+    if args.dry_run:
+        sys.stdout.write(dry_run(settings, args.campaign.resolve().name))
+        return None
+    if settings.testbed == "local" and not sandbox.inside():
+        command = [str(args.campaign.resolve()), "--config", str(args.config.resolve())]
+        debug = ["--debug"] if getattr(args, "debug", False) else []
+        return sandbox.call(sandbox.python_argv("acapella_capture.collect", *command, *debug))
+    if settings.testbed == "fabric":
+        for line in asked_of_fabric(settings):
+            names.report(line, sys.stdout)
+    taken = described(args, settings) if settings.testbed == "files" else sampled(args, settings)
+    failures: list[Failure] = []
+    lines = list(told(taken, failures))
+    if not args.only:
+        write_sheets(args.campaign / "raw", lines, failures)
+    return None
+
+
+def described(args: argparse.Namespace, settings: Settings) -> Iterator[Told]:
+    """Return the manifests of captures that others made; a process of its own gives up its rights before."""
+    if getattr(args, "own_process", False):
+        confinement.confine_self(args.campaign / "raw")
+    return files.describe(settings.samples, args.campaign, only=args.only, limits=limits(**settings.limits))
+
+
+def sampled(args: argparse.Namespace, settings: Settings) -> Iterable[Told]:
+    """Return what comes of the samples of a testbed."""
+    return collect(testbed_of(settings, args.campaign.resolve().name), settings, args.campaign)
+
+
+def release_all(testbed: Testbed) -> None:
+    """Give back what an earlier collection left. Raises UserError where that cannot be done."""
+    left = testbed.leftovers()
+    print("\n".join(f"left: {name}" for name in left) or "nothing is left", flush=True)
+    if left:
+        testbed.release()
+        still = testbed.leftovers()
+        if still:
+            raise UserError(f"still there: {', '.join(still)}", where=f"testbed {testbed.name}", fix="try again later")
+        print("given back")
+
+
+def write_sheets(raw: Path, lines: list[dict[str, Any]], failures: list[Failure]) -> None:
+    """raw/samples.tsv of the good samples and, where some failed, raw/failed.tsv. Raises UserError if none is good."""
+    sheet, failed = raw / manifests.SHEET, raw / manifests.FAILED
+    if failures:
+        atomic_text(failed, manifests.sheet(map(asdict, failures), manifests.FAILED_COLUMNS))
+        names.report(f"{counted(len(failures), 'sample')} failed: {failed}")
+    else:
+        failed.unlink(missing_ok=True)
+    if failures and not lines:
+        sheet.unlink(missing_ok=True)
+        raise UserError(f"no sample could be taken; the first: {failures[0].why}", where=failed)
+    ordered = sorted(lines, key=lambda line: ("trial" in line, line["site"], line["requested"]["start_ns"] or 0))
+    atomic_text(sheet, manifests.sheet(ordered))
+    print(f"{counted(len(lines), 'sample')}: {sheet}")
+
+
+def write_planned(settings: Settings, output: Path | None) -> None:
+    """What a collection would take, as a sheet, to a file or to standard output."""
+    text = manifests.sheet(planned(settings))
+    if output:
+        atomic_text(output, text)
+    else:
+        sys.stdout.write(text)
+
+
+def planned(settings: Settings) -> Iterator[dict[str, Any]]:
+    """What a collection would take, as lines of the sheet."""
+    if settings.testbed == "files":
+        for row in files.read_sheet(settings.samples):
+            yield {"sample": row.sample, "site": row.site, "port": row.port, "file": row.link}
+        return
+    testbed = testbed_of(settings)
+    steady = [
+        shots for plan in plans(settings, testbed, sites_of(settings, testbed.sites())) for shots in plan.steady()
+    ]
+    for shots in (*steady, *trials(testbed.replays(), settings.capture.format)):
+        for shot in shots:
+            yield {"sample": shot.sample, "site": shot.site.name, "port": shot.port.name, "file": shot.file}
+
+
+def told(taken: Iterable[Told], failures: list[Failure]) -> Iterator[dict[str, Any]]:
+    """Say each sample as it is there, and each note once; gather those that failed."""
+    known: set[str] = set()
+    for manifest in taken:
+        if isinstance(manifest, Failure):
+            failures.append(manifest)
+            names.report(f"warning: {manifest.sample} failed: {manifest.why}")
+            continue
+        if isinstance(manifest, Outcome):
+            names.report(f"{manifest.site}: {manifest.outcome}{manifest.reason and ': '}{manifest.reason}", sys.stdout)
+            continue
+        frames = manifest["frames_captured"]
+        size = f"{frames} frames" if frames is not None else f"{manifest['bytes']} bytes"
+        names.report(f"{manifest['sample']}: {size}", sys.stdout)
+        for note in manifest["notes"]:
+            if note not in known:
+                names.report(f"note: {note}", sys.stdout)
+                known.add(note)
+        yield manifest
+
+
+def main() -> int:
+    """The same command inside the sandbox, where the package of the command line need not be installed."""
+    parser = Parser(prog="acapella collect")
+    add_arguments(parser)
+    parser.add_argument("--debug", action="store_true")
+    args = parser.parse_args()
+    args.own_process = True
+    os.umask(PRIVATE)
+    try:
+        return run(args) or 0
+    except BrokenPipeError:  # who read our output has gone: nobody is left to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (UserError, OSError) as error:
+        if args.debug:
+            raise
+        names.report(f"acapella: error: {error}")
+        return exit_code_of(error)
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

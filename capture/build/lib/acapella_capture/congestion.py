@@ -1,0 +1,150 @@
+"""What a switch's counters show of a mirror's load. They cannot show that no burst was lost: see docs/collect.md.
+
+The final verdict adds the evidence of the captured frames; `acapella analyze` computes it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from .testbeds.base import Direction, Rates, Readings, Telemetry, Testbed
+
+SHARES = {"rx": (0, 1), "tx": (1, 0), "both": (1, 1)}  # of the port's Tx and Rx
+AT_RISK, CONGESTED, UNKNOWN = "at risk", "congested", "unknown"
+
+
+@dataclass(frozen=True)
+class MirrorPort:
+    """The port that sends a mirror's copies to the receiver.
+
+    Rate in bit/s, the queue in bytes (None if unknown); a frame occupies its length without FCS and preamble plus
+    ``overhead_bytes`` at the port, and plus ``counter_overhead_bytes`` in the counters of the mirrored port.
+    """
+
+    capacity_bps: int | None
+    overhead_bytes: int = 24
+    counter_overhead_bytes: int = 4
+    buffer_bytes: int | None = None
+
+    @classmethod
+    def of(cls, testbed: Testbed, capacity_bps: int | None) -> "MirrorPort":
+        """Return the mirror port of a testbed."""
+        overheads = testbed.capacity_overhead_bytes, testbed.counter_overhead_bytes
+        return cls(capacity_bps, *overheads, testbed.mirror_buffer_bytes)
+
+
+def offered_bps(rates: Rates, direction: Direction) -> float:
+    """What a mirror of that direction is to carry: Mirrored(Tx) + Mirrored(Rx) for both (Patchwork, section 6.2.2)."""
+    of_tx, of_rx = SHARES[direction]
+    return of_tx * rates.tx_bps + of_rx * rates.rx_bps
+
+
+Series = Sequence[tuple[float, float]]
+
+
+def mirrored(readings: Readings, direction: Direction) -> list[tuple[float, float]]:
+    """Return (time in s, octets that a mirror was to copy since the first reading), at the readings of the port.
+
+    The octets of a counter that starts again from 0 are counted from there. Tx and Rx are read at the same times or,
+    if they are not, at those of Tx, with Rx interpolated.
+    """
+    of_tx, of_rx = SHARES[direction]
+    tx, rx = growth(readings.tx), growth(readings.rx)
+    if not of_tx:
+        return rx
+    return [(at, octets + of_rx * interpolated(rx, at)) for at, octets in tx]
+
+
+def around(readings: Series, start_s: float, end_s: float) -> tuple[tuple[float, int], ...]:
+    """Return the readings between two times, the last one before them and the first one after them."""
+    first = max((at for at, _ in readings if at <= start_s), default=start_s)
+    last = min((at for at, _ in readings if at >= end_s), default=end_s)
+    return tuple((at, octets) for at, octets in readings if first <= at <= last)
+
+
+def covers(congestion: Mapping[str, Any], end_ns: int) -> bool:
+    """Return whether the readings of a manifest's key `congestion` reach a time (ns since 1970)."""
+    return bool(congestion["readings"]) and congestion["readings"][-1][0] >= end_ns
+
+
+def mean_bps(readings: Series) -> float | None:
+    """Return the mean rate between the first and the last reading; None of fewer than two."""
+    counted = growth(readings)
+    if len(counted) < 2 or counted[-1][0] <= counted[0][0]:
+        return None
+    return counted[-1][1] * 8 / (counted[-1][0] - counted[0][0])
+
+
+def growth(readings: Series) -> list[tuple[float, float]]:
+    """Return the octets counted since the first reading."""
+    total, found = 0.0, [(at, 0.0) for at, _ in readings[:1]]
+    for (_, before), (at, after) in pairwise(readings):
+        total += after - before if after >= before else after
+        found.append((at, total))
+    return found
+
+
+def interpolated(series: Series, at: float) -> float:
+    """Return the octets at a time between two readings; the first or last value outside of them."""
+    for (start, before), (end, after) in pairwise(series):
+        if start <= at <= end and end > start:
+            return before + (after - before) * (at - start) / (end - start)
+    return series[-1][1] if series and at > series[-1][0] else 0.0
+
+
+def peak_bps(series: Series) -> tuple[float, float] | None:
+    """Return the highest rate between two successive readings (bit/s) and the time between them (s)."""
+    rates = [((b - a) * 8 / (t - s), t - s) for (s, a), (t, b) in pairwise(series) if t > s]
+    return max(rates, default=None)
+
+
+def certain_loss(series: Series, start_s: float, end_s: float, port: MirrorPort) -> float:
+    """Return the least share of the bytes that a mirror must have lost between two times.
+
+    Octets counted by readings between the two were all offered; more than the rate carries in that time and the queue
+    holds cannot have been delivered. Without a known queue one tenth of a second at the full rate is assumed.
+    """
+    within = [octets for at, octets in series if start_s <= at <= end_s]
+    if len(within) < 2 or not port.capacity_bps:
+        return 0.0
+    offered = within[-1] - within[0]
+    queue = port.buffer_bytes if port.buffer_bytes is not None else port.capacity_bps / 80
+    carried = port.capacity_bps / 8 * (end_s - start_s) + queue
+    return max(0.0, 1 - carried / offered) if offered else 0.0
+
+
+def verdict(
+    telemetry: Telemetry | None, name: str, direction: Direction, port: MirrorPort, span_ns: tuple[int, int]
+) -> dict[str, Any]:
+    """Return manifest key `congestion` for the mirrored port ``name`` between two times (ns since 1970).
+
+    `congested`: the mean over some interval of the counters exceeds the capacity. Otherwise `at risk`, never `clear`:
+    no counter shows how uneven the traffic was within its interval. The loss is an interval of shares of the bytes.
+    """
+    start_s, end_s = span_ns[0] / 1e9, span_ns[1] / 1e9
+    counted = telemetry.readings.get(name, Readings()) if telemetry else Readings()
+    readings = Readings(around(counted.tx, start_s, end_s), around(counted.rx, start_s, end_s))
+    tx, rx = mean_bps(readings.tx), mean_bps(readings.rx)
+    series = mirrored(readings, direction)
+    peak = peak_bps(series)
+    found, low, high = UNKNOWN, None, None
+    if peak is not None and port.capacity_bps:
+        low, high = certain_loss(series, start_s, end_s, port), 1.0 if peak[0] else 0.0
+        found = CONGESTED if peak[0] > port.capacity_bps else AT_RISK
+    return {
+        "verdict": found,
+        "source": telemetry.source if telemetry else None,
+        "seconds": series[-1][0] - series[0][0] if peak else None,
+        "tx_bps": tx,
+        "rx_bps": rx,
+        "offered_bps": offered_bps(Rates(tx, rx), direction) if peak else None,
+        "peak_bps": peak[0] if peak else None,
+        "peak_seconds": peak[1] if peak else None,
+        "capacity_bps": port.capacity_bps,
+        "capacity_overhead_bytes": port.overhead_bytes,
+        "counter_overhead_bytes": port.counter_overhead_bytes,
+        "buffer_bytes": port.buffer_bytes,
+        "loss": {"low": low, "high": high},
+        "readings": [[round(at * 1e9), round(octets)] for at, octets in series],
+    }

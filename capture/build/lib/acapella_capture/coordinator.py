@@ -1,0 +1,135 @@
+"""Takes the samples of a plan on any testbed: a thread a site, then the trials, each told as soon as it is done."""
+
+import contextlib
+import fcntl
+import fnmatch
+import os
+import queue
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from acapella_core import beneath
+from acapella_core.errors import UserError
+from acapella_core.files import locked
+
+from .describe import delivered
+from .outcomes import Ledger, Outcome
+from .plan import Shot, SitePlan, sites_of, trials
+from .sampling import Collection, Failure, SharedTraffic, Taking, running, stop_mirrors
+from .settings import CaptureSettings, Settings
+from .site_job import SiteJob
+from .testbeds.base import Site, Testbed, Want
+
+WHOLE_FRAMES = 262144  # snap length of a trial: two trials can be compared by what was kept of each packet
+TOLD_S = 0.2  # how often sites are looked for that ended without a word
+DAY_S = 86400
+LOCK = ".collect.lock"
+
+Told = dict[str, Any] | Failure | Outcome
+
+
+def collect(testbed: Testbed, settings: Settings, campaign: Path) -> Iterator[Told]:
+    """Take every sample of the plan; yield each one's manifest as soon as it is written, or why it could not be taken.
+
+    At the end of a site its outcome. Raises UserError where the testbed fails, or another process collects it;
+    samples already yielded stay.
+    """
+    sites = sites_of(settings, testbed.sites())
+    with alone(campaign), testbed:
+        remove_parts(campaign / "raw")
+        yield from collect_sites(testbed, settings, campaign, sites)
+        for shots in trials(testbed.replays(), settings.capture.format):
+            with contextlib.closing(take_trials(testbed, settings.capture, shots)) as takings:
+                for taking in takings:
+                    yield delivered(testbed, settings, campaign, taking)
+
+
+def remove_parts(raw: Path) -> None:
+    """Remove incomplete files of a collection that was killed as it fetched. Raises UserError if ``raw`` is a link."""
+    with beneath.parent(raw / LOCK) as folder:
+        for entry in [] if folder is None else [*os.scandir(folder)]:
+            if fnmatch.fnmatch(entry.name, ".*.part"):
+                os.unlink(entry.name, dir_fd=folder)
+
+
+@contextlib.contextmanager
+def alone(campaign: Path) -> Iterator[None]:
+    """Keep other processes from collecting this campaign meanwhile, which would write the same files. Raises UserError.
+
+    The kernel lets go of the lock when its process ends, by kill -9 too.
+    """
+    descriptor = beneath.open_file(campaign / LOCK, os.O_RDWR | os.O_CREAT)
+    try:
+        if locked(descriptor, fcntl.flock) is False:
+            fix = "wait for its end or stop it; a killed Snakemake leaves its own running"
+            raise UserError("another process collects this campaign", where=campaign, fix=fix)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def collect_sites(testbed: Testbed, settings: Settings, campaign: Path, sites: Sequence[Site]) -> Iterator[Told]:
+    """All sites side by side. Whatever ends this early has every site give its resources back first."""
+    told: queue.SimpleQueue[Told] = queue.SimpleQueue()
+    ledger = Ledger(campaign, time.time_ns())
+    shared = Collection(testbed, settings, campaign, ledger, told.put, SharedTraffic(testbed))
+    jobs = [SiteJob(shared, site) for site in sites]
+    threads = [threading.Thread(target=job.run, name=job.site.name, daemon=True) for job in jobs]
+    # a client that crosses all samples also crosses the pauses between them
+    with testbed.traffic("run", longest_s(testbed, settings, sites)):
+        try:
+            for thread in threads:
+                thread.start()
+            yield from until_done(threads, told)
+        finally:
+            shared.stop.set()
+            testbed.stop_waiting()
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join()
+    for crash in (job.crash for job in jobs if job.crash):
+        raise crash
+
+
+def until_done(threads: Sequence[threading.Thread], told: queue.SimpleQueue) -> Iterator[Told]:
+    """Yield what sites tell until all of them have ended."""
+    while True:
+        ended = not any(thread.is_alive() for thread in threads)
+        try:
+            while True:
+                yield told.get(timeout=0 if ended else TOLD_S)
+        except queue.Empty:
+            if ended:
+                return
+
+
+def longest_s(testbed: Testbed, settings: Settings, sites: Sequence[Site]) -> float:
+    """How long the traffic of a whole run is to last at the most: twice the plan of the slowest site with one node."""
+    plans = [SitePlan(settings, site, 1) for site in sites]
+    return min(DAY_S, 60 + 2 * max(plan.remaining_s(0) for plan in plans))
+
+
+def take_trials(testbed: Testbed, how: CaptureSettings, shots: list[Shot]) -> Iterator[Taking]:
+    """Take the trials of one environment, one after the other; where it cannot be had, all of them fail."""
+    node = testbed.allocate(shots[0].site.name, Want(instances=1))[0]
+    how = replace(how.at(node.site, node.name), filter=testbed.replays().filter, snaplen=WHOLE_FRAMES, one_in=1)
+    takings = [Taking(shot, how, node, node.receivers[0]) for shot in shots]
+    with contextlib.ExitStack() as environment:
+        fault = None
+        try:
+            environment.enter_context(testbed.environment(shots[0].environment))
+        except UserError as error:
+            fault = str(error)
+        for taking in takings:
+            taking.fault = fault
+            with running(testbed, [taking]) as begun:
+                for trial in begun:
+                    with trial.noted():
+                        trial.replayed = testbed.replay()
+                    stop_mirrors(begun)
+                    trial.traffic = testbed.traffic_facts()
+            yield taking

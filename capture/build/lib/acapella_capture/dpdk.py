@@ -1,0 +1,154 @@
+"""Capture with acapella-dpdk-capture (capture/dpdk) on a node: its command line, and the accounts it leaves."""
+
+import json
+import re
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from acapella_core.errors import UserError
+
+from .settings import CaptureSettings
+from .tcpdump import Counts
+from .testbeds.base import Job, Testbed
+
+PROGRAM = "acapella-dpdk-capture"
+START_S = 20  # until it says that it listens
+STOP_S = 20  # until all that arrived is written
+FRAME_HEAD = 66 + 14  # what AF_PACKET's ring puts before a frame, and Ethernet's header before the MTU
+BLOCK = 65536
+LIMITS = "id -u; cut -c 23- /proc/self/uid_map | tail -n 1; ulimit -l"
+WHOLE_NAMESPACE = 2**32 - 1  # user ids in the first user namespace; in others root has no right to lock memory
+QUEUE = 512  # frames in memory of the program's own; what waits for it is in the kernel's ring
+
+
+def executable() -> str:
+    """The program's path. Raises UserError where it was not built."""
+    found = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=str(Path(sys.executable).parent))
+    if found is None:
+        raise UserError(
+            f"no {PROGRAM} here",
+            where="capture.method dpdk",
+            fix="apt-get install libdpdk-dev liburing-dev libpcap-dev, then make setup; or use method tcpdump",
+        )
+    return found
+
+
+def device(interface: str, mtu: int, buffer_kib: int) -> tuple[str, int]:
+    """The net_af_packet device whose ring takes whole frames of an interface, and the size of its frames."""
+    frame = 2048
+    while frame < mtu + FRAME_HEAD:
+        frame *= 2
+    count = max(buffer_kib * 1024 // BLOCK, 1) * (BLOCK // frame)
+    return f"net_af_packet0,iface={interface},blocksz={BLOCK},framesz={frame},framecnt={count}", frame
+
+
+def ring_kib(buffer_kib: int, limits: str) -> int:
+    """The ring that a node's limits allow: net_af_packet locks it, and one as large to send from, in memory.
+
+    `limits` is what LIMITS prints: the user, the user namespace, the limit on locked memory in KiB.
+    """
+    user, outside, locked = limits.split()
+    if locked == "unlimited" or (user == "0" and outside == str(WHOLE_NAMESPACE)):
+        return buffer_kib
+    return min(buffer_kib, int(locked) // 2)
+
+
+def counts_of(accounts: dict[str, Any]) -> Counts:
+    """Its accounts in tcpdump's terms.
+
+    net_af_packet does not tell what its ring had no room for: that is what the interface has and the program has not.
+    """
+    frames, interface = accounts["frames"], accounts["interface"]
+    lost = max(0, interface["rx_packets"] - frames["received"])
+    dropped = sum(frames["dropped"].values()) + lost
+    return Counts(
+        captured=frames["written"],
+        received=frames["written"] + dropped,
+        dropped_kernel=dropped,
+        dropped_interface=interface["rx_errors"] + interface["rx_fifo"],
+        sampled_out=frames["sampled_out"],
+        preprocessed=not_sent(accounts["p4"]),
+    )
+
+
+def not_sent(p4: dict[str, Any] | None) -> dict[str, int]:
+    """Frames that the P4 program did not send on, by reason; those that it lost without one too."""
+    if p4 is None:
+        return {}
+    lost = {name: p4[name] for name in ("dropped", "wrong_port", "headerless") if p4[name]}
+    return dict(sorted((p4["sunk"] | lost).items()))
+
+
+class Dpdk:
+    """One capture: `start` returns when frames are being taken, `stop` when all of them are written."""
+
+    def __init__(self, testbed: Testbed, node: str, interface: str, settings: CaptureSettings, output: str):
+        self.where = f"{PROGRAM} on {node}"
+        self._testbed = testbed
+        self._node = node
+        self._interface = interface
+        self._settings = settings
+        self._output = output
+        self._job: Job | None = None
+
+    def start(self) -> None:
+        """Raises UserError with the program's message where it ends or does not listen in time."""
+        self._job = self._testbed.start(self._node, self._argv())
+        end = time.monotonic() + START_S
+        while "listening on" not in self._job.log():
+            if self._job.poll() is not None or time.monotonic() > end:
+                self._job.signal("KILL")
+                raise UserError(f"does not start: {self._said()}", where=self.where)
+            time.sleep(0.02)
+
+    def alive(self) -> bool:
+        """Whether it runs still."""
+        return self._job.poll() is None
+
+    def stop(self) -> Counts:
+        """End it; it takes what has arrived, and tells what became of every frame. Raises UserError if it failed."""
+        self._job.signal("INT")
+        status = self._job.wait(STOP_S)
+        if status != 0:
+            self._job.signal("KILL")
+            raise UserError(f"failed: {self._said()}", where=self.where)
+        path = self._place(Path(self._output).with_suffix(".json").name)
+        read = self._testbed.run(self._node, ["cat", path])
+        self._testbed.run(self._node, ["rm", "-f", path])
+        return counts_of(json.loads(read.stdout))
+
+    def _argv(self) -> list[str]:
+        settings = self._settings
+        limits = self._testbed.run(self._node, ["sh", "-c", LIMITS]).stdout
+        vdev, frame = device(self._interface, self._mtu(), ring_kib(settings.buffer_kib, limits))
+        argv = [executable(), "--vdev", vdev, "--max-frame", str(frame), "--depth", str(QUEUE), "--buffers", "8",
+                "--write", self._place(self._output), "--snaplen", str(settings.snaplen),
+                "--sample", str(settings.one_in), "--sample-by", settings.one_in_by]  # fmt: skip
+        return argv + (["--filter", settings.filter] if settings.filter else [])
+
+    def _place(self, file: str) -> str:
+        return self._testbed.place(self._node, file)
+
+    def _mtu(self) -> int:
+        shown = self._testbed.run(self._node, ["ip", "-o", "link", "show", "dev", self._interface])
+        found = re.search(r" mtu (\d+) ", shown.stdout)
+        if found is None:
+            raise UserError(f"no interface {self._interface}: {shown.stderr.strip()}", where=self.where)
+        return int(found[1])
+
+    def _said(self) -> str:
+        lines = self._job.log().strip().splitlines()
+        return lines[-1] if lines else "it printed nothing"
+
+
+class Fpga(Dpdk):
+    """The same behind a P4 program, which DPDK's software pipeline runs where there is no NIC to run it."""
+
+    def _argv(self) -> list[str]:
+        settings = self._settings
+        program = ["--p4", str(Path(settings.p4_program).resolve())]
+        control = ["--p4-control", str(Path(settings.p4_control).resolve())] if settings.p4_control else []
+        return [*super()._argv(), *program, *control]

@@ -1,0 +1,70 @@
+"""The manifest of a sample, raw/<sample>.json: see schemas/manifest.schema.json. Unknown is null."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+from acapella_core import schemas
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_text
+
+from .testbeds.base import MirrorCounters
+
+VERSION = 1
+SHEET = "samples.tsv"
+SHEET_COLUMNS = ("sample", "site", "port", "file")
+FAILED = "failed.tsv"
+FAILED_COLUMNS = ("sample", "site", "port", "why")
+
+
+def empty() -> dict[str, Any]:
+    """A manifest with every key, all unknown."""
+    unknown = dict.fromkeys(schemas.json_schema("manifest")["required"])
+    span = {"start_ns": None, "end_ns": None}
+    return unknown | {
+        "acapella_manifest": VERSION,
+        "requested": span,
+        "actual": span,
+        "mirror": asdict(MirrorCounters()),
+        "notes": [],
+    }
+
+
+def check(manifest: object, *, where: object) -> None:
+    """Raises UserError naming the key that the schema does not allow."""
+    validator = jsonschema.Draft202012Validator(schemas.json_schema("manifest"))
+    fault = jsonschema.exceptions.best_match(validator.iter_errors(manifest))
+    if fault is not None:
+        raise UserError(f"not a manifest: {fault.json_path.removeprefix('$.')}: {fault.message}", where=where)
+
+
+def write(folder: Path, manifest: dict[str, Any]) -> Path:
+    """Write raw/<sample>.json, whole or not at all; its path."""
+    path = folder / f"{manifest['sample']}.json"
+    check(manifest, where=path)
+    atomic_text(path, json.dumps(manifest, indent=2) + "\n")
+    return path
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Read a manifest. Raises UserError where it is missing or not valid."""
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read: {error.strerror}", where=path) from error
+    except ValueError as error:
+        raise UserError(f"not JSON: {error}", where=path) from error
+    check(manifest, where=path)
+    return manifest
+
+
+def sheet(rows: Iterable[dict[str, Any]], columns: Sequence[str] = SHEET_COLUMNS) -> str:
+    """raw/samples.tsv: one line a collected sample; or, with its columns, raw/failed.tsv."""
+    lines = ["\t".join(columns)]
+    lines += ["\t".join(re.sub(r"[\t\r\n]+", " ", str(row[column])) for column in columns) for row in rows]
+    return "\n".join(lines) + "\n"

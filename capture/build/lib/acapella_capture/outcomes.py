@@ -1,0 +1,115 @@
+"""What became of each site of a collection, for this campaign and, over all of them, for Patchwork's figure 10.
+
+<campaign>/outcomes.csv has a line a site; outcomes.csv beside the campaigns' folders has those of every collection.
+"""
+
+import csv
+import datetime
+import fcntl
+import io
+import os
+import threading
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Literal
+
+from acapella_core import beneath
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_text
+
+FILE = "outcomes.csv"
+Verdict = Literal["success", "degraded", "failed", "incomplete"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A line: success; degraded: fewer nodes than wanted; failed: no sample; incomplete: stopped, or samples failed."""
+
+    campaign: str
+    started: str  # ISO 8601, UTC: when the collection began
+    site: str
+    outcome: Verdict
+    reason: str
+    instances_wanted: int = 0
+    instances: int = 0
+    samples: int = 0
+    samples_failed: int = 0
+
+
+COLUMNS = tuple(field.name for field in fields(Outcome))
+KEY = ("campaign", "started", "site")
+
+
+def verdict(wanted: int, got: int, taken: int, failed: int, stopped: str | None) -> tuple[Verdict, str]:
+    """The outcome of a site and why; ``stopped`` is what ended it before its plan was through, else None."""
+    if got == 0:
+        return "failed", stopped or "no listening node"
+    if taken == 0:
+        return "failed", stopped or f"all of {failed} samples failed"
+    if stopped:
+        return "incomplete", stopped
+    if failed:
+        return "incomplete", f"{failed} of {taken + failed} samples failed"
+    if got < wanted:
+        return "degraded", f"{got} of {wanted} listening nodes"
+    return "success", ""
+
+
+class Ledger:
+    """Writes both files each time that something is known; what a crash leaves says `incomplete`."""
+
+    def __init__(self, campaign: Path, started_ns: int):
+        moment = datetime.datetime.fromtimestamp(started_ns / 1e9, datetime.UTC)
+        self.campaign = campaign.resolve()
+        self.started = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        self._outcomes: dict[str, Outcome] = {}
+        self.unmerged: str | None = None  # why the table of all collections has not got them
+        self._lock = threading.Lock()
+
+    def put(self, site: str, outcome: Verdict, reason: str, **counts: int) -> Outcome:
+        """Set a site's line."""
+        line = Outcome(self.campaign.name, self.started, site, outcome, " ".join(reason.split()), **counts)
+        with self._lock:
+            self._outcomes[site] = line
+            rows = [row(outcome) for outcome in self._outcomes.values()]
+            atomic_text(self.campaign / FILE, text(rows))
+            try:
+                merge(self.campaign.parent / FILE, rows)
+            except (OSError, UserError) as error:
+                self.unmerged = f"no line in the table of all collections: {error}"
+        return line
+
+
+def row(outcome: Outcome) -> dict[str, str]:
+    """An outcome as a line of the file."""
+    return {key: str(value) for key, value in asdict(outcome).items()}
+
+
+def text(rows: Iterable[dict[str, str]]) -> str:
+    """The file's text."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    """The lines of a file, none where there is none. Raises UserError where it is something else."""
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as lines:
+        reader = csv.DictReader(lines)
+        if tuple(reader.fieldnames or ()) != COLUMNS:
+            raise UserError("not a table of outcomes; move it away", where=path)
+        return list(reader)
+
+
+def merge(path: Path, rows: list[dict[str, str]]) -> None:
+    """Put lines into the file of all collections, in place of earlier ones of the same collection and site."""
+    descriptor = beneath.open_file(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT)
+    with os.fdopen(descriptor, "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two campaigns at once lose no line
+        known = {tuple(line[key] for key in KEY): line for line in (*read(path), *rows)}
+        atomic_text(path, text(known.values()))

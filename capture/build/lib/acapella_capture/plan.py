@@ -1,0 +1,234 @@
+"""What is sampled when: sites and ports of the mode, cycles, runs, names of samples. Nothing here asks a testbed.
+
+A *cycle* mirrors some ports at once, one a receiver, and takes `runs_per_cycle` runs of `samples_per_run` samples of
+each of them; then the mirrors move (Patchwork, section 6.2.2, figure 8).
+"""
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from acapella_core.errors import UserError
+
+from .selection import STEADY, View, choose, rounds, selection_of
+from .settings import CollectSettings, Settings, methods
+from .testbeds.base import Direction, Port, Rates, Replay, Site
+
+BETWEEN_S = 5  # between two samples at the most: end and begin a capture, fetch it
+RECORD_BYTES = {"pcap": 16, "pcapng": 72}  # what stands beside a frame in a capture (pcapng: with its hash and padding)
+LISTENER = re.compile(r"-listener\d*$")  # listening nodes are named SITE-listener, SITE-listener1, ...
+
+
+class KnownLater(UserError):
+    """What is sampled is known only when it is."""
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One sample to take; `run` and `cycle` (from 1) are None for a trial, the last two for every other sample."""
+
+    run: int | None
+    sample: str
+    site: Site
+    port: Port
+    direction: Direction
+    cycle: int | None = None
+    environment: str | None = None
+    trial: int | None = None
+    format: str = "pcap"
+
+    @property
+    def file(self) -> str:
+        """The capture's name, on the node and, unless it is compressed there, in raw/."""
+        return f"{self.sample}.{self.format}"
+
+
+def sites_of(settings: Settings, sites: Sequence[Site]) -> list[Site]:
+    """The sites of the mode, each with the ports to choose from.
+
+    Raises UserError for a site that is not there, a slice that uses no port, a selection without ports.
+    """
+    collect = settings.collect
+    check_named(methods(settings.capture.method), sites)
+    if collect.mode == "sites":
+        by_name = {site.name: site for site in sites}
+        missing = [name for name in collect.sites if name not in by_name]
+        if missing or not collect.sites:
+            why = f"no site {missing[0]!r}; there are {', '.join(by_name)}" if missing else "names no site"
+            raise UserError(why, where="collect.sites")
+        sites = [by_name[name] for name in collect.sites]
+    if collect.mode == "slice":
+        sites = [replace(site, ports=tuple(p for p in site.ports if collect.slice in p.slices)) for site in sites]
+        sites = [site for site in sites if site.ports]
+        if not sites:
+            raise UserError(f"slice {collect.slice!r} uses no port of the testbed", where="collect.slice")
+    if not sites:
+        raise UserError("no sites", where="collect")
+    if collect.port_selection == "fixed":
+        check_fixed(collect.ports or {}, sites)
+    found = [replace(site, ports=ports) for site in sites if (ports := ports_of(collect, site))]
+    if not found:
+        raise UserError(f"no port of any site for {collect.port_selection!r}", where="collect.port_selection")
+    return found
+
+
+def check_named(by_name: Mapping[str, str], sites: Sequence[Site]) -> None:
+    """Raises UserError where a capture method is that of a site that is not there, or of a node of no site."""
+    known = [site.name for site in sites]
+    for name in by_name:
+        site = LISTENER.sub("", name)
+        if name != "default" and site not in known:
+            near = difflib.get_close_matches(site, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            raise UserError(f"no site or listening node {name!r}; {hint}", where="capture.method")
+
+
+def check_fixed(ports: Mapping[str, Sequence[str]], sites: Sequence[Site]) -> None:
+    """Raises UserError where the ports of a fixed selection name a site or a port that is not there, or none."""
+    by_name = {site.name: site for site in sites}
+    if not ports:
+        raise UserError("names no port", where="collect.ports")
+    for name, wanted in ports.items():
+        if name not in by_name:
+            raise UserError(f"no site {name!r} to sample; there are {', '.join(by_name)}", where="collect.ports")
+        missing = [port for port in wanted if port not in {port.name for port in by_name[name].ports}]
+        if missing:
+            raise UserError(f"no port {missing[0]!r} to mirror at site {name!r}", where="collect.ports")
+
+
+def ports_of(collect: CollectSettings, site: Site) -> tuple[Port, ...]:
+    """The ports of a site that its selection chooses from; a site that has none is left out."""
+    if collect.port_selection == "fixed":
+        by_name = {port.name: port for port in site.ports}
+        return tuple(by_name[name] for name in collect.ports.get(site.name, ()))
+    if collect.port_selection == "uplinks":
+        return tuple(port for port in site.ports if port.kind == "uplink")
+    return site.ports
+
+
+@dataclass(frozen=True)
+class SitePlan:
+    """The cycles of one site with so many receivers; fewer receivers: the same ports, more cycles."""
+
+    settings: Settings
+    site: Site
+    receivers: int
+
+    @property
+    def cycles(self) -> int | None:
+        """How many cycles; None where only the time says."""
+        collect = self.settings.collect
+        if collect.cycles is not None:
+            return collect.cycles
+        return None if collect.total_s is not None else self.settings.runs * self._cycles_of_a_run()
+
+    @property
+    def sample_takes_s(self) -> float:
+        """From one sample's start to the next one's, about."""
+        period = self.settings.collect.sample_period_s or 0
+        return max(period, self.settings.capture.sample_s + BETWEEN_S)
+
+    @property
+    def samples_of_a_cycle(self) -> int:
+        """Of each mirrored port."""
+        collect = self.settings.collect
+        return collect.runs_per_cycle * collect.samples_per_run * len(self.settings.capture.directions)
+
+    def remaining_s(self, cycle: int) -> float:
+        """About how long it takes from the beginning of a cycle, from 0, to the end."""
+        total_s = self.settings.collect.total_s
+        if self.cycles is None:
+            return total_s + self.sample_takes_s
+        left = (self.cycles - cycle) * self.samples_of_a_cycle * self.sample_takes_s
+        return left if total_s is None else min(left, total_s + self.sample_takes_s)
+
+    def _cycles_of_a_run(self) -> int:
+        """Cycles in which every port can have its `samples_per_port`."""
+        return self.settings.capture.samples_per_port * rounds(len(self.site.ports), self.receivers)
+
+    def choose(
+        self, cycle: int, rates: Mapping[str, Rates] | None, history: Sequence[tuple[str, ...]]
+    ) -> tuple[str, ...]:
+        """The ports of a cycle, from 0. Raises UserError where the selection does wrong."""
+        collect = self.settings.collect
+        view = View(
+            site=self.site.name,
+            cycle=cycle,
+            ports=self.site.ports,
+            receivers=self.receivers,
+            rates=rates or {},
+            history=tuple(history),
+            busiest_every=collect.busiest_every,
+            idle_bps=collect.idle_bps,
+            seed=collect.seed,
+        )
+        return choose(selection_of(collect.port_selection), view)
+
+    def moments(self, cycle: int, chosen: Sequence[str], names: Counter) -> Iterator[list[Shot]]:
+        """Yield the shots of a cycle that are taken at once, in order of time; ``names`` counts those of a port."""
+        collect, capture = self.settings.collect, self.settings.capture
+        by_name = {port.name: port for port in self.site.ports}
+        first = 1 + cycle // self._cycles_of_a_run() * collect.runs_per_cycle
+        for run in range(first, first + collect.runs_per_cycle):
+            for _ in range(collect.samples_per_run):
+                for direction in capture.directions:
+                    yield [self._shot(run, cycle, by_name[name], direction, names) for name in chosen]
+
+    def _shot(self, run: int, cycle: int, port: Port, direction: Direction, names: Counter) -> Shot:
+        # samples are files: FABRIC's HundredGigE0/0/0/5 is none
+        series = f"run{run}-{self.site.name}-{re.sub(r'[^A-Za-z0-9._-]', '_', port.name)}-{direction}"
+        names[series] += 1
+        sample = f"{series}-{names[series]}"
+        return Shot(run, sample, self.site, port, direction, cycle + 1, format=self.settings.capture.format)
+
+    def steady(self) -> Iterator[list[Shot]]:
+        """All shots, where the selection does not wait for what the switch counts and the number of cycles is set.
+
+        Raises KnownLater where it does, or the time alone ends them.
+        """
+        kind = self.settings.collect.port_selection
+        if kind not in STEADY or self.cycles is None:
+            raise KnownLater("known only when they are taken; --dry-run tells what is known", where="the samples")
+        names: Counter = Counter()
+        for cycle in range(self.cycles):
+            yield from self.moments(cycle, self.choose(cycle, None, ()), names)
+
+
+def most_bytes(settings: Settings, port: Port, capacity_bps: int | None) -> int | None:
+    """What a sample of a port takes of a disk at line rate; None where neither port nor receiver has a known rate."""
+    capture, mean = settings.capture, settings.collect.mean_frame_bytes
+    ways = 2 if "both" in capture.directions else 1
+    rates = [rate for rate in (port.rate_bps and ways * port.rate_bps, capacity_bps) if rate]
+    if not rates:
+        return None
+    frames = min(rates) / 8 * capture.sample_s / mean / capture.one_in
+    return round(frames * (min(capture.snaplen, mean) + RECORD_BYTES[capture.format]))
+
+
+def next_start_ns(now_ns: int, period_s: float | None, sample_s: float) -> int:
+    """The next moment at which samples begin: whole periods of the clock, the same at all sites.
+
+    Without a period whole seconds, or less where samples are shorter, so that sites drift apart little.
+    """
+    grid_ns = round((period_s if period_s is not None else min(1.0, sample_s)) * 1e9)
+    return -(-now_ns // grid_ns) * grid_ns
+
+
+def trials(replay: Replay | None, file_format: str) -> Iterator[list[Shot]]:
+    """Yield the shots of each environment in which one capture is replayed, in order of time."""
+    for environment in replay.environments if replay else ():
+        yield [
+            Shot(
+                run=None,
+                sample=f"{environment}-{trial}",
+                site=replay.site,
+                port=replay.port,
+                direction=replay.direction,
+                environment=environment,
+                trial=trial,
+                format=file_format,
+            )
+            for trial in range(1, replay.repeats + 1)
+        ]

@@ -1,0 +1,86 @@
+"""What of a config can be known to be wrong on this machine, before a testbed is asked for anything."""
+
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+from acapella_core import p4_control
+from acapella_core.errors import UserError
+
+from . import preprocess
+from .selection import selection_of
+from .settings import CaptureSettings, Settings, methods
+
+COMPILE_S = 30
+PREFIX = "tcpdump: "
+LOADER = "acapella-p4-run"
+LOAD_S = 30
+MISTAKE = 2  # the loader's exit code where what it was given is wrong
+NO_FRAMES = struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1)  # a pcap of Ethernet
+
+
+def check(settings: Settings) -> None:
+    """Look whether what the config names is there. Raises UserError naming the key that is wrong."""
+    selection_of(settings.collect.port_selection)
+    if settings.capture.filter is not None:
+        check_filter(settings.capture.filter)
+    preprocess.check(settings.testbed, settings.preprocess)
+    if settings.testbed != "local":  # elsewhere files are on nodes, which nobody has yet
+        return
+    if "fpga" in methods(settings.capture.method).values():
+        check_program(settings.capture)
+        check_registers(settings.capture)
+    if settings.preprocess.anonymise:
+        check_readable(settings.preprocess.key_file, "preprocess.key_file")
+    if settings.local.replay is not None and settings.local.replay.capture is not None:
+        check_readable(settings.local.replay.capture, "local.replay.capture")
+
+
+def check_filter(expression: str) -> None:
+    """Raises UserError where tcpdump, if it is here, cannot compile a filter for Ethernet."""
+    argv = ["tcpdump", "-d", "-y", "EN10MB", "--", expression]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=COMPILE_S, check=False)
+    except (FileNotFoundError, subprocess.TimeoutExpired):  # nodes have their own
+        return
+    said = [line.removeprefix(PREFIX) for line in done.stderr.splitlines() if line.startswith(PREFIX)]
+    if done.returncode != 0 and said and not said[-1].startswith("unknown host"):  # a node may know other names
+        raise UserError(f"{expression!r}: {said[-1]}", where="capture.filter", fix="see pcap-filter(7)")
+
+
+def check_program(capture: CaptureSettings) -> None:
+    """Raises UserError where the loader, if it is here, takes the P4 program or its control file for a mistake."""
+    loader = shutil.which(LOADER) or shutil.which(LOADER, path=str(Path(sys.executable).parent))
+    if loader is None:
+        return
+    control = ["--control", capture.p4_control] if capture.p4_control is not None else []
+    argv = [loader, "--spec", capture.p4_program, "--in", "-", *control]
+    try:
+        done = subprocess.run(argv, input=NO_FRAMES, capture_output=True, timeout=LOAD_S, check=False)
+    except subprocess.TimeoutExpired:  # a busy machine is no mistake
+        return
+    if done.returncode == MISTAKE:
+        said = " ".join(done.stderr.decode(errors="replace").split()).removeprefix(f"{LOADER}: ")
+        of_control = capture.p4_control is not None and said.startswith(capture.p4_control[:200])  # it cuts names
+        raise UserError(said, where="capture.p4_control" if of_control else "capture.p4_program")
+
+
+def check_registers(capture: CaptureSettings) -> None:
+    """Raises UserError where the control file of preprocess sets a register to what it cannot mean."""
+    if Path(capture.p4_program).stem != "preprocess" or capture.p4_control is None:
+        return
+    try:
+        p4_control.check_preprocess([Path(capture.p4_control)])
+    except UserError as error:
+        raise UserError(str(error), where="capture.p4_control") from error
+
+
+def check_readable(path: str, key: str) -> None:
+    """Raises UserError where a file cannot be opened."""
+    try:
+        with Path(path).open("rb"):
+            pass
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}", where=key) from error

@@ -1,0 +1,204 @@
+"""Capture two iperf3 flows whose rates are changed in steps, over background traffic (P4/RDMA paper, figure 6).
+
+    acapella measure-response -o study/response.json
+
+Two network namespaces, joined by a link, are made and go with the command. Each flow has a class of its own in the
+sender's queue (tc, htb) with a token bucket of one frame, at a rate that changes; slow TCP streams and a UDP one are
+behind them. The receiver's end is captured into FILE's folder under the same name with .pcap; FILE tells which rate was
+set when. Where something is missing the file says so, the capture is empty, and the exit code is 0.
+"""
+
+import argparse
+import json
+import struct
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_path, atomic_text
+
+from .testbeds.local import sandbox
+from .testbeds.local.network import demolish, make_namespace, no_offloads
+from .testbeds.local.processes import NAMESPACES, SPOOL, LocalJob, end_all, eventually, start, succeed
+
+STEPS = ((40, 10), (10, 40), (60, 20), (5, 60), (30, 30))  # Mbit/s of either flow
+PORTS, BACKGROUND_PORT = (5201, 5202), 5203
+BACKGROUND_MBPS = 4  # of each of its streams
+BACKGROUND_STREAMS = {"tcp": 4, "udp": 1}
+BACKGROUND_LIMIT_MBPS = 40  # of all of them together
+ADDRESSES = {"sender": "10.77.0.1", "receiver": "10.77.0.2"}
+SNAPLEN = 128
+QUEUE_BYTES = 150_000
+START_S = 20  # until a program listens
+SPARE_S = 3600  # for setting rates, on a machine however busy: who sends is ended with the rest
+BURST_BYTES = 1600  # one frame: more would go out back to back, whatever the rate
+PROGRAMS = {"iperf3": "iperf3", "tc": "iproute2", "tcpdump": "tcpdump", "ethtool": "ethtool"}
+EMPTY = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, SNAPLEN, 1)  # a pcap without frames
+
+
+def register_parser(subparsers: Any) -> argparse.ArgumentParser:
+    """The parser of `acapella measure-response`."""
+    parser = subparsers.add_parser(
+        "measure-response", help="capture flows whose rates change", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="JSON; the capture is beside")
+    parser.add_argument("--step-s", type=float, default=3.0, metavar="S", help="between changes (default: %(default)s)")
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure; outside the sandbox start the same inside one."""
+    if args.step_s <= 0:
+        raise UserError("--step-s is to be above 0")
+    if sandbox.inside():
+        sandbox.enter()
+        measure(args.output, args.step_s)
+        return 0
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        for program, package in PROGRAMS.items():
+            sandbox.require(program, package)
+        sandbox.unshare_argv()
+    except UserError as missing:
+        write_capture(args.output, EMPTY)
+        write(args.output, skipped=str(missing))
+        print(f"measure-response: nothing was measured: {missing}")
+        return 0
+    words = ("-o", str(args.output.resolve()), "--step-s", str(args.step_s))
+    return sandbox.call(sandbox.python_argv("acapella_capture.response", *words))
+
+
+def write(output: Path, **told: Any) -> None:
+    """The file, with what is the same in each."""
+    flows = [{"name": f"flow {number}", "dst_port": port} for number, port in enumerate(PORTS, 1)]
+    background = {
+        **{f"background_{kind}_streams": number for kind, number in BACKGROUND_STREAMS.items()},
+        "background_stream_bps": BACKGROUND_MBPS * 10**6,
+        "background_limit_bps": BACKGROUND_LIMIT_MBPS * 10**6,
+    }
+    whole = {"version": 1, "skipped": None, "flows": flows, "background": background, "steps": [], **told}
+    atomic_text(output, json.dumps(whole, indent=1) + "\n")
+
+
+def write_capture(output: Path, content: bytes) -> None:
+    """The capture, beside the file."""
+    with atomic_path(output.with_suffix(".pcap")) as part:
+        part.write_bytes(content)
+
+
+def measure(output: Path, step_s: float) -> None:
+    """Build the two ends, start everything, change the rates. Raises UserError where a program fails."""
+    for folder in (NAMESPACES, SPOOL):
+        folder.mkdir()
+    try:
+        build()
+        capture = SPOOL / "response.pcap"
+        recording = start("receiver", ["tcpdump", "-i", "eth0", "-s", str(SNAPLEN), "-B", "16384", "-w", str(capture),
+                                       "--time-stamp-precision=nano", "-U", "-Z", "root"])  # fmt: skip
+        if not begun([recording], "listening on"):
+            raise UserError(f"tcpdump: {recording.last_words()}")
+        steps = traffic(step_s)
+        recording.signal("INT")
+        recording.wait(START_S)
+        write_capture(output, capture.read_bytes())
+        write(output, steps=steps, kernel_dropped=dropped(recording))
+    finally:
+        end_all()
+        demolish()
+
+
+def build() -> None:
+    """Sender and receiver, a link, and a class for each flow."""
+    for node in ADDRESSES:
+        make_namespace(node, ipv6=False)
+    ends = [f"netns {NAMESPACES / node}" for node in ADDRESSES]
+    succeed("sender", ["ip", "-batch", "-"], stdin=f"link add eth0 {ends[0]} type veth peer name eth0 {ends[1]}\n")
+    for node, address in ADDRESSES.items():
+        # TCP passes segments of up to 64 KiB to the queue even without offloads; htb would send them as one burst.
+        lines = (
+            "link set eth0 gso_max_segs 1",
+            f"address add {address}/24 dev eth0",
+            "link set eth0 up",
+            "link set lo up",
+        )
+        succeed(node, ["ip", "-batch", "-"], stdin="\n".join(lines) + "\n")
+        no_offloads(node, "eth0")
+    tc = ["qdisc add dev eth0 root handle 1: htb default 3"]
+    for number, rate in enumerate((*STEPS[0], BACKGROUND_LIMIT_MBPS), 1):
+        tc.append(f"class add dev eth0 parent 1: classid 1:{number} htb {limit(rate)}")
+        tc.append(f"qdisc add dev eth0 parent 1:{number} bfifo limit {QUEUE_BYTES}")
+    tc += [
+        f"filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dport {port} 0xffff flowid 1:{number}"
+        for number, port in enumerate(PORTS, 1)
+    ]
+    succeed("sender", ["tc", "-batch", "-"], stdin="\n".join(tc) + "\n")
+
+
+def begun(jobs: list[LocalJob], said: str) -> bool:
+    """Whether all programs have said that; not waited for where one has ended."""
+
+    def settled() -> bool:
+        return all(said in job.log() for job in jobs) or any(job.poll() is not None for job in jobs)
+
+    return eventually(settled, timeout_s=START_S) and all(said in job.log() for job in jobs)
+
+
+def limit(rate_mbps: int) -> str:
+    """A class's parameters."""
+    return f"rate {rate_mbps}mbit burst {BURST_BYTES} cburst {BURST_BYTES} quantum 1514"
+
+
+def traffic(step_s: float) -> list[dict]:
+    """Send through all steps; when each was set, and to which rates."""
+    ports = (*PORTS, BACKGROUND_PORT, BACKGROUND_PORT + 1)
+    servers = [start("receiver", ["iperf3", "-s", "--forceflush", "-p", str(port)]) for port in ports]
+    if not begun(servers, "listening"):
+        raise UserError(f"iperf3: {servers[0].last_words()}")
+    seconds = str(round(step_s * len(STEPS)) + SPARE_S)
+    send = ["iperf3", "-c", ADDRESSES["receiver"], "-t", seconds, "-p"]
+    slow = ["-b", f"{BACKGROUND_MBPS}M"]
+    clients = [start("sender", [*send, str(BACKGROUND_PORT), "-P", str(BACKGROUND_STREAMS["tcp"]), *slow])]
+    udp = ["-u", "-l", "1200", "-P", str(BACKGROUND_STREAMS["udp"])]
+    clients += [start("sender", [*send, str(BACKGROUND_PORT + 1), *udp, *slow])]
+    clients += [start("sender", [*send, str(port)]) for port in PORTS]
+    steps = [{"at_ns": time.time_ns(), "rates_bps": [rate * 10**6 for rate in STEPS[0]]}]
+    for rates in STEPS[1:]:
+        wait(clients, step_s)
+        lines = [
+            f"class change dev eth0 parent 1: classid 1:{number} htb {limit(rate)}"
+            for number, rate in enumerate(rates, 1)
+        ]
+        succeed("sender", ["tc", "-batch", "-"], stdin="\n".join(lines) + "\n")
+        steps.append({"at_ns": time.time_ns(), "rates_bps": [rate * 10**6 for rate in rates]})
+    wait(clients, step_s)
+    steps.append({"at_ns": time.time_ns(), "rates_bps": None})
+    return steps
+
+
+def wait(clients: list[LocalJob], seconds: float) -> None:
+    """Let the clients send. Raises UserError where one has ended."""
+    time.sleep(seconds)
+    for client in clients:
+        if client.poll() is not None:
+            raise UserError(f"iperf3 ended early: {client.last_words()}")
+
+
+def dropped(recording: LocalJob) -> int | None:
+    """Frames that the kernel dropped before tcpdump had them, as it says at its end."""
+    for line in recording.log().splitlines():
+        if "dropped by kernel" in line:
+            return int(line.split()[0])
+    return None
+
+
+if __name__ == "__main__":  # inside the sandbox
+    parser = argparse.ArgumentParser()
+    parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--step-s", type=float)
+    try:
+        run(parser.parse_args())
+    except (UserError, OSError) as error:
+        sys.exit(f"acapella: error: {error}")

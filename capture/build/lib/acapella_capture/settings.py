@@ -1,0 +1,246 @@
+"""The part of the config that collect reads; keys, types and defaults stand in schemas/config.schema.json."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import jsonschema
+import yaml
+
+from acapella_core import schemas
+from acapella_core.errors import UserError
+
+KEYS = ("testbed", "samples", "runs", "capture", "collect", "preprocess", "local", "fabric", "digest")
+
+
+@dataclass(frozen=True)
+class CaptureSettings:
+    """How samples are taken; see the schema for each key."""
+
+    method: str | dict[str, str]  # of every node, or by node and site, with a default
+    format: str
+    snaplen: int
+    buffer_kib: int
+    filter: str | None
+    sample_s: float
+    samples_per_port: int
+    directions: list[str]
+    one_in: int
+    one_in_by: str
+    p4_program: str
+    p4_control: str | None
+
+    def at(self, site: str, node: str) -> Self:
+        """The settings of one listening node: its own method, else its site's, else the default."""
+        by_name = methods(self.method)
+        return replace(self, method=by_name.get(node) or by_name.get(site) or by_name["default"])
+
+
+def methods(method: str | dict[str, str]) -> dict[str, str]:
+    """Capture methods by node or site, and the one of all others as `default`."""
+    return {"default": method} if isinstance(method, str) else method
+
+
+@dataclass(frozen=True)
+class CollectSettings:
+    """Where and when samples are taken, on what resources; see the schema for each key."""
+
+    mode: str
+    sites: list[str]
+    slice: str | None
+    instances: int | None
+    cores: int
+    ram_gb: int
+    disk_gb: int
+    port_selection: str
+    ports: dict[str, list[str]] | None
+    busiest_every: int
+    idle_bps: float
+    telemetry_s: float
+    telemetry_wait_s: float
+    seed: int
+    samples_per_run: int
+    runs_per_cycle: int
+    sample_period_s: float | None
+    cycles: int | None
+    total_s: float | None
+    gather: str
+    compress: bool
+    fetch_tries: int
+    watch_s: int
+    disk_reserve_mb: int
+    mean_frame_bytes: int
+    lease_margin_s: float
+
+
+@dataclass(frozen=True)
+class PreprocessSettings:
+    """What is done to captures before they leave their nodes; see the schema for each key."""
+
+    anonymise: bool
+    key_file: str | None
+    macs: str
+    program: str | None
+
+
+@dataclass(frozen=True)
+class ReplaySettings:
+    """One capture replayed on the local testbed; see the schema for each key."""
+
+    capture: str | None
+    repeats: int
+    environments: list[str]
+    bottleneck_mbps: float
+    load_streams: int
+
+
+@dataclass(frozen=True)
+class LocalSettings:
+    """The shape and the traffic of the local testbed; see the schema for each key."""
+
+    switch: str
+    sites: int
+    hosts_per_site: int
+    slices: list[dict] | None
+    resources: dict[str, int]
+    counters_s: float | None
+    telemetry: str
+    mtu: int
+    port_rate_mbps: float
+    mirror_rate_mbps: float | None
+    replay: ReplaySettings | None
+    traffic: list[dict]
+
+
+@dataclass(frozen=True)
+class FabricSettings:
+    """What is asked of FABRIC, and how patiently; see the schema for each key."""
+
+    fabric_rc: str | None
+    nics: list[str]
+    image: str
+    move_mirrors: bool
+    lease_h: int
+    wait_timeout_s: float
+    mirror_timeout_s: float
+    poll_s: float
+    ssh_tries: int
+    ssh_retry_s: float
+    part_mb: int
+    telemetry_url: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What collect needs to know."""
+
+    testbed: str
+    samples: Path | None
+    runs: int
+    capture: CaptureSettings
+    collect: CollectSettings
+    preprocess: PreprocessSettings
+    local: LocalSettings
+    fabric: FabricSettings
+    limits: dict[str, Any]  # on decompression, of testbed files
+
+
+def read_settings(path: Path) -> Settings:
+    """Read a config file. Raises UserError naming the key that is wrong."""
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except OSError as error:
+        raise UserError(f"cannot read: {error.strerror}", where=path) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"not YAML: {' '.join(str(error).split())}", where=path) from error
+    if not isinstance(config, dict):
+        raise UserError("not a mapping of keys to values", where=path)
+    return settings_of({key: config[key] for key in KEYS if key in config}, where=path)
+
+
+def settings_of(config: dict[str, Any], *, where: object = "config") -> Settings:
+    """Settings from our keys of a config, defaults filled in. Raises UserError naming the key that is wrong."""
+    whole = schemas.json_schema("config")
+    schema = {**whole, "properties": {key: whole["properties"][key] for key in KEYS}, "required": []}
+    fault = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(config))
+    while fault is not None and fault.context:  # anyOf: of equally deep complaints the one where the type was right
+        fault = max(fault.context, key=lambda inner: (len(inner.absolute_path), inner.validator != "type"))
+    if fault is not None:
+        meant = f" ({fault.schema['description']})" if fault.validator == "pattern" else ""
+        raise UserError(f"{fault.json_path.removeprefix('$.')}: {fault.message}{meant}", where=where)
+    values = with_defaults(config, schema)
+    if values["testbed"] == "files" and not values["samples"]:
+        raise UserError("samples: a sample sheet is needed for testbed files", where=where)
+    values["capture"]["p4_program"] = found_program(values["capture"]["p4_program"])
+    check_methods(values, where)
+    check_across_keys(values, where)
+    return Settings(
+        testbed=values["testbed"],
+        samples=Path(values["samples"]) if values["samples"] else None,
+        runs=values["runs"],
+        capture=CaptureSettings(**values["capture"]),
+        collect=CollectSettings(**values["collect"]),
+        preprocess=PreprocessSettings(**values["preprocess"]),
+        local=local_settings(values["local"]),
+        fabric=FabricSettings(**values["fabric"]),
+        limits={key: values["digest"][key] for key in ("max_decompressed", "max_ratio")},
+    )
+
+
+def found_program(named: str) -> str:
+    """Return the path of a P4 program; the default one is in the project's tree, from any working directory."""
+    default = schemas.json_schema("config")["properties"]["capture"]["properties"]["p4_program"]["default"]
+    if named != default or Path(named).is_file():
+        return named
+    return str(schemas.root().parent / named)
+
+
+def check_methods(values: dict[str, Any], where: object) -> None:
+    """What the schema cannot say of capture.method. Raises UserError naming the key."""
+    capture = values["capture"]
+    used = sorted(set(methods(capture["method"]).values()))
+    if values["testbed"] == "fabric" and {"dpdk", "fpga"} & set(used):
+        raise UserError("capture.method: nobody builds the DPDK program on FABRIC's nodes; use tcpdump", where=where)
+    for key in ("p4_program", "p4_control"):
+        if "fpga" in used and capture[key] is not None and not Path(capture[key]).is_file():
+            raise UserError(f"capture.{key}: no file {capture[key]}; method fpga needs it", where=where)
+    if capture["one_in"] > 1 and "tcpdump" in used:
+        raise UserError(
+            "capture.one_in: tcpdump takes every frame that passes its filter; use method dpdk or fpga", where=where
+        )
+    if capture["format"] == "pcapng" and "tcpdump" in used:
+        raise UserError("capture.format: tcpdump writes no pcapng; use method dpdk or fpga", where=where)
+    if capture["format"] == "pcapng" and values["preprocess"]["anonymise"]:
+        raise UserError(
+            "capture.format: what preprocess.anonymise makes is pcap; hashes of whole frames may not leave with it",
+            where=where,
+        )
+
+
+def check_across_keys(values: dict[str, Any], where: object) -> None:
+    """What the schema cannot say. Raises UserError naming the key."""
+    if values["collect"]["mode"] == "slice" and not values["collect"]["slice"]:
+        raise UserError("collect.slice: missing; mode slice needs its name", where=where)
+    if values["preprocess"]["anonymise"] and not values["preprocess"]["key_file"]:
+        raise UserError(
+            "preprocess.key_file: missing; anonymise needs a key: acapella anonymise --new-key FILE", where=where
+        )
+
+
+def local_settings(values: dict[str, Any]) -> LocalSettings:
+    """Settings from the whole section `local`."""
+    replay = ReplaySettings(**values["replay"]) if values["replay"] is not None else None
+    return LocalSettings(**(values | {"replay": replay}))
+
+
+def with_defaults(value: Any, schema: dict) -> Any:
+    """A value with the schema's defaults where keys are absent, in nested objects and lists too."""
+    if isinstance(value, dict) and "properties" in schema:
+        filled = dict(value)
+        for key, part in schema["properties"].items():
+            if key in value or "default" in part:
+                filled[key] = with_defaults(value.get(key, part.get("default")), part)
+        return filled
+    if isinstance(value, list) and "items" in schema:
+        return [with_defaults(item, schema["items"]) for item in value]
+    return value

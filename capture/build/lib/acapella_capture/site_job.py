@@ -1,0 +1,228 @@
+"""One site of a collection from its resources to its outcome. Sites wait for no other; each is a thread of its own."""
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Sequence
+from itertools import count
+
+from acapella_core.errors import UserError
+
+from . import outcomes
+from .allocation import Acquired, acquire, wanted_instances
+from .describe import delivered
+from .plan import Shot, SitePlan, most_bytes, next_start_ns
+from .sampling import Collection, Failure, Taking, complete_congestion, take
+from .selection import STEADY, assigned
+from .settings import Settings
+from .testbeds.base import Instance, Rates, Site, Want
+from .watchdog import Watchdog
+
+
+def want_of(settings: Settings, site: Site, receivers: int) -> Want:
+    """What is asked for a site whose listening nodes have so many receivers each."""
+    collect = settings.collect
+    instances = wanted_instances(len(site.ports), receivers, collect.instances)
+    return Want(instances, collect.cores, collect.ram_gb, collect.disk_gb)
+
+
+class SiteJob:
+    """The samples of one site. `run` raises nothing; a fault of the program itself is kept in `crash`."""
+
+    def __init__(self, shared: Collection, site: Site):
+        self.shared = shared
+        self.site = site
+        self.crash: Exception | None = None
+        self._want = want_of(shared.settings, site, shared.testbed.receivers_per_instance)
+        self._acquired = Acquired((), self._want.instances)
+        self._watchdogs: dict[str, Watchdog] = {}
+        self._taken = self._failed = 0
+        self._fault: str | None = None  # why the first sample that failed did
+        self._lost: list[str] = []  # what did not go well and did not end it
+        self._waiting: list[Taking] = []  # to be gathered at the end
+        self._promised_ns = 0
+
+    def run(self) -> None:
+        """From allocation to release, and the site's outcome, whatever happens."""
+        self._say("incomplete", "did not end")
+        why: str | None = None
+        try:
+            why = self._work()
+        except UserError as error:
+            why = str(error)
+        except Exception as error:  # a mistake of ours at one site: the others go on, then it is raised
+            self.crash = error
+            why = f"{type(error).__name__}: {error}"
+        finally:
+            self._end(why)
+
+    def _work(self) -> str | None:
+        """Take the site's samples; why it ended before its plan, None where it did not."""
+        testbed, site = self.shared.testbed, self.site.name
+        self._acquired = acquire(testbed, site, self._want)
+        if not self._acquired.instances:
+            return self._acquired.why
+        nodes = self._answering(self._acquired.instances)
+        if not nodes:
+            return self._lost[0]
+        self._acquired = Acquired(tuple(nodes), self._want.instances, self._acquired.why)
+        try:
+            return self._cycles()
+        finally:
+            self._gather()
+            self._stop_watchdogs()
+
+    def _answering(self, instances: Sequence[Instance]) -> list[Instance]:
+        """The nodes that run a watchdog."""
+        nodes = []
+        for instance in instances:
+            watchdog = Watchdog(self.shared.testbed, instance, self.shared.settings.collect)
+            try:
+                watchdog.start()
+            except UserError as error:
+                self._lost.append(str(error))
+                continue
+            self._watchdogs[instance.name] = watchdog
+            nodes.append(instance)
+        return nodes
+
+    def _cycles(self) -> str | None:
+        """Go through the cycles; why it stopped, None at the end of the plan."""
+        receivers = {f"{node.name} {name}": (node, name) for node, name in self._acquired.receivers()}
+        plan = SitePlan(self.shared.settings, self.site, len(receivers))
+        ends_ns = self._ends_ns()
+        history: list[tuple[str, ...]] = []
+        names: Counter = Counter()
+        placed: dict[str, str] = {}
+        for cycle in count() if plan.cycles is None else range(plan.cycles):
+            chosen = self._not_ours(plan.choose(cycle, self._rates(), history))
+            history.append(chosen)
+            placed = assigned(chosen, list(receivers), placed)
+            by_port = {port: receivers[key] for key, port in placed.items()}
+            self._keep(plan, cycle)
+            for shots in plan.moments(cycle, chosen, names):
+                if time.time_ns() >= ends_ns:
+                    return None
+                self._sample(shots, by_port)
+                if self.shared.stop.is_set():
+                    return "stopped"
+            if not chosen and self.shared.stop.wait(plan.sample_takes_s):
+                return "stopped"
+            if not chosen and time.time_ns() >= ends_ns:
+                return None
+        return None
+
+    def _not_ours(self, chosen: Sequence[str]) -> tuple[str, ...]:
+        """The chosen ports without those that lead to our own nodes, which is noted; their receivers pause."""
+        own = self.shared.testbed.own_ports(self.site.name)
+        self._lost += [f"{port} leads to a listening node of ours and is left out" for port in chosen if port in own]
+        return tuple(port for port in chosen if port not in own)
+
+    def _ends_ns(self) -> int:
+        """When the last sample may begin."""
+        total_s = self.shared.settings.collect.total_s
+        return time.time_ns() + round(total_s * 1e9) if total_s is not None else 2**63
+
+    def _rates(self) -> dict[str, Rates]:
+        """Recent rates of the ports, for a selection that asks for them; empty where nobody counts."""
+        collect = self.shared.settings.collect
+        if collect.port_selection in STEADY:
+            return {}
+        try:
+            telemetry = self.shared.testbed.telemetry(self.site.name, collect.telemetry_s)
+        except UserError as error:  # no rate is known then, and no port idle
+            self._lost.append(f"no telemetry: {error}")
+            return {}
+        return dict(telemetry.ports) if telemetry else {}
+
+    def _keep(self, plan: SitePlan, cycle: int) -> None:
+        """Have the lease last until everything is through; asked for again only where it does not."""
+        margin_ns = round(self.shared.settings.collect.lease_margin_s * 1e9)
+        needed_ns = time.time_ns() + round(plan.remaining_s(cycle) * 1e9) + margin_ns // 2
+        if needed_ns > self._promised_ns:
+            until_ns = needed_ns + margin_ns - margin_ns // 2
+            try:
+                self.shared.testbed.extend(self.site.name, until_ns)
+            except UserError as error:  # it may last; the next cycle asks again
+                self._lost.append(f"lease not extended: {error}")
+            else:
+                self._promised_ns = until_ns
+
+    def _sample(self, shots: list[Shot], by_port: dict[str, tuple[Instance, str]]) -> None:
+        """Take the samples of one moment and, unless that is for later, gather them."""
+        settings = self.shared.settings
+        takings = []
+        for shot in shots:
+            node, receiver = by_port[shot.port.name]
+            expected = most_bytes(settings, shot.port, self._capacity_bps(node, receiver))
+            how = settings.capture.at(node.site, node.name)
+            takings.append(Taking(shot, how, node, receiver, self._watchdogs[node.name], expected_bytes=expected or 0))
+        take(self.shared, takings, self._wait)
+        if self.shared.stop.is_set():
+            return  # cut short by who no longer wants it
+        self._waiting += takings
+        if settings.collect.gather == "sample":
+            self._gather()
+
+    def _capacity_bps(self, node: Instance, receiver: str) -> int | None:
+        with contextlib.suppress(UserError):  # the sample itself says so
+            return self.shared.testbed.mirror_capacity_bps(node, receiver)
+        return None
+
+    def _wait(self) -> None:
+        """Until the next moment of the clock at which samples begin."""
+        settings = self.shared.settings
+        start_ns = next_start_ns(time.time_ns(), settings.collect.sample_period_s, settings.capture.sample_s)
+        self.shared.stop.wait(max(0, (start_ns - time.time_ns()) / 1e9))
+
+    def _gather(self) -> None:
+        """Bring what was taken, and tell of it."""
+        waiting, self._waiting = self._waiting, []
+        for taking in waiting:
+            wait_s = self.shared.settings.collect.telemetry_wait_s
+            complete_congestion(self.shared.testbed, taking, wait_s, self.shared.stop)
+            item = delivered(self.shared.testbed, self.shared.settings, self.shared.campaign, taking)
+            if isinstance(item, Failure):
+                self._failed += 1
+                self._fault = self._fault or item.why
+            self._taken += not isinstance(item, Failure)
+            self.shared.emit(item)
+
+    def _stop_watchdogs(self) -> None:
+        """Bring the logs of the nodes' counters; a log that does not come is said and spoils nothing."""
+        folder = self.shared.campaign / "logs" / "collect"
+        for name, watchdog in self._watchdogs.items():
+            try:
+                watchdog.stop(folder / f"{name}.jsonl")
+            except UserError as error:
+                self._lost.append(f"log of {name}: {error}")
+
+    def _end(self, why: str | None) -> None:
+        """Give the resources back and write down the outcome."""
+        if why is not None:
+            self.shared.emit(
+                Failure(f"{'rest' if self._taken else 'all'} of {self.site.name}", self.site.name, "-", why)
+            )
+        got = len(self._acquired.instances)
+        outcome, reason = outcomes.verdict(self._want.instances, got, self._taken, self._failed, why)
+        if outcome == "degraded":
+            reason = self._acquired.why or reason
+        try:
+            self.shared.testbed.release(self.site.name)
+        except UserError as error:
+            self._lost.append(f"not given back: {error}")
+        fault = self._fault and f"the first: {self._fault}"
+        self._say(outcome, "; ".join(dict.fromkeys(filter(None, [reason, fault, *self._lost]))), final=True)
+
+    def _say(self, outcome: outcomes.Verdict, reason: str, *, final: bool = False) -> None:
+        line = self.shared.ledger.put(
+            self.site.name,
+            outcome,
+            reason,
+            instances_wanted=self._want.instances,
+            instances=len(self._acquired.instances),
+            samples=self._taken,
+            samples_failed=self._failed,
+        )
+        if final:
+            self.shared.emit(line)

@@ -1,0 +1,76 @@
+"""Measure how long the writes of a capture take while the page cache fills (Patchwork, appendix B and figure 14).
+
+The DPDK writer writes frames of its own, once through the page cache (writev) and once past it (io_uring, O_DIRECT),
+under each pair of thresholds vm.dirty_background_ratio:vm.dirty_ratio; bpftrace takes a histogram of the calls' latency
+every 50 ms. Then the writer runs without bpftrace, with frames of several sizes and at several rates, for its loss at
+each (Patchwork, Tables 1 and 2). Needs root, bpftrace, and acapella-dpdk-capture. The thresholds are the whole
+machine's: they are put back, but what else runs meanwhile may wait. Where something is missing the file says so, and
+the exit code is 0.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_text
+
+from .study import Settings, study
+
+
+def register_parser(subparsers: Any) -> argparse.ArgumentParser:
+    """The parser of `acapella measure-storage`."""
+    parser = subparsers.add_parser(
+        "measure-storage", help="latency of writes while the page cache fills", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="JSON; beside it is written")
+    parser.add_argument("--thresholds", nargs="+", type=pair, default=[(10, 20), (20, 50)], metavar="BACKGROUND:LIMIT",
+                        help="percent (default: 10:20 20:50)")  # fmt: skip
+    parser.add_argument("--memory-mb", type=int, metavar="MB", help="percent of that, not of the machine's free memory")
+    parser.add_argument("--disk-mbps", nargs="+", type=speed, default=[None], metavar="MB/S",
+                        help="own: the disk as it is; a number: one slowed to it (default: own)")  # fmt: skip
+    parser.add_argument("--frame-bytes", type=int, default=1514, metavar="BYTES", help="default: %(default)s")
+    parser.add_argument("--snaplen", type=int, default=200, metavar="BYTES", help="default: %(default)s")
+    parser.add_argument("--rate", type=float, metavar="N", help="frames a second (default: as many as go)")
+    parser.add_argument("--seconds", type=float, default=10, metavar="S", help="longest run (default: %(default)s)")
+    parser.add_argument("--table-seconds", type=float, default=1, metavar="S",
+                        help="length of each run of the tables of rates, 0: none (default: %(default)s)")  # fmt: skip
+    return parser
+
+
+def pair(text: str) -> tuple[int, int]:
+    """`10:20` as percentages, the first below the second."""
+    background, _, limit = text.partition(":")
+    if not (background.isdecimal() and limit.isdecimal() and 0 < int(background) < int(limit) <= 100):
+        raise argparse.ArgumentTypeError(f"{text}: not two percentages, the lower one first, as 10:20")
+    return int(background), int(limit)
+
+
+def speed(text: str) -> int | None:
+    """MB/s, None for `own`."""
+    if text != "own" and not (text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text}: neither own nor a number of MB/s")
+    return None if text == "own" else int(text)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Measure and write the file."""
+    if args.table_seconds < 0:
+        raise UserError(f"--table-seconds is {args.table_seconds:g}", fix="give 0 or more seconds")
+    if args.seconds <= 0 or (args.memory_mb is not None and args.memory_mb < 64):
+        raise UserError("--seconds is to be above 0, --memory-mb at least 64")
+    settings = Settings(
+        thresholds=tuple(args.thresholds),
+        memory_mb=args.memory_mb,
+        disks_mbps=tuple(args.disk_mbps),
+        frame_bytes=args.frame_bytes,
+        snaplen=args.snaplen,
+        rate=args.rate,
+        seconds=args.seconds,
+        table_seconds=args.table_seconds,
+    )
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    result = study(settings, args.output.parent, lambda line: print(line, flush=True))
+    atomic_text(args.output, json.dumps(result, indent=1) + "\n")

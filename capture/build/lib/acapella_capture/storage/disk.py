@@ -1,0 +1,65 @@
+"""A disk of a set speed: a file of the real one as a loop device, slowed by the kernel (cgroup v1, blkio.throttle)."""
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from acapella_core.files import scratch_folder
+
+from . import Skip
+
+THROTTLE = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
+MB = 1_000_000
+
+
+def run(*words: object) -> str:
+    """A command's output. Raises Skip with the first line of what it says where it fails."""
+    try:
+        done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        raise Skip(f"no {words[0]} here") from error
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
+        raise Skip(said[0] if said[0].startswith(f"{words[0]}:") else f"{words[0]}: {said[0]}")
+    return done.stdout.strip()
+
+
+@contextlib.contextmanager
+def folder(beside: Path, size: int, mbps: int | None) -> Iterator[Path]:
+    """An empty folder for ``size`` bytes on the disk of ``beside``, or on one of ``mbps`` MB/s; gone afterwards.
+
+    Raises Skip where no such disk can be made.
+    """
+    with scratch_folder(beside) as place:
+        if mbps is None:
+            yield place
+            return
+        with slowed(place, size, mbps) as mounted:
+            yield mounted
+
+
+@contextlib.contextmanager
+def slowed(place: Path, size: int, mbps: int) -> Iterator[Path]:
+    """ext4 on a loop device that ends with its mount, without a cache of its own below."""
+    if not THROTTLE.exists():
+        raise Skip(f"a disk of {mbps} MB/s cannot be made: no {THROTTLE} (cgroup v1)")
+    image, mounted = place / "image", place / "mounted"
+    mounted.mkdir()
+    with image.open("wb") as file:
+        file.truncate(size)
+    device = run("losetup", "--find", "--show", "--direct-io=on", image)
+    try:
+        run("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,nodiscard", "-O", "^has_journal", device)
+        run("mount", device, mounted)
+    finally:
+        run("losetup", "--detach", device)  # at once, or when nobody has it mounted any more
+    number = Path(device).stat().st_rdev
+    name = f"{os.major(number)}:{os.minor(number)}"
+    try:
+        THROTTLE.write_text(f"{name} {mbps * MB}\n", encoding="ascii")
+        yield mounted
+    finally:
+        THROTTLE.write_text(f"{name} 0\n", encoding="ascii")
+        run("umount", mounted)

@@ -1,0 +1,88 @@
+"""Loss of the DPDK writer at several rates, in the layout of Patchwork's Tables 1 and 2."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..dpdk import executable
+from . import Skip
+
+SNAPLENS = (200, 64)  # bytes kept: Table 1, Table 2
+SIZES = (1514, 1024, 512, 128)  # bytes without FCS
+WRITERS = ("buffered", "direct")
+THRESHOLDS = (60, 80)  # vm.dirty_background_ratio and vm.dirty_ratio, percent, of both tables
+PARTS = (0.9, 0.7, 0.5, 0.25)  # of the rate that was written without a limit, until a run loses nothing
+CORES = 1  # that write
+END_S = 120  # for what a run left in memory to get to the disk
+
+
+def measured(directory: Path, seconds: float) -> Iterator[dict[str, Any]]:
+    """Yield a row for each run; runs take ``seconds`` each. Raises Skip if the writer fails."""
+    for writer in WRITERS:
+        for snaplen in SNAPLENS:
+            for size in SIZES:
+                yield from sweep(directory, writer, snaplen, size, seconds)
+
+
+def sweep(directory: Path, writer: str, snaplen: int, size: int, seconds: float) -> Iterator[dict[str, Any]]:
+    """Yield runs of one size: without a rate limit, then at parts of what was written, until a run loses nothing."""
+    first = run(directory, writer, snaplen, size, seconds, None)
+    yield first
+    most = first["written"] / first["whole_ns"] * 1e9 if first["whole_ns"] else 0
+    lost = first["lost"]
+    for part in PARTS if most else ():
+        if not lost:
+            return
+        row = run(directory, writer, snaplen, size, seconds, most * part)
+        lost = row["lost"]
+        yield row
+
+
+def run(  # noqa: PLR0913, PLR0917 (the parameters of a run)
+    directory: Path, writer: str, snaplen: int, size: int, seconds: float, rate: float | None
+) -> dict[str, Any]:
+    """Return the frames and times of one run at ``rate`` frames a second; None: as many as go.
+
+    Raises Skip if the writer fails, ValueError if its frames do not add up.
+    """
+    capture = directory / "r.pcap"
+    words = [executable(), "--generate", size, "--snaplen", snaplen, "--writer", writer, "--write", capture]
+    words += ["--duration", seconds, *cpus(), *(["--rate", f"{rate:.0f}"] if rate else [])]
+    try:
+        done = subprocess.run(
+            [str(word) for word in words], capture_output=True, text=True, check=False, timeout=seconds + END_S
+        )
+        if done.returncode:
+            raise Skip(f"the writer failed: {(done.stderr.strip().splitlines() or ['it said nothing'])[-1]}")
+        accounts = json.loads(capture.with_suffix(".json").read_text(encoding="utf-8"))
+    except subprocess.TimeoutExpired as error:
+        raise Skip(f"the writer did not end within {END_S} s") from error
+    finally:
+        for path in directory.glob("r.*"):
+            path.unlink()
+    return {
+        **{"writer": writer, "snaplen": snaplen, "frame_bytes": size, "cores": CORES, "wanted_fps": rate},
+        **{name: value for name, value in counted(accounts).items() if name != "written_bytes"},
+        "whole_ns": accounts["end_ns"] - accounts["begin_ns"],
+    }
+
+
+def cpus() -> list[str]:
+    """The options that give writer and generator a core each, if there are two: else they take turns on one."""
+    own = sorted(os.sched_getaffinity(0))
+    return ["--cpus", f"{own[0]},{own[1]}", "--spin"] if len(own) > 1 else []
+
+
+def counted(accounts: dict[str, Any]) -> dict[str, Any]:
+    """Frames of a run: offered = written + lost. Raises ValueError if they do not add up."""
+    frames, made = accounts["frames"], accounts["generator"]
+    lost = made["refused"] + made["left"] + sum(frames["dropped"].values())
+    if made["offered"] != frames["written"] + lost:
+        raise ValueError(f"offered {made['offered']} frames are not {frames['written']} written and {lost} lost")
+    return {
+        **{"offered": made["offered"], "written": frames["written"], "lost": lost},
+        **{"written_bytes": frames["written_bytes"], "offered_ns": round(made["seconds"] * 1e9)},
+    }

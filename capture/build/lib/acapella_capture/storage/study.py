@@ -1,0 +1,199 @@
+"""Runs of the DPDK writer, with frames of its own, under one pair of thresholds after the other."""
+
+import ctypes
+import json
+import os
+import platform
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from acapella_core.errors import UserError
+
+from ..dpdk import executable
+from . import Skip, disk, rates, thresholds, trace
+
+CALLS = {"buffered": "writev", "direct": "io_uring"}
+CLONE_NEWNS = 0x00020000  # linux/sched.h
+SAMPLE_S = 0.02
+BEYOND = 2  # of the upper threshold: as much is written, where there is time
+ALONE_S = 10  # after which a writer ends that nobody watches any more
+ROOM = 1.5  # of what is written, for the disk that is made
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is measured. thresholds: percent, background and upper. rate: frames a second, None as many as go."""
+
+    thresholds: tuple[tuple[int, int], ...]
+    memory_mb: int | None
+    disks_mbps: tuple[int | None, ...]
+    frame_bytes: int
+    snaplen: int
+    rate: float | None
+    seconds: float
+    table_seconds: float = 0  # of each run of the tables of rates; 0: no such run
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run's conditions."""
+
+    background_percent: int
+    limit_percent: int
+    disk_mbps: int | None
+    writer: str
+
+    def __str__(self) -> str:
+        where = f"a disk of {self.disk_mbps} MB/s" if self.disk_mbps else "the disk as it is"
+        return f"{self.background_percent}:{self.limit_percent}, {where}, {self.writer}"
+
+
+def cases(settings: Settings) -> Iterator[Case]:
+    """All runs, in their order."""
+    for mbps in settings.disks_mbps:
+        for background, limit in settings.thresholds:
+            for writer in CALLS:
+                yield Case(background, limit, mbps, writer)
+
+
+def study(settings: Settings, beside: Path, say=print) -> dict[str, Any]:
+    """Everything that was measured; ``skipped`` says why nothing was, ``notes`` why a part was not.
+
+    ``beside`` is a folder on the disk that is measured. The process gets mounts of its own.
+    """
+    result = {
+        "version": 1,
+        "skipped": None,
+        "notes": [],
+        "machine": machine(),
+        "settings": asdict(settings),
+        "runs": [],
+        "rates": [],
+    }
+    try:
+        trace.check()
+        executable()
+        private_mounts()
+    except (Skip, UserError) as reason:
+        say(f"storage: skipped: {reason}")
+        return {**result, "skipped": str(reason)}
+    for case in cases(settings):
+        try:
+            result["runs"].append(measured(case, settings, beside))
+            say(f"storage: {case}: {told(result['runs'][-1])}")
+        except Skip as reason:
+            result["notes"].append(f"{case}: {reason}")
+            say(f"storage: {case}: skipped: {reason}")
+    if settings.table_seconds:
+        tables_of_rates(result, settings, beside, say)
+    if not result["runs"]:
+        result["skipped"] = result["notes"][0]
+    return result
+
+
+def tables_of_rates(result: dict[str, Any], settings: Settings, beside: Path, say) -> None:
+    """Add the runs of Tables 1 and 2 to the result, under their thresholds of the whole machine's memory."""
+    try:
+        with thresholds.set_to(*rates.THRESHOLDS, None), disk.folder(beside, 0, None) as folder:
+            for row in rates.measured(folder, settings.table_seconds):
+                result["rates"].append(row)
+                kept = f"{row['snaplen']} B of {row['frame_bytes']} B, {row['writer']}"
+                say(f"storage: {kept}: {row['written']:,} of {row['offered']:,} frames written")
+    except Skip as reason:
+        result["notes"].append(f"tables of rates: {reason}")
+        say(f"storage: tables of rates: skipped: {reason}")
+
+
+def told(run: dict[str, Any]) -> str:
+    """A run in a line."""
+    waited_ms = sum(each["latency_ns"] for each in run["intervals"]) / 1e6
+    calls = sum(each["calls"] for each in run["intervals"])
+    return f"{calls:,} calls, {waited_ms:,.0f} ms in all, {run['written']:,} of {run['offered']:,} frames written"
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers hold for."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {"kernel": platform.release(), "cores": os.cpu_count(), "memory_bytes": memory}
+
+
+def private_mounts() -> None:
+    """Mounts that end with this process; tracefs and debugfs, which bpftrace asks for, among them."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNS) != 0:
+        raise Skip(f"no mounts of its own: {os.strerror(ctypes.get_errno())}")
+    disk.run("mount", "--make-rprivate", "/")
+    for kind, place in (("tracefs", "/sys/kernel/tracing"), ("debugfs", "/sys/kernel/debug")):
+        if not any(Path(place).glob("*")):
+            disk.run("mount", "-t", kind, kind, place)
+
+
+def measured(case: Case, settings: Settings, beside: Path) -> dict[str, Any]:
+    """One run. Raises Skip where it cannot be had."""
+    with thresholds.set_to(case.background_percent, case.limit_percent, settings.memory_mb) as memory:
+        most = int(memory * case.limit_percent / 100 * BEYOND)
+        with disk.folder(beside, int(most * ROOM) + 256 * thresholds.MB, case.disk_mbps) as folder:
+            os.sync()  # what others have left to write is not ours
+            samples, intervals = watched(case, settings, folder, most)
+            accounts = json.loads((folder / "c.json").read_text(encoding="utf-8"))
+    return {
+        **asdict(case),
+        "call": CALLS[case.writer],
+        "memory_bytes": memory,
+        **rates.counted(accounts),
+        "intervals": [joined(interval, samples) for interval in intervals if interval.calls],
+    }
+
+
+def watched(case: Case, settings: Settings, folder: Path, most: int) -> tuple[list, list[trace.Interval]]:
+    """Run the writer until ``most`` bytes are written or the time is over: samples of dirty memory, and intervals."""
+    words = [executable(), "--generate", settings.frame_bytes, "--snaplen", settings.snaplen, "--writer", case.writer]
+    words += ["--write", folder / "c.pcap", *(["--rate", settings.rate] if settings.rate else [])]
+    words += ["--duration", settings.seconds + ALONE_S]
+    samples = []
+    # It waits until it is watched, and keeps its number when it becomes the writer.
+    waits = subprocess.Popen(
+        ["sh", "-c", 'read -r go && exec "$@"', "sh", *map(str, words)],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        with trace.Trace(CALLS[case.writer], waits.pid) as tracing:
+            waits.stdin.write("go\n")
+            waits.stdin.flush()
+            begin = None
+            while waits.poll() is None and (begin is None or time.monotonic() < begin + settings.seconds):
+                samples.append((time.monotonic_ns(), thresholds.now()))
+                wrote = tracing.bytes
+                begin = begin or (time.monotonic() if wrote else None)
+                if wrote >= most:
+                    break
+                time.sleep(SAMPLE_S)
+            waits.send_signal(signal.SIGTERM)
+            said = waits.communicate(timeout=rates.END_S)[1]
+        if waits.returncode:
+            raise Skip(f"the writer failed: {(said.strip().splitlines() or ['it said nothing'])[-1]}")
+        return samples, tracing.intervals
+    except subprocess.TimeoutExpired as error:
+        raise Skip(f"the writer did not end within {rates.END_S} s") from error
+    finally:
+        waits.kill()
+        waits.wait()
+
+
+def joined(interval: trace.Interval, samples: list[tuple[int, thresholds.Dirty]]) -> dict[str, Any]:
+    """An interval with the dirty memory at its end."""
+    before = [state for at_ns, state in samples if at_ns <= interval.at_ns]
+    state = before[-1] if before else samples[0][1]
+    return {
+        **asdict(interval),
+        "calls": interval.calls,
+        "dirty_bytes": state.dirty,
+        "writeback_bytes": state.writeback,
+        "background_bytes": state.background,
+        "limit_bytes": state.limit,
+    }

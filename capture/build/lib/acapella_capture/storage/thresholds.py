@@ -1,0 +1,80 @@
+"""The kernel's thresholds of dirty memory: set for a while, and put back."""
+
+import contextlib
+import fcntl
+import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import Skip
+
+VM = Path("/proc/sys/vm")
+VMSTAT = Path("/proc/vmstat")
+MB = 1_000_000
+NAMES = ("dirty_background", "dirty")
+
+
+@dataclass(frozen=True)
+class Dirty:
+    """Bytes of the whole machine; the thresholds are those that the kernel goes by now."""
+
+    dirty: int
+    writeback: int
+    background: int
+    limit: int
+
+
+def now() -> Dirty:
+    """Reads /proc/vmstat."""
+    pages = dict(line.split() for line in VMSTAT.read_text(encoding="ascii").splitlines())
+    names = ("nr_dirty", "nr_writeback", "nr_dirty_background_threshold", "nr_dirty_threshold")
+    return Dirty(*(int(pages[name]) * mmap.PAGESIZE for name in names))
+
+
+def put(name: str, value: int) -> None:
+    """Write a setting. Raises Skip where that is not allowed."""
+    try:
+        (VM / name).write_text(f"{value}\n", encoding="ascii")
+    except OSError as error:
+        raise Skip(f"/proc/sys/vm/{name} cannot be set: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """While nobody else sets them: two at once would put back what was the other's."""
+    with (VM / "dirty_ratio").open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def set_to(background_percent: int, limit_percent: int, memory_mb: int | None) -> Iterator[int]:
+    """Set vm.dirty_background_ratio and vm.dirty_ratio, or, of ``memory_mb``, as bytes of a smaller machine.
+
+    Yields the memory, bytes, that the percentages are of: the free and cached memory as the kernel counts it, or
+    ``memory_mb``.
+    """
+    with alone():
+        yield from kept(background_percent, limit_percent, memory_mb)
+
+
+def kept(background_percent: int, limit_percent: int, memory_mb: int | None) -> Iterator[int]:
+    """As `set_to`, where nobody else does so."""
+    before = {f"{name}_{kind}": value_of(f"{name}_{kind}") for name in NAMES for kind in ("ratio", "bytes")}
+    try:
+        for name, percent in zip(NAMES, (background_percent, limit_percent), strict=True):
+            if memory_mb:
+                put(f"{name}_bytes", memory_mb * MB * percent // 100)
+            else:
+                put(f"{name}_ratio", percent)
+        yield memory_mb * MB if memory_mb else now().limit * 100 // limit_percent
+    finally:
+        for name in NAMES:  # of a pair the one that is not 0 counts
+            kind = "bytes" if before[f"{name}_bytes"] else "ratio"
+            put(f"{name}_{kind}", before[f"{name}_{kind}"])
+
+
+def value_of(name: str) -> int:
+    """A setting as it is."""
+    return int((VM / name).read_text(encoding="ascii"))

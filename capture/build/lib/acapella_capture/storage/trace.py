@@ -1,0 +1,170 @@
+"""Latency of a process's writes by bpftrace: every 50 ms a histogram, a sum, and the bytes."""
+
+import json
+import os
+import shutil
+import subprocess
+import threading
+import time
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from . import Skip
+
+TRACEFS = Path("/sys/kernel/tracing")
+START_S = 30  # until its probes are attached
+STOP_S = 20
+INTERVAL_MS = 50
+WRITES = (2, 5, 23)  # IORING_OP_WRITEV, _WRITE_FIXED, _WRITE (linux/io_uring.h)
+# The request's address tells a completion, which may come in any thread, from those of others.
+BEGIN = {
+    "writev": "tracepoint:syscalls:sys_enter_writev /pid == {pid}/ {{ @began[tid] = nsecs; }}",
+    "io_uring": "tracepoint:io_uring:{submit} /pid == {pid} && ({writes})/ {{ @began[args->req] = nsecs; }}",
+}
+END = {
+    "writev": ("tracepoint:syscalls:sys_exit_writev", "tid", "ret"),
+    "io_uring": ("tracepoint:io_uring:io_uring_complete", "args->req", "res"),
+}
+MEASURE = """
+{probe} /@began[{key}]/ {{
+  $took = nsecs - @began[{key}]; delete(@began[{key}]);
+  @latency = hist($took); @sum = sum($took); @longest = max($took);
+  if (args->{result} > 0) {{ @bytes = sum(args->{result}); }}
+}}
+"""
+# Never cleared: bpftrace reads a map some time after it was asked to, and what came until it is cleared would be lost.
+SAY = 'printf("at %llu\\n", nsecs); print(@latency); print(@sum); print(@longest); print(@bytes);'
+
+
+def script(call: str, pid: int) -> str:
+    """The bpftrace program for ``call`` (writev or io_uring) of a process."""
+    writes = " || ".join(f"args->opcode == {code}" for code in WRITES)
+    probe, key, result = END[call]
+    lines = [BEGIN[call].format(pid=pid, submit=submit_probe() if call == "io_uring" else "", writes=writes)]
+    lines += [MEASURE.format(probe=probe, key=key, result=result)]
+    lines += [f"interval:ms:{INTERVAL_MS} {{ {SAY} }}", f"END {{ {SAY} clear(@began); }}"]
+    return "\n".join(lines)
+
+
+def submit_probe() -> str:
+    """The tracepoint's name: another one since Linux 6.4."""
+    for name in ("io_uring_submit_req", "io_uring_submit_sqe"):
+        if (TRACEFS / "events" / "io_uring" / name).exists():
+            return name
+    raise Skip("the kernel has no tracepoint for what io_uring is given")
+
+
+@dataclass
+class Interval:
+    """What happened until ``at_ns`` (CLOCK_MONOTONIC). buckets: (least, most, calls), ns. longest_ns: of all so far."""
+
+    at_ns: int
+    bytes: int = 0
+    latency_ns: int = 0
+    longest_ns: int = 0
+    buckets: list[tuple[int, int, int]] = field(default_factory=list)
+
+    @property
+    def calls(self) -> int:
+        return sum(calls for _, _, calls in self.buckets)
+
+    def since(self, before: "Interval") -> "Interval":
+        """What came after ``before``, where both are sums since the begin."""
+        known = {(least, most): calls for least, most, calls in before.buckets}
+        grown = [(least, most, calls - known.get((least, most), 0)) for least, most, calls in self.buckets]
+        return Interval(
+            self.at_ns,
+            self.bytes - before.bytes,
+            self.latency_ns - before.latency_ns,
+            self.longest_ns,
+            [each for each in grown if each[2]],
+        )
+
+
+NAMES = {"@sum": "latency_ns", "@longest": "longest_ns", "@bytes": "bytes"}
+
+
+def take(line: str, sums: list[Interval]) -> None:
+    """Put one line of bpftrace's JSON where it belongs, sums since the begin; what is not ours is left."""
+    try:
+        said = json.loads(line)
+    except json.JSONDecodeError:
+        return
+    kind, data = said.get("type"), said.get("data")
+    if kind == "printf" and data.startswith("at "):
+        sums.append(Interval(int(data.split()[1])))
+    elif kind == "hist" and "@latency" in data and sums:
+        sums[-1].buckets = [(one["min"], one["max"], one["count"]) for one in data["@latency"] if one["count"]]
+    elif kind == "map" and sums:
+        for name, value in data.items():
+            if name in NAMES:
+                setattr(sums[-1], NAMES[name], value)
+
+
+class Trace:
+    """bpftrace at work on one process, from `with` on until its end."""
+
+    def __init__(self, call: str, pid: int):
+        self._sums: list[Interval] = []
+        self._attached = threading.Event()
+        self._errors: list[str] = []
+        self._words = ["bpftrace", "-B", "line", "-f", "json", "-e", script(call, pid)]
+
+    def __enter__(self) -> "Trace":
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self._process = subprocess.Popen(self._words, text=True, **pipes)
+        self._threads = [threading.Thread(target=self._read), threading.Thread(target=self._listen)]
+        for thread in self._threads:
+            thread.start()
+        end = time.monotonic() + START_S
+        while not self._attached.wait(0.05):
+            if self._process.poll() is not None or time.monotonic() > end:
+                self.__exit__()
+                raise Skip(f"bpftrace: {self._reason()}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it; its last interval, up to now, is among the intervals then."""
+        if self._process.poll() is None:
+            self._process.terminate()
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for thread in self._threads:
+            thread.join()
+        self._process.stdout.close()
+        self._process.stderr.close()
+
+    @property
+    def bytes(self) -> int:
+        """Bytes written so far."""
+        return self._sums[-1].bytes if self._sums else 0
+
+    @property
+    def intervals(self) -> list[Interval]:
+        """What happened in each interval; all of it once the trace has ended."""
+        return [now.since(before) for before, now in pairwise([Interval(0), *self._sums])]
+
+    def _read(self) -> None:
+        for line in self._process.stdout:
+            if '"attached_probes"' in line:
+                self._attached.set()
+            take(line, self._sums)
+
+    def _listen(self) -> None:
+        self._errors.extend(line.strip() for line in self._process.stderr if line.strip())
+
+    def _reason(self) -> str:
+        said = [line for line in self._errors if "RLIMIT_MEMLOCK" not in line]
+        return said[-1] if said else "it does not start"
+
+
+def check() -> None:
+    """Raises Skip where bpftrace cannot be used here."""
+    if os.geteuid() != 0:
+        raise Skip("not root: bpftrace and the dirty thresholds are root's alone")
+    if shutil.which("bpftrace") is None:
+        raise Skip("no bpftrace here; apt-get install bpftrace")

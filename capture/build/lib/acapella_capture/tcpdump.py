@@ -1,0 +1,135 @@
+"""Capture with tcpdump on a node: its command line, and the counts it prints."""
+
+import re
+import time
+from dataclasses import dataclass, field
+
+from acapella_core.errors import UserError
+
+from .settings import CaptureSettings
+from .testbeds.base import Job, Testbed
+
+START_S = 20  # until it says that it listens
+DRAIN_S = 10  # until it has written what the kernel holds; the kernel hands over at least once a second
+STATUS = re.compile(
+    r"^(?:tcpdump: )?(\d+) packets? captured,?\s+(\d+) packets? received by filter,?\s+"
+    r"(\d+) packets? dropped by kernel(?:,?\s+(\d+) packets? dropped by interface)?",
+    re.MULTILINE,
+)
+
+# What tcpdump and libpcap print if the output cannot be written; strerror(3) of ENOSPC, EDQUOT, EIO, EFBIG, EROFS.
+WRITE_ERROR = re.compile(
+    r"unable to write|error writing|write error|No space left on device|Disk quota exceeded|Input/output error|"
+    r"File too large|Read-only file system",
+    re.IGNORECASE,
+)
+SIGNALED = 128  # and above: how a shell reports a program that a signal ended; here also below 0
+
+
+@dataclass(frozen=True)
+class Counts:
+    """tcpdump's own: `received` passed the filter, of these `dropped_kernel` found the buffer full.
+
+    `sampled_out` passed it too and was not received, for it was not in the sample. `preprocessed`: frames that a P4
+    program did not let come so far, by its reasons.
+    """
+
+    captured: int
+    received: int
+    dropped_kernel: int
+    dropped_interface: int
+    sampled_out: int = 0
+    preprocessed: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def held(self) -> int:
+        """Frames that the kernel has and the file has not."""
+        return self.received - self.dropped_kernel - self.captured
+
+
+def last_counts(log: str) -> Counts | None:
+    """The last counts in tcpdump's messages, None where there are none."""
+    found = STATUS.findall(log)
+    return Counts(*(int(number or 0) for number in found[-1])) if found else None
+
+
+class Tcpdump:
+    """One capture: `start` returns when frames are being taken, `stop` when all of them are written."""
+
+    def __init__(self, testbed: Testbed, node: str, interface: str, settings: CaptureSettings, output: str):
+        self.where = f"tcpdump on {node}"
+        self._testbed = testbed
+        self._node = node
+        # To standard output: tcpdump gives up its privileges before it opens a file of its own.
+        argv = ["tcpdump", "-i", interface, "-n", "-B", str(settings.buffer_kib), "-s", str(settings.snaplen),
+                "--time-stamp-precision=nano", "-w", "-"]  # fmt: skip
+        self._argv = argv + (["--", settings.filter] if settings.filter else [])
+        self._output = output
+        self._job: Job | None = None
+        self._requests = 0  # for its counts
+
+    def start(self) -> None:
+        """Raises UserError with tcpdump's message where it ends or does not listen in time."""
+        self._job = self._testbed.start(self._node, self._argv, output=self._output)
+        if not self._until(lambda log: "listening on" in log, START_S):
+            self._job.signal("KILL")
+            raise UserError(f"does not start: {self.message()}", where=self.where)
+
+    def alive(self) -> bool:
+        """Whether it runs still."""
+        return self._job.poll() is None
+
+    def stop(self) -> Counts | None:
+        """Let tcpdump write what the kernel still holds, end it, and return its counts.
+
+        None if tcpdump ended on request without final counts: its capture may be complete all the same (``message`` has
+        its last words). Raises UserError if it failed before, could not write, was ended by another signal, or does not
+        end.
+        """
+        drained = time.monotonic() + DRAIN_S
+        while time.monotonic() < drained and not self._empty():
+            pass
+        ran, answers = self.alive(), self._answers()
+        if ran:
+            self._job.signal("INT")
+        status = self._job.wait(START_S)
+        counts = last_counts(self._job.log())
+        if status is None:
+            self._job.signal("KILL")
+            raise UserError(f"does not end: {self.message()}", where=self.where)
+        if status == 0 and counts is not None and (not ran or self._answers() > answers):
+            return counts
+        if not ran or not 0 <= status < SIGNALED or WRITE_ERROR.search(self._job.log()):
+            raise UserError(f"failed: {self.message()} (exit status {status})", where=self.where)
+        return None
+
+    def message(self) -> str:
+        """The last line that tcpdump printed."""
+        lines = self._job.log().strip().splitlines()
+        return lines[-1] if lines else "it printed nothing"
+
+    def _empty(self) -> bool:
+        """Ask tcpdump for its counts: True if the kernel holds no frame, or tcpdump has ended.
+
+        A request that is still pending when SIGINT arrives is answered after the socket is closed, with "pcap_stats:
+        Bad file descriptor"; so there is never more than one request without an answer.
+        """
+        if not self.alive():
+            return True
+        if self._answers() == self._requests:
+            self._job.signal("USR1")
+            self._requests += 1
+        if not self._until(lambda log: len(STATUS.findall(log)) >= self._requests, 1):
+            return self._job.poll() is not None
+        return last_counts(self._job.log()).held <= 0
+
+    def _answers(self) -> int:
+        return len(STATUS.findall(self._job.log()))
+
+    def _until(self, condition, timeout_s: float) -> bool:
+        end = time.monotonic() + timeout_s
+        while not condition(self._job.log()):
+            if self._job.poll() is not None or time.monotonic() > end:
+                return condition(self._job.log())
+            time.sleep(0.02)
+        return True

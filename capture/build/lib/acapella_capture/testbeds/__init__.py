@@ -1,0 +1,20 @@
+"""Where samples come from: every testbed implements testbeds.base.Testbed."""
+
+from ..settings import Settings
+from .base import Testbed
+
+
+def testbed_of(settings: Settings, campaign: str = "campaign") -> Testbed:
+    """The testbed that the config names, its module imported only then; what it takes is named after the campaign."""
+    if settings.testbed == "files":
+        from .files import FilesTestbed  # noqa: PLC0415
+
+        return FilesTestbed(settings.samples)
+    if settings.testbed == "fabric":
+        from .fabric import FabricTestbed  # noqa: PLC0415
+
+        follow = settings.collect.slice if settings.collect.mode == "slice" else None
+        return FabricTestbed(settings.fabric, campaign, follow=follow)
+    from .local import LocalTestbed  # noqa: PLC0415
+
+    return LocalTestbed(settings.local)

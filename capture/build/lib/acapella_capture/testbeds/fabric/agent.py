@@ -1,0 +1,226 @@
+"""Runs on a listening node as root: `python3 -IS -c THIS FOLDER COMMAND GIVEN`; given and reply are base64 of JSON.
+
+Sent as text with each command, so it has to do with Python 3.6 and its library alone. A program that is started here
+goes on when the connection ends, and a command that is sent again finds what the first one began: jobs have names.
+"""
+
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+MOST_TEXT = 1 << 20  # bytes of a program's output in a reply; of more, the end
+BLOCK = 1 << 20
+BEGIN_S = 10
+FORGET_S = 600
+LAST_WORDS_S = 1
+CANNOT_RUN = 127  # a shell's status for a program that is not there
+
+
+def job_folder(name):
+    return FOLDER / "jobs" / name
+
+
+def write(path, text):
+    """A small file, whole or not there."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(text, encoding="utf-8")
+    part.rename(path)
+
+
+def read(path):
+    """The end of a file's text; empty where there is none."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - MOST_TEXT))
+            return stream.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def start(job, argv, stdin, output):
+    """Start a program, once for each job's name, in a session of its own."""
+    folder = job_folder(job)
+    folder.parent.mkdir(exist_ok=True)
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return begun(folder)
+    write(folder / "stdin", stdin)
+    if os.fork() == 0:
+        try:
+            attend(folder, argv, FOLDER / output if output else folder / "out")
+        finally:
+            os._exit(0)
+    return begun(folder)
+
+
+def begun(folder):
+    """Wait until the program has a process id, or has ended."""
+    end = time.time() + BEGIN_S
+    while time.time() < end and not read(folder / "pid") and not read(folder / "status"):
+        time.sleep(0.01)
+    return {}
+
+
+def attend(folder, argv, output):
+    """The program's parent: it leaves the connection, waits, and writes down the exit status."""
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nothing, descriptor)
+    for name in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(name, signal.SIG_DFL)  # a shell's background jobs, and so theirs, would ignore SIGINT
+    # Not the log itself as standard error: on Ubuntu, AppArmor takes away from tcpdump what is not called .pcap.
+    with (folder / "log").open("wb") as log:
+        try:
+            with (folder / "stdin").open("rb") as given, output.open("wb") as out:
+                program = subprocess.Popen(
+                    argv, stdin=given, stdout=out, stderr=subprocess.PIPE, cwd=str(FOLDER), start_new_session=True
+                )
+        except OSError as error:
+            log.write(f"{error.filename or argv[0]}: {error.strerror}\n".encode())
+            log.flush()
+            write(folder / "status", str(CANNOT_RUN))
+            return
+        write(folder / "pid", str(program.pid))
+        copying = threading.Thread(target=copy, args=(program.stderr.fileno(), log), daemon=True)
+        copying.start()
+        status = program.wait()
+        copying.join(LAST_WORDS_S)  # for ever, where something that it started still holds its standard error
+        write(folder / "status", str(status))
+
+
+def copy(source, log):
+    """What a program says, into its log."""
+    for octets in iter(lambda: os.read(source, BLOCK), b""):
+        log.write(octets)
+        log.flush()
+
+
+def state(job, seconds):
+    """How a job does, waiting for its end so long, and what it wrote."""
+    folder = job_folder(job)
+    if not folder.is_dir():
+        return {"error": f"no job {job}"}
+    end = time.time() + seconds
+    while not read(folder / "status") and time.time() < end:
+        time.sleep(0.02)
+    status = read(folder / "status")
+    return {"status": int(status) if status else None, "out": read(folder / "out"), "log": read(folder / "log")}
+
+
+def tidy():
+    """Forget programs that were run to their end long ago: nobody asks for their output again."""
+    for folder in (FOLDER / "jobs").glob("run-*"):
+        if read(folder / "status") and time.time() - folder.stat().st_mtime > FORGET_S:
+            shutil.rmtree(str(folder))
+
+
+def run(job, argv, stdin, seconds):
+    """Start a program and wait for its end; one that takes too long is killed."""
+    tidy()
+    start(job, argv, stdin, None)
+    found = state(job, seconds)
+    if found.get("status") is None:
+        kill(job, "KILL")
+        found["late"] = True
+    return found
+
+
+def kill(job, name):
+    """A signal to the program and what it started; nothing where it has ended."""
+    folder = job_folder(job)
+    pid = read(folder / "pid")
+    if pid and not read(folder / "status"):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(int(pid), getattr(signal, "SIG" + name))
+    return {}
+
+
+def parts(path, length):
+    """A file's size and the sha256 of the whole and of each part."""
+    whole, found = hashlib.sha256(), []
+    try:
+        with (FOLDER / path).open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            for offset in range(0, size, length):
+                part, left = hashlib.sha256(), min(length, size - offset)
+                while left:
+                    octets = stream.read(min(BLOCK, left))
+                    if not octets:
+                        return {"error": f"{path} became shorter"}
+                    whole.update(octets)
+                    part.update(octets)
+                    left -= len(octets)
+                found.append(part.hexdigest())
+    except OSError as error:
+        return {"error": f"{path}: {error.strerror}"}
+    return {"size": size, "sha256": whole.hexdigest(), "parts": found}
+
+
+def cut(path, offset, length):
+    """One part as a file that the user who logs in may read; its path."""
+    name = FOLDER.parent / f".{FOLDER.name}.{os.getpid()}.part"
+    with (FOLDER / path).open("rb") as stream, name.open("wb") as part:
+        stream.seek(offset)
+        while length:
+            octets = stream.read(min(BLOCK, length))
+            if not octets:
+                break
+            part.write(octets)
+            length -= len(octets)
+    if os.geteuid() == 0:
+        os.chown(str(name), FOLDER.parent.stat().st_uid, -1)
+    return {"path": str(name)}
+
+
+def take(path, file):
+    """A file that was sent to the home of who logs in becomes ours, and may be run by us alone."""
+    sent = FOLDER.parent / path
+    if not sent.exists() and (FOLDER / file).exists():
+        return {}  # asked again
+    if os.geteuid() == 0:
+        os.chown(str(sent), 0, 0)
+    sent.chmod(0o700)
+    sent.rename(FOLDER / file)
+    return {}
+
+
+def remove(paths):
+    """Delete files: ours, or parts."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            (FOLDER / path).unlink()
+    return {}
+
+
+def links():
+    """Names of the network interfaces, by MAC address."""
+    shown = subprocess.run(["ip", "-j", "link", "show"], stdout=subprocess.PIPE, check=True)
+    found = json.loads(shown.stdout.decode())
+    return {"links": {link["address"].lower(): link["ifname"] for link in found if link.get("address")}}
+
+
+def main():
+    os.umask(0o077)
+    FOLDER.mkdir(exist_ok=True)
+    commands = {each.__name__: each for each in (start, state, run, kill, parts, cut, take, remove, links)}
+    try:
+        reply = commands[sys.argv[2]](**json.loads(base64.b64decode(sys.argv[3]).decode()))
+    except Exception as error:  # told to the one who asked; the connection itself carries no exit status
+        reply = {"error": f"{type(error).__name__}: {error}"}
+    print("\nacapella-reply:" + base64.b64encode(json.dumps(reply).encode()).decode() + ";", flush=True)
+
+
+if __name__ == "__main__":
+    FOLDER = Path(sys.argv[1])
+    main()

@@ -1,0 +1,175 @@
+"""Where FABRIC's users keep what FABRIC knows them by, and a token that is valid.
+
+Sources in this order: fabric_rc, the environment (FABRIC_*), the places of a FABRIC JupyterHub. Nothing here needs
+FABRIC's client or, but for a refresh, the network; tokens and keys are never part of a message.
+"""
+
+import base64
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_text
+
+WHERE = "testbed fabric"
+PORTAL = "make a token at https://cm.fabric-testbed.net (JupyterHub has one in ~/.tokens.json)"
+ENOUGH_S = 1800  # a token that ends sooner is refreshed first, as FABRIC's own manager does
+TOKEN = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]*|NB2HI4DTHIXS6[\w-]+")  # a JWT; CILogon's refresh tokens
+EXPORT = re.compile(r"^\s*export\s+FABRIC_(\w+)=(.*)$")
+DEFAULTS = {
+    "token_location": "~/.tokens.json",
+    "bastion_key_location": "{config}/fabric_bastion_key",
+    "slice_private_key_file": "{config}/slice_key",
+    "slice_public_key_file": "{config}/slice_key.pub",
+    "credmgr_host": "cm.fabric-testbed.net",
+    "orchestrator_host": "orchestrator.fabric-testbed.net",
+    "core_api_host": "uis.fabric-testbed.net",
+    "bastion_host": "bastion.fabric-testbed.net",
+}
+KEYS = (*DEFAULTS, "project_id", "bastion_username")
+PATHS = ("token_location", "bastion_key_location", "slice_private_key_file", "slice_public_key_file")
+FOLDERS = ("~/work/fabric_config", "~/fabric_config")
+
+
+def hidden(text: object) -> str:
+    """A text without the tokens in it."""
+    return TOKEN.sub("(token)", str(text))
+
+
+class Hide(logging.Filter):
+    """Takes tokens out of what FABRIC's client logs; on a fault of its configuration it logs all of it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = hidden(record.getMessage()), None
+        if record.exc_info:  # tracebacks quote requests
+            record.exc_text = hidden(logging.Formatter().formatException(record.exc_info))
+        return True
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What was found: paths, host names, the project; no secret."""
+
+    rc: Path | None
+    values: Mapping[str, str]
+
+    def path(self, key: str) -> Path:
+        return Path(self.values[key])
+
+    @property
+    def tokens(self) -> Path:
+        return self.path("token_location")
+
+    def missing(self) -> list[str]:
+        """What a collection would still need, a line each, with where it was looked for."""
+        lines = [f"no {key}: export FABRIC_{key.upper()}=... in {self.rc or FOLDERS[0] + '/fabric_rc'}"
+                 for key in ("project_id", "bastion_username") if not self.values.get(key)]  # fmt: skip
+        lines += [f"no file {self.values[key]} ({key})" for key in PATHS if not self.path(key).is_file()]
+        return lines
+
+    def check(self) -> None:
+        """Raises UserError naming what is missing."""
+        lines = self.missing()
+        if lines:
+            more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
+            raise UserError(lines[0] + more, where=WHERE, fix="docs/fabric.md tells where each comes from")
+
+
+def find(rc: str | None = None, environment: Mapping[str, str] = os.environ) -> Credentials:
+    """Look for fabric_rc and read it. Raises UserError where the one that the config names is not there."""
+    named = rc or environment.get("FABRIC_RC_FILE")
+    candidates = [Path(named)] if named else [Path(folder) / "fabric_rc" for folder in FOLDERS]
+    found = next((path.expanduser() for path in candidates if path.expanduser().is_file()), None)
+    if named and found is None:
+        raise UserError("no such file", where=named)
+    values = {key: environment[f"FABRIC_{key.upper()}"] for key in KEYS if environment.get(f"FABRIC_{key.upper()}")}
+    values |= read_rc(found, environment) if found else {}
+    folder = str(found.parent if found else Path(FOLDERS[0]).expanduser())
+    for key, default in DEFAULTS.items():
+        values.setdefault(key, default.format(config=folder))
+    for key in PATHS:
+        values[key] = str(Path(values[key]).expanduser())
+    return Credentials(found, values)
+
+
+def read_rc(path: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """The values of a fabric_rc: `export FABRIC_KEY=value` lines, or FABRIC's YAML; `$HOME` is expanded."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    lines = [EXPORT.match(line) for line in text.splitlines()]
+    pairs = {found[1].lower(): found[2].strip().strip("\"'") for found in lines if found}
+    if not pairs:
+        pairs = {found[1]: found[2].strip().strip("\"'") for found in re.finditer(r"(?m)^\s+(\w+):\s*(\S.*)$", text)}
+    home = environment.get("HOME", "~")
+    return {key: value.replace("${HOME}", home).replace("$HOME", home) for key, value in pairs.items()
+            if key in KEYS and value}  # fmt: skip
+
+
+def expires_s(id_token: str) -> float | None:
+    """When a JWT ends, seconds since 1970, by its own claim; None where it does not say."""
+    try:
+        payload = id_token.split(".")[1]
+        return float(json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"])
+    except (IndexError, KeyError, TypeError, ValueError):
+        return None
+
+
+def left_s(id_token: str) -> float:
+    """How long a token is still valid; for ever where it does not say."""
+    end = expires_s(id_token)
+    return float("inf") if end is None else end - time.time()
+
+
+def id_token(
+    credentials: Credentials, refresh: Callable[[str], Mapping[str, str]], *, refused: str | None = None
+) -> str:
+    """A valid id token; refreshed at most once, whoever asks at the same time.
+
+    Processes side by side would each use up the refresh token and rewrite the file of the others, so one refreshes
+    under a lock and the next finds the file made new. `refresh` exchanges a refresh token; `refused` is a token that
+    FABRIC did not take. Raises UserError where there is no token or none can be had.
+    """
+    path = credentials.tokens
+    with locked(path):
+        try:
+            tokens = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UserError("no tokens that can be read", where=path, fix=PORTAL) from error
+        current, key = tokens.get("id_token"), tokens.get("refresh_token")
+        if current and current != refused and left_s(current) > ENOUGH_S:
+            return current
+        fault = "no refresh token"
+        if key:
+            try:
+                fresh = {name: value for name, value in refresh(key).items() if value}
+            except Exception as error:  # whatever the client raises: without a refresh the old token may still do
+                fault = hidden(error).splitlines()[0][:200]
+            else:
+                atomic_text(path, json.dumps(tokens | fresh, indent=2) + "\n")
+                return fresh["id_token"]
+        if current and current != refused and left_s(current) > 0:
+            return current
+        raise UserError(f"the token has expired and could not be refreshed: {fault}", where=path, fix=PORTAL)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock beside a token file; none where there is no file, or its folder cannot be written."""
+    try:
+        path.stat()
+        descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        yield
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

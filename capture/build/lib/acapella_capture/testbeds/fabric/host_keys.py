@@ -1,0 +1,99 @@
+"""SSH host keys of listening nodes and of FABRIC's bastion host: the key of the first contact within a slice is the
+only one that is accepted later.
+
+FABRIC publishes no host keys, and its client accepts any key at each connection. The keys are kept beside the user's
+token file, so that a later collection that finds the slice again compares them too.
+"""
+
+import fcntl
+import os
+import re
+import threading
+from pathlib import Path
+from typing import Any, TextIO
+
+from acapella_core.errors import UserError
+from acapella_core.files import PRIVATE
+
+FILE = "acapella_known_hosts"
+BASTION = "@bastion"  # in the place of a node's name, which has no @
+LINE = re.compile(r"\S+ \S+ [A-Za-z0-9+/]+={0,2}\n")
+OTHERS = 0o077
+
+
+class HostKeyChangedError(UserError):
+    """A host answers with another host key than at the first contact within its slice."""
+
+
+class HostKeys:
+    """The file of host keys: lines of slice/node, key type and key. Several threads and processes may use it."""
+
+    def __init__(self, file: Path):
+        self._file = file
+        self._lock = threading.Lock()
+
+    def watch(self, node: Any, slice_id: str) -> Any:
+        """Have FABRIC's object of a node compare the host keys of each connection before it is used: the node's, and
+        that of the bastion host, through which it leads. Return the node.
+
+        The node raises HostKeyChangedError then, and UserError if the file cannot be read or written.
+        """
+        connect, place = node._get_ssh_connection, f"{slice_id}/{node.get_name()}"
+
+        def checked(**words: Any) -> tuple[Any, Any]:
+            bastion, client = connect(**words)
+            try:
+                self.check(f"{slice_id}/{BASTION}", bastion.get_transport().get_remote_server_key())
+                self.check(place, client.get_transport().get_remote_server_key())
+            except UserError:
+                node.close_ssh()
+                raise
+            return bastion, client
+
+        node._get_ssh_connection = checked
+        return node
+
+    def check(self, place: str, key: Any) -> None:
+        """Keep the key of a place that is not in the file yet. Raises HostKeyChangedError if it has another one."""
+        found = f"{key.get_name()} {key.get_base64()}"
+        try:
+            with self._lock, open(self._file, "a+", encoding="ascii", opener=private) as lines:
+                fcntl.flock(lines, fcntl.LOCK_EX)  # until the file is closed
+                lines.seek(0)
+                known = self._known(lines)
+                if place not in known:
+                    lines.write(f"{place} {found}\n")
+                    lines.flush()
+                    os.fsync(lines.fileno())
+                    return
+        except (OSError, ValueError) as error:
+            raise UserError(f"cannot keep host keys: {error}", where=self._file) from error
+        if known[place] != found:
+            host = place.rpartition("/")[2]
+            raise HostKeyChangedError(
+                f"its SSH host key has changed to {found}; nothing was sent",
+                where="bastion host" if host == BASTION else f"node {host}",
+                fix=f"delete the slice, or remove {place} from {self._file} if you know why the key changed",
+            )
+
+    def _known(self, lines: TextIO) -> dict[str, str]:
+        """Return the keys by place. Raises UserError if others may have written the file, or a line is damaged.
+
+        Without a damaged line its node would count as one that was never met, and any key be accepted.
+        """
+        found = os.fstat(lines.fileno())
+        if found.st_uid != os.geteuid() or found.st_mode & OTHERS:
+            raise UserError("others may read or write it", where=self._file, fix=f"chmod 600 {self._file}")
+        known = {}
+        for number, line in enumerate(lines, 1):
+            if not LINE.fullmatch(line):
+                fix = "remove the line if you know the node's key, or delete the slice"
+                raise UserError("not a host key", where=f"{self._file} line {number}", fix=fix)
+            place, key = line.rstrip("\n").split(" ", 1)
+            known[place] = key
+        return known
+
+
+def private(path: str, flags: int) -> int:
+    """Open a file, its owner's alone and no link."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE)

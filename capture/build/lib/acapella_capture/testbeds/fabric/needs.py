@@ -1,0 +1,78 @@
+"""What testbed fabric asks of FABRIC, told without FABRIC's client, a token or the network."""
+
+import importlib.util
+from collections.abc import Collection
+
+from acapella_core.errors import UserError
+
+from ...settings import FabricSettings
+from ..base import Want
+from . import credentials
+
+# Dedicated NICs with two ports each, and the rate of a port (fabrictestbed-extensions 2.0.9, Node.add_component).
+NICS = {
+    "NIC_ConnectX_5": 25_000_000_000,
+    "NIC_ConnectX_6": 100_000_000_000,
+    "NIC_ConnectX_7_100": 100_000_000_000,
+    "NIC_ConnectX_7_400": 400_000_000_000,
+}
+PORTS_PER_NIC = 2
+CLIENT = "fabrictestbed_extensions"
+MIRRORING = ("Net.PortMirroring", "Net.PortMirror")  # the tag, and how some of FABRIC's notebooks call it
+FREE = {"cores": 2, "ram_gb": 10, "disk_gb": 10}  # of a node that needs no permission
+LIMITS = {"cores": "VM.NoLimitCPU", "ram_gb": "VM.NoLimitRAM", "disk_gb": "VM.NoLimitDisk"}
+NO_LIMIT = "VM.NoLimit"
+
+
+def nic_tag(model: str) -> str:
+    """The permission that a NIC model needs."""
+    return f"Component.Smart{model}"
+
+
+def alternatives(settings: FabricSettings, want: Want) -> list[tuple[str, ...]]:
+    """The permission tags that a project has to have: of each tuple any one will do."""
+    tags = [MIRRORING, tuple(nic_tag(model) for model in settings.nics)]
+    return tags + [(tag, NO_LIMIT) for key, tag in LIMITS.items() if getattr(want, key) > FREE[key]]
+
+
+def missing_tags(settings: FabricSettings, want: Want, tags: Collection[str]) -> list[str]:
+    """The tags that a project lacks, each as `A` or `A or B`."""
+    return [" or ".join(names) for names in alternatives(settings, want) if not set(names) & set(tags)]
+
+
+def check_tags(settings: FabricSettings, want: Want, tags: Collection[str]) -> None:
+    """Raises UserError naming the tags that the project lacks; FABRIC's client would submit without them."""
+    lacking = missing_tags(settings, want, tags)
+    if lacking:
+        raise UserError(
+            f"the project lacks the permission {', '.join(lacking)}",
+            where=credentials.WHERE,
+            fix="ask for it in FABRIC's portal (docs/fabric.md)",
+        )
+
+
+def described(settings: FabricSettings, where: str, instances: int | None, want: Want) -> list[str]:
+    """What a collection will ask for, and what it lacks here, a line each; needs no network and no token.
+
+    `where` tells the sites in words; `instances` of a site at the most, None for as many as its ports need.
+    """
+    found = credentials.find(settings.fabric_rc)
+    nodes = (
+        "as many nodes as its ports need" if instances is None else f"at most {instances} node{'s' * (instances > 1)}"
+    )
+    moved = "moved from port to port while running" if settings.move_mirrors else (
+        "each stays on its first port (fabric.move_mirrors is false)"
+    )  # fmt: skip
+    permissions = ", ".join(" or ".join(names) for names in alternatives(settings, want))
+    lines = [
+        f"testbed fabric, configured by {found.rc or 'the environment (no fabric_rc found)'}",
+        f"sites: {where}; one slice each, acapella-<campaign>-<site>",
+        f"a slice: {nodes}, each of {want.cores} cores, {want.ram_gb} GB of memory, {want.disk_gb} GB of disk "
+        f"({settings.image}) and one dedicated NIC of {PORTS_PER_NIC} ports ({', else '.join(settings.nics)})",
+        f"lease: {settings.lease_h} h, extended before it ends",
+        f"mirrors: {PORTS_PER_NIC} a node, {moved}",
+        f"permissions of the project: {permissions}",
+        "other users' traffic: only with FABRIC's consent (docs/fabric.md)",
+    ]
+    lacking = [] if importlib.util.find_spec(CLIENT) else ["FABRIC's client: make setup-fabric"]
+    return lines + [f"not there yet: {line}" for line in (*lacking, *found.missing())]

@@ -1,0 +1,148 @@
+"""Programs on listening nodes, over FABRIC's SSH.
+
+FABRIC's client tells no exit status, runs a command again when the connection is lost, and chokes on output that is
+not UTF-8. So each command goes to a program of ours on the node (agent.py): it names what it starts, answers in one
+line of base64, and when asked again it finds what it has begun.
+"""
+
+import base64
+import concurrent.futures
+import json
+import re
+import shlex
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from acapella_core.errors import UserError
+
+from ..base import Finished, Job
+from .session import GRAPHS, said
+
+REPLY = re.compile(r"acapella-reply:([A-Za-z0-9+/=]+);")
+ANSWER_S = 60  # for the connection and a command that does not wait
+SHELL = (
+    'if [ "$(id -u)" = 0 ]; then as_root=; else as_root="sudo -n"; fi; '
+    '$as_root python3 -IS -c {program} "$HOME/{folder}" {command} {given}'
+)
+
+
+class Remote:
+    """The nodes of a collection. `node_of` gives FABRIC's object of a node, or raises UserError."""
+
+    def __init__(self, node_of: Callable[[str], Any], folder: str, *, tries: int, interval_s: float):
+        self.folder = folder
+        self._node_of = node_of
+        self._tries = tries
+        self._interval_s = interval_s
+        self._program = resources.files(__package__).joinpath("agent.py").read_text(encoding="utf-8")
+
+    def ask(self, node: str, command: str, *, lasts_s: float = 0, **given: Any) -> dict[str, Any]:
+        """Have the agent do something; again where the connection was lost. Raises UserError."""
+        line = SHELL.format(
+            program=shlex.quote(self._program),
+            folder=self.folder,
+            command=command,
+            given=base64.b64encode(json.dumps(given).encode()).decode(),
+        )
+        fault = ""
+        for attempt in range(self._tries):
+            if attempt:
+                time.sleep(self._interval_s)
+            answered, fault = self._said(node, line, ANSWER_S + lasts_s)
+            found = REPLY.search(answered)
+            if found:
+                reply = json.loads(base64.b64decode(found[1]))
+                if "error" in reply:
+                    raise UserError(" ".join(reply["error"].split()), where=f"node {node}")
+                return reply
+        raise UserError(f"no answer in {self._tries} tries: {fault}", where=f"node {node}")
+
+    def _said(self, node: str, line: str, limit_s: float) -> tuple[str, str]:
+        """What a command printed, and what went wrong. A connection that goes silent is closed after `limit_s`."""
+        there = self._node_of(node)
+        with GRAPHS:  # what `execute` looks up; it remembers these
+            there.get_management_ip(), there.get_reservation_state()
+        pool = there.get_fablib_manager().get_ssh_thread_pool_executor()
+        answer = pool.submit(there.execute, line, retry=1, quiet=True)
+        try:
+            out, err = answer.result(limit_s)
+        except concurrent.futures.TimeoutError:
+            there.close_ssh()
+            return "", f"silent for {limit_s:.0f} s"
+        except Exception as error:  # SSHError, paramiko's own, a state of the slice
+            if isinstance(error.__cause__, UserError):  # of host_keys: no try will succeed
+                raise error.__cause__ from None
+            return "", said(error)
+        lines = err.strip().splitlines()
+        return out, lines[-1] if lines else "the connection ended"
+
+    def run(self, node: str, argv: Sequence[str], *, timeout_s: float, stdin: str) -> Finished:
+        """Run a program to its end. Raises UserError after `timeout_s`."""
+        reply = self.ask(
+            node, "run", job=f"run-{named()}", argv=list(argv), stdin=stdin, seconds=timeout_s, lasts_s=timeout_s
+        )
+        if reply.get("late"):
+            raise UserError(f"{argv[0]} took longer than {timeout_s} s", where=f"node {node}")
+        return Finished(reply["status"], reply["out"], reply["log"])
+
+    def put(self, node: str, source: Path, file: str) -> None:
+        """Bring a file of this machine to a node's file. Not in a command: a node logs what is run as root.
+
+        Raises UserError.
+        """
+        self.ask(node, "links")  # so that there is a connection, and a folder
+        sent, fault = f".{self.folder}.{named()}.part", ""
+        for attempt in range(self._tries):
+            if attempt:
+                time.sleep(self._interval_s)
+            try:
+                self._node_of(node).upload_file(str(source), sent, retry=1)
+            except UserError:
+                raise
+            except Exception as error:  # paramiko's, or the client's
+                fault = said(error)
+                continue
+            self.ask(node, "take", path=sent, file=file)
+            return
+        raise UserError(f"{source.name} does not get there: {fault}", where=f"node {node}")
+
+    def start(self, node: str, argv: Sequence[str], *, output: str | None) -> "RemoteJob":
+        """Start a program that goes on whatever becomes of the connection."""
+        name = named()
+        self.ask(node, "start", job=name, argv=list(argv), stdin="", output=output)
+        return RemoteJob(self, node, name)
+
+
+def named() -> str:
+    """A job's name, new each time."""
+    return uuid.uuid4().hex
+
+
+class RemoteJob(Job):
+    """A program started by `Remote.start`."""
+
+    def __init__(self, remote: Remote, node: str, name: str):
+        self._remote = remote
+        self._node = node
+        self._name = name
+        self._last: dict[str, Any] = {"status": None, "log": ""}
+
+    def poll(self) -> int | None:
+        return self.wait(0)
+
+    def signal(self, name: str) -> None:
+        if self._last["status"] is None:
+            self._remote.ask(self._node, "kill", job=self._name, name=name)
+
+    def wait(self, timeout_s: float) -> int | None:
+        if self._last["status"] is None:
+            self._last = self._remote.ask(self._node, "state", job=self._name, seconds=timeout_s, lasts_s=timeout_s)
+        return self._last["status"]
+
+    def log(self) -> str:
+        self.wait(0)
+        return self._last["log"]

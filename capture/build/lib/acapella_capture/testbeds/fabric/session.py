@@ -1,0 +1,173 @@
+"""FABRIC's client with a token that stays valid, and its many exceptions as UserError in one line.
+
+The client's manager never refreshes: it is given an id token, and made anew when that ends (credentials.id_token).
+"""
+
+import contextlib
+import logging
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from acapella_core.errors import UserError
+
+from ..base import Refused
+from . import credentials
+from .credentials import WHERE, Credentials, hidden
+
+LOGGERS = ("fablib", "fabric.manager", "fabric.orchestrator", "fabric.credmgr", "paramiko")
+NO_MORE = ("insufficient resources", "not available in graph node")  # of FABRIC's broker, in notices and answers
+UNAUTHORISED = 401
+Result = TypeVar("Result")
+
+# FABRIC's information model keeps all graphs of a process in one, "for the moment not thread-safe", and sites are used
+# by a thread each: whoever looks into a slice's object or changes it holds this lock.
+GRAPHS = threading.RLock()
+
+
+def client() -> Any:
+    """The module of FABRIC's client. Raises UserError where it is not installed, or there is no home for its cache."""
+    try:
+        from fabrictestbed_extensions.fablib import fablib  # noqa: PLC0415
+    except ImportError as error:
+        raise UserError(f"FABRIC's client is not installed ({error})", where=WHERE, fix="make setup-fabric") from error
+    except KeyError as error:  # it reads $HOME as it is imported
+        raise UserError(f"the environment has no {error}", where=WHERE) from error
+    return fablib
+
+
+def said(error: BaseException) -> str:
+    """An exception's text in one line, without tokens."""
+    return hidden(" ".join(str(error).split()) or type(error).__name__)[:400]
+
+
+@contextlib.contextmanager
+def told(doing: str, where: str = WHERE) -> Iterator[None]:
+    """What FABRIC's client raises within becomes a UserError, Refused where FABRIC has not got that much."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # it raises bare Exceptions
+        text = said(error)
+        kind = Refused if any(words in text.lower() for words in NO_MORE) else UserError
+        raise kind(f"{doing}: {text}", where=where) from error
+
+
+@contextlib.contextmanager
+def graphs(doing: str) -> Iterator[None]:
+    """As `told`, with the graphs of slices to oneself."""
+    with GRAPHS, told(doing):
+        yield
+
+
+def log_file() -> Path:
+    """The client's log in a folder of the user's own: its default is the same for all users."""
+    folder = Path(tempfile.gettempdir()) / f"acapella-fabric-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise UserError("belongs to somebody else", where=folder)
+    return folder / "fablib.log"
+
+
+class Session:
+    """The way to FABRIC of one collection. Several threads may use it."""
+
+    def __init__(self, found: Credentials):
+        self.credentials = found
+        self._lock = threading.RLock()
+        self._fablib: Any = None
+        self._token: str | None = None
+        self._refused: str | None = None
+        self._tags: frozenset[str] | None = None
+
+    def fablib(self) -> Any:
+        """FABRIC's FablibManager with a valid token. Raises UserError where there is none."""
+        with self._lock:
+            lasting = self._token and self._token != self._refused
+            if self._fablib is None or not lasting or credentials.left_s(self._token) < credentials.ENOUGH_S / 2:
+                token = credentials.id_token(self.credentials, self._refresh, refused=self._refused)
+                if self._fablib is None or token != self._token:
+                    self._token, self._fablib = token, self._made(token)
+            return self._fablib
+
+    def token(self) -> str:
+        """A valid id token. Raises UserError where there is none."""
+        with self._lock:
+            self.fablib()
+            return self._token
+
+    def check(self) -> None:
+        """Raises UserError where there is no way to FABRIC."""
+        with told("no way to FABRIC"):
+            self.fablib().get_manager()
+
+    def ask(self, doing: str, question: Callable[[Any], Result]) -> Result:
+        """Ask FABRIC's manager something, as `use` does. Raises UserError."""
+        return self.use(doing, lambda fablib: question(fablib.get_manager()))
+
+    def use(self, doing: str, question: Callable[[Any], Result]) -> Result:
+        """Have FABRIC's FablibManager do something; once more with a new token where FABRIC refuses this one.
+
+        Raises UserError.
+        """
+        with told(doing):
+            try:
+                return question(self.fablib())
+            except Exception as error:
+                if not self._is_about_the_token(error):
+                    raise
+            with self._lock:
+                self._refused = self._token
+            return question(self.fablib())
+
+    def tags(self) -> frozenset[str]:
+        """The permission tags of the project, as its token tells them. Raises UserError where none can be read.
+
+        Not by FablibManager.get_project_tags, which takes a failed question for a project without permissions.
+        """
+        if self._tags is None:
+            token = self.token()
+            told_of = self.ask("cannot read the project's permissions", lambda manager: manager.credmgr.validate(
+                id_token=token, return_fmt="dict"))  # fmt: skip
+            projects = (told_of.get("token") or {}).get("projects") or []
+            ours = [project for project in projects if project.get("uuid") == self.credentials.values["project_id"]]
+            if not ours:
+                raise UserError("the token is not of the project that fabric_rc names", where=WHERE)
+            self._tags = frozenset(ours[0].get("tags") or [])
+        return self._tags
+
+    def _is_about_the_token(self, error: Exception) -> bool:
+        return getattr(error, "status_code", None) == UNAUTHORISED or "Token expired" in str(error)
+
+    def _made(self, token: str) -> Any:
+        self.credentials.check()
+        module, values = client(), dict(self.credentials.values)
+        for name in LOGGERS:
+            logger = logging.getLogger(name)
+            if not any(isinstance(each, credentials.Hide) for each in logger.filters):
+                logger.addFilter(credentials.Hide())
+        with told("FABRIC's client does not start"):
+            return module.FablibManager(
+                fabric_rc="",  # read already; the client would not expand what it names
+                id_token=token,
+                log_level="INFO",
+                log_file=str(log_file()),
+                validate_config=False,  # it would make and replace the user's keys
+                **values,
+            )
+
+    def _refresh(self, refresh_token: str) -> Mapping[str, Any]:
+        client()
+        from fabrictestbed.external_api.credmgr_client import CredmgrClient  # noqa: PLC0415
+
+        values = self.credentials.values
+        tokens = CredmgrClient(values["credmgr_host"]).refresh(
+            refresh_token=refresh_token, project_id=values["project_id"], return_fmt="dict"
+        )
+        if not tokens or not tokens[0].get("id_token"):
+            raise UserError("FABRIC gave no new token", where=WHERE)
+        return tokens[0]

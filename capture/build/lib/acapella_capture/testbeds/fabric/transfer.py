@@ -1,0 +1,89 @@
+"""Files from a node, in parts: a transfer that breaks goes on where it was, and each part's checksum is looked at."""
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from acapella_core import beneath
+from acapella_core.errors import UserError
+
+from .remote import Remote
+from .session import said
+
+MB = 1_000_000
+SUMS_S = 1800  # for a node to read a file of many GB
+TRIES = 2  # of a part that arrives broken
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """How files come from a node: `download(node, path, local path)` moves one, `part_bytes` is the size of a part."""
+
+    remote: Remote
+    download: Callable[[str, str, Path], object]
+    part_bytes: int
+
+    def fetch(self, node: str, path: str, target: Path) -> None:
+        """Bring a node's file to `target`; the whole file's checksum agrees then.
+
+        What has arrived stays in `.<name>.partial` beside the target until the rest has. Raises UserError.
+        """
+        told = self.remote.ask(node, "parts", path=path, length=self.part_bytes, lasts_s=SUMS_S)
+        partial = target.with_name(f".{target.name}.partial")
+        try:
+            with (
+                beneath.parent(target, make=True) as folder,
+                os.fdopen(beneath.open_file(partial, os.O_RDWR | os.O_CREAT), "r+b") as stream,
+            ):
+                done = whole_parts(stream, told["parts"], self.part_bytes)
+                local = beneath.inside(folder, target.parent) / f"{partial.name}.part"
+                stream.truncate(min(done * self.part_bytes, told["size"]))
+                for number in range(done, len(told["parts"])):
+                    stream.seek(number * self.part_bytes)
+                    stream.write(self._part(node, path, number, told["parts"][number], local))
+                    stream.flush()
+                stream.seek(0)
+                if hashlib.file_digest(stream, "sha256").hexdigest() != told["sha256"]:
+                    raise UserError(f"{path} arrived with another checksum", where=f"node {node}")
+                os.fsync(stream.fileno())
+                os.replace(partial.name, target.name, src_dir_fd=folder, dst_dir_fd=folder)
+                os.fsync(folder)
+        except OSError as error:
+            raise UserError(f"cannot write: {error.strerror or error}", where=target) from error
+
+    def _part(self, node: str, path: str, number: int, expected: str, local: Path) -> bytes:
+        """One part's bytes, by way of a file ``local``. Raises UserError where it does not arrive as it is there."""
+        fault = ""
+        local.unlink(missing_ok=True)  # the client would follow a link
+        for _ in range(TRIES):
+            place = self.remote.ask(node, "cut", path=path, offset=number * self.part_bytes, length=self.part_bytes)[
+                "path"
+            ]
+            try:
+                self.download(node, place, local)
+                octets = local.read_bytes()
+            except UserError:  # of host_keys, or there is no such node
+                raise
+            except Exception as error:  # paramiko's, or the client's
+                fault = said(error)
+                continue
+            finally:
+                local.unlink(missing_ok=True)
+                with contextlib.suppress(UserError):  # the node may be gone; the next part overwrites it
+                    self.remote.ask(node, "remove", paths=[place])
+            if hashlib.sha256(octets).hexdigest() == expected:
+                return octets
+            fault = "another checksum"
+        raise UserError(f"part {number + 1} of {path} does not arrive: {fault}", where=f"node {node}")
+
+
+def whole_parts(stream: BinaryIO, sums: list[str], length: int) -> int:
+    """How many parts at the beginning of a file are as they should be."""
+    for number, expected in enumerate(sums):
+        if hashlib.sha256(stream.read(length)).hexdigest() != expected:
+            return number
+    return len(sums)

@@ -1,0 +1,386 @@
+"""Testbed `files`: captures that exist, named by a sample sheet; it has no switch and runs nothing.
+
+The sheet is TSV with a header line. Columns: site, port, file; optional: sample (a unique name; by default the
+file's, with the folders' before it where two files share one), start (ISO 8601, UTC where no offset is given, or
+nanoseconds since 1970), restriction (what keeps the capture from holding all traffic of its port). `file`
+may be a glob; a relative one counts from the sheet's folder.
+"""
+
+import csv
+import datetime
+import glob
+import os
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from acapella_core import names as allowed
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_link, sha256_of
+
+from .. import manifest as manifests
+from ..scan import scan
+from .base import Direction, Finished, Host, Instance, Job, Mirror, Port, Site, Testbed, Want
+
+REQUIRED = ("site", "port", "file")
+OPTIONAL = ("sample", "start", "restriction")
+RESTRICTIONS = ("trial", "filter", "p4", "sampling")
+SUFFIXES = (".gz", ".zst", ".lz4", ".pcap", ".pcapng", ".cap", ".ntar", ".dump")
+EVERYWHERE = "all"  # in the tables the rows of all sites together
+END_NS = 2**32 * 10**9 - 1  # of plausible times: the first that is none, as kNoPlausibleNs of the core
+
+
+@dataclass(frozen=True)
+class Row:
+    """A capture of the sheet; `line` counts from 1, the header's."""
+
+    line: int
+    sample: str
+    site: str
+    port: str
+    file: Path
+    start_ns: int | None
+    restriction: tuple[tuple[str, str | None], ...] = ()
+
+    @property
+    def link(self) -> str:
+        """Its name in raw/: the sample's, with the suffixes that say what the file is."""
+        return self.sample + suffixes(self.file)
+
+
+def suffixes(file: Path) -> str:
+    """The known suffixes of a file's name: `.pcap.gz` of `a.b.pcap.gz`."""
+    found, rest = "", file.name
+    while (suffix := Path(rest).suffix).lower() in SUFFIXES:
+        found, rest = suffix + found, rest[: -len(suffix)]
+    return found
+
+
+class Entry(NamedTuple):
+    """A capture of the sheet before it has a name."""
+
+    line: int
+    fields: dict[str, str]
+    file: Path
+    start_ns: int | None
+    restriction: tuple[tuple[str, str | None], ...]
+
+
+class Faults:
+    """Problems of a sheet, gathered so that one message can name the first and count the others."""
+
+    def __init__(self, sheet: Path):
+        self.sheet = sheet
+        self._found: dict[int, list[str]] = {}
+
+    def add(self, line: int, what: str) -> None:
+        self._found.setdefault(line, []).append(what)
+
+    def check(self) -> None:
+        """Raises UserError where there are any."""
+        ordered = [(line, what) for line in sorted(self._found) for what in self._found[line]]
+        if ordered:
+            line, what = ordered[0]
+            others = f" (and {len(ordered) - 1} more)" if len(ordered) > 1 else ""
+            raise UserError(what + others, where=f"{self.sheet} line {line}")
+
+
+def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
+    """The captures of a sheet, globs expanded in the order of their names.
+
+    Files that are named outright are not looked at: `describe` does, so that a missing one fails alone. Raises
+    UserError naming the first line that is wrong and how many more are, or, unless it ``may_be_empty``, an empty sheet.
+    """
+    faults = Faults(sheet)
+    entries: list[Entry] = []
+    for line, fields in read_lines(sheet):
+        start_ns = parse_start(fields["start"], line, faults)
+        restriction = parse_restriction(fields["restriction"], line, faults)
+        for key in (*REQUIRED, "restriction"):
+            if not fields[key] and key in REQUIRED:
+                faults.add(line, f"no {key}")
+            elif not fields[key].isprintable():
+                faults.add(line, f"{key} {fields[key]!r} has a control character")
+            elif key in ("site", "port") and fields[key] == EVERYWHERE:
+                faults.add(line, f"{key} {EVERYWHERE!r}: tables call the whole campaign so; choose another name")
+        if fields["file"]:
+            entries += [
+                Entry(line, fields, file, start_ns, restriction) for file in expand(fields, line, sheet, faults)
+            ]
+    first_line: dict[str, int] = {}
+    for line, _, file, *_ in entries:
+        real = os.path.realpath(file)
+        if first_line.setdefault(real, line) != line:
+            faults.add(line, f"{file} is in line {first_line[real]} already")
+    names = sample_names(entries, faults)
+    faults.check()
+    if not entries and not may_be_empty:
+        raise no_samples(sheet)
+    return [
+        Row(line, name, fields["site"], fields["port"], file, start_ns, restriction)
+        for name, (line, fields, file, start_ns, restriction) in zip(names, entries, strict=True)
+    ]
+
+
+def no_samples(sheet: str | Path) -> UserError:
+    """What is wrong with a sheet that has no line."""
+    return UserError("no samples", where=sheet, fix="one line a capture: sample, site, port, file, start")
+
+
+def read_lines(sheet: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield number and fields of each line, absent optional ones as "". Raises UserError for a wrong header."""
+    try:
+        text = sheet.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UserError(f"cannot read the sample sheet: {error.strerror}", where=sheet) from error
+    except UnicodeDecodeError as error:
+        raise UserError("not a sample sheet: not UTF-8 text", where=sheet) from error
+    lines = csv.reader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+    header = [name.strip() for name in next(lines, [])]
+    unknown = [name for name in header if name not in REQUIRED + OPTIONAL]
+    missing = [name for name in REQUIRED if name not in header]
+    if missing or unknown or len(set(header)) < len(header):
+        what = f"no column {missing[0]}" if missing else f"unknown column {unknown[0]!r}" if unknown else "column twice"
+        if missing and set(REQUIRED) <= set(re.split(r"[\s,;]+", " ".join(header))):
+            what = "no tabs between the columns"
+        raise UserError(
+            what, where=f"{sheet} line 1", fix="tab-separated columns: sample, site, port, file, start, restriction"
+        )
+    for number, values in enumerate(lines, start=2):
+        if not any(value.strip() for value in values) or values[0].startswith("#"):
+            continue
+        if len(values) > len(header):
+            raise UserError(f"{len(values)} fields, {len(header)} columns", where=f"{sheet} line {number}")
+        padded = [value.strip() for value in values] + [""] * (len(header) - len(values))
+        yield number, dict.fromkeys(OPTIONAL, "") | dict(zip(header, padded, strict=True))
+
+
+def parse_start(text: str, line: int, faults: Faults) -> int | None:
+    """Nanoseconds since 1970 of an ISO 8601 time or an integer; None where there is none."""
+    if not text:
+        return None
+    if re.fullmatch(r"\d{1,40}", text, re.ASCII):
+        start_ns = int(text)
+    else:
+        found = re.fullmatch(
+            r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?)(?:\.(\d{1,9}))?(Z|[+-]\d\d:?\d\d)?", text, re.ASCII
+        )
+        try:
+            moment = datetime.datetime.fromisoformat(found[1] + (found[3] or "Z"))
+        except (TypeError, ValueError):
+            faults.add(line, f"start {text!r} is neither ISO 8601 nor nanoseconds since 1970")
+            return None
+        since = moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+        start_ns = (since.days * 86400 + since.seconds) * 10**9 + int((found[2] or "").ljust(9, "0"))
+    if not 0 <= start_ns < END_NS:
+        faults.add(line, f"start {text!r} is not within the years 1970 to 2106")
+        return None
+    return start_ns
+
+
+def parse_restriction(text: str, line: int, faults: Faults) -> tuple[tuple[str, str | None], ...]:
+    """Reason and detail of each part of ``trial; filter tcp port 443; p4 NAME; sampling 100``; details are optional."""
+    found: dict[str, str | None] = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        reason, _, detail = part.partition(" ")
+        detail = " ".join(detail.split())
+        if reason not in RESTRICTIONS:
+            faults.add(line, f"restriction {reason!r} is none of {', '.join(RESTRICTIONS)}")
+        elif reason in found:
+            faults.add(line, f"restriction {reason!r} is there twice")
+        elif reason == "trial" and detail:
+            faults.add(line, f"restriction {part!r}: trial takes no value; separate restrictions with ;")
+        elif reason == "sampling" and detail and not re.fullmatch(r"[1-9][0-9]{0,17}", detail):
+            faults.add(line, f"restriction {part!r}: not a number of frames of which one was kept, as sampling 100")
+        elif part != "sampling 1":  # one in one keeps every frame
+            found[reason] = detail or None
+    return tuple(found.items())
+
+
+def expand(fields: dict[str, str], line: int, sheet: Path, faults: Faults) -> list[Path]:
+    """The files that a line names."""
+    pattern = str(sheet.parent / Path(fields["file"]).expanduser())
+    if not glob.has_magic(pattern) or Path(pattern).exists():
+        return [Path(pattern)]
+    found = [Path(name) for name in sorted(glob.glob(pattern, recursive=True)) if Path(name).is_file()]  # noqa: PTH207
+    if not found:
+        faults.add(line, f"no file matches {fields['file']}")
+    if fields["sample"] and len(found) > 1:
+        faults.add(line, f"{len(found)} files match {fields['file']}, one sample name {fields['sample']!r}")
+    return found
+
+
+def sample_names(entries: Sequence[Entry], faults: Faults) -> list[str]:
+    """A name for each capture: the sheet's, or the file's, preceded by its folders' names as far as needed."""
+    names = [fields["sample"] or derived(file, 0) for _, fields, file, *_ in entries]
+    for folders in range(1, 64):
+        often = Counter(names)
+        clashing = [i for i, name in enumerate(names) if often[name] > 1 and not entries[i][1]["sample"]]
+        if not clashing:
+            break
+        for i in clashing:
+            names[i] = derived(entries[i][2], folders)
+    for i in clashing:
+        names[i] = numbered(entries[i][2], [entries[j][2] for j in clashing]) or names[i]
+    first: dict[str, tuple[int, dict[str, str], Path]] = {}
+    for name, (line, fields, file, *_) in zip(names, entries, strict=True):
+        if not allowed.is_sample(name):
+            of = "" if fields["sample"] else f" of {file}"
+            faults.add(line, f"sample {name!r}{of}: {allowed.SAMPLE_RULE}")
+            continue
+        other_line, other_fields, other = first.setdefault(name, (line, fields, file))
+        if other == file:
+            continue
+        if fields["sample"] and other_fields["sample"]:
+            faults.add(line, f"sample {name!r} is in line {other_line} already")
+        else:
+            faults.add(line, f"{other} and {file} would have one name; fill in the column sample, a line for each file")
+    return names
+
+
+def derived(file: Path, folders: int) -> str:
+    """A sample name from a file's name and so many of its folders'."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", in_full(file, folders)).lstrip("._-") or "capture"
+
+
+def in_full(file: Path, folders: int) -> str:
+    """Return a file's name without suffixes, preceded by the names of its innermost directories."""
+    stem = file.name.removesuffix(suffixes(file))
+    parts = [part for part in file.absolute().parts[1:-1] if part not in (".", "..")][-folders:] if folders else []
+    return "-".join([*parts, stem])
+
+
+def numbered(file: Path, others: Sequence[Path]) -> str | None:
+    """Return a sample name that ends with the CRC-32 of the file's name, which samples' names cannot have in full.
+
+    It does not depend on which other files there are. None if the names differ in the suffix alone, or not at all.
+    """
+    for folders in range(64):
+        name = in_full(file, folders)
+        if sum(in_full(other, folders) == name for other in others) == 1:
+            return f"{derived(file, folders)}-{zlib.crc32(os.fsencode(name)):08x}"
+    return None
+
+
+def describe(sheet: Path, campaign: Path, *, only: str | None = None, limits=None) -> Iterator[dict[str, Any]]:
+    """Link a sheet's captures into raw/ and write their manifests; yield these.
+
+    With `only`, that sample alone. Else all files are looked at before the first is linked. Raises UserError.
+    """
+    rows = [row for row in read_sheet(sheet) if only in (None, row.sample)]
+    if not rows:
+        raise UserError(f"no sample {only!r}", where=sheet)
+    faults = Faults(sheet)
+    for row in rows:
+        fault = unreadable(row.file)
+        if fault:
+            faults.add(row.line, f"{row.file}: {fault}")
+    faults.check()
+    with FilesTestbed(sheet, rows) as testbed:
+        for row in rows:
+            testbed.fetch(row.site, row.sample, campaign / "raw" / row.link)
+            manifest = manifest_of(row, campaign, limits)
+            manifests.write(campaign / "raw", manifest)
+            yield manifest
+
+
+def unreadable(file: Path) -> str | None:
+    """Why a file cannot be read, None where it can."""
+    if set("{}") & set(str(file)):
+        return "braces in a path are wildcards of Snakemake's: name a link to it"
+    try:
+        if not file.is_file():
+            return "is not a file" if file.exists() else "no such file"
+        file.open("rb").close()
+    except OSError as error:
+        return f"cannot read: {error.strerror}"
+    return None
+
+
+def manifest_of(row: Row, campaign: Path, limits=None) -> dict[str, Any]:
+    """What is known of a capture that somebody else took; one that cannot be read says so in its notes."""
+    facts = scan(row.file, limits)
+    return manifests.empty() | {
+        "campaign": campaign.resolve().name,
+        "sample": row.sample,
+        "testbed": "files",
+        "site": row.site,
+        "port": row.port,
+        "method": "file",
+        "file": row.link,
+        "sha256": sha256_of(row.file),
+        "bytes": row.file.stat().st_size,
+        "snaplen": facts.snaplen,
+        "requested": {"start_ns": row.start_ns, "end_ns": None},
+        "frames_captured": facts.frames,
+        "clock_resolution_ns": facts.clock_resolution_ns,
+        "notes": [f"not read whole: {facts.fault}"] if facts.fault else [],
+        **(
+            {"restrictions": [{"reason": reason, "detail": detail} for reason, detail in row.restriction]}
+            if row.restriction
+            else {}
+        ),
+    }
+
+
+class FilesTestbed(Testbed):
+    """The sheet seen as a testbed: its sites and ports; nodes are sites, their files the samples."""
+
+    name = "files"
+
+    def __init__(self, sheet: Path, rows: list[Row] | None = None):
+        self._sheet = sheet
+        self._rows = read_sheet(sheet) if rows is None else rows
+
+    def sites(self) -> tuple[Site, ...]:
+        ports: dict[str, dict[str, Port]] = {}
+        for row in self._rows:
+            ports.setdefault(row.site, {})[row.port] = Port(row.port, None)
+        return tuple(Site(name, tuple(found.values())) for name, found in ports.items())
+
+    def resources(self, site: str) -> tuple[Host, ...]:
+        self.site(site)
+        return ()
+
+    def allocate(self, site: str, want: Want) -> tuple[Instance, ...]:
+        self.site(site)
+        raise self._without("node to listen on")
+
+    def instances(self, site: str) -> tuple[Instance, ...]:
+        self.site(site)
+        return ()
+
+    def release(self, site: str | None = None) -> None:
+        """Nothing to give back."""
+
+    def mirror(self, instance: Instance, receiver: str, port: str, direction: Direction) -> Mirror:
+        raise self._without("switch to mirror")
+
+    def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> Finished:
+        raise self._without("node to run programs on")
+
+    def start(self, node: str, argv: Sequence[str], *, output: str | None = None) -> Job:
+        raise self._without("node to run programs on")
+
+    def fetch(self, node: str, path: str, target: Path) -> None:
+        """Link a sample's capture to `target`: captures are not copied."""
+        for row in self._rows:
+            if (row.site, row.sample) == (node, path):
+                link(row.file, target)
+                return
+        raise UserError(f"no sample {path!r} of site {node!r}", where=self._sheet)
+
+    def _without(self, what: str) -> UserError:
+        return UserError(f"testbed files has no {what}", where=self._sheet)
+
+
+def link(file: Path, target: Path) -> None:
+    """A symbolic link that replaces an earlier one at once; relative, so that both may move together."""
+    try:
+        atomic_link(os.path.relpath(file.resolve(), target.parent.resolve()), target)
+    except OSError as error:
+        raise UserError(f"cannot write: {error.strerror}", where=target) from error

@@ -1,0 +1,140 @@
+"""Kernel bridges as switches, and port mirrors of the kernel: tc's mirred action on what a port receives and sends.
+
+A mirror's counts have to outlive the copying, or those read before it ends miss the last frames. An action of its own,
+with filters that refer to it, would do, but a user namespace may not make one. So the copying filter stays, and another
+one before it, which takes every frame to the queue at once, ends the copying.
+"""
+
+import json
+
+from ..base import Direction, Host, Instance, MirrorCounters
+from .network import NAMESPACES, add_link, make_namespace, no_offloads, remove_namespace, sent
+from .processes import eventually, run, succeed
+from .switch import Link, LocalMirror, Switches
+
+MIRROR = "mirror0"
+CAPTURE = "capture0"
+PARENTS = {"rx": "ffff:", "tx": "1:"}  # the ingress qdisc, the root htb
+EVERY_FRAME = "filter add dev {port} parent {parent} protocol all prio {prio} u32 match u32 0 0"
+COPY = EVERY_FRAME.replace("{prio}", "2") + f" action mirred egress mirror dev {MIRROR}"
+PASS = EVERY_FRAME.replace("{prio}", "1") + " flowid 1:1"
+CLEAR = "filter del dev {port} parent {parent}"
+TBF_BURST_BYTES, TBF_LIMIT_BYTES = 32 << 10, 64 << 10  # of a limited mirror port
+RECEIVED_SHORT = 14  # the Ethernet header is already off where tc counts the bytes of a received frame
+
+
+class BridgeSwitches(Switches):
+    """A bridge a site; one listening node with one receiver beside it."""
+
+    note = "no MPLS labels and no provider's tags: the switches are kernel bridges"
+    receivers = 1
+
+    def programs(self) -> dict[str, str]:
+        return {}
+
+    def links(self, site: int) -> list[Link]:
+        mtu = self.network.mtu
+        found = [
+            Link((f"site{site}", f"port{host.number}"), (host.name, "eth0"), mtu) for host in self.network.hosts(site)
+        ]
+        if site < self.network.sites:
+            found.append(
+                Link((f"site{site}", f"uplink-site{site + 1}"), (f"site{site + 1}", f"uplink-site{site}"), mtu)
+            )
+        return found
+
+    def build(self) -> None:
+        for number in range(1, self.network.sites + 1):
+            site = self.network.site(number)
+            ports = [port.name for port in site.ports]
+            lines = [f"link add br0 mtu {self.network.mtu} type bridge stp_state 0 mcast_snooping 0"]
+            lines += [f"link set {port} master br0" for port in ports]
+            lines += [f"link set {device} up" for device in ("br0", *ports)]
+            succeed(site.name, ["ip", "-batch", "-"], stdin="\n".join(lines))
+            lines = [f"qdisc add dev {port} ingress" for port in ports]
+            lines += [line for port in ports for line in self.network.limit(port)]
+            succeed(site.name, ["tc", "-batch", "-"], stdin="\n".join(lines))
+            for port in ports:
+                no_offloads(site.name, port)
+
+    def hardware(self, site: str) -> tuple[Host, ...]:
+        return (Host(f"{site}-rack1", cores=8, ram_gb=32, disk_gb=500, nics=1),)
+
+    def node(self, site: str, number: int) -> str:
+        return f"{site}-listener"
+
+    def attach(self, site: str, number: int) -> Instance:
+        node = self.node(site, number)
+        make_namespace(node, ipv6=False)
+        add_link(Link((site, MIRROR), (node, CAPTURE), self.network.mtu))
+        if self.network.mirror_rate_bps:
+            limit_mirror(site, MIRROR, self.network.mirror_rate_bps)
+        return Instance(node, site, (CAPTURE,))
+
+    def detach(self, site: str, number: int) -> None:
+        if (NAMESPACES / site).exists():
+            run(site, ["ip", "link", "del", MIRROR])
+        remove_namespace(self.node(site, number))
+
+    def mirror(self, instance: Instance, receiver: str, port: str, direction: Direction) -> LocalMirror:
+        return BridgeMirror(instance, receiver, port, direction)
+
+
+def limit_mirror(site: str, device: str, rate_bps: int) -> None:
+    """What a mirror port can carry; beyond that it loses frames."""
+    rate = f"rate {rate_bps}bit burst {TBF_BURST_BYTES} limit {TBF_LIMIT_BYTES}"
+    succeed(site, ["tc", "qdisc", "add", "dev", device, "root", "tbf", *rate.split()])
+
+
+def backlog(site: str, device: str) -> int:
+    """Bytes that wait for what limits a device."""
+    shown = json.loads(succeed(site, ["tc", "-s", "-j", "qdisc", "show", "dev", device]))
+    return sum(qdisc.get("backlog", 0) for qdisc in shown)
+
+
+class BridgeMirror(LocalMirror):
+    """Copies of one port's frames to the site's mirror port."""
+
+    def __init__(self, instance: Instance, receiver: str, port: str, direction: Direction):
+        self.site = instance.site
+        self.port = port
+        self.instance = instance.name
+        self.interface = receiver
+        self.directions = ("rx", "tx") if direction == "both" else (direction,)
+        self._before = sent(self.site, MIRROR)
+
+    def start(self) -> None:
+        self._batch(COPY)
+
+    def stop(self) -> None:
+        """Copy no more, and wait for what a rate on the mirror port holds back."""
+        self._batch(PASS)
+        eventually(lambda: backlog(self.site, MIRROR) == 0)
+
+    def remove(self) -> None:
+        """Take the filters away, and with them the counts."""
+        self._batch(CLEAR)
+
+    def counters(self) -> MirrorCounters:
+        frames = octets = 0
+        for direction in self.directions:
+            shown = json.loads(self._tc("-s", "-j", "filter", "show", "dev", self.port, "parent", PARENTS[direction]))
+            for action in (action for entry in shown for action in entry.get("options", {}).get("actions", [])):
+                counted = action["stats"]
+                frames += counted["packets"]
+                octets += counted["bytes"] + (RECEIVED_SHORT * counted["packets"] if direction == "rx" else 0)
+        delivered = sent(self.site, MIRROR)
+        return MirrorCounters(
+            offered_frames=frames,
+            delivered_frames=delivered[0] - self._before[0],
+            offered_bytes=octets,
+            delivered_bytes=delivered[1] - self._before[1],
+        )
+
+    def _batch(self, command: str) -> None:
+        """One tc command for each direction, in one go."""
+        lines = [command.format(port=self.port, parent=PARENTS[direction]) for direction in self.directions]
+        self._tc("-batch", "-", stdin="\n".join(lines) + "\n")
+
+    def _tc(self, *words: str, stdin: str = "") -> str:
+        return succeed(self.site, ["tc", *words], stdin=stdin)

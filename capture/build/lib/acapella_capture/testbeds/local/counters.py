@@ -1,0 +1,89 @@
+"""Counters of a site's switch ports, read again and again out of the kernel by a thread inside the site's namespace."""
+
+import ctypes
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..base import Telemetry
+from ..telemetry import since, telemetry_of
+from .processes import NAMESPACES
+
+SOURCE = "the switch's own counters, read from /proc/net/dev"
+EVERY_S = 0.5
+KEPT_S = 900
+LEAST_S = 0.5  # a rate over less says little
+CLONE_NEWNET = 0x40000000
+RX_BYTES, TX_BYTES = 0, 8  # columns of /proc/net/dev
+
+
+class Counters:
+    """The readings of one site, from `start` to `stop`."""
+
+    def __init__(self, site: str, every_s: float | None = None):
+        """Read at fixed intervals of ``every_s``; None: each half second, and whenever somebody asks."""
+        self._site = site
+        self._every_s = every_s or EVERY_S
+        self._on_demand = every_s is None
+        self._readings: deque[tuple[float, dict[str, tuple[int, int]]]] = deque(
+            maxlen=round(KEPT_S / self._every_s) + 2
+        )
+        self._news = threading.Condition()
+        self._wanted = threading.Event()
+        self._ended = False
+        self._thread = threading.Thread(target=self._read, daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Read no more, and leave the namespace."""
+        self._ended = True
+        self._wanted.set()
+        self._thread.join()
+
+    def telemetry(self, seconds: float, names: Iterable[str]) -> Telemetry | None:
+        """Rates up to now; None where the thread could not read."""
+        with self._news:
+            if self._on_demand and self._readings and time.monotonic() - self._readings[0][0] < LEAST_S:
+                self._news.wait_for(lambda: time.monotonic() - self._readings[0][0] >= LEAST_S, timeout=2 * LEAST_S)
+            now = time.monotonic()
+            if self._on_demand:
+                self._wanted.set()
+                self._news.wait_for(lambda: self._readings and self._readings[-1][0] >= now, timeout=2 * EVERY_S)
+            readings = list(self._readings)
+        counters = {}
+        epoch = time.time() - time.monotonic()  # of the same clock as the captures' timestamps
+        for name in names:
+            pairs = [(at + epoch, counted[name]) for at, counted in readings if name in counted]
+            start = now + epoch - seconds
+            counters[name] = tuple(since([(at, pair[way]) for at, pair in pairs], start) for way in (0, 1))
+        return telemetry_of(SOURCE, counters, counters)
+
+    def _read(self) -> None:
+        """The thread: in its own network namespace it sees the interfaces there."""
+        with (NAMESPACES / self._site).open() as namespace:
+            libc = ctypes.CDLL(None, use_errno=True)
+            if libc.setns(namespace.fileno(), CLONE_NEWNET) != 0:
+                return
+        table = Path(f"/proc/self/task/{threading.get_native_id()}/net/dev")
+        while not self._ended:
+            found = interfaces(table.read_text())
+            with self._news:
+                self._readings.append((time.monotonic(), found))
+                self._news.notify_all()
+            self._wanted.wait(self._every_s)
+            self._wanted.clear()
+
+
+def interfaces(table: str) -> dict[str, tuple[int, int]]:
+    """Octets in and out of each interface in a text like /proc/net/dev."""
+    found = {}
+    for line in table.splitlines()[2:]:
+        name, _, numbers = line.partition(":")
+        columns = numbers.split()
+        found[name.strip()] = (int(columns[RX_BYTES]), int(columns[TX_BYTES]))
+    return found

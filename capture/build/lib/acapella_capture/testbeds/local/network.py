@@ -1,0 +1,243 @@
+"""Sites, hosts and links out of network namespaces; a switch a site, of which there are two kinds.
+
+    host1   host2          host1   host2         a namespace each, interface eth0
+      |       |              |       |
+    port1   port2          port1   port2
+      [ site1 ] -- uplink -- [ site2 ]           a namespace each, bridge br0; sites in a row
+         |                      |
+      mirror0                mirror0             not part of the bridge: carries copies only
+         |                      |
+    site1-listener         site2-listener        a namespace each, interface capture0
+
+Every host has an address of each IP version on every path. Routes to the `standard` ones carry an MTU of 1500 bytes,
+those to the `jumbo` ones that of the link, so that both kinds of frames cross the same wires; `vxlan` is a tunnel
+between the hosts' standard addresses, `vlan` a tag of the host. A kernel may lack the devices of the last two.
+"""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from acapella_core.errors import UserError
+
+from ..base import Port, Site
+from .processes import NAMESPACES, SPOOL, succeed
+from .sandbox import unmount
+from .slices import Slice, host_mac
+from .switch import Link, Switches
+
+STANDARD_MTU = 1500
+PATHS = {"standard": 10, "jumbo": 20, "vxlan": 30, "vlan": 40}  # part of the addresses; VNI, VLAN id
+DEVICES = {"vxlan": "vxlan0", "vlan": "vlan0"}
+VXLAN_OVERHEAD = 50  # outer Ethernet, IPv4, UDP and VXLAN headers
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host: the namespace's name, its site and its number there, both from 1, and its Ethernet address."""
+
+    name: str
+    site: int
+    number: int
+    mac: str
+
+    def address(self, ip: int, path: str = "standard") -> str:
+        """Its address of an IP version on a path, without prefix length."""
+        if ip == 4:
+            return f"10.{PATHS[path]}.{self.site}.{self.number}"
+        return f"fd00:{PATHS[path]}::{self.site}:{self.number}"
+
+
+@dataclass(frozen=True)
+class Network:
+    """The shape of the testbed; `build` makes it."""
+
+    sites: int
+    hosts_per_site: int
+    mtu: int
+    port_rate_bps: int
+    mirror_rate_bps: int | None
+    paths: tuple[str, ...] = ("standard", "jumbo")
+    slices: tuple[Slice, ...] = ()
+    resources: Mapping[str, int] = field(default_factory=dict)  # of each machine for listening nodes, and how many
+
+    def hosts(self, site: int) -> list[Host]:
+        """The hosts of a site, which is counted from 1."""
+        found = []
+        for number in range(1, self.hosts_per_site + 1):
+            of = self.slice_at(site, number)
+            mac = (of.host_mac if of else host_mac)(site, number)
+            found.append(Host(f"site{site}-host{number}", site, number, mac))
+        return found
+
+    def uplinks(self, site: int) -> list[str]:
+        """The ports of a site that lead to its neighbours."""
+        return [f"uplink-site{other}" for other in (site - 1, site + 1) if 1 <= other <= self.sites]
+
+    def slice_at(self, site: int, host: int) -> Slice | None:
+        """The slice that a site's host is in; None where there are no slices, or it is in none."""
+        return next((of for of in self.slices if site in of.sites and host in of.hosts), None)
+
+    def slice_of(self, host: Host) -> Slice | None:
+        """The same of a host."""
+        return self.slice_at(host.site, host.number)
+
+    def together(self, host: Host, other: Host) -> bool:
+        """Whether frames get from one host to the other."""
+        return not self.slices or (self.slice_of(host) is not None and self.slice_of(host) == self.slice_of(other))
+
+    def site(self, number: int) -> Site:
+        """The site as the coordinator sees it."""
+        ports = []
+        for host in self.hosts(number):
+            of = self.slice_of(host)
+            ports.append(Port(f"port{host.number}", self.port_rate_bps, "downlink", (of.name,) if of else ()))
+        for name in self.uplinks(number):
+            other = int(name.removeprefix("uplink-site"))
+            sides = [min(number, other), max(number, other)]
+            crossing = [of.name for of in self.slices if min(of.sites) <= sides[0] and max(of.sites) >= sides[1]]
+            ports.append(Port(name, self.port_rate_bps, "uplink", tuple(crossing)))
+        return Site(f"site{number}", tuple(ports))
+
+    def build(self, switches: Switches) -> None:
+        """Make namespaces, links, switches, addresses. Raises UserError with what the kernel said."""
+        NAMESPACES.mkdir()
+        SPOOL.mkdir()
+        numbers = range(1, self.sites + 1)
+        for site in numbers:
+            for node in (f"site{site}", *(host.name for host in self.hosts(site))):
+                make_namespace(node, ipv6=node.partition("-")[2].startswith("host"))
+        links = [link_command(link) for site in numbers for link in switches.links(site)]
+        succeed("site1", ["ip", "-batch", "-"], stdin="\n".join(links))
+        switches.build()
+        for site in numbers:
+            for host in self.hosts(site):
+                self.build_host(host)
+
+    def limit(self, port: str) -> list[str]:
+        """Return the `tc` commands that limit what a device sends to the rate of a port."""
+        return [
+            f"qdisc add dev {port} root handle 1: htb default 1",
+            f"class add dev {port} parent 1: classid 1:1 htb rate {self.port_rate_bps}bit quantum 60000",
+        ]
+
+    def build_host(self, host: Host) -> None:
+        """Addresses and routes of a host."""
+        # TCP passes segments of up to 64 KiB to the queue even without offloads: a burst faster than the line
+        lines = [f"link set eth0 address {host.mac} gso_max_segs 1", "link set lo up"]
+        lines.append("link set eth0 up")
+        standard = min(STANDARD_MTU, self.mtu)
+        mtus = {"standard": standard, "jumbo": self.mtu, "vxlan": standard - VXLAN_OVERHEAD, "vlan": standard}
+        for path in self.paths:
+            device = DEVICES.get(path, "eth0")
+            if path in DEVICES:
+                lines += [device_command(path, host), f"link set {device} up"]
+            lines += addresses(host, path, device, mtus[path])
+        succeed(host.name, ["ip", "-batch", "-"], stdin="\n".join(lines) + "\n")
+        if "vxlan" in self.paths:
+            self.join_tunnel(host)
+        # sshd runs in a user namespace that does not own this network, and wants port 22
+        succeed(host.name, ["sh", "-c", "echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start"])
+        no_offloads(host.name, "eth0")
+        # the rate of a port holds for what it receives too: a burst arrives no faster than the line sends it
+        succeed(host.name, ["tc", "-batch", "-"], stdin="\n".join(self.limit("eth0")))
+
+    def join_tunnel(self, host: Host) -> None:
+        """Tell a host's end of the VXLAN where the others are; no multicast is needed."""
+        others = [other for site in range(1, self.sites + 1) for other in self.hosts(site) if other != host]
+        lines = [f"fdb append 00:00:00:00:00:00 dev {DEVICES['vxlan']} dst {other.address(4)}" for other in others]
+        succeed(host.name, ["bridge", "-batch", "-"], stdin="\n".join(lines) + "\n")
+        no_offloads(host.name, DEVICES["vxlan"])
+
+
+def device_command(path: str, host: Host) -> str:
+    """The `ip` command that makes a path's device on a host."""
+    if path == "vlan":
+        return f"link add link eth0 name {DEVICES[path]} type vlan id {PATHS[path]}"
+    return f"link add {DEVICES[path]} type vxlan id {PATHS[path]} dstport 4789 local {host.address(4)}"
+
+
+def addresses(host: Host, path: str, device: str, mtu: int) -> list[str]:
+    """The `ip` commands for a host's addresses and routes on a path."""
+    lines = []
+    for ip, length in ((4, 16), (6, 64)):
+        address = host.address(ip, path)
+        prefix = f"10.{PATHS[path]}.0.0/16" if ip == 4 else f"fd00:{PATHS[path]}::/64"
+        nodad = "nodad" if ip == 6 else ""
+        lines.append(f"address add {address}/{length} dev {device} noprefixroute {nodad}")
+        lines.append(f"route add {prefix} dev {device} src {address} mtu {mtu}")
+    return lines
+
+
+def link_command(link: Link) -> str:
+    """The `ip` command that makes a link, both ends in their namespaces."""
+    (node, name), (far_node, far_name) = link.near, link.far
+    return (
+        f"link add {name} mtu {link.mtu} netns {NAMESPACES / node} "
+        f"type veth peer name {far_name} mtu {link.mtu} netns {NAMESPACES / far_node}"
+    )
+
+
+def add_link(link: Link) -> None:
+    """Make a link, both ends up."""
+    succeed(link.near[0], ["ip", "-batch", "-"], stdin=link_command(link))
+    for node, name in (link.near, link.far):
+        succeed(node, ["ip", "link", "set", name, "up"])
+
+
+def sent(node: str, device: str) -> tuple[int, int]:
+    """Frames and bytes that an interface has sent."""
+    shown = json.loads(succeed(node, ["ip", "-s", "-j", "link", "show", "dev", device]))
+    counted = shown[0]["stats64"]["tx"]
+    return counted["packets"], counted["bytes"]
+
+
+def kernel_has(path: str) -> bool:
+    """Whether the kernel has the device of a path: asked by making one, in the namespace we are in."""
+    if path not in DEVICES:
+        return True
+    subprocess.run(["ip", "link", "add", "eth0", "type", "veth"], capture_output=True, check=False)
+    command = device_command(path, Host("", 1, 1, "")).split()
+    made = subprocess.run(["ip", *command], capture_output=True, check=False)
+    subprocess.run(["ip", "link", "del", "eth0"], capture_output=True, check=False)
+    if made.returncode == 0:
+        subprocess.run(["ip", "link", "del", DEVICES[path]], capture_output=True, check=False)
+    return made.returncode == 0
+
+
+def make_namespace(node: str, *, ipv6: bool) -> None:
+    """A network namespace under a name; without IPv6 where nothing but forwarded or mirrored frames may appear."""
+    path = NAMESPACES / node
+    path.touch()
+    done = subprocess.run(["unshare", f"--net={path}", "true"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise UserError(f"cannot make a network namespace: {done.stderr.strip()}", where=f"node {node}")
+    if not ipv6:
+        for scope in ("all", "default"):
+            setting = f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6"
+            succeed(node, ["sh", "-c", f"if [ -e {setting} ]; then echo 1 > {setting}; fi"])
+
+
+def remove_namespace(node: str) -> None:
+    """Let go of a node's namespace; harmless where there is none."""
+    path = NAMESPACES / node
+    if path.exists():
+        unmount(path)
+        path.unlink()
+
+
+def demolish() -> None:
+    """Let go of every namespace; with it go its interfaces, their far ends and qdiscs."""
+    for path in NAMESPACES.glob("*"):
+        unmount(path)
+    for folder in (NAMESPACES, SPOOL):
+        if folder.exists():
+            shutil.rmtree(folder)
+
+
+def no_offloads(node: str, device: str) -> None:
+    """Frames as a wire has them: no segments of 64 KiB, no checksums left to a NIC that does not exist."""
+    features = ("tso", "gso", "gro", "tx", "sg")
+    succeed(node, ["ethtool", "-K", device, *(word for name in features for word in (name, "off"))])

@@ -1,0 +1,318 @@
+"""Open vSwitch as the switch of a site: two bridges in its userspace datapath, Mirror rows, listening nodes' ports.
+
+    host1   host2               a namespace each, interface eth0
+      |       |
+    [   edge    ]               bridge `edge`: ports host1, host2; tags and untags (flows.py)
+      |       |
+    port1   port2               links edge1 - port1, ... within the site
+    [   core    ] -- uplink     bridge `core`: what is mirrored
+      |       |
+    mirror0 mirror1             output ports of Mirror rows, each to a receiver of a listening node
+
+Each site has an ovsdb-server and an ovs-vswitchd of its own inside its namespace; they end as all programs here do.
+
+What a mirror was to copy is counted at its output port, by the kernel: Open vSwitch's own count of a Mirror row
+follows late, and goes wrong where the row changes under traffic. Where a rate limits the mirror port, a second link
+behind it has the limit, because Open vSwitch drops whole batches at a port that refuses one frame:
+
+    core - mirror0 - queue0 => limit0 - capture0        => is tc's mirred, limit0 has the tbf
+
+A copy of the frame goes on: the frame itself is on account of the one socket that Open vSwitch sends all its frames by,
+and a few full mirrors that hold frames would stop the switch.
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from acapella_core.errors import UserError
+
+from ..base import Direction, Host, Instance, MirrorCounters
+from .bridge import backlog, limit_mirror
+from .flows import CORE, EDGE, FAR_SIDE, UPLINK, core_flows, edge_flows
+from .network import NAMESPACES, Network, add_link, make_namespace, no_offloads, remove_namespace
+from .processes import eventually, run, start, succeed
+from .sandbox import SCRATCH
+from .switch import Link, LocalMirror, Switches
+
+FOLDER = SCRATCH / "ovs"
+SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
+TUN = Path("/dev/net/tun")  # bridges of the userspace datapath are TAP devices
+START_S = 20  # until a daemon answers
+TAGS = 64  # bytes that tags, labels and a pseudowire's header may add to a frame, rounded up
+MIRROR_PORT = 300  # of the core bridge: port 300 + N has mirror N
+RECEIVERS = 2  # ports of a NIC
+PACKAGE = "openvswitch-switch"
+
+
+class OvsSwitches(Switches):
+    """An Open vSwitch a site."""
+
+    note = None
+    receivers = RECEIVERS
+
+    def __init__(self, network: Network):
+        super().__init__(network)
+        self.sites = {f"site{number}": Site(f"site{number}") for number in range(1, network.sites + 1)}
+
+    def programs(self) -> dict[str, str]:
+        return dict.fromkeys(
+            ("ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl", "ovs-ofctl", "ovs-appctl"), PACKAGE
+        )
+
+    def links(self, site: int) -> list[Link]:
+        name, mtu = f"site{site}", self.network.mtu
+        found = []
+        for host in self.network.hosts(site):
+            found.append(Link((name, f"host{host.number}"), (host.name, "eth0"), mtu))
+            found.append(Link((name, f"edge{host.number}"), (name, f"port{host.number}"), mtu + TAGS))
+        if site < self.network.sites:
+            far = (f"site{site + 1}", f"uplink-site{site}")
+            found.append(Link((name, f"uplink-site{site + 1}"), far, mtu + TAGS))
+        return found
+
+    def build(self) -> None:
+        if not TUN.exists():
+            raise UserError(f"Open vSwitch needs {TUN}", where="local.switch", fix="modprobe tun, or switch: bridge")
+        FOLDER.mkdir(exist_ok=True)
+        for site in self.sites.values():
+            site.begin()
+        for number, site in enumerate(self.sites.values(), start=1):
+            ports = [port.name for port in self.network.site(number).ports]
+            hosts = [host.number for host in self.network.hosts(number)]
+            devices = [*ports, *(f"{kind}{host}" for host in hosts for kind in ("host", "edge"))]
+            lines = [f"link set {device} up" for device in devices]
+            succeed(site.name, ["ip", "-batch", "-"], stdin="\n".join(lines))
+            for device in devices:
+                no_offloads(site.name, device)
+            site.answers()
+            self.configure(number, site, hosts)
+            # not before, for Open vSwitch clears what it finds at its ports
+            lines = [line for port in ports for line in self.network.limit(port)]
+            succeed(site.name, ["tc", "-batch", "-"], stdin="\n".join(lines))
+
+    def configure(self, number: int, site: "Site", hosts: list[int]) -> None:
+        """Bridges, ports and rules of a site."""
+        edge = {f"host{host}": host for host in hosts} | {f"edge{host}": FAR_SIDE + host for host in hosts}
+        core = {f"port{host}": host for host in hosts}
+        core |= {name: UPLINK + int(name.removeprefix("uplink-site")) for name in self.network.uplinks(number)}
+        site.add_bridges({EDGE: edge, CORE: core})
+        slices = self.network.slices
+        site.add_flows(EDGE, [flow for of in slices if number in of.sites for flow in edge_flows(number, of)])
+        site.add_flows(CORE, [flow for of in slices for flow in core_flows(number, self.network.sites, of)])
+
+    def hardware(self, site: str) -> tuple[Host, ...]:
+        each = dict(self.network.resources)
+        machines = each.pop("machines")
+        return tuple(Host(f"{site}-rack{number}", **each) for number in range(1, machines + 1))
+
+    def node(self, site: str, number: int) -> str:
+        return f"{site}-listener{number}"
+
+    def attach(self, site: str, number: int) -> Instance:
+        node = self.node(site, number)
+        make_namespace(node, ipv6=False)
+        receivers = []
+        for turn in range(RECEIVERS):
+            mirror, receiver = RECEIVERS * (number - 1) + turn, f"capture{turn}"
+            self._cable(site, mirror, node, receiver)
+            self.sites[site].add_mirror_port(mirror)
+            receivers.append(receiver)
+        return Instance(node, site, tuple(receivers))
+
+    def _cable(self, site: str, mirror: int, node: str, receiver: str) -> None:
+        """The links from a mirror port to a receiver, the second of them with the limit if there is one."""
+        rate, mtu = self.network.mirror_rate_bps, self.network.mtu + TAGS
+        if not rate:
+            add_link(Link((site, f"mirror{mirror}"), (node, receiver), mtu))
+            return
+        queue, limit = f"queue{mirror}", f"limit{mirror}"
+        add_link(Link((site, f"mirror{mirror}"), (site, queue), mtu))
+        add_link(Link((site, limit), (node, receiver), mtu))
+        limit_mirror(site, limit, rate)
+        # the VLAN tag goes back into the frame before it is counted
+        succeed(site, ["ethtool", "-K", limit, "txvlan", "off"])
+        every_frame = f"filter add dev {queue} parent ffff: protocol all prio 1 u32 match u32 0 0"
+        lines = [f"qdisc add dev {queue} ingress", f"{every_frame} action mirred egress mirror dev {limit}"]
+        succeed(site, ["tc", "-batch", "-"], stdin="\n".join(lines))
+
+    def detach(self, site: str, number: int) -> None:
+        if (NAMESPACES / site).exists():
+            for mirror in range(RECEIVERS * (number - 1), RECEIVERS * number):
+                self.sites[site].remove_mirror_port(mirror)
+                for device in (f"mirror{mirror}", f"limit{mirror}"):
+                    run(site, ["ip", "link", "del", device])
+        remove_namespace(self.node(site, number))
+
+    def mirror(self, instance: Instance, receiver: str, port: str, direction: Direction) -> LocalMirror:
+        number = int(instance.name.rpartition("-listener")[2])
+        mirror = RECEIVERS * (number - 1) + instance.receivers.index(receiver)
+        last = f"limit{mirror}" if self.network.mirror_rate_bps else f"mirror{mirror}"
+        return OvsMirror(self.sites[instance.site], Output(mirror, last, instance, receiver), port, direction)
+
+
+class Site:
+    """The Open vSwitch of one site, and how to talk to it."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.folder = FOLDER / name
+        self._jobs = []
+
+    def begin(self) -> None:
+        """Start its database and its switch."""
+        shutil.rmtree(self.folder, ignore_errors=True)  # of an allocation that was released
+        self.folder.mkdir()
+        database = str(self.folder / "conf.db")
+        succeed(self.name, ["ovsdb-tool", "create", database, SCHEMA])
+        self._jobs = [
+            self._daemon("ovsdb-server", f"--remote=punix:{self._socket}", database),
+            self._daemon("ovs-vswitchd", f"unix:{self._socket}"),
+        ]
+
+    @property
+    def _socket(self) -> Path:
+        return self.folder / "db.sock"
+
+    def _daemon(self, program: str, *arguments: str):
+        control = f"--unixctl={self.folder / program}.ctl"
+        said = ["--no-chdir", "--verbose=console:warn", "--verbose=syslog:off"]
+        # it makes its bridges' sockets there
+        return start(self.name, ["env", f"OVS_RUNDIR={self.folder}", program, *arguments, control, *said])
+
+    def answers(self) -> None:
+        """Wait for it. Raises UserError with what it said where it does not come."""
+
+        def up() -> bool:
+            if any(job.poll() is not None for job in self._jobs):
+                return True
+            return self._socket.exists() and run(self.name, self._appctl("version")).status == 0
+
+        if not eventually(up, timeout_s=START_S) or any(job.poll() is not None for job in self._jobs):
+            job = next((job for job in self._jobs if job.poll() is not None), self._jobs[-1])
+            raise UserError(f"Open vSwitch does not start: {job.last_words()}", where=f"site {self.name}")
+
+    def add_bridges(self, bridges: dict[str, dict[str, int]]) -> None:
+        """Make bridges of ports with these numbers. Raises UserError where the switch cannot use one."""
+        words = ["set", "Open_vSwitch", ".", "other_config:vlan-limit=2"]
+        for bridge, ports in bridges.items():
+            words += ["--", "add-br", bridge, "--", "set", "Bridge", bridge, "datapath_type=netdev"]
+            words += ["fail_mode=secure", "protocols=OpenFlow13"]
+            for port, number in ports.items():
+                words += ["--", "add-port", bridge, port]
+                words += ["--", "set", "Interface", port, f"ofport_request={number}"]
+        self.vsctl("--no-wait", "init")
+        self.vsctl(*words)
+        self._whole()
+
+    def _whole(self) -> None:
+        bad = self.vsctl("--bare", "--columns=name,error", "find", "Interface", "error!=[]").split("\n")
+        if bad[0]:
+            raise UserError(f"Open vSwitch cannot use {' '.join(bad).strip()}", where=f"site {self.name}")
+
+    def add_flows(self, bridge: str, flows: Sequence[str]) -> None:
+        """Add OpenFlow rules."""
+        manager = f"unix:{self.folder / bridge}.mgmt"
+        succeed(self.name, ["ovs-ofctl", "-O", "OpenFlow13", "add-flows", manager, "-"], stdin="\n".join(flows))
+
+    def add_mirror_port(self, mirror: int) -> None:
+        """A port for copies, and a Mirror row that copies nothing yet."""
+        port = f"mirror{mirror}"
+        no_offloads(self.name, port)
+        self.vsctl("add-port", CORE, port, "--", "set", "Interface", port, f"ofport_request={MIRROR_PORT + mirror}",
+                   "--", "--id=@port", "get", "Port", port,
+                   "--", "--id=@mirror", "create", "Mirror", f"name={port}", "output_port=@port",
+                   "--", "add", "Bridge", CORE, "mirrors", "@mirror")  # fmt: skip
+        self._whole()
+
+    def remove_mirror_port(self, mirror: int) -> None:
+        """Take a port for copies and its Mirror row away; harmless where there is none."""
+        port = f"mirror{mirror}"
+        shown = run(self.name, self._vsctl("--bare", "--columns=_uuid", "find", "Mirror", f"name={port}"))
+        if row := shown.stdout.strip():
+            run(self.name, self._vsctl("remove", "Bridge", CORE, "mirrors", row))
+        run(self.name, self._vsctl("--if-exists", "del-port", CORE, port))
+
+    def aim(self, mirror: int, port: str | None, direction: Direction = "both") -> None:
+        """Copy a port's frames, or none; flows that are active already are looked at anew."""
+        row = f"mirror{mirror}"
+        words = ["clear", "Mirror", row, "select_src_port", "--", "clear", "Mirror", row, "select_dst_port"]
+        if port is not None:
+            chosen = {"rx": ("src",), "tx": ("dst",), "both": ("src", "dst")}[direction]
+            words += ["--", "--id=@port", "get", "Port", port]
+            words += ["--", "set", "Mirror", row, *(f"select_{side}_port=@port" for side in chosen)]
+        self.vsctl(*words)
+        succeed(self.name, self._appctl("revalidator/purge"))
+
+    def vsctl(self, *words: str) -> str:
+        """Run ovs-vsctl. Raises UserError with what it said."""
+        return succeed(self.name, self._vsctl(*words))
+
+    def _vsctl(self, *words: str) -> list[str]:
+        return ["ovs-vsctl", f"--db=unix:{self._socket}", f"--timeout={START_S}", *words]
+
+    def _appctl(self, *words: str) -> list[str]:
+        return ["ovs-appctl", f"--target={self.folder / 'ovs-vswitchd.ctl'}", *words]
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where a mirror's copies go: its port's number, the device that sends to the receiver, and the receiver."""
+
+    number: int
+    last: str
+    instance: Instance
+    receiver: str
+
+
+class OvsMirror(LocalMirror):
+    """A Mirror row, aimed at a port between `start` and `stop`."""
+
+    def __init__(self, site: Site, output: Output, port: str, direction: Direction):
+        self.site = site
+        self.output = output
+        self.instance = output.instance.name
+        self.interface = output.receiver
+        self.port = port
+        self.direction = direction
+        self._before = self._count()
+
+    def start(self) -> None:
+        self._before = self._count()
+        self.site.aim(self.output.number, self.port, self.direction)
+
+    def stop(self) -> None:
+        """Copy no more, and wait for what a rate on the mirror port holds back."""
+        self.site.aim(self.output.number, None)
+        eventually(self._still)
+
+    def remove(self) -> None:
+        self.site.aim(self.output.number, None)
+
+    def counters(self) -> MirrorCounters:
+        offered, delivered = (
+            tuple(now - then for now, then in zip(counted, before, strict=True))
+            for counted, before in zip(self._count(), self._before, strict=True)
+        )
+        return MirrorCounters(
+            offered_frames=offered[0],
+            delivered_frames=delivered[0],
+            offered_bytes=offered[1],
+            delivered_bytes=delivered[1],
+        )
+
+    def _count(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Frames and bytes that the switch sent to its mirror port, and that were sent to the receiver."""
+        shown = json.loads(succeed(self.site.name, ["ip", "-s", "-j", "link", "show"]))
+        sent = {link["ifname"]: link["stats64"]["tx"] for link in shown}
+        first, last = sent[f"mirror{self.output.number}"], sent[self.output.last]
+        return (first["packets"], first["bytes"]), (last["packets"], last["bytes"])
+
+    def _still(self) -> bool:
+        """Whether nothing is on the way any more."""
+        before = self._count()
+        time.sleep(0.01)
+        return backlog(self.site.name, self.output.last) == 0 and self._count() == before

@@ -1,0 +1,155 @@
+"""Programs on the nodes of the local testbed: each runs in its node's network namespace, logs in the scratch folder."""
+
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from acapella_core.errors import UserError
+
+from ..base import Finished, Job
+from .sandbox import SCRATCH
+
+NAMESPACES = SCRATCH / "net"  # one file a node, its network namespace bound there
+SPOOL = SCRATCH / "spool"  # captures and logs until they are fetched
+END_S = 2  # for a program that was asked to end
+ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC", "HOME": str(SCRATCH)}
+
+_numbers = itertools.count(1)
+_jobs: list["LocalJob"] = []
+_lock = threading.Lock()
+
+
+def spooled(node: str, file: str) -> Path:
+    """Where a node's file is. Raises UserError for an unknown node."""
+    if not (NAMESPACES / node).exists():
+        raise UserError(f"no node {node!r}", where="testbed local")
+    (SPOOL / node).mkdir(exist_ok=True)
+    return SPOOL / node / file
+
+
+def inside(node: str, argv: Sequence[str]) -> list[str]:
+    """The command line that runs `argv` in the node's network namespace."""
+    namespace = NAMESPACES / node
+    if not namespace.exists():
+        raise UserError(f"no node {node!r}", where="testbed local")
+    return ["nsenter", f"--net={namespace}", "--", *argv]
+
+
+def environment() -> dict[str, str]:
+    """The environment of a node's program: our PATH, no locale, no user's home."""
+    return {"PATH": os.environ.get("PATH", os.defpath), **ENVIRONMENT}
+
+
+def run(node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> Finished:
+    """Run a program to its end; its output as text. Raises UserError after `timeout_s`."""
+    try:
+        done = subprocess.run(
+            inside(node, argv),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            env=environment(),
+            cwd=SCRATCH,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UserError(f"{argv[0]} took longer than {timeout_s} s", where=f"node {node}") from error
+    return Finished(done.returncode, done.stdout, done.stderr)
+
+
+def succeed(node: str, argv: Sequence[str], *, stdin: str = "") -> str:
+    """Run a program that has to succeed; its standard output. Raises UserError with what it said."""
+    done = run(node, argv, stdin=stdin)
+    if done.status != 0:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise UserError(f"{argv[0]} failed: {said[-1] if said else done.status}", where=f"node {node}")
+    return done.stdout
+
+
+def start(node: str, argv: Sequence[str], *, output: str | None = None) -> "LocalJob":
+    """Start a program; standard output into the node's file `output`, else into the log with standard error."""
+    log = SPOOL / f"{next(_numbers)}.log"
+    with contextlib.ExitStack() as files:
+        errors = files.enter_context(log.open("wb"))
+        results = files.enter_context(Path(output).open("wb")) if output else errors
+        process = subprocess.Popen(
+            inside(node, argv),
+            stdin=subprocess.DEVNULL,
+            stdout=results,
+            stderr=errors,
+            env=environment(),
+            cwd=SCRATCH,
+            start_new_session=True,  # so that a shell loop and what it runs end together
+        )
+    job = LocalJob(node, process, log)
+    with _lock:
+        _jobs.append(job)
+    return job
+
+
+class LocalJob(Job):
+    """A program started by `start`."""
+
+    def __init__(self, node: str, process: subprocess.Popen, log: Path):
+        self.node = node
+        self._process = process
+        self._log = log
+
+    def poll(self) -> int | None:
+        return self._process.poll()
+
+    def signal(self, name: str) -> None:
+        """To the program's whole process group."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.Signals[f"SIG{name}"])
+
+    def wait(self, timeout_s: float | None) -> int | None:
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def last_words(self) -> str:
+        """The last line that it wrote, or how it ended where it wrote nothing."""
+        lines = self.log().strip().splitlines()
+        return lines[-1].strip() if lines else f"exit status {self.poll()}, no message"
+
+
+def end_together(jobs: Iterable[LocalJob]) -> None:
+    """Make programs end: all asked at once, those killed that take too long."""
+    jobs = list(jobs)
+    for name in ("TERM", "KILL"):
+        for job in jobs:
+            job.signal(name)
+        end = time.monotonic() + END_S
+        if all([job.wait(max(0, end - time.monotonic())) is not None for job in jobs]):
+            return
+
+
+def end_all(node: str | None = None) -> None:
+    """End every program that was started, on one node or on any, and still runs."""
+    with _lock:
+        ending = [job for job in _jobs if node in (None, job.node)]
+        _jobs[:] = [job for job in _jobs if job not in ending]
+    end_together(ending)
+
+
+def eventually(condition: Callable[[], bool], timeout_s: float = 20, every_s: float = 0.02) -> bool:
+    """True as soon as the condition holds, False where it does not within the time."""
+    end = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(every_s)
+    return True

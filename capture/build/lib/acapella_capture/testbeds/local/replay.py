@@ -1,0 +1,228 @@
+"""One capture replayed by tcpreplay from host1 of site1 to host1 of site2, over a bottleneck between these sites.
+
+The bottleneck is a token bucket (tbf) on the uplink with two queues behind it, one of them for expedited packets, which
+goes first. Where nothing else sends, both stay empty. Where TCP streams share the way, the other one is full most of
+the time: packets wait, are overtaken by expedited ones, or find no place. It is there while trials are taken only.
+"""
+
+import contextlib
+import json
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from acapella_core.errors import UserError
+
+from ...settings import ReplaySettings
+from ..base import Replay
+from . import replay_capture, sandbox
+from .network import Network
+from .processes import SPOOL, LocalJob, end_together, eventually, run, start, succeed
+from .services import Services
+
+KEY = "local.replay.capture"
+SENDER_MAC = "02:00:00:00:fe:01"  # of no host: the replayed frames are known by it
+CAPTURE = SPOOL / "replay.pcap"
+QUEUE_BYTES = 65536
+EXPEDITED = 0xB8  # DSCP EF (RFC 3246), as it stands in IPv4's type of service
+ETHERNET_BYTES = 14
+TAG_BYTES = {"vlan": 4, "mpls": 8, "mpls2": 12}  # before the IP header
+LOAD_BYTE, AND, JUMP_EQUAL, RETURN = 0x30, 0x54, 0x15, 0x06  # instructions of classic BPF
+PORT = 5300  # of the load
+LOADED_S = 10  # until the bottleneck has a queue
+SENT = re.compile(r"Successful packets:\s+(\d+)\s+Failed packets:\s+(\d+)\s+Truncated packets:\s+(\d+)")
+
+
+class Replayer:
+    """The replays of one allocation of the testbed."""
+
+    def __init__(self, network: Network, settings: ReplaySettings):
+        if network.sites < 2:
+            raise UserError("needs two sites or more", where="local.replay", fix="local.sites: 2")
+        self.settings = settings
+        self.network = network
+        self.sender, self.receiver = network.hosts(1)[0], network.hosts(2)[0]
+        self.device = network.uplinks(1)[0]
+        of = network.slice_of(self.sender)
+        if not network.together(self.sender, self.receiver) or (of and of.encapsulation not in TAG_BYTES):
+            what = f"{self.sender.name} and {self.receiver.name} have to be in one slice, and that no pseudowire"
+            raise UserError(what, where="local.replay")  # whose frames have other Ethernet addresses
+        ends = network.hosts(1)[1], network.hosts(2)[1]
+        if "loaded" in settings.environments and not network.together(*ends):
+            raise UserError(f"{ends[0].name} and {ends[1].name} have to be in one slice", where="local.replay")
+        self._rate_bps = round(settings.bottleneck_mbps * 1e6)
+        self._given: BinaryIO | None = None
+        self._load: Load | None = None
+
+    def replays(self) -> Replay:
+        """As testbeds.base has it: recorded is what the receiver's switch port sends."""
+        site = self.network.site(self.receiver.site)
+        settings = self.settings
+        note = (
+            f"trials: replayed by tcpreplay from {self.sender.name} to {self.receiver.name} over {self.device} at "
+            f"{settings.bottleneck_mbps:g} Mbit/s; quiet: nothing else sends; loaded: so do {settings.load_streams} "
+            "TCP streams of iperf3"
+        )
+        return Replay(
+            site=site,
+            port=next(port for port in site.ports if port.name == f"port{self.receiver.number}"),
+            direction="tx",
+            filter=f"ether src {SENDER_MAC}",
+            environments=tuple(settings.environments),
+            repeats=settings.repeats,
+            note=note,
+        )
+
+    def require(self) -> None:
+        """Open the capture, which the scratch file system may hide later. Raises UserError where it is missing."""
+        sandbox.require("tcpreplay", "tcpreplay")
+        if "loaded" in self.settings.environments:
+            sandbox.require("iperf3", "iperf3")
+        if self.settings.capture is not None:
+            try:
+                self._given = Path(self.settings.capture).open("rb")  # noqa: SIM115 - `prepare` closes it
+            except OSError as error:
+                raise UserError(f"cannot read {self.settings.capture}: {error.strerror}", where=KEY) from error
+
+    def prepare(self) -> None:
+        """Make or take the capture, between the MAC addresses of this network. Raises UserError where that fails."""
+        if self._given is None:
+            replay_capture.write(CAPTURE, SENDER_MAC, self.receiver.mac)
+            return
+        copied = SPOOL / "given.pcap"
+        with self._given as source, copied.open("wb") as copy:
+            shutil.copyfileobj(source, copy)
+        options = [f"--enet-smac={SENDER_MAC}", f"--enet-dmac={self.receiver.mac}"]
+        done = run(self.sender.name, ["tcprewrite", *options, f"--infile={copied}", f"--outfile={CAPTURE}"])
+        copied.unlink()
+        if done.status != 0:
+            said = done.stderr.strip().splitlines() or ["no message"]
+            raise UserError(f"tcprewrite cannot use {self.settings.capture}: {said[-1].strip()}", where=KEY)
+        replay_capture.put_between(CAPTURE, SENDER_MAC, self.receiver.mac)
+
+    @contextlib.contextmanager
+    def environment(self, name: str) -> Iterator[None]:
+        """The bottleneck is there and, in environment `loaded`, has a queue. Raises UserError where that cannot be."""
+        self._tc("-batch", "-", stdin="\n".join(self.bottleneck()))
+        try:
+            if name == "loaded":
+                self._load = Load(self.network, self.settings.load_streams)
+                self._make_queue()
+            yield
+        finally:
+            if self._load:
+                self._load.end()
+                self._load = None
+            self._tc("qdisc", "del", "dev", self.device, "parent", "1:1")
+
+    def play(self) -> int:
+        """As testbeds.base has it."""
+        if self._load and self._load.fault():
+            self._make_queue()
+        job = start(self.sender.name, self.tcpreplay())
+        job.wait(None)
+        sent = SENT.search(job.log())
+        if job.poll() != 0 or not sent:
+            raise UserError(f"tcpreplay failed: {job.last_words()}", where=f"node {self.sender.name}")
+        good, *bad = map(int, sent.groups())
+        if any(bad):
+            raise UserError(f"tcpreplay sent {good} packets, not {sum(bad)} others", where=f"node {self.sender.name}")
+        time.sleep(2 * 2 * QUEUE_BYTES * 8 / self._rate_bps)  # twice what both queues hold
+        if self._load and self._load.fault():
+            raise UserError(f"the load ended: {self._load.fault()}", where="environment loaded")
+        return good
+
+    def tcpreplay(self) -> list[str]:
+        """The command that sends: ahead of all others where that is allowed, else with the clock always in view.
+
+        A program ahead of all others may not loop without a pause: the kernel stops it for 50 ms of each second. With
+        `--pps` tcpreplay keeps to the capture's fixed rate; without, it keeps each gap, and a late packet delays all
+        that follow.
+        """
+        ahead = ["chrt", "--fifo", "50"]
+        allowed = run(self.sender.name, [*ahead, "true"]).status == 0
+        timing = ["--timer=nano"] if allowed else ["--timer=gtod"]
+        if self.settings.capture is None:
+            timing.append(f"--pps={10**9 // replay_capture.GAP_NS}")
+        command = ["tcpreplay", "--preload-pcap", "--quiet", *timing, "--intf1=eth0", str(CAPTURE)]
+        return [*ahead, *command] if allowed else command
+
+    def _make_queue(self) -> None:
+        """Start the load, also a second time, until the bottleneck has a queue. Raises UserError where it gets none."""
+        self._load.begin()
+        if not eventually(lambda: self._load.fault() or self._backlog() > 0, timeout_s=LOADED_S) or self._load.fault():
+            why = self._load.fault() or f"no queue at {self.device} within {LOADED_S} s"
+            raise UserError(f"the load does not run: {why}", where="environment loaded")
+
+    def bottleneck(self) -> list[str]:
+        """`tc` commands, below the class that limits the port's rate."""
+        burst = 2 * (self.network.mtu + ETHERNET_BYTES)  # less, and it would pass no frame of the full size
+        add = f"add dev {self.device} parent"
+        return [
+            f"qdisc {add} 1:1 handle 10: tbf rate {self._rate_bps}bit burst {burst} limit {2 * QUEUE_BYTES}",
+            f"qdisc {add} 10: handle 20: htb default 2",
+            *(
+                line
+                for number in (1, 2)
+                for line in (
+                    f"class {add} 20: classid 20:{number} htb rate 10gbit prio {number} quantum 60000",
+                    f"qdisc {add} 20:{number} bfifo limit {QUEUE_BYTES}",
+                )
+            ),
+            f"filter {add} 20: {self._expedited()} flowid 20:1",
+        ]
+
+    def _expedited(self) -> str:
+        """The `tc` filter that takes expedited packets, also behind the tags of the sender's slice."""
+        of = self.network.slice_of(self.sender)
+        if of is None:
+            return f"protocol ip prio 1 u32 match ip dsfield {EXPEDITED:#x} 0xfc"
+        at = ETHERNET_BYTES + TAG_BYTES[of.encapsulation]
+        program = [  # of classic BPF, which counts from the frame's start: version 4, and the type of service
+            (LOAD_BYTE, 0, 0, at), (AND, 0, 0, 0xF0), (JUMP_EQUAL, 0, 4, 0x40),
+            (LOAD_BYTE, 0, 0, at + 1), (AND, 0, 0, 0xFC), (JUMP_EQUAL, 0, 1, EXPEDITED),
+            (RETURN, 0, 0, 0xFFFFFFFF), (RETURN, 0, 0, 0),
+        ]  # fmt: skip
+        words = [f"{len(program)}", *(" ".join(map(str, step)) for step in program)]
+        return f"protocol all prio 1 bpf bytecode '{','.join(words)}'"
+
+    def _backlog(self) -> int:
+        shown = json.loads(self._tc("-s", "-j", "qdisc", "show", "dev", self.device))
+        return sum(qdisc["backlog"] for qdisc in shown if qdisc["kind"] == "bfifo")
+
+    def _tc(self, *words: str, stdin: str = "") -> str:
+        return succeed(f"site{self.sender.site}", ["tc", *words], stdin=stdin)
+
+
+class Load:
+    """TCP streams of iperf3 between hosts that replay nothing, as fast as TCP will; they share the bottleneck."""
+
+    def __init__(self, network: Network, streams: int):
+        self._client, self._server = network.hosts(1)[1], network.hosts(2)[1]
+        self._streams = streams
+        self._services = Services()
+        self._job: LocalJob | None = None
+        self._unheard: str | None = None
+
+    def begin(self) -> None:
+        """Start server and client, again where they ran before."""
+        self.end()
+        self._unheard = self._services.iperf3({0: (self._server, PORT)}).get(0)
+        if self._unheard is None:
+            argv = ["iperf3", "-c", self._server.address(4), "-p", str(PORT), "-t", "0", "-P", str(self._streams)]
+            self._job = start(self._client.name, argv)
+
+    def end(self) -> None:
+        """Stop sending."""
+        if self._job:
+            end_together([self._job])
+        self._services.end_iperf3([0])
+
+    def fault(self) -> str | None:
+        """Why nothing is sent, None where something is."""
+        if self._unheard or self._job is None:
+            return self._unheard or "not started"
+        return None if self._job.poll() is None else self._job.last_words()

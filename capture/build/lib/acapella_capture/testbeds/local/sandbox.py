@@ -1,0 +1,142 @@
+"""Everything of the local testbed lives in one tree of private namespaces that the kernel takes down as a whole.
+
+`call` runs a program as process 1 of new PID, network and mount namespaces (inside a new user namespace where we are
+not root). When process 1 ends, for whatever reason, the kernel kills every process of the PID namespace, and with the
+last of them go the network and mount namespaces: interfaces, qdiscs, bind mounts and the scratch file system. Nothing
+has a name outside, so nothing can be left behind. Process 1 itself ends with its caller: PDEATHSIG kills it where the
+caller was killed, a closed pipe (the lifeline) interrupts it where the caller was asked to stop.
+"""
+
+import ctypes
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from acapella_core.errors import UserError
+
+SCRATCH = Path("/dev/shm")  # exists on every Linux, holds no programs, and nobody misses it inside
+LIFELINE = "ACAPELLA_LIFELINE"
+NAMESPACES = ("--fork", "--kill-child", "--pid", "--mount-proc", "--mount", "--net")
+# Our own user id with all capabilities as ambient ones, not a mapped root: a root that may not call setgroups(2)
+# cannot run tcpdump, which insists on dropping privileges.
+USER_NAMESPACE = ("--user", "--map-current-user", "--keep-caps")
+PATIENCE_S = 20  # a stopped program fetches nothing more; this is for its servers to end
+SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # where ip and tc are; not on every user's path
+
+
+def inside() -> bool:
+    """True in a program that `call` started."""
+    return LIFELINE in os.environ
+
+
+def unshare_argv() -> list[str]:
+    """The command that opens the namespaces; in a user namespace where we are not root, or root may not.
+
+    Raises UserError where neither works, with what to do.
+    """
+    unshare = require("unshare", "util-linux")
+    choices = [USER_NAMESPACE] if os.geteuid() else [(), USER_NAMESPACE]
+    said = ""
+    for choice in choices:
+        argv = [unshare, *choice, *NAMESPACES]
+        tried = subprocess.run([*argv, "true"], capture_output=True, text=True, check=False)
+        if tried.returncode == 0:
+            return argv
+        said = tried.stderr.strip().splitlines()[-1] if tried.stderr.strip() else f"exit status {tried.returncode}"
+    raise UserError(
+        f"no network namespaces here ({said})",
+        where="testbed local",
+        fix="run as root, or allow user namespaces: sysctl -w user.max_user_namespaces=10000 "
+        "kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0 (those the kernel has)",
+    )
+
+
+def require(program: str, package: str) -> str:
+    """The path of a program. Raises UserError naming the Debian package where it is missing."""
+    path = shutil.which(program, path=search_path())
+    if path is None:
+        raise UserError(f"{program} is missing", where="testbed local", fix=f"apt-get install {package}")
+    return path
+
+
+def search_path() -> str:
+    """PATH and the folders of the system's programs."""
+    return os.pathsep.join([os.environ.get("PATH", os.defpath), *SBIN])
+
+
+def call(argv: list[str]) -> int:
+    """Run a program in new namespaces; its exit status. Ctrl-C and SIGTERM stop it in order, our death at once."""
+    outer = unshare_argv()
+    pdeath = [require("setpriv", "util-linux"), "--pdeathsig", "KILL"]
+    reading, writing = os.pipe()
+    env = {**os.environ, LIFELINE: str(reading), "PATH": search_path()}
+    child = subprocess.Popen([*pdeath, *outer, *argv], env=env, pass_fds=[reading], start_new_session=True)
+    os.close(reading)
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        return child.wait()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        os.close(writing)
+        try:
+            child.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def interrupt(_number: int, _frame: object) -> None:
+    """SIGTERM is Ctrl-C from afar."""
+    raise KeyboardInterrupt
+
+
+def enter() -> None:
+    """Called by the program that `call` started: own scratch file system, and an end with the caller's end.
+
+    Raises UserError outside, where it would change the machine's own network.
+    """
+    if not inside():
+        raise UserError("only inside its own namespaces", where="testbed local", fix="start it with acapella collect")
+    lifeline = int(os.environ[LIFELINE])
+    if not os.get_inheritable(lifeline):  # as `call` left it: we have been here before
+        return
+    os.set_inheritable(lifeline, False)
+    mount("acapella", SCRATCH, "tmpfs", data="mode=700")
+    signal.signal(signal.SIGTERM, interrupt)
+    main = threading.main_thread().ident
+
+    def watch() -> None:
+        os.read(lifeline, 1)
+        # to the main thread, so that its sleep ends too; not SIGINT, which a shell's background job ignores
+        signal.pthread_kill(main, signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def mount(source: str, target: str | Path, kind: str | None = None, *, data: str = "", bind: bool = False) -> None:
+    """mount(2). Not mount(8), which refuses any user id but 0 whatever its capabilities. Raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    flags = 4096 if bind else 0  # MS_BIND
+    arguments = [os.fsencode(source), os.fsencode(target), kind and kind.encode(), ctypes.c_ulong(flags), data.encode()]
+    if libc.mount(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), os.fspath(target))
+
+
+def unmount(target: Path) -> None:
+    """umount2(2), at once. Raises OSError, but not where nothing is mounted."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    detach = 2  # MNT_DETACH
+    if libc.umount2(os.fsencode(target), detach) != 0 and ctypes.get_errno() != errno.EINVAL:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), os.fspath(target))
+
+
+def python_argv(module: str, *arguments: str) -> list[str]:
+    """A module of ours as a program, with the interpreter that runs now."""
+    return [sys.executable, "-m", module, *arguments]

@@ -1,0 +1,147 @@
+"""The servers of the local testbed's traffic: iperf3, nginx (or Python's), dnsmasq, sshd."""
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from .network import Host
+from .processes import LocalJob, end_together, environment, eventually, start, succeed
+from .sandbox import SCRATCH, mount, python_argv
+
+LISTEN_S = 15  # for servers of iperf3, all together
+NGINX = """\
+daemon off; master_process off; pid {folder}/nginx.pid; error_log stderr;
+events {{ worker_connections 128; }}
+http {{
+  access_log off; default_type application/octet-stream;
+  client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
+  server {{ listen 80; listen [::]:80; {tls} root {www}; }}
+}}
+"""
+NGINX_TLS = "listen 443 ssl; listen [::]:443 ssl; ssl_certificate {pem}; ssl_certificate_key {pem};"
+
+
+class Services:
+    """Servers, started when first needed; all end with the sandbox, those of iperf3 with their client."""
+
+    def __init__(self) -> None:
+        self._running: dict[tuple[str, str], LocalJob] = {}
+        self._iperf3: dict[int, LocalJob] = {}
+
+    def ensure(self, service: str, host: Host, size_kib: int) -> bool:
+        """Start a service on a host unless it runs there; for the web, with a file of that size.
+
+        True if it was started now. Raises UserError where what it needs cannot be made.
+        """
+        if service == "web":
+            make_document(size_kib)
+        if self.runs(service, host):
+            return False
+        argv = {"web": web_argv, "dns": dns_argv, "ssh": ssh_argv}[service](host)
+        self._running[service, host.name] = start(host.name, argv)
+        return True
+
+    def runs(self, service: str, host: Host) -> bool:
+        """Whether the service was started there and has not ended."""
+        job = self._running.get((service, host.name))
+        return job is not None and job.poll() is None
+
+    def log(self, service: str, host: Host) -> str:
+        """What the service printed."""
+        return self._running[service, host.name].log()
+
+    def iperf3(self, wanted: dict[int, tuple[Host, int]]) -> dict[int, str]:
+        """A server for each client, by its number; returns when they listen, those that do not with the reason.
+
+        A server that does not listen is started once more.
+        """
+        silent = self._listen(wanted)
+        silent = self._listen({number: wanted[number] for number in silent})
+        return {
+            number: f"iperf3 does not listen on {wanted[number][0].name}: {job.last_words()}"
+            for number, job in silent.items()
+        }
+
+    def _listen(self, wanted: dict[int, tuple[Host, int]]) -> dict[int, LocalJob]:
+        """Start these servers; those that ended, or do not listen in time and were made to end."""
+        jobs = {
+            number: start(host.name, ["iperf3", "-s", "-1", "-p", str(port), "--forceflush"])
+            for number, (host, port) in wanted.items()
+        }
+        self._iperf3 |= jobs
+
+        def waiting() -> dict[int, LocalJob]:
+            return {number: job for number, job in jobs.items() if "Server listening" not in job.log()}
+
+        eventually(lambda: all(job.poll() is not None for job in waiting().values()), timeout_s=LISTEN_S)
+        silent = waiting()
+        end_together(silent.values())
+        return silent
+
+    def end_iperf3(self, numbers: Iterable[int]) -> None:
+        """End the servers of these clients."""
+        end_together([self._iperf3.pop(number) for number in numbers if number in self._iperf3])
+
+
+def folder_of(service: str, host: Host | None = None) -> Path:
+    """A folder in the scratch file system, which is gone with the sandbox."""
+    folder = SCRATCH / service / host.name if host else SCRATCH / service
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def make_document(size_kib: int) -> None:
+    """A file of that size for the web servers, named after it."""
+    (folder_of("www") / str(size_kib)).write_bytes(bytes(range(256)) * (4 * size_kib))
+
+
+def certificate() -> Path | None:
+    """A self-signed certificate and its key in one file, made on first use; None without openssl."""
+    pem = folder_of("tls") / "server.pem"
+    if not pem.exists() and shutil.which("openssl", path=environment()["PATH"]):
+        key = folder_of("tls") / "key.pem"
+        options = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+        subject = ["-subj", "/CN=server.acapella.test", "-keyout", str(key), "-out", str(pem)]
+        succeed("site1", ["openssl", "req", *options, *subject])
+        pem.write_text(pem.read_text() + key.read_text())
+    return pem if pem.exists() else None
+
+
+def web_argv(host: Host) -> list[str]:
+    """nginx where there is one, else Python's own server."""
+    pem = certificate()
+    if not shutil.which("nginx", path=environment()["PATH"]):
+        return python_argv(f"{__package__}.web_server", str(folder_of("www")), str(pem or ""))
+    folder = folder_of("nginx", host)
+    tls = NGINX_TLS.format(pem=pem) if pem else ""
+    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, www=folder_of("www"), tls=tls))
+    return ["nginx", "-e", "stderr", "-c", str(folder / "nginx.conf")]
+
+
+def dns_argv(host: Host) -> list[str]:
+    """dnsmasq, authority for one name, asking nobody else."""
+    record = f"server.acapella.test,{host.address(4)},{host.address(6)}"
+    return ["dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--pid-file=",
+            "--user=root", "--group=root", f"--host-record={record}", "--log-facility=-"]  # fmt: skip
+
+
+def ssh_argv(host: Host) -> list[str]:
+    """sshd with keys made now, for an account that exists in the sandbox only.
+
+    As user 0, sshd would want its own account to separate privileges, a folder in /run and setgroups(2); so it runs
+    as the account it lets in, in a user namespace of its own.
+    """
+    folder = folder_of("ssh")
+    if not (folder / "client").exists():
+        for key in ("client", "server"):
+            succeed("site1", ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(folder / key)])
+        accounts = folder / "passwd"
+        accounts.write_text(f"acapella:x:1000:1000::{SCRATCH}:/bin/sh\n" + Path("/etc/passwd").read_text())
+        mount(str(accounts), "/etc/passwd", bind=True)
+    sshd = shutil.which("sshd", path=environment()["PATH"])
+    options = ["Port=22", f"AuthorizedKeysFile={folder / 'client.pub'}", "PidFile=none", "StrictModes=no", "UsePAM=no",
+               "UseDNS=no", "PrintMotd=no"]  # fmt: skip
+    settings = [word for option in options for word in ("-o", option)]
+    return ["unshare", "--user", "--map-user=1000", "--map-group=1000",
+            sshd, "-D", "-e", "-f", "/dev/null", "-h", str(folder / "server"), *settings]  # fmt: skip

@@ -1,0 +1,86 @@
+"""Slices of the local testbed on Open vSwitch: which hosts belong together, and how their frames cross the core."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
+
+from acapella_core.errors import UserError
+
+Encapsulation = Literal["vlan", "mpls", "mpls2", "pseudowire"]
+ENCAPSULATIONS: tuple[Encapsulation, ...] = ("vlan", "mpls", "mpls2", "pseudowire")
+FIRST_VLAN = 101
+LOCAL = "02:00:00:00"
+# Without a control word, Ethernet behind a label is known by the vendors of its addresses: ConnectX NICs, as on FABRIC.
+VENDOR = "08:c0:eb:00"
+
+
+def host_mac(site: int, host: int, prefix: str = LOCAL) -> str:
+    """A host's Ethernet address, fixed so that a capture's structure does not vary."""
+    return f"{prefix}:{site:02x}:{host:02x}"
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Hosts that see each other and no others: those of these numbers at these sites, both counted from 1.
+
+    `number` counts from 0; VLAN and labels follow from it, so that no two slices share them.
+    """
+
+    name: str
+    number: int
+    encapsulation: Encapsulation
+    hosts: tuple[int, ...]
+    sites: tuple[int, ...]
+
+    @property
+    def vlan(self) -> int:
+        """Its VLAN between the switches."""
+        return FIRST_VLAN + self.number
+
+    @property
+    def transport_label(self) -> int:
+        """The outer of two MPLS labels."""
+        return 16000 + self.number
+
+    def host_mac(self, site: int, host: int) -> str:
+        """The Ethernet address of one of its hosts."""
+        return host_mac(site, host, VENDOR if self.encapsulation == "pseudowire" else LOCAL)
+
+    def service_label(self, ip: int = 0) -> int:
+        """The label of its frames (0), or of its packets of an IP version: what is behind it nothing else tells."""
+        return 17000 + 10 * self.number + ip
+
+
+def default_slices(sites: int, hosts_per_site: int) -> tuple[Slice, ...]:
+    """A slice for each host number, which goes through all sites; at one site alone, one for each pair of hosts."""
+    width = 1 if sites > 1 else 2
+    groups = [tuple(range(n, min(n + width, hosts_per_site + 1))) for n in range(1, hosts_per_site + 1, width)]
+    if sites == 1 and len(groups[-1]) == 1:
+        groups[-2:] = [groups[-2] + groups[-1]]
+    everywhere = tuple(range(1, sites + 1))
+    return tuple(
+        Slice(f"slice{n + 1}", n, ENCAPSULATIONS[n % len(ENCAPSULATIONS)], group, everywhere)
+        for n, group in enumerate(groups)
+    )
+
+
+def slices_of(given: Sequence[dict] | None, sites: int, hosts_per_site: int) -> tuple[Slice, ...]:
+    """The config's slices, or the default. Raises UserError naming the slice that is wrong."""
+    if given is None:
+        return default_slices(sites, hosts_per_site)
+    made: list[Slice] = []
+    owner: dict[tuple[int, int], str] = {}
+    for number, entry in enumerate(given):
+        where = f"local.slices[{number}]"
+        at = tuple(entry["sites"] or range(1, sites + 1))
+        made.append(Slice(entry["name"], number, entry["encapsulation"], tuple(entry["hosts"]), at))
+        if [other.name for other in made].count(entry["name"]) > 1:
+            raise UserError(f"another slice is called {entry['name']!r}", where=where)
+        for site, host in product(at, entry["hosts"]):
+            if site > sites or host > hosts_per_site:
+                raise UserError(f"no host site{site}-host{host}", where=where)
+            other = owner.setdefault((site, host), entry["name"])
+            if other != entry["name"]:
+                raise UserError(f"site{site}-host{host} is in slice {other!r}", where=where)
+    return tuple(made)

@@ -1,0 +1,302 @@
+"""Real programs that talk to each other across the local testbed, after the plan in the config.
+
+A kind of traffic is a client and, where it needs one, a server (services.py). A client of span `sample` starts and
+ends with each sample; one of span `run` starts once and crosses all of them. Programs that are missing and clients
+that fail are left out and noted, so that a sample says what its traffic was.
+"""
+
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from acapella_core.errors import UserError
+
+from ..base import Span
+from .network import Host, Network
+from .processes import LocalJob, end_together, environment, eventually, start
+from .sandbox import SCRATCH
+from .services import Services
+
+FIRST_PORT = 5201  # of iperf3; every client gets a server of its own
+IPERF3 = ("iperf3_tcp", "iperf3_udp")
+CLOSED_PORT = 9  # discard: nothing listens there
+ANSWER_S = 30  # from the start of a service until a client is answered
+GIVE_UP = 3  # samples in a row for which a server did not listen; waiting for it again would hold up the others
+REQUEST = "acapella: request ended with "
+PACED = f'while :; do "$@"; echo "{REQUEST}$?" >&2; sleep "$0"; done'  # sh -c PACED SECONDS COMMAND...
+
+
+@dataclass(frozen=True)
+class Item:
+    """One line of the traffic plan, its hosts and address resolved."""
+
+    kind: str
+    number: int
+    client: Host
+    server: Host
+    ip: int
+    path: str
+    address: str
+    streams: int
+    rate_mbps: float
+    burst_frames: int
+    per_s: float
+    size_kib: int
+    span: Span
+
+    @property
+    def url_host(self) -> str:
+        """The server's address as a URL has it."""
+        return f"[{self.address}]" if self.ip == 6 else self.address
+
+    @property
+    def label(self) -> str:
+        """How a note calls it: by what it is, since the plan may be the default, which no configuration shows."""
+        way = "" if self.path == "standard" else f", {self.path}"
+        return f"traffic {self.kind} from {self.client.name} to {self.server.name} ({self.address}{way})"
+
+
+def iperf3(item: Item, seconds: float, *options: str) -> list[str]:
+    rate_bps = int(item.rate_mbps * 1e6 / item.streams)
+    burst = f"/{item.burst_frames}" if item.burst_frames > 1 else ""
+    if item.span == "sample":
+        seconds *= 0.75  # so that a sample holds the end of the connection too
+    return ["iperf3", "-c", item.address, "-p", str(FIRST_PORT + item.number), "-t", str(max(1, int(seconds))),
+            "-P", str(item.streams), "-b", f"{rate_bps}{burst}", *options]  # fmt: skip
+
+
+def curl(item: Item, url: str, *options: str) -> list[str]:
+    return ["curl", "--silent", "--show-error", "--noproxy", "*", "--max-time", "5", "--output", "/dev/null",
+            *options, url]  # fmt: skip
+
+
+def dig(item: Item, *options: str) -> list[str]:
+    record = "AAAA" if item.ip == 6 else "A"
+    return ["dig", f"@{item.address}", *options, "+tries=1", "+time=2", "+short", "server.acapella.test", record]
+
+
+def ssh(item: Item) -> list[str]:
+    # `-F none`: the user's own configuration, keys and agent stay out of it
+    options = ["-F", "none", "-i", str(SCRATCH / "ssh" / "client"), "-o", "IdentityAgent=none",
+               "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no",
+               "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=3"]  # fmt: skip
+    return ["ssh", *options, "-l", "acapella", item.address, "uname -a; ls -l /usr/bin | head -n 200"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of traffic: the programs it needs, the service it talks to, one request, and if requests are repeated."""
+
+    programs: tuple[str, ...]
+    service: str | None
+    request: Callable[[Item, float], list[str]]
+    repeated: bool = True
+    refused: bool = False  # no request is to succeed
+
+
+KINDS = {
+    "iperf3_tcp": Kind(("iperf3",), None, iperf3, repeated=False),
+    "iperf3_udp": Kind(("iperf3",), None, lambda i, s: iperf3(i, s, "-u"), repeated=False),
+    "http": Kind(("curl",), "web", lambda i, s: curl(i, f"http://{i.url_host}/{i.size_kib}")),
+    "https": Kind(("curl", "openssl"), "web", lambda i, s: curl(i, f"https://{i.url_host}/{i.size_kib}", "--insecure")),
+    "dns": Kind(("dig", "dnsmasq"), "dns", lambda i, s: dig(i)),
+    "ping": Kind(("ping",), None, lambda i, s: ["ping", "-i", f"{1 / i.per_s:.3f}", i.address], repeated=False),
+    "ssh": Kind(("ssh", "sshd", "ssh-keygen"), "ssh", lambda i, s: ssh(i)),
+    "refused": Kind(("curl",), None, lambda i, s: curl(i, f"http://{i.url_host}:{CLOSED_PORT}/"), refused=True),
+    "unreachable": Kind(("dig",), None, lambda i, s: dig(i, "-p", str(CLOSED_PORT)), refused=True),
+}
+
+
+def resolve(network: Network, plan: list[dict]) -> list[Item]:
+    """Hosts and addresses for a plan. Where it names none, pairs go round the sites, so that uplinks see traffic.
+
+    Raises UserError for a host that does not exist.
+    """
+    items = []
+    for number, entry in enumerate(plan):
+        client, server = ends(network, number, entry["client"], entry["server"])
+        if not network.together(client, server):
+            what = f"{client.name} and {server.name} are not in one slice"
+            raise UserError(what, where=f"local.traffic[{number}]")
+        values = {
+            key: entry[key]
+            for key in ("kind", "ip", "path", "streams", "rate_mbps", "burst_frames", "per_s", "size_kib", "span")
+        }
+        address = server.address(entry["ip"], entry["path"])
+        items.append(Item(number=number, client=client, server=server, address=address, **values))
+    return items
+
+
+def ends(network: Network, number: int, client: str | None, server: str | None) -> tuple[Host, Host]:
+    """The hosts of a line of the plan; where it names one or none, the other is one that it can talk to."""
+    sites = {site: network.hosts(site) for site in range(1, network.sites + 1)}
+    named = {host.name: host for hosts in sites.values() for host in hosts}
+    for role, name in (("client", client), ("server", server)):
+        if name is not None and name not in named:
+            where = f"local.traffic[{number}].{role}"
+            raise UserError(f"no host {name!r}; there are {', '.join(named)}", where=where)
+    here, turn = number % network.sites + 1, number // network.sites
+    near = sites[here][turn % network.hosts_per_site]
+    far = sites[here % network.sites + 1][(turn + (network.sites == 1)) % network.hosts_per_site]
+    if client is None and server is None:
+        sociable = [host for host in (near, *named.values()) if peer(network, host, far) is not None]
+        near = sociable[0] if sociable else near
+    elif client is None:
+        near = peer(network, named[server], near) or near
+    first = named[client] if client else near
+    return first, named[server] if server else peer(network, first, far) or far
+
+
+def peer(network: Network, host: Host, preferred: Host) -> Host | None:
+    """Whom a host talks to: the preferred one or, where that is in another slice, one of its own, if it has any."""
+    if host != preferred and network.together(host, preferred):
+        return preferred
+    others = [other for site in range(1, network.sites + 1) for other in network.hosts(site) if other != host]
+    mine = [other for other in others if network.together(host, other)]
+    return next((other for other in mine if other.site != host.site), mine[0] if mine else None)
+
+
+@dataclass
+class Record:
+    """What became of a line of the plan: see `traffic` in schemas/manifest.schema.json."""
+
+    started: int = 0
+    failed: int = 0
+    why: str | None = None
+    unheard: int = 0  # samples in a row for which its server did not listen
+
+
+class Traffic:
+    """The traffic of one allocation of the testbed."""
+
+    def __init__(self, items: list[Item], paths: Sequence[str]):
+        self.notes: list[str] = []
+        self._records = {item: Record() for item in items}
+        self.items = [item for item in items if self._has_path(item, paths) and self._has_programs(item)]
+        self._services = Services()
+
+    def facts(self) -> list[dict[str, Any]]:
+        """Manifest key `traffic`, as of now."""
+        return [
+            {"kind": item.kind, "client": item.client.name, "server": item.server.name, "address": item.address,
+             "started": record.started, "failed": record.failed, "why": record.why}
+            for item, record in self._records.items()
+        ]  # fmt: skip
+
+    def _has_path(self, item: Item, paths: Sequence[str]) -> bool:
+        if item.path not in paths:
+            self._leave_out(item, f"this kernel has no {item.path} device")
+        return item.path in paths
+
+    def _has_programs(self, item: Item) -> bool:
+        path = environment()["PATH"]
+        missing = [program for program in KINDS[item.kind].programs if shutil.which(program, path=path) is None]
+        if missing:
+            self._leave_out(item, f"no {', '.join(missing)}")
+        return not missing
+
+    def _leave_out(self, item: Item, why: str) -> None:
+        """Told once, as a note; the item is not among those that are started."""
+        self._records[item].why = f"left out: {why}"
+        self.notes.append(f"{item.label} left out: {why}")
+
+    def _fail(self, item: Item, why: str) -> None:
+        """Counted each time, told the first time."""
+        record = self._records[item]
+        if record.failed == 0:
+            self.notes.append(f"{item.label} failed: {why}")
+        record.failed += 1
+        record.why = why
+
+    def serve(self) -> None:
+        """Start the servers that the plan needs and try each client once; what does not work is noted and left out."""
+        working = []
+        for item in self.items:
+            why = self._serving(item, asked=True)
+            if why and not self._services.runs(KINDS[item.kind].service, item.server):
+                why = self._serving(item, asked=True)
+            if why:
+                self._leave_out(item, why)
+            else:
+                working.append(item)
+        self.items = working
+
+    def _serving(self, item: Item, *, asked: bool = False) -> str | None:
+        """See to it that an item's service runs and, if started now or to be asked, answers; why it does not."""
+        kind = KINDS[item.kind]
+        if kind.service is None:
+            return None
+        try:
+            started = self._services.ensure(kind.service, item.server, item.size_kib)
+        except UserError as error:
+            return str(error)
+        return self._unanswered(item) if started or asked else None
+
+    def _unanswered(self, item: Item) -> str | None:
+        """Try the client until it is answered; why not, if it is not."""
+        kind = KINDS[item.kind]
+        last: list[LocalJob] = []
+
+        def answered() -> bool:
+            last[:] = [start(item.client.name, kind.request(item, 1))]
+            return last[0].wait(6) == 0
+
+        def settled() -> bool:
+            return answered() or not self._services.runs(kind.service, item.server)
+
+        if eventually(settled, timeout_s=ANSWER_S, every_s=0.1) and last[0].poll() == 0:
+            return None
+        said = (last[0].log() + self._services.log(kind.service, item.server)).strip().splitlines()
+        return said[-1] if said else "no answer"
+
+    @contextlib.contextmanager
+    def running(self, span: Span, seconds: float) -> Iterator[None]:
+        """The clients of a span; they are stopped at the end, those that had failed by then are noted."""
+        items = [item for item in self.items if item.span == span]
+        served = self._served(items)
+        jobs = [(item, self._client(item, seconds)) for item in served]
+        try:
+            yield
+            for item, job in jobs:
+                why = failure(KINDS[item.kind], job)
+                if why:
+                    self._fail(item, why)
+        finally:
+            end_together([job for _, job in jobs])
+            self._services.end_iperf3([item.number for item in items])
+
+    def _served(self, items: list[Item]) -> list[Item]:
+        """Those of a span's items whose servers run; a server that has ended is started once more."""
+        faults = self._services.iperf3({i.number: (i.server, FIRST_PORT + i.number) for i in items if i.kind in IPERF3})
+        faults |= {item.number: why for item in items if (why := self._serving(item))}
+        for item in items:
+            record = self._records[item]
+            record.started += 1
+            record.unheard = record.unheard + 1 if item.number in faults else 0
+            if item.number in faults:
+                self._fail(item, faults[item.number])
+            if record.unheard == GIVE_UP:
+                self.items.remove(item)
+                self._leave_out(item, f"{GIVE_UP} times in a row: {faults[item.number]}")
+        return [item for item in items if item.number not in faults]
+
+    def _client(self, item: Item, seconds: float) -> LocalJob:
+        kind = KINDS[item.kind]
+        request = kind.request(item, seconds)
+        if kind.repeated:
+            request = ["sh", "-c", PACED, f"{1 / item.per_s:.3f}", *request]
+        return start(item.client.name, request)
+
+
+def failure(kind: Kind, job: LocalJob) -> str | None:
+    """Why a client failed so far, None where it did not: it ended with an error, or none of its requests succeeded."""
+    if not kind.repeated:
+        return job.last_words() if job.poll() not in (None, 0) else None
+    lines = job.log().splitlines()
+    statuses = [line.removeprefix(REQUEST) for line in lines if line.startswith(REQUEST)]
+    if kind.refused or not statuses or "0" in statuses:
+        return None
+    said = [line for line in lines if line.strip() and not line.startswith(REQUEST)]
+    return said[-1].strip() if said else f"exit status {statuses[-1]}, no message"

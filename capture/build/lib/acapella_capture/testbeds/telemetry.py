@@ -1,0 +1,119 @@
+"""Rates of switch ports out of counters that somebody reads again and again: a Prometheus, or this program itself.
+
+Counters are those of SNMP's interfaces group (RFC 2863): octets in and out of a port, without preamble. A counter that
+goes backwards was set to zero in between; what it had counted until then is not known, and not guessed.
+"""
+
+import itertools
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from acapella_core.errors import UserError
+
+from .base import Rates, Readings, Telemetry
+
+IN, OUT = "ifHCInOctets", "ifHCOutOctets"
+Reading = tuple[float, int]  # when (s), and the counter then
+
+
+def increase(readings: Sequence[Reading]) -> tuple[float, int] | None:
+    """Seconds between the first and the last reading and the octets in between; None of fewer than two readings."""
+    if len(readings) < 2 or readings[-1][0] <= readings[0][0]:
+        return None
+    octets = 0
+    for (_, before), (_, after) in itertools.pairwise(readings):
+        octets += after - before if after >= before else after
+    return readings[-1][0] - readings[0][0], octets
+
+
+def since(readings: Sequence[Reading], start: float) -> Sequence[Reading]:
+    """The readings after a moment and the last one before it."""
+    before = sum(1 for at, _ in readings if at <= start)
+    return readings[max(0, before - 1) :]
+
+
+def telemetry_of(
+    source: str, counters: Mapping[str, tuple[Sequence[Reading], Sequence[Reading]]], names: Iterable[str]
+) -> Telemetry | None:
+    """Rates of the named ports from their readings (octets in, octets out); None where no port has two of them."""
+    ports, spans, kept = {}, [], {}
+    for name in names:
+        own = counters.get(name, ((), ()))
+        received, sent = (increase(readings) for readings in own)
+        if received and sent:
+            kept[name] = Readings(rx=tuple(own[0]), tx=tuple(own[1]))
+            ports[name] = Rates(tx_bps=sent[1] * 8 / sent[0], rx_bps=received[1] * 8 / received[0])
+            spans += [received[0], sent[0]]
+    return Telemetry(source, sum(spans) / len(spans), ports, kept) if ports else None
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """A Prometheus that reads a switch's counters by SNMP.
+
+    `url` is that of its API, to which `/query` is added; `headers` are asked for at each request, for tokens that
+    change; `labels` are those of the site's switch. `label` holds the name of a port, `every_s` is the time between
+    two readings: twice as much more is asked for, so that the interval has a reading before its start, also a late one.
+    """
+
+    url: str
+    labels: Mapping[str, str]
+    source: str
+    label: str = "ifName"
+    every_s: float = 30
+    timeout_s: float = 20
+    headers: Callable[[], Mapping[str, str]] = field(default=dict)
+
+    def telemetry(self, seconds: float, names: Iterable[str]) -> Telemetry | None:
+        """The rates over the last seconds. Raises UserError where it does not answer, or not as a Prometheus does."""
+        now = time.time()
+        asked = seconds + 2 * self.every_s
+        received, sent = self._readings(IN, asked, now), self._readings(OUT, asked, now)
+        counters = {
+            name: (since(received[name], now - seconds), since(sent[name], now - seconds))
+            for name in received.keys() & sent.keys()
+        }
+        return telemetry_of(self.source, counters, names)
+
+    def _readings(self, metric: str, seconds: float, now: float) -> dict[str, list[Reading]]:
+        """All readings of a counter in the last seconds, as they were taken, by port."""
+        chosen = ",".join(f"{name}={json.dumps(value)}" for name, value in sorted(self.labels.items()))
+        answer = self.ask("query", query=f"{metric}{{{chosen}}}[{round(seconds * 1000)}ms]", time=f"{now:.3f}")
+        try:
+            return {
+                series["metric"][self.label]: [(float(at), int(float(value))) for at, value in series["values"]]
+                for series in answer["result"]
+                if self.label in series["metric"]
+            }
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"not what a Prometheus answers: {error!r}", where=self.url) from error
+
+    def ask(self, what: str, **form: str) -> dict:
+        """The data of an answer to `/query`, `/query_range` and the like. Raises UserError."""
+        url = f"{self.url}/{what}"
+        request = urllib.request.Request(url, urllib.parse.urlencode(form).encode(), dict(self.headers()))
+        try:
+            with urllib.request.urlopen(request, timeout=self.timeout_s) as response:
+                answer = json.loads(response.read())
+        except urllib.error.HTTPError as error:
+            raise UserError(f"telemetry refused: {error.code} {said(error)}".strip(), where=url) from error
+        except (OSError, ValueError) as error:
+            why = getattr(error, "reason", error)
+            raise UserError(f"no telemetry: {why}", where=url) from error
+        if not isinstance(answer, dict) or answer.get("status") != "success" or "data" not in answer:
+            raise UserError(f"telemetry refused: {answer}"[:200], where=url)
+        return answer["data"]
+
+
+def said(error: urllib.error.HTTPError) -> str:
+    """The message of a refusal, in one short line."""
+    try:
+        text = error.read().decode("utf-8", "replace")
+        return " ".join(str(json.loads(text).get("error", text)).split())[:200]
+    except (OSError, ValueError, AttributeError):
+        return error.reason or ""

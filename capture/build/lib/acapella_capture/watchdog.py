@@ -1,0 +1,168 @@
+"""Watches a listening node: disk, heartbeat, clock, whether the capture grows; and keeps a log of its counters.
+
+On the node a shell loop writes a line of JSON every few seconds (disk, memory, load, each interface's counters) and
+renews a heartbeat file. The coordinator looks in while a sample is taken. The loop needs a POSIX shell and awk.
+"""
+
+import contextlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from acapella_core.errors import UserError
+
+from .settings import CollectSettings
+from .testbeds.base import Instance, Job, Testbed
+
+MB = 10**6  # as in collect.disk_reserve_mb
+RECORD_BYTES = 16 + 60  # the least that a frame takes of a capture
+SILENT_S = 60  # a node whose loop gave no sign for so long hangs, or its loop was killed
+BLOCK_BYTES = 256 << 10  # the most that a capture program and its C library hold back
+LOOP = r"""
+every=$1 folder=$2 beat=$3
+while :; do
+  now=$(date +%s)
+  df -Pk "$folder" | awk -v now="$now" 'NR == 2 { printf "{\"time_s\": %s, \"disk_free_kib\": %s, ", now, $4 }'
+  awk '/^MemAvailable/ { printf "\"memory_available_kib\": %s, ", $2 }' /proc/meminfo
+  awk '{ printf "\"load\": %s, \"interfaces\": {", $1 }' /proc/loadavg
+  awk 'NR > 2 { sub(":", " "); printf "%s\"%s\": {\"rx_bytes\": %s, \"rx_packets\": %s, \"rx_errors\": %s, " \
+       "\"rx_dropped\": %s, \"tx_bytes\": %s, \"tx_packets\": %s}", (NR > 3 ? ", " : ""), $1, $2, $3, $4, $5, $10, $11 }
+       END { print "}}" }' /proc/net/dev
+  echo "$now" > "$beat.new" && mv "$beat.new" "$beat"
+  sleep "$every"
+done
+"""
+# Free KiB, bytes of the capture, seconds since the heartbeat, frames that the interface received; - where unknown.
+PROBE = r"""
+free=$(df -Pk "$1" | awk 'NR == 2 { print $4 }')
+size=-; for f in "$2" "$2.part"; do [ -f "$f" ] && size=$(wc -c < "$f"); done
+age=-; [ -f "$3" ] && age=$(( $(date +%s) - $(cat "$3") ))
+frames=$(awk -v dev="$4" 'NR > 2 { sub(":", " "); if ($1 == dev) print $3 }' /proc/net/dev)
+echo "${free:--} $size $age ${frames:--}"
+"""
+CLOCK = r"""
+if s=$(chronyc -c tracking 2> /dev/null); then echo "chrony $s"; exit; fi
+if s=$(pmc -u -b 0 'GET CURRENT_DATA_SET' 2> /dev/null | awk '$1 == "offsetFromMaster" { print $2 }') && [ -n "$s" ]
+then echo "ptp $s"; exit; fi
+if s=$(timedatectl show -p NTPSynchronized --value 2> /dev/null); then echo "system $s"; fi
+"""
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look at a node; None where it could not say."""
+
+    free_bytes: int | None
+    size_bytes: int | None
+    heartbeat_s: int | None
+    frames: int | None
+
+
+def look_of(printed: str) -> Look:
+    """What the probe printed. Raises ValueError where it printed something else."""
+    free, size, age, frames = (None if word == "-" else int(word) for word in printed.split())
+    return Look(None if free is None else free * 1024, size, age, frames)
+
+
+def clock_of(printed: str) -> dict[str, Any]:
+    """Manifest key `clock` from what the node's clock program said; all unknown where it has none."""
+    source, _, said = printed.strip().partition(" ")
+    fields = said.split(",")
+    with contextlib.suppress(ValueError, IndexError):
+        if source == "chrony":  # chronyc(1), tracking: 5th the system clock's offset in seconds, last the leap status
+            offset = round(float(fields[4]) * 1e9)
+            return {"source": source, "offset_ns": offset, "synchronized": fields[-1] != "Not synchronised"}
+        if source == "ptp":
+            return {"source": source, "offset_ns": round(float(said)), "synchronized": True}
+        if source == "system" and said in ("yes", "no"):
+            return {"source": source, "offset_ns": None, "synchronized": said == "yes"}
+    return {"source": None, "offset_ns": None, "synchronized": None}
+
+
+def short_of(look: Look, reserve_bytes: int) -> str | None:
+    """Why a sample has to end for want of disk; None where it has not."""
+    if look.free_bytes is None or look.free_bytes >= reserve_bytes:
+        return None
+    return f"disk full: {look.free_bytes // MB} MB free, {reserve_bytes // MB} MB are kept free"
+
+
+@dataclass
+class Watch:
+    """What was seen while one sample was taken."""
+
+    first: Look | None = None
+    last: Look | None = None
+    unseen: str | None = None  # why the last look failed
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, look: Look) -> None:
+        """Keep the first and the last look."""
+        self.first, self.last, self.unseen = self.first or look, look, None
+
+    def silent_s(self) -> int | None:
+        """Seconds since the node's last sign of life; None where it is alive, or nobody knows."""
+        age = self.last.heartbeat_s if self.last else None
+        return age if age is not None and age > SILENT_S else None
+
+    def facts(self) -> dict[str, Any]:
+        """Manifest key `watchdog`."""
+        return {
+            "disk_free_bytes": self.last.free_bytes if self.last else None,
+            "heartbeat_s": self.last.heartbeat_s if self.last else None,
+            "growing": self.growing(),
+        }
+
+    def growing(self) -> bool | None:
+        """Whether the capture grew while frames came; None where none came, or too little was seen."""
+        if self.first is None or self.last is self.first:
+            return None
+        if None in (self.first.frames, self.last.frames, self.last.size_bytes):
+            return None
+        if self.last.size_bytes > (self.first.size_bytes or 0):
+            return True
+        # what is written comes in blocks: few frames prove nothing
+        return None if (self.last.frames - self.first.frames) * RECORD_BYTES < BLOCK_BYTES else False
+
+
+class Watchdog:
+    """The watchdog of one listening node, from `start` to `stop`."""
+
+    def __init__(self, testbed: Testbed, instance: Instance, settings: CollectSettings):
+        self._testbed = testbed
+        self._node = instance.name
+        self._every_s = settings.watch_s
+        self.reserve_bytes = settings.disk_reserve_mb * MB
+        self.log = f"watchdog-{instance.name}.jsonl"
+        self._job: Job | None = None
+        self.clock = clock_of("")
+
+    def start(self) -> None:
+        """Begin the node's loop and ask for its clock. Raises UserError where the node runs nothing."""
+        self.clock = clock_of(self._testbed.run(self._node, ["sh", "-c", CLOCK]).stdout)
+        argv = ["sh", "-c", LOOP, "watchdog", str(self._every_s), self._folder(), self._beat()]
+        self._job = self._testbed.start(self._node, argv, output=self.log)
+
+    def look(self, file: str, interface: str) -> Look:
+        """Look at the node while it writes a file. Raises UserError where it does not answer."""
+        place = self._testbed.place(self._node, file)
+        argv = ["sh", "-c", PROBE, "look", self._folder(), place, self._beat(), interface]
+        printed = self._testbed.run(self._node, argv, timeout_s=10).stdout
+        try:
+            return look_of(printed)
+        except ValueError as error:
+            raise UserError(f"the watchdog said {printed.strip()!r}", where=f"node {self._node}") from error
+
+    def stop(self, target: Path) -> None:
+        """End the loop and bring its log."""
+        if self._job is None:
+            return
+        self._job.signal("TERM")
+        if self._job.wait(5) is None:
+            self._job.signal("KILL")
+        self._testbed.fetch(self._node, self.log, target)
+
+    def _beat(self) -> str:
+        return self._testbed.place(self._node, f"heartbeat-{self._node}")
+
+    def _folder(self) -> str:
+        return str(Path(self._beat()).parent)

@@ -1,0 +1,164 @@
+"""When measured values agree with exact ones: bounds on R2, missing values, errors, and the width of intervals.
+
+The bounds are stated here only: figure 5, the report and docs/flowreports.md have the text of STATEMENT.
+"""
+
+from dataclasses import dataclass
+
+LEAST_R2 = 0.99  # section IV-A of the P4/RDMA paper: "all the experiments had an R2 > 0.99"
+MOST_MISSING = 0.05  # share of exact values that no report has: of these R2 cannot show anything
+LEAST_ABOVE = 10  # pairs above 0 on both sides: fewer show nothing of a measure that is 0 elsewhere
+LEAST_WITHIN = 0.995  # share of values within the error of their kind: R2 hides a few wrong values among large ones
+TOO_FEW = "too few values"
+WIDEST = 0.01  # median width of intervals, a share of the sequence numbers or of the payload
+WIDEST_P99 = 0.1  # the same, 99th percentile
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Values of one kind: ``within`` is the column of flowreport_accuracy with the share of values within the error."""
+
+    name: str
+    within: str | None
+    error: str
+
+
+# The program counts every packet: a count is right or wrong.
+COUNT = Kind("count", "equal_share", "equal")
+# Both sides have the same timestamps, but reports may round: those of format 1 have steps of 1,024 ns.
+TIME = Kind("time", "near_share", "within 1 %")
+# Quotients of counts and times, which are rounded.
+RATE = Kind("rate", "near_share", "within 1 %")
+# A lower bound and an upper one: what counts is that the exact number is between them, and that they are close.
+INTERVAL = Kind("interval", None, "in the interval")
+
+DERIVED = {  # table II of the P4/RDMA paper, section III-A4: derived metric: measure of flowreport_accuracy
+    "start time": "start",
+    "end time": "end",
+    "flow size": "bytes",
+    "total packets": "packets",
+    "average packet size": "packet_size",
+    "bytes in flight": "bytes_in_flight",
+    "acknowledged bytes": "acknowledged_bytes",
+    "packet loss rate": "loss",
+    "throughput": "throughput_reports",
+    "duration": "duration",
+}
+MEASURES = (
+    *("rtt_syn", "rtt_ack", *DERIVED.values()),
+    *("retransmitted", "iat", "iat_reports", "throughput", "throughput_known"),
+)
+KINDS = {
+    **dict.fromkeys(("bytes", "packets", "bytes_in_flight", "acknowledged_bytes"), COUNT),
+    **dict.fromkeys(("rtt_syn", "rtt_ack", "start", "end", "duration", "iat", "iat_reports"), TIME),
+    **dict.fromkeys(("packet_size", "throughput_reports", "throughput", "throughput_known"), RATE),
+    **dict.fromkeys(("loss", "retransmitted"), INTERVAL),
+}
+STATEMENT = (
+    f"A measure agrees if R\u00b2 of values and of logarithms is at least {LEAST_R2}, at most {100 * MOST_MISSING:g} % "
+    f"of the values are missing, and at least {100 * LEAST_WITHIN:g} % of the others are {COUNT.error} (counts) or "
+    f"{TIME.error} (times and rates); the rest may have any error, of which error_largest is the largest. "
+    "Loss and payload sent again are intervals: all have to contain the exact number, and those other than from 0 to 0 "
+    f"have a median width of at most {100 * WIDEST:g} % of the sequence numbers, and of the payload, and a 99th "
+    f"percentile of at most {100 * WIDEST_P99:g} %. A measure with fewer than {LEAST_ABOVE} values above 0 "
+    "has too few to agree."
+)
+
+
+def bound(measure: str) -> str:
+    """Return the bound on the values of a measure in a few words."""
+    kind = KINDS[measure]
+    if kind is INTERVAL:
+        return f"all {kind.error}, width at most {100 * WIDEST:g} % (median), {100 * WIDEST_P99:g} % (p99)"
+    return f"{100 * LEAST_WITHIN:g} % {kind.error}"
+
+
+def own_rows(rows: list[dict]) -> list[dict]:
+    """Return the rows of flowreport_accuracy of the samples' own run, without those of a second one.
+
+    If the program ran twice the own run is that with all triggers.
+    """
+    own = min((row["triggers"] for row in rows), default=None)
+    return [row for row in rows if row["triggers"] == own]
+
+
+def disagreement(row: dict | None) -> str | None:
+    """Return why a row of flowreport_accuracy does not agree; None if it does.
+
+    R2 is undefined if all exact values are alike: then all pairs have to be equal.
+    """
+    if row is None or not row["n"] + row["missing"]:
+        return "no values"
+    if not row["n"]:
+        return "all values missing"
+    reasons = faults(row)
+    if not reasons and row["n_log"] < LEAST_ABOVE:
+        return f"{TOO_FEW}: {row['n_log']} above 0"
+    return ", ".join(reasons.values()) or None
+
+
+def faults(row: dict) -> dict[str, str]:
+    """Return the criteria that a row with pairs does not meet, and the number of each in words."""
+    found = {}
+    for name, criterion, label in (("r2", "R2", "R2"), ("r2_log", "log R2", "R2 of logarithms")):
+        if row[name] is not None and row[name] < LEAST_R2:
+            found[criterion] = f"{label} {row[name]:.4g}"
+    if row["r2"] is None and row["equal"] < row["n"]:
+        found["R2"] = f"R2 undefined, {row['n'] - row['equal']:,} of {row['n']:,} values differ"
+    if row["missing_share"] > MOST_MISSING:
+        found["missing"] = f"{100 * row['missing_share']:.3g} % missing"
+    kind = KINDS[row["measure"]]
+    return found | (interval_faults(row) if kind is INTERVAL else error_faults(row, kind))
+
+
+def differs(row: dict | None) -> bool:
+    """Return whether a row of flowreport_accuracy shows a disagreement; too few values show none."""
+    why = disagreement(row)
+    return why is not None and not why.startswith(TOO_FEW)
+
+
+def verdict(row: dict | None) -> str:
+    """Return the verdict on a row of flowreport_accuracy: agrees, differs, or too few values, with the reason."""
+    why = disagreement(row)
+    if why is None:
+        return "agrees"
+    return why if why.startswith(TOO_FEW) else f"differs: {why}"
+
+
+def error_faults(row: dict, kind: Kind) -> dict[str, str]:
+    """Return the criterion of their kind if too many values of a row are beyond its error."""
+    share = row[kind.within]
+    return {} if share >= LEAST_WITHIN else {kind.error: f"{floor_percent(share)} % {kind.error}"}
+
+
+def interval_faults(row: dict) -> dict[str, str]:
+    """Return the criteria that the intervals of a row do not meet: all contain the exact value, and are narrow."""
+    if row["covered_share"] is None:
+        return {INTERVAL.error: "no intervals"}
+    found = {}
+    if row["covered_share"] < 1:
+        outside = f"{100 * (1 - row['covered_share']):.3g} % of intervals do not contain the exact value"
+        found[INTERVAL.error] = outside
+    for name, label, most in (("width_median", "median", WIDEST), ("width_p99", "p99", WIDEST_P99)):
+        if row[name] is not None and row[name] > most:
+            found[f"{label} width"] = f"{label} width {100 * row[name]:.3g} %"
+    return found
+
+
+def floor_percent(share: float) -> str:
+    """Return a share in percent with four digits, never rounded up to a bound."""
+    return f"{int(share * 1e5) / 1e3:.5g}"
+
+
+def badness(row: dict) -> tuple:
+    """Return a key that sorts rows of flowreport_accuracy: those that differ, too few values, those that agree.
+
+    Within each of the three the worst is first.
+    """
+    known = [row[name] for name in ("r2", "r2_log") if row[name] is not None]
+    if not known:
+        known = [row["equal"] / row["n"] if row["n"] else 0.0]
+    within = KINDS[row["measure"]].within or "covered_share"
+    known += [1 - (row["missing_share"] or 0), row[within] or 0.0]
+    kind = (differs(row), disagreement(row) is not None, True).index(True)
+    return (kind, min(known), row["near_share"] or 0)

@@ -1,0 +1,58 @@
+"""A campaign's folder, results/<campaign>/: which files stand where."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from acapella_core import beneath
+from acapella_core.errors import UserError
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """Paths of a campaign's files; nothing is read."""
+
+    folder: Path
+
+    @property
+    def catalog(self) -> Path:
+        """The DuckDB catalog that `acapella index` writes."""
+        return self.folder / "catalog.duckdb"
+
+    def manifest(self, sample: str) -> Path:
+        """How a sample was taken."""
+        return self.folder / "raw" / f"{sample}.json"
+
+    def acap(self, sample: str) -> Path:
+        """A sample's frames."""
+        return self.folder / "acap" / f"{sample}.parquet"
+
+    def flows(self, sample: str) -> Path:
+        """A sample's flows."""
+        return self.folder / "flows" / f"{sample}.parquet"
+
+    def partial(self, sample: str, table: str) -> Path:
+        """What `acapella analyze` made of one sample for one table."""
+        return self.folder / "partial" / sample / f"{table}.parquet"
+
+    def table(self, name: str, suffix: str) -> Path:
+        """A published table, as csv or parquet."""
+        return self.folder / "tables" / f"{name}.{suffix}"
+
+
+def opened(folder: str | Path) -> Campaign:
+    """Return the campaign of a folder; from then on writers follow no link beneath it.
+
+    Raises UserError if it is no folder.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise UserError("no such campaign folder", where=folder)
+    beneath.protect(folder)
+    return Campaign(folder)
+
+
+def require(path: Path, fix: str) -> Path:
+    """``path`` where it is a readable file. Raises UserError with ``fix`` otherwise."""
+    if not path.is_file():
+        raise UserError("no such file", where=path, fix=fix)
+    return path

@@ -1,0 +1,303 @@
+"""Check a third-party results directory before it is used.
+
+    acapella check results/demo        a campaign
+    acapella check demo-public         a release
+
+Verifies names (of files, and of samples and files in manifests, raw/samples.tsv and the catalog), symbolic links (only
+those that the workflow makes are allowed: captures in raw/, entries of a cache in acap/ and flows/), and the SHA-256 of
+every file that a manifest, the catalog, a provenance file or SHA256SUMS lists. Prints a line for each finding.
+
+The workflow writes figures, the report, logs and other files of a campaign without their SHA-256 in a list: they are
+counted by kind, and are not verified. A file that the workflow does not write is named, and is no finding: somebody
+added it. The lists themselves are not signed: who can write the directory can write a list that matches.
+
+Exit code 0 if there is no finding, 1 if there is one, 2 if the directory is neither a campaign nor a release.
+"""
+
+import argparse
+import functools
+import json
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from acapella_core import names, schemas, sheets
+from acapella_core.errors import DAMAGED, UserError
+from acapella_core.files import sha256_of
+
+from . import queries
+from .campaign import Campaign, opened
+from .figures import registry
+from .links import links
+
+SUMS = "SHA256SUMS"
+SAMPLES = {"raw": ".json", "acap": ".parquet", "flows": ".parquet", "partial": "", "flowreports": ""}
+KINDS = ("acap", "flows")
+MADE_AGAIN = ("acap", "flows", "tables")
+AGAIN = "; if this campaign is yours, delete the file and run snakemake, which makes it again"
+MOST_BYTES = 64 << 20  # of a file that is read as a whole
+# Kinds of files of a campaign that no list contains, as patterns of paths. Of tables and figures the names are checked,
+# too (`kind_of`).
+NOT_LISTED = {
+    "catalog": r"catalog\.duckdb",
+    "lists": r"(\w+_)?provenance\.json|raw/((samples|failed)\.tsv|[^/]+\.json)|(release-)?pseudonyms\.tsv",
+    "collections": r"collect\.json|outcomes\.csv|stale/raw/.+",
+    "partial": r"partial/[^/]+/(\.snakemake_timestamp|(?P<query>\w+)\.parquet)",
+    "tables": r"tables/(?P<table>\w+)\.(csv|parquet)",
+    "trials": r"(kappa|consistency)/[^/]+\.json",
+    "flow reports": r"(flowreports|flowstudy)/([^/]+/)?\w+\.(parquet|json|pcap)",
+    "storage": r"storage/study\.json",
+    "figures": r"figures/(?P<figure>\w+)\.(svg|pdf|png|html)",
+    "report": r"report\.html",
+    "logs": r"logs/(\w+/)?[^/]+\.(log|exit|done)",
+    "benchmarks": r"benchmarks/(\w+/)?[^/]+\.tsv",
+    "key": r"release\.key",
+    "release": r"release/.+",
+    "incomplete": r"(.*/)?\.[^/]+\.part",
+}
+
+
+class Findings:
+    """Faults of a directory, one line each; the SHA-256 of files by their lists, and which files are listed."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.lines: list[str] = []
+        self.listed: set[str] = set()
+        self.unlisted: list[str] = []
+        self.released = False
+
+    def add(self, place: object, what: object) -> None:
+        """Add a finding."""
+        self.lines.append(f"{place}: {what}")
+
+    def verify(self, name: object, checksum: object, by: str) -> None:
+        """Compare a file with the SHA-256 that the list ``by`` has of it."""
+        try:
+            path = self.folder / names.path(name, by)
+        except UserError as error:
+            self.lines.append(str(error))
+            return
+        self.listed.add(str(name))
+        try:
+            if not stat.S_ISREG(path.stat().st_mode):
+                self.add(name, "is not a regular file")
+            elif sha256_of(path) != checksum:
+                again = not self.released and Path(name).parts[0] in MADE_AGAIN
+                self.add(name, f"does not have the SHA-256 that {by} lists" + (AGAIN if again else ""))
+        except FileNotFoundError:
+            self.add(name, f"no such file, and {by} lists it")
+        except OSError as error:
+            self.add(name, f"cannot read it: {error.strerror}")
+
+
+def register_parser(subparsers) -> argparse.ArgumentParser:
+    """Add `acapella check`."""
+    parser = subparsers.add_parser(
+        "check",
+        help="check names, checksums and links of a third-party campaign or release",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", metavar="DIR", help="a campaign's directory or a release")
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the findings and a summary; return the exit code."""
+    found = check(opened(args.folder))
+    for line in found.lines:
+        print(names.shown(line))
+    plural = "" if len(found.lines) == 1 else "s"
+    summary = [f"{args.folder}: {len(found.listed)} files verified, {len(found.lines)} finding{plural}"]
+    if not found.released:
+        summary += about_unlisted(found)
+    print(names.shown("; ".join(summary)))
+    return DAMAGED if found.lines else 0
+
+
+def about_unlisted(found: Findings) -> list[str]:
+    """Print the files of a campaign that the workflow does not write; return the counts of files without checksum."""
+    kinds = Counter(map(kind_of, found.unlisted))
+    for name in found.unlisted:
+        if kind_of(name) is None:
+            print(names.shown(f"{name}: not verified: the workflow writes no such file"))
+    added = kinds.pop(None, 0)
+    counts = ", ".join(f"{kind} {number}" for kind, number in kinds.items())
+    lines = [f"{kinds.total()} files that the workflow writes without a checksum ({counts})"] if kinds else []
+    return [*lines, f"{added} other file{'' if added == 1 else 's'}"] if added else lines
+
+
+def kind_of(name: str) -> str | None:
+    """Return the kind of a file of a campaign that no list contains, by its path; None if the workflow writes no such
+    file.
+    """
+    for kind, pattern in NOT_LISTED.items():
+        match = re.fullmatch(pattern, name)
+        if match and all(value in (None, *known_names()[group]) for group, value in match.groupdict().items()):
+            return kind
+    return None
+
+
+@functools.cache
+def known_names() -> dict[str, Sequence[str]]:
+    """Return the names that the groups of NOT_LISTED can have."""
+    tables = sorted(path.stem for path in (schemas.root() / "tables").glob("*.yaml"))
+    return {"query": queries.names("analyze"), "table": tables, "figure": registry.every_name()}
+
+
+def check(campaign: Campaign) -> Findings:
+    """Return the faults of a directory. Raises UserError if it is neither a campaign nor a release."""
+    found = Findings(campaign.folder)
+    released = found.released = (campaign.folder / SUMS).is_file()
+    provenances = sorted(campaign.folder.glob("*provenance.json"))
+    if not (released or provenances or campaign.catalog.is_file() or (campaign.folder / "raw").is_dir()):
+        raise UserError(
+            "is neither a campaign nor a release", where=campaign.folder, fix=f"it has no {SUMS}, catalog or raw/"
+        )
+    for place, what in links(campaign.folder):
+        found.add(place, what)
+    files = list(check_files(found))
+    if released:
+        check_sums(found)
+    for path in provenances:
+        check_provenance(found, path)
+    check_manifests(found)
+    if campaign.catalog.is_file():
+        check_catalog(found, campaign)
+    known = {*found.listed, SUMS}
+    found.unlisted = [name for name in files if name not in known]
+    if released:
+        for name in found.unlisted:
+            found.add(name, f"is not in {SUMS}")
+    return found
+
+
+def check_files(found: Findings) -> Iterator[str]:
+    """Check names and kinds of all files; yield the path of each regular file and link."""
+    for parent, folders, files in os.walk(found.folder):
+        for name in sorted((*folders, *files)):
+            path = Path(parent) / name
+            place = path.relative_to(found.folder)
+            if not names.is_component(name):
+                found.add(place, "its name has control characters")
+            suffix = SAMPLES.get(str(place.parent))
+            if suffix is not None and name.endswith(suffix) and not names.SAMPLE.fullmatch(name.removesuffix(suffix)):
+                found.add(place, f"is not the name of a sample: {names.SAMPLE_RULE}")
+            mode = path.lstat().st_mode
+            if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
+                yield str(place)
+            elif not stat.S_ISDIR(mode):
+                found.add(place, "is neither a file nor a directory")
+
+
+def whole(path: Path) -> str:
+    """Return the text of a regular file. Raises OSError, and ValueError if it is no such file, or a large one.
+
+    It neither waits for the other end of a pipe nor follows a link.
+    """
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise ValueError("not a regular file")
+        content = stream.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"larger than {MOST_BYTES >> 20} MiB")
+    return content.decode("utf-8", "replace")
+
+
+def document(found: Findings, path: Path) -> dict:
+    """Return the JSON object in a file; empty, with a finding, if there is none."""
+    place = path.relative_to(found.folder)
+    try:
+        content = json.loads(whole(path))
+        if not isinstance(content, dict):
+            raise ValueError("not an object")
+    except (OSError, ValueError, RecursionError) as error:
+        found.add(place, f"cannot be read as JSON: {error}")
+        return {}
+    return content
+
+
+def check_sums(found: Findings) -> None:
+    """Verify the files that SHA256SUMS lists."""
+    try:
+        lines = whole(found.folder / SUMS).splitlines()
+    except (OSError, ValueError) as error:
+        found.add(SUMS, f"cannot be read: {error}")
+        return
+    for line in lines:
+        checksum, _, name = line.partition("  ")
+        found.verify(name, checksum, SUMS)
+
+
+def check_provenance(found: Findings, path: Path) -> None:
+    """Verify the tables that a provenance file lists, and the digests that they were made from."""
+    content = document(found, path)
+    outputs, inputs = (content.get(key) if isinstance(content.get(key), dict) else {} for key in ("outputs", "inputs"))
+    for name, checksum in outputs.items():
+        found.verify(name, checksum, path.name)
+    parameters = content.get("parameters")
+    if isinstance(parameters, dict) and parameters.get("pseudonyms"):
+        return  # the names of samples are not those of files
+    for sample, checksums in inputs.items():
+        for kind in KINDS:
+            if isinstance(checksums, dict) and kind in checksums:
+                found.verify(f"{kind}/{sample}.parquet", checksums[kind], path.name)
+        if isinstance(checksums, dict) and "manifest" in checksums:
+            found.verify(f"raw/{sample}.json", checksums["manifest"], path.name)
+
+
+def check_manifests(found: Findings) -> None:
+    """Verify the captures that manifests list, and the names in them and in the sheets."""
+    for name, columns in (("samples.tsv", sheets.TAKEN), ("failed.tsv", sheets.FAILED)):
+        try:
+            sheets.read(found.folder / "raw" / name, columns)
+        except UserError as error:
+            found.lines.append(str(error).removeprefix(f"{found.folder}/"))
+    for path in sorted((found.folder / "raw").glob("*.json")):
+        if path.is_symlink():
+            continue  # a finding already
+        place, manifest = path.relative_to(found.folder), document(found, path)
+        if not manifest:
+            continue
+        try:
+            names.sample(manifest.get("sample"), place)
+            file = names.file(manifest.get("file"), place)
+            for key in ("site", "port"):
+                names.label(manifest.get(key), place)
+        except UserError as error:
+            found.lines.append(str(error))
+            continue
+        if manifest["sample"] != path.stem:
+            found.add(place, "is the manifest of another sample")
+        found.verify(f"raw/{file}", manifest.get("sha256"), str(place))
+
+
+def check_catalog(found: Findings, campaign: Campaign) -> None:
+    """Verify the digests that the catalog lists, and the names in it."""
+    place = campaign.catalog.name
+    try:
+        with queries.one_line():
+            con = queries.open_catalog(campaign.folder)
+            samples = con.execute("select sample, site, port from samples order by all").fetchall()
+            tables = {name for (name,) in con.execute("select table_name from duckdb_tables()").fetchall()}
+            query = "select sample, sha256, flows_sha256, manifest_sha256 from acaps order by all"
+            acaps = con.execute(query).fetchall() if "acaps" in tables else []  # a release has none
+    except UserError as error:
+        found.add(place, error)
+        return
+    for sample, site, port in samples:
+        try:
+            names.sample(sample, place)
+            names.label(site, f"{place}: sample {sample}")
+            names.label(port, f"{place}: sample {sample}")
+        except UserError as error:
+            found.lines.append(str(error))
+    for sample, *checksums in acaps:
+        files = (f"acap/{sample}.parquet", f"flows/{sample}.parquet", f"raw/{sample}.json")
+        for file, checksum in zip(files, checksums, strict=True):
+            if file not in found.listed:
+                found.verify(file, checksum, place)

@@ -1,0 +1,84 @@
+"""Ask a collector in SQL, while it runs and afterwards.
+
+    acapella collector sql reports "select src, dst, bytes from flows order by bytes desc limit 5"
+    acapella collector sql reports "select window_ns, sum(bytes) from series group by all order by all" --format csv
+
+Tables: flows and series (schemas/tables/flow_reports.yaml, flow_report_series.yaml), counters (name, value). Of a
+running collector they are a snapshot, with the newest rows of the series; afterwards they are its files, which any
+DuckDB client reads as well.
+"""
+
+import argparse
+import contextlib
+import json
+import sys
+from pathlib import Path
+
+from acapella_core.errors import UserError
+
+from .. import queries, sql
+from .questions import asked
+
+TABLES = ("flows", "series")
+
+
+def register_parser(actions) -> None:
+    """Add `acapella collector sql`."""
+    parser = actions.add_parser(
+        "sql",
+        help="ask a collector in SQL, while it runs and afterwards",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", metavar="FOLDER", help="what acapella collector run -o names")
+    parser.add_argument("query", metavar="QUERY", help="one SELECT")
+    sql.add_format(parser)
+    parser.set_defaults(act=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Answer the query on standard output. Raises UserError in one line."""
+    folder = Path(args.folder)
+    collector = asked(folder)
+    if collector is None:
+        counters = finished(folder)
+        tables = folder
+    else:
+        with collector:
+            answer = collector("snapshot")
+        counters, tables = answer["state"]["reports"], folder / answer["folder"]
+    spreadsheet = sql.checked_spreadsheet(args)
+    if args.own_process:
+        sql.confine()  # not before the collector was asked, over a socket
+    with queries.one_line(), contextlib.closing(queries.connect()) as con:
+        define(con, tables, counters)
+        queries.confine(con, tables)
+        with sql.known_names(con):
+            sql.write_answer(
+                con, sql.reading_statement(con, args.query, anew=""), sys.stdout, args.format, spreadsheet=spreadsheet
+            )
+
+
+def finished(folder: Path) -> dict:
+    """The counters of a collector that has ended. Raises UserError where none has written results there."""
+    path = folder / "counters.json"
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))["reports"]
+    except FileNotFoundError:
+        raise UserError(
+            "no collector runs here, and none has ended here with results",
+            where=folder,
+            fix="acapella collector run -o",
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError("not the counters of a collector", where=path) from error
+
+
+def define(con, folder: Path, counters: dict[str, int]) -> None:
+    """The tables of a connection."""
+    for name in TABLES:
+        path = folder / f"{name}.parquet"
+        if path.is_file():  # a run without series has none
+            con.read_parquet(str(path)).create_view(name)
+    con.execute("create table counters (name varchar, value ubigint)")
+    con.executemany("insert into counters values (?, ?)", list(counters.items()))

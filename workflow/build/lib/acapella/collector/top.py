@@ -1,0 +1,117 @@
+"""The largest flows of a running collector, again and again.
+
+    acapella collector top reports
+    acapella collector top reports --by rtt -n 5 --json
+
+Asks the collector whose results go to FOLDER, through the socket there, which only its owner can use. `rate` is since
+the look before, by the reports' own times, or since the flow's start where it was not shown then; --by throughput goes
+by the latter. Once where standard output is no terminal, unless --every says otherwise; Ctrl-C ends it. --json prints a
+document a look, with every column of schemas/tables/flow_reports.yaml.
+"""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from acapella_core.errors import UserError
+
+from ..consistency.selection import duration_ns, whole
+from .questions import MOST_FLOWS, asked
+
+EVERY = "2s"
+CLEAR = "\x1b[H\x1b[2J"
+PREFIXES = ("", "k", "M", "G", "T", "P", "E")
+COLUMNS = ("bytes", "packets", "rate", "RTT", "reports", "flow")
+
+
+def register_parser(actions) -> None:
+    """Add `acapella collector top`."""
+    parser = actions.add_parser(
+        "top",
+        help="the largest flows of a running collector",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", metavar="FOLDER", help="what acapella collector run -o names")
+    parser.add_argument(
+        "--by",
+        choices=["bytes", "packets", "throughput", "rtt", "reports", "last"],
+        default="bytes",
+        help="default: bytes",
+    )
+    parser.add_argument("-n", dest="count", metavar="N", default="20", help="flows shown (default: 20)")
+    parser.add_argument("--every", metavar="DURATION", help=f"look again, on a terminal each {EVERY}")
+    parser.add_argument("--json", action="store_true", help="a JSON document a look")
+    parser.set_defaults(act=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Show flows until Ctrl-C, or once. Raises UserError where no collector runs there."""
+    count = whole(args.count, 1, MOST_FLOWS, "a number of flows")
+    terminal = sys.stdout.isatty() and not args.json
+    every = args.every or (EVERY if terminal else None)
+    pause_s = duration_ns(every) / 1e9 if every else None
+    collector = asked(Path(args.folder))
+    if collector is None:
+        raise UserError("no collector runs there", where=args.folder, fix="ask its results: acapella collector sql")
+    with collector:
+        while True:
+            answer = collector("top", by=args.by, count=count)
+            text = json.dumps(answer) if args.json else "\n".join(as_text(answer))
+            print(f"{CLEAR if terminal else ''}{text}", flush=True)
+            if pause_s is None:
+                return
+            time.sleep(max(0.0, pause_s))
+
+
+def as_text(answer: dict) -> list[str]:
+    """A table for people: what the collector has, then a line a flow."""
+    counters = answer["state"]["reports"]
+    lines = [f"{counters['accepted'] + counters['from_memory']:,} reports of {counters['flows']:,} flows"]
+    lines += [session_line(session) for session in answer["state"]["sessions"] if not session["retired"]]
+    lines.append(f"{COLUMNS[0]:>8} {COLUMNS[1]:>8} {COLUMNS[2]:>9} {COLUMNS[3]:>8} {COLUMNS[4]:>8}  {COLUMNS[5]}")
+    for flow in answer["flows"]:
+        rtt = flow["handshake_rtt_ns"] if flow["handshake_rtt_ns"] is not None else flow["rtt_syn_ns"]
+        cells = (short(flow["bytes"]), short(flow["packets"]), short(flow["rate_bps"], "b/s"), milliseconds(rtt))
+        lines.append(
+            f"{cells[0]:>8} {cells[1]:>8} {cells[2]:>9} {cells[3]:>8} {short(flow['reports']):>8}  {name(flow)}"
+        )
+    return lines
+
+
+def session_line(session: dict) -> str:
+    """A data plane's session."""
+    how = "ended" if session["ended"] else "connected" if session["connected"] else "its control plane is gone"
+    return f"session {session['session']} of {session['program']} ({session['instance']}): {how}"
+
+
+def short(value: int, unit: str = "") -> str:
+    """A number in three or four digits: 1234567 is 1.23M."""
+    size, scale = float(value), 0
+    while size >= 999.5 and scale < len(PREFIXES) - 1:
+        size, scale = size / 1000, scale + 1
+    return (f"{value}" if scale == 0 else f"{size:.3g}{PREFIXES[scale]}") + unit
+
+
+def milliseconds(value_ns: int | None) -> str:
+    """A time for people."""
+    return "" if value_ns is None else f"{value_ns / 1e6:.3g}ms"
+
+
+def name(flow: dict) -> str:
+    """A flow's tags, ends and protocol."""
+    tags = [f"vlan {id_}" for id_ in flow["vlan"]] + [f"mpls {label}" for label in flow["mpls"]]
+    ends = [end(flow["src"], flow["src_port"]), end(flow["dst"], flow["dst_port"])]
+    protocol = {1: "ICMP", 6: "TCP", 17: "UDP", 58: "ICMPv6", 132: "SCTP"}.get(
+        flow["ip_proto"], f"proto {flow['ip_proto']}"
+    )
+    return " ".join([*tags, ends[0], "→", ends[1], protocol])
+
+
+def end(address: str, port: int | None) -> str:
+    """One end of a flow."""
+    if port is None:
+        return address
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

@@ -1,0 +1,135 @@
+"""Processes with few rights: no network, no files but those that a program needs, bounded memory and CPU time.
+
+The core starts them (confine/confinement.hpp lists what they lose); `acapella doctor` reports what the kernel offers.
+"""
+
+import contextlib
+import os
+import pwd
+import select
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from acapella_core import _native
+from acapella_core.confinement import CPU_S, MEMORY_BYTES, confine_self
+
+__all__ = ["Process", "beside", "confine_self", "readable", "status_of_trial"]
+
+# What programs of a distribution read: themselves, libraries, data, and the settings of libraries.
+SYSTEM = (
+    "/usr",
+    "/bin",
+    "/lib",
+    "/lib64",
+    "/nix/store",
+    *(
+        f"/etc/{name}"
+        for name in (
+            "alternatives",
+            "gcrypt",
+            "gnutls",
+            "group",
+            "ld.so.cache",
+            "ld.so.preload",
+            "libnl-3",
+            "localtime",
+            "nsswitch.conf",
+            "passwd",
+            "protocols",
+            "services",
+            "ssl/openssl.cnf",
+            "wireshark",
+        )
+    ),
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/zero",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/sys/devices/system/cpu",
+)
+FILE_BYTES = 64 << 20  # complaints: standard error is a file
+TASKS = 64  # processes and threads: tshark is one; counted only with a user id or a user namespace of its own
+
+PROCESSES = "Max processes"  # in /proc/PID/limits
+
+
+class Process:
+    """A running confined program; as much of subprocess.Popen's interface as its callers need."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], streams: tuple[int, int, int]):
+        """Start ``command``, whose first word is a path. Raises OSError if it cannot be started."""
+        self.returncode: int | None = None
+        pid = _native.spawn_confined(
+            command[0],
+            list(command),
+            [f"{name}={value}" for name, value in environment.items()],
+            streams,
+            [*SYSTEM, *beside(Path(command[0]))],
+            (MEMORY_BYTES, CPU_S, FILE_BYTES, TASKS),
+        )
+        self.pid = pid
+        self._handle = os.pidfd_open(pid)  # names this process even after another has taken its number
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        """Wait for the end and return the exit code, -N for signal N. Raises subprocess.TimeoutExpired."""
+        if self.returncode is None:
+            if not readable(self._handle, timeout_s):
+                raise subprocess.TimeoutExpired("", timeout_s)
+            self._kill_group()
+            _, status = os.waitpid(self.pid, 0)
+            self.returncode = os.waitstatus_to_exitcode(status)
+            os.close(self._handle)
+        return self.returncode
+
+    def kill(self) -> None:
+        """Kill the process if it runs, stopped or not."""
+        if self.returncode is None:
+            self._kill_group()
+
+    def _kill_group(self) -> None:
+        """Kill the process and its children. Until it has been waited for, no other group has its number."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+
+def readable(descriptor: int, timeout_s: float | None) -> bool:
+    """Wait until a descriptor can be read, or has ended; false after ``timeout_s`` seconds."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(None if timeout_s is None else timeout_s * 1000))
+
+
+def beside(program: Path) -> list[str]:
+    """Return what a program that is not in a directory of SYSTEM brings along: its directory, lib and share.
+
+    Of a program in a home directory or above one, it is the program alone.
+    """
+    found = program.resolve()
+    homes = [Path.home(), *(Path(user.pw_dir) for user in pwd.getpwall())]
+    if any(home.resolve().is_relative_to(found.parent) for home in homes):
+        return [str(found)]
+    return [str(found.parent), *(str(found.parent.parent / name) for name in ("lib", "share"))]
+
+
+def status_of_trial() -> dict[str, str]:
+    """Return the lines of /proc/PID/status of a confined program, and "Max processes" of /proc/PID/limits.
+
+    Raises OSError if it cannot be started.
+    """
+    reading, writing = os.pipe()
+    try:
+        process = Process(["/bin/cat"], {}, (reading, writing, writing))
+        try:
+            lines = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8").splitlines()
+            limits = Path(f"/proc/{process.pid}/limits").read_text(encoding="utf-8").splitlines()
+        finally:
+            process.kill()
+            process.wait()
+    finally:
+        os.close(reading)
+        os.close(writing)
+    (most,) = (line.split()[2] for line in limits if line.startswith(PROCESSES))
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)} | {PROCESSES: most}

@@ -1,0 +1,133 @@
+"""What a run that ended early reports: which samples failed, which jobs the machine failed, and how to continue."""
+
+import errno
+import shutil
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from acapella_core import names
+from acapella_core.errors import DAMAGED, INTERNAL, INTERRUPTED, OUTSIDE
+
+from .job_records import FailedJob
+
+LEAST_FREE = 1 << 20  # bytes
+SAMPLE_RULES = ("collect", "digest", "analyze")  # a job of these fails by its sample
+FULL = (errno.ENOSPC, errno.EDQUOT)
+# Signals that a program brings upon itself; the others come from people, Slurm, or a kernel without memory.
+CRASHES = (signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS)
+NOT_STARTED = (126, 127)  # exit codes of a shell that cannot run a command
+FIRST = 3  # jobs named of those that failed for the same reason
+
+
+def how_to_go_on(jobs: Sequence[FailedJob], excluded: Sequence[str], *, stopping: bool = False) -> str:
+    """Return which samples and jobs failed, with the last line of each one's log, and how the campaign continues.
+
+    Only exit codes decide which sample failed by itself, not the texts of logs. ``jobs``: the failed ones;
+    ``excluded``: samples that the config leaves out already; ``stopping``: Snakemake received SIGTERM or SIGINT.
+    """
+    if shutil.disk_usage(".").free < LEAST_FREE or any(job.errno in FULL for job in jobs):
+        return f"acapella: the disk is full; make room in {Path.cwd()}, then run snakemake again"
+    outside = {job: why for job in jobs if (why := reason_outside(job))}
+    stopped = [job for job in jobs if job not in outside and is_stopped(job)]
+    own = [job for job in jobs if job not in outside and job not in stopped]
+    of_samples = {job.sample: job for job in own if job.sample and job.rule in SAMPLE_RULES}
+    others = [job for job in own if job not in of_samples.values()]
+    lines = [*about_samples(of_samples, excluded)]
+    if outside and not of_samples and not others:  # the log of another job may name the sample that made it fail
+        lines.append("acapella: no sample failed by itself")
+    if others:
+        lines += ["acapella: these jobs failed:", *by_reason({name(job): last_line(job.log) for job in others})]
+    if outside:
+        lines.append(
+            "acapella: these jobs failed for reasons outside the samples; fix these causes, then run snakemake again:"
+        )
+        lines += by_reason({name(job): why for job, why in outside.items()})
+    if stopping or (stopped and not lines):
+        anew = "; the collection starts over, its samples are taken again" if of_collection(stopped) else ""
+        lines.append(f"acapella: stopped; run snakemake again to go on{anew}")
+    if not stopping and (ended := [name(job) for job in stopped if job.exit_code == 128 + signal.SIGTERM]):
+        lines.append(
+            "acapella: unless somebody stopped these jobs, a time limit did (--set-resources RULE:runtime=MINUTES):"
+        )
+        lines += by_reason(dict.fromkeys(ended, "ended by SIGTERM"))
+    if deleted := [job for job in jobs if job.deleted and job.sample]:  # other rules keep what they update
+        lines.append("acapella: Snakemake deleted earlier results of these jobs; the next run makes them again:")
+        lines += [f"  {name(job)}" for job in deleted]
+    return "\n".join(lines or ["acapella: no job failed; the message above gives the reason"])
+
+
+def about_samples(failed: dict[str, FailedJob], excluded: Sequence[str]) -> list[str]:
+    """Return the lines about samples that failed by themselves."""
+    if not failed:
+        return []
+    damaged = sorted(sample for sample, job in failed.items() if job.rule == "digest" and job.exit_code == DAMAGED)
+    lines = [
+        "acapella: these samples failed:",
+        *by_reason({sample: last_line(job.log) for sample, job in failed.items()}, "samples"),
+        "Repair them and run snakemake again; or leave them out with this line in the config:",
+        f"  exclude: [{', '.join(sorted({*failed, *excluded}))}]",
+    ]
+    if damaged:
+        lines += [f"or, to keep what is before the damage in {', '.join(damaged)}, by this one:"]
+        lines += ["  digest: {damaged: keep}"]
+    return lines
+
+
+def by_reason(reasons: dict[str, str], what: str = "jobs") -> list[str]:
+    """Return a line for each reason why jobs failed, with the job, or the number of jobs and the first of them."""
+    names: dict[str, list[str]] = {}
+    for each in sorted(reasons):
+        names.setdefault(reasons[each], []).append(each)
+    lines = []
+    for reason, same in names.items():
+        first = ", ".join(same[:FIRST]) + (", ..." if len(same) > FIRST else "")
+        lines.append(f"  {first}: {reason}" if len(same) == 1 else f"  {len(same)} {what} ({first}): {reason}")
+    return lines
+
+
+def reason_outside(job: FailedJob) -> str | None:
+    """Return why a job failed that is no fault of its input; None if it is one, or the job was stopped."""
+    code = job.exit_code
+    if code is None:
+        return "it was not started, or killed before it ended; Snakemake's message above gives the reason"
+    if code in NOT_STARTED:
+        return f"a program cannot be started (exit code {code}): {last_line(job.log)}"
+    if code == OUTSIDE:  # a full disk also loses the text
+        lacks = "the machine lacks space, memory or a program (exit code 75), and the log is empty: make room first"
+        return lacks if is_empty(job.log) else last_line(job.log)
+    if code == INTERNAL:  # a library that cannot be imported, or a mistake in the program
+        return f"the program failed (exit code 70, a traceback in the log): {last_line(job.log)}"
+    killed = code > 128 and code not in INTERRUPTED and code - 128 not in CRASHES
+    hint = "; the memory may be too small, or a time limit too short" if code == 128 + signal.SIGKILL else ""
+    return f"killed by signal {code - 128}{hint}" if killed else None
+
+
+def is_stopped(job: FailedJob) -> bool:
+    """Return whether a job was ended by Ctrl-C, SIGTERM or SIGHUP."""
+    return job.exit_code in INTERRUPTED
+
+
+def of_collection(jobs: Sequence[FailedJob]) -> bool:
+    """Return whether one of the jobs is a testbed's collection, which takes all samples in one job."""
+    return any(job.rule == "collect" and job.sample is None for job in jobs)
+
+
+def name(job: FailedJob) -> str:
+    """Return the name of a job: its rule, and its sample if it has one."""
+    return f"{job.rule} {job.sample}" if job.sample else job.rule
+
+
+def last_line(log: Path) -> str:
+    """Return the last line of a job's log."""
+    return "its log is empty" if is_empty(log) else names.shown(text_of(log).splitlines()[-1])
+
+
+def is_empty(log: Path) -> bool:
+    """Return whether a log has no text."""
+    return not text_of(log)
+
+
+def text_of(log: Path) -> str:
+    """Return the text of a log, without spaces around it; empty if there is no log."""
+    return log.read_text(encoding="utf-8", errors="replace").strip() if log.is_file() else ""

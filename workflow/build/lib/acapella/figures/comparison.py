@@ -1,0 +1,95 @@
+"""What the figures of trials share: which pairs they show, what a run is called, and what stands under their titles."""
+
+from ..consistency.baseline import CODE as ODD_BASELINE
+from ..trial_tables import JOINED
+from .quality import losses_of
+from .source import NoData, Source
+from .wording import count, short_labels
+
+BASELINE = 1  # place of the trial that the others are compared with
+
+
+def letter(place: int) -> str:
+    """A trial's letter, as in the paper: A is the baseline, B the second trial; from the 27th on a number."""
+    return chr(ord("A") + place - 1) if place <= 26 else str(place)
+
+
+def trial_names(source: Source) -> dict[tuple[str, int], str]:
+    """Return the name of each trial as the config gives it, by environment and place."""
+    rows = source.rows("consistency")
+    return {(row["environment"], row[place]): row[f"trial_{place}"] for row in rows for place in ("a", "b")}
+
+
+def trial_labels(source: Source, limit: int) -> dict[tuple[str, int], str]:
+    """Return a label for each trial by environment and place: its name, behind the environment unless it begins so."""
+    names = trial_names(source)
+    whole = {key: name if name.startswith(key[0]) else f"{key[0]}: {name}" for key, name in names.items()}
+    distinct = short_labels(dict.fromkeys(whole.values()), limit)
+    labels = {key: distinct[text] for key, text in sorted(whole.items())}
+    taken: dict[str, int] = {}
+    for key, label in labels.items():  # two environments may have trials that read alike
+        taken[label] = taken.get(label, 0) + 1
+        if taken[label] > 1:
+            labels[key] = f"{label} ({taken[label]})"
+    return labels
+
+
+def environments(source: Source) -> list[str]:
+    """The environments in the order of the config."""
+    rows = sorted(source.rows("consistency_environments"), key=lambda row: row["place"])
+    return [row["environment"] for row in rows]
+
+
+def pairs(source: Source) -> list[dict]:
+    """Rows of consistency, by environment and trials. Raises NoData where there are none."""
+    place = {name: place for place, name in enumerate(environments(source))}
+    rows = source.rows("consistency")
+    if not rows:
+        raise NoData("no trials were compared")
+    return sorted(rows, key=lambda row: (place[row["environment"]], row["a"], row["b"]))
+
+
+def runs(rows: list[dict]) -> list[dict]:
+    """The rows about a run against its baseline."""
+    return [row for row in rows if row["a"] == BASELINE]
+
+
+def odd_baselines(source: Source) -> set[str]:
+    """The environments whose other trials agree among themselves, and not with the first."""
+    return {row["environment"] for row in source.rows("consistency_warnings") if row["code"] == ODD_BASELINE}
+
+
+def against_one(source: Source) -> list[str]:
+    """The environments of three trials or more of which only pairs with the first were compared."""
+    compared = source.rows("consistency")
+    return [
+        row["environment"]
+        for row in sorted(source.rows("consistency_environments"), key=lambda row: row["place"])
+        if row["trials"] > 2 and not any(p["environment"] == row["environment"] and p["a"] > BASELINE for p in compared)
+    ]
+
+
+def scope(source: Source) -> tuple[str, ...]:
+    """How many trials and packets were compared with the first trial, and what their captures lost."""
+    compared = runs(source.rows("consistency"))
+    return scope_of(source, compared, f"{count(len(compared), 'run')} against the first trial")
+
+
+def scope_of_pairs(source: Source) -> tuple[str, ...]:
+    """The same of all pairs, whichever was the first trial."""
+    pairs_ = source.rows("consistency")
+    return scope_of(source, pairs_, count(len(pairs_), "pair"))
+
+
+def scope_of(source: Source, compared: list[dict], called: str) -> tuple[str, ...]:
+    """Both, of the pairs ``compared``, which are ``called`` so."""
+    rows = source.rows("consistency")
+    names = {name for row in rows for trial in ("trial_a", "trial_b") for name in row[trial].split(JOINED)}
+    trials = len({(row["environment"], row[place]) for row in rows for place in ("a", "b")})
+    packets = sum(row["packets_common"] for row in compared)
+    where = count(len(environments(source)), "environment")
+    what = f"{count(len(names), 'sample')} as {count(trials, 'trial')} of {where}"
+    alone = sum(row["packets_a"] + row["packets_b"] - 2 * row["packets_common"] for row in compared)
+    packets = f"{count(packets, 'packet')} in common, {alone:,} in one of two trials alone (U)"
+    captured = losses_of([row for row in source.quality if row["sample"] in names])
+    return f"{what}; {called}", f"{packets}; capture {captured}"

@@ -1,0 +1,100 @@
+"""One figure from its module: title, what was seen and lost, the drawing, and where its numbers are."""
+
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import altair as alt
+
+from . import flowreport_scope, quality, registry, restrictions, theme
+from .source import NoData, Source
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What a figure's module gives: a title that says what the data show, the drawing, and how to read its marks."""
+
+    title: str
+    chart: alt.TopLevelMixin
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A whole figure: its Vega-Lite specification, and its words for those who do not see it."""
+
+    name: str
+    title: str
+    notes: tuple[str, ...]
+    table: str
+    columns: tuple[str, ...]
+    empty: bool
+    spec: dict
+
+    @property
+    def description(self) -> str:
+        """Title and notes as one text."""
+        return ". ".join([self.title, *self.notes])
+
+
+def drawn(name: str, source: Source, *, origin: bool = True) -> Drawn:
+    """Draw one figure. Raises UserError where a table that it needs is missing.
+
+    ``origin``: whether the figure itself names its table, which a page with a caption does beside it.
+    """
+    module = registry.module(name)
+    try:
+        figure, empty = module.draw(source), False
+    except NoData as reason:
+        figure, empty = no_data(module.SUBJECT, str(reason)), True
+    scope = getattr(module, "SCOPE", quality.scope)
+    notes = (*scope(source), *figure.key)
+    title = figure.title + restriction_of(scope, source)
+    foot = f"Data: tables/{module.TABLE}.csv ({', '.join(module.COLUMNS)})" if origin else None
+    spec = framed(figure.chart, title, notes, foot).to_dict()
+    spec["description"] = ". ".join([title, *notes])
+    spec["usermeta"] = {"figure": name, "table": f"tables/{module.TABLE}.csv", "columns": list(module.COLUMNS)}
+    return Drawn(name, title, notes, module.TABLE, tuple(module.COLUMNS), empty, spec)
+
+
+def restriction_of(scope: Callable, source: Source) -> str:
+    """Return what ends a figure's title if all samples are filtered or the like; empty if it is not of samples."""
+    if scope is quality.scope:
+        return restrictions.named(source)
+    if scope is quality.scope_of_all:
+        return restrictions.named(source, every=True)
+    # flow reports can be drawn without the tables of `acapella process`
+    processed = scope is flowreport_scope.scope and source.campaign.table("capture_quality", "csv").is_file()
+    return restrictions.named(source, every=True) if processed else ""
+
+
+def framed(chart: alt.TopLevelMixin, title: str, notes: tuple[str, ...], origin: str | None) -> alt.ConcatChart:
+    """Put title and notes above a drawing and the origin of its numbers, if given, below."""
+    head = alt.TitleParams(
+        text=wrapped(title, theme.TITLE), subtitle=[line for note in notes for line in wrapped(note, theme.TEXT)]
+    )
+    whole = alt.concat(chart.properties(title=head))
+    if origin is None:
+        return whole.configure(**theme.config())
+    foot = alt.TitleParams(
+        text=wrapped(origin, theme.SMALL), orient="bottom", fontSize=theme.SMALL, color=theme.FAINT, offset=8
+    )
+    return whole.properties(title=foot).configure(**theme.config())
+
+
+def wrapped(text: str, size: int) -> list[str]:
+    """Lines of a text that fit a page at a font size."""
+    return textwrap.wrap(text, int(theme.WIDTH / (size * theme.PROSE))) or [""]
+
+
+def no_data(subject: str, reason: str) -> Figure:
+    """A figure that says why there is nothing to draw."""
+    text = [{"line": line, "place": place} for place, line in enumerate(wrapped(f"No data: {reason}.", 12))]
+    chart = (
+        alt.Chart(alt.Data(values=text))
+        .mark_text(fontSize=12, color=theme.FAINT)
+        .encode(text="line:N", y=alt.Y("place:O", axis=None))
+        .properties(width=theme.WIDTH - 20, height=90)
+        .properties(view=alt.ViewConfig(stroke=theme.GRID))
+    )
+    return Figure(f"{subject}: no data", chart)

@@ -1,0 +1,210 @@
+"""Histograms of the differences between trials, on signed logarithmic bins."""
+
+import math
+
+import altair as alt
+
+from . import theme
+from .comparison import environments, pairs, runs, trial_labels
+from .compose import Figure
+from .source import NoData, Source
+from .wording import count, nanoseconds, percent, short_labels, span
+
+PER_DECADE = 5
+LABEL = 40
+TRIAL = 24  # characters of a trial's name in a legend
+PALETTE = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.SKY, theme.PURPLE, theme.BLACK)
+NAMED = len(PALETTE)  # as many runs get a colour each; of more, all are grey
+MANY = "each run"
+LEAST_BINS, LEAST_SHARE = 10, 0.5  # bins of each sign, and %: the axes reach so far at least
+FLOOR = 0.4  # of the smallest share that is drawn: the axis begins there
+ENVIRONMENTS = 4  # that the title names; of more, the two with the smallest and the largest difference
+ROWS, ACROSS, SPACING = 8, 3, 14  # panels below each other; of more ``ACROSS`` in a row, px between them
+SMALL, LOW = 150, 90  # px: width and height of these
+BOUND_NS = 10  # differences within it are shaded: 10 ns in the CHOIR paper (sections 6 and 7)
+SHADE = "#EAF1F6"
+
+
+def draw(source: Source, measure: str, name: str) -> Figure:
+    """A panel an environment, a line a run; shares are logarithmic, so that far outliers show."""
+    compared = runs(pairs(source))
+    rows = [row for row in runs(source.rows("consistency_deltas")) if row["measure"] == measure]
+    if not rows:
+        raise NoData("no run has a packet in common with its first trial")
+    bound, within = shares_within(source, measure)
+    labels = short_labels(environments(source), LABEL)
+    most = max(LEAST_BINS, *(abs(row["bin"]) for row in rows))
+    least = min(LEAST_SHARE, 100 * FLOOR * min(row["share"] for row in rows))
+    trials = trial_labels(source, TRIAL)
+    drawn = {trials[row["environment"], row["b"]] for row in rows}
+    shown = [env for env in labels if any(row["environment"] == env for row in rows)]
+    across = 1 if len(shown) <= ROWS else ACROSS
+    named = across == 1 and len({row["b"] for row in rows}) <= NAMED
+    width = theme.WIDTH - 100 - (theme.text_width(drawn) if named else 0) if across == 1 else SMALL
+    panels = []
+    for environment in shown:
+        own = [row for row in rows if row["environment"] == environment]
+        places = sorted({row["b"] for row in own})
+        values = [point for b in places for point in steps(own, b, trials[environment, b], least)]
+        legend = [trials[environment, b] for b in places] if named else []
+        last = across > 1 or environment == shown[-1]
+        lines = panel(values, legend, (most, least, width), name, last, len(shown))
+        panels.append(
+            marked(lines, bound, most, (labels[environment], within_text(within.get(environment, []), bound)))
+        )
+    key = (
+        f"Difference: the run's {name} minus that of the first trial. Bins are logarithmic, five a decade for each "
+        "sign; the middle one holds exactly 0; a bin without packets has no line.",
+        *(() if named else ("One grey line per run.",)),
+        f"Shares of the packets in common, on a logarithmic axis. Shaded: within \u00b1{nanoseconds(bound)}.",
+        *missing(compared, rows, trials),
+    )
+    chart = alt.vconcat(*panels, spacing=10) if across == 1 else alt.concat(*panels, columns=across, spacing=SPACING)
+    chart = chart.resolve_scale(x="shared", y="shared", color="independent")
+    return Figure(title(compared, measure, name, labels), chart, key)
+
+
+def shares_within(source: Source, measure: str) -> tuple[int, dict[str, list[float]]]:
+    """The bound that is marked, in ns, and the shares of packets within it of each environment's runs.
+
+    The bound is 10 ns, as in the CHOIR paper, or the smallest of the table if it does not have 10 ns.
+    """
+    rows = [row for row in runs(source.rows("consistency_within")) if row["measure"] == measure]
+    bounds = {row["bound_ns"] for row in rows}
+    bound = BOUND_NS if BOUND_NS in bounds or not bounds else min(bounds)
+    shares: dict[str, list[float]] = {}
+    for row in rows:
+        if row["bound_ns"] == bound and row["share"] is not None:
+            shares.setdefault(row["environment"], []).append(row["share"])
+    return bound, shares
+
+
+def within_text(shares: list[float], bound: int) -> str:
+    """``83.1 % to 85.0 % of packets within ±10 ns``; empty without shares."""
+    if not shares:
+        return ""
+    low, high = percent(min(shares)), percent(max(shares))
+    return f"{span(low, high)} of packets within \u00b1{nanoseconds(bound)}"
+
+
+def title(compared: list[dict], measure: str, name: str, labels: dict) -> str:
+    """The mean absolute difference in each environment; of many the smallest and the largest."""
+    told = {}
+    for environment, label in labels.items():
+        column = f"{measure}_delta_mean_ns"
+        means = [row[column] for row in compared if row["environment"] == environment and row[column] is not None]
+        if means:
+            told[label] = min(means), max(means)
+    what = f"Mean absolute difference of {name} between runs"
+    if len(told) > ENVIRONMENTS:
+        low, high = min(told, key=lambda label: told[label][0]), max(told, key=lambda label: told[label][1])
+        ends = nanoseconds_of(told[low][0]), nanoseconds_of(told[high][1])
+        if ends[0] == ends[1]:
+            return f"{what}: {ends[0]} in each of {count(len(told), 'environment')}"
+        return f"{what}: {ends[0]} ({low}) to {ends[1]} ({high})"
+    return f"{what}: {', '.join(f'{span(*map(nanoseconds_of, ends))} ({label})' for label, ends in told.items())}"
+
+
+def nanoseconds_of(value: float) -> str:
+    """A mean in words: below 10 ns with a digit behind the point."""
+    return nanoseconds(round(value)) if value >= 9.95 or value == 0 else f"{value:.2g}\N{NO-BREAK SPACE}ns"
+
+
+def missing(compared: list[dict], rows: list[dict], trials: dict) -> tuple[str, ...]:
+    """Runs that have nothing to draw."""
+    drawn = {(row["environment"], row["b"]) for row in rows}
+    absent = [trials[run] for row in compared if (run := (row["environment"], row["b"])) not in drawn]
+    return (f"Without a packet in common: {', '.join(absent)}.",) if absent else ()
+
+
+def steps(rows: list[dict], place: int, run: str, least: float) -> list[dict]:
+    """The outline of a run's histogram: a piece for each block of neighboring bins that hold packets."""
+    points, before = [], None
+    for row in sorted((row for row in rows if row["b"] == place), key=lambda row: row["bin"]):
+        here = {"run": run, "text": percent(row["share"]), "range": between(row)}
+        low, high, share = row["bin"] - 0.5, row["bin"] + 0.5, 100 * row["share"]
+        if before is None or before["bin"] + 1 != row["bin"]:
+            points += [{**points[-1], "share": least}] if points else []
+            here["piece"] = f"{place}/{row['bin']}"
+            points.append({**here, "bin": low, "share": least})
+        here["piece"] = points[-1]["piece"]
+        points += [{**here, "bin": low, "share": share}, {**here, "bin": high, "share": share}]
+        before = row
+    return [{**point, "order": order} for order, point in enumerate([*points, {**points[-1], "share": least}])]
+
+
+def ticks(most: int, width: int) -> tuple[list[float], str]:
+    """Where powers of ten stand, and the expression that writes them: 0, and 5 of each sign, in small panels 1."""
+    decades = list(range((most + PER_DECADE - 1) // PER_DECADE + 1))
+    step = -(-len(decades) // (5 if width > SMALL else 2))
+    chosen = [power for power in decades if power % step == 0 and (power or len(decades) == 1)]
+    places = [PER_DECADE * power + 0.5 for power in chosen]
+    values = [*(-place for place in reversed(places)), 0, *places]
+    power = f"round((abs(datum.value) - 0.5) / {PER_DECADE})"
+    units = "['ns', 'µs', 'ms', 's', '1000 s', '10⁶ s']"
+    size = f"format(pow(10, {power} % 3), 'd') + ' ' + {units}[floor({power} / 3)]"
+    return values, f"datum.value == 0 ? '0' : (datum.value < 0 ? '\u2212' : '') + {size}"
+
+
+def between(row: dict) -> str:
+    """What a bin holds, in words."""
+    low, high = row["lo_ns"], row["hi_ns"]
+    if low is None or high is None:
+        return f"{low if high is None else high:,} ns and beyond"
+    return f"{low:,} ns" if low == high else f"{low:,} to {high:,} ns"
+
+
+def powers(least: float) -> list[float]:
+    """Powers of ten from a share in % to 100 %."""
+    return [10.0**power for power in range(math.ceil(math.log10(least)), 3)]
+
+
+def marked(lines: alt.Chart, bound: int, most: int, head: tuple[str, str]) -> alt.LayerChart:
+    """A panel with its heading, and the differences within the bound shaded beneath its lines."""
+    at = min(most + 1, PER_DECADE * math.log10(bound) + 0.5)
+    shade = alt.Chart(alt.Data(values=[{"low": -at, "high": at}])).mark_rect(color=SHADE).encode(x="low:Q", x2="high:Q")
+    edges = alt.Chart(alt.Data(values=[{"bin": -at}, {"bin": at}])).mark_rule(color=theme.FAINT, strokeDash=[3, 3])
+    small = lines.width == SMALL
+    texts = {"text": head[0], "subtitle": head[1]} if small else {"text": ": ".join(part for part in head if part)}
+    title = alt.TitleParams(
+        **texts, fontSize=theme.TEXT, subtitleFontSize=theme.SMALL, offset=2, frame="group", color=theme.INK
+    )
+    return (shade + edges.encode(x="bin:Q") + lines).properties(title=title)
+
+
+def panel(values, names, limits, name, last, panels) -> alt.Chart:  # noqa: PLR0913, PLR0917
+    """The lines of one environment; ``last``: with labels on the axis of differences."""
+    most, least, width = limits
+    places, text = ticks(most, width)
+    named = bool(names)
+    domain = names or [MANY]
+    colours = list(PALETTE[: len(names)]) if named else ["#8A8A8A"]
+    field = "run:N" if named else "all:N"
+    legend = alt.Legend(title="run", orient="right", symbolType="stroke", symbolSize=200) if named else None
+    axis = alt.Axis(values=places, labelExpr=text, labels=last, ticks=last, domain=False, labelOverlap=False)
+    return (
+        alt.Chart(alt.Data(values=values if named else [{**value, "all": MANY} for value in values]))
+        .mark_line(interpolate="linear", strokeWidth=1.4, clip=True)
+        .encode(
+            x=alt.X(
+                "bin:Q",
+                title=f"difference of {name}" if last else None,
+                scale=alt.Scale(domain=[-most - 1, most + 1], nice=False),
+                axis=axis,
+            ),
+            y=alt.Y(
+                "share:Q",
+                title="packets (%)",
+                scale=alt.Scale(type="log", domain=[least, 100], nice=False, clamp=True),
+                axis=alt.Axis(labelExpr="format(datum.value, '~r')", values=powers(least), domain=False, minExtent=40),
+            ),
+            color=alt.Color(field, sort=domain, scale=alt.Scale(domain=domain, range=colours), legend=legend),
+            detail=["run:N", "piece:N"],
+            order="order:Q",
+            tooltip=[
+                *(alt.Tooltip("run:N"), alt.Tooltip("range:N", title="difference")),
+                alt.Tooltip("text:N", title="packets in common"),
+            ],
+        )
+        .properties(width=width, height=LOW if width == SMALL else max(70, min(190, 420 // panels)))
+    )

@@ -1,0 +1,107 @@
+"""What stands before the innermost network header of the campaign's frames."""
+
+import altair as alt
+
+from . import site_dots, theme
+from .compose import Figure
+from .source import ALL, Source
+from .wording import count, natural, percent, shortened
+
+SUBJECT = "Encapsulations"
+TABLE = "encapsulations"
+COLUMNS = ("encapsulation", "share", "share_lo", "share_hi")
+MOST = 14
+TITLE_LABEL = 50  # characters of a label in the title
+BARS = theme.WIDTH - 162  # px: the width of 100 %, and of the longest label above a bar
+NONE = "none (the frame starts with IP)"
+ROW = 31
+BAR, MIDDLE = 13, 7  # px: the bar's height, and how far below the row's middle it is, under its label
+PLAIN = {
+    "Ethernet": "are plain Ethernet (no tag, no tunnel)",
+    "none": "start with IP (no Ethernet, no tunnel)",
+}
+
+
+def draw(source: Source) -> Figure:
+    """A bar an encapsulation with its interval, the label above it; a dot for each site."""
+    rows = source.wanted(TABLE)
+    ranked = sorted((r for r in rows if r["site"] == ALL), key=lambda r: (-r["share"], natural(r["encapsulation"])))
+    rank = {row["encapsulation"]: place for place, row in enumerate(ranked[:MOST])}
+    several = len(source.sites) > 1
+    values = [cells(row, rank) for row in ranked[:MOST]]
+    none = {"frames": 0, "share": 0.0, "share_lo": None, "share_hi": None}
+    placed = site_dots.with_absent(rows, "encapsulation", rank, none) if several else []
+    dots = [cells(row, rank) for row in placed]
+    key = ["Bar: share of all frames"]
+    if any(row["low"] is not None for row in values):
+        key.append("line: its 95 % bootstrap interval over samples")
+    if several:
+        key.append(site_dots.key(source.sites))
+    if any(not dot["frames"] for dot in dots):
+        key.append("at 0: none of its frames has the encapsulation")
+    if len(ranked) > MOST:
+        rest = sum(row["share"] for row in ranked[MOST:])
+        key.append(f"{count(len(ranked) - MOST, 'rarer encapsulation')} not shown, {percent(rest)} of frames together")
+    return Figure(title(ranked), chart(values, dots, source.sites), ("; ".join(key) + ".", *quoted(ranked[:MOST])))
+
+
+def cells(row: dict, rank: dict) -> dict:
+    """What one row puts into the drawing, shares in percent."""
+    low, high = row["share_lo"], row["share_hi"]
+    name = NONE if row["encapsulation"] == "none" else row["encapsulation"]
+    interval = "" if low is None else f"  ({percent(low)} to {percent(high)})"
+    return {
+        **{"encapsulation": name, "label": fitted(name), "place": rank[row["encapsulation"]]},
+        **{"site": row["site"], "frames": row["frames"], "samples": row["samples"]},
+        **{"share": 100 * row["share"], "text": percent(row["share"]) + interval},
+        "low": None if low is None else 100 * low,
+        "high": None if high is None else 100 * high,
+    }
+
+
+def fitted(name: str) -> str:
+    """Return a label that ends at 100 %: beyond it are the numbers."""
+    limit = len(name)
+    while theme.text_width([shortened(name, limit)], theme.SMALL) > BARS:
+        limit -= 1
+    return shortened(name, limit)
+
+
+def title(ranked: list[dict]) -> str:
+    """How many encapsulations there are and what the most common one carries."""
+    first = ranked[0]
+    name = first["encapsulation"]
+    told = PLAIN.get(name) or f"have just {shortened(name, TITLE_LABEL)}"
+    if len(ranked) == 1:
+        return f"All frames {told}"
+    return f"{count(len(ranked), 'encapsulation')}; {percent(first['share'])} of frames {told}"
+
+
+def quoted(shown: list[dict]) -> tuple[str, ...]:
+    """A note where ICMP stands among the labels: its errors quote a packet, whose header is the innermost one."""
+    if any({"ICMP", "ICMPv6"} & set(row["encapsulation"].split("/")) for row in shown):
+        return ("Behind ICMP or ICMPv6 stands the packet that an error message quotes, not a tunnel.",)
+    return ()
+
+
+def chart(values: list[dict], dots: list[dict], sites: list[str]) -> alt.LayerChart:
+    """Bars under their labels; what they say in words at their right."""
+    x = alt.Scale(domain=[0, 100], nice=False)
+    y = alt.Y("place:O", axis=None, scale=alt.Scale(paddingInner=0, paddingOuter=0))
+    tooltip = [
+        *(alt.Tooltip("site:N"), alt.Tooltip("encapsulation:N"), alt.Tooltip("text:N", title="share")),
+        *(alt.Tooltip("frames:Q", format=","), alt.Tooltip("samples:Q", format=",")),
+    ]
+    base = alt.Chart(alt.Data(values=values)).encode(y=y, tooltip=tooltip)
+    axis = alt.Axis(title="share of frames (%)", domain=False)
+    bars = base.mark_bar(height=BAR, color=site_dots.BAR, yOffset=MIDDLE)
+    bars = bars.encode(x=alt.X("share:Q", scale=x, axis=axis))
+    lines = base.transform_filter("datum.low !== null").mark_rule(strokeWidth=1.6, color=theme.BLACK, yOffset=MIDDLE)
+    lines = lines.encode(x=alt.X("low:Q", scale=x), x2="high:Q")
+    labels = base.mark_text(align="left", dy=MIDDLE - 14, fontSize=theme.SMALL).encode(x=alt.value(2), text="label:N")
+    words = base.mark_text(align="left", dy=MIDDLE, fontSize=theme.SMALL).encode(x=alt.value(BARS + 6), text="text:N")
+    layers = [bars, lines, labels, words]
+    if dots:
+        encoding = {"x": alt.X("share:Q", scale=x), "y": y, "tooltip": tooltip}
+        layers += site_dots.layers(dots, sites, BAR, MIDDLE, encoding)
+    return alt.layer(*layers).properties(width=BARS, height=alt.Step(ROW))

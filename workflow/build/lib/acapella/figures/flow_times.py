@@ -1,0 +1,75 @@
+"""How long flows last and how fast they are, stitched across samples: complementary distributions."""
+
+import altair as alt
+
+from .compose import Figure
+from .quality import timeless
+from .source import ALL, NoData, Source
+from .survival import JOINED, Axis, between, chart, lines_of, median_interval
+from .wording import count, nanoseconds, percent, scaled
+
+SUBJECT = "Flow durations and rates"
+TABLE = "flow_times"
+COLUMNS = ("scope", "site", "measure", "value", "ccdf")
+PANELS = {
+    "duration_ns": Axis("value", "flow duration (first to last frame)", ("ns", "µs", "ms", "s"), "at least, ns"),
+    "rate_bps": Axis("value", "flow rate (bit/s, mean on the wire)", ("", "k", "M", "G", "T"), "at least, bit/s"),
+}
+HEIGHT = 190  # px of a panel
+
+
+def draw(source: Source) -> Figure:
+    """Two log-log panels, durations and rates: share of flows of at least so much, lines as in flow_sizes."""
+    table = source.wanted(TABLE)
+    rows = [row for row in table if row["flows_ge"]]
+    panels, wholes = [], {}
+    for measure, axis in PANELS.items():
+        values, order = lines_of([row for row in rows if row["measure"] == measure], axis.column)
+        whole = [row for row in values if row["line"] == order[0]]
+        if whole:
+            wholes[measure] = whole
+            panels.append(chart(values, order, axis, y_title="share of flows of at least that value", height=HEIGHT))
+    if not panels:
+        raise NoData("no flow has more than one frame, so none has a duration or rate")
+    key = (
+        *zero_durations(table),
+        "Durations are of what samples saw: a lower bound if a flow was cut. A rate is bytes on the wire without "
+        f"FCS over the time observed, gaps left out. {JOINED}",
+        *(f"{said[0].upper()}{said[1:]}." for said in timeless(source)),
+    )
+    drawing = alt.vconcat(*panels, spacing=16).resolve_scale(color="shared", strokeDash="shared", strokeWidth="shared")
+    return Figure(title(wholes), drawing, key)
+
+
+def zero_durations(table: list[dict]) -> tuple[str, ...]:
+    """State how many flows have a duration of 0: they are below every threshold, and have no rate."""
+    lowest = [
+        row
+        for row in table
+        if (row["scope"], row["site"], row["measure"], row["value"]) == ("campaign", ALL, "duration_ns", 1)
+    ]
+    if not lowest or not lowest[0]["flows"]:
+        return ()
+    flows, zero = lowest[0]["flows"], lowest[0]["flows"] - lowest[0]["flows_ge"]
+    return (
+        f"Duration 0 (one frame, or all frames of one timestamp), without a rate: {zero:,} of "
+        f"{count(flows, 'directed flow')} ({percent(zero / flows)}).",
+    )
+
+
+def title(wholes: dict[str, list[dict]]) -> str:
+    """Where the middles of both lie; thresholds are ten a decade."""
+    first = next(iter(wholes.values()))[0]
+    flows = first["flows"]
+    medians = {measure: median_interval(whole, "value") for measure, whole in wholes.items()}
+    said = []
+    duration, rate = medians.get("duration_ns"), medians.get("rate_bps")
+    if duration and duration[1] == 1:  # the lowest threshold: below it are frames of one stamp
+        said.append(f"{flows - first['flows_ge']:,} of {count(flows, 'directed flow')} have a duration of 0")
+    elif duration:
+        said.append(f"median duration of {count(flows, 'directed flow')} {between(duration, nanoseconds)}")
+    if rate:
+        of = count(wholes["rate_bps"][0]["flows"], "rate")
+        said.append(f"median of {of} {between(rate, lambda value: scaled(value, 'bit/s'))}")
+    text = "; ".join(said) or f"durations and rates of {count(flows, 'directed flow')}"
+    return text[0].upper() + text[1:]

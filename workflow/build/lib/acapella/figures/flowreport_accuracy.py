@@ -1,0 +1,344 @@
+"""What flow reports measured beside what the digest says, flow by flow (P4/RDMA, figure 5)."""
+
+import math
+
+import altair as alt
+
+from ..agreement import INTERVAL, KINDS, STATEMENT, TOO_FEW, badness, differs, disagreement, faults, own_rows
+from . import theme
+from .compose import Figure
+from .flowreport_scope import scope
+from .source import ALL, NoData, Source
+from .wording import GAP, count, percent
+
+SUBJECT = "Accuracy of flow reports"
+TABLE = "flowreport_flows"
+COLUMNS = (
+    "bytes",
+    "bytes_measured",
+    "packets",
+    "packets_measured",
+    "rtt_syn_ns",
+    "rtt_syn_measured_ns",
+    "iat_at_report_ns",
+)
+SCOPE = scope
+PANEL, HEIGHT, ACROSS = 196, 150, 3  # px of a panel, panels in a row
+MOST_TICKS = 5
+CELLS = 90  # a panel's points are drawn once for each of so many by so many places
+MEASURES = {  # measure: heading, axis, columns of flowreport_flows or None, their unit in that of the axis
+    "rtt_syn": ("Handshake: SYN to SYN-ACK", "ms", ("rtt_syn_ns", "rtt_syn_measured_ns"), 1e-6),
+    "rtt_ack": ("Handshake: SYN-ACK to ACK", "ms", ("rtt_ack_ns", "rtt_ack_measured_ns"), 1e-6),
+    "start": ("Start time", "s", ("start_ns", "start_measured_ns"), 1e-9),
+    "end": ("End time", "s", ("end_ns", "end_measured_ns"), 1e-9),
+    "duration": ("Duration", "s", None, 1e-9),
+    "bytes": ("Flow size", "B of IP", ("bytes", "bytes_measured"), 1),
+    "packets": ("Packets", "packets", ("packets", "packets_measured"), 1),
+    "packet_size": ("Packet size between reports", "B of IP", None, 1),
+    "bytes_in_flight": ("Bytes in flight at reports", "B", None, 1),
+    "acknowledged_bytes": ("Acknowledged bytes at reports", "B", None, 1),
+    "loss": ("Packet loss rate", "%", None, 100),
+    "retransmitted": ("Payload sent again", "%", None, 100),
+    "iat": ("Last inter-arrival time", "ms", ("iat_at_report_ns", "iat_measured_ns"), 1e-6),
+    "iat_reports": ("Inter-arrival time at reports", "ms", None, 1e-6),
+    "throughput_reports": ("Throughput between reports", "Mbit/s", None, 1e-6),
+    "throughput": ("Throughput in windows", "Mbit/s", None, 1e-6),
+    "throughput_known": ("Windows without reason code", "Mbit/s", None, 1e-6),
+}
+PLACES = 20  # a decade, of flowreport_by_report
+
+
+def draw(source: Source) -> Figure:
+    """A scatter plot a measure, both axes logarithmic, with the line of no error."""
+    rows = {row["measure"]: row for row in own_rows(source.rows("flowreport_accuracy")) if row["sample"] == ALL}
+    drawn = {measure: points(source, measure) for measure in MEASURES if measure in rows}
+    shown = sorted((measure for measure in drawn if drawn[measure]), key=lambda measure: badness(rows[measure]))
+    if not shown:
+        raise NoData("no flow has a value on both sides that is above 0")
+    panels = [panel(drawn[measure], measure, rows[measure]) for measure in shown]
+    hidden = sum(rows[measure]["n"] - rows[measure]["n_log"] for measure in shown)
+    unseen = " Outside are flows that the program does not see." if any(rows[name]["outside"] for name in shown) else ""
+    key = (
+        f"Measures that differ come first, the worst of them first. Each point is {places(hidden)}; on the line both "
+        "sides are equal. R² of the values and of their logarithms. R² does not include missing values: those that the "
+        "digest has and no report does. Times are relative to the first packet. Windows have the last two packets of "
+        "each report at their times, and the others spread evenly since the report before. Values at reports are drawn "
+        "to 6 %. Packet loss and payload sent again: a point is the lower bound, and a vertical line reaches to the "
+        "upper bound; if it crosses the diagonal, the interval contains the exact value."
+        f"{unseen}",
+        STATEMENT,
+    )
+    return Figure(title(rows), alt.concat(*panels, columns=ACROSS, spacing=16), key)
+
+
+def places(hidden: int) -> str:
+    """What a point stands for."""
+    zero = f" ({count(hidden, 'pair')} with a 0 not drawn)" if hidden else ""
+    return f"a flow, a report, or a window of a flow{zero}, darker where there are many"
+
+
+def points(source: Source, measure: str) -> list[dict]:
+    """Places of a panel with their number of pairs: a pair is at the place's middle, to a hundredth of the axis.
+
+    ``top`` is the upper end of a measured interval, ``y`` its lower end; both are equal for values without an interval.
+    """
+    _, _, columns, unit = MEASURES[measure]
+    if columns is None:
+        pairs = OTHER_PAIRS.get(measure, of_reports)(source, measure)
+    elif measure in ("start", "end"):
+        pairs = of_times(source, columns)
+    else:
+        pairs = of_flows(source, columns)
+    pairs = [
+        ([exact * unit, measured * unit, (measured + (width[0] if width else 0)) * unit], number)
+        for exact, measured, number, *width in pairs
+        if exact and measured
+    ]
+    if not pairs:
+        return []
+    every = [math.log10(value) for values, _ in pairs for value in values]
+    low, high = min(every), max(every)
+    step = (high - low) / CELLS or 1
+    found: dict[tuple, int] = {}
+    for values, number in pairs:
+        place = tuple(round((math.log10(value) - low) / step) for value in values)
+        found[place] = found.get(place, 0) + number
+    ends = {"low": 10**low, "high": 10**high}
+    return [
+        dict(zip(("x", "y", "top"), (10 ** (low + at * step) for at in place), strict=True)) | {"pairs": number} | ends
+        for place, number in sorted(found.items())
+    ]
+
+
+def of_flows(source: Source, columns: tuple[str, str]) -> list[tuple]:
+    """The pairs of two columns, once each."""
+    table = source.table(TABLE)
+    return [(*pair, 1) for pair in zip(*(table[name].to_pylist() for name in columns), strict=True)]
+
+
+def of_times(source: Source, columns: tuple[str, str]) -> list[tuple]:
+    """Return the pairs of two columns of times, relative to the first packet of the flow's sample."""
+    rows = source.rows(TABLE)
+    first: dict[str, int] = {}
+    for row in rows:
+        if row["start_ns"] is not None:
+            first[row["sample"]] = min(row["start_ns"], first.get(row["sample"], row["start_ns"]))
+    return [
+        (*(row[name] - first[row["sample"]] for name in columns), 1)
+        for row in rows
+        if all(row[name] is not None for name in columns)
+    ]
+
+
+def of_durations(source: Source, _: str) -> list[tuple]:
+    """Return exact and measured durations of flows, ns."""
+    names = ("start_ns", "end_ns", "start_measured_ns", "end_measured_ns")
+    found = ([row[name] for name in names] for row in source.rows(TABLE))
+    return [(b - a, d - c, 1) for a, b, c, d in found if None not in (a, b, c, d)]
+
+
+def of_losses(source: Source, _: str) -> list[tuple]:
+    """Return exact loss, measured loss (lower bound), 1, and the width of the interval for each flow.
+
+    Loss: missing bytes / bytes sent. Uncertain bytes are missing and sent again, or neither: bytes sent stay the same.
+    """
+    found = []
+    for row in source.rows(TABLE):
+        sent = [bytes_sent(row, middle) for middle in ("", "measured_")]
+        if all(sent) and row["loss_reason"] is None:
+            shares = row["missing_bytes"] / sent[0], row["missing_measured_bytes"] / sent[1]
+            found.append((*shares, 1, (row["uncertain_bytes"] or 0) / sent[1]))
+    return found
+
+
+def bytes_sent(row: dict, middle: str) -> int | None:
+    """Return the sequence numbers that a flow occupies or misses; None if they are unknown."""
+    payload, again, missing = (row[f"{name}_{middle}bytes"] for name in ("payload", "retransmitted", "missing"))
+    return None if payload is None else payload - again + missing
+
+
+def of_retransmissions(source: Source, _: str) -> list[tuple]:
+    """Return exact and measured shares of payload that was sent again, 1, and the width of the interval."""
+    found = []
+    for row in source.rows(TABLE):
+        both = [(row[f"retransmitted_{m}bytes"], row[f"payload_{m}bytes"]) for m in ("", "measured_")]
+        if all(payload for _, payload in both) and row["loss_reason"] is None:
+            width = (row["uncertain_bytes"] or 0) / row["payload_measured_bytes"]
+            found.append((*(again / payload for again, payload in both), 1, width))
+    return found
+
+
+def of_reports(source: Source, measure: str) -> list[tuple]:
+    """What is compared at every report, ns or bit/s, and how many times."""
+    return [
+        (10 ** (row["place"] / PLACES), 10 ** (row["place_measured"] / PLACES), row["pairs"])
+        for row in source.rows("flowreport_by_report")
+        if row["measure"] == measure
+    ]
+
+
+def of_windows(source: Source, measure: str) -> list[tuple]:
+    """Return throughputs, bit/s, of windows of flows that both sides have: all, or those without a reason code."""
+    both = {(row["sample"], row["flow"]) for row in source.rows(TABLE) if row["found"] == "both" and not row["outside"]}
+    length_ns = window_ns(source)
+    return [
+        (row["bytes"] * 8e9 / length_ns, row["bytes_measured"] * 8e9 / length_ns, 1)
+        for row in source.rows("flowreport_windows")
+        if (row["sample"], row["flow"]) in both and (measure == "throughput" or row["reason"] is None)
+    ]
+
+
+OTHER_PAIRS = {
+    "duration": of_durations,
+    "loss": of_losses,
+    "retransmitted": of_retransmissions,
+    "throughput": of_windows,
+    "throughput_known": of_windows,
+}
+
+
+def window_ns(source: Source) -> int:
+    """Length of the windows."""
+    settings = {row["counter"]: row["value"] for row in source.rows("flowreport_counts") if row["stage"] == "settings"}
+    return settings["window_ns"]
+
+
+def title(rows: dict[str, dict]) -> str:
+    """Return how many measures agree with the digest, by the bounds of agreement, and the worst that differs."""
+    known = {name: row for name, row in rows.items() if row["n"] + row["missing"]}
+    if not known:
+        return "Flow reports beside the digest"
+    differing = [name for name, row in known.items() if differs(row)]
+    few = sum(disagreement(row) is not None for row in known.values()) - len(differing)
+    said = [f"{len(known) - len(differing) - few} of {count(len(known), 'measure')} agree with the digest"]
+    if few:
+        said.append(f"{count(few, 'measure')} with {TOO_FEW} to compare")
+    if differing:
+        worst = min(differing, key=lambda name: badness(known[name]))
+        heading, why = MEASURES[worst][0], disagreement(known[worst]).replace("R2", "R²")
+        what = "the worst that differs" if len(differing) > 1 else "the one that differs"
+        said.append(f"{what} is {heading[0].lower()}{heading[1:]} ({why})")
+    said += largest_error(known)
+    return "; ".join(said)
+
+
+def largest_error(rows: dict[str, dict]) -> list[str]:
+    """Return the largest relative error of a value, and its measure; empty if there is none or all are 0.
+
+    Measures with intervals are left out: their measured values are lower bounds.
+    """
+    values = {name: row["error_largest"] or 0 for name, row in rows.items() if KINDS[name] is not INTERVAL}
+    worst = max(values, key=values.get, default=None)
+    if worst is None or not values[worst]:
+        return []
+    heading = MEASURES[worst][0]
+    return [f"largest relative error: {percent(values[worst])} ({heading[0].lower()}{heading[1:]})"]
+
+
+def share_of_one(value: float) -> str:
+    """Four digits, never rounded up to 1."""
+    return "1" if value == 1 else f"{math.floor(value * 1e4) / 1e4:.4f}"
+
+
+def told(row: dict) -> list[str]:
+    """The lines under a panel's heading."""
+    both = "R² undefined" if row["r2"] is None else f"R² {share_of_one(row['r2'])}"
+    if row["r2_log"] is not None:
+        both += f", log {share_of_one(row['r2_log'])}"
+    parts = [
+        f"n{GAP}={GAP}{row['n']:,}",
+        f"{percent(row['missing_share'])} missing",
+        *(f"{row[name]:,} {name}" for name in ("outside", "extra") if row[name]),
+    ]
+    return [judgment(row), both, ", ".join(parts), *criterion(row)]
+
+
+def judgment(row: dict) -> str:
+    """Return the verdict in a few words: ``agrees``, or ``differs`` and the criteria that are not met."""
+    why = disagreement(row)
+    if why is None or not differs(row):
+        return TOO_FEW if why else "agrees"
+    return f"differs; not met: {', '.join(faults(row)).replace('R2', 'R²')}" if row["n"] else f"differs: {why}"
+
+
+def criterion(row: dict) -> list[str]:
+    """Return the share of values within the error by which the measure agrees or differs, and the largest errors.
+
+    Of intervals the 99th percentile and the median of their widths.
+    """
+    kind = KINDS[row["measure"]]
+    if kind is INTERVAL:
+        if row["covered_share"] is None:
+            return ["no intervals"]
+        share = f"{percent(row['covered_share'])} contain the exact value"
+        if row["width_p99"] is None:
+            return [share, "no interval is wider than 0"]
+        return [share, f"width: median {percent(row['width_median'])}, p99 {percent(row['width_p99'])}"]
+    share = f"{percent(row[kind.within])} {kind.error}"
+    if row["error_p99"] is None:
+        return [share]
+    return [share, f"error: p99 {percent(row['error_p99'])}, largest {percent(row['error_largest'])}"]
+
+
+def powers(low: float, high: float) -> list[float]:
+    """Return at most MOST_TICKS powers of ten at equal distances; fewer than two: 1, 2, 5, 10, or the axis ends."""
+    first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
+    step = max(1, math.ceil((last - first + 1) / MOST_TICKS))
+    found = [10.0**power for power in range(first, last + 1, step)]
+    if len(found) > 1:
+        return found
+    finer = [float(f"{lead}e{power}") for power in range(first - 1, last + 1) for lead in (1, 2, 5)]
+    finer = [value for value in finer if low <= value <= high]
+    ends = [float(f"{end:.2g}") for end in (low * 1.15, high / 1.15)]  # within, however they are rounded
+    return finer if len(finer) > 1 else sorted({*finer, *ends})
+
+
+def panel(values: list[dict], measure: str, row: dict) -> alt.LayerChart:
+    """One measure."""
+    heading, unit, _, _ = MEASURES[measure]
+    low, high = values[0]["low"] / 1.3, values[0]["high"] * 1.3
+    scale = alt.Scale(type="log", domain=[low, high], nice=False)
+    given = dict(
+        labelExpr=theme.SHORT_NUMBERS,
+        values=powers(low, high),
+        labelOverlap=True,
+        labelSeparation=4,
+        domain=False,
+        grid=True,
+    )
+    ends = alt.Data(values=[{"x": low, "y": low}, {"x": high, "y": high}])
+    line = alt.Chart(ends).mark_line(color=theme.VERMILION, strokeWidth=1).encode(x="x:Q", y="y:Q")
+    dots = (
+        alt.Chart(alt.Data(values=values))
+        .mark_circle(color=theme.BLUE, size=16)
+        .encode(
+            x=alt.X("x:Q", title=f"exact ({unit})", scale=scale, axis=alt.Axis(**given)),
+            y=alt.Y("y:Q", title=f"measured ({unit})", scale=scale, axis=alt.Axis(minExtent=30, **given)),
+            opacity=alt.Opacity(
+                "pairs:Q",
+                scale=alt.Scale(type="log", domain=[1, max(2, *(v["pairs"] for v in values))], range=[0.45, 1]),
+                legend=None,
+            ),
+            tooltip=[
+                alt.Tooltip("x:Q", title=f"exact ({unit})", format=".4~g"),
+                alt.Tooltip("y:Q", title=f"measured ({unit})", format=".4~g"),
+                alt.Tooltip("pairs:Q", title="pairs here", format=","),
+            ],
+        )
+    )
+    intervals = (
+        alt.Chart(alt.Data(values=[value for value in values if value["top"] > value["y"]]))
+        .mark_rule(color=theme.BLUE, strokeWidth=1, opacity=0.5)
+        .encode(x="x:Q", y="y:Q", y2="top:Q")
+    )
+    head = alt.TitleParams(
+        heading,
+        subtitle=told(row),
+        fontSize=theme.TEXT,
+        subtitleFontSize=theme.SMALL,
+        offset=4,
+        frame="group",
+        color=theme.INK,
+        subtitlePadding=2,
+    )
+    return alt.layer(line, intervals, dots).properties(width=PANEL - 46, height=HEIGHT, title=head)

@@ -1,0 +1,144 @@
+"""How the error of flow sizes falls with the memory of the sketch."""
+
+import altair as alt
+
+from . import theme
+from .compose import Figure
+from .flowreport_scope import scope
+from .source import NoData, Source
+from .wording import count, percent, scaled
+
+SUBJECT = "Error against sketch memory"
+TABLE = "flowreport_memory"
+COLUMNS = ("rows", "cells", "memory_bytes", "missing", "equal", "error_p99", "error_largest")
+SCOPE = scope
+PANEL, HEIGHT = 222, 170
+MEASURES = {"bytes": "Flow size", "packets": "Packets"}
+UNEQUAL = "flows missing or not exact (%)"
+COLOURS = (theme.VERMILION, theme.ORANGE, theme.SKY, theme.BLUE)  # of 1 to 4 rows
+LEAST = 1e-4  # %, where the axis of errors begins: a smaller one is drawn there
+LEAST_LABEL = f"datum.value < {1.001 * LEAST:g} ? '\u2264{LEAST:.4f}' : ({theme.SHORT_NUMBERS})"
+
+
+def draw(source: Source) -> Figure:
+    """Flows with any error, and the 99th percentile of errors, a line a number of rows."""
+    rows = source.rows(TABLE)
+    if not rows:
+        raise NoData("no other sketch was tried (config flowreports.sketches)")
+    values = [point(row) for row in over_samples(rows)]
+    sizes = sorted({row["rows"] for row in rows})
+    panels = [
+        alt.hconcat(
+            *(panel([v for v in values if v["measure"] == measure], field, heading, sizes) for measure in MEASURES),
+            spacing=30,
+        )
+        for field, heading in (("unequal", UNEQUAL), ("error", "99th percentile of errors (%)"))
+    ]
+    chart = alt.vconcat(*panels, spacing=10).resolve_scale(color="shared", shape="shared")
+    key = (
+        "Memory: both banks of both sums, cells of 64 bits. A run is one sample with one size of the sketch; a point "
+        "is a size. Upper panels: flows of all samples that the digest has and no report does, or whose number is not "
+        "equal. Lower panels: relative errors of the flows that both sides have, of the sample in which the percentile "
+        f"is largest; below {LEAST:.4f} %, and 0, at the lower end.",
+    )
+    return Figure(title(values), alt.hconcat(chart), key)
+
+
+def over_samples(rows: list[dict]) -> list[dict]:
+    """Return a row for each sketch and measure: flows and samples summed, the worst errors of all samples."""
+    groups: dict[tuple, list[dict]] = {}
+    for row in rows:
+        groups.setdefault((row["rows"], row["cells"], row["measure"]), []).append(row)
+    found = []
+    for _, own in sorted(groups.items()):
+        sums = {name: sum(row[name] for row in own) for name in ("n", "missing", "equal")}
+        if sums["n"] + sums["missing"]:
+            worst = {name: max(row[name] or 0.0 for row in own) for name in ("error_p99", "error_largest")}
+            found.append({**own[0], **sums, **worst, "runs": len(own)})
+    return found
+
+
+def point(row: dict) -> dict:
+    """Return a sketch in the drawing. An error above 0 is a flow that is not exact, whatever number is equal."""
+    inexact = max(row["n"] + row["missing"] - row["equal"], int(row["error_largest"] > 0))
+    return {
+        "measure": row["measure"],
+        "rows": f"{row['rows']}",
+        "cells": row["cells"],
+        "memory": row["memory_bytes"],
+        "unequal": 100 * inexact / (row["n"] + row["missing"]),
+        "error": max(LEAST, 100 * row["error_p99"]),
+        "p99": 100 * row["error_p99"],
+        "largest": 100 * row["error_largest"],
+        "flows": row["n"] + row["missing"],
+        "missing": row["missing"],
+        "inexact": inexact,
+        "runs": row["runs"],
+    }
+
+
+def title(values: list[dict]) -> str:
+    """Return the memory from which on all runs were exact, and the largest with which one was not.
+
+    Nothing is stated of sizes between the two, which were not tried.
+    """
+    sizes = [v for v in values if v["measure"] == "bytes"]
+    unequal = max((v for v in sizes if v["inexact"]), key=lambda v: (v["memory"], v["inexact"]), default=None)
+    exact = [v for v in sizes if unequal is None or v["memory"] > unequal["memory"]]
+    if not exact:
+        fault = "missing or not exact" if unequal["missing"] else "not exact"
+        return f"With {memory(unequal)}, the most that was tried, the sizes of {share(unequal)} are {fault}"
+    least = min(exact, key=lambda v: v["memory"])
+    number = sum(v["runs"] for v in exact)
+    runs = "the one run" if number == 1 else f"all {count(number, 'run')}"
+    or_more = " or more" if any(v["memory"] > least["memory"] for v in exact) else ""
+    found = f"Every flow size is exact in {runs} with {memory(least)}{or_more}"
+    if unequal is None:
+        return f"{found}; less was not tried"
+    return f"{found}; with {memory(unequal)} {share(unequal)} are not exact; no sketch between was tried"
+
+
+def memory(sketch: dict) -> str:
+    """``262 kB of sketch (2 x 4,096 cells)``."""
+    return f"{scaled(sketch['memory'], 'B')} of sketch ({sketch['rows']} x {sketch['cells']:,} cells)"
+
+
+def share(sketch: dict) -> str:
+    """``12.0 % of 300 flows``."""
+    return f"{percent(sketch['inexact'] / sketch['flows'])} of {count(sketch['flows'], 'flow')}"
+
+
+def panel(values: list[dict], field: str, heading: str, sizes: list[int]) -> alt.Chart:
+    """One measure and one kind of error."""
+    legend = alt.Legend(title="rows", orient="right", symbolType="circle", symbolOpacity=1)
+    colour = alt.Color(
+        "rows:N", scale=alt.Scale(domain=[f"{n}" for n in sizes], range=[COLOURS[n - 1] for n in sizes]), legend=legend
+    )
+    linear = field == "unequal"
+    scale = alt.Scale(domain=[0, 100]) if linear else alt.Scale(type="log", nice=False, domainMin=LEAST)
+    powers = {"values": [10.0**power for power in range(-4, 7)], "labelExpr": LEAST_LABEL}
+    ticks = {"tickCount": 5} if linear else powers
+    base = alt.Chart(alt.Data(values=values)).encode(
+        x=alt.X(
+            "memory:Q",
+            title="memory of the sketch (B)",
+            scale=alt.Scale(type="log", nice=False, padding=8),
+            axis=alt.Axis(format="~s", tickCount=5, labelOverlap=True, grid=False),
+        ),
+        y=alt.Y(f"{field}:Q", title=heading, scale=scale, axis=alt.Axis(domain=False, minExtent=34, **ticks)),
+        color=colour,
+        tooltip=[
+            alt.Tooltip("rows:N"),
+            alt.Tooltip("cells:Q", format=","),
+            alt.Tooltip("runs:Q", format=","),
+            alt.Tooltip("unequal:Q", title=UNEQUAL, format=".3~g"),
+            alt.Tooltip("p99:Q", title="99th percentile of errors (%)", format=".3~g"),
+            alt.Tooltip("largest:Q", title="largest error (%)", format=".3~g"),
+            alt.Tooltip("flows:Q", format=","),
+        ],
+    )
+    head = alt.TitleParams(
+        MEASURES[values[0]["measure"]], fontSize=theme.TEXT, offset=4, frame="group", color=theme.INK
+    )
+    marks = base.mark_line(strokeWidth=1.6) + base.mark_circle(size=36, opacity=1)
+    return marks.properties(width=PANEL, height=HEIGHT, title=head)

@@ -1,0 +1,134 @@
+"""How many reports the seconds of a capture give rise to (P4/RDMA, figure 7a)."""
+
+import altair as alt
+
+from . import theme
+from .compose import Figure
+from .flowreport_scope import scope
+from .source import NoData, Source
+from .wording import GAP, digits, short_labels, span
+
+SUBJECT = "Reports per second"
+TABLE = "flowreport_seconds"
+COLUMNS = ("second", "whole", "reports", "probes")
+SCOPE = scope
+COLOURS = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.PURPLE, theme.SKY)
+PRINTED = (39_000, 104_000)  # section IV-C: averages of four traces of a backbone
+HEIGHT, LABEL = 230, 30
+LONG = 10**7  # from here on, numbers in the title are in millions
+WIDE = 20  # ratio of counts from which on the axis is logarithmic
+SHARE = "seconds with at most x reports (%)"
+MARGIN = 0.04  # of the axis, before the least and after the largest count
+
+
+def draw(source: Source) -> Figure:
+    """A cumulative distribution a sample."""
+    rows = source.rows(TABLE)
+    if not rows:
+        raise NoData("no sample has frames")
+    values = [step for name in dict.fromkeys(row["sample"] for row in rows) for step in steps(name, rows)]
+    labels = short_labels(dict.fromkeys(value["sample"] for value in values), LABEL)
+    for value in values:
+        value["label"] = labels[value["sample"]]
+    lines = "" if len(labels) <= len(COLOURS) else "; the .html names the sample under the pointer"
+    key = (
+        f"One line per sample of one port; 100 % are its seconds with a packet{lines}. Seconds without a packet are "
+        "left out, and reports that the control plane requests when it resets the sketch. The last second of a "
+        "capture, which is cut short, is in the line and the maximum, but not in the mean. The P4/RDMA paper printed "
+        "averages of "
+        f"{PRINTED[0]:,} to {PRINTED[1]:,} reports/s of traces of a backbone ({shown(values)}).",
+    )
+    return Figure(title(rows), alt.hconcat(chart(values, list(labels.values()))), key)
+
+
+def steps(sample: str, rows: list[dict]) -> list[dict]:
+    """The steps of one distribution, from the least second on."""
+    counts = sorted(row["reports"] for row in rows if row["sample"] == sample)
+    first = {"sample": sample, "reports": counts[0], "share": 0.0, "order": 0}
+    return [first] + [
+        {"sample": sample, "reports": number, "share": 100 * place / len(counts), "order": place}
+        for place, number in enumerate(counts, 1)
+    ]
+
+
+def mean(sample: str, rows: list[dict]) -> float:
+    """Return the mean of a sample's whole seconds, reports/s; of its cut second if it has no other."""
+    own = [row for row in rows if row["sample"] == sample]
+    counts = [row["reports"] for row in own if row["whole"]] or [row["reports"] for row in own]
+    return sum(counts) / len(counts)
+
+
+def title(rows: list[dict]) -> str:
+    """Return the mean of a sample, of several samples the range; and the most in one second of any sample."""
+    means = [mean(name, rows) for name in {row["sample"] for row in rows}]
+    range_of_means = span(f"{rate(min(means))} reports/s", f"{rate(max(means))} reports/s")
+    each = " of a sample" if len(means) > 1 else ""
+    return f"Mean{each}: {range_of_means}; at most {rate(max(row['reports'] for row in rows))} in one second"
+
+
+def rate(number: float) -> str:
+    """Return a number of reports: ``1,860``, from eight digits on ``106 million``."""
+    return f"{number:,.0f}" if number < LONG else f"{digits(number / 1e6)}{GAP}million"
+
+
+def axis_ends(counts: list[int]) -> tuple[bool, list[float]]:
+    """Return whether the axis is logarithmic, and its ends: those of the counts, and a margin."""
+    low, high = min(counts), max(counts)
+    if low > 0 and high > WIDE * low:
+        margin = (high / low) ** MARGIN
+        return True, [low / margin, high * margin]
+    margin = MARGIN * (high - low) or max(1, MARGIN * high)
+    return False, [max(0, low - margin), high + margin]
+
+
+def overlap(ends: list[float]) -> list[float]:
+    """Return the ends of the part of the paper's range that is on the axis; empty if none is."""
+    low, high = max(PRINTED[0], ends[0]), min(PRINTED[1], ends[1])
+    return [low, high] if low < high else []
+
+
+def shown(values: list[dict]) -> str:
+    """Return where the paper's range is drawn."""
+    return "grey" if overlap(axis_ends([value["reports"] for value in values])[1]) else "outside the axis"
+
+
+def chart(values: list[dict], labels: list[str]) -> alt.LayerChart:
+    """The lines over the paper's range."""
+    many = len(labels) > len(COLOURS)
+    colour = (
+        alt.value(theme.BLUE)
+        if many
+        else alt.Color(
+            "label:N",
+            scale=alt.Scale(domain=labels, range=list(COLOURS[: len(labels)])),
+            legend=alt.Legend(
+                title=None, orient="bottom", columns=3, symbolType="stroke", symbolSize=200, labelLimit=170
+            ),
+        )
+    )
+    logarithmic, ends = axis_ends([value["reports"] for value in values])
+    scale = alt.Scale(type="log" if logarithmic else "linear", domain=ends, zero=False, nice=False)
+    lines = (
+        alt.Chart(alt.Data(values=values))
+        .mark_line(strokeWidth=1.6, interpolate="step-after", opacity=0.6 if many else 1)
+        .encode(
+            x=alt.X(
+                "reports:Q", title="x: reports in one second", axis=alt.Axis(format=",~f", tickCount=8), scale=scale
+            ),
+            y=alt.Y("share:Q", title=SHARE, scale=alt.Scale(domain=[0, 100])),
+            color=colour,
+            detail="label:N",
+            order="order:Q",
+            tooltip=["label:N", alt.Tooltip("reports:Q", format=","), alt.Tooltip("share:Q", format=".3~g")],
+        )
+    )
+    width = theme.WIDTH - 70
+    within = overlap(ends)
+    if not within:
+        return alt.layer(lines).properties(width=width, height=HEIGHT)
+    band = (
+        alt.Chart(alt.Data(values=[{"low": within[0], "high": within[1]}]))
+        .mark_rect(color=theme.GRID, opacity=0.7)
+        .encode(x="low:Q", x2="high:Q")
+    )
+    return alt.layer(band, lines).properties(width=width, height=HEIGHT)

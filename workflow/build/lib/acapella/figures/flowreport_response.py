@@ -1,0 +1,179 @@
+"""How soon reports show that the rate of a flow changes (P4/RDMA, figure 6)."""
+
+import math
+from itertools import pairwise
+
+import altair as alt
+
+from . import theme
+from .compose import Figure
+from .flowreport_scope import reports
+from .source import NoData, Source
+from .wording import GAP, count, digits, listed, nanoseconds, scaled, span
+
+SUBJECT = "Response to rate changes"
+TABLE = "flowreport_response"
+COLUMNS = ("flow", "t_ns", "set_bps", "bps", "bps_measured", "iat_ns", "iat_measured_ns", "gap_measured_ns")
+COLOURS = (theme.BLUE, theme.ORANGE)
+BACKGROUND = "background"
+WIDTH, HIGH, LOW = theme.WIDTH - 180, 200, 150
+
+
+def scope(source: Source) -> tuple[str, ...]:
+    """How much was watched."""
+    rows = source.rows(TABLE)
+    if not rows:
+        return ()
+    windows = sorted({row["t_ns"] for row in rows})
+    length = min((b - a for a, b in pairwise(windows)), default=0)
+    counters = counters_of(source)
+    what = f"{count(len(windows), 'window')} of {nanoseconds(length)}, {count(counters['frames_in'], 'frame')}"
+    return (f"{what}, {reports(counters['reports_sent'], counters['reports_accepted'])}",)
+
+
+SCOPE = scope
+
+
+def draw(source: Source) -> Figure:
+    """Throughput above, inter-arrival times below."""
+    rows = source.rows(TABLE)
+    if not rows:
+        raise NoData("nothing was measured (acapella measure-response)")
+    flows = [name for name in dict.fromkeys(row["flow"] for row in rows) if name != BACKGROUND]
+    values = [point(row) for row in rows]
+    own = [value for value in values if value["flow"] != BACKGROUND]
+    behind = [value for value in values if value["flow"] == BACKGROUND]
+    top = throughput(own, behind, flows).properties(width=WIDTH, height=HIGH)
+    chart = alt.vconcat(top, times(own, flows).properties(width=WIDTH, height=LOW), spacing=10)
+    key = (
+        "Lines and area: by reports; pale dots: exact; dashed: the rate that was set. "
+        f"{background(rows, counters_of(source))} Below: the mean gap since the last report, as a line; crosses: the "
+        "mean of the single samples of a window's reports (the paper's metric), which are of the last two packets "
+        "before a report and do not follow the rate of bursts.",
+    )
+    return Figure(title(rows, flows), alt.hconcat(chart.resolve_scale(x="shared", color="shared")), key)
+
+
+def counters_of(source: Source) -> dict[str, int]:
+    """Return the counters and settings of the run."""
+    return {row["counter"]: row["value"] for row in source.rows("flowreport_response_counts")}
+
+
+def background(rows: list[dict], counters: dict[str, int]) -> str:
+    """Return what was sent beside the flows, and its exact mean rate while rates were set."""
+    set_at = {row["t_ns"] for row in rows if row["set_bps"] is not None}
+    rates = [row["bps"] for row in rows if row["flow"] == BACKGROUND and row["t_ns"] in set_at]
+    parts = [f"{listed_rates(rates)} in single windows (exact)"] if rates else []
+    if "background_stream_bps" in counters:
+        tcp, udp = (count(counters[f"background_{kind}_streams"], f"{kind.upper()} stream") for kind in ("tcp", "udp"))
+        each, limit = (scaled(counters[f"background_{name}_bps"], "bit/s") for name in ("stream", "limit"))
+        parts.insert(0, f"{tcp} and {udp} of iperf3, {each} of payload each, in one queue of {limit}")
+    return f"Background (all other packets, with the ACKs of both flows): {', '.join(parts) or 'none'}."
+
+
+def listed_rates(rates: list[float]) -> str:
+    """``mean 22 Mbit/s, 5.1 Mbit/s to 41.9 Mbit/s``."""
+    mean, *ends = (scaled(rate, "bit/s") for rate in (sum(rates) / len(rates), min(rates), max(rates)))
+    return f"mean {mean}, {span(*ends)}"
+
+
+def point(row: dict) -> dict:
+    """A window in the drawing."""
+    return {
+        "flow": row["flow"],
+        "t": row["t_ns"] / 1e9,
+        "set": None if row["set_bps"] is None else row["set_bps"] / 1e6,
+        "exact": row["bps"] / 1e6,
+        "measured": row["bps_measured"] / 1e6,
+        "iat": None if not row["iat_ns"] else row["iat_ns"] / 1e3,
+        "gap_measured": None if not row["gap_measured_ns"] else row["gap_measured_ns"] / 1e3,
+        "iat_measured": None if not row["iat_measured_ns"] else row["iat_measured_ns"] / 1e3,
+    }
+
+
+def title(rows: list[dict], flows: list[str]) -> str:
+    """How far measured throughput is from the exact one, window by window."""
+    pairs = [(row["bps"], row["bps_measured"]) for row in rows if row["flow"] in flows and row["bps"]]
+    errors = sorted(abs(measured - exact) / exact for exact, measured in pairs)
+    if not errors:
+        return "No window has traffic of the flows"
+    middle = errors[(len(errors) - 1) // 2]
+    if not errors[-1]:
+        return f"Throughput of {listed(flows)} by reports: equal to the exact one in all {count(len(errors), 'window')}"
+    errors_of = f"median {digits(100 * middle)}{GAP}%, largest {digits(100 * errors[-1])}{GAP}%"
+    return f"Throughput of {listed(flows)} by reports: error of a window {errors_of}"
+
+
+def time_axis(*, last: bool) -> alt.X:
+    """Shared by both panels; labelled below."""
+    axis = alt.Axis(labels=last, ticks=last, grid=True, tickCount=10)
+    return alt.X(
+        "t:Q", title="time since the first frame (s)" if last else None, axis=axis, scale=alt.Scale(nice=False)
+    )
+
+
+def colour(flows: list[str]) -> alt.Color:
+    """One a flow, and the background's."""
+    return alt.Color(
+        "flow:N",
+        scale=alt.Scale(domain=[*flows, BACKGROUND], range=[*COLOURS[: len(flows)], theme.GREEN]),
+        legend=alt.Legend(
+            title=None, orient="right", symbolType="stroke", symbolSize=200, symbolOpacity=1, labelLimit=130
+        ),
+    )
+
+
+def throughput(own: list[dict], behind: list[dict], flows: list[str]) -> alt.LayerChart:
+    """Set, exact and measured."""
+    y = {"title": "throughput (Mbit/s)", "axis": alt.Axis(domain=False, minExtent=46)}
+    lines = alt.Chart(alt.Data(values=own)).encode(x=time_axis(last=False), color=colour(flows), detail="flow:N")
+    area = alt.Chart(alt.Data(values=behind)).mark_area(opacity=0.25, color=theme.GREEN, interpolate="step-after")
+    known = alt.Chart(alt.Data(values=[value for value in own if value["set"] is not None]))
+    exact_behind = alt.Chart(alt.Data(values=behind)).mark_circle(size=14, opacity=0.4)
+    return alt.layer(
+        area.encode(x=time_axis(last=False), y=alt.Y("measured:Q", **y)),
+        exact_behind.encode(x=time_axis(last=False), y=alt.Y("exact:Q", **y), color=colour(flows)),
+        known.mark_line(strokeDash=[4, 3], strokeWidth=1, interpolate="step-after").encode(
+            x=time_axis(last=False), y=alt.Y("set:Q", **y), color=colour(flows), detail="flow:N"
+        ),
+        lines.mark_circle(size=14, opacity=0.4).encode(y=alt.Y("exact:Q", **y)),
+        lines.mark_line(strokeWidth=1.6, interpolate="step-after").encode(
+            y=alt.Y("measured:Q", **y),
+            tooltip=[
+                "flow:N",
+                alt.Tooltip("t:Q", title="time (s)", format=".3~f"),
+                alt.Tooltip("measured:Q", title="by reports (Mbit/s)", format=".4~g"),
+                alt.Tooltip("exact:Q", title="exact (Mbit/s)", format=".4~g"),
+                alt.Tooltip("set:Q", title="set (Mbit/s)", format=".4~g"),
+            ],
+        ),
+    )
+
+
+def powers(low: float, high: float) -> list[float]:
+    """Powers of ten from one end of the axis to the other."""
+    return [10.0**power for power in range(round(math.log10(low)), round(math.log10(high)) + 1)]
+
+
+def times(own: list[dict], flows: list[str]) -> alt.LayerChart:
+    """Inter-arrival times, logarithmic."""
+    values = [value[name] for value in own for name in ("iat", "iat_measured", "gap_measured") if value[name]]
+    low, high = (math.log10(end) for end in (min(values, default=1), max(values, default=10)))
+    ends = [10 ** math.floor(low), 10 ** math.ceil(high + 1e-9)]
+    y = {
+        "title": "inter-arrival time (µs)",
+        "scale": alt.Scale(type="log", domain=ends, nice=False),
+        "axis": alt.Axis(domain=False, minExtent=46, format=",~r", values=powers(*ends)),
+    }
+    exact = alt.Chart(alt.Data(values=[value for value in own if value["iat"]])).mark_circle(size=14, opacity=0.4)
+    single = alt.Chart(alt.Data(values=[value for value in own if value["iat_measured"]]))
+    measured = alt.Chart(alt.Data(values=[value for value in own if value["gap_measured"]]))
+    return alt.layer(
+        exact.encode(x=time_axis(last=True), y=alt.Y("iat:Q", **y), color=colour(flows)),
+        single.mark_point(shape="cross", size=12, strokeWidth=0.7, opacity=0.6).encode(
+            x=time_axis(last=True), y=alt.Y("iat_measured:Q", **y), color=colour(flows)
+        ),
+        measured.mark_line(strokeWidth=1.4).encode(
+            x=time_axis(last=True), y=alt.Y("gap_measured:Q", **y), color=colour(flows), detail="flow:N"
+        ),
+    )

@@ -1,0 +1,26 @@
+"""Notes under the titles of figures of flow reports: the numbers of frames and reports, and the reports lost."""
+
+from .source import Source
+from .wording import count, percent
+
+
+def counted(source: Source, stage: str, counter: str) -> int:
+    """A counter, summed over the samples; 0 where no run has it."""
+    return sum(
+        row["value"] for row in source.rows("flowreport_counts") if (row["stage"], row["counter"]) == (stage, counter)
+    )
+
+
+def scope(source: Source) -> tuple[str, ...]:
+    """``3 samples, 24,000 frames, 9,120 reports``; the share of the reports that the collector did not accept."""
+    samples = {row["sample"] for row in source.rows("flowreport_counts")}
+    sent, taken = counted(source, "balance", "reports_sent"), counted(source, "balance", "reports_accepted")
+    frames = counted(source, "balance", "frames_in")
+    parts = (count(len(samples), "sample"), count(frames, "frame"), reports(sent, taken))
+    return (", ".join(parts),)
+
+
+def reports(sent: int, accepted: int) -> str:
+    """``9,120 reports (not accepted by the collector: 28, 0.31 %)``: the share is of all reports."""
+    lost = "none" if sent == accepted else f"{count(sent - accepted)}, {percent((sent - accepted) / sent)}"
+    return f"{count(sent, 'report')} (not accepted by the collector: {lost})"

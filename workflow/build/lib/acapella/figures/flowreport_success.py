@@ -1,0 +1,177 @@
+"""How many of the reports that are offered at a rate the collector takes (P4/RDMA, figure 7b)."""
+
+import altair as alt
+
+from . import theme
+from .compose import Figure
+from .source import NoData, Source
+from .wording import GAP, count, digits, percent
+
+SUBJECT = "Success against offered rate"
+TABLE = "flowreport_offered"
+COLUMNS = ("trace", "speed", "offered_rps", "reached_rps", "offered", "lost", "success_share")
+PRINTED = 22e6  # section IV-C, reports/s with negligible losses
+HEIGHT = 190
+RATE = "offered (million reports/s)"
+LOST = "lost (% of offered)"
+COLOURS = (theme.BLUE, theme.VERMILION)
+IN_MEMORY, REPLAYED = "Reports made in memory", "Reports of replayed traces"  # the upper and the lower panel
+
+
+def scope(source: Source) -> tuple[str, ...]:
+    """How much was offered, and what of it was lost: a line for each panel."""
+    made, replays = split(source.rows(TABLE))
+    found = []
+    for rows, what, run in ((made, IN_MEMORY, "run"), (replays, REPLAYED, "replay")):
+        if not rows:
+            continue
+        offered = sum(row["offered"] for row in rows)
+        lost, discarded = (sum(row[name] for row in rows) for name in ("lost", "discarded"))
+        one = rows[0]
+        reports = f"{count(offered, 'report')} of {one['report_bytes']}{GAP}B"
+        if rows is made:
+            reports += f" of {count(one['flows'], 'flow')}"
+        shares = [percent(n / offered) if n else "none" for n in (lost, discarded)]
+        runs = f"{count(len(rows), run)}, {reports}, {count(one['threads'], 'thread')}"
+        found.append(f"{what}: {runs}; of these lost: {shares[0]}, discarded as old: {shares[1]}")
+    return tuple(found)
+
+
+SCOPE = scope
+
+
+def split(rows: list[dict]) -> tuple[list[dict], list[dict]]:
+    """Return the runs of reports made in memory, and the replays of traces that have a report."""
+    replays = [row for row in rows if row["trace"] is not None and row["offered"]]
+    return [row for row in rows if row["trace"] is None], replays
+
+
+def draw(source: Source) -> Figure:
+    """Return a point per run: above of reports made in memory, below of replayed traces."""
+    rows, replays = split(source.rows(TABLE))
+    if not rows:
+        raise NoData("no rate was measured (acapella measure-collector)")
+    values = [
+        {
+            "rate": row["reached_rps"] / 1e6,
+            "success": 100 * row["success_share"],
+            "set": f"{digits(row['offered_rps'] / 1e6)} M/s",
+            "lost": row["lost"],
+            "offered": row["offered"],
+        }
+        for row in rows
+    ]
+    values.sort(key=lambda value: value["rate"])
+    every = [PRINTED / 1e6, *(value["rate"] for value in values)]
+    domain = [min(every) / 1.2, max(every) * 1.2]
+    base = alt.Chart(alt.Data(values=values)).encode(
+        x=alt.X(
+            "rate:Q",
+            title=RATE,
+            scale=alt.Scale(type="log", domain=domain, nice=False),
+            axis=alt.Axis(format="~g", values=ticks(*domain)),
+        ),
+        y=alt.Y("success:Q", title="accepted (% of offered)", scale=alt.Scale(domain=[0, 100])),
+        tooltip=[
+            alt.Tooltip("set:N", title="set"),
+            alt.Tooltip("rate:Q", title="reached (M/s)", format=".3~g"),
+            alt.Tooltip("success:Q", title="accepted (% of offered)", format=".4~g"),
+            alt.Tooltip("lost:Q", format=","),
+            alt.Tooltip("offered:Q", format=","),
+        ],
+    )
+    mark = alt.Chart(alt.Data(values=[{"rate": PRINTED / 1e6}])).mark_rule(color=theme.FAINT, strokeDash=[3, 3])
+    chart = alt.layer(
+        mark.encode(x="rate:Q"),
+        base.mark_line(color=theme.BLUE, strokeWidth=1.6),
+        base.mark_circle(color=theme.BLUE, size=40, opacity=1),
+    )
+    key = (
+        "Reports are in memory as a NIC would have written them; one is lost if its place in the ring is written again "
+        "before a worker has read it, also while other programs have the processor. The highest rate is that at which "
+        "this machine copies reports in memory. Dashed: the rate that the P4/RDMA paper reached with negligible "
+        "losses. Its collapse to 125,000 reports/s beyond that rate is of its NIC and cannot be reproduced here."
+        f"{' ' + OF_REPLAYS if replays else ''}",
+    )
+    chart = chart.properties(width=theme.WIDTH - 70, height=HEIGHT, title=head(IN_MEMORY))
+    return Figure(title(rows, replays), alt.vconcat(chart, drops(replays), spacing=14) if replays else chart, key)
+
+
+OF_REPLAYS = (
+    "Below: reports that the P4 program makes of generated traces with the mean rates of the paper's, replayed at "
+    "multiples of their own rate. Circles are single replays, the line joins their medians. A replay at 1,000 times "
+    "the rate is over in half a millisecond, so that it is rarely interrupted and may lose less than a slower one."
+)
+
+
+def head(text: str) -> alt.TitleParams:
+    """Return the heading of a panel."""
+    return alt.TitleParams(text, fontSize=theme.TEXT, offset=4, frame="group", color=theme.INK)
+
+
+def drops(replays: list[dict]) -> alt.LayerChart:
+    """Return the share of reports lost against the replay rate, a line per trace through the medians of its replays."""
+    values = [
+        {
+            "trace": f"trace of {row['trace']}",
+            "rate": row["reached_rps"] / 1e6,
+            "drops": 100 * row["lost"] / row["offered"],
+            "speed": row["speed"],
+            "mbps": row["trace_bps"] * row["speed"] / 1e6,
+        }
+        for row in replays
+    ]
+    rates = [value["rate"] for value in values]
+    domain = [min(rates) / 1.2, max(rates) * 1.2]
+    names = list(dict.fromkeys(value["trace"] for value in values))
+    legend = alt.Legend(title=None, orient="bottom", symbolType="stroke", symbolSize=200, labelLimit=200)
+    base = alt.Chart(alt.Data(values=values)).encode(
+        x=alt.X(
+            "rate:Q",
+            title=RATE,
+            scale=alt.Scale(type="log", domain=domain, nice=False),
+            axis=alt.Axis(format="~g", values=ticks(*domain), labelOverlap=True),
+        ),
+        y=alt.Y("drops:Q", title=LOST, scale=alt.Scale(domain=[0, 100])),
+        color=alt.Color("trace:N", scale=alt.Scale(domain=names, range=list(COLOURS[: len(names)])), legend=legend),
+        tooltip=[
+            alt.Tooltip("trace:N"),
+            alt.Tooltip("speed:Q", title="speed"),
+            alt.Tooltip("rate:Q", title="million reports/s", format=".3~g"),
+            alt.Tooltip("mbps:Q", title="replay rate (Mbit/s)", format=",.3~r"),
+            alt.Tooltip("drops:Q", title="lost (%)", format=".3~g"),
+        ],
+    )
+    median = base.encode(y=alt.Y("drops:Q", aggregate="median", title=LOST), tooltip=[])
+    marks = alt.layer(median.mark_line(strokeWidth=1.6), base.mark_circle(size=30, opacity=0.7))
+    return marks.properties(width=theme.WIDTH - 70, height=HEIGHT, title=head(REPLAYED))
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Return 1, 2 and 5 times powers of ten between two ends of an axis."""
+    every = (step * 10.0**power for power in range(-3, 6) for step in (1, 2, 5))
+    return [value for value in every if low <= value <= high]
+
+
+def title(rows: list[dict], replays: list[dict]) -> str:
+    """Return between which rates losses begin, for each panel."""
+    parts = [f"{what}: {losses(own)}" for what, own in ((IN_MEMORY, rows), (REPLAYED, replays)) if own]
+    return "; ".join([parts[0], *(f"{part[0].lower()}{part[1:]}" for part in parts[1:])])
+
+
+def losses(rows: list[dict]) -> str:
+    """Return between which rates losses begin."""
+    lossy = [row["reached_rps"] for row in rows if row["lost"]]
+    whole = [row["reached_rps"] for row in rows if not row["lost"]]
+    if not whole:
+        return "losses at every rate that was offered"
+    if not lossy:
+        return f"no losses up to {digits(max(whole) / 1e6)} million reports/s"
+    below = [rate for rate in whole if rate < min(lossy)]
+    above = [row for row in rows if row["reached_rps"] >= min(lossy)]
+    spared = sum(not row["lost"] for row in above)
+    others = f" ({spared} of {count(len(above), 'run')} at that rate or above without losses)" if spared else ""
+    if not below:
+        return f"losses from {digits(min(lossy) / 1e6)} million reports/s on{others}"
+    ends = f"{digits(max(below) / 1e6)} and {digits(min(lossy) / 1e6)} million reports/s"
+    return f"losses begin between {ends}{others}"

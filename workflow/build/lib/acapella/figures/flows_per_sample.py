@@ -1,0 +1,117 @@
+"""How many flows the samples show (Patchwork, figure 13)."""
+
+import math
+from itertools import pairwise
+
+import altair as alt
+
+from . import theme
+from .compose import Figure
+from .source import Source
+from .wording import count, natural, short_labels
+
+SUBJECT = "Flows of each sample"
+TABLE = "flows_per_sample"
+COLUMNS = ("site", "sample", "flows")
+LABEL = 24
+BINS = 24
+WIDE = 50  # the largest count over the median, from where on a linear axis would hide most samples
+
+
+def draw(source: Source) -> Figure:
+    """Above: how many samples show how many flows. Below, where there are several: a tick a sample, a row a site."""
+    rows = source.wanted(TABLE)
+    flows = sorted(row["flows"] for row in rows)
+    edges = bin_edges(flows)
+    sites = sorted({row["site"] for row in rows}, key=natural)
+    labels = short_labels(sites, LABEL)
+    values = [{**row, "label": labels[row["site"]]} for row in rows]
+    left = theme.text_width(labels.values())
+    x = alt.Scale(domain=[edges[0], edges[-1]], nice=False, type="symlog" if logarithmic(flows) else "linear")
+    width = theme.WIDTH - left - 40
+    parts = [histogram(flows, edges, x, width), strips(values, list(labels.values()), x, edges, width)]
+    key = (
+        "Flows are directed: the two ways of a connection count as two. Below, one tick per sample, darker if several "
+        "coincide.",
+    )
+    return Figure(title(flows), alt.vconcat(*parts, spacing=10).resolve_scale(x="shared"), key)
+
+
+def title(flows: list[int]) -> str:
+    """Median and most."""
+    if len(flows) == 1:
+        return f"The sample shows {count(flows[0], 'directed flow')}"
+    middle = flows[(len(flows) - 1) // 2]
+    return f"Half of the samples show {count(middle, 'directed flow')} or fewer, the busiest {count(flows[-1])}"
+
+
+def logarithmic(flows: list[int]) -> bool:
+    """Whether the counts spread too far for a linear axis."""
+    return flows[-1] > WIDE * max(1, flows[(len(flows) - 1) // 2])
+
+
+def bin_edges(flows: list[int]) -> list[int]:
+    """Edges of the histogram's bins; the first is 0 and the last lies above every count."""
+    most = max(flows[-1], 1)
+    if not logarithmic(flows):
+        step = nice_step(most / BINS)
+        return [step * k for k in range(most // step + 2)]
+    decades = math.ceil(math.log10(most + 1))
+    edges = [0, *(lead * 10**k for k in range(decades) for lead in (1, 2, 5)), 10**decades]
+    return edges[: next(place for place, edge in enumerate(edges) if edge > most) + 1]
+
+
+def nice_step(least: float) -> int:
+    """The smallest of 1, 2, 5, 10, 20, ... that is at least ``least``."""
+    power = 10 ** max(0, math.floor(math.log10(max(least, 1))))
+    return next(power * lead for lead in (1, 2, 5, 10) if power * lead >= least)
+
+
+def histogram(flows: list[int], edges: list[int], x: alt.Scale, width: int) -> alt.Chart:
+    """Samples in each bin."""
+    values = [
+        {"from": low, "below": high, "samples": sum(low <= number < high for number in flows)}
+        for low, high in pairwise(edges)
+    ]
+    ticks = theme.whole_ticks(max(row["samples"] for row in values), 5)
+    return (
+        alt.Chart(alt.Data(values=values))
+        .mark_rect(color=theme.BLUE, x2Offset=-1)
+        .encode(
+            x=alt.X("from:Q", scale=x, title=None, axis=axis(edges, labels=False)),
+            x2="below:Q",
+            y=alt.Y("samples:Q", title="samples", axis=alt.Axis(values=ticks, format=",d", domain=False)),
+            y2=alt.datum(0),
+            tooltip=[
+                alt.Tooltip("from:Q", title="flows, from", format=","),
+                alt.Tooltip("below:Q", title="to below", format=","),
+                alt.Tooltip("samples:Q", format=","),
+            ],
+        )
+        .properties(width=width, height=150)
+    )
+
+
+def strips(values: list[dict], labels: list[str], x: alt.Scale, edges: list[int], width: int) -> alt.Chart:
+    """A tick for each sample, sites in rows."""
+    title = "directed flows in a sample" + (" (symmetric logarithmic axis)" if x.type == "symlog" else "")
+    return (
+        alt.Chart(alt.Data(values=values))
+        .mark_tick(color=theme.BLUE, thickness=1.5, opacity=0.6, bandSize=9)
+        .encode(
+            x=alt.X("flows:Q", scale=x, title=title, axis=axis(edges, labels=True)),
+            y=alt.Y("label:N", sort=labels, title=None, axis=alt.Axis(ticks=False, domain=False)),
+            tooltip=[
+                *(alt.Tooltip("site:N"), alt.Tooltip("port:N"), alt.Tooltip("sample:N")),
+                *(alt.Tooltip("flows:Q", format=","), alt.Tooltip("frames:Q", format=",")),
+            ],
+        )
+        .properties(width=width, height=alt.Step(theme.row_height(len(labels), total=300)))
+    )
+
+
+def axis(edges: list[int], *, labels: bool) -> alt.Axis:
+    """Ticks of both panels; on a logarithmic axis at the powers of ten."""
+    powers = [edge for edge in edges if edge == 0 or math.log10(edge).is_integer()]
+    ticks = {"values": powers} if edges[1] == 1 and len(edges) > 3 and edges[3] == 5 else {"tickCount": 8}
+    return alt.Axis(format=",d", labels=labels, ticks=labels, tickMinStep=1, domain=labels, **ticks)

@@ -1,0 +1,121 @@
+"""How long frames are, on the wire and innermost, over all sites and at each (Patchwork, figure 15)."""
+
+import altair as alt
+
+from . import theme
+from .compose import Figure
+from .source import ALL, Source
+from .wording import GAP, listed, natural, percent, short_labels
+
+SUBJECT = "Frame sizes"
+TABLE = "frame_sizes"
+COLUMNS = ("length", "bin", "share", "share_lo", "share_hi")
+LENGTHS = {"outer": "on the wire (outer)", "inner": "innermost frame"}
+STANDARD_MAX = 1518
+MINIMUM = "a minimum-size Ethernet frame (64 B with FCS) has 60 B without FCS: <64 contains such frames"
+TWO_LINES = "split(replace(datum.label, '-', '-|'), '|')"  # a bin's label: the bins stand close
+LABEL = 20
+GUTTER = 14  # px between the panels of the two lengths
+
+
+def draw(source: Source) -> Figure:
+    """Above: the bins over all sites, both lengths side by side. Below: each site as a bar of shares."""
+    rows = [row for row in source.wanted(TABLE) if row["share"] is not None]
+    bins = sorted({(row["bin_lo"], row["bin"]) for row in rows})
+    order = [label for _, label in bins]
+    whole = [cells(row) for row in rows if row["site"] == ALL]
+    sites = sorted({row["site"] for row in rows if row["site"] != ALL}, key=natural)
+    key = [f"Lengths without FCS and preamble; {MINIMUM}; frames longer than 1518 B are red to black"]
+    if any(row["low"] is not None for row in whole):
+        key.append("lines: 95 % bootstrap intervals over samples")
+    width = theme.WIDTH - 75
+    parts = []
+    if len(sites) > 1:
+        labels = short_labels(sites, LABEL)
+        values = [{**cells(row), "label": labels[row["site"]]} for row in rows if row["site"] != ALL]
+        half = (theme.WIDTH - theme.text_width(labels.values()) - 62) // 2
+        width = 2 * half + GUTTER
+        parts.append(by_site(values, list(labels.values()), bins, half))
+    parts.insert(0, overall(whole, order, width))
+    chart = alt.vconcat(*parts, spacing=22).resolve_scale(color="independent")
+    return Figure(title(whole), chart, ("; ".join(key) + ".",))
+
+
+def cells(row: dict) -> dict:
+    """What one row puts into the drawing, shares in percent."""
+    low, high = row["share_lo"], row["share_hi"]
+    return {
+        **{key: row[key] for key in ("site", "bin", "bin_lo", "frames", "samples")},
+        "length": LENGTHS[row["length"]],
+        "share": 100 * row["share"],
+        "low": None if low is None else 100 * low,
+        "high": None if high is None else 100 * high,
+        "text": percent(row["share"]),
+    }
+
+
+def title(whole: list[dict]) -> str:
+    """The most common bins on the wire."""
+    outer = sorted((r for r in whole if r["length"] == LENGTHS["outer"]), key=lambda r: (-r["share"], r["bin_lo"]))
+    named = [f"{row['bin']}{GAP}B ({row['text']})" for row in outer[:3] if row["frames"]]
+    return f"Most common on the wire: {listed(named)}"
+
+
+def tooltip() -> list[alt.Tooltip]:
+    """What the pointer shows of one bin."""
+    return [
+        *(alt.Tooltip("site:N"), alt.Tooltip("length:N"), alt.Tooltip("bin:N", title="bytes")),
+        alt.Tooltip("text:N", title="share of frames"),
+        alt.Tooltip("low:Q", title="interval from, %", format=".4~r"),
+        alt.Tooltip("high:Q", title="interval to, %", format=".4~r"),
+        *(alt.Tooltip("frames:Q", format=","), alt.Tooltip("samples:Q", format=",")),
+    ]
+
+
+def overall(values: list[dict], order: list[str], width: int) -> alt.LayerChart:
+    """Two bars a bin, outer and innermost, with intervals."""
+    colours = alt.Scale(domain=list(LENGTHS.values()), range=[theme.BLUE, theme.ORANGE])
+    x = alt.X(
+        "bin:N",
+        sort=order,
+        title="frame length (B)",
+        axis=alt.Axis(labelAngle=0, ticks=False, labelExpr=TWO_LINES, labelOverlap=False),
+    )
+    offset = alt.XOffset("length:N", sort=list(LENGTHS.values()))
+    base = alt.Chart(alt.Data(values=values)).encode(x=x, xOffset=offset, tooltip=tooltip())
+    legend = alt.Legend(title=None, orient="top", offset=4, symbolType="square", symbolStrokeWidth=0)
+    y = alt.Y("share:Q", title="share of all frames (%)", axis=alt.Axis(tickCount=5, domain=False))
+    bars = base.mark_bar().encode(y=y, color=alt.Color("length:N", scale=colours, legend=legend))
+    lines = base.transform_filter("datum.low !== null").mark_rule(strokeWidth=1.4, color=theme.BLACK)
+    lines = lines.encode(y=alt.Y("low:Q"), y2="high:Q")
+    return (bars + lines).properties(width=width, height=150)
+
+
+def by_site(values: list[dict], labels: list[str], bins: list[tuple], width: int) -> alt.HConcatChart:
+    """One stacked bar a site and length; the colour of a bin darkens with its length."""
+    order = [label for _, label in bins]
+    standard = [label for low, label in bins if low <= STANDARD_MAX]
+    jumbo = order[len(standard) :]
+    shades = [*theme.spread(theme.STANDARD, len(standard)), *theme.spread(theme.JUMBO, len(jumbo))]
+    legend = alt.Legend(
+        **{"title": "length (B)", "orient": "bottom", "titleOrient": "left", "columns": 6, "offset": 4},
+        **{"symbolType": "square", "symbolStrokeWidth": 0},
+    )
+    colour = alt.Color("bin:N", sort=order, scale=alt.Scale(domain=order, range=shades), legend=legend)
+    panels = []
+    for place, length in enumerate(LENGTHS.values()):
+        axis = alt.Axis(ticks=False, domain=False) if place == 0 else None
+        rows = [row for row in values if row["length"] == length]
+        panels.append(
+            alt.Chart(alt.Data(values=rows))
+            .mark_bar(height={"band": 0.8}, stroke="white", strokeWidth=0.5)
+            .encode(
+                y=alt.Y("label:N", sort=labels, title=None, axis=axis),
+                x=alt.X("share:Q", title=f"frames, {length} (%)", scale=alt.Scale(domain=[0, 100], clamp=True)),
+                color=colour,
+                order=alt.Order("bin_lo:Q"),
+                tooltip=tooltip(),
+            )
+            .properties(width=width, height=alt.Step(theme.row_height(len(labels), total=330)))
+        )
+    return alt.hconcat(*panels, spacing=GUTTER)

@@ -1,0 +1,120 @@
+"""How often each header occurs in the campaign's frames (Patchwork, figure 12)."""
+
+import altair as alt
+
+from . import site_dots, theme
+from .compose import Figure
+from .source import ALL, Source
+from .wording import count, natural, percent, short_labels
+
+SUBJECT = "Occurrence of headers"
+TABLE = "header_occurrence"
+COLUMNS = ("frame_share", "frame_share_lo", "frame_share_hi", "occurrence_share")
+MOST = 25  # headers drawn; the table has them all
+LABEL = 28
+PAYLOAD = "Data"  # label of payload
+HEURISTIC = "heuristic"
+NONE = {  # of a site without the header
+    **{"frames": 0, "occurrences": 0, "guessed_frames": 0, "frame_share": 0.0, "occurrence_share": 0.0},
+    **{"frame_share_lo": None, "frame_share_hi": None},
+}
+BAND = 0.74  # of a row's height is its bar
+NAMED = ("TCP", "UDP", "VLAN", "MPLS", "IPv6")  # headers that the title tells about, where they occur
+
+
+def draw(source: Source) -> Figure:
+    """Draw a bar for each header with its interval, and a dot for each site."""
+    rows = source.wanted(TABLE)
+    ranked = sorted((r for r in rows if r["site"] == ALL), key=lambda r: (-r["frame_share"], natural(r["header"])))
+    marked = {row["header"]: name_of(row) for row in ranked[:MOST]}
+    short = short_labels(marked.values(), LABEL)
+    shown = {header: short[name] for header, name in marked.items()}
+    several = len(source.sites) > 1
+    values = [cells(row, shown) for row in ranked[:MOST]]
+    dots = [cells(row, shown) for row in site_dots.with_absent(rows, "header", shown, NONE)] if several else []
+    key = ["Bar: share of all frames that hold the header"]
+    if any(row["low"] is not None for row in values):
+        key.append("line: its 95 % bootstrap interval over samples")
+    if several:
+        key.append(site_dots.key(source.sites))
+    if any(not dot["frames"] for dot in dots):
+        key.append("at 0: none of its frames has the header")
+    if any(row["twice"] for row in values):
+        key.append("in brackets: occurrences per 100 frames, if frames have the header more than once")
+    if any(row["header"] == PAYLOAD for row in values):
+        key.append(f"{PAYLOAD}: payload of any kind that tshark names (text, media, images), which is no header")
+    if any(heuristic(row) for row in ranked[:MOST]):
+        key.append(
+            f"{HEURISTIC}: recognized by payload alone, in an unknown flow or on a port not registered for the header"
+        )
+    if len(ranked) > MOST:
+        key.append(f"{count(len(ranked) - MOST, 'rarer header')} not shown")
+    return Figure(title(ranked), chart(values, dots, list(shown.values()), source.sites), ("; ".join(key) + ".",))
+
+
+def heuristic(row: dict) -> str:
+    """Return how much of the header tshark guessed from payload: ``heuristic``, ``heuristic in 67 %``, or nothing."""
+    if not row["guessed_frames"]:
+        return ""
+    if row["guessed_frames"] == row["frames"]:
+        return HEURISTIC
+    return f"{HEURISTIC} in {percent(row['guessed_frames'] / row['frames'])}"
+
+
+def name_of(row: dict) -> str:
+    """The header, and in which share of its frames it is heuristic."""
+    return f"{row['header']} ({mark})" if (mark := heuristic(row)) else row["header"]
+
+
+def cells(row: dict, shown: dict) -> dict:
+    """What one row puts into the drawing, in percent."""
+    low, high = row["frame_share_lo"], row["frame_share_hi"]
+    twice, text = row["occurrences"] > row["frames"], percent(row["frame_share"])
+    return {
+        **{"header": row["header"], "label": shown[row["header"]], "site": row["site"]},
+        **{"frames": row["frames"], "samples": row["samples"], "text": text},
+        "share": 100 * row["frame_share"],
+        "low": None if low is None else 100 * low,
+        "high": None if high is None else 100 * high,
+        "occurrence": 100 * row["occurrence_share"],
+        "twice": twice,
+        "words": f"{text} ({100 * row['occurrence_share']:.3g})" if twice else text,
+    }
+
+
+def title(ranked: list[dict]) -> str:
+    """The shares of the headers that tell most about a testbed."""
+    share = {row["header"]: row["frame_share"] for row in ranked}
+    named = [f"{header} in {percent(share[header])}" for header in NAMED if header in share]
+    if not named:
+        return f"{ranked[0]['header']} is in {percent(ranked[0]['frame_share'])} of frames"
+    return f"Of all frames: {', '.join(named)}"
+
+
+def chart(values: list[dict], dots: list[dict], order: list[str], sites: list[str]) -> alt.LayerChart:
+    """Bars, intervals and dots over one row a header, the shares in words at the right."""
+    x = alt.Scale(domain=[0, 100], nice=False)
+    y = alt.Y(
+        "label:N", sort=order, title=None, axis=alt.Axis(ticks=False, domain=False, labelLimit=200, labelPadding=6)
+    )
+    tooltip = [
+        *(alt.Tooltip("site:N"), alt.Tooltip("header:N"), alt.Tooltip("text:N", title="frames with it")),
+        alt.Tooltip("low:Q", title="interval from, %", format=".4~r"),
+        alt.Tooltip("high:Q", title="interval to, %", format=".4~r"),
+        alt.Tooltip("occurrence:Q", title="occurrences per 100 frames", format=".4~r"),
+        *(alt.Tooltip("frames:Q", format=","), alt.Tooltip("samples:Q", format=",")),
+    ]
+    base = alt.Chart(alt.Data(values=values)).encode(y=y, tooltip=tooltip)
+    axis = alt.Axis(title="share of frames (%)", domain=False, tickCount=10)
+    row = theme.row_height(len(order), low=18 if dots else 13)
+    bar = BAND * row
+    bars = base.mark_bar(height={"band": BAND}, color=site_dots.BAR).encode(x=alt.X("share:Q", scale=x, axis=axis))
+    lines = base.transform_filter("datum.low !== null").mark_rule(strokeWidth=1.6, color=theme.BLACK)
+    lines = lines.encode(x=alt.X("low:Q", scale=x), x2="high:Q")
+    width = theme.WIDTH - theme.text_width(order) - theme.text_width([row["words"] for row in values]) - 10
+    words = base.mark_text(align="left", fontSize=theme.SMALL).encode(x=alt.value(width + 6), text="words:N")
+    layers = [bars, lines, words]
+    if dots:
+        encoding = {"x": alt.X("share:Q", scale=x), "y": y, "tooltip": tooltip}
+        layers += site_dots.layers(dots, sites, bar, 0, encoding)
+    return alt.layer(*layers).properties(width=width, height=alt.Step(row))

@@ -1,0 +1,213 @@
+"""What frames of each length carry, and the header stacks of the shortest ones (Patchwork, section 8.2)."""
+
+from collections import Counter
+
+import altair as alt
+
+from . import theme
+from .compose import Figure
+from .frame_sizes import MINIMUM
+from .source import ALL, Source
+from .wording import GAP, count, natural, percent, scaled, short_labels, span
+
+SUBJECT = "Frame sizes by header stack"
+TABLE = "header_stack_sizes"
+COLUMNS = ("stack", "bin", "frames", "tcp_frames", "no_payload_frames", "ack_frames", "cut_tcp_frames")
+SMALLEST, SMALL = 64, 127  # B: with tags, labels, and TCP options an acknowledgment is longer than 64 B
+ACK, NO_PAYLOAD, PAYLOAD, CUT, OTHER = (
+    "TCP, only ACK, no payload",
+    "TCP, other flags, no payload",
+    "TCP with payload",
+    "TCP, header not whole",
+    "other",
+)
+CONTENTS = {ACK: theme.BLUE, NO_PAYLOAD: theme.SKY, PAYLOAD: theme.ORANGE, CUT: theme.PURPLE, OTHER: "#A6A6A6"}
+EMPTY = (ACK, NO_PAYLOAD)
+MOST = 10  # header stacks drawn, the most frequent ones
+REST = "other header stacks"
+TWO_LINES = "split(replace(datum.label, '-', '-|'), '|')"
+LABEL, SITE_LABEL = 100, 20
+GUTTER = 46  # px left of the panels without names
+
+
+def draw(source: Source) -> Figure:
+    """By length over all sites; below, of the shortest frames, each header stack and each site."""
+    rows = source.wanted(TABLE)
+    whole = [row for row in rows if row["site"] == ALL]
+    small = [row for row in rows if is_at_most(row, SMALL)]
+    contents = [name for name in CONTENTS if any(contents_of(row)[name] for row in whole)]
+    sites = sorted({row["site"] for row in small if row["site"] != ALL}, key=natural)
+    labels = short_labels(sites, SITE_LABEL) if len(source.sites) > 1 else {}
+    width = theme.WIDTH - max(GUTTER, theme.text_width(labels.values())) - 25
+    parts = [by_length(whole, contents, width)]
+    if small:
+        parts.append(by_stack([row for row in small if row["site"] == ALL], contents, width))
+    if labels:
+        parts.append(by_site(small, labels, contents, width))
+    chart = alt.vconcat(*parts, spacing=20).resolve_scale(color="independent")
+    return Figure(title(small), chart, key(source, whole, sites))
+
+
+def is_at_most(row: dict, most: int) -> bool:
+    """Whether the row's lengths are at most ``most`` bytes."""
+    return row["bin_hi"] is not None and row["bin_hi"] <= most
+
+
+def contents_of(row: dict) -> Counter:
+    """Frames of a row by what they carry."""
+    tcp = row["tcp_frames"] + row["cut_tcp_frames"]
+    return Counter(
+        {
+            ACK: row["ack_frames"],
+            NO_PAYLOAD: row["no_payload_frames"] - row["ack_frames"],
+            PAYLOAD: row["tcp_frames"] - row["no_payload_frames"],
+            CUT: row["cut_tcp_frames"],
+            OTHER: row["frames"] - tcp,
+        }
+    )
+
+
+def total(rows: list[dict]) -> Counter:
+    """The same of several rows."""
+    return sum(map(contents_of, rows), Counter())
+
+
+def share_without_payload(rows: list[dict]) -> float:
+    """The share of frames that are TCP segments without payload."""
+    contents = total(rows)
+    return sum(contents[name] for name in EMPTY) / contents.total()
+
+
+def title(small: list[dict]) -> str:
+    """The share of the shortest frames that are TCP segments without payload, and its range over the sites."""
+    if not small:
+        return f"No frame has at most {SMALL}{GAP}B"
+    sites = {row["site"] for row in small} - {ALL}
+    shares = [share_without_payload([row for row in small if row["site"] == site]) for site in sites]
+    found = (
+        f"{percent(share_without_payload([r for r in small if r['site'] == ALL]))} of frames of at most {SMALL}{GAP}B "
+        "are TCP segments without payload"
+    )
+    if len(sites) < 2:
+        return found
+    return f"{found} ({span(percent(min(shares)), percent(max(shares)))} at {count(len(sites), 'site')})"
+
+
+def key(source: Source, whole: list[dict], sites: list[str]) -> tuple[str, ...]:
+    """The same of minimum-size frames, and what the figure leaves out."""
+    smallest = [row for row in whole if is_at_most(row, SMALLEST)]
+    found = [f"Lengths on the wire without FCS and preamble; {MINIMUM}; numbers above the bars: frames"]
+    if smallest:
+        frames = sum(row["frames"] for row in smallest)
+        found.append(
+            f"of {count(frames, 'frame')} of at most {SMALLEST}{GAP}B, {percent(share_without_payload(smallest))} are "
+            "TCP segments without payload"
+        )
+    if total(whole)[CUT]:
+        found.append("segments whose header is not whole do not count as segments without payload")
+    missing = len(source.sites) - len(sites)
+    if sites and missing:
+        found.append(f"{count(missing, 'site')} without frames of at most {SMALL}{GAP}B")
+    return ("; ".join(found) + ".",)
+
+
+def values_of(name: str, rows: list[dict], contents: list[str]) -> list[dict]:
+    """The parts of one bar, in percent of its frames."""
+    counted = total(rows)
+    return [
+        {
+            **{"label": name, "content": content, "order": place, "frames": counted[content]},
+            **{"share": 100 * counted[content] / counted.total(), "text": percent(counted[content] / counted.total())},
+        }
+        for place, content in enumerate(contents)
+        if counted[content]
+    ]
+
+
+def colour(contents: list[str], *, legend: bool = False) -> alt.Color:
+    """A colour for each kind of content; one panel has the legend."""
+    shown = alt.Legend(
+        **{"title": None, "orient": "top", "offset": 14, "columns": 3, "labelLimit": 220},
+        **{"symbolType": "square", "symbolStrokeWidth": 0},
+    )
+    scale = alt.Scale(domain=contents, range=[CONTENTS[name] for name in contents])
+    return alt.Color("content:N", sort=contents, scale=scale, legend=shown if legend else None)
+
+
+TOOLTIP = [
+    *(alt.Tooltip("label:N", title="of"), alt.Tooltip("content:N")),
+    *(alt.Tooltip("text:N", title="share"), alt.Tooltip("frames:Q", format=",")),
+]
+
+
+def by_length(rows: list[dict], contents: list[str], width: int) -> alt.LayerChart:
+    """A bar a length bin, each to 100 %."""
+    bins = sorted({(row["bin_lo"], row["bin"]) for row in rows})
+    order = [label for _, label in bins]
+    own = {label: [row for row in rows if row["bin"] == label] for label in order}
+    values = [part for label in order for part in values_of(label, own[label], contents)]
+    totals = [{"label": label, "text": frames_text(own[label])} for label in order]
+    axis = alt.Axis(labelAngle=0, ticks=False, labelExpr=TWO_LINES, labelOverlap=False)
+    x = alt.X("label:N", sort=order, title="frame length (B)", axis=axis)
+    y = alt.Y("share:Q", title="frames of that length (%)", scale=alt.Scale(domain=[0, 100]))
+    bars = alt.Chart(alt.Data(values=values)).mark_bar(width={"band": 0.8})
+    bars = bars.encode(x=x, y=y, color=colour(contents, legend=True), order="order:Q", tooltip=TOOLTIP)
+    numbers = alt.Chart(alt.Data(values=totals)).mark_text(fontSize=theme.SMALL, baseline="bottom", dy=-3)
+    numbers = numbers.encode(x=x, y=alt.datum(100), text="text:N")
+    return (bars + numbers).properties(width=width, height=150)
+
+
+def frames_text(rows: list[dict]) -> str:
+    """The number of frames, with three digits."""
+    return scaled(sum(row["frames"] for row in rows), "").strip()
+
+
+def by_stack(rows: list[dict], contents: list[str], width: int) -> alt.LayerChart:
+    """A bar a header stack, its share of the shortest frames; its name above it."""
+    frames = Counter()
+    for row in rows:
+        frames[row["stack"]] += row["frames"]
+    ranked = sorted(frames, key=lambda stack: (-frames[stack], stack))
+    shown = ranked if len(ranked) <= MOST else ranked[: MOST - 1]
+    labels = short_labels(shown, LABEL)
+    groups = {labels[stack]: [row for row in rows if row["stack"] == stack] for stack in shown}
+    if rest := [row for row in rows if row["stack"] not in shown]:
+        groups[f"{len(ranked) - len(shown)} {REST}"] = rest
+    whole = frames.total()
+    values = [
+        {**part, "share": 100 * part["frames"] / whole, "text": percent(part["frames"] / whole)}
+        for name, own in groups.items()
+        for part in values_of(name, own, contents)
+    ]
+    captions = [
+        {"label": name, "text": f"{name or 'no header'}: {percent(sum(row['frames'] for row in own) / whole)}"}
+        for name, own in groups.items()
+    ]
+    y = alt.Y("label:N", sort=list(groups), title=None, axis=None)
+    axis = alt.Axis(grid=False, tickCount=10)
+    x = alt.X("share:Q", title=f"share of {whole:,} frames of at most {SMALL} B (%)", axis=axis)
+    bars = alt.Chart(alt.Data(values=values)).mark_bar(height=9, yOffset=7)
+    bars = bars.encode(x=x, y=y, color=colour(contents), order="order:Q", tooltip=TOOLTIP)
+    names = alt.Chart(alt.Data(values=captions)).mark_text(align="left", yOffset=-5)
+    names = names.encode(x=alt.value(0), y=y, text="text:N")
+    return (bars + names).properties(width=width, height=alt.Step(27))
+
+
+def by_site(small: list[dict], labels: dict[str, str], contents: list[str], width: int) -> alt.Chart:
+    """A bar a site, each to 100 % of its shortest frames."""
+    names = list(labels.values())
+    groups = {label: [row for row in small if row["site"] == site] for site, label in labels.items()}
+    values = [part for name, own in groups.items() for part in values_of(name, own, contents)]
+    label = f"frames of at most {SMALL} B of the site (%)"
+    return (
+        alt.Chart(alt.Data(values=values))
+        .mark_bar(height={"band": 0.8})
+        .encode(
+            y=alt.Y("label:N", sort=names, title=None, axis=alt.Axis(ticks=False, domain=False)),
+            x=alt.X("share:Q", title=label, scale=alt.Scale(domain=[0, 100], nice=False)),
+            color=colour(contents),
+            order="order:Q",
+            tooltip=TOOLTIP,
+        )
+        .properties(width=width, height=alt.Step(theme.row_height(len(names), low=12, high=18)))
+    )

@@ -1,0 +1,193 @@
+"""What each run's inconsistency, 1 - kappa, is made of: uniqueness, order, latency, inter-arrival times."""
+
+from collections import Counter
+
+import altair as alt
+
+from . import theme
+from .comparison import environments, pairs, runs, scope, trial_labels
+from .compose import Figure
+from .source import Source
+from .wording import count, listed, percent, short_labels, span
+
+SUBJECT = "Kappa and its components"
+TABLE = "consistency"
+SCOPE = scope
+COLUMNS = ("kappa", "U", "O", "L", "I", "contribution_U", "contribution_O", "contribution_L", "contribution_I")
+COMPONENTS = {
+    "U": ("U: loss and additions", theme.VERMILION),
+    "O": ("O: order", theme.ORANGE),
+    "L": ("L: latency", theme.SKY),
+    "I": ("I: inter-arrival time", theme.BLUE),
+}
+LABEL = 28
+COLUMN, BAR, SPACING = 74, 28, 8  # px: a component's column, the longest bar in it, and between columns
+X_AXIS = alt.Axis(domain=False, tickCount=4, labelFlush=False)
+NAMED = 4  # environments whose mean the title states; of more, the smallest and the largest
+LISTED = 6  # environments with runs that are not drawn: of more, their number
+MOST = 40  # runs that are drawn; of more, those with the least kappa
+
+
+def draw(source: Source) -> Figure:
+    """A bar a run, its pieces what each component takes from a kappa of 1; beside it kappa and each component."""
+    rows = runs(pairs(source))
+    labels = short_labels(environments(source), LABEL)
+    key = ["A component's piece is its share of U² + O² + L² + I²; the pieces add up to 1 - kappa"]
+    key.append("at the right each component separately and with a separate scale, because small pieces are not visible")
+    shown = rows
+    if len(rows) > MOST:
+        ranked = sorted(rows, key=lambda row: -1 if row["kappa"] is None else row["kappa"])
+        shown = ranked[:MOST]
+        key.append(
+            f"the {MOST} runs with the least kappa of {count(len(rows), 'run')}, the least first; "
+            f"{omitted(ranked[MOST:], labels)}"
+        )
+    trials = trial_labels(source, LABEL)
+    names = [trials[row["environment"], row["b"]] for row in shown]
+    values = [piece for name, row in zip(names, shown, strict=True) for piece in pieces(name, row)]
+    words = [{"label": name, "text": told(row)} for name, row in zip(names, shown, strict=True)]
+    alone = [{"label": name, **components_of(row)} for name, row in zip(names, shown, strict=True)]
+    return Figure(title(rows, labels), chart(values, words, alone, names), ("; ".join(key) + ".",))
+
+
+def omitted(rows: list[dict], labels: dict[str, str]) -> str:
+    """Return which runs are not shown: their kappa, and their environments or the number of these."""
+    numbers = Counter(labels[row["environment"]] for row in rows)
+    where = count(len(numbers), "environment")
+    if len(numbers) <= LISTED:
+        where = listed([f"{label} ({runs_})" for label, runs_ in numbers.items()])
+    ends = span(*("undefined" if row["kappa"] is None else number(row["kappa"]) for row in (rows[0], rows[-1])))
+    return f"not shown: {count(len(rows), 'run')} of {where} with kappa {ends}"
+
+
+def pieces(name: str, row: dict) -> list[dict]:
+    """The parts of one bar; none where a component is undefined."""
+    parts = [row[f"contribution_{component}"] for component in COMPONENTS]
+    if None in parts:
+        return []
+    start, found = 0.0, []
+    for (component, (text, _)), size in zip(COMPONENTS.items(), parts, strict=True):
+        whole = 1 - row["kappa"]
+        found.append(
+            {
+                **{"label": name, "component": text, "from": start, "to": start + size, "value": row[component]},
+                **{"environment": row["environment"], "run": row["trial_b"], "baseline": row["trial_a"]},
+                "part": percent(size / whole) if whole else "none",
+            }
+        )
+        start += size
+    return found
+
+
+def components_of(row: dict) -> dict:
+    """Each component, and the same in words."""
+    texts = {f"{name}_text": component(row[name]) for name in COMPONENTS}
+    return {
+        **{name: row[name] for name in COMPONENTS},
+        **texts,
+        "environment": row["environment"],
+        "run": row["trial_b"],
+    }
+
+
+def component(value: float | None) -> str:
+    """Three significant digits; 0 and 1 for these alone."""
+    if value is None:
+        return "undefined"
+    return f"{value:#.3g}" if value not in (0, 1) else f"{value:.0f}"
+
+
+def told(row: dict) -> str:
+    """Kappa in words."""
+    if row["kappa"] is None:
+        return "undefined"
+    if not row["packets_common"]:
+        return "0: no packet in common"
+    return number(row["kappa"])
+
+
+def number(kappa: float) -> str:
+    """Four digits; the distance from 1 where those would be nines; 0 and 1 for these alone."""
+    text = f"{kappa:.4f}"
+    if text == "1.0000" and kappa < 1:
+        return f"1 - {1 - kappa:.1e}"
+    return f"{kappa:.0f}" if kappa in (0, 1) else text
+
+
+def title(rows: list[dict], labels: dict) -> str:
+    """The mean kappa of each environment; of many the smallest and the largest."""
+    means = {}
+    for environment, label in labels.items():
+        own = [row["kappa"] for row in rows if row["environment"] == environment and row["kappa"] is not None]
+        means[label] = sum(own) / len(own) if own else None
+    found = [f"{'undefined' if mean is None else number(mean)} ({label})" for label, mean in means.items()]
+    known = {label: mean for label, mean in means.items() if mean is not None}
+    if len(found) > NAMED and known:
+        low, high = (pick(known, key=known.get) for pick in (min, max))
+        found = [f"{number(known[label])} ({label})" for label in (low, high)]
+        return f"Mean kappa of {len(means)} environments: {found[0]} to {found[1]}"
+    return f"Mean kappa: {', '.join(found)}"
+
+
+def chart(values: list[dict], words: list[dict], alone: list[dict], names: list[str]) -> alt.HConcatChart:
+    """The bars with kappa at their right, and a column for each component."""
+    beside = theme.text_width(word["text"] for word in words) + 10
+    width = theme.WIDTH - theme.text_width(names) - 4 - beside - len(COMPONENTS) * (COLUMN + SPACING) - 20
+    panels = [stacked(values, words, names, width, beside)]
+    panels += [by_itself(alone, name, names) for name in COMPONENTS]
+    return alt.hconcat(*panels, spacing=SPACING)
+
+
+def rows_of(names: list[str], *, first: bool) -> alt.Y:
+    """A row a run; its label at the left of the first panel."""
+    axis = alt.Axis(ticks=False, domain=False, labelPadding=6) if first else None
+    return alt.Y("label:N", sort=names, title=None, scale=alt.Scale(domain=names), axis=axis)
+
+
+def height_of(names: list[str]) -> alt.Step:
+    """The same for all panels."""
+    return alt.Step(theme.row_height(len(names), low=14))
+
+
+def stacked(values: list[dict], words: list[dict], names: list[str], width: int, beside: int) -> alt.LayerChart:
+    """The bars of contributions, and kappa at their right."""
+    most = max((value["to"] for value in values), default=0) or 0.01
+    texts, colours = zip(*COMPONENTS.values(), strict=True)
+    legend = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=0, offset=4, columns=4)
+    y = rows_of(names, first=True)
+    x = alt.X("from:Q", title="1 - kappa", scale=alt.Scale(domain=[0, most], range=[0, width]), axis=X_AXIS)
+    colour = alt.Color("component:N", sort=texts, scale=alt.Scale(domain=texts, range=colours), legend=legend)
+    bars = (
+        alt.Chart(alt.Data(values=values))
+        .mark_bar(height={"band": 0.75})
+        .encode(
+            **{"x": x, "x2": "to:Q", "y": y, "color": colour},
+            tooltip=[
+                *(alt.Tooltip("environment:N"), alt.Tooltip("run:N"), alt.Tooltip("baseline:N")),
+                *(alt.Tooltip("component:N"), alt.Tooltip("value:Q", format=".4~g")),
+                alt.Tooltip("part:N", title="of 1 - kappa"),
+            ],
+        )
+    )
+    text = alt.Chart(alt.Data(values=words)).mark_text(align="left").encode(y=y, x=alt.value(width + 6), text="text:N")
+    head = panel_title("kappa", width + 6)
+    return (bars + text).properties(width=width + beside, height=height_of(names), title=head)
+
+
+def by_itself(alone: list[dict], name: str, names: list[str]) -> alt.LayerChart:
+    """One component: bars from 0 to its largest, and the value in words."""
+    most = max((row[name] or 0 for row in alone), default=0) or 1
+    base = alt.Chart(alt.Data(values=alone)).encode(
+        y=rows_of(names, first=False),
+        tooltip=[*(alt.Tooltip("environment:N"), alt.Tooltip("run:N")), alt.Tooltip(f"{name}:Q", format=".4~g")],
+    )
+    scale = alt.Scale(domain=[0, most], range=[0, BAR], nice=False)
+    bars = base.mark_bar(height={"band": 0.75}, color=COMPONENTS[name][1])
+    bars = bars.encode(x=alt.X(f"{name}:Q", scale=scale, axis=None))
+    text = base.mark_text(align="left", fontSize=theme.SMALL).encode(x=alt.value(BAR + 4), text=f"{name}_text:N")
+    return (bars + text).properties(width=COLUMN, height=height_of(names), title=panel_title(name, 0))
+
+
+def panel_title(text: str, at: int) -> alt.TitleParams:
+    """A heading over a column, so many px from the panel's left edge."""
+    return alt.TitleParams(text, fontSize=theme.TEXT, offset=4, frame="group", color=theme.INK, dx=at)

@@ -1,0 +1,174 @@
+"""How much less or more consistent each environment is than the first one, by mean kappa (CHOIR, section 8.2)."""
+
+from collections import Counter
+
+import altair as alt
+
+from ..consistency.environments import LESS, MORE, TOO_FEW, UNDECIDED
+from . import theme
+from .comparison import environments, odd_baselines, pairs, runs, scope
+from .compose import Figure
+from .source import NoData, Source
+from .wording import count, listed, percent, short_labels, span
+
+SUBJECT = "Environments compared"
+TABLE = "consistency_comparisons"
+SCOPE = scope
+COLUMNS = ("environment_a", "environment_b", "kappa_b", "relative_difference", "relative_lo", "relative_hi", "verdict")
+LABEL = 28
+NAMED = 2  # environments that the title compares one by one; of more it gives the numbers
+COLOURS = {LESS: theme.VERMILION, MORE: theme.BLUE, UNDECIDED: theme.FAINT, TOO_FEW: theme.FAINT}
+GAP = 12  # px between the panels
+WORDS = {LESS: "less", MORE: "more"}
+MINUS = "\N{MINUS SIGN}"
+
+
+def draw(source: Source) -> Figure:
+    """A row an environment: kappa of its runs, and the difference of their mean from that of the first environment."""
+    rows = [row for row in source.rows(TABLE) if row["place_a"] == 1]
+    if not rows:
+        raise NoData("one environment alone cannot be compared with another one")
+    if all(row["relative_difference"] is None for row in rows):
+        raise NoData("no environment has a kappa above 0 to compare with")
+    rows.sort(key=lambda row: row["place_b"])
+    labels = short_labels(environments(source), LABEL)
+    names = list(labels.values())
+    kappas = [
+        {"label": labels[row["environment"]], "kappa": row["kappa"], "run": row["trial_b"]}
+        for row in runs(pairs(source))
+        if row["kappa"] is not None
+    ]
+    first = rows[0]["environment_a"]
+    values = [cells(row, labels) for row in rows if row["relative_difference"] is not None]
+    texts = [{"label": labels[row["environment_b"]], "text": words(row)} for row in rows]
+    texts.append({"label": labels[first], "text": "reference"})
+    chart = panels(kappas, values, texts, names, labels[first])
+    return Figure(title(rows, labels), chart, key(source, rows, labels))
+
+
+def cells(row: dict, labels: dict[str, str]) -> dict:
+    """What one row adds to the drawing, in percent."""
+    low, high = row["relative_lo"], row["relative_hi"]
+    return {
+        "label": labels[row["environment_b"]],
+        "difference": 100 * row["relative_difference"],
+        "low": None if low is None else 100 * low,
+        "high": None if high is None else 100 * high,
+        "verdict": row["verdict"],
+        "text": words(row),
+    }
+
+
+def interval(row: dict) -> str:
+    """The interval without signs, the smaller end first."""
+    low, high = sorted(abs(row[end]) for end in ("relative_lo", "relative_hi"))
+    return f"{percent(low)} to {percent(high)}"
+
+
+def signed(share: float) -> str:
+    """A share in percent with its sign."""
+    return f"{MINUS if share < 0 else '+'}{percent(abs(share))}" if share else "0"
+
+
+def words(row: dict) -> str:
+    """The verdict, with the numbers if there is one."""
+    if row["relative_difference"] is None:
+        return "no kappa above 0"
+    if row["verdict"] in WORDS:
+        return f"{percent(abs(row['relative_difference']))} {WORDS[row['verdict']]} ({interval(row)})"
+    if row["relative_lo"] is None:
+        return f"{row['verdict']} ({signed(row['relative_difference'])})"
+    return f"{row['verdict']} ({span(signed(row['relative_lo']), signed(row['relative_hi']))})"
+
+
+def title(rows: list[dict], labels: dict[str, str]) -> str:
+    """The differences that the intervals allow to state."""
+    first = labels[rows[0]["environment_a"]]
+    decided = [row for row in rows if row["verdict"] in WORDS]
+    if not decided:
+        others = (
+            listed([labels[row["environment_b"]] for row in rows]) if len(rows) <= NAMED else "any other environment"
+        )
+        return f"No difference in consistency between {first} and {others} can be stated"
+    if len(rows) <= NAMED:
+        found = [
+            f"{labels[row['environment_b']]} is {percent(abs(row['relative_difference']))} {row['verdict']} than "
+            f"{first} ({interval(row)})"
+            for row in decided
+        ]
+        return "; ".join(found)
+    numbers = Counter(row["verdict"] for row in rows)
+    found = [f"{numbers[verdict]} {WORDS[verdict]}" for verdict in WORDS if numbers[verdict]]
+    return f"Of {count(len(rows), 'other environment')}: {listed(found)} consistent than {first} ({range_of(decided)})"
+
+
+def range_of(rows: list[dict]) -> str:
+    """Return the range of relative differences: ``0.21 % to 18.0 % less``, or ``11.1 % less to 5.56 % more``."""
+    verdicts = {WORDS[row["verdict"]] for row in rows}
+    if len(verdicts) == 1:
+        sizes = [abs(row["relative_difference"]) for row in rows]
+        return f"{span(percent(min(sizes)), percent(max(sizes)))} {verdicts.pop()}"
+    ends = (end(row["relative_difference"] for row in rows) for end in (min, max))
+    return span(*(f"{percent(abs(value))} {WORDS[LESS if value < 0 else MORE]}" for value in ends))
+
+
+def key(source: Source, rows: list[dict], labels: dict[str, str]) -> tuple[str, ...]:
+    """What the difference is, and what the intervals do not include."""
+    first = labels[rows[0]["environment_a"]]
+    found = [
+        f"Difference: of mean kappa, relative to that of {first}; lines: 95 % bootstrap intervals over runs",
+        "intervals do not include how kappa depends on the first trial, with which all runs are compared",
+    ]
+    if any(row["verdict"] == TOO_FEW for row in rows):
+        found.append("too few runs: all kappas of one environment may be larger than all of the other by chance")
+    if odd := [labels[name] for name in labels if name in odd_baselines(source)]:
+        found.append(f"in {listed(odd)} the first trial is the odd one, which lowers kappa of all runs")
+    return ("; ".join(found) + ".",)
+
+
+def panels(kappas: list[dict], values: list[dict], texts: list[dict], names: list[str], first: str) -> alt.HConcatChart:
+    """Kappa of the runs at the left, differences at the right with their numbers."""
+    beside = theme.text_width([text["text"] for text in texts]) + 8
+    width = (theme.WIDTH - theme.text_width(names) - beside - GAP - 45) // 2
+    height = alt.Step(theme.row_height(len(names), low=14))
+    y = alt.Y("label:N", sort=names, title=None, scale=alt.Scale(domain=names))
+    runs_ = alt.Chart(alt.Data(values=kappas)).encode(
+        y=y.axis(ticks=False, domain=False, grid=True),
+        tooltip=[alt.Tooltip("label:N"), alt.Tooltip("run:N"), alt.Tooltip("kappa:Q", format=".6~r")],
+    )
+    x = alt.X("kappa:Q", title="kappa", scale=alt.Scale(zero=False, nice=True), axis=alt.Axis(tickCount=4, grid=False))
+    dots = runs_.mark_point(size=22, strokeWidth=1.2, opacity=1, color=theme.SKY).encode(x=x)
+    means = runs_.mark_tick(thickness=2, color=theme.BLACK, height={"band": 0.7}).encode(
+        x=alt.X("mean(kappa):Q"), tooltip=[alt.Tooltip("label:N"), alt.Tooltip("mean(kappa):Q", format=".6~r")]
+    )
+    heading = panel_title("runs (circles) and their mean (line)")
+    left = (dots + means).properties(width=width, height=height, title=heading)
+    return alt.hconcat(left, differences(values, texts, y.axis(None), (width, beside), height, first), spacing=GAP)
+
+
+def differences(values, texts, y, widths, height, first) -> alt.LayerChart:  # noqa: PLR0913, PLR0917
+    """Points with intervals, and a line at 0."""
+    width, beside = widths
+    ends = [end for value in values for end in (value["low"], value["high"], value["difference"], 0) if end is not None]
+    margin = 0.04 * (max(ends) - min(ends)) or 1
+    scale = alt.Scale(domain=[min(ends) - margin, max(ends) + margin], range=[0, width], nice=False)
+    x = alt.X(
+        "difference:Q", title="difference of mean kappa (%)", scale=scale, axis=alt.Axis(tickCount=5, domain=False)
+    )
+    colour = alt.Color("verdict:N", scale=alt.Scale(domain=list(COLOURS), range=list(COLOURS.values())), legend=None)
+    base = alt.Chart(alt.Data(values=values)).encode(
+        y=y, color=colour, tooltip=[*(alt.Tooltip("label:N"), alt.Tooltip("verdict:N"), alt.Tooltip("text:N"))]
+    )
+    points = base.mark_point(filled=True, size=36, opacity=1).encode(x=x)
+    lines = base.transform_filter("datum.low !== null").mark_rule(strokeWidth=1.6)
+    lines = lines.encode(x=alt.X("low:Q", scale=scale), x2="high:Q", color=alt.value(theme.BLACK))
+    zero = alt.Chart(alt.Data(values=[{"difference": 0}])).mark_rule(color=theme.BLACK).encode(x=x)
+    captions = alt.Chart(alt.Data(values=texts)).mark_text(align="left")
+    captions = captions.encode(y=y, x=alt.value(width + 8), text="text:N")
+    heading = panel_title(f"against {first}")
+    return (zero + points + lines + captions).properties(width=width + beside, height=height, title=heading)
+
+
+def panel_title(text: str) -> alt.TitleParams:
+    """A heading over a panel."""
+    return alt.TitleParams(text, fontSize=theme.TEXT, offset=4, frame="group", color=theme.INK)

@@ -1,0 +1,172 @@
+"""Kappa of every pair of trials that was compared, as a matrix for each environment."""
+
+import altair as alt
+
+from . import theme
+from .comparison import against_one, environments, odd_baselines, pairs, scope_of_pairs, trial_names
+from .compose import Figure
+from .kappa_components import number
+from .source import Source
+from .wording import count, listed, short_labels
+
+SUBJECT = "Kappa between all trials"
+TABLE = "consistency"
+SCOPE = scope_of_pairs
+COLUMNS = ("a", "b", "kappa")
+LABEL = 26
+TRIAL = 14  # characters of a trial's name beside its row and below its column
+TEXT_CELL = 30  # px of a cell that holds kappa in figures
+TEXT_MOST = 10  # trials of which the cells hold kappa in figures
+ACROSS = 3  # panels in a row
+PANELS = 9  # of more, cells are small and without figures
+COLORS = tuple(reversed(theme.DECADES))  # of the least kappa to the largest
+CELL = (15, 40)  # px, least and most
+
+
+def draw(source: Source) -> Figure:
+    """A panel an environment; a cell a pair, on both sides of the diagonal: kappa is symmetric."""
+    rows = pairs(source)
+    known = [row["kappa"] for row in rows if row["kappa"] is not None]
+    labels = short_labels(environments(source), LABEL)
+    size = max(row["b"] for row in rows)
+    names = trial_names(source)
+    of_panel = {env: of_environment(names, env) for env in labels}
+    beside = theme.text_width([text for trials in of_panel.values() for text in trials.values()]) + 10
+    across = min(ACROSS, len(labels), max(1, (theme.WIDTH - 60) // (CELL[0] * size + beside + 24)))
+    numbers = size <= TEXT_MOST and len(labels) <= PANELS
+    while numbers and across > 1 and cell_width(across, beside, size) < TEXT_CELL:
+        across -= 1  # the cells have to hold kappa in figures
+    cell = cell_width(across, beside, size) if len(labels) <= PANELS else CELL[0]
+    least = min(known, default=1)
+    odd = odd_baselines(source)
+    panels = [
+        panel(
+            [r for r in rows if r["environment"] == name],
+            of_panel[name],
+            headed(label, first_of(of_panel[name]), odd=name in odd),
+            (cell, least, max(known, default=1)),
+            numbers=numbers,
+        )
+        for name, label in labels.items()
+    ]
+    widths = [cell * len(of_panel[name]) + beside + 24 for name in labels]
+    lines = [alt.hconcat(*(panels[n] for n in line), spacing=24) for line in in_lines(widths)]
+    key = ["Trials in the order of the config; the diagonal is blank: no trial is compared with itself"]
+    if against_one(source):
+        key.append(
+            "empty: not compared, so whether the first trial is the odd one does not show (consistency.all_pairs: true "
+            "shows it)"
+        )
+    if odd:
+        key.append("odd: the others agree among themselves, and not with this trial")
+    chart = alt.vconcat(*lines, spacing=16).resolve_scale(color="shared")
+    head = title(rows, known, [labels[name] for name in labels if name in odd])
+    most = max(sum(widths[n] + 6 for n in line) for line in in_lines(widths))
+    return Figure(head, pad(chart, most), ("; ".join(key) + ".",))
+
+
+def in_lines(widths: list[int]) -> list[list[int]]:
+    """Return the places of panels of these widths (px), line by line: as many in a line as a page holds."""
+    lines, room = [], 0
+    for place, width in enumerate(widths):
+        if not lines or width > room:
+            lines.append([])
+            room = theme.WIDTH - 60
+        lines[-1].append(place)
+        room -= width
+    return lines
+
+
+def pad(chart: alt.VConcatChart, width: int) -> alt.TopLevelMixin:
+    """The chart, and beside it as much nothing as keeps a narrow figure a page wide."""
+    rest = theme.WIDTH - 90 - width
+    if rest <= 0:
+        return chart
+    empty = alt.Chart(alt.Data(values=[{}])).mark_point(opacity=0).properties(width=rest, height=1)
+    return alt.hconcat(chart, empty, spacing=0)
+
+
+def cell_width(across: int, beside: int, size: int) -> int:
+    """Return the width of a cell in px: so many panels in a row, with names so wide beside each, and cells in a row."""
+    return max(CELL[0], min(CELL[1], (theme.WIDTH - 90 - (beside + 24) * across) // across // size))
+
+
+def of_environment(names: dict[tuple[str, int], str], environment: str) -> dict[int, str]:
+    """Return a short name for each trial of an environment, by place."""
+    own = {place: name for (env, place), name in sorted(names.items()) if env == environment}
+    short = short_labels(own.values(), TRIAL)
+    return {place: short[name] for place, name in own.items()}
+
+
+def first_of(trials: dict[int, str]) -> str:
+    """Return the name of the first trial."""
+    return trials[min(trials)]
+
+
+def headed(label: str, first: str, *, odd: bool) -> str:
+    """What stands over a panel."""
+    return f"{label}: {first} is odd" if odd else label
+
+
+def title(rows: list[dict], known: list[float], odd: list[str]) -> str:
+    """The range of kappa, and the environments whose first trial is the odd one."""
+    what = f"Kappa of {count(len(rows), 'pair')} of trials"
+    if not known:
+        return f"{what}: undefined"
+    low, high = number(min(known)), number(max(known))
+    found = f"{what}: {low}" if low == high else f"{what}: {low} to {high}"
+    return f"{found}; in {listed(odd)} the first trial is the odd one" if odd else found
+
+
+def panel(
+    rows: list[dict], trials: dict[int, str], label: str, frame: tuple[int, float, float], *, numbers: bool
+) -> alt.LayerChart:
+    """Draw the matrix of one environment; ``frame``: px of a cell, least and largest kappa of all environments."""
+    cell, least, most = frame
+    low, high = (least, most) if least < most else (min(least, 0.99), 1)
+    size = max(row["b"] for row in rows)
+    order = list(trials.values())
+    values = [
+        {
+            **{"row": trials[row[one]], "column": trials[row[other]], "kappa": row["kappa"], "text": cell_text(row)},
+            **{"of": row[f"trial_{one}"], "with": row[f"trial_{other}"], "packets": row["packets_common"]},
+            "ink": ink(row["kappa"], low, high),
+        }
+        for row in rows
+        for one, other in (("a", "b"), ("b", "a"))
+    ]
+    scale = alt.Scale(domain=[low, high], range=list(COLORS), interpolate="rgb", clamp=True)
+    legend = alt.Legend(title="kappa", orient="right", gradientLength=90, tickCount=3, format=".4~f")
+    x = alt.X("column:N", sort=order, title=None, scale=alt.Scale(domain=order), axis=alt.Axis(labelAngle=-90, **QUIET))
+    y = alt.Y("row:N", sort=order, title=None, scale=alt.Scale(domain=order), axis=alt.Axis(**QUIET))
+    base = alt.Chart(alt.Data(values=values)).encode(
+        x=x,
+        y=y,
+        tooltip=[
+            *(alt.Tooltip("of:N", title="trial"), alt.Tooltip("with:N"), alt.Tooltip("kappa:Q", format=".6~r")),
+            alt.Tooltip("packets:Q", title="packets in common", format=","),
+        ],
+    )
+    cells = base.mark_rect().encode(color=alt.Color("kappa:Q", scale=scale, legend=legend))
+    layers = [cells]
+    if numbers and cell >= TEXT_CELL:
+        color = alt.condition(f"datum.ink == '{theme.BLACK}'", alt.value(theme.BLACK), alt.value(theme.WHITE))
+        layers.append(base.mark_text(fontSize=theme.SMALL).encode(text="text:N", color=color))
+    head = alt.TitleParams(label, fontSize=theme.TEXT, offset=4, frame="group", color=theme.INK)
+    return alt.layer(*layers).properties(width=cell * size, height=max(18, cell * 3 // 4) * size, title=head)
+
+
+QUIET = {"ticks": False, "domain": False, "grid": False}
+
+
+def ink(kappa: float | None, low: float, high: float) -> str:
+    """The color of the text in a cell; a cell without kappa is white."""
+    return theme.BLACK if kappa is None else theme.ink_on(theme.color_at(COLORS, (kappa - low) / (high - low)))
+
+
+def cell_text(row: dict) -> str:
+    """Kappa with four digits at most."""
+    if row["kappa"] is None:
+        return "?"
+    text = f"{row['kappa']:.3f}"
+    return text if row["kappa"] in (0, 1) or text != "1.000" else ">.9995"

@@ -1,0 +1,113 @@
+"""Where in time each run was unlike the first trial: kappa over windows."""
+
+from collections import defaultdict
+
+import altair as alt
+
+from . import theme
+from .comparison import environments, pairs, runs, scope, trial_labels
+from .compose import Figure
+from .kappa_components import number
+from .source import NoData, Source
+from .wording import count, nanoseconds, span
+
+SUBJECT = "Kappa over time"
+TABLE = "consistency_timeline"
+SCOPE = scope
+COLUMNS = ("from_ns", "to_ns", "kappa")
+LABEL = 26
+ACROSS, MOST = 4, 40  # panels in a row, and of all runs; of more runs, those with the least kappa in a window
+HEIGHT, SPACING = 64, 10  # px of a panel, and between two
+UNITS = ((10**10, 10**9, "s"), (10**7, 10**6, "ms"), (10**4, 10**3, "µs"), (0, 1, "ns"))
+
+
+def draw(source: Source) -> Figure:
+    """A small panel a run, all with the same axes; windows without packets are left out."""
+    pairs(source)
+    rows = [row for row in runs(source.rows(TABLE)) if row["kappa"] is not None]
+    if not rows:
+        raise NoData("no window of any run holds a packet")
+    order, trials = environments(source), trial_labels(source, LABEL)
+    end = max(row["to_ns"] for row in rows)
+    size, unit = next((size, unit) for least, size, unit in UNITS if end >= least)
+    least = min(row["kappa"] for row in rows)
+    of_runs = defaultdict(list)
+    for row in sorted(rows, key=lambda row: (order.index(row["environment"]), row["b"], row["from_ns"])):
+        of_runs[row["environment"], row["b"]].append(row)
+    lengths = [row["to_ns"] - row["from_ns"] for row in rows]
+    long = span(nanoseconds(min(lengths)), nanoseconds(max(lengths)))
+    key = [f"Windows of {long}", "a window's components are those of its packets"]
+    key.append("the kappa of a run is not the mean of its windows")
+    shown = list(of_runs)
+    if len(shown) > MOST:
+        worst = sorted(shown, key=lambda run: min(row["kappa"] for row in of_runs[run]))[:MOST]
+        shown = [run for run in shown if run in worst]
+        key.append(f"the {MOST} runs with the least kappa in a window, of {count(len(of_runs), 'run')}")
+    across = min(ACROSS, len(shown))
+    frame = {"unit": unit, "end": end / size, "least": least, "width": (theme.WIDTH - 66) // across - SPACING}
+    panels = []
+    for place, run in enumerate(shown):
+        edges = {"left": place % across == 0, "below": place + across >= len(shown)}
+        panels.append(panel([cells(row, size, trials[run]) for row in of_runs[run]], trials[run], frame | edges))
+    chart = alt.concat(*panels, columns=across, spacing={"row": 26, "column": SPACING}, bounds="flush")
+    return Figure(title(rows, trials), chart, ("; ".join(key) + ".",))
+
+
+def cells(row: dict, size: int, run: str) -> dict:
+    """What one window puts into the drawing: a step from its start to its end."""
+    return {
+        **{"x": row["from_ns"] / size, "x2": row["to_ns"] / size, "run": run, "kappa": row["kappa"]},
+        **{name: row[name] for name in ("U", "O", "L", "I")},
+        "packets": row["packets_common"],
+    }
+
+
+def title(rows: list[dict], trials: dict) -> str:
+    """The window in which the consistency was least."""
+    worst = min(rows, key=lambda row: row["kappa"])
+    if worst["kappa"] == 1:
+        return "Kappa is 1 in every window"
+    where = trials[worst["environment"], worst["b"]]
+    alike = sum(row["kappa"] == worst["kappa"] for row in rows) - 1
+    others = f" and in {count(alike, 'other window')}" if alike else ""
+    return f"Lowest window kappa: {number(worst['kappa'])} at {nanoseconds(worst['from_ns'])} ({where}){others}"
+
+
+def panel(values: list[dict], head: str, frame: dict) -> alt.LayerChart:
+    """The windows of one run; only panels at the left and at the lower end have labels."""
+    low = frame["least"] - 0.05 * (1 - frame["least"]) if frame["least"] < 1 else 0.99
+    x = alt.X(
+        "x:Q",
+        title=f"time since the first packet ({frame['unit']})" if frame["below"] else None,
+        scale=alt.Scale(domain=[0, frame["end"]], nice=False),
+        axis=alt.Axis(
+            labels=frame["below"],
+            ticks=frame["below"],
+            domain=False,
+            tickCount=max(2, frame["width"] // 40),
+            labelFlush=True,
+            labelBound=True,
+        ),
+    )
+    y = alt.Y(
+        "kappa:Q",
+        title="kappa" if frame["left"] else None,
+        scale=alt.Scale(domain=[max(0, low), 1], nice=False),
+        axis=alt.Axis(tickCount=3, labels=frame["left"], ticks=frame["left"], domain=False)
+        if not frame["left"]
+        else alt.Axis(tickCount=3, domain=False, minExtent=46, labelFlush=True, labelOverlap=False),
+    )
+    base = alt.Chart(alt.Data(values=values)).encode(
+        x=x,
+        y=y,
+        tooltip=[
+            *(alt.Tooltip("run:N"), alt.Tooltip("kappa:Q", format=".6~r")),
+            *(alt.Tooltip(f"{name}:Q", format=".3~g") for name in ("U", "O", "L", "I")),
+            alt.Tooltip("packets:Q", title="packets in common", format=","),
+        ],
+    )
+    rules = base.mark_rule(strokeWidth=1.6, color=theme.BLUE, clip=True).encode(x2="x2:Q")
+    lines = base.mark_line(interpolate="step-after", strokeWidth=0.8, opacity=0.5, color=theme.BLUE)
+    limit = frame["width"] + SPACING - 4
+    title = alt.TitleParams(head, fontSize=theme.TEXT, offset=2, frame="group", color=theme.INK, limit=limit)
+    return (lines + rules).properties(width=frame["width"], height=HEIGHT, title=title)

@@ -1,0 +1,16 @@
+"""How latencies since the first packet differ between each run and the first trial (CHOIR, figures 4 to 10)."""
+
+from . import deltas
+from .comparison import scope
+from .compose import Figure
+from .source import Source
+
+SUBJECT = "Differences of latency"
+TABLE = "consistency_deltas"
+SCOPE = scope
+COLUMNS = ("measure = latency", "bin", "lo_ns", "share")
+
+
+def draw(source: Source) -> Figure:
+    """A panel an environment, a line a run."""
+    return deltas.draw(source, "latency", "latency")

@@ -1,0 +1,97 @@
+"""Why sites of all collections were degraded, incomplete or failed, as shares (Patchwork, section 8.1.1)."""
+
+from collections import Counter
+
+import altair as alt
+
+from ..outcomes import SUCCESS
+from . import theme
+from .compose import Figure
+from .outcomes import COLOURS, scope
+from .source import NoData, Source
+from .wording import count, percent, shortened
+
+SUBJECT = "Reasons of unsuccessful collections"
+TABLE = "outcome_reasons"
+COLUMNS = ("outcome", "reason", "sites", "reason_share", "site_share")
+SCOPE = scope
+MOST = 15  # reasons drawn, the most frequent ones
+LABEL = 100
+UNKNOWN = "no reason given"
+
+
+def draw(source: Source) -> Figure:
+    """A bar a reason, its parts the outcomes; the reason with its number of sites above it."""
+    rows = source.rows(TABLE)
+    if not rows:
+        sites = sum(row["sites_of_all"] for row in source.rows("outcomes") if row["outcome"] == SUCCESS)
+        if not sites:
+            raise NoData("nothing was collected from a testbed")
+        raise NoData(f"none of {count(sites, 'site')} was degraded, incomplete or failed")
+    sites = Counter()
+    for row in rows:
+        sites[row["reason"]] += row["sites"]
+    ranked = sorted(sites, key=lambda reason: (-sites[reason], reason))
+    shown = ranked if len(ranked) <= MOST else ranked[: MOST - 1]
+    names = {reason: str(place) for place, reason in enumerate(shown)}
+    rest = str(len(shown))
+    parts = Counter()
+    for row in rows:
+        parts[names.get(row["reason"], rest), row["outcome"]] += row["sites"]
+    texts = {names[reason]: shortened(reason or UNKNOWN, LABEL) for reason in shown}
+    if len(ranked) > len(shown):
+        texts[rest] = f"{len(ranked) - len(shown)} other reasons"
+    whole = rows[0]["unsuccessful_sites"]
+    captions = [{"row": row, "text": caption(row, text, parts, whole)} for row, text in texts.items()]
+    values = [
+        {
+            **{"row": row, "outcome": outcome, "order": list(COLOURS).index(outcome), "reason": texts[row]},
+            **{"share": 100 * number / whole, "text": f"{count(number, 'site')}, {percent(number / whole)}"},
+        }
+        for (row, outcome), number in parts.items()
+    ]
+    return Figure(title(rows, sites), chart(values, captions), key(rows))
+
+
+def caption(row: str, text: str, parts: Counter, whole: int) -> str:
+    """A reason with its share and number of sites."""
+    number = sum(sites for (place, _), sites in parts.items() if place == row)
+    return f"{text}: {percent(number / whole)} ({count(number, 'site')})"
+
+
+def title(rows: list[dict], sites: Counter) -> str:
+    """The share of sites that were not a success, and the most frequent reason, or how many are equally frequent."""
+    whole, of_all = rows[0]["unsuccessful_sites"], rows[0]["sites_of_all"]
+    found = f"{percent(whole / of_all)} of {count(of_all, 'site')} were degraded, incomplete or failed"
+    most = max(sites.values())
+    first = [reason for reason, number in sites.items() if number == most]
+    if first == [""]:
+        return found
+    if len(first) > 1:
+        return f"{found}; {len(first)} reasons are equally frequent ({percent(most / whole)} each)"
+    return f"{found}; most frequent reason: {shortened(first[0], LABEL)} ({percent(most / whole)})"
+
+
+def key(rows: list[dict]) -> tuple[str, ...]:
+    """What a bar is a share of."""
+    whole = count(rows[0]["unsuccessful_sites"], "site")
+    return (f"Shares of {whole} that were not a success; N: a number; SITE: the name of the site.",)
+
+
+def chart(values: list[dict], captions: list[dict]) -> alt.LayerChart:
+    """The bars, each below its reason."""
+    order = [one["row"] for one in captions]
+    names = [name for name in COLOURS if any(value["outcome"] == name for value in values)]
+    scale = alt.Scale(domain=names, range=[COLOURS[name] for name in names])
+    legend = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=0)
+    y = alt.Y("row:N", sort=order, title=None, axis=None)
+    x = alt.X("share:Q", title="share of unsuccessful sites (%)", axis=alt.Axis(grid=False))
+    bars = alt.Chart(alt.Data(values=values)).mark_bar(height=10, yOffset=7)
+    bars = bars.encode(
+        **{"x": x, "y": y, "order": "order:Q"},
+        color=alt.Color("outcome:N", scale=scale, sort=names, legend=legend),
+        tooltip=[alt.Tooltip(f"{field}:N") for field in ("reason", "outcome", "text")],
+    )
+    texts = alt.Chart(alt.Data(values=captions)).mark_text(align="left", yOffset=-6)
+    texts = texts.encode(y=y, x=alt.value(0), text="text:N")
+    return (bars + texts).properties(width=theme.WIDTH - 40, height=alt.Step(29))

@@ -1,0 +1,86 @@
+"""The share of sites by outcome, collection by collection (Patchwork, figure 10)."""
+
+import altair as alt
+
+from ..outcomes import OUTCOMES
+from . import theme
+from .compose import Figure
+from .source import NoData, Source
+from .wording import count, percent
+
+SUBJECT = "Outcomes of collections"
+TABLE = "outcomes"
+COLUMNS = ("started", "outcome", "site_share")
+COLOURS = dict(zip(OUTCOMES, (theme.BLUE, theme.SKY, theme.ORANGE, theme.VERMILION), strict=True))
+MOST = 60  # collections drawn, the latest ones
+
+
+def scope(source: Source) -> tuple[str, ...]:
+    """How many collections and sites."""
+    rows = [row for row in source.rows(TABLE) if row["outcome"] == OUTCOMES[0]]
+    sites = sum(row["sites_of_all"] for row in rows)
+    return (f"{count(len(rows), 'collection')}, {count(sites, 'site')}; a site counts once per collection",)
+
+
+SCOPE = scope
+
+
+def draw(source: Source) -> Figure:
+    """A bar a collection, its parts the shares of its sites."""
+    rows = source.rows(TABLE)
+    if not rows:
+        raise NoData("nothing was collected from a testbed")
+    starts = sorted({(row["started"], row["campaign"]) for row in rows})
+    shown = starts[-MOST:]
+    values = [cells(row) for row in rows if (row["started"], row["campaign"]) in shown and row["sites"]]
+    key = ["degraded: on fewer listening nodes than wanted", "incomplete: stopped, crashed, or samples failed"]
+    key.append("failed: no sample")
+    if len(shown) < len(starts):
+        key.append(f"the latest {MOST} of {count(len(starts), 'collection')}")
+    return Figure(title(rows), chart(values, [label(*start) for start in shown]), ("; ".join(key) + ".",))
+
+
+def label(started: str, campaign: str) -> str:
+    """``2026-01-31 12:00 star``."""
+    return f"{started[:16].replace('T', ' ')} {campaign}"
+
+
+def cells(row: dict) -> dict:
+    """What one row puts into the drawing."""
+    return {
+        "label": label(row["started"], row["campaign"]),
+        "outcome": row["outcome"],
+        "order": OUTCOMES.index(row["outcome"]),
+        "share": 100 * row["site_share"],
+        "text": f"{percent(row['site_share'])}, {row['sites']} of {count(row['sites_of_all'], 'site')}",
+        "reasons": row["reasons"] or "-",
+    }
+
+
+def title(rows: list[dict]) -> str:
+    """How often a site gave all that was wanted."""
+    sites = {outcome: sum(row["sites"] for row in rows if row["outcome"] == outcome) for outcome in OUTCOMES}
+    whole = sum(sites.values())
+    parts = [f"{percent(sites[outcome] / whole)} {outcome}" for outcome in OUTCOMES if sites[outcome]]
+    return f"Of all sites sampled: {', '.join(parts)}"
+
+
+def chart(values: list[dict], order: list[str]) -> alt.Chart:
+    """Stacked bars, the earliest collection on top."""
+    names = [outcome for outcome in OUTCOMES if any(row["outcome"] == outcome for row in values)]
+    scale = alt.Scale(domain=names, range=[COLOURS[name] for name in names])
+    legend = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=0)
+    axis = alt.Axis(ticks=False, domain=False, labelLimit=220, labelPadding=6)
+    return (
+        alt.Chart(alt.Data(values=values))
+        .mark_bar()
+        .encode(
+            x=alt.X("share:Q", title="share of sites (%)", scale=alt.Scale(domain=[0, 100], nice=False)),
+            y=alt.Y("label:N", sort=order, title=None, axis=axis),
+            color=alt.Color("outcome:N", scale=scale, sort=names, legend=legend),
+            order="order:Q",
+            tooltip=[alt.Tooltip(f"{field}:N") for field in ("label", "outcome", "text", "reasons")],
+        )
+        .properties(width=theme.WIDTH - theme.text_width(order) - 40)
+        .properties(height=alt.Step(theme.row_height(len(order), low=10, total=480)))
+    )

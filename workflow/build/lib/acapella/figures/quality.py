@@ -1,0 +1,113 @@
+"""What stands under the title of every figure: how much was seen and how much of it was lost."""
+
+from . import restrictions
+from .source import Source, sites_of
+from .wording import count, nanoseconds, percent, span
+
+STAGES = 4  # mirror, interface, kernel, file
+
+
+def scope(source: Source) -> tuple[str, ...]:
+    """What was seen and what was lost in the samples that count in traffic statistics, and how many do not."""
+    return (extent(source.traffic), *left_out(source), losses_of(source.traffic))
+
+
+def scope_of_all(source: Source) -> tuple[str, ...]:
+    """As scope, of all samples."""
+    return extent(source.quality), losses_of(source.quality)
+
+
+def left_out(source: Source) -> list[str]:
+    """``excluded: 10 samples, 30,000 frames (replayed trial, filter)``; [] if every sample counts.
+
+    ``included: ...`` for samples with a restriction that count beside samples without one.
+    """
+    groups = {"excluded": source.excluded}
+    if not restrictions.restricted(source):
+        groups["included"] = [row for row in source.traffic if row["restriction"] is not None]
+    return [
+        f"{name}: {count(len(rows), 'sample')}, {count(sum(row['frames'] for row in rows), 'frame')} "
+        f"({restrictions.reasons(rows)})"
+        for name, rows in groups.items()
+        if rows
+    ]
+
+
+def extent(rows: list[dict]) -> str:
+    """``12 samples (20 s each) of 3 sites, 24,000 frames``, of some rows of capture_quality."""
+    lengths = sorted(row["duration_ns"] for row in rows if row["duration_ns"] is not None)
+    each = ""
+    if lengths:
+        middle = nanoseconds(lengths[(len(lengths) - 1) // 2])
+        each = f" (median {middle})" if lengths[0] != lengths[-1] else f" ({middle}{' each' if len(rows) > 1 else ''})"
+    sites = count(len(sites_of(rows)), "site")
+    return f"{count(len(rows), 'sample')}{each} of {sites}, {count(sum(row['frames'] for row in rows), 'frame')}"
+
+
+def timeless(source: Source) -> list[str]:
+    """What a figure over time says of samples in which no frame has a time; [] where there are none."""
+    number = sum(0 < row["frames"] == row["untimed_frames"] for row in source.traffic)
+    return [f"{count(number, 'sample')} without times left out"] if number else []
+
+
+def time_range(rows: list[dict]) -> tuple[int, int] | None:
+    """First start and last end of some rows of capture_quality that are not misdated; None if none has a time."""
+    dated = [row for row in rows if row["actual_start_ns"] is not None and not row["misdated"]]
+    if not dated:
+        return None
+    return min(row["actual_start_ns"] for row in dated), max(row["actual_end_ns"] for row in dated)
+
+
+def offered(row: dict) -> int:
+    """Frames that there were to take; those that a filter or a sampling leaves out too, where somebody counted them."""
+    return max(row["mirror_offered"] or 0, row["lost_frames"] + row["frames"] + (row["sampled_out"] or 0))
+
+
+def losses_of(rows: list[dict]) -> str:
+    """``losses: 0.03 % of offered frames; unknown in 2 of 12 samples``; unknown is never taken for 0.
+
+    ``rows``: some rows of capture_quality.
+    """
+    known = [row for row in rows if row["lost_frames"] is not None]
+    if not rows:
+        return "losses: no samples"
+    mirror = mirror_loss(rows)
+    if not known:
+        return "; ".join(["losses: unknown (no sample has a counter of mirror, interface or kernel)", *mirror])
+    lost = sum(row["lost_frames"] for row in known)
+    share = sum((row["loss_share"] or 0) * offered(row) for row in known) / (sum(map(offered, known)) or 1)
+    partly = sum(row["loss_stages_known"] < STAGES for row in known)
+    text = "losses: none counted" if mirror or partly else "losses: none seen"
+    if lost:
+        text = f"losses: {'at least ' if partly or mirror else ''}{percent(share)} of offered frames"
+    unknown = len(rows) - len(known)
+    gaps = [f"{what} in {number:,}" for what, number in (("unknown", unknown), ("counted in part", partly)) if number]
+    if gaps:
+        text += f"; {' and '.join(gaps)} of {count(len(rows), 'sample')}"
+    return "; ".join([text, *mirror])
+
+
+def mirror_loss(rows: list[dict]) -> list[str]:
+    """``mirror congested in 3 samples (at least 5 % of bytes missing, ...), at risk in 2``; [] if in none.
+
+    Only of samples whose mirror has no counters of frames: the losses of others are counted.
+    """
+    uncounted = [row for row in rows if row["mirror_offered"] is None or row["mirror_delivered"] is None]
+    congested = [row for row in uncounted if row["mirror_verdict"] == "congested"]
+    risky = sum(row["mirror_verdict"] == "at risk" for row in uncounted)
+    parts = []
+    if congested:
+        parts.append(f"congested in {count(len(congested), 'sample')} ({bounds_of_loss(congested)})")
+    if risky:
+        parts.append(f"at risk in {count(risky, 'sample')}")
+    return [f"mirror {', '.join(parts)}"] if parts else []
+
+
+def bounds_of_loss(rows: list[dict]) -> str:
+    """``at least 5 % to 30 % of bytes missing, at most 42 % to 90 % lost by the mirror``: ranges over samples.
+
+    Missing bytes may have been lost before the mirror. No sample is the worst, because their intervals overlap.
+    """
+    bounds = ([row[f"mirror_loss_{end}"] for row in rows] for end in ("low", "high"))
+    low, high = (span(percent(min(shares)), percent(max(shares))) for shares in bounds)
+    return f"at least {low} of bytes missing, at most {high} lost by the mirror"

@@ -1,0 +1,43 @@
+"""The figures of a campaign, in the order in which a reader meets them; one module each."""
+
+import importlib
+from types import ModuleType
+
+NAMES = (
+    "header_depth",
+    "header_occurrence",
+    "encapsulations",
+    "frame_sizes",
+    "header_stack_sizes",
+    "flows_per_sample",
+    "flow_sizes",
+    "flow_times",
+    "throughput",
+    "capture_quality",
+)
+TRIALS = (  # of a campaign that compares trials
+    "kappa_environments",
+    "kappa_components",
+    "kappa_timeline",
+    "kappa_matrix",
+    "iat_delta",
+    "latency_delta",
+    "reordering_spacing",
+)
+COLLECTIONS = ("outcomes", "outcome_reasons")  # of all campaigns that sampled a testbed
+STORAGE = ("storage_latency",)  # of the storage study
+FLOWREPORTS = ("flowreport_accuracy", "flowreport_memory", "flowreport_rate")  # of samples that were reported on
+FLOWSTUDY = ("flowreport_response", "flowreport_success")  # of what was measured of flow reports on this machine
+
+
+def every_name() -> tuple[str, ...]:
+    """Return the names of all figures that a campaign can have."""
+    return (*NAMES, *TRIALS, *COLLECTIONS, *STORAGE, *FLOWREPORTS, *FLOWSTUDY)
+
+
+def module(name: str) -> ModuleType:
+    """The module of a figure: ``TABLE``, ``COLUMNS``, ``draw(source)``; ``SCOPE`` unless it shows traffic statistics.
+
+    Imports Altair.
+    """
+    return importlib.import_module(f"acapella.figures.{name}")

@@ -1,0 +1,183 @@
+"""The probability that two packets arrive in the opposite order, by the time between them in the first trial."""
+
+import math
+
+import altair as alt
+
+from . import theme
+from .comparison import environments, runs, scope, trial_labels
+from .compose import Figure
+from .deltas import MANY, NAMED, PALETTE, between, powers
+from .source import NoData, Source
+from .wording import count, listed, nanoseconds, percent, short_labels, span
+
+SUBJECT = "Reordering by packet spacing"
+TABLE = "consistency_spacing"
+SCOPE = scope
+COLUMNS = ("environment", "b", "lo_ns", "hi_ns", "pairs", "reversed_pairs", "reversed_share")
+PER_DECADE = 5
+LABEL = 40
+TRIAL = 24  # characters of a trial's name in a legend
+FEW = 100  # pairs: with fewer of them a bin is drawn as a hollow point
+NAMES = 4  # environments that a sentence names; of more it gives the number
+ACROSS, LABELS = 3, 70  # panels side by side if there are more than NAMES, and px for the labels of each
+FLOOR = 0.3  # of the smallest share that is drawn: bins without a reversed pair are drawn there, as 0
+
+
+def draw(source: Source) -> Figure:
+    """A panel for each environment with reversed pairs, a line a run."""
+    rows = runs(source.rows(TABLE))
+    if not rows:
+        raise NoData("no run has two packets in common with its first trial")
+    sums = {name: totals([row for row in rows if row["environment"] == name]) for name in environments(source)}
+    sums = {name: found for name, found in sums.items() if found[0]}
+    if not any(changed for _, changed in sums.values()):
+        pairs = sum(pairs for pairs, _ in sums.values())
+        raise NoData(f"none of {count(pairs, 'pair')} of packets arrived in the opposite order")
+    labels = short_labels(sums, LABEL)
+    shown = [name for name, (_, changed) in sums.items() if changed]
+    least = 100 * FLOOR * min(row["reversed_share"] for row in rows if row["reversed_pairs"])
+    trials = trial_labels(source, TRIAL)
+    drawn = [row for row in rows if row["environment"] in shown]
+    across = 1 if len(shown) <= NAMES else ACROSS
+    limits = limits_of(drawn, least, across)
+    names = {name: runs_of(drawn, name, trials) for name in shown}
+    named = across == 1 and max(map(len, names.values())) <= NAMED  # beside small panels there is no room for a legend
+    beside = theme.text_width([text for own in names.values() for text in own]) if named else 0
+    size = ((theme.WIDTH - 50) // across - LABELS - beside, 90 if across > 1 else max(70, min(170, 400 // len(shown))))
+    panels = [
+        panel(
+            [point(row, trials[name, row["b"]], limits) for row in drawn if row["environment"] == name],
+            labels[name],
+            names[name] if named else [],
+            limits,
+        ).properties(width=size[0], height=size[1])
+        for name in shown
+    ]
+    chart = alt.concat(*panels, columns=across, spacing=14).resolve_scale(x="shared", y="shared", color="independent")
+    return Figure(title(sums, labels), chart, key(drawn, sums, labels, grey=not named))
+
+
+def runs_of(rows: list[dict], environment: str, trials: dict[tuple[str, int], str]) -> list[str]:
+    """Return the names of an environment's runs, in the order of the config."""
+    return [trials[environment, b] for b in sorted({row["b"] for row in rows if row["environment"] == environment})]
+
+
+def limits_of(rows: list[dict], least: float, across: int) -> dict:
+    """The ends of the axes: ``low`` and ``high`` in bins, ``zero``: place of equal times, ``least``, ``most`` in %."""
+    bins = [row["bin"] for row in rows if row["bin"]] or [1]
+    room = 2 + across * (max(bins) - min(bins)) // 13  # for the label 0 beside the next one
+    zero = min(bins) - room if any(row["bin"] == 0 for row in rows) else None
+    most = max(100 * row["reversed_share"] for row in rows)
+    return {
+        **{"low": min(bins) - 1 if zero is None else zero - 1, "high": max(bins) + 1, "zero": zero},
+        **{"least": least, "most": 10 ** math.ceil(math.log10(most)), "first": min(bins)},
+    }
+
+
+def totals(rows: list[dict]) -> tuple[int, int]:
+    """Pairs of packets, and those of them that are reversed."""
+    return sum(row["pairs"] for row in rows), sum(row["reversed_pairs"] for row in rows)
+
+
+def title(sums: dict[str, tuple[int, int]], labels: dict[str, str]) -> str:
+    """The share of reversed pairs in each environment, of many environments the range."""
+    what = "Pairs of packets that arrive in the opposite order"
+    shares = {name: changed / pairs for name, (pairs, changed) in sums.items()}
+    if len(shares) > NAMES:
+        low, high = (percent(end(shares.values())) for end in (min, max))
+        return f"{what}: {span(low, high)} in {count(len(shares), 'environment')}"
+    found = [f"{percent(share) if share else 'none'} ({labels[name]})" for name, share in shares.items()]
+    return f"{what}: {', '.join(found)}"
+
+
+def key(drawn: list[dict], sums: dict[str, tuple[int, int]], labels: dict[str, str], *, grey: bool) -> tuple[str, ...]:
+    """What a sampled pair is, the largest spacing at which one is reversed, and which environments have none."""
+    farthest = max((row for row in drawn if row["reversed_pairs"]), key=lambda row: row["bin"])
+    bound = "reversed pairs have no bound on their spacing"
+    if farthest["hi_ns"] is not None:
+        most = nanoseconds(rounded_up(farthest["hi_ns"] + 1))
+        bound = f"of the pairs sampled, none that is {most} or more apart is reversed"
+    found = [
+        "A sampled pair: two packets in both trials, in the first one 1, 4, 16, ... or 4096 packets apart; spacing: "
+        "the time between them there, in bins of five a decade",
+        bound,
+    ]
+    if grey:
+        found.append("one grey line per run")
+    if any(row["pairs"] < FEW for row in drawn):
+        found.append(f"hollow: fewer than {FEW} pairs")
+    still = [labels[name] for name, (_, changed) in sums.items() if not changed]
+    if still:
+        found.append(f"no pair is reversed in {listed(still) if len(still) <= NAMES else f'{len(still)} environments'}")
+    return ("; ".join(found) + ".",)
+
+
+def rounded_up(value: int) -> int:
+    """The least number of three significant digits that is not below a value."""
+    step = 10 ** max(0, len(str(value)) - 3)
+    return -(-value // step) * step
+
+
+def point(row: dict, run: str, limits: dict) -> dict:
+    """What one row adds to the drawing."""
+    return {
+        **{"bin": row["bin"], "run": run, "pairs": row["pairs"], "reversed": row["reversed_pairs"]},
+        "place": row["bin"] or limits["zero"],
+        "share": 100 * row["reversed_share"] or limits["least"],
+        "text": percent(row["reversed_share"]) if row["reversed_pairs"] else "none",
+        "range": between(row),
+        "few": row["pairs"] < FEW,
+        "all": MANY,
+    }
+
+
+def ticks(limits: dict, most: int) -> tuple[list[float], str]:
+    """Places of at most ``most`` powers of ten on the axis, and of equal times, and the expression that labels them."""
+    places = [PER_DECADE * power + 0.5 for power in range(12)]
+    places = [place for place in places if limits["first"] - 1 <= place <= limits["high"]]
+    values = places[:: max(1, -(-len(places) // most))]
+    power = f"round((datum.value - 0.5) / {PER_DECADE})"
+    units = "['ns', 'µs', 'ms', 's']"
+    text = f"format(pow(10, {power} % 3), 'd') + ' ' + {units}[floor({power} / 3)]"
+    if limits["zero"] is None:
+        return values, text
+    return [limits["zero"], *values], f"datum.value == {limits['zero']} ? '0' : {text}"
+
+
+def panel(values: list[dict], label: str, names: list[str], limits: dict) -> alt.LayerChart:
+    """The points of one environment, a line a run; equal times have no line to the others."""
+    places, text = ticks(limits, 4)
+    named, least = bool(names), limits["least"]
+    domain = names or [MANY]
+    colours = list(PALETTE[: len(names)]) if named else ["#8A8A8A"]
+    legend = alt.Legend(title="run", orient="right", symbolType="stroke", symbolSize=200) if named else None
+    field, scale = "run:N" if named else "all:N", alt.Scale(domain=domain, range=colours)
+    colour = alt.Color(field, sort=domain, scale=scale, legend=legend)
+    zero = f"datum.value < {1.01 * least} ? '0' : format(datum.value, '~r')"
+    heights = [least, *(power for power in powers(least) if 2 * least < power <= limits["most"])]
+    base = alt.Chart(alt.Data(values=values)).encode(
+        x=alt.X(
+            "place:Q",
+            title="spacing in the first trial",
+            scale=alt.Scale(domain=[limits["low"], limits["high"]], nice=False),
+            axis=alt.Axis(values=places, labelExpr=text, domain=False, labelOverlap=False),
+        ),
+        y=alt.Y(
+            "share:Q",
+            title="reversed pairs (%)",
+            scale=alt.Scale(type="log", domain=[least, limits["most"]], nice=False, clamp=True),
+            axis=alt.Axis(labelExpr=zero, values=heights, domain=False, minExtent=40, labelOverlap=False),
+        ),
+        color=colour,
+        detail="run:N",
+        tooltip=[
+            *(alt.Tooltip("run:N"), alt.Tooltip("range:N", title="spacing"), alt.Tooltip("text:N", title="reversed")),
+            *(alt.Tooltip("reversed:Q", title="reversed pairs", format=","), alt.Tooltip("pairs:Q", format=",")),
+        ],
+    )
+    lines = base.transform_filter("datum.bin > 0").mark_line(strokeWidth=1.2)
+    many = base.transform_filter("!datum.few").mark_point(size=18, filled=True, opacity=1)
+    few = base.transform_filter("datum.few").mark_point(size=18, fill="white", strokeWidth=1.2, opacity=1)
+    heading = alt.TitleParams(label, fontSize=theme.TEXT, offset=4, frame="group", color=theme.INK)
+    return (lines + many + few).properties(title=heading)

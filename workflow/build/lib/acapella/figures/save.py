@@ -1,0 +1,53 @@
+"""A figure's files. All of them come from one SVG, and the same figure gives the same bytes."""
+
+import re
+from pathlib import Path
+
+import vl_convert
+
+from acapella_core.files import atomic_path
+
+from .compose import Drawn
+from .page import page
+
+VEGA_LITE = "6.4"
+PNG_SCALE = 2  # pixels per CSS pixel
+RESOURCES = re.compile(rb"(?:^ +/\w+ \d+ 0 R\n){2,}", re.MULTILINE)
+CLIP = re.compile(r'(id="clip|url\(#clip)([0-9]+)')
+
+
+def save(figure: Drawn, folder: Path, name: str, formats: list[str]) -> list[Path]:
+    """Write ``folder``/``name``.FORMAT for each format, whole or not at all; return the paths."""
+    svg = svg_of(figure)
+    make = {
+        "svg": svg.encode,
+        "pdf": lambda: pdf_of(svg),
+        "png": lambda: vl_convert.svg_to_png(svg, scale=PNG_SCALE),
+        "html": lambda: page(figure).encode(),
+    }
+    paths = [folder / f"{name}.{form}" for form in formats]
+    for path, form in zip(paths, formats, strict=True):
+        with atomic_path(path) as temporary:
+            temporary.write_bytes(make[form]())
+    return paths
+
+
+def svg_of(figure: Drawn) -> str:
+    """The figure as SVG.
+
+    Vega numbers clip paths through the whole life of a process; here they count from 1, so that a figure's bytes do not
+    depend on what was drawn before it.
+    """
+    svg = vl_convert.vegalite_to_svg(figure.spec, vl_version=VEGA_LITE, show_warnings=False, allowed_base_urls=[])
+    numbers: dict[str, int] = {}
+    return CLIP.sub(lambda m: f"{m[1]}{numbers.setdefault(m[2], len(numbers) + 1)}", svg)
+
+
+def pdf_of(svg: str) -> bytes:
+    """A figure as PDF, in vectors.
+
+    The converter writes the names of a page's parts in the order of a hash table, another one in each run. Order means
+    nothing in a dictionary of PDF (ISO 32000-2, 7.3.7), so they are sorted; no byte changes its distance from the start
+    of the lines, and the file's table of offsets stays right.
+    """
+    return RESOURCES.sub(lambda m: b"".join(sorted(m[0].splitlines(keepends=True))), vl_convert.svg_to_pdf(svg))

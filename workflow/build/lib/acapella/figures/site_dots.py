@@ -1,0 +1,66 @@
+"""A mark for each site over the bars of the whole campaign: told apart by colour and shape, or by the pointer."""
+
+from collections.abc import Iterable
+
+import altair as alt
+
+from . import theme
+from .source import ALL
+from .wording import short_labels
+
+FEW = 8  # as many sites have a colour and a shape each; of more, all marks are the same
+PALETTE = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.PURPLE, theme.BLACK, theme.SKY, theme.FAINT)
+SHAPES = ("circle", "square", "triangle-up", "cross", "triangle-down", "triangle-right", "circle", "square")
+BAR = "#CDE4F3"  # sky blue so light that every mark stands out on it
+LANES = (-0.34, 0.34)  # heights of the bar from its middle: marks of neighboring sites are above and below the interval
+LABEL = 24
+
+
+def with_absent(rows: list[dict], column: str, shown: Iterable[str], none: dict) -> list[dict]:
+    """Return the rows of sites whose ``column`` is in ``shown``; pairs without a row get one with the values ``none``.
+
+    Tables have no row for what a site does not have. Without it each dot of a rare value would be above the share of
+    all sites.
+    """
+    own = [row for row in rows if row["site"] != ALL]
+    known = {(row["site"], row[column]): row for row in own}
+    of_site = {row["site"]: row for row in own}
+    return [
+        known.get((site, value), {**row, **none, column: value}) for site, row in of_site.items() for value in shown
+    ]
+
+
+def layers(dots: list[dict], sites: list[str], bar: float, middle: float, encoding: dict) -> list[alt.Chart]:
+    """The marks, a chart a lane. ``dots`` have a ``site``; ``encoding``: x, y, tooltip.
+
+    ``bar``: its height in px; ``middle``: how far below the row's middle it is.
+    """
+    labels = short_labels(sites, LABEL)
+    made = []
+    for lane, height in enumerate(LANES):
+        own = {site for place, site in enumerate(sites) if place % len(LANES) == lane}
+        values = [{**dot, "mark": labels[dot["site"]]} for dot in dots if dot["site"] in own]
+        made.append(lane_of(values, list(labels.values()), round(middle + bar * height, 2), encoding))
+    return made
+
+
+def lane_of(values: list[dict], names: list[str], offset: float, encoding: dict) -> alt.Chart:
+    """One lane."""
+    base = alt.Chart(alt.Data(values=values))
+    if len(names) > FEW:
+        return base.mark_circle(size=13, color=theme.BLUE, opacity=0.8, yOffset=offset).encode(**encoding)
+    legend = alt.Legend(title="site", orient="bottom", columns=4, offset=4, titleOrient="left", labelLimit=150)
+    marks = base.mark_point(size=24, filled=True, opacity=1, stroke="white", strokeWidth=0.5, yOffset=offset)
+    number = len(names)
+    return marks.encode(
+        **encoding,
+        fill=alt.Fill("mark:N", scale=alt.Scale(domain=names, range=list(PALETTE[:number])), legend=legend),
+        shape=alt.Shape("mark:N", scale=alt.Scale(domain=names, range=list(SHAPES[:number])), legend=legend),
+    )
+
+
+def key(sites: list[str]) -> str:
+    """How to read the marks."""
+    if len(sites) <= FEW:
+        return "small mark: one site"
+    return "dot: one site (the .html names the site under the pointer)"

@@ -1,0 +1,133 @@
+"""A campaign's published tables as figures and report read them."""
+
+import functools
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from acapella_core import names
+from acapella_core.errors import UserError
+
+from ..campaign import Campaign, require
+from ..flowstudy import TABLES as STUDY_TABLES
+from ..flowtables import TABLES as FLOW_TABLES
+from ..outcomes import TABLES as OUTCOME_TABLES
+from ..storage import TABLES as STORAGE_TABLES
+from ..tables import arrow_schema
+from ..trial_tables import TABLES as TRIAL_TABLES
+from .wording import natural
+
+ALL = "all"  # the site of the rows that are about the whole campaign
+
+
+class NoData(Exception):
+    """A table holds nothing that a figure could show; the text says why."""
+
+
+class Source:
+    """The tables of one campaign, each read once."""
+
+    def __init__(self, campaign: Campaign):
+        self.campaign = campaign
+
+    @functools.cached_property
+    def quality(self) -> list[dict]:
+        """Rows of capture_quality: one a sample."""
+        return self.rows("capture_quality")
+
+    @functools.cached_property
+    def traffic(self) -> list[dict]:
+        """Rows of capture_quality of the samples that count in traffic statistics."""
+        return [row for row in self.quality if row["excluded"] is None]
+
+    @functools.cached_property
+    def excluded(self) -> list[dict]:
+        """Rows of capture_quality of the samples that are excluded from traffic statistics."""
+        return [row for row in self.quality if row["excluded"] is not None]
+
+    @functools.cached_property
+    def sites(self) -> list[str]:
+        """The sites that have samples in traffic statistics, in natural order."""
+        return sites_of(self.traffic)
+
+    @functools.cached_property
+    def frames(self) -> int:
+        """Frames of the samples in traffic statistics."""
+        return sum(row["frames"] for row in self.traffic)
+
+    @functools.cached_property
+    def timed(self) -> bool:
+        """Whether any frame of the samples in traffic statistics has a time."""
+        return any(row["frames"] > row["untimed_frames"] for row in self.traffic)
+
+    def rows(self, name: str) -> list[dict]:
+        """A table as one dictionary a row; types as its schema says, null as None."""
+        return self.table(name).to_pylist()
+
+    def wanted(self, name: str) -> list[dict]:
+        """As rows; raises NoData where no sample, no frame or no row is there."""
+        if not self.quality:
+            raise NoData("the campaign has no samples")
+        if not self.frames:
+            raise NoData(f"none of the {len(self.traffic)} samples holds a frame")
+        rows = self.rows(name)
+        if not rows and not self.timed:
+            raise NoData("no frame has a time (the files give none)")
+        if not rows:
+            raise NoData(f"tables/{name}.csv has no rows")
+        return rows
+
+    @functools.cache  # noqa: B019 (a source lives as long as its command)
+    def table(self, name: str) -> pa.Table:
+        """Read tables/NAME.csv. Raises UserError where it is missing, cut, or another version's."""
+        fix = f"run: {maker(name, self.campaign)}"
+        path = require(self.campaign.table(name, "csv"), fix)
+        schema = arrow_schema(name)
+        options = pyarrow.csv.ConvertOptions(
+            column_types=schema, include_columns=schema.names, strings_can_be_null=True, null_values=[""]
+        )
+        parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
+        try:
+            table = pyarrow.csv.read_csv(path, parse_options=parse, convert_options=options)
+        except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+            raise UserError(f"not the table of this version: {one_line(error)}", where=path, fix=fix) from error
+        for place, field in enumerate(schema):
+            if not field.nullable and pa.types.is_string(field.type):  # an empty text is not a null
+                table = table.set_column(place, field, table[field.name].fill_null(""))
+        return printable(table)
+
+
+def printable(table: pa.Table) -> pa.Table:
+    """Return a table with control characters escaped: the renderer aborts at some of them."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string(field.type) and not pc.all(pc.utf8_is_printable(table[field.name])).as_py():
+            texts = [text and names.shown(text) for text in table[field.name].to_pylist()]
+            table = table.set_column(place, field, pa.array(texts, field.type))
+    return table
+
+
+def sites_of(rows: list[dict]) -> list[str]:
+    """The sites of some rows of capture_quality, in natural order."""
+    return sorted({row["site"] for row in rows}, key=natural)
+
+
+def maker(table: str, campaign: Campaign) -> str:
+    """The command that makes a table."""
+    for made, command in (
+        (TRIAL_TABLES, f"trials {campaign.folder} --environments ..."),
+        (OUTCOME_TABLES, f"outcomes {campaign.folder.parent / 'outcomes.csv'} -o {campaign.folder / 'tables'}"),
+        (STORAGE_TABLES, f"storage {campaign.folder}"),
+        (FLOW_TABLES, f"flowtables {campaign.folder} --samples ..."),
+        (STUDY_TABLES, f"flowstudy {campaign.folder}"),
+        (("flowreport_published",), f"flowpublished {campaign.folder} --flowreports"),
+        (("kappa_published",), f"conformance -o {campaign.folder / 'tables'}"),
+    ):
+        if table in made:
+            return f"acapella {command}"
+    return f"acapella process {campaign.folder}"
+
+
+def one_line(error: Exception) -> str:
+    """The first line of an error's text, without the quotes that KeyError puts around it."""
+    return str(error).strip("'\"").splitlines()[0]

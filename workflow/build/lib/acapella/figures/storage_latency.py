@@ -1,0 +1,264 @@
+"""How long writes took while the page cache filled (Patchwork, figure 14), next to the dirty memory."""
+
+import math
+
+import altair as alt
+
+from .. import storage
+from . import theme
+from .compose import Figure
+from .source import NoData, Source
+from .wording import GAP, count, listed, nanoseconds, percent, scaled
+
+SUBJECT = "Latency of writes while the page cache fills"
+TABLE = "storage_growth"
+COLUMNS = ("written_percent", "dirty_percent", "latency_upper_ns", "long_upper_ns")
+WRITERS = {"buffered": theme.VERMILION, "direct": theme.BLUE}
+NAMES = {"buffered": "writev", "direct": "io_uring"}
+DIRTY = {"buffered": "dirty memory, writev", "direct": "dirty memory, io_uring"}
+LINES = {  # of all three columns, as the legend names them
+    DIRTY["buffered"]: theme.INK,
+    DIRTY["direct"]: theme.SKY,
+    "writev, long calls": theme.VERMILION,
+    "writev, average case": theme.ORANGE,
+    "io_uring, all calls": theme.BLUE,
+}
+HEIGHT = 118  # px of a panel
+SPACING = 62  # px between two panels of a row: room for an axis
+LEAST_MS = 1.0  # the axis begins there: a shorter sum is not worth a decade
+EXACT = (
+    "in the title, the time for which writev held the capture up and the share of calls are exact, and the share of "
+    "the summed latency is that of the upper bounds"
+)
+THRESHOLDS = ("background", "midpoint", "limit")
+
+
+def scope(source: Source) -> tuple[str, ...]:
+    """What was measured, and what of the frames was lost."""
+    runs = source.rows("storage_runs")
+    if not runs:
+        return ()
+    memory = sorted({row["memory_bytes"] for row in runs})
+    return (
+        f"{count(len(runs), 'run')}, {count(sum(row['calls'] for row in runs), 'call')}; percentages are of "
+        f"{listed([scaled(size, 'B') for size in memory])} of memory.",
+    )
+
+
+def lost_of(runs: list[dict]) -> str:
+    """Return the share of offered frames that each writer lost: ``frames lost: writev 35.0 %, io_uring 45.1 %``."""
+    found = []
+    for writer, name in NAMES.items():
+        own = [row for row in runs if row["writer"] == writer]
+        if offered := sum(row["offered"] for row in own):
+            found.append(f"{name} {percent(sum(row['lost'] for row in own) / offered)}")
+    return f"frames lost: {', '.join(found)}" if found else "no frames offered"
+
+
+SCOPE = scope
+
+
+def draw(source: Source) -> Figure:
+    """A row for each disk and pair of thresholds: dirty memory, calls of writev, and writes given to io_uring."""
+    runs = source.rows("storage_runs")
+    if not runs:
+        raise NoData(storage.read(source.campaign)["skipped"] or "the storage study has no runs")
+    grown = source.rows(TABLE)
+    points = {row["run"]: [point(row, each) for each in grown if each["run"] == row["run"]] for row in runs}
+    every = [each for drawn in points.values() for each in drawn]
+    if not every:
+        raise NoData("no run of the storage study made a call")
+    conditions = list(dict.fromkeys(condition(row) for row in runs))
+    memory = {row["memory_bytes"] for row in runs}
+    frame = {
+        "x": max(each["x"] for each in every),
+        "dirty": 1.05 * max(*(limit for _, _, limit in conditions), *(each["dirty"] for each in every)),
+        "memory": memory.pop() if len(memory) == 1 else None,
+        "width": (theme.WIDTH - 70 - 2 * SPACING) // 3,
+    }
+    rows = []
+    for place, one in enumerate(conditions, 1):
+        own = {row["writer"]: points[row["run"]] for row in runs if condition(row) == one}
+        lost = lost_of([row for row in runs if condition(row) == one])
+        panels = row_of(own, one, every, frame, last=place == len(conditions))
+        rows.append(panels.properties(title=headed(f"{words_of(one)}; {lost}")))
+    chart = alt.vconcat(*rows, spacing=10).resolve_scale(color="shared")
+    return Figure(title(runs), chart, key_of(runs))
+
+
+def key_of(runs: list[dict]) -> tuple[str, ...]:
+    """How to read the panels."""
+    ends = sorted({row["long_from_ns"] for row in runs if row["writer"] == "buffered" and row["calls"]})
+    found = []
+    if ends:
+        low, high = (nanoseconds(end) for end in (ends[0], ends[-1]))
+        most = f"at most {percent(1 - storage.AVERAGE_SHARE)} of a run's calls"
+        found = [
+            f"Long calls: from {low if low == high else f'{low} to {high}'} on, {most}; the rest is the average case"
+        ]
+    return (
+        "Curves are sums of upper bounds since the first call: each latency counts as the upper end of its bin, a "
+        f"power of two, as in Patchwork's figure 14. {'; '.join([*found, EXACT])}.",
+        "writev and io_uring are not comparable: writev (buffered, through the page cache) blocks the capture while it "
+        "lasts, while writes given to io_uring (direct, O_DIRECT) overlap each other and the capture.",
+        "Dashed: background threshold, midpoint (from which on the kernel slows writers), limit; in the column of "
+        "writev the points at which its dirty memory first reached them.",
+    )
+
+
+def row_of(own: dict[str, list[dict]], one: tuple, every: list[dict], frame: dict, *, last: bool) -> alt.HConcatChart:
+    """The three panels of one condition."""
+    buffered, direct = own.get("buffered", []), own.get("direct", [])
+    marks = thresholds(one)
+    split = [
+        {**each, "line": line, "ms": each[column]}
+        for line, column in (("writev, long calls", "long_ms"), ("writev, average case", "average_ms"))
+        for each in buffered
+    ]
+    whole = [{**each, "line": "io_uring, all calls", "ms": each["all_ms"]} for each in direct]
+    reached = [
+        {"x": each["x"], "name": mark["name"]}
+        for mark in marks
+        if (each := next((each for each in buffered if each["dirty"] >= mark["at"]), None))
+    ]
+    panels = [
+        dirty_panel(buffered + direct, marks, frame, last=last),
+        latency_panel(split, frame, most_ms(every, "buffered"), "writev", last=last) + crossings(reached),
+        latency_panel(whole, frame, most_ms(every, "direct"), "io_uring", last=last),
+    ]
+    return alt.hconcat(*panels, spacing=SPACING, bounds="flush")
+
+
+def headed(text: str) -> alt.TitleParams:
+    """Return the heading of a row of panels."""
+    return alt.TitleParams(text, fontSize=theme.TEXT, offset=4, anchor="start", color=theme.INK)
+
+
+def thresholds(one: tuple) -> list[dict]:
+    """The three thresholds of a condition, in percent of memory."""
+    _, background, limit = one
+    return [
+        {"at": at, "name": name}
+        for at, name in zip((background, (background + limit) / 2, limit), THRESHOLDS, strict=True)
+    ]
+
+
+def most_ms(every: list[dict], writer: str) -> float:
+    """The longest sum of a writer, in ms."""
+    return max([LEAST_MS, *(each["all_ms"] for each in every if each["kind"] == writer)])
+
+
+def condition(row: dict) -> tuple:
+    """What the runs of a panel share."""
+    return (row["disk_mbps"] or 0, row["background_percent"], row["limit_percent"])
+
+
+def words_of(one: tuple) -> str:
+    """A condition in words."""
+    mbps, background, limit = one
+    return f"Thresholds {background}:{limit}, {f'disk slowed to {mbps}{GAP}MB/s' if mbps else 'the disk as it is'}"
+
+
+def point(row: dict, each: dict) -> dict:
+    """An interval in the drawing."""
+    average = each["latency_upper_ns"] - each["long_upper_ns"]
+    return {
+        "x": each["written_percent"],
+        "all_ms": max(LEAST_MS, each["latency_upper_ns"] / 1e6),
+        "long_ms": max(LEAST_MS, each["long_upper_ns"] / 1e6),
+        "average_ms": max(LEAST_MS, average / 1e6),
+        "t": each["t_ns"],
+        "kind": row["writer"],
+        "writer": NAMES[row["writer"]],
+        "calls": each["calls"],
+        "long_calls": each["long_calls"],
+        "dirty": each["dirty_percent"],
+    }
+
+
+def title(runs: list[dict]) -> str:
+    """The longest sum of writev's latencies, and its ratio to the time in which frames were offered."""
+    buffered = [row for row in runs if row["writer"] == "buffered" and row["calls"]]
+    if not buffered:
+        return "No write through the page cache was measured"
+    worst = max(buffered, key=lambda row: row["latency_ns"])
+    waited = nanoseconds(worst["latency_ns"])
+    share = percent(worst["latency_ns"] / worst["offered_ns"]) if worst["offered_ns"] else "an unknown part"
+    share += " of the time in which frames were offered"
+    upper = worst["long_upper_ns"] / worst["latency_upper_ns"] if worst["latency_upper_ns"] else 0
+    few = f"{percent(worst['long_calls'] / worst['calls'])} of its calls have {percent(upper)} of the summed latency"
+    where = words_of(condition(worst))
+    return f"writev held the capture up for {waited}, {share} ({where[0].lower()}{where[1:]}); {few}"
+
+
+def powers(most: float) -> list[float]:
+    """Powers of ten from the axis's begin to its end."""
+    return [10.0**power for power in range(math.floor(math.log10(LEAST_MS)), math.floor(math.log10(most)) + 1)]
+
+
+def x_of(frame: dict, *, last: bool) -> alt.X:
+    """What was written so far; the title has the size of the memory if all runs are of the same."""
+    memory = scaled(frame["memory"], "B") if frame["memory"] else "memory"
+    return alt.X(
+        "x:Q",
+        title=f"written so far (% of {memory})" if last else None,
+        scale=alt.Scale(domain=[0, frame["x"]], nice=False),
+        axis=alt.Axis(labels=last, ticks=last, domain=False, tickCount=5),
+    )
+
+
+def crossings(marks: list[dict]) -> alt.Chart:
+    """Where thresholds were reached."""
+    return alt.Chart(alt.Data(values=marks)).mark_rule(color=theme.FAINT, strokeDash=[3, 3]).encode(x="x:Q")
+
+
+def dirty_panel(values: list[dict], marks: list[dict], frame: dict, *, last: bool) -> alt.LayerChart:
+    """Dirty memory of both runs, with the thresholds across."""
+    y = alt.Y(
+        "dirty:Q",
+        title="dirty memory (%)",
+        scale=alt.Scale(domain=[0, frame["dirty"]], nice=False),
+        axis=alt.Axis(tickCount=5, domain=False, minExtent=30),
+    )
+    color = alt.Color("line:N", scale=alt.Scale(domain=list(LINES), range=list(LINES.values())), legend=LEGEND)
+    drawn = [{**each, "line": DIRTY[each["kind"]]} for each in values]
+    lines = (
+        alt.Chart(alt.Data(values=drawn))
+        .mark_line(strokeWidth=1.4, clip=True)
+        .encode(x=x_of(frame, last=last), y=y, color=color, order="t:Q", tooltip=tooltip())
+    )
+    base = alt.Chart(alt.Data(values=marks))
+    rules = base.mark_rule(color=theme.FAINT, strokeDash=[3, 3]).encode(y="at:Q")
+    return (rules + lines).properties(width=frame["width"], height=HEIGHT)
+
+
+def latency_panel(values: list[dict], frame: dict, most: float, name: str, *, last: bool) -> alt.LayerChart:
+    """Summed latencies over what was written."""
+    y = alt.Y(
+        "ms:Q",
+        title=f"{name}: summed latency (ms)",
+        scale=alt.Scale(type="log", domain=[LEAST_MS, max(10 * LEAST_MS, 1.2 * most)]),
+        axis=alt.Axis(values=powers(most), domain=False, minExtent=34, labelExpr=theme.SHORT_NUMBERS),
+    )
+    color = alt.Color("line:N", scale=alt.Scale(domain=list(LINES), range=list(LINES.values())), legend=LEGEND)
+    lines = (
+        alt.Chart(alt.Data(values=values))
+        .mark_line(strokeWidth=1.6, interpolate="step-after", clip=True)
+        .encode(x=x_of(frame, last=last), y=y, color=color, order="t:Q", tooltip=tooltip())
+    )
+    return alt.layer(lines).properties(width=frame["width"], height=HEIGHT)
+
+
+LEGEND = alt.Legend(title=None, orient="bottom", symbolType="stroke", symbolSize=200, columns=3, labelLimit=220)
+
+
+def tooltip() -> list[alt.Tooltip]:
+    """What the pointer shows."""
+    return [
+        alt.Tooltip("writer:N"),
+        alt.Tooltip("x:Q", title="written (% of memory)", format=".3~g"),
+        alt.Tooltip("dirty:Q", title="dirty (% of memory)", format=".3~g"),
+        alt.Tooltip("long_ms:Q", title="summed latency of long calls (ms)", format=",.4~g"),
+        alt.Tooltip("all_ms:Q", title="summed latency of all calls (ms)", format=",.4~g"),
+        *(alt.Tooltip("calls:Q", format=","), alt.Tooltip("long_calls:Q", title="long calls", format=",")),
+    ]

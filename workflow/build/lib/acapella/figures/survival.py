@@ -1,0 +1,167 @@
+"""Log-log lines of complementary distributions: the campaign, its sites, single samples beside it.
+
+A table has a distribution at thresholds alone. Each line joins them: it is exact at every threshold, an interpolation
+between two, and ends at the largest threshold that a flow reaches.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from typing import NamedTuple
+
+import altair as alt
+
+from . import theme
+from .source import ALL
+from .wording import natural, short_labels
+
+STITCHED = "stitched across samples"
+SINGLE = "single samples"
+ONE_SITE = "one site, stitched"
+EVERYTHING = "all sites, "
+JOINED = "Lines join ten thresholds a decade: exact there, interpolated between them."
+NAMED = 5  # as many sites get a colour each; of more, all are grey
+PALETTE = (theme.ORANGE, theme.SKY, theme.GREEN, theme.VERMILION, theme.PURPLE)
+LABEL = 24
+BROAD = 4  # px: the campaign's line, under those of its sites
+PERIOD = 15  # px: of the dashes of sites
+GAP = 6  # px: between two labels of ticks
+# Ticks stand at powers of ten; these labels write them as 10 B, 1 kB, 100 GB, and shares in percent.
+EXPONENT = "round(log(datum.value) / LN10)"
+SHARE = "format(100 * datum.value, '~r') + ' %'"
+
+
+class Axis(NamedTuple):
+    """What the lines are over: the column, its title, the unit at each third power of ten, the tooltip's name."""
+
+    column: str
+    title: str
+    units: tuple[str, ...]
+    least: str
+
+    @property
+    def label(self) -> str:
+        """A Vega expression for a tick at a power of ten; beyond the last unit its thousands."""
+        last = 3 * (len(self.units) - 1)
+        power = f"{EXPONENT} < {last} ? {EXPONENT} % 3 : {EXPONENT} - {last}"
+        names = "[" + ", ".join(f"'{unit}'" for unit in self.units) + "]"
+        unit = f"{names}[min(floor({EXPONENT} / 3), {len(self.units) - 1})]"
+        return f"trim(format(pow(10, {power}), ',d') + ' ' + {unit})"
+
+
+def lines_of(rows: list[dict], column: str) -> tuple[list[dict], list[str]]:
+    """The points of all lines, each with its line's name, in drawing order; and the names as a legend orders them.
+
+    ``rows``: of a table with scope, site, ccdf and thresholds in ``column``, those of one measure that are above 0.
+    """
+    sites = sorted({row["site"] for row in rows if row["scope"] == "site" and row["site"] != ALL}, key=natural)
+    sites = sites if len(sites) > 1 else []
+    labels = short_labels(sites, LABEL)
+    named = len(sites) <= NAMED
+    lines = [(labels[site] if named else ONE_SITE, line_of(rows, column, "site", site)) for site in sites]
+    stitched, single = (f"{EVERYTHING if sites else ''}{name}" for name in (STITCHED, SINGLE))
+    total = [(stitched, line_of(rows, column, "campaign", ALL)), (single, line_of(rows, column, "sample", ALL))]
+    order = [stitched, single, *dict.fromkeys(name for name, _ in lines)]
+    # What comes later lies on top: sites with a name on the broad lines of all, the grey crowd beneath them.
+    lines = total + lines if named else lines + total[::-1]
+    return [{**row, "line": name} for name, line in lines for row in line], order
+
+
+def line_of(rows: list[dict], column: str, scope: str, site: str) -> list[dict]:
+    """One line's points, smallest threshold first."""
+    return sorted((r for r in rows if r["scope"] == scope and r["site"] == site), key=lambda r: r[column])
+
+
+def median_interval(line: list[dict], column: str) -> tuple[int, int] | None:
+    """Return the thresholds around the median: more than half of the flows reach the first, at most half the second.
+
+    None if more than half of the flows reach the last threshold. Both are equal if at most half reach the first one.
+    """
+    place = next((place for place, row in enumerate(line) if 2 * row["flows_ge"] <= row["flows"]), None)
+    return None if place is None else (line[max(0, place - 1)][column], line[place][column])
+
+
+def between(ends: tuple[int, int], text_of: Callable[[int], str]) -> str:
+    """``between 158 B and 200 B``, or ``below 1 B`` if both ends are the first threshold."""
+    low, high = map(text_of, ends)
+    return f"below {high}" if low == high else f"between {low} and {high}"
+
+
+def chart(values: list[dict], order: list[str], axis: Axis, *, y_title: str, height: int) -> alt.Chart:
+    """The lines over both logarithmic scales, from the first threshold at which one of them falls."""
+    width = theme.WIDTH - 80
+    least = flat_until(values, axis.column)
+    x = [least, max(10 * least, *(row[axis.column] for row in values))]
+    values = [row for row in values if row[axis.column] >= least]
+    y = [min(0.1, *(row["ccdf"] for row in values)) / 1.3, 1]
+    return (
+        alt.Chart(alt.Data(values=values))
+        .mark_line(interpolate="linear")
+        .encode(
+            x=alt.X(
+                f"{axis.column}:Q",
+                title=axis.title,
+                scale=alt.Scale(type="log", domain=x, nice=False),
+                axis=alt.Axis(labelExpr=labels(axis, x, width), values=powers(*x), labelOverlap=False, domain=False),
+            ),
+            y=alt.Y(
+                "ccdf:Q",
+                title=y_title,
+                scale=alt.Scale(type="log", domain=y, nice=False),
+                axis=alt.Axis(labelExpr=SHARE, values=powers(*y), domain=False),
+            ),
+            **strokes(order),
+            detail="site:N",
+            tooltip=[
+                *(alt.Tooltip("line:N", title="of"), alt.Tooltip("site:N")),
+                alt.Tooltip(f"{axis.column}:Q", title=axis.least, format=","),
+                alt.Tooltip("flows_ge:Q", title="flows", format=","),
+                alt.Tooltip("flows:Q", title="of flows", format=","),
+                alt.Tooltip("samples:Q", format=","),
+            ],
+        )
+        .properties(width=width, height=height)
+    )
+
+
+def strokes(order: list[str]) -> dict[str, alt.Color | alt.StrokeDash | alt.StrokeWidth]:
+    """The campaign's line black and broad, the single samples' dashed, sites thin, so that each shows on another.
+
+    The dashes of sites have one period, each shorter than the one before: where all coincide, each has its piece.
+    """
+    others = PALETTE if order[2:] != [ONE_SITE] else ("#ABABAB",)
+    widths = [BROAD, 2.6, *[1.4] * (len(order) - 2)]
+    dashes = [[1, 0], [5, 3], [1, 0], *([dash, PERIOD - dash] for dash in (12, 9, 6, 4))][: len(order)]
+    if order[2:] == [ONE_SITE]:
+        widths[2] = 0.9
+    legend = alt.Legend(
+        title=None, orient="bottom", columns=3, offset=2, symbolType="stroke", symbolSize=300, labelLimit=240
+    )
+    scales = {
+        "color": alt.Scale(domain=order, range=["#000000", theme.BLUE, *others]),
+        "strokeDash": alt.Scale(domain=order, range=dashes),
+        "strokeWidth": alt.Scale(type="ordinal", domain=order, range=widths),
+    }
+    kinds = {"color": alt.Color, "strokeDash": alt.StrokeDash, "strokeWidth": alt.StrokeWidth}
+    return {name: kinds[name]("line:N", sort=order, scale=scale, legend=legend) for name, scale in scales.items()}
+
+
+def flat_until(values: list[dict], column: str) -> int:
+    """The largest threshold to the left of which every line is flat."""
+    lines = defaultdict(list)
+    for row in values:
+        lines[row["line"], row["site"]].append(row)
+    most = {line: max(row["ccdf"] for row in rows) for line, rows in lines.items()}
+    return min(max(row[column] for row in rows if row["ccdf"] == most[line]) for line, rows in lines.items())
+
+
+def labels(axis: Axis, limits: list[float], width: int) -> str:
+    """What is written at decades: at each where the widest label has room, as ``100 Mbit/s``, else at each third."""
+    label = theme.text_width([f"100 {unit}" for unit in axis.units]) + GAP
+    decades = math.log10(limits[1] / limits[0])
+    return axis.label if width / decades >= label else f"{EXPONENT} % 3 == 0 ? {axis.label} : ''"
+
+
+def powers(low: float, high: float) -> list[float]:
+    """The powers of ten from ``low`` to ``high``."""
+    return [10.0**k for k in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)]

@@ -1,0 +1,324 @@
+"""The rate at each mirrored port over time."""
+
+import math
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from itertools import chain, pairwise
+
+import altair as alt
+
+from . import theme
+from .compose import Figure
+from .quality import time_range, timeless
+from .source import NoData, Source
+from .wording import ELLIPSIS, count, nanoseconds, natural, scaled, short_labels
+
+SUBJECT = "Throughput over time"
+TABLE = "throughput"
+COLUMNS = ("site", "port", "start_ns", "covered_ns", "wire_bytes")
+FEW = 8  # as many ports get an axis each; more share a picture of colors
+MOST = 60  # rows of that picture; beyond them a site's busiest port stands for the site
+COLUMNS_DRAWN = 240  # bins in a row: narrower ones could not be seen
+SITE, PORT = 22, 18  # characters of a row's label; of a port's name the end tells most
+UNEVEN = 20  # the highest peak of a port over the lowest, from where on each port gets its own axis
+SCATTERED = 1000  # the campaign's length over the longest time watched at a port, from where on gaps are left out
+LEAST, GAP_PX = 2, 1  # px: width of the shortest sample, and of the shortest gap between two samples
+OVERLAP = 0.4  # px that a bin lies under the next one of its sample: without it a hairline shows between them
+CROWDED = 0.1  # share of samples without room for both, from where on no gap is drawn
+IDLE = "#D5D5D5"  # watched, and no frame came
+UNITS = ((3 * 86400 * 10**9, 86400 * 10**9, "d"), (3 * 3600 * 10**9, 3600 * 10**9, "h"))
+UNITS += ((5 * 60 * 10**9, 60 * 10**9, "min"), (0, 10**9, "s"))
+
+
+def draw(source: Source) -> Figure:
+    """Bars over time for a few ports, a picture of colors for many; nothing is drawn for time that nobody watched."""
+    rows, key = dated(source.wanted(TABLE), source.traffic)
+    ports = watched(rows, source.traffic)
+    if not ports:
+        raise NoData(f"no row of tables/{TABLE}.csv covers any time")
+    if len(ports) > MOST:
+        ports = busiest_of_sites(ports)
+        key.append("of each site its busiest port")
+    labels = labels_of(ports)
+    width = width_of(list(labels.values()))
+    gapless = scattered(ports)
+    bins, gaps = binned(ports, width, gapless=gapless)
+    length, longest = max(row["end"] for row in bins), max(row["end"] - row["start"] for row in bins)
+    size, unit = next((size, unit) for least, size, unit in UNITS if length >= least)
+    clock = "time watched at each port, gaps left out" if gapless else "time since the first sample"
+    values = [{**row, "x": row["start"] / size, "x2": row["to"] / size, "label": labels[row["key"]]} for row in bins]
+    for row in values:
+        row.pop("key")
+    domain = alt.Scale(domain=[0, length / size], nice=False)
+    x = alt.X("x:Q", title=f"{clock} ({unit})", scale=domain, axis=alt.Axis(domain=False))
+    key = [
+        f"Mean rate on the wire (without FCS) in bins of at most {nanoseconds(longest)}",
+        *about(gaps, gapless),
+        *key,
+    ]
+    if len(ports) <= FEW:
+        key.append("line at 0: time watched")
+        if uneven(values):
+            key.append("each port has its own axis")
+    key += [*untimed(source.traffic), *timeless(source)]
+    chart = (bars if len(ports) <= FEW else colors)(values, list(labels.values()), x, width)
+    return Figure(title(values, len(ports)), chart, ("; ".join(key) + ".",))
+
+
+def dated(rows: list[dict], samples: list[dict]) -> tuple[list[dict], list[str]]:
+    """Rows of bins that samples of the port which are not misdated cover, and what the caption states of the others.
+
+    All rows if no sample is misdated, or all are. ``samples``: rows of capture_quality.
+    """
+    misdated = sum(bool(row["misdated"]) for row in samples)
+    if not misdated or not time_range(samples):
+        return rows, []
+    spans = defaultdict(list)
+    for row in samples:
+        if row["actual_start_ns"] is not None and not row["misdated"]:
+            spans[row["site"], row["port"]].append((row["actual_start_ns"], row["actual_end_ns"]))
+
+    def covered(row: dict) -> bool:
+        own = spans[row["site"], row["port"]]
+        return any(start < row["start_ns"] + row["bin_ns"] and end >= row["start_ns"] for start, end in own)
+
+    return [row for row in rows if covered(row)], [f"{count(misdated, 'misdated sample')} omitted"]
+
+
+def watched(rows: list[dict], samples: list[dict]) -> dict[tuple[str, str], list[dict]]:
+    """Rows of each port with the time that its samples cover: ``start_ns`` to ``end_ns``, the ends of samples included.
+
+    A sample begins and ends within a bin of the table. ``samples``: rows of capture_quality.
+    """
+    spans = defaultdict(list)
+    for row in samples:
+        if row["actual_start_ns"] is not None and row["actual_end_ns"] is not None:
+            spans[row["site"], row["port"]].append((row["actual_start_ns"], row["actual_end_ns"]))
+    merged = {port: disjoint(own) for port, own in spans.items()}
+    ports = defaultdict(list)
+    for row in rows:
+        if row["covered_ns"]:
+            port = row["site"], row["port"]
+            start, end = within(row["start_ns"], row["start_ns"] + row["bin_ns"], merged.get(port, ([], [])))
+            ports[port].append({**row, "start_ns": start, "end_ns": end})
+    return ports
+
+
+def disjoint(spans: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    """Starts and ends of spans in order; spans that touch are one."""
+    starts, ends = [], []
+    for start, end in sorted(spans):
+        if ends and start <= ends[-1]:
+            ends[-1] = max(end, ends[-1])
+        else:
+            starts.append(start)
+            ends.append(end)
+    return starts, ends
+
+
+def within(start: int, end: int, spans: tuple[list[int], list[int]]) -> tuple[int, int]:
+    """From the first to the last time between ``start`` and ``end`` that is in a span; both unchanged if none is."""
+    starts, ends = spans
+    first, last = bisect_right(ends, start), bisect_left(starts, end) - 1
+    return (max(start, starts[first]), min(end, ends[last])) if first <= last else (start, end)
+
+
+def about(gaps: bool, gapless: bool) -> list[str]:
+    """What stands between samples."""
+    if not gaps:
+        return ["samples are too close together for the gaps between them to show"]
+    return ["a white line separates samples"] if gapless else ["blank: not watched"]
+
+
+def width_of(labels: list[str]) -> int:
+    """Width of the drawing in px, next to the labels of its rows if it has rows."""
+    return theme.WIDTH - (80 if len(labels) <= FEW else theme.text_width(labels) + 112)
+
+
+def untimed(samples: list[dict]) -> list[str]:
+    """What stands for the time of samples that have none of their own; [] where all have."""
+    if not any(row["actual_by"] == "frames" for row in samples):
+        return []
+    return ["captures without a known start and end count as watched from their first to their last frame"]
+
+
+def title(values: list[dict], ports: int) -> str:
+    """The number of ports, and the highest rate with the time that it is the mean of."""
+    peak = max(values, key=lambda row: row["rate"])
+    rate = f"{scaled(peak['rate'], 'bit/s')} (over {peak['watched']})"
+    return f"{count(ports, 'port')}; the highest mean rate in a bin is {rate}, at {peak['site']} {peak['port']}"
+
+
+def busiest_of_sites(ports: dict) -> dict:
+    """For each site its port with the most bytes (of equals the first)."""
+    total = {key: sum(row["wire_bytes"] for row in rows) for key, rows in ports.items()}
+    best = {}
+    for key in sorted(ports, key=lambda key: (-total[key], natural(key[1]))):
+        best.setdefault(key[0], key)
+    return {key: ports[key] for key in best.values()}
+
+
+def scattered(ports: dict) -> bool:
+    """Whether nearly all of the campaign's time was not watched, so that a clock would show slivers."""
+    rows = [row for own in ports.values() for row in own]
+    whole = max(row["end_ns"] for row in rows) - min(row["start_ns"] for row in rows)
+    return whole > SCATTERED * max(sum(row["end_ns"] - row["start_ns"] for row in own) for own in ports.values())
+
+
+def binned(ports: dict, width: int, *, gapless: bool) -> tuple[list[dict], bool]:
+    """Bins of each port, and whether gaps show; times in ns from 0.
+
+    A bin holds rows of the table that follow one another, so few bins that each can be seen in ``width`` px. It ends
+    at ``end``, and is drawn up to ``to``: far enough to be seen, and not up to the next sample. Samples so close that
+    this cannot be are binned over their gaps. With ``gapless`` samples of a port stand one after the other.
+    """
+    step = max(row["bin_ns"] for rows in ports.values() for row in rows)
+    origin = min(row["start_ns"] for rows in ports.values() for row in rows)
+    runs = {key: placed(rows, origin, gapless=gapless) for key, rows in ports.items()}
+    length = max(end for own in runs.values() for run in own for _, end, _ in run)
+    bin_ns = step * math.ceil(length / step / COLUMNS_DRAWN)
+    least, gap = (size * length / width for size in (LEAST, GAP_PX))
+    rooms = [after[0][0] - before[0][0] for own in runs.values() for before, after in pairwise(own)]
+    gaps = sum(room < least + gap for room in rooms) <= CROWDED * len(rooms)
+    bins = []
+    for key, own in runs.items():
+        if not gaps:
+            bins += bins_of(key, list(chain.from_iterable(own)), 0, bin_ns)
+            continue
+        for run, after in zip(own, [*(each[0][0] for each in own[1:]), math.inf], strict=True):
+            made = bins_of(key, run, run[0][0], bin_ns)
+            for each in made[:-1]:
+                each["to"] += OVERLAP * gap / GAP_PX
+            wanted = min(max(made[-1]["end"], run[0][0] + least), after - gap)
+            made[-1]["to"] = max(wanted, made[-1]["start"] + gap / 2)
+            bins += made
+    return sorted(bins, key=lambda row: (row["end"], natural(row["site"]), natural(row["port"]))), gaps
+
+
+def placed(rows: list[dict], origin: int, *, gapless: bool) -> list[list[tuple[int, int, dict]]]:
+    """Rows of a port as runs without a gap, each row with its start and end from 0; ``gapless``: without gaps."""
+    runs, last, at = [], None, 0
+    for row in sorted(rows, key=lambda row: row["start_ns"]):
+        if row["start_ns"] != last:
+            runs.append([])
+        start, last = at if gapless else row["start_ns"] - origin, row["end_ns"]
+        at += row["end_ns"] - row["start_ns"]
+        runs[-1].append((start, start + row["end_ns"] - row["start_ns"], row))
+    return runs
+
+
+def bins_of(key: tuple, run: list[tuple[int, int, dict]], begin: int, bin_ns: int) -> list[dict]:
+    """Rows of a run, added up in bins that are counted from ``begin``, by the middle of each row.
+
+    The first and the last bin take a neighbor's rows if they are shorter than half a bin: a mean over a few
+    milliseconds is no rate to compare with the others.
+    """
+    cells = defaultdict(list)
+    for start, end, row in run:
+        cells[((start + end) // 2 - begin) // bin_ns].append((start, end, row))
+    parts = list(cells.values())
+    for edge, neighbor in ((0, 1), (-1, -2)):
+        if len(parts) > 1 and 2 * (parts[edge][-1][1] - parts[edge][0][0]) < bin_ns:
+            parts[neighbor] = sorted(parts[edge] + parts[neighbor], key=lambda part: part[0])
+            parts.pop(edge)
+    bins = []
+    for own in parts:
+        size, covered, frames = (sum(row[name] for *_, row in own) for name in ("wire_bytes", "covered_ns", "frames"))
+        start, end = own[0][0], own[-1][1]
+        bins.append(
+            {
+                **{"key": key, "site": key[0], "port": key[1], "start": start, "end": end, "to": end},
+                **{"rate": round(8e9 * size / covered), "frames": frames, "watched": nanoseconds(covered)},
+            }
+        )
+    return bins
+
+
+def labels_of(ports: dict) -> dict:
+    """A row's label: site and port, long ones shortened; sites in natural order."""
+    keys = sorted(ports, key=lambda key: (natural(key[0]), natural(key[1])))
+    sites = short_labels(dict.fromkeys(site for site, _ in keys), SITE)
+    names = {key: f"{sites[key[0]]} {key[1] if len(key[1]) <= PORT else ELLIPSIS + key[1][1 - PORT :]}" for key in keys}
+    alike = Counter(names.values())
+    return {key: name if alike[name] == 1 else f"{sites[key[0]]} {key[1]}" for key, name in names.items()}
+
+
+def uneven(values: list[dict]) -> bool:
+    """Whether the ports' peaks are so far apart that on one axis some would not be seen."""
+    peaks = {}
+    for row in values:
+        peaks[row["label"]] = max(row["rate"], peaks.get(row["label"], 0))
+    return max(peaks.values()) > UNEVEN * min(peaks.values())
+
+
+TOOLTIP = (("site:N", "site"), ("port:N", "port"), ("text:N", "mean rate"), ("watched:N", "time watched"))
+
+
+def tooltip(values: list[dict]) -> list[alt.Tooltip]:
+    """What the pointer shows; adds the rate in words to the values."""
+    for row in values:
+        row["text"] = scaled(row["rate"], "bit/s")
+    return [*(alt.Tooltip(field, title=name) for field, name in TOOLTIP), alt.Tooltip("frames:Q", format=",")]
+
+
+def bars(values: list[dict], labels: list[str], x: alt.X, width: int) -> alt.VConcatChart:
+    """One panel a port."""
+    tips = tooltip(values)
+    own = uneven(values)
+    panels = []
+    for label in labels:
+        rows = [row for row in values if row["label"] == label]
+        most = max(row["rate"] for row in (rows if own else values)) or 1
+        hidden = alt.X("x:Q", title=None, scale=x["scale"], axis=alt.Axis(labels=False, ticks=False, domain=False))
+        panel = port_panel(rows, x if label == labels[-1] else hidden, most, max(34, 230 // len(labels)), tips)
+        panels.append(panel.properties(width=width))
+    return alt.vconcat(*panels, spacing=6).resolve_scale(x="shared")
+
+
+def port_panel(rows: list[dict], x: alt.X, most: int, height: int, tips: list) -> alt.LayerChart:
+    """The bars of one port, in the unit that its axis suits, over a line where it was watched."""
+    size, prefix = next(((s, p) for s, p in ((10**9, "G"), (10**6, "M"), (10**3, "k")) if most >= s), (1, ""))
+    y = alt.Y(
+        "y:Q",
+        title=f"{prefix}bit/s",
+        scale=alt.Scale(domain=[0, most / size], nice=False),
+        axis=alt.Axis(tickCount=3 if height > 50 else 2, domain=False, minExtent=34),
+    )
+    base = alt.Chart(alt.Data(values=[{**row, "y": row["rate"] / size} for row in rows])).encode(x=x, tooltip=tips)
+    rects = base.mark_rect(color=theme.BLUE).encode(x2="x2:Q", y=y, y2=alt.datum(0))
+    watched = base.mark_rule(color=theme.BLUE, strokeWidth=1.5).encode(x2="x2:Q", y=alt.datum(0))
+    head = alt.TitleParams(rows[0]["label"], fontSize=theme.TEXT, offset=2, frame="group", color=theme.INK)
+    return (rects + watched).properties(height=height, title=head)
+
+
+def colors(values: list[dict], labels: list[str], x: alt.X, width: int) -> alt.LayerChart:
+    """One row a port; the color of a bin is its rate, on a logarithmic scale of whole decades."""
+    rates = [row["rate"] for row in values if row["rate"]] or [1]
+    low, high = math.floor(math.log10(min(rates))), math.floor(math.log10(max(rates))) + 1
+    y = alt.Y(
+        "label:N",
+        sort=labels,
+        title=None,
+        scale=alt.Scale(domain=labels, paddingInner=0.15),
+        axis=alt.Axis(labelLimit=220, ticks=False, labelPadding=6),
+    )
+    height = theme.row_height(len(labels), low=10, total=480)
+    legend = alt.Legend(
+        **{
+            "title": "bit/s",
+            "orient": "right",
+            "format": "~s",
+            "values": [10**power for power in range(low, high + 1)],
+        },
+        **{"gradientLength": min(30 * (high - low) + 20, height * len(labels)), "gradientThickness": 12},
+    )
+    scale = alt.Scale(type="log", domain=[10**low, 10**high], range=list(theme.DECADES), interpolate="rgb")
+    base = alt.Chart().encode(x=x, x2="x2:Q", y=y, tooltip=tooltip(values))
+    busy = base.mark_rect().encode(color=alt.Color("rate:Q", scale=scale, legend=legend))
+    layers = [busy.properties(data=alt.Data(values=[row for row in values if row["rate"]]))]
+    if idle := [{**row, "idle": "0"} for row in values if not row["rate"]]:
+        one = alt.Legend(title=None, symbolType="square", symbolStrokeWidth=0)
+        shade = alt.Color("idle:N", scale=alt.Scale(domain=["0"], range=[IDLE]), legend=one)
+        layers.append(base.mark_rect().encode(color=shade).properties(data=alt.Data(values=idle)))
+    chart = alt.layer(*layers).resolve_scale(color="independent")
+    return chart.properties(width=width, height=alt.Step(height))

@@ -1,0 +1,87 @@
+"""Numbers and names as people read them: shares in percent, bytes and rates with SI prefixes, S2 before S10."""
+
+import re
+from collections.abc import Iterable
+
+ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
+GAP = "\N{NO-BREAK SPACE}"  # between a number and its unit: no line ends there
+SI = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
+
+
+def count(number: int, singular: str = "", plural: str | None = None) -> str:
+    """``24,000 frames``; without a noun the number alone."""
+    noun = singular if number == 1 else (plural or f"{singular}s")
+    return f"{number:,}{GAP}{noun}" if singular else f"{number:,}"
+
+
+def percent(share: float) -> str:
+    """A fraction in percent, three digits, two below 1 %: ``74.7 %``, ``0.031 %``, ``253 %``; ``100 %`` for 1 alone."""
+    value = 100 * share
+    if 0 < value < 1e-4:
+        return f"<{GAP}0.0001{GAP}%"
+    if value < 1:
+        return f"{value:.2g}{GAP}%"
+    text = f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 101 else f"{value:.0f}"
+    if text == "100.0":
+        text = {-1: "99.9", 0: "100", 1: "100.1"}[(share > 1) - (share < 1)]
+    return f"{text}{GAP}%"
+
+
+def scaled(value: float, unit: str) -> str:
+    """Three significant digits with an SI prefix (powers of 1000): ``1.54 kB``, ``100 Gbit/s``, ``0 B``."""
+    for size, prefix in SI:
+        if value >= 0.9995 * size:
+            return f"{digits(value / size)}{GAP}{prefix}{unit}"
+    return f"{digits(value)}{GAP}{unit}"
+
+
+def digits(value: float) -> str:
+    """Three significant digits, no exponent and no zeros behind the point."""
+    return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
+
+
+def nanoseconds(value: int) -> str:
+    """A time in the largest unit that keeps it at 1 or more: ``20 s``, ``1.5 h``, ``4 µs``."""
+    units = ((86400 * 10**9, "d"), (3600 * 10**9, "h"), (60 * 10**9, "min"), (10**9, "s"), (10**6, "ms"), (10**3, "µs"))
+    for size, unit in units:
+        if value >= 2 * size or (unit in ("s", "ms", "µs") and value >= size):
+            return f"{digits(value / size)}{GAP}{unit}"
+    return f"{value}{GAP}ns"
+
+
+def listed(names: list[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def span(low: object, high: object) -> str:
+    """``6 to 12``, or ``6`` where both ends are the same."""
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
+def natural(name: str) -> list:
+    """Sort key that puts S2 before S10."""
+    return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in re.findall(r"[0-9]+|[^0-9]+", name)]
+
+
+def shortened(text: str, limit: int) -> str:
+    """At most ``limit`` characters; what is too long loses its middle."""
+    if len(text) <= limit:
+        return text
+    head = limit // 2
+    return text[:head] + ELLIPSIS + text[len(text) - (limit - head - 1) :]
+
+
+def short_labels(names: Iterable[str], limit: int) -> dict[str, str]:
+    """A label of at most ``limit`` characters for each name; names that would look alike get a number."""
+    labels: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in names:
+        label, number = shortened(name, limit), 1
+        while label in taken:
+            number += 1
+            mark = f" ({number})"
+            label = shortened(name, limit - len(mark)) + mark
+        taken.add(label)
+        labels[name] = label
+    return labels

@@ -1,0 +1,35 @@
+"""Exact flows of a sample, from its acap and flow table, as a measurement by reports without error would have them.
+
+Temporary tables of a DuckDB connection, each a SELECT of workflow/sql/flowreports/: TABLES.
+"""
+
+from pathlib import Path
+
+from .. import queries
+
+STAGE = "flowreports"
+TABLES = (
+    *("keys", "packets", "handshakes", "segments", "losses", "acknowledgments"),
+    *("exact_flows", "exact_windows"),
+)
+
+
+def make(con, acap: Path, flows: Path, *, window_ns: int) -> None:
+    """Make the tables in ``con``; windows of time are ``window_ns`` long.
+
+    Raises UserError if a file is of another format.
+    """
+    from ..acap_files import check_format  # noqa: PLC0415 (pyarrow)
+
+    for path in (acap, flows):
+        check_format(path)
+    con.read_parquet(str(acap)).create_view("frames", replace=True)
+    con.read_parquet(str(flows)).create_view("flows", replace=True)
+    for name in TABLES:
+        create(con, name, {"length_ns": window_ns})
+
+
+def create(con, name: str, parameters: dict | None = None, *, table: str | None = None) -> None:
+    """Make a temporary table of a SELECT's rows, under its own name or ``table``."""
+    query, bound = queries.bound(STAGE, name, parameters or {})
+    con.execute(f"create or replace temp table {table or name} as {query}", bound)

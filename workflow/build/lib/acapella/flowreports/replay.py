@@ -1,0 +1,147 @@
+"""Reports of two generated traces, offered to the collector at multiples of the traces' own rate.
+
+The traces have the mean rates of those that the P4/RDMA paper used (section IV-A), to some percent: 166 and 2,989
+Mbit/s. They consist of short TCP connections (p4/model/made_load.py). The P4 program makes the reports, with the
+paper's triggers. A replay at speed n takes the n-th part of the time: reports enter a ring in memory at their times, as
+an RDMA NIC would write them, and one that is overwritten before the collector has read it is lost. Each replay is made
+REPEATS times, since other programs of the machine interrupt the collector; every one counts. The gaps in the sequence
+numbers that the collector finds have to be these losses.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from acapella_core.errors import UserError
+from acapella_core.files import scratch_folder
+
+from . import program
+from .settings import PUBLISHED, Settings
+
+TRACES_BPS = (166.17e6, 2989.26e6)  # section IV-A of the P4/RDMA paper
+SPEEDS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+BEGIN_NS, LENGTH_NS = 500_000_000, 500_000_000  # part of the generated load that is the trace: handshakes take 0.2 s
+PILOT = 20_000  # connections/s of the load from which their number is derived
+RING = 4096  # reports: less than either trace makes
+REPEATS = 3
+BATCH = 1024  # reports that are read at once, at the most
+FRAME_BYTES = 54  # of each frame in a generated load
+SETTINGS = Settings(triggers=PUBLISHED)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Reports of a trace: frames one behind the other, where each begins, and its time since the trace's start."""
+
+    name: str
+    bps: float
+    seconds: float
+    frames: object  # uint8
+    offsets: object  # uint64, one more than frames
+    times_ns: object  # int64
+
+
+def rows(seconds: float = LENGTH_NS / 1e9) -> list[dict]:
+    """Return the rows of flowreport_offered of both traces at all speeds. Raises UserError."""
+    with scratch_folder() as scratch:
+        per_connection = bits(load(scratch, PILOT, seconds)) / PILOT
+        traces = [made(scratch, bps, round(bps * seconds / per_connection), seconds) for bps in TRACES_BPS]
+    return [replayed(trace, speed) for trace in traces for speed in SPEEDS for _ in range(REPEATS)]
+
+
+def load(folder: Path, connections: int, seconds: float):
+    """Return the records of a pcap: the frames of a generated load after BEGIN_NS, for ``seconds``."""
+    import numpy as np  # noqa: PLC0415 (only here)
+
+    path = folder / "load.pcap"
+    # Connections begin during one second, of which the trace is a part.
+    options = ["--connections", str(connections), "--seconds", "1", "--seed", "1", "-o", str(path)]
+    made_load = program.ROOT / "p4" / "model" / "made_load.py"
+    done = subprocess.run([sys.executable, str(made_load), *options], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UserError(f"{made_load.name}: {' '.join(done.stderr.split())}")
+    content = np.fromfile(path, np.uint8, offset=program.PCAP_HEADER)
+    records = content.reshape(-1, program.RECORD_HEADER + FRAME_BYTES)
+    times = times_of(records)
+    begin = times[0] + BEGIN_NS
+    return records[(times >= begin) & (times < begin + int(seconds * 1e9))]
+
+
+def times_of(records):
+    """Return the times of a nanosecond pcap's records, ns."""
+    words = program.words_of(records, 0, "<u4"), program.words_of(records, 4, "<u4")
+    return words[0].astype("int64") * 10**9 + words[1]
+
+
+def bits(records) -> int:
+    """Return the bits on the wire of records."""
+    return 8 * int(program.words_of(records, 12, "<u4").sum(dtype="int64"))
+
+
+def made(folder: Path, bps: float, connections: int, seconds: float) -> Trace:
+    """Return the reports that the P4 program makes of a generated trace. Raises UserError."""
+    import numpy as np  # noqa: PLC0415 (only here)
+
+    records = load(folder, connections, seconds)
+    header = (folder / "load.pcap").read_bytes()[: program.PCAP_HEADER]
+    capture = folder / "trace.pcap"
+    capture.write_bytes(header + records.tobytes())
+    run = program.run([capture], folder, SETTINGS)
+    frame = program.ROCE_HEADERS + SETTINGS.report_bytes + program.ICRC
+    content = np.fromfile(run.reports, np.uint8, offset=program.PCAP_HEADER)
+    reports = content.reshape(-1, program.RECORD_HEADER + frame)
+    return Trace(
+        f"{bps / 1e6:,.0f} Mbit/s",
+        bits(records) / seconds,
+        seconds,
+        np.ascontiguousarray(reports[:, program.RECORD_HEADER :]).reshape(-1),
+        np.arange(len(reports) + 1, dtype=np.uint64) * np.uint64(frame),
+        times_of(reports) - times_of(records)[0],
+    )
+
+
+def replayed(trace: Trace, speed: float, clock: Callable[[], float] = time.monotonic) -> dict:
+    """Return a row of flowreport_offered: a trace's reports at ``speed`` times their rate. Raises UserError."""
+    import numpy as np  # noqa: PLC0415 (only here)
+
+    from acapella_core.collector import Collector, Options, QueuePair  # noqa: PLC0415 (pyarrow)
+
+    ring, size = SETTINGS.ring, len(trace.times_ns)
+    pair = QueuePair(ring.number, ring.key, ring.base, ring.slots, ring.psn)
+    at = lost = 0
+    with Collector([pair], Options(format=SETTINGS.report_format, series_ns=None)) as collector:
+        start = clock()
+        while at < size:
+            now_ns = (clock() - start) * speed * 1e9
+            written = int(np.searchsorted(trace.times_ns, now_ns, "right"))
+            if written - at > RING:
+                lost += written - RING - at
+                at = written - RING
+            count = min(written - at, BATCH)
+            if count:
+                offsets = trace.offsets[at : at + count + 1]
+                collector.feed_frames(trace.frames[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0])
+                at += count
+        seconds = clock() - start
+        counters = collector.finish()
+    discarded = counters["older"] + counters["repeated"]
+    check(counters, size, lost)
+    offered_rps = size * speed / trace.seconds
+    return {
+        **{"trace": trace.name, "trace_bps": trace.bps, "speed": speed},
+        **{"offered_rps": offered_rps, "reached_rps": offered_rps, "offered": size, "accepted": counters["taken"]},
+        **{"discarded": discarded, "lost": lost, "seconds": seconds, "threads": 1},
+        **{"success_share": counters["taken"] / size if size else None},
+        **{"flows": counters["flows"], "report_bytes": SETTINGS.report_bytes},
+    }
+
+
+def check(counters: dict[str, int], size: int, lost: int) -> None:
+    """Raise UserError if the collector found other losses, or a report is in no count."""
+    read = sum(counters[name] for name in ("taken", "older", "repeated"))
+    if counters["psn_gap_lost"] != lost or read + lost != size:
+        text = f"{size} reports, {read} counted, {lost} lost, {counters['psn_gap_lost']} missing sequence numbers"
+        raise UserError(text, fix="report this defect")

@@ -1,0 +1,132 @@
+"""Which reports have counts that may be too large, from the reports alone.
+
+A count-min sketch counts a flow exactly if, in one row at least, no other flow of the epoch has the same cell (Cormode
+and Muthukrishnan 2005). Each flow is reported in each epoch in which it sends (triggers FIRST and PROBE), and a report
+has the whole key and the epoch. So the cells of all flows of an epoch are known: they are computed here as the program
+computes them (p4/controls/identity.p4, sketch.p4).
+
+Only a flow without a slot may be missing, if both places of its note are taken by other flows without a slot
+(p4/controls/slotless.p4). If s of n flows have no slot, their digests name 2 s places at most, and n (2 s / slots)^2
+flows are expected to have both of theirs among them. A missing flow makes a count too large only if it has the cells of
+a flow in all rows in which that flow is alone.
+"""
+
+import numpy as np
+
+from .program import VALID, words_of
+
+GOLDEN_RATIO = 0xDEADBEEF  # of rte_jhash
+CASTAGNOLI = 0x82F63B78  # polynomial of CRC-32C, reflected
+VERSION, PROTO, VLANS, LABELS = 1, 2, 8, 9  # places in a report of format 2 (schemas/report_formats.tsv)
+PORTS, ENDPOINTS, TAGS, EPOCH = 10, 16, 48, 72
+HAS_SLOT, HAS_ALL_TAGS = 64, 128  # bits of `valid`
+MOST_UNKNOWN = 0.01  # expected number of flows, of all epochs together, whose counts a missing flow makes too large
+
+
+def shared(bodies: np.ndarray, *, rows: int, cells: int, slots: int) -> np.ndarray:
+    """Return a bool per report of format 2 (a row of bytes): its flow may share its cells in all rows in its epoch."""
+    if not len(bodies):
+        return np.zeros(0, bool)
+    epochs = words_of(bodies, EPOCH, ">u4")
+    digest = digests(bodies)
+    labels = packed_labels(bodies)
+    first, of_report = distinct([epochs, *digest, *labels])
+    alone = np.zeros(len(first), np.int64)  # number of rows
+    for row in range(rows):
+        cell = row_hash(row, [part[first] for part in (*digest, *labels)]) & np.uint32(cells - 1)
+        places = epochs[first].astype(np.uint64) << np.uint64(32) | cell
+        _, place, counts = np.unique(places, return_inverse=True, return_counts=True)
+        alone += counts[place] == 1
+    valid = words_of(bodies, VALID, ">u2")
+    without_slot = np.zeros(len(first), bool)
+    without_slot[of_report[(valid & HAS_SLOT) == 0]] = True
+    unknown = overloaded(epochs[first], without_slot, np.where(alone, float(cells) ** -alone, 0.0), slots)
+    unknown = np.union1d(unknown, epochs[(valid & HAS_ALL_TAGS) == 0])
+    return (alone == 0)[of_report] | np.isin(epochs, unknown)
+
+
+def distinct(columns: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return a place of each distinct row, and for each row which of these it equals."""
+    order = np.lexsort(columns[::-1])
+    new = np.ones(len(order), bool)
+    new[1:] = np.any([column[order][1:] != column[order][:-1] for column in columns], axis=0)
+    number = np.empty(len(order), np.int64)
+    number[order] = np.cumsum(new) - 1
+    return order[new], number
+
+
+def overloaded(epochs: np.ndarray, without_slot: np.ndarray, exposed: np.ndarray, slots: int) -> np.ndarray:
+    """Return the epochs in which a missing flow may make counts too large; the arrays have a row per epoch and flow.
+
+    exposed: the probability that one missing flow makes the flow's counts too large. All other epochs together are
+    expected to have MOST_UNKNOWN such flows at most (so that with a probability of 99 % there is none: Markov).
+    """
+    found, place = np.unique(epochs, return_inverse=True)
+    flows, without = np.bincount(place), np.bincount(place, without_slot)
+    unknown = flows * (2 * without / slots) ** 2 * np.bincount(place, exposed)
+    order = np.argsort(unknown)
+    return found[order][np.cumsum(unknown[order]) > MOST_UNKNOWN]
+
+
+def digests(bodies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return CRC and jhash of the key without labels: addresses, ports, version, protocol, VLAN tags."""
+    count = bodies[:, VLANS]
+    key = np.zeros((len(bodies), 48), np.uint8)
+    key[:, :32] = bodies[:, ENDPOINTS : ENDPOINTS + 32]
+    key[:, 32:36] = bodies[:, PORTS : PORTS + 4]
+    key[:, 36], key[:, 37], key[:, 38] = bodies[:, VERSION], bodies[:, PROTO], count
+    for tags in range(1, 5):  # the innermost in the last two bytes
+        having = count == tags
+        key[having, 48 - 2 * tags :] = bodies[having, TAGS : TAGS + 2 * tags]
+    return crc32c(key), jhash(key.view("<u4"))
+
+
+def packed_labels(bodies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return three MPLS labels and their number in 64 bits, and the fourth label."""
+    count = bodies[:, LABELS].astype(np.uint64)
+    one, two, three, four = (words_of(bodies, TAGS + 8 + 4 * at, ">u4") for at in range(4))
+    shift = [np.uint64(bits) for bits in (44, 24, 4)]
+    packed = one.astype(np.uint64) << shift[0] | two.astype(np.uint64) << shift[1] | three.astype(np.uint64) << shift[2]
+    return np.where(count, packed | count, 0).astype(np.uint64), np.where(count, four, 0).astype(np.uint32)
+
+
+def row_hash(row: int, parts: list[np.ndarray]) -> np.ndarray:
+    """Return the hash that selects a flow's cell in a row; parts: CRC, jhash, labels, fourth label."""
+    crc, other, labels, fourth = parts
+    high, low = (labels >> np.uint64(32)).astype(np.uint32), labels.astype(np.uint32)
+    words = np.stack([np.full(len(crc), row, np.uint32), crc, other, high, low, fourth], axis=1)
+    return jhash(words.byteswap().view("<u4"))
+
+
+def crc32c(row_bytes: np.ndarray) -> np.ndarray:
+    """Return the CRC-32C of each row of bytes as rte_hash_crc has it: initial value 0, not inverted."""
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = table >> np.uint32(1) ^ np.where(table & 1, np.uint32(CASTAGNOLI), np.uint32(0))
+    value = np.zeros(len(row_bytes), np.uint32)
+    for column in row_bytes.T:
+        value = value >> np.uint32(8) ^ table[(value ^ column) & np.uint32(255)]
+    return value
+
+
+def jhash(words: np.ndarray) -> np.ndarray:
+    """Return Bob Jenkins' lookup3 (`hashlittle`) of each row of little-endian words, a multiple of three of them."""
+    a = np.full(len(words), GOLDEN_RATIO + 4 * words.shape[1], np.uint32)
+    b, c = a.copy(), a.copy()
+    for at in range(0, words.shape[1], 3):
+        a, b, c = a + words[:, at], b + words[:, at + 1], c + words[:, at + 2]
+        if at + 3 == words.shape[1]:
+            break
+        for by in (4, 6, 8, 16, 19, 4):
+            a = a - c ^ rotated(c, by)
+            c = c + b
+            a, b, c = b, c, a
+    for by in (14, 11, 25, 16, 4, 14, 24):
+        c = (c ^ b) - rotated(b, by)
+        a, b, c = b, c, a
+    return b
+
+
+def rotated(value: np.ndarray, by: int) -> np.ndarray:
+    """Return 32-bit words rotated left."""
+    return value << np.uint32(by) | value >> np.uint32(32 - by)

@@ -1,0 +1,170 @@
+"""Compile P4 programs: C code from DPDK's pipeline code generator, a shared library from the C compiler, cached.
+
+A library is code, so the cache is a private directory: $XDG_CACHE_HOME/acapella/p4, mode 0700. A directory or a library
+that other users can write is refused. The name of a library is the SHA-256 of the C code (which the program, its guards
+and DPDK's version determine), the compiler's version and its flags.
+"""
+
+import dataclasses
+import hashlib
+import os
+import shlex
+import stat
+import subprocess
+from pathlib import Path
+
+from acapella_core.errors import UserError
+from acapella_core.files import scratch_folder
+
+from . import data_plane
+
+MODES = ("auto", "compiled", "interpreted")
+VARIABLE = "ACAPELLA_DPDK_SOURCE"
+DEFAULT_SOURCE = Path(__file__).resolve().parents[4] / "build" / "dpdk-source"  # make dpdk-source
+# Included by the generated code; Debian's libdpdk-dev does not contain them.
+HEADERS = ("rte_swx_pipeline_internal.h", "rte_swx_pipeline_spec.h")
+FLAGS = ("-O3", "-shared", "-fPIC", "-w", "-fstack-protector-strong", "-Wl,-z,relro,-z,now,-z,noexecstack")
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+GET_SOURCE = "run make dpdk-source, or name its directory with --dpdk-source"
+
+
+class NotCompiledError(Exception):
+    """The program cannot run compiled here; the text is the reason."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Pipeline:
+    """How a program runs: its library, or None and the reason why it is interpreted ("" if that was requested)."""
+
+    library: Path | None
+    reason: str = ""
+
+
+def choose(mode: str, loader: str, spec: Path, source: Path | None) -> Pipeline:
+    """Return the pipeline for ``spec`` in one of MODES; ``source`` is the directory of --dpdk-source.
+
+    Raises UserError if ``mode`` is "compiled" and the program cannot be compiled.
+    """
+    if mode == "interpreted":
+        return Pipeline(None)
+    try:
+        return Pipeline(library_of(loader, spec, find_source(source)))
+    except NotCompiledError as error:
+        if mode == "compiled":
+            raise UserError(str(error), where="--pipeline compiled", fix="or use --pipeline interpreted") from error
+        return Pipeline(None, str(error))
+
+
+def find_source(source: Path | None) -> Path | None:
+    """Return the directory of DPDK's source: the option's, the environment's, that of make dpdk-source, or None."""
+    if source is not None:
+        return source
+    if os.environ.get(VARIABLE):
+        return Path(os.environ[VARIABLE])
+    return DEFAULT_SOURCE if DEFAULT_SOURCE.is_dir() else None
+
+
+def cache_folder() -> Path:
+    """Return the path of the cache, which need not exist."""
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (base if base.is_absolute() else Path.home() / ".cache") / "acapella" / "p4"
+
+
+def library_of(loader: str, spec: Path, source: Path | None) -> Path:
+    """Return the library of a program, compiled now if the cache does not contain it. Raises NotCompiledError."""
+    cache = cache_folder()
+    if source is None and not any(cache.glob("*.so")):
+        raise NotCompiledError(f"no DPDK source; {GET_SOURCE}")
+    make_private(cache)
+    with scratch_folder(cache) as folder:
+        code = folder / "pipeline.c"
+        output_of([loader, "--spec", str(spec), "--generate", str(code)])
+        words = compiler()
+        library = cache / f"{key_of(code, words)}.so"
+        if not os.path.lexists(library):
+            if source is None:
+                raise NotCompiledError(f"not in the cache, and no DPDK source; {GET_SOURCE}")
+            check_source(source, version_of(code))
+            data_plane.note(f"compiling {spec.stem}; the library is cached in {cache}")
+            compile_library(code, words, source, library)
+    check_library(library)
+    return library
+
+
+def make_private(cache: Path) -> None:
+    """Make the cache directory, mode 0700. Raises NotCompiledError if other users can write it or replace it."""
+    try:
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        cache.mkdir(mode=0o700, exist_ok=True)
+        found = cache.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & OTHERS_WRITE:
+            raise NotCompiledError(f"{cache}: must be a directory that only its owner can write")
+        for parent in cache.resolve().parents:
+            above = parent.stat()
+            shared = above.st_mode & OTHERS_WRITE and not above.st_mode & stat.S_ISVTX
+            if shared or above.st_uid not in (0, os.geteuid()):
+                raise NotCompiledError(f"{cache}: other users can write {parent}; set XDG_CACHE_HOME")
+    except OSError as error:
+        raise NotCompiledError(f"{cache}: {error.strerror}") from error
+
+
+def check_library(library: Path) -> None:
+    """Raise NotCompiledError unless the library is a regular file of this user that no other user can write."""
+    found = library.lstat()
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & OTHERS_WRITE:
+        raise NotCompiledError(f"{library}: must be a file that only its owner can write; remove it")
+
+
+def output_of(words: list[str]) -> str:
+    """Return what a command prints. Raises NotCompiledError with its last line of standard error if it fails."""
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise NotCompiledError(f"{words[0]}: {error.strerror}") from error
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        errors = [line for line in lines if "error:" in line]
+        raise NotCompiledError(f"{Path(words[0]).name} failed: {(errors or lines[-1:])[0]}")
+    return done.stdout
+
+
+def compiler() -> list[str]:
+    """Return the C compiler's command with all flags but those for DPDK's source. Raises NotCompiledError."""
+    flags = shlex.split(output_of(["pkg-config", "--cflags", "libdpdk"]))
+    return [*shlex.split(os.environ.get("CC") or "cc"), *FLAGS, *flags]
+
+
+def version_of(code: Path) -> str:
+    """Return the version of the DPDK that the loader is linked to, from the first line of the generated code."""
+    with code.open(encoding="utf-8") as lines:
+        return lines.readline().strip("/* \n").removeprefix("DPDK ")
+
+
+def key_of(code: Path, words: list[str]) -> str:
+    """Return the SHA-256 of the generated code, which contains DPDK's version, the compiler's version and its flags."""
+    driver = words[: words.index(FLAGS[0])]
+    version = output_of([*driver, "--version"])
+    return hashlib.sha256("\0".join([*words, version, code.read_text(encoding="utf-8")]).encode()).hexdigest()
+
+
+def check_source(source: Path, wanted: str) -> None:
+    """Raise NotCompiledError unless ``source`` has the headers of exactly the DPDK version ``wanted``."""
+    try:
+        found = (source / "VERSION").read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise NotCompiledError(f"{source}: not DPDK's source (no VERSION file); {GET_SOURCE}") from error
+    if found != wanted:
+        raise NotCompiledError(f"{source}: DPDK {found}, but the loader is linked to {wanted}; {GET_SOURCE}")
+    for name in HEADERS:
+        if not (source / "lib" / "pipeline" / name).is_file():
+            raise NotCompiledError(f"{source}: no lib/pipeline/{name}; {GET_SOURCE}")
+
+
+def compile_library(code: Path, words: list[str], source: Path, library: Path) -> None:
+    """Compile the generated code; the library appears under its name when it is complete. Raises NotCompiledError."""
+    part = code.with_suffix(".so")
+    output_of([*words, "-I", str(source / "lib" / "pipeline"), str(code), "-o", str(part)])
+    part.chmod(0o600)
+    with part.open("rb") as done:
+        os.fsync(done.fileno())
+    part.replace(library)

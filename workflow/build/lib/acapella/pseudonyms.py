@@ -1,0 +1,77 @@
+"""Names that do not tell: sites S0, S1, ..., their ports P0, P1, ..., samples S0-P0-0000, environments E0, E1, ...
+
+The order comes from the bytes of the captures: a site's rank is that of the smallest sha256 of its captures. Names do
+not enter it, nor hashes of names: a testbed's sites are a short public list, and whoever hashes the list would get the
+order back. Addresses, VLAN ids, labels and times stay as they are. The mapping is kept beside the tables, never in
+them.
+"""
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from acapella_core.files import atomic_text
+
+FILE = "pseudonyms.tsv"
+HEADER = "sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\n"
+
+
+@dataclass(frozen=True)
+class Name:
+    """What a sample is called in the tables; ``folder`` is its true name."""
+
+    folder: str
+    sample: str
+    site: str
+    port: str
+
+
+def environment_pseudonyms(names: Sequence[str]) -> list[str]:
+    """Return pseudonyms of environments, numbered in the order given."""
+    return [f"E{number}" for number in range(len(names))]
+
+
+def is_pseudonym(name: str, letter: str) -> bool:
+    """Return whether a name has the form of a pseudonym that begins with ``letter``."""
+    return re.fullmatch(rf"{letter}[0-9]+", name) is not None
+
+
+def true_names(samples: list[dict]) -> list[Name]:
+    """The names as they are. ``samples``: sample, site, port, sha256, start_ns of each."""
+    return [Name(s["sample"], s["sample"], s["site"], s["port"]) for s in samples]
+
+
+def pseudonyms(samples: list[dict]) -> list[Name]:
+    """Names that do not tell, in the order of ``samples``."""
+    sites = ranks(samples, lambda s: s["site"], "S")
+    ports = {}
+    for site in sites:
+        of_site = [s for s in samples if s["site"] == site]
+        ports.update(ranks(of_site, lambda s: (s["site"], s["port"]), "P"))
+    names = {}
+    taken = dict.fromkeys(ports, 0)
+    for s in sorted(samples, key=lambda s: (s["start_ns"] or 0, s["sha256"] or "", s["sample"])):
+        place = s["site"], s["port"]
+        site, port = sites[s["site"]], ports[place]
+        names[s["sample"]] = Name(s["sample"], f"{site}-{port}-{taken[place]:04d}", site, port)
+        taken[place] += 1
+    return [names[s["sample"]] for s in samples]
+
+
+def ranks(samples: list[dict], key, letter: str) -> dict:
+    """The groups of ``samples`` by ``key``, numbered by the smallest checksum in each; equal ones by name."""
+    smallest = {}
+    for s in samples:
+        smallest[key(s)] = min(smallest.get(key(s), "~"), s["sha256"] or "~")
+    return {group: f"{letter}{n}" for n, group in enumerate(sorted(smallest, key=lambda g: (smallest[g], g)))}
+
+
+def write_mapping(path: Path, samples: list[dict], names: list[Name]) -> None:
+    """Write each sample's pseudonyms and true names as tab-separated text, readable for its owner alone."""
+    out = io.StringIO()
+    out.write(HEADER)
+    for name, s in sorted(zip(names, samples, strict=True), key=lambda pair: pair[0].sample):
+        out.write("\t".join((name.sample, name.site, name.port, s["sample"], s["site"], s["port"])) + "\n")
+    atomic_text(path, out.getvalue(), mode=0o600)

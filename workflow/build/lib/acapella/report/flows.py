@@ -1,0 +1,254 @@
+"""The report's section on flow reports: accuracy, other tools, where every report went, and the paper's own numbers."""
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..agreement import STATEMENT, bound, verdict
+from ..figures.registry import FLOWREPORTS, FLOWSTUDY
+from ..figures.source import ALL, Source
+from ..figures.wording import count, percent, scaled
+from .tables import number, table
+
+MEASURES = {
+    "rtt_syn": "Handshake: SYN to SYN-ACK",
+    "rtt_ack": "Handshake: SYN-ACK to ACK",
+    "start": "Start time",
+    "end": "End time",
+    "bytes": "Flow size",
+    "packets": "Packets",
+    "packet_size": "Average packet size between two reports",
+    "bytes_in_flight": "Bytes in flight at reports",
+    "acknowledged_bytes": "Acknowledged bytes at reports",
+    "loss": "Packet loss rate",
+    "throughput_reports": "Throughput between two reports",
+    "duration": "Duration",
+    "retransmitted": "Share of payload sent again",
+    "iat": "Last inter-arrival time",
+    "iat_reports": "Inter-arrival time of each report",
+    "throughput": "Throughput in windows",
+    "throughput_known": "Throughput in windows without reason code",
+}
+SUBJECTS = {"report": "All flows", "loss": "Loss", "acknowledged_bytes": "Acknowledged bytes"}
+WIDTH = "_ppm"  # end of the names of counters that are widths of intervals
+SAMPLES = 100  # samples whose rows are shown beside those of all
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Which parts of the section a campaign has."""
+
+    samples: bool
+    study: bool
+
+    def __bool__(self) -> bool:
+        return self.samples or self.study
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Its figures."""
+        return (*(FLOWREPORTS if self.samples else ()), *(FLOWSTUDY if self.study else ()))
+
+
+NOTHING = Parts(samples=False, study=False)
+
+
+def tables(source: Source, parts: Parts, *, papers: bool) -> list[dict]:
+    """Return the tables of the section; with ``papers``, also the numbers that the P4/RDMA paper printed."""
+    if not parts:
+        return []
+    return [
+        *([accuracy(source), flow_reasons(source)] if parts.samples else []),
+        *([reasons(source), tools(source), counts(source)] if parts.samples else []),
+        *([published(source)] if papers else []),
+    ]
+
+
+def accuracy(source: Source) -> dict:
+    """Agreement with the digest, of all samples together first."""
+    rows = source.rows("flowreport_accuracy")
+    names = [ALL, *sorted({row["sample"] for row in rows} - {ALL})]
+    names = names if len(names) > 2 else names[:1]  # of one sample `all` says the same
+    order = {name: place for place, name in enumerate(names[: SAMPLES + 1])}
+    shown = [row for row in rows if row["sample"] in order]
+    shown.sort(key=lambda row: (order[row["sample"]], row["triggers"], list(MEASURES).index(row["measure"])))
+    columns = [
+        ("Samples", False),
+        ("Triggers", False),
+        ("Measure", False),
+        ("Verdict", False),
+        ("R\u00b2", True),
+        ("R\u00b2 of logarithms", True),
+        ("n", True),
+        ("Equal", True),
+        ("Within 1 %", True),
+        ("Missing", True),
+    ]
+    columns += [("Outside", True), ("Extra", True), ("Error, median", True), ("Error, 99th percentile", True)]
+    columns += [("Largest error", True), ("Intervals that contain the exact value", True), ("Width, median", True)]
+    columns += [("Width, 99th percentile", True), ("Bound", False)]
+    cells = [
+        [
+            *(row["sample"], row["triggers"], MEASURES[row["measure"]], verdict(row)),
+            *(share(row["r2"]), share(row["r2_log"])),
+            number(row["n"]),
+            *(shares(row[name]) for name in ("equal_share", "near_share")),
+            missing(row),
+            *(number(row[name]) for name in ("outside", "extra")),
+            *(shares(row[name]) for name in ("error_median", "error_p99", "error_largest")),
+            *(shares(row[name]) for name in ("covered_share", "width_median", "width_p99")),
+            bound(row["measure"]),
+        ]
+        for row in shown
+    ]
+    note = (
+        "Triggers: packets that make a report; published are those of the P4/RDMA paper, in a run of its own. "
+        "Equal and within 1 %: shares of the n values that both sides have. Errors: |measured - exact| / exact, of "
+        "exact values above 0; of loss and payload sent again those of the lower bound. Missing: exact values that no "
+        "report has; outside: more of these, in tunnels that the program does not read; extra: measured values that "
+        "the digest does not have, as those of the outer flow of such a tunnel. Bound: on the values that both sides "
+        "have. " + STATEMENT
+    )
+    return table("flowreport_accuracy", "Accuracy of flow reports", note, columns, cells)
+
+
+def missing(row: dict) -> str:
+    """Return the number of exact values that no report has, with its share in percent if there are any."""
+    found = number(row["missing"])
+    return f"{found} ({percent(row['missing_share'])})" if row["missing"] else found
+
+
+def shares(value: float | None) -> str:
+    """Return a share in percent; empty if there is none."""
+    return "" if value is None else percent(value)
+
+
+def share(value: float | None) -> str:
+    """Six digits; 1 for that alone."""
+    if value is None:
+        return "undefined"
+    text = f"{value:.6f}"
+    return "1" if value == 1 else "0.999999+" if text == "1.000000" else text
+
+
+def reasons(source: Source) -> dict:
+    """Return the windows of throughput by the reason for which they may be off by more than 10 %."""
+    found: dict[str, list[int]] = {}
+    for row in source.rows("flowreport_window_reasons"):
+        sums = found.setdefault(row["reason"], dict.fromkeys(("windows", "within", "bounded", "held"), 0))
+        for name in sums:
+            sums[name] += row[name]
+    total = sum(sums["windows"] for sums in found.values())
+    rows = sorted(found.items(), key=lambda item: (item[0] != "none", -item[1]["windows"]))
+    cells = [
+        [
+            *(reason, number(sums["windows"]), percent(sums["windows"] / total), number(sums["within"])),
+            *(percent(sums["within"] / sums["windows"]), number(sums["bounded"]), number(sums["held"])),
+        ]
+        for reason, sums in rows
+    ]
+    columns = [("Reason", False), ("Windows", True), ("Share of all windows", True), ("Windows within 10 %", True)]
+    columns += [("Within 10 %, share of the reason", True)]
+    columns += [("Windows with bounds", True), ("Windows whose bounds hold", True)]
+    note = (
+        "Windows of a flow's throughput, of all samples. Within 10 %: of the exact value. None: as far as reports "
+        "show, the value cannot be off by more than 10 %. Bounds hold: of the windows that have a bound on their "
+        "bytes, those whose exact value is within it. "
+        "Straddle, no_slot: packets of a report may be on both sides of a window's edge (flow with, without a slot); "
+        "time_reversal: frames of later windows precede it in the file (samples: time_reversals of capture_quality); "
+        "sketch_load: flows that share their cells in all rows of the sketch; unreported, no_report: no report "
+        "has packets of the window, or of the flow; outside, extra: flows that the program, or the digest, did not see."
+    )
+    return table("flowreport_window_reasons", "Windows of throughput", note, columns, cells)
+
+
+def flow_reasons(source: Source) -> dict:
+    """Return the flows by the reason for which measured values do not cover the whole flow."""
+    found: dict[tuple, int] = {}
+    totals: dict[str, int] = {}
+    for row in source.rows("flowreport_flow_reasons"):
+        key = (row["subject"], row["reason"])
+        found[key] = found.get(key, 0) + row["flows"]
+        totals[row["subject"]] = totals.get(row["subject"], 0) + row["flows"]
+    rows = sorted(found.items(), key=lambda item: (list(totals).index(item[0][0]), item[0][1] != "none", -item[1]))
+    cells = [
+        [SUBJECTS[subject], reason, number(flows), percent(flows / totals[subject])]
+        for (subject, reason), flows in rows
+    ]
+    columns = [("Values of", False), ("Reason", False), ("Flows", True), ("Share of these flows", True)]
+    note = (
+        "Flows by the reason for which measured values do not cover the whole flow, of all samples. Loss and "
+        "acknowledged bytes: flows with an exact value and a report. Earlier_report: packets, or "
+        "acknowledgments, came after the newest report; inter-arrival times are compared at the time of that report. "
+        "Partly_followed, no_slot: the data plane had no slot for the flow, for a part of its packets or ever; "
+        "no_acknowledgment, no_report: no report has one, or is of the flow; outside, extra: flows that the "
+        "program, or the digest, did not see."
+    )
+    return table("flowreport_flow_reasons", "Flows and their reports", note, columns, cells)
+
+
+def tools(source: Source) -> dict:
+    """What other flow meters see of the same file."""
+    columns = [("Sample", False), ("Tool", False), ("Version", False), ("Flows", True), ("In common", True)]
+    columns += [("Flows with equal packets", True), ("Flows with equal bytes", True), ("IP packets", True)]
+    columns += [("IP bytes", True), ("Packets missed", True)]
+    cells = [
+        [row["sample"], row["tool"], row["version"] or "", row["skipped"], *[""] * 6]
+        if row["skipped"]
+        else [
+            *(row["sample"], row["tool"], row["version"] or ""),
+            *(number(row[name]) for name in ("flows", "common_flows", "equal_packets", "equal_bytes", "packets")),
+            *(scaled(row["bytes"], "B"), "" if row["missed_share"] is None else percent(row["missed_share"])),
+        ]
+        for row in sorted(source.rows("flowreport_tools"), key=lambda row: (row["sample"], row["place"]))
+    ]
+    note = (
+        "Read from the same file, where nothing is lost to speed; table III of the P4/RDMA paper replays in real "
+        "time. Directed flows by addresses, protocol and ports, without tags. In common, equal: with flows of the "
+        "digest. Packets missed: 1 - IP packets / those of the digest, below 0 if a tool counts more. A tool misses "
+        "packets inside headers that it does not know."
+    )
+    return table("flowreport_tools", "Other flow meters", note, columns, cells)
+
+
+def counts(source: Source) -> dict:
+    """The balance of all samples, and counters that are not 0."""
+    found: dict[tuple, int] = {}
+    for row in sorted(source.rows("flowreport_counts"), key=lambda row: row["place"]):
+        if row["stage"] != "settings":
+            key = (row["stage"], row["counter"])
+            found[key] = combined(row["counter"])(found.get(key, 0), row["value"])
+    rows = [(*key, value) for key, value in found.items() if value or key[0] == "balance"]
+    samples = len({row["sample"] for row in source.rows("flowreport_counts")})
+    columns = [("Stage", False), ("Counter", False), ("Value", True)]
+    cells = [[stage, counter, number(value)] for stage, counter, value in rows]
+    note = (
+        f"Sums of {count(samples, 'sample')}; counters that are 0 are left out. Numbers of frames (in, no_report), of "
+        "reports, of flows (flows; stage loss: TCP flows with SYN, FIN or data, those whose interval of missing bytes "
+        "contains the exact number: covered, and those whose interval is wider than 0: uncertain), of resets (epochs). "
+        "Widths are those of the sample with the largest, in millionths (ppm) of a flow's sequence numbers."
+    )
+    return table("flowreport_counts", "Where every frame and report went", note, columns, cells)
+
+
+def combined(counter: str) -> Callable[[int, int], int]:
+    """Return how a counter of two samples becomes one: widths are no numbers of anything, and have no sum."""
+    return max if counter.endswith(WIDTH) else operator.add
+
+
+def published(source: Source) -> dict:
+    """The paper's numbers beside ours."""
+    columns = [
+        ("Where", False),
+        ("What", False),
+        ("Printed", False),
+        ("Ours", False),
+        ("Verdict", False),
+        ("Why", False),
+    ]
+    cells = [
+        [row["where"], row["what"], row["printed"], row["ours"] or "", row["verdict"], row["reason"] or ""]
+        for row in sorted(source.rows("flowreport_published"), key=lambda row: row["row"])
+    ]
+    note = "What the P4/RDMA paper printed, this campaign's beside it, and why they differ or may."
+    return table("flowreport_published", "The paper's numbers, and ours", note, columns, cells)

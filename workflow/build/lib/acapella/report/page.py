@@ -1,0 +1,170 @@
+"""report.html: what the template needs, and the page from it."""
+
+import base64
+import functools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import jinja2
+
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_text
+
+from ..campaign import Campaign, require
+from ..figures import page as charts
+from ..figures import registry
+from ..figures.compose import Drawn, drawn
+from ..figures.save import svg_of
+from ..figures.source import Source
+from ..trials import PROVENANCE as TRIALS_FILE
+from . import flows as flow_section
+from . import notes, storage, summary, tables, trials, warnings
+
+EMBEDDED_MOST = 256 * 1024  # bytes of a CSV that the page carries; a larger one is linked to alone
+
+PROVENANCE = {  # the parts of provenance.json as the page orders and calls them; others follow under their own names
+    "versions": "Versions of the programs",
+    "parameters": "Parameters",
+    "excluded": "Samples excluded from traffic statistics, and why",
+    "left_out": "Samples in no table: excluded by the config (config), or not digested (no acap)",
+    "inputs": "Inputs: SHA-256 of each sample's files",
+    "outputs": "Outputs: SHA-256 of the tables",
+    "queries": "Queries: SHA-256 of the SQL",
+    "tshark_preferences": "Preferences given to tshark",
+    "vendors": "Vendors of addresses: SHA-256 of the lists, and the tshark that brings them",
+    "acapella_provenance": "Version of provenance.json's format",
+}
+
+
+def write(  # noqa: PLR0913
+    campaign: Campaign,
+    *,
+    with_trials: bool = False,
+    flows: flow_section.Parts = flow_section.NOTHING,
+    with_storage: bool = False,
+    with_outcomes: bool = False,
+    papers: bool = False,
+    excluded: Sequence[str] = (),
+) -> tuple[Path, int]:
+    """Write the page; return its path and the number of figures.
+
+    It has a section on trials if they were compared, one on flow reports if the campaign has some of them, one on the
+    storage study if that was run, and one on the outcomes of all collections if their tables were made.
+    ``papers``: with tables of what the papers on these printed. ``excluded``: samples that the config leaves out.
+    """
+    source = Source(campaign)
+    parts = (registry.NAMES, registry.TRIALS if with_trials else (), flows.figures)
+    parts += (registry.STORAGE if with_storage else (), registry.COLLECTIONS if with_outcomes else ())
+    names = [name for part in parts for name in part]
+    drawings = [figure_of(drawn(name, source, origin=False), number, source) for number, name in enumerate(names, 1)]
+    figures, of_trials, of_flows, of_storage, collections = (
+        [one for one in drawings if one["name"] in part] for part in parts
+    )
+    page = template().render(
+        name=campaign.folder.resolve().name,
+        heading=summary.heading(source),
+        policy=charts.policy(charts.vega(), charts.START),
+        lead=summary.lead(source),
+        facts=summary.facts(source),
+        warnings=warnings.of(source, excluded),
+        figures=figures,
+        tables=with_files(tables.of(source), source) + notes.tables(source),
+        trials=trial_section(source, of_trials, papers=papers) if with_trials else None,
+        flows={"figures": of_flows, "tables": with_files(flow_section.tables(source, flows, papers=papers), source)}
+        if flows
+        else None,
+        storage={"figures": of_storage, "tables": with_files(storage.tables(source), source)} if with_storage else None,
+        collections=collections,
+        provenance=provenance_of(campaign) + (provenance_of_trials(campaign) if with_trials else []),
+        vega=charts.vega(),
+        start=charts.START,
+    )
+    path = campaign.folder / "report.html"
+    atomic_text(path, page)
+    return path, len(drawings)
+
+
+def with_files(shown: list[dict], source: Source) -> list[dict]:
+    """The tables, each with its file."""
+    return [{**table, "csv": csv_of(table["name"], source)} for table in shown]
+
+
+def trial_section(source: Source, figures: list[dict], *, papers: bool) -> dict:
+    """What the template needs of the trials."""
+    return {
+        **{"warnings": trials.warnings(source), "figures": figures},
+        "tables": with_files(trials.tables(source, papers=papers), source),
+    }
+
+
+def template() -> jinja2.Template:
+    """The page's template. Everything is escaped but what it marks safe: scripts of ours, JSON made by json_script."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html.j2")
+
+
+def figure_of(figure: Drawn, number: int, source: Source) -> dict:
+    """One figure: a picture that any reader shows, and the specification that makes it interactive."""
+    module = registry.module(figure.name)
+    picture = base64.b64encode(svg_of(figure).encode()).decode()
+    return {
+        **{"name": figure.name, "number": number, "subject": module.SUBJECT, "alt": figure.description},
+        "about": module.__doc__.splitlines()[0],
+        "picture": f"data:image/svg+xml;base64,{picture}",
+        "spec": charts.json_script(f"spec-{figure.name}", figure.spec),
+        "csv": csv_of(figure.table, source),
+        "columns": ", ".join(figure.columns),
+    }
+
+
+@functools.cache
+def csv_of(name: str, source: Source) -> dict:
+    """A table's file: its name, size, and its bytes as a link where it is small."""
+    content = require(
+        source.campaign.table(name, "csv"), f"run: acapella process {source.campaign.folder}"
+    ).read_bytes()
+    small = len(content) <= EMBEDDED_MOST
+    href = f"data:text/csv;base64,{base64.b64encode(content).decode()}" if small else f"tables/{name}.csv"
+    return {"file": f"{name}.csv", "href": href, "embedded": small, "kb": f"{len(content) / 1000:.1f}"}
+
+
+def provenance_of(campaign: Campaign) -> list[dict]:
+    """provenance.json as rows of (name, value) under each of its keys."""
+    return parts_of(campaign.folder / "provenance.json", f"run: acapella process {campaign.folder}")
+
+
+def provenance_of_trials(campaign: Campaign) -> list[dict]:
+    """The same of the trials' tables."""
+    parts = parts_of(campaign.folder / TRIALS_FILE, f"run: acapella trials {campaign.folder} --environments ...")
+    return [{**part, "label": f"Trials. {part['label']}"} for part in parts]
+
+
+def parts_of(path: Path, fix: str) -> list[dict]:
+    """The keys of a provenance file, each with its rows. Raises UserError where it is missing or no JSON."""
+    try:
+        told = json.loads(require(path, fix).read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"no JSON: {error}", where=path, fix=fix) from error
+    places = {key: place for place, key in enumerate(PROVENANCE)}
+    keys = sorted(told, key=lambda key: (places.get(key, len(places)), key))
+    return [{"key": key, "label": PROVENANCE.get(key, key), "rows": list(flat("", told[key]))} for key in keys]
+
+
+def flat(name: str, value: object):
+    """Leaves of a JSON value with their dotted names."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from flat(f"{name}.{key}" if name else key, inner)
+    elif isinstance(value, list) and any(isinstance(inner, dict | list) for inner in value):
+        for place, inner in enumerate(value):
+            yield from flat(f"{name}[{place}]", inner)
+    else:
+        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        yield name, "none" if value is None or text in ("", "{}") else text

@@ -1,0 +1,102 @@
+"""The report's section on the storage study: latency of writes (Patchwork, figure 14), loss by rate (Tables 1, 2)."""
+
+import csv
+from pathlib import Path
+
+from ..figures.source import Source
+from ..figures.storage_latency import condition, words_of
+from ..figures.wording import nanoseconds, percent
+from .tables import number, table
+
+PAPER = Path(__file__).resolve().parents[3] / "conformance" / "patchwork_writer.csv"
+TOLERATED = 0.01  # the share of frames lost up to which a rate counts as sustained: the paper's tables are below it
+
+
+def tables(source: Source) -> list[dict]:
+    """The tables of the section."""
+    return [rates(source), runs(source)]
+
+
+def rates(source: Source) -> dict:
+    """The layout of the paper's Tables 1 and 2, with the paper's numbers beside ours."""
+    found: dict[tuple, list[dict]] = {}
+    for row in source.rows("storage_rates"):
+        found.setdefault((-row["snaplen"], row["writer"], -row["frame_bytes"]), []).append(row)
+    printed = printed_rows()
+    columns = [("Kept (B)", True), ("Frame size (B)", True), ("Writer", False), ("Rate (Gbit/s)", True)]
+    columns += [("Cores", True), ("Loss (%)", True), ("Written without a limit (Gbit/s)", True)]
+    columns += [("Paper: rate (Gbit/s)", True), ("Paper: cores", True), ("Paper: loss (%)", True)]
+    cells = []
+    for key in sorted(found):
+        best, unlimited = sustained(found[key]), [row for row in found[key] if row["wanted_fps"] is None]
+        paper = printed.get((best["snaplen"], best["frame_bytes"]), {})
+        cells.append(
+            [
+                *(number(best["snaplen"]), number(best["frame_bytes"]), best["writer"], gigabits(best)),
+                *(number(best["cores"]), share(best), written(unlimited)),
+                *(paper.get(name, "") for name in ("rate_gbps", "cores", "loss_percent")),
+            ]
+        )
+    note = (
+        "The DPDK writer with frames of its own, on one core. Rate: the highest that lost at most "
+        f"{percent(TOLERATED)} of the frames, or else the one with the least loss; without a limit: the frames "
+        "written of as many as the generator makes. Rates are without FCS, preamble and gap. Paper: Tables 1 and 2, "
+        "from a 100 Gbit/s NIC, on several cores."
+    )
+    return table(
+        "storage_rates", "Rates of the writer and their loss (Patchwork, Tables 1 and 2)", note, columns, cells
+    )
+
+
+def sustained(runs_: list[dict]) -> dict:
+    """The run with the highest rate that loses at most TOLERATED; if there is none, the one with the least loss."""
+    known = [row for row in runs_ if row["lost_share"] is not None]
+    kept = [row for row in known if row["lost_share"] <= TOLERATED]
+    if kept:
+        return max(kept, key=lambda row: row["rate_bps"])
+    return min(known, key=lambda row: row["lost_share"]) if known else runs_[0]
+
+
+def gigabits(row: dict) -> str:
+    """A rate in Gbit/s."""
+    return "" if row["rate_bps"] is None else f"{row['rate_bps'] / 1e9:.2f}"
+
+
+def written(unlimited: list[dict]) -> str:
+    """The rate of the written frames of the run without a limit, in Gbit/s."""
+    row = next((row for row in unlimited if row["whole_ns"]), None)
+    return f"{8 * row['frame_bytes'] * row['written'] / row['whole_ns']:.2f}" if row else ""
+
+
+def share(row: dict) -> str:
+    """Lost frames in percent, without the sign."""
+    return "" if row["lost_share"] is None else f"{100 * row['lost_share']:.2f}"
+
+
+def printed_rows() -> dict[tuple[int, int], dict[str, str]]:
+    """The paper's rows by bytes kept and frame size."""
+    with PAPER.open(encoding="utf-8", newline="") as stream:
+        return {(int(row["snaplen"]), int(row["frame_bytes"])): row for row in csv.DictReader(stream)}
+
+
+def runs(source: Source) -> dict:
+    """The runs behind figure 14."""
+    columns = [("Condition", False), ("Call", False), ("Latency, summed", True), ("Longest", True), ("Calls", True)]
+    columns += [("Long calls", True), ("Long from", True), ("Latency in long calls", True)]
+    columns += [("Dirty memory, most", True), ("Highest threshold reached", False), ("Frames lost", True)]
+    cells = [
+        [
+            *(words_of(condition(row)), row["call"], nanoseconds(row["latency_ns"])),
+            "" if row["longest_ns"] is None else nanoseconds(row["longest_ns"]),
+            *(number(row["calls"]), number(row["long_calls"]), nanoseconds(row["long_from_ns"])),
+            percent(row["long_upper_ns"] / row["latency_upper_ns"]) if row["latency_upper_ns"] else "",
+            *(f"{row['dirty_most_percent']:.1f} %", row["crossed"]),
+            "" if row["lost_share"] is None else percent(row["lost_share"]),
+        ]
+        for row in source.rows("storage_runs")
+    ]
+    note = (
+        "Latency of writev is time for which the capture was blocked; that of io_uring is not, and writes overlap: the "
+        "two are not comparable. Long calls: beyond the power of two in which the 95 % quantile of a run's calls lies."
+    )
+    return table("storage_runs", "Writes while the page cache fills", note, columns, cells)

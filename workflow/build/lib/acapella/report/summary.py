@@ -1,0 +1,89 @@
+"""The campaign in a few numbers."""
+
+import json
+from datetime import UTC, datetime
+
+from ..figures import restrictions
+from ..figures.quality import losses_of, time_range
+from ..figures.source import Source, sites_of
+from ..figures.wording import count, listed, nanoseconds, scaled
+
+
+def from_files(source: Source) -> bool:
+    """Whether every capture existed before the campaign (testbed `files`): none was taken from a mirrored port."""
+    return bool(source.quality) and all(row["method"] == "file" for row in source.quality)
+
+
+def lead(source: Source) -> str:
+    """What the page is about, in a sentence."""
+    what = "Traffic of captures from files," if from_files(source) else "Traffic of a testbed, sampled,"
+    return f"{what} digested and summed up by Acapella."
+
+
+def heading(source: Source) -> str:
+    """Return ``: testbed local, 2026-11-22 20:31:02 to 20:45:10 UTC``: what the title adds to the campaign's name.
+
+    The testbed is that of the manifests, raw/SAMPLE.json; empty without manifests and times.
+    """
+    parts = []
+    if names := testbeds(source):
+        parts.append(f"testbed {listed(names)}" if names != ["files"] else "captures from files")
+    if span := captured(source):
+        first, last = (utc(stamp) for stamp in span)
+        parts.append(f"{first}{f' to {last.removeprefix(first[:11])}' if last != first else ''} UTC")
+    return f": {', '.join(parts)}" if parts else ""
+
+
+def testbeds(source: Source) -> list[str]:
+    """The testbeds that the samples' manifests name, in alphabetic order."""
+    found = set()
+    for path in sorted((source.campaign.folder / "raw").glob("*.json")):
+        try:
+            found.add(str(json.loads(path.read_text(encoding="utf-8"))["testbed"]))
+        except (OSError, ValueError, LookupError, TypeError):
+            continue  # no manifest, which `acapella index` reports
+    return sorted(found)
+
+
+def captured(source: Source) -> tuple[int, int] | None:
+    """Start of the first and end of the last sample, in ns since 1970 (UTC), without misdated samples.
+
+    None if no sample has a time.
+    """
+    return time_range(source.quality)
+
+
+def facts(source: Source) -> list[tuple[str, str]]:
+    """Names and values for the top of the report."""
+    rows = source.quality
+    frames = sum(row["frames"] for row in rows)
+    ports = len({(row["site"], row["port"]) for row in rows})
+    files = from_files(source)
+    port = "port" if files else "mirrored port"
+    told = [
+        ("Sites", f"{len(sites_of(rows)):,} ({count(ports, port)})"),
+        ("Samples", f"{len(rows):,}"),
+        ("Frames", f"{frames:,}"),
+        ("Bytes on the wire", scaled(sum(row["wire_bytes"] for row in rows), "B")),
+        ("Losses", losses_of(rows).removeprefix("losses: ")),
+    ]
+    if any(row["restriction"] for row in rows):
+        used = f"{len(source.traffic):,} of {count(len(rows), 'sample')}, {source.frames:,} of {count(frames, 'frame')}"
+        told.insert(3, ("In traffic statistics", used + restrictions.named(source)))
+    if span := captured(source):
+        first, last = span
+        watched = sum(row["duration_ns"] for row in rows if row["duration_ns"] is not None)
+        misdated = sum(bool(row["misdated"]) for row in rows)
+        without = f", without {count(misdated, 'misdated sample')}" if misdated else ""
+        told.append(("Captured", f"{utc(first)} to {utc(last)} UTC ({nanoseconds(last - first)}{without})"))
+        # A file alone tells when its frames were, not for how long somebody listened.
+        told.append(("First to last frame, files added up" if files else "Time in samples", nanoseconds(watched)))
+    snaplens = sorted({row["snaplen"] for row in rows if row["snaplen"] is not None})
+    told.append(("Snap length", ", ".join(f"{value:,} B" for value in snaplens) or "unknown"))
+    told.append(("Dissection engine", ", ".join(sorted({row["engine"] for row in rows})) or "none"))
+    return told
+
+
+def utc(stamp_ns: int) -> str:
+    """A time of day to the second."""
+    return datetime.fromtimestamp(stamp_ns // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,207 @@
+"""The key tables of the report: a selection of columns, in words."""
+
+from ..figures import restrictions
+from ..figures.source import ALL, Source
+from ..figures.wording import nanoseconds, natural, percent, scaled
+
+FLOWS = 20  # top flows shown
+SAMPLES = 400  # samples shown, the lossiest first where there are more
+UNKNOWN = "?"
+
+
+def of(source: Source) -> list[dict]:
+    """Each table: name, title, note, columns, rows of text, and which columns hold numbers."""
+    traffic = [top_flows(source), applications(source), ip_versions(source), tcp_control(source)]
+    named = restrictions.named(source)
+    return [*({**one, "title": one["title"] + named} for one in traffic), *selection(source), quality(source)]
+
+
+def number(value: int | None) -> str:
+    """A count; null as a question mark."""
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def table(name: str, title: str, note: str, columns: list[tuple[str, bool]], rows: list[list[str]]) -> dict:
+    """``columns`` are (heading, whether it holds numbers)."""
+    return {"name": name, "title": title, "note": note, "columns": columns, "rows": rows}
+
+
+def top_flows(source: Source) -> dict:
+    """The largest flows of the campaign."""
+    rows = sorted((row for row in source.rows("top_flows") if row["site"] == ALL), key=lambda row: row["rank"])[:FLOWS]
+    columns = [("#", True), ("From", False), ("To", False), ("Protocol", False), ("Bytes", True), ("Frames", True)]
+    columns += [("Rate", True), ("Duration", True), ("Application", False), ("Seen at", False), ("VLAN", False)]
+    columns += [("MPLS", False), ("Tunnels", False)]
+    cells = [
+        [
+            *(number(row["rank"]), endpoint(row["src"], row["src_port"]), endpoint(row["dst"], row["dst_port"])),
+            *(
+                PROTOCOLS.get(row["ip_proto"], str(row["ip_proto"])),
+                scaled(row["wire_bytes"], "B"),
+                number(row["frames"]),
+            ),
+            "" if row["rate_bps"] is None else scaled(row["rate_bps"], "bit/s"),
+            duration(row["duration_ns"]),
+            *(row["app"] or "", f"{row['largest_site']} {row['largest_port']}"),
+            *(row["vlan"], row["mpls"], tunnels(row["tunnels"])),
+        ]
+        for row in rows
+    ]
+    note = (
+        "Directed flows by bytes on the wire, stitched across samples; numbers of the site and port named. Rate: over "
+        "the time observed, without the gaps between samples. VLAN, MPLS and tunnels: identifiers, the outermost first."
+    )
+    return table("top_flows", "Largest flows", note, columns, cells)
+
+
+PROTOCOLS = {1: "ICMP", 2: "IGMP", 6: "TCP", 17: "UDP", 47: "GRE", 50: "ESP", 58: "ICMPv6", 89: "OSPF", 132: "SCTP"}
+
+
+TUNNELS = {  # by the types of schemas/tunnels.tsv
+    **{"vxlan_vni": "VXLAN VNI", "vxlan_gpe_vni": "VXLAN-GPE VNI", "geneve_vni": "Geneve VNI", "gre_key": "GRE key"},
+    **{"nvgre_vsid": "NVGRE VSID", "nvgre_flow_id": "NVGRE FlowID", "pptp_call": "PPTP call", "gtp_teid": "GTP TEID"},
+    **{"l2tp_tunnel": "L2TP tunnel", "l2tp_session": "L2TP session", "pppoe_session": "PPPoE session"},
+    **{"pbb_isid": "PBB I-SID", "erspan_session": "ERSPAN session"},
+}
+
+
+def tunnels(identifiers: str) -> str:
+    """``VXLAN VNI 5, GTP TEID 7`` for ``vxlan_vni*5*4/gtp_teid*7*9`` (type, identifier, place of the header)."""
+    parts = [part.split("*") for part in identifiers.split("/") if part]
+    return ", ".join(f"{TUNNELS.get(kind, kind)} {identifier}" for kind, identifier, *_ in parts)
+
+
+def endpoint(address: str, port: int | None) -> str:
+    """``10.0.0.1:443``, ``[fd00::1]:443``."""
+    if port is None:
+        return address
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def applications(source: Source) -> dict:
+    """Application labels of the campaign."""
+    rows = [row for row in source.rows("applications") if row["site"] == ALL]
+    rows.sort(key=lambda row: (-row["wire_bytes"], row["app"] or "", row["app_by"] or ""))
+    columns = [("Application", False), ("Decided by", False), ("Flows", True), ("Frames", True), ("Bytes", True)]
+    columns += [("Samples", True)]
+    cells = [
+        [
+            *(row["app"] or "none or undecided", row["app_by"] or "", number(row["flows"]), number(row["frames"])),
+            *(scaled(row["wire_bytes"], "B"), number(row["samples"])),
+        ]
+        for row in rows
+    ]
+    note = (
+        "Of flows, counted per sample. Decided by flow: a label that some frames of the flow showed was carried over."
+    )
+    return table("applications", "Applications", note, columns, cells)
+
+
+def ip_versions(source: Source) -> dict:
+    """IP versions per site."""
+    rows = sorted(source.rows("ip_versions"), key=lambda r: (r["site"] != ALL, natural(r["site"]), r["ip_version"]))
+    columns = [("Site", False), ("Innermost network header", False), ("Frames", True), ("Share", True)]
+    columns += [("95 % interval", True), ("Bytes", True), ("Samples", True)]
+    names = {"4": "IPv4", "6": "IPv6", "none": "not IP"}
+    cells = [
+        [
+            *(site(row), names.get(row["ip_version"], row["ip_version"]), number(row["frames"])),
+            *("" if row["share"] is None else percent(row["share"]), interval(row["share_lo"], row["share_hi"])),
+            *(scaled(row["wire_bytes"], "B"), number(row["samples"])),
+        ]
+        for row in rows
+    ]
+    return table("ip_versions", "IP versions", "Intervals: bootstrap over samples, of at least 6.", columns, cells)
+
+
+def tcp_control(source: Source) -> dict:
+    """TCP control information per site."""
+    rows = sorted(source.rows("tcp_control"), key=lambda row: (row["site"] != ALL, natural(row["site"])))
+    flags = ("syn", "fin", "rst", "ece", "cwr")
+    columns = [("Site", False), ("Flows", True), ("Frames", True), ("Retransmitted", True), ("Duplicate ACKs", True)]
+    columns += [("Handshakes", True), ("RTT median", True), ("RTT 99 %", True)]
+    columns += [(flag.upper(), True) for flag in flags]
+    cells = [
+        [
+            *(site(row), number(row["flows"]), number(row["frames"]), scaled(row["retransmitted_bytes"], "B")),
+            *(number(row["duplicate_acks"]), number(row["handshakes"])),
+            *(duration(row["handshake_rtt_p50_ns"]), duration(row["handshake_rtt_p99_ns"])),
+            *(number(row[flag]) for flag in flags),
+        ]
+        for row in rows
+    ]
+    note = (
+        "Frames with each flag; SYN counts SYN/ACK too. Retransmitted: payload seen before in its flow and sample. "
+        "Duplicate ACKs: frames without data, SYN and FIN that repeat the highest acknowledgment so far with an "
+        "unchanged window while the peer's data is not acknowledged (RFC 5681, section 2); tshark's "
+        "tcp.analysis.duplicate_ack does not require such data and often counts more."
+    )
+    return table("tcp_control", "TCP control", note, columns, cells)
+
+
+def selection(source: Source) -> list[dict]:
+    """Samples by restriction, and whether they count in traffic statistics; [] if no sample has a restriction."""
+    if not any(row["restriction"] for row in source.quality):
+        return []
+    rows = sorted(source.rows("restrictions"), key=lambda row: (row["excluded"], -row["frames"], row["detail"] or ""))
+    columns = [("Restriction", False), ("In traffic statistics", False), ("Samples", True), ("Frames", True)]
+    columns += [("Bytes", True)]
+    cells = [
+        [
+            row["detail"] or (restrictions.reason(row["restriction"]) if row["restriction"] else "none"),
+            *("excluded" if row["excluded"] else "counted", number(row["samples"]), number(row["frames"])),
+            scaled(row["wire_bytes"], "B"),
+        ]
+        for row in rows
+    ]
+    note = "What keeps samples from holding all traffic of their port, and whether they count in traffic statistics."
+    return [table("restrictions", "Samples by restriction", note, columns, cells)]
+
+
+def quality(source: Source) -> dict:
+    """Capture quality per sample."""
+    rows = sorted(source.quality, key=lambda r: (natural(r["site"]), natural(r["port"]), natural(r["sample"])))
+    note = "Lost: of all stages with counters (mirror, interface, kernel, file); ? is unknown, never 0."
+    note += " Mirror: whether it lost frames, by the switch's counters and the captured frames. Mirror loss: the least"
+    note += " share of bytes missing, lost by the mirror or in the switch before it, to the most that the mirror lost."
+    if len(rows) > SAMPLES:
+        rows = sorted(rows, key=lambda row: -(row["loss_share"] or 0))[:SAMPLES]
+        note += f" The {SAMPLES} samples with the largest loss, of {len(source.quality):,}; the table has them all."
+    columns = [("Sample", False), ("Site", False), ("Port", False), ("Frames", True), ("Loss", True), ("Lost", True)]
+    columns += [("Mirror", False), ("Mirror loss", True), ("Excluded from statistics", False), ("Duration", True)]
+    columns += [("Clock", True), ("Malformed", True), ("File", False), ("Stages known", True), ("Method", False)]
+    cells = [
+        [
+            *(row["sample"], row["site"], row["port"], number(row["frames"])),
+            UNKNOWN if row["loss_share"] is None else percent(row["loss_share"]),
+            number(row["lost_frames"]),
+            *(row["mirror_verdict"], interval(row["mirror_loss_low"], row["mirror_loss_high"]) or UNKNOWN),
+            restrictions.reason(row["excluded"]) if row["excluded"] else "",
+            *(duration(row["duration_ns"], UNKNOWN), duration(row["clock_resolution_ns"], UNKNOWN)),
+            *(number(row["issue_frames"]), read_of(row), f"{row['loss_stages_known']} of 4", row["method"] or UNKNOWN),
+        ]
+        for row in rows
+    ]
+    title = f"Quality of each sample{restrictions.named(source, every=True)}"
+    return table("capture_quality", title, note, columns, cells)
+
+
+def read_of(row: dict) -> str:
+    """How the reading of the file ended, and what was not read where something was not."""
+    ended = row["file_issue"] or "whole"
+    return f"{ended}, {scaled(row['file_unread_bytes'], 'B')} not read" if row["file_unread_bytes"] else ended
+
+
+def site(row: dict) -> str:
+    """The site, or that the row is about all of them."""
+    return "all sites" if row["site"] == ALL else row["site"]
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """``13.6 % to 49.5 %``; empty where there is none."""
+    return "" if low is None else f"{percent(low)} to {percent(high)}"
+
+
+def duration(value_ns: int | None, without: str = "") -> str:
+    """A time in words."""
+    return without if value_ns is None else nanoseconds(value_ns)

@@ -1,0 +1,205 @@
+"""The report's section on trials: environments compared, what to mind, each run, moves, and the paper's own numbers."""
+
+from ..consistency.warnings import TRIAL_CHECKS
+from ..figures.comparison import against_one, environments, letter, odd_baselines, pairs, runs
+from ..figures.kappa_components import number as kappa_words
+from ..figures.source import Source
+from ..figures.wording import count, listed, nanoseconds, natural, percent
+from .tables import UNKNOWN, number, table
+
+COMPONENTS = ("U", "O", "I", "L")  # in the order of the paper's Table 2
+PAIRS = 400  # rows shown of a table of pairs
+UNDEFINED = "undefined"
+OF_TRIALS = {check.__name__ for check in TRIAL_CHECKS}  # codes of warnings about one trial
+VERDICTS = {"agrees": "agrees", "agrees_loosely": "agrees loosely", "disagrees": "disagrees"}
+
+
+def tables(source: Source, *, papers: bool) -> list[dict]:
+    """Return the tables of the section; the first one compares the environments.
+
+    ``papers``: the last one has the numbers that the CHOIR paper printed.
+    """
+    return [compared(source), each_pair(source), moves(source), *([published(source)] if papers else [])]
+
+
+def warnings(source: Source) -> list[str]:
+    """Each warning once, with the runs that it is about; what several trials share once, with their number."""
+    about: dict[tuple, dict[str, list[str]]] = {}
+    for row in source.rows("consistency_warnings"):
+        run = letter(row["b"]) if row["a"] == 1 else f"{letter(row['a'])}-{letter(row['b'])}"
+        # A check of one trial says the same of each but for its name and numbers; one of pairs may not.
+        kind = (row["environment"], row["components"], row["code"] if row["code"] in OF_TRIALS else row["text"])
+        about.setdefault(kind, {}).setdefault(row["text"], []).append(run)
+    order = {name: place for place, name in enumerate(environments(source))}
+    trials = {row["environment"]: row["trials"] for row in source.rows("consistency_environments")}
+    found = sorted(about.items(), key=lambda item: (order[item[0][0]], min(item[1])))
+    return [warned(*kind[:2], texts, trials[kind[0]]) for kind, texts in found]
+
+
+def warned(environment: str, touched: str, texts: dict[str, list[str]], trials: int) -> str:
+    """A warning in words. ``texts``: the runs by what is said of them; several where it is about several trials."""
+    text = min(texts, key=natural)
+    if len(texts) == 1:
+        return f"{environment}, {of_runs(texts[text])} ({listed(list(touched))}): {text}"
+    return (
+        f"{environment}, {len(texts)} of {trials} trials ({listed(list(touched))}): {text} The others likewise; "
+        "consistency_warnings.csv has the numbers of each."
+    )
+
+
+def of_runs(names: list[str]) -> str:
+    """``run B``, ``runs B and C``, ``12 runs``."""
+    if len(names) > 6:
+        return count(len(names), "pair")
+    return f"run{'s' * (len(names) > 1)} {listed(names)}"
+
+
+def component(value: float | None) -> str:
+    """Three significant digits."""
+    return UNDEFINED if value is None else f"{value:.3g}"
+
+
+def kappa(value: float | None) -> str:
+    """Four digits, or how far from 1."""
+    return UNDEFINED if value is None else kappa_words(value)
+
+
+def share(value: float | None) -> str:
+    """In percent."""
+    return UNDEFINED if value is None else percent(value)
+
+
+def time(value: float | None) -> str:
+    """A difference in ns, in words."""
+    return UNDEFINED if value is None else nanoseconds(round(value))
+
+
+def compared(source: Source) -> dict:
+    """The layout of the paper's Table 2."""
+    rows = sorted(source.rows("consistency_environments"), key=lambda row: row["place"])
+    bounds = sorted({row["within_ns"] for row in rows})
+    within = f"IAT within {', '.join(nanoseconds(bound) for bound in bounds)}"
+    columns = [("Environment", False), ("Kappa", True), ("Least", True), ("Largest", True), ("Others", True)]
+    columns += [*((name, True) for name in COMPONENTS), ("Runs", True), ("In common", True)]
+    columns += [(within, True), ("IAT off by", True), ("Latency off by", True)]
+    cells = [
+        [
+            row["environment"],
+            *(kappa(row[name]) for name in ("kappa", "kappa_min", "kappa_max")),
+            "" if row["kappa_others"] is None else kappa(row["kappa_others"]),
+            *(component(row[name]) for name in COMPONENTS),
+            *(number(row["runs"]), number(row["packets_common"])),
+            *(share(row["iat_within_share"]), time(row["iat_delta_mean_ns"]), time(row["latency_delta_mean_ns"])),
+        ]
+        for row in rows
+    ]
+    undefined = sum(row["undefined_runs"] for row in rows)
+    note = (
+        "Means over the runs, each against the first trial of its environment, as in Table 2 of the CHOIR paper. In "
+        "common: packets, summed over the runs. Off by: the mean absolute difference."
+    )
+    note += others(source)
+    if undefined:
+        note += f" {count(undefined, 'run')} with undefined components; a mean is over the others."
+    return table("consistency_environments", "Environments compared", note, columns, cells)
+
+
+def others(source: Source) -> str:
+    """What kappas against the first trial tell of that one itself."""
+    said = ""
+    if any(row["kappa_others"] is not None for row in source.rows("consistency_environments")):
+        said += " Others: mean kappa of the pairs without the first trial."
+    if alone := against_one(source):
+        said += (
+            f" Of {listed(alone)} every kappa is against the first trial alone: whether that one is the odd one does "
+            "not show; consistency.all_pairs: true compares each with each and would tell."
+        )
+    first_is_odd = odd_baselines(source)
+    if odd := [name for name in environments(source) if name in first_is_odd]:
+        said += (
+            f" The first trial of {listed(odd)} is the odd one: the others agree among themselves, and not with it; "
+            "see Others."
+        )
+    return said
+
+
+def each_pair(source: Source) -> dict:
+    """Every pair that was compared."""
+    rows = pairs(source)
+    columns = [("Environment", False), ("Pair", False), ("Kappa", True), *((name, True) for name in COMPONENTS)]
+    columns += [("IAT 99 %", True), ("Latency 99 %", True), ("In common", True), ("Packets", True)]
+    columns += [("O as published", True), ("O by Kendall", True), ("L, offset removed", True)]
+    columns += [("Kappa as published", True), ("Trial", False), ("Against", False)]
+    cells = [
+        [
+            *(row["environment"], f"{letter(row['a'])}-{letter(row['b'])}", kappa(row["kappa"])),
+            *(component(row[name]) for name in COMPONENTS),
+            *(time(row[f"{measure}_delta_p99_ns"]) for measure in ("iat", "latency")),
+            *(number(row["packets_common"]), f"{row['packets_b']:,} / {row['packets_a']:,}"),
+            *(component(row[name]) for name in ("O_published", "O_kendall", "L_offset_removed")),
+            *(kappa(row["kappa_published"]), row["trial_b"], row["trial_a"]),
+        ]
+        for row in rows[:PAIRS]
+    ]
+    note = (
+        "Packets: of the trial / of the one that it is compared with. O as published is what the paper printed, twice "
+        "the mean distance of the moved packets over N + 1; O is its equation 2. 99 %: of absolute differences."
+    )
+    return table("consistency", "Each pair of trials", note + cut(rows), columns, cells)
+
+
+def moves(source: Source) -> dict:
+    """The layout of the paper's Table 1."""
+    order = {name: place for place, name in enumerate(environments(source))}
+    rows = sorted(
+        runs(source.rows("consistency_moves")), key=lambda r: (order[r["environment"]], r["b"], r["scope"] != "packet")
+    )
+    columns = [("Environment", False), ("Run", False), ("Of", False), ("Moved", True), ("Mean (sigma)", True)]
+    columns += [("Absolute mean (sigma)", True), ("Least", True), ("Largest", True), ("Longest", True)]
+    names = {"packet": "packets", "burst": "bursts"}
+    cells = [
+        [
+            *(row["environment"], letter(row["b"]), names[row["scope"]], number(row["moved"])),
+            *(moment(row, "mean", "sigma"), moment(row, "abs_mean", "abs_sigma")),
+            *("" if row[name] is None else f"{row[name]:,}" for name in ("min", "max")),
+            number(row["longest"]) if row["scope"] == "burst" else "",
+        ]
+        for row in rows[:PAIRS]
+    ]
+    note = (
+        "How many places packets moved against the first trial, as in Table 1 of the CHOIR paper; bursts are packets "
+        "that moved together, the longest in packets."
+    )
+    return table("consistency_moves", "Moves", note + cut(rows), columns, cells)
+
+
+def moment(row: dict, mean: str, sigma: str) -> str:
+    """``1,790.54 (8,111.16)``; empty where nothing moved."""
+    return "" if row[mean] is None else f"{row[mean]:,.2f} ({row[sigma]:,.2f})"
+
+
+def cut(rows: list[dict]) -> str:
+    """That not all rows are shown."""
+    return f" The first {PAIRS} rows of {len(rows):,}; the table has them all." if len(rows) > PAIRS else ""
+
+
+def published(source: Source) -> dict:
+    """The paper's numbers, recomputed."""
+    rows = sorted(source.rows("kappa_published"), key=lambda row: row["row"])
+    columns = [("Environment", False), ("Run", False), *((name, True) for name in COMPONENTS), ("Kappa printed", True)]
+    columns += [("Recomputed", True), ("Verdict", False), ("I that kappa implies", True), ("Erratum", False)]
+    cells = [
+        [
+            *(row["environment"], row["run"], *(f"{row[name]:.4g}" for name in COMPONENTS), f"{row['kappa']:.4f}"),
+            *(f"{row['kappa_recomputed']:.4f}", VERDICTS[row["verdict"]]),
+            UNKNOWN if row["I_implied"] is None else f"{row['I_implied']:.4f}",
+            row["erratum"] or "",
+        ]
+        for row in rows
+    ]
+    agree = sum(row["verdict"] != "disagrees" for row in rows)
+    note = (
+        f"What the CHOIR paper printed, by its equation 5: {agree} of {len(rows)} kappas follow from the components "
+        "beside them, within their rounding. No measurement of this campaign is in it."
+    )
+    return table("kappa_published", "The paper's numbers, recomputed", note, columns, cells)

@@ -1,0 +1,90 @@
+"""Tables as schemas/tables/*.yaml describe them: Arrow types, keys, and files whose bytes are stable."""
+
+import contextlib
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import csv
+
+from acapella_core import schemas
+from acapella_core.arrow_tables import arrow_schema
+from acapella_core.files import atomic_path
+
+from . import queries
+
+ROW_GROUP = 131_072  # rows
+
+
+def write(relation, table: str, target, complete: contextlib.ExitStack | None = None, columns=None) -> list[Path]:
+    """Write a DuckDB relation as ``target(suffix)`` for csv and parquet, as the table's schema says; return the paths.
+
+    With ``complete``, the files get their names when that stack closes without an error, and are removed otherwise.
+    ``columns``: those of the schema to write, the key's among them (default: all).
+
+    Rows are sorted by the schema's key. CSV: RFC 4180, but lines end in LF; text is quoted, so null (nothing) differs
+    from empty text (""); doubles with at most 9 significant digits. Raises ValueError where a null breaks the schema.
+    """
+    schema = arrow_schema(table)
+    if columns is not None:
+        schema = pa.schema([field for field in schema if field.name in columns])
+    ordered = relation.select(*schema.names).order(", ".join(schemas.table(table)["key"]))
+    parquet, text = target("parquet"), target("csv")
+    with contextlib.ExitStack() as own:
+        renamed = own if complete is None else complete
+        parquet_part, text_part = (renamed.enter_context(atomic_path(path)) for path in (parquet, text))
+        options = csv.WriteOptions(include_header=False, quoting_style="needed")
+        with text_part.open("wb") as sink, pq.ParquetWriter(parquet_part, schema, compression="zstd") as rows:
+            sink.write((",".join(schema.names) + "\n").encode())
+            with csv.CSVWriter(sink, schema, write_options=options) as csv_rows:
+                for part in parts(ordered.to_arrow_reader(ROW_GROUP)):
+                    whole = conform(part, schema)
+                    rows.write_table(whole, row_group_size=ROW_GROUP)
+                    csv_rows.write_table(rounded(whole))
+    return [text, parquet]
+
+
+def check(relation, table: str) -> None:
+    """Raise as `write` does for a DuckDB relation that it cannot write."""
+    schema = arrow_schema(table)
+    for part in relation.select(*schema.names).to_arrow_reader(ROW_GROUP):
+        conform(pa.Table.from_batches([part]), schema)
+
+
+def write_rows(rows: list[dict], table: str, target, complete: contextlib.ExitStack | None = None) -> list[Path]:
+    """As write, from dictionaries; what a row lacks is null, what the schema does not name is left out."""
+    schema = arrow_schema(table)
+    columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
+    con = queries.connect()
+    return write(con.from_arrow(pa.table(columns, names=schema.names)), table, target, complete)
+
+
+def parts(reader):
+    """Cut a stream of batches into tables of ROW_GROUP rows, whatever the batches' sizes: file bytes depend on them."""
+    waiting = pa.Table.from_batches([], schema=reader.schema)
+    for batch in reader:
+        waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch])])
+        while len(waiting) >= ROW_GROUP:
+            yield waiting.slice(0, ROW_GROUP)
+            waiting = waiting.slice(ROW_GROUP)
+    yield waiting
+
+
+def conform(part: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows with the schema's types; raises ValueError for an overflow or a null that it excludes."""
+    for field in schema:
+        if not field.nullable and part[field.name].null_count:
+            raise ValueError(f"column {field.name} has nulls, which its schema excludes")
+    return part.cast(schema).combine_chunks()
+
+
+def rounded(part: pa.Table) -> pa.Table:
+    """The rows with every double rounded to 9 significant digits, which CSV then shows in its shortest form."""
+    columns = []
+    for column in part.columns:
+        if pa.types.is_floating(column.type):
+            values = [None if value is None else float(f"{value:.9g}") for value in column.to_pylist()]
+            columns.append(pa.array(values, column.type))
+        else:
+            columns.append(column)
+    return pa.table(columns, schema=part.schema)

@@ -1,0 +1,63 @@
+"""The captures of the paths that a user names, and the files that are skipped."""
+
+import os
+import stat
+from pathlib import Path
+
+from acapella_core import names
+from acapella_core.errors import UserError
+
+SUFFIXES = tuple(kind + packed for kind in (".pcap", ".pcapng", ".cap") for packed in ("", ".gz", ".zst", ".lz4"))
+OTHER_SUFFIX = "no suffix of a capture; name the file itself to compare it"
+
+
+def find(paths: list[str]) -> tuple[dict[Path, bool], list[str]]:
+    """Return the captures in order, and a line for each file that is skipped.
+
+    Captures are the files that ``paths`` name (true) and those with a capture's suffix below the directories that they
+    name (false). Raises UserError if a path does not exist or there is no capture.
+    """
+    found: dict[Path, bool] = {}
+    skipped: dict[Path, str] = {}
+    for path in map(Path, paths):
+        if path.is_dir():
+            for file, reason in sorted(below(path).items()):
+                if reason:
+                    skipped[file] = reason
+                else:
+                    found.setdefault(file, False)
+        elif path.exists():
+            found[path] = True
+        else:
+            raise UserError("no such file or folder", where=path)
+    left_out = [f"{file}: {reason}" for file, reason in skipped.items() if file not in found]
+    if not found:
+        for line in left_out:
+            names.report(f"skipped: {line}")
+        raise UserError("there is no capture", where=" ".join(paths), fix=f"known suffixes: {' '.join(SUFFIXES)}")
+    return found, left_out
+
+
+def below(folder: Path) -> dict[Path, str]:
+    """Return every file below a directory with the reason why it is skipped; empty for a capture."""
+    reasons: dict[Path, str] = {}
+
+    def unreadable(error: OSError) -> None:
+        reasons[Path(error.filename)] = f"cannot read the directory: {error.strerror}"
+
+    for parent, directories, found in os.walk(folder, onerror=unreadable):
+        links = [name for name in directories if (Path(parent) / name).is_symlink()]
+        reasons |= {Path(parent) / name: "symbolic link to a directory" for name in links}
+        reasons |= {Path(parent) / name: why_skipped(Path(parent) / name) for name in found}
+    return reasons
+
+
+def why_skipped(file: Path) -> str:
+    """Return why a file in a directory is not compared; empty if it is."""
+    try:
+        mode = file.stat().st_mode
+    except OSError as error:
+        return f"cannot read it: {error.strerror}"
+    if not stat.S_ISREG(mode):
+        return "not a regular file"
+    return "" if file.name.endswith(SUFFIXES) else OTHER_SUFFIX

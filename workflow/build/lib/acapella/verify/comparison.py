@@ -1,0 +1,200 @@
+"""The comparison of two digests of one file, in DuckDB."""
+
+import contextlib
+import csv
+import functools
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import yaml
+
+from acapella_core import schemas
+
+from .. import queries
+from .results import ABOVE, UNCOMPARED, Kind, Places, Result
+from .tables import Tables
+
+LAYERS = (
+    "frames",
+    "time",
+    "lengths",
+    "link",
+    "network",
+    "transport",
+    "addresses",
+    "ports",
+    "vlan",
+    "mpls",
+    "tunnels",
+    "tcp",
+    "above layer 4",
+    "protocols",
+)
+# The digest answers for these on every frame, and for the others on those whose layers 2 to 4 the core decided.
+ALWAYS = ("frames", "time", "lengths")
+TAGS = ("vlan", "mpls", "tunnels")  # columns of these names; null where the digest says none of a frame without a flow
+BEFORE_MPLS = "both_have and native and split_part(protocols, ':mpls', 1) = split_part(tshark_protocols, ':mpls', 1)"
+# Which pairs an erratum may excuse, by its `excuses`.
+EXCUSED_IF = {"behind_mpls": BEFORE_MPLS, "time": "both_have"}
+OUTER_VLANS = (
+    "len(list_filter(string_split(split_part(protocols, ':mpls', 1), ':'), lambda x: x in ('vlan', 'ieee8021ad')))"
+)
+OUTER_VLANS_AGREE = f"vlan[1:{OUTER_VLANS}] is not distinct from tshark_vlan[1:{OUTER_VLANS}]"
+# Labels of the stack, up to the pseudowire that is misread.
+OUTER_LABELS = "len(list_filter(string_split(split_part(stack, '/PseudoWire', 1), '/'), lambda x: x = 'MPLS'))"
+OUTER_LABELS_AGREE = f"mpls[1:{OUTER_LABELS}] is not distinct from tshark_mpls[1:{OUTER_LABELS}]"
+LAYER_OF = {"2": "link", "glue": "link", "3": "network", "4": "transport", "tunnel": "transport"}
+
+
+def opened(threads: int) -> contextlib.closing:
+    """Return a database that is closed at the end of the block."""
+    return contextlib.closing(queries.connect(threads=threads))
+
+
+class Comparison:
+    """One file's frames side by side; ``first``: how many frames of each kind are named."""
+
+    def __init__(self, database, ours: Tables, theirs: Tables, file: Path, first: int):
+        self._file, self._first = file, first
+        self._database = database
+        self._load_tokens([ours.frames, theirs.frames])
+        for side, tables in (("ours", ours), ("theirs", theirs)):
+            files = {"frames": str(tables.frames), "flows": str(tables.flows), "tags": str(tables.tags)}
+            files["every_frame"] = side == "theirs"
+            files["fcs_len"] = ours.fcs_len if side == "theirs" else 0
+            queries.select(self._database, "verify", "side", files).create(side)
+        queries.select(self._database, "verify", "pairs", {}).create("pairs")
+        self._find_errata()
+        queries.select(self._database, "verify", "differences", {}).create("differences")
+
+    def _load_tokens(self, files: list) -> None:
+        """The table `tokens`: every text of frame.protocols with its tokens by layer."""
+        frames = self._database.read_parquet([str(file) for file in files])
+        texts = [text for (text,) in frames.project("protocols::varchar").distinct().fetchall()]
+        layers = [by_layer(text) for text in texts]
+        table = pa.table({"protocols": pa.array(texts, pa.utf8())} | columns_of(layers))
+        self._database.from_arrow(table).create("tokens")
+
+    def _find_errata(self) -> None:
+        """The table `errata`: of every pair with one of tshark's known faults, the first that fits of each `excuses`.
+
+        For what stands behind the MPLS stack, both have to agree on every header before it. `outer_vlans_agree` and
+        `outer_labels_agree` compare the VLAN ids before the stack, and its labels.
+        """
+        self._database.execute(
+            "create table errata "
+            "(frame ubigint, excuses varchar, erratum varchar, outer_vlans_agree boolean, outer_labels_agree boolean, "
+            "primary key (frame, excuses))"
+        )
+        for erratum in errata():
+            found = self._database.table("pairs").filter(EXCUSED_IF[erratum["excuses"]]).filter(erratum["when"])
+            ids = f"frame, {OUTER_VLANS_AGREE} as outer_vlans_agree, {OUTER_LABELS_AGREE} as outer_labels_agree"
+            named = found.project(ids).select(
+                duckdb.ColumnExpression("frame"),
+                duckdb.ConstantExpression(erratum["excuses"]),
+                duckdb.ConstantExpression(erratum["name"]),
+                duckdb.ColumnExpression("outer_vlans_agree"),
+                duckdb.ColumnExpression("outer_labels_agree"),
+            )
+            self._database.register("found", named)
+            self._database.execute("insert or ignore into errata select * from found")
+
+    def add_to(self, result: Result) -> None:
+        """Fill ``result`` with the counts of this file."""
+        # count_if is null over no rows, and a capture may have no frame
+        frames, native = self._database.execute(
+            "select count(*), count(*) filter (l4_by = 'native') from ours"
+        ).fetchone()
+        result.frames += frames
+        result.native += native
+        counts = self._database.execute(
+            "select layer, count(erratum), count(*) filter (erratum is null) from differences group by layer"
+        ).fetchall()
+        different = {layer: (errata, differ) for layer, errata, differ in counts}
+        for layer in LAYERS:
+            explained, differ = different.get(layer, (0, 0))
+            tally = result.tally(layer)
+            tally.errata += explained
+            tally.differ += differ
+            tally.agree += self._compared(layer) - explained - differ
+        result.faults += self._faults()
+        result.disagreements = self._disagreements()
+        for layer in UNCOMPARED:
+            left = f"ours inner join theirs using (frame) where not ({self._told(layer)})"
+            self._name(result.left_out.setdefault(layer, Places()), left)
+        for (name,) in self._database.execute("select distinct erratum from errata").fetchall():
+            places = result.errata.setdefault(name, Places())
+            self._name(places, "errata where erratum = $name", {"name": name})
+
+    def _name(self, places: Places, rows: str, bound: dict | None = None) -> None:
+        """Add some rows' frames to ``places``."""
+        places.frames += self._count(f"select count(*) from {rows}", bound)
+        query = f"select frame from {rows} order by frame limit {self._first:d}"
+        places.first += [f"{self._file}:{frame}" for (frame,) in self._database.execute(query, bound).fetchall()]
+
+    def _told(self, layer: str) -> str:
+        """The condition under which a layer is compared on a frame that both have."""
+        if layer in ABOVE:
+            return "ours.app_by is not null"
+        if layer in TAGS:
+            return f"ours.{layer} is not null"
+        if layer == "time":  # that neither has a plausible one is no agreement
+            return "ours.ts_ns is not null or coalesce(theirs.ts_ns >= 0, false)"
+        return "true"
+
+    def _compared(self, layer: str) -> int:
+        """Frames on which a layer was compared."""
+        if layer == "frames":
+            return self._count("select count(*) from ours full outer join theirs using (frame)")
+        return self._count(f"select count(*) from ours inner join theirs using (frame) where {self._told(layer)}")
+
+    def _faults(self) -> int:
+        """Frames with a difference that the digest answers for and nothing explains."""
+        return self._count(
+            "select count(distinct frame) from differences "
+            "where erratum is null "
+            "and (list_contains($always, layer) or (native and not list_contains($above, layer)))",
+            {"always": list(ALWAYS), "above": list(ABOVE)},
+        )
+
+    def _count(self, sql: str, parameters: dict | None = None) -> int:
+        return self._database.execute(sql, parameters).fetchone()[0]
+
+    def _disagreements(self) -> dict[Kind, Places]:
+        """Return every kind of disagreement that no erratum explains, with its first frames and both answers."""
+        found: dict[Kind, Places] = {}
+        query, named = queries.bound("verify", "disagreements", {"first": self._first})
+        rows = self._database.execute(query, named).fetchall()
+        for layer, kind_ours, kind_theirs, rank, frames, frame, ours, theirs in rows:
+            places = found.setdefault(Kind(layer, kind_ours, kind_theirs), Places(frames))
+            if rank <= self._first:
+                places.first.append(f"{self._file}: frame {frame}, {layer}: ours {ours!r}, tshark {theirs!r}")
+        return found
+
+
+def errata() -> list[dict]:
+    """Where tshark errs, from schemas/tshark_errata.yaml: name, clause, about, excuses, when."""
+    return yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text(encoding="utf-8"))
+
+
+@functools.cache
+def token_layers() -> dict[str, str]:
+    """Layer of every token that schemas/protocols.tsv puts below the application."""
+    with (schemas.root() / "protocols.tsv").open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file, delimiter="\t")
+        return {row["token"]: LAYER_OF[row["layer"]] for row in rows if row["layer"] in LAYER_OF}
+
+
+def by_layer(protocols: str) -> dict[str, str]:
+    """The tokens of each layer, in order, wherever they stand; `above` are those of no lower layer."""
+    layers: dict[str, list[str]] = {"link": [], "network": [], "transport": [], "above": []}
+    for token in filter(None, protocols.split(":")):
+        layers[token_layers().get(token, "above")].append(token)
+    return {layer: ":".join(tokens) for layer, tokens in layers.items()}
+
+
+def columns_of(rows: list[dict[str, str]]) -> dict[str, pa.Array]:
+    """Arrow columns of dictionaries with equal keys, also of none."""
+    names = ("link", "network", "transport", "above")
+    return {name: pa.array([row[name] for row in rows], pa.utf8()) for name in names}

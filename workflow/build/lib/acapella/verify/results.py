@@ -1,0 +1,153 @@
+"""Counts of a comparison, of one file or of several in order, and how they are printed."""
+
+import sys
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from acapella_core import names
+
+FIRST = 10  # frames named of each kind
+# In the order in which disagreements are printed: layers 2 to 4, then the record of a frame, then what is above.
+LOWER = ("link", "network", "transport", "addresses", "ports", "vlan", "mpls", "tunnels", "tcp")
+RECORD = ("frames", "time", "lengths")
+ABOVE = ("above layer 4", "protocols")
+NO_TAGS = "the digest has none: no flow, and the header is cut or tshark's answer was taken"
+UNCOMPARED = {  # layers that are not compared on every frame, and why
+    "time": "neither has a plausible one",
+    "vlan": NO_TAGS,
+    "mpls": NO_TAGS,
+    "tunnels": NO_TAGS,
+    "above layer 4": "the core, on its own, left it undecided",
+}
+
+
+@dataclass
+class Tally:
+    """Frames of one layer."""
+
+    agree: int = 0
+    errata: int = 0
+    differ: int = 0
+
+    def add(self, other: "Tally") -> None:
+        """Add another file's frames."""
+        self.agree += other.agree
+        self.errata += other.errata
+        self.differ += other.differ
+
+
+@dataclass
+class Places:
+    """Some frames: how many, and a description of the first of them."""
+
+    frames: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def add(self, other: "Places", first: int) -> None:
+        """Add another file's frames; ``first``: how many are described in all."""
+        self.frames += other.frames
+        self.first += other.first[: max(first - len(self.first), 0)]
+
+    def __str__(self) -> str:
+        more = ", ..." if 0 < len(self.first) < self.frames else ""
+        return f"{self.frames:,} frames" + (f" ({', '.join(self.first)}{more})" if self.first else "")
+
+
+class Kind(NamedTuple):
+    """A kind of disagreement: the layer and, of header tokens, both answers (of `protocols`, what is above layer 4)."""
+
+    layer: str
+    ours: str | None
+    theirs: str | None
+
+    def order(self) -> tuple:
+        """Return the position among all kinds."""
+        return ((*LOWER, *RECORD, *ABOVE).index(self.layer), self.ours or "", self.theirs or "")
+
+
+@dataclass
+class Result:
+    """Counts over all files."""
+
+    frames: int = 0
+    native: int = 0
+    files: int = 0
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    disagreements: dict[Kind, Places] = field(default_factory=dict)  # that no erratum explains
+    left_out: dict[str, Places] = field(default_factory=dict)  # by layer: not compared there
+    errata: dict[str, Places] = field(default_factory=dict)
+    faults: int = 0  # frames with an unexplained disagreement of what the core decided, or with no partner
+    notes: list[str] = field(default_factory=list)
+    not_compared: list[str] = field(default_factory=list)
+
+    def tally(self, layer: str) -> Tally:
+        """The counts of a layer."""
+        return self.tallies.setdefault(layer, Tally())
+
+    def add(self, other: "Result", first: int) -> None:
+        """Add the counts of the files that follow; ``first``: how many frames are named of each kind."""
+        self.frames += other.frames
+        self.native += other.native
+        self.files += other.files
+        self.faults += other.faults
+        self.notes += other.notes
+        self.not_compared += other.not_compared
+        for layer, tally in other.tallies.items():
+            self.tally(layer).add(tally)
+        for name in ("disagreements", "left_out", "errata"):
+            mine = getattr(self, name)
+            for key, places in getattr(other, name).items():
+                mine.setdefault(key, Places()).add(places, first)
+
+
+def print_result(result: Result, skipped: list[str]) -> None:
+    """Print disagreements, the table of layers, errata by name, and on standard error what was not compared."""
+    for line in result.not_compared:
+        names.report(f"not compared: {line}")
+    for line in skipped:
+        names.report(f"skipped: {line}")
+    if not result.files:
+        return
+    for name, lines in (("not compared", result.not_compared), ("skipped", skipped)):
+        if lines:
+            names.report(f"{len(lines)} files {name}")
+    print_disagreements(result)
+    share = percent(result.native, result.frames)
+    missed = f" ({len(result.not_compared)} not compared)" if result.not_compared else ""
+    print(f"\n{result.files} files{missed}, {result.frames:,} frames; the core decided layers 2 to 4 of {share}")
+    print(f"{'':14}{'agree':>13}{'errata':>11}{'differ':>11}{'agree of the rest':>20}")
+    for layer, tally in result.tallies.items():
+        rest = tally.agree + tally.differ
+        print(f"{layer:14}{tally.agree:13,}{tally.errata:11,}{tally.differ:11,}{percent(tally.agree, rest):>20}")
+    print_left_out(result.left_out)
+    for name, places in sorted(result.errata.items()):
+        names.report(f"erratum {name}: {places}", sys.stdout)
+    print(f"unexplained on what the core decided: {result.faults:,} frames")
+
+
+def print_left_out(left_out: dict[str, Places]) -> None:
+    """Print the frames not compared on some layers; layers with the same frames, for the same reason, share a line."""
+    layers: dict[tuple[str, str], list[str]] = {}
+    for layer, why in UNCOMPARED.items():
+        if layer in left_out and left_out[layer].frames:
+            layers.setdefault((why, str(left_out[layer])), []).append(layer)
+    for (why, places), same in layers.items():
+        names.report(f"not compared, {', '.join(same)} ({why}): {places}", sys.stdout)
+
+
+def percent(part: int, of: int) -> str:
+    """``99.982 %``, rounded down so that 100 % is all of them; ``-`` of nothing."""
+    return f"{100_000 * part // of / 1000:.3f} %" if of else "-"
+
+
+def print_disagreements(result: Result) -> None:
+    """Print each kind of disagreement with its first frames: layers 2 to 4 first, what is above them last."""
+    for line in result.notes:
+        names.report(line, sys.stdout)
+    for kind in sorted(result.disagreements, key=Kind.order):
+        places = result.disagreements[kind]
+        answers = "" if kind.ours is None and kind.theirs is None else f", ours {kind.ours!r}, tshark {kind.theirs!r}"
+        above = " above layer 4" if kind.layer == "protocols" and answers else ""
+        print(f"disagreement, {kind.layer}{answers}{above}: {places.frames:,} frames")
+        for line in places.first:
+            names.report(line, sys.stdout)

@@ -1,0 +1,81 @@
+"""Both digests of a file, as Parquet in a temporary folder: ours, and tshark's own; with the tags of every frame."""
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from acapella_core import _native
+from acapella_core.errors import UserError
+
+from .. import digest, tshark, vendors
+from ..acap_files import BATCH_ROWS, FLOW_BATCH_ROWS, flow_writer, frame_writer
+
+TAGS = pa.schema(
+    [
+        pa.field("frame", pa.uint64(), nullable=False),
+        pa.field("vlan", pa.list_(pa.uint16()), nullable=False),
+        pa.field("mpls", pa.list_(pa.uint32()), nullable=False),
+        pa.field(
+            "tunnels",
+            pa.list_(pa.struct([("type", pa.utf8()), ("id", pa.uint32()), ("position", pa.uint16())])),
+            nullable=False,
+        ),
+        pa.field("eth_dst", pa.utf8(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The two files of a digest, and its VLAN ids and MPLS labels frame by frame."""
+
+    frames: Path
+    flows: Path
+    tags: Path
+    blocks_not_frames: int = 0  # tshark numbers them, these tables do not
+    fcs_len: int = 0  # octets of FCS, which these lengths leave out and tshark's do not
+
+
+def our_tables(file: Path, engine: str, folder: Path, limits=None) -> Tables:
+    """Our digest of ``file``. Raises UserError where it is no capture."""
+    tables = Tables(folder / "ours.parquet", folder / "ours.flows.parquet", folder / "ours.tags.parquet")
+    metadata = digest.digest([str(file)], str(tables.frames), str(tables.flows), digest.Options(engine, limits=limits))
+    known = vendors.find()
+    limits = limits or _native.DecompressionLimits()
+    tags = _native.NativeTags(str(file), BATCH_ROWS, known.core if known else None, limits)
+    with pq.ParquetWriter(tables.tags, TAGS) as writer:
+        while (batch := tags.next_frames()) is not None:
+            writer.write_batch(pa.record_batch(batch))
+    return replace(tables, fcs_len=metadata["fcs_len"])
+
+
+def frames_of(tables: Tables) -> int:
+    """Return the number of frames in a digest."""
+    return pq.read_metadata(tables.frames).num_rows
+
+
+def tshark_tables(file: Path, folder: Path, limits=None) -> Tables:
+    """Return what tshark finds in ``file``, decompressed within ``limits``. Raises UserError where it cannot."""
+    tables = Tables(folder / "tshark.parquet", folder / "tshark.flows.parquet", folder / "tshark.tags.parquet")
+    with (
+        tshark.find().start(file, _native.REFERENCE_FIELDS, limits=limits) as run,
+        frame_writer(tables.frames) as frames,
+        flow_writer(tables.flows) as flows,
+        pq.ParquetWriter(tables.tags, TAGS) as tags,
+    ):
+        reference = _native.Reference(os.dup(run.stdout.fileno()), BATCH_ROWS, tshark.ANSWER_S)
+        try:
+            while (batch := reference.next_frames()) is not None:
+                frames.write(pa.record_batch(batch))
+                tags.write_batch(pa.record_batch(reference.tags()))
+        except (_native.AnswerError, _native.TsharkTimeout) as error:
+            raise UserError(str(error), where=file) from error
+        run.finish(cut_allowed=True)
+        for first in range(0, reference.flows, FLOW_BATCH_ROWS):
+            flows.write(pa.record_batch(reference.flow_rows(first, FLOW_BATCH_ROWS)))
+        frames.close({})
+        flows.close({})
+    return replace(tables, blocks_not_frames=reference.blocks_not_frames)
