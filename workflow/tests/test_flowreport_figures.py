@@ -457,7 +457,7 @@ def test_headings_of_flow_report_tables_name_what_shares_are_of(campaign):
         table["name"]: [heading for heading, _ in table["columns"]]
         for table in flows.tables(source, flows.Parts(samples=True, study=True), papers=False)
     }
-    assert {"Error, 99th percentile", "Largest error", "Width, 99th percentile"} <= {*headings["flowreport_accuracy"]}
+    assert {"Error, p99", "Error, largest", "Width, p99", "log R²"} <= {*headings["flowreport_accuracy"]}
     assert "Share of all windows" in headings["flowreport_window_reasons"]
     assert "Share of these flows" in headings["flowreport_flow_reasons"]
     assert {"Flows with equal bytes", "Packets missed"} <= {*headings["flowreport_tools"]}

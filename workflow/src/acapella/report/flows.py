@@ -78,15 +78,15 @@ def accuracy(source: Source) -> dict:
         ("Measure", False),
         ("Verdict", False),
         ("R\u00b2", True),
-        ("R\u00b2 of logarithms", True),
+        ("log R\u00b2", True),
         ("n", True),
         ("Equal", True),
         ("Within 1 %", True),
         ("Missing", True),
     ]
-    columns += [("Outside", True), ("Extra", True), ("Error, median", True), ("Error, 99th percentile", True)]
-    columns += [("Largest error", True), ("Intervals that contain the exact value", True), ("Width, median", True)]
-    columns += [("Width, 99th percentile", True), ("Bound", False)]
+    columns += [("Outside", True), ("Extra", True), ("Error, median", True), ("Error, p99", True)]
+    columns += [("Error, largest", True), ("Contain exact", True), ("Width, median", True)]
+    columns += [("Width, p99", True), ("Bound", False)]
     cells = [
         [
             *(row["sample"], row["triggers"], MEASURES[row["measure"]], verdict(row)),
@@ -107,7 +107,8 @@ def accuracy(source: Source) -> dict:
         "exact values above 0; of loss and payload sent again those of the lower bound. Missing: exact values that no "
         "report has; outside: more of these, in tunnels that the program does not read; extra: measured values that "
         "the digest does not have, as those of the outer flow of such a tunnel. Bound: on the values that both sides "
-        "have. " + STATEMENT
+        "have. Log R\u00b2: of logarithms; p99: 99th percentile; contain exact: share of intervals that contain the "
+        "exact value. " + STATEMENT
     )
     return table("flowreport_accuracy", "Accuracy of flow reports", note, columns, cells)
 
