@@ -52,6 +52,8 @@ def frames() -> dict[str, tuple[str, bytes]]:
         "ah": ipv4(51, b"\x11\4\0\0" + bytes(20) + udp(53, DATA)),
         "mpls_in_ip": ipv4(137, label + packet),
         "vxlan": ipv4(17, udp(4789, b"\x08\0\0\0\0\0\1\0" + inner)),
+        "vxlan_gpe": ipv4(17, udp(4790, b"\x0c\0\0\3\0\0\1\0" + inner)),
+        "vxlan_gpe_ip": ipv4(17, udp(4790, b"\x0c\0\0\1\0\0\1\0" + packet)),
         "geneve": ipv4(17, udp(6081, b"\1\0\x65\x58\0\0\1\0" + bytes(4) + inner)),
         "gtp": ipv4(17, udp(2152, b"\x34\xff\0\x44" + bytes(7) + b"\x85\1\0\0\0" + packet)),
         "roce": ipv4(17, udp(4791, b"\x0a\x40\xff\xff" + bytes(8) + bytes(16) + DATA)),
@@ -74,6 +76,7 @@ def frames() -> dict[str, tuple[str, bytes]]:
         "pw_sequence": ethernet(0x8847, label + b"\0\0\1\2" + inner),
         "pw2": ethernet(0x8100, b"\0\5\x88\x47" + stack + bytes(4) + inner),
         "pppoe": ethernet(0x8864, b"\x11\0\0\1" + struct.pack("!H", 2 + len(packet)) + b"\0\x21" + packet),
+        "pbb": ethernet(0x88A8, b"\0\5\x88\xe7" + b"\0\0\0\7" + inner),
         "lacp": ethernet(0x8809, b"\1\1" + DATA),
         "ptp": ethernet(0x88F7, b"\0\2\0\x2c" + DATA),
     }
