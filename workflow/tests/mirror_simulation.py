@@ -5,7 +5,7 @@ themselves arrive. A share of the segments is lost before the mirrored port and 
 """
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from naive_congestion import covered
 
@@ -39,6 +39,8 @@ class Conditions:
     steady: bool = False  # frames at equal distances around and in the sample, 100 to 200 %, counters each 30 s
     untimed: bool = False  # each tenth frame has no timestamp
     switch_share: float = 0.0  # lost in the switch, at random, after the counters and before the mirror
+    fan_in: bool = False  # 2 to 4 senders to one port, which is copied before the port's own queue
+    receive_only: bool = False  # UDP of 4 flows over one line
 
 
 CLASSES = {
@@ -62,7 +64,12 @@ CLASSES = {
     "exact lines": Conditions(exact_lines=True),
     "steady overload": Conditions(steady=True),
     "untimed frames": Conditions(untimed=True),
+    "fan-in": Conditions(fan_in=True, exact_lines=True),
+    "fan-in, unknown queue": Conditions(fan_in=True, exact_lines=True, queue_known=False),
+    "receive only": Conditions(receive_only=True, exact_lines=True),
 }
+LINE_BPS, FAN_IN_CAPACITY_BPS, FAN_IN_BUFFER_BYTES = 1_000_000_000, 100_000_000, 96 << 10  # of coinciding bursts
+PORT_QUEUE_BYTES = 65_536  # of a port that is sent to faster than its line
 
 
 @dataclass(frozen=True)
@@ -80,22 +87,30 @@ class Simulated:
     load: float
     shape: str
     identifiers: str
+    lost_before: float  # share of the UDP frames lost before the port
 
 
 def sample(seed: int, given: Conditions = CLASSES["plain"]) -> Simulated:
     """Simulate a sample: a load of 10 to 300 % of the mirror, counters each 1 or 30 s."""
     draw = random.Random(seed)
     shape = SHAPES[seed % len(SHAPES)] if not given.steady else "smooth"
+    shape = SHAPES[seed % 2] if given.receive_only else shape
     load = draw.uniform(0.1, 0.5) if draw.random() < 0.5 else draw.uniform(0.5, 3.0)
     load = 1 + load / 3 if given.steady else load
     # the traffic goes on around the sample, or is in it alone
     begin_s = -31 if draw.random() < 0.5 or given.steady else 0
     line = draw.choice((2, 4, 10)) * CAPACITY_BPS
     line = max(line, round(load * 1.1 * CAPACITY_BPS))
-    offered = traffic(draw, shape, (load * CAPACITY_BPS, line), begin_s, given)
+    if given.fan_in:
+        line = draw.choice((1, 2, 4, 10)) * CAPACITY_BPS
+        offered = fan_in(draw, shape, (load * CAPACITY_BPS, line), begin_s, given)
+    else:
+        offered = traffic(draw, shape, (load * CAPACITY_BPS, line), begin_s, given)
+    if given.receive_only:
+        offered = [frame | {"flow": 2 * (n % 4)} for n, frame in enumerate(offered)]
     stack = random.Random(-1 - seed)  # of its own, so that it does not change the traffic
     identifiers = IDENTIFIERS[stack.randrange(len(IDENTIFIERS))] if not given.steady else "zero"
-    offered = with_identifications(stack, offered, identifiers)
+    offered, lost_share = with_identifications(stack, offered, identifiers)
     offered = through_switch(stack, offered, given.switch_share)
     inside = [frame for frame in offered if 0 <= frame["at"] < SAMPLE_S * NS]
     copied = [frame for frame in inside if not frame.get("lost")]
@@ -103,8 +118,12 @@ def sample(seed: int, given: Conditions = CLASSES["plain"]) -> Simulated:
     captured = received(draw, delivered, given)
     counted, sent, arrived = (sum(frame["wire_len"] for frame in part) for part in (inside, copied, delivered))
     every_s = 30 if given.steady else (1, 30)[seed // len(SHAPES) % 2]
-    manifest = manifest_of(with_overload(offered, given), len(captured), every_s=every_s, draw=draw, given=given)
+    sent_on = through_port(offered, line) if given.fan_in else with_overload(offered, given)
+    manifest = manifest_of(sent_on, len(captured), every_s=every_s, draw=draw, given=given)
     manifest["dropped_kernel"] = len(delivered) - len(captured) if given.drops_known else None
+    if given.fan_in and shape != "tcp":
+        manifest["direction"] = stack.choice(("tx", "both"))
+    manifest["direction"] = "rx" if given.receive_only or given.steady else manifest["direction"]
     manifest["port_rate_bps"] = line if given.exact_lines else 15 * CAPACITY_BPS
     return Simulated(
         frames=[row(number, frame, given) for number, frame in enumerate(captured, 1)],
@@ -115,6 +134,7 @@ def sample(seed: int, given: Conditions = CLASSES["plain"]) -> Simulated:
         load=sent * 8 / SAMPLE_S / CAPACITY_BPS,
         shape=shape,
         identifiers=identifiers,
+        lost_before=lost_share if shape != "tcp" else 0.0,
     )
 
 
@@ -148,9 +168,30 @@ def traffic(
     return sorted(frames + [again for again in late if again["at"] < end], key=lambda frame: frame["at"])
 
 
-def with_identifications(draw: random.Random, offered: list[dict], identifiers: str) -> list[dict]:
-    """Return the frames with identifications, of UDP without those lost before the port: none, or 2 % of all."""
-    found, last = [], [draw.randrange(2**16), draw.randrange(2**16)]
+def fan_in(
+    draw: random.Random, shape: str, rates_bps: tuple[float, float], begin_s: int, given: Conditions
+) -> list[dict]:
+    """Return the frames of several senders to one port, each over a line of its own; of half, bursts coincide."""
+    rate, line = rates_bps
+    senders, timing = draw.choice((2, 3, 4)), draw.randrange(2**32)
+    together = draw.random() < 0.5
+    frames = []
+    for n in range(senders):
+        own = random.Random(timing if together else timing + n)
+        one = traffic(own, shape, (min(rate, 0.95 * line) / senders, line), begin_s, given)
+        frames += [frame | {"flow": frame["flow"] + 2 * n} for frame in one]
+    return sorted(frames, key=lambda frame: frame["at"])
+
+
+def through_port(offered: list[dict], line_bps: float) -> list[dict]:
+    """Return what the counters of a port count: what its own queue does not drop, and acknowledgments received."""
+    sent = through_queue([frame for frame in offered if frame["flow"] % 2 == 0], line_bps, PORT_QUEUE_BYTES)
+    return sorted([*sent, *(frame for frame in offered if frame["flow"] % 2)], key=lambda frame: frame["at"])
+
+
+def with_identifications(draw: random.Random, offered: list[dict], identifiers: str) -> tuple[list[dict], float]:
+    """Return the frames with identifications, of UDP without those lost before the port, and the share of these."""
+    found, last = [], [draw.randrange(2**16) for _ in range(flows_in(offered))]
     lost_share = draw.choice((0, 0, 0.02))
     for frame in offered:
         tcp, flow = "len" in frame, frame["flow"]
@@ -158,7 +199,7 @@ def with_identifications(draw: random.Random, offered: list[dict], identifiers: 
         number = {"zero": 0, "random": draw.randrange(2**16)}.get(identifiers, last[flow] % 2**16)
         if tcp or draw.random() >= lost_share:
             found.append(frame | {"id": number})
-    return found
+    return found, lost_share
 
 
 def through_switch(draw: random.Random, offered: list[dict], share: float) -> list[dict]:
@@ -221,13 +262,21 @@ def row(number: int, frame: dict, given: Conditions = CLASSES["plain"]) -> dict:
 
 
 def flows_of(delivered: list[dict]) -> list[dict]:
-    """Return both directions; an own count of bytes sent again."""
-    ranges = [(frame["seq"], frame["len"]) for frame in delivered if "seq" in frame]
-    again = sum(length for _, length in ranges) - covered(ranges)
-    return [
-        {"flow": 0, "peer_flow": 1, "retransmitted_bytes": again, "fin": 0},
-        {"flow": 1, "peer_flow": 0, "retransmitted_bytes": 0, "fin": 0},
-    ]
+    """Return both directions of each sender; an own count of bytes sent again."""
+    found = []
+    for flow in range(0, flows_in(delivered), 2):
+        ranges = [(frame["seq"], frame["len"]) for frame in delivered if "seq" in frame and frame["flow"] == flow]
+        again = sum(length for _, length in ranges) - covered(ranges)
+        found += [
+            {"flow": flow, "peer_flow": flow + 1, "retransmitted_bytes": again, "fin": 0},
+            {"flow": flow + 1, "peer_flow": flow, "retransmitted_bytes": 0, "fin": 0},
+        ]
+    return found
+
+
+def flows_in(frames: list[dict]) -> int:
+    """Return the number of flows: two for each sender."""
+    return max((frame["flow"] // 2 * 2 + 2 for frame in frames), default=2)
 
 
 def manifest_of(
@@ -259,3 +308,52 @@ def manifest_of(
             "readings": [[START_NS + at, count - totals[0]] for at, count in zip(times, totals, strict=True)],
         },
     }
+
+
+def coinciding_bursts(senders: int, burst: int, every_s: float, *, ids: bool, line_bps: float = LINE_BPS) -> list[dict]:
+    """Return UDP frames of senders whose bursts coincide, each over a line of its own, around and in a sample."""
+    number, frame_ns = round(every_s * NS), round(1514 * 8 * NS / line_bps)
+    offered = [
+        {"at": round(0.21 * NS) + k * number + n * frame_ns + sender * 1000, "wire_len": 1514, "flow": 2 * sender}
+        for k in range(-31 * NS // number, (SAMPLE_S + 31) * NS // number)
+        for n in range(burst)
+        for sender in range(senders)
+    ]
+    last = [0] * 2 * senders
+    for frame in sorted(offered, key=lambda frame: frame["at"]):
+        last[frame["flow"]] += 1
+        frame["id"] = last[frame["flow"]] % 2**16 if ids else 0
+    return sorted(offered, key=lambda frame: frame["at"])
+
+
+def coinciding(
+    offered: list[dict],
+    counters_s: int,
+    direction: str,
+    *,
+    counted: list[dict] | None = None,
+    line_bps: float = LINE_BPS,
+) -> Simulated:
+    """Return the sample of these frames, of which the counters have all unless others are given."""
+    inside = [frame for frame in offered if 0 <= frame["at"] < SAMPLE_S * NS]
+    delivered = through_queue(inside, FAN_IN_CAPACITY_BPS, FAN_IN_BUFFER_BYTES)
+    loss = 1 - sum(frame["wire_len"] for frame in delivered) / sum(frame["wire_len"] for frame in inside)
+    times_s = [counters_s * (n - 0.5) for n in range(SAMPLE_S // counters_s + 3)]
+    counts = [sum(f["wire_len"] for f in counted or offered if f["at"] < at * NS) for at in times_s]
+    before = sample(0)
+    congestion = {
+        "capacity_bps": FAN_IN_CAPACITY_BPS,
+        "buffer_bytes": FAN_IN_BUFFER_BYTES,
+        "capacity_overhead_bytes": 0,
+        "counter_overhead_bytes": 0,
+        "readings": [[START_NS + round(at * NS), count] for at, count in zip(times_s, counts, strict=True)],
+    }
+    changed = {"port_rate_bps": round(line_bps), "direction": direction, "congestion": congestion}
+    return replace(
+        before,
+        frames=[row(number, frame) for number, frame in enumerate(delivered, 1)],
+        flows=flows_of(delivered),
+        manifest={**before.manifest, "frames_captured": len(delivered), "dropped_kernel": 0, **changed},
+        loss=loss,
+        missing=loss,
+    )

@@ -63,7 +63,8 @@ def port_of(manifest: dict, t: dict, frames: list[dict]) -> dict:
         "readings": said.get("readings") or [],
         "start": manifest["actual"]["start_ns"],
         "end": manifest["actual"]["end_ns"],
-        "line": rate and rate * (2 if manifest["direction"] == "both" else 1),
+        "rate": rate,
+        "line": rate if manifest["direction"] == "rx" else math.inf,  # of all senders to the port: not known
         "port": rate if said.get("buffer_bytes") else None,
         "ratio": 1 + dropped / len(frames) if frames else 1,
     }
@@ -178,7 +179,7 @@ def id_gaps(frames: list[dict], times: list[int], runs: dict, t: dict) -> dict:
 
 def tcp_bytes(frames: list[dict], flows: list[dict], mirror: dict) -> list[tuple[int, int]]:
     """Return of each TCP flow the payload bytes seen at least once, and those between that never were."""
-    speed = max(10 * mirror["capacity"], 2 * (mirror["line"] or 0), 10**9) / 8 / NS
+    speed = max(10 * mirror["capacity"], 2 * (mirror["rate"] or 0), 10**9) / 8 / NS
     found = []
     for flow in flows:
         ranges, stretches, here, last = [], [], None, None

@@ -15,7 +15,7 @@ from acapella_core.errors import UserError
 
 SEEDS = range(60)  # of the class "plain"
 SEEDS_EACH = 6  # of each other class
-SEEDS_OF = {"exact lines": 24}  # and of those that have floors of their own
+SEEDS_OF = {"exact lines": 24, "fan-in": 12}  # and of those that have floors of their own
 # Samples that lack what a verdict needs; docs/collect.md, limits. They count in all checks but that of detection.
 BLIND = {"untimed frames", "drops not counted", "receiver drops 20 %", "receiver drops 40 %"}
 
@@ -103,16 +103,36 @@ def test_verdicts_and_intervals_agree(classes):
         assert found["verdict"] != "clear" or found["loss_high"] <= 0.01
 
 
+def quiet_samples(samples):
+    """Yield samples below half the capacity that no frame is missing from, lost by the mirror or before it."""
+    for simulated, found in samples:
+        if simulated.loss == 0 and simulated.load < 0.5 and not missing_identifications(simulated):
+            yield simulated, found
+
+
+def missing_identifications(simulated) -> bool:
+    """Return whether frames lost before the port left gaps in identifications, as if the mirror had lost them."""
+    return simulated.identifiers == "socket" and simulated.lost_before > 0
+
+
+def test_identifications_lost_before_the_port_leave_samples_at_risk(judged):
+    found = [v for s, v in judged if missing_identifications(s) and s.loss == 0]
+    assert len(found) >= 2
+    assert {v["verdict"] for v in found} == {"at risk"}
+    assert {v["loss_low"] for v in found} == {0}
+    assert all(v["loss_high"] > 0.01 for v in found)
+
+
 def test_loss_free_samples_below_half_the_capacity_are_clear(classes):
     """Bursts that fill the queue and just fit stay at risk: see the limits in docs/collect.md."""
     for name in ("plain", "overhead", "jumbo frames", "batches of 2 ms", "batches of 10 ms", "exact lines"):
-        quiet = [v["verdict"] for s, v in classes[name] if s.loss == 0 and s.load < 0.5 and s.shape == "smooth"]
+        quiet = [v["verdict"] for s, v in quiet_samples(classes[name]) if s.shape == "smooth"]
         assert quiet.count("clear") >= 0.8 * len(quiet), name
-    quiet = [v["verdict"] for s, v in classes["exact lines"] if s.loss == 0 and s.load < 0.5]
+    quiet = [v["verdict"] for _, v in quiet_samples(classes["exact lines"])]
     assert len(quiet) >= 5
     assert quiet.count("clear") >= 0.8 * len(quiet)
     # lines of 300 Mbit/s, as far as the verdict knows: bursts that fill the queue and just fit stay at risk
-    quiet = [v["verdict"] for s, v in classes["plain"] if s.loss == 0 and s.load < 0.5]
+    quiet = [v["verdict"] for _, v in quiet_samples(classes["plain"])]
     assert len(quiet) >= 10
     assert quiet.count("clear") >= 0.7 * len(quiet)
 
@@ -358,5 +378,74 @@ def test_few_bytes_that_a_mirror_left_out_are_not_taken_for_its_queue(tmp_path, 
     """All bytes of these samples, or all that are missing, would fit the queue of 96 KiB, which never had a backlog."""
     simulated = without_backlog(copied, every_ms * 10**6, 1, 96 << 10, ids)
     found = judge(simulated, tmp_path)
+    assert found["verdict"] != "clear"
+    assert covers(simulated, found)
+
+
+@pytest.mark.parametrize("ids", [True, False])
+@pytest.mark.parametrize(
+    ("bursts", "counters_s", "direction"),
+    [
+        pytest.param((4, 17, 0.05), 30, "tx", id="4 senders of 17 frames"),
+        pytest.param((3, 24, 0.05), 30, "both", id="3 senders of 24 frames"),
+        pytest.param((2, 36, 0.05), 30, "tx", id="2 senders of 36 frames"),
+        pytest.param((3, 26, 0.5), 1, "both", id="3 senders of 26 frames"),
+    ],
+)
+def test_bursts_of_several_senders_to_one_port_are_not_clear(tmp_path, bursts, counters_s, direction, ids):
+    """Copies that are made before the limit of the port arrive faster than its line."""
+    offered = mirror_simulation.coinciding_bursts(*bursts, ids=ids)
+    simulated = mirror_simulation.coinciding(offered, counters_s, direction)
+    found = judge(simulated, tmp_path)
+    assert simulated.loss > 0.02
+    assert found["verdict"] != "clear"
+    assert covers(simulated, found)
+
+
+def test_all_that_a_port_receives_comes_over_one_line(tmp_path):
+    """Bursts of 4 flows, together longer than the queue: over one line they leave room in it, over four they do not."""
+    offered = mirror_simulation.coinciding_bursts(4, 17, 0.05, ids=False)
+    line_ns = 1514 * 8 * 10**9 // 10**9
+    first = [frame for n, frame in enumerate(offered) if not n or frame["at"] - offered[n - 1]["at"] > 10**7]
+    starts = sorted(frame["at"] for frame in first)
+    one_line = [frame | {"at": starts[n // 68] + n % 68 * line_ns} for n, frame in enumerate(offered)]
+    verdicts = {
+        direction: judge(mirror_simulation.coinciding(one_line, 30, direction), tmp_path) for direction in ("rx", "tx")
+    }
+    assert mirror_simulation.coinciding(one_line, 30, "rx").loss == 0
+    assert {direction: found["verdict"] for direction, found in verdicts.items()} == {"rx": "clear", "tx": "at risk"}
+
+
+@pytest.mark.parametrize("counters_s", [1, 30])
+def test_skipped_identifications_prevent_clear_whatever_the_counters_show(tmp_path, counters_s):
+    """The counters agree with the capture; the flow skips each 34th identification: 2.9 %."""
+    simulated = without_backlog(lambda n: n % 34, 10**6, counters_s, 96 << 10, ids=True)
+    for reading in simulated.manifest["congestion"]["readings"]:
+        reading[1] = reading[1] * 33 // 34
+    found = judge(simulated, tmp_path)
+    assert (found["verdict"], found["reason"]) == ("at risk", "IP identifications")
+    assert covers(simulated, found)
+    assert found["loss_high"] > 0.01
+
+
+def test_identifications_shared_with_other_destinations_do_not_prevent_clear(tmp_path):
+    """A host with one counter for all its packets, of which the port sees about every second one."""
+    simulated = without_backlog(lambda n: True, 10**6, 1, 96 << 10, ids=True)
+    for n, frame in enumerate(simulated.frames):
+        frame["ip_id"] = (2 * n + (n % 3 == 1)) % 2**16
+    found = judge(simulated, tmp_path)
+    assert found["id_share"] == 1
+    assert found["id_other_missing"] > 0.3 * len(simulated.frames)
+    assert found["verdict"] == "clear"
+
+
+def test_copies_of_frames_that_the_port_then_drops_are_in_no_counter(tmp_path):
+    """UDP without identifications at 2.2 times the port's line: the counters have less than half of the copies."""
+    line_bps = mirror_simulation.FAN_IN_CAPACITY_BPS
+    offered = mirror_simulation.coinciding_bursts(4, 90, 0.02, ids=False, line_bps=line_bps)
+    counted = mirror_simulation.through_port(offered, line_bps)
+    simulated = mirror_simulation.coinciding(offered, 1, "tx", counted=counted, line_bps=line_bps)
+    found = judge(simulated, tmp_path)
+    assert simulated.loss > 0.5
     assert found["verdict"] != "clear"
     assert covers(simulated, found)

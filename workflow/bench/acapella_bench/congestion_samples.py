@@ -12,6 +12,10 @@ from .programs import Failed, acapella
 SITES, HOSTS = 4, 6
 SAMPLE_S, PERIOD_S = 4, 6
 SHAPES = ("smooth", "bursty", "tcp", "udp-bursts")
+FAN_IN = "fan-in"  # 2 to 4 hosts that send to one
+FAN_IN_SITES = 2  # of each campaign
+# Hosts of a site: one, and those that send to it.
+FAN_INS = (((1, 2, 3), (4, 5, 6)), ((1, 2, 3, 4), (5, 6)), ((1, 2, 3, 4, 5),))
 END_S = 240  # beyond the time of the samples themselves
 # Rates of ports and mirrors, Mbit/s: ports much faster than the mirror, as fast, and slower than half of it.
 RATES = ((100, 10), (20, 10), (8, 20), (40, 10))
@@ -62,11 +66,16 @@ def collect(folder: Path, plan: Plan) -> list[Path]:
 
 
 def settings(plan: Plan) -> dict:
-    """Return the configuration of a campaign: pairs of hosts, each with a shape and a load."""
+    """Return the configuration of a campaign: pairs of hosts, or several that send to one, with a shape and a load."""
     draw = random.Random(plan.seed * 1000 + plan.number)
     port_mbps, mirror_mbps = RATES[plan.number // len(COUNTERS_S) % len(RATES)]
     traffic = []
     for site in range(1, SITES + 1):
+        if (site + plan.number) % SITES < FAN_IN_SITES:
+            for hosts in draw.choice(FAN_INS):
+                names = [f"site{site}-host{number}" for number in hosts]
+                traffic += fan_in(draw, draw.choice(SHAPES), mirror_mbps, port_mbps, names)
+            continue
         for pair in range(HOSTS // 2):
             shape = SHAPES[(site + pair + plan.number) % len(SHAPES)]
             load = draw.uniform(0.1, 0.5) if draw.random() < 0.5 else draw.uniform(0.5, 3.0)
@@ -97,6 +106,18 @@ def settings(plan: Plan) -> dict:
     }
 
 
+def fan_in(draw: random.Random, shape: str, mirror_mbps: float, port_mbps: float, names: list[str]) -> list[dict]:
+    """Return the traffic of some hosts to the first one, on average below the rate of its port."""
+    load = draw.uniform(0.1, 0.5) if draw.random() < 0.5 else draw.uniform(0.5, 3.0)
+    receiver, senders = names[0], names[1:]
+    each_mbps = min(load * mirror_mbps, 0.9 * port_mbps) / len(senders)
+    found = [line for sender in senders for line in lines(draw, shape, each_mbps, port_mbps, (sender, receiver))]
+    for line in found:
+        if line["kind"] == "http":  # whose server sends
+            line |= {"client": line["server"], "server": line["client"]}
+    return found
+
+
 def lines(draw: random.Random, shape: str, rate_mbps: float, port_mbps: float, ends: tuple[str, str]) -> list[dict]:
     """Return the traffic of a pair of hosts; what one direction cannot carry goes the other way too."""
     ways = 1 if rate_mbps <= 0.9 * port_mbps else 2
@@ -121,9 +142,10 @@ def shape_of(manifest: dict, configured: dict) -> str:
     """Return the shape of the traffic that the sample's port carried."""
     number = int(manifest["port"].removeprefix("port")) if manifest["port"].startswith("port") else None
     name = f"{manifest['site']}-host{number}"
-    shapes = {
-        shape_of_line(line) for line in configured["local"]["traffic"] if name in (line["client"], line["server"])
-    }
+    its = [line for line in configured["local"]["traffic"] if name in (line["client"], line["server"])]
+    if len({frozenset((line["client"], line["server"])) for line in its}) > 1:
+        return FAN_IN
+    shapes = {shape_of_line(line) for line in its}
     return shapes.pop() if shapes else "uplink"
 
 

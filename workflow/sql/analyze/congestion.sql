@@ -50,6 +50,7 @@ quality as (
 evidence as (
     select
         m.capacity_bps,
+        m.counts_copies,
         m.whole and m.capacity_bps is not null and q.untimed_frames = 0 as usable,
         m.end_ns - m.start_ns as sample_ns,
         m.line_bps,
@@ -134,20 +135,28 @@ shares as (
         -- The port sent without a pause, so the capture does not show how much more it was offered. What the counters
         -- counted is taken as spread evenly, with steady_factor for the excess.
         case
-            when full_throughout and even_octets >= (1 + $steady_excess_share) * captured_octets
+            when counts_copies and full_throughout and even_octets >= (1 + $steady_excess_share) * captured_octets
                 then captured_octets + $steady_factor * (even_octets - captured_octets)
         end as steady_high_octets,
         -- The queue does not explain what is missing: the mirror started late, stopped, or left out frames.
         never_full and coalesce(
             sample_even_octets > (1 + $steady_excess_share) * captured_octets + waiting_bytes, false
         ) as partly_copied,
-        -- Identifications may be skipped for other reasons: counters that agree with the capture exclude more loss.
-        never_full
-        and not any_inside
-        and coalesce(sample_even_octets, 0) < (1 - $steady_excess_share) * captured_octets
-        and id_full_missing + id_other_missing >= $gap_frames
-        and id_full_missing + id_other_missing
-        > $clear_share * (id_full_frames + id_other_frames + id_full_missing + id_other_missing) as ids_missing
+        -- A flow that shares its counter with others skips identifications without a loss: counters that agree with
+        -- the capture exclude more. Skipped identifications of a flow's own counter are missing frames, lost by the
+        -- mirror or before it.
+        never_full and (
+            (
+                id_own_missing >= $gap_frames
+                and id_own_missing > $clear_share * (id_own_frames + id_own_missing)
+            ) or (
+                not any_inside
+                and coalesce(sample_even_octets, 0) < (1 - $steady_excess_share) * captured_octets
+                and id_full_missing + id_other_missing >= $gap_frames
+                and id_full_missing + id_other_missing
+                > $clear_share * (id_full_frames + id_other_frames + id_full_missing + id_other_missing)
+            )
+        ) as ids_missing
     from factors
 ),
 
@@ -195,9 +204,12 @@ intervals as (
             when not usable then null
             else least(
                 1,
+                -- A port that is sent to faster than its line drops frames after they were copied: the counters have
+                -- none of them.
                 case
                     when partly_copied then 1 - captured_octets / sample_high_octets + margin
-                    when balance_high is not null then greatest(0, balance_high) + margin
+                    when balance_high is not null and (counts_copies or (never_full and not ids_missing))
+                        then greatest(0, balance_high) + margin
                 end,
                 case when steady_high_octets > 0 then 1 - captured_octets / steady_high_octets + margin end,
                 case when gaps_known and not partly_copied then greatest(0, gap_high_share) + gap_margin end,

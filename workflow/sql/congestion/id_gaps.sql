@@ -72,6 +72,7 @@ by_flow as (
         flow,
         count(step) as steps,
         count(*) filter (where step between 1 and $id_step) as regular,
+        count(*) filter (where step = 1) as successive,
         count(*) filter (where after_full) as full_frames,
         count(*) filter (where not after_full) as other_frames,
         coalesce(sum(case when ahead > 0 then ahead - 1 when ahead < 0 then -1 end) filter (where after_full), 0)
@@ -133,6 +134,9 @@ final as (
         coalesce(sum(other_frames), 0)::bigint as id_other_frames,
         coalesce(sum(full_gaps), 0)::bigint as id_full_missing,
         coalesce(sum(other_gaps), 0)::bigint as id_other_missing,
+        -- of flows that have a counter of their own: most of their frames have successive identifications
+        coalesce(sum(full_gaps + other_gaps) filter (where successive > steps / 2), 0)::bigint as id_own_missing,
+        coalesce(sum(full_frames + other_frames) filter (where successive > steps / 2), 0)::bigint as id_own_frames,
         -- wire bytes, at the mean length of the flow's captured frames
         coalesce(sum(sure_gaps * mean_bytes), 0) as id_full_missing_bytes,
         coalesce(sum((full_gaps + other_gaps + greatest(0, tail_missing)) * mean_bytes), 0) as id_most_missing_bytes,

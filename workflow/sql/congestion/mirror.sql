@@ -76,8 +76,10 @@ final as (
         actual.end_ns,
         port_rate_bps::double as port_rate_bps,
         congestion.buffer_bytes is not null and port_rate_bps > 0 as lines_known,
-        -- the most that the mirrored port can offer
-        port_rate_bps * case when direction = 'both' then 2 else 1 end::double as line_bps,
+        -- The most that the mirrored port can offer. A switch may copy frames before their egress queue; then frames of
+        -- several senders arrive at the rate of all their lines, and copies of frames that the port drops arrive too.
+        case when direction = 'rx' then port_rate_bps end::double as line_bps,
+        direction = 'rx' as counts_copies,
         -- whether the capture has every frame that reached the receiver, apart from those counted as dropped
         coalesce(filter, '') = '' and coalesce(one_in, 1) = 1 and p4 is null as whole,
         dropped_kernel is not null and dropped_interface is not null as drops_known,

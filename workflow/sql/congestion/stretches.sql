@@ -1,6 +1,7 @@
 -- One row per stretch of frames that can have been one busy period of the mirror port: no pause in it is longer than
 -- timestamps are late, and one frame. waiting_bytes: the most that can have waited for the port before it lost a frame.
--- Up to then it sent all that it was offered, and what it was offered took time to arrive: a flow comes over one line.
+-- Up to then it sent all that it was offered, and what it was offered took time to arrive: a flow comes over one line,
+-- and so does all that the mirrored port receives. Frames that it sends come over the lines of all their senders.
 -- Frames that come without a pause from the sample's start on may have been waiting before it (stretch 0), and a queue
 -- whose size is not known belongs to lines that are not known.
 with
@@ -69,7 +70,9 @@ final as (
         max(l.at_ns) as to_ns,
         -- lines may send one frame more than their rate allows
         max(l.sent_bytes - case when l.stretch > 0 and m.lines_known then m.capacity_bps * greatest(
-            0, (l.flow_bytes - m.longest_bytes) / m.port_rate_bps, (l.sent_bytes - 2 * m.longest_bytes) / m.line_bps
+            0,
+            (l.flow_bytes - m.longest_bytes) / m.port_rate_bps,
+            coalesce((l.sent_bytes - 2 * m.longest_bytes) / m.line_bps, 0)
         ) else 0 end) as waiting_bytes
     from largest as l
     cross join mirror as m

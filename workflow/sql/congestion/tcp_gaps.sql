@@ -12,7 +12,7 @@ flows as (
 ),
 
 mirror as (
-    select greatest(10 * coalesce(capacity_bps, 0), 2 * coalesce(line_bps, 0), 1e9) / 8e9 as bytes_per_ns
+    select greatest(10 * coalesce(capacity_bps, 0), 2 * coalesce(port_rate_bps, 0), 1e9) / 8e9 as bytes_per_ns
     from mirror
 ),
 
