@@ -1,9 +1,9 @@
 // Any bytes as a frame that is to leave its site: nothing outside it may be read, what is kept must be a part
 // of it, and read again must be the same headers as far as they go, with the pseudonyms of the same
-// addresses and tunnel identifiers. The first byte chooses the link type, the second whether vendors are
-// known and MAC addresses blank, the next two what the frame was longer on the wire. From 0xf0 on the first
-// byte chooses a header whose options get types and lengths from the others; values of a length that no RFC
-// gives are filled with markers, none of which may be kept.
+// addresses and tunnel identifiers, and nothing that the search of a release refuses. The first byte chooses
+// the link type, the second whether vendors are known and MAC addresses blank, the next two what the frame
+// was longer on the wire. From 0xf0 on the first byte chooses a header whose options get types and lengths
+// from the others; values of a length that no RFC gives are filled with markers, none of which may be kept.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "anonymise/frame.hpp"
+#include "anonymise/leak_fields.hpp"
 #include "dissect/dispatch.hpp"
 #include "dissect/vendors.hpp"
 #include "tokens.hpp"
@@ -103,6 +104,19 @@ void check_tokens(const Dissection& before, const Dissection& after) {
     const std::ptrdiff_t known = std::max<int>(after.token_count, 1) - 1;
     check(known <= before.token_count);
     check(std::equal(after.tokens.begin(), after.tokens.begin() + known, before.tokens.begin()));
+}
+
+// The search of a release, which reads headers apart, finds nothing where no payload was left.
+void check_search(const Record& frame, const Record& kept, const Vendors* vendors) {
+    static anonymise::HeaderFields fields;
+    static Trace trace;
+    Dissection found;
+    fields.clear();
+    dissect(kept, found, vendors, Depth::as_tshark, &trace);
+    for (std::size_t i = 0; i < trace.count; ++i) fields.read(kept, trace.steps[i]);
+    for (const anonymise::Range& range : fields.blank)
+        for (std::size_t i = range.begin; i < range.end; ++i)
+            check(kept.bytes[i] == std::byte{0} || kept.bytes[i] != frame.bytes[i]);
 }
 
 constexpr std::uint8_t kMarker = 0xa5;
@@ -280,5 +294,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     check_tokens(before, after);
     check_addresses(frame, before, again, after);
     check_tunnels(before, after);
+    check_search(frame, again, vendors ? known_vendors() : nullptr);
     return 0;
 }

@@ -63,7 +63,28 @@ def frames() -> dict[str, bytes]:
             17, b"\xc3\x50\x0d\xd8\0\0\0\0"[:4] + (8 + 8 + 40).to_bytes(2) + bytes(2) + b"\0\0\1\2" + V4 + ipv6(59, b"")
         ),
     }
-    return {name: ethernet(0x86DD if body[0] >> 4 == 6 else 0x0800, body) for name, body in ip.items()}
+    return {name: ethernet(0x86DD if body[0] >> 4 == 6 else 0x0800, body) for name, body in ip.items()} | repeats()
+
+
+def repeats() -> dict[str, bytes]:
+    """Headers that repeat more often than what is kept."""
+    packet = ipv4(17, DATA)
+    ip = {
+        "repeat_ah": ipv4(51, 3 * (b"\x33\1" + 10 * b"A") + b"\x11\1" + bytes(10) + DATA),
+        "repeat_extensions": ipv6(60, 3 * (b"\x3c\0\4\1\1\1\1\0" + b"\x2c\0\5\2\0\0\1\0") + b"\x3c\0\0\1" + bytes(4)),
+        "repeat_options": ipv6(0, b"\x3b\3" + 6 * b"\5\2AA" + b"A\0" + b"A\2AA"),
+        "repeat_kinds": ipv4(6, tcp(2 * b"\5\x0aAAAABBBB" + b"A\4AA\2\4AA\2\4AA", DATA)),
+        "repeat_blocks": ipv4(6, tcp(b"\5\x12AAAABBBBCCCCDDDD\1\1", DATA)),
+        "repeat_stamps": options(b"\x44\x18\5\0" + 20 * b"A", 17, DATA),
+        "repeat_chunks": ipv4(132, bytes(12) + 2 * (b"\3A\0\x24" + 8 * b"A" + b"\0\3\0\2" + 20 * b"A") + b"AA\0\4"),
+        "repeat_neighbours": ipv6(58, b"\x85" + bytes(7) + 3 * (b"\x18\1" + 6 * b"A") + b"A\1" + 6 * b"A"),
+        "repeat_routes": ipv4(47, b"\x40\0\x08\0" + bytes(4) + 2 * (b"\x08\0\0\4" + V4) + b"AAA\0" + bytes(4) + packet),
+    }
+    made = {name: ethernet(0x86DD if body[0] >> 4 == 6 else 0x0800, body) for name, body in ip.items()}
+    made["repeat_tags"] = ethernet(0x8100, 5 * b"AA\x81\0" + b"AA\x08\0" + packet)
+    made["repeat_labels"] = ethernet(0x8847, 8 * b"AABA" + b"AAAA" + packet)
+    made["repeat_labels_alone"] = ethernet(0x8847, 12 * b"AABA")
+    return made
 
 
 PLANTED = {  # the first byte of the input, then types and lengths

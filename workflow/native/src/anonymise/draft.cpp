@@ -47,6 +47,11 @@ void Draft::show(std::size_t offset, std::size_t count) {
     if (count > 0 && inside(offset, count)) original(offset).copy(0, count, out_.data() + offset);
 }
 
+void Draft::fill(std::size_t offset, std::size_t count, std::uint8_t value) {
+    if (inside(offset, count))
+        std::fill_n(out_.begin() + static_cast<std::ptrdiff_t>(offset), count, std::byte{value});
+}
+
 void Draft::put16(std::size_t offset, std::uint16_t value) {
     put(offset, std::array{static_cast<std::byte>(value >> 8), static_cast<std::byte>(value)});
 }

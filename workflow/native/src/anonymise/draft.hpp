@@ -48,6 +48,7 @@ class Draft {
     // These change what is in the draft; where not all of it is in the draft and was captured they do
     // nothing.
     void show(std::size_t offset, std::size_t count);
+    void fill(std::size_t offset, std::size_t count, std::uint8_t value);
     void put16(std::size_t offset, std::uint16_t value);
     void put32_little(std::size_t offset, std::uint32_t value);
     template <typename Address>
@@ -98,6 +99,9 @@ class Header {
     void keep(std::size_t count) { draft.keep_to(step.begin + count); }
     void blank(std::size_t count) { draft.blank_to(step.begin + count); }
     void show(std::size_t offset, std::size_t count) { draft.show(step.begin + offset, count); }
+    void fill(std::size_t offset, std::size_t count, std::uint8_t value) {
+        draft.fill(step.begin + offset, count, value);
+    }
     void put16(std::size_t offset, std::uint16_t value) { draft.put16(step.begin + offset, value); }
     void ipv4(std::size_t offset) { draft.map<Ipv4>(step.begin + offset); }
     void ipv6(std::size_t offset) { draft.map<Ipv6>(step.begin + offset); }

@@ -1,6 +1,7 @@
 #include "anonymise/frame.hpp"
 
 #include "anonymise/keep.hpp"
+#include "anonymise/repeats.hpp"
 #include "dissect/dispatch.hpp"
 
 namespace acapella::anonymise {
@@ -38,6 +39,7 @@ void keep(Header& header) {
         case Next::pbb:
             return keep_pbb(header);
         case Next::mpls:
+            return keep_mpls(header);
         case Next::pseudowire_heuristic:
         case Next::etherip:
         case Next::ppp:
@@ -110,7 +112,9 @@ Bytes FrameAnonymiser::anonymise(const Record& record) {
     dissect(record, dissection_, vendors_, Depth::as_tshark, &trace_);
     draft_.start(record.bytes, record.wire_len);
     keep_link_header(draft_, record.link_type, trace_.link_end);
+    Chain chain;
     for (std::size_t i = 0; i < trace_.count && draft_.size() == trace_.steps[i].begin; ++i) {
+        if (!chain.keeps(trace_.steps[i])) break;
         Header header(draft_, trace_.steps[i]);
         keep(header);
     }

@@ -10,6 +10,7 @@ namespace acapella::anonymise {
 void keep_ethernet(Header& header);
 void keep_llc(Header& header);
 void keep_vlan(Header& header);
+void keep_mpls(Header& header);
 void keep_pbb(Header& header);
 void keep_arp(Header& header);
 void keep_slow(Header& header);
@@ -48,19 +49,21 @@ void keep_teredo(Header& header);
 void keep_infiniband(Header& header);
 
 // The options of IPv4 (RFC 791 3.1) and TCP (RFC 9293 3.1) from `option` to `end`: kind 0 ends them, kind 1
-// is one octet, every other kind is followed by its length. `keep_one` gets those that are whole.
+// is one octet, every other kind is followed by its length. `keep_one` gets those that are whole; where it
+// returns false, they become octets of kind 1.
 template <typename KeepOne>
 void keep_options(Header& header, std::size_t option, std::size_t end, KeepOne keep_one) {
+    constexpr std::uint8_t kNoOperation = 1;
     while (option < end) {
         const std::uint8_t kind = header.at.u8(option);
         if (kind == 0) return;
-        if (kind == 1) {
+        if (kind == kNoOperation) {
             header.show(option++, 1);
             continue;
         }
         const std::size_t length = header.at.u8(option + 1);
         if (option + 2 > end || length < 2 || option + length > end) return;
-        keep_one(header, option, length);
+        if (!keep_one(header, option, length)) header.fill(option, length, kNoOperation);
         option += length;
     }
 }

@@ -1,6 +1,7 @@
 // ICMP, ICMPv6 with neighbour discovery and listener discovery, IGMP, PIM.
 #include "anonymise/keep.hpp"
 #include "anonymise/lengths.hpp"
+#include "anonymise/repeats.hpp"
 
 namespace acapella::anonymise {
 namespace {
@@ -18,31 +19,31 @@ std::size_t keep_ipv6_each(Header& header, std::size_t offset, std::size_t count
     return offset;
 }
 
-// RFC 4861 4.6: type, length in units of 8 octets. An option that is not known, or quotes a packet, keeps
-// these.
-void keep_neighbour_option(Header& header, std::size_t option, std::size_t length) {
+// The value of an option; of one that came before `again`, its addresses alone.
+void keep_neighbour_value(Header& header, std::size_t option, std::size_t length, bool again) {
     constexpr std::size_t kUnit = 8;
-    const std::uint8_t type = header.at.u8(option);
-    header.show(option, 2);
-    if (!has_length(kNeighbourOptions, type, length)) return;
-    switch (type) {
+    constexpr std::size_t kPrefix = 12;  // before four reserved octets
+    const auto show = [&](std::size_t from, std::size_t to) {
+        if (!again) header.show(option + from, to - from);
+    };
+    switch (header.at.u8(option)) {
         case 1:  // link-layer address of the source, of the target
         case 2:
             header.mac(option + 2);
             return;
         case 3:  // prefix
-            header.show(option, 2 * kUnit);
+            show(2, kPrefix);
             header.ipv6(option + 2 * kUnit);
             return;
-        case 5:  // MTU
-            header.show(option, kUnit);
+        case 5:  // MTU, behind two reserved octets
+            show(4, kUnit);
             return;
         case 24:  // route
-            header.show(option, kUnit);
+            show(2, kUnit);
             header.draft.map_prefix(header.step.begin + option + kUnit, length - kUnit);
             return;
-        case 25:  // name servers
-            header.show(option, kUnit);
+        case 25:  // name servers: lifetime, behind two reserved octets
+            show(4, kUnit);
             for (std::size_t at = kUnit; at + kIpv6 <= length; at += kIpv6) header.ipv6(option + at);
             return;
         default:
@@ -50,12 +51,19 @@ void keep_neighbour_option(Header& header, std::size_t option, std::size_t lengt
     }
 }
 
+// RFC 4861 4.6: type, length in units of 8 octets. An option that quotes a packet keeps these, one that is
+// not known its length.
 void keep_neighbour_options(Header& header, std::size_t option) {
+    Seen<256> seen;
     while (header.kept() == option && header.at.has(option + 8)) {
+        const std::uint8_t type = header.at.u8(option);
         const std::size_t length = header.at.u8(option + 1) * std::size_t{8};
         if (length == 0 || !header.at.has(option + length)) return;
         header.blank(option + length);
-        keep_neighbour_option(header, option, length);
+        const bool known = has_type(kNeighbourTypes, type);
+        header.show(option + (known ? 0 : 1), known ? 2 : 1);
+        if (has_length(kNeighbourOptions, type, length))
+            keep_neighbour_value(header, option, length, !seen.first(type));
         option += length;
     }
 }
@@ -84,6 +92,7 @@ void keep_listener_report(Header& header) {
     std::size_t record = kHeader;
     for (std::size_t left = header.at.be16(6); left > 0 && header.at.has(record + 4 + kIpv6); --left) {
         const std::size_t sources = header.at.be16(record + 2);
+        if (!is_record_type(header.at.u8(record))) return;
         header.keep(record + 4);
         const std::size_t end = keep_ipv6_each(header, record + 4, 1 + sources);
         if (end != record + 4 + kIpv6 * (1 + sources)) return;
@@ -166,7 +175,7 @@ void keep_igmp_records(Header& header) {
     for (std::size_t left = header.at.be16(6); left > 0; --left) {
         const std::size_t sources = header.at.be16(record + 2);
         const std::size_t end = record + 8 + 4 * sources + header.at.u8(record + 1) * std::size_t{4};
-        if (!header.at.has(end)) return;
+        if (!header.at.has(end) || !is_record_type(header.at.u8(record))) return;
         header.keep(record + 4);
         header.blank(end);
         for (std::size_t i = 0; i <= sources; ++i) header.ipv4(record + 4 + 4 * i);

@@ -1,5 +1,8 @@
 // Link headers, and what stands in their place.
+#include <algorithm>
+
 #include "anonymise/keep.hpp"
+#include "anonymise/repeats.hpp"
 
 namespace acapella::anonymise {
 namespace {
@@ -36,6 +39,17 @@ void keep_vlan(Header& header) {
     if (header.length() != kLength && !two) return;
     header.keep(header.length());
     if (header.step.what == Next::vlan) keep_raw_ipx(header, kLength);
+}
+
+void keep_mpls(Header& header) {
+    constexpr std::uint16_t kBottom = 0x0100;
+    const std::size_t entries = kept_labels(header.at, header.length());
+    header.keep(kLabel * std::min(entries, kMostInRow));
+    header.blank(kLabel * entries);
+    for (std::size_t i = kMostInRow; i < entries; ++i) {
+        const std::size_t half = kLabel * i + 2;
+        header.put16(half, header.at.be16(half) & kBottom);
+    }
 }
 
 // The I-TAG, and the customer's addresses and type.
@@ -88,7 +102,8 @@ void keep_osi(Header& header) {
 // Up to the correction field; the clock's identity, often of a MAC address, follows (IEEE 1588-2019 13.3).
 void keep_ptp(Header& header) {
     const bool version2 = (header.at.u8(1) & 0x0f) == 2;
-    if (version2 && header.at.has(16)) header.keep(16);
+    const bool fits = header.at.be16(2) <= header.at.reported();  // else it is no message
+    if (version2 && fits && header.at.has(16)) header.keep(16);
 }
 
 void keep_linux_cooked(Draft& draft, std::size_t length) {

@@ -1,8 +1,11 @@
-// IPv4 and its options; IPv6 and its extension headers. An option that is not known keeps its kind and
-// length.
+// IPv4 and its options; IPv6 and its extension headers. An option that is not known, or comes again, becomes
+// padding.
+#include <algorithm>
+
 #include "anonymise/checksum.hpp"
 #include "anonymise/keep.hpp"
 #include "anonymise/lengths.hpp"
+#include "anonymise/repeats.hpp"
 
 namespace acapella::anonymise {
 namespace {
@@ -18,20 +21,18 @@ void keep_ipv4_timestamps(Header& header, std::size_t option, std::size_t length
     constexpr std::size_t kStamps = 4;
     const unsigned flag = header.at.u8(option + 3) & 0x0fU;
     if (length < kStamps || !has_length(kIpv4Timestamps, flag, length)) return;
+    if (flag == 0) return header.show(option, std::min(length, kStamps + 4 * kMostInRow));
     header.show(option, length);
-    if (flag != 0) map_ipv4_each(header, option + kStamps, option + length, 8);
+    map_ipv4_each(header, option + kStamps, option + length, 8);
 }
 
 // RFC 791 3.1: kind, length, data.
-void keep_ipv4_option(Header& header, std::size_t option, std::size_t length) {
-    constexpr std::uint8_t kLooseRoute = 131;
-    constexpr std::uint8_t kStrictRoute = 137;
+void keep_ipv4_value(Header& header, std::size_t option, std::size_t length) {
     constexpr std::uint8_t kTimestamps = 68;
     constexpr std::uint8_t kRouterAlert = 148;
     constexpr std::size_t kRoute = 3;  // kind, length, pointer
     const std::uint8_t kind = header.at.u8(option);
     header.show(option, 2);
-    if (kind == kLooseRoute || kind == kStrictRoute) header.draft.ends_known = false;
     if (kind == kTimestamps) return keep_ipv4_timestamps(header, option, length);
     if (!has_length(kIpv4Options, kind, length)) return;
     if (kind == kRouterAlert) return header.show(option, length);
@@ -39,12 +40,28 @@ void keep_ipv4_option(Header& header, std::size_t option, std::size_t length) {
     map_ipv4_each(header, option + kRoute, option + length, 4);
 }
 
-// RFC 8200 4.2: type, length, data.
-void keep_ipv6_option(Header& header, std::size_t option, std::size_t length) {
+void keep_ipv4_options(Header& header, std::size_t begin, std::size_t end) {
+    constexpr std::uint8_t kLooseRoute = 131;
+    constexpr std::uint8_t kStrictRoute = 137;
+    Seen<256> seen;
+    keep_options(header, begin, end, [&seen](Header& of, std::size_t option, std::size_t length) {
+        const std::uint8_t kind = of.at.u8(option);
+        if (kind == kLooseRoute || kind == kStrictRoute) of.draft.ends_known = false;
+        if (!has_type(kIpv4Kinds, kind) || !seen.first(kind)) return false;
+        keep_ipv4_value(of, option, length);
+        return true;
+    });
+}
+
+// RFC 8200 4.2: type, length, data; zeros are padding. The options that are kept come once (RFC 2473 4.1.1,
+// RFC 2711 2.1, RFC 2675 2, RFC 6275 6.3); padding may come again.
+void keep_ipv6_option(Header& header, std::size_t option, std::size_t length, Seen<256>& seen) {
+    constexpr std::uint8_t kPadN = 1;
     constexpr std::uint8_t kHomeAddress = 0xc9;
     const std::uint8_t type = header.at.u8(option);
-    header.show(option, 2);
     if (type == kHomeAddress) header.draft.ends_known = false;
+    if (!has_type(kIpv6Types, type) || (!seen.first(type) && type != kPadN)) return;
+    header.show(option, 2);
     if (!has_length(kIpv6Options, type, length)) return;
     if (type == kHomeAddress) return header.ipv6(option + 2);
     header.show(option, length);
@@ -64,7 +81,7 @@ void keep_ipv4(Header& header) {
     header.blank(length);
     header.ipv4(12);
     header.ipv4(16);
-    keep_options(header, kIpv4Header, length, keep_ipv4_option);
+    keep_ipv4_options(header, kIpv4Header, length);
     header.put16(10, 0);
     InternetSum sum;
     sum.add(draft.bytes().subspan(header.step.begin));
@@ -89,6 +106,7 @@ void keep_ipv6_options(Header& header) {
     if (end < 8) return;
     header.keep(2);
     header.blank(end);
+    Seen<256> seen;
     for (std::size_t option = 2; option < end;) {
         if (header.at.u8(option) == 0) {  // Pad1
             ++option;
@@ -96,7 +114,7 @@ void keep_ipv6_options(Header& header) {
         }
         const std::size_t length = header.at.u8(option + 1) + std::size_t{2};
         if (option + length > end) return;
-        keep_ipv6_option(header, option, length);
+        keep_ipv6_option(header, option, length, seen);
         option += length;
     }
 }
@@ -133,14 +151,16 @@ void keep_ipv6_fragment(Header& header) {
     constexpr std::size_t kLength = 8;
     if (header.length() != kLength) return;
     header.keep(kLength);
+    header.fill(1, 1, 0);  // reserved
     if ((header.at.be16(2) & 0xfff9) != 0) header.draft.fragment = true;
 }
 
 // The check value is of what was sent, and nobody can make another.
 void keep_authentication(Header& header) {
     if (header.length() < 12) return;
-    header.keep(12);
+    header.keep(2);
     header.blank(header.length());
+    header.show(4, 8);  // behind two reserved octets
 }
 
 }  // namespace acapella::anonymise

@@ -1,5 +1,7 @@
 // Tunnels: their own headers; what they carry follows as headers of its own.
 #include "anonymise/keep.hpp"
+#include "anonymise/lengths.hpp"
+#include "anonymise/repeats.hpp"
 #include "dissect/gre_key.hpp"
 
 namespace acapella::anonymise {
@@ -34,7 +36,14 @@ void keep_erspan(Header& header, std::size_t begin) {
     header.tunnel(begin + 2, 2, TunnelType::erspan_session);
 }
 
-}  // namespace
+// RFC 1701: whether all routes from `begin` on, but the last, are of a family that is known.
+bool has_source_routes(const Cursor& at, std::size_t begin, std::size_t end) {
+    for (; begin + gre::kRouteHeader <= end; begin += gre::route_length(at, begin))
+        if (!gre::is_last_route(at, begin) &&
+            !is_source_route(at.be16(begin), at.u8(begin + 2), at.u8(begin + 3)))
+            return false;
+    return true;
+}
 
 // RFC 1701: of source routes, which are addresses, family, offset and length.
 void blank_routes(Header& header, std::size_t begin, std::size_t end) {
@@ -42,6 +51,8 @@ void blank_routes(Header& header, std::size_t begin, std::size_t end) {
     for (; begin + gre::kRouteHeader <= end; begin += gre::route_length(header.at, begin))
         header.show(begin, gre::kRouteHeader);
 }
+
+}  // namespace
 
 // With ERSPAN's header, which the dissector takes with it, and PPP's address and control.
 void keep_gre(Header& header) {
@@ -53,10 +64,11 @@ void keep_gre(Header& header) {
     if (end == 0) return;
     const bool erspan = type == gre::kErspan || type == gre::kErspan3;
     header.keep(routes);
-    blank_routes(header, routes, end);
-    if (!erspan) header.keep(header.length());
     replace_gre_key(header, flags, type);
-    if (erspan && header.length() >= end + 8) keep_erspan(header, end);
+    const bool whole = has_source_routes(header.at, routes, end);
+    if (whole) blank_routes(header, routes, end);
+    if (whole && !erspan) header.keep(header.length());
+    if (whole && erspan && header.length() >= end + 8) keep_erspan(header, end);
     if (flags & gre::kChecksum) header.owe(SumKind::plain, 4);
 }
 
@@ -90,7 +102,7 @@ bool has_geneve_options(const Cursor& at, std::size_t option, std::size_t end) {
 
 }  // namespace
 
-// RFC 8926 3.5: options keep class, type and length.
+// RFC 8926 3.5: options keep their length, and class and type if they are known and come for the first time.
 void keep_geneve(Header& header) {
     constexpr std::size_t kFixed = 8;
     const std::size_t end = header.length();
@@ -99,12 +111,35 @@ void keep_geneve(Header& header) {
     header.tunnel(4, 3, TunnelType::geneve_vni);
     header.blank(end);
     if (!has_geneve_options(header.at, kFixed, end)) return;
-    for (std::size_t option = kFixed; option < end; option += geneve_option_length(header.at, option))
-        header.show(option, kGeneveOption);
+    Seen<std::size(kGeneveTypes) + 1> seen;
+    for (std::size_t option = kFixed; option < end; option += geneve_option_length(header.at, option)) {
+        const std::size_t place = place_of(kGeneveTypes, header.at.be24(option));
+        const bool known = place < std::size(kGeneveTypes) && seen.first(place);
+        header.show(option + (known ? 0 : 3), known ? kGeneveOption : 1);
+    }
 }
 
-// 3GPP TS 29.281 5.2.1: extension headers keep length and the next one's type. Of signalling the part that
-// is the same in all messages.
+namespace {
+
+constexpr std::size_t kGtpFixed = 12;  // with number and type of the first extension
+
+// Whether all extensions are known, and none comes twice.
+bool has_gtp_extensions(const Cursor& at, std::size_t end) {
+    Seen<256> seen;
+    std::uint8_t type = at.u8(kGtpFixed - 1);
+    for (std::size_t begin = kGtpFixed; begin < end;) {
+        const std::size_t length = at.u8(begin) * std::size_t{4};
+        if (length == 0 || !has_type(kGtpExtensions, type) || !seen.first(type)) return false;
+        begin += length;
+        type = at.u8(begin - 1);
+    }
+    return true;
+}
+
+}  // namespace
+
+// 3GPP TS 29.281 5.2.1: extension headers keep length and the next one's type, if all types are known and
+// come once; else the frame ends before them. Of signalling the part that is the same in all messages.
 void keep_gtp(Header& header) {
     constexpr std::size_t kFixed = 8;
     constexpr std::uint8_t kOptional = 0x07;
@@ -117,9 +152,10 @@ void keep_gtp(Header& header) {
     if (end == 0) return;
     std::size_t extension = kFixed;
     if (header.at.u8(0) & kOptional) {
-        extension += 4;
+        extension = kGtpFixed;
         header.keep(extension);
     }
+    if (extension < end && !has_gtp_extensions(header.at, end)) return;
     header.blank(end);
     while (extension < end) {
         const std::size_t length = header.at.u8(extension) * std::size_t{4};

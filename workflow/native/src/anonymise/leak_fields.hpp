@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "anonymise/repeats.hpp"
 #include "dissect/trace.hpp"
 #include "record.hpp"
 
@@ -21,11 +22,15 @@ struct HeaderFields {
     std::vector<std::size_t> ipv6;
     std::vector<std::size_t> macs;
     std::vector<Range> headers;
-    std::vector<Range> blank;  // in headers: values of unknown options, and of those with a wrong length
+    // In headers: unknown options, values of those with a wrong length, and what repeats beyond repeats.hpp.
+    std::vector<Range> blank;
 
     void clear();
     // Adds those of one header.
     void read(const Record& record, const Step& step);
+
+  private:
+    Chain chain_;
 };
 
 }  // namespace acapella::anonymise
