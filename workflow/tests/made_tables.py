@@ -21,6 +21,7 @@ from made_traffic import BINS, SAMPLE_NS, Sample, allocated, bin_of, samples_of_
 from acapella_core import schemas
 
 ALL = "all"
+PAYLOAD = "Data"  # a label that is no header
 TOP = 5  # flows of each site in top_flows
 CLOCKS = (1, 1, 1, 1000)  # ns
 LOSSES = (0, 0, 0, 0.0004, 0.02)
@@ -103,11 +104,13 @@ def quality_row(one: Sample, watched_ns: int, length_ns: int, draw) -> dict:
     lost = int(one.frames * draw.choice(LOSSES)) if draw.random() < 0.85 else None
     share = lost and lost / (lost + one.frames)
     stages = 0 if lost is None else draw.choice([4, 4, 4, 3])
+    pairs = one.frames - 1  # of frames that follow each other
+    repeated = round(draw.choice(REPEATED) * pairs) / pairs if pairs > 0 else None
     return {
         **{"site": one.site, "port": one.port, "sample": one.name, "direction": "both", "method": "tcpdump"},
         **{"snaplen": 200, "frames": one.frames, "wire_bytes": one.wire_bytes, "engine": "hybrid"},
         **{"dropped_kernel": lost, "lost_frames": lost, "loss_share": share, "loss_stages_known": stages},
-        **{"clock_resolution_ns": draw.choice(CLOCKS), "equal_stamps_share": draw.choice(REPEATED)},
+        **{"clock_resolution_ns": draw.choice(CLOCKS), "equal_stamps_share": repeated},
         **{"time_reversals": 0, "untimed_frames": 0, "implausible_frames": 0},
         **{"actual_start_ns": one.start_ns, "actual_end_ns": one.end_ns, "actual_by": "manifest"},
         "misdated": "false",
@@ -219,11 +222,13 @@ def depth_row(total: dict, own: list[Sample]) -> dict:
     for one in own:
         for cell in one.cells:
             frames[cell.stack] += cell.frames
-    deepest = min(frames, key=lambda stack: (-len(stack), -frames[stack], stack), default=())
+    headers = {stack: [label for label in stack if label != PAYLOAD] for stack in frames}
+    deepest = min(frames, key=lambda stack: (-len(headers[stack]), -frames[stack], stack), default=())
     return {
         **total,
-        **{"frames": total["total_frames"], "distinct_headers": len({label for stack in frames for label in stack})},
-        **{"distinct_stacks": len(frames), "deepest_stack": len(deepest), "deepest_example": "/".join(deepest)},
+        **{"frames": total["total_frames"], "distinct_headers": len({one for own in headers.values() for one in own})},
+        **{"distinct_stacks": len(frames), "deepest_stack": len(headers.get(deepest, ()))},
+        "deepest_example": "/".join(deepest),
     }
 
 

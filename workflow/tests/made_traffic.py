@@ -53,6 +53,7 @@ ENDS = {  # labels from the network header on: application (None: no flow), weig
 EVERYWHERE = ("IPv4/TCP/TLS", "IPv4/TCP", "ARP")
 LINK_ONLY = ("LLDP", "STP", "LACP")  # never in a tunnel
 ACKNOWLEDGMENTS = ("IPv4/TCP", "IPv6/TCP")
+PADDED = 60  # bytes of the shortest Ethernet frame without FCS
 PERSISTENT = 10  # every 10th flow of an application is in every sample of its port
 
 
@@ -176,7 +177,8 @@ def cell_of(encapsulation: str, end: str, length: int, frames: int) -> Cell:
     """The cell of one kind; ``length``: of its frame without tags and tunnels."""
     around, more, _ = ENCAPSULATIONS[encapsulation]
     stack = tuple((end if encapsulation == "none" else f"{encapsulation}/{end}").split("/"))
-    lengths = length + more + around, length + more
+    inner = max(PADDED, length + more) if encapsulation.endswith(("Ethernet", "VLAN")) else length + more
+    lengths = inner + around, inner
     return Cell(encapsulation, stack, ENDS[end][0], *lengths, frames, "GTP" in stack, end in ACKNOWLEDGMENTS)
 
 
@@ -205,11 +207,12 @@ def flows_of(one: Sample, draw: random.Random) -> list[Flow]:
 
 
 def times_of(one: Sample, frames: int, size: int, draw: random.Random) -> tuple[int, int]:
-    """First and last time of a flow in a sample, at most 100 Gbit/s; some flows have one timestamp."""
+    """First and last time of a flow in a sample, at most 10 Gbit/s; some flows have one timestamp."""
     if frames == 1 or draw.random() < 0.02:
         first = one.start_ns + int(draw.random() * SAMPLE_NS)
         return first, first
-    length = min(SAMPLE_NS - 1, max(8 * size // 100, int(10 ** draw.uniform(2.5, 10.3))))
+    gbps = 10 ** draw.uniform(-2.5, 1)
+    length = min(SAMPLE_NS - 1, max(int(8 * size / gbps), int(10 ** draw.uniform(2.5, 10.3))))
     first = one.start_ns + int(draw.random() * (SAMPLE_NS - length))
     return first, first + length
 

@@ -98,13 +98,14 @@ def header_depth(samples):
     rows = []
     for site, chosen in scopes(samples):
         stacks = Counter(f["stack"] for f in frames_of(chosen))
-        order = sorted(stacks, key=lambda s: (-len(s.split("/")), -stacks[s], s))
+        headers = {s: [label for label in s.split("/") if label != "Data"] for s in stacks}  # payload is no header
+        order = sorted(stacks, key=lambda s: (-len(headers[s]), -stacks[s], s))
         rows.append(
             {
                 "site": site,
-                "distinct_headers": len({h for s in stacks for h in s.split("/")}),
+                "distinct_headers": len({label for own in headers.values() for label in own}),
                 "distinct_stacks": len(stacks),
-                "deepest_stack": len(order[0].split("/")) if order else 0,
+                "deepest_stack": len(headers[order[0]]) if order else 0,
                 "deepest_example": order[0] if order else None,
                 "frames": sum(stacks.values()),
                 "samples": len(chosen),

@@ -103,9 +103,23 @@ def test_lines_cross_50_percent_between_the_thresholds_of_the_title(name, column
     assert "ten thresholds a decade" in figure.description
 
 
+@pytest.mark.parametrize("sites", [1, 30])
+@pytest.mark.parametrize("name", ["flow_sizes", "flow_times"])
+def test_shares_have_a_tick_with_a_label_at_50_percent(name, sites, tmp_path):
+    figure = compose.drawn(name, Source(Campaign(write_tables(tmp_path / "made", sites=sites))))
+    chart = figure.spec["concat"][0]
+    panels = chart.get("vconcat", [chart])
+    for panel in panels:
+        y = panel["encoding"]["y"]
+        assert {0.5, 1} <= set(y["axis"]["values"]) and y["axis"]["labelOverlap"] is False
+        low, high = map(math.log10, y["scale"]["domain"])
+        assert panel["height"] * math.log10(2) / (high - low) >= 12, "both labels have room"
+    assert words(svg_of(figure)).count(" 50 % ") == len(panels)
+
+
 def test_ticks_of_durations_and_rates_have_a_label_at_each_decade(tmp_path):
     text = words(svg_of(compose.drawn("flow_times", Source(Campaign(write_tables(tmp_path / "made", sites=2))))))
-    for label in ("1 µs", "10 µs", "100 µs", "1 ms", "10 s", "100 s", "1 k", "10 k", "100 k", "1 M", "10 G"):
+    for label in ("1 µs", "10 µs", "100 µs", "1 ms", "10 s", "100 s", "1 k", "10 k", "100 k", "1 M", "1 G"):
         assert f" {label} " in f" {text} ", label
 
 

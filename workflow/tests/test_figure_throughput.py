@@ -127,6 +127,22 @@ def test_a_burst_in_the_first_3_ms_of_a_sample_is_in_the_mean_of_its_neighbor(tm
     )
 
 
+def test_title_has_the_peak_of_the_table_if_drawn_bins_join_several(tmp_path):
+    sizes = {n: 10**6 for n in range(1000)} | {500: 50 * 10**6}
+    figure = short_captures(tmp_path, (0, 10**6, sizes))
+    drawn = max(bar["rate"] for bar in bars(figure))
+    assert drawn < 200 * 10**6, "a drawn bin is longer than a bin of the table"
+    title, notes = (text.replace("\xa0", " ") for text in (figure.title, figure.description))
+    assert "the highest mean rate in a bin is 400 Mbit/s (over 1 s), at S0 p0" in title
+    assert "in bins of at most 5 s" in notes
+    assert "the title has the highest of the table's bins of 1 s, not of the wider drawn ones" in notes
+
+
+def test_a_bin_that_is_covered_for_a_small_part_has_no_peak_of_its_own(tmp_path):
+    figure = short_captures(tmp_path, (997, 3000, {0: 3_000_000, 1: 10**6, 2: 10**6}))
+    assert "8 Gbit/s" not in figure.title.replace("\xa0", " ")
+
+
 def test_time_between_two_samples_in_one_bin_is_not_counted_as_watched():
     samples = [
         {"site": "S0", "port": "p0", "actual_start_ns": start, "actual_end_ns": end}

@@ -266,16 +266,44 @@ def test_a_table_that_is_not_one_is_told_in_one_line(content, tmp_path, capsys):
     assert not (folder / "figures").exists()
 
 
+def quality_marks(figure: compose.Drawn, place: int) -> list[dict]:
+    """The marks of a panel of capture_quality."""
+    panels = [panel for panel in figure.spec["concat"][0]["hconcat"] if "layer" in panel]
+    return figure_data(figure, panels[place] if "data" in panels[place] else panels[place]["layer"][0])
+
+
+@pytest.mark.parametrize("campaign", ["one_site", "long_names", "hostile", "thirty_sites"])
+def test_no_mark_of_capture_quality_covers_another_and_each_counts_its_samples(campaign, campaigns, drawn):
+    source, figure = campaigns[campaign], drawn("capture_quality", campaign)
+    for place, (column, _) in enumerate(capture_quality.PANELS):
+        marks = quality_marks(figure, place)
+        known = [row for row in source.quality if capture_quality.share(row, column) is not None]
+        for site in source.sites:
+            own = sorted((mark for mark in marks if mark["site"] == site), key=lambda mark: mark["x"])
+            assert sum(mark["samples"] for mark in own) == sum(row["site"] == site for row in known)
+            assert all(mark["number"] == str(mark["samples"]) for mark in own)
+            sizes = [capture_quality.DOT if mark["samples"] == 1 else capture_quality.MARK for mark in own]
+            rooms = [(one + other) / 2 for one, other in pairwise(sizes)]
+            assert all(b["x"] - a["x"] >= room - 0.02 for (a, b), room in zip(pairwise(own), rooms, strict=True))
+
+
+def test_samples_without_loss_and_with_little_are_two_marks(tmp_path):
+    rows = [{"site": "S0", "sample": f"s{n}", "frames": 10**7, **COUNTED} for n in range(3)]
+    rows[2] |= {"lost_frames": 5, "loss_share": 5e-7}
+    write_table(tmp_path, "capture_quality", rows)
+    marks = quality_marks(compose.drawn("capture_quality", Source(Campaign(tmp_path))), 0)
+    found = sorted((mark["samples"], mark["text"].replace("\N{NO-BREAK SPACE}", " ")) for mark in marks)
+    assert found == [(1, "< 0.0001 %"), (2, "0 %")]
+
+
 def test_an_unknown_loss_is_never_drawn_as_none(campaigns):
     source = campaigns["thirty_sites"]
     figure = compose.drawn("capture_quality", source)
-    drawn = figure.spec["concat"][0]["hconcat"][0]["data"]["values"]
+    drawn = quality_marks(figure, 0)
     known = [row for row in source.quality if row["lost_frames"] is not None]
     assert len(known) < len(source.quality)
     for site in source.sites:
-        zero = sum(
-            row["samples"] for row in drawn if row["site"] == site and row["text"].startswith("0\N{NO-BREAK SPACE}")
-        )
+        zero = sum(row["samples"] for row in drawn if row["site"] == site and row["x"] == 0)
         assert zero == sum(row["loss_share"] == 0 for row in known if row["site"] == site)
     assert sum(row["samples"] for row in drawn) == len(known)
 
@@ -320,12 +348,12 @@ FROM_FILE = {
         ([{**COUNTED, "loss_stages_known": 3}], "No loss counted in 1 sample", ["known in part"]),
         (
             [COUNTED, {**COUNTED, "dropped_kernel": 1, "lost_frames": 1, "loss_share": 0.01}],
-            "1 of 2 samples lost frames, the worst 1.00 %",
+            "Loss counted in 1 of 2 samples, the largest 1.00 % of frames",
             [],
         ),
         (
             [{**COUNTED, "loss_stages_known": 3}, {**COUNTED, "lost_frames": 1, "loss_share": 0.01}],
-            "At least 1 of 2 samples lost frames, the worst at least 1.00 %",
+            "Loss counted in 1 of 2 samples, the largest at least 1.00 % of frames",
             ["known in part"],
         ),
     ],
@@ -386,7 +414,7 @@ def test_intervals_are_drawn_where_the_table_has_them_alone(svg):
 
 
 def test_a_pdf_finds_all_its_objects(svg):
-    content = pdf_of(svg("capture_quality", "one_site"))
+    content = pdf_of(svg("flows_per_sample", "thirty_sites"))
     start = int(re.search(rb"startxref\n(\d+)\n", content)[1])
     table = content[start:].split(b"trailer")[0].splitlines()[2:]
     assert len(table) > 20

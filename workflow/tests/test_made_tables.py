@@ -1,9 +1,11 @@
 """Made-up tables, which tests of figures and report read, are as of one campaign: their sums agree."""
 
+import random
 from collections import defaultdict
 
 import pytest
 from made_tables import TABLES, write_tables
+from made_traffic import samples_of_site
 
 from acapella.campaign import Campaign
 from acapella.figures.source import Source
@@ -54,8 +56,8 @@ def test_lengths_headers_and_encapsulations_agree(site, tables):
     assert {name: frames for name, frames in sizes.items() if frames} == stacks
     headers = {row["header"]: row for row in tables["header_occurrence"] if row["site"] == site}
     depth = next(row for row in tables["header_depth"] if row["site"] == site)
-    assert depth["distinct_headers"] == len(headers)
-    assert depth["deepest_stack"] == len(depth["deepest_example"].split("/"))
+    assert depth["distinct_headers"] == len(headers.keys() - {"Data"}) == len(headers) - 1
+    assert depth["deepest_stack"] == len([label for label in depth["deepest_example"].split("/") if label != "Data"])
     tagged = [row for row in tables["encapsulations"] if row["site"] == site and "VLAN" in row["encapsulation"]]
     assert headers["VLAN"]["frames"] == sum(row["frames"] for row in tagged)
     assert all(row["share_lo"] <= row["share"] <= row["share_hi"] for row in tagged)
@@ -80,3 +82,75 @@ def test_flows_of_all_tables_agree(tables):
         row for row in tables["flow_sizes"] if (row["scope"], row["flows_ge"]) == ("campaign", 1)
     ]  # the largest flow alone
     assert all(row["bytes"] <= largest[1]["wire_bytes"] for row in reached)
+
+
+LINK_BPS = 100 * 10**9  # of the ports, HundredGigE
+LEAST = 60  # bytes of an Ethernet frame without FCS (IEEE 802.3, section 4.2.3.3: 64 with FCS)
+RAW = 20  # bytes of a frame that starts with IP: at least its header
+PARTS = {"tcp_frames", "no_payload_frames", "ack_frames", "cut_tcp_frames", "issue_frames", "flow_frames"}
+
+
+@pytest.fixture(scope="module", params=[1, 2, 30])
+def sized(request, tmp_path_factory) -> dict[str, list[dict]]:
+    """All tables of a campaign of 1, 2 or 30 sites."""
+    source = Source(Campaign(write_tables(tmp_path_factory.mktemp("sized"), sites=request.param)))
+    return {name: source.rows(name) for name in TABLES}
+
+
+def test_no_share_is_below_0_or_above_1(sized):
+    for name, rows in sized.items():
+        for row in rows:
+            shares = {column: row[column] for column in row if "share" in column or column == "ccdf"}
+            shares.pop("occurrence_share", None)  # a frame may have a header more than once
+            assert all(value is None or 0 <= value <= 1 for value in shares.values()), (name, shares)
+            assert all(row[part] <= row["frames"] for part in PARTS & set(row)), (name, row)
+    for row in sized["header_occurrence"]:
+        assert row["frame_share"] <= row["occurrence_share"]
+
+
+def test_bytes_are_those_of_frames_of_possible_lengths(sized):
+    for name in ("capture_quality", "flows_per_sample", "throughput", "top_flows", "applications", "encapsulations"):
+        for row in sized[name]:
+            least = RAW if row.get("encapsulation") == "none" else LEAST
+            assert least * row["frames"] <= row["wire_bytes"] <= 9216 * row["frames"], (name, row)
+            assert bool(row["frames"]) == bool(row["wire_bytes"]), (name, row)
+
+
+def test_frames_and_flows_of_samples_have_possible_lengths():
+    draw = random.Random(1)
+    made = [one for site in ("A", "B", "C") for one in samples_of_site(site, 2, 4, 2000, draw)]
+    for one in made:
+        for cell in one.cells:
+            least = RAW if cell.encapsulation == "none" else LEAST
+            assert least <= cell.outer <= 9216 and cell.inner <= cell.outer, cell
+        assert all(RAW * flow.frames <= flow.wire_bytes <= 9216 * flow.frames for flow in one.flows)
+        assert sum(flow.frames for flow in one.flows) <= one.frames
+        assert all(one.start_ns <= flow.first_ns <= flow.last_ns < one.end_ns for flow in one.flows)
+
+
+def test_flows_are_no_larger_and_no_faster_than_what_was_captured(sized):
+    for name in ("frames", "wire_bytes"):
+        most = summed(sized["capture_quality"], name)
+        most["all"] = sum(most.values())
+        assert all(row[name] <= most[row["site"]] for row in sized["top_flows"])
+    size = {
+        site: sum(most for s, most in summed(sized["capture_quality"], "wire_bytes").items() if site in (s, "all"))
+        for site in {row["site"] for row in sized["flow_sizes"]}
+    }
+    assert all(row["bytes"] <= size[row["site"]] for row in sized["flow_sizes"] if row["flows_ge"])
+    rates = [row for row in sized["flow_times"] if row["measure"] == "rate_bps" and row["flows_ge"]]
+    assert max(row["value"] for row in rates) <= LINK_BPS
+    fast = next(r for r in rates if (r["scope"], r["site"], r["value"]) == ("sample", "all", 10**9))
+    assert fast["ccdf"] < 0.2, "few flows are faster than 1 Gbit/s at ports of some Mbit/s"
+    for row in sized["throughput"]:
+        assert row["rate_bps"] == round(8e9 * row["wire_bytes"] / row["covered_ns"]) <= LINK_BPS
+    for row in sized["flows_per_sample"]:
+        assert row["flows"] <= row["flow_frames"] <= row["frames"] and 2 * row["connections"] <= row["flows"]
+
+
+def test_repeated_timestamps_and_losses_are_whole_frames(sized):
+    for row in sized["capture_quality"]:
+        repeated = row["equal_stamps_share"] * (row["frames"] - 1)
+        assert repeated == pytest.approx(round(repeated), abs=1e-6)
+        if row["lost_frames"] is not None:
+            assert row["loss_share"] == pytest.approx(row["lost_frames"] / (row["lost_frames"] + row["frames"]))

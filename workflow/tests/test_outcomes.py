@@ -96,15 +96,16 @@ def test_shares_of_reasons_are_those_of_the_unsuccessful_sites(table):
 @pytest.mark.parametrize(
     ("sites", "expected"),
     [
-        ({"a": 1, "b": 1, "": 1}, "; 3 reasons are equally frequent (33.3 % each)"),
-        ({"b": 2, "a": 1}, "; most frequent reason: b (66.7 %)"),
+        ({"a": 1, "b": 1, "": 1}, "; 3 reasons are equally frequent (1 site each)"),
+        ({"b": 2, "a": 1}, "; most frequent reason: b (2 sites)"),
         ({"": 2, "a": 1}, ""),
     ],
 )
 def test_title_states_that_reasons_are_equally_frequent(sites, expected):
     rows = [{"unsuccessful_sites": 3, "sites_of_all": 6}]
     shown = outcome_reasons.title(rows, Counter(sites)).replace("\N{NO-BREAK SPACE}", " ")
-    assert shown == f"50.0 % of 6 sites were degraded, incomplete or failed{expected}"
+    assert shown == f"3 of 6 sites (50.0 %) were degraded, incomplete or failed{expected}"
+    assert shown.count("%") == 1, "shares of one whole alone"
 
 
 @pytest.mark.parametrize(
@@ -123,10 +124,11 @@ def test_reasons_that_differ_in_numbers_and_names_are_one(site, reason, expected
 def test_figure_of_reasons_prints_shares_with_counts(table):
     figure = compose.drawn("outcome_reasons", Source(Campaign(table[1])))
     assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == (
-        "80.0 % of 5 sites were degraded, incomplete or failed; most frequent reason: no NIC (50.0 %)"
+        "4 of 5 sites (80.0 %) were degraded, incomplete or failed; most frequent reason: no NIC (2 sites)"
     )
     text = words(svg_of(figure))
     for said in (
+        "share of the 4 unsuccessful sites (%)",
         "no NIC: 50.0 % (2 sites)",
         "did not end: 25.0 % (1 site)",
         "2 collections, 5 sites; a site counts once per collection",
@@ -144,16 +146,26 @@ def test_figure_of_many_reasons_counts_the_rest(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
-    [(LINES.splitlines()[1:2], "none of 1 site was degraded, incomplete or failed"), ([], "nothing was collected")],
+    ("lines", "title", "said"),
+    [
+        (LINES.splitlines()[1:2], "The site succeeded", "No site was degraded, incomplete or failed"),
+        (
+            [line.replace("STAR", name) for name in ("STAR", "UCSD") for line in LINES.splitlines()[1:2]],
+            "All 2 sites succeeded",
+            "No site was degraded, incomplete or failed",
+        ),
+        ([], "Reasons of unsuccessful collections: no data", "nothing was collected"),
+    ],
 )
-def test_figure_of_reasons_without_any_says_why(lines, said, tmp_path):
+def test_figure_of_reasons_without_any_says_why(lines, title, said, tmp_path):
     (tmp_path / "outcomes.csv").write_text("\n".join([LINES.splitlines()[0], *lines]) + "\n")
     folder = tmp_path / "one"
     assert cli.main(["outcomes", str(tmp_path / "outcomes.csv"), "-o", str(folder / "tables")]) == 0
     assert reasons_of(folder) == []
     figure = compose.drawn("outcome_reasons", Source(Campaign(folder)))
-    assert figure.empty and said in words(svg_of(figure))
+    text = words(svg_of(figure))
+    assert figure.empty == (not lines) == ("no data" in text.lower())
+    assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == title and said in text
 
 
 @pytest.mark.parametrize("text", ["a,b\n1,2\n", LINES.replace("success", "splendid"), None])

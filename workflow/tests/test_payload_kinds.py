@@ -47,6 +47,8 @@ def test_payload_kinds_are_no_headers_and_data_is_one_line(campaign):
     assert found["HTTP"]["frames"] == sum("http" in frame for frame in tokens)
 
 
-def test_payload_counts_once_in_the_depth_of_a_stack(campaign):
+def test_payload_counts_neither_in_the_depth_of_a_stack_nor_as_a_distinct_header(campaign):
     deepest = next(row for row in rows(campaign, "header_depth") if row["site"] == "all")
-    assert deepest["deepest_stack"] == 5  # Ethernet, IPv4, TCP, HTTP, Data
+    headers = [[token for token in frame if token not in PAYLOAD | {"ethertype"}] for frame in tokens_of(campaign)]
+    assert deepest["deepest_stack"] == max(map(len, headers)) == 4  # Ethernet, IPv4, TCP, HTTP
+    assert deepest["distinct_headers"] == len({token for frame in headers for token in frame}) == 5

@@ -1,6 +1,7 @@
 """Figures of trials: what each must say, for one pair and many, with no difference, and with nothing in common."""
 
 import json
+import re
 import xml.etree.ElementTree as ET
 from collections import defaultdict
 from itertools import combinations
@@ -39,13 +40,8 @@ CAMPAIGNS = {
     "nothing_in_common": ({"quiet": [{"common": 0}], "loaded": [{"I": 0.2}, {"common": 0}]}, {}),
     "many": ({f"{LONG}-{n}": [{"I": 0.02 * n + 0.001 * run} for run in range(8)] for n in range(4)}, {}),
 }
-NOT_REVERSED = "of packets arrived in the opposite order"
 ALONE = "one environment alone cannot be compared with another one"
 EMPTY = {  # figures that have nothing to show, and the reason that they print
-    ("reordering_spacing", "one_pair"): NOT_REVERSED,
-    ("reordering_spacing", "nothing_differs"): NOT_REVERSED,
-    ("reordering_spacing", "nothing_in_common"): NOT_REVERSED,
-    ("reordering_spacing", "many"): NOT_REVERSED,
     ("kappa_environments", "one_pair"): ALONE,
     ("kappa_environments", "nothing_in_common"): "no environment has a kappa above 0 to compare with",
 }
@@ -60,7 +56,7 @@ UNITS = {
         "packets (%)",
         "0 ns",
     ),
-    "reordering_spacing": ("spacing in the first trial", "reversed pairs (%)"),
+    "reordering_spacing": ("pair", "1, 4, 16, ... or 4096 packets apart"),
     "latency_delta": ("Mean absolute difference of latency", "difference of latency", "packets (%)"),
 }
 
@@ -246,7 +242,9 @@ def test_share_within_10_ns_is_that_of_the_bins_in_the_shaded_part(name, measure
     source = campaigns["three_environments"]
     figure, drawn = figures(name, "three_environments")
     for panel in figure.spec["concat"][0]["vconcat"]:
-        environment, _, said = panel["title"]["text"].partition(": ")
+        head, _, said = panel["title"]["text"].partition(": ")
+        environment, _, runs = head.partition(" (")
+        assert runs == "4\N{NO-BREAK SPACE}runs)"
         rows = [r for r in source.rows("consistency_deltas") if (r["environment"], r["a"]) == (environment, 1)]
         inside = defaultdict(int)
         for row in rows:
@@ -322,7 +320,8 @@ def test_timeline_title_has_the_lowest_window_and_the_key_its_length(campaigns, 
 
 def test_timeline_title_keeps_a_kappa_below_1_apart_from_1():
     rows = [
-        {"kappa": kappa, "from_ns": ns, "environment": "e", "b": 2} for kappa, ns in ((0.9999996, 3 * 10**6), (1.0, 0))
+        {"kappa": kappa, "from_ns": ns, "to_ns": ns + 10**6, "environment": "e", "b": 2}
+        for kappa, ns in ((0.9999996, 3 * 10**6), (1.0, 0))
     ]
     title = kappa_timeline.title(rows, {("e", 2): "tuesday"}).replace("\N{NO-BREAK SPACE}", " ")
     assert title == "Lowest window kappa: 1 - 4.0e-07 at 3 ms (tuesday)"
@@ -330,7 +329,8 @@ def test_timeline_title_keeps_a_kappa_below_1_apart_from_1():
 
 def test_timeline_title_counts_the_other_windows_that_are_as_low():
     kappas = enumerate((0.5, 0, 0, 0))
-    rows = [{"kappa": kappa, "from_ns": n * 10**6, "environment": "e", "b": 2} for n, kappa in kappas]
+    window = {"environment": "e", "b": 2}
+    rows = [{"kappa": kappa, "from_ns": n * 10**6, "to_ns": (n + 1) * 10**6, **window} for n, kappa in kappas]
     title = kappa_timeline.title(rows, {("e", 2): "tuesday"}).replace("\N{NO-BREAK SPACE}", " ")
     assert title == "Lowest window kappa: 0 at 1 ms (tuesday) and in 2 other windows"
 
@@ -354,6 +354,11 @@ def test_timeline_of_many_runs_has_those_with_the_least_kappa(tmp_path):
 def environments_campaign(folder, kappas: dict[str, list[float]]) -> Source:
     """A campaign whose runs have these kappas, all of them because of I."""
     environments = {name: [{"I": 2 * (1 - kappa), "L": 0.0} for kappa in runs] for name, runs in kappas.items()}
+    return trials_of(folder, environments)
+
+
+def trials_of(folder, environments: dict[str, list[dict]]) -> Source:
+    """A campaign of these environments with its tables."""
     write_campaign(folder, environments)
     assert cli.main(["trials", str(folder), "--environments", *environments]) == 0
     return Source(Campaign(folder))
@@ -397,14 +402,30 @@ def test_a_difference_of_environments_is_stated_only_if_its_interval_excludes_ze
 
 def test_reordering_names_the_environments_without_and_the_largest_spacing(campaigns, svg):
     text = words(svg("reordering_spacing", "three_environments"))
-    assert "none (quiet)" in text and "no pair is reversed in quiet and shared" in text
+    assert "no sampled pair is reversed in quiet and shared" in text and "spacing in the first trial" in text
     rows = [row for row in campaigns["three_environments"].rows("consistency_spacing") if row["a"] == 1]
     farthest = max(row["hi_ns"] for row in rows if row["reversed_pairs"])
     bound = float(text.split("of the pairs sampled, none that is ")[1].split(" ms or more apart is reversed")[0])
     assert farthest < 1e6 * bound < 1.01 * (farthest + 1)
-    noisy = [row for row in rows if row["environment"] == "noisy"]
-    share = sum(row["reversed_pairs"] for row in noisy) / sum(row["pairs"] for row in noisy)
-    assert f"{100 * share:.2f} % (noisy)" in text or f"{100 * share:.2g} % (noisy)" in text
+    top = max(rows, key=lambda row: row["reversed_share"])
+    counts = f"{top['reversed_pairs']} of {top['pairs']} sampled pairs"
+    assert f"Up to {100 * top['reversed_share']:.2f} % of pairs are reversed at a spacing: {counts}" in text
+    assert f"(noisy-{top['b']})" in text
+
+
+def test_reordering_title_is_the_highest_point_of_the_drawing(figures):
+    figure, _ = figures("reordering_spacing", "three_environments")
+    chart = figure.spec["concat"][0]
+    points = [row for panel in chart["concat"] for row in (panel.get("data") or chart["data"])["values"]]
+    top = max(points, key=lambda row: row["share"])
+    assert figure.title.startswith(f"Up to {percent(top['share'] / 100)} of pairs")
+    assert figure.title.endswith(f"({top['run']})")
+
+
+def test_no_reversed_pair_is_a_result_and_not_missing_data(figures):
+    figure, drawn = figures("reordering_spacing", "nothing_differs")
+    assert figure.title == "No sampled pair of packets arrived in the opposite order"
+    assert not figure.empty and "no data" not in words(drawn).lower()
 
 
 def test_reordering_bounds_the_pairs_sampled_and_no_others(tmp_path):
@@ -429,9 +450,8 @@ def test_many_environments_of_reordering_have_small_panels_and_a_range(tmp_path)
     write_campaign(tmp_path, environments)
     assert cli.main(["trials", str(tmp_path), "--environments", *environments]) == 0
     figure = compose.drawn("reordering_spacing", Source(Campaign(tmp_path)))
-    assert figure.title.endswith("in 6\N{NO-BREAK SPACE}environments")
     assert len(figure.spec["concat"][0]["concat"]) == 5
-    assert "no pair is reversed in e0" in figure.description.replace("\N{NO-BREAK SPACE}", " ")
+    assert "no sampled pair is reversed in e0" in figure.description.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_many_environments_have_small_panels_of_differences_and_small_matrices(tmp_path):
@@ -440,19 +460,74 @@ def test_many_environments_have_small_panels_of_differences_and_small_matrices(t
     assert cli.main(["trials", str(tmp_path), "--environments", *environments]) == 0
     source = Source(Campaign(tmp_path))
     differences, matrix = (compose.drawn(name, source) for name in ("latency_delta", "kappa_matrix"))
-    assert differences.title.replace("\N{NO-BREAK SPACE}", " ").endswith(": 0 ns in each of 10 environments")
+    assert differences.title.replace("\N{NO-BREAK SPACE}", " ").endswith(": 0 ns in each run of 10 environments")
     drawn = differences.spec["concat"][0]
     assert (drawn["columns"], len(drawn["concat"])) == (3, 10)
-    assert {panel["title"]["text"] for panel in drawn["concat"]} == set(environments)
+    heads = {f"{name} (2\N{NO-BREAK SPACE}runs)" for name in environments}
+    assert {panel["title"]["text"] for panel in drawn["concat"]} == heads
     assert "100 % of packets within \u00b110 ns" in words(svg_of(differences))
     text = words(svg_of(matrix))
     assert all(name in text for name in environments) and "0.985" not in text
     assert float(ET.fromstring(svg_of(matrix)).get("height")) < 1.5 * WIDTH
 
 
+def test_titles_of_differences_name_runs_if_the_numbers_are_of_runs(tmp_path):
+    environments = {f"e{n}": [{"jitter_ns": 2 + n + 7 * run} for run in range(3)] for n in range(5)}
+    source = trials_of(tmp_path, environments)
+    for name, measure in (("iat_delta", "iat"), ("latency_delta", "latency")):
+        rows = [row for row in source.rows("consistency") if row["a"] == 1]
+        ends = [end(rows, key=lambda row: row[f"{measure}_delta_mean_ns"]) for end in (min, max)]
+        title = compose.drawn(name, source).title
+        assert re.findall(r"\(run (\S+)\)", title) == [row["trial_b"] for row in ends]
+
+
+def test_axis_of_differences_has_a_tick_at_each_decade_and_labels_that_fit(figures):
+    for name, campaign in (("latency_delta", "three_environments"), ("iat_delta", "many"), ("iat_delta", "one_pair")):
+        figure, drawn = figures(name, campaign)
+        panel = figure.spec["concat"][0]["vconcat"][-1]
+        x = panel["layer"][-1]["encoding"]["x"]
+        places = x["axis"]["values"]
+        last = int((x["scale"]["domain"][1] - 0.5) // 5)
+        assert places == [*(-5 * n - 0.5 for n in range(last, 0, -1)), 0, *(5 * n + 0.5 for n in range(1, last + 1))]
+        assert x["axis"]["tickCount"] >= len(places), "Vega leaves out values beyond tickCount"
+        labels = set(re.findall(r">(\u2212?(?:0|10+ (?:ns|\u00b5s|ms)|1 (?:\u00b5s|ms|s)))<", drawn))
+        assert "0" in labels and len(labels) >= 5, labels
+
+
+def test_matrix_title_names_the_pairs_with_the_least_and_the_largest_kappa(campaigns, figures):
+    rows = [row for row in campaigns["three_environments"].rows("consistency") if row["kappa"] is not None]
+    title = figures("kappa_matrix", "three_environments")[0].title.replace("\N{NO-BREAK SPACE}", " ")
+    for end in (min, max):
+        kappa = end(row["kappa"] for row in rows)
+        first, *others = [row for row in rows if row["kappa"] == kappa]
+        more = f", and {len(others)} other pair{'s' * (len(others) > 1)}" if others else ""
+        assert f"{number(kappa)} ({first['trial_a']} with {first['trial_b']}{more})" in title
+
+
+@pytest.mark.parametrize(
+    ("windows", "said"),
+    [
+        ([("monday", 2, 0.5), ("tuesday", 2, 0.7), ("wednesday", 1, 0.6)], "; 2 of 3 runs have their lowest kappa"),
+        ([("monday", 2, 0.5), ("tuesday", 1, 0.7), ("wednesday", 1, 0.6)], ""),
+        ([("monday", 2, 0.5)], ""),
+    ],
+)
+def test_timeline_title_counts_the_runs_that_are_lowest_at_the_same_time(windows, said):
+    names = {("e", place): name for place, (name, *_) in enumerate(windows)}
+    rows = [
+        {"environment": "e", "b": place, "kappa": kappa if n == at else 0.9, "from_ns": n * 10**6}
+        for place, (_, at, kappa) in enumerate(windows)
+        for n in range(4)
+    ]
+    rows = [{**row, "to_ns": row["from_ns"] + 10**6} for row in rows]
+    title = kappa_timeline.title(rows, names).replace("\N{NO-BREAK SPACE}", " ")
+    assert title == f"Lowest window kappa: 0.5000 at 2 ms (monday){said}{' at that time' * bool(said)}"
+
+
 def test_figures_use_the_names_that_the_config_gives_to_trials(tmp_path):
     """Two environments with trials whose names do not begin with the environment's, one of two files."""
-    folder = write_campaign(tmp_path, {"quiet": [{"I": 0.1}, {"I": 0.2}], "loaded": [{"I": 0.3}]}, all_pairs=True)
+    quiet = [{"I": 0.1, "moved": 100}, {"I": 0.2, "moved": 200}]
+    folder = write_campaign(tmp_path, {"quiet": quiet, "loaded": [{"I": 0.3, "moved": 300}]}, all_pairs=True)
     names = {"quiet-1": "monday-q0+monday-q1", "quiet-2": "tuesday", "quiet-3": "wednesday"}
     names |= {"loaded-1": "loaded-first", "loaded-2": "friday"}
     for path in (folder / "kappa").glob("*.json"):
@@ -466,7 +541,7 @@ def test_figures_use_the_names_that_the_config_gives_to_trials(tmp_path):
         figure = compose.drawn(name, source)
         text, spec = words(svg_of(figure)), json.dumps(figure.spec)
         for run in ("tuesday", "wednesday", "friday"):
-            assert figure.empty or run in (spec if name == "kappa_environments" else text), (name, run)
+            assert run in (spec if name == "kappa_environments" else text), (name, run)
         assert " (A)" not in text and "run B" not in text, name
     assert "quiet: tuesday" in words(svg_of(compose.drawn("kappa_components", source)))
     assert "loaded-first" in words(svg_of(compose.drawn("kappa_matrix", source)))

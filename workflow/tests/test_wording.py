@@ -85,8 +85,27 @@ CLEAR = {"mirror_verdict": "clear", "mirror_loss_low": 0.0, "mirror_loss_high": 
         ),
         (
             [{**CONGESTED, "mirror_offered": 99, "mirror_delivered": 99, "loss_stages_known": 4}],
-            "No loss seen in 1 sample",
+            "No loss counted in 1 sample; "
+            "mirror congested in 1 sample (at least 30.0 % and at most 42.0 % of bytes lost)",
+            "losses: none counted; mirror congested in 1 sample (at least 30.0 % and at most 42.0 % of bytes lost)",
+        ),
+        (
+            [
+                {**CLEAR, "mirror_offered": 99, "mirror_delivered": 99, "loss_stages_known": 4},
+                {"mirror_verdict": "unknown", "mirror_offered": 99, "mirror_delivered": 99, "loss_stages_known": 4},
+            ],
+            "No loss seen in 2 samples",
             "losses: none seen",
+        ),
+        (
+            [
+                {
+                    **{**CONGESTED, "mirror_offered": 100, "mirror_delivered": 64, "loss_stages_known": 4},
+                    **{"lost_frames": 36, "loss_share": 0.36, "frames": 64},
+                }
+            ],
+            "Loss counted in 1 of 1 sample, the largest 36.0 % of frames",
+            "losses: 36.0 % of offered frames",
         ),
     ],
 )

@@ -1,5 +1,5 @@
 -- One row per header stack: its depth, and what stands before the innermost network header. Payload of any kind that
--- tshark names counts once in the depth.
+-- tshark names is no header and does not count in the depth.
 with
 
 innermost as (
@@ -29,7 +29,7 @@ split as (
 final as (
     select
         stack,
-        case when stack = '' then 0 else len(headers) - greatest(len(payloads) - 1, 0) end::ubigint as headers,
+        case when stack = '' then 0 else len(headers) - len(payloads) end::ubigint as headers,
         case when prefix = '' then 'none' else prefix[2:] end as encapsulation,
         frames,
         wire_bytes

@@ -23,6 +23,7 @@ distinct_headers as (
         count(distinct headers.header) as distinct_headers
     from headers
     inner join scopes on headers.sample = scopes.sample
+    where headers.header <> 'Data' -- payload of any kind, which is no header
     group by scopes.site
 ),
 

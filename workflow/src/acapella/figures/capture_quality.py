@@ -1,7 +1,9 @@
 """What the captures lost, how coarse their clocks were, how long somebody looked, and what was malformed."""
 
+import math
 from collections import defaultdict
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 import altair as alt
@@ -10,7 +12,7 @@ from . import theme
 from .compose import Figure
 from .quality import STAGES, mirror_loss, scope_of_all
 from .source import NoData, Source, sites_of
-from .wording import count, nanoseconds, percent, scaled, short_labels
+from .wording import count, nanoseconds, percent, scaled, short_labels, span
 
 SUBJECT = "Capture quality"
 TABLE = "capture_quality"
@@ -18,9 +20,10 @@ COLUMNS = ("loss_share", "equal_stamps_share", "clock_resolution_ns", "port_cove
 COLUMNS += ("issue_frames", "frames", "file_unread_bytes")
 SCOPE = scope_of_all
 LABEL = 24
-INK = 0.45  # opacity of one sample's mark
+MARK = 16  # px: a circle with a number, and the room for 0 beside a logarithmic axis
+DOT = 8  # px: a dot; marks of a site that would cover each other become one
 NAMED = 4  # samples that the pointer names
-LEAST = 1e-4  # %; shares below it, 0 too, stand at the left edge
+LEAST, MOST = 1e-4, 100  # %: the logarithmic axes; 0 is at their left edge, ``MARK`` px from LEAST
 PANELS = (
     ("loss", ("frames", "lost (%)")),
     ("stamps", ("repeated", "stamps (%)")),
@@ -61,12 +64,14 @@ def draw(source: Source) -> Figure:
     gaps = [gap for gap in GAPS if any(gap.holds(row) for row in rows)]
     width = (theme.WIDTH - theme.text_width(order) - 150 - 66 * len(gaps)) // len(PANELS)
     panels = [
-        panel(marks(rows, labels, which[0]), order, which, width, first=not place) for place, which in enumerate(PANELS)
+        panel(marks(rows, labels, which[0], width), order, which, width, first=not place)
+        for place, which in enumerate(PANELS)
     ]
     panels[1:1] = [counted(rows, labels, order, gap) for gap in gaps]
     key = (
-        "One mark per sample, darker if several coincide. Shares of frames have logarithmic axes, whose left edge "
-        "stands for 0 and for less than 0.0001 %. Repeated stamps: frames stamped as the frame before.",
+        "Dot: one sample; circle: the number of samples whose dots would cover each other, at their mean. Shares of "
+        "frames have logarithmic axes from 0.0001 %, with 0 at the left edge. Frames lost: counted as lost by mirror, "
+        "interface, kernel or file, of the frames offered. Repeated stamps: frames stamped as the frame before.",
         *([" ".join(gap.about for gap in gaps)] if gaps else []),
         clocks(rows),
         *unread(rows),
@@ -83,22 +88,54 @@ def share(row: dict, column: str) -> float | None:
     return row[{"loss": "loss_share", "stamps": "equal_stamps_share", "coverage": "port_coverage_share"}[column]]
 
 
-def marks(rows: list[dict], labels: dict, column: str) -> list[dict]:
-    """What a panel draws: samples of a site that show the same number in words are one mark, the darker the more."""
+def marks(rows: list[dict], labels: dict, column: str, width: int) -> list[dict]:
+    """Return the marks of a panel of ``width`` px: samples of a site whose dots would cover each other are one mark."""
     places = defaultdict(list)
     for row in rows:
         value = share(row, column)
         if value is not None:
-            places[row["site"], percent(value)].append((value, row["sample"]))
+            places[row["site"]].append((value, row["sample"]))
     return [
         {
-            **{"site": site, "label": labels[site], "text": text, "samples": len(own)},
-            **{"percent": max(LEAST if column != "coverage" else 0, 100 * own[0][0])},
+            **{"site": site, "label": labels[site], "samples": len(own), "number": str(len(own)), "x": round(x, 2)},
+            "text": span(percent(own[0][0]), percent(own[-1][0])),
             "named": ", ".join(name for _, name in own[:NAMED]) + (", ..." if len(own) > NAMED else ""),
-            "ink": round(1 - (1 - INK) ** len(own), 3),
         }
-        for (site, text), own in places.items()
+        for site, samples in places.items()
+        for x, own in apart(sorted(samples), column, width)
     ]
+
+
+def place_of(value: float, column: str, width: int) -> float:
+    """Return the place of a fraction on a panel's axis, in px from its left edge."""
+    if column == "coverage":
+        return width * value
+    if not value:
+        return 0.0
+    return MARK + (width - MARK) * math.log10(max(LEAST, 100 * value) / LEAST) / math.log10(MOST / LEAST)
+
+
+def apart(samples: list[tuple[float, str]], column: str, width: int) -> list[tuple[float, list[tuple[float, str]]]]:
+    """Return groups of samples, each with its mean place in px, whose marks do not cover each other.
+
+    ``samples``: sorted by value. On a logarithmic axis samples with 0 have no part in the group of others.
+    """
+    groups = [(place_of(value, column, width), [(value, name)]) for value, name in samples]
+    while True:
+        close = [n for n, (one, other) in enumerate(pairwise(groups)) if may_join(one, other, column)]
+        if not close:
+            return groups
+        first = min(close, key=lambda n: groups[n + 1][0] - groups[n][0])
+        (left, one), (right, other) = groups[first : first + 2]
+        middle = (left * len(one) + right * len(other)) / (len(one) + len(other))
+        groups[first : first + 2] = [(middle, one + other)]
+
+
+def may_join(one: tuple, other: tuple, column: str) -> bool:
+    """Whether two neighboring groups would cover each other and are of one kind: zeros, or others."""
+    zeros = column != "coverage" and one[1][-1][0] == 0 < other[1][0][0]
+    room = sum((DOT if len(own) == 1 else MARK) / 2 for _, own in (one, other))
+    return other[0] - one[0] < room and not zeros
 
 
 def title(rows: list[dict]) -> str:
@@ -114,7 +151,7 @@ def title(rows: list[dict]) -> str:
     least = "at least " if partly or mirror else ""
     text = f"No loss {'counted' if least else 'seen'} in {of}"
     if lossy:
-        text = f"{least.capitalize()}{lossy:,} of {of} lost frames, the worst {least}{percent(max(known))}"
+        text = f"Loss counted in {lossy:,} of {of}, the largest {least}{percent(max(known))} of frames"
     return "; ".join([text, *([] if len(known) == len(rows) else [blind]), *mirror])
 
 
@@ -138,32 +175,38 @@ def unread(rows: list[dict]) -> tuple[str, ...]:
     return (f"Not read behind a fault: {size} of {count(len(bad), 'file')}; frames in them are in no panel.",)
 
 
-def panel(values, order, which, width, *, first) -> alt.Chart:
+def panel(values, order, which, width, *, first) -> alt.LayerChart:
     """The marks of one panel over one row a site."""
     column, name = which
-    log = column != "coverage"
-    scale = alt.Scale(type="log", domain=[LEAST, 100], clamp=True) if log else alt.Scale(domain=[0, 100])
-    ticks = {"values": [0.0001, 0.01, 1, 100]} if log else {"values": [0, 25, 50, 75, 100]}
-    label = "datum.value <= 0.00011 ? '0' : format(datum.value, '~r')" if log else "datum.label"
-    return (
-        alt.Chart(alt.Data(values=values))
-        .mark_circle(size=34, color=theme.BLUE)
-        .encode(
-            x=alt.X("percent:Q", title=list(name), scale=scale, axis=alt.Axis(labelExpr=label, domain=False, **ticks)),
-            y=alt.Y(
-                "label:N",
-                scale=alt.Scale(domain=order),
-                title=None,
-                axis=alt.Axis(labels=first, ticks=False, domain=False, grid=True, labelPadding=9),
-            ),
-            opacity=alt.Opacity("ink:Q", scale=None, legend=None),
-            tooltip=[
-                *(alt.Tooltip("site:N"), alt.Tooltip("text:N", title=" ".join(name).removesuffix(" (%)"))),
-                *(alt.Tooltip("samples:Q", format=","), alt.Tooltip("named:N", title="these")),
-            ],
-        )
-        .properties(width=width, height=alt.Step(theme.row_height(len(order), total=330)))
+    shown = [0, 25, 50, 75, 100] if column == "coverage" else [0, 0.01, 1, 100]
+    ticks = {round(place_of(value / 100, column, width), 2): f"{value:g}" for value in shown}
+    axis = alt.Axis(
+        values=list(ticks), tickCount=len(ticks), labelExpr=label_of(ticks), domain=False, labelOverlap=False
     )
+    base = alt.Chart(alt.Data(values=values)).encode(
+        x=alt.X("x:Q", title=list(name), scale=alt.Scale(domain=[0, width], nice=False), axis=axis),
+        y=alt.Y(
+            "label:N",
+            scale=alt.Scale(domain=order),
+            title=None,
+            axis=alt.Axis(labels=first, ticks=False, domain=False, grid=True, labelPadding=9),
+        ),
+        tooltip=[
+            *(alt.Tooltip("site:N"), alt.Tooltip("text:N", title=" ".join(name).removesuffix(" (%)"))),
+            *(alt.Tooltip("samples:Q", format=","), alt.Tooltip("named:N", title="these")),
+        ],
+    )
+    dots = base.transform_filter("datum.samples == 1").mark_circle(size=34, color=theme.BLUE, opacity=1)
+    several = base.transform_filter("datum.samples > 1")
+    circles = several.mark_point(size=110, fill=theme.LEVELS[0], stroke=theme.BLUE, strokeWidth=1, opacity=1)
+    numbers = several.mark_text(fontSize=theme.SMALL).encode(text="number:N")
+    chart = dots + circles + numbers
+    return chart.properties(width=width, height=alt.Step(theme.row_height(len(order), total=330)))
+
+
+def label_of(ticks: dict[float, str]) -> str:
+    """Return a Vega expression for the labels of ticks at these places."""
+    return " : ".join(f"abs(datum.value - {place}) < 0.01 ? '{text}'" for place, text in ticks.items()) + " : ''"
 
 
 def counted(rows: list[dict], labels: dict, order: list[str], gap: Gap) -> alt.Chart:

@@ -89,7 +89,12 @@ def wrapped(text: str, size: int) -> list[str]:
 
 def no_data(subject: str, reason: str) -> Figure:
     """A figure that says why there is nothing to draw."""
-    text = [{"line": line, "place": place} for place, line in enumerate(wrapped(f"No data: {reason}.", 12))]
+    return statement(f"{subject}: no data", f"No data: {reason}.")
+
+
+def statement(title: str, sentence: str) -> Figure:
+    """A figure of a sentence instead of marks."""
+    text = [{"line": line, "place": place} for place, line in enumerate(wrapped(sentence, 12))]
     chart = (
         alt.Chart(alt.Data(values=text))
         .mark_text(fontSize=12, color=theme.FAINT)
@@ -97,4 +102,4 @@ def no_data(subject: str, reason: str) -> Figure:
         .properties(width=theme.WIDTH - 20, height=90)
         .properties(view=alt.ViewConfig(stroke=theme.GRID))
     )
-    return Figure(f"{subject}: no data", chart)
+    return Figure(title, chart)

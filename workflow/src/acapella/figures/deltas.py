@@ -23,6 +23,8 @@ ROWS, ACROSS, SPACING = 8, 3, 14  # panels below each other; of more ``ACROSS`` 
 SMALL, LOW = 150, 90  # px: width and height of these
 BOUND_NS = 10  # differences within it are shaded: 10 ns in the CHOIR paper (sections 6 and 7)
 SHADE = "#EAF1F6"
+STEPS = (1, 2, 3, 6)  # decades between two labels of ticks
+TICK_LABEL = theme.text_width(["\u2212100 ms"]) + 6  # px that the label of a tick needs
 
 
 def draw(source: Source, measure: str, name: str) -> Figure:
@@ -49,9 +51,8 @@ def draw(source: Source, measure: str, name: str) -> Figure:
         legend = [trials[environment, b] for b in places] if named else []
         last = across > 1 or environment == shown[-1]
         lines = panel(values, legend, (most, least, width), name, last, len(shown))
-        panels.append(
-            marked(lines, bound, most, (labels[environment], within_text(within.get(environment, []), bound)))
-        )
+        head = f"{labels[environment]} ({count(len(places), 'run')})"
+        panels.append(marked(lines, bound, most, (head, within_text(within.get(environment, []), bound))))
     key = (
         f"Difference: the run's {name} minus that of the first trial. Bins are logarithmic, five a decade for each "
         "sign; the middle one holds exactly 0; a bin without packets has no line.",
@@ -61,7 +62,7 @@ def draw(source: Source, measure: str, name: str) -> Figure:
     )
     chart = alt.vconcat(*panels, spacing=10) if across == 1 else alt.concat(*panels, columns=across, spacing=SPACING)
     chart = chart.resolve_scale(x="shared", y="shared", color="independent")
-    return Figure(title(compared, measure, name, labels), chart, key)
+    return Figure(title(compared, measure, name, labels, trials), chart, key)
 
 
 def shares_within(source: Source, measure: str) -> tuple[int, dict[str, list[float]]]:
@@ -87,22 +88,30 @@ def within_text(shares: list[float], bound: int) -> str:
     return f"{span(low, high)} of packets within \u00b1{nanoseconds(bound)}"
 
 
-def title(compared: list[dict], measure: str, name: str, labels: dict) -> str:
-    """The mean absolute difference in each environment; of many the smallest and the largest."""
-    told = {}
-    for environment, label in labels.items():
-        column = f"{measure}_delta_mean_ns"
-        means = [row[column] for row in compared if row["environment"] == environment and row[column] is not None]
-        if means:
-            told[label] = min(means), max(means)
-    what = f"Mean absolute difference of {name} between runs"
-    if len(told) > ENVIRONMENTS:
-        low, high = min(told, key=lambda label: told[label][0]), max(told, key=lambda label: told[label][1])
-        ends = nanoseconds_of(told[low][0]), nanoseconds_of(told[high][1])
+def title(compared: list[dict], measure: str, name: str, labels: dict, trials: dict) -> str:
+    """Return the means of the runs of each environment; of many environments the runs with the ends of the range."""
+    column = f"{measure}_delta_mean_ns"
+    known = [row for row in compared if row[column] is not None]
+    means = {env: [row[column] for row in known if row["environment"] == env] for env in labels}
+    means = {env: own for env, own in means.items() if own}
+    what = f"Mean absolute difference of {name} from the first trial"
+    if len(means) > ENVIRONMENTS:
+        low, high = (end(known, key=lambda row: row[column]) for end in (min, max))
+        ends = [nanoseconds_of(row[column]) for row in (low, high)]
         if ends[0] == ends[1]:
-            return f"{what}: {ends[0]} in each of {count(len(told), 'environment')}"
-        return f"{what}: {ends[0]} ({low}) to {ends[1]} ({high})"
-    return f"{what}: {', '.join(f'{span(*map(nanoseconds_of, ends))} ({label})' for label, ends in told.items())}"
+            return f"{what}: {ends[0]} in each run of {count(len(means), 'environment')}"
+        low, high = (f"{end} (run {run_of(row, trials)})" for end, row in zip(ends, (low, high), strict=True))
+        return f"{what}: {low} to {high}"
+    found = [
+        f"{span(*(nanoseconds_of(end(own)) for end in (min, max)))} ({labels[env]}, {count(len(own), 'run')})"
+        for env, own in means.items()
+    ]
+    return f"{what}: {', '.join(found)}"
+
+
+def run_of(row: dict, trials: dict[tuple[str, int], str]) -> str:
+    """Return the label of the run of a pair."""
+    return trials[row["environment"], row["b"]]
 
 
 def nanoseconds_of(value: float) -> str:
@@ -134,16 +143,20 @@ def steps(rows: list[dict], place: int, run: str, least: float) -> list[dict]:
 
 
 def ticks(most: int, width: int) -> tuple[list[float], str]:
-    """Where powers of ten stand, and the expression that writes them: 0, and 5 of each sign, in small panels 1."""
-    decades = list(range((most + PER_DECADE - 1) // PER_DECADE + 1))
-    step = -(-len(decades) // (5 if width > SMALL else 2))
-    chosen = [power for power in decades if power % step == 0 and (power or len(decades) == 1)]
-    places = [PER_DECADE * power + 0.5 for power in chosen]
+    """Return the places of 0 and of the powers of ten from 10 ns on, and the expression that writes their labels.
+
+    Each has a tick; each, or each second, third or sixth, has a label, as many as have room.
+    """
+    last = (2 * most + 1) // (2 * PER_DECADE)  # the axis ends at most + 1
+    room = PER_DECADE * width / (2 * (most + 1))  # px of a decade
+    step = next((step for step in STEPS if step * room >= TICK_LABEL), STEPS[-1])
+    places = [PER_DECADE * power + 0.5 for power in range(1, last + 1)]
     values = [*(-place for place in reversed(places)), 0, *places]
     power = f"round((abs(datum.value) - 0.5) / {PER_DECADE})"
     units = "['ns', 'µs', 'ms', 's', '1000 s', '10⁶ s']"
     size = f"format(pow(10, {power} % 3), 'd') + ' ' + {units}[floor({power} / 3)]"
-    return values, f"datum.value == 0 ? '0' : (datum.value < 0 ? '\u2212' : '') + {size}"
+    text = f"(datum.value < 0 ? '\u2212' : '') + {size}"
+    return values, f"datum.value == 0 ? '0' : {power} % {min(step, last)} == 0 ? {text} : ''"
 
 
 def between(row: dict) -> str:
@@ -181,7 +194,10 @@ def panel(values, names, limits, name, last, panels) -> alt.Chart:  # noqa: PLR0
     colours = list(PALETTE[: len(names)]) if named else ["#8A8A8A"]
     field = "run:N" if named else "all:N"
     legend = alt.Legend(title="run", orient="right", symbolType="stroke", symbolSize=200) if named else None
-    axis = alt.Axis(values=places, labelExpr=text, labels=last, ticks=last, domain=False, labelOverlap=False)
+    axis = alt.Axis(
+        **{"values": places, "labelExpr": text, "labels": last, "ticks": last, "domain": False, "labelOverlap": False},
+        tickCount=len(places),  # with fewer, Vega leaves out some of ``values``
+    )
     return (
         alt.Chart(alt.Data(values=values if named else [{**value, "all": MANY} for value in values]))
         .mark_line(interpolate="linear", strokeWidth=1.4, clip=True)

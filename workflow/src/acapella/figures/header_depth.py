@@ -1,4 +1,7 @@
-"""How many different headers each site shows, and how deep they stack (Patchwork, figure 11)."""
+"""How many different headers each site shows, and how deep they stack (Patchwork, figure 11).
+
+Both panels have one scale, so that equal lengths and heights are equal numbers.
+"""
 
 import altair as alt
 
@@ -13,9 +16,10 @@ TABLE = "header_depth"
 COLUMNS = ("distinct_headers", "deepest_stack")
 EVERYTHING = "all sites"
 LABEL = 24
-FEW = 12  # sites that have bars; more have two curves over the ranked sites, as in the paper
+FEW = 12  # sites that have bars; more have points over the ranked sites
 GUESSES = 6  # headers named as heuristic
-HEIGHT = 230  # px of the curves
+HEIGHT = 160  # px of a panel of points
+PAYLOAD = "Payload (Data) is no header."
 PANELS = (
     ("distinct_headers", "distinct headers (labels)", theme.BLUE),
     ("deepest_stack", "deepest stack (headers)", theme.VERMILION),
@@ -23,7 +27,7 @@ PANELS = (
 
 
 def draw(source: Source) -> Figure:
-    """Two bars a site in two panels, or two curves with an axis each; the sites in the same order in both."""
+    """Two bars a site, or two points, in two panels of one scale; the sites in the same order in both."""
     rows = {row["site"]: row for row in source.wanted(TABLE)}
     sites = sorted((site for site in rows if site != ALL), key=lambda s: (-rows[s]["distinct_headers"], natural(s)))
     if not sites:
@@ -32,14 +36,14 @@ def draw(source: Source) -> Figure:
     if len(sites) > FEW:
         values = [{**rows[site], "label": label} for site, label in labels.items()]
         return Figure(
-            title(sites, rows), curves(values, list(labels.values())), (*key_of_curves(rows), *guessed(source))
+            title(sites, rows), points(values, list(labels.values())), (*key_of_points(rows), *guessed(source))
         )
     if len(sites) > 1 and ALL in rows:
         labels = {ALL: EVERYTHING, **labels}
     values = [{**rows[site], "label": label, "whole": site == ALL} for site, label in labels.items()]
     width = (theme.WIDTH - theme.text_width(labels.values()) - 46) // 2
     panels = [panel(values, list(labels.values()), which, width, first=not n) for n, which in enumerate(PANELS)]
-    return Figure(title(sites, rows), alt.hconcat(*panels, spacing=24), guessed(source))
+    return Figure(title(sites, rows), alt.hconcat(*panels, spacing=24), (PAYLOAD, *guessed(source)))
 
 
 def guessed(source: Source) -> tuple[str, ...]:
@@ -63,34 +67,40 @@ def guesses_of(row: dict) -> str:
     return f"{row['guessed_frames']:,} of {count(row['frames'], 'frame')}"
 
 
-def key_of_curves(rows: dict) -> tuple[str, ...]:
-    """How to read the curves, and the row of the whole campaign, which is no site."""
-    key = "Sites by their number of distinct headers, in the same order for both curves"
+def key_of_points(rows: dict) -> tuple[str, ...]:
+    """How to read the points, and the row of the whole campaign, which is no site."""
+    key = (
+        f"Sites by their number of distinct headers, in the same order and on the same scale in both panels. {PAYLOAD}"
+    )
     if ALL not in rows:
-        return (f"{key}.",)
+        return (key,)
     whole = rows[ALL]
-    return (f"{key}. All sites: {whole['distinct_headers']} distinct headers, deepest stack {whole['deepest_stack']}.",)
+    return (f"{key} All sites: {whole['distinct_headers']} distinct headers, deepest stack {whole['deepest_stack']}.",)
 
 
-def curves(values: list[dict], order: list[str]) -> alt.LayerChart:
-    """One curve for each column, each with an axis in its color (Patchwork, figure 11)."""
-    layers = []
-    for (column, name, color), orient, shape in zip(PANELS, ("left", "right"), ("circle", "square"), strict=True):
-        most = max(row[column] for row in values) or 1
+def largest(values: list[dict]) -> int:
+    """Return the largest number of both panels, where their common scale ends."""
+    return max(row[column] for row in values for column, *_ in PANELS) or 1
+
+
+def points(values: list[dict], order: list[str]) -> alt.VConcatChart:
+    """A panel for each column, one above the other: a point for each site, joined to the axis."""
+    most, panels = largest(values), []
+    for column, name, color in PANELS:
+        last = (column, name, color) == PANELS[-1]
         y = alt.Y(
             f"{column}:Q",
-            scale=alt.Scale(domain=[0, most * 1.12], nice=False),
-            axis=alt.Axis(
-                **{"title": name, "titleColor": color, "labelColor": color, "orient": orient, "domain": False},
-                **{"values": theme.whole_ticks(most), "format": ",d", "grid": orient == "left"},
-            ),
+            title=name,
+            scale=alt.Scale(domain=[0, most * 1.05], nice=False),
+            axis=alt.Axis(values=theme.whole_ticks(most), format=",d", domain=False),
         )
-        x = alt.X("label:N", sort=order, title="site", axis=alt.Axis(labelAngle=-90, labelOverlap=False, ticks=False))
+        axis = alt.Axis(labels=last, labelAngle=-90, labelOverlap=False, ticks=False)
+        x = alt.X("label:N", sort=order, title="site" if last else None, axis=axis)
         base = alt.Chart(alt.Data(values=values)).encode(x=x, y=y, tooltip=tooltip())
-        line = base.mark_line(color=color, strokeWidth=1.4, strokeJoin="round")
-        points = base.mark_point(color=color, shape=shape, size=26, filled=True, opacity=1)
-        layers.append(line + points)
-    return alt.layer(*layers).resolve_scale(y="independent").properties(width=theme.WIDTH - 100, height=HEIGHT)
+        lines = base.mark_rule(color=color, strokeWidth=1.4).encode(y2=alt.datum(0))
+        dots = base.mark_point(color=color, size=26, filled=True, opacity=1)
+        panels.append((lines + dots).properties(width=theme.WIDTH - 60, height=HEIGHT))
+    return alt.vconcat(*panels, spacing=12)
 
 
 def tooltip() -> list[alt.Tooltip]:
@@ -118,7 +128,7 @@ def title(sites: list[str], rows: dict) -> str:
 def panel(values, order, which, width, *, first) -> alt.LayerChart:
     """Bars of one column with the value at their ends."""
     column, name, colour = which
-    most = max(row[column] for row in values) or 1
+    most = largest(values)
     base = alt.Chart(alt.Data(values=values)).encode(
         y=alt.Y("label:N", sort=order, title=None, axis=alt.Axis(ticks=False, domain=False) if first else None),
         x=alt.X(

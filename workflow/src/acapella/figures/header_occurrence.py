@@ -19,7 +19,8 @@ NONE = {  # of a site without the header
     **{"frame_share_lo": None, "frame_share_hi": None},
 }
 BAND = 0.74  # of a row's height is its bar
-NAMED = ("TCP", "UDP", "VLAN", "MPLS", "IPv6")  # headers that the title tells about, where they occur
+NAMED = ("TCP", "UDP", "VLAN", "MPLS", "IPv6")  # headers that the title names if their bars can be seen
+SEEN = 0.005  # share of frames: shorter bars are narrower than 3 px
 
 
 def draw(source: Source) -> Figure:
@@ -49,7 +50,9 @@ def draw(source: Source) -> Figure:
         )
     if len(ranked) > MOST:
         key.append(f"{count(len(ranked) - MOST, 'rarer header')} not shown")
-    return Figure(title(ranked), chart(values, dots, list(shown.values()), source.sites), ("; ".join(key) + ".",))
+    return Figure(
+        title(ranked[:MOST]), chart(values, dots, list(shown.values()), source.sites), ("; ".join(key) + ".",)
+    )
 
 
 def heuristic(row: dict) -> str:
@@ -83,8 +86,8 @@ def cells(row: dict, shown: dict) -> dict:
 
 
 def title(ranked: list[dict]) -> str:
-    """The shares of the headers that tell most about a testbed."""
-    share = {row["header"]: row["frame_share"] for row in ranked}
+    """Return the shares of the headers that describe a testbed best; ``ranked``: rows that are drawn."""
+    share = {row["header"]: row["frame_share"] for row in ranked if row["frame_share"] >= SEEN}
     named = [f"{header} in {percent(share[header])}" for header in NAMED if header in share]
     if not named:
         return f"{ranked[0]['header']} is in {percent(ranked[0]['frame_share'])} of frames"

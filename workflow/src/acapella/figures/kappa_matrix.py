@@ -7,7 +7,7 @@ from .comparison import against_one, environments, odd_baselines, pairs, scope_o
 from .compose import Figure
 from .kappa_components import number
 from .source import Source
-from .wording import count, listed, short_labels
+from .wording import count, listed, short_labels, shortened
 
 SUBJECT = "Kappa between all trials"
 TABLE = "consistency"
@@ -60,7 +60,7 @@ def draw(source: Source) -> Figure:
     if odd:
         key.append("odd: the others agree among themselves, and not with this trial")
     chart = alt.vconcat(*lines, spacing=16).resolve_scale(color="shared")
-    head = title(rows, known, [labels[name] for name in labels if name in odd])
+    head = title(rows, names, [labels[name] for name in labels if name in odd])
     most = max(sum(widths[n] + 6 for n in line) for line in in_lines(widths))
     return Figure(head, pad(chart, most), ("; ".join(key) + ".",))
 
@@ -108,14 +108,27 @@ def headed(label: str, first: str, *, odd: bool) -> str:
     return f"{label}: {first} is odd" if odd else label
 
 
-def title(rows: list[dict], known: list[float], odd: list[str]) -> str:
-    """The range of kappa, and the environments whose first trial is the odd one."""
+def title(rows: list[dict], names: dict[tuple[str, int], str], odd: list[str]) -> str:
+    """Return the range of kappa with the pairs at its ends, and the environments whose first trial is the odd one."""
     what = f"Kappa of {count(len(rows), 'pair')} of trials"
+    known = [row for row in rows if row["kappa"] is not None]
     if not known:
         return f"{what}: undefined"
-    low, high = number(min(known)), number(max(known))
-    found = f"{what}: {low}" if low == high else f"{what}: {low} to {high}"
+    ends = [end(row["kappa"] for row in known) for end in (min, max)]
+    low, high = map(number, ends)
+    found = f"{what}: {low}"
+    if low != high:
+        low, high = (f"{text} ({pairs_with(known, end, names)})" for text, end in zip((low, high), ends, strict=True))
+        found = f"{what}: {low} to {high}"
     return f"{found}; in {listed(odd)} the first trial is the odd one" if odd else found
+
+
+def pairs_with(rows: list[dict], kappa: float, names: dict[tuple[str, int], str]) -> str:
+    """Return the first pair of trials with this kappa, and the number of others: ``a with b, and 2 other pairs``."""
+    first, *others = [row for row in rows if row["kappa"] == kappa]
+    trials = [shortened(names[first["environment"], first[end]], LABEL) for end in ("a", "b")]
+    more = f", and {count(len(others), 'other pair')}" if others else ""
+    return f"{' with '.join(trials)}{more}"
 
 
 def panel(

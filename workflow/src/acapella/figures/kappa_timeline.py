@@ -63,14 +63,33 @@ def cells(row: dict, size: int, run: str) -> dict:
 
 
 def title(rows: list[dict], trials: dict) -> str:
-    """The window in which the consistency was least."""
+    """Return the window in which the consistency was least, and how many runs are least consistent at that time."""
     worst = min(rows, key=lambda row: row["kappa"])
     if worst["kappa"] == 1:
         return "Kappa is 1 in every window"
     where = trials[worst["environment"], worst["b"]]
     alike = sum(row["kappa"] == worst["kappa"] for row in rows) - 1
     others = f" and in {count(alike, 'other window')}" if alike else ""
-    return f"Lowest window kappa: {number(worst['kappa'])} at {nanoseconds(worst['from_ns'])} ({where}){others}"
+    lowest = f"Lowest window kappa: {number(worst['kappa'])} at {nanoseconds(worst['from_ns'])} ({where}){others}"
+    return "; ".join([lowest, *in_common(rows, worst)])
+
+
+def in_common(rows: list[dict], worst: dict) -> list[str]:
+    """Return how many runs have a lowest window that overlaps the lowest of all; [] if it is the run of that alone."""
+    least: dict[tuple, float] = {}
+    for row in rows:
+        run = row["environment"], row["b"]
+        least[run] = min(row["kappa"], least.get(run, 1))
+    overlapping = {
+        (row["environment"], row["b"])
+        for row in rows
+        if row["kappa"] == least[row["environment"], row["b"]] < 1
+        and row["from_ns"] < worst["to_ns"]
+        and row["to_ns"] > worst["from_ns"]
+    }
+    if len(overlapping) < 2:
+        return []
+    return [f"{len(overlapping):,} of {count(len(least), 'run')} have their lowest kappa at that time"]
 
 
 def panel(values: list[dict], head: str, frame: dict) -> alt.LayerChart:

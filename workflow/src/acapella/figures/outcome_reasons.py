@@ -6,7 +6,7 @@ import altair as alt
 
 from ..outcomes import SUCCESS
 from . import theme
-from .compose import Figure
+from .compose import Figure, statement
 from .outcomes import COLOURS, scope
 from .source import NoData, Source
 from .wording import count, percent, shortened
@@ -27,7 +27,7 @@ def draw(source: Source) -> Figure:
         sites = sum(row["sites_of_all"] for row in source.rows("outcomes") if row["outcome"] == SUCCESS)
         if not sites:
             raise NoData("nothing was collected from a testbed")
-        raise NoData(f"none of {count(sites, 'site')} was degraded, incomplete or failed")
+        return succeeded(sites)
     sites = Counter()
     for row in rows:
         sites[row["reason"]] += row["sites"]
@@ -50,7 +50,13 @@ def draw(source: Source) -> Figure:
         }
         for (row, outcome), number in parts.items()
     ]
-    return Figure(title(rows, sites), chart(values, captions), key(rows))
+    return Figure(title(rows, sites), chart(values, captions, whole), key(rows))
+
+
+def succeeded(sites: int) -> Figure:
+    """Return the figure of collections in which every site was a success."""
+    whole = "The site" if sites == 1 else f"All {count(sites, 'site')}"
+    return statement(f"{whole} succeeded", "No site was degraded, incomplete or failed, so there is no reason to show.")
 
 
 def caption(row: str, text: str, parts: Counter, whole: int) -> str:
@@ -60,16 +66,21 @@ def caption(row: str, text: str, parts: Counter, whole: int) -> str:
 
 
 def title(rows: list[dict], sites: Counter) -> str:
-    """The share of sites that were not a success, and the most frequent reason, or how many are equally frequent."""
+    """Return how many sites were not a success, and the most frequent reason, or how many are equally frequent.
+
+    The share is of all sites; reasons have the number of sites alone, because their shares in the drawing are of the
+    unsuccessful ones.
+    """
     whole, of_all = rows[0]["unsuccessful_sites"], rows[0]["sites_of_all"]
-    found = f"{percent(whole / of_all)} of {count(of_all, 'site')} were degraded, incomplete or failed"
+    were = "was" if whole == 1 else "were"
+    found = f"{whole:,} of {count(of_all, 'site')} ({percent(whole / of_all)}) {were} degraded, incomplete or failed"
     most = max(sites.values())
     first = [reason for reason, number in sites.items() if number == most]
     if first == [""]:
         return found
     if len(first) > 1:
-        return f"{found}; {len(first)} reasons are equally frequent ({percent(most / whole)} each)"
-    return f"{found}; most frequent reason: {shortened(first[0], LABEL)} ({percent(most / whole)})"
+        return f"{found}; {len(first)} reasons are equally frequent ({count(most, 'site')} each)"
+    return f"{found}; most frequent reason: {shortened(first[0], LABEL)} ({count(most, 'site')})"
 
 
 def key(rows: list[dict]) -> tuple[str, ...]:
@@ -78,14 +89,14 @@ def key(rows: list[dict]) -> tuple[str, ...]:
     return (f"Shares of {whole} that were not a success; N: a number; SITE: the name of the site.",)
 
 
-def chart(values: list[dict], captions: list[dict]) -> alt.LayerChart:
+def chart(values: list[dict], captions: list[dict], whole: int) -> alt.LayerChart:
     """The bars, each below its reason."""
     order = [one["row"] for one in captions]
     names = [name for name in COLOURS if any(value["outcome"] == name for value in values)]
     scale = alt.Scale(domain=names, range=[COLOURS[name] for name in names])
     legend = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=0)
     y = alt.Y("row:N", sort=order, title=None, axis=None)
-    x = alt.X("share:Q", title="share of unsuccessful sites (%)", axis=alt.Axis(grid=False))
+    x = alt.X("share:Q", title=f"share of the {count(whole, 'unsuccessful site')} (%)", axis=alt.Axis(grid=False))
     bars = alt.Chart(alt.Data(values=values)).mark_bar(height=10, yOffset=7)
     bars = bars.encode(
         **{"x": x, "y": y, "order": "order:Q"},

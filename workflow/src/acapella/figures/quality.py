@@ -90,9 +90,10 @@ def losses_of(rows: list[dict]) -> str:
 def mirror_loss(rows: list[dict]) -> list[str]:
     """``mirror congested in 3 samples (at least 5 % of bytes missing, ...), at risk in 2``; [] if in none.
 
-    Only of samples whose mirror has no counters of frames: the losses of others are counted.
+    Only of samples whose counters of the mirror are missing, or count less than the verdict proves lost: the losses of
+    others are counted.
     """
-    uncounted = [row for row in rows if row["mirror_offered"] is None or row["mirror_delivered"] is None]
+    uncounted = [row for row in rows if undercounted(row)]
     congested = [row for row in uncounted if row["mirror_verdict"] == "congested"]
     risky = sum(row["mirror_verdict"] == "at risk" for row in uncounted)
     parts = []
@@ -101,6 +102,20 @@ def mirror_loss(rows: list[dict]) -> list[str]:
     if risky:
         parts.append(f"at risk in {count(risky, 'sample')}")
     return [f"mirror {', '.join(parts)}"] if parts else []
+
+
+def undercounted(row: dict) -> bool:
+    """Whether the switch has no counters of a sample's mirror, or they have less than the verdict proves lost.
+
+    The counters are those of bytes, as the verdict is, else those of frames.
+    """
+    if row["mirror_offered"] is None or row["mirror_delivered"] is None:
+        return True
+    if row["mirror_loss_low"] is None:
+        return False
+    known = [(row[f"mirror_offered{kind}"], row[f"mirror_delivered{kind}"]) for kind in ("_bytes", "")]
+    counted = next((1 - delivered / offered for offered, delivered in known if offered and delivered is not None), 0.0)
+    return counted < row["mirror_loss_low"]
 
 
 def bounds_of_loss(rows: list[dict]) -> str:

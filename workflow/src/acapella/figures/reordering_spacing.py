@@ -6,10 +6,10 @@ import altair as alt
 
 from . import theme
 from .comparison import environments, runs, scope, trial_labels
-from .compose import Figure
+from .compose import Figure, statement
 from .deltas import MANY, NAMED, PALETTE, between, powers
 from .source import NoData, Source
-from .wording import count, listed, nanoseconds, percent, short_labels, span
+from .wording import count, listed, nanoseconds, percent, short_labels
 
 SUBJECT = "Reordering by packet spacing"
 TABLE = "consistency_spacing"
@@ -21,6 +21,7 @@ TRIAL = 24  # characters of a trial's name in a legend
 FEW = 100  # pairs: with fewer of them a bin is drawn as a hollow point
 NAMES = 4  # environments that a sentence names; of more it gives the number
 ACROSS, LABELS = 3, 70  # panels side by side if there are more than NAMES, and px for the labels of each
+SAMPLED = "A sampled pair: two packets in both trials, in the first one 1, 4, 16, ... or 4096 packets apart"
 FLOOR = 0.3  # of the smallest share that is drawn: bins without a reversed pair are drawn there, as 0
 
 
@@ -33,7 +34,7 @@ def draw(source: Source) -> Figure:
     sums = {name: found for name, found in sums.items() if found[0]}
     if not any(changed for _, changed in sums.values()):
         pairs = sum(pairs for pairs, _ in sums.values())
-        raise NoData(f"none of {count(pairs, 'pair')} of packets arrived in the opposite order")
+        return statement("No sampled pair of packets arrived in the opposite order", f"{none_of(pairs)} {SAMPLED}.")
     labels = short_labels(sums, LABEL)
     shown = [name for name, (_, changed) in sums.items() if changed]
     least = 100 * FLOOR * min(row["reversed_share"] for row in rows if row["reversed_pairs"])
@@ -55,7 +56,7 @@ def draw(source: Source) -> Figure:
         for name in shown
     ]
     chart = alt.concat(*panels, columns=across, spacing=14).resolve_scale(x="shared", y="shared", color="independent")
-    return Figure(title(sums, labels), chart, key(drawn, sums, labels, grey=not named))
+    return Figure(title(drawn, trials), chart, key(drawn, sums, labels, grey=not named))
 
 
 def runs_of(rows: list[dict], environment: str, trials: dict[tuple[str, int], str]) -> list[str]:
@@ -80,15 +81,29 @@ def totals(rows: list[dict]) -> tuple[int, int]:
     return sum(row["pairs"] for row in rows), sum(row["reversed_pairs"] for row in rows)
 
 
-def title(sums: dict[str, tuple[int, int]], labels: dict[str, str]) -> str:
-    """The share of reversed pairs in each environment, of many environments the range."""
-    what = "Pairs of packets that arrive in the opposite order"
-    shares = {name: changed / pairs for name, (pairs, changed) in sums.items()}
-    if len(shares) > NAMES:
-        low, high = (percent(end(shares.values())) for end in (min, max))
-        return f"{what}: {span(low, high)} in {count(len(shares), 'environment')}"
-    found = [f"{percent(share) if share else 'none'} ({labels[name]})" for name, share in shares.items()]
-    return f"{what}: {', '.join(found)}"
+def none_of(pairs: int) -> str:
+    """Return the sentence on pairs of which none is reversed."""
+    return f"None of {count(pairs, 'sampled pair')} of packets is reversed."
+
+
+def title(drawn: list[dict], trials: dict[tuple[str, int], str]) -> str:
+    """Return the highest point of the drawing, with its pairs, its run and its spacing.
+
+    A mean over spacings would depend on how many pairs of each spacing are sampled.
+    """
+    top = max(drawn, key=lambda row: (row["reversed_share"], row["pairs"]))
+    counts = f"{top['reversed_pairs']:,} of {count(top['pairs'], 'sampled pair')}"
+    where = f"{spacing_of(top)} ({trials[top['environment'], top['b']]})"
+    return f"Up to {percent(top['reversed_share'])} of pairs are reversed at a spacing: {counts}, {where}"
+
+
+def spacing_of(row: dict) -> str:
+    """Return the spacings of a bin in words: ``1 µs to 1.58 µs apart``."""
+    if not row["bin"]:
+        return "of equal times"
+    if row["hi_ns"] is None:
+        return f"{nanoseconds(row['lo_ns'])} or more apart"
+    return f"{nanoseconds(row['lo_ns'])} to {nanoseconds(row['hi_ns'] + 1)} apart"
 
 
 def key(drawn: list[dict], sums: dict[str, tuple[int, int]], labels: dict[str, str], *, grey: bool) -> tuple[str, ...]:
@@ -99,8 +114,8 @@ def key(drawn: list[dict], sums: dict[str, tuple[int, int]], labels: dict[str, s
         most = nanoseconds(rounded_up(farthest["hi_ns"] + 1))
         bound = f"of the pairs sampled, none that is {most} or more apart is reversed"
     found = [
-        "A sampled pair: two packets in both trials, in the first one 1, 4, 16, ... or 4096 packets apart; spacing: "
-        "the time between them there, in bins of five a decade",
+        f"{SAMPLED}; spacing: the time between them there, in bins of five a decade; reversed: they arrive in the "
+        "opposite order",
         bound,
     ]
     if grey:
@@ -109,7 +124,9 @@ def key(drawn: list[dict], sums: dict[str, tuple[int, int]], labels: dict[str, s
         found.append(f"hollow: fewer than {FEW} pairs")
     still = [labels[name] for name, (_, changed) in sums.items() if not changed]
     if still:
-        found.append(f"no pair is reversed in {listed(still) if len(still) <= NAMES else f'{len(still)} environments'}")
+        found.append(
+            f"no sampled pair is reversed in {listed(still) if len(still) <= NAMES else f'{len(still)} environments'}"
+        )
     return ("; ".join(found) + ".",)
 
 

@@ -26,6 +26,8 @@ LABEL = 24
 BROAD = 4  # px: the campaign's line, under those of its sites
 PERIOD = 15  # px: of the dashes of sites
 GAP = 6  # px: between two labels of ticks
+HALF = 0.5  # the median: a tick between those at powers of ten
+HALF_PX = 12  # px: from 50 % to 100 % at least, so that both have a label
 # Ticks stand at powers of ten; these labels write them as 10 B, 1 kB, 100 GB, and shares in percent.
 EXPONENT = "round(log(datum.value) / LN10)"
 SHARE = "format(100 * datum.value, '~r') + ' %'"
@@ -102,13 +104,13 @@ def chart(values: list[dict], order: list[str], axis: Axis, *, y_title: str, hei
                 f"{axis.column}:Q",
                 title=axis.title,
                 scale=alt.Scale(type="log", domain=x, nice=False),
-                axis=alt.Axis(labelExpr=labels(axis, x, width), values=powers(*x), labelOverlap=False, domain=False),
+                axis=alt.Axis(labelExpr=labels(axis, x, width), labelOverlap=False, domain=False, **every(powers(*x))),
             ),
             y=alt.Y(
                 "ccdf:Q",
                 title=y_title,
                 scale=alt.Scale(type="log", domain=y, nice=False),
-                axis=alt.Axis(labelExpr=SHARE, values=powers(*y), domain=False),
+                axis=alt.Axis(labelExpr=SHARE, domain=False, labelOverlap=False, **every([*powers(*y), HALF])),
             ),
             **strokes(order),
             detail="site:N",
@@ -120,7 +122,7 @@ def chart(values: list[dict], order: list[str], axis: Axis, *, y_title: str, hei
                 alt.Tooltip("samples:Q", format=","),
             ],
         )
-        .properties(width=width, height=height)
+        .properties(width=width, height=max(height, math.ceil(HALF_PX * math.log10(y[1] / y[0]) / math.log10(2))))
     )
 
 
@@ -160,6 +162,11 @@ def labels(axis: Axis, limits: list[float], width: int) -> str:
     label = theme.text_width([f"100 {unit}" for unit in axis.units]) + GAP
     decades = math.log10(limits[1] / limits[0])
     return axis.label if width / decades >= label else f"{EXPONENT} % 3 == 0 ? {axis.label} : ''"
+
+
+def every(values: list[float]) -> dict:
+    """Return the ticks of an axis; with a smaller tickCount, as its default may be, Vega leaves out some of them."""
+    return {"values": values, "tickCount": len(values)}
 
 
 def powers(low: float, high: float) -> list[float]:

@@ -39,6 +39,7 @@ def draw(source: Source) -> Figure:
     if len(ports) > MOST:
         ports = busiest_of_sites(ports)
         key.append("of each site its busiest port")
+    peak, bin_ns = busiest_bin(ports), max(row["bin_ns"] for rows in ports.values() for row in rows)
     labels = labels_of(ports)
     width = width_of(list(labels.values()))
     gapless = scattered(ports)
@@ -53,6 +54,7 @@ def draw(source: Source) -> Figure:
     x = alt.X("x:Q", title=f"{clock} ({unit})", scale=domain, axis=alt.Axis(domain=False))
     key = [
         f"Mean rate on the wire (without FCS) in bins of at most {nanoseconds(longest)}",
+        *joined(longest, bin_ns),
         *about(gaps, gapless),
         *key,
     ]
@@ -62,7 +64,7 @@ def draw(source: Source) -> Figure:
             key.append("each port has its own axis")
     key += [*untimed(source.traffic), *timeless(source)]
     chart = (bars if len(ports) <= FEW else colors)(values, list(labels.values()), x, width)
-    return Figure(title(values, len(ports)), chart, ("; ".join(key) + ".",))
+    return Figure(title(values, peak, len(ports)), chart, ("; ".join(key) + ".",))
 
 
 def dated(rows: list[dict], samples: list[dict]) -> tuple[list[dict], list[str]]:
@@ -142,9 +144,33 @@ def untimed(samples: list[dict]) -> list[str]:
     return ["captures without a known start and end count as watched from their first to their last frame"]
 
 
-def title(values: list[dict], ports: int) -> str:
-    """The number of ports, and the highest rate with the time that it is the mean of."""
-    peak = max(values, key=lambda row: row["rate"])
+def busiest_bin(ports: dict) -> dict | None:
+    """Return the bin of the table with the highest rate, of those that samples cover for half of their length or more.
+
+    A mean over a few milliseconds of a bin is no rate to compare with the others. None if no bin is covered so far.
+    """
+    whole = [row for rows in ports.values() for row in rows if 2 * row["covered_ns"] >= row["bin_ns"]]
+    if not whole:
+        return None
+    busiest = max(whole, key=lambda row: row["wire_bytes"] / row["covered_ns"])
+    rate = round(8e9 * busiest["wire_bytes"] / busiest["covered_ns"])
+    place = {name: busiest[name] for name in ("site", "port")}
+    return {**place, "rate": rate, "watched": nanoseconds(busiest["covered_ns"])}
+
+
+def joined(longest: int, bin_ns: int) -> list[str]:
+    """Return the width of the table's bins if the drawing joins several of them; ``longest``: drawn bin, ns."""
+    if longest < 2 * bin_ns:
+        return []
+    return [f"the title has the highest of the table's bins of {nanoseconds(bin_ns)}, not of the wider drawn ones"]
+
+
+def title(values: list[dict], peak: dict | None, ports: int) -> str:
+    """Return the number of ports and the highest rate with the time that it is the mean of.
+
+    ``peak``: the busiest bin of the table; a drawn bin that joins short ones with a neighbor may have a higher rate.
+    """
+    peak = max([*([peak] if peak else []), *values], key=lambda row: row["rate"])
     rate = f"{scaled(peak['rate'], 'bit/s')} (over {peak['watched']})"
     return f"{count(ports, 'port')}; the highest mean rate in a bin is {rate}, at {peak['site']} {peak['port']}"
 
