@@ -11,10 +11,15 @@ from pathlib import Path
 
 from made_tables import write_table, write_tables
 
+from acapella import cli
+from acapella.campaign import Campaign
+from acapella.figures.source import Source
+
 COMPONENTS = ("U", "O", "L", "I")
 BINS = 56
 PACKETS = 20_000
 WINDOWS = 50
+PER_WINDOW = PACKETS // WINDOWS
 DURATION_NS = 300_000_000
 
 
@@ -35,6 +40,13 @@ def write_campaign(folder, environments: dict[str, list[dict]], **options) -> Pa
     quality |= {"dropped_kernel": 0, "lost_frames": 0, "loss_share": 0, "loss_stages_known": 4, "engine": "native"}
     write_table(folder, "capture_quality", [{**quality, "sample": name} for name in names])
     return write_results(folder, environments, **options)
+
+
+def source_of(folder, environments: dict[str, list[dict]], **options) -> Source:
+    """The tables of such a campaign after stage trials, as figures read them."""
+    folder = write_campaign(folder, environments, **options)
+    assert cli.main(["trials", str(folder), "--environments", *environments]) == 0
+    return Source(Campaign(folder))
 
 
 def result(environment: str, runs: list[dict], *, all_pairs=False, within_ns=(10, 100)) -> dict:
@@ -65,18 +77,23 @@ def trial(name: str) -> dict:
     return {"name": name, "files": [file], "packets": PACKETS, "duration_ns": DURATION_NS}
 
 
-def pair(a, b, *, within_ns, seed, U=0.0, O=0.0, L=3e-6, I=0.03, common=None, jitter_ns=8, moved=0, warnings=()):  # noqa: E741, PLR0913
-    """A pair with these components; ``common`` 0: O, L and I undefined; ``jitter_ns`` 0: no difference at all."""
+def pair(a, b, *, within_ns, seed, U=0.0, O=0.0, L=None, I=0.03, common=None, moved=0, warnings=()):  # noqa: E741, PLR0913
+    """A pair with these components; ``common`` 0: O, L and I undefined; L without a value: possible with this I."""
     draw = random.Random(seed)
     n_common = round(PACKETS * (1 - U)) if common is None else common
+    if L is None:  # gaps of n packets differ by at most twice their latencies, so L is I / n or more
+        L = 2 * I / max(1, n_common)
     parts = {"U": U, "O": O, "L": L, "I": I} if n_common else {"U": 1.0, "O": None, "L": None, "I": None}
     kappa = kappa_of(parts)
-    sizes = {name: differences(n_common, scale * jitter_ns, draw) for name, scale in (("gap", 1), ("latency", 200))}
+    sums = {"gap": I * 2 * DURATION_NS, "latency": L * n_common * DURATION_NS}  # by the definitions of I and L
+    sizes = {name: differences(n_common, total, draw) for name, total in sums.items()}
+    lost = lost_by_window(PACKETS - n_common, draw)
+    factors = [factor(place, draw) for place in range(WINDOWS)]
     histograms = {name: histogram(n_common, own, draw) for name, own in sizes.items()}
     deltas = {name: moments(n_common, own) for name, own in sizes.items()}
     shares = {name: shares_within(one, within_ns, n_common) for name, one in histograms.items()}
     return {
-        **{"a": a, "b": b, "n_a": PACKETS, "n_b": n_common, "n_common": n_common, "ambiguous_a": 0, "ambiguous_b": 0},
+        **{"a": a, "b": b, "n_a": PACKETS, "n_b": PACKETS, "n_common": n_common, "ambiguous_a": 0, "ambiguous_b": 0},
         **parts,
         **{"O_published": parts["O"] and 2 * parts["O"], "O_kendall": parts["O"], "L_offset_removed": parts["L"]},
         **{"kappa": kappa, "kappa_published": kappa, "contribution": contribution(parts)},
@@ -84,7 +101,7 @@ def pair(a, b, *, within_ns, seed, U=0.0, O=0.0, L=3e-6, I=0.03, common=None, ji
         **{"iat_delta_ns": deltas["gap"], "latency_delta_ns": deltas["latency"]},
         **{"offset_ns": 40 if n_common else None, "duration_a_ns": DURATION_NS, "duration_b_ns": DURATION_NS},
         **{"moves": moves(moved), "bursts": {**moves(moved // 50), "longest": 60 if moved else 0}},
-        "timeline": [window(n, parts, n_common, draw) for n in range(WINDOWS)],
+        "timeline": [window(n, parts, lost[n], factors[n] * WINDOWS / sum(factors)) for n in range(WINDOWS)],
         **{
             "histograms": histograms,
             "spacing": spacing(n_common, moved, draw),
@@ -109,9 +126,10 @@ def contribution(parts: dict) -> dict:
     return {name: (1 - kappa_of(parts)) * value**2 / total if total else 0.0 for name, value in parts.items()}
 
 
-def differences(packets: int, typical_ns: int, draw) -> list[float]:
-    """Log-normal absolute differences of at most 2,000 packets, ns; those of the others are 0."""
-    return [typical_ns * draw.lognormvariate(0, 1.5) for _ in range(min(packets, 2000))]
+def differences(packets: int, total_ns: float, draw) -> list[float]:
+    """Log-normal absolute differences of at most 2,000 packets with this sum, ns; those of the others are 0."""
+    sizes = [draw.lognormvariate(0, 1.5) for _ in range(min(packets, 2000))]
+    return [size * total_ns / sum(sizes) for size in sizes]
 
 
 def moments(packets: int, sizes: list[float]) -> dict:
@@ -167,23 +185,39 @@ def moves(count: int) -> dict:
     return {"count": count, "share": count / PACKETS, **told}
 
 
-def window(place: int, parts: dict, packets: int, draw) -> dict:
-    """A window whose components lie about those of the pair; a burst of inconsistency in the middle."""
-    factor = draw.lognormvariate(0, 0.3) * (6 if place == WINDOWS // 2 else 1)
+def factor(place: int, draw) -> float:
+    """How much larger than on average the inconsistency of a window is; there is a burst in the middle."""
+    return draw.lognormvariate(0, 0.3) * (6 if place == WINDOWS // 2 else 1)
+
+
+def lost_by_window(lost: int, draw) -> list[int]:
+    """Packets of each window that the other trial does not have; ``lost`` in all."""
+    factors = [factor(place, draw) for place in range(WINDOWS)]
+    found = [min(PER_WINDOW, int(lost * own / sum(factors))) for own in factors]
+    while (rest := lost - sum(found)) > 0:
+        with_room = [place for place in range(WINDOWS) if found[place] < PER_WINDOW]
+        for place in with_room[:rest]:
+            found[place] += 1
+    return found
+
+
+def window(place: int, parts: dict, lost: int, factor: float) -> dict:
+    """A window without ``lost`` of its packets, whose O, L and I are ``factor`` times those of the pair."""
     here = {name: None if value is None else min(1.0, value * factor) for name, value in parts.items()}
+    here["U"] = lost / PER_WINDOW
     step = DURATION_NS // WINDOWS
-    counts = {"n_a": PACKETS // WINDOWS, "n_b": packets // WINDOWS, "n_common": packets // WINDOWS}
+    counts = {"n_a": PER_WINDOW, "n_b": PER_WINDOW, "n_common": PER_WINDOW - lost}
     return {"from_ns": place * step, "to_ns": (place + 1) * step, **counts, **here, "kappa": kappa_of(here)}
 
 
 def shapes(runs: int) -> dict[str, list[dict]]:
     """Three environments: quiet, with loss and reordering, and with large gaps."""
     warned = {"code": "coarse_clock", "components": ["O", "L", "I"], "text": "the clock of trial noisy-1 is coarse."}
-    lossy = {"U": 0.02, "O": 0.014, "L": 0.005, "moved": 900, "jitter_ns": 60, "warnings": [warned]}
+    lossy = {"U": 0.02, "O": 0.014, "L": 0.005, "moved": 900, "warnings": [warned]}
     return {
         "quiet": [{"I": 0.03 + 0.001 * n} for n in range(runs)],
         "noisy": [{**lossy, "I": 0.12 + 0.01 * n} for n in range(runs)],
-        "shared": [{"I": 0.5 - 0.02 * n, "L": 2e-4, "jitter_ns": 400} for n in range(runs)],
+        "shared": [{"I": 0.5 - 0.02 * n, "L": 2e-4} for n in range(runs)],
     }
 
 

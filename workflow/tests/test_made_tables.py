@@ -6,6 +6,7 @@ from collections import defaultdict
 import pytest
 from made_tables import TABLES, write_tables
 from made_traffic import samples_of_site
+from made_trials import result
 
 from acapella.campaign import Campaign
 from acapella.figures.source import Source
@@ -154,3 +155,26 @@ def test_repeated_timestamps_and_losses_are_whole_frames(sized):
         assert repeated == pytest.approx(round(repeated), abs=1e-6)
         if row["lost_frames"] is not None:
             assert row["loss_share"] == pytest.approx(row["lost_frames"] / (row["lost_frames"] + row["frames"]))
+
+
+@pytest.mark.parametrize("runs", [[{}], [{"U": 0.02, "I": 0.12, "L": 0.005}, {"common": 0}, {"U": 0.5}], [{"I": 0.0}]])
+def test_components_of_trials_are_those_of_their_packets(runs):
+    """Against the definitions in docs/kappa.md."""
+    made = result("e", runs, all_pairs=True)
+    packets = {one["name"]: one["packets"] for one in made["trials"]}
+    for pair in made["pairs"]:
+        both, common = pair["n_a"] + pair["n_b"], pair["n_common"]
+        assert (pair["n_a"], pair["n_b"]) == (packets[pair["a"]], packets[pair["b"]])
+        assert pair["U"] == pytest.approx((both - 2 * common) / both)
+        for count in ("n_a", "n_b", "n_common"):
+            assert sum(window[count] for window in pair["timeline"]) == pair[count]
+        for window in pair["timeline"]:
+            assert window["U"] == pytest.approx(1 - 2 * window["n_common"] / (window["n_a"] + window["n_b"]))
+        for counts in pair["histograms"].values():
+            assert counts["zero"] + sum(counts["negative"]) + sum(counts["positive"]) == common
+        if common:
+            gaps, latency = pair["iat_delta_ns"]["mean"], pair["latency_delta_ns"]["mean"]
+            durations = pair["duration_a_ns"], pair["duration_b_ns"]
+            assert pair["I"] == pytest.approx(common * gaps / sum(durations), abs=1e-5)
+            assert pair["L"] == pytest.approx(latency / max(durations), abs=1e-8)
+            assert gaps <= 2 * latency, "the gap of two packets differs by at most both differences of latency"

@@ -126,6 +126,11 @@ def test_title_states_that_the_run_is_the_longest_of_several(tmp_path):
     assert "(thresholds 10:20, disk slowed to 20 MB/s; the longest of 2 runs)" in words
 
 
+def test_title_states_that_no_call_is_long_instead_of_shares_of_zero(tmp_path):
+    words = words_of(campaign(tmp_path / "c", study(RUN)))
+    assert "none of its calls is a long one" in words and "0 % of its calls" not in words
+
+
 def test_sums_below_the_axis_are_marked_as_such(tmp_path):
     """The first interval has a sum of 66 us, and the axis begins at 1 ms."""
     words = words_of(campaign(tmp_path / "c", study(RUN)))

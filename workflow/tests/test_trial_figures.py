@@ -1,26 +1,20 @@
 """Figures of trials: what each must say, for one pair and many, with no difference, and with nothing in common."""
 
 import json
-import re
 import xml.etree.ElementTree as ET
 from collections import defaultdict
-from itertools import combinations
 
 import pytest
-from made_trials import odd_baseline, shapes, write_campaign
+from made_trials import odd_baseline, shapes, source_of, write_campaign
 from svg_text import COLLISIONS, words
-from trial_frames import BASE_NS, plain, write_pcap
 
-from acapella import cli, trial_tables
+from acapella import cli
 from acapella.campaign import Campaign
-from acapella.consistency import result
 from acapella.figures import (
     compose,
-    deltas,
     kappa_components,
     kappa_matrix,
     kappa_timeline,
-    reordering_spacing,
     theme,
 )
 from acapella.figures.kappa_components import number
@@ -28,10 +22,9 @@ from acapella.figures.registry import TRIALS, module
 from acapella.figures.save import svg_of
 from acapella.figures.source import Source
 from acapella.figures.theme import FONT, WIDTH
-from acapella.figures.wording import nanoseconds, percent, span
-from acapella_core.consistency import compare
+from acapella.figures.wording import nanoseconds
 
-SAME = {"L": 0.0, "I": 0.0, "jitter_ns": 0}
+SAME = {"I": 0.0}
 LONG = "an-environment-whose-name-is-longer-than-any-label"
 CAMPAIGNS = {
     "one_pair": ({"quiet": [{}]}, {}),
@@ -66,9 +59,7 @@ def campaigns(tmp_path_factory) -> dict[str, Source]:
     """Tables of each kind of campaign."""
     made = {}
     for name, (environments, options) in CAMPAIGNS.items():
-        folder = write_campaign(tmp_path_factory.mktemp(name), environments, **options)
-        assert cli.main(["trials", str(folder), "--environments", *environments]) == 0
-        made[name] = Source(Campaign(folder))
+        made[name] = source_of(tmp_path_factory.mktemp(name), environments, **options)
     return made
 
 
@@ -237,50 +228,6 @@ def test_without_the_tables_of_trials_the_stage_is_named(tmp_path, capsys):
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize(("name", "measure"), [("iat_delta", "iat"), ("latency_delta", "latency")])
-def test_share_within_10_ns_is_that_of_the_bins_in_the_shaded_part(name, measure, campaigns, figures):
-    source = campaigns["three_environments"]
-    figure, drawn = figures(name, "three_environments")
-    for panel in figure.spec["concat"][0]["vconcat"]:
-        head, _, said = panel["title"]["text"].partition(": ")
-        environment, _, runs = head.partition(" (")
-        assert runs == "4\N{NO-BREAK SPACE}runs)"
-        rows = [r for r in source.rows("consistency_deltas") if (r["environment"], r["a"]) == (environment, 1)]
-        inside = defaultdict(int)
-        for row in rows:
-            if row["measure"] == measure and abs(row["bin"]) <= 5:  # below 10 ns
-                inside[row["b"]] += row["packets"]
-        shares = [inside[b] / next(r["packets_common"] for r in rows if r["b"] == b) for b in sorted(inside)]
-        assert (
-            said == f"{span(percent(min(shares)), percent(max(shares)))} of packets within \u00b110\N{NO-BREAK SPACE}ns"
-        )
-        shaded = panel["layer"][0]["data"]["values"][0]
-        assert (shaded["low"], shaded["high"]) == (-5.5, 5.5)
-    assert "% of packets within \u00b110 ns" in words(drawn)
-
-
-def test_smallest_bound_is_marked_if_the_config_does_not_have_10_ns(tmp_path):
-    folder = write_campaign(tmp_path, {"quiet": [{}]}, within_ns=(100, 1000))
-    assert cli.main(["trials", str(folder), "--environments", "quiet"]) == 0
-    text = words(svg_of(compose.drawn("iat_delta", Source(Campaign(folder)))))
-    assert "within \u00b1100 ns" in text and "\u00b110 ns" not in text
-
-
-def test_empty_bins_have_no_line():
-    rows = [{"bin": n, "b": 2, "share": 0.1, "lo_ns": n, "hi_ns": n} for n in (-7, 0, 1, 2, 9)]
-    points = deltas.steps(rows, 2, "tuesday", 0.01)
-    pieces = defaultdict(list)
-    for point in points:
-        pieces[point["piece"]].append((point["bin"], point["share"]))
-    low, high = 0.01, 10
-    assert list(pieces.values()) == [
-        [(-7.5, low), (-7.5, high), (-6.5, high), (-6.5, low)],
-        [(-0.5, low), *[(n + side, high) for n in (0, 1, 2) for side in (-0.5, 0.5)], (2.5, low)],
-        [(8.5, low), (8.5, high), (9.5, high), (9.5, low)],
-    ]
-    assert [point["order"] for point in points] == list(range(len(points)))
-
-
 def test_components_are_printed_with_three_digits(svg):
     assert [kappa_components.component(value) for value in (0, 1, 0.103, 0.1, 3.3333e-6, None)] == [
         *("0", "1", "0.103", "0.100", "3.33e-06", "undefined"),
@@ -309,6 +256,28 @@ def test_components_of_many_runs_are_those_with_the_least_kappa_in_order(tmp_pat
     assert f"{said} with kappa {every[40]:.4f} to {every[-1]:.4f}" in figure.description.replace("\u00a0", " ")
 
 
+def test_timeline_title_counts_windows_whose_printed_kappa_is_the_lowest():
+    kappas = enumerate((0.9, 0.50001, 0.50004, 0.5002))
+    window = {"environment": "e", "b": 2}
+    rows = [{"kappa": kappa, "from_ns": n * 10**6, "to_ns": (n + 1) * 10**6, **window} for n, kappa in kappas]
+    title = kappa_timeline.title(rows, {("e", 2): "tuesday"}).replace("\N{NO-BREAK SPACE}", " ")
+    assert title == "Lowest window kappa: 0.5000 at 1 ms (tuesday) and in 1 other window"
+
+
+def test_timeline_of_many_runs_has_those_with_the_least_kappa(tmp_path):
+    source = source_of(tmp_path, {f"e{n}": [{"I": 0.01 * (7 * n + run)} for run in range(7)] for n in range(7)})
+    figure = compose.drawn("kappa_timeline", source)
+    assert "the 40 runs with the least kappa in a window, of 49" in figure.description.replace(
+        "\N{NO-BREAK SPACE}", " "
+    )
+    least = defaultdict(lambda: 1)
+    for row in source.rows("consistency_timeline"):
+        name = f"{row['environment']}-{row['b']}"  # as write_campaign calls the trial
+        least[name] = min(least[name], row["kappa"])
+    drawn = {panel["title"]["text"] for panel in figure.spec["concat"][0]["concat"]}
+    assert drawn == set(sorted(least, key=least.get)[:40])
+
+
 def test_timeline_title_has_the_lowest_window_and_the_key_its_length(campaigns, figures):
     rows = [row for row in campaigns["three_environments"].rows("consistency_timeline") if row["a"] == 1]
     worst = min((row for row in rows if row["kappa"] is not None), key=lambda row: row["kappa"])
@@ -335,33 +304,30 @@ def test_timeline_title_counts_the_other_windows_that_are_as_low():
     assert title == "Lowest window kappa: 0 at 1 ms (tuesday) and in 2 other windows"
 
 
-def test_timeline_of_many_runs_has_those_with_the_least_kappa(tmp_path):
-    folder = write_campaign(tmp_path, {f"e{n}": [{"I": 0.01 * (7 * n + run)} for run in range(7)] for n in range(7)})
-    assert cli.main(["trials", str(folder), "--environments", *(f"e{n}" for n in range(7))]) == 0
-    source = Source(Campaign(folder))
-    figure = compose.drawn("kappa_timeline", source)
-    assert "the 40 runs with the least kappa in a window, of 49" in figure.description.replace(
-        "\N{NO-BREAK SPACE}", " "
-    )
-    least = defaultdict(lambda: 1)
-    for row in source.rows("consistency_timeline"):
-        name = f"{row['environment']}-{row['b']}"  # as write_campaign calls the trial
-        least[name] = min(least[name], row["kappa"])
-    drawn = {panel["title"]["text"] for panel in figure.spec["concat"][0]["concat"]}
-    assert drawn == set(sorted(least, key=least.get)[:40])
+@pytest.mark.parametrize(
+    ("windows", "said"),
+    [
+        ([("monday", 2, 0.5), ("tuesday", 2, 0.7), ("wednesday", 1, 0.6)], "; 2 of 3 runs have their lowest kappa"),
+        ([("monday", 2, 0.5), ("tuesday", 1, 0.7), ("wednesday", 1, 0.6)], ""),
+        ([("monday", 2, 0.5)], ""),
+    ],
+)
+def test_timeline_title_counts_the_runs_that_are_lowest_at_the_same_time(windows, said):
+    names = {("e", place): name for place, (name, *_) in enumerate(windows)}
+    rows = [
+        {"environment": "e", "b": place, "kappa": kappa if n == at else 0.9, "from_ns": n * 10**6}
+        for place, (_, at, kappa) in enumerate(windows)
+        for n in range(4)
+    ]
+    rows = [{**row, "to_ns": row["from_ns"] + 10**6} for row in rows]
+    title = kappa_timeline.title(rows, names).replace("\N{NO-BREAK SPACE}", " ")
+    assert title == f"Lowest window kappa: 0.5000 at 2 ms (monday){said}{' at that time' * bool(said)}"
 
 
 def environments_campaign(folder, kappas: dict[str, list[float]]) -> Source:
     """A campaign whose runs have these kappas, all of them because of I."""
     environments = {name: [{"I": 2 * (1 - kappa), "L": 0.0} for kappa in runs] for name, runs in kappas.items()}
-    return trials_of(folder, environments)
-
-
-def trials_of(folder, environments: dict[str, list[dict]]) -> Source:
-    """A campaign of these environments with its tables."""
-    write_campaign(folder, environments)
-    assert cli.main(["trials", str(folder), "--environments", *environments]) == 0
-    return Source(Campaign(folder))
+    return source_of(folder, environments)
 
 
 @pytest.mark.parametrize(
@@ -400,60 +366,6 @@ def test_a_difference_of_environments_is_stated_only_if_its_interval_excludes_ze
     assert ("too few runs" in words(svg_of(figure))) == few
 
 
-def test_reordering_names_the_environments_without_and_the_largest_spacing(campaigns, svg):
-    text = words(svg("reordering_spacing", "three_environments"))
-    assert "no sampled pair is reversed in quiet and shared" in text and "spacing in the first trial" in text
-    rows = [row for row in campaigns["three_environments"].rows("consistency_spacing") if row["a"] == 1]
-    farthest = max(row["hi_ns"] for row in rows if row["reversed_pairs"])
-    bound = float(text.split("of the pairs sampled, none that is ")[1].split(" ms or more apart is reversed")[0])
-    assert farthest < 1e6 * bound < 1.01 * (farthest + 1)
-    top = max(rows, key=lambda row: row["reversed_share"])
-    counts = f"{top['reversed_pairs']} of {top['pairs']} sampled pairs"
-    assert f"Up to {100 * top['reversed_share']:.2f} % of pairs are reversed at a spacing: {counts}" in text
-    assert f"(noisy-{top['b']})" in text
-
-
-def test_reordering_title_is_the_highest_point_of_the_drawing(figures):
-    figure, _ = figures("reordering_spacing", "three_environments")
-    chart = figure.spec["concat"][0]
-    points = [row for panel in chart["concat"] for row in (panel.get("data") or chart["data"])["values"]]
-    top = max(points, key=lambda row: row["share"])
-    assert figure.title.startswith(f"Up to {percent(top['share'] / 100)} of pairs")
-    assert figure.title.endswith(f"({top['run']})")
-
-
-def test_no_reversed_pair_is_a_result_and_not_missing_data(figures):
-    figure, drawn = figures("reordering_spacing", "nothing_differs")
-    assert figure.title == "No sampled pair of packets arrived in the opposite order"
-    assert not figure.empty and "no data" not in words(drawn).lower()
-
-
-def test_reordering_bounds_the_pairs_sampled_and_no_others(tmp_path):
-    """Packet 103 overtakes 100 to 102, one packet per ms: every pair, against the sentence on those sampled."""
-    order = [*range(100), 103, *range(100, 103), *range(104, 200)]
-    files = [
-        [write_pcap(tmp_path / f"{name}.pcap", [(BASE_NS + at * 10**6, plain(n)) for at, n in enumerate(numbers)])]
-        for name, numbers in (("a", range(200)), ("b", order))
-    ]
-    (pair,) = compare(files, pairs=[(0, 1)])["pairs"]
-    rows = trial_tables.spacing(None, {"spacing": result.spacing(pair["spacing"]), "n_common": pair["n_common"]})
-    (text,) = reordering_spacing.key(rows, {}, {}, grey=False)
-    place = {packet: at for at, packet in enumerate(order)}
-    apart_ms = [y - x for x, y in combinations(range(200), 2) if place[y] < place[x]]
-    sampled, bound = text.replace("\N{NO-BREAK SPACE}", " ").split("of the pairs sampled, none that is ")
-    assert "1, 4, 16, ... or 4096 packets apart" in sampled
-    assert max(n for n in apart_ms if n in (1, 4, 16, 64)) < float(bound.split(" ms ")[0]) < max(apart_ms) == 3
-
-
-def test_many_environments_of_reordering_have_small_panels_and_a_range(tmp_path):
-    environments = {f"e{n}": [{"moved": 100 * n}] for n in range(6)}
-    write_campaign(tmp_path, environments)
-    assert cli.main(["trials", str(tmp_path), "--environments", *environments]) == 0
-    figure = compose.drawn("reordering_spacing", Source(Campaign(tmp_path)))
-    assert len(figure.spec["concat"][0]["concat"]) == 5
-    assert "no sampled pair is reversed in e0" in figure.description.replace("\N{NO-BREAK SPACE}", " ")
-
-
 def test_many_environments_have_small_panels_of_differences_and_small_matrices(tmp_path):
     environments = {f"e{n}": [{**SAME, "U": 0.01 * n}] * 2 for n in range(9 + 1)}
     write_campaign(tmp_path, environments)
@@ -471,29 +383,6 @@ def test_many_environments_have_small_panels_of_differences_and_small_matrices(t
     assert float(ET.fromstring(svg_of(matrix)).get("height")) < 1.5 * WIDTH
 
 
-def test_titles_of_differences_name_runs_if_the_numbers_are_of_runs(tmp_path):
-    environments = {f"e{n}": [{"jitter_ns": 2 + n + 7 * run} for run in range(3)] for n in range(5)}
-    source = trials_of(tmp_path, environments)
-    for name, measure in (("iat_delta", "iat"), ("latency_delta", "latency")):
-        rows = [row for row in source.rows("consistency") if row["a"] == 1]
-        ends = [end(rows, key=lambda row: row[f"{measure}_delta_mean_ns"]) for end in (min, max)]
-        title = compose.drawn(name, source).title
-        assert re.findall(r"\(run (\S+)\)", title) == [row["trial_b"] for row in ends]
-
-
-def test_axis_of_differences_has_a_tick_at_each_decade_and_labels_that_fit(figures):
-    for name, campaign in (("latency_delta", "three_environments"), ("iat_delta", "many"), ("iat_delta", "one_pair")):
-        figure, drawn = figures(name, campaign)
-        panel = figure.spec["concat"][0]["vconcat"][-1]
-        x = panel["layer"][-1]["encoding"]["x"]
-        places = x["axis"]["values"]
-        last = int((x["scale"]["domain"][1] - 0.5) // 5)
-        assert places == [*(-5 * n - 0.5 for n in range(last, 0, -1)), 0, *(5 * n + 0.5 for n in range(1, last + 1))]
-        assert x["axis"]["tickCount"] >= len(places), "Vega leaves out values beyond tickCount"
-        labels = set(re.findall(r">(\u2212?(?:0|10+ (?:ns|\u00b5s|ms)|1 (?:\u00b5s|ms|s)))<", drawn))
-        assert "0" in labels and len(labels) >= 5, labels
-
-
 def test_matrix_title_names_the_pairs_with_the_least_and_the_largest_kappa(campaigns, figures):
     rows = [row for row in campaigns["three_environments"].rows("consistency") if row["kappa"] is not None]
     title = figures("kappa_matrix", "three_environments")[0].title.replace("\N{NO-BREAK SPACE}", " ")
@@ -502,26 +391,6 @@ def test_matrix_title_names_the_pairs_with_the_least_and_the_largest_kappa(campa
         first, *others = [row for row in rows if row["kappa"] == kappa]
         more = f", and {len(others)} other pair{'s' * (len(others) > 1)}" if others else ""
         assert f"{number(kappa)} ({first['trial_a']} with {first['trial_b']}{more})" in title
-
-
-@pytest.mark.parametrize(
-    ("windows", "said"),
-    [
-        ([("monday", 2, 0.5), ("tuesday", 2, 0.7), ("wednesday", 1, 0.6)], "; 2 of 3 runs have their lowest kappa"),
-        ([("monday", 2, 0.5), ("tuesday", 1, 0.7), ("wednesday", 1, 0.6)], ""),
-        ([("monday", 2, 0.5)], ""),
-    ],
-)
-def test_timeline_title_counts_the_runs_that_are_lowest_at_the_same_time(windows, said):
-    names = {("e", place): name for place, (name, *_) in enumerate(windows)}
-    rows = [
-        {"environment": "e", "b": place, "kappa": kappa if n == at else 0.9, "from_ns": n * 10**6}
-        for place, (_, at, kappa) in enumerate(windows)
-        for n in range(4)
-    ]
-    rows = [{**row, "to_ns": row["from_ns"] + 10**6} for row in rows]
-    title = kappa_timeline.title(rows, names).replace("\N{NO-BREAK SPACE}", " ")
-    assert title == f"Lowest window kappa: 0.5000 at 2 ms (monday){said}{' at that time' * bool(said)}"
 
 
 def test_figures_use_the_names_that_the_config_gives_to_trials(tmp_path):

@@ -85,9 +85,8 @@ CLEAR = {"mirror_verdict": "clear", "mirror_loss_low": 0.0, "mirror_loss_high": 
         ),
         (
             [{**CONGESTED, "mirror_offered": 99, "mirror_delivered": 99, "loss_stages_known": 4}],
-            "No loss counted in 1 sample; "
-            "mirror congested in 1 sample (at least 30.0 % and at most 42.0 % of bytes lost)",
-            "losses: none counted; mirror congested in 1 sample (at least 30.0 % and at most 42.0 % of bytes lost)",
+            f"No loss counted in 1 sample; mirror congested in 1 sample ({BOUNDS})",
+            f"losses: none counted; mirror congested in 1 sample ({BOUNDS})",
         ),
         (
             [
@@ -109,7 +108,7 @@ CLEAR = {"mirror_verdict": "clear", "mirror_loss_low": 0.0, "mirror_loss_high": 
         ),
     ],
 )
-def test_losses_of_a_mirror_without_counters_are_stated(verdicts, title, losses, tmp_path):
+def test_losses_of_a_mirror_that_its_counters_lack_are_stated(verdicts, title, losses, tmp_path):
     rows = [{**UNCOUNTED, "sample": f"s{n}", **verdict} for n, verdict in enumerate(verdicts)]
     write_table(tmp_path, "capture_quality", rows)
     quality = Source(Campaign(tmp_path)).quality

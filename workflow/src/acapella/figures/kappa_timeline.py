@@ -68,7 +68,7 @@ def title(rows: list[dict], trials: dict) -> str:
     if worst["kappa"] == 1:
         return "Kappa is 1 in every window"
     where = trials[worst["environment"], worst["b"]]
-    alike = sum(row["kappa"] == worst["kappa"] for row in rows) - 1
+    alike = sum(number(row["kappa"]) == number(worst["kappa"]) for row in rows) - 1  # a reader sees the same number
     others = f" and in {count(alike, 'other window')}" if alike else ""
     lowest = f"Lowest window kappa: {number(worst['kappa'])} at {nanoseconds(worst['from_ns'])} ({where}){others}"
     return "; ".join([lowest, *in_common(rows, worst)])

@@ -1,4 +1,4 @@
-"""What stands under the title of every figure: how much was seen and how much of it was lost."""
+"""Subtitles of figures: how much was seen and how much of it was lost."""
 
 from . import restrictions
 from .source import Source, sites_of
@@ -90,7 +90,7 @@ def losses_of(rows: list[dict]) -> str:
 def mirror_loss(rows: list[dict]) -> list[str]:
     """``mirror congested in 3 samples (at least 5 % of bytes missing, ...), at risk in 2``; [] if in none.
 
-    Only of samples whose counters of the mirror are missing, or count less than the verdict proves lost: the losses of
+    Only of samples whose mirror has no counters, or lacks more bytes than its counters account for: the losses of the
     others are counted.
     """
     uncounted = [row for row in rows if undercounted(row)]
@@ -105,9 +105,9 @@ def mirror_loss(rows: list[dict]) -> list[str]:
 
 
 def undercounted(row: dict) -> bool:
-    """Whether the switch has no counters of a sample's mirror, or they have less than the verdict proves lost.
+    """Whether the counters of a sample's mirror are unknown, or more bytes are missing than they account for.
 
-    The counters are those of bytes, as the verdict is, else those of frames.
+    ``mirror_loss_low`` is a share of bytes, so it is compared with the counters of bytes, else with those of frames.
     """
     if row["mirror_offered"] is None or row["mirror_delivered"] is None:
         return True

@@ -93,14 +93,14 @@ def title(drawn: list[dict], trials: dict[tuple[str, int], str]) -> str:
     """
     top = max(drawn, key=lambda row: (row["reversed_share"], row["pairs"]))
     counts = f"{top['reversed_pairs']:,} of {count(top['pairs'], 'sampled pair')}"
-    where = f"{spacing_of(top)} ({trials[top['environment'], top['b']]})"
-    return f"Up to {percent(top['reversed_share'])} of pairs are reversed at a spacing: {counts}, {where}"
+    where = f"{spacing_of(top)}, run {trials[top['environment'], top['b']]}"
+    return f"Largest share of reversed pairs at one spacing: {percent(top['reversed_share'])} ({counts}, {where})"
 
 
 def spacing_of(row: dict) -> str:
     """Return the spacings of a bin in words: ``1 µs to 1.58 µs apart``."""
     if not row["bin"]:
-        return "of equal times"
+        return "at equal times"
     if row["hi_ns"] is None:
         return f"{nanoseconds(row['lo_ns'])} or more apart"
     return f"{nanoseconds(row['lo_ns'])} to {nanoseconds(row['hi_ns'] + 1)} apart"

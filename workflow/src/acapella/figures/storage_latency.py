@@ -188,7 +188,10 @@ def title(runs: list[dict]) -> str:
     share = percent(worst["latency_ns"] / worst["offered_ns"]) if worst["offered_ns"] else "an unknown part"
     share += " of the time in which frames were offered"
     upper = worst["long_upper_ns"] / worst["latency_upper_ns"] if worst["latency_upper_ns"] else 0
-    few = f"{percent(worst['long_calls'] / worst['calls'])} of its calls have {percent(upper)} of the summed latency"
+    few = "none of its calls is a long one"
+    if worst["long_calls"]:
+        share_of_calls = percent(worst["long_calls"] / worst["calls"])
+        few = f"{share_of_calls} of its calls have {percent(upper)} of the summed latency"
     where = words_of(condition(worst))
     where = f"{where[0].lower()}{where[1:]}"
     if len(buffered) > 1:
