@@ -7,7 +7,7 @@ import threading
 import pyarrow as pa
 import pytest
 
-from acapella.decompression import streamed
+from acapella.decompression import END, streamed
 from acapella_core.errors import UserError
 
 CODECS = ("gzip", "zstd", "lz4")
@@ -31,7 +31,7 @@ def damaged(path, codec: str, whole: bytes, lost: bytes):
 
 def read(streams) -> bytes:
     """All that comes through the only pipe."""
-    (descriptor,) = streams.descriptors
+    descriptor, _ = streams.descriptors
     with os.fdopen(os.dup(descriptor), "rb") as pipe:
         return pipe.read()
 
@@ -40,8 +40,9 @@ def read(streams) -> bytes:
 def test_a_compressed_capture_is_streamed_under_its_own_name(tmp_path, codec):
     path = packed(tmp_path / "a.pcap.z", codec, CONTENT, CONTENT)  # frames that follow each other are one stream
     with streamed([path]) as streams:
-        assert streams.arguments == ["--in", str(path), "--descriptor", str(*streams.descriptors)]
+        assert streams.arguments == ["--in", str(path), "--descriptor", "{}:{}".format(*streams.descriptors)]
         assert read(streams) == CONTENT * 2
+        assert os.read(streams.descriptors[1], 2) == END  # the mark of the end
     assert streams.faults == {}
 
 

@@ -12,8 +12,10 @@ enum option { END_OF_OPTIONS = 0, TIME_RESOLUTION = 9, TIME_OFFSET = 14 };
 #define BYTE_ORDER_MAGIC 0x1a2b3c4dU
 #define BLOCK_HEAD 8
 #define TRAILER 4
-#define LARGEST_BLOCK (1U << 24) /* libpcap's limit */
-#define MICROSECONDS 6           /* the resolution of an interface that states none */
+#define LARGEST_BLOCK (1U << 24)   /* libpcap's limit */
+#define MOST_INTERFACES (1U << 20) /* in all sections of a file, as in the native core (capture_reader.hpp) \
+                                    */
+#define MICROSECONDS 6             /* the resolution of an interface that states none */
 #define SECOND 1000000000
 
 __extension__ typedef __int128 wide;
@@ -31,7 +33,8 @@ struct blocks {
     bool swapped, begun;
     struct interface *interface; /* of the current section */
     uint32_t interfaces, room;
-    uint8_t *body; /* of the current block, trailer included */
+    uint32_t described; /* interfaces of all sections so far */
+    uint8_t *body;      /* of the current block, trailer included */
     uint32_t size, body_room;
 };
 
@@ -204,6 +207,10 @@ static enum blocks_result read_options(const struct blocks *blocks, uint32_t at,
 static enum blocks_result read_interface(struct blocks *blocks, struct fault *fault) {
     if (blocks->size < 8) {
         return error(fault, "an interface description that is too short");
+    }
+    if (blocks->described++ == MOST_INTERFACES) {
+        fail(fault, "more than %u interfaces are described", MOST_INTERFACES);
+        return BLOCKS_ERROR;
     }
     if (blocks->interfaces == blocks->room) {
         const uint32_t room = blocks->room * 2 + 4;

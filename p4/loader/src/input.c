@@ -4,6 +4,7 @@
 #include <pcap/pcap.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include "blocks.h"
@@ -19,6 +20,7 @@ struct source {
     struct blocks *blocks; /* pcapng */
     bool pending;
     bool cut; /* it ended within a record */
+    int end;  /* a byte comes from this descriptor if the capture is whole; -1: none */
     struct p4_frame frame;
     uint64_t place_ns; /* time of the latest frame that has one, as in the digest's merge */
 };
@@ -113,11 +115,25 @@ static int advance_blocks(struct source *source, struct p4_frame *frame, struct 
     return check_frame(source, found.link_type, found.kept_bytes, fault) < 0 ? -1 : 1;
 }
 
+/* 0, or -1 if the program that writes to the descriptor was killed: the capture did not end there. */
+static int check_end(const struct source *source, struct fault *fault) {
+    char whole;
+    ssize_t got = 1;
+    if (source->end >= 0) {
+        while ((got = read(source->end, &whole, 1)) < 0 && errno == EINTR) {
+        }
+    }
+    return got == 1 ? 0
+                    : fail(fault, "%.200s: the program that read it was killed; run it again", source->path);
+}
+
 /* The source's next frame; 0: it has ended, -1: see fault. */
 static int advance(struct source *source, unsigned port, struct fault *fault) {
     struct p4_frame frame = {.port = port};
-    const int status =
-        source->blocks ? advance_blocks(source, &frame, fault) : advance_pcap(source, &frame, fault);
+    int status = source->blocks ? advance_blocks(source, &frame, fault) : advance_pcap(source, &frame, fault);
+    if (status == 0 && check_end(source, fault) != 0) {
+        status = -1;
+    }
     source->pending = status == 1;
     if (frame.wire_bytes < frame.kept_bytes) {
         frame.wire_bytes = frame.kept_bytes;
@@ -148,9 +164,10 @@ static int open_pcap(struct source *source, struct fault *fault) {
     return check_frame(source, (uint32_t)pcap_datalink(source->pcap), 0, fault);
 }
 
-static int open_source(struct source *source, const char *path, int descriptor, unsigned port,
+static int open_source(struct source *source, const char *path, int descriptor, int end, unsigned port,
                        struct fault *fault) {
     source->path = path;
+    source->end = end;
     if (open_file(source, descriptor, fault) != 0) {
         return -1;
     }
@@ -170,8 +187,8 @@ static int open_source(struct source *source, const char *path, int descriptor, 
     return advance(source, port, fault) < 0 ? -1 : 0;
 }
 
-struct input *p4_input_open(const char *const paths[], const int descriptors[], unsigned count,
-                            struct fault *fault) {
+struct input *p4_input_open(const char *const paths[], const int descriptors[], const int ends[],
+                            unsigned count, struct fault *fault) {
     struct input *input = calloc(1, sizeof *input);
     if (!input) {
         fail(fault, "out of memory");
@@ -179,7 +196,8 @@ struct input *p4_input_open(const char *const paths[], const int descriptors[], 
     }
     for (; input->count < count; ++input->count) {
         struct source *source = &input->source[input->count];
-        if (open_source(source, paths[input->count], descriptors[input->count], input->count, fault) != 0) {
+        if (open_source(source, paths[input->count], descriptors[input->count], ends[input->count],
+                        input->count, fault) != 0) {
             ++input->count;
             p4_input_close(input);
             return NULL;

@@ -7,9 +7,10 @@
 struct input;
 
 /* Reads each capture from its descriptor, which it closes in the end, or from its path where that is
- * negative. NULL: see fault. */
-struct input *p4_input_open(const char *const paths[], const int descriptors[], unsigned count,
-                            struct fault *fault);
+ * negative. A capture that ends without a byte from its descriptor in `ends`, unless that is negative, is an
+ * error: it ended early. NULL: see fault. */
+struct input *p4_input_open(const char *const paths[], const int descriptors[], const int ends[],
+                            unsigned count, struct fault *fault);
 
 /* Up to `most` frames, valid until the next call; 0: the captures have ended, -1: see fault. */
 int p4_input_read(struct input *input, struct p4_frame *frames, unsigned most, struct fault *fault);

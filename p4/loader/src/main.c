@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -155,7 +156,7 @@ static int run_all(struct p4 *p4, struct taker *taker, const struct options *opt
             return EXIT_USAGE;
         }
     }
-    struct input *input = p4_input_open(options->in, options->descriptor, options->ins, fault);
+    struct input *input = p4_input_open(options->in, options->descriptor, options->end, options->ins, fault);
     if (!input) {
         return EXIT_USAGE;
     }
@@ -191,6 +192,15 @@ static int generate(const struct options *options, struct fault *fault) {
     return status == 0 ? EXIT_WHOLE : EXIT_FAILED;
 }
 
+/* Ends with the process that started this one, which decompresses captures and writes registers. What is not
+ * whole has no name yet. */
+static int follow(pid_t parent, struct fault *fault) {
+    if (parent && (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent)) {
+        return fail(fault, "--parent %d: is not the parent of this process, or has ended", (int)parent);
+    }
+    return 0;
+}
+
 int main(int argc, char **argv) {
     struct options options;
     struct fault fault;
@@ -198,6 +208,9 @@ int main(int argc, char **argv) {
     const int read = p4_options_read(&options, argc, argv, &fault);
     if (read != 0) {
         return read > 0 ? EXIT_WHOLE : complain(&fault, EXIT_USAGE);
+    }
+    if (follow(options.parent, &fault) != 0) {
+        return complain(&fault, EXIT_FAILED);
     }
     handle_signals();
     const uint64_t memory = p4_memory(options.spec, &fault);

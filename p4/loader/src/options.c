@@ -11,6 +11,7 @@ enum {
     SPEC = 256,
     IN,
     DESCRIPTOR,
+    PARENT,
     OUT,
     CONTROL,
     STATS,
@@ -32,6 +33,7 @@ static const struct option names[] = {
     {"spec", required_argument, NULL, SPEC},
     {"in", required_argument, NULL, IN},
     {"descriptor", required_argument, NULL, DESCRIPTOR},
+    {"parent", required_argument, NULL, PARENT},
     {"out", required_argument, NULL, OUT},
     {"control", required_argument, NULL, CONTROL},
     {"stats", required_argument, NULL, STATS},
@@ -56,8 +58,11 @@ static const char usage[] =
     "  --in PATH              pcap or pcapng, also with gzip, - for standard input; the first is port 0, the "
     "next 1, ...:\n"
     "                         their frames enter in the order of their times\n"
-    "  --descriptor N         read the last --in from this open descriptor; its PATH is for messages and "
-    "checks\n"
+    "  --descriptor N[:END]   read the last --in from this open descriptor; its PATH is for messages and "
+    "checks.\n"
+    "                         END is another one: a byte has to come from there after the last of the "
+    "capture\n"
+    "  --parent PID           end as soon as this process ends, which has to be the parent\n"
     "  --out PATH             what the program sends: PATH.pcap (ns) or PATH.pcapng\n"
     "  --out-interface NAME   the same, as frames on an interface (needs CAP_NET_RAW)\n"
     "  --control PATH         tables, registers, names of drop reasons, epochs; may be given several times\n"
@@ -87,12 +92,25 @@ static int add(const char *to[], unsigned *count, const char *value, const char 
 }
 
 static int read_descriptor(struct options *options, struct fault *fault) {
-    char *end = NULL;
-    const unsigned long value = strtoul(optarg, &end, 10);
-    if (!options->ins || *optarg < '0' || *optarg > '9' || *end || value > INT_MAX) {
-        return fail(fault, "--descriptor %s: a number, after the --in that it belongs to", optarg);
+    char *rest = NULL;
+    const unsigned long value = strtoul(optarg, &rest, 10);
+    const bool ends = *rest == ':' && rest[1] >= '0' && rest[1] <= '9';
+    const unsigned long end = ends ? strtoul(rest + 1, &rest, 10) : 0;
+    if (!options->ins || *optarg < '0' || *optarg > '9' || *rest || value > INT_MAX || end > INT_MAX) {
+        return fail(fault, "--descriptor %s: N or N:END, after the --in that it belongs to", optarg);
     }
     options->descriptor[options->ins - 1] = (int)value;
+    options->end[options->ins - 1] = ends ? (int)end : -1;
+    return 0;
+}
+
+static int read_parent(struct options *options, struct fault *fault) {
+    char *rest = NULL;
+    const unsigned long value = strtoul(optarg, &rest, 10);
+    if (*optarg < '1' || *optarg > '9' || *rest || value > INT_MAX) {
+        return fail(fault, "--parent %s: not the id of a process", optarg);
+    }
+    options->parent = (pid_t)value;
     return 0;
 }
 
@@ -113,9 +131,12 @@ static int read_one(struct options *options, int code, struct fault *fault) {
             return 0;
         case IN:
             options->descriptor[options->ins % P4_PORTS] = -1;
+            options->end[options->ins % P4_PORTS] = -1;
             return add(options->in, &options->ins, optarg, "--in", fault);
         case DESCRIPTOR:
             return read_descriptor(options, fault);
+        case PARENT:
+            return read_parent(options, fault);
         case OUT:
             options->out = optarg;
             return 0;

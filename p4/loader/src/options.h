@@ -2,6 +2,8 @@
 #ifndef ACAPELLA_P4_OPTIONS_H
 #define ACAPELLA_P4_OPTIONS_H
 
+#include <sys/types.h>
+
 #include "acapella_p4.h"
 #include "format.h"
 
@@ -11,7 +13,9 @@ struct options {
     const char *generated;    /* write the program's C code there and end; NULL: run */
     const char *in[P4_PORTS]; /* "-": standard input */
     int descriptor[P4_PORTS]; /* read a capture from there, not from its path; -1: from its path */
+    int end[P4_PORTS]; /* of the descriptor: a byte comes from there if the capture is whole; -1: none */
     unsigned ins;
+    pid_t parent;    /* end with this process, which started this one; 0: with none */
     const char *out; /* PATH.pcap or PATH.pcapng; NULL: none */
     const struct format *format;
     const char *control[P4_PORTS];

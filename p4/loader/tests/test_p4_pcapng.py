@@ -87,6 +87,18 @@ def damaged_pcapngs() -> dict[str, bytes]:
     }
 
 
+def test_a_pcapng_may_not_describe_interfaces_without_limit(tmp_path):
+    """In all sections together, as for the digest (kMaxInterfaces)."""
+    half = p4.section() + p4.block(1, struct.pack("<HHI", 1, 0, 0)) * ((1 << 20) // 2)
+    with gzip.open(tmp_path / "in.pcapng.gz", "wb", compresslevel=1) as out:
+        out.write(half * 2 + p4.packet(0, 1, bytes(60)))
+    assert good(tmp_path, FORWARD, tmp_path / "in.pcapng.gz").frames == [frame(1000, bytes(60))]
+    with gzip.open(tmp_path / "more.pcapng.gz", "wb", compresslevel=1) as out:
+        out.write(half * 2 + p4.interface() + p4.packet(0, 1, bytes(60)))
+    done = run(tmp_path, FORWARD, tmp_path / "more.pcapng.gz")
+    assert done.code == 2 and "more.pcapng.gz: more than 1048576 interfaces are described" in done.error, done.error
+
+
 @pytest.mark.parametrize(("message", "content"), damaged_pcapngs().items(), ids=list(damaged_pcapngs()))
 def test_a_damaged_pcapng_is_refused_in_one_line(tmp_path, message, content):
     (tmp_path / "in.pcapng").write_bytes(content)

@@ -3,10 +3,12 @@
 import json
 import os
 import resource
+import select
 import shutil
 import signal
 import struct
 import subprocess
+import sys
 import zlib
 
 import p4_loader as p4
@@ -319,10 +321,55 @@ def test_a_capture_is_read_from_a_descriptor_and_keeps_its_name(tmp_path):
     assert through_file.stats["ports"] == [port]
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_capture_from_a_descriptor_without_the_mark_of_its_end_is_refused(tmp_path, whole):
+    """As a killed program leaves it that writes to the descriptor: at the end of a frame, without its mark."""
+    (reading, writing), (ending, marking) = os.pipe(), os.pipe()
+    os.write(writing, write_pcap(tmp_path / "in.pcap", traffic(10)).read_bytes())
+    if whole:
+        os.write(marking, b".")
+    os.close(writing)
+    os.close(marking)
+    words = [*p4.command(tmp_path, FORWARD, tmp_path / "in.pcap"), "--descriptor", f"{reading}:{ending}"]
+    done = subprocess.run(
+        words, env=p4.ENVIRONMENT, pass_fds=[reading, ending], capture_output=True, text=True, check=False
+    )
+    os.close(reading)
+    os.close(ending)
+    assert done.returncode == (0 if whole else 1), done.stderr
+    assert ("in.pcap: the program that read it was killed" in done.stderr) == (not whole)
+    assert [(tmp_path / name).exists() for name in ("out.pcap", "stats.json")] == [whole, whole]
+
+
+def test_it_ends_with_its_parent(tmp_path):
+    capture = write_pcap(tmp_path / "in.pcap", [p4.frame(time, ethernet(1)) for time in (0, 600 * SECOND)])
+    words = [*p4.command(tmp_path, FORWARD, capture), "--pace"]
+    script = "import os, subprocess, sys; print(subprocess.Popen([*sys.argv[1:], '--parent', str(os.getpid())]).pid)"
+    script += "; sys.stdout.flush(); sys.stdin.read()"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=p4.ENVIRONMENT
+    )
+    loader = os.pidfd_open(int(parent.stdout.readline()))
+    try:
+        assert not select.select([loader], [], [], 5)[0], "it runs"
+        parent.kill()
+        assert select.select([loader], [], [], 20)[0], "it runs without its parent"
+    finally:
+        parent.kill()
+        parent.wait()
+        os.close(loader)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.pcap"]
+
+
+def test_a_parent_that_ended_before_is_an_error(tmp_path):
+    done = run(tmp_path, FORWARD, write_pcap(tmp_path / "in.pcap", traffic(1)), more=("--parent", "1"))
+    assert done.code == 1 and "--parent 1: is not the parent of this process" in done.error
+
+
 @pytest.mark.parametrize("words", [("--descriptor", "3", "--in", "x"), ("--in", "x", "--descriptor", "x")])
 def test_a_descriptor_belongs_to_the_capture_before_it(tmp_path, words):
     done = subprocess.run([p4.built_or_skip(), "--spec", FORWARD, *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "a number, after the --in that it belongs to" in done.stderr
+    assert done.returncode == 2 and "N or N:END, after the --in that it belongs to" in done.stderr
 
 
 @pytest.mark.parametrize(("frames", "code"), [(10, 2), (2000, 1)])  # before the first frame, and in the middle

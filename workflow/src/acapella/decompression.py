@@ -1,6 +1,7 @@
 """Compressed captures for the P4 loader: decompressed by the core, through a pipe.
 
-The core decompresses as it does for `acapella digest`, in a thread per capture. Nothing is written to the disk.
+The core decompresses as it does for `acapella digest`, in a thread per capture. Nothing is written to the disk. A
+second pipe marks the end: if this process is killed, both pipes end without the mark, and the loader fails.
 """
 
 import contextlib
@@ -19,6 +20,7 @@ from .digest import DAMAGED, fault_of
 MAGIC = (bytes.fromhex("1f8b"), bytes.fromhex("28b52ffd"), bytes.fromhex("04224d18"))  # RFC 1952, RFC 8878, LZ4 frame
 ALL = 2**64 - 1
 PIPE_BYTES = 1 << 20
+END = b"."
 READ_ERROR = "read_error"  # of the operating system: no fault of the capture
 MEND = "mend the capture (editcap)"
 RAISE = "raise the limit if you trust the capture"
@@ -54,6 +56,7 @@ class Stream:
         self.reading, self._writing = os.pipe()
         with contextlib.suppress(OSError):  # a user's pipes may be limited; a small one is slower
             fcntl.fcntl(self.reading, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        self.ending, self._marking = os.pipe()
         self._bytes = 0
         self._thread = threading.Thread(target=self._write, name="decompression", daemon=True)
         self._thread.start()
@@ -61,13 +64,16 @@ class Stream:
     def _write(self) -> None:
         try:
             self._bytes = self._core.write(self._writing, self._most)
+            os.write(self._marking, END)  # before the data end; the pipe has room
         finally:
             os.close(self._writing)
+            os.close(self._marking)
 
     def close(self) -> None:
-        """Close the pipe and end the thread."""
+        """Close the pipes and end the thread."""
         os.close(self.reading)
         self._thread.join()
+        os.close(self.ending)
 
     def fault(self) -> Fault | None:
         """Return how the data ended early; None if they are whole, or were not read to their end."""
@@ -90,14 +96,14 @@ class Streams:
     @property
     def descriptors(self) -> tuple[int, ...]:
         """The descriptors that the loader has to inherit."""
-        return tuple(stream.reading for stream in self._streams.values())
+        return tuple(end for stream in self._streams.values() for end in (stream.reading, stream.ending))
 
     def add(self, place: int, capture: Path, most: int | None) -> None:
         """Add a capture, of which the first ``most`` decompressed bytes count. Raises UserError."""
         self.arguments += ["--in", str(capture)]
         if most is not None or is_compressed(capture):
             stream = self._streams[place] = Stream(capture, ALL if most is None else most, self._limits)
-            self.arguments += ["--descriptor", str(stream.reading)]
+            self.arguments += ["--descriptor", f"{stream.reading}:{stream.ending}"]
 
     def close(self) -> None:
         """End all threads and collect the faults. Raises UserError if the operating system cannot read a capture."""

@@ -6,8 +6,10 @@ docs/collect.md lists which command and which program gets which profile.
 import concurrent.futures
 import os
 import resource
+import select
 import subprocess
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from . import _native
@@ -37,8 +39,12 @@ def start(
 ) -> subprocess.Popen:
     """Start a program that reads what others made, as subprocess.Popen with ``options`` does.
 
-    It has no network and writes beneath the directories ``writable`` alone, and so do its children; its memory and CPU
-    time are limited. It keeps our user id, so that it reads what we can read. Raises OSError if it cannot be started.
+    It has no network, and writes beneath the directories ``writable`` alone, and so do its children;
+    its memory and CPU time are limited. It keeps our user id, so that it reads what we can read. Raises OSError if it
+    cannot be started.
+
+    The thread that starts it lasts as long as the program: a program that asks for a signal at its parent's end
+    (PR_SET_PDEATHSIG) gets it at the end of that thread.
     """
 
     def confined() -> subprocess.Popen:
@@ -46,8 +52,7 @@ def start(
         return subprocess.Popen(command, **options)
 
     # What a thread gives up, the others keep. A function between fork and exec would not be safe beside other threads.
-    with concurrent.futures.ThreadPoolExecutor(1, "confined") as thread:
-        process = thread.submit(confined).result()
+    process = in_lasting_thread(confined)
     for what, most in (
         (resource.RLIMIT_AS, memory_bytes),
         (resource.RLIMIT_CPU, CPU_S),
@@ -55,6 +60,27 @@ def start(
     ):
         limit(process.pid, what, most)
     return process
+
+
+def in_lasting_thread(begin: Callable[[], subprocess.Popen]) -> subprocess.Popen:
+    """Return the process that ``begin`` starts in a thread of its own, which ends with that process."""
+    started: concurrent.futures.Future[subprocess.Popen] = concurrent.futures.Future()
+
+    def last() -> None:
+        try:
+            process = begin()
+            handle = os.pidfd_open(process.pid)  # nobody has waited for it yet
+        except BaseException as error:
+            started.set_exception(error)
+            return
+        started.set_result(process)
+        end = select.poll()
+        end.register(handle, select.POLLIN)
+        end.poll()
+        os.close(handle)
+
+    threading.Thread(target=last, name="confined", daemon=True).start()
+    return started.result()
 
 
 def limit(pid: int, what: int, most: int) -> None:

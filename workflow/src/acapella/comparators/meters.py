@@ -86,7 +86,7 @@ def whole_frames(capture: Path, folder: Path, limits=None) -> Iterator[int]:
         raise UserError("is compressed or cut, and editcap is missing", where=capture, fix=fix)
     command = [editcap, "-F", "nsecpcap", "-", "-"]
     with decompression.streamed([capture], [decompression.ALL], limits) as streams:
-        (source,) = streams.descriptors
+        source, _ = streams.descriptors
         pipes = {"stdin": source, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         with confinement.start(command, **pipes) as process:
             yield process.stdout.fileno()

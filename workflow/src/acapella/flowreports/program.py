@@ -1,6 +1,7 @@
 """A capture through the flow-statistics program: reports as frames, and what became of every frame."""
 
 import json
+import os
 import resource
 import shutil
 import subprocess
@@ -73,7 +74,8 @@ def run(
     """
     control, reports, told = (folder / name for name in ("control.txt", "reports.pcap", "program.json"))
     atomic_text(control, settings.control(reasons()))
-    command = [loader(), "--spec", str(SPEC), "--out", str(reports), "--control", str(control), "--stats", str(told)]
+    command = [loader(), "--parent", str(os.getpid()), "--spec", str(SPEC), "--control", str(control)]
+    command += ["--out", str(reports), "--stats", str(told)]
     with decompression.streamed(captures, whole, limits) as streams:
         code, said = end_of([*command, *streams.arguments], (reports, told), streams.descriptors)
     if code != 0:

@@ -18,6 +18,7 @@ DPDK's interpreter. The output is the same; the statistics contain which one ran
 import argparse
 import functools
 import json
+import os
 import re
 import resource
 import secrets
@@ -190,7 +191,7 @@ def command_of(
 
     ``prepared`` is a control file that comes before the user's; ``captures`` are the arguments that name the captures.
     """
-    command = [loader(), "--spec", str(spec), "--control", str(prepared)]
+    command = [loader(), "--parent", str(os.getpid()), "--spec", str(spec), "--control", str(prepared)]
     command += ["--library", str(library)] if library else []
     command += captures
     command += [word for path in args.control for word in ("--control", str(path))]
@@ -219,7 +220,7 @@ def started(
     """Start the loader, confined if ``written`` names the directories of its outputs."""
     command = [*command, *more]
     if written is None:
-        return subprocess.Popen(command, **options)
+        return confinement.in_lasting_thread(functools.partial(subprocess.Popen, command, **options))
     # DPDK reserves more address space than there is memory.
     return confinement.start(command, written, memory_bytes=resource.RLIM_INFINITY, **options)
 
