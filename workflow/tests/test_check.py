@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import time
 
 import duckdb
 import pytest
@@ -229,6 +230,65 @@ def released(tmp_path):
         lines.append(f"{hashlib.sha256(content).hexdigest()}  {name}\n")
     (folder / "SHA256SUMS").write_text("".join(lines))
     return folder
+
+
+VIEWS = {
+    "endless": "with recursive n(i) as (select 1 union all select i + 1 from n) select i::text, 'a', 'p' from n",
+    "large": "select i::text as sample, 'a' as site, 'p' as port from range(100000000000) t(i)",
+}
+
+
+@pytest.mark.parametrize("query", VIEWS.values(), ids=list(VIEWS))
+def test_a_view_in_place_of_a_table_is_not_read(folder, check, query):
+    with duckdb.connect(folder / "catalog.duckdb") as con:
+        kinds = dict(con.execute("select table_name, table_type from information_schema.tables").fetchall())
+        con.execute(f"drop {kinds['samples'].removeprefix('BASE ')} samples")
+        con.execute("drop table if exists stored.samples")
+        con.execute(f"create view samples(sample, site, port) as {query}")
+    begin = time.monotonic()
+    code, lines = check(folder)
+    assert time.monotonic() - begin < 20
+    assert code == 1 and "catalog.duckdb: has no table samples" in lines
+
+
+def test_a_table_of_a_catalog_has_a_limit(folder, check, monkeypatch):
+    monkeypatch.setattr("acapella.check.MOST_ROWS", 1)
+    code, lines = check(folder)
+    assert code == 1 and "catalog.duckdb: table samples has more than 1 rows" in lines
+
+
+def test_a_query_of_the_catalog_has_a_time_limit(folder, check, monkeypatch):
+    """By a generated column, whose expression is the catalog's."""
+    with duckdb.connect(folder / "catalog.duckdb") as con:
+        kinds = dict(con.execute("select table_name, table_type from information_schema.tables").fetchall())
+        con.execute(f"drop {kinds['samples'].removeprefix('BASE ')} samples")
+        con.execute("drop table if exists stored.samples")
+        slow = "list_sum(range(i))"
+        con.execute(
+            f"create table samples(i int, site text, port text, sample text generated always as ({slow}::text))"
+        )
+        con.execute("insert into samples select 20000 + i, 'a', 'p' from range(4000) t(i)")
+    monkeypatch.setattr("acapella.check.MOST_S", 0.05)
+    begin = time.monotonic()
+    code, lines = check(folder)
+    assert time.monotonic() - begin < 30
+    assert code == 1 and any(line.startswith("catalog.duckdb: ") and "nterrupt" in line for line in lines), lines
+
+
+def test_a_link_to_a_file_of_the_kernel_is_not_read(folder, check):
+    for target in ("/proc/kmsg", "/dev/zero", "/sys/kernel/uevent_seqnum"):
+        (folder / "raw" / "a.pcap").unlink()
+        (folder / "raw" / "a.pcap").symlink_to(target)
+        code, lines = check(folder)
+        assert code == 1 and f"raw/a.pcap: is a link to {target}, no file of a disk" in lines
+
+
+def test_a_file_of_holes_is_not_read(folder, check):
+    (folder / "raw" / "b.pcap").write_bytes(CAPTURE)
+    os.truncate(folder / "raw" / "b.pcap", 7 << 40)
+    code, lines = check(folder)
+    assert code == 1
+    assert any(re.fullmatch(rf"raw/b\.pcap: has {7 << 40} bytes, of which \d+ are on the disk", line) for line in lines)
 
 
 def test_a_release_is_verified_by_its_checksums(released, check):

@@ -15,20 +15,22 @@ Exit code 0 if there is no finding, 1 if there is one, 2 if the directory is nei
 """
 
 import argparse
+import contextlib
 import functools
+import hashlib
 import json
 import os
 import re
 import stat
+import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from acapella_core import names, schemas, sheets
 from acapella_core.errors import DAMAGED, UserError
-from acapella_core.files import sha256_of
 
-from . import queries
+from . import queries, sql
 from .campaign import Campaign, opened
 from .figures import registry
 from .links import links
@@ -39,6 +41,15 @@ KINDS = ("acap", "flows")
 MADE_AGAIN = ("acap", "flows", "tables")
 AGAIN = "; if this campaign is yours, delete the file and run snakemake, which makes it again"
 MOST_BYTES = 64 << 20  # of a file that is read as a whole
+SPARSE = 1000  # a longer file than its blocks times this is a hole; file systems compress less
+BLOCK_BYTES = 512  # of st_blocks
+CHUNK_BYTES = 1 << 20
+NO_DISKS = ("dev", "proc", "sys")
+# Bounds on the catalog, whose queries are ours, but whose tables somebody else's: rows of a table, time, memory.
+MOST_ROWS = 1_000_000
+MOST_S = 60.0
+CATALOG_BOUNDS = {"memory_limit": "1GiB", "max_temp_directory_size": "1GiB"}
+ROWS_AT_ONCE = 10_000
 # Kinds of files of a campaign that no list contains, as patterns of paths. Of tables and figures the names are checked,
 # too (`kind_of`).
 NOT_LISTED = {
@@ -83,15 +94,42 @@ class Findings:
             return
         self.listed.add(str(name))
         try:
-            if not stat.S_ISREG(path.stat().st_mode):
-                self.add(name, "is not a regular file")
-            elif sha256_of(path) != checksum:
+            if bounded_sha256(path) != checksum:
                 again = not self.released and Path(name).parts[0] in MADE_AGAIN
                 self.add(name, f"does not have the SHA-256 that {by} lists" + (AGAIN if again else ""))
         except FileNotFoundError:
             self.add(name, f"no such file, and {by} lists it")
         except OSError as error:
             self.add(name, f"cannot read it: {error.strerror}")
+        except ValueError as error:
+            self.add(name, error)
+
+
+def bounded_sha256(path: Path) -> str:
+    """Return the SHA-256 of a regular file. Raises OSError, and ValueError if it is no such file or next to no data.
+
+    It reads as many bytes as the file has at first: files of the kernel have none, and do not end. It waits for no
+    other end of a pipe.
+    """
+    target = path.resolve()
+    if target.parts[1:2] and target.parts[1] in NO_DISKS:
+        raise ValueError(f"is a link to {target}, no file of a disk")
+    with open(path, "rb", opener=open_at_once) as stream:
+        status = os.fstat(stream.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("is not a regular file")
+        if status.st_size > MOST_BYTES and status.st_size > SPARSE * status.st_blocks * BLOCK_BYTES:
+            raise ValueError(f"has {status.st_size} bytes, of which {status.st_blocks * BLOCK_BYTES} are on the disk")
+        checksum, left = hashlib.sha256(), status.st_size
+        while left and (chunk := stream.read(min(left, CHUNK_BYTES))):
+            checksum.update(chunk)
+            left -= len(chunk)
+    return checksum.hexdigest()
+
+
+def open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting for the other end of a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
@@ -104,6 +142,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     )
     parser.add_argument("folder", metavar="DIR", help="a campaign's directory or a release")
     return parser
+
+
+confine = sql.confine
 
 
 def run(args: argparse.Namespace) -> int:
@@ -253,8 +294,14 @@ def check_provenance(found: Findings, path: Path) -> None:
 def check_manifests(found: Findings) -> None:
     """Verify the captures that manifests list, and the names in them and in the sheets."""
     for name, columns in (("samples.tsv", sheets.TAKEN), ("failed.tsv", sheets.FAILED)):
+        sheet = found.folder / "raw" / name
+        if sheet.is_symlink() or not sheet.exists():
+            continue  # a link is a finding already
         try:
-            sheets.read(found.folder / "raw" / name, columns)
+            whole(sheet)
+            sheets.read(sheet, columns)
+        except (OSError, ValueError) as error:
+            found.add(sheet.relative_to(found.folder), f"cannot be read: {error}")
         except UserError as error:
             found.lines.append(str(error).removeprefix(f"{found.folder}/"))
     for path in sorted((found.folder / "raw").glob("*.json")):
@@ -279,25 +326,51 @@ def check_manifests(found: Findings) -> None:
 def check_catalog(found: Findings, campaign: Campaign) -> None:
     """Verify the digests that the catalog lists, and the names in it."""
     place = campaign.catalog.name
+    samples, acaps = [], []
     try:
-        with queries.one_line():
-            con = queries.open_catalog(campaign.folder)
-            samples = con.execute("select sample, site, port from samples order by all").fetchall()
-            tables = {name for (name,) in con.execute("select table_name from duckdb_tables()").fetchall()}
-            query = "select sample, sha256, flows_sha256, manifest_sha256 from acaps order by all"
-            acaps = con.execute(query).fetchall() if "acaps" in tables else []  # a release has none
+        with queries.one_line(), contextlib.closing(queries.open_catalog(campaign.folder, **CATALOG_BOUNDS)) as con:
+            timer = threading.Timer(MOST_S, con.interrupt)
+            timer.start()
+            try:
+                samples = rows_of(con, "samples", ("sample", "site", "port"))
+                acaps = rows_of(con, "acaps", ("sample", "sha256", "flows_sha256", "manifest_sha256"))
+            finally:
+                timer.cancel()
     except UserError as error:
         found.add(place, error)
         return
-    for sample, site, port in samples:
+    if samples is None:
+        found.add(place, "has no table samples")
+    for sample, site, port in samples or ():
         try:
             names.sample(sample, place)
             names.label(site, f"{place}: sample {sample}")
             names.label(port, f"{place}: sample {sample}")
         except UserError as error:
             found.lines.append(str(error))
-    for sample, *checksums in acaps:
+    for sample, *checksums in acaps or ():
         files = (f"acap/{sample}.parquet", f"flows/{sample}.parquet", f"raw/{sample}.json")
         for file, checksum in zip(files, checksums, strict=True):
             if file not in found.listed:
                 found.verify(file, checksum, place)
+
+
+def rows_of(con, name: str, columns: Sequence[str]) -> list[tuple] | None:
+    """Return columns of a table of a catalog, sorted; None if there is none. Raises UserError if it is too long.
+
+    Views are no tables: their queries are somebody else's. A table with lists is in the schema `stored`.
+    """
+    query = "select schema_name from system.main.duckdb_tables() where table_name = $1 and not internal order by 1 desc"
+    schemas = [schema for (schema,) in con.execute(query, [name]).fetchall()]
+    schema = next((schema for schema in ("stored", "main") if schema in schemas), None)
+    if schema == "stored":
+        con.execute(f"explain from {name}").fetchall()  # its view is bound, not executed: it may read other files
+    if schema is None:
+        return None
+    answer = con.execute(f"select {', '.join(columns)} from {schema}.{name} limit {MOST_ROWS + 1}")
+    rows: list[tuple] = []
+    while more := answer.fetchmany(ROWS_AT_ONCE):
+        rows += more
+    if len(rows) > MOST_ROWS:
+        raise UserError(f"table {name} has more than {MOST_ROWS} rows")
+    return sorted(rows, key=repr)

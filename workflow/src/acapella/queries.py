@@ -73,11 +73,11 @@ def connect(database: str | Path = ":memory:", *, threads: int = 1, read_only: b
     return connection
 
 
-def open_catalog(folder: Path, *, threads: int = 1):
+def open_catalog(folder: Path, *, threads: int = 1, **more: str):
     """Return a connection to a campaign's catalog, read only and confined to the campaign: it may come from a third
-    party, with views that read other files. Use it inside `one_line`; raises as `connect`.
+    party, with views that read other files. Use it inside `one_line`; ``more`` and errors as of `connect`.
     """
-    connection = connect(folder / "catalog.duckdb", threads=threads, read_only=True)
+    connection = connect(folder / "catalog.duckdb", threads=threads, read_only=True, **more)
     confine(connection, folder)
     return connection
 
