@@ -168,12 +168,27 @@ def test_figure_of_reasons_without_any_says_why(lines, title, said, tmp_path):
     assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == title and said in text
 
 
-@pytest.mark.parametrize("text", ["a,b\n1,2\n", LINES.replace("success", "splendid"), None])
-def test_what_is_no_table_of_outcomes_is_said_in_one_line(tmp_path, capsys, text):
-    if text is not None:
-        (tmp_path / "outcomes.csv").write_text(text)
+NO_OUTCOMES = {
+    "other columns": b"a,b\n1,2\n",
+    "no such outcome": LINES.replace("success", "splendid").encode(),
+    "no file": None,
+    "not UTF-8": LINES.encode().replace(b"no NIC", b"no NIC \xff"),
+    "long field": LINES.replace("no NIC", "x" * 131_073).encode(),
+    "superscript two": LINES.replace(",4,0", ",\u00b2,0").encode(),
+    "negative": LINES.replace(",4,0", ",-4,0").encode(),
+    "5,000 digits": LINES.replace(",4,0", f",{'9' * 5000},0").encode(),
+    "more than 64 bits": LINES.replace(",4,0", f",{2**64},0").encode(),
+    "NUL": LINES.replace(",4,0", ",\0,0").encode(),
+}
+
+
+@pytest.mark.parametrize("fault", NO_OUTCOMES)
+def test_what_is_no_table_of_outcomes_is_said_in_one_line(tmp_path, capsys, fault):
+    if NO_OUTCOMES[fault] is not None:
+        (tmp_path / "outcomes.csv").write_bytes(NO_OUTCOMES[fault])
     assert cli.main(["outcomes", str(tmp_path / "outcomes.csv"), "-o", str(tmp_path)]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"acapella: error: {tmp_path / 'outcomes.csv'}: ") and len(line) < 1000
 
 
 def test_report_has_the_outcomes_and_their_reasons_if_asked(table):

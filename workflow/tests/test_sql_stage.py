@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -167,8 +168,31 @@ def test_json_has_neither_nan_nor_python_text(campaign, ask):
     assert "ab0062" in cells and "b'" not in cells
 
 
+def test_json_has_decimals_as_exact_numbers(campaign, ask):
+    number = "12345678901234567890123456.789012345678"  # more digits than a double has
+    query = f"select {number}::decimal(38, 12) as whole, -0.50::decimal(3, 2) as half, [1.5::decimal(3, 1)] as list"
+    query += ", 0.0000000001::decimal(20, 10) as little, {'a': 2.50::decimal(3, 2)} as struct, 1e300 as double"
+    text = ask(campaign, query, "--format", "json")[1]
+    (row,) = json.loads(text, parse_float=Decimal)
+    assert row["whole"] == Decimal(number) and row["half"] == Decimal("-0.50") and row["list"] == [Decimal("1.5")]
+    assert row["little"] == Decimal("1e-10") and row["struct"] == {"a": Decimal("2.50")}
+    assert row["double"] == Decimal("1e300")
+
+
+def test_a_table_in_a_pipe_has_all_columns_and_rows(campaign):
+    columns = ", ".join(f"'{n:030d}' as column_{n}" for n in range(20))
+    query = f"select i, repeat('x', 300) as text, {columns} from range(5000) as t(i)"
+    command = [PROGRAM, "sql", str(campaign), query, "--format", "table"]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    lines = [line for line in told.splitlines() if line.startswith("\u2502")]
+    cells = [[cell.strip() for cell in line.split("\u2502")[1:-1]] for line in lines]
+    assert [row[0] for row in cells[2:5002]] == [str(number) for number in range(5000)]
+    assert cells[0] == ["i", "text", *(f"column_{n}" for n in range(20))]
+    assert {row[1] for row in cells[2:5002]} == {"x" * 300}
+
+
 def test_output_to_a_pipe_is_csv_of_all_columns(campaign):
-    """A drawn table leaves out columns that do not fit."""
+    """A table drawn on a terminal leaves out columns that do not fit."""
     query = "select " + ", ".join(f"'{n:030d}' as column_{n}" for n in range(20))
     command = [PROGRAM, "sql", str(campaign), query]
     told = subprocess.run(command, check=True, capture_output=True, text=True).stdout

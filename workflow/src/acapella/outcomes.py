@@ -17,6 +17,8 @@ OUTCOMES = ("success", "degraded", "incomplete", "failed")  # in the order of th
 TABLES = ("outcomes", "outcome_reasons")
 SUCCESS = OUTCOMES[0]
 NEEDED = ("campaign", "started", "site", "outcome", "reason", "samples")
+NUMBER = re.compile(r"[0-9]{1,15}")  # sums of these fit into 64 bits
+SHOWN = 40  # characters of a value in an error
 
 
 def register_parser(subparsers):
@@ -50,14 +52,23 @@ def read(path: Path) -> list[dict[str, str]]:
             rows = list(csv.DictReader(lines))
     except OSError as error:
         raise UserError(f"cannot read: {error.strerror}", where=path, fix="acapella collect writes it") from error
-    for row in rows:
-        if (
-            any(row.get(key) is None for key in NEEDED)
-            or row["outcome"] not in OUTCOMES
-            or not row["samples"].isdigit()
-        ):
-            raise UserError(f"not a table of outcomes: {row}", where=path)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"not a table of outcomes: {error}", where=path) from error
+    for number, row in enumerate(rows, 1):
+        if fault := fault_of(row):
+            raise UserError(f"not a table of outcomes: row {number}: {fault}", where=path)
     return rows
+
+
+def fault_of(row: dict[str, str]) -> str | None:
+    """Return what is wrong with a row; None if nothing is."""
+    if missing := [key for key in NEEDED if row.get(key) is None]:
+        return f"no {', '.join(missing)}"
+    if row["outcome"] not in OUTCOMES:
+        return f"outcome is {row['outcome'][:SHOWN]!r}, expected {', '.join(OUTCOMES)}"
+    if not NUMBER.fullmatch(row["samples"]):
+        return f"samples is {row['samples'][:SHOWN]!r}, expected a number of at most 15 digits"
+    return None
 
 
 def counted(rows: list[dict[str, str]]) -> list[dict]:

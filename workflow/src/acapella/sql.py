@@ -6,9 +6,9 @@
 
 Tables: samples, acaps, flows, stacks. Views: frames (each frame with its flow's vlan, mpls, src, dst, ip_proto,
 src_port, dst_port, flow_id and its sample, site, port), connections (a row per pair of flows) and the published tables.
-A terminal gets a drawn table, which may leave out columns and rows; a file or a pipe gets CSV (null is nothing, empty
-text is ""); --format csv --spreadsheet writes CSV without formulas. The catalog is opened
-read only, and of the acaps only those files are opened that filters on sample, site, port or flow leave. A query reads
+A terminal gets a drawn table, which may leave out columns and rows (--format table in a file or a pipe leaves out
+none); a file or a pipe gets CSV (null is nothing, empty text is ""); --format csv --spreadsheet writes CSV without
+formulas. The catalog is opened read only, and of the acaps only those files are opened that filters on sample, site, port or flow leave. A query reads
 no file outside the campaign's folder and writes none. CAMPAIGN may be left out in its folder, and where results/ holds
 only one.
 
@@ -29,6 +29,7 @@ import math
 import re
 import shutil
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 from acapella_core import names, schemas
@@ -38,6 +39,7 @@ from . import queries
 from .campaign import Campaign, opened, require
 
 BATCH = 10_000  # rows fetched at once: bounds memory
+UNLIMITED = 2**31 - 1  # rows and characters of a drawn table
 PRAGMAS = "collations|database_list|database_size|functions|platform|show_databases|show_tables|show_tables_expanded"
 PRAGMAS += r"|storage_info|table_info|user_agent|version"
 PRAGMA = re.compile(rf"pragma\s+({PRAGMAS})(\s*\('[^']*'\))?[\s;]*", re.IGNORECASE | re.ASCII)
@@ -227,10 +229,15 @@ def writing_with(con, select: str) -> str | None:
 
 
 def write_table(con, query, out) -> None:
-    """A drawn table, cut in the middle where it is long."""
+    """A drawn table: on a terminal cut in the middle where it is long, elsewhere with all columns and rows."""
     answer = con.sql(query)
-    lines = [] if answer is None else f"{answer}".split("\n")
-    out.writelines(f"{names.shown(line) if out.isatty() else line}\n" for line in lines)
+    if answer is None:
+        return
+    if out.isatty():
+        out.writelines(f"{names.shown(line)}\n" for line in f"{answer}".split("\n"))
+        return
+    with contextlib.redirect_stdout(out):  # DuckDB's show() has the limits, and prints
+        answer.show(max_width=UNLIMITED, max_rows=UNLIMITED, max_col_width=UNLIMITED)
 
 
 def write_separated(delimiter, cell=None):
@@ -308,21 +315,26 @@ def batches(result):
 
 
 def json_text(value) -> str:
-    """Return a value as JSON (RFC 8259), which has neither NaN nor infinities: they are null; blobs are hexadecimal."""
-    return json.dumps(json_value(value), default=str, allow_nan=False)
+    """Return a value as JSON (RFC 8259), which has neither NaN nor infinities: they are null; blobs are hexadecimal.
 
-
-def json_value(value):
-    """Return a value, also in lists and maps, with None for a float that is not finite and digits for a blob."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, bytes):
-        return value.hex()
+    Decimals are numbers with all their digits, which the module json cannot write.
+    """
     if isinstance(value, dict):
-        return {key.hex() if isinstance(key, bytes) else str(key): json_value(each) for key, each in value.items()}
+        return "{" + ", ".join(f"{json.dumps(json_key(key))}: {json_text(each)}" for key, each in value.items()) + "}"
     if isinstance(value, (list, tuple)):
-        return [json_value(each) for each in value]
-    return value
+        return "[" + ", ".join(map(json_text, value)) + "]"
+    if isinstance(value, bytes):
+        return json.dumps(value.hex())
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "null"
+    return json.dumps(value, default=str)
+
+
+def json_key(key) -> str:
+    """Return a key of a map as text; a blob is hexadecimal."""
+    return key.hex() if isinstance(key, bytes) else str(key)
 
 
 def plain(value):
