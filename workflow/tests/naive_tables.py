@@ -115,8 +115,10 @@ def header_depth(samples):
 
 
 def encapsulation(stack: str) -> str:
-    """Labels before the innermost network header; without one the leading link headers."""
-    labels = stack.split("/")
+    """Labels before the innermost network header, not of a packet that ICMP quotes; without one the leading link
+    headers.
+    """
+    labels = list(itertools.takewhile(lambda label: label not in ("ICMP", "ICMPv6"), stack.split("/")))
     if network := [n for n, label in enumerate(labels) if label in ("IPv4", "IPv6")]:
         labels = labels[: network[-1]]
     else:

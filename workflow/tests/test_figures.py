@@ -280,11 +280,6 @@ def test_frames_with_nothing_around_ethernet_are_called_plain(shares, said):
     assert encapsulations.title(ranked).replace("\N{NO-BREAK SPACE}", " ").startswith(said)
 
 
-def test_packets_that_icmp_quotes_are_not_taken_for_tunnels():
-    assert encapsulations.quoted([{"encapsulation": "Ethernet/IPv4/UDP/VXLAN/Ethernet"}]) == ()
-    assert "quotes" in encapsulations.quoted([{"encapsulation": "Ethernet/IPv6/ICMPv6"}])[0]
-
-
 def test_shades_differ_in_gray_print():
     def grey(colour):
         red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))

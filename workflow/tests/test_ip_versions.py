@@ -49,11 +49,15 @@ PACKETS = {
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory) -> Path:
     """One sample with every packet, the n-th of them n times, and ARP without a tunnel."""
-    folder = tmp_path_factory.mktemp("versions")
-    for part in ("raw", "acap", "flows"):
-        (folder / part).mkdir()
     frames = [ethernet(packet).octets for n, packet in enumerate(PACKETS.values(), 1) for _ in range(n)]
     frames += [ethernet(ARP, ARP_TYPE).octets] * 20
+    return analyzed(tmp_path_factory.mktemp("versions"), frames)
+
+
+def analyzed(folder: Path, frames: list[bytes]) -> Path:
+    """A campaign with a sample of frames, in a directory."""
+    for part in ("raw", "acap", "flows"):
+        (folder / part).mkdir()
     capture = write_pcap(folder / "raw" / "s.pcap", [(START_NS + at, frame) for at, frame in enumerate(frames)])
     manifest = {"sample": "s", "site": "WEST", "port": "p1", "file": capture.name, "sha256": sha256_of(capture)}
     manifest |= {"status": "ok", "testbed": "files", "bytes": capture.stat().st_size}
@@ -91,3 +95,18 @@ def test_the_encapsulation_of_arp_in_a_tunnel_contains_the_tunnel(campaign):
     assert found["Ethernet/IPv4/UDP/VXLAN/Ethernet/LLC"] == 6
     assert found["Ethernet/IPv4/GRE/Ethernet"] == 7
     assert found["Ethernet/IPv4/GRE"] == 8
+
+
+def test_headers_that_an_icmp_error_quotes_are_no_encapsulation(tmp_path):
+    quoting = tunnel_frames.syn().behind(bytes.fromhex("0303000000000000"))
+    error = INNER_IPV6.behind(bytes.fromhex("0104000000000000"))
+    unreachable = tunnel_frames.ipv6(error, 58, ("2001:db8::2", "2001:db8::1"))
+    frames = [
+        ethernet(tunnel_frames.syn()),
+        ethernet(tunnel_frames.ipv4(quoting, 1, tunnel_frames.OUTER)),
+        ethernet(unreachable, IPV6_TYPE),
+        ethernet(in_ethernet(VXLAN, unreachable, IPV6_TYPE, 4789)),
+    ]
+    made = analyzed(tmp_path, [frame.octets for frame in frames])
+    found = {row["encapsulation"]: row["frames"] for row in rows(made, "encapsulations") if row["site"] == "all"}
+    assert found == {"Ethernet": 3, "Ethernet/IPv4/UDP/VXLAN/Ethernet": 1}

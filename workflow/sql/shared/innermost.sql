@@ -9,7 +9,6 @@ frames as (
 stacks as (
     select
         stack,
-        '/' || stack || '/' as path,
         regexp_replace('/' || stack || '/', '/(ICMP|ICMPv6)/.*', '/') as unquoted,
         count(*)::ubigint as frames,
         sum(wire_len)::ubigint as wire_bytes
@@ -38,9 +37,9 @@ final as (
             when not_ip and innermost in ('ARP', 'OSI', 'ISIS')
                 then regexp_extract(unquoted, '^(.*)/(ARP|OSI|ISIS)/', 1)
             when not_ip then regexp_extract(unquoted, '^(.*/' || innermost || ')/', 1)
-            when regexp_matches(path, '/IPv[46]/') then regexp_extract(path, '^(.*)/IPv[46]/', 1)
+            when regexp_matches(unquoted, '/IPv[46]/') then regexp_extract(unquoted, '^(.*)/IPv[46]/', 1)
             else
-                regexp_extract(path, '^((?:/(?:Ethernet|LLC|VLAN|MPLS|PseudoWire|PPPoE|PPP|SLL|Null|Raw|MACsec))*)/', 1)
+                regexp_extract(unquoted, '^((?:/(?:Ethernet|LLC|VLAN|MPLS|PseudoWire|PPPoE|PPP|SLL|Null|Raw|MACsec))*)/', 1)
         end as prefix
     from classified
 )

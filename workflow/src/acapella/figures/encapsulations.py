@@ -42,7 +42,7 @@ def draw(source: Source) -> Figure:
     if len(ranked) > MOST:
         rest = sum(row["share"] for row in ranked[MOST:])
         key.append(f"{count(len(ranked) - MOST, 'rarer encapsulation')} not shown, {percent(rest)} of frames together")
-    return Figure(title(ranked), chart(values, dots, source.sites), ("; ".join(key) + ".", *quoted(ranked[:MOST])))
+    return Figure(title(ranked), chart(values, dots, source.sites), ("; ".join(key) + ".",))
 
 
 def cells(row: dict, rank: dict) -> dict:
@@ -75,13 +75,6 @@ def title(ranked: list[dict]) -> str:
     if len(ranked) == 1:
         return f"All frames {told}"
     return f"{count(len(ranked), 'encapsulation')}; {percent(first['share'])} of frames {told}"
-
-
-def quoted(shown: list[dict]) -> tuple[str, ...]:
-    """A note where ICMP stands among the labels: its errors quote a packet, whose header is the innermost one."""
-    if any({"ICMP", "ICMPv6"} & set(row["encapsulation"].split("/")) for row in shown):
-        return ("Behind ICMP or ICMPv6 stands the packet that an error message quotes, not a tunnel.",)
-    return ()
 
 
 def chart(values: list[dict], dots: list[dict], sites: list[str]) -> alt.LayerChart:
