@@ -232,7 +232,7 @@ def write_study(folder: Path, *, windows: int = 120) -> Path:
         )
     offered = [
         {
-            **{"place": n, "offered_rps": rate, "reached_rps": rate, "offered": 10**7},
+            **{"place": n, "offered_rps": rate, "offered": 10**7},
             **{
                 "accepted": 10**7 - lost,
                 "discarded": 0,
@@ -253,7 +253,7 @@ def write_study(folder: Path, *, windows: int = 120) -> Path:
                 {
                     **offered[0],
                     **{"place": len(offered) + 1, "trace": trace, "trace_bps": rate, "speed": speed},
-                    **{"offered_rps": rate * speed / 6000, "reached_rps": rate * speed / 6000, "offered": 10**5},
+                    **{"offered_rps": rate * speed / 6000, "offered": 10**5},
                     **{"accepted": 10**5 - lost, "lost": lost, "success_share": 1 - lost / 10**5, "report_bytes": 192},
                 }
             )

@@ -66,18 +66,35 @@ summed as (
     group by called.name, windows.window_ns
 ),
 
--- A flow's control connection goes to the same port: of both the one with more packets counts, the shorter times.
-gaps as (
+-- A flow's control connection goes to the same port: times are those of the connection with most bytes, in all windows.
+sizes as (
     select
         called.name,
-        iats.window_ns,
-        min(iats.iat_ns) as iat_ns,
-        min(iats.iat_measured_ns) as iat_measured_ns,
-        min(iats.gap_measured_ns) as gap_measured_ns
-    from iats
-    inner join called on iats.flow = called.flow
+        called.flow,
+        sum(windows.bytes) as bytes
+    from called
+    left join windows on called.flow = windows.flow
     where called.name <> 'background'
-    group by called.name, iats.window_ns
+    group by called.name, called.flow
+),
+
+chosen as (
+    select
+        name,
+        first(flow order by bytes desc nulls last, flow asc) as flow
+    from sizes
+    group by name
+),
+
+gaps as (
+    select
+        chosen.name,
+        iats.window_ns,
+        iats.iat_ns,
+        iats.iat_measured_ns,
+        iats.gap_measured_ns
+    from iats
+    inner join chosen on iats.flow = chosen.flow
 ),
 
 placed as (

@@ -128,8 +128,8 @@ def worst_of(accuracy: dict[str, dict], measures: tuple[str, ...]) -> tuple:
 def study_of(campaign: Campaign) -> dict[str, tuple]:
     """What the study says."""
     rows = [row for row in rows_of(campaign, "flowreport_offered") if row["trace"] is None]
-    failing = min((row["reached_rps"] for row in rows if (row["success_share"] or 0) <= 0.9999), default=float("inf"))
-    whole = [row["reached_rps"] for row in rows if row["reached_rps"] < failing]
+    failing = min((row["offered_rps"] for row in rows if (row["success_share"] or 0) <= 0.9999), default=float("inf"))
+    whole = [row["offered_rps"] for row in rows if row["offered_rps"] < failing]
     best = max(whole, default=None)
     threads = ", ".join(sorted({f"{row['threads']} thread{'s' * (row['threads'] > 1)}" for row in rows}))
     found = {"success_rate": (best, None if best is None else f"{best / 1e6:.3g} million, {threads}")}

@@ -9,7 +9,7 @@ from .wording import GAP, count, digits, percent
 
 SUBJECT = "Success against offered rate"
 TABLE = "flowreport_offered"
-COLUMNS = ("trace", "speed", "offered_rps", "reached_rps", "offered", "lost", "success_share")
+COLUMNS = ("trace", "speed", "offered_rps", "offered", "lost", "success_share")
 PRINTED = 22e6  # section IV-C, reports/s with negligible losses
 HEIGHT = 190
 RATE = "offered (million reports/s)"
@@ -53,7 +53,7 @@ def draw(source: Source) -> Figure:
         raise NoData("no rate was measured (acapella measure-collector)")
     values = [
         {
-            "rate": row["reached_rps"] / 1e6,
+            "rate": row["offered_rps"] / 1e6,
             "success": 100 * row["success_share"],
             "set": f"{digits(row['offered_rps'] / 1e6)} M/s",
             "lost": row["lost"],
@@ -114,7 +114,7 @@ def drops(replays: list[dict]) -> alt.LayerChart:
     values = [
         {
             "trace": f"trace of {row['trace']}",
-            "rate": row["reached_rps"] / 1e6,
+            "rate": row["offered_rps"] / 1e6,
             "drops": 100 * row["lost"] / row["offered"],
             "speed": row["speed"],
             "mbps": row["trace_bps"] * row["speed"] / 1e6,
@@ -162,14 +162,14 @@ def title(rows: list[dict], replays: list[dict]) -> str:
 
 def losses(rows: list[dict]) -> str:
     """Return between which rates losses begin."""
-    lossy = [row["reached_rps"] for row in rows if row["lost"]]
-    whole = [row["reached_rps"] for row in rows if not row["lost"]]
+    lossy = [row["offered_rps"] for row in rows if row["lost"]]
+    whole = [row["offered_rps"] for row in rows if not row["lost"]]
     if not whole:
         return "losses at every rate that was offered"
     if not lossy:
         return f"no losses up to {digits(max(whole) / 1e6)} million reports/s"
     below = [rate for rate in whole if rate < min(lossy)]
-    above = [row for row in rows if row["reached_rps"] >= min(lossy)]
+    above = [row for row in rows if row["offered_rps"] >= min(lossy)]
     spared = sum(not row["lost"] for row in above)
     others = f" ({spared} of {count(len(above), 'run')} at that rate or above without losses)" if spared else ""
     if not below:

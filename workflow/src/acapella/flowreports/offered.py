@@ -2,8 +2,9 @@
 
 Reports are in a ring, as an RDMA NIC would have written them, which takes no processor: at any time the ring holds as
 many as the rate implies. The collector reads what is there. If it falls behind by more than the ring, overwritten
-reports are lost and counted; so are reports that it discards because they are not newer than the one before of their
-flow. Each pass over the ring has later times and larger counts; writing these does not count as time.
+reports are lost and counted; so are reports that it has not read 1 % of the time after the last one was offered, which
+else a ring of half a million would hide, and reports that it discards because they are not newer than the one before of
+their flow. Each pass over the ring has later times and larger counts; writing these does not count as time.
 
 After the rates that were set, the measurement halves the interval between the highest rate without loss and the lowest
 with loss, and then offers reports as fast as this machine copies them in memory: no sender is faster here (figure 7b of
@@ -28,13 +29,15 @@ FLOWS = 1 << 17
 RING = 1 << 19  # reports; a multiple of FLOWS, so that each pass continues the flows of the one before
 HALVINGS = 4  # of the interval in which losses begin
 STEP_NS, PACKET_BYTES, PAYLOAD_BYTES = 50, 1500, 1460  # between two reports, and what each adds to its flow
-BATCH = 1 << 16  # reports that are read at once, at the most
+BATCH = 1 << 16  # reports that are read at once, at the most; also at most BATCH_SHARE of those offered
+BATCH_SHARE = 0.001  # bounds by how much the last batch exceeds LATE
+LATE = 1.01  # of the time of a run: what is read later is lost
 SECONDS = 1.0
 
 
 @dataclass
 class Run:
-    """Counts of a run: reports offered, read from the ring, and overwritten before they were read."""
+    """Counts of a run: reports offered, read from the ring, and overwritten before they were read or read too late."""
 
     offered: int = 0
     read: int = 0
@@ -79,7 +82,7 @@ def run(args: argparse.Namespace) -> None:
 def as_text(row: dict) -> str:
     """Return a line about a run."""
     share = "" if row["success_share"] is None else f"{100 * row['success_share']:.4g} % taken, "
-    return f"{row['reached_rps'] / 1e6:.3g} M/s offered: {share}{row['lost']:,} lost, {row['discarded']:,} discarded"
+    return f"{row['offered_rps'] / 1e6:.3g} M/s offered: {share}{row['lost']:,} lost, {row['discarded']:,} discarded"
 
 
 def rates(given: list[float], limit: float, rows: list[dict]) -> Iterator[float]:
@@ -158,7 +161,7 @@ def measured(memory, rate: float, threads: int, seconds: float) -> dict:
     if taken + older + repeated != got.read:
         raise UserError(f"{got.read} reports were read, {taken + older + repeated} counted", fix="report this defect")
     return {
-        **{"offered_rps": rate, "reached_rps": got.offered / seconds, "offered": got.offered, "accepted": taken},
+        **{"offered_rps": rate, "offered": got.offered, "accepted": taken},
         **{"discarded": older + repeated, "lost": got.lost, "seconds": got.seconds, "threads": threads},
         **{"success_share": taken / got.offered if got.offered else None},
         **{"flows": FLOWS, "report_bytes": REPORT_BYTES},
@@ -166,9 +169,10 @@ def measured(memory, rate: float, threads: int, seconds: float) -> dict:
 
 
 def offer(collector, memory, rate: float, seconds: float) -> Run:
-    """Read the ring while it fills at a rate; what is overwritten before it was read is lost."""
+    """Read the ring while it fills at a rate; what is overwritten before it was read, or read too late, is lost."""
     import numpy as np  # noqa: PLC0415 (only here)
 
+    batch = min(BATCH, max(1, int(BATCH_SHARE * rate * seconds)))
     got, at, start = Run(), 0, time.monotonic()
     while True:
         now = time.monotonic() - start
@@ -177,10 +181,11 @@ def offer(collector, memory, rate: float, seconds: float) -> Run:
             start += skip(memory, at, written - RING - at)
             got.lost += written - RING - at
             at = written - RING
-        if now >= seconds and at >= written:
+        if now >= seconds and (at >= written or now > LATE * seconds):
+            got.lost += written - at
             break
         first = at % RING
-        count = min(written - at, BATCH, RING - first)
+        count = min(written - at, batch, RING - first)
         if count:
             reports = memory[first : first + count]
             collector.feed_reports(reports.view(np.uint8))

@@ -132,7 +132,7 @@ def replayed(trace: Trace, speed: float, clock: Callable[[], float] = time.monot
     offered_rps = size * speed / trace.seconds
     return {
         **{"trace": trace.name, "trace_bps": trace.bps, "speed": speed},
-        **{"offered_rps": offered_rps, "reached_rps": offered_rps, "offered": size, "accepted": counters["taken"]},
+        **{"offered_rps": offered_rps, "offered": size, "accepted": counters["taken"]},
         **{"discarded": discarded, "lost": lost, "seconds": seconds, "threads": 1},
         **{"success_share": counters["taken"] / size if size else None},
         **{"flows": counters["flows"], "report_bytes": SETTINGS.report_bytes},
