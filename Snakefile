@@ -1,6 +1,7 @@
 # The way of the data: collect -> digest -> index -> analyze -> process -> figures -> report.
 # Checks the configuration and the sample sheet before anything runs, includes rules/ in that order, asks for it all.
 
+import atexit
 import os
 import sys
 from pathlib import Path
@@ -41,8 +42,19 @@ try:
 except UserError as error:
     sys.exit(str(error))
 
-JOB_RECORDS = JobRecords()
+JOB_RECORDS = JobRecords(lambda: workflow.dryrun or workflow.touch)
 logger.addHandler(JOB_RECORDS)
+
+
+def report_failures():
+    """Print which jobs failed and how to continue, once."""
+    if not JOB_RECORDS.reported:
+        JOB_RECORDS.reported = True
+        print(how_to_go_on(JOB_RECORDS.failed, config["exclude"], stopping=JOB_RECORDS.stopping), file=sys.stderr)
+
+
+# If Snakemake fails around a job, as at a log that it cannot make, it does not run onerror.
+atexit.register(lambda: JOB_RECORDS.failed and report_failures())
 
 ROOT = Path(os.path.relpath(workflow.basedir))
 CAMPAIGN = f"results/{config['campaign']}"
@@ -102,4 +114,4 @@ onstart:
 
 
 onerror:
-    print(how_to_go_on(JOB_RECORDS.failed, config["exclude"], stopping=JOB_RECORDS.stopping), file=sys.stderr)
+    report_failures()

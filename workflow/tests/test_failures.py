@@ -56,6 +56,7 @@ def test_a_job_that_was_stopped_is_no_broken_sample(stage, code, tmp_path, monke
 
 
 def test_a_stopped_run_with_a_failed_sample_reports_both(tmp_path):
+    (tmp_path / "a.log").write_text(BROKEN)
     jobs = [FailedJob("digest", "a", tmp_path / "a.log", 2)]
     lines = how_to_go_on(jobs, [], stopping=True).splitlines()
     assert lines[0] == "acapella: these samples failed:"
@@ -76,6 +77,8 @@ def test_a_full_disk_is_no_broken_sample(tmp_path, monkeypatch):
 OUTSIDE_CAUSES = {
     "not started": (None, "it was not started, or killed"),
     "out of memory": (128 + signal.SIGKILL, "killed by signal 9; the memory may be too small"),
+    "other processor": (128 + signal.SIGILL, "killed by signal 4; the program may be built for another processor"),
+    "disk fails": (128 + signal.SIGBUS, "killed by signal 7; a disk may be full or fail"),
     "CPU time limit": (128 + signal.SIGXCPU, "killed by signal 24"),
     "no such program": (127, "a program cannot be started (exit code 127): bash: acapella: command not found"),
     "no library": (
@@ -109,6 +112,20 @@ def test_a_sample_that_fails_beside_failures_of_the_machine_is_excluded_alone(tm
         "  collect f: f: No space left on device",
         "  digest e: it was not started, or killed before it ended; Snakemake's message above gives the reason",
     ]
+
+
+@pytest.mark.parametrize("code", [1, 2])
+@pytest.mark.parametrize("log", ["missing", "empty", "a directory"])
+def test_a_job_whose_shell_cannot_open_the_log_excludes_no_sample(code, log, tmp_path):
+    path = tmp_path / "a.log"
+    if log == "a directory":
+        path.mkdir()
+    elif log != "missing":
+        path.write_text("\n")
+    said = how_to_go_on([FailedJob("digest", "a", path, code)], [])
+    assert said.splitlines()[0] == "acapella: no sample failed by itself"
+    line = f"  digest a: exit code {code}, and its log {path} is missing or empty"
+    assert said.splitlines()[2:] == [line]
 
 
 @pytest.mark.parametrize("code", [128 + signal.SIGSEGV, 128 + signal.SIGABRT])

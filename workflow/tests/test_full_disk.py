@@ -53,6 +53,41 @@ def test_a_full_disk_ends_a_run_with_one_line_and_the_next_run_completes(tmp_pat
         assert con.execute("select sample, frames from samples").fetchall() == [("s", len(busy_port()))]
 
 
+# In a separate namespace: a directory of logs that takes no new file, and a run.
+LOGS = """\
+mkdir -p results/tiny/logs/digest
+mount -t tmpfs -o $1 none results/tiny/logs/digest
+shift
+"$@" > first.log 2>&1
+echo $? > first.code
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "cause"), [("nr_inodes=1", "No space left on device"), ("ro", "Read-only file system")]
+)
+def test_a_log_that_cannot_be_opened_ends_a_run_with_a_summary_and_excludes_no_sample(tmp_path, limit, cause):
+    if (found := subprocess.run(PROBE, capture_output=True, text=True, check=False)).returncode:
+        pytest.skip(f"no file system in a namespace: {found.stderr}")
+    place = Workplace(tmp_path)
+    place.configure(digest={"engine": "native"})
+    (tmp_path / "captures").mkdir()
+    write_pcap(tmp_path / "captures" / "s.pcap", busy_port())
+    place.sheet(("s", "alpha", "p1", "../captures/s.pcap"))
+    command = ["unshare", "-rm", "bash", "-c", LOGS, "runs", limit, *place.command("--until", "digest", "-q")]
+    subprocess.run(command, cwd=tmp_path, check=True, stdin=subprocess.DEVNULL)
+    printed = (tmp_path / "first.log").read_text()
+    assert (tmp_path / "first.code").read_text() == "1\n", printed
+    assert "Traceback" not in printed, printed
+    error = f"acapella: error: results/tiny/logs/digest/s.log: the log cannot be written: {cause}"
+    last = f"acapella: the disk is full; make room in {tmp_path}, then run snakemake again"
+    if limit == "ro":
+        last = "  digest s: it was not started, or killed before it ended; Snakemake's message above gives the reason"
+        assert printed.count("acapella: no sample failed by itself\n") == 1, printed
+    assert printed.splitlines()[-1] == last and printed.count(error) == 1, printed
+    assert "exclude" not in printed
+
+
 # In a separate namespace: a disk with 8 KiB left, a command, its files, more room, and the command again.
 COMMANDS = """\
 mkdir disk

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from acapella_core import names
-from acapella_core.errors import DAMAGED, INTERNAL, INTERRUPTED, OUTSIDE
+from acapella_core.errors import DAMAGED, INTERNAL, INTERRUPTED, MISTAKE, OUTSIDE
 
 from .job_records import FailedJob
 
@@ -15,7 +15,12 @@ LEAST_FREE = 1 << 20  # bytes
 SAMPLE_RULES = ("collect", "digest", "analyze")  # a job of these fails by its sample
 FULL = (errno.ENOSPC, errno.EDQUOT)
 # Signals that a program brings upon itself; the others come from people, Slurm, or a kernel without memory.
-CRASHES = (signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS)
+CRASHES = (signal.SIGTRAP, signal.SIGABRT, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS)
+HINTS = {
+    signal.SIGKILL: "the memory may be too small, or a time limit too short",
+    signal.SIGILL: "the program may be built for another processor",
+    signal.SIGBUS: "a disk may be full or fail, or a file was truncated while it was read",
+}
 NOT_STARTED = (126, 127)  # exit codes of a shell that cannot run a command
 FIRST = 3  # jobs named of those that failed for the same reason
 
@@ -98,8 +103,11 @@ def reason_outside(job: FailedJob) -> str | None:
         return lacks if is_empty(job.log) else last_line(job.log)
     if code == INTERNAL:  # a library that cannot be imported, or a mistake in the program
         return f"the program failed (exit code 70, a traceback in the log): {last_line(job.log)}"
+    if code in (DAMAGED, MISTAKE) and is_empty(job.log):
+        # A shell that cannot open the log exits with 1, and an error of acapella always has a line.
+        return f"exit code {code}, and its log {job.log} is missing or empty"
     killed = code > 128 and code not in INTERRUPTED and code - 128 not in CRASHES
-    hint = "; the memory may be too small, or a time limit too short" if code == 128 + signal.SIGKILL else ""
+    hint = f"; {HINTS[code - 128]}" if code - 128 in HINTS else ""
     return f"killed by signal {code - 128}{hint}" if killed else None
 
 
@@ -129,5 +137,8 @@ def is_empty(log: Path) -> bool:
 
 
 def text_of(log: Path) -> str:
-    """Return the text of a log, without spaces around it; empty if there is no log."""
-    return log.read_text(encoding="utf-8", errors="replace").strip() if log.is_file() else ""
+    """Return the text of a log, without spaces around it; empty if it cannot be read."""
+    try:
+        return log.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""

@@ -6,13 +6,16 @@ beside the job's log, as NAME.exit, and read by the process that started it. A j
 started, or it was killed with all that watched it.
 """
 
+import contextlib
 import logging
 import subprocess
 import sys
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from snakemake.exceptions import WorkflowError
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from acapella_core.errors import UserError
@@ -43,25 +46,48 @@ class FailedJob:
 
 
 class JobRecords(logging.Handler):
-    """Keeps the failed jobs of a run, and whether it was asked to stop; add it to Snakemake's logger."""
+    """Keeps the failed jobs of a run, and whether it was asked to stop; add it to Snakemake's logger.
 
-    def __init__(self):
+    ``dry_run`` returns whether jobs are only printed, or only their outputs touched; the Snakefile is read before
+    Snakemake knows.
+    """
+
+    def __init__(self, dry_run: Callable[[], bool] = lambda: False):
         super().__init__(logging.INFO)
+        self.dry_run = dry_run
         self.failed: list[FailedJob] = []
+        self.reported = False  # set by the handler of a failed run (Snakefile)
         self.stopping = False  # set by the handlers of SIGTERM and SIGINT (rules/samples.smk)
         self._samples: dict[int, str | None] = {}
         self._existed: dict[int, tuple[Path, ...]] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take up a job that starts or fails; other events are ignored."""
+        """Take up a job that starts or fails; other events are ignored.
+
+        Raises WorkflowError, which Snakemake prints in one line, if the log of a job cannot be made: Snakemake does not
+        survive that either, and the shell of the job would exit with 1, which is the code of a damaged capture.
+        """
         event = getattr(record, "event", None)
         if event == LogEvent.JOB_INFO:
             self._samples[record.jobid] = record.wildcards.get("sample")
             self._existed[record.jobid] = tuple(path for path in map(Path, record.output) if path.exists())
-            if record.log:
-                exit_file(Path(record.log[0])).unlink(missing_ok=True)
+            if record.log and not self.dry_run():
+                self._renew_log(record)
         elif event == LogEvent.JOB_ERROR and record.log:
             self.failed.append(self._failure(record, sys.exception()))
+
+    def _renew_log(self, record: logging.LogRecord) -> None:
+        """Empty the log of a job that starts and remove its exit code. Raises WorkflowError."""
+        log = Path(record.log[0])
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            for earlier in (exit_file(log), log):
+                earlier.unlink(missing_ok=True)
+            log.touch(mode=0o600)
+        except OSError as error:
+            sample = self._samples[record.jobid]
+            self.failed.append(FailedJob(record.rule_name, sample, log, errno=error.errno))
+            raise WorkflowError(f"acapella: error: {log}: the log cannot be written: {error.strerror}") from None
 
     def _failure(self, record: logging.LogRecord, error: BaseException | None) -> FailedJob:
         """Return the failed job of an event; the exit code is written beside its log, or read from there."""
@@ -102,11 +128,12 @@ def exit_file(log: Path) -> Path:
 
 
 def write_exit_code(log: Path, code: int) -> None:
-    """Write the exit code beside a job's log; a disk that is full loses it."""
+    """Write the exit code beside a job's log; a disk that is full or read-only loses it."""
     try:
         atomic_text(exit_file(log), f"{code}\n")
     except UserError:
-        exit_file(log).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            exit_file(log).unlink(missing_ok=True)
 
 
 def read_exit_code(log: Path) -> int | None:
