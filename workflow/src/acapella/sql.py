@@ -8,9 +8,9 @@ Tables: samples, acaps, flows, stacks. Views: frames (each frame with its flow's
 src_port, dst_port, flow_id and its sample, site, port), connections (a row per pair of flows) and the published tables.
 A terminal gets a drawn table, which may leave out columns and rows (--format table in a file or a pipe leaves out
 none); a file or a pipe gets CSV (null is nothing, empty text is ""); --format csv --spreadsheet writes CSV without
-formulas. The catalog is opened read only, and of the acaps only those files are opened that filters on sample, site, port or flow leave. A query reads
-no file outside the campaign's folder and writes none. CAMPAIGN may be left out in its folder, and where results/ holds
-only one.
+formulas. The catalog is opened read only, and of the acaps only those files are opened that filters on sample, site,
+port or flow leave. A query reads no file outside the campaign's folder and writes none. CAMPAIGN may be left out in its
+folder, and where results/ holds only one.
 
 The column `excluded` of samples and frames is null for samples that count in traffic statistics; for others it is the
 reason (trial, filter, p4, sampling):
