@@ -10,7 +10,8 @@ from tiny import SECOND, START, add_sample, flow
 
 from acapella import cli, index
 from acapella.campaign import Campaign
-from acapella.figures import throughput
+from acapella.figures import flow_times, throughput
+from acapella.figures.source import Source
 from acapella.report import summary, warnings
 
 YEAR_S = 31_557_600
@@ -54,6 +55,28 @@ def test_flows_of_misdated_and_other_samples_last_as_the_others_show(made):
     assert (mixed["gaps"], mixed["gap_ns"], mixed["rate_bps"]) == (1, 80 * SECOND, None)
     assert (alone["samples"], alone["duration_ns"], alone["gaps"]) == (1, 3 * SECOND, 0)
     assert alone["rate_bps"] is not None
+
+
+def test_durations_of_flows_that_only_misdated_samples_have_are_left_out_and_counted(made):
+    campaign = analyse(made)
+    table = rows(campaign, "flow_times")
+    flows = {(r["scope"], r["measure"]): r["flows"] for r in table if r["site"] == "all"}
+    assert [flows[scope, "duration_ns"] for scope in ("sample", "port", "site", "campaign")] == [3, 2, 2, 1]
+    assert max(r["value"] for r in table if r["measure"] == "duration_ns") <= 118 * SECOND
+    sizes = {(r["scope"], r["measure"]): r["flows"] for r in rows(campaign, "flow_sizes") if r["site"] == "all"}
+    assert [sizes[scope, "wire"] for scope in ("sample", "port", "site", "campaign")] == [5, 3, 3, 2]
+    figure = flow_times.draw(Source(Campaign(made)))
+    assert "Left out: 1 directed flow without times or seen only in 2 misdated samples." in map(plain, figure.key)
+
+
+def test_a_frame_of_the_last_second_of_pcap_ends_no_figure(tmp_path):
+    """The only sample lasts until 2106, so its durations are not left out."""
+    made = tmp_path / "made"
+    last_s = (2**32 - 1) - START // SECOND
+    add_sample(made, "a", WEST, None, [flow(3, last_s)])
+    campaign = analyse(made)
+    assert max(row["value"] for row in rows(campaign, "flow_times")) > 10**18
+    assert cli.main(["figures", str(made), "--only", "flow_times", "flow_sizes"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
--- One row per scope, site, measure and threshold: how many flows reach it.
+-- One row per scope, site, measure and threshold: how many flows reach it. Flows that were seen only in misdated samples
+-- have neither duration nor rate, unless all samples are misdated.
 with
 
 thresholds as (
@@ -25,6 +26,31 @@ campaign_flows as (
     select * from campaign_flows
 ),
 
+samples as (
+    select * from traffic
+),
+
+flows as (
+    select * from flows
+),
+
+dated_samples as (
+    select sample
+    from samples
+    where
+        not coalesce(misdated, false)
+        or not coalesce((select bool_or(not misdated) from samples), false)
+),
+
+dated_flows as (
+    select distinct
+        flows.site,
+        flows.port,
+        flows.flow_id
+    from flows
+    inner join dated_samples on flows.sample = dated_samples.sample
+),
+
 stitched as (
     select
         'port' as scope,
@@ -33,7 +59,10 @@ stitched as (
         ip_bytes,
         payload_bytes,
         duration_ns,
-        rate_bps
+        rate_bps,
+        site as seen_site,
+        port as seen_port,
+        flow_id
     from port_flows
     union all
     select
@@ -43,7 +72,10 @@ stitched as (
         ip_bytes,
         payload_bytes,
         duration_ns,
-        rate_bps
+        rate_bps,
+        site as seen_site,
+        largest_port as seen_port,
+        flow_id
     from site_flows
     union all
     select
@@ -53,8 +85,19 @@ stitched as (
         ip_bytes,
         payload_bytes,
         duration_ns,
-        rate_bps
+        rate_bps,
+        largest_site as seen_site,
+        largest_port as seen_port,
+        flow_id
     from campaign_flows
+),
+
+placed as (
+    select
+        s.*,
+        d.flow_id is not null as dated
+    from stitched as s
+    left join dated_flows as d on s.seen_site = d.site and s.seen_port = d.port and s.flow_id = d.flow_id
 ),
 
 measured as (
@@ -62,8 +105,14 @@ measured as (
         scope,
         site,
         unnest(['wire', 'ip', 'payload', 'duration_ns', 'rate_bps']) as measure,
-        unnest([wire_bytes, ip_bytes, payload_bytes, duration_ns::ubigint, rate_bps]) as amount
-    from stitched
+        unnest([
+            wire_bytes,
+            ip_bytes,
+            payload_bytes,
+            case when dated then duration_ns::ubigint end,
+            case when dated then rate_bps end
+        ]) as amount
+    from placed
 ),
 
 counted as (
@@ -99,6 +148,8 @@ buckets as (
         sum(flow_values.flows) as flows
     from flow_values
     inner join scopes on flow_values.sample = scopes.sample
+    left join dated_samples on flow_values.sample = dated_samples.sample
+    where flow_values.measure not in ('duration_ns', 'rate_bps') or dated_samples.sample is not null
     group by scopes.site, flow_values.measure, flow_values.threshold
     union all
     select * from bucketed

@@ -3,7 +3,7 @@
 import altair as alt
 
 from .compose import Figure
-from .quality import timeless
+from .quality import time_range, timeless
 from .source import ALL, NoData, Source
 from .survival import JOINED, Axis, between, chart, lines_of, median_interval
 from .wording import count, nanoseconds, percent, scaled
@@ -36,6 +36,7 @@ def draw(source: Source) -> Figure:
         "Durations are of what samples saw: a lower bound if a flow was cut. A rate is bytes on the wire without "
         f"FCS over the time observed, gaps left out. {JOINED}",
         *(f"{said[0].upper()}{said[1:]}." for said in timeless(source)),
+        *without_duration(source, table),
     )
     drawing = alt.vconcat(*panels, spacing=16).resolve_scale(color="shared", strokeDash="shared", strokeWidth="shared")
     return Figure(title(wholes), drawing, key)
@@ -55,6 +56,21 @@ def zero_durations(table: list[dict]) -> tuple[str, ...]:
         f"Duration 0 (one frame, or all frames of one timestamp), without a rate: {zero:,} of "
         f"{count(flows, 'directed flow')} ({percent(zero / flows)}).",
     )
+
+
+def without_duration(source: Source, table: list[dict]) -> tuple[str, ...]:
+    """State how many flows of a campaign with misdated samples have no duration; () if all are misdated or none is."""
+    samples = sum(bool(row["misdated"]) for row in source.traffic)
+    if not samples or not time_range(source.traffic):
+        return ()
+
+    def flows(rows: list[dict], measure: str) -> int:
+        whole = (row for row in rows if (row["scope"], row["site"], row["measure"]) == ("campaign", ALL, measure))
+        return next((row["flows"] for row in whole), 0)
+
+    number = flows(source.rows("flow_sizes"), "wire") - flows(table, "duration_ns")
+    seen = count(samples, "misdated sample")
+    return (f"Left out: {count(number, 'directed flow')} without times or seen only in {seen}.",)
 
 
 def title(wholes: dict[str, list[dict]]) -> str:

@@ -93,7 +93,8 @@ def chart(values: list[dict], order: list[str], axis: Axis, *, y_title: str, hei
     """The lines over both logarithmic scales, from the first threshold at which one of them falls."""
     width = theme.WIDTH - 80
     least = flat_until(values, axis.column)
-    x = [least, max(10 * least, *(row[axis.column] for row in values))]
+    # A float: ten times a duration of 80 years exceeds 64 bits, which the renderer's integers have.
+    x = [least, float(max(10 * least, *(row[axis.column] for row in values)))]
     values = [row for row in values if row[axis.column] >= least]
     y = [min(0.1, *(row["ccdf"] for row in values)) / 1.3, 1]
     return (
