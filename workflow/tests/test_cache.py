@@ -6,15 +6,16 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
-from tiny import add_sample, flow
+from tiny import SECOND, add_sample, flow
 from traces import busy_port, write_pcap
 from workflow_run import Workplace
 
 from acapella import cli
-from acapella.cache import changed, keep
+from acapella.cache import changed, damaged_entries, keep, record_verified, sum_file
 
 DIGESTS = ("acap/*", "flows/*")
 
@@ -237,3 +238,23 @@ def test_a_cache_that_cannot_be_written_stops_no_run(tmp_path):
     said = place.succeed("--cache", "--until", "digest")
     assert re.search(r"^warning: sample s0 is not cached: .*: Not a directory$", said, re.M), said
     assert not (place.campaign / "acap" / "s0.parquet").is_symlink()
+
+
+def test_a_change_after_the_verification_is_noticed_whatever_the_clock_of_this_machine_shows(tmp_path, monkeypatch):
+    """The clock is an hour ahead of the file system's, as of a file server that is behind."""
+    folder, cache = tmp_path / "made", tmp_path / "cache"
+    cache.mkdir()
+    add_sample(folder, "a", ("WEST", "p1"), (0, 20), [flow(1, 2)])
+    entry = cache / f"{0:064x}_acap.parquet"
+    keep(folder / "acap" / "a.parquet", entry)
+    os.utime(sum_file(entry), ns=(0, 0))
+    ahead_ns = time.time_ns() + 3600 * SECOND
+    monkeypatch.setattr(time, "time_ns", lambda: ahead_ns)
+    time.sleep(0.05)  # more than the resolution of times of files
+    assert damaged_entries(folder, "a") == {}
+    record_verified()
+    assert not changed(entry) and sum_file(entry).stat().st_mtime_ns < ahead_ns
+    assert sorted(cache.iterdir()) == [entry, sum_file(entry)]
+    time.sleep(0.05)
+    flip(0.1)(entry, None)
+    assert changed(entry) and entry in damaged_entries(folder, "a")

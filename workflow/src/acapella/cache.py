@@ -12,7 +12,6 @@ import shutil
 import stat
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from snakemake.caching.local import OutputFileCache
@@ -30,7 +29,7 @@ MAGIC = b"PAR1"  # the first and the last bytes of a Parquet file
 LOCATION = "SNAKEMAKE_OUTPUT_CACHE"  # Snakemake's variable
 
 _reported: set[str] = set()
-_verified: dict[Path, int] = {}  # entries whose checksum was computed, and when, in ns since 1970
+_verified: dict[Path, int] = {}  # entries whose checksum was computed, and when by their file system, in ns since 1970
 
 
 class CheckedCache(OutputFileCache):
@@ -235,11 +234,23 @@ def damaged_entries(campaign: Path, sample: str) -> dict[Path, str]:
 
 def fault_since(entry: Path) -> str | None:
     """As `fault_of`; `record_verified` can record that the entry is intact."""
-    began_ns = time.time_ns()
+    began_ns = time_of_file_system(entry.parent)
     fault = fault_of(entry)
-    if fault is None:
+    if fault is None and began_ns is not None:
         _verified[entry] = began_ns
     return fault
+
+
+def time_of_file_system(folder: Path) -> int | None:
+    """Return the time of a directory's file system, ns since 1970; None if no file can be made there.
+
+    Change times come from the clock of a file server, which may differ from that of this machine.
+    """
+    try:
+        with tempfile.TemporaryFile(prefix=".clock.", dir=folder) as probe:
+            return os.fstat(probe.fileno()).st_ctime_ns
+    except OSError:
+        return None
 
 
 def record_verified() -> None:
@@ -253,9 +264,10 @@ def record_verified() -> None:
 def changed(entry: Path) -> bool:
     """Return whether an entry changed after its checksum was computed, or one of the two is missing.
 
-    By the change time of its inode: no program can set that back, as it can the modification time.
+    By the change time of its inode: no program can set that back, as it can the modification time. A change at the
+    same time counts, since a file system's clock advances in steps of milliseconds.
     """
     try:
-        return entry.stat().st_ctime_ns > sum_file(entry).stat().st_mtime_ns
+        return entry.stat().st_ctime_ns >= sum_file(entry).stat().st_mtime_ns
     except OSError:
         return True
