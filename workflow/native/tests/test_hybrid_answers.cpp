@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
 #include <map>
 #include <string>
 #include <string_view>
@@ -34,6 +37,43 @@ int pipe_with(std::string_view text) {
     ::close(ends[1]);
     return ends[0];
 }
+
+// Writes a text to a pipe again and again, until nobody reads it.
+class PatientWriter {
+  public:
+    PatientWriter(const std::string& text, int times) {
+        EXPECT_EQ(::pipe(ends_.data()), 0);
+        ::signal(SIGPIPE, SIG_IGN);
+        thread_ = std::thread([this, text, times] {
+            for (int i = 0; i < times; ++i) {
+                for (std::size_t at = 0; at < text.size();) {
+                    const ssize_t done = ::write(ends_[1], text.data() + at, text.size() - at);
+                    if (done <= 0) return;
+                    at += static_cast<std::size_t>(done);
+                    so_far_ += static_cast<std::size_t>(done);
+                }
+            }
+        });
+    }
+    PatientWriter(const PatientWriter&) = delete;
+    PatientWriter& operator=(const PatientWriter&) = delete;
+    ~PatientWriter() {
+        written();
+        ::close(ends_[1]);
+    }
+    [[nodiscard]] int reading() const { return ends_[0]; }
+    [[nodiscard]] std::size_t so_far() const { return so_far_; }
+    // All of it; the reader has to have closed the pipe, or to read on.
+    std::size_t written() {
+        if (thread_.joinable()) thread_.join();
+        return so_far_;
+    }
+
+  private:
+    std::array<int, 2> ends_{};
+    std::atomic<std::size_t> so_far_ = 0;
+    std::thread thread_;
+};
 
 Dissection keys_of(std::map<std::string_view, std::string> fields) {
     fields["frame.number"] = "1";
@@ -70,26 +110,56 @@ TEST(HybridAnswers, AnAnswerThatDoesNotComeIsATimeout) {
 }
 
 TEST(HybridAnswers, ALineWithoutAnEndIsAnError) {
-    std::array<int, 2> ends{};
-    ASSERT_EQ(::pipe(ends.data()), 0);
+    PatientWriter writer(std::string(std::size_t{1} << 20, 'x'), 200);
+    {
+        AnswerReader reader(writer.reading());
+        EXPECT_THROW(
+            {
+                while (reader.next() != nullptr) {
+                }
+            },
+            AnswerError);
+    }
+    EXPECT_LE(writer.written(), std::size_t{18} << 20);
+}
+
+TEST(HybridAnswers, OutputThatNobodyReadsIsBounded) {
+    const std::string some(std::size_t{1} << 10, '\n');
+    PatientWriter writer(some, 200 << 10);  // 200 MiB
+    {
+        AnswerReader reader(writer.reading());
+        std::size_t before = 1;
+        for (std::size_t now = 0; now != before || now == 0;) {  // until nothing is taken any more
+            before = now;
+            std::this_thread::sleep_for(std::chrono::milliseconds(500));
+            now = writer.so_far();
+        }
+        EXPECT_GE(writer.so_far(), std::size_t{64} << 20);
+        EXPECT_LE(writer.so_far(), std::size_t{66} << 20);
+        EXPECT_GE(reader.waiting_bytes(), std::size_t{64} << 20);
+    }
+    EXPECT_LE(writer.written(), std::size_t{66} << 20);
+}
+
+TEST(HybridAnswers, OutputThatWaitedIsReadToItsEnd) {
+    constexpr std::uint64_t kLines = 100'000;
+    int ends[2];
+    ASSERT_EQ(::pipe(ends), 0);
     std::thread writer([&] {
-        const std::string some(std::size_t{1} << 20, 'x');
-        for (int i = 0; i < 18; ++i) {
-            for (std::size_t at = 0; at < some.size();) {
-                const ssize_t done = ::write(ends[1], some.data() + at, some.size() - at);
-                if (done <= 0) break;
-                at += static_cast<std::size_t>(done);
-            }
+        for (std::uint64_t number = 1; number <= kLines; ++number) {  // 100 MB
+            const std::string text =
+                line({{"frame.number", std::to_string(number)}, {"frame.protocols", std::string(1000, 'x')}});
+            for (std::size_t at = 0; at < text.size();)
+                at += static_cast<std::size_t>(::write(ends[1], text.data() + at, text.size() - at));
         }
         ::close(ends[1]);
     });
     AnswerReader reader(ends[0]);
-    EXPECT_THROW(
-        {
-            while (reader.next() != nullptr) {
-            }
-        },
-        AnswerError);
+    while (reader.waiting_bytes() < std::size_t{64} << 20)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (std::uint64_t number = 1; number <= kLines; ++number)
+        EXPECT_EQ(reader.wait().protocols().size(), 1000U);
+    reader.expect_end();
     writer.join();
 }
 

@@ -73,6 +73,7 @@ NO_HOME = "/nonexistent"  # as Debian names a home that there is not; an empty f
 INSTALL = "install it (Debian: apt-get install tshark), or use --engine native"
 NOISE = re.compile(r"Running as user .*|\s*")
 CHUNK = 1 << 20
+LONGEST_LINE = 16 << 20  # fields of a frame of 256 KiB take less
 VERSION_S = 60
 CUT_SHORT = "cut short in the middle of a packet"
 
@@ -215,6 +216,8 @@ class Run:
             if not chunk:
                 break
             whole, newline, rest = (rest + chunk).rpartition(b"\n")
+            if len(rest) > LONGEST_LINE:
+                raise UserError(f"tshark printed a line of more than {LONGEST_LINE} bytes", where=self.source)
             if newline:
                 yield whole
         if rest:

@@ -19,6 +19,8 @@ namespace {
 
 constexpr int kPipeBytes = 1 << 20;
 constexpr std::size_t kLongestLine = std::size_t{16} << 20;  // fields of a frame of 256 KiB take less
+// Output that waits to be fetched; beyond it, tshark waits.
+constexpr std::size_t kMostReceived = std::size_t{64} << 20;
 constexpr std::size_t kChunk = std::size_t{256} << 10;
 // tshark writes line by line; on one core, waking up for each would cost as much as a fifth of its work.
 constexpr std::chrono::milliseconds kPause{2};
@@ -34,6 +36,11 @@ AnswerReader::AnswerReader(int descriptor, Layout layout, Seconds timeout)
 AnswerReader::~AnswerReader() {
     const std::uint64_t one = 1;
     (void)!::write(stop_, &one, sizeof one);
+    {
+        const std::lock_guard lock(mutex_);
+        stopped_ = true;
+    }
+    room_.notify_one();
     receiver_.join();
     ::close(stop_);
     ::close(descriptor_);
@@ -55,14 +62,31 @@ void AnswerReader::receive() {
         if (got < 0 && errno == EINTR) continue;
         {
             const std::lock_guard lock(mutex_);
-            if (got > 0) received_.insert(received_.end(), chunk.begin(), chunk.begin() + got);
-            ended_ = got <= 0;
+            if (got > 0) keep({chunk.data(), static_cast<std::size_t>(got)});
+            ended_ = got <= 0 || too_long_;
             news_.store(true, std::memory_order_relaxed);
         }
         changed_.notify_one();
-        if (got <= 0) return;
+        if (ended_ || !wait_for_room()) return;
         std::this_thread::sleep_for(kPause);
     }
+}
+
+// Called with the lock held. The line's length is counted here: nobody may fetch for a long time.
+void AnswerReader::keep(std::string_view output) {
+    received_.insert(received_.end(), output.begin(), output.end());
+    const std::size_t newline = output.rfind('\n');
+    line_bytes_ =
+        newline == std::string_view::npos ? line_bytes_ + output.size() : output.size() - newline - 1;
+    too_long_ = line_bytes_ > kLongestLine;
+    received_bytes_.store(received_.size(), std::memory_order_relaxed);
+}
+
+// False if the output is not wanted any more.
+bool AnswerReader::wait_for_room() {
+    std::unique_lock lock(mutex_);
+    room_.wait(lock, [this] { return received_.size() < kMostReceived || stopped_; });
+    return !stopped_;
 }
 
 bool AnswerReader::fetch(bool wait) {
@@ -70,7 +94,7 @@ bool AnswerReader::fetch(bool wait) {
     std::unique_lock lock(mutex_);
     if (wait && !changed_.wait_for(lock, timeout_, [this] { return !received_.empty() || ended_; }))
         throw TsharkTimeout("tshark printed nothing after frame " + std::to_string(frames_));
-    if (text_.size() - at_ > kLongestLine)
+    if (too_long_)
         throw AnswerError("tshark printed a line of more than " + std::to_string(kLongestLine) + " bytes");
     news_.store(false, std::memory_order_relaxed);
     if (received_.empty()) return false;
@@ -82,6 +106,9 @@ bool AnswerReader::fetch(bool wait) {
         text_.insert(text_.end(), received_.begin(), received_.end());
     }
     received_.clear();
+    received_bytes_.store(0, std::memory_order_relaxed);
+    lock.unlock();
+    room_.notify_one();
     return true;
 }
 

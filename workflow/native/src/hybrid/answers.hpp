@@ -132,7 +132,7 @@ struct Answer {
 enum class Layout : std::uint8_t { kFields, kColumns };
 
 // Takes tshark's output from a pipe as it comes, in a thread of its own: a tshark whose output waits would
-// stop reading.
+// stop reading. That happens only if more output waits than any capture needs.
 class AnswerReader {
   public:
     // Takes the descriptor over. `timeout`: how long to wait for an answer, and for the end.
@@ -149,10 +149,16 @@ class AnswerReader {
     const Answer& wait();
     // Waits for the end of the output; throws AnswerError where it holds another answer.
     void expect_end();
+    // Output that has come and was not returned. Who writes to tshark has to read answers before it is much.
+    [[nodiscard]] std::size_t waiting_bytes() const {
+        return text_.size() - at_ + received_bytes_.load(std::memory_order_relaxed);
+    }
 
   private:
     void receive();
     bool wait_for_output() const;
+    bool wait_for_room();
+    void keep(std::string_view output);
     // More of the output in `text_`; false where there is none now (at all, if `wait`). Throws TsharkTimeout,
     // and AnswerError for a line longer than any answer.
     bool fetch(bool wait);
@@ -168,11 +174,16 @@ class AnswerReader {
     std::vector<char> text_;  // lines to come, from at_ on
     std::size_t at_ = 0;
 
-    std::mutex mutex_;  // guards the next three
+    std::mutex mutex_;  // guards what follows, up to news_
     std::condition_variable changed_;
+    std::condition_variable room_;
     std::vector<char> received_;
+    std::size_t line_bytes_ = 0;  // of the line at its end, so far
+    bool too_long_ = false;       // that line; nothing is read after it
     bool ended_ = false;
-    std::atomic<bool> news_ = false;  // a hint, so that polling takes no lock
+    bool stopped_ = false;
+    std::atomic<std::size_t> received_bytes_ = 0;  // of received_, for a look without the lock
+    std::atomic<bool> news_ = false;               // a hint, so that polling takes no lock
     std::thread receiver_;
 };
 

@@ -16,8 +16,11 @@ namespace {
 constexpr std::uint16_t kLinkEthernet = 1;
 constexpr std::uint32_t kStackFlows = 1U << 10;  // more stacks share them
 constexpr int kPipeBytes = 1 << 20;
-constexpr std::uint64_t kFlushEvery = 1U << 13;     // frames
-constexpr std::size_t kMaxRows = 1U << 16;          // 4 MiB of rows that wait
+constexpr std::uint64_t kFlushEvery = 1U << 13;  // frames
+constexpr std::size_t kMaxRows = 1U << 16;       // 4 MiB of rows that wait
+// Frames with hundreds of headers have long answers. tshark stops reading once its output waits
+// (AnswerReader), which needs more than these and the answers to what is in its pipe.
+constexpr std::size_t kMaxAnswerBytes = std::size_t{16} << 20;
 constexpr std::uint64_t kMaxUnanswered = 1U << 14;  // frames sent; some 3 MiB of answers that wait
 
 // A flow for Selection: frames without an IP header go by their native stack.
@@ -120,7 +123,10 @@ void HybridDigest::end() {
     ledger_.close_frames();
 }
 
-bool HybridDigest::must_wait() const { return rows_.size() >= kMaxRows || unanswered_ >= kMaxUnanswered; }
+bool HybridDigest::must_wait() const {
+    return rows_.size() >= kMaxRows || unanswered_ >= kMaxUnanswered ||
+           (unanswered_ > 0 && answers_.waiting_bytes() >= kMaxAnswerBytes);
+}
 
 // The next frames join the queue; false after the last.
 bool HybridDigest::read_rows() {
