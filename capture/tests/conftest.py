@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from acapella_capture import sampling
 from acapella_capture.testbeds.local import sandbox
 
 sys.path.insert(0, str(Path(__file__).parent))  # leftovers, small_testbed, testbed_contract: modules that tests import
@@ -100,6 +101,14 @@ def caller(request) -> Iterator[Caller]:
 def anyone() -> Caller:
     """Whoever runs the tests runs collect."""
     return namespaces_or_skip(Caller())
+
+
+@pytest.fixture
+def paper_tcpdump(monkeypatch) -> None:
+    """Replace tcpdump by the one of the paper testbed, which starts no process."""
+    from paper_testbed import PaperTcpdump  # noqa: PLC0415 (only if a test asks for it)
+
+    monkeypatch.setitem(sampling.PROGRAMS, "tcpdump", PaperTcpdump)
 
 
 @contextlib.contextmanager

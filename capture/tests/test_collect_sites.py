@@ -9,7 +9,7 @@ import time
 import pytest
 from paper_testbed import FRAME, PCAP, PaperTcpdump, PaperTestbed, StillMirror
 
-from acapella_capture import collect, coordinator, plan, sampling
+from acapella_capture import collect, coordinator, plan
 from acapella_capture.gather import gather
 from acapella_capture.outcomes import Outcome
 from acapella_capture.sampling import Failure
@@ -18,10 +18,7 @@ from acapella_capture.testbeds.base import Refused
 from acapella_capture.watchdog import MB, Look, Watch, clock_of, look_of, short_of
 from acapella_core.errors import UserError
 
-
-@pytest.fixture(autouse=True)
-def paper_tcpdump(monkeypatch):
-    monkeypatch.setitem(sampling.PROGRAMS, "tcpdump", PaperTcpdump)
+pytestmark = pytest.mark.usefixtures("paper_tcpdump")
 
 
 def settings(**keys):

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from paper_testbed import PCAP, PaperTestbed
-from test_collect_sites import paper_tcpdump  # noqa: F401  (a fixture that every test here takes)
 
 from acapella_capture import coordinator
 from acapella_capture.preprocess import CARRIED, NOTE, carried_program, preprocessed, vendor_lists
@@ -17,6 +16,7 @@ from acapella_capture.settings import PreprocessSettings, settings_of
 from acapella_capture.testbeds.base import Finished
 from acapella_core.errors import UserError
 
+pytestmark = pytest.mark.usefixtures("paper_tcpdump")
 SECRET = b"payload that may not leave"
 ADDRESS = bytes((203, 0, 113, 77))
 

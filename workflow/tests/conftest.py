@@ -27,6 +27,9 @@ LONG = (
     "test_testbed_contract.py",
 )
 sys.path.insert(0, str(Path(__file__).parent))  # synthetic, naive: modules that several tests import
+# Failed assertions of helper modules print both sides, as those of test modules do.
+pytest.register_assert_rewrite("naive_frames", "naive_tunnels", "release_records", "stages", "storage_study")
+pytest.register_assert_rewrite("table_agreement", "trial_captures", "workflow_run")
 
 
 def pytest_configure():

@@ -48,3 +48,26 @@ def pcap(frames: list[tuple[int, bytes]]) -> bytes:
     """A capture of (wire length, captured bytes)."""
     header = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1)
     return header + b"".join(struct.pack("<IIII", 1, 0, len(frame), wire) + frame for wire, frame in frames)
+
+
+def report(name: str, agreement: Agreement) -> None:
+    print(
+        f"{name}: {agreement.frames} frames, sure {agreement.sure_share:.4f}, disagreements {agreement.disagreements}, "
+        f"errata {agreement.errata} ({agreement.errata_share:.4f}), whole stacks {agreement.whole} right "
+        f"{agreement.whole_wrong} wrong"
+    )
+
+
+def ethernet_frames(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Frames of a classic little-endian Ethernet pcap of the corpus; nothing of other files."""
+    data = path.read_bytes()
+    if data[:4] != b"\xd4\xc3\xb2\xa1" or data[20:24] != b"\1\0\0\0":
+        return
+    at = 24
+    while at + 16 <= len(data):
+        captured, wire = struct.unpack("<II", data[at + 8 : at + 16])
+        at += 16
+        if captured > 65_535 or at + captured > len(data):
+            return
+        yield max(captured, wire), data[at : at + captured]
+        at += captured

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from traces import START_NS, write_pcap
+from traces import MS, START_NS, write_pcap
 
 from acapella import analyze, cli, index, process, tshark
 from acapella.campaign import Campaign
@@ -46,3 +46,38 @@ def analyse(folder: Path, *, reverse: bool = False, threads: int = 1, choice: di
 def rows(folder: Path, table: str) -> list[dict]:
     """The rows of a published table."""
     return pq.read_table(folder / "tables" / f"{table}.parquet").to_pylist()
+
+
+def manifest_of(folder, place, capture, start):
+    """A manifest: WEST p1 knows its times and losses, the others do not."""
+    site, port = place
+    name, known = capture.stem, place == ("WEST", "p1")
+    manifest = {
+        "acapella_manifest": 1,
+        "campaign": folder.name,
+        "run": 1,
+        "sample": name,
+        "testbed": "files",
+        "site": site,
+        "instance": None,
+        "port": port,
+        "direction": None,
+        "method": "file",
+        "file": capture.name,
+        "sha256": sha256_of(capture),
+        "bytes": capture.stat().st_size,
+        "snaplen": 200,
+        "filter": None,
+        "requested": {"start_ns": None, "end_ns": None},
+        "actual": {"start_ns": start - MS if known else None, "end_ns": start + 5 * 10**9 if known else None},
+        "frames_received": None,
+        "frames_captured": 80 if known else None,
+        "dropped_kernel": 3 if known else None,
+        "dropped_interface": None,
+        "clock_resolution_ns": None,
+        "port_rate_bps": None,
+        "notes": [],
+        "mirror": dict.fromkeys(("offered_frames", "delivered_frames", "offered_bytes", "delivered_bytes")),
+    }
+    (folder / "raw" / f"{name}.json").write_text(json.dumps(manifest), encoding="utf-8")
+    return manifest

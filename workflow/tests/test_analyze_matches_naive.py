@@ -1,6 +1,5 @@
 """Every table equals the naive reference, on captures through the real digest and on made-up acaps."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -10,15 +9,13 @@ import naive_tables
 import pytest
 import tiny
 import traces
-from stages import analyse, rows
+from stages import analyse, manifest_of, rows
+from table_agreement import assert_equal
 
 from acapella import cli
-from acapella_core import schemas
-from acapella_core.files import sha256_of
 
 MS = traces.MS
 PERIOD_NS = 30 * 10**9
-INTERVALS = ("_lo", "_hi")
 
 
 def made_campaign(folder: Path, engine: str) -> list[naive_samples.Sample]:
@@ -53,41 +50,6 @@ def made_campaign(folder: Path, engine: str) -> list[naive_samples.Sample]:
     return samples
 
 
-def manifest_of(folder, place, capture, start):
-    """A manifest: WEST p1 knows its times and losses, the others do not."""
-    site, port = place
-    name, known = capture.stem, place == ("WEST", "p1")
-    manifest = {
-        "acapella_manifest": 1,
-        "campaign": folder.name,
-        "run": 1,
-        "sample": name,
-        "testbed": "files",
-        "site": site,
-        "instance": None,
-        "port": port,
-        "direction": None,
-        "method": "file",
-        "file": capture.name,
-        "sha256": sha256_of(capture),
-        "bytes": capture.stat().st_size,
-        "snaplen": 200,
-        "filter": None,
-        "requested": {"start_ns": None, "end_ns": None},
-        "actual": {"start_ns": start - MS if known else None, "end_ns": start + 5 * 10**9 if known else None},
-        "frames_received": None,
-        "frames_captured": 80 if known else None,
-        "dropped_kernel": 3 if known else None,
-        "dropped_interface": None,
-        "clock_resolution_ns": None,
-        "port_rate_bps": None,
-        "notes": [],
-        "mirror": dict.fromkeys(("offered_frames", "delivered_frames", "offered_bytes", "delivered_bytes")),
-    }
-    (folder / "raw" / f"{name}.json").write_text(json.dumps(manifest), encoding="utf-8")
-    return manifest
-
-
 @pytest.fixture(scope="module")
 def captured(tmp_path_factory):
     """(folder with tables, naive samples); who decided a frame, and ids, are taken from the digest."""
@@ -116,37 +78,6 @@ def labelled(tmp_path_factory):
 def made_up(campaign):
     """The made-up campaign: folder, naive samples."""
     return campaign, naive_samples.read_campaign(campaign)
-
-
-# Verdicts are tested against the true loss of simulated mirrors: test_congestion.py.
-DECIDED = {"mirror_verdict", "mirror_verdict_by", "mirror_loss_low", "mirror_loss_high"}
-
-
-def naively(name, samples, which="unfiltered"):
-    """The reference's rows with the columns of the schema, sorted by its key."""
-    schema = schemas.table(name)
-    columns = [
-        c["name"]
-        for c in schema["columns"]
-        if (not c["name"].endswith(INTERVALS) or c["name"].startswith("bin_")) and c["name"] not in DECIDED
-    ]
-    return columns, sort(name, [{c: row[c] for c in columns} for row in naive_tables.table(name, samples, which)])
-
-
-def sort(name, found):
-    """Rows by the table's key, null last."""
-    key = schemas.table(name)["key"]
-    return sorted(found, key=lambda row: [(row[k] is None, row[k]) for k in key])
-
-
-def assert_equal(name, folder, samples, which="unfiltered"):
-    """The published rows are the reference's, value by value; ``which`` samples count as traffic."""
-    columns, wanted = naively(name, samples, which)
-    found = [{c: row[c] for c in columns} for row in rows(folder, name)]
-    assert len(found) == len(wanted)
-    for mine, theirs in zip(found, wanted, strict=True):
-        assert mine == theirs
-    assert found, "a table without rows proves nothing"
 
 
 @pytest.mark.parametrize("name", sorted(naive_tables.TABLES))

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from naive_anonymise import CryptoPan, MacMap, TunnelMap
-from test_anonymise import records
-from test_release_tunnels import TYPES
+from release_records import records
+from tunnel_frames import TYPES
 
 from acapella import tshark, vendors
 from acapella_core import _native

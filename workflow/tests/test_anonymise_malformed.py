@@ -8,79 +8,13 @@ import struct
 from pathlib import Path
 
 import pytest
-from test_anonymise import released
+from ip_options import HEADS, MALFORMED, SECRET, random_options, with_options
+from release_records import released
 
-SECRET = bytes(range(0xA1, 0xFB))  # no two octets in a row are a type or length here
 RUN = 8  # octets of payload in a row that must not survive
-HEADS = {"ipv4": 34, "tcp": 54, "ipv6": 56, "sctp": 46, "neighbour": 62}  # where options begin in a frame
 TCP = {2: {4}, 3: {3}, 4: {2}, 5: {10, 18, 26, 34}, 8: {10}}
 IPV6 = {0x04: {3}, 0x05: {4}, 0xC2: {6}}
 NEIGHBOUR = {5: {8}, 24: {8, 16, 24}, 25: {*range(24, 2041, 16)}}
-
-
-def ethernet(ethertype: int, packet: bytes) -> bytes:
-    """A frame."""
-    return b"\x02\0\0\0\0\1\x02\0\0\0\0\2" + ethertype.to_bytes(2) + packet
-
-
-def ipv4(protocol: int, payload: bytes, options: bytes = b"") -> bytes:
-    """A frame of IPv4 with options."""
-    words = 5 + len(options) // 4
-    head = struct.pack("!BBHHHBBH4s4s", 0x40 | words, 0, 4 * words + len(payload), 1, 0, 64, protocol, 0,
-                       bytes((192, 0, 2, 1)), bytes((192, 0, 2, 2)))  # fmt: skip
-    return ethernet(0x0800, head + options + payload)
-
-
-def ipv6(following: int, payload: bytes) -> bytes:
-    """A frame of IPv6."""
-    ends = bytes.fromhex("20010db8") + bytes(11) + b"\1" + bytes.fromhex("20010db8") + bytes(11) + b"\2"
-    return ethernet(0x86DD, struct.pack("!IHBB", 6 << 28, len(payload), following, 64) + ends + payload)
-
-
-def with_options(kind: str, options: bytes) -> bytes:
-    """A frame whose header of a kind has these options, and then payload."""
-    if kind == "ipv4":
-        return ipv4(17, bytes(8) + SECRET, options)
-    if kind == "tcp":
-        words = 5 + len(options) // 4
-        return ipv4(6, struct.pack("!HHIIBBHHH", 1, 2, 3, 4, words << 4, 16, 5, 0, 0) + options + SECRET)
-    if kind == "ipv6":
-        return ipv6(0, bytes((59, (len(options) + 2) // 8 - 1)) + options)
-    if kind == "sctp":
-        return ipv4(132, bytes(12) + options)
-    return ipv6(58, b"\x85\0\0\0\0\0\0\0" + options)  # router solicitation
-
-
-MALFORMED = {
-    "sack of 1,396 octets": ("sctp", struct.pack("!BBH", 3, 0, 1400) + bytes(12) + SECRET * 16),
-    "sack with fewer blocks than it counts": ("sctp", struct.pack("!BBHIIHH", 3, 0, 36, 1, 2, 9, 0) + SECRET[:20]),
-    "sack with no gap blocks and a longer chunk": ("sctp", struct.pack("!BBHIIHH", 3, 0, 60, 1, 2, 0, 0) + SECRET[:44]),
-    "init shorter than its fields": ("sctp", struct.pack("!BBH", 1, 0, 16) + SECRET[:12]),
-    "shutdown with more than a tsn": ("sctp", struct.pack("!BBH", 7, 0, 84) + SECRET[:80]),
-    "forward tsn of an odd length": ("sctp", struct.pack("!BBH", 192, 0, 85) + SECRET[:81] + bytes(3)),
-    "supported address types": ("sctp", struct.pack("!BBH", 1, 0, 104) + bytes(16) + b"\0\x0c\0\x54" + SECRET[:80]),
-    "added address of another length": ("sctp", struct.pack("!BBH", 0xC1, 0, 88) + bytes(4) + b"\xc0\1\0\x50"
-                                        + SECRET[:4] + b"\0\5\0\x48" + SECRET[4:72]),
-    "ipv6 router alert": ("ipv6", b"\x05\x50" + SECRET[:80] + b"\1\2\0\0"),
-    "ipv6 encapsulation limit": ("ipv6", b"\x04\x50" + SECRET[:80] + b"\1\2\0\0"),
-    "jumbogram": ("ipv6", b"\xc2\x50" + SECRET[:80] + b"\1\2\0\0"),
-    "home address": ("ipv6", b"\xc9\x50" + SECRET[:80] + b"\1\2\0\0"),
-    "ipv4 router alert": ("ipv4", b"\x94\x28" + SECRET[:38]),
-    "record route": ("ipv4", b"\x07\x28" + SECRET[:38]),
-    "source route": ("ipv4", b"\x83\x26" + SECRET[:36] + bytes(2)),
-    "timestamps with an unknown flag": ("ipv4", b"\x44\x28\x05\x02" + SECRET[:36]),
-    "timestamps behind addresses": ("ipv4", b"\x44\x28\x05\x01" + SECRET[:36]),
-    "tcp timestamps": ("tcp", b"\x08\x28" + SECRET[:38]),
-    "maximum segment size": ("tcp", b"\x02\x28" + SECRET[:38]),
-    "window scale": ("tcp", b"\x03\x28" + SECRET[:38]),
-    "sack permitted": ("tcp", b"\x04\x28" + SECRET[:38]),
-    "sack blocks": ("tcp", b"\x05\x28" + SECRET[:38]),
-    "mptcp": ("tcp", b"\x1e\x26\x30\x01" + SECRET[:34] + bytes(2)),
-    "neighbour mtu": ("neighbour", b"\x05\x0b" + SECRET[:86]),
-    "name servers": ("neighbour", b"\x19\x0a" + SECRET[:78]),
-    "prefix": ("neighbour", b"\x03\x0b" + SECRET[:86]),
-    "route": ("neighbour", b"\x18\x0b" + SECRET[:86]),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MALFORMED)
@@ -201,34 +135,6 @@ def mptcp(body: bytes) -> set[int]:
 def prefixes(body: bytes) -> set[int]:
     """RFC 4861 4.6.2: lengths, flags and lifetimes of a prefix, which becomes another."""
     return {at + i for at in range(0, len(body), 8) if body[at : at + 2] == b"\3\4" for i in range(16)}
-
-
-def random_options(draw: random.Random, kind: str) -> bytes:
-    """Options of a kind, some of them malformed: known types with any length, and values without zeros."""
-    filler = lambda count: bytes(draw.randrange(1, 256) for _ in range(count))  # noqa: E731
-    if kind == "sctp":
-        types = (1, 2, 3, 7, 12, 13, 64, 192, 0x80, 0xC1, 10, 5, draw.randrange(256))
-        made = b""
-        for _ in range(draw.randrange(1, 5)):
-            value = filler(draw.randrange(80))
-            if draw.random() < 0.4:
-                parameter = draw.choice((5, 6, 7, 12, 0xC001, 0xC002, 0xC004))
-                value = filler(draw.choice((4, 16))) + struct.pack("!HH", parameter, 4 + len(value) // 4 * 4) + value
-            length = draw.choice((4 + len(value),) * 3 + (draw.randrange(100),))
-            made += struct.pack("!BBH", draw.choice(types), 0, length) + value + bytes(-len(value) % 4)
-        return made
-    types = {"ipv4": (7, 68, 131, 137, 148, 25), "tcp": (2, 3, 4, 5, 8, 30, 19), "ipv6": (4, 5, 0xC2, 0xC9, 1, 30),
-             "neighbour": (1, 2, 3, 5, 24, 25, 14)}[kind]  # fmt: skip
-    room = {"ipv4": 40, "tcp": 40, "ipv6": 94, "neighbour": 96}[kind]
-    made = b""
-    while len(made) < room:
-        length = draw.choice((3, 4, 10, 12)) if draw.random() < 0.3 else draw.randrange(40)
-        if kind == "neighbour":
-            count = draw.choice((0, 1, 2, 3, 4, 5, 12))
-            made += bytes((draw.choice(types), count)) + filler(8 * max(count, 1) - 2)
-        else:
-            made += bytes((draw.choice(types), length)) + filler(max(length - (0 if kind == "ipv6" else 2), 0))
-    return made[:room]
 
 
 @pytest.mark.parametrize("kind", HEADS)

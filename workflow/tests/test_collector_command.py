@@ -15,7 +15,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from report_frames import BYTES, TRIGGER, VALID, frame, pcap, report
+from collector_input import BASE, CONTROL, SLOTS, reports
+from report_frames import BYTES, frame, pcap, report
 
 from acapella.cli import main
 from acapella.collector import place, refusals, top
@@ -24,41 +25,6 @@ from acapella.collector.questions import asked
 from acapella.collector.settings import from_control
 from acapella_core import collector as core
 from acapella_core.errors import UserError
-
-SLOTS, BASE, NUMBER, KEY = 8, 0x10000, 0x11, 0x1234
-CONTROL = f"""\
-register rows 0 4
-register qp_number 0 {NUMBER} # a comment
-register qp_psn 0 5
-register qp_base 0 {BASE:#x}
-register qp_address 0 {BASE:#x}
-register qp_end 0 {BASE + SLOTS * BYTES[2]}
-register qp_key 0 {KEY}
-"""
-
-
-def reports(count: int, flows: int = 3) -> list[bytes]:
-    """Frames of reports of some flows in turn, 0.4 s apart: each is 1,000 bytes more."""
-    made = []
-    for n in range(count):
-        payload = report(
-            2,
-            src=bytes((10, 0, 0, 1)),
-            dst=bytes((10, 0, 0, 2)),
-            src_port=1000 + n % flows,
-            dst_port=80,
-            trigger=TRIGGER["ack"],
-            valid=VALID["rtt_syn"] | VALID["rtt_ack"] | VALID["tags"],
-            epoch=0,
-            report_sequence=n + 1,
-            timestamp=10**18 + n * 400_000_000,
-            bytes=1000 * (n // flows + 1) * (1 + n % flows),
-            packets=n // flows + 1,
-            rtt_syn=1_000_000 * (1 + n % flows),
-            rtt_ack=500_000,
-        )
-        made.append(frame(payload, psn=5 + n, address=BASE + n % SLOTS * BYTES[2], queue_pair=NUMBER, key=KEY))
-    return made
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import random
 from collections import deque
 from pathlib import Path
 
-import communityid
 import plain_flows
 import pytest
+from community_ids import reference
 from scapy.contrib.mpls import MPLS
 from scapy.layers.inet import GRE, ICMP, IP, TCP, UDP, fragment
 from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6, IPv6ExtHdrFragment
@@ -20,7 +20,6 @@ from scapy.packet import Raw
 from acapella.digest_native import flow_batches_of
 from acapella_core import _native
 
-WITH_ID = {6, 17, 132}  # TCP, UDP, SCTP
 LEAST_FLOWS = {6: 5_000, 17: 4_000, 132: 20}  # with an id in the corpus; fewer means that captures were not read
 COLUMNS = ["src", "dst", "ip_proto", "src_port", "dst_port", "peer_flow", "community_id"]
 A, B = "10.0.0.1", "10.0.0.2"
@@ -35,14 +34,6 @@ def flows_of(capture: Path) -> list[dict]:
         return []
     deque(iter(core.next_frames, None), maxlen=0)
     return [row for batch in flow_batches_of(core) for row in batch.select(COLUMNS).to_pylist()]
-
-
-def reference(row: dict) -> str | None:
-    """What the reference implementation computes for a flow; null as schemas/tables/flows.yaml defines it."""
-    if row["ip_proto"] not in WITH_ID or row["src_port"] is None:
-        return None
-    ends = (row["src"], row["dst"], row["src_port"], row["dst_port"])
-    return communityid.CommunityID(seed=0).calc(communityid.FlowTuple(row["ip_proto"], *ends))
 
 
 def digested(folder: Path, packets: list) -> list[dict]:

@@ -15,58 +15,20 @@ import threading
 from pathlib import Path
 
 import pytest
+from control_peers import PATIENCE_S, PATIENT, SECRET, Rings, collector_at, listening
 
 from acapella import control_channel as channel
 from acapella.collector.control import MOST_REFUSALS, MOST_WAITING, ControlServer
 from acapella.collector.sessions import Sessions, ring_size
-from acapella.control_channel import Collector, Ended, Hello, QueuePair, Refused, Secret, Session, decode, encode
+from acapella.control_channel import Ended, Hello, QueuePair, Refused, Session, decode, encode
 from acapella.p4.control_plane import ControlPlane, register_commands
 from acapella_core.errors import UserError
 
 HELLO = Hello("flowstats", 2, "a1")
 PAIR = {"index": 0, "number": 7, "key": 99, "base": 4096, "size": 384, "psn": 5}
 SESSION = {"session": 1, "report_bytes": 192, "epoch": 5, "queue_pairs": [PAIR]}
-PATIENCE_S = 300  # never reached but where something hangs
-PATIENT = channel.Pace(alive_s=0.02, dead_s=PATIENCE_S, secret_s=PATIENCE_S)
 SOON_SILENT = channel.Pace(alive_s=0.02, dead_s=0.5, secret_s=PATIENCE_S)
-SECRET = Secret("5ec7e7" * 10 + "0000")
 PROVED = channel.Challenge("c4a11e" * 10 + "0000"), channel.Proof("9400f0" * 10 + "0000")
-
-
-class Rings:
-    """Receives nothing: it counts queue pairs up and remembers which were taken back."""
-
-    def __init__(self):
-        self.retired = []
-        self.epoch = 0
-        self._numbers = itertools.count(100)
-
-    def issue(self, count, ring_bytes, report_format):
-        del report_format
-        return tuple(QueuePair(i, next(self._numbers), 1 << 31, 4096, ring_bytes, 9) for i in range(count))
-
-    def next_epoch(self):
-        return self.epoch
-
-    def retire(self, numbers):
-        self.retired += numbers
-
-
-@contextlib.contextmanager
-def listening(rings, pace=PATIENT):
-    """A collector's control channel in a thread of its own: its server and its port."""
-    server = ControlServer(Sessions(rings, queue_pairs=2, ring_bytes=1000), SECRET, pace)
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        _, port = asyncio.run_coroutine_threadsafe(server.start("127.0.0.1", 0), loop).result()
-        yield server, port
-    finally:
-        asyncio.run_coroutine_threadsafe(server.close(), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
 
 
 def proof_line(secret: str, challenge: str) -> bytes:
@@ -268,15 +230,6 @@ def test_only_loopback_unless_asked():
     server = ControlServer(Sessions(Rings(), queue_pairs=1, ring_bytes=500), SECRET)
     with pytest.raises(UserError, match="hands out keys"):
         asyncio.run(server.start("0.0.0.0", 0))
-
-
-@contextlib.contextmanager
-def collector_at(port, secret=SECRET):
-    """The collector that listens at a port, and a private file with its secret."""
-    with tempfile.NamedTemporaryFile("w") as file:
-        file.write(f"{secret.value}\n")
-        file.flush()
-        yield Collector("127.0.0.1", port, Path(file.name))
 
 
 @contextlib.contextmanager

@@ -4,29 +4,13 @@ import os
 import resource
 import threading
 
-import pyarrow as pa
 import pytest
+from compressed import CODECS, damaged, packed
 
 from acapella.decompression import END, streamed
 from acapella_core.errors import UserError
 
-CODECS = ("gzip", "zstd", "lz4")
 CONTENT = bytes(range(256)) * 20_000
-BLOCK = {"gzip": 10, "zstd": 7, "lz4": 7}  # bytes before the first block (RFC 1952, RFC 8878, LZ4 frame format)
-
-
-def packed(path, codec: str, *contents: bytes):
-    """A file of one compressed frame per content."""
-    path.write_bytes(b"".join(pa.compress(content, codec, asbytes=True) for content in contents))
-    return path
-
-
-def damaged(path, codec: str, whole: bytes, lost: bytes):
-    """A compressed file with ``whole``, and ``lost`` in a second frame whose blocks are damaged."""
-    frame = pa.compress(lost, codec, asbytes=True)
-    first = pa.compress(whole, codec, asbytes=True)
-    path.write_bytes(first + frame[: BLOCK[codec]] + b"\xff" * (len(frame) - BLOCK[codec]))
-    return path
 
 
 def read(streams) -> bytes:

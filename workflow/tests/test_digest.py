@@ -12,52 +12,14 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from digest_run import START, Digest, frames
 from native_programs import native_program
 from plain_flows import PCAP_HEADER, write_pcap
-from scapy.layers.inet import IP, TCP, UDP
-from scapy.layers.l2 import Ether
-from scapy.packet import Raw
-from traces import pcapng_block, write_pcapng
+from traces import YEAR_586524_US, dated, pcapng_block, write_pcapng
 
 from acapella.acap_files import metadata_of
 from acapella.cli import main
 from acapella.tables import arrow_schema
-
-START = 1_700_000_000_000_000_000
-
-
-def frames(count: int) -> list[tuple[int, bytes]]:
-    """A few UDP and TCP flows."""
-    made = []
-    for i in range(count):
-        transport = TCP(sport=1000 + i % 7, dport=80, seq=i * 10) if i % 3 else UDP(sport=9, dport=5000 + i % 5)
-        frame = Ether(src="00:16:3e:00:00:01", dst="00:16:3e:00:00:02") / IP(src="10.0.0.1", dst="10.0.0.2") / transport
-        made.append((START + i * 1000, bytes(frame / Raw(b"x" * (i % 50)))))
-    return made
-
-
-class Digest:
-    """Runs the command in a folder of its own and knows what it wrote."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self.acap, self.flows = folder / "acap" / "t.parquet", folder / "flows" / "t.parquet"
-        for path in (self.acap, self.flows):
-            path.parent.mkdir()
-
-    def __call__(self, source, *options: str) -> int:
-        words = [str(source), "-o", str(self.acap), "--flows", str(self.flows), "--engine", "native", *options]
-        return main(["digest", *words])
-
-    def written(self) -> list[str]:
-        """All files of the folder but captures."""
-        return sorted(p.name for p in self.folder.rglob("*") if p.is_file() and p.suffix != ".pcap")
-
-    def hashes(self) -> list[str]:
-        return [hashlib.sha256(path.read_bytes()).hexdigest() for path in (self.acap, self.flows)]
-
-    def metadata(self) -> dict:
-        return metadata_of(self.acap)
 
 
 @pytest.fixture
@@ -397,15 +359,6 @@ def test_flow_table_is_beside_the_acap_by_default(capture, tmp_path, capsys):
     capsys.readouterr()
     assert main(["show", str(tmp_path / "x.parquet"), "--columns", "frame,src"]) == 0
     assert capsys.readouterr().out.startswith("1\t10.0.0.1\n")
-
-
-YEAR_586524_US = 18_446_744_073_709_551_615  # the last time of a pcapng with microseconds
-
-
-def dated(frame: bytes, microseconds: int) -> bytes:
-    """Return an Enhanced Packet Block of interface 0."""
-    time = (microseconds >> 32, microseconds & 0xFFFFFFFF)
-    return pcapng_block(6, struct.pack("<IIIII", 0, *time, len(frame), len(frame)) + frame)
 
 
 @pytest.mark.parametrize("engine", ["native", "hybrid", "tshark"])

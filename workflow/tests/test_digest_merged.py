@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from test_digest import START, Digest, frames
+from digest_run import START, Digest, frames
 from traces import pcapng_block, write_untimed
 
 from acapella.cli import main

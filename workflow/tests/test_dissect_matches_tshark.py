@@ -8,12 +8,11 @@ import random
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from core_against_tshark import compare, pcap, rows
-from layer_agreement import FIELDS, Agreement, differing_keys, errata, erratum_of, layers
+from core_against_tshark import compare, ethernet_frames, pcap, report, rows
+from layer_agreement import FIELDS, differing_keys, errata, erratum_of, layers
 from native_programs import native_program
 from traces import busy_port
 
@@ -33,14 +32,6 @@ def reference() -> tshark.Tshark:
         return tshark.find()
     except tshark.UserError as error:
         pytest.skip(str(error))
-
-
-def report(name: str, agreement: Agreement) -> None:
-    print(
-        f"{name}: {agreement.frames} frames, sure {agreement.sure_share:.4f}, disagreements {agreement.disagreements}, "
-        f"errata {agreement.errata} ({agreement.errata_share:.4f}), whole stacks {agreement.whole} right "
-        f"{agreement.whole_wrong} wrong"
-    )
 
 
 @pytest.mark.parametrize("cut", CUTS)
@@ -71,21 +62,6 @@ def test_wrapped_corpus_agrees_but_for_the_errata(part, corpus, reference, tmp_p
         assert agreement.errata == {entry.name: entry.wrapped[part] for entry in errata()}
     if part == "ndpi":
         assert agreement.sure_share >= 0.98
-
-
-def ethernet_frames(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Frames of a classic little-endian Ethernet pcap of the corpus; nothing of other files."""
-    data = path.read_bytes()
-    if data[:4] != b"\xd4\xc3\xb2\xa1" or data[20:24] != b"\1\0\0\0":
-        return
-    at = 24
-    while at + 16 <= len(data):
-        captured, wire = struct.unpack("<II", data[at + 8 : at + 16])
-        at += 16
-        if captured > 65_535 or at + captured > len(data):
-            return
-        yield max(captured, wire), data[at : at + captured]
-        at += captured
 
 
 def damaged(frame: bytes, chance: random.Random) -> bytes:

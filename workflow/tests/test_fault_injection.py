@@ -18,8 +18,8 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from collector_input import CONTROL, reports
 from report_frames import pcap
-from test_collector_command import CONTROL, reports
 from traces import write_pcap
 from workflow_run import CAPTURES
 

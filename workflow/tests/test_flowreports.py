@@ -18,10 +18,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import traces
+from compressed import damaged
 from native_programs import native_program
 from report_frames import icrc
 from scapy.utils import RawPcapReader
-from test_decompression import damaged
 
 from acapella import cli, queries
 from acapella.flowreports import program

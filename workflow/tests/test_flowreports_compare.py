@@ -7,7 +7,7 @@ import statistics
 import pyarrow as pa
 import pytest
 import traces
-from test_flowreports_exact import keyed, made, rows
+from exact_flows import keyed, made, rows
 
 from acapella import agreement, queries
 from acapella.flowreports import compare

@@ -4,8 +4,7 @@ import pytest
 import traces
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.packet import Raw
-from stages import analyse, rows
-from test_analyze_matches_naive import manifest_of
+from stages import analyse, manifest_of, rows
 
 from acapella import cli
 

@@ -4,8 +4,7 @@ import struct
 
 import pyarrow.parquet as pq
 import pytest
-from test_digest import YEAR_586524_US, dated
-from traces import busy_port, pcapng_block
+from traces import YEAR_586524_US, busy_port, dated, pcapng_block
 from workflow_run import Workplace, rules_run
 
 from acapella import cli

@@ -4,10 +4,10 @@ import random
 from pathlib import Path
 
 import pytest
+from ip_options import HEADS, MALFORMED, ipv4, ipv6, random_options, with_options
 from plain_flows import write_pcap
-from test_anonymise import pcap, records
-from test_anonymise_malformed import HEADS, MALFORMED, ipv4, ipv6, random_options, with_options
-from test_release_search import ENDS, KEY, frames
+from release_frames import ENDS, KEY, frames
+from release_records import pcap, records
 
 from acapella_core import _native
 from acapella_core.anonymise import anonymise

@@ -6,7 +6,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 from naive_tunnels import frame
-from test_tunnels import digested, whole
+from tunnel_digests import digested, whole
 
 from acapella.acap_files import KEY, check_format, metadata_of
 from acapella.analyze import make_partials

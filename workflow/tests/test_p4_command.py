@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from test_decompression import CODECS, damaged, packed
+from compressed import CODECS, damaged, packed
 
 from acapella.cli import main
 from acapella.p4 import compiled

@@ -5,7 +5,7 @@ import subprocess
 import threading
 
 import pytest
-from test_control_channel import PATIENCE_S, PATIENT, Rings, collector_at, listening
+from control_peers import PATIENCE_S, PATIENT, Rings, collector_at, listening
 
 from acapella.control_channel import Hello
 from acapella.p4 import control_plane, data_plane

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import core_against_tshark
 import pytest
-from core_against_tshark import compare, pcap
+from core_against_tshark import compare, ethernet_frames, pcap, report
 from layer_agreement import errata
-from test_dissect_matches_tshark import ethernet_frames, report
 
 from acapella import tshark, vendors
 

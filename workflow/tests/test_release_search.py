@@ -19,36 +19,21 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from plain_flows import write_pcap
-from test_anonymise import pcap
-from test_anonymise_malformed import ipv4, ipv6
+from release_frames import KEY, SAMPLES, TEXT, frames
+from release_records import pcap
 
 from acapella import release, release_catalog, release_columns, release_search
 from acapella.cli import main
 from acapella_core import _native, decompression, schemas
 from acapella_core.errors import UserError
 
-KEY = bytes(range(32))
 SITE = "Nowhere-University"
-SAMPLES = ("first-sample", "second-sample")
 START = 10**18
-TEXT = "GET /private/path?secret=1"
-VOCABULARY = "Ethernet/IPv4/UDP University-of-Nowhere S0-P0-0000 Headers of network traffic, anonymised"
-ENDS = bytes((192, 0, 2, 1, 192, 0, 2, 2))
 
 
 def run(*words) -> int:
     """One command."""
     return main([str(word) for word in words])
-
-
-def frames(draw: random.Random) -> list[bytes]:
-    """Frames of several kinds, with payload."""
-    made = []
-    for _ in range(40):
-        udp = draw.randbytes(2) + b"\0\x35" + (8 + 600).to_bytes(2) + bytes(2) + draw.randbytes(600)
-        made += [ipv4(17, udp), ipv6(17, udp)]
-    texts = (TEXT.encode(), VOCABULARY.encode(), "\0".join(SAMPLES).encode())
-    return [*made, *(ipv4(17, b"\0\x35\0\x35" + (8 + len(text)).to_bytes(2) + bytes(2) + text) for text in texts)]
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """Tunnel identifiers in releases: replaced everywhere, consistently, by a permutation of each field."""
 
-import csv
 import itertools
 import json
 import random
@@ -15,18 +14,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tunnel_frames as tf
+from community_ids import reference as community_id_of
 from naive_anonymise import RANGES, TunnelMap
-from test_anonymise import records
-from test_community_id import reference as community_id_of
+from release_records import records
+from tunnel_frames import TYPES
 
 from acapella import release_columns, release_flows, tshark
 from acapella.cli import main
 from acapella_core import schemas
 from acapella_core.anonymise import anonymise, tunnel_pseudonyms_of
 
-SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
-with (SCHEMAS / "tunnels.tsv").open(encoding="utf-8", newline="") as _rows:
-    TYPES = {row["type"]: (int(row["number"]), int(row["bits"])) for row in csv.DictReader(_rows, delimiter="\t")}
 KEY = random.Random(11).randbytes(32)
 HASHES = ("flow_id", "peer_flow_id", "community_id")
 DISTINCTIVE = 10_000  # identifiers from here on are searched for as text; a smaller number may be a count

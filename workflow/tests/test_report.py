@@ -8,7 +8,7 @@ import re
 import made_flowreports
 import made_trials
 import pytest
-import test_storage
+import storage_study
 from made_report import note, quality_with
 from made_tables import write_tables
 from svg_text import words
@@ -90,8 +90,8 @@ def test_every_column_of_the_other_sections_is_visible_without_scrolling(tmp_pat
     made_trials.write_campaign(tmp_path, environments)
     made_flowreports.write_tables(tmp_path)
     made_flowreports.write_study(tmp_path)
-    rates = [test_storage.rate(64, 128, 10**6, 10**5, None)]
-    test_storage.campaign(tmp_path, test_storage.study(test_storage.RUN) | {"rates": rates})
+    rates = [storage_study.rate(64, 128, 10**6, 10**5, None)]
+    storage_study.campaign(tmp_path, storage_study.study(storage_study.RUN) | {"rates": rates})
     assert cli.main(["trials", str(tmp_path), "--environments", *environments]) == 0
     figure = page.drawn("header_depth", Source(Campaign(tmp_path)), origin=False)
     monkeypatch.setattr(page, "drawn", lambda *_, **__: figure)

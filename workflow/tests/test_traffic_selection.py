@@ -11,7 +11,7 @@ import naive_tables
 import pytest
 from stages import analyse, rows
 from synthetic import make_campaign
-from test_analyze_matches_naive import assert_equal
+from table_agreement import assert_equal
 from traces import write_pcap
 
 from acapella import cli, process

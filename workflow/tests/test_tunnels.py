@@ -6,14 +6,12 @@ import shutil
 import subprocess
 
 import naive_tunnels
-import plain_flows
-import pyarrow.parquet as pq
 import pytest
 from naive_tunnels import CARRIES_IP_ALONE, FIRST, KEYS, LARGEST, NETWORK, WRAP, frame
+from tunnel_digests import digested, whole
 
 from acapella import tshark
 from acapella.cli import main
-from acapella.digest import Options, digest
 from acapella_core import schemas
 
 TYPES = [name for name in WRAP if name != "vlan"]
@@ -21,19 +19,6 @@ TENANTS = 1000
 LINK = ("vlan", "pppoe_session", "pbb_isid")  # headers without IP before them
 needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 ENGINES = ["native", *(pytest.param(name, marks=needs_tshark) for name in ("tshark", "hybrid"))]
-
-
-def digested(tmp_path, frames, engine="native"):
-    """Digest frames of (captured bytes, wire length); return the rows of both tables."""
-    capture = tmp_path / "t.pcap"
-    with capture.open("wb") as out:
-        out.write(plain_flows.PCAP_HEADER)
-        for captured, wire_len in frames:
-            head = (1, 0, len(captured), wire_len)
-            out.write(b"".join(value.to_bytes(4, "little") for value in head) + captured)
-    acap, flows = tmp_path / f"{engine}.parquet", tmp_path / f"{engine}.flows.parquet"
-    digest([str(capture)], str(acap), str(flows), Options(engine, site="S"))
-    return pq.read_table(acap).to_pylist(), pq.read_table(flows).to_pylist()
 
 
 def key_of(row):
@@ -55,11 +40,6 @@ def check(tmp_path, frames, engine="native"):
         assert row["flow"] == (None if found.key is None else keys.index(found.key)), (row, found)
         assert (row["issue"] is not None) == found.cut, (row, found)
     return frame_rows, flow_rows
-
-
-def whole(frames):
-    """Frames that were captured whole."""
-    return [(data, len(data)) for data in frames]
 
 
 def tenants(before, name, count, behind=()):

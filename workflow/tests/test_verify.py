@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from altered_digests import replaced, tamper
 from traces import START_NS, busy_port, pcapng_block, write_pcap, write_pcapng, write_untimed
 
 from acapella import tshark
@@ -53,33 +54,6 @@ def remembered(tmp_path_factory):
 @pytest.fixture
 def capture(tmp_path) -> Path:
     return write_pcap(tmp_path / "port.pcap", busy_port())
-
-
-def tamper(monkeypatch, change, flows: bool = False) -> None:
-    """Let verify see a digest of ours that ``change`` has altered: a table in, a table out."""
-    sound = tables.our_tables
-
-    def altered(file, engine, folder, limits=None):
-        made = sound(file, engine, folder)
-        path = made.flows if flows else made.frames
-        table = pq.read_table(path)
-        pq.write_table(change(table).cast(table.schema), path)
-        return made
-
-    monkeypatch.setattr(tables, "our_tables", altered)
-
-
-def replaced(name: str, value, row: int = 0):
-    """A change of one cell."""
-
-    def change(table: pa.Table) -> pa.Table:
-        column = table[name].to_pylist()
-        column[row] = value(column[row])
-        return table.set_column(
-            table.schema.get_field_index(name), name, pa.array(column, table.schema.field(name).type)
-        )
-
-    return change
 
 
 @pytest.mark.parametrize("engine", ["hybrid", "native", "tshark"])

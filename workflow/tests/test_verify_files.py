@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from test_verify import replaced, tamper
+from altered_digests import replaced, tamper
 from traces import busy_port, write_pcap
 
 from acapella.cli import main

@@ -6,7 +6,7 @@ import subprocess
 
 import naive_tunnels
 import pytest
-from test_tunnels import digested, whole
+from tunnel_digests import digested, whole
 
 OUTER = ("192.0.2.1", "192.0.2.2")
 FIELDS = ("frame.protocols", "ip.src", "ip.dst", "ipv6.src", "ipv6.dst")

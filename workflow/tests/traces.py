@@ -14,6 +14,7 @@ from scapy.packet import Raw
 
 START_NS = 1_700_000_000_000_000_000
 MS = 1_000_000
+YEAR_586524_US = 18_446_744_073_709_551_615  # the last time of a pcapng with microseconds
 ETHER = {
     "src": "00:56:2b:00:00:01",
     "dst": "00:56:2b:00:00:02",
@@ -208,3 +209,9 @@ def busy_port(start_ns: int = START_NS, shift: int = 0) -> list[tuple[int, bytes
         fragments(start_ns + 50 * MS),
         others(start_ns + 60 * MS),
     )
+
+
+def dated(frame: bytes, microseconds: int) -> bytes:
+    """Return an Enhanced Packet Block of interface 0."""
+    time = (microseconds >> 32, microseconds & 0xFFFFFFFF)
+    return pcapng_block(6, struct.pack("<IIIII", 0, *time, len(frame), len(frame)) + frame)

@@ -1,13 +1,18 @@
 """Frames of every type of tunnel identifier, built from octets, with the place of each identifier in them."""
 
+import csv
 import struct
 from dataclasses import dataclass, field
 from ipaddress import ip_address
+from pathlib import Path
 
 MAC = bytes.fromhex("00163ef00001")
 OTHER_MAC = bytes.fromhex("00163ef00002")
 INNER = ("10.11.12.13", "10.11.12.14")
 OUTER = ("192.0.2.1", "192.0.2.2")
+SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
+with (SCHEMAS / "tunnels.tsv").open(encoding="utf-8", newline="") as _rows:
+    TYPES = {row["type"]: (int(row["number"]), int(row["bits"])) for row in csv.DictReader(_rows, delimiter="\t")}
 PPP_IPV4 = bytes.fromhex("ff030021")
 IPV4, ETHERNET = 0x0800, 0x6558
 

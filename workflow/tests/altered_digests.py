@@ -1,0 +1,33 @@
+"""Digests with a changed cell, as acapella verify has to find them."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from acapella.verify import tables
+
+
+def tamper(monkeypatch, change, flows: bool = False) -> None:
+    """Let verify see a digest of ours that ``change`` has altered: a table in, a table out."""
+    sound = tables.our_tables
+
+    def altered(file, engine, folder, limits=None):
+        made = sound(file, engine, folder)
+        path = made.flows if flows else made.frames
+        table = pq.read_table(path)
+        pq.write_table(change(table).cast(table.schema), path)
+        return made
+
+    monkeypatch.setattr(tables, "our_tables", altered)
+
+
+def replaced(name: str, value, row: int = 0):
+    """A change of one cell."""
+
+    def change(table: pa.Table) -> pa.Table:
+        column = table[name].to_pylist()
+        column[row] = value(column[row])
+        return table.set_column(
+            table.schema.get_field_index(name), name, pa.array(column, table.schema.field(name).type)
+        )
+
+    return change

@@ -1,0 +1,13 @@
+"""Community IDs by the reference implementation (PyPI communityid)."""
+
+import communityid
+
+WITH_ID = {6, 17, 132}  # TCP, UDP, SCTP
+
+
+def reference(row: dict) -> str | None:
+    """What the reference implementation computes for a flow; null as schemas/tables/flows.yaml defines it."""
+    if row["ip_proto"] not in WITH_ID or row["src_port"] is None:
+        return None
+    ends = (row["src"], row["dst"], row["src_port"], row["dst_port"])
+    return communityid.CommunityID(seed=0).calc(communityid.FlowTuple(row["ip_proto"], *ends))

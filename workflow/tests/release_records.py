@@ -1,0 +1,35 @@
+"""Captures of frames, and what a release leaves of them."""
+
+import random
+import struct
+from pathlib import Path
+
+from acapella_core.anonymise import anonymise
+
+KEY = random.Random(4).randbytes(32)
+
+
+def pcap(frames: list[tuple[int, bytes]], link_type: int = 1) -> bytes:
+    """A nanosecond pcap of (wire length, captured bytes), a frame each 1.000000001 s."""
+    head = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, link_type)
+    records = [struct.pack("<IIII", n + 1, n + 1, len(f), wire) + f for n, (wire, f) in enumerate(frames)]
+    return head + b"".join(records)
+
+
+def records(data: bytes) -> list[tuple[int, int, int, bytes]]:
+    """Seconds, nanoseconds, wire length and bytes of a pcap's frames."""
+    assert data[:4] == struct.pack("<I", 0xA1B23C4D)
+    made, at = [], 24
+    while at < len(data):
+        seconds, nanoseconds, captured, wire = struct.unpack_from("<IIII", data, at)
+        made.append((seconds, nanoseconds, wire, data[at + 16 : at + 16 + captured]))
+        at += 16 + captured
+    return made
+
+
+def released(folder: Path, frames: list[bytes], key: bytes = KEY, link_type: int = 1, **options) -> list[bytes]:
+    """What is left of frames."""
+    source, target = folder / "in.pcap", folder / "out.pcap"
+    source.write_bytes(pcap([(len(frame), frame) for frame in frames], link_type))
+    anonymise(str(source), target, key, **options)
+    return [frame for *_, frame in records(target.read_bytes())]
