@@ -103,6 +103,23 @@ def anyone() -> Caller:
     return namespaces_or_skip(Caller())
 
 
+@pytest.fixture(scope="session")
+def dpdk_programs() -> None:
+    """Build capture/dpdk; tests that need it skip with a reason if that is impossible."""
+    from dpdk_writer import built_or_skip  # noqa: PLC0415 (only if a test asks for it)
+
+    built_or_skip()
+
+
+@pytest.fixture
+def fabric(tmp_path) -> Iterator:
+    """FABRIC on this machine: an orchestrator and nodes that FABRIC's client talks to."""
+    from fabric_loopback import loopback_fabric  # noqa: PLC0415 (FABRIC's client may be missing)
+
+    with loopback_fabric(tmp_path) as made:
+        yield made
+
+
 @pytest.fixture
 def paper_tcpdump(monkeypatch) -> None:
     """Replace tcpdump by the one of the paper testbed, which starts no process."""

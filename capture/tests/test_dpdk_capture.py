@@ -12,9 +12,7 @@ import pytest
 FRAMES = dpdk.some_frames(3000)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def built():
-    return dpdk.built_or_skip()
+pytestmark = pytest.mark.usefixtures("dpdk_programs")
 
 
 @pytest.mark.parametrize("writer", ["direct", "buffered"])

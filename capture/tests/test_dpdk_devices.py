@@ -37,9 +37,7 @@ LINK = (
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def built():
-    return dpdk.built_or_skip()
+pytestmark = pytest.mark.usefixtures("dpdk_programs")
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,7 @@ FRAMES = dpdk.some_frames(6000, sizes=(128, 512, 1514, 9000))  # 17 MB
 ENDLESS = ["--vdev", "net_null0,size=1000,copy=1", "--sample", 20, "--flush-seconds", "0.05", "--when-full", "wait"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def built():
-    return dpdk.built_or_skip()
+pytestmark = pytest.mark.usefixtures("dpdk_programs")
 
 
 def read(path: Path) -> tuple[list[dpdk.Frame], int]:

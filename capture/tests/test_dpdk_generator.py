@@ -10,9 +10,7 @@ import pytest
 NUMBER_AT = 42
 
 
-@pytest.fixture(scope="module", autouse=True)
-def built():
-    return dpdk.built_or_skip()
+pytestmark = pytest.mark.usefixtures("dpdk_programs")
 
 
 def generate(folder: Path, size: int, *arguments: object, name: str = "c.pcap") -> dpdk.Run:

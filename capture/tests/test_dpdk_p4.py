@@ -14,9 +14,7 @@ reason 3 no-arp
 """
 
 
-@pytest.fixture(autouse=True)
-def built():
-    dpdk.built_or_skip()
+pytestmark = pytest.mark.usefixtures("dpdk_programs")
 
 
 def some_traffic(count: int) -> list[dpdk.Frame]:

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
-from fabric_loopback import Loopback, loopback_fabric
+from fabric_loopback import Loopback
 
 from acapella_capture import collect
 from acapella_capture.manifest import read
@@ -20,12 +20,6 @@ PORTS = ["HundredGigE0/0/0/5", "HundredGigE0/0/0/15", "TwentyFiveGigE0/0/0/12/1"
 OTHERS = ["HundredGigE0/0/0/2", "TenGigE0/0/0/22/0"]
 COLLECT = {"mode": "sites", "sites": ["STAR", "UTAH"], "instances": 1}
 COLLECT |= {"port_selection": "fixed", "ports": {"STAR": PORTS, "UTAH": OTHERS}}
-
-
-@pytest.fixture
-def fabric(tmp_path):
-    with loopback_fabric(tmp_path) as made:
-        yield made
 
 
 def collected(fabric: Loopback, *words: str, **changes) -> tuple[int, Path]:

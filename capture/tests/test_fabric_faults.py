@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
-from fabric_loopback import Loopback, loopback_fabric
+from fabric_loopback import Loopback
 from fabric_orchestrator import TAGS
 
 from acapella_capture.settings import settings_of
@@ -22,12 +22,6 @@ from acapella_core.errors import UserError
 
 SITE = "STAR"
 CREATE = "/slices/creates"
-
-
-@pytest.fixture
-def fabric(tmp_path):
-    with loopback_fabric(tmp_path) as made:
-        yield made
 
 
 def names(fabric: Loopback) -> list[str]:

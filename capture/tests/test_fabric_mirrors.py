@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
-from fabric_loopback import PATCHES, Loopback, loopback_fabric
+from fabric_loopback import PATCHES, Loopback
 from fabric_orchestrator import OWN, graph
 from fabrictestbed_extensions.fablib.fablib import FablibManager
 from fabrictestbed_extensions.fablib.validator import NodeValidator
@@ -23,12 +23,6 @@ from acapella_core.errors import UserError
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "fim" / "advertised_topo.graphml"
 PORTS = ("HundredGigE0/0/0/5", "TwentyFiveGigE0/0/0/12/1", "HundredGigE0/0/0/15")
 SITE = "STAR"
-
-
-@pytest.fixture
-def fabric(tmp_path):
-    with loopback_fabric(tmp_path) as made:
-        yield made
 
 
 def services(fabric: Loopback) -> dict[str, tuple[str, str]]:

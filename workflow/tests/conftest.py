@@ -53,6 +53,25 @@ def corpus() -> Path:
 
 
 @pytest.fixture(scope="session")
+def program():
+    """The installed tshark; tests that need it skip with a reason if there is none."""
+    from acapella import tshark  # noqa: PLC0415 (only if a test asks for it)
+
+    try:
+        return tshark.find()
+    except tshark.UserError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def capture(tmp_path) -> Path:
+    """A capture with every kind of frame of a busy port."""
+    from traces import busy_port, write_pcap  # noqa: PLC0415 (scapy is slow to import)
+
+    return write_pcap(tmp_path / "port.pcap", busy_port())
+
+
+@pytest.fixture(scope="session")
 def campaign(tmp_path_factory) -> Path:
     """A made-up campaign of 3 sites with 2 ports and 4 samples each, through to its tables. Tests only read it."""
     from stages import analyse  # noqa: PLC0415 (only where it is asked for)

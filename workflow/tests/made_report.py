@@ -1,8 +1,8 @@
 """A campaign as the report reads it: tables, flaws of its first sample, and manifests."""
 
-import csv
 import json
 
+from csv_rows import read_rows, write_rows
 from made_tables import write_tables
 
 from acapella.campaign import Campaign
@@ -13,8 +13,7 @@ def quality_with(tmp_path, **changes) -> Source:
     """A campaign of 4 flawless samples whose first one is changed."""
     folder = write_tables(tmp_path / "made", sites=1, ports=1)
     path = folder / "tables" / "capture_quality.csv"
-    with path.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
+    rows = read_rows(path)
     flawless = {
         "lost_frames": 0,
         "dropped_kernel": 0,
@@ -25,10 +24,7 @@ def quality_with(tmp_path, **changes) -> Source:
     for row in rows:
         row.update(flawless, issue_frames=0, time_reversals=0, untimed_frames=0)
     rows[0].update(changes)
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows(path, rows)
     return Source(Campaign(folder))
 
 

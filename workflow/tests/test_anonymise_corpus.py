@@ -17,7 +17,6 @@ from tunnel_frames import TYPES
 from acapella import tshark, vendors
 from acapella_core import _native
 from acapella_core.anonymise import anonymise
-from acapella_core.errors import UserError
 
 KEY = random.Random(5).randbytes(32)
 MOST_BYTES = 30_000
@@ -113,14 +112,6 @@ def test_what_was_kept_has_the_same_headers(small, tmp_path):
         frames += len(before)
     assert frames > 2_000
     assert differ == 0
-
-
-@pytest.fixture(scope="module")
-def program() -> tshark.Tshark:
-    try:
-        return tshark.find()
-    except UserError as error:
-        pytest.skip(str(error))
 
 
 def told(program: tshark.Tshark, capture: Path, fields=FIELDS) -> list[list[list[str]]]:

@@ -59,11 +59,6 @@ sys.exit(3)
 """
 
 
-@pytest.fixture
-def capture(tmp_path):
-    return write_pcap(tmp_path / "port.pcap", busy_port())
-
-
 def fake(directory: Path, script: str, monkeypatch, interpreter: str = "/bin/sh") -> tshark.Tshark:
     """A tshark on the PATH that does what the script says; dumpcap in the same directory prints the version."""
     directory.mkdir()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from csv_rows import read_rows, write_rows
 
 from acapella import cli
 from acapella.conformance import FOLDER, Printed, judged, read_errata, read_printed
@@ -25,16 +26,12 @@ def verdicts(path=PRINTED):
 
 def altered(tmp_path, place, column, text):
     """A copy of the printed numbers with one of them changed."""
-    with PRINTED.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
+    rows = read_rows(PRINTED)
     (row,) = (row for row in rows if (row["environment"], row["run"]) == place)
     assert row[column] != text
     row[column] = text
     path = tmp_path / "altered.csv"
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows(path, rows)
     return path
 
 

@@ -27,11 +27,8 @@ L2TP = 1701  # tshark remembers its peers, so that a damaged frame may be one wh
 
 
 @pytest.fixture(scope="module")
-def reference() -> tshark.Tshark:
-    try:
-        return tshark.find()
-    except tshark.UserError as error:
-        pytest.skip(str(error))
+def reference(program) -> tshark.Tshark:
+    return program
 
 
 @pytest.mark.parametrize("cut", CUTS)

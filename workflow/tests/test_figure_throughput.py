@@ -1,9 +1,9 @@
 """Figure of rates over time: bins, gaps between samples, colors, and the legend."""
 
-import csv
 import re
 
 import pytest
+from csv_rows import read_rows, write_rows
 from made_tables import write_table, write_tables
 from svg_text import words
 
@@ -209,15 +209,11 @@ def test_gaps_of_years_are_left_out(tmp_path):
 
 def move_back(path, *, port, years):
     """Rewrite a throughput table so that one port was watched years before the others."""
-    with path.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
+    rows = read_rows(path)
     for row in rows:
         if row["port"].endswith(port):
             row["start_ns"] = int(row["start_ns"]) - years * 365 * 86400 * 10**9
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows(path, rows)
 
 
 def test_each_site_shows_its_busiest_port_if_a_page_cannot_hold_all(tmp_path):

@@ -1,6 +1,5 @@
 """Figures from tables: what each must say, for few and many sites, for nothing at all, and with hostile names."""
 
-import csv
 import functools
 import hashlib
 import os
@@ -12,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from csv_rows import read_rows, write_rows
 from made_tables import write_table, write_tables
 from svg_text import COLLISIONS, words
 
@@ -136,14 +136,10 @@ def with_restrictions(tmp_path, **columns):
     """A campaign of 4 samples of which the first two have these columns in capture_quality."""
     folder = write_tables(tmp_path / "made", sites=1, ports=1)
     path = folder / "tables" / "capture_quality.csv"
-    with path.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
+    rows = read_rows(path)
     for row in rows[:2]:
         row.update(columns)
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows(path, rows)
     return Source(Campaign(folder))
 
 

@@ -1,12 +1,12 @@
 """Headers that tshark guessed from the payload of unknown flows are counted, and marked as heuristic in figures."""
 
-import csv
 import random
 import subprocess
 from pathlib import Path
 
 import pytest
 import tunnel_frames
+from csv_rows import read_rows, write_rows
 from made_tables import write_tables
 from stages import analysed_by_tshark, rows
 from svg_text import words
@@ -98,15 +98,11 @@ def with_guesses(tmp_path, header: str, *, whole: bool) -> Source:
     """A campaign in which all frames of a header, or all but one, are guessed."""
     folder = write_tables(tmp_path / "made", sites=2)
     path = folder / "tables" / "header_occurrence.csv"
-    with path.open(encoding="utf-8", newline="") as stream:
-        table = list(csv.DictReader(stream))
+    table = read_rows(path)
     for row in table:
         if row["header"] == header:
             row["guessed_frames"] = int(row["frames"]) - (not whole)
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, list(table[0]))
-        writer.writeheader()
-        writer.writerows(table)
+    write_rows(path, table)
     return Source(Campaign(folder))
 
 

@@ -23,25 +23,11 @@ from acapella.cli import main
 from acapella.digest import Options, digest
 from acapella.figures.source import Source
 from acapella.report import warnings
-from acapella_core.errors import UserError
 
 SOAK = bool(os.environ.get("ACAPELLA_SOAK"))
 WRAPPED_FRAMES = 1_000_000 if SOAK else 500_000
 SENT_SHARE = 0.06 if SOAK else 0.08  # at most: of a longer capture fewer frames are sent
 LINK_80211 = 105
-
-
-@pytest.fixture(scope="module")
-def program() -> tshark.Tshark:
-    try:
-        return tshark.find()
-    except UserError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture
-def capture(tmp_path) -> Path:
-    return write_pcap(tmp_path / "port.pcap", busy_port())
 
 
 class Digested:

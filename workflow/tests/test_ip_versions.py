@@ -11,8 +11,7 @@ from stages import analyse, rows
 from traces import START_NS, write_pcap
 from tunnel_frames import Packet, ethernet
 
-from acapella import cli, tshark
-from acapella_core.errors import UserError
+from acapella import cli
 from acapella_core.files import sha256_of
 
 ARP_TYPE, IPV6_TYPE = 0x0806, 0x86DD
@@ -68,12 +67,8 @@ def analyzed(folder: Path, frames: list[bytes]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def protocols(campaign) -> list[list[str]]:
+def protocols(campaign, program) -> list[list[str]]:
     """The header tokens of each frame by tshark, without what ICMP errors quote."""
-    try:
-        program = tshark.find()
-    except UserError as error:
-        pytest.skip(str(error))
     with program.start(campaign / "raw" / "s.pcap", ("frame.protocols",)) as run:
         lines = run.stdout.read().decode().splitlines()
     return [list(itertools.takewhile(lambda token: token != "icmp", line.split(":"))) for line in lines]

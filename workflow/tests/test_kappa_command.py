@@ -14,10 +14,8 @@ from plain_flows import write_pcap
 from traces import write_untimed
 from trial_captures import START_NS, kappa, packet, packet_6, pair, steady, tagged, write
 
-from acapella import tshark
 from acapella.cli import main
 from acapella.consistency import selection
-from acapella_core.errors import UserError
 
 
 @pytest.fixture
@@ -29,14 +27,6 @@ def trials(tmp_path):
 
     late = [ns + ns % 17 for ns in steady(100)]
     return write(tmp_path / "a.pcap", steady(100), make=make), write(tmp_path / "b.pcap", late, make=make)
-
-
-@pytest.fixture
-def program():
-    try:
-        return tshark.find()
-    except UserError as error:
-        pytest.skip(str(error))
 
 
 def test_a_display_filter_selects_what_tshark_shows(trials, capsys, program):

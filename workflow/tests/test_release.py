@@ -16,6 +16,7 @@ from pathlib import Path
 import dpkt
 import pyarrow.parquet as pq
 import pytest
+from files_campaign import processed, run
 from made_flowreports import write_tables
 from naive_anonymise import CryptoPan
 from workflow_run import CAPTURES
@@ -36,42 +37,23 @@ SITES = ("University-of-Nowhere", "beta-secret")
 def finished(tmp_path_factory) -> Path:
     """A campaign of the small captures, with pseudonyms, through to its tables."""
     folder = tmp_path_factory.mktemp("release")
-    rows = [("sample", "site", "port", "file")]
+    rows = []
     for capture in sorted(CAPTURES.glob("*.gz")):
         name = capture.name.removesuffix(".pcap.gz")
         site = SITES[0] if name.startswith("alpha") else SITES[1]
         rows.append((f"{site}-{name}", site, name[-2:], str(capture)))
-    sheet = folder / "samples.tsv"
-    sheet.write_text("\n".join("\t".join(row) for row in rows) + "\n")
-    (folder / "config.json").write_text(json.dumps({"testbed": "files", "samples": str(sheet)}))
-    campaign = folder / "mine"
-    run("collect", campaign, "--config", folder / "config.json")
-    run("collect", campaign, "--config", folder / "config.json", "--list", "-o", campaign / "raw" / "samples.tsv")
-    for sample, site, port, file in rows[1:]:
-        acap, flows = campaign / "acap" / f"{sample}.parquet", campaign / "flows" / f"{sample}.parquet"
-        for path in (acap, flows):
-            path.parent.mkdir(exist_ok=True)
-        run("digest", file, "-o", acap, "--flows", flows, "--site", site, "--port", port, "--engine", "native")
-    run("index", campaign)
-    for sample, *_ in rows[1:]:
-        run("analyze", campaign, "--sample", sample)
-    run("process", campaign, "--pseudonyms")
+    campaign = processed(folder, rows, "--pseudonyms")
     if program.missing() is None:
-        parts = [campaign / kind / f"{rows[1][0]}.parquet" for kind in ("acap", "flows")]
-        made = ["-o", campaign / "flowreports" / rows[1][0], "--acap", parts[0], "--flows", parts[1]]
-        run("flowreports", rows[1][3], "--sample", rows[1][0], *made)
-        run("flowtables", campaign, "--pseudonyms", "--samples", rows[1][0])
+        parts = [campaign / kind / f"{rows[0][0]}.parquet" for kind in ("acap", "flows")]
+        made = ["-o", campaign / "flowreports" / rows[0][0], "--acap", parts[0], "--flows", parts[1]]
+        run("flowreports", rows[0][3], "--sample", rows[0][0], *made)
+        run("flowtables", campaign, "--pseudonyms", "--samples", rows[0][0])
     return campaign
 
 
 def key_of_flow(row: dict) -> list:
     """What tells a flow from others."""
     return [row[name] for name in FLOW_KEY]
-
-
-def run(*words) -> None:
-    """One stage, which has to succeed."""
-    assert main([str(word) for word in words]) == 0, words
 
 
 @pytest.fixture(scope="module")

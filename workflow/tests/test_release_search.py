@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from files_campaign import indexed, processed
 from plain_flows import write_pcap
 from release_frames import KEY, SAMPLES, TEXT, frames
 from release_records import pcap
@@ -40,27 +41,11 @@ def run(*words) -> int:
 def campaign(tmp_path_factory) -> Path:
     """A campaign of two captures, through to its tables."""
     folder = tmp_path_factory.mktemp("search")
-    lines = ["sample\tsite\tport\tfile"]
+    rows = []
     for number, sample in enumerate(SAMPLES):
         each = [(START + 1000 * n, frame) for n, frame in enumerate(frames(random.Random(number)))]
-        capture = write_pcap(folder / f"true-{number}.pcap", each)
-        lines.append(f"{sample}\t{SITE}\tp{number}\t{capture}")
-    (folder / "samples.tsv").write_text("\n".join(lines) + "\n")
-    (folder / "config.json").write_text(json.dumps({"testbed": "files", "samples": str(folder / "samples.tsv")}))
-    made = folder / "mine"
-    assert run("collect", made, "--config", folder / "config.json") == 0
-    assert run("collect", made, "--config", folder / "config.json", "--list", "-o", made / "raw" / "samples.tsv") == 0
-    for kind in ("acap", "flows"):
-        (made / kind).mkdir()
-    for number, sample in enumerate(SAMPLES):
-        files = [made / kind / f"{sample}.parquet" for kind in ("acap", "flows")]
-        words = ["-o", files[0], "--flows", files[1], "--site", SITE, "--port", f"p{number}", "--engine", "native"]
-        assert run("digest", folder / f"true-{number}.pcap", *words) == 0
-    assert run("index", made) == 0
-    for sample in SAMPLES:
-        assert run("analyze", made, "--sample", sample) == 0
-    assert run("process", made, "--pseudonyms") == 0
-    return made
+        rows.append((sample, SITE, f"p{number}", write_pcap(folder / f"true-{number}.pcap", each)))
+    return processed(folder, rows, "--pseudonyms")
 
 
 @pytest.fixture(scope="module")
@@ -391,22 +376,12 @@ def test_each_sample_is_digested_by_its_engine_and_errors_name_the_sample(tmp_pa
     wifi = (
         bytes.fromhex("08010000 02aabbccdd01 02aabbccdd02 02aabbccdd03 1000 aaaa030000000800") + frames(random)[0][14:]
     )
-    lines, made = ["sample\tsite\tport\tfile"], tmp_path / "mine"
-    engines = {"wired": "native", "wifi": "hybrid"}
+    rows, engines = [], {"wired": "native", "wifi": "hybrid"}
     for port, (sample, frame, link_type) in enumerate((("wired", frames(random)[0], 1), ("wifi", wifi, 105))):
         capture = tmp_path / f"{sample}.pcap"
         capture.write_bytes(pcap([(len(frame), frame)], link_type))
-        lines.append(f"{sample}\tA\t{port}\t{capture}")
-    (tmp_path / "samples.tsv").write_text("\n".join(lines) + "\n")
-    (tmp_path / "config.json").write_text(json.dumps({"testbed": "files", "samples": str(tmp_path / "samples.tsv")}))
-    assert run("collect", made, "--config", tmp_path / "config.json") == 0
-    for port, (sample, engine) in enumerate(engines.items()):
-        files = [made / kind / f"{sample}.parquet" for kind in ("acap", "flows")]
-        for path in files:
-            path.parent.mkdir(exist_ok=True)
-        words = ["-o", files[0], "--flows", files[1], "--site", "A", "--port", port, "--engine", engine]
-        assert run("digest", tmp_path / f"{sample}.pcap", *words) == 0
-    assert run("index", made) == 0
+        rows.append((sample, "A", port, capture))
+    made = indexed(tmp_path, rows, engines)
     assert run("release", made, "-o", tmp_path / "public") == 0
     for sample, engine in engines.items():
         told = json.loads(pq.read_metadata(tmp_path / "public" / "acap" / f"{sample}.parquet").metadata[b"acapella"])

@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 import tunnel_frames as tf
 from community_ids import reference as community_id_of
+from files_campaign import processed, run
 from naive_anonymise import RANGES, TunnelMap
 from release_records import records
 from tunnel_frames import TYPES
 
 from acapella import release_columns, release_flows, tshark
-from acapella.cli import main
 from acapella_core import schemas
 from acapella_core.anonymise import anonymise, tunnel_pseudonyms_of
 
@@ -79,27 +79,12 @@ def sets(tmp_path_factory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("tunnels")
     frames = [packet.octets for packet in packets()]
     capture = plain_flows.write_pcap(folder / "t.pcap", [(10**18 + i * 1000, frame) for i, frame in enumerate(frames)])
-    (folder / "samples.tsv").write_text(f"sample\tsite\tport\tfile\nx\tS\tp\t{capture}\n")
-    (folder / "config.json").write_text(json.dumps({"testbed": "files", "samples": str(folder / "samples.tsv")}))
-    campaign, public, key = folder / "mine", folder / "public", folder / "key"
-    run("collect", campaign, "--config", folder / "config.json")
-    run("collect", campaign, "--config", folder / "config.json", "--list", "-o", campaign / "raw" / "samples.tsv")
-    for kind in ("acap", "flows"):
-        (campaign / kind).mkdir()
-    made = ["-o", campaign / "acap" / "x.parquet", "--flows", campaign / "flows" / "x.parquet"]
-    run("digest", capture, *made, "--site", "S", "--port", "p", "--engine", "native")
-    run("index", campaign)
-    run("analyze", campaign, "--sample", "x")
-    run("process", campaign)
+    public, key = folder / "public", folder / "key"
+    campaign = processed(folder, [("x", "S", "p", capture)])
     key.touch(mode=0o600)
     key.write_bytes(KEY)
     run("release", campaign, "-o", public, "--key-file", key)
     return campaign, public
-
-
-def run(*words) -> None:
-    """One command, which has to succeed."""
-    assert main([str(word) for word in words]) == 0, words
 
 
 def flows(folder: Path) -> list[dict]:

@@ -4,26 +4,13 @@ import os
 import subprocess
 
 import pytest
-from traces import busy_port, write_pcap
+from traces import busy_port
 
 from acapella import tshark
 from acapella.cli import main
 from acapella_core.errors import OUTSIDE, UserError
 
 FIELDS = ("frame.number", "frame.protocols")
-
-
-@pytest.fixture(scope="module")
-def program() -> tshark.Tshark:
-    try:
-        return tshark.find()
-    except UserError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture
-def capture(tmp_path):
-    return write_pcap(tmp_path / "port.pcap", busy_port())
 
 
 def answers(program, source) -> list[bytes]:

@@ -12,21 +12,16 @@ from core_against_tshark import pcap
 from acapella import tshark, vendors
 from acapella.code import vendors_sha256
 from acapella.digest import Options, digest
-from acapella_core.errors import UserError
 
 # Label 20, a sequence number as control word, 00:1b:21:aa:bb:cc <- 00:1b:21:dd:ee:ff, an ethertype of nobody.
 SEQUENCED = bytes.fromhex("00562b0a0b0c00562b01020388470001414000000001001b21aabbcc001b21ddeeff88b5")
 
 
 @pytest.fixture(scope="module")
-def program() -> tshark.Tshark:
-    try:
-        found = tshark.find()
-    except UserError as error:
-        pytest.skip(str(error))
-    if vendors.find(found) is None:
-        pytest.skip(f"tshark {found.version} has no list of vendors in a file")
-    return found
+def program(program) -> tshark.Tshark:
+    if vendors.find(program) is None:
+        pytest.skip(f"tshark {program.version} has no list of vendors in a file")
+    return program
 
 
 @pytest.fixture

@@ -20,17 +20,9 @@ from acapella import tshark
 from acapella.cli import main
 from acapella.verify import Result, compare, tables
 from acapella_core import schemas
-from acapella_core.errors import UserError
 
+pytestmark = pytest.mark.usefixtures("program")
 SOAK = "ACAPELLA_SOAK" in os.environ
-
-
-@pytest.fixture(scope="module", autouse=True)
-def program() -> tshark.Tshark:
-    try:
-        return tshark.find()
-    except UserError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -49,11 +41,6 @@ def remembered(tmp_path_factory):
         patch.setattr(tables, "our_tables", lambda file, engine, folder, limits=None: once(folder, file, ours, engine))
         patch.setattr(tables, "tshark_tables", lambda file, folder, *_: once(folder, file, theirs))
         yield
-
-
-@pytest.fixture
-def capture(tmp_path) -> Path:
-    return write_pcap(tmp_path / "port.pcap", busy_port())
 
 
 @pytest.mark.parametrize("engine", ["hybrid", "native", "tshark"])

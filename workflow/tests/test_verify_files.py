@@ -2,18 +2,12 @@
 
 import os
 import re
-from pathlib import Path
 
 import pytest
 from altered_digests import replaced, tamper
 from traces import busy_port, write_pcap
 
 from acapella.cli import main
-
-
-@pytest.fixture
-def capture(tmp_path) -> Path:
-    return write_pcap(tmp_path / "port.pcap", busy_port())
 
 
 def test_a_named_file_that_cannot_be_compared_fails(capture, capsys):

@@ -1,0 +1,18 @@
+"""Rows of CSV files, for tests that change a table."""
+
+import csv
+from pathlib import Path
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a file as dictionaries."""
+    with path.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def write_rows(path: Path, rows: list[dict]) -> None:
+    """Write rows under the columns of the first one."""
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
