@@ -1,13 +1,20 @@
 """The benchmark program's own arithmetic and its command line; what it measures is never tested by time."""
 
 import importlib
+import itertools
 import json
 import os
+import random
 import re
 import sys
 
+import naive_kappa
 import pytest
+from collector_input import BASE, KEY, NUMBER, SLOTS, reports
 from native_programs import ROOT
+from plain_collector import Pair, Plain
+from report_frames import pcap
+from trial_frames import disturbed, sent, write_pcap
 
 sys.path.insert(0, str(ROOT / "workflow" / "bench"))
 
@@ -187,3 +194,48 @@ def test_a_sweep_tells_its_highest_rate_without_loss_and_the_loss_at_the_aim():
     assert (row["value"], row["without_loss"]) == (3_999_999, 3_000_000)
     assert row["note"] == "without loss up to 3.00 M/s; 10.00 % lost of 5.00 M/s; 6.67 M/s by CPU time"
     assert [point["lost"] for point in row["sweep"]] == [70_000_003, 1_000_000, 3, 0]
+
+
+# The benchmarks' plain Python is a second program: quick enough for a million packets, where the tests' references take
+# time that grows with the square (naive_kappa) or check every field (plain_collector). Both have to agree.
+@pytest.mark.parametrize("size", range(1, 7))
+def test_plain_kappa_moves_the_packets_that_the_naive_reference_moves(size):
+    for ranks in itertools.permutations(range(size)):
+        moved, inversions = module("plain_kappa").order(list(ranks))
+        assert sorted(moved) == sorted(naive_kappa.moved(list(ranks)))
+        assert inversions == naive_kappa.inversions(list(ranks))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_plain_kappa_measures_what_the_naive_reference_measures(tmp_path, seed):
+    draw = random.Random(seed)
+    packets = sent(150, draw, kinds=120)
+    trials = {"a.pcap": packets, "b.pcap": disturbed(packets, draw)}
+    paths = [write_pcap(tmp_path / name, trial) for name, trial in trials.items()]
+    (a, of_a), (b, of_b) = (module("plain_kappa").read(path) for path in paths)
+    plain = module("plain_kappa").compare(a, b)
+    naive = naive_kappa.compare(*naive_kappa.read_trials([[path] for path in paths]))
+    names = ("n_a", "n_b", "n_common", "offset_ns", "duration_a_ns", "duration_b_ns")
+    assert {name: plain[name] for name in names} == {name: naive[name] for name in names}
+    assert (of_a["ambiguous"], of_b["ambiguous"]) == (naive["ambiguous_a"], naive["ambiguous_b"])
+    assert of_a["ambiguous"] > 0
+    for ours, theirs in (("latency", "latency_delta_ns"), ("gap", "iat_delta_ns")):
+        assert {name: plain[ours][name] for name in ("median", "p99", "largest")} == {
+            name: naive[theirs][name] for name in ("median", "p99", "largest")
+        }
+    assert plain["moves"]["count"] == naive["moves"]["count"] > 10
+    assert (plain["bursts"]["count"], plain["bursts"]["longest"]) == (
+        naive["bursts"]["count"],
+        naive["bursts"]["longest"],
+    )
+
+
+def test_plain_collector_counts_what_the_reference_counts():
+    frames = reports(30)
+    reference = Plain([Pair(NUMBER, KEY, BASE, SLOTS, 5)])
+    for frame in frames:
+        reference.frame(frame)
+    plain = module("plain_collector").collect("default", pcap(frames))
+    assert len(plain) == 3
+    assert [flow[:3] for flow in plain] == [(flow.newest[1], *flow.size()) for flow in reference.flows.values()]
+    assert module("plain_collector").collect("default", pcap([*frames[:-1], frames[-1][:-1] + b"?"])) != plain
