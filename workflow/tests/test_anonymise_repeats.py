@@ -5,15 +5,14 @@ go on are as the RFC has them. Counted is what of the text is in the anonymized 
 """
 
 import itertools
-import json
 import struct
 
 import pytest
+from files_campaign import indexed, run
+from ip_options import ethernet, ipv4, ipv6
+from leak_search import left_as_it_came, searched
 from plain_flows import write_pcap
-from test_anonymise import records, released
-from test_anonymise_malformed import ethernet, ipv4, ipv6
-from test_leak_search import left_as_it_came, searched
-from test_release_search import run
+from release_records import records, released
 
 RUN = 16  # bytes in a row that must not be kept
 SENTENCE = "MYPASSWORD=hunter2; s e c r e t  t e x t; abcdefghijklmnopqrstuvwxyz 0p@P`"
@@ -279,18 +278,8 @@ def test_release_of_text_in_repeated_headers_contains_no_run_of_it(tmp_path):
     each = [(Text(code), CONSTRUCTS[name]) for name in CONSTRUCTS for code in CODES]
     frames = [(10**18 + 1000 * n, make(text)) for n, (text, make) in enumerate(each)]
     true = write_pcap(tmp_path / "true.pcap", frames)
-    mine, public, sheet = tmp_path / "mine", tmp_path / "public", tmp_path / "samples.tsv"
-    sheet.write_text(f"sample\tsite\tport\tfile\none\ts\tp\t{true}\n")
-    (tmp_path / "config.json").write_text(json.dumps({"testbed": "files", "samples": str(sheet)}))
-    assert run("collect", mine, "--config", tmp_path / "config.json") == 0
-    assert run("collect", mine, "--config", tmp_path / "config.json", "--list", "-o", mine / "raw" / "samples.tsv") == 0
-    parts = [mine / kind / "one.parquet" for kind in ("acap", "flows")]
-    for part in parts:
-        part.parent.mkdir(parents=True)
-    words = ["-o", parts[0], "--flows", parts[1], "--site", "s", "--port", "p", "--engine", "native"]
-    assert run("digest", true, *words) == 0
-    assert run("index", mine) == 0
-    assert run("release", mine, "-o", public) == 0
+    mine, public = indexed(tmp_path, [("one", "s", "p", true)]), tmp_path / "public"
+    run("release", mine, "-o", public)
     (capture,) = (public / "captures").iterdir()
     left = [frame for *_, frame in records(capture.read_bytes())]
     assert len(left) == len(frames)

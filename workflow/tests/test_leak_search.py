@@ -1,31 +1,15 @@
 """The search of an anonymized capture for what has to be replaced in it."""
 
 import random
-from pathlib import Path
 
 import pytest
 from ip_options import HEADS, MALFORMED, ipv4, ipv6, random_options, with_options
+from leak_search import left_as_it_came, searched
 from plain_flows import write_pcap
 from release_frames import ENDS, KEY, frames
-from release_records import pcap, records
+from release_records import records
 
-from acapella_core import _native
 from acapella_core.anonymise import anonymise
-
-
-def searched(folder: Path, originals: list[bytes], change=None) -> tuple | None:
-    """What the search of a capture finds, of frames anonymized and then changed."""
-    true, public = write_pcap(folder / "true.pcap", list(enumerate(originals))), folder / "public.pcap"
-    counts = anonymise(str(true), public, KEY)
-    if change:
-        kept = [frame for *_, frame in records(public.read_bytes())]
-        public.write_bytes(
-            pcap([(len(o), change(n, o, k)) for n, (o, k) in enumerate(zip(originals, kept, strict=True))])
-        )
-    search = _native.LeakSearch()
-    search.add(**counts["replaced"])
-    found = search.find(str(true), str(public), None, _native.Windows([], whole=True))
-    return found or search.find_unexplained(str(true))
 
 
 def test_payload_that_stays_in_its_place_is_found(tmp_path):
@@ -33,11 +17,6 @@ def test_payload_that_stays_in_its_place_is_found(tmp_path):
     for length, expected in ((15, None), (16, (1, 42, "a run of payload"))):
         found = searched(tmp_path, [frame], lambda n, original, kept, length=length: kept + original[42 : 42 + length])
         assert found == expected
-
-
-def left_as_it_came(begin: int, end: int):
-    """Put bytes of the original frame back into the released one."""
-    return lambda n, original, kept: kept[:begin] + original[begin:end] + kept[end:]
 
 
 @pytest.mark.parametrize("name", MALFORMED)
