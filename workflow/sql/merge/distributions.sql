@@ -1,5 +1,5 @@
--- One row per scope, site, measure and threshold: how many flows reach it. Flows that were seen only in misdated samples
--- have neither duration nor rate, unless all samples are misdated.
+-- One row per scope, site, measure and threshold: how many flows reach it. Flows that were seen only in misdated
+-- samples have neither duration nor rate, unless all samples are misdated.
 with
 
 thresholds as (
@@ -34,12 +34,16 @@ flows as (
     select * from flows
 ),
 
-dated_samples as (
-    select sample
+any_dated as (
+    select coalesce(bool_or(not misdated), false) as found
     from samples
-    where
-        not coalesce(misdated, false)
-        or not coalesce((select bool_or(not misdated) from samples), false)
+),
+
+dated_samples as (
+    select samples.sample
+    from samples
+    cross join any_dated
+    where not (any_dated.found and coalesce(samples.misdated, false))
 ),
 
 dated_flows as (

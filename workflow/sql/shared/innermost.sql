@@ -39,7 +39,9 @@ final as (
             when not_ip then regexp_extract(unquoted, '^(.*/' || innermost || ')/', 1)
             when regexp_matches(unquoted, '/IPv[46]/') then regexp_extract(unquoted, '^(.*)/IPv[46]/', 1)
             else
-                regexp_extract(unquoted, '^((?:/(?:Ethernet|LLC|VLAN|MPLS|PseudoWire|PPPoE|PPP|SLL|Null|Raw|MACsec))*)/', 1)
+                regexp_extract(
+                    unquoted, '^((?:/(?:Ethernet|LLC|VLAN|MPLS|PseudoWire|PPPoE|PPP|SLL|Null|Raw|MACsec))*)/', 1
+                )
         end as prefix
     from classified
 )
