@@ -12,7 +12,7 @@ from files_campaign import indexed, run
 from ip_options import ethernet, ipv4, ipv6
 from leak_search import left_as_it_came, searched
 from plain_flows import write_pcap
-from release_records import records, released
+from release_records import KEY, records, released
 
 RUN = 16  # bytes in a row that must not be kept
 SENTENCE = "MYPASSWORD=hunter2; s e c r e t  t e x t; abcdefghijklmnopqrstuvwxyz 0p@P`"
@@ -279,7 +279,10 @@ def test_release_of_text_in_repeated_headers_contains_no_run_of_it(tmp_path):
     frames = [(10**18 + 1000 * n, make(text)) for n, (text, make) in enumerate(each)]
     true = write_pcap(tmp_path / "true.pcap", frames)
     mine, public = indexed(tmp_path, [("one", "s", "p", true)]), tmp_path / "public"
-    run("release", mine, "-o", public)
+    key = tmp_path / "key"
+    key.write_bytes(KEY)
+    key.chmod(0o600)
+    run("release", mine, "-o", public, "--key-file", key)
     (capture,) = (public / "captures").iterdir()
     left = [frame for *_, frame in records(capture.read_bytes())]
     assert len(left) == len(frames)
