@@ -186,6 +186,7 @@ def test_offloaded_checksums_may_be_left_out(tmp_path, capsys):
         (["A", "A,"], "empty file"),
         (["A", "B", "--name", "x"], "1 names for 2"),
         (["A", "B", "--name", "x", "x"], "of its own"),
+        (["A", "B", "--name", "x", "y\nB: kappa 1"], "control character"),
         (["A", "B", "--within", "-1"], "from 0 to"),
         (["A", "B", "--within", "1.5"], "a bound of --within in ns"),
         (["A", "B", "--within", "99999999999999999999999"], "from 0 to 9,223,372,036,854,775,807"),

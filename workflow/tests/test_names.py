@@ -3,6 +3,7 @@
 import pytest
 
 from acapella_core import names
+from acapella_core.arguments import Parser
 from acapella_core.errors import UserError
 
 REFUSED = ["", ".", "..", "../a", "a/..", "/a", "a\n", "a\x1b[2J", "a\0", "\udc80", "a" * 256, None, 7]
@@ -33,3 +34,11 @@ def test_names_of_samples_are_those_of_the_sheet(name):
 def test_names_of_sites_have_no_control_characters(name):
     with pytest.raises(UserError, match="control character"):
         names.label(name, "sheet")
+
+
+def test_mistakes_in_a_command_line_are_printed_without_control_characters(capsys):
+    with pytest.raises(SystemExit) as ended:
+        Parser(prog="acapella").parse_args(["\x1b[2J\u202eb"])
+    line = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert line.removesuffix("\n").isprintable() and r"\x1b[2J\u202eb" in line

@@ -248,12 +248,12 @@ def names_of(given: list[str] | None, count: int) -> list[str]:
     if count < 2:
         raise UserError("one trial alone has nothing to be compared with", fix="name two captures or more")
     letters = string.ascii_uppercase
-    names = given or [letters[n % 26] + (str(n // 26) if n >= 26 else "") for n in range(count)]
-    if len(names) != count:
-        raise UserError(f"{len(names)} names for {count} trials", where="--name")
-    if "" in names or len(set(names)) < count:
+    chosen = given or [letters[n % 26] + (str(n // 26) if n >= 26 else "") for n in range(count)]
+    if len(chosen) != count:
+        raise UserError(f"{len(chosen)} names for {count} trials", where="--name")
+    if "" in chosen or len(set(chosen)) < count:
         raise UserError("every trial needs a name of its own", where="--name")
-    return names
+    return [names.label(name, "--name") for name in chosen]
 
 
 def pairs_of(count: int, all_pairs: bool) -> list[tuple[int, int]]:

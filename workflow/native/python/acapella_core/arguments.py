@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NoReturn
 
+from . import names
 from .errors import UserError
 
 SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -38,7 +39,7 @@ class Parser(argparse.ArgumentParser):
         command, _, stage = self.prog.partition(" ")
         what = f"{stage}: {message}" if stage else message
         line = f"{command}: error: {what}; {self.prog} --help shows what there is"
-        print(" ".join(line.split()), file=sys.stderr)
+        names.report(" ".join(line.split()))
         sys.exit(2)
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None):
