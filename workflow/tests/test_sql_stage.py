@@ -336,6 +336,7 @@ def test_each_table_is_listed_once(campaign, ask):
 
 
 CELLS = {"=1+1": "'=1+1", "+1": "'+1", "-1": "'-1", "@x": "'@x", "\tx": "'\tx", "\rx": "'\rx", "a=1": "a=1", "": ""}
+CELLS |= {text: f"'{text}" for text in ("\nx", "\uff1d1", "\uff0b1", "\uff0d1", "\uff20x")}
 
 
 @pytest.mark.parametrize(("form", "delimiter"), [("csv", ","), ("tsv", "\t")])

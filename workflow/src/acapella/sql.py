@@ -355,7 +355,7 @@ def inert(value):
     return f"'{text}" if isinstance(text, str) and text.startswith(FORMULA) else text
 
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FORMULA = (*"=+-@", *"\uff1d\uff0b\uff0d\uff20", "\t", "\r", "\n")  # also as full-width characters
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 WRITERS = {
     "table": write_table,
