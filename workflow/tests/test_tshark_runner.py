@@ -1,5 +1,6 @@
 """Running tshark: nothing of the user's reaches it, it ends when we do, and its faults are one line."""
 
+import fcntl
 import os
 import subprocess
 
@@ -129,3 +130,24 @@ def test_a_tshark_that_fails_is_one_line_and_no_output(script, said, capture, mo
     assert error.count("\n") == 1
     assert said in error
     assert list(out.iterdir()) == []
+
+
+@pytest.mark.parametrize("before", [b"", b"first\n"])
+@pytest.mark.parametrize("longest", [1000, 100_000])
+def test_a_line_without_an_end_is_kept_up_to_a_limit(longest, before, monkeypatch):
+    monkeypatch.setattr(tshark, "LONGEST_LINE", longest)
+    whole = [before.rstrip(b"\n")] if before else []
+    assert lines_printed(before + b"x" * longest) == [*whole, b"x" * longest]
+    with pytest.raises(UserError, match=f"x.pcap: tshark printed a line of more than {longest} bytes"):
+        lines_printed(before + b"x" * (longest + 1), ends=False)
+
+
+def lines_printed(printed: bytes, *, ends: bool = True) -> list[bytes]:
+    """Return what ``lines`` makes of text from a pipe, which stays open unless tshark ``ends``."""
+    reading, writing = os.pipe()
+    with open(reading, "rb", buffering=0) as stdout, open(writing, "wb", buffering=0) as pipe:  # noqa: PTH123
+        fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 1 << 18)
+        pipe.write(printed)
+        if ends:
+            pipe.close()
+        return list(tshark.Run((), None, None, "x.pcap", None, stdout).lines(answer_s=10))
