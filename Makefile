@@ -71,9 +71,10 @@ $(STAMPS)/packages: workflow/requirements.lock | $(BIN)/python
 	@mkdir -p $(@D) && touch $@
 
 # Tests and linters: `make setup` does not install them.
-$(STAMPS)/dev: workflow/requirements-dev.lock $(STAMPS)/packages
+$(STAMPS)/dev: workflow/requirements-dev.lock workflow/tests/support/pyproject.toml $(STAMPS)/packages
 	@echo "setup: tests and linters at the versions and hashes of $<"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@$(PIP_EDITABLE) --quiet -e workflow/tests/support
 	@touch $@
 
 PIP_EDITABLE = $(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation
@@ -197,8 +198,8 @@ fuzz: packages-test setup $(STAMPS)/dev $(FUZZ_BUILD)/build.ninja
 # What `make test` and .ci/run do a seeded part of, whole.
 soak: setup-fabric fuzz
 	@echo "soak: every call that can fail, fails; wheels are built twice; more captures are verified"
-	@PATH="$(CURDIR)/$(BIN):$$PATH" ACAPELLA_SOAK=1 $(BIN)/python -m pytest -n 2 workflow/tests/test_fault_injection.py \
-		workflow/tests/test_builds.py workflow/tests/test_verify.py workflow/tests/test_hybrid.py capture/tests/test_dpdk_ends.py
+	@PATH="$(CURDIR)/$(BIN):$$PATH" ACAPELLA_SOAK=1 $(BIN)/python -m pytest -n 2 workflow/tests/campaign/test_fault_injection.py \
+		workflow/tests/project/test_builds.py workflow/tests/verify/test_verify.py workflow/tests/digest/test_hybrid.py capture/tests/test_dpdk_ends.py
 
 bench: packages-bench setup
 	@PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH=workflow/bench $(BIN)/python -m acapella_bench $(BENCH_ARGS)

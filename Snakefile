@@ -11,11 +11,11 @@ from snakemake.utils import min_version
 
 min_version("9.16")
 
-from acapella import config as configuration
-from acapella.code import digest as digest_of_code
-from acapella.failures import how_to_go_on
-from acapella.job_records import JobRecords
-from acapella.links import refusal
+from acapella.snakefile import config as configuration
+from acapella.snakefile.code import digest as digest_of_code
+from acapella.snakefile.failures import how_to_go_on
+from acapella.snakefile.job_records import JobRecords
+from acapella.common.links import refusal
 from acapella_core import beneath
 from acapella_core.errors import UserError
 from acapella_core.files import temporary_folder

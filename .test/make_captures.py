@@ -1,7 +1,7 @@
 """Makes the captures of this folder: two ports of one site, one of another; a few hundred frames, the same each time.
 
-Run as `.venv/bin/python .test/make_captures.py [FOLDER]`; workflow/tests/test_workflow.py checks that it still makes
-the files that are committed.
+Run as `.venv/bin/python .test/make_captures.py [FOLDER]`; test_workflow.py checks that it still makes the files
+that are committed.
 """
 
 import gzip

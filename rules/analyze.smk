@@ -25,7 +25,7 @@ rule analyze:
         campaign=lambda wildcards: CAMPAIGN,
         bin_ns=round(config["analysis"]["throughput_bin_s"] * 1_000_000_000),
         congestion=[f"{key}={value}" for key, value in config["analysis"]["congestion"].items()],
-        code=digest_of_code("acapella.analyze"),
+        code=digest_of_code("acapella.campaign.analyze"),
     message:
         "analyze {wildcards.sample}"
     shell:

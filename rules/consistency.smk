@@ -2,9 +2,9 @@
 #              -> tables/consistency*.csv and .parquet, consistency/<environment>.json, consistency_provenance.json (trials)
 #              what the CHOIR paper printed -> tables/kappa_published.csv and .parquet (conformance); needs no capture
 
-from acapella.pseudonyms import environment_pseudonyms
-from acapella.trial_tables import JOINED
-from acapella.trial_tables import TABLES as TRIAL_TABLES
+from acapella.common.pseudonyms import environment_pseudonyms
+from acapella.campaign.trial_tables import JOINED
+from acapella.campaign.trial_tables import TABLES as TRIAL_TABLES
 
 COMPARED = config["consistency"]
 SHOWN_ENVIRONMENTS = environment_pseudonyms([*TRIALS]) if config["pseudonyms"] else [*TRIALS]
@@ -39,7 +39,7 @@ rule kappa:
         memory=f"{COMPARED['memory_mb']}M",
         limits=DECOMPRESSION,
         pairs="--all-pairs" if COMPARED["all_pairs"] else "",
-        code=digest_of_code("acapella.kappa"),
+        code=digest_of_code("acapella.kappa.command"),
     message:
         "kappa {wildcards.environment}"
     shell:
@@ -70,7 +70,7 @@ rule trials:
         campaign=lambda wildcards: CAMPAIGN,
         environments=list(TRIALS),
         pseudonyms="--pseudonyms" if config["pseudonyms"] else "",
-        code=digest_of_code("acapella.trials"),
+        code=digest_of_code("acapella.campaign.trials"),
     message:
         "trials"
     shell:
@@ -94,7 +94,7 @@ rule conformance:
         runtime=10,
     params:
         folder=lambda wildcards: f"{CAMPAIGN}/tables",
-        code=digest_of_code("acapella.conformance"),
+        code=digest_of_code("acapella.kappa.conformance"),
     message:
         "conformance: kappa as printed, recomputed"
     shell:

@@ -5,8 +5,8 @@
 # is not. `damaged` is no param but a resource, whose changes run nothing again: it decides what the end of a job means,
 # not what it writes.
 
-from acapella.code import tshark_version, vendors_sha256
-from acapella.digest import ENGINES
+from acapella.snakefile.code import tshark_version, vendors_sha256
+from acapella.digest.command import ENGINES
 
 DEEP_FRAMES = config["digest"]["deep_frames"]
 DECOMPRESSION = [f"--max-{key}={config['digest'][f'max_{key}']}" for key in ("decompressed", "ratio")]
@@ -37,7 +37,7 @@ rule digest:
         deep_frames=["--deep-frames", *DEEP_FRAMES] if DEEP_FRAMES else [],
         tshark=tshark_version(config["digest"]["engine"]),
         vendors=vendors_sha256(),
-        code=digest_of_code("acapella.digest", f"acapella.{ENGINES[config['digest']['engine']]}"),
+        code=digest_of_code("acapella.digest.command", ENGINES[config["digest"]["engine"]]),
     message:
         "digest {wildcards.sample}: progress is in {log}"
     shell:

@@ -5,8 +5,8 @@
 # what the P4/RDMA paper printed, beside these -> tables/flowreport_published
 
 from acapella.flowreports.sample import PARTS as FLOW_PARTS
-from acapella.flowstudy import TABLES as FLOWSTUDY_TABLES
-from acapella.flowtables import TABLES as FLOW_TABLES
+from acapella.flowreports.study import TABLES as FLOWSTUDY_TABLES
+from acapella.flowreports.tables import TABLES as FLOW_TABLES
 
 
 rule flowreports:
@@ -39,7 +39,7 @@ rule flowreports:
         limits=DECOMPRESSION,
         sketches=["--sketch", *REPORTED["sketches"]] if REPORTED["sketches"] else [],
         times=[f"--epoch={REPORTED['epoch']}", f"--window={REPORTED['window']}", f"--interval={REPORTED['interval']}"],
-        code=digest_of_code("acapella.flowreports"),
+        code=digest_of_code("acapella.flowreports.command"),
     message:
         "flowreports {wildcards.sample}"
     shell:
@@ -69,7 +69,7 @@ rule flowtables:
         campaign=lambda wildcards: CAMPAIGN,
         samples=lambda wildcards: reported_samples(),
         pseudonyms="--pseudonyms" if config["pseudonyms"] else "",
-        code=digest_of_code("acapella.flowtables"),
+        code=digest_of_code("acapella.flowreports.tables"),
     message:
         "flowtables"
     shell:
@@ -113,7 +113,7 @@ rule response_flows:
         runtime=60,
     params:
         folder=lambda wildcards: f"{CAMPAIGN}/flowstudy/response",
-        code=digest_of_code("acapella.flowreports"),
+        code=digest_of_code("acapella.flowreports.command"),
     message:
         "flowreports of the flows whose rates change"
     shell:
@@ -165,7 +165,7 @@ rule flowstudy:
         runtime=10,
     params:
         campaign=lambda wildcards: CAMPAIGN,
-        code=digest_of_code("acapella.flowstudy"),
+        code=digest_of_code("acapella.flowreports.study"),
     message:
         "flowstudy"
     shell:
@@ -194,7 +194,7 @@ rule flowreports_published:
     params:
         campaign=lambda wildcards: CAMPAIGN,
         flags=["--flowreports"] * bool(REPORTED["samples"]) + ["--flowstudy"] * REPORTED["study"],
-        code=digest_of_code("acapella.flowpublished"),
+        code=digest_of_code("acapella.flowreports.published"),
     message:
         "flowpublished: the paper's numbers beside ours"
     shell:

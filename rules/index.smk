@@ -25,7 +25,7 @@ rule index:
         exclude=["--exclude", *sorted(config["exclude"])] if config["exclude"] else [],
         traffic=config["analysis"]["traffic"],
         trials=["--trials", *named_trials()] if TRIALS else [],
-        code=digest_of_code("acapella.index"),
+        code=digest_of_code("acapella.campaign.index"),
     message:
         "index"
     shell:

@@ -5,7 +5,7 @@
 # writes the table that it reads.
 
 from acapella.figures.registry import COLLECTIONS as OF_COLLECTIONS
-from acapella.outcomes import TABLES as OUTCOME_TABLES
+from acapella.campaign.outcomes import TABLES as OUTCOME_TABLES
 
 
 rule outcomes:
@@ -28,7 +28,7 @@ rule outcomes:
         figures=OF_COLLECTIONS,
         formats=FORMATS,
         pseudonyms="--pseudonyms" if config["pseudonyms"] else "",
-        code=digest_of_code("acapella.outcomes", "acapella.figures"),
+        code=digest_of_code("acapella.campaign.outcomes", "acapella.figures"),
     message:
         "outcomes of all collections"
     shell:

@@ -30,7 +30,7 @@ rule process:
         campaign=lambda wildcards: CAMPAIGN,
         top=config["analysis"]["top_flows"],
         pseudonyms="--pseudonyms" if config["pseudonyms"] else "",
-        code=digest_of_code("acapella.process"),
+        code=digest_of_code("acapella.campaign.process"),
     message:
         "process"
     shell:

@@ -51,7 +51,7 @@ rule report:
         present=list(PRESENT.values()),  # new tables make the report again
         papers="--papers" if config["report"]["papers"] else "",
         excluded=["--excluded", *config["exclude"]] if config["exclude"] else [],
-        code=digest_of_code("acapella.report", "acapella.index"),
+        code=digest_of_code("acapella.report", "acapella.campaign.index"),
     message:
         "report"
     shell:

@@ -11,8 +11,8 @@ import signal
 from snakemake import __version__ as snakemake_version
 from snakemake.exceptions import WorkflowError
 
-from acapella.campaign import Campaign
-from acapella.stale import Stage, remove_samples, remove_stages, remove_stale
+from acapella.campaign.layout import Campaign
+from acapella.campaign.stale import Stage, remove_samples, remove_stages, remove_stale
 from acapella_capture.testbeds import files as captures_that_exist
 from acapella_core import names, sheets
 
@@ -179,7 +179,7 @@ def check_cached(sample):
     Nothing is deleted here, because this is also called in a dry run and before Snakemake has its lock. The job itself
     replaces its outputs, and with --cache the damaged entries.
     """
-    from acapella.cache import report_damaged
+    from acapella.digest.cache import report_damaged
 
     if workflow.is_main_process and report_damaged(Path(CAMPAIGN), sample):
         workflow.dag.forcefiles.update(f"{CAMPAIGN}/{kind}/{sample}.parquet" for kind in ("acap", "flows"))
@@ -187,7 +187,7 @@ def check_cached(sample):
 
 def record_verified_entries():
     """Record which entries of a cache `check_cached` has verified; not in a dry run, which changes no file."""
-    from acapella.cache import record_verified
+    from acapella.digest.cache import record_verified
 
     record_verified()
 
@@ -245,10 +245,10 @@ def remove_stages_not_asked_for():
 
 
 def use_checked_cache():
-    """Have Snakemake use the cache of acapella.cache; ends with one line if this version names its own differently."""
+    """Have Snakemake use the cache of acapella.digest.cache; ends with one line if this version names its own differently."""
     from snakemake import workflow as of_snakemake
 
-    from acapella.cache import CheckedCache
+    from acapella.digest.cache import CheckedCache
 
     if getattr(of_snakemake, "LocalOutputFileCache", None) is None:
         sys.exit(f"--cache does not work with Snakemake {snakemake_version}: its cache cannot be replaced")

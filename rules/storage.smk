@@ -4,7 +4,7 @@
 #          machine's thresholds of dirty memory while it lasts. Without root or bpftrace: empty tables that say so.
 
 from acapella.figures.registry import STORAGE as OF_STORAGE
-from acapella.storage import TABLES as STORAGE_TABLES
+from acapella.campaign.storage import TABLES as STORAGE_TABLES
 
 STUDY = config["storage"]
 
@@ -54,7 +54,7 @@ rule storage_tables:
         runtime=10,
     params:
         campaign=lambda wildcards: CAMPAIGN,
-        code=digest_of_code("acapella.storage"),
+        code=digest_of_code("acapella.campaign.storage"),
     message:
         "storage: tables"
     shell:

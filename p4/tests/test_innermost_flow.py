@@ -13,7 +13,7 @@ from acapella_p4_model.parsing import DEEP, Parsed, parse
 from acapella_p4_model.preprocess import Preprocess
 from acapella_p4_model.running import Frame, run, write_pcap
 
-from acapella.digest import Options, digest
+from acapella.digest.command import Options, digest
 
 OF_EACH_FILE = 12
 WRAPPED = 6000

@@ -1,4 +1,4 @@
-"""What all tests share: the folder of helper modules on the path, and where the corpus is."""
+"""Fixtures of all tests: the corpus, finished campaigns, a browser."""
 
 import fcntl
 import os
@@ -26,10 +26,8 @@ LONG = (
     "test_collect_local.py",
     "test_testbed_contract.py",
 )
-sys.path.insert(0, str(Path(__file__).parent))  # synthetic, naive: modules that several tests import
 # Failed assertions of helper modules print both sides, as those of test modules do.
-pytest.register_assert_rewrite("naive_frames", "naive_tunnels", "release_records", "stages", "storage_study")
-pytest.register_assert_rewrite("table_agreement", "trial_captures", "workflow_run")
+pytest.register_assert_rewrite("acapella_testing")
 
 
 def pytest_configure():
@@ -55,7 +53,7 @@ def corpus() -> Path:
 @pytest.fixture(scope="session")
 def program():
     """The installed tshark; tests that need it skip with a reason if there is none."""
-    from acapella import tshark  # noqa: PLC0415 (only if a test asks for it)
+    from acapella.common import tshark  # noqa: PLC0415 (only if a test asks for it)
 
     try:
         return tshark.find()
@@ -66,7 +64,7 @@ def program():
 @pytest.fixture
 def capture(tmp_path) -> Path:
     """A capture with every kind of frame of a busy port."""
-    from traces import busy_port, write_pcap  # noqa: PLC0415 (scapy is slow to import)
+    from acapella_testing.frames.traces import busy_port, write_pcap  # noqa: PLC0415 (scapy is slow to import)
 
     return write_pcap(tmp_path / "port.pcap", busy_port())
 
@@ -74,8 +72,8 @@ def capture(tmp_path) -> Path:
 @pytest.fixture(scope="session")
 def campaign(tmp_path_factory) -> Path:
     """A made-up campaign of 3 sites with 2 ports and 4 samples each, through to its tables. Tests only read it."""
-    from stages import analyse  # noqa: PLC0415 (only where it is asked for)
-    from synthetic import make_campaign  # noqa: PLC0415
+    from acapella_testing.made.synthetic import make_campaign  # noqa: PLC0415
+    from acapella_testing.stages import analyse  # noqa: PLC0415 (only where it is asked for)
 
     return analyse(make_campaign(tmp_path_factory.mktemp("campaign") / "made_up", frames=300, flows=120))
 
@@ -86,7 +84,7 @@ def finished(tmp_path_factory):
 
     Not even a dry run starts in it, because another worker may be copying it.
     """
-    from workflow_run import Workplace, workplace  # noqa: PLC0415 (only where it is asked for)
+    from acapella_testing.workflow_run import Workplace, workplace  # noqa: PLC0415 (only where it is asked for)
 
     ours = tmp_path_factory.getbasetemp()
     # As deep as tmp_path: the relative paths of the SQL files are the same in a copy.

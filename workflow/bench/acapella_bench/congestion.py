@@ -15,7 +15,7 @@ from pathlib import Path
 
 import duckdb
 
-from acapella import cli
+from acapella.cli import main as cli
 
 from . import congestion_samples
 from .congestion_samples import Plan

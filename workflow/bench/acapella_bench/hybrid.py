@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from acapella import acap_files, tshark
+from acapella.common import tshark
+from acapella.digest import acap_files
 from acapella_core import _native
 from acapella_core.errors import UserError
 

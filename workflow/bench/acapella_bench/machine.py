@@ -6,7 +6,7 @@ import re
 from importlib.metadata import version
 from pathlib import Path
 
-from acapella import tshark
+from acapella.common import tshark
 from acapella_core.errors import UserError
 
 

@@ -10,7 +10,7 @@ import resource
 import sys
 from pathlib import Path
 
-from acapella import cli
+from acapella.cli import main as cli
 
 
 def own_kib() -> int:

@@ -168,7 +168,7 @@ def generator_words(frames: int, profile: str) -> list:
 
 def acapella(*words: object) -> list:
     """A command line of ours, with the interpreter that runs the benchmarks."""
-    return [sys.executable, "-m", "acapella.cli", *words]
+    return [sys.executable, "-m", "acapella.cli.main", *words]
 
 
 def digest_words(source: object, folder: Path, engine: str) -> list:

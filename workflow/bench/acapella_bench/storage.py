@@ -2,7 +2,7 @@
 
 import json
 
-from acapella import storage
+from acapella.campaign import storage
 
 from . import table
 from .programs import Bench, acapella

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from acapella import control_channel as channel
+from acapella.common import control_channel as channel
 
 WORDS = (
     b"null",

@@ -255,7 +255,7 @@ void bind_anonymise(nb::module_& module) {
                "See acapella_core.anonymise");
     module.def("tunnel_pseudonyms_of", &tunnel_pseudonyms_of, nb::arg("type"), nb::arg("ids"), nb::arg("key"),
                "See acapella_core.anonymise");
-    nb::class_<LeakSearch>(module, "LeakSearch", "See acapella.release_search")
+    nb::class_<LeakSearch>(module, "LeakSearch", "See acapella.release.search")
         .def(nb::init<>())
         .def("add", &LeakSearch::add, nb::arg("ipv4"), nb::arg("ipv6"), nb::arg("macs"))
         .def("add_originals", &LeakSearch::add_originals, nb::arg("texts"))
@@ -264,7 +264,7 @@ void bind_anonymise(nb::module_& module) {
              nb::arg("texts"), nb::arg("limits") = input::DecompressionLimits())
         .def("find_unexplained", &LeakSearch::find_unexplained, nb::arg("original"),
              nb::arg("limits") = input::DecompressionLimits());
-    nb::class_<Windows>(module, "Windows", "See acapella.release_search")
+    nb::class_<Windows>(module, "Windows", "See acapella.release.search")
         .def(
             "__init__",
             [](Windows* self, const std::vector<nb::bytes>& texts, bool whole) {

@@ -52,7 +52,7 @@ nb::dict offered() {
 
 void bind_confinement(nb::module_& module) {
     module.def("spawn_confined", &spawn, nb::arg("path"), nb::arg("arguments"), nb::arg("environment"),
-               nb::arg("streams"), nb::arg("readable"), nb::arg("limits"), "See acapella.confined");
+               nb::arg("streams"), nb::arg("readable"), nb::arg("limits"), "See acapella.common.confined");
     module.def("confine_self", &confine::confine_self, nb::arg("writable"), nb::arg("serves") = false,
                "Writes of this thread and what it starts go beneath these directories alone; no network, and "
                "Unix sockets only to listen on, if it serves");

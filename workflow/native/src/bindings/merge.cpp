@@ -48,7 +48,7 @@ class Decompression {
 
 void bind_merge(nb::module_& module) {
     nb::class_<Decompression>(module, "Decompression",
-                              "A capture's bytes for another program: see acapella.decompression")
+                              "A capture's bytes for another program: see acapella.common.decompression")
         .def(nb::init<const std::string&, const input::DecompressionLimits&>(), nb::arg("path"),
              nb::arg("limits") = input::DecompressionLimits())
         .def("write", &Decompression::write, nb::arg("descriptor"), nb::arg("most"),
@@ -56,7 +56,7 @@ void bind_merge(nb::module_& module) {
         .def("fault", &Decompression::fault)
         .def("compression", &Decompression::compression);
     nb::exception<input::MergeError>(module, "MergeError", PyExc_ValueError);
-    nb::class_<Merge>(module, "Merge", "Captures as one, in order of time: see acapella.merged")
+    nb::class_<Merge>(module, "Merge", "Captures as one, in order of time: see acapella.digest.merged")
         .def(nb::init<const std::vector<std::string>&, const input::DecompressionLimits&>(), nb::arg("paths"),
              nb::arg("limits") = input::DecompressionLimits())
         .def("write", &Merge::write, nb::arg("descriptor"), nb::call_guard<nb::gil_scoped_release>())

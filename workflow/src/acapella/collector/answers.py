@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from acapella.common.control_channel import Refused
 from acapella_core import collector as core
 from acapella_core import files
 
-from ..control_channel import Refused
 from .place import SNAPSHOT
 from .questions import MOST_FLOWS, Answer
 from .sessions import Sessions

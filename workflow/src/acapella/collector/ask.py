@@ -14,9 +14,10 @@ import json
 import sys
 from pathlib import Path
 
+from acapella.campaign import sql
+from acapella.common import queries
 from acapella_core.errors import UserError
 
-from .. import queries, sql
 from .questions import asked
 
 TABLES = ("flows", "series")

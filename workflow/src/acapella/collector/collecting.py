@@ -7,12 +7,12 @@ import os
 import signal
 import time
 
+from acapella.common import control_channel
+from acapella.digest.command import DAMAGED
 from acapella_core import collector as core
 from acapella_core import files
 from acapella_core.errors import UserError, exit_code_of
 
-from .. import control_channel
-from ..digest import DAMAGED
 from . import place
 from .answers import Answers
 from .control import ControlServer, note

@@ -10,10 +10,7 @@ import hmac
 from collections import Counter
 from collections.abc import AsyncIterator
 
-from acapella_core import names
-from acapella_core.errors import UserError
-
-from ..control_channel import (
+from acapella.common.control_channel import (
     MOST_LINE_BYTES,
     PACE,
     Alive,
@@ -30,6 +27,9 @@ from ..control_channel import (
     decode,
     encode,
 )
+from acapella_core import names
+from acapella_core.errors import UserError
+
 from .sessions import Sessions
 
 MOST_CONNECTIONS = 64  # that have the secret

@@ -14,9 +14,9 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+from acapella.common.control_channel import Refused, parsed
 from acapella_core.errors import UserError
 
-from ..control_channel import Refused, parsed
 from . import place
 from .control import lines
 

@@ -10,10 +10,10 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator
 
+from acapella.common.control_channel import REPORT_BYTES, QueuePair, Refused
 from acapella_core import collector as core
 from acapella_core.errors import UserError
 
-from ..control_channel import REPORT_BYTES, QueuePair, Refused
 from .settings import Settings
 
 ATTENDED_S = 10.0  # a step of the core takes far less

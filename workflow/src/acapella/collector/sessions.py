@@ -8,7 +8,7 @@ needed for another data plane.
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ..control_channel import REPORT_BYTES, Hello, QueuePair, Refused, Session
+from acapella.common.control_channel import REPORT_BYTES, Hello, QueuePair, Refused, Session
 
 
 class Receiver(Protocol):

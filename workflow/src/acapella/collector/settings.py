@@ -4,12 +4,12 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
+from acapella.common.control_channel import BITS, MOST_QUEUE_PAIRS, REPORT_BYTES, QueuePair, address
+from acapella.kappa.selection import duration_ns, whole
 from acapella_core import decompression
 from acapella_core.arguments import size_bytes
 from acapella_core.errors import UserError
 
-from ..consistency.selection import duration_ns, whole
-from ..control_channel import BITS, MOST_QUEUE_PAIRS, REPORT_BYTES, QueuePair, address
 from .sessions import ring_size
 
 WINDOW = "1s"  # of the series

@@ -15,9 +15,9 @@ import sys
 import time
 from pathlib import Path
 
+from acapella.kappa.selection import duration_ns, whole
 from acapella_core.errors import UserError
 
-from ..consistency.selection import duration_ns, whole
 from .questions import MOST_FLOWS, asked
 
 EVERY = "2s"

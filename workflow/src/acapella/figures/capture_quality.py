@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 import altair as alt
 
+from acapella.common.wording import count, nanoseconds, percent, scaled, short_labels, span
+
 from . import theme
 from .compose import Figure
 from .quality import STAGES, mirror_loss, scope_of_all
 from .source import NoData, Source, sites_of
-from .wording import count, nanoseconds, percent, scaled, short_labels, span
 
 SUBJECT = "Capture quality"
 TABLE = "capture_quality"

@@ -1,10 +1,11 @@
 """What the figures of trials share: which pairs they show, what a run is called, and what stands under their titles."""
 
-from ..consistency.baseline import CODE as ODD_BASELINE
-from ..trial_tables import JOINED
+from acapella.campaign.trial_tables import JOINED
+from acapella.common.wording import count, short_labels
+from acapella.kappa.baseline import CODE as ODD_BASELINE
+
 from .quality import losses_of
 from .source import NoData, Source
-from .wording import count, short_labels
 
 BASELINE = 1  # place of the trial that the others are compared with
 

@@ -4,11 +4,12 @@ import math
 
 import altair as alt
 
+from acapella.common.wording import count, nanoseconds, percent, short_labels, span
+
 from . import theme
 from .comparison import environments, pairs, runs, trial_labels
 from .compose import Figure
 from .source import NoData, Source
-from .wording import count, nanoseconds, percent, short_labels, span
 
 PER_DECADE = 5
 LABEL = 40

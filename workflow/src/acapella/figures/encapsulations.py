@@ -2,10 +2,11 @@
 
 import altair as alt
 
+from acapella.common.wording import count, natural, percent, shortened
+
 from . import site_dots, theme
 from .compose import Figure
 from .source import ALL, Source
-from .wording import count, natural, percent, shortened
 
 SUBJECT = "Encapsulations"
 TABLE = "encapsulations"

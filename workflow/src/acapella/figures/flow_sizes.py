@@ -1,9 +1,10 @@
 """How large flows are once their snippets are stitched across samples: complementary distribution."""
 
+from acapella.common.wording import count, scaled
+
 from .compose import Figure
 from .source import NoData, Source
 from .survival import JOINED, Axis, between, chart, lines_of, median_interval
-from .wording import count, scaled
 
 SUBJECT = "Flow sizes"
 TABLE = "flow_sizes"

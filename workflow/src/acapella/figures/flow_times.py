@@ -2,11 +2,12 @@
 
 import altair as alt
 
+from acapella.common.wording import count, nanoseconds, percent, scaled
+
 from .compose import Figure
 from .quality import time_range, timeless
 from .source import ALL, NoData, Source
 from .survival import JOINED, Axis, between, chart, lines_of, median_interval
-from .wording import count, nanoseconds, percent, scaled
 
 SUBJECT = "Flow durations and rates"
 TABLE = "flow_times"

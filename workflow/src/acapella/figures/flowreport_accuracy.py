@@ -4,12 +4,23 @@ import math
 
 import altair as alt
 
-from ..agreement import INTERVAL, KINDS, STATEMENT, TOO_FEW, badness, differs, disagreement, faults, own_rows
+from acapella.common.agreement import (
+    INTERVAL,
+    KINDS,
+    STATEMENT,
+    TOO_FEW,
+    badness,
+    differs,
+    disagreement,
+    faults,
+    own_rows,
+)
+from acapella.common.wording import GAP, count, percent
+
 from . import theme
 from .compose import Figure
 from .flowreport_scope import scope
 from .source import ALL, NoData, Source
-from .wording import GAP, count, percent
 
 SUBJECT = "Accuracy of flow reports"
 TABLE = "flowreport_flows"

@@ -2,11 +2,12 @@
 
 import altair as alt
 
+from acapella.common.wording import count, percent, scaled
+
 from . import theme
 from .compose import Figure
 from .flowreport_scope import scope
 from .source import NoData, Source
-from .wording import count, percent, scaled
 
 SUBJECT = "Error against sketch memory"
 TABLE = "flowreport_memory"

@@ -2,11 +2,12 @@
 
 import altair as alt
 
+from acapella.common.wording import GAP, digits, short_labels, span
+
 from . import theme
 from .compose import Figure
 from .flowreport_scope import scope
 from .source import NoData, Source
-from .wording import GAP, digits, short_labels, span
 
 SUBJECT = "Reports per second"
 TABLE = "flowreport_seconds"

@@ -5,11 +5,12 @@ from itertools import pairwise
 
 import altair as alt
 
+from acapella.common.wording import GAP, count, digits, listed, nanoseconds, scaled, span
+
 from . import theme
 from .compose import Figure
 from .flowreport_scope import reports
 from .source import NoData, Source
-from .wording import GAP, count, digits, listed, nanoseconds, scaled, span
 
 SUBJECT = "Response to rate changes"
 TABLE = "flowreport_response"

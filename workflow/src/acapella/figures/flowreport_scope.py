@@ -1,7 +1,8 @@
 """Notes under the titles of figures of flow reports: the numbers of frames and reports, and the reports lost."""
 
+from acapella.common.wording import count, percent
+
 from .source import Source
-from .wording import count, percent
 
 
 def counted(source: Source, stage: str, counter: str) -> int:

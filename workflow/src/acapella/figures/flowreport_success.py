@@ -2,10 +2,11 @@
 
 import altair as alt
 
+from acapella.common.wording import GAP, count, digits, percent
+
 from . import theme
 from .compose import Figure
 from .source import NoData, Source
-from .wording import GAP, count, digits, percent
 
 SUBJECT = "Success against offered rate"
 TABLE = "flowreport_offered"

@@ -5,10 +5,11 @@ from itertools import pairwise
 
 import altair as alt
 
+from acapella.common.wording import count, natural, short_labels
+
 from . import theme
 from .compose import Figure
 from .source import Source
-from .wording import count, natural, short_labels
 
 SUBJECT = "Flows of each sample"
 TABLE = "flows_per_sample"

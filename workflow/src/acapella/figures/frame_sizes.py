@@ -2,10 +2,11 @@
 
 import altair as alt
 
+from acapella.common.wording import GAP, listed, natural, percent, short_labels
+
 from . import theme
 from .compose import Figure
 from .source import ALL, Source
-from .wording import GAP, listed, natural, percent, short_labels
 
 SUBJECT = "Frame sizes"
 TABLE = "frame_sizes"

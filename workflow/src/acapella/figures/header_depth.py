@@ -5,11 +5,12 @@ Both panels have one scale, so that equal lengths and heights are equal numbers.
 
 import altair as alt
 
+from acapella.common.wording import count, natural, short_labels, span
+
 from . import theme
 from .compose import Figure
 from .header_occurrence import heuristic
 from .source import ALL, NoData, Source
-from .wording import count, natural, short_labels, span
 
 SUBJECT = "Headers and header stacks of each site"
 TABLE = "header_depth"

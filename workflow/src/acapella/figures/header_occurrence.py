@@ -2,10 +2,11 @@
 
 import altair as alt
 
+from acapella.common.wording import count, natural, percent, short_labels
+
 from . import site_dots, theme
 from .compose import Figure
 from .source import ALL, Source
-from .wording import count, natural, percent, short_labels
 
 SUBJECT = "Occurrence of headers"
 TABLE = "header_occurrence"

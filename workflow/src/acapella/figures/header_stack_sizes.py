@@ -4,11 +4,12 @@ from collections import Counter
 
 import altair as alt
 
+from acapella.common.wording import GAP, count, natural, percent, scaled, short_labels, span
+
 from . import theme
 from .compose import Figure
 from .frame_sizes import MINIMUM
 from .source import ALL, Source
-from .wording import GAP, count, natural, percent, scaled, short_labels, span
 
 SUBJECT = "Frame sizes by header stack"
 TABLE = "header_stack_sizes"

@@ -4,11 +4,12 @@ from collections import Counter
 
 import altair as alt
 
+from acapella.common.wording import count, listed, percent, short_labels, span
+
 from . import theme
 from .comparison import environments, pairs, runs, scope, trial_labels
 from .compose import Figure
 from .source import Source
-from .wording import count, listed, percent, short_labels, span
 
 SUBJECT = "Kappa and its components"
 TABLE = "consistency"

@@ -4,12 +4,13 @@ from collections import Counter
 
 import altair as alt
 
-from ..consistency.environments import LESS, MORE, TOO_FEW, UNDECIDED
+from acapella.common.wording import count, listed, percent, short_labels, span
+from acapella.kappa.environments import LESS, MORE, TOO_FEW, UNDECIDED
+
 from . import theme
 from .comparison import environments, odd_baselines, pairs, runs, scope
 from .compose import Figure
 from .source import NoData, Source
-from .wording import count, listed, percent, short_labels, span
 
 SUBJECT = "Environments compared"
 TABLE = "consistency_comparisons"

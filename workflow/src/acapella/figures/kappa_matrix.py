@@ -2,12 +2,13 @@
 
 import altair as alt
 
+from acapella.common.wording import count, listed, short_labels, shortened
+
 from . import theme
 from .comparison import against_one, environments, odd_baselines, pairs, scope_of_pairs, trial_names
 from .compose import Figure
 from .kappa_components import number
 from .source import Source
-from .wording import count, listed, short_labels, shortened
 
 SUBJECT = "Kappa between all trials"
 TABLE = "consistency"

@@ -4,12 +4,13 @@ from collections import defaultdict
 
 import altair as alt
 
+from acapella.common.wording import count, nanoseconds, span
+
 from . import theme
 from .comparison import environments, pairs, runs, scope, trial_labels
 from .compose import Figure
 from .kappa_components import number
 from .source import NoData, Source
-from .wording import count, nanoseconds, span
 
 SUBJECT = "Kappa over time"
 TABLE = "consistency_timeline"

@@ -4,12 +4,13 @@ from collections import Counter
 
 import altair as alt
 
-from ..outcomes import SUCCESS
+from acapella.campaign.outcomes import SUCCESS
+from acapella.common.wording import count, percent, shortened
+
 from . import theme
 from .compose import Figure, statement
 from .outcomes import COLOURS, scope
 from .source import NoData, Source
-from .wording import count, percent, shortened
 
 SUBJECT = "Reasons of unsuccessful collections"
 TABLE = "outcome_reasons"

@@ -2,11 +2,12 @@
 
 import altair as alt
 
-from ..outcomes import OUTCOMES
+from acapella.campaign.outcomes import OUTCOMES
+from acapella.common.wording import count, percent
+
 from . import theme
 from .compose import Figure
 from .source import NoData, Source
-from .wording import count, percent
 
 SUBJECT = "Outcomes of collections"
 TABLE = "outcomes"

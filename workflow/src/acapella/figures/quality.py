@@ -1,8 +1,9 @@
 """Subtitles of figures: how much was seen and how much of it was lost."""
 
+from acapella.common.wording import count, nanoseconds, percent, span
+
 from . import restrictions
 from .source import Source, sites_of
-from .wording import count, nanoseconds, percent, span
 
 STAGES = 4  # mirror, interface, kernel, file
 

@@ -4,12 +4,13 @@ import math
 
 import altair as alt
 
+from acapella.common.wording import count, listed, nanoseconds, percent, short_labels
+
 from . import theme
 from .comparison import environments, runs, scope, trial_labels
 from .compose import Figure, statement
 from .deltas import MANY, NAMED, PALETTE, between, powers
 from .source import NoData, Source
-from .wording import count, listed, nanoseconds, percent, short_labels
 
 SUBJECT = "Reordering by packet spacing"
 TABLE = "consistency_spacing"

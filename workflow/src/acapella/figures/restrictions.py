@@ -1,7 +1,8 @@
 """What keeps samples from holding all traffic of their port, in words."""
 
+from acapella.common.wording import count, shortened
+
 from .source import Source
-from .wording import count, shortened
 
 WORDS = {"trial": "replayed trial", "filter": "filter", "p4": "P4 program", "sampling": "sampling"}
 DETAILS = 3  # named in a title; more are counted

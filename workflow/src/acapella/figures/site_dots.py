@@ -4,9 +4,10 @@ from collections.abc import Iterable
 
 import altair as alt
 
+from acapella.common.wording import short_labels
+
 from . import theme
 from .source import ALL
-from .wording import short_labels
 
 FEW = 8  # as many sites have a colour and a shape each; of more, all marks are the same
 PALETTE = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.PURPLE, theme.BLACK, theme.SKY, theme.FAINT)

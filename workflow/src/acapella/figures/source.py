@@ -6,17 +6,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from acapella.campaign.layout import Campaign, require
+from acapella.campaign.outcomes import TABLES as OUTCOME_TABLES
+from acapella.campaign.storage import TABLES as STORAGE_TABLES
+from acapella.campaign.trial_tables import TABLES as TRIAL_TABLES
+from acapella.common.tables import arrow_schema
+from acapella.common.wording import natural
+from acapella.flowreports.study import TABLES as STUDY_TABLES
+from acapella.flowreports.tables import TABLES as FLOW_TABLES
 from acapella_core import names
 from acapella_core.errors import UserError
-
-from ..campaign import Campaign, require
-from ..flowstudy import TABLES as STUDY_TABLES
-from ..flowtables import TABLES as FLOW_TABLES
-from ..outcomes import TABLES as OUTCOME_TABLES
-from ..storage import TABLES as STORAGE_TABLES
-from ..tables import arrow_schema
-from ..trial_tables import TABLES as TRIAL_TABLES
-from .wording import natural
 
 ALL = "all"  # the site of the rows that are about the whole campaign
 

@@ -4,11 +4,12 @@ import math
 
 import altair as alt
 
-from .. import storage
+from acapella.campaign import storage
+from acapella.common.wording import GAP, count, listed, nanoseconds, percent, scaled
+
 from . import theme
 from .compose import Figure
 from .source import NoData, Source
-from .wording import GAP, count, listed, nanoseconds, percent, scaled
 
 SUBJECT = "Latency of writes while the page cache fills"
 TABLE = "storage_growth"

@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import altair as alt
 
+from acapella.common.wording import natural, short_labels
+
 from . import theme
 from .source import ALL
-from .wording import natural, short_labels
 
 STITCHED = "stitched across samples"
 SINGLE = "single samples"

@@ -7,11 +7,12 @@ from itertools import chain, pairwise
 
 import altair as alt
 
+from acapella.common.wording import ELLIPSIS, count, nanoseconds, natural, scaled, short_labels
+
 from . import theme
 from .compose import Figure
 from .quality import time_range, timeless
 from .source import NoData, Source
-from .wording import ELLIPSIS, count, nanoseconds, natural, scaled, short_labels
 
 SUBJECT = "Throughput over time"
 TABLE = "throughput"

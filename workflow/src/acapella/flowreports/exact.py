@@ -5,7 +5,7 @@ Temporary tables of a DuckDB connection, each a SELECT of workflow/sql/flowrepor
 
 from pathlib import Path
 
-from .. import queries
+from acapella.common import queries
 
 STAGE = "flowreports"
 TABLES = (
@@ -19,7 +19,7 @@ def make(con, acap: Path, flows: Path, *, window_ns: int) -> None:
 
     Raises UserError if a file is of another format.
     """
-    from ..acap_files import check_format  # noqa: PLC0415 (pyarrow)
+    from acapella.digest.acap_files import check_format  # noqa: PLC0415 (pyarrow)
 
     for path in (acap, flows):
         check_format(path)

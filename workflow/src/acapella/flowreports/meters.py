@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
-from .. import __version__, comparators, queries
+from acapella import __version__
+from acapella.common import queries
+
+from . import comparators
 
 SEVERAL = "it reads one file, and the sample has several"
 COUNTS = {  # column of flowreport_tools: key of a comparison

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from acapella.common import decompression
 from acapella_core import confinement
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
-from .. import decompression
 from .settings import PROBE, Settings
 
 ROOT = Path(__file__).resolve().parents[4]

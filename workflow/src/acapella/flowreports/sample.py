@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from acapella.common import queries
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_path, scratch_folder
 
-from .. import queries
 from . import compare, exact, meters
 from .program import Run, run, stamps
 from .receive import Received, receive
@@ -112,7 +112,7 @@ def table(con, name: str, made: list[dict]) -> None:
     """Make a temporary table of rows, as its schema says."""
     import pyarrow as pa  # noqa: PLC0415 (keeps the start of `acapella --help` quick)
 
-    from ..tables import arrow_schema  # noqa: PLC0415
+    from acapella.common.tables import arrow_schema  # noqa: PLC0415
 
     schema = arrow_schema(f"flowreport_{name}")
     columns = [pa.array([row.get(field.name) for row in made], field.type) for field in schema]

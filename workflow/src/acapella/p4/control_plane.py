@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from ..control_channel import (
+from acapella.common.control_channel import (
     MOST_LINE_BYTES,
     MOST_QUEUE_PAIRS,
     PACE,

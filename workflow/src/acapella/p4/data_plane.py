@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from acapella.common.control_channel import Collector, Hello, Session
 from acapella_core import files, names
 from acapella_core.errors import UserError
 
-from ..control_channel import Collector, Hello, Session
 from .control_plane import ControlPlane, register_commands
 
 PATIENCE_S = 60.0  # for a collector to answer

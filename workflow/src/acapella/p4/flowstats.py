@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from acapella.flowreports.settings import MOST_CELLS, MOST_ROWS, SKETCHES, SLOTS
 from acapella_core.errors import UserError
 from acapella_core.p4_control import Statement, check_ranges, number, registers_of, statements
-
-from ..flowreports.settings import MOST_CELLS, MOST_ROWS, SKETCHES, SLOTS
 
 DEFAULT_CELL_MASK = 65_535
 QUEUE_PAIRS = 16

@@ -29,13 +29,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from acapella.common import decompression
+from acapella.common.control_channel import Collector, Hello
+from acapella.digest.command import DAMAGED
 from acapella_core import confinement, files, names, p4_control
 from acapella_core import decompression as limits
 from acapella_core.errors import UserError
 
-from .. import decompression
-from ..control_channel import Collector, Hello
-from ..digest import DAMAGED
 from . import compiled, data_plane, flowstats
 
 LOADER = "acapella-p4-run"

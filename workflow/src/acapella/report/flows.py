@@ -4,10 +4,11 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..agreement import STATEMENT, bound, verdict
-from ..figures.registry import FLOWREPORTS, FLOWSTUDY
-from ..figures.source import ALL, Source
-from ..figures.wording import count, percent, scaled
+from acapella.common.agreement import STATEMENT, bound, verdict
+from acapella.common.wording import count, percent, scaled
+from acapella.figures.registry import FLOWREPORTS, FLOWSTUDY
+from acapella.figures.source import ALL, Source
+
 from .tables import number, table
 
 MEASURES = {

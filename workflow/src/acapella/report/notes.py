@@ -2,8 +2,9 @@
 
 import json
 
-from ..figures.source import Source
-from ..figures.wording import count, natural
+from acapella.common.wording import count, natural
+from acapella.figures.source import Source
+
 from .tables import UNKNOWN, number, table
 from .warnings import hidden, shortened
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import jinja2
 
+from acapella.campaign.layout import Campaign, require
+from acapella.campaign.trials import PROVENANCE as TRIALS_FILE
+from acapella.figures import page as charts
+from acapella.figures import registry
+from acapella.figures.compose import Drawn, drawn
+from acapella.figures.save import svg_of
+from acapella.figures.source import Source
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
-from ..campaign import Campaign, require
-from ..figures import page as charts
-from ..figures import registry
-from ..figures.compose import Drawn, drawn
-from ..figures.save import svg_of
-from ..figures.source import Source
-from ..trials import PROVENANCE as TRIALS_FILE
 from . import flows as flow_section
 from . import notes, storage, summary, tables, trials, warnings
 

@@ -3,9 +3,10 @@
 import csv
 from pathlib import Path
 
-from ..figures.source import Source
-from ..figures.storage_latency import condition, words_of
-from ..figures.wording import nanoseconds, percent
+from acapella.common.wording import nanoseconds, percent
+from acapella.figures.source import Source
+from acapella.figures.storage_latency import condition, words_of
+
 from .tables import number, table
 
 PAPER = Path(__file__).resolve().parents[3] / "conformance" / "patchwork_writer.csv"

@@ -3,10 +3,10 @@
 import json
 from datetime import UTC, datetime
 
-from ..figures import restrictions
-from ..figures.quality import losses_of, time_range
-from ..figures.source import Source, sites_of
-from ..figures.wording import count, listed, nanoseconds, scaled
+from acapella.common.wording import count, listed, nanoseconds, scaled
+from acapella.figures import restrictions
+from acapella.figures.quality import losses_of, time_range
+from acapella.figures.source import Source, sites_of
 
 
 def from_files(source: Source) -> bool:

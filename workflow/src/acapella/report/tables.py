@@ -1,8 +1,8 @@
 """The key tables of the report: a selection of columns, in words."""
 
-from ..figures import restrictions
-from ..figures.source import ALL, Source
-from ..figures.wording import nanoseconds, natural, percent, scaled
+from acapella.common.wording import nanoseconds, natural, percent, scaled
+from acapella.figures import restrictions
+from acapella.figures.source import ALL, Source
 
 FLOWS = 20  # top flows shown
 SAMPLES = 400  # samples shown, the lossiest first where there are more

@@ -1,10 +1,11 @@
 """The report's section on trials: environments compared, what to mind, each run, moves, and the paper's own numbers."""
 
-from ..consistency.warnings import TRIAL_CHECKS
-from ..figures.comparison import against_one, environments, letter, odd_baselines, pairs, runs
-from ..figures.kappa_components import number as kappa_words
-from ..figures.source import Source
-from ..figures.wording import count, listed, nanoseconds, natural, percent
+from acapella.common.wording import count, listed, nanoseconds, natural, percent
+from acapella.figures.comparison import against_one, environments, letter, odd_baselines, pairs, runs
+from acapella.figures.kappa_components import number as kappa_words
+from acapella.figures.source import Source
+from acapella.kappa.warnings import TRIAL_CHECKS
+
 from .tables import UNKNOWN, number, table
 
 COMPONENTS = ("U", "O", "I", "L")  # in the order of the paper's Table 2

@@ -4,14 +4,13 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from acapella.campaign.layout import Campaign
+from acapella.common.pseudonyms import FILE as PSEUDONYMS
+from acapella.common.wording import count, nanoseconds, percent, scaled
+from acapella.figures import restrictions
+from acapella.figures.quality import bounds_of_loss
+from acapella.figures.source import Source
 from acapella_core import sheets
-
-from ..campaign import Campaign
-from ..figures import restrictions
-from ..figures.quality import bounds_of_loss
-from ..figures.source import Source
-from ..figures.wording import count, nanoseconds, percent, scaled
-from ..pseudonyms import FILE as PSEUDONYMS
 
 COARSE_NS = 1000  # from here on, frames of a 10 Gbit/s link share stamps (67 ns for the smallest)
 NAMED = 8  # samples named in a warning; more are counted

@@ -9,9 +9,9 @@ import duckdb
 import pyarrow as pa
 import yaml
 
+from acapella.common import queries
 from acapella_core import schemas
 
-from .. import queries
 from .results import ABOVE, UNCOMPARED, Kind, Places, Result
 from .tables import Tables
 

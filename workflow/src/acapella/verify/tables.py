@@ -7,11 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from acapella.common import tshark, vendors
+from acapella.digest import command as digest
+from acapella.digest.acap_files import BATCH_ROWS, FLOW_BATCH_ROWS, flow_writer, frame_writer
 from acapella_core import _native
 from acapella_core.errors import UserError
-
-from .. import digest, tshark, vendors
-from ..acap_files import BATCH_ROWS, FLOW_BATCH_ROWS, flow_writer, frame_writer
 
 TAGS = pa.schema(
     [

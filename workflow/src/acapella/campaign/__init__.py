@@ -1,0 +1,1 @@
+"""The stages of a campaign, from its catalog to its tables."""

@@ -1,0 +1,377 @@
+"""Check a third-party results directory before it is used.
+
+    acapella check results/demo        a campaign
+    acapella check demo-public         a release
+
+Verifies names (of files, and of samples and files in manifests, raw/samples.tsv and the catalog), symbolic links (only
+those that the workflow makes are allowed: captures in raw/, entries of a cache in acap/ and flows/), and the SHA-256 of
+every file that a manifest, the catalog, a provenance file or SHA256SUMS lists. Prints a line for each finding.
+
+The workflow writes figures, the report, logs and other files of a campaign without their SHA-256 in a list: they are
+counted by kind, and are not verified. A file that the workflow does not write is named, and is no finding: somebody
+added it. The lists themselves are not signed: who can write the directory can write a list that matches.
+
+Exit code 0 if there is no finding, 1 if there is one, 2 if the directory is neither a campaign nor a release.
+"""
+
+import argparse
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import re
+import stat
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from acapella.common import queries
+from acapella.common.links import links
+from acapella.figures import registry
+from acapella_core import names, schemas, sheets
+from acapella_core.errors import DAMAGED, UserError
+
+from . import sql
+from .layout import Campaign, opened
+
+SUMS = "SHA256SUMS"
+SAMPLES = {"raw": ".json", "acap": ".parquet", "flows": ".parquet", "partial": "", "flowreports": ""}
+KINDS = ("acap", "flows")
+MADE_AGAIN = ("acap", "flows", "tables")
+AGAIN = "; if this campaign is yours, delete the file and run snakemake, which makes it again"
+MOST_BYTES = 64 << 20  # of a file that is read as a whole
+SPARSE = 1000  # a longer file than its blocks times this is a hole; file systems compress less
+BLOCK_BYTES = 512  # of st_blocks
+CHUNK_BYTES = 1 << 20
+NO_DISKS = ("dev", "proc", "sys")
+# Bounds on the catalog, whose queries are ours, but whose tables somebody else's: rows of a table, time, memory.
+MOST_ROWS = 1_000_000
+MOST_S = 60.0
+CATALOG_BOUNDS = {"memory_limit": "1GiB", "max_temp_directory_size": "1GiB"}
+ROWS_AT_ONCE = 10_000
+# Kinds of files of a campaign that no list contains, as patterns of paths. Of tables and figures the names are checked,
+# too (`kind_of`).
+NOT_LISTED = {
+    "catalog": r"catalog\.duckdb",
+    "lists": r"(\w+_)?provenance\.json|raw/((samples|failed)\.tsv|[^/]+\.json)|(release-)?pseudonyms\.tsv",
+    "collections": r"collect\.json|outcomes\.csv|stale/raw/.+",
+    "partial": r"partial/[^/]+/(\.snakemake_timestamp|(?P<query>\w+)\.parquet)",
+    "tables": r"tables/(?P<table>\w+)\.(csv|parquet)",
+    "trials": r"(kappa|consistency)/[^/]+\.json",
+    "flow reports": r"(flowreports|flowstudy)/([^/]+/)?\w+\.(parquet|json|pcap)",
+    "storage": r"storage/study\.json",
+    "figures": r"figures/(?P<figure>\w+)\.(svg|pdf|png|html)",
+    "report": r"report\.html",
+    "logs": r"logs/(\w+/)?[^/]+\.(log|exit|done)",
+    "benchmarks": r"benchmarks/(\w+/)?[^/]+\.tsv",
+    "key": r"release\.key",
+    "release": r"release/.+",
+    "incomplete": r"(.*/)?\.[^/]+\.part",
+}
+
+
+class Findings:
+    """Faults of a directory, one line each; the SHA-256 of files by their lists, and which files are listed."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.lines: list[str] = []
+        self.listed: set[str] = set()
+        self.unlisted: list[str] = []
+        self.released = False
+
+    def add(self, place: object, what: object) -> None:
+        """Add a finding."""
+        self.lines.append(f"{place}: {what}")
+
+    def verify(self, name: object, checksum: object, by: str) -> None:
+        """Compare a file with the SHA-256 that the list ``by`` has of it."""
+        try:
+            path = self.folder / names.path(name, by)
+        except UserError as error:
+            self.lines.append(str(error))
+            return
+        self.listed.add(str(name))
+        try:
+            if bounded_sha256(path) != checksum:
+                again = not self.released and Path(name).parts[0] in MADE_AGAIN
+                self.add(name, f"does not have the SHA-256 that {by} lists" + (AGAIN if again else ""))
+        except FileNotFoundError:
+            self.add(name, f"no such file, and {by} lists it")
+        except OSError as error:
+            self.add(name, f"cannot read it: {error.strerror}")
+        except ValueError as error:
+            self.add(name, error)
+
+
+def bounded_sha256(path: Path) -> str:
+    """Return the SHA-256 of a regular file. Raises OSError, and ValueError if it is no such file or next to no data.
+
+    It reads as many bytes as the file has at first: files of the kernel have none, and do not end. It waits for no
+    other end of a pipe.
+    """
+    target = path.resolve()
+    if target.parts[1:2] and target.parts[1] in NO_DISKS:
+        raise ValueError(f"is a link to {target}, no file of a disk")
+    with open(path, "rb", opener=open_at_once) as stream:
+        status = os.fstat(stream.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("is not a regular file")
+        if status.st_size > MOST_BYTES and status.st_size > SPARSE * status.st_blocks * BLOCK_BYTES:
+            raise ValueError(f"has {status.st_size} bytes, of which {status.st_blocks * BLOCK_BYTES} are on the disk")
+        checksum, left = hashlib.sha256(), status.st_size
+        while left and (chunk := stream.read(min(left, CHUNK_BYTES))):
+            checksum.update(chunk)
+            left -= len(chunk)
+    return checksum.hexdigest()
+
+
+def open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting for the other end of a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def register_parser(subparsers) -> argparse.ArgumentParser:
+    """Add `acapella check`."""
+    parser = subparsers.add_parser(
+        "check",
+        help="check names, checksums and links of a third-party campaign or release",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", metavar="DIR", help="a campaign's directory or a release")
+    return parser
+
+
+confine = sql.confine
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the findings and a summary; return the exit code."""
+    found = check(opened(args.folder))
+    for line in found.lines:
+        print(names.shown(line))
+    plural = "" if len(found.lines) == 1 else "s"
+    summary = [f"{args.folder}: {len(found.listed)} files verified, {len(found.lines)} finding{plural}"]
+    if not found.released:
+        summary += about_unlisted(found)
+    print(names.shown("; ".join(summary)))
+    return DAMAGED if found.lines else 0
+
+
+def about_unlisted(found: Findings) -> list[str]:
+    """Print the files of a campaign that the workflow does not write; return the counts of files without checksum."""
+    kinds = Counter(map(kind_of, found.unlisted))
+    for name in found.unlisted:
+        if kind_of(name) is None:
+            print(names.shown(f"{name}: not verified: the workflow writes no such file"))
+    added = kinds.pop(None, 0)
+    counts = ", ".join(f"{kind} {number}" for kind, number in kinds.items())
+    lines = [f"{kinds.total()} files that the workflow writes without a checksum ({counts})"] if kinds else []
+    return [*lines, f"{added} other file{'' if added == 1 else 's'}"] if added else lines
+
+
+def kind_of(name: str) -> str | None:
+    """Return the kind of a file of a campaign that no list contains, by its path; None if the workflow writes no such
+    file.
+    """
+    for kind, pattern in NOT_LISTED.items():
+        match = re.fullmatch(pattern, name)
+        if match and all(value in (None, *known_names()[group]) for group, value in match.groupdict().items()):
+            return kind
+    return None
+
+
+@functools.cache
+def known_names() -> dict[str, Sequence[str]]:
+    """Return the names that the groups of NOT_LISTED can have."""
+    tables = sorted(path.stem for path in (schemas.root() / "tables").glob("*.yaml"))
+    return {"query": queries.names("analyze"), "table": tables, "figure": registry.every_name()}
+
+
+def check(campaign: Campaign) -> Findings:
+    """Return the faults of a directory. Raises UserError if it is neither a campaign nor a release."""
+    found = Findings(campaign.folder)
+    released = found.released = (campaign.folder / SUMS).is_file()
+    provenances = sorted(campaign.folder.glob("*provenance.json"))
+    if not (released or provenances or campaign.catalog.is_file() or (campaign.folder / "raw").is_dir()):
+        raise UserError(
+            "is neither a campaign nor a release", where=campaign.folder, fix=f"it has no {SUMS}, catalog or raw/"
+        )
+    for place, what in links(campaign.folder):
+        found.add(place, what)
+    files = list(check_files(found))
+    if released:
+        check_sums(found)
+    for path in provenances:
+        check_provenance(found, path)
+    check_manifests(found)
+    if campaign.catalog.is_file():
+        check_catalog(found, campaign)
+    known = {*found.listed, SUMS}
+    found.unlisted = [name for name in files if name not in known]
+    if released:
+        for name in found.unlisted:
+            found.add(name, f"is not in {SUMS}")
+    return found
+
+
+def check_files(found: Findings) -> Iterator[str]:
+    """Check names and kinds of all files; yield the path of each regular file and link."""
+    for parent, folders, files in os.walk(found.folder):
+        for name in sorted((*folders, *files)):
+            path = Path(parent) / name
+            place = path.relative_to(found.folder)
+            if not names.is_component(name):
+                found.add(place, "its name has control characters")
+            suffix = SAMPLES.get(str(place.parent))
+            if suffix is not None and name.endswith(suffix) and not names.SAMPLE.fullmatch(name.removesuffix(suffix)):
+                found.add(place, f"is not the name of a sample: {names.SAMPLE_RULE}")
+            mode = path.lstat().st_mode
+            if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
+                yield str(place)
+            elif not stat.S_ISDIR(mode):
+                found.add(place, "is neither a file nor a directory")
+
+
+def whole(path: Path) -> str:
+    """Return the text of a regular file. Raises OSError, and ValueError if it is no such file, or a large one.
+
+    It neither waits for the other end of a pipe nor follows a link.
+    """
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise ValueError("not a regular file")
+        content = stream.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"larger than {MOST_BYTES >> 20} MiB")
+    return content.decode("utf-8", "replace")
+
+
+def document(found: Findings, path: Path) -> dict:
+    """Return the JSON object in a file; empty, with a finding, if there is none."""
+    place = path.relative_to(found.folder)
+    try:
+        content = json.loads(whole(path))
+        if not isinstance(content, dict):
+            raise ValueError("not an object")
+    except (OSError, ValueError, RecursionError) as error:
+        found.add(place, f"cannot be read as JSON: {error}")
+        return {}
+    return content
+
+
+def check_sums(found: Findings) -> None:
+    """Verify the files that SHA256SUMS lists."""
+    try:
+        lines = whole(found.folder / SUMS).splitlines()
+    except (OSError, ValueError) as error:
+        found.add(SUMS, f"cannot be read: {error}")
+        return
+    for line in lines:
+        checksum, _, name = line.partition("  ")
+        found.verify(name, checksum, SUMS)
+
+
+def check_provenance(found: Findings, path: Path) -> None:
+    """Verify the tables that a provenance file lists, and the digests that they were made from."""
+    content = document(found, path)
+    outputs, inputs = (content.get(key) if isinstance(content.get(key), dict) else {} for key in ("outputs", "inputs"))
+    for name, checksum in outputs.items():
+        found.verify(name, checksum, path.name)
+    parameters = content.get("parameters")
+    if isinstance(parameters, dict) and parameters.get("pseudonyms"):
+        return  # the names of samples are not those of files
+    for sample, checksums in inputs.items():
+        for kind in KINDS:
+            if isinstance(checksums, dict) and kind in checksums:
+                found.verify(f"{kind}/{sample}.parquet", checksums[kind], path.name)
+        if isinstance(checksums, dict) and "manifest" in checksums:
+            found.verify(f"raw/{sample}.json", checksums["manifest"], path.name)
+
+
+def check_manifests(found: Findings) -> None:
+    """Verify the captures that manifests list, and the names in them and in the sheets."""
+    for name, columns in (("samples.tsv", sheets.TAKEN), ("failed.tsv", sheets.FAILED)):
+        sheet = found.folder / "raw" / name
+        if sheet.is_symlink() or not sheet.exists():
+            continue  # a link is a finding already
+        try:
+            whole(sheet)
+            sheets.read(sheet, columns)
+        except (OSError, ValueError) as error:
+            found.add(sheet.relative_to(found.folder), f"cannot be read: {error}")
+        except UserError as error:
+            found.lines.append(str(error).removeprefix(f"{found.folder}/"))
+    for path in sorted((found.folder / "raw").glob("*.json")):
+        if path.is_symlink():
+            continue  # a finding already
+        place, manifest = path.relative_to(found.folder), document(found, path)
+        if not manifest:
+            continue
+        try:
+            names.sample(manifest.get("sample"), place)
+            file = names.file(manifest.get("file"), place)
+            for key in ("site", "port"):
+                names.label(manifest.get(key), place)
+        except UserError as error:
+            found.lines.append(str(error))
+            continue
+        if manifest["sample"] != path.stem:
+            found.add(place, "is the manifest of another sample")
+        found.verify(f"raw/{file}", manifest.get("sha256"), str(place))
+
+
+def check_catalog(found: Findings, campaign: Campaign) -> None:
+    """Verify the digests that the catalog lists, and the names in it."""
+    place = campaign.catalog.name
+    samples, acaps = [], []
+    try:
+        with queries.one_line(), contextlib.closing(queries.open_catalog(campaign.folder, **CATALOG_BOUNDS)) as con:
+            timer = threading.Timer(MOST_S, con.interrupt)
+            timer.start()
+            try:
+                samples = rows_of(con, "samples", ("sample", "site", "port"))
+                acaps = rows_of(con, "acaps", ("sample", "sha256", "flows_sha256", "manifest_sha256"))
+            finally:
+                timer.cancel()
+    except UserError as error:
+        found.add(place, error)
+        return
+    if samples is None:
+        found.add(place, "has no table samples")
+    for sample, site, port in samples or ():
+        try:
+            names.sample(sample, place)
+            names.label(site, f"{place}: sample {sample}")
+            names.label(port, f"{place}: sample {sample}")
+        except UserError as error:
+            found.lines.append(str(error))
+    for sample, *checksums in acaps or ():
+        files = (f"acap/{sample}.parquet", f"flows/{sample}.parquet", f"raw/{sample}.json")
+        for file, checksum in zip(files, checksums, strict=True):
+            if file not in found.listed:
+                found.verify(file, checksum, place)
+
+
+def rows_of(con, name: str, columns: Sequence[str]) -> list[tuple] | None:
+    """Return columns of a table of a catalog, sorted; None if there is none. Raises UserError if it is too long.
+
+    Views are no tables: their queries are somebody else's. A table with lists is in the schema `stored`.
+    """
+    query = "select schema_name from system.main.duckdb_tables() where table_name = $1 and not internal order by 1 desc"
+    schemas = [schema for (schema,) in con.execute(query, [name]).fetchall()]
+    schema = next((schema for schema in ("stored", "main") if schema in schemas), None)
+    if schema == "stored":
+        con.execute(f"explain from {name}").fetchall()  # its view is bound, not executed: it may read other files
+    if schema is None:
+        return None
+    answer = con.execute(f"select {', '.join(columns)} from {schema}.{name} limit {MOST_ROWS + 1}")
+    rows: list[tuple] = []
+    while more := answer.fetchmany(ROWS_AT_ONCE):
+        rows += more
+    if len(rows) > MOST_ROWS:
+        raise UserError(f"table {name} has more than {MOST_ROWS} rows")
+    return sorted(rows, key=repr)

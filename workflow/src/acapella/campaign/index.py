@@ -1,0 +1,502 @@
+"""Make the catalog of a campaign: which file holds which site, port, time, header and flow.
+
+The column `excluded` of samples gives the reason why a sample is excluded from traffic statistics: `trial`, `filter`,
+`p4` or `sampling`, or several of them; `config` if the config leaves the sample out of all tables (--exclude);
+`no acap` if it was not digested. It is null for a sample that counts. By default only samples without these
+restrictions count. If the campaign has none, the filtered ones count; trials count only if all samples are trials.
+
+CAMPAIGN/catalog.duckdb holds the tables samples (manifest, digest, quality), acaps (file, time range, rows), flows (of
+all samples) and stacks (per sample), and the views frames (every frame with its flow's key), connections (a row per
+pair of flows), and one for each published table (tables/*.parquet). DuckDB 1.0.0 and later open it and read all of it.
+Tables with list columns, such as flows.vlan, are views too: the schema `stored` has their rows, with lists as DuckDB
+1.0 reads them:
+
+    duckdb -readonly results/demo/catalog.duckdb "select site, sum(frames) from frame_sizes group by site"
+
+Views contain the absolute path of the campaign's folder: they work from any working directory (DuckDB would look for a
+relative path in the client's, and a view cannot contain the path of its database). If you move the folder, run
+`acapella index CAMPAIGN --views`: until then other clients print "No files found that match the pattern" with the
+earlier path. `acapella sql` works without. The workflow does the same as its last step, so that the tables of all
+stages are views. The content depends on the inputs alone, the bytes of the file do not.
+
+If raw/samples.tsv lists the samples, the files of other samples are removed first: those in acap/, flows/, partial/ and
+flowreports/, and links in raw/. Captures in raw/ that are no links are moved to stale/raw/. logs/stale.log lists both.
+Files that belong to no sample of the campaign stay, and are reported.
+"""
+
+import contextlib
+import glob
+import os
+import shutil
+from argparse import RawDescriptionHelpFormatter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from acapella.common import queries
+from acapella_core import names as allowed
+from acapella_core import schemas, sheets
+from acapella_core.arrow_tables import arrow_schema
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_path, scratch_folder, sha256_of
+
+from .layout import Campaign, opened, require
+from .stale import remove_stale
+
+TABLES = ("manifests", "digests", "restrictions", "samples", "acaps", "flows", "stacks")
+PRIVATE_TABLES = ("manifests", "digests", "restrictions", "files", "listed", "named_trials", "left_out")
+STORAGE = "v1.0.0"  # the oldest DuckDB that opens the catalog
+KINDS = {"acap": ".parquet", "flows": ".parquet", "raw": ".json"}  # folders and files of a sample
+VIEWS = ("frames", "connections")
+TRAFFIC = ("unfiltered", "all")
+
+
+def register_parser(subparsers):
+    """Add `acapella index`."""
+    parser = subparsers.add_parser(
+        "index", help="make a campaign's catalog", description=__doc__, formatter_class=RawDescriptionHelpFormatter
+    )
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="folder results/<campaign>")
+    parser.add_argument(
+        "--exclude",
+        nargs="+",
+        default=[],
+        metavar="SAMPLE",
+        help="samples that count in no table",
+    )
+    parser.add_argument(
+        "--trials", nargs="+", default=[], metavar="SAMPLE", help="samples of trials, beside those with such a manifest"
+    )
+    parser.add_argument(
+        "--tables", nargs="+", default=[], metavar="TABLE", help="published tables of other stages than process"
+    )
+    parser.add_argument(
+        "--views",
+        action="store_true",
+        help="only make the views of an existing catalog again: over all published tables, at the campaign's path",
+    )
+    parser.add_argument(
+        "--traffic",
+        choices=TRAFFIC,
+        default=TRAFFIC[0],
+        help="samples that count in traffic statistics: unfiltered (the default), all",
+    )
+    parser.add_argument("--threads", type=int, default=1, help="threads of DuckDB (default: 1)")
+    return parser
+
+
+def run(args) -> None:
+    """Write the catalog; print its contents, the excluded samples and the missing ones."""
+    campaign = opened(args.campaign)
+    if args.views:
+        print(f"{campaign.catalog}: {len(renew_views(campaign, args.tables))} views of published tables")
+        return
+    if sheet_of(campaign).is_file():
+        for line in remove_stale(campaign, listed_samples(campaign)):
+            print(line)
+    counts, missing = build(
+        campaign,
+        exclude=args.exclude,
+        trials=args.trials,
+        traffic=args.traffic,
+        tables=args.tables,
+        threads=args.threads,
+    )
+    print(f"{campaign.catalog}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+    for samples, frames, reason in excluded(campaign):
+        plural = "" if samples == 1 else "s"
+        print(f"acapella: {samples} sample{plural} ({frames} frames) excluded from traffic statistics: {reason}")
+    if names := misdated(campaign):
+        what = f"sample{'' if len(names) == 1 else 's'} dated more than 10 years from the median start of the campaign"
+        print(f"acapella: {len(names)} {what}: {shortened(names)}")
+    if missing:
+        print(
+            f"acapella: {len(missing)} samples have no acap or are excluded, and count in no table: "
+            + shortened(missing)
+        )
+
+
+def shortened(names: list[str]) -> str:
+    """Return the first of some names."""
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+
+
+def build(  # noqa: PLR0913
+    campaign: Campaign,
+    *,
+    exclude: Sequence[str] = (),
+    trials: Sequence[str] = (),
+    traffic: str = TRAFFIC[0],
+    tables: Sequence[str] = (),
+    threads: int = 1,
+) -> tuple[dict[str, int], list[str]]:
+    """Write the catalog; return the rows of its tables and the samples that have a manifest but count in no table.
+
+    ``trials``: samples that the config names as trials; ``traffic``: which samples count in traffic statistics;
+    ``tables``: published tables that get a view in addition to those of `acapella process` and those that are there.
+    """
+    listed = listed_samples(campaign)
+    files = input_files(campaign, set(listed) - set(exclude))
+    with atomic_path(campaign.catalog) as temporary:
+        temporary.unlink()  # DuckDB makes its own file, and takes an empty one for a broken one
+        try:
+            inputs = {"listed": listed, "named_trials": sorted(set(trials)), "left_out": sorted(set(exclude))}
+            with culprit_named(campaign, inputs, files, traffic=traffic):
+                counted = fill(campaign, temporary, inputs, files, traffic=traffic, threads=threads)
+            add_views(campaign, temporary, published(campaign, tables))
+            return counted
+        finally:
+            temporary.with_name(temporary.name + ".wal").unlink(missing_ok=True)
+
+
+def renew_views(campaign: Campaign, tables: Sequence[str] = ()) -> list[str]:
+    """Make the views of a catalog again; return the tables that have one. The file keeps its modification time."""
+    names = published(campaign, tables)
+    with edited(campaign) as temporary:
+        add_views(campaign, temporary, names)
+    return names
+
+
+@contextlib.contextmanager
+def edited(campaign: Campaign) -> Iterator[Path]:
+    """Yield a copy of the catalog, which takes its place at the end, with its modification time.
+
+    The time stays because stages depend on the catalog, and the published tables on these stages.
+    """
+    catalog = require(campaign.catalog, f"run acapella index {campaign.folder}")
+    made = catalog.stat()
+    with atomic_path(catalog) as temporary:
+        shutil.copyfile(catalog, temporary)
+        try:
+            yield temporary
+        finally:
+            temporary.with_name(temporary.name + ".wal").unlink(missing_ok=True)
+        os.utime(temporary, ns=(made.st_atime_ns, made.st_mtime_ns))
+
+
+def sheet_of(campaign: Campaign) -> Path:
+    """Return the path of the sheet that `acapella collect` writes."""
+    return campaign.folder / "raw" / "samples.tsv"
+
+
+def listed_samples(campaign: Campaign) -> list[str]:
+    """The samples of raw/samples.tsv, so that what an earlier sheet left behind does not count; without such a sheet,
+    all that have a manifest or an acap. Raises UserError for a sheet with a name that is not allowed.
+    """
+    sheet = sheet_of(campaign)
+    if not sheet.is_file():
+        acaps = (campaign.folder / "acap").glob("*.parquet")
+        return sorted({path.stem for path in (*sheet.parent.glob("*.json"), *acaps)})
+    return sorted(row["sample"] for row in sheets.read(sheet))
+
+
+def input_files(campaign: Campaign, samples: set[str]) -> list[tuple]:
+    """Return sizes and checksums of those samples that have an acap.
+
+    Raises UserError if one is not complete or of another format.
+    """
+    from acapella.digest.acap_files import check_digest  # noqa: PLC0415 (pyarrow)
+
+    acaps = sorted(path for path in (campaign.folder / "acap").glob("*.parquet") if path.stem in samples)
+    if not acaps:
+        raise UserError("no acaps", where=campaign.folder / "acap", fix="run acapella digest first")
+    rows = []
+    for acap in acaps:
+        flows, manifest = campaign.flows(acap.stem), campaign.manifest(acap.stem)
+        for other in (flows, manifest):
+            if not other.is_file():
+                raise UserError(f"the acap {acap.name} has no such file", where=other)
+        for file in (acap, flows):
+            check_digest(file, acap.stem)
+        checksums = [sha256_of(file) for file in (acap, flows, manifest)]
+        for file, checksum in ((acap, checksums[0]), (flows, checksums[1])):
+            check_cached(file, checksum)
+        rows.append((acap.stem, acap.stat().st_size, checksums[0], flows.stat().st_size, *checksums[1:]))
+    return rows
+
+
+def check_cached(file: Path, checksum: str) -> None:
+    """Raise UserError if a digest is a link to a cache entry whose recorded checksum is another one.
+
+    The link is removed, so that the next run computes the digest again.
+    """
+    if file.lstat().st_nlink == 1 and not file.is_symlink():
+        return
+    from acapella.digest.cache import entry_of, recorded_checksum  # noqa: PLC0415 (Snakemake)
+
+    entry = entry_of(file)
+    recorded = entry and recorded_checksum(entry)
+    if recorded and recorded != checksum:
+        file.unlink()
+        raise UserError(
+            f"sample {file.stem}: the cache entry is damaged: its bytes do not have the checksum in its .sha256 file",
+            where=entry,
+            fix="run snakemake again, which computes the digest again",
+        )
+
+
+@contextlib.contextmanager
+def culprit_named(campaign: Campaign, samples: dict[str, list[str]], files: list[tuple], *, traffic: str):
+    """Raise UserError with the name of the sample where DuckDB cannot make the catalog's tables; as `fill`."""
+    import duckdb  # noqa: PLC0415
+
+    try:
+        yield
+    except UserError as error:
+        if not isinstance(error.__cause__, duckdb.Error) or queries.has_no_culprit(error):
+            raise
+        digested = [row[0] for row in files]
+        others = {path.stem for kind in KINDS for path in (campaign.folder / kind).iterdir()} - {*digested, "samples"}
+        name, why = queries.culprit(
+            [*digested, *sorted(others)],
+            lambda part: failure(campaign, part, samples, files, traffic=traffic),
+        )
+        raise UserError(
+            f"sample {name} cannot be indexed{why}",
+            where=campaign.folder,
+            fix=f"delete the file of {name} and run snakemake again, or leave it out (exclude: [{name}])",
+        ) from error
+
+
+def failure(campaign: Campaign, part: Sequence[str], samples: dict, files: list[tuple], *, traffic: str):
+    """Return the error of a catalog of some samples, made in a folder with links to their files; None if there is none.
+
+    Queries read whole folders, so the files of the other samples have to be out of sight.
+    """
+    if not (chosen := [row for row in files if row[0] in part]):
+        return None  # DuckDB refuses a pattern without files
+    with scratch_folder() as folder:
+        for kind, suffix in KINDS.items():
+            (Path(folder) / kind).mkdir()
+            for name in part:
+                file = campaign.folder / kind / f"{name}{suffix}"
+                if file.exists():
+                    (Path(folder) / kind / file.name).symlink_to(file.resolve())
+        of_part = {key: [name for name in names if name in part] for key, names in samples.items()}
+        try:
+            fill(Campaign(Path(folder)), Path(folder) / "catalog.duckdb", of_part, chosen, traffic=traffic, threads=1)
+        except UserError as error:
+            if queries.has_no_culprit(error):
+                raise
+            return error.__cause__ or error
+    return None
+
+
+def excluded(campaign: Campaign) -> list[tuple[int, int, str]]:
+    """Return samples, frames and reason of each group of samples that the catalog excludes from traffic statistics."""
+    with (
+        queries.one_line(campaign.folder),
+        contextlib.closing(queries.open_catalog(campaign.folder)) as con,
+    ):
+        return con.execute(
+            "select count(*), sum(frames)::ubigint, excluded from samples "
+            "where acap is not null and excluded is not null group by excluded order by excluded"
+        ).fetchall()
+
+
+def misdated(campaign: Campaign) -> list[str]:
+    """Return the samples whose dates are years away from those of the others (sql/index/samples.sql)."""
+    with queries.one_line(campaign.folder), contextlib.closing(queries.open_catalog(campaign.folder)) as con:
+        found = con.execute("select sample from samples where acap is not null and misdated order by sample")
+        return [name for (name,) in found.fetchall()]
+
+
+def fill(  # noqa: PLR0913
+    campaign: Campaign,
+    database: Path,
+    samples: dict[str, list[str]],
+    files: list[tuple],
+    *,
+    traffic: str,
+    threads: int,
+) -> tuple[dict[str, int], list[str]]:
+    """Create the catalog's tables and views in a new database file; ``samples`` are tables of sample names."""
+    with contextlib.chdir(campaign.folder), queries.one_line(campaign.folder):
+        con = new_database(database, threads)
+        for name, listed in samples.items():
+            con.execute(f"create table {name} as select unnest($samples::varchar[]) as sample", {"samples": listed})
+        con.execute(
+            "create table files (sample varchar, acap_bytes ubigint, acap_sha256 varchar, flows_bytes ubigint, "
+            "flows_sha256 varchar, manifest_sha256 varchar)"
+        )
+        con.executemany("insert into files values (?, ?, ?, ?, ?, ?)", files)
+        for name in TABLES:
+            query, bound = queries.bound("index", name, {"traffic": traffic})
+            if name in PRIVATE_TABLES:
+                con.execute(f"create table {name} as {query}", bound)
+            else:
+                store(con, name, query, bound)
+            if name == "samples":
+                check(con)
+        for name in PRIVATE_TABLES:
+            con.execute(f"drop table {name}")
+        counts = {
+            name: con.execute(f"select count(*) from {name}").fetchone()[0]
+            for name in TABLES
+            if name not in PRIVATE_TABLES
+        }
+        missing = [
+            row[0] for row in con.execute("select sample from samples where acap is null order by sample").fetchall()
+        ]
+        con.execute("checkpoint")  # closing would drop an error of it, and leave rows in a file beside the database
+        con.close()
+    return counts, missing
+
+
+def store(con, name: str, query: str, bound: dict | None = None) -> None:
+    """Create a table of the catalog; if it has list columns, a view of this name over a table in the schema `stored`.
+
+    DuckDB 1.0 cannot read a list column if a row group (122,880 rows) has lists without any element. A stored list
+    begins with two nulls, that of a null is one null.
+    """
+    relation = con.sql(query, params=bound or {})
+    lists = [column for column, kind in zip(relation.columns, relation.types, strict=True) if kind.id == "list"]
+    if not lists:
+        con.execute(f"create table {name} as {query}", bound)
+        return
+    coded = ", ".join(
+        f"case when {column} is null then list_prepend(null, {column})"
+        f" else list_prepend(null, list_prepend(null, {column})) end as {column}"
+        for column in lists
+    )
+    con.execute("create schema if not exists stored")
+    con.execute(f"create table stored.{name} as select * replace ({coded}) from ({query})", bound)
+    create_stored_view(con, name)
+
+
+def create_stored_view(con, name: str) -> None:
+    """Create the view of a table in the schema `stored`, with its lists as they were."""
+    relation = con.table(f"stored.{name}")
+    lists = [column for column, kind in zip(relation.columns, relation.types, strict=True) if kind.id == "list"]
+    lists_again = ", ".join(f"case when len({column}) > 1 then {column}[3:] end as {column}" for column in lists)
+    con.execute(f"create view {name} as select * replace ({lists_again}) from stored.{name}")
+
+
+def new_database(path: Path, threads: int = 1):
+    """Return a connection to a new database file that DuckDB 1.0.0 and later can open."""
+    return queries.connect(path, threads=threads, storage_compatibility_version=STORAGE)
+
+
+def add_views(campaign: Campaign, database: Path, tables: Sequence[str], folder: Path | None = None) -> None:
+    """Create the views of a catalog; they read the files of ``folder``, by default the campaign's as absolute path."""
+    root = campaign.folder.resolve() if folder is None else folder
+    with contextlib.chdir(campaign.folder), queries.one_line(campaign.folder), contextlib.ExitStack() as stubs:
+        con = stubs.enter_context(contextlib.closing(new_database(database)))
+        renew_stored_views(con)
+        create_views(con, root)
+        for table in tables:
+            stubs.enter_context(stub(root / "tables" / f"{table}.parquet", table))
+        create_table_views(con, root, tables)
+        con.execute("checkpoint")
+
+
+def renew_stored_views(con) -> None:
+    """Drop the views of a catalog, which may come from a third party; make those over the schema `stored` again."""
+    found = con.execute("select schema_name, view_name from duckdb_views() where not internal").fetchall()
+    for schema, name in found:
+        con.execute(f"drop view {quoted(schema)}.{quoted(name)}")
+    stored = con.execute("select table_name from duckdb_tables() where schema_name = 'stored' order by 1").fetchall()
+    for name in (name for (name,) in stored if name in TABLES):
+        create_stored_view(con, name)
+
+
+def create_views(con, root: Path, *, temporary: bool = False, searched: bool = False) -> None:
+    """Create the views `frames` and `connections` over the files in ``root``.
+
+    ``searched``: DuckDB's file_search_path may name the directory that a relative ``root`` is in; names of acaps are
+    then compared without directories. DuckDB binds no parameters in the definition of a view, so the paths of its
+    SELECT are replaced.
+    """
+    for name in VIEWS:
+        query = queries.text("index", name)
+        query = query.replace("'acap/*.parquet'", literal(root / "acap/*.parquet", pattern=True))
+        query = query.replace("'acap/'", literal(f"{root / 'acap'}/"))
+        if searched:
+            query = query.replace("a.filename =", "'acap/' || parse_filename(a.filename) =")
+        con.execute(f"create {'temp ' if temporary else ''}view {name} as {query}")
+
+
+def create_table_views(con, root: Path, tables: Sequence[str], *, temporary: bool = False) -> None:
+    """Create a view of each published table over the file in ``root``, which has to exist."""
+    for table in tables:
+        source = literal(root / "tables" / f"{table}.parquet", pattern=True)
+        con.execute(f"create {'temp ' if temporary else ''}view {table} as select * from read_parquet({source})")
+
+
+def quoted(name: str) -> str:
+    """Return a name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(path: str | Path, *, pattern: bool = False) -> str:
+    """Return a path as an SQL literal; of a ``pattern``, only the file's name is one."""
+    path = Path(path) if pattern else path
+    text = f"{glob.escape(str(path.parent))}/{path.name}" if pattern else str(path)
+    return "'" + text.replace("'", "''") + "'"
+
+
+def tables_there(campaign: Campaign) -> list[str]:
+    """Return the published tables that are there, with the columns of this version."""
+    return [name for name in published(campaign, ()) if campaign.table(name, "parquet").is_file()]
+
+
+def published(campaign: Campaign, tables: Sequence[str]) -> list[str]:
+    """Return the published tables that get a view: those of `acapella process`, ``tables``, and those that are there.
+
+    A table of another version, whose columns are not those of its schema, gets none: `acapella process` comes first.
+    """
+    known = {path.stem for path in (schemas.root() / "tables").glob("*.yaml")}
+    there = {path.stem for path in (campaign.folder / "tables").glob("*.parquet")}
+    names = {*queries.names("process"), *tables, *(there & known)}
+    return sorted(name for name in names if name not in there or fits(campaign.table(name, "parquet"), name))
+
+
+def fits(file: Path, table: str) -> bool:
+    """Return whether a Parquet file has the columns of a table's schema."""
+    import pyarrow as pa  # noqa: PLC0415 (slow to import)
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    try:
+        return pq.read_schema(file).equals(arrow_schema(table))
+    except (OSError, pa.ArrowException):
+        return False
+
+
+@contextlib.contextmanager
+def stub(file: Path, table: str):
+    """Have an empty table at ``file`` if there is none: DuckDB creates a view only if what it reads exists."""
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    if file.is_file():
+        yield
+        return
+    made = not file.parent.is_dir()
+    try:
+        with atomic_path(file) as temporary:
+            pq.write_table(arrow_schema(table).empty_table(), temporary)
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+        if made:
+            with contextlib.suppress(OSError):  # another stub is in it
+                file.parent.rmdir()
+
+
+def check(con) -> None:
+    """Raise UserError where manifests and acaps contradict each other, or a manifest has nothing in it, or a name in it
+    has control characters.
+    """
+    named = con.execute("select sample, site, port, environment, file from manifests order by sample")
+    for sample, *labels, file in named.fetchall():
+        for label in filter(None, labels):
+            allowed.label(label, f"the manifest of {sample}")
+        if file is not None:
+            allowed.file(file, f"the manifest of {sample}")
+    unknown = con.execute("select min(sample) from files where sample not in (select samples.sample from samples)")
+    if sample := unknown.fetchone()[0]:
+        raise UserError(
+            "the manifest is empty", where=f"sample {sample}", fix=f"delete raw/{sample}.json; run snakemake"
+        )
+    row = con.execute(queries.text("index", "contradictions")).fetchone()
+    if row:
+        sample, mistake = row
+        raise UserError(mistake, where=f"sample {sample}")

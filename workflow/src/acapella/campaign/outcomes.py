@@ -1,0 +1,123 @@
+"""Make the table of what became of the sites of all collections (Patchwork, figure 10).
+
+Reads the outcomes.csv that `acapella collect` keeps beside the campaigns' folders and writes the tables outcomes and
+outcome_reasons (schemas/tables/) as CSV and Parquet into a folder. `acapella figures CAMPAIGN --only outcomes
+outcome_reasons` draws them.
+"""
+
+import csv
+import re
+from collections import defaultdict
+from pathlib import Path
+
+from acapella_core import beneath
+from acapella_core.errors import UserError
+
+OUTCOMES = ("success", "degraded", "incomplete", "failed")  # in the order of the figure
+TABLES = ("outcomes", "outcome_reasons")
+SUCCESS = OUTCOMES[0]
+NEEDED = ("campaign", "started", "site", "outcome", "reason", "samples")
+NUMBER = re.compile(r"[0-9]{1,15}")  # sums of these fit into 64 bits
+SHOWN = 40  # characters of a value in an error
+
+
+def register_parser(subparsers):
+    """Add `acapella outcomes`."""
+    parser = subparsers.add_parser("outcomes", help="what became of the sites of all collections", description=__doc__)
+    parser.add_argument("collections", metavar="CSV", help="results/outcomes.csv")
+    parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where the table goes")
+    parser.add_argument("--pseudonyms", action="store_true", help="leave out reasons, which may name a site")
+    return parser
+
+
+def run(args) -> None:
+    """Write the table."""
+    from acapella.common import tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
+
+    sites = read(Path(args.collections))
+    if args.pseudonyms:
+        sites = [{**site, "reason": ""} for site in sites]
+    rows = counted(sites)
+    folder = Path(args.output)
+    beneath.protect(folder)
+    for name, made in zip(TABLES, (rows, reasons(sites)), strict=True):
+        tables.write_rows(made, name, lambda suffix, name=name: folder / f"{name}.{suffix}")
+    print(f"{folder / 'outcomes.csv'}: {len(rows) // len(OUTCOMES)} collections")
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    """The lines of a table of collections. Raises UserError where it is missing or another kind of table."""
+    try:
+        with path.open(encoding="utf-8", newline="") as lines:
+            rows = list(csv.DictReader(lines))
+    except OSError as error:
+        raise UserError(f"cannot read: {error.strerror}", where=path, fix="acapella collect writes it") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"not a table of outcomes: {error}", where=path) from error
+    for number, row in enumerate(rows, 1):
+        if fault := fault_of(row):
+            raise UserError(f"not a table of outcomes: row {number}: {fault}", where=path)
+    return rows
+
+
+def fault_of(row: dict[str, str]) -> str | None:
+    """Return what is wrong with a row; None if nothing is."""
+    if missing := [key for key in NEEDED if row.get(key) is None]:
+        return f"no {', '.join(missing)}"
+    if row["outcome"] not in OUTCOMES:
+        return f"outcome is {row['outcome'][:SHOWN]!r}, expected {', '.join(OUTCOMES)}"
+    if not NUMBER.fullmatch(row["samples"]):
+        return f"samples is {row['samples'][:SHOWN]!r}, expected a number of at most 15 digits"
+    return None
+
+
+def counted(rows: list[dict[str, str]]) -> list[dict]:
+    """Rows of the table: of each collection the sites with each outcome."""
+    collections = defaultdict(list)
+    for row in rows:
+        collections[row["started"], row["campaign"]].append(row)
+    return [
+        row_of(started, campaign, outcome, sites)
+        for (started, campaign), sites in collections.items()
+        for outcome in OUTCOMES
+    ]
+
+
+def row_of(started: str, campaign: str, outcome: str, sites: list[dict[str, str]]) -> dict:
+    """One row of the table."""
+    those = [site for site in sites if site["outcome"] == outcome]
+    return {
+        "started": started,
+        "campaign": campaign,
+        "outcome": outcome,
+        "sites": len(those),
+        "sites_of_all": len(sites),
+        "site_share": len(those) / len(sites),
+        "samples": sum(int(site["samples"]) for site in those),
+        "reasons": "; ".join(sorted({site["reason"] for site in those if site["reason"]})),
+    }
+
+
+def reasons(sites: list[dict[str, str]]) -> list[dict]:
+    """Rows of table outcome_reasons: sites that were not a success, over all collections, by outcome and reason."""
+    collections = {(site["started"], site["campaign"]) for site in sites}
+    groups = defaultdict(list)
+    for site in sites:
+        if site["outcome"] != SUCCESS:
+            groups[site["outcome"], reason_of(site)].append(site)
+    unsuccessful = sum(map(len, groups.values()))
+    return [
+        {
+            **{"outcome": outcome, "reason": reason, "sites": len(those), "unsuccessful_sites": unsuccessful},
+            **{"reason_share": len(those) / unsuccessful, "sites_of_all": len(sites)},
+            **{"site_share": len(those) / len(sites), "collections": len(collections)},
+        }
+        for (outcome, reason), those in groups.items()
+    ]
+
+
+def reason_of(site: dict[str, str]) -> str:
+    """The first reason of a site, without what differs between sites: its name and numbers."""
+    named = re.compile(rf"(?<!\w){re.escape(site['site'])}(?!\w)") if site["site"] else None
+    first = site["reason"].split("; ")[0]
+    return re.sub(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])", "N", named.sub("SITE", first) if named else first).strip()

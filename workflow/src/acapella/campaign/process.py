@@ -1,0 +1,256 @@
+"""Merge the partial tables of all samples to the tables of a campaign.
+
+CAMPAIGN/tables/<name>.csv and .parquet, each described in schemas/tables/<name>.yaml: grain, key, units, what null
+means. Sampled shares carry 95 % intervals from a bootstrap over samples. Flows are stitched across the samples of a
+port. Samples that the catalog excludes from traffic statistics count only in capture_quality, congestion and
+restrictions. Rows are sorted by their key; the same inputs and parameters give the same bytes. CAMPAIGN/provenance.json
+says what the tables were made from. The previous tables stay until all new ones are complete. An error of the merge
+names the sample that causes it.
+
+With --pseudonyms sites, ports and samples are called S0, P0, S0-P0-0000 in all tables, figures and the report; the
+mapping is written to CAMPAIGN/pseudonyms.tsv, which is not for publication. The catalog keeps the true names.
+"""
+
+import contextlib
+import csv
+import functools
+from pathlib import Path
+
+from acapella.common import queries
+from acapella.common.pseudonyms import FILE as PSEUDONYMS
+from acapella.common.pseudonyms import pseudonyms, true_names, write_mapping
+from acapella_core import names as allowed
+from acapella_core import schemas
+from acapella_core.errors import UserError
+
+from . import analyze
+from .layout import Campaign, opened, require
+
+TABLES = tuple(queries.names("process"))
+TOP = 100
+MOST_SILENT_BINS = 100_000  # 28 h of seconds: a wrong stamp, years off, must not make a row for each second between
+OF_ALL_SAMPLES = (
+    "congestion",
+    "quality",
+)  # partial tables that are read of samples excluded from traffic statistics, too
+STITCHING = ("flows", "timeline", "covered", "port_flows", "site_flows", "campaign_flows", "distributions")
+
+
+def register_parser(subparsers):
+    """Add `acapella process`."""
+    parser = subparsers.add_parser("process", help="merge partial tables to CSV and Parquet", description=__doc__)
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="folder results/<campaign>")
+    parser.add_argument("--pseudonyms", action="store_true", help="hide the names of sites, ports and samples")
+    parser.add_argument("--top", type=int, default=TOP, help=f"flows a site in top_flows (default: {TOP})")
+    parser.add_argument("--threads", type=int, default=1, help="threads of DuckDB (default: 1)")
+    return parser
+
+
+def run(args) -> None:
+    """Write the tables and name them."""
+    campaign = opened(args.campaign)
+    written = make_tables(campaign, hide=args.pseudonyms, top=args.top, threads=args.threads)
+    print(f"{campaign.folder / 'tables'}: {len(written)} files; {campaign.folder / 'provenance.json'}")
+
+
+def make_tables(campaign: Campaign, *, hide: bool = False, top: int = TOP, threads: int = 1) -> list[Path]:
+    """Write tables/ and provenance.json; return the tables' paths.
+
+    Raises UserError where the catalog or a sample's partials are missing, or partials have different time bins.
+    """
+    from acapella.common import tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
+
+    from . import provenance  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
+
+    require(campaign.catalog, f"run acapella index {campaign.folder}")
+    with queries.one_line(campaign.folder, catalog_of=campaign.folder):
+        con = queries.open_catalog(campaign.folder, threads=threads)  # all that follows are temporary tables
+        names = name_samples(campaign, con, hide=hide)
+        written = []
+        with culprit_named(campaign, con, names, hide=hide, top=top), contextlib.ExitStack() as complete:
+            merge(campaign, con, names, hide=hide)
+            parameters = parameters_of(con, top)
+            for name in TABLES:
+                relation = queries.select(con, "process", name, parameters)
+                target = functools.partial(campaign.table, name)
+                written += tables.write(relation, name, target, complete)
+        told = {**parameters, "pseudonyms": hide, "bootstrap": bootstrap_parameters()}
+        provenance.write(campaign, con, names=names, outputs=written, parameters=told)
+    return written
+
+
+def parameters_of(con, top: int) -> dict:
+    """Return the parameters of the queries that make the tables."""
+    return {"bin_ns": bin_length(con), "top": top, "most_silent_bins": MOST_SILENT_BINS}
+
+
+@contextlib.contextmanager
+def culprit_named(campaign: Campaign, con, names: list, *, hide: bool, top: int):
+    """Raise UserError with the name of the sample that keeps the samples from being merged.
+
+    A query that does not fit the catalog's columns has no culprit, nor has a lack of memory or disk space.
+    """
+    import duckdb  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415
+
+    try:
+        yield
+    except duckdb.BinderException:
+        raise
+    except (duckdb.Error, ValueError, pa.ArrowException) as error:
+        if queries.has_no_culprit(error):
+            raise
+        by_folder = {name.folder: name for name in names}
+
+        def failing(folders):
+            return failure(campaign, con, [by_folder[folder] for folder in folders], hide=hide, top=top)
+
+        name, why = queries.culprit(list(by_folder), failing)
+        raise UserError(
+            f"sample {name} cannot be merged{why}",
+            where=campaign.folder,
+            fix=f"make it again (delete {campaign.acap(name)}), or leave it out (exclude: [{name}])",
+        ) from error
+
+
+def failure(campaign: Campaign, connection, names: list, *, hide: bool, top: int) -> Exception | None:
+    """Return the error of the tables of some samples, which are not written; None if there is none."""
+    import duckdb  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415
+
+    from acapella.common import tables  # noqa: PLC0415
+
+    con = connection.cursor()  # has temporary tables of its own
+    try:
+        create_names(con, names)
+        merge(campaign, con, names, hide=hide)
+        parameters = parameters_of(con, top)
+        for name in TABLES:
+            tables.check(queries.select(con, "process", name, parameters), name)
+    except (duckdb.Error, ValueError, pa.ArrowException) as error:
+        if queries.has_no_culprit(error):
+            raise
+        return error
+    finally:
+        con.close()
+    return None
+
+
+def name_samples(campaign: Campaign, con, *, hide: bool) -> list:
+    """What the tables call the samples: a temporary table `names`, and the same as a list."""
+    query = con.sql(
+        "select sample, site, port, sha256, start_ns from catalog.samples where acap is not null order by sample"
+    )
+    columns = query.columns
+    samples = [dict(zip(columns, row, strict=True)) for row in query.fetchall()]
+    for sample in samples:
+        allowed.sample(sample["sample"], campaign.catalog)
+        for place in ("site", "port"):
+            allowed.label(sample[place], campaign.catalog)
+    names = pseudonyms(samples) if hide else true_names(samples)
+    if hide:
+        write_mapping(campaign.folder / PSEUDONYMS, samples, names)
+    create_names(con, names)
+    return names
+
+
+def create_names(con, names: list) -> None:
+    """Create the temporary table `names`."""
+    con.execute("create temp table names (folder varchar, sample varchar, site varchar, port varchar)")
+    con.executemany("insert into names values (?, ?, ?, ?)", [(n.folder, n.sample, n.site, n.port) for n in names])
+
+
+def merge(campaign: Campaign, con, names: list, *, hide: bool) -> None:
+    """Make the temporary tables that the published ones are selected from."""
+    create(con, "shared", "thresholds")
+    create(con, "merge", "samples", {"pseudonyms": hide})
+    create(con, "merge", "traffic")
+    counted = {row[0] for row in con.execute("select folder from traffic").fetchall()}
+    for name in queries.names("analyze"):
+        chosen = [n.folder for n in names if name in OF_ALL_SAMPLES or n.folder in counted]
+        files = [require(campaign.partial(one, name), f"run acapella analyze --sample {one}") for one in chosen]
+        create(con, "merge", "partials", {"files": [str(path) for path in files]}, table=name)
+    for name in ("scopes", "totals", "shares"):
+        create(con, "merge", name)
+    bootstrap_intervals(con)
+    create(con, "merge", "site_shares")
+    for name in STITCHING:
+        create(con, "merge", name, {"pseudonyms": hide, "networks": network_types()})
+
+
+def network_types() -> list[str]:
+    """Return the types of tunnel identifiers that both directions of a flow share (schemas/tunnels.tsv)."""
+    with (schemas.root() / "tunnels.tsv").open(encoding="utf-8", newline="") as stream:
+        return [row["type"] for row in csv.DictReader(stream, delimiter="\t") if row["directions"] == "same"]
+
+
+def create(con, stage: str, name: str, parameters: dict | None = None, *, table: str | None = None) -> None:
+    """Make a temporary table of a SELECT's rows, under its own name or ``table``."""
+    query, bound = queries.bound(stage, name, parameters or {})
+    con.execute(f"create temp table {table or name} as {query}", bound)
+
+
+def bin_length(con) -> int:
+    """Length of the throughput bins. Raises UserError where samples were analyzed with different ones."""
+    found = con.execute(
+        "select t.bin_ns, count(distinct s.folder) as samples, min(s.folder) as first from throughput as t "
+        "inner join samples as s using (sample) group by t.bin_ns order by samples desc, t.bin_ns"
+    ).fetchall()
+    if len(found) > 1:
+        each = (f"{bin_ns} in {number} ({first}{', ...' if number > 1 else ''})" for bin_ns, number, first in found)
+        raise UserError(
+            f"samples were analyzed with different --bin-ns: {', '.join(each)}",
+            fix="run acapella analyze for them again with the same --bin-ns",
+        )
+    return found[0][0] if found else analyze.BIN_NS
+
+
+def bootstrap_parameters() -> dict:
+    """What the intervals depend on besides the samples."""
+    from acapella.common import bootstrap  # noqa: PLC0415 (numpy)
+
+    return {
+        "resamples": bootstrap.RESAMPLES,
+        "level_percent": bootstrap.LEVEL_PERCENT,
+        "fewest_samples": bootstrap.FEWEST,
+        "seed": bootstrap.SEED,
+    }
+
+
+def bootstrap_intervals(con) -> None:
+    """Make the temporary table `intervals`: kind, site, category, share_lo, share_hi."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    from acapella.common.bootstrap import share_intervals  # noqa: PLC0415
+
+    sites, categories, counts, totals = count_matrix(con)
+    rows = []
+    for site in [*sorted(set(sites)), "all"]:
+        chosen = [n for n, of in enumerate(sites) if site in (of, "all")]
+        bounds = share_intervals(counts[chosen], totals[chosen])
+        if bounds is not None:
+            rows += [(kind, site, category, *pair) for (kind, category), *pair in zip(categories, *bounds, strict=True)]
+    types = {"kind": pa.string(), "site": pa.string(), "category": pa.string()}
+    types |= {"share_lo": pa.float64(), "share_hi": pa.float64()}
+    columns = zip(*rows, strict=True) if rows else [()] * len(types)
+    drawn = [pa.array(column, kind) for column, kind in zip(columns, types.values(), strict=True)]
+    con.register("drawn", pa.table(drawn, names=list(types)))
+    con.execute("create temp table intervals as select * from drawn")
+
+
+def count_matrix(con) -> tuple:
+    """(sites, categories, counts, totals): frames [samples, categories] and [samples], samples in their true order."""
+    import numpy as np  # noqa: PLC0415
+
+    samples = con.execute(
+        "select s.sample, s.site, q.frames from traffic as s inner join quality as q on s.sample = q.sample "
+        "order by s.folder"
+    ).fetchall()
+    categories = con.execute("select distinct kind, category from shares order by kind, category").fetchall()
+    row_of = {sample: n for n, (sample, _, _) in enumerate(samples)}
+    column_of = {category: n for n, category in enumerate(categories)}
+    counts = np.zeros((len(samples), len(categories)))
+    for kind, sample, category, frames in con.execute("select kind, sample, category, frames from shares").fetchall():
+        counts[row_of[sample], column_of[kind, category]] = frames
+    totals = np.array([frames for _, _, frames in samples], dtype=float)
+    return [site for _, site, _ in samples], categories, counts, totals

@@ -1,0 +1,103 @@
+"""provenance.json: what the tables were made from, with what, and what came out. No clock, host or path enters it."""
+
+import json
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from acapella import __version__
+from acapella.common import queries
+from acapella_core.files import atomic_text, sha256_of
+
+from .layout import Campaign
+
+LIBRARIES = ("duckdb", "numpy", "pyarrow")
+
+
+def write(campaign: Campaign, con, *, names, outputs: list[Path], parameters: dict) -> Path:
+    """Write CAMPAIGN/provenance.json.
+
+    ``con`` has the catalog attached; ``names`` are the samples' names in the tables; ``parameters`` those of process.
+    """
+    target = campaign.folder / "provenance.json"
+    told = {
+        "acapella_provenance": 1,
+        "versions": versions(con),
+        "parameters": {**parameters, "digest": distinct(con, "parameters")},
+        "tshark_preferences": distinct(con, "tshark_preferences"),
+        "vendors": distinct(con, "vendors"),
+        "queries": {
+            f"{path.parent.name}/{path.name}": sha256_of(path) for path in sorted(queries.FOLDER.glob("*/*.sql"))
+        },
+        "inputs": inputs(con, names, hidden=parameters["pseudonyms"]),
+        "excluded": excluded(con),
+        "left_out": left_out(con, hidden=parameters["pseudonyms"]),
+        "outputs": checksums(campaign, outputs),
+    }
+    atomic_text(target, json.dumps(told, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+    return target
+
+
+def write_outputs(campaign: Campaign, stage: str, outputs: list[Path], *, pseudonyms: bool) -> Path:
+    """Write CAMPAIGN/STAGE_provenance.json, of a stage that reads what other stages of this campaign made."""
+    told = {
+        "acapella_provenance": 1,
+        "versions": {"acapella": __version__},
+        "parameters": {"pseudonyms": pseudonyms},
+        "outputs": checksums(campaign, outputs),
+    }
+    target = campaign.folder / f"{stage}_provenance.json"
+    atomic_text(target, json.dumps(told, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+    return target
+
+
+def checksums(campaign: Campaign, outputs: list[Path]) -> dict[str, str]:
+    """The sha256 of files, by their place in the campaign."""
+    return {path.relative_to(campaign.folder).as_posix(): sha256_of(path) for path in sorted(outputs)}
+
+
+def versions(con) -> dict:
+    """Versions of everything that the bytes of the tables depend on."""
+    told = {"acapella": __version__}
+    for name in LIBRARIES:
+        try:
+            told[name] = version(name)
+        except PackageNotFoundError:
+            told[name] = None
+    rows = con.execute("select distinct version from catalog.samples where version is not null order by 1").fetchall()
+    told["digest"] = [row[0] for row in rows]
+    rows = con.execute(
+        "select distinct tshark_version from catalog.samples where tshark_version is not null order by 1"
+    )
+    told["tshark"] = [row[0] for row in rows.fetchall()]
+    return told
+
+
+def distinct(con, column: str) -> list:
+    """The different values of a JSON column of the samples, sorted by their text."""
+    rows = con.sql("select * from catalog.samples").select(column).distinct().order(column).fetchall()
+    return [json.loads(row[0]) for row in rows if row[0] is not None]
+
+
+def excluded(con) -> dict[str, str]:
+    """Return the reason of each sample that does not count in traffic statistics, by its name in the tables."""
+    rows = con.execute("select sample, excluded from samples where excluded is not null order by sample").fetchall()
+    return dict(rows)
+
+
+def left_out(con, *, hidden: bool) -> dict:
+    """Return the samples in no table by reason: `config` (its key exclude) or `no acap`; if ``hidden`` their number."""
+    rows = con.execute(
+        "select excluded, list(sample order by sample) from catalog.samples where acap is null group by all order by 1"
+    ).fetchall()
+    return {reason: len(samples) if hidden else samples for reason, samples in rows}
+
+
+def inputs(con, names, *, hidden: bool) -> dict:
+    """Checksums of each sample's files; with pseudonyms only the capture's, for the others contain the names."""
+    rows = con.execute(
+        "select s.sample, s.sha256, a.sha256, a.flows_sha256, a.manifest_sha256 "
+        "from catalog.samples as s inner join catalog.acaps as a on s.sample = a.sample order by s.sample"
+    ).fetchall()
+    shown = {name.folder: name.sample for name in names}
+    kinds = ("capture",) if hidden else ("capture", "acap", "flows", "manifest")
+    return {shown[row[0]]: dict(zip(kinds, row[1:], strict=False)) for row in rows}

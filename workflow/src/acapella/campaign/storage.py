@@ -1,0 +1,168 @@
+"""Make the tables of the storage study: what writes waited for while the page cache filled (Patchwork, appendix B).
+
+Reads storage/study.json of a campaign (`acapella measure-storage`), and writes tables/storage_runs, storage_growth and
+storage_latency as csv and parquet. Where nothing could be measured the tables are empty, and the reason is printed.
+"""
+
+import json
+from itertools import accumulate
+from pathlib import Path
+
+from acapella.common import tables
+from acapella_core import names
+from acapella_core.errors import UserError
+
+from . import layout as campaigns
+
+TABLES = ("storage_runs", "storage_growth", "storage_latency", "storage_rates")
+AVERAGE_SHARE = 0.95  # of a run's calls; the average case ends with the power of two that contains this quantile
+MAKER = "acapella measure-storage -o"
+
+
+def register_parser(subparsers):
+    """Add `acapella storage`."""
+    parser = subparsers.add_parser("storage", help="tables of the storage study", description=__doc__)
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's folder, as results/demo")
+    return parser
+
+
+def run(args) -> None:
+    """Write the tables. Raises UserError where there is no study."""
+    campaign = campaigns.opened(args.campaign)
+    study = read(campaign)
+    if study["skipped"]:
+        names.report(f"storage: nothing was measured: {study['skipped']}")
+    for name, rows in rows_of(study).items():
+        tables.write_rows(rows, name, lambda suffix, name=name: campaign.table(name, suffix))
+        names.report(f"storage: tables/{name}: {len(rows)} rows")
+
+
+def path_of(campaign: campaigns.Campaign) -> Path:
+    """Where the study is."""
+    return campaign.folder / "storage" / "study.json"
+
+
+def read(campaign: campaigns.Campaign) -> dict:
+    """The study. Raises UserError where it is missing or not ours."""
+    path = path_of(campaign)
+    text = campaigns.require(path, f"run: {MAKER} {path}").read_text(encoding="utf-8")
+    try:
+        study = json.loads(text)
+        if study["version"] == 1:
+            return study
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise UserError("not a storage study of this version", where=path, fix=f"run: {MAKER} {path}")
+
+
+def rows_of(study: dict) -> dict[str, list[dict]]:
+    """The rows of each table, by its name; runs are numbered from 1."""
+    made = {name: [] for name in TABLES}
+    for number, run_ in enumerate(study["runs"], 1):
+        grown = growth(run_)
+        made["storage_runs"].append({"run": number, **summary(run_, grown)})
+        made["storage_growth"] += [{"run": number, **row} for row in grown]
+        made["storage_latency"] += [{"run": number, **row} for row in latencies(run_)]
+    made["storage_rates"] = [rate_row(run_) for run_ in study.get("rates", [])]
+    return made
+
+
+def upper(interval: dict, above_ns: int = 0) -> int:
+    """Latency as the paper sums it: of each call the upper end of its power of two; of calls from ``above_ns`` on."""
+    return sum((most + 1) * calls for least, most, calls in interval["buckets"] if least >= above_ns)
+
+
+def long_from(run_: dict) -> int:
+    """Return the latency in ns from which on a call counts as long: the end of the run's average case.
+
+    The paper's appendix B leaves the average case out of its sums and does not define it. Here it is every power of two
+    up to the one in which the 95 % quantile of the run's calls lies, so that at most 5 % of the calls are long.
+    """
+    counts = [(row["hi_ns"] + 1, row["calls"]) for row in latencies(run_)]
+    total, reached = sum(calls for _, calls in counts), 0
+    for end, calls in counts:
+        reached += calls
+        if reached >= AVERAGE_SHARE * total:
+            return end
+    return 0
+
+
+def growth(run_: dict) -> list[dict]:
+    """One row an interval; sums are those since the first call."""
+    intervals, above = run_["intervals"], long_from(run_)
+    sums = {
+        "calls": accumulate(each["calls"] for each in intervals),
+        "written_bytes": accumulate(each["bytes"] for each in intervals),
+        "latency_ns": accumulate(each["latency_ns"] for each in intervals),
+        "latency_upper_ns": accumulate(upper(each) for each in intervals),
+        "long_calls": accumulate(
+            sum(calls for least, _, calls in each["buckets"] if least >= above) for each in intervals
+        ),
+        "long_upper_ns": accumulate(upper(each, above) for each in intervals),
+    }
+    rows = []
+    for place, (each, *summed) in enumerate(zip(intervals, *sums.values(), strict=True), 1):
+        row = dict(zip(sums, summed, strict=True))
+        memory = run_["memory_bytes"]
+        rows.append(
+            {
+                "place": place,
+                "t_ns": each["at_ns"] - intervals[0]["at_ns"],
+                **row,
+                "written_percent": 100 * row["written_bytes"] / memory,
+                "longest_ns": each["longest_ns"],
+                "dirty_bytes": each["dirty_bytes"],
+                "dirty_percent": 100 * (each["dirty_bytes"] + each["writeback_bytes"]) / memory,
+                "writeback_bytes": each["writeback_bytes"],
+            }
+        )
+    return rows
+
+
+def summary(run_: dict, grown: list[dict]) -> dict:
+    """The run itself."""
+    summed = ("calls", "latency_ns", "latency_upper_ns", "long_calls", "long_upper_ns")
+    last = grown[-1] if grown else dict.fromkeys(summed, 0)
+    most = max((row["dirty_percent"] for row in grown), default=0.0)
+    background, limit = run_["background_percent"], run_["limit_percent"]
+    copied = ("background_percent", "limit_percent", "disk_mbps", "writer", "call", "memory_bytes")
+    counted = ("offered", "written", "lost", "written_bytes", "offered_ns")
+    return {
+        **{name: run_[name] for name in (*copied, *counted)},
+        "lost_share": run_["lost"] / run_["offered"] if run_["offered"] else None,
+        **{name: last[name] for name in summed},
+        "long_from_ns": long_from(run_),
+        "longest_ns": max((row["longest_ns"] for row in grown), default=None),
+        "dirty_most_percent": most,
+        "crossed": crossed(most, background, limit),
+    }
+
+
+def rate_row(run_: dict) -> dict:
+    """A run of the writer at one rate."""
+    offered, lost, time_ns = run_["offered"], run_["lost"], run_["offered_ns"]
+    bits = 8 * run_["frame_bytes"] * offered
+    return {
+        **{name: run_[name] for name in ("snaplen", "frame_bytes", "writer", "cores", "offered", "written", "lost")},
+        **{"offered_ns": time_ns, "whole_ns": run_["whole_ns"], "wanted_fps": run_["wanted_fps"]},
+        "rate_bps": bits * 10**9 // time_ns if time_ns else None,
+        "lost_share": lost / offered if offered else None,
+    }
+
+
+def crossed(percent: float, background: int, limit: int) -> str:
+    """The highest threshold that dirty memory passed; writers are slowed from the midpoint on (appendix B)."""
+    if percent >= limit:
+        return "limit"
+    if 2 * percent >= background + limit:
+        return "midpoint"
+    return "background" if percent >= background else "none"
+
+
+def latencies(run_: dict) -> list[dict]:
+    """The histogram of the whole run: a row a power of two that has calls."""
+    counts: dict[tuple[int, int], int] = {}
+    for interval in run_["intervals"]:
+        for least, most, calls in interval["buckets"]:
+            counts[least, most] = counts.get((least, most), 0) + calls
+    return [{"lo_ns": lo, "hi_ns": hi, "calls": calls} for (lo, hi), calls in sorted(counts.items())]

@@ -1,0 +1,238 @@
+"""From the results of `acapella kappa` to the rows of the tables consistency and consistency_*.
+
+An environment's result is the JSON that schemas/kappa.schema.json describes. Trials are numbered from 1 in their order;
+the first is the baseline. What schemas/tables/consistency*.yaml call a column is made here and nowhere else.
+"""
+
+import re
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+COMPONENTS = ("U", "O", "L", "I")
+MEANS = (*COMPONENTS, "kappa", "O_published", "O_kendall", "L_offset_removed", "kappa_published")
+MEASURES = {"iat": ("gap", "within_ns"), "latency": ("latency", "latency_within_ns")}
+JOINED = "+"  # between the samples of a trial
+
+
+@dataclass(frozen=True)
+class Environment:
+    """An environment's result, with its name in the tables, and the names of its trials by those in the result."""
+
+    name: str
+    true_name: str
+    result: dict
+    shown: dict[str, str]
+
+    def key(self, pair: dict) -> dict:
+        """The columns that tell a pair."""
+        places = {trial["name"]: place for place, trial in enumerate(self.result["trials"], 1)}
+        return {"environment": self.name, "a": places[pair["a"]], "b": places[pair["b"]]}
+
+    @property
+    def runs(self) -> list[dict]:
+        """The pairs with the baseline, which the means are over."""
+        baseline = self.result["trials"][0]["name"]
+        return [pair for pair in self.result["pairs"] if pair["a"] == baseline]
+
+    @property
+    def others(self) -> list[dict]:
+        """The pairs without the baseline; [] where some of them were not compared."""
+        baseline, *rest = (trial["name"] for trial in self.result["trials"])
+        found = [pair for pair in self.result["pairs"] if pair["a"] != baseline]
+        return found if len(found) == len(rest) * (len(rest) - 1) // 2 else []
+
+
+def rows_of(environments: list[Environment]) -> dict[str, list[dict]]:
+    """The rows of each table, by its name."""
+    made = {name: [] for name in BY_PAIR}
+    for environment in environments:
+        for pair in environment.result["pairs"]:
+            for name, of_pair in BY_PAIR.items():
+                made[name] += [{**environment.key(pair), **row} for row in of_pair(environment, pair)]
+    means = [mean_of_runs(environment, place) for place, environment in enumerate(environments, 1)]
+    return {**made, "consistency_environments": means, "consistency_comparisons": comparisons(environments)}
+
+
+def pairs(environment: Environment, pair: dict) -> list[dict]:
+    """The pair itself."""
+    deltas = {
+        f"{measure}_delta_{name}_ns": value
+        for measure in MEASURES
+        for name, value in pair[f"{measure}_delta_ns"].items()
+    }
+    return [
+        {
+            **{name: pair[name] for name in (*MEANS, "offset_ns", "duration_a_ns", "duration_b_ns")},
+            **{name: pair[name] for name in ("ambiguous_a", "ambiguous_b")},
+            **{"trial_a": environment.shown[pair["a"]], "trial_b": environment.shown[pair["b"]]},
+            **{f"contribution_{name}": pair["contribution"][name] for name in COMPONENTS},
+            **packets(pair),
+            **deltas,
+            "moved": pair["moves"]["count"],
+        }
+    ]
+
+
+def packets(counted: dict) -> dict:
+    """Packets of a pair or window."""
+    return {f"packets_{name}": counted[f"n_{name}"] for name in ("a", "b", "common")}
+
+
+def within(environment: Environment, pair: dict) -> list[dict]:
+    """Shares within each bound."""
+    return [
+        {"measure": measure, "bound_ns": int(bound), "share": share, "packets_common": pair["n_common"]}
+        for measure, (_, shares) in MEASURES.items()
+        for bound, share in pair[shares].items()
+    ]
+
+
+def moves(environment: Environment, pair: dict) -> list[dict]:
+    """Moved packets, and runs of them."""
+    told = {"packet": pair["moves"], "burst": pair["bursts"]}
+    return [
+        {"scope": scope, "moved": sums["count"], **sums, "longest": sums.get("longest"), **packets(pair)}
+        for scope, sums in told.items()
+    ]
+
+
+def timeline(environment: Environment, pair: dict) -> list[dict]:
+    """The windows."""
+    return [{**window, **packets(window)} for window in pair["timeline"]]
+
+
+def deltas(environment: Environment, pair: dict) -> list[dict]:
+    """Bins of the histograms that hold packets."""
+    total = pair["n_common"]
+    return [
+        {"measure": measure, **one, "share": one["packets"] / total, "packets_common": total}
+        for measure, (name, _) in MEASURES.items()
+        for one in bins(pair["histograms"][name])
+        if one["packets"]
+    ]
+
+
+def bins(histogram: dict) -> Iterator[dict]:
+    """Number, ends and packets of every bin: 0 holds no difference, n and -n the n-th bin of each sign."""
+    yield {"bin": 0, "lo_ns": 0, "hi_ns": 0, "packets": histogram["zero"]}
+    starts = histogram["starts_ns"]
+    ends = [start - 1 for start in starts[1:]] + [None]  # the last one has no end
+    for place, (least, most) in enumerate(zip(starts, ends, strict=True)):
+        number = place + 1
+        yield {"bin": number, "lo_ns": least, "hi_ns": most, "packets": histogram["positive"][place]}
+        mirrored = None if most is None else -most
+        yield {"bin": -number, "lo_ns": mirrored, "hi_ns": -least, "packets": histogram["negative"][place]}
+
+
+def spacing(environment: Environment, pair: dict) -> list[dict]:
+    """Bins of spacings that hold pairs of packets."""
+    counted = pair["spacing"]
+    columns = [counted["zero"][kind] for kind in ("pairs", "reversed")]
+    pairs_, reversed_ = ([zero, *counted[kind]] for zero, kind in zip(columns, ("pairs", "reversed"), strict=True))
+    starts = counted["starts_ns"]
+    ends = [0, *(start - 1 for start in starts[1:]), None]  # the last one has no end
+    return [
+        {
+            **{"bin": number, "lo_ns": least, "hi_ns": most, "pairs": sent, "reversed_pairs": changed},
+            **{"reversed_share": changed / sent, "packets_common": pair["n_common"]},
+        }
+        for number, (least, most, sent, changed) in enumerate(zip([0, *starts], ends, pairs_, reversed_, strict=True))
+        if sent
+    ]
+
+
+def warnings(environment: Environment, pair: dict) -> list[dict]:
+    """What makes the pair's numbers look better or worse than the network was."""
+    rename = renaming(environment)
+    return [
+        {"number": number, "code": one["code"], "components": "".join(one["components"]), "text": rename(one["text"])}
+        for number, one in enumerate(pair["warnings"], 1)
+    ]
+
+
+def renaming(environment: Environment) -> Callable[[str], str]:
+    """Puts the shown names of trials, and for their files the trials' shown names, into a text."""
+    names = dict(environment.shown)
+    for trial in environment.result["trials"]:
+        if environment.shown[trial["name"]] != trial["name"]:
+            names |= {file["file"]: f"a file of {environment.shown[trial['name']]}" for file in trial["files"]}
+    longest_first = sorted(names, key=len, reverse=True)
+    pattern = re.compile(rf"(?<![\w.+-])({'|'.join(map(re.escape, longest_first))})(?![\w+-]|\.\w)")
+    return lambda text: pattern.sub(lambda match: names[match[1]], text)
+
+
+def shown_result(environment: Environment) -> dict:
+    """The result under the shown names: of trials, in pairs and warnings, and of their files."""
+    rename, shown = renaming(environment), environment.shown
+    result = environment.result
+    return {
+        **result,
+        "trials": [
+            {**trial, "name": shown[trial["name"]], "files": shown_files(trial, shown[trial["name"]])}
+            for trial in result["trials"]
+        ],
+        "pairs": [
+            {
+                **{**pair, "a": shown[pair["a"]], "b": shown[pair["b"]]},
+                "warnings": [{**one, "text": rename(one["text"])} for one in pair["warnings"]],
+            }
+            for pair in result["pairs"]
+        ],
+    }
+
+
+def shown_files(trial: dict, shown: str) -> list[dict]:
+    """The files of a trial, one a sample, under the samples' shown names where those are not the true ones."""
+    if shown == trial["name"]:
+        return trial["files"]
+    samples = shown.split(JOINED)
+    if len(samples) != len(trial["files"]):
+        samples = [shown] * len(trial["files"])
+    return [{**file, "file": sample} for file, sample in zip(trial["files"], samples, strict=True)]
+
+
+def mean_of_runs(environment: Environment, place: int) -> dict:
+    """The row of Table 2."""
+    runs, trials = environment.runs, environment.result["trials"]
+    bound = environment.result["parameters"]["within_ns"][0]
+    kappas = [run["kappa"] for run in runs if run["kappa"] is not None]
+    others = environment.others
+    return {
+        **{"place": place, "environment": environment.name, "trials": len(trials), "runs": len(runs)},
+        "samples": sum(len(environment.shown[trial["name"]].split(JOINED)) for trial in trials),
+        "undefined_runs": sum(any(run[name] is None for name in COMPONENTS) for run in runs),
+        **{"packets_baseline": runs[0]["n_a"], "packets_common": sum(run["n_common"] for run in runs)},
+        **{name: mean(run[name] for run in runs) for name in MEANS},
+        "kappa_others": mean(pair["kappa"] for pair in others) if others else None,
+        **{"kappa_min": min(kappas, default=None), "kappa_max": max(kappas, default=None)},
+        **{"within_ns": bound, "iat_within_share": mean(run["within_ns"][str(bound)] for run in runs)},
+        **{f"{m}_delta_mean_ns": mean(run[f"{m}_delta_ns"]["mean"] for run in runs) for m in MEASURES},
+    }
+
+
+def comparisons(environments: list[Environment]) -> list[dict]:
+    """Every environment with every later one."""
+    from acapella.kappa.environments import compared  # noqa: PLC0415 (numpy)
+
+    return compared(
+        [(one.name, [run["kappa"] for run in one.runs if run["kappa"] is not None]) for one in environments]
+    )
+
+
+def mean(values) -> float | None:
+    """Mean of the defined values, None where none is; correctly rounded, so their order does not matter."""
+    defined = [value for value in values if value is not None]
+    return statistics.fmean(defined) if defined else None
+
+
+BY_PAIR = {
+    "consistency": pairs,
+    "consistency_within": within,
+    "consistency_moves": moves,
+    "consistency_timeline": timeline,
+    "consistency_deltas": deltas,
+    "consistency_spacing": spacing,
+    "consistency_warnings": warnings,
+}
+TABLES = (*BY_PAIR, "consistency_environments", "consistency_comparisons")

@@ -1,0 +1,194 @@
+"""Make tables of how consistent the trials of a campaign's environments were.
+
+Reads CAMPAIGN/kappa/ENVIRONMENT.json, which `acapella kappa` writes, and makes the tables consistency,
+consistency_environments (the layout of the CHOIR paper's Table 2), consistency_comparisons, consistency_moves (its
+Table 1), consistency_deltas, consistency_spacing, consistency_timeline, consistency_within and consistency_warnings as
+CSV and Parquet, each described in schemas/tables/; beside them CAMPAIGN/consistency/ENVIRONMENT.json, the whole result
+for publication. CAMPAIGN/consistency_provenance.json says what they were made from.
+
+With --pseudonyms samples and their files have the names in CAMPAIGN/pseudonyms.tsv, and environments are E0, E1, ... in
+the order of --environments; the command prints which is which. The results in CAMPAIGN/kappa keep the true names and
+are not for publication. The text of a filter or a flow, which may contain addresses, is then left out.
+"""
+
+import contextlib
+import csv
+import functools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from acapella import __version__
+from acapella.common import queries
+from acapella.common.pseudonyms import FILE as PSEUDONYMS
+from acapella.common.pseudonyms import environment_pseudonyms
+from acapella_core.arrow_tables import arrow_schema
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_path, atomic_text
+
+from . import trial_tables
+from .layout import Campaign, opened, require
+from .provenance import checksums
+from .trial_tables import JOINED, Environment
+
+PROVENANCE = "consistency_provenance.json"
+RESULTS = "kappa"  # folder of the results as `acapella kappa` writes them, under true names
+PUBLISHED = "consistency"  # folder of the same under the names of the tables
+
+HIDDEN = {"filter": "(a filter)", "flow": "(a flow)"}  # instead of what may hold addresses
+
+
+def register_parser(subparsers):
+    """Add `acapella trials`."""
+    parser = subparsers.add_parser("trials", help="tables of the consistency of trials", description=__doc__)
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="folder results/<campaign>")
+    parser.add_argument(
+        "--environments", nargs="+", required=True, metavar="NAME", help="in the order in which they are told"
+    )
+    parser.add_argument("--pseudonyms", action="store_true", help="hide the names of samples and environments")
+    return parser
+
+
+def run(args) -> None:
+    """Write the tables and name them."""
+    campaign = opened(args.campaign)
+    written = make_tables(campaign, args.environments, hide=args.pseudonyms)
+    print(f"{campaign.folder}: {len(written)} files in tables/ and {PUBLISHED}/; {campaign.folder / PROVENANCE}")
+    if args.pseudonyms:
+        for shown, name in zip(environment_pseudonyms(args.environments), args.environments, strict=True):
+            print(f"{shown}: environment {name}")
+
+
+def make_tables(campaign: Campaign, names: list[str], *, hide: bool = False) -> list[Path]:
+    """Write tables/consistency*.csv and .parquet, consistency/*.json, the provenance; return all paths but its.
+
+    Earlier files stay until all new ones are complete.
+
+    Raises UserError where a result is missing or none, or a sample has no pseudonym.
+    """
+    from acapella.common import tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
+
+    called = pseudonyms_of(campaign) if hide else None
+    shown = environment_pseudonyms(names) if hide else names
+    environments = [read(campaign, *pair, called) for pair in zip(names, shown, strict=True)]
+    written = []
+    with culprit_named(campaign, environments), contextlib.ExitStack() as complete:
+        for table, rows in trial_tables.rows_of(environments).items():
+            target = functools.partial(campaign.table, table)
+            written += tables.write_rows(rows, table, target, complete)
+        for environment in environments:
+            path = campaign.folder / PUBLISHED / f"{environment.name}.json"
+            text = json.dumps(trial_tables.shown_result(environment), indent=1, allow_nan=False) + "\n"
+            complete.enter_context(atomic_path(path)).write_text(text, encoding="utf-8")
+            written.append(path)
+    for path in (campaign.folder / PUBLISHED).glob("*.json"):  # of an earlier run, perhaps under true names
+        if path not in written:
+            path.unlink()
+    write_provenance(campaign, environments, written, hidden=hide)
+    return written
+
+
+@contextlib.contextmanager
+def culprit_named(campaign: Campaign, environments: list[Environment]):
+    """Raise UserError with the environment and its samples if its result cannot be made into tables."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    # A result that lacks a key, or has a value of another type or beyond 64 bits.
+    wrong = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, pa.ArrowException)
+    by_name = {environment.name: environment for environment in environments}
+
+    def failure(names: Sequence[str]) -> Exception | None:
+        try:
+            for table, rows in trial_tables.rows_of([by_name[name] for name in names]).items():
+                for field in arrow_schema(table):
+                    pa.array([row.get(field.name) for row in rows], field.type)
+        except wrong as error:
+            return error
+        return None
+
+    try:
+        yield
+    except wrong as error:
+        name, why = queries.culprit([*by_name], failure)
+        samples = ", ".join(by_name[name].shown.values())
+        raise UserError(
+            f"environment {by_name[name].true_name} (samples {samples}) cannot be merged{why}",
+            where=campaign.folder / RESULTS / f"{by_name[name].true_name}.json",
+            fix="delete the file and run snakemake again",
+        ) from error
+
+
+def read(campaign: Campaign, name: str, shown: str, called: dict[str, str] | None) -> Environment:
+    """Return the result of environment ``name`` under the name ``shown``, its samples under the names of ``called``.
+
+    Without ``called`` they keep their own.
+    """
+    path = require(campaign.folder / RESULTS / f"{name}.json", f"run: acapella kappa ... --sha256 -o {name}.json")
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+        trials = [trial["name"] for trial in result["trials"]]
+        complete = all("spacing" in pair for pair in result["pairs"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError("not a result of acapella kappa -o", where=path, fix="make it again") from error
+    if not complete:
+        raise UserError("has no spacing: it is of an older version of acapella kappa", where=path, fix="make it again")
+    if called is not None:
+        result = without_addresses(result)
+    return Environment(shown, name, result, {trial: shown_name(trial, called, path) for trial in trials})
+
+
+def without_addresses(result: dict) -> dict:
+    """The result without the text of its filter and flow, in parameters and warnings."""
+    given = {key: result["parameters"].get(key) for key in HIDDEN}
+    given = {key: text for key, text in given.items() if text is not None}
+
+    def shown(text: str) -> str:
+        for key, hidden in given.items():
+            text = text.replace(f"--{key} {hidden}", f"--{key} {HIDDEN[key]}")
+        return text
+
+    pairs = [
+        {**pair, "warnings": [{**one, "text": shown(one["text"])} for one in pair["warnings"]]}
+        for pair in result["pairs"]
+    ]
+    return {**result, "parameters": {**result["parameters"], **{key: HIDDEN[key] for key in given}}, "pairs": pairs}
+
+
+def shown_name(trial: str, called: dict[str, str] | None, path: Path) -> str:
+    """A trial's name with each of its samples renamed."""
+    if called is None:
+        return trial
+    try:
+        return JOINED.join(called[sample] for sample in trial.split(JOINED))
+    except KeyError as missing:
+        raise UserError(
+            f"sample {missing} has no pseudonym", where=path, fix="run acapella process --pseudonyms"
+        ) from missing
+
+
+def pseudonyms_of(campaign: Campaign) -> dict[str, str]:
+    """Pseudonym by sample, as acapella process wrote them."""
+    path = require(campaign.folder / PSEUDONYMS, f"run: acapella process {campaign.folder} --pseudonyms")
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
+        return {row["true_sample"]: row["sample"] for row in rows}
+
+
+def write_provenance(campaign: Campaign, environments: list[Environment], outputs: list[Path], *, hidden: bool) -> None:
+    """Versions, parameters, the sha256 of every capture, and of every table."""
+    told = {
+        "acapella_provenance": 1,
+        "versions": {"acapella": __version__, "kappa": sorted({e.result["version"] for e in environments})},
+        "parameters": {
+            "pseudonyms": hidden,
+            "environments": [e.name for e in environments],
+            **{e.name: e.result["parameters"] for e in environments},
+        },
+        "inputs": {
+            e.name: {e.shown[t["name"]]: [file["sha256"] for file in t["files"]] for t in e.result["trials"]}
+            for e in environments
+        },
+        "outputs": checksums(campaign, outputs),
+    }
+    text = json.dumps(told, indent=2, sort_keys=True, ensure_ascii=False)
+    atomic_text(campaign.folder / PROVENANCE, text + "\n")

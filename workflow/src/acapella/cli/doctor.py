@@ -1,0 +1,363 @@
+"""What this machine offers to Acapella, and what each missing piece would enable.
+
+Nothing is taken for granted from a version or a module list: what can be tried is tried. Features of tc are tried on
+a dummy interface in a network namespace of their own, which goes away with the process. Always exits 0: a missing
+piece narrows what can be done, and is no fault.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+TIMEOUT_S = 20
+GIB = 1024**3
+RDMA_DEVICES = Path("/sys/class/infiniband")
+ADMIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")  # tcpdump and tc are there, and users' PATHs are not
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One piece: whether it is there, what was seen of it, what it is good for and what to do where it is missing."""
+
+    group: str
+    piece: str
+    there: bool
+    seen: str
+    enables: str
+    install: str | None
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program, how it tells its version, what it enables and the Debian package that brings it."""
+
+    group: str
+    name: str
+    ask: tuple[str, ...]
+    enables: str
+    package: str
+    others: tuple[str, ...] = ()
+
+
+PROGRAMS = (
+    Program("dissection", "tshark", ("--version",), "engines hybrid and tshark, acapella verify", "tshark"),
+    Program("capture", "tcpdump", ("--version",), "captures", "tcpdump"),
+    Program("capture", "acapella-dpdk-capture", ("--version",), "captures with DPDK, by make setup", "libdpdk-dev"),
+    Program("P4", "acapella-p4-run", ("--version",), "P4 programs over captures, by make setup", "libdpdk-dev"),
+    Program("testbed local", "ip", ("-Version",), "namespaces, bridges and mirrors", "iproute2"),
+    Program("testbed local", "ethtool", ("--version",), "frames as a wire would carry them (offloads off)", "ethtool"),
+    Program("testbed local", "iperf3", ("--version",), "TCP and UDP streams", "iperf3"),
+    Program("testbed local", "tcpreplay", ("--version",), "trials: one capture replayed (local.replay)", "tcpreplay"),
+    Program("testbed local", "curl", ("--version",), "HTTP and HTTPS clients", "curl"),
+    Program("testbed local", "nginx", ("-v",), "HTTP and HTTPS server", "nginx-light"),
+    Program("testbed local", "openssl", ("version",), "the HTTPS server's certificate", "openssl"),
+    Program("testbed local", "dnsmasq", ("--version",), "DNS server", "dnsmasq-base"),
+    Program("testbed local", "dig", ("-v",), "DNS client", "bind9-dnsutils"),
+    Program("testbed local", "ping", ("-V",), "ICMP", "iputils-ping"),
+    Program("testbed local", "sshd", ("-V",), "SSH traffic", "openssh-server"),
+    Program("testbed local", "ovs-vsctl", ("--version",), "Open vSwitch: tags and labels", "openvswitch-switch"),
+    Program("testbed local", "snmpset", ("-V",), "switch counters by SNMP, as on FABRIC (also needs snmpd)", "snmp"),
+    Program("testbed local", "prometheus", ("--version",), "switch counters by SNMP", "prometheus"),
+    Program(
+        "testbed local",
+        "prometheus-snmp-exporter",
+        ("--version",),
+        "switch counters by SNMP",
+        "prometheus-snmp-exporter",
+    ),
+    Program("P4", "p4c", ("--version",), "P4 programs, compiled anew", "none in Debian 12", ("p4c-dpdk", "p4test")),
+    Program("flow reports", "softflowd", ("-h",), "acapella comparators", "softflowd"),
+    Program("flow reports", "nfpcapd", ("-V",), "acapella comparators", "nfdump"),
+    Program("flow reports", "zeek", ("--version",), "acapella comparators", "none in Debian 12"),
+    Program("clusters", "sbatch", ("--version",), "submitting jobs to a cluster", "slurm-client"),
+    Program("storage study", "bpftrace", ("--version",), "latency of writes (snakemake storage)", "bpftrace"),
+    Program("report", "chromium", ("--version",), "the tests that open the report in a browser", "chromium"),
+    Program("development", "clang++-14", ("--version",), "make fuzz", "clang-14"),
+    Program("development", "clang-tidy-14", ("--version",), "make lint", "clang-tidy-14"),
+    Program("development", "slurmd", ("-V",), "the test of profiles/slurm, on a Slurm of its own", "slurmd"),
+    Program("development", "fio", ("--version",), "make bench: the disk's own speed", "fio"),
+    Program("development", "shellcheck", ("--version",), "make lint", "shellcheck"),
+)
+
+# What is tried on the dummy interface d0, with m0 as the mirror's end: piece, commands, what it enables.
+HTB = "tc qdisc add dev d0 root handle 1: htb default 1"
+TC_FEATURES = (
+    ("tc htb", (HTB,), "mirrors of what a port sends"),
+    ("tc ingress", ("tc qdisc add dev d0 handle ffff: ingress",), "mirrors of what a port receives"),
+    ("tc clsact", ("tc qdisc add dev d0 clsact",), "nothing more: mirrors use ingress and htb"),
+    (
+        "tc u32 + mirred",
+        (
+            "tc qdisc add dev d0 handle ffff: ingress",
+            "tc filter add dev d0 parent ffff: u32 match u32 0 0 action mirred egress mirror dev m0",
+        ),
+        "port mirrors of testbed local",
+    ),
+    (
+        "tc matchall",
+        (
+            "tc qdisc add dev d0 handle ffff: ingress",
+            "tc filter add dev d0 parent ffff: matchall action mirred egress mirror dev m0",
+        ),
+        "nothing more: mirrors use u32",
+    ),
+    ("tc tbf", ("tc qdisc add dev d0 root tbf rate 100mbit burst 32kb limit 64kb",), "a mirror port with a line rate"),
+    ("tc netem", ("tc qdisc add dev d0 root netem delay 1ms",), "links with delay and loss (nothing uses them)"),
+)
+KERNEL_LINKS = (
+    ("veth", "ip link add v0 type veth peer name v1", "links of testbed local"),
+    ("bridge", "ip link add b0 type bridge", "switches of testbed local"),
+    ("vlan", "ip link add link d0 name d0.7 type vlan id 7", "traffic on path vlan of testbed local"),
+    ("vxlan", "ip link add x0 type vxlan id 7 dstport 4789 dev d0", "traffic on path vxlan of testbed local"),
+)
+
+
+def register_parser(subparsers: argparse._SubParsersAction) -> argparse.ArgumentParser:
+    """Add `doctor` to the command line."""
+    parser = subparsers.add_parser("doctor", help="what this machine offers", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    return parser
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print what was found, as text or JSON."""
+    findings = examine()
+    if args.json:
+        json.dump([asdict(finding) for finding in findings], sys.stdout, indent=2)
+        print()
+        return
+    print("\n".join(as_text(findings)))
+
+
+def examine() -> list[Finding]:
+    """Everything there is to find, in the order of PROGRAMS' groups."""
+    programs = [program(entry) for entry in PROGRAMS]
+    found = [*machine(), *programs, rdma(), cluster(), *privileges(), *confinement(), *kernel(), *python_packages()]
+    groups = list(dict.fromkeys(finding.group for finding in found))
+    return sorted(found, key=lambda finding: groups.index(finding.group))
+
+
+def as_text(findings: list[Finding]) -> Iterator[str]:
+    """Lines for people: a line for each piece, then for each missing one what it would enable."""
+    group, width = "", max((len(finding.piece) for finding in findings), default=0)
+    for finding in findings:
+        if finding.group != group:
+            group = finding.group
+            yield f"{group}"
+        mark = "yes" if finding.there else "NO "
+        yield f"  {mark}  {finding.piece:<{width}}  {finding.seen}".rstrip()
+    missing = [finding for finding in findings if not finding.there]
+    if missing:
+        yield ""
+        yield "what the missing pieces would enable"
+    for finding in missing:
+        hint = f"  [{finding.install}]" if finding.install else ""
+        yield f"  {finding.piece:<{width}}  {finding.enables}{hint}"
+
+
+def machine() -> list[Finding]:
+    """Cores, memory and disk, which set how much runs at once."""
+    cores = len(os.sched_getaffinity(0))
+    memory = memory_bytes()
+    disk = shutil.disk_usage(".").free
+    return [
+        Finding("machine", "cores", True, str(cores), "samples digested at once", None),
+        Finding("machine", "memory", True, f"{memory / GIB:.1f} GiB available", "rules at once", None),
+        Finding("machine", "disk", True, f"{disk / GIB:.1f} GiB free here", "captures and acaps", None),
+        Finding("machine", "system", True, f"{os.uname().sysname} {os.uname().release}", "namespaces, mirrors", None),
+    ]
+
+
+def memory_bytes() -> int:
+    """Memory that a new program can have without swapping."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def program(entry: Program) -> Finding:
+    """Whether a program is on the PATH (or where administrators keep theirs), and its version in its own words."""
+    path = None
+    for name in (entry.name, *entry.others):
+        path = path or which(name)
+    seen = first_words(tried([path, *entry.ask])) if path else "not found"
+    install = None if path else install_hint(entry.package)
+    return Finding(entry.group, entry.name, path is not None, seen, entry.enables, install)
+
+
+def cluster() -> Finding:
+    """Whether a Slurm answers: its programs alone, without a configuration, submit nothing."""
+    said = tried(["sinfo", "--noheader", "--format=%D nodes"])
+    answer = next((line for line in said.splitlines() if re.fullmatch(r"\d+ nodes", line)), None)
+    fix = None if answer else "the cluster's slurm.conf in /etc/slurm, or one of its login nodes"
+    seen = answer or ("sinfo: not found" if not said.strip() else "sinfo finds no cluster")
+    return Finding("clusters", "a Slurm that answers", bool(answer), seen[:70], "snakemake --profile slurm", fix)
+
+
+def rdma(devices: Path = RDMA_DEVICES) -> Finding:
+    """RDMA devices that the kernel knows, with the state of their ports."""
+    names = sorted(path.name for path in devices.iterdir()) if devices.is_dir() else []
+    states = [f"{path.parts[-4]} {path.read_text().strip()}" for path in sorted(devices.glob("*/ports/*/state"))]
+    enables = "acapella collector run --rdma-device (without: pcap, AF_PACKET)"
+    seen = ", ".join(states or names)[:70] or "none"
+    return Finding("flow reports", "RDMA device", bool(names), seen, enables, None if names else "an RDMA-capable NIC")
+
+
+def which(name: str) -> str | None:
+    """A program's path, the administrators' folders and the virtual environment's included."""
+    return shutil.which(name) or shutil.which(name, path=os.pathsep.join((*ADMIN, str(Path(sys.executable).parent))))
+
+
+def install_hint(package: str) -> str:
+    """What to type, or that there is nothing to type."""
+    return package if package.startswith("none") else f"apt-get install {package}"
+
+
+def tried(command: list[str]) -> str:
+    """What a command prints on both streams; nothing where it does not start or does not end."""
+    try:
+        ended = subprocess.run(
+            command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, errors="replace"
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return f"{ended.stdout}\n{ended.stderr}"
+
+
+def first_words(text: str) -> str:
+    """The line that names the version: the first with a number and a dot, cut to a readable length."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not re.search(" (error|fatal): ", line)]
+    versions = [line for line in lines if re.search(r"\d\.\d", line)]
+    return (versions or lines or ["version not told"])[0][:70]
+
+
+def privileges() -> list[Finding]:
+    """Root, or namespaces of one's own: what testbed local needs."""
+    root = os.geteuid() == 0
+    network = isolated(["true"]) is None
+    fix = "as root: sysctl kernel.unprivileged_userns_clone=1 (Debian), or run as root"
+    return [
+        Finding(
+            "privileges",
+            "root",
+            root,
+            f"user id {os.geteuid()}",
+            "installing packages; testbed local without user namespaces",
+            None,
+        ),
+        Finding(
+            "privileges",
+            "user namespaces",
+            network,
+            "unshare -rn works" if network else "unshare -rn is refused",
+            "testbed local without root",
+            fix,
+        ),
+    ]
+
+
+def trial() -> tuple[bool, str, str]:
+    """Return whether a confined program has a filter of system calls; its user and limit of processes, for people."""
+    from acapella.common.confined import PROCESSES, TASKS, status_of_trial  # noqa: PLC0415 - needs the native core
+
+    try:
+        status = status_of_trial()
+    except OSError as error:
+        return False, f"no confined program starts: {error}", ""
+    uid = int(status["Uid"].split()[0])
+    user = f"ours, {uid}" if uid == os.geteuid() else "one of its own"
+    limited = status[PROCESSES] == str(TASKS)
+    processes = f"at most {TASKS}" if limited else "not limited: no user namespace of its own"
+    seccomp = status.get("Seccomp") == "2"
+    if not seccomp:
+        processes += "; one that calls setsid outlives the program"
+    return seccomp, user + (": we cannot take another" if uid == os.geteuid() else ""), processes
+
+
+def confinement() -> list[Finding]:
+    """What tshark and `acapella digest`, which read hostile input, are confined with."""
+    try:
+        from acapella_core import _native  # noqa: PLC0415 - python_packages reports that it is missing
+    except ImportError:
+        return []
+    offered = _native.confinement_offered()
+    abi = offered["landlock_abi"]
+    seccomp, user, processes = trial()
+    pieces = (
+        ("Landlock", abi > 0, f"active, ABI {abi}" if abi else "not in this kernel", "tshark and digest: few files"),
+        ("seccomp", seccomp, "active" if seccomp else "not in this kernel", "tshark and digest: no network"),
+        ("user of tshark", True, user, "few files"),
+        ("processes of tshark", processes.startswith("at most"), processes, "no endless forks"),
+    )
+    fix = "a kernel with Landlock, seccomp, and user namespaces (Linux 5.13 or later, lsm=landlock,...)"
+    return [
+        Finding("confinement", piece, there, seen, enables, None if there else fix)
+        for piece, there, seen, enables in pieces
+    ]
+
+
+def isolated(command: list[str]) -> str | None:
+    """Run a command in user and network namespaces of its own; None where it succeeds, else what was said."""
+    try:
+        ended = subprocess.run(
+            ["unshare", "-rn", *command],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+            errors="replace",
+            env={**os.environ, "PATH": os.pathsep.join([os.environ.get("PATH", os.defpath), *ADMIN])},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    if ended.returncode == 0:
+        return None
+    said = [line for line in ended.stderr.splitlines() if line.strip()]
+    return said[0] if said else f"exit code {ended.returncode}"
+
+
+def kernel() -> list[Finding]:
+    """Each feature of the kernel's switching, tried for real in namespaces of its own."""
+    prepare = ("ip link add d0 type dummy", "ip link add m0 type dummy", "ip link set d0 up", "ip link set m0 up")
+    veths = ("ip link add d0 type veth peer name d1", "ip link add m0 type veth peer name m1", "ip link set d0 up")
+    start = prepare if isolated(script(prepare)) is None else veths  # dummy is a module of its own, and may be missing
+    candidates = [(piece, commands, enables) for piece, commands, enables in TC_FEATURES]
+    candidates += [(f"link {piece}", (command,), enables) for piece, command, enables in KERNEL_LINKS]
+    return [feature(piece, (*start, *commands), enables) for piece, commands, enables in candidates]
+
+
+def script(commands: tuple[str, ...]) -> list[str]:
+    """The commands as one, which stops at the first that fails."""
+    return ["sh", "-ec", "\n".join(commands)]
+
+
+def feature(piece: str, commands: tuple[str, ...], enables: str) -> Finding:
+    """Try a feature; what was said tells why it is missing."""
+    said = isolated(script(commands))
+    seen = "tried, works" if said is None else said[:70]
+    return Finding("kernel (tried)", piece, said is None, seen, enables, None if said is None else "another kernel")
+
+
+def python_packages() -> list[Finding]:
+    """Optional Python packages."""
+    from importlib.util import find_spec  # noqa: PLC0415
+
+    checks: tuple[tuple[str, str, str, Callable[[str], object]], ...] = (
+        ("fablib", "fabrictestbed_extensions", "testbed fabric", find_spec),
+        ("native core", "acapella_core._native", "acapella digest", find_spec),
+    )
+    hints = {"fablib": "make setup-fabric", "native core": "make setup"}
+    return [
+        Finding(
+            "Python", piece, bool(find(module)), "installed" if find(module) else "not installed", enables, hints[piece]
+        )
+        for piece, module, enables, find in checks
+    ]

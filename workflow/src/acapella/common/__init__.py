@@ -1,0 +1,1 @@
+"""Shared by the other packages; imports none of them."""

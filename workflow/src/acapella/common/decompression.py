@@ -1,0 +1,143 @@
+"""Compressed captures for the P4 loader: decompressed by the core, through a pipe.
+
+The core decompresses as it does for `acapella digest`, in a thread per capture. Nothing is written to the disk. A
+second pipe marks the end: if this process is killed, both pipes end without the mark, and the loader fails.
+"""
+
+import contextlib
+import fcntl
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from acapella.digest.command import DAMAGED, fault_of
+from acapella_core import _native
+from acapella_core.errors import UserError
+
+MAGIC = (bytes.fromhex("1f8b"), bytes.fromhex("28b52ffd"), bytes.fromhex("04224d18"))  # RFC 1952, RFC 8878, LZ4 frame
+ALL = 2**64 - 1
+PIPE_BYTES = 1 << 20
+END = b"."
+READ_ERROR = "read_error"  # of the operating system: no fault of the capture
+MEND = "mend the capture (editcap)"
+RAISE = "raise the limit if you trust the capture"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """How the data of a capture ended early: ``kind`` as in an acap's `file_issue`, ``text`` for people."""
+
+    kind: str
+    text: str
+
+    def line(self, capture: Path, frames: int) -> str:
+        """Return the error or warning that `acapella digest` prints of such a capture."""
+        damaged = self.kind in DAMAGED
+        read = "no whole frame is before it"
+        if frames:
+            read = f"the {frames:,} whole {'frame before it was' if frames == 1 else 'frames before it were'} read"
+        advice = f"; exit code 1: {RAISE if self.kind == 'decompression_limit' else MEND}" if damaged else ""
+        return f"acapella: {'error' if damaged else 'warning'}: {capture}: {self.text}; {read}{advice}"
+
+
+class Stream:
+    """A capture that a thread decompresses into a pipe until the reader closes it. Raises UserError."""
+
+    def __init__(self, capture: Path, most: int, limits=None):
+        self.capture = capture
+        self._most = most
+        try:
+            self._core = _native.Decompression(str(capture), limits or _native.DecompressionLimits())
+        except _native.InputError as error:
+            raise UserError(str(error)) from error
+        self.reading, self._writing = os.pipe()
+        with contextlib.suppress(OSError):  # a user's pipes may be limited; a small one is slower
+            fcntl.fcntl(self.reading, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        self.ending, self._marking = os.pipe()
+        self._bytes = 0
+        self._thread = threading.Thread(target=self._write, name="decompression", daemon=True)
+        self._thread.start()
+
+    def _write(self) -> None:
+        try:
+            self._bytes = self._core.write(self._writing, self._most)
+            os.write(self._marking, END)  # before the data end; the pipe has room
+        finally:
+            os.close(self._writing)
+            os.close(self._marking)
+
+    def close(self) -> None:
+        """Close the pipes and end the thread."""
+        os.close(self.reading)
+        self._thread.join()
+        os.close(self.ending)
+
+    def fault(self) -> Fault | None:
+        """Return how the data ended early; None if they are whole, or were not read to their end."""
+        kind, detail = self._core.fault()
+        if not kind:
+            return None
+        facts = {"compression": self._core.compression(), "file_issue_offset": self._bytes}
+        return Fault(kind, fault_of(facts | {"file_issue_detail": detail, "file_unread_bytes": 0}))
+
+
+class Streams:
+    """Captures as the loader's arguments; ``faults``, known when the loader has ended, is by place of the capture."""
+
+    def __init__(self, limits=None) -> None:
+        self._limits = limits
+        self.arguments: list[str] = []
+        self.faults: dict[int, Fault] = {}
+        self._streams: dict[int, Stream] = {}
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """The descriptors that the loader has to inherit."""
+        return tuple(end for stream in self._streams.values() for end in (stream.reading, stream.ending))
+
+    def add(self, place: int, capture: Path, most: int | None) -> None:
+        """Add a capture, of which the first ``most`` decompressed bytes count. Raises UserError."""
+        self.arguments += ["--in", str(capture)]
+        if most is not None or is_compressed(capture):
+            stream = self._streams[place] = Stream(capture, ALL if most is None else most, self._limits)
+            self.arguments += ["--descriptor", f"{stream.reading}:{stream.ending}"]
+
+    def close(self) -> None:
+        """End all threads and collect the faults. Raises UserError if the operating system cannot read a capture."""
+        for place, stream in self._streams.items():
+            stream.close()
+            if fault := stream.fault():
+                self.faults[place] = fault
+        for place, fault in self.faults.items():
+            if fault.kind == READ_ERROR:
+                raise UserError(fault.text, where=self._streams[place].capture, outside=True)
+
+
+@contextlib.contextmanager
+def streamed(captures: Sequence[Path], most: Sequence[int | None] = (), limits=None) -> Iterator[Streams]:
+    """Yield captures for a loader that runs inside the block; ``most``: decompressed bytes of each that count;
+    ``limits`` on decompression (acapella_core.decompression), by default the core's.
+
+    A capture without compression is left to the loader, as is one that cannot be opened. Raises UserError if nothing
+    can be decompressed.
+    """
+    streams = Streams(limits)
+    try:
+        for place, capture in enumerate(captures):
+            streams.add(place, capture, most[place] if most else None)
+        yield streams
+    finally:
+        streams.close()
+
+
+def is_compressed(path: Path) -> bool:
+    """Return whether a file begins as gzip, zstd or lz4; False if it cannot be read."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as stream:
+            return stream.read(4).startswith(MAGIC)
+    except OSError:
+        return False

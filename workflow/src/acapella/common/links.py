@@ -1,0 +1,51 @@
+"""Symbolic links in a campaign's directory: those that the workflow makes, and others, which nothing writes through."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from acapella_core import names
+from acapella_core.beneath import FIX
+
+ENTRY = re.compile(r"[0-9a-f]{64}_(acap|flows)\.parquet")  # of a cache (acapella.digest.cache)
+WRITTEN = (
+    ".json",
+    ".tsv",
+)  # files in raw/ that the workflow writes; others may be links, unless hidden
+
+
+def links(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Yield path and target of each symbolic link beneath a directory that the workflow does not make itself."""
+    for parent, folders, files in os.walk(folder):
+        for name in sorted((*folders, *files)):
+            path = Path(parent) / name
+            if path.is_symlink() and not is_ours(path.relative_to(folder), path):
+                yield path.relative_to(folder), f"is a symbolic link to {path.readlink()}"
+
+
+def is_ours(place: Path, path: Path) -> bool:
+    """Return whether a link at ``place`` in a campaign is one to a capture or to an entry of a cache."""
+    match place.parts:
+        case ("raw", name):
+            return not name.startswith(".") and not name.endswith(WRITTEN) and not path.is_dir()
+        case (("acap" | "flows") as kind, name):
+            entry = ENTRY.fullmatch(path.readlink().name)
+            return name.endswith(".parquet") and entry is not None and entry[1] == kind
+        case _:
+            return False
+
+
+def cached(folder: Path) -> list[Path]:
+    """Return the entries of a cache that links in a campaign's acap/ and flows/ point to."""
+    found = [path for kind in ("acap", "flows") for path in (folder / kind).glob("*.parquet") if path.is_symlink()]
+    return sorted(path.resolve() for path in found if is_ours(path.relative_to(folder), path))
+
+
+def refusal(folder: Path) -> str | None:
+    """Return one line on the links that no run follows; None if there are none."""
+    found = [f"{folder / place} {what}" for place, what in links(folder)]
+    if not found:
+        return None
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return names.shown(f"{found[0]}{more}, and no file is written through one; {FIX}")

@@ -1,0 +1,1 @@
+"""Convert captures to acaps and flow tables."""

@@ -1,0 +1,176 @@
+"""The two Parquet files of a digest: their schemas, each column's encoding, their metadata.
+
+DuckDB 1.0.0 reads every column: it does not know BYTE_STREAM_SPLIT for integers, so no column has it. Encodings are
+chosen for traffic with a few long TCP streams and for one core. Columns that grow step by step and the IP
+identification are DELTA_BINARY_PACKED. Captured lengths and flags have few values and are dictionaries, as texts are.
+The other integers are PLAIN; zstd compresses them. Row groups have statistics only if a query skips row groups by them.
+"""
+
+import contextlib
+import json
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from acapella.common.tables import arrow_schema
+from acapella_core.errors import UserError
+
+from .merged import FILE
+
+KEY = "acapella"  # key-value metadata, JSON
+# Of both files, the key `acap_format` of the metadata (none is 1). 2: identifiers of tunnels are part of flows' keys.
+# 3: frames have ip_id.
+FORMAT = 3
+
+BATCH_ROWS = 1 << 17  # a row group: small enough for the caches and for memory, large enough for DuckDB
+FLOW_BATCH_ROWS = 1 << 14
+
+DELTA = "DELTA_BINARY_PACKED"
+PLAIN = "PLAIN"
+
+FRAME_ENCODINGS = {
+    "frame": DELTA,
+    "ts_ns": DELTA,
+    "wire_len": PLAIN,
+    "inner_wire_len": PLAIN,
+    "flow": PLAIN,
+    "tcp_seq": PLAIN,
+    "tcp_ack": PLAIN,
+    "payload_len": PLAIN,
+    "ip_len": PLAIN,
+    "ip_id": DELTA,
+}
+FRAME_DICTIONARIES = ["cap_len", "protocols", "stack", "tcp_flags", "l4_by", "app_by", "issue"]
+FRAME_STATISTICS = ["frame", "ts_ns", "flow"]
+
+FLOW_ENCODINGS = {"flow": DELTA, "peer_flow": DELTA, "first_ns": DELTA, "last_ns": DELTA}
+FLOW_PLAIN = ["flow_id", "peer_flow_id"]  # hashes: no two alike
+
+
+def metadata_of(path) -> dict:
+    """What digest wrote into an acap or a flow table about its sample."""
+    return json.loads(pq.read_metadata(path).metadata[KEY.encode()])
+
+
+def is_digest(path) -> bool:
+    """Return whether a file has the metadata of an acap or a flow table, of any format."""
+    try:
+        return isinstance(metadata_of(path), dict)
+    except (pa.ArrowInvalid, OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def check_digest(path, sample: str) -> None:
+    """Raise UserError with the sample's name if an acap or flow table is damaged, no digest's, or of another format."""
+    try:
+        check_format(path, metadata_of(path))
+    except (pa.ArrowInvalid, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        told = isinstance(error, (pa.ArrowInvalid, OSError)) and str(error)
+        reason = told.splitlines()[0] if told else "it has no metadata of acapella digest"
+        raise UserError(
+            f"sample {sample}: not an acap or flow table, or a damaged one: {reason}",
+            where=path,
+            fix="delete it and run snakemake again",
+        ) from error
+
+
+def check_format(path, metadata: dict | None = None) -> None:
+    """Raise UserError if an acap or flow table is of another format: its flows are not those of this version.
+
+    ``metadata``: what metadata_of() gives, if it is known. A file that is no digest's is left to the caller.
+    """
+    if metadata is None:
+        try:
+            found = pq.read_metadata(path).metadata or {}
+        except (pa.ArrowInvalid, OSError):
+            return
+        if KEY.encode() not in found:
+            return
+        metadata = json.loads(found[KEY.encode()])
+    version = metadata.get("acap_format", 1)
+    if version != FORMAT:
+        raise UserError(
+            f"has format version {version}, this is acapella with version {FORMAT}",
+            where=path,
+            fix="run acapella digest on the capture again (Snakemake does so by itself)",
+        )
+
+
+class TableWriter:
+    """One Parquet file, a row group a batch; as a context manager, closed whole or abandoned.
+
+    ``target`` is what errors call the file where it is not ``path``, its temporary name. Raises UserError where writing
+    fails.
+    """
+
+    def __init__(self, path, target, schema: pa.Schema, **options):
+        self.schema = schema
+        self._target = target or path
+        with self._disk_errors():
+            self._writer = pq.ParquetWriter(path, self.schema, version="2.6", compression="zstd", **options)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append ``batch`` as one row group."""
+        with self._disk_errors():
+            self._writer.write_table(pa.Table.from_batches([batch], self.schema), row_group_size=max(len(batch), 1))
+
+    def close(self, metadata: dict) -> None:
+        """Add ``metadata`` and finish the file."""
+        with self._disk_errors():
+            self._writer.add_key_value_metadata({KEY: json.dumps(metadata, sort_keys=True)})
+            self._writer.close()
+
+    @contextlib.contextmanager
+    def _disk_errors(self):
+        try:
+            yield
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise UserError(f"cannot write: {reason}", where=self._target) from error
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, failed, *_) -> None:
+        if failed:  # what was wrong is known already, and the file goes
+            with contextlib.suppress(OSError):
+                self._writer.close()
+
+
+def frame_writer(path, target=None, *, merged: bool = False) -> TableWriter:
+    """Return a writer of the frame table; of a ``merged`` digest, with the column `file`."""
+    schema = arrow_schema("frames")
+    return TableWriter(
+        path,
+        target,
+        schema.append(FILE) if merged else schema,
+        compression_level=1,
+        use_dictionary=[*FRAME_DICTIONARIES, FILE.name] if merged else FRAME_DICTIONARIES,
+        column_encoding=FRAME_ENCODINGS,
+        write_statistics=FRAME_STATISTICS,
+    )
+
+
+def leaves_of(field: pa.Field) -> list[str]:
+    """The names of a column's values in Parquet."""
+    if not pa.types.is_list(field.type):
+        return [field.name]
+    element = f"{field.name}.list.element"
+    if not pa.types.is_struct(field.type.value_type):
+        return [element]
+    return [f"{element}.{part.name}" for part in field.type.value_type]
+
+
+def flow_writer(path, target=None) -> TableWriter:
+    """A writer of the flow table."""
+    leaves = [leaf for field in arrow_schema("flows") for leaf in leaves_of(field)]
+    dictionary = [name for name in leaves if name not in FLOW_ENCODINGS and name not in FLOW_PLAIN]
+    return TableWriter(
+        path,
+        target,
+        arrow_schema("flows"),
+        compression_level=3,
+        use_dictionary=dictionary,
+        column_encoding=FLOW_ENCODINGS,
+    )

@@ -1,0 +1,356 @@
+"""One sample in, its acap and its flows out.
+
+The acap holds one row per frame (header stack, time, lengths, flow, TCP numbers), the flow table one row per directed
+flow; schemas/tables/frames.yaml and flows.yaml describe every column. IN is a pcap or pcapng file, also compressed
+with gzip, zstd or lz4, or - for standard input. Of several (a file of each queue, or files that follow each other) the
+frames are taken in order of time, those of the same time in the order of the files named; the frame table then has a
+column `file` with the name of each frame's file, without directories. Both files appear whole or
+not at all, and the same bytes and options give the same files, whatever --threads is.
+
+Engines: `native` decides layers 2 to 4 and says where it is not sure; `hybrid` lets tshark dissect a selection of
+payload frames of every flow, and every frame the core is not sure of; `tshark` lets it dissect every frame.
+
+Exit codes: 0, the files hold the whole capture, or all there is of one that was cut (a warning says where); 1, the
+files were written, but the capture is damaged and they lack frames or hold wrong ones; 2, nothing was written; 130,
+stopped. Snakemake keeps the files of 0 alone. Of a damaged capture `editcap BAD.pcap GOOD.pcap` copies the packets
+before the damage, and `exclude: [SAMPLE]` in the config leaves it out.
+
+The joined view of both files, in any DuckDB client:
+
+  create view frames as select f.*, w.* exclude (flow, app_by) from 'acap/x.parquet' f
+      left join 'flows/x.parquet' w using (flow);
+"""
+
+import argparse
+import contextlib
+import importlib
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from acapella import __version__
+from acapella_core import decompression, files, names
+from acapella_core.arguments import size_bytes
+from acapella_core.errors import UserError
+
+# Each has open_digest(source, options): an object with frame_batches() and, after its end, flow_batches(), both of
+# Arrow record batches, and then summary(), a dict; digest_native is the plainest of them.
+ENGINES = {
+    "native": "acapella.digest.native",
+    "hybrid": "acapella.digest.hybrid",
+    "tshark": "acapella.digest.hybrid",
+}
+
+UNREADABLE = "unsupported_link_type"  # an issue of frames
+PRIVATE = range(147, 163)  # LINKTYPE_USER0 to USER15, which tshark knows by name alone
+
+# Ways for a file to end after which the result is wrong: frames that were read may be made up (a checksum that does not
+# fit comes last), or frames that are there were not read. A file that is only cut holds no more than what was read.
+DAMAGED = (
+    "bad_compression",
+    "decompression_limit",
+    "bad_caplen",
+    "bad_pseudo_header",
+    "bad_block",
+    "bad_version",
+    "too_many_interfaces",
+)
+MEMORY = "2G"
+ANSWER_S = 120.0  # acapella.common.tshark's, which is slow to import
+LONGEST_S = 10**6
+MEND = "leave the sample out (exclude), keep what is before the damage (--damaged keep), or mend the capture (editcap)"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a digest's result depends on besides the bytes, and how many threads it may use."""
+
+    engine: str
+    deep_frames: tuple[int, ...] = ()
+    site: str | None = None
+    port: str | None = None
+    threads: int = 1
+    limits: object = None  # _native.DecompressionLimits; None: the core's own
+    memory: str = MEMORY
+    answer_s: float = ANSWER_S
+
+    def of_core(self) -> dict:
+        """The limits as the core takes them. Raises UserError."""
+        from acapella_core import _native  # noqa: PLC0415 - the start of `--help` stays quick
+
+        return {"limits": self.limits or _native.DecompressionLimits(), "memory_bytes": size_bytes(self.memory)}
+
+    def parameters(self) -> dict:
+        """What is recorded; threads change nothing and are not part of it."""
+        return {"deep_frames": list(self.deep_frames)}
+
+
+def register_parser(subparsers) -> argparse.ArgumentParser:
+    """Add `acapella digest`."""
+    parser = subparsers.add_parser(
+        "digest",
+        help="a sample's capture in, its acap and flows out",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "sources", metavar="IN", nargs="+", help="pcap or pcapng, also compressed; - for standard input"
+    )
+    parser.add_argument("-o", dest="acap", metavar="ACAP.parquet", required=True, help="the frame table")
+    parser.add_argument(
+        "--flows", metavar="FLOWS.parquet", help="the flow table (default: X.flows.parquet for an ACAP X.parquet)"
+    )
+    parser.add_argument("--engine", choices=sorted(ENGINES), default="hybrid", help="who names what (default: hybrid)")
+    parser.add_argument(
+        "--deep-frames",
+        metavar="K",
+        type=int,
+        nargs="+",
+        default=[],
+        help="engine hybrid: of every flow and direction, tshark sees the first K frames with payload (2), up to so "
+        "many new kinds of payload at once (8), and the frame of this number, of 4 times, 16 times, ... it (16)",
+    )
+    parser.add_argument("--site", help="site of the sample, part of every flow's key")
+    parser.add_argument("--port", help="mirrored port of the sample")
+    parser.add_argument(
+        "--threads", type=int, choices=[1, 2], default=1, metavar="N", help="2: write while reading (default: 1)"
+    )
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        default=MEMORY,
+        help="memory limit of the tables of flows and header stacks (some 330 bytes a flow), as 512M; a capture that "
+        "exceeds it ends with exit code 75; the rest of the program takes some 150M, tshark its own (default: "
+        "%(default)s)",
+    )
+    parser.add_argument(
+        "--tshark-timeout",
+        metavar="SECONDS",
+        type=float,
+        default=ANSWER_S,
+        help="engines hybrid and tshark: stop if tshark does not answer for a frame for so long (default: %(default)g)",
+    )
+    decompression.add_options(parser)
+    parser.add_argument(
+        "--damaged",
+        choices=["fail", "keep"],
+        default="fail",
+        help="a capture whose bytes are damaged: exit 1, or 0 as for one that is cut (default: fail)",
+    )
+    parser.add_argument("--progress", action="store_true", help="frames and rate on standard error")
+    return parser
+
+
+def confine(args: argparse.Namespace) -> None:
+    """Take rights from this process, which reads a capture."""
+    from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+
+    confine_self(args.acap, args.flows)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Digest one sample; 0 also for a cut capture, with a warning; 1 where its bytes are damaged, with an error.
+
+    ``--damaged keep`` makes that error a warning and the 1 a 0, and changes nothing in the files. What is merely odd is
+    summed up in one note. The error comes last, where a log is looked at.
+    """
+    if not 0 < args.tshark_timeout <= LONGEST_S:
+        raise UserError(f"--tshark-timeout takes seconds above 0, up to {LONGEST_S}", where=args.tshark_timeout)
+    limits = decompression.limits_of(args)
+    options = Options(
+        args.engine,
+        tuple(args.deep_frames),
+        args.site,
+        args.port,
+        args.threads,
+        limits=limits,
+        memory=args.memory,
+        answer_s=args.tshark_timeout,
+    )
+    flows = args.flows or str(flows_beside(Path(args.acap)))
+    check_paths(args.sources, args.acap, flows)
+    metadata = digest(args.sources, args.acap, flows, options, progress=args.progress)
+    name = name_of(args.sources)
+    damaged = metadata["file_issue"] in DAMAGED and args.damaged == "fail"
+    if oddities := oddities_of(metadata):
+        names.report(f"acapella: note: {name}: {oddities}")
+    if unreadable := unreadable_of(metadata):
+        names.report(f"acapella: warning: {name}: {unreadable}")
+    if metadata["file_issue"] is not None:
+        advice = f"; exit code 1: {MEND}" if damaged else ""
+        said = f"{name}: {fault_of(metadata)}; {kept(metadata['frames'])}{advice}"
+        names.report(f"acapella: {'error' if damaged else 'warning'}: {said}")
+    return int(damaged)
+
+
+def flows_beside(acap: Path) -> Path:
+    """Return the path of the flow table that `acapella show` finds beside an acap."""
+    return acap.with_suffix(f".flows{acap.suffix}")
+
+
+def check_paths(sources: Sequence[str], acap: str, flows: str) -> None:
+    """Raise UserError where two of the files are one, or a folder to write into is not there."""
+    paths = [Path(path).resolve() for path in (*sources, acap, flows) if path != "-"]
+    if len(set(paths)) < len(paths) or sources.count("-") > 1:
+        raise UserError("inputs, acap and flow table have to be different files", where=acap)
+    for path in (Path(acap), Path(flows)):
+        if not path.parent.exists():
+            raise UserError("no such folder", where=path.parent, fix="make it, or mend -o or --flows")
+
+
+def digest(sources: Sequence[str], acap: str, flows: str, options: Options, progress: bool = False) -> dict:
+    """Digest a sample's captures into two Parquet files and return the metadata that both carry."""
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # its own ones keep 12 MiB for a few pages
+    from .acap_files import flow_writer, frame_writer  # noqa: PLC0415 - pyarrow is slow to import
+
+    with (
+        opened(sources, options) as engine,
+        files.atomic_path(acap) as acap_part,
+        files.atomic_path(flows) as flows_part,
+        frame_writer(acap_part, acap, merged=len(sources) > 1) as frame_table,
+        flow_writer(flows_part, flows) as flow_table,
+    ):
+        batches = report_progress(engine.frame_batches()) if progress else engine.frame_batches()
+        write_all(batches, frame_table, options.threads)
+        write_all(engine.flow_batches(), flow_table, options.threads)
+        metadata = metadata_of(engine.summary(), options)
+        refuse_unreadable(sources, metadata)
+        frame_table.close(metadata)
+        flow_table.close(metadata)
+    return metadata
+
+
+@contextlib.contextmanager
+def opened(sources: Sequence[str], options: Options):
+    """The engine that digests a capture, or several merged by time."""
+    open_digest = importlib.import_module(ENGINES[options.engine]).open_digest
+    if len(sources) == 1:
+        yield open_digest(sources[0], options)
+        return
+    from .merged import Merged, MergedDigest  # noqa: PLC0415 - as little as can be is imported for one
+
+    with (
+        Merged(sources, DAMAGED, options.limits) as stream,
+        contextlib.closing(MergedDigest(open_digest(stream.path, options), stream)) as engine,
+    ):
+        yield engine
+
+
+def write_all(batches, table, threads: int) -> None:
+    """Write every batch; with 2 threads, one is written while the next is made. The file is the same."""
+    if threads == 1:
+        for batch in batches:
+            table.write(batch)
+            del batch  # its memory is used again for the next one
+        return
+    with ThreadPoolExecutor(max_workers=1) as writer:
+        pending = None
+        for batch in batches:
+            if pending is not None:
+                pending.result()
+            pending = writer.submit(table.write, batch)
+        if pending is not None:
+            pending.result()
+
+
+def metadata_of(summary: dict, options: Options) -> dict:
+    """The metadata of a sample: a function of its bytes, the version and the parameters, and of nothing else."""
+    from .acap_files import FORMAT  # noqa: PLC0415
+
+    return summary | {
+        "version": __version__,
+        "acap_format": FORMAT,
+        "engine": options.engine,
+        "site": options.site,
+        "port": options.port,
+        "parameters": options.parameters(),
+    }
+
+
+def refuse_unreadable(sources: Sequence[str], metadata: dict) -> None:
+    """Raise UserError where no frame of the capture has a link type that the engine can read."""
+    if 0 < metadata["frames"] == metadata["issues"].get(UNREADABLE):
+        types = ", ".join(map(str, metadata["link_types"]))
+        native = metadata["engine"] == "native"
+        raise UserError(
+            f"{'the core does not know' if native else 'neither the core nor tshark knows'} link type {types}",
+            where=name_of(sources),
+            fix="use --engine hybrid" if native else "capture with another link type (tcpdump -y), or convert the file",
+        )
+
+
+def report_progress(batches):
+    """Pass ``batches`` on and print frames and rate at most once a second."""
+    start = printed = time.monotonic()
+    frames = 0
+    for batch in batches:
+        yield batch
+        frames += batch.num_rows
+        now = time.monotonic()
+        if now - printed >= 1:
+            printed = now
+            names.report(f"digest: {frames:,} frames, {frames / (now - start):,.0f} a second")
+    elapsed = time.monotonic() - start
+    names.report(f"digest: {frames:,} frame{'' if frames == 1 else 's'} in all, in {elapsed:.1f} s")
+
+
+def name_of(sources: Sequence[str]) -> str:
+    """What messages call the input."""
+    first = "standard input" if sources[0] == "-" else sources[0]
+    return first if len(sources) == 1 else f"{first} and {len(sources) - 1} more"
+
+
+def unreadable_of(metadata: dict) -> str:
+    """How many frames nobody can read; empty where there are none."""
+    unreadable = metadata["issues"].get(UNREADABLE)
+    if not unreadable:
+        private = ", ".join(str(number) for number in metadata["link_types"] if number in PRIVATE)
+        return (
+            f"link type {private} is for private use and is not dissected: its frames have no headers"
+            if private
+            else ""
+        )
+    nobody = "the core does not know; use --engine hybrid"
+    if metadata["engine"] != "native":
+        nobody = "neither the core nor tshark knows"
+    return f"{unreadable} of {metadata['frames']} frames have a link type that {nobody}"
+
+
+def fault_of(metadata: dict) -> str:
+    """Where and how the reading of the file ended, and how much of it was not read."""
+    data = "" if metadata["compression"] == "none" else " of the decompressed data"
+    text = f"at byte {metadata['file_issue_offset']}{data}: {metadata['file_issue_detail']}"
+    if unread := metadata["file_unread_bytes"]:
+        text += f"; the {unread} bytes from there to the end were not read"
+    return text
+
+
+def kept(frames: int) -> str:
+    """What was written of a file with a fault."""
+    if frames == 0:
+        return "no whole frame is before it"
+    return f"the {frames} whole {'frame before it is' if frames == 1 else 'frames before it are'} written"
+
+
+def oddities_of(metadata: dict) -> str:
+    """What is odd and no fault, each with its count; empty where nothing is."""
+    if metadata["frames"] == 0:
+        return "no frames" if metadata["file_issue"] is None else ""
+    issues = metadata["issues"]
+    counts = {
+        "captured longer than the snap length": metadata["longer_than_snaplen"],
+        "captured longer than on the wire": issues.get("longer_than_wire", 0),
+        "empty": issues.get("empty_frame", 0),
+        "stamped earlier than the one before": metadata["time_reversals"],
+        "without a time": metadata["untimed"],
+        "dated outside the years 1970 to 2106, which take part in no time": metadata["implausible_times"],
+    }
+    told = [(text, count) for text, count in counts.items() if count]
+    parts = [f"{count} {text}" for text, count in told]
+    if parts:
+        first_text, first_count = told[0]
+        parts[0] = f"{first_count} {'frame' if first_count == 1 else 'frames'} {first_text}"
+    return ", ".join(parts)

@@ -1,0 +1,114 @@
+"""Engines hybrid and tshark: tshark names what the core cannot, for a selection of frames or for every frame.
+
+The core dissects every frame and writes those that tshark shall see to its standard input; rows wait in memory until
+their answers are there. Which frames are sent depends on the capture alone, never on an answer, so a file and a pipe
+give the same result. Nothing is written to the disk, and a tshark that loses its input ends by itself.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from acapella.common import tshark, vendors
+from acapella_core import _native
+from acapella_core.errors import UserError
+
+from .acap_files import BATCH_ROWS
+from .native import core_errors, flow_batches_of
+
+
+def open_digest(source: str, options) -> "HybridDigest":
+    """Open ``source``, a path or ``-``; raises UserError where there is no tshark."""
+    return HybridDigest(source, options, tshark.find())
+
+
+class HybridDigest:
+    """Batches of both tables; digest_native says what every engine gives."""
+
+    def __init__(self, source: str, options, program: tshark.Tshark):
+        self._source = source
+        self._options = options
+        self._program = program
+        self._vendors = vendors.find(program)
+        self._ask_all = options.engine == "tshark"
+        self._policy = policy_of(options.deep_frames)
+        self._core = None
+
+    def frame_batches(self) -> Iterator[pa.RecordBatch]:
+        """The frame table, in file order."""
+        # Engine tshark is tshark to the letter, so it takes lists of any length.
+        asked = _native.ANSWER_FIELDS if self._ask_all else _native.ANSWER_COLUMNS
+        with core_errors(), faults(self._source), self._program.start("-", asked, as_columns=not self._ask_all) as run:
+            self._core = self._open(run)
+            try:
+                yield from map(pa.record_batch, iter(self._core.next_frames, None))
+            except (_native.AskingError, _native.AnswerError):
+                run.finish(answer_s=self._options.answer_s)  # tshark's own words, where it has any
+                raise
+            run.finish(answer_s=self._options.answer_s)
+
+    def _open(self, run: tshark.Run):
+        """The core with pipes of its own to tshark, so that it alone says when the questions end."""
+        questions, answers = os.dup(run.stdin.fileno()), os.dup(run.stdout.fileno())
+        run.stdin.close()
+        run.stdout.close()
+        options = self._options
+        return _native.HybridDigest(
+            self._source,
+            options.site,
+            options.port,
+            BATCH_ROWS,
+            self._ask_all,
+            _native.Policy(*self._policy),
+            questions,
+            answers,
+            self._vendors.core if self._vendors else None,
+            **options.of_core(),
+            answer_s=options.answer_s,
+        )
+
+    def flow_batches(self) -> Iterator[pa.RecordBatch]:
+        """The flow table, once the frames are through."""
+        return flow_batches_of(self._core)
+
+    def close(self) -> None:
+        """Let go of the capture."""
+        self._core = None
+
+    def summary(self) -> dict:
+        """What the metadata says of the sample beside the parameters."""
+        summary = self._core.summary()
+        return summary | {
+            "tshark": {
+                "version": self._program.version,
+                "preferences": list(tshark.PREFERENCES),
+                "frames_sent": self._core.frames_sent,
+                "contradictions": summary.pop("contradictions"),
+                "deep_frames": None if self._ask_all else list(self._policy),
+            },
+            "vendors": self._vendors.told() if self._vendors else None,
+        }
+
+
+def policy_of(deep_frames: tuple[int, ...]) -> tuple[int, ...]:
+    """The values of --deep-frames with the defaults for those not given. Raises UserError."""
+    if len(deep_frames) > len(_native.POLICY):
+        raise UserError(f"--deep-frames takes at most {len(_native.POLICY)} numbers")
+    policy = deep_frames + _native.POLICY[len(deep_frames) :]
+    if min(policy) < 1 or max(policy) > 1 << 20:
+        raise UserError("--deep-frames takes numbers from 1 to 1048576", where=" ".join(map(str, deep_frames)))
+    return policy
+
+
+@contextlib.contextmanager
+def faults(source: str):
+    """Raise the core's exceptions about tshark as UserErrors."""
+    try:
+        yield
+    except _native.TsharkTimeout as error:
+        fix = "use --engine native, leave these frames out (editcap), or raise --tshark-timeout"
+        raise UserError(str(error), where=source, fix=fix) from error
+    except (_native.AskingError, _native.AnswerError) as error:
+        raise UserError(str(error), where=source) from error

@@ -1,0 +1,281 @@
+"""Print the frames of an acap: one line each, as tshark's summary, or the named columns.
+
+By default: number, seconds since the first frame, source, destination, protocol, wire length, and what the acap knows
+of the rest: ports, TCP flags and numbers, else the headers, with the length behind the last of them. An acap holds no
+MAC addresses and no fields of ICMP or ARP, so these are named and no more; of an ICMP error, what it quotes.
+
+With --columns, the named columns of the joined view (every column of the frame table, and of the flow table where the
+frame table has none of that name), tab-separated, in file order, without a header line; nulls are empty, lists joined
+by commas, as stacks (Ethernet/IPv4/TCP*12) and tunnels (vxlan_vni*5*4: type, id, position).
+
+  acapella show x.parquet --columns frame,protocols,src,dst,vlan,mpls
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from acapella_core.errors import UserError
+
+ARROW = "\N{RIGHTWARDS ARROW}"
+FLAGS = ("FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR", "AE")  # from bit 0, RFC 9293 3.1 and RFC 7560
+SUMMARY_FRAMES = ["frame", "ts_ns", "wire_len", "stack", "tcp_flags", "tcp_seq", "tcp_ack", "payload_len", "issue"]
+SUMMARY_FLOWS = ["src", "dst", "ip_proto", "src_port", "dst_port"]
+# The first ICMP of a stack is the frame's own, what stands behind it is quoted (RFC 792, RFC 4443 2.4).
+ICMP = r"^(?:.*?/)?(ICMP(?:v6)?)(?:/.*)?$"
+QUOTED = r"^(.*?ICMP(?:v6)?)/(IP.*)$"
+
+
+def register_parser(subparsers) -> argparse.ArgumentParser:
+    """Add `acapella show`."""
+    parser = subparsers.add_parser(
+        "show",
+        help="print the frames of an acap",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("acap", metavar="ACAP", help="the frame table that digest wrote")
+    parser.add_argument("--columns", metavar="A,B,...", help="print these columns, tab-separated")
+    parser.add_argument(
+        "--flows", metavar="FLOWS", help="the flow table (default: ../flows/NAME, or NAME.flows.parquet)"
+    )
+    return parser
+
+
+def confine(_args: argparse.Namespace) -> None:
+    """Take rights from this process, which reads files of somebody else's."""
+    from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+
+    confine_self()
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print one acap."""
+    if args.columns is not None:
+        print_columns(Path(args.acap), args.flows, [name.strip() for name in args.columns.split(",")])
+    else:
+        print_summary(Path(args.acap), args.flows)
+
+
+def find_flows(acap: Path, flows: str | None) -> Path:
+    """The flow table of an acap: the given one, or by where digests put it; UserError where there is none."""
+    places = [acap.parent.parent / "flows" / acap.name, acap.with_suffix(f".flows{acap.suffix}")]
+    for place in [Path(flows)] if flows else places:
+        if place.is_file() and place.resolve() != acap.resolve():
+            return place
+    if flows:
+        raise UserError("no such flow table", where=flows)
+    raise UserError("its flow table is not beside it", where=acap, fix="name it with --flows")
+
+
+def open_table(path: Path, *, flows: bool = False):
+    """Open a Parquet file that digest wrote, the frame table or with ``flows`` the other; returns it and its metadata.
+
+    Raises UserError where it is neither, or the one for the other, or of another format.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - slow to import
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    from .acap_files import KEY, check_format  # noqa: PLC0415
+
+    if not path.exists():
+        raise UserError("no such file", where=path)
+    if path.is_dir():
+        raise UserError("is a directory", where=path, fix="name an acap in it, as CAMPAIGN/acap/SAMPLE.parquet")
+    try:
+        file = pq.ParquetFile(path, read_dictionary=[])
+    except OSError as error:
+        raise UserError(f"cannot read: {error.strerror or error}", where=path) from error
+    except pa.ArrowInvalid as error:
+        raise UserError("is not an acap", where=path, fix="give a file that `acapella digest` wrote") from error
+    metadata = (file.metadata.metadata or {}).get(KEY.encode())
+    if metadata is None:
+        raise UserError("is not an acap", where=path, fix="give a file that `acapella digest` wrote")
+    is_acap = "frame" in file.schema_arrow.names
+    if is_acap and flows:
+        raise UserError("is an acap, and no flow table", where=path, fix="give the file of digest's --flows")
+    if not is_acap and not flows:
+        fix = f"acapella sql CAMPAIGN \"from flows\" prints flows, or any DuckDB client by: from '{path}'"
+        raise UserError("is a flow table, and show prints the frames of an acap", where=path, fix=fix)
+    check_format(path, json.loads(metadata))
+    return file, metadata
+
+
+def joined(acap: Path, flows: str | None, frame_columns: list[str], flow_columns: list[str]) -> Iterator:
+    """Yield tables of the frames in file order, with their flows' columns beside them."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    file, metadata = open_table(acap)
+    by_flow = None
+    if flow_columns:
+        flow_file, flow_metadata = open_table(find_flows(acap, flows), flows=True)
+        if flow_metadata != metadata:
+            raise UserError("this flow table belongs to another acap", where=find_flows(acap, flows))
+        by_flow = flow_file.read(columns=flow_columns)
+    for batch in file.iter_batches(columns=[*frame_columns, "flow"], use_threads=False):
+        table = pa.Table.from_batches([batch])
+        if by_flow is not None:
+            rows = by_flow.take(table["flow"].combine_chunks())
+            for name in flow_columns:
+                table = table.append_column(f"flow.{name}", rows[name])
+        yield table
+
+
+def print_columns(acap: Path, flows: str | None, names: list[str]) -> None:
+    """Print columns of the joined view, tab-separated."""
+    from acapella.common.tables import arrow_schema  # noqa: PLC0415
+
+    of_frames, of_flows = arrow_schema("frames").names, arrow_schema("flows").names
+    for name in names:
+        if name not in of_frames and name not in of_flows:
+            raise UserError(
+                f"there is no column {name!r}",
+                where="--columns",
+                fix=f"columns: {', '.join(of_frames)}, " + ", ".join(n for n in of_flows if n not in of_frames),
+            )
+    wanted_flows = [name for name in dict.fromkeys(names) if name not in of_frames]
+    wanted_frames = [name for name in dict.fromkeys(names) if name in of_frames and name != "flow"]
+    for table in joined(acap, flows, wanted_frames, wanted_flows):
+        write_lines([as_text(table[name if name in of_frames else f"flow.{name}"]) for name in names], "\t")
+
+
+def print_summary(acap: Path, flows: str | None) -> None:
+    """Print one line a frame as tshark's summary."""
+    start = None
+    for table in joined(acap, flows, SUMMARY_FRAMES, SUMMARY_FLOWS):
+        stamps = table["ts_ns"].drop_null()
+        start = stamps[0].as_py() if start is None and len(stamps) else start
+        write_lines(summary_columns(table, start or 0), " ")
+
+
+def as_text(column):
+    """A column as text: null as nothing, a list joined by commas, the parts of its structs by asterisks."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    kind = column.type
+    if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
+        lists = column.combine_chunks()
+        elements = pc.list_flatten(lists)
+        parts = [as_text(elements.field(part.name)) for part in kind.value_type]
+        column = pa.ListArray.from_arrays(lists.offsets, pc.binary_join_element_wise(*parts, "*"), mask=lists.is_null())
+        return pc.fill_null(pc.binary_join(column, ","), "")
+    if pa.types.is_list(kind):
+        return pc.fill_null(pc.binary_join(column.cast(pa.list_(pa.utf8())), ","), "")
+    return pc.fill_null(column.cast(pa.utf8()), "")
+
+
+def write_lines(columns: list, separator: str) -> None:
+    """Write equally long text columns side by side to standard output."""
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    lines = pc.binary_join_element_wise(*columns, separator) if len(columns) > 1 else columns[0]
+    if len(lines):
+        text = pc.binary_join(one_list(pc.binary_join_element_wise(lines, "", "\n")), "")
+        sys.stdout.write(text[0].as_py())
+
+
+def one_list(column):
+    """All values of a text column as the only list of a list column."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return pa.LargeListArray.from_arrays([0, len(values)], values)
+
+
+def seconds(ns):
+    """Nanoseconds as text in seconds with nine decimals."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    size = pc.abs(ns)
+    whole = pc.divide(size, 10**9)
+    part = pc.utf8_lpad(pc.subtract(size, pc.multiply(whole, 10**9)).cast(pa.utf8()), 9, "0")
+    sign = pc.if_else(pc.less(ns, 0), "-", "")
+    return pc.binary_join_element_wise(pc.binary_join_element_wise(sign, whole.cast(pa.utf8()), ""), part, ".")
+
+
+def summary_columns(table, start: int) -> list:
+    """Number, time, source, arrow, destination, protocol, length, information; each a text column."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    text = {name: as_text(table[name]) for name in table.column_names}
+    dash = {name: pc.if_else(pc.equal(text[name], ""), "-", text[name]) for name in ("flow.src", "flow.dst")}
+    return [
+        pc.utf8_lpad(text["frame"], 5),
+        pc.utf8_lpad(pc.fill_null(seconds(pc.subtract(table["ts_ns"], start)), "-"), 13),
+        dash["flow.src"],
+        pa.repeat(ARROW, table.num_rows),
+        dash["flow.dst"],
+        protocol(text["stack"]),
+        text["wire_len"],
+        information(table, text),
+    ]
+
+
+def named(stack):
+    """Header stacks without the data behind them, which are no protocol."""
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    return pc.replace_substring_regex(stack, "(/Data)+$", "")
+
+
+def protocol(stack):
+    """The last header of each stack, as tshark's column: not what an ICMP error quotes."""
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    own = pc.replace_substring_regex(named(stack), ICMP, r"\1")
+    return pc.replace_substring_regex(own, "^.*/", "")
+
+
+def information(table, text: dict):
+    """Ports, TCP flags and numbers, payload length, else the headers; and the issue, where there is one."""
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    ports = pc.binary_join_element_wise(text["flow.src_port"], text["flow.dst_port"], f" {ARROW} ")
+    length = pc.binary_join_element_wise("Len", text["payload_len"], "=")
+    tcp = pc.binary_join_element_wise(
+        ports,
+        flag_names(table["tcp_flags"]),
+        pc.binary_join_element_wise("Seq", text["tcp_seq"], "="),
+        pc.if_else(pc.equal(text["tcp_ack"], ""), "", pc.binary_join_element_wise("Ack", text["tcp_ack"], "=")),
+        length,
+        " ",
+    )
+    has_ports = pc.not_equal(text["flow.src_port"], "")
+    other = pc.if_else(has_ports, pc.binary_join_element_wise(ports, length, " "), headers(text, length))
+    info = pc.replace_substring(pc.if_else(pc.is_valid(table["tcp_flags"]), tcp, other), "  ", " ")
+    issue = pc.if_else(pc.equal(text["issue"], ""), "", pc.binary_join_element_wise(" [", text["issue"], "]", ""))
+    return pc.binary_join_element_wise(info, issue, "")
+
+
+def headers(text: dict, length):
+    """Of frames without ports: the headers and what they quote, the length behind them; else who should read it."""
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    stack = named(text["stack"])
+    errors = pc.replace_substring_regex(stack, QUOTED, r"\1 quotes \2")
+    after = pc.if_else(pc.equal(text["payload_len"], ""), "", pc.binary_join_element_wise(" ", length, ""))
+    ends_in_ip = pc.match_substring_regex(stack, "(^|/)IPv[46][^/]*$")  # a later fragment, or a protocol nobody knows
+    number = pc.if_else(
+        pc.and_(ends_in_ip, pc.not_equal(text["flow.ip_proto"], "")),
+        pc.binary_join_element_wise(" IP protocol", text["flow.ip_proto"], " "),
+        "",
+    )
+    rest = pc.if_else(pc.equal(errors, stack), pc.binary_join_element_wise(number, after, ""), "")
+    return pc.binary_join_element_wise(errors, rest, "")
+
+
+def flag_names(flags):
+    """TCP flag bits as text, "[SYN, ACK]"; made once for each combination."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    coded = flags.combine_chunks().dictionary_encode()
+    names = [
+        f"[{', '.join(name for bit, name in enumerate(FLAGS) if value >> bit & 1)}]"
+        for value in coded.dictionary.to_pylist()
+    ]
+    return pa.DictionaryArray.from_arrays(coded.indices, pa.array(names, pa.utf8())).cast(pa.utf8()).fill_null("")

@@ -1,0 +1,66 @@
+"""Draw a campaign's figures from its published tables.
+
+Writes figures/NAME.svg, .pdf, .png (twice the size in pixels) and .html (one file that needs no network). Every figure
+says how many samples and frames are behind it, what the capture lost, and which table holds its numbers. A figure
+whose table has nothing to draw says so. The same tables give the same bytes.
+"""
+
+import argparse
+import sys
+import time
+
+from acapella.campaign import layout as campaigns
+from acapella_core.errors import UserError
+
+from .registry import COLLECTIONS, FLOWREPORTS, FLOWSTUDY, NAMES, STORAGE, TRIALS
+
+FORMATS = ("svg", "pdf", "png", "html")
+
+
+def register_parser(subparsers) -> argparse.ArgumentParser:
+    """Add `acapella figures` to the command line."""
+    parser = subparsers.add_parser(
+        "figures",
+        help="draw a campaign's figures from its tables",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"figures: {', '.join(NAMES)}; of trials: {', '.join(TRIALS)}; "
+        f"of all collections: {', '.join(COLLECTIONS)}; "
+        f"of the storage study: {', '.join(STORAGE)}; of flow reports: {', '.join((*FLOWREPORTS, *FLOWSTUDY))}",
+    )
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's folder, as results/demo")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these figures (default: those of samples)")
+    parser.add_argument("--trials", action="store_true", help="also the figures of trials (after acapella trials)")
+    parser.add_argument("--flowreports", action="store_true", help="also those of flow reports (acapella flowtables)")
+    parser.add_argument("--flowstudy", action="store_true", help="also those of the study of them (acapella flowstudy)")
+    parser.add_argument(
+        "--formats", nargs="+", metavar="FORMAT", default=list(FORMATS), help="of svg, pdf, png, html (default: all)"
+    )
+    return parser
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the figures and one line for each. Raises UserError for an unknown name or a missing table."""
+    asked = {TRIALS: args.trials, FLOWREPORTS: args.flowreports, FLOWSTUDY: args.flowstudy}
+    wanted = args.only or [*NAMES, *(name for names, on in asked.items() if on for name in names)]
+    names = chosen(wanted, (*NAMES, *TRIALS, *COLLECTIONS, *STORAGE, *FLOWREPORTS, *FLOWSTUDY), "--only")
+    formats = chosen(args.formats, FORMATS, "--formats")
+    campaign = campaigns.opened(args.campaign)
+    from .compose import drawn  # noqa: PLC0415 (Altair and vl-convert are slow to import)
+    from .save import save  # noqa: PLC0415
+    from .source import Source  # noqa: PLC0415
+
+    source = Source(campaign)
+    for name in names:
+        start = time.monotonic()
+        paths = save(drawn(name, source), campaign.folder / "figures", name, formats)
+        seconds = time.monotonic() - start
+        print(f"figures: {paths[0].with_suffix('')} ({', '.join(formats)}), {seconds:.1f} s", file=sys.stderr)
+
+
+def chosen(wanted: list[str], known: tuple[str, ...], option: str) -> list[str]:
+    """The members of ``known`` that are wanted, in the order of ``known``; UserError names one that is unknown."""
+    for name in wanted:
+        if name not in known:
+            raise UserError(f"{option}: unknown {name}", fix=f"known: {', '.join(known)}")
+    return [name for name in known if name in wanted]

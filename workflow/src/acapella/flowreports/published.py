@@ -1,0 +1,139 @@
+"""Put what the P4/RDMA paper printed of its measurements beside a campaign's own.
+
+Reads workflow/conformance/flowreports_printed.csv and, of the campaign, the tables of `acapella flowtables` and
+`acapella flowstudy`; writes tables/flowreport_published as csv and parquet. A row agrees if ours is in the printed
+range; else it differs. A row of R2 agrees only if all measures that it covers have R2 in that range, of logarithms
+too, and all of them agree (docs/flowreports.md). Reasons for differences are in the table.
+"""
+
+import argparse
+import csv
+from pathlib import Path
+
+from acapella.campaign.layout import Campaign, opened
+from acapella.common import agreement
+from acapella_core.errors import UserError
+
+TABLE = "flowreport_published"
+PRINTED = Path(__file__).resolve().parents[3] / "conformance" / "flowreports_printed.csv"
+SHOWN = {"r2_rtt": ("rtt_syn",), "r2_bytes": ("bytes",), "r2_packets": ("packets",)}
+OTHERS = tuple(name for name in agreement.DERIVED.values() if (name,) not in SHOWN.values())
+COVERED = {**SHOWN, "r2_others": OTHERS}  # name of a printed row: the measures that it covers
+COLUMNS = ("name", "where", "what", "printed", "low", "high", "reason")
+ALL = "all"
+
+
+def register_parser(subparsers) -> argparse.ArgumentParser:
+    """Add `acapella flowpublished`."""
+    parser = subparsers.add_parser(
+        "flowpublished", help="the P4/RDMA paper's numbers beside a campaign's", description=__doc__
+    )
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's folder, as results/demo")
+    parser.add_argument("--flowreports", action="store_true", help="it has the tables of acapella flowtables")
+    parser.add_argument("--flowstudy", action="store_true", help="it has the tables of acapella flowstudy")
+    parser.add_argument("--printed", type=Path, default=PRINTED, metavar="CSV", help=f"default: {PRINTED.name}")
+    return parser
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the table and count the verdicts."""
+    from acapella.campaign import provenance  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
+    from acapella.common import tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
+
+    campaign = opened(args.campaign)
+    ours = (samples_of(campaign) if args.flowreports else {}) | (study_of(campaign) if args.flowstudy else {})
+    rows = [judged(place, row, ours.get(row["name"])) for place, row in enumerate(read(args.printed), 1)]
+    written = tables.write_rows(rows, TABLE, lambda suffix: campaign.table(TABLE, suffix))
+    provenance.write_outputs(campaign, "flowpublished", written, pseudonyms=True)  # there are no names in it
+    counts = {row["verdict"]: sum(other["verdict"] == row["verdict"] for other in rows) for row in rows}
+    print(f"tables/{TABLE}: " + ", ".join(f"{number} {verdict}" for verdict, number in sorted(counts.items())))
+
+
+def read(path: Path) -> list[dict]:
+    """The printed numbers. Raises UserError for what is no such table."""
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            rows = list(csv.DictReader(stream))
+        if rows and all(tuple(row) == COLUMNS for row in rows):
+            return [{**row, "low": float(row["low"]), "high": float(row["high"] or "inf")} for row in rows]
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"not a table of {', '.join(COLUMNS)}", where=path) from error
+    raise UserError(f"not a table of {', '.join(COLUMNS)}", where=path)
+
+
+def judged(place: int, row: dict, ours: tuple | None) -> dict:
+    """Return a row of the table; ``ours`` is the number, how it is written, and optionally why it does not agree."""
+    told = {"row": place, **{name: row[name] for name in ("where", "what", "printed", "reason")}, "ours": None}
+    if ours is None or ours[0] is None:
+        return {**told, "verdict": "not measured", **({"ours": ours[1]} if ours else {})}
+    number, text, *why = ours
+    agrees = row["low"] <= number <= row["high"] and not any(why)
+    return {**told, "ours": text, "verdict": "agrees" if agrees else "differs"}
+
+
+def rows_of(campaign: Campaign, name: str) -> list[dict]:
+    """A table of the campaign."""
+    from acapella.figures.source import Source  # noqa: PLC0415 (pyarrow)
+
+    return Source(campaign).rows(name)
+
+
+def samples_of(campaign: Campaign) -> dict[str, tuple]:
+    """What the samples' flow reports say, by the printed row's name: (number, text)."""
+    rows = agreement.own_rows(rows_of(campaign, "flowreport_accuracy"))
+    accuracy = {row["measure"]: row for row in rows if row["sample"] == ALL}
+    found = {name: worst_of(accuracy, measures) for name, measures in COVERED.items()}
+    seconds = [row for row in rows_of(campaign, "flowreport_seconds") if row["whole"]]
+    mean = sum(row["reports"] for row in seconds) / len(seconds) if seconds else None
+    found["reports_mean"] = (mean, None if mean is None else f"{mean:,.0f}")
+    balance = [row for row in rows_of(campaign, "flowreport_counts") if row["stage"] == "balance"]
+    lost = sum(row["value"] for row in balance if row["counter"] == "reports_not_taken")
+    sent = sum(row["value"] for row in balance if row["counter"] == "reports_sent")
+    found["loss_proposed"] = (None, f"read from a file, not replayed; {lost:,} of {sent:,} reports not taken")
+    zeek = [row for row in rows_of(campaign, "flowreport_tools") if row["tool"] == "zeek"]
+    ran = [row["missed_share"] for row in zeek if row["missed_share"] is not None]
+    if ran:
+        found["loss_zeek"] = (max(ran), f"{100 * max(ran):.2f} % at the most")
+    elif zeek:
+        found["loss_zeek"] = (None, zeek[0]["skipped"])
+    return found
+
+
+def worst_of(accuracy: dict[str, dict], measures: tuple[str, ...]) -> tuple:
+    """Return the least R2 of measures, the worst measure in words, and why the measures do not all agree, or None.
+
+    R2 is of values and of logarithms; where it is undefined since all exact values are alike, the share of equal values
+    stands in. A measure without values does not agree; None instead of R2 if some have too few and all others agree.
+    """
+    rows = [accuracy.get(measure) for measure in measures]
+    if not any(row and row["n"] + row["missing"] for row in rows):
+        return None, None
+    known = [row for row in rows if row and row["n"] + row["missing"]]
+    worst = min(known, key=agreement.badness)
+    both = [worst[name] for name in ("r2", "r2_log") if worst[name] is not None]
+    least = min(both, default=worst["equal"] / worst["n"] if worst["n"] else 0.0)
+    text = " and on logarithms ".join(f"{value:.9g}" for value in both) or "R2 undefined (all exact values are alike)"
+    missing = f"{100 * worst['missing_share']:.3g} % missing"
+    name = f"{worst['measure']}: " if len(measures) > 1 else ""
+    reasons = {row["measure"]: agreement.disagreement(row) for row in known}
+    reasons |= {measure: "no values" for measure, row in zip(measures, rows, strict=True) if row not in known}
+    why = "; ".join(f"{measure}: {reason}" for measure, reason in reasons.items() if reason)
+    others = f"; below the bounds: {why}" if why and len(measures) > 1 else ""
+    found = [reason for reason in reasons.values() if reason]
+    if found and all(reason.startswith(agreement.TOO_FEW) for reason in found):
+        least = None
+    return least, f"{name}{text}, n = {worst['n']:,}, {missing}{others}", why or None
+
+
+def study_of(campaign: Campaign) -> dict[str, tuple]:
+    """What the study says."""
+    rows = [row for row in rows_of(campaign, "flowreport_offered") if row["trace"] is None]
+    failing = min((row["offered_rps"] for row in rows if (row["success_share"] or 0) <= 0.9999), default=float("inf"))
+    whole = [row["offered_rps"] for row in rows if row["offered_rps"] < failing]
+    best = max(whole, default=None)
+    threads = ", ".join(sorted({f"{row['threads']} thread{'s' * (row['threads'] > 1)}" for row in rows}))
+    found = {"success_rate": (best, None if best is None else f"{best / 1e6:.3g} million, {threads}")}
+    beyond = [row["accepted"] / row["seconds"] for row in rows if row["lost"] and row["seconds"]]
+    if beyond:
+        found["beyond"] = (min(beyond), f"{min(beyond) / 1e6:.3g} million at the least")
+    return found

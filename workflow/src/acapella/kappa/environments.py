@@ -1,0 +1,54 @@
+"""How much less consistent one environment is than another: the relative difference of their mean kappa.
+
+The CHOIR paper (section 8.2) calls environments "4% less consistent" than another one from their mean kappa (Table 2).
+"""
+
+import itertools
+import math
+import statistics
+
+from acapella.common.bootstrap import SEED, mean_draws, relative_difference_interval
+
+LESS, MORE, UNDECIDED, TOO_FEW = "less consistent", "more consistent", "undecided", "too few runs"
+MOST_BY_CHANCE = 0.05  # as the intervals' 95 %
+
+
+def compared(environments: list[tuple[str, list[float]]]) -> list[dict]:
+    """Rows of consistency_comparisons: every environment with every later one.
+
+    ``environments``: names, and kappa of each run against the first trial; runs without a kappa are left out.
+    """
+    places = [
+        (place, name, kappas, mean_draws(kappas, SEED + place) if kappas else None)
+        for place, (name, kappas) in enumerate(environments, 1)
+    ]
+    return [comparison(one, other) for one, other in itertools.combinations(places, 2)]
+
+
+def comparison(one: tuple, other: tuple) -> dict:
+    """One row; ``one`` and ``other`` are (place, name, kappas, means of their resamples)."""
+    (place_a, name_a, a, draws_a), (place_b, name_b, b, draws_b) = one, other
+    row = {
+        **{"place_a": place_a, "place_b": place_b, "environment_a": name_a, "environment_b": name_b},
+        **{"runs_a": len(a), "runs_b": len(b)},
+        **{"kappa_a": statistics.fmean(a) if a else None, "kappa_b": statistics.fmean(b) if b else None},
+    }
+    interval = relative_difference_interval(draws_a, draws_b, min(len(a), len(b))) if a and b else None
+    if a and b:
+        row["difference"] = row["kappa_b"] - row["kappa_a"]
+        row["relative_difference"] = row["difference"] / row["kappa_a"] if row["kappa_a"] else None
+    if interval is not None:
+        row["relative_lo"], row["relative_hi"] = interval
+    return {**row, "verdict": verdict(len(a), len(b), interval)}
+
+
+def verdict(runs_a: int, runs_b: int, interval: tuple[float, float] | None) -> str:
+    """Whether the second environment is less or more consistent: only if the interval does not contain 0.
+
+    If there are too few runs, all runs of one environment have a larger kappa than all of the other by chance alone in
+    more than 5 % of cases (of all ways to divide the runs, 2 have that order). Then an interval decides nothing.
+    """
+    if interval is None or 2 / math.comb(runs_a + runs_b, runs_a) > MOST_BY_CHANCE:
+        return TOO_FEW
+    lo, hi = interval
+    return LESS if hi < 0 else MORE if lo > 0 else UNDECIDED

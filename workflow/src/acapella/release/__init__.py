@@ -1,0 +1,1 @@
+"""Publish a campaign without payload and without true addresses."""

@@ -1,0 +1,55 @@
+"""What a release may contain: the columns that schemas/released_columns.yaml lists."""
+
+import functools
+import json
+from pathlib import Path
+
+import yaml
+
+from acapella_core import schemas
+from acapella_core.files import atomic_path
+
+LIST = "released_columns.yaml"
+PRIVATE_UNITS = {"address", "pcap-filter"}  # the expression of a filter may contain addresses
+IDENTIFYING = {"flow_id", "peer_flow_id", "community_id", "tunnels"}  # columns: hashes of addresses, tunnel identifiers
+METADATA = "metadata"  # in the list, in place of a table: keys of the metadata of acaps and flow tables
+
+
+@functools.cache
+def released(table: str) -> tuple[str, ...]:
+    """Return the columns of a table that are published; none if the table is not listed."""
+    listed = yaml.safe_load((schemas.root() / LIST).read_text(encoding="utf-8"))
+    return tuple(listed.get(table, ()))
+
+
+def why_private(table: str) -> str:
+    """Return the reason for which a table cannot be copied to a release; empty if its published columns can."""
+    columns = {column["name"]: column["unit"] for column in schemas.table(table)["columns"]}
+    private = [name for name, unit in columns.items() if unit in PRIVATE_UNITS or name in IDENTIFYING]
+    if columns.get("flow") == "row":  # numbers of flows are in the order of addresses
+        private.append("flow")
+    if private:
+        named = f"column{'s' * (len(private) > 1)} {', '.join(private)}"
+        return f"has addresses or filters, or what depends on them: {named}"
+    missing = sorted(set(schemas.table(table)["key"]) - set(released(table)))
+    return f"columns of its key are not published: {', '.join(missing)}" if missing else ""
+
+
+def drop_private(path: Path, table: str) -> None:
+    """Write an acap or flow table again without columns and metadata that are not published, if it has any."""
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    from acapella.digest.acap_files import KEY, metadata_of  # noqa: PLC0415
+
+    names, metadata = pq.read_schema(path).names, metadata_of(path)
+    kept = [name for name in names if name in released(table)]
+    if kept == names and set(metadata) <= set(released(METADATA)):
+        return
+    shown = json.dumps({key: value for key, value in metadata.items() if key in released(METADATA)}, sort_keys=True)
+    with pq.ParquetFile(path) as source, atomic_path(path) as temporary:
+        schema = source.schema_arrow.empty_table().select(kept).schema.remove_metadata()
+        with pq.ParquetWriter(temporary, schema, compression="zstd") as sink:
+            for number in range(source.num_row_groups):
+                rows = source.read_row_group(number, columns=kept).replace_schema_metadata(None)
+                sink.write_table(rows)
+            sink.add_key_value_metadata({KEY: shown})

@@ -1,0 +1,413 @@
+"""A campaign in, a set of files for everybody out: no payload, no true address.
+
+    acapella release results/demo -o demo-public
+
+Every capture of the campaign is anonymised as `acapella anonymise` does it, and acaps and flows are made anew from what
+is left, by the engine of the campaign's own. Tables are released with the columns that schemas/released_columns.yaml
+lists; those of flow reports get the captures' pseudonyms. Tables that are left out are listed with the reason, on
+standard output and in README.md, which also describes what was done and what a reader can do with it. catalog.duckdb
+has samples, flows, stacks and the tables for DuckDB 1.0.0 and later. SHA256SUMS has the checksums of all other files.
+
+Before it gets its name, the set is searched for original addresses, checksums of files that stay behind, and payload of
+the captures. If something is found, nothing is published, and the error names it.
+
+If the tables were made with pseudonyms, sites, ports and samples have them here, too. --pseudonyms gives them
+pseudonyms in any case, and writes the private map of pseudonyms and true names to a file outside of the release, which
+only its owner can read. It needs tables with pseudonyms: first run snakemake --config pseudonyms=True. Tables of single
+stages that still have true names are left out.
+
+The key stays behind: CAMPAIGN/release.key, made where there is none, or the file of --key-file. With the same key a
+later release of the campaign has the same pseudonyms. Look through the set before you publish it; docs/release.md says
+what it still tells.
+"""
+
+import argparse
+import contextlib
+import json
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from acapella.campaign.layout import Campaign, opened, require
+from acapella.common.pseudonyms import HEADER, Name, is_pseudonym, write_mapping
+from acapella.digest.command import ENGINES
+from acapella_core import decompression, names
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_text, held_folder, remove_held, sha256_of, sync
+
+from .anonymise import add_macs
+from .columns import drop_private, released, why_private
+
+KEY = "release.key"
+MAP = "release-pseudonyms.tsv"
+SUMS = "SHA256SUMS"
+PROVENANCES = ("provenance.json", "consistency_provenance.json")  # of process, of trials
+PROVENANCES += tuple(f"{stage}_provenance.json" for stage in ("flowtables", "flowstudy", "flowpublished"))
+PRINTED = {"kappa_published"}  # tables of what papers printed, which have nothing of the campaign
+TRUE_NAMES = "true names of sites, ports or samples"
+HIDE = "snakemake --config pseudonyms=True"
+MAKE_HIDDEN = f"; to make them with pseudonyms: {HIDE}; then release again"
+PUBLIC_FILE, PUBLIC_FOLDER = 0o644, 0o755
+SHEET = ("sample", "site", "port", "direction", "method", "frames", "bytes", "snaplen", "cut_frames", "dropped_kernel")
+CHECKSUMS = ("sha256", "acap_sha256", "flows_sha256", "manifest_sha256")  # of files that stay behind
+SHEET += ("filtered", "one_in", "sampled_out", "restriction", "excluded")
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A sample of the campaign, and what it is called in the release."""
+
+    sample: str
+    name: str
+    site: str
+    port: str
+    capture: Path
+    about: dict
+
+
+def register_parser(subparsers) -> argparse.ArgumentParser:
+    """Add `acapella release`."""
+    parser = subparsers.add_parser(
+        "release",
+        help="a campaign without payload and without true addresses, for everybody",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="folder results/<campaign>")
+    parser.add_argument("-o", dest="output", metavar="DIR", help="the folder to make (default: CAMPAIGN/release)")
+    parser.add_argument("--key-file", metavar="FILE", help=f"the campaign's key (default: CAMPAIGN/{KEY})")
+    parser.add_argument(
+        "--pseudonyms",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="hide the names of sites, ports and samples; write pseudonyms and true names to FILE "
+        f"(default: CAMPAIGN/{MAP})",
+    )
+    parser.add_argument(
+        "--engine",
+        choices=sorted(ENGINES),
+        help="of the new acaps (default: that of each sample's acap in the campaign)",
+    )
+    add_macs(parser)
+    decompression.add_options(parser)
+    return parser
+
+
+def confine(args: argparse.Namespace) -> None:
+    """Take rights from this process, which reads captures and a campaign."""
+    from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+
+    confine_self(*places(args))
+
+
+def places(args: argparse.Namespace) -> tuple[Path, Path, Path | None]:
+    """Return what is written: the release, the key, and the map of names if there is one."""
+    folder = Path(args.campaign)
+    target = Path(args.output) if args.output else folder / "release"
+    key_file = Path(args.key_file) if args.key_file else folder / KEY
+    return target, key_file, None if args.pseudonyms is None else Path(args.pseudonyms or folder / MAP)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Make the set and say where it is."""
+    campaign = opened(args.campaign)
+    target, key_file, map_file = places(args)
+    check_places(campaign, target, key_file, map_file)
+    counts = make(campaign, target, key_file, map_file, args)
+    print(
+        f"{target}: {counts['samples']} samples, {counts['frames']} frames, {counts['tables']} tables; key: {key_file}"
+        + (f"; names: {map_file}" if map_file else "")
+    )
+    for reason, tables in by_reason(counts["left_out"]).items():
+        fix = MAKE_HIDDEN if reason == TRUE_NAMES else ""
+        print(f"table{'s' if len(tables) > 1 else ''} {', '.join(tables)} left out: {reason}{fix}")
+
+
+def check_places(campaign: Campaign, target: Path, key_file: Path, map_file: Path | None) -> None:
+    """Raise UserError if the set would take something's place or contain the key or the map of names."""
+    if map_file is not None:
+        check_map(map_file, target, key_file)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UserError("is there already", where=target, fix="remove it, or name another folder with -o")
+    if not target.parent.is_dir():
+        raise UserError("no such folder", where=target.parent, fix="make it, or mend -o")
+    if key_file.resolve().is_relative_to(target.resolve()):
+        raise UserError("the key would be published", where=key_file, fix="keep it outside of the release")
+    if target.resolve() == campaign.folder.resolve():
+        raise UserError("this is the campaign itself", where=target, fix="name another folder with -o")
+
+
+def check_map(map_file: Path, target: Path, key_file: Path) -> None:
+    """Raise UserError if the map of names would be published, or replace a file that is no such map."""
+    if map_file.resolve().is_relative_to(target.resolve()):
+        raise UserError("the true names would be published", where=map_file, fix="name a file outside of the release")
+    if map_file.resolve() == key_file.resolve():
+        raise UserError("this is the key", where=map_file, fix="name another file with --pseudonyms")
+    if not map_file.parent.is_dir():
+        raise UserError("no such folder", where=map_file.parent, fix="make it, or name another file with --pseudonyms")
+    if map_file.exists() and not (map_file.is_file() and map_file.read_bytes().startswith(HEADER.encode())):
+        raise UserError("is there already and is no map of names", where=map_file, fix="name another file")
+
+
+def make(campaign: Campaign, target: Path, key_file: Path, map_file: Path | None, args: argparse.Namespace) -> dict:
+    """Make the set, whole or not at all; counts of what is in it. Raises UserError."""
+    from acapella_core import anonymise as core  # noqa: PLC0415
+
+    from . import catalog as release_catalog  # noqa: PLC0415
+    from . import readme as release_readme  # noqa: PLC0415
+
+    hidden = map_file is not None or tables_hidden(campaign)
+    check_tables(campaign, hidden=hidden)
+    taken = samples(campaign, hide=hidden)
+    if not key_file.exists() and not args.key_file:
+        core.make_key(key_file)
+    key = core.read_key(key_file)
+    try:
+        held, part = held_folder(target.parent, f".{target.name}.", ".part")
+    except OSError as error:
+        raise UserError(f"cannot write: {error.strerror}", where=target) from error
+    try:
+        done = [one_sample(part, one, key, args) for one in taken]
+        tables = make_tables(campaign, part / "tables", key, hidden=hidden)
+        left_out = missing_tables(campaign, tables, hidden=hidden)
+        readme = release_readme.text(done, tables, by_reason(left_out), hidden=hidden, macs=args.macs)
+        write_texts(part, taken, done, readme)
+        release_catalog.write(part, tables)
+        search(campaign, part, taken, done, hidden=hidden)
+        write_sums(part)
+        if map_file:
+            called = [Name(one.sample, one.name, one.site, one.port) for one in taken]
+            write_mapping(map_file, [one.about for one in taken], called)
+        publish(part, target)
+    finally:
+        remove_held(held, part)
+    frames = sum(one["frames"] for one in done)
+    return {"samples": len(taken), "frames": frames, "tables": len(tables), "left_out": left_out}
+
+
+def search(campaign: Campaign, part: Path, taken: list[Taken], done: list[dict], *, hidden: bool) -> None:
+    """Raise UserError if the set in ``part`` contains what must not leave; what there is is not published."""
+    from . import search as release_search  # noqa: PLC0415
+
+    captures = [
+        release_search.Released(one.sample, one.capture, one.name, counts["replaced"], counts["limits"])
+        for one, counts in zip(taken, done, strict=True)
+    ]
+    checksums = {one.about[key] for one in taken for key in CHECKSUMS} - {None}
+    checksums |= {sha256_of(one.capture) for one in taken}
+    true = {one.about[key] for one in taken for key in ("sample", "site", "port", "environment")} if hidden else set()
+    shown = {each for one in taken for each in (one.name, one.site, one.port)}
+    flows = [path for path in (campaign.flows(one.sample) for one in taken) if path.is_file()]
+    release_search.check(part, captures, flows, frozenset(checksums), frozenset(true - shown - {None}))
+
+
+def tables_hidden(campaign: Campaign) -> bool:
+    """Whether the tables were made with pseudonyms."""
+    return with_pseudonyms(provenance(campaign, PROVENANCES[0]))
+
+
+def check_tables(campaign: Campaign, *, hidden: bool) -> None:
+    """Raise UserError if names are ``hidden`` and the tables of `acapella process` have true names: none could be
+    released.
+    """
+    if hidden and (campaign.folder / PROVENANCES[0]).is_file() and not tables_hidden(campaign):
+        raise UserError(
+            f"the tables have {TRUE_NAMES}, so that none could be released with --pseudonyms",
+            where=campaign.folder / "tables",
+            fix=f"run {HIDE}, then release again",
+        )
+
+
+def with_pseudonyms(told: dict) -> bool:
+    """Return whether the tables of a provenance have pseudonyms, of environments too."""
+    parameters = told.get("parameters", {})
+    environments = parameters.get("environments", [])
+    return bool(parameters.get("pseudonyms")) and all(is_pseudonym(name, "E") for name in environments)
+
+
+def provenance(campaign: Campaign, name: str) -> dict:
+    """What a stage told of its tables; nothing where there are none."""
+    path = campaign.folder / name
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def samples(campaign: Campaign, *, hide: bool) -> list[Taken]:
+    """The samples that count in the campaign, by name. Raises UserError where a capture is missing."""
+    from acapella.common import queries  # noqa: PLC0415
+    from acapella.common.pseudonyms import pseudonyms, true_names  # noqa: PLC0415
+
+    catalog = require(campaign.catalog, f"run acapella index {campaign.folder}")
+    reading = queries.one_line(campaign.folder, catalog_of=campaign.folder)
+    with reading, contextlib.closing(queries.open_catalog(campaign.folder)) as con:
+        found = con.sql(queries.text("release", "taken"))
+        columns = found.columns
+        rows = [dict(zip(columns, row, strict=True)) for row in found.fetchall()]
+    if not rows:
+        raise UserError("no sample with an acap", where=campaign.folder, fix=f"run acapella index {campaign.folder}")
+    for row in rows:
+        check_names(row, catalog)
+    called = pseudonyms(rows) if hide else true_names(rows)
+    taken = []
+    for row, name in zip(rows, called, strict=True):
+        file = require(campaign.folder / "raw" / row["file"], "the captures have to be there to be anonymised")
+        taken.append(Taken(row["sample"], name.sample, name.site, name.port, file, row))
+    return sorted(taken, key=lambda one: one.name)
+
+
+def check_names(row: dict, catalog: Path) -> None:
+    """Raise UserError if a name of the catalog could leave its directory, or the lines of samples.tsv."""
+    names.sample(row["sample"], catalog)
+    names.file(row["file"], catalog)
+    for key in CHECKSUMS:
+        if row[key] is not None and not re.fullmatch("[0-9a-f]{64}", row[key]):
+            raise UserError(f"{key} {row[key]!r} is not a SHA-256", where=f"{catalog}: sample {row['sample']}")
+    for column in (name for name in SHEET if isinstance(row.get(name), str)):
+        names.label(row[column], catalog)
+
+
+def one_sample(part: Path, taken: Taken, key: bytes, args: argparse.Namespace) -> dict:
+    """Anonymise one capture and digest what is left; what was done."""
+    from acapella.digest.command import Options, digest  # noqa: PLC0415
+
+    from .anonymise import anonymise  # noqa: PLC0415
+
+    folders = [part / kind for kind in ("captures", "acap", "flows")]
+    for folder in folders:
+        folder.mkdir(exist_ok=True)
+    captures, acaps, flows = folders
+    capture = captures / f"{taken.name}.pcap"
+    acap, flow_table = (folder / f"{taken.name}.parquet" for folder in (acaps, flows))
+    engine = args.engine or taken.about["engine"]
+    if engine not in ENGINES:
+        raise UserError(f"engine {engine!r} is not known", where=f"sample {taken.sample}", fix="name one with --engine")
+    limits = decompression.limits_of(args)
+    try:
+        counts = anonymise(str(taken.capture), capture, key, args.macs, limits)
+        digest([str(capture)], str(acap), str(flow_table), Options(engine, (), taken.site, taken.port))
+    except UserError as error:
+        told = str(error).replace(f"{part}/", "")
+        raise UserError(told, where=f"sample {taken.sample}, engine {engine}", outside=error.outside) from error
+    drop_private(acap, "frames")
+    drop_private(flow_table, "flows")
+    return counts | {"engine": engine, "limits": limits}
+
+
+def make_tables(campaign: Campaign, folder: Path, key: bytes, *, hidden: bool) -> list[str]:
+    """Copy the tables that tell no address and, where names are hidden, no name; of flow reports make those that do
+    with pseudonyms. The names of all that are there.
+    """
+    from . import flows as release_flows  # noqa: PLC0415
+
+    outputs = recorded_outputs(campaign, hidden=hidden)
+    made = {Path(path).stem for path in outputs if path.startswith("tables/")} & known_tables()
+    copied = {name for name in made if not why_private(name)}
+    renamed = made & set(release_flows.TABLES)
+    for name in sorted(copied | renamed):
+        folder.mkdir(exist_ok=True)
+        for suffix in ("csv", "parquet"):
+            source = require(campaign.table(name, suffix), f"run acapella process {campaign.folder}")
+            if sha256_of(source) != outputs.get(f"tables/{name}.{suffix}"):
+                raise UserError("is not what its provenance says", where=source, fix="make the tables again")
+        if name in copied:
+            copy_table(campaign, name, folder)
+    if renamed:
+        release_flows.write(campaign, folder, key)
+    return sorted(copied | renamed)
+
+
+def known_tables() -> set[str]:
+    """Return the tables that this version describes."""
+    from acapella_core import schemas  # noqa: PLC0415
+
+    return {path.stem for path in (schemas.root() / "tables").glob("*.yaml")}
+
+
+def copy_table(campaign: Campaign, name: str, folder: Path) -> None:
+    """Copy a table with its published columns."""
+    from acapella.common import queries, tables  # noqa: PLC0415
+    from acapella_core import schemas  # noqa: PLC0415
+
+    if {column["name"] for column in schemas.table(name)["columns"]} <= set(released(name)):
+        for suffix in ("csv", "parquet"):
+            shutil.copyfile(campaign.table(name, suffix), folder / f"{name}.{suffix}")
+        return
+    with queries.one_line(campaign.folder), contextlib.closing(queries.connect()) as con:
+        rows = con.read_parquet(str(campaign.table(name, "parquet")))
+        tables.write(rows, name, lambda suffix: folder / f"{name}.{suffix}", columns=released(name))
+
+
+def recorded_outputs(campaign: Campaign, *, hidden: bool) -> dict[str, str]:
+    """Return the checksums by path of what the stages made; if names are ``hidden``, of what has pseudonyms."""
+    outputs = {}
+    for one in (provenance(campaign, name) for name in PROVENANCES):
+        if with_pseudonyms(one) or not hidden:
+            outputs |= one.get("outputs", {})
+    return outputs
+
+
+def missing_tables(campaign: Campaign, made: list[str], *, hidden: bool) -> dict[str, str]:
+    """Return the campaign's tables that are not released, each with the reason."""
+    recorded = recorded_outputs(campaign, hidden=False)
+    allowed = recorded_outputs(campaign, hidden=hidden)
+    reasons = {}
+    there = {path.stem for path in (campaign.folder / "tables").glob("*.parquet")} - PRINTED
+    for name in sorted((there & known_tables()) - set(made)):
+        path = f"tables/{name}.parquet"
+        if path not in recorded:
+            reasons[name] = "no provenance file lists it"
+        elif path not in allowed:
+            reasons[name] = TRUE_NAMES
+        else:
+            reasons[name] = why_private(name)
+    return reasons
+
+
+def by_reason(left_out: dict[str, str]) -> dict[str, list[str]]:
+    """Return the tables that are left out for each reason."""
+    names: dict[str, list[str]] = {}
+    for name, reason in left_out.items():
+        names.setdefault(reason, []).append(name)
+    return names
+
+
+def write_texts(part: Path, taken: list[Taken], done: list[dict], readme: str) -> None:
+    """Write samples.tsv and README.md."""
+    rows = [sheet_row(one, counts) for one, counts in zip(taken, done, strict=True)]
+    lines = ["\t".join(SHEET), *("\t".join(row) for row in rows)]
+    atomic_text(part / "samples.tsv", "\n".join(lines) + "\n")
+    atomic_text(part / "README.md", readme)
+
+
+def write_sums(part: Path) -> None:
+    """Write the checksums of all files."""
+    files = sorted(path for path in part.rglob("*") if path.is_file())
+    sums = [f"{sha256_of(path)}  {path.relative_to(part).as_posix()}" for path in files]
+    atomic_text(part / SUMS, "\n".join(sums) + "\n")
+
+
+def sheet_row(taken: Taken, counts: dict) -> list[str]:
+    """A line of samples.tsv; nothing stands for what is not known."""
+    known = {
+        **{name: taken.about[name] for name in SHEET if name in taken.about},
+        "sample": taken.name,
+        "site": taken.site,
+        "port": taken.port,
+        "frames": counts["frames"],
+        "bytes": counts["wire_bytes"],
+        "cut_frames": counts["cut_frames"],
+    }
+    return ["" if known[name] is None else str(known[name]) for name in SHEET]
+
+
+def publish(part: Path, target: Path) -> None:
+    """Write the set to the disk and give it its name, readable for all."""
+    try:
+        for path in (*part.rglob("*"), part):
+            path.chmod(PUBLIC_FOLDER if path.is_dir() else PUBLIC_FILE)
+            sync(path)
+        part.rename(target)  # takes the place of an empty folder
+        sync(target.parent)
+    except OSError as error:
+        raise UserError(f"cannot write: {error.strerror}", where=target) from error

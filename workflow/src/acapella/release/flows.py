@@ -1,0 +1,39 @@
+"""Tables of flows for everybody: addresses are pseudonyms, by the key of the released captures, and so is the order of
+flows' numbers. In that of the true addresses they would tell, of two flows, which has the lower one; beside pseudonyms
+that keep prefixes, this is the true value of the first bit that differs.
+"""
+
+from pathlib import Path
+
+from acapella.campaign.layout import Campaign
+from acapella.common import queries, tables
+from acapella_core import anonymise
+
+from .columns import released
+
+FLOWS = "flowreport_flows"
+BY_FLOW = ("flowreport_windows",)  # tables that tell flows by the numbers of FLOWS
+TABLES = (FLOWS, *BY_FLOW)
+
+
+def write(campaign: Campaign, folder: Path, key: bytes) -> None:
+    """Write TABLES as csv and parquet into ``folder``."""
+    with queries.one_line(campaign.folder):
+        con = queries.connect()
+        for name in TABLES:
+            con.read_parquet(str(campaign.table(name, "parquet"))).create_view(f"true_{name}")
+        add_pseudonyms(con, key)
+        con.execute(f"create temp table renamed as {queries.text('release', 'renamed_flows')}")
+        for name in TABLES:
+            made = con.sql(queries.text("release", name))
+            tables.write(made, name, lambda suffix, name=name: folder / f"{name}.{suffix}", columns=released(name))
+
+
+def add_pseudonyms(con, key: bytes) -> None:
+    """Table pseudonyms (address, pseudonym) of all addresses of the true flows."""
+    ends = con.sql(f"select src from true_{FLOWS} union select dst from true_{FLOWS}").fetchall()
+    addresses = [address for (address,) in ends]
+    con.execute("create temp table pseudonyms (address varchar, pseudonym varchar)")
+    if addresses:
+        pairs = list(zip(addresses, anonymise.pseudonyms_of(addresses, key), strict=True))
+        con.executemany("insert into pseudonyms values (?, ?)", pairs)

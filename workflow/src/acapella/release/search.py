@@ -1,0 +1,327 @@
+"""The search of a finished release for what it must not contain; docs/release.md lists kinds and limits.
+
+The core compares captures with the true ones, frame by frame. Of all other files the texts are searched: lines, values
+of text columns, names of files, metadata of Parquet files, and the tables of the catalog.
+"""
+
+import base64
+import contextlib
+import itertools
+import json
+import operator
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from acapella.campaign.index import literal
+from acapella.common import queries
+from acapella_core import _native
+from acapella_core.errors import UserError
+
+from . import readme as release_readme
+from .columns import METADATA, released
+
+# What may be an address or a checksum, wherever it begins. DuckDB, which has no look-around, evaluates ANY.
+HEX, BASE64 = "[0-9A-Fa-f]{64}", "[A-Za-z0-9+/_-]{43}"
+MAC = "[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}"
+PLAIN_MAC = r"[0-9A-Fa-f]{4}\.?[0-9A-Fa-f]{4}\.?[0-9A-Fa-f]{4}"
+IPV6 = "[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:]*:[0-9A-Fa-f.:]*"
+IPV4 = r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}"
+ANY = "|".join((HEX, BASE64, MAC, PLAIN_MAC, IPV6, IPV4))
+DIGIT = "[0-9A-Fa-f]"
+WORDS_OF = tuple(
+    re.compile(pattern)
+    for pattern in (
+        f"(?=({HEX}))",
+        f"(?=({BASE64}))",
+        f"(?=(?<!{DIGIT})({MAC})(?!{DIGIT}))",
+        f"(?=(?<![0-9A-Za-z])({PLAIN_MAC})(?![0-9A-Za-z]))",
+        IPV6,
+        f"(?=(?<![0-9])({IPV4})(?![0-9]))",
+    )
+)
+SHORTEST = 3  # characters of names that are looked for in every text
+WINDOW = 16  # bytes of payload that are recognized, as in the core
+NAMED = ("site", "sample", "environment", "environment_a", "environment_b", "trial_a", "trial_b", "largest_site")
+NAMED += ("port", "largest_port")
+HASHES = ("flow_id", "peer_flow_id", "community_id")
+# Columns that are not compared with payload: their values are hashes, addresses, names that the owner publishes, or
+# words of Acapella and tshark, which anybody's payload may contain.
+WORDS = {*NAMED, *HASHES, "src", "dst", "tunnels", "stack", "stacks", "protocols", "header"}
+WORDS |= {"deepest_example", "encapsulation", "app", "acap", "what", "where", "printed", "ours", "reason", "metadata"}
+# A name is looked for in every text if it is no short number and no plain word, which prose may contain.
+DISTINCTIVE = re.compile("(?=.*[^a-z])(?=.*[A-Za-z]).{3,}")
+
+
+@dataclass(frozen=True)
+class Released:
+    """A capture of a release: its sample, the true file, its name in the release, the addresses replaced in it, and the
+    limits of decompression.
+    """
+
+    sample: str
+    original: Path
+    name: str
+    replaced: dict[str, bytes]
+    limits: _native.DecompressionLimits = field(default_factory=_native.DecompressionLimits)
+
+
+@dataclass(frozen=True)
+class Text:
+    """Values of a release: the file, the column if they are a table's, and the values."""
+
+    where: str
+    column: str | None
+    values: Sequence[str]
+
+
+def check(
+    part: Path, captures: Sequence[Released], flows: Sequence[Path], checksums: frozenset[str], names: frozenset[str]
+) -> None:
+    """Search the release in ``part``; ``flows`` are the campaign's flow tables.
+
+    ``checksums``: SHA-256 of the campaign's files, as hex; ``names``: true names if the release has pseudonyms. Raises
+    UserError at the first finding.
+    """
+    check_columns(part)
+    search = _native.LeakSearch()
+    for one in captures:
+        search.add(**one.replaced)
+    add_originals(search, flows)
+    distinctive = frozenset(name for name in names if DISTINCTIVE.fullmatch(name))
+    contents = []
+    with queries.one_line(part), contextlib.closing(queries.connect()) as con:
+        for text in texts_of(con, part):
+            check_words(text, search, checksums)
+            check_names(text, names, distinctive)
+            if text.column not in WORDS:
+                contents += [value.encode() for value in text.values]
+        check_hashes(con, part, flows)
+    check_bytes(part, checksums)
+    check_captures(part, captures, search, contents)
+
+
+def add_originals(search: _native.LeakSearch, flows: Sequence[Path]) -> None:
+    """Add the addresses of the campaign's flow tables, which the anonymization did not make."""
+    if not flows:
+        return
+    with contextlib.closing(queries.connect()) as con:
+        sources = ", ".join(literal(path) for path in flows)
+        ends = con.execute(f"select distinct unnest([src, dst]) as address from read_parquet([{sources}])")
+        while batch := ends.fetchmany(1 << 20):
+            search.add_originals([address for (address,) in batch if address])
+
+
+def refuse(what: str, where: object) -> NoReturn:
+    """Raise UserError: the release is not published."""
+    raise UserError(f"the release would contain {what}; nothing was published", where=where, fix="report this as a bug")
+
+
+def files_of(part: Path, pattern: str = "*") -> list[Path]:
+    """Return the files of a release."""
+    return sorted(path for path in part.rglob(pattern) if path.is_file())
+
+
+def table_of(part: Path, path: Path) -> str:
+    """Return the schema of a Parquet or CSV file of a release."""
+    return {"acap": "frames", "flows": "flows"}.get(path.relative_to(part).parts[0], path.stem)
+
+
+def columns_of(path: Path) -> list[str]:
+    """Return the names of the columns of a Parquet or CSV file."""
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    if path.suffix == ".parquet":
+        return pq.read_schema(path).names
+    with path.open(encoding="utf-8") as lines:
+        return lines.readline().rstrip("\n").split(",")
+
+
+def check_columns(part: Path) -> None:
+    """Raise UserError if a file has a column, or metadata with a key, that is not published."""
+    for path in [*files_of(part, "*.parquet"), *files_of(part, "*.csv")]:
+        private = sorted(set(columns_of(path)) - set(released(table_of(part, path))))
+        if private:
+            refuse(f"column {private[0]}, which is not to be published", path.relative_to(part))
+        private = sorted(set(metadata_of(path)) - set(released(METADATA)))
+        if private:
+            refuse(f"metadata {private[0]}, which is not to be published", path.relative_to(part))
+
+
+def metadata_of(path: Path) -> dict:
+    """Return what a file of a release states beside its rows."""
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    if path.suffix != ".parquet":
+        return {}
+    found = pq.read_metadata(path).metadata or {}
+    own = json.loads(found.get(b"acapella", b"{}"))
+    return own | {key.decode(): value.decode() for key, value in found.items() if key not in (b"acapella", SCHEMA)}
+
+
+SCHEMA = b"ARROW:schema"  # Arrow's own, of the columns
+
+
+def texts_of(con, part: Path) -> Iterator[Text]:
+    """Yield all texts of a release."""
+    files = files_of(part)
+    yield Text("name of a file", "sample", [piece for path in files for piece in (path.name, path.stem)])
+    yield from digest_texts(con, part)
+    template = {*release_readme.TEXT.template.splitlines()}
+    for path in files:
+        where = path.relative_to(part).as_posix()
+        if path.suffix == ".md":
+            yield Text(where, None, sorted({*path.read_text(encoding="utf-8").splitlines()} - template))
+        elif path.suffix == ".tsv":
+            yield from sheet_texts(path, where)
+        elif path.suffix == ".parquet":
+            yield Text(where, "metadata", [json.dumps(metadata_of(path))])
+            if path.parent.name == "tables":
+                yield from columns(con, f"read_parquet({literal(path, pattern=True)})", where)
+        elif path.suffix == ".csv":
+            yield from columns(con, csv_source(path), where)
+        elif path.suffix == ".duckdb":
+            yield from catalog_texts(con, path, where)
+
+
+def sheet_texts(path: Path, where: str) -> Iterator[Text]:
+    """Yield the lines of a sheet, and its columns with names."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    yield Text(where, "metadata", lines)
+    head, *rows = (line.split("\t") for line in lines)
+    for place, name in enumerate(head):
+        if name in NAMED:
+            yield Text(where, name, [row[place] for row in rows if place < len(row)])
+
+
+def digest_texts(con, part: Path) -> Iterator[Text]:
+    """Yield the texts of all acaps, and of all flow tables, in one query each."""
+    for folder in ("acap", "flows"):
+        if files_of(part / folder):
+            yield from columns(con, f"read_parquet({literal(part / folder / '*.parquet', pattern=True)})", folder)
+
+
+def catalog_texts(con, path: Path, where: str) -> Iterator[Text]:
+    """Yield the texts of a catalog: of its tables, and the definitions of its views."""
+    con.execute(f"attach {literal(path)} as searched (read_only)")
+    tables = con.execute("select table_name from duckdb_tables() where database_name = 'searched'").fetchall()
+    views = con.execute("select sql from duckdb_views() where database_name = 'searched' and not internal").fetchall()
+    yield Text(where, "metadata", [sql for (sql,) in views])
+    for (table,) in tables:
+        yield from columns(con, f'searched."{table}"', f"{where}, table {table}")
+    con.execute("detach searched")
+
+
+def columns(con, source: str, where: str) -> Iterator[Text]:
+    """Yield, of each column with text, the different values that have to be looked at."""
+    described = con.execute(f"describe select * from {source}").fetchall()
+    parts = []
+    for name, kind, *_ in described:
+        if "BLOB" in kind:
+            refuse(f"bytes in column {name}, which cannot be searched", where)
+        if "VARCHAR" in kind:
+            least = 0 if name in NAMED else 1 << 30 if name in WORDS else SHORTEST
+            parts.append(
+                f"""select '{name}' as name, value from (select distinct "{name}"::varchar as value from {source}) """
+                f"where length(value) >= {least} or regexp_matches(value, $word)"
+            )
+    if not parts:
+        return
+    rows = con.execute(" union all ".join(parts), {"word": ANY})
+    while batch := rows.fetchmany(1 << 16):
+        for name, pairs in itertools.groupby(sorted(batch), key=operator.itemgetter(0)):
+            yield Text(where, name, [value for _, value in pairs])
+
+
+def csv_source(path: Path) -> str:
+    """Return DuckDB's source of a CSV file as `tables.write` makes it, all columns as text."""
+    named = ", ".join(f"'{name}': 'varchar'" for name in columns_of(path))
+    given = f"auto_detect = false, header = true, delim = ',', quote = '\"', escape = '\"', columns = {{{named}}}"
+    return f"read_csv({literal(path, pattern=True)}, {given})"
+
+
+def check_words(text: Text, search: _native.LeakSearch, checksums: frozenset[str]) -> None:
+    """Raise UserError if a text contains an original address, or a checksum of what is not published."""
+    words = [word for value in text.values for pattern in WORDS_OF for word in pattern.findall(value)]
+    for word in search.addresses(words):
+        refuse(f"the original address {word}", text.where)
+    known = {word.lower() for word in words} & (checksums | {word.lower() for word in encoded(checksums)})
+    if known:
+        refuse(f"the checksum of a file that is not published: {min(known)}", text.where)
+
+
+def encoded(checksums: frozenset[str]) -> set[str]:
+    """Return checksums in base64 and in its form for URLs, without padding."""
+    ways = (base64.b64encode, base64.urlsafe_b64encode)
+    return {way(bytes.fromhex(each)).decode().rstrip("=") for each in checksums for way in ways}
+
+
+def check_names(text: Text, names: frozenset[str], distinctive: frozenset[str]) -> None:
+    """Raise UserError if a value of a column with names, or a part of it between plus signs, is a true name, or if
+    another text contains a distinctive one as a word.
+    """
+    if text.column in NAMED:
+        for value in text.values:
+            if found := names & {value, *value.split("+")}:
+                refuse(f"the true name {min(found)}", text.where)
+    elif text.column is None or text.column == "metadata" or text.column not in WORDS:
+        every = "\n".join(text.values)
+        for name in distinctive:
+            if name in every and re.search(rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])", every):
+                refuse(f"the true name {name}", text.where)
+
+
+def check_hashes(con, part: Path, flows: Sequence[Path]) -> None:
+    """Raise UserError if a flow has an identifier that a flow of the campaign has."""
+    sources = [", ".join(literal(path) for path in paths) for paths in (files_of(part / "flows"), flows)]
+    if not all(sources):
+        return
+    every, original = (f"(select unnest([{', '.join(HASHES)}]) as hash from read_parquet([{s}]))" for s in sources)
+    found = con.execute(f"select hash from {every} where hash in (from {original}) limit 1").fetchone()
+    if found:
+        refuse(f"the hash of an original flow: {found[0]}", "flows")
+
+
+def check_bytes(part: Path, checksums: frozenset[str]) -> None:
+    """Raise UserError if a file contains a checksum as bytes or as text, compressed values excepted."""
+    forms = [form for each in checksums for form in (each.encode(), each.upper().encode(), bytes.fromhex(each))]
+    search = _native.Windows([*forms, *(each.encode() for each in encoded(checksums))], whole=False)
+    for path in files_of(part):
+        with path.open("rb") as stream:
+            before = b""
+            while block := stream.read(1 << 24):
+                if search.find(before + block) is not None:
+                    refuse("the checksum of a file that is not published", path.relative_to(part))
+                before = block[-WINDOW:]
+
+
+def check_captures(part: Path, captures: Sequence[Released], search: _native.LeakSearch, contents: list) -> None:
+    """Raise UserError if a capture has more of its original than headers with pseudonyms, or a text has payload."""
+    from acapella.common import vendors  # noqa: PLC0415
+
+    known = vendors.find()
+    texts = _native.Windows(contents, whole=True)
+    for one in captures:
+        public = part / "captures" / f"{one.name}.pcap"
+        with one_line(part, one.sample):
+            found = search.find(str(one.original), str(public), known.core if known else None, texts, one.limits)
+        if found:
+            frame, offset, what = found
+            refuse(f"{what}: sample {one.sample}, frame {frame}, byte {offset}", public.relative_to(part))
+    for one in captures:
+        with one_line(part, one.sample):
+            found = search.find_unexplained(str(one.original), one.limits)
+        if found:
+            frame, offset, what = found
+            refuse(f"{what}: sample {one.sample}, frame {frame}, byte {offset}", "captures")
+
+
+@contextlib.contextmanager
+def one_line(part: Path, sample: str) -> Iterator[None]:
+    """Turn an error of the core into a UserError without the temporary path of the release."""
+    try:
+        yield
+    except (_native.InputError, _native.AnonymiseError) as error:
+        raise UserError(str(error).replace(f"{part}/", ""), where=f"sample {sample}") from error

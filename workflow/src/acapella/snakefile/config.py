@@ -1,0 +1,148 @@
+"""The workflow's configuration against schemas/config.schema.json: defaults filled in, mistakes named by their key.
+
+The schema holds every key, its type, its default and what it is for; config/config.yaml shows them to people.
+"""
+
+import copy
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+import jsonschema
+import yaml
+
+from acapella.kappa import selection
+from acapella_core import schemas
+from acapella_core.errors import UserError
+
+
+def checked(config: dict) -> dict:
+    """A copy of ``config`` with the schema's defaults for the keys it leaves out.
+
+    Raises UserError for the first mistake, in one line: ``config error: capture.snaplen: 'abc' is not of type
+    'integer'``.
+    """
+    schema = schemas.json_schema("config")
+    # A configuration that Snakemake extends from the command line holds Snakemake's own keys beside ours.
+    ours = {key: value for key, value in config.items() if key not in ("pathvars",)}
+    complaints = jsonschema.Draft202012Validator(schema).iter_errors(ours)
+    first = min(complaints, key=lambda error: (len(error.absolute_path), str(error.absolute_path)), default=None)
+    if first is not None:
+        raise UserError(f"config error: {describe(first)}")
+    filled = with_defaults(copy.deepcopy(ours), schema)
+    check_across_keys(filled)
+    return filled
+
+
+def check_file(path: Path) -> None:
+    """Raise UserError where the file cannot be read or is no mapping of keys to values: Snakemake does not name it."""
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        fix = "start in the folder that has it, or name another file: --configfile FILE"
+        raise UserError(f"cannot read: {error.strerror}", where=f"config error: {path}", fix=fix) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"not YAML: {' '.join(str(error).split())}", where=f"config error: {path}") from error
+    if not isinstance(config, dict):
+        raise UserError("not a mapping of keys to values", where=f"config error: {path}", fix="write campaign: NAME")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a complaint about an unknown name: the known one that is nearest, "" where none is near."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def describe(error: jsonschema.ValidationError) -> str:
+    """The key with dots, and what is wrong with it, as short as it gets."""
+    while error.context:  # anyOf: the deepest complaint tells most, of equals the one where the type was right
+        error = max(error.context, key=lambda inner: (len(inner.absolute_path), inner.validator != "type"))
+    where = dotted(error.absolute_path)
+    if error.validator == "additionalProperties":
+        known = list(error.schema.get("properties", {}))
+        unknown = next(key for key in error.instance if key not in known)
+        hint = did_you_mean(str(unknown), known) or f"; known keys: {', '.join(known)}"
+        return f"{where}{'.' if where else ''}{unknown}: unknown key{hint}"
+    if error.validator == "required":
+        missing = next(key for key in error.validator_value if key not in error.instance)
+        about = error.schema.get("properties", {}).get(missing, {}).get("description")
+        return f"{where}{'.' if where else ''}{missing}: missing{f' ({about})' if about else ''}"
+    if error.validator == "pattern":
+        return f"{where}: {error.instance!r} does not match {error.validator_value} ({error.schema['description']})"
+    if error.validator == "minItems":
+        least, what = error.validator_value, error.schema.get("description", "items")
+        return f"{where}: {len(error.instance)} given; at least {least} needed ({what})"
+    return f"{where or 'config'}: {error.message}"
+
+
+def dotted(path) -> str:
+    """``capture.sites[2].name`` of a JSON path."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f"{'.' if text else ''}{part}"
+    return text
+
+
+def with_defaults(value, schema: dict):
+    """Fill in the defaults of an object's missing keys, level by level."""
+    if not isinstance(value, dict):
+        return value
+    for key, inner in schema.get("properties", {}).items():
+        if key not in value and "default" in inner:
+            value[key] = copy.deepcopy(inner["default"])
+        if key in value:
+            value[key] = with_defaults(value[key], inner)
+    return value
+
+
+def check_across_keys(config: dict) -> None:
+    """What a schema cannot say: keys that need one another."""
+    if config["testbed"] == "files" and not config.get("samples"):
+        raise UserError("config error: samples: missing; testbed files needs the path of a sample sheet")
+    if config["consistency"]["identity"] == "regions" and not config["consistency"]["regions"]:
+        raise UserError("config error: consistency.regions: missing; identity regions needs some OFFSET:LENGTH")
+    check_selection(config["consistency"])
+    for background, limit in config["storage"]["thresholds"]:
+        if background >= limit:
+            raise UserError(f"config error: storage.thresholds: [{background}, {limit}]: the lower one comes first")
+    check_trials(config["trials"] or {}, config["exclude"])
+
+
+def check_selection(consistency: dict) -> None:
+    """The keys that `acapella kappa` takes as text are what it reads: better now than once captures are there."""
+    readers = {
+        "flow": lambda: selection.flow(consistency["flow"]),
+        "from, to": lambda: selection.span(consistency["from"], consistency["to"]),
+        "window": lambda: consistency["window"] is None or selection.window_ns(consistency["window"]),
+    }
+    for key, read in readers.items():
+        try:
+            read()
+        except UserError as error:
+            raise UserError(f"config error: consistency: {key}: {error}") from error
+
+
+def check_trials(trials: dict, exclude: list[str]) -> None:
+    """No sample twice in an environment, none that is excluded. Two environments may share one, as their baseline."""
+    for environment in trials:
+        if not isinstance(environment, str):
+            raise UserError(f"config error: trials: {environment!r} is no text; write it in quotes")
+        taken: dict[str, str] = {}
+        for sample, key in trial_samples(trials, environment):
+            if sample in taken:
+                raise UserError(f"config error: {key}: sample {sample!r} is in {taken[sample]} already")
+            if sample in exclude:
+                raise UserError(f"config error: {key}: sample {sample!r} is excluded")
+            taken[sample] = key
+
+
+def trial_samples(trials: dict, environment: str) -> list[tuple[str, str]]:
+    """The samples of an environment's trials, each with its key: ``("quiet-2", "trials.quiet[1]")``."""
+    found = []
+    for place, trial in enumerate(trials[environment]):
+        key = f"trials.{environment}[{place}]"
+        if isinstance(trial, str):
+            found.append((trial, key))
+        else:
+            found += [(sample, f"{key}[{inner}]") for inner, sample in enumerate(trial)]
+    return found

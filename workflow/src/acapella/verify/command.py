@@ -1,0 +1,146 @@
+"""Compare our digest of captures with tshark, frame by frame.
+
+Digests every FILE, lets tshark dissect the whole file itself with the preferences that every digest records, and counts
+on how many frames both agree, layer by layer: time, lengths, header tokens of the link, network and transport layers
+(tunnels among them), addresses, ports, VLAN ids, MPLS labels, identifiers of tunnels, TCP flags and numbers, and the
+whole of frame.protocols.
+Of a folder, every capture in it; files that are skipped are listed on standard error with the reason. Where tshark is
+known to err, a frame is counted apart (schemas/tshark_errata.yaml names each case with the standard's clause).
+
+No frame of a damaged capture is compared, because tshark ends with an error; standard error lists the file,
+with the number of frames that our digest has of it.
+
+Prints every kind of disagreement with its first frames and both answers: layers 2 to 4 first, then times and lengths,
+then what is above layer 4. A kind is a layer; of header tokens, a pair of answers. Also names the first frames of
+whatever was not compared. The output is the same for any --jobs.
+
+Exit code: 0 if no disagreement is printed (known errors of tshark are none), 1 if there is one, on any layer, or if a
+FILE could not be compared (in a folder, such are counted), 2 if no file could be. Above layer 4 digests of engines
+native and hybrid may differ on frames that tshark did not see; the last line counts the frames with a disagreement on
+what the core decided by itself.
+"""
+
+import argparse
+import os
+import sys
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from functools import partial
+from pathlib import Path
+
+from acapella_core import decompression
+from acapella_core.errors import DAMAGED, UserError
+from acapella_core.files import scratch_folder
+
+from . import captures
+from .results import FIRST, Result, print_result
+
+PROGRESS_S = 1.0  # between two lines of --progress
+
+
+def register_parser(subparsers) -> argparse.ArgumentParser:
+    """Add `acapella verify`."""
+    parser = subparsers.add_parser(
+        "verify",
+        help="compare our digest with tshark, frame by frame",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("paths", metavar="FILE|DIR", nargs="+", help="captures, or folders of captures")
+    parser.add_argument("--engine", choices=("hybrid", "native", "tshark"), default="hybrid", help="of our digest")
+    parser.add_argument("--first", type=int, default=FIRST, metavar="N", help=f"frames to name of each kind ({FIRST})")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="files compared at the same time (default: 1)")
+    parser.add_argument("--progress", action="store_true", help="files and frames on standard error")
+    decompression.add_options(parser)
+    return parser
+
+
+def confine(_: argparse.Namespace) -> None:
+    """Take rights from this process, which reads captures and writes to TMPDIR alone."""
+    from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+
+    confine_self()
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compare, print, and return the exit code."""
+    if args.jobs < 1:
+        raise UserError("--jobs takes a number from 1 on", where=args.jobs)
+    files, skipped = captures.find(args.paths)
+    first = max(args.first, 0)
+    limits = decompression.limits_of(args)
+    results = compare_all(list(files), args.engine, first, args.jobs, progress=args.progress, limits=limits)
+    whole = Result()
+    for result in results:
+        whole.add(result, first)
+    print_result(whole, skipped)
+    if not whole.files:
+        raise UserError("no capture could be compared", where=" ".join(args.paths))
+    missed = any(named and not result.files for named, result in zip(files.values(), results, strict=True))
+    return DAMAGED if whole.disagreements or missed else 0
+
+
+def compare_all(  # noqa: PLR0913 - independent choices
+    files: list[Path], engine: str, first: int, jobs: int, *, progress: bool, limits=None
+) -> list[Result]:
+    """Compare ``jobs`` files at a time and return the results in the order of ``files``."""
+    from acapella.common import tshark  # noqa: PLC0415 - slow to import
+
+    report = Progress(len(files)) if progress else None
+    one = partial(compare, engine=engine, first=first, threads=max((os.cpu_count() or 1) // jobs, 1), limits=limits)
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
+        futures: list[Future[Result]] = [pool.submit(one, file) for file in files]
+        try:
+            for done in as_completed(futures):
+                result = done.result()
+                if report:
+                    report.add(result)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            tshark.stop_all()  # else the pool waits until every running comparison has ended
+            raise
+    if report:
+        report.print()
+    return [future.result() for future in futures]
+
+
+def compare(file: Path, engine: str, first: int = FIRST, threads: int = 1, limits=None) -> Result:
+    """Compare one file; the result names the ``first`` frames of each kind."""
+    from . import comparison, tables  # noqa: PLC0415 - pyarrow and DuckDB are slow to import
+
+    result, ours = Result(), None
+    with scratch_folder() as folder:
+        try:
+            ours = tables.our_tables(file, engine, folder, limits)
+            theirs = tables.tshark_tables(file, folder, limits)
+        except UserError as error:
+            frames = f"{tables.frames_of(ours):,} frames" if ours else "frames"
+            result.not_compared.append(f"{error}; none of its {frames} is compared")
+            return result
+        with comparison.opened(threads) as database:
+            comparison.Comparison(database, ours, theirs, file, first).add_to(result)
+    result.files = 1
+    if theirs.blocks_not_frames:
+        result.notes.append(f"{file}: {theirs.blocks_not_frames:,} blocks that are not frames; tshark numbers them")
+    return result
+
+
+class Progress:
+    """Prints how many files have been compared, at most once in PROGRESS_S."""
+
+    def __init__(self, files: int):
+        self._files = files
+        self._done = self._frames = 0
+        self._printed = time.monotonic()
+
+    def add(self, result: Result) -> None:
+        """Count one file."""
+        self._done += 1
+        self._frames += result.frames
+        if time.monotonic() - self._printed >= PROGRESS_S:
+            self.print()
+
+    def print(self) -> None:
+        """Print the counts so far."""
+        self._printed = time.monotonic()
+        print(f"verify: {self._done} of {self._files} files, {self._frames:,} frames", file=sys.stderr)

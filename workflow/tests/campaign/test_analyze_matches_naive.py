@@ -1,0 +1,139 @@
+"""Every table equals the naive reference, on captures through the real digest and on made-up acaps."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from acapella_testing.frames import traces
+from acapella_testing.made import tiny
+from acapella_testing.oracles import naive_frames, naive_samples, naive_tables
+from acapella_testing.oracles.table_agreement import assert_equal
+from acapella_testing.stages import analyse, manifest_of, rows
+
+from acapella.cli import main as cli
+
+MS = traces.MS
+PERIOD_NS = 30 * 10**9
+
+
+def made_campaign(folder: Path, engine: str) -> list[naive_samples.Sample]:
+    """Two sites of two ports with captures of every kind, digested, and their naive reading."""
+    for part in ("raw", "acap", "flows"):
+        (folder / part).mkdir(parents=True)
+    samples = []
+    start = traces.START_NS
+    plan = {
+        ("WEST", "p1", 0): traces.busy_port(start),
+        ("WEST", "p1", 1): traces.busy_port(start + PERIOD_NS, shift=1),
+        ("WEST", "p1", 2): traces.busy_port(start + 2 * PERIOD_NS),
+        ("WEST", "p2", 0): traces.busy_port(start + 5 * MS)[:40],
+        ("EAST", "p1", 0): traces.merged(
+            traces.whole_connection("mpls", start, labels=(900, 901)),
+            traces.datagrams("pw", start + 9 * MS, count=9),
+            # equal addresses and ports in two slices
+            traces.cut_in_the_middle("vlan", start, vlan=7),
+            traces.cut_in_the_middle("vlan", start + 1, vlan=8, segments=2),
+        ),
+        ("EAST", "p1", 1): [],
+    }
+    for (site, port, n), trace in plan.items():
+        name = f"{site.lower()}-{port}-{n}"
+        capture = traces.write_pcap(folder / "raw" / f"{name}.pcap", trace)
+        manifest = manifest_of(folder, (site, port), capture, start + n * PERIOD_NS)
+        out = [str(folder / part / f"{name}.parquet") for part in ("acap", "flows")]
+        options = ["--engine", engine, "--site", site, "--port", port]
+        assert cli.main(["digest", str(capture), "-o", out[0], "--flows", out[1], *options]) == 0
+        frames = naive_frames.read_frames(capture)
+        samples.append(naive_samples.Sample(name, site, port, frames, naive_frames.make_flows(frames, site), manifest))
+    return samples
+
+
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory):
+    """(folder with tables, naive samples); who decided a frame, and ids, are taken from the digest."""
+    folder = tmp_path_factory.mktemp("captured") / "small"
+    samples = made_campaign(folder, "native")
+    for mine, digested in zip(sorted(samples, key=lambda s: s.name), naive_samples.read_campaign(folder), strict=True):
+        mine.digest = digested.digest
+        for frame, told in zip(mine.frames, digested.frames, strict=True):
+            frame.update({k: told[k] for k in ("l4_by", "app_by", "issue")})
+        for flow, told in zip(mine.flows, digested.flows, strict=True):
+            flow["flow_id"] = told["flow_id"]
+    return analyse(folder), samples
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory):
+    """The same captures with the labels that tshark gives: folder, naive samples."""
+    if shutil.which("tshark") is None:
+        pytest.skip("no tshark on this machine")
+    folder = tmp_path_factory.mktemp("labelled") / "small"
+    made_campaign(folder, "hybrid")
+    return analyse(folder), naive_samples.read_campaign(folder)
+
+
+@pytest.fixture(scope="module")
+def made_up(campaign):
+    """The made-up campaign: folder, naive samples."""
+    return campaign, naive_samples.read_campaign(campaign)
+
+
+@pytest.mark.parametrize("name", sorted(naive_tables.TABLES))
+def test_tables_of_captures_equal_the_naive_reference(captured, name):
+    assert_equal(name, *captured)
+
+
+@pytest.mark.parametrize("name", sorted(naive_tables.TABLES))
+def test_tables_of_captures_with_labels_equal_the_naive_reference(labelled, name):
+    assert_equal(name, *labelled)
+
+
+@pytest.mark.parametrize("name", sorted(naive_tables.TABLES))
+def test_tables_of_made_up_acaps_equal_the_naive_reference(made_up, name):
+    assert_equal(name, *made_up)
+
+
+def test_rates_are_rounded_half_up_as_in_the_naive_reference(tmp_path):
+    """1,000 bytes, in ns that give bit/s with a fraction below a half, of a half, above it."""
+    folder = tmp_path / "made"
+    for name, covered_ns in (("below", 600_000_000), ("half", 40_960_000), ("above", 700_000_000)):
+        known = {"start_ns": tiny.START, "end_ns": tiny.START + covered_ns}
+        tiny.add_sample(folder, name, ("WEST", name), None, [tiny.flow(0, 0.03)], actual=known)
+    assert_equal("throughput", analyse(folder), naive_samples.read_campaign(folder))
+    found = {row["port"]: row["rate_bps"] for row in rows(folder, "throughput")}
+    assert found == {"below": 13_333, "half": 195_313, "above": 11_429}
+
+
+@pytest.mark.parametrize("known", [None, "manifest"])
+def test_bins_before_1970_equal_the_naive_reference(tmp_path, known):
+    """A clock that was never set: frames on both sides of 1970, on a bin's edge and within it."""
+    folder, second = tmp_path / "made", 10**9
+    instants = [-2_500_000_000, -2 * second, -1, 0, second // 2]
+    flows = [tiny.flow(0, 0, src=f"10.0.0.{n}", first_ns=at, last_ns=at) for n, at in enumerate(instants, 1)]
+    told = {"actual": {"start_ns": -3_700_000_000, "end_ns": 700_000_000}} if known else {}
+    tiny.add_sample(folder, "early", ("WEST", "p1"), None, flows, **told)
+    assert_equal("throughput", analyse(folder), naive_samples.read_campaign(folder))
+    found = [(row["start_ns"] // second, row["frames"]) for row in rows(folder, "throughput")]
+    silent = [(-4, 0)] if known else []
+    assert found == [*silent, (-3, 2), (-2, 2), (-1, 2), (0, 4)]
+
+
+def test_every_published_table_has_a_reference():
+    from acapella.campaign.process import TABLES  # noqa: PLC0415
+
+    assert set(TABLES) == naive_tables.TABLES | {"congestion"}  # that one: test_congestion.py
+
+
+def test_captures_show_what_the_reference_is_for(captured):
+    _, samples = captured
+    flows = [flow for s in samples for flow in s.flows]
+    assert any(f["handshake_rtt_ns"] == 10 * MS for f in flows)
+    assert any(f["retransmitted_bytes"] == 700 for f in flows)
+    assert any(f["duplicate_acks"] == 2 for f in flows)
+    assert any(f["rst"] for f in flows)
+    assert {len(f["mpls"]) for f in flows} == {0, 1, 2}
+    assert any(f["src_port"] is None and f["ip_proto"] == 17 for f in flows), "later fragments"
+    slices = [
+        f for f in samples[4].flows if (f["src"], f["src_port"]) == ("10.0.0.1", 40000) and f["vlan"] in ([7], [8])
+    ]
+    assert len(slices) == 2, "equal addresses in two slices are two flows"

@@ -1,0 +1,316 @@
+"""acapella check: what it finds in a directory that somebody else made."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import time
+
+import duckdb
+import pytest
+from acapella_testing.made.tiny import add_sample, flow
+from acapella_testing.stages import analyse
+from acapella_testing.workflow_run import ROOT
+
+from acapella.campaign.check import MOST_BYTES, kind_of
+from acapella.cli import main as cli
+from acapella.digest.cache import keep
+
+CAPTURE = bytes(24)
+RELEASED = {"captures/S0.pcap": b"capture", "README.md": b"text", "tables/a.csv": b"a\n1\n"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A campaign of two samples with captures; a is a link to the user's capture, b a file. Tests copy it."""
+    root = tmp_path_factory.mktemp("checked")
+    folder = root / "made"
+    sha256 = hashlib.sha256(CAPTURE).hexdigest()
+    for name in "ab":
+        add_sample(folder, name, ("WEST", "p1"), (0, 20), [flow(1, 2)], sha256=sha256)
+        (folder / "raw" / f"{name}.pcap").write_bytes(CAPTURE)
+    (root / "mine.pcap").write_bytes(CAPTURE)
+    (folder / "raw" / "a.pcap").unlink()
+    (folder / "raw" / "a.pcap").symlink_to(root / "mine.pcap")
+    (folder / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\na\tWEST\tp1\ta.pcap\nb\tWEST\tp1\tb.pcap\n")
+    return analyse(folder)
+
+
+@pytest.fixture
+def folder(made, tmp_path):
+    """A copy of the campaign."""
+    return shutil.copytree(made, tmp_path / "copy", symlinks=True)
+
+
+@pytest.fixture
+def check(capsys):
+    """Run `acapella check`; return exit code and lines."""
+
+    def run(folder):
+        code = cli.main(["check", str(folder)])
+        return code, capsys.readouterr().out.splitlines()
+
+    return run
+
+
+def test_a_campaign_as_it_was_made_is_clean(folder, check):
+    code, lines = check(folder)
+    assert code == 0, lines
+    (line,) = lines
+    digests, tables = 2 * 4, 2 * len(list((folder / "tables").glob("*.csv")))  # capture, acap, flows, manifest
+    assert line.startswith(f"{folder}: {digests + tables} files verified, 0 findings; ")
+
+
+def test_files_without_a_checksum_are_counted_by_kind_and_others_are_named(folder, check):
+    (folder / "figures").mkdir()
+    for name in ("figures/flow_sizes.svg", "figures/mine.svg", "report.html", "no\x1btes.txt", "tables/mine.csv"):
+        (folder / name).write_text("text")
+    code, lines = check(folder)
+    assert code == 1 and lines[0] == "no\\x1btes.txt: its name has control characters"
+    assert sorted(lines[1:-1]) == [
+        f"{name}: not verified: the workflow writes no such file"
+        for name in ("figures/mine.svg", "no\\x1btes.txt", "tables/mine.csv")
+    ]
+    assert lines[-1].endswith("; 3 other files") and "figures 1, " in lines[-1] and "report 1" in lines[-1]
+    counted = re.search(r"; (\d+) files that the workflow writes without a checksum \((.*)\)", lines[-1])
+    assert int(counted[1]) == sum(map(int, re.findall(r" (\d+)", f" {counted[2]}")))
+
+
+def test_every_file_that_a_rule_names_is_of_a_known_kind():
+    """Acaps, flow tables and captures are in lists; of a directory, a file in it."""
+    wildcards = {"table": "frame_sizes", "figure": "flow_sizes", "suffix": "csv", "format": "svg"}
+    paths = set()
+    for rules in (ROOT / "rules").glob("*.smk"):
+        for path in re.findall(r'"<campaign>/([^"]+)"', rules.read_text()):
+            paths.add(re.sub(r"{+(\w+)}+", lambda found: wildcards.get(found[1], "x1"), path))
+    assert len(paths) > 50
+    unknown = {
+        path for path in paths if kind_of(path if path != "partial/x1" else "partial/x1/quality.parquet") is None
+    }
+    assert kind_of("partial/x1/.snakemake_timestamp") == "partial" and kind_of("partial/x1/mine.parquet") is None
+    assert unknown == {"acap/x1.parquet", "flows/x1.parquet"}
+
+
+def test_entries_of_a_cache_are_no_finding(folder, check, tmp_path):
+    (tmp_path / "cache").mkdir()
+    for number, output in enumerate(sorted((*folder.glob("acap/*"), *folder.glob("flows/*")))):
+        keep(output, tmp_path / "cache" / f"{number:064x}_{output.parent.name}.parquet")
+    assert (folder / "acap" / "a.parquet").is_symlink()
+    assert check(folder)[0] == 0
+
+
+def rewrite(name, **changes):
+    """Return a function that changes keys of a JSON file."""
+
+    def change(folder):
+        path = folder / name
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+    return change
+
+
+def append(name, content=b"\0"):
+    """Return a function that adds bytes to a file, and makes it if it is missing."""
+
+    def change(folder):
+        with (folder / name).open("ab") as file:
+            file.write(content)
+
+    return change
+
+
+def link(name, target):
+    """Return a function that puts a link in the place of a file."""
+
+    def change(folder):
+        shutil.rmtree(folder / name, ignore_errors=True)
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to(target)
+
+    return change
+
+
+def in_catalog(statement):
+    """Return a function that changes the catalog."""
+
+    def change(folder):
+        with duckdb.connect(str(folder / "catalog.duckdb")) as con:
+            con.execute(statement)
+
+    return change
+
+
+TAMPERED = {
+    "a byte more in an acap": (append("acap/a.parquet"), r"acap/a.parquet: does not have the SHA-256"),
+    "a byte more in a table": (append("tables/throughput.csv"), "tables/throughput.csv: does not have the SHA-256"),
+    "a byte more in a capture": (append("raw/b.pcap"), "raw/b.pcap: does not have the SHA-256 that raw/b.json lists"),
+    "another time in a manifest": (rewrite("raw/b.json", run=7), "raw/b.json: does not have the SHA-256"),
+    "a missing flow table": (lambda folder: (folder / "flows/a.parquet").unlink(), "flows/a.parquet: no such file"),
+    "a table that is a link": (
+        link("tables/throughput.csv", "/etc/hostname"),
+        "tables/throughput.csv: is a symbolic link to /etc/hostname",
+    ),
+    "a directory that is a link": (link("logs", "/tmp"), "logs: is a symbolic link to /tmp"),
+    "an acap that is a link": (link("acap/z.parquet", "/etc/passwd"), "acap/z.parquet: is a symbolic link"),
+    "a capture elsewhere": (link("raw/b.pcap", "/etc/passwd"), "raw/b.pcap: does not have the SHA-256"),
+    "a path in a manifest": (rewrite("raw/b.json", file="../../x"), "raw/b.json: '../../x' is not the name of a file"),
+    "a path in the sheet": (
+        append("raw/samples.tsv", b"../x\tWEST\tp1\tx.pcap\n"),
+        "raw/samples.tsv line 4: sample '../x': only letters",
+    ),
+    "control characters in the list of failures": (
+        append("raw/failed.tsv", b"sample\tsite\tport\twhy\nx\tWE\x1bST\tp1\tlost\n"),
+        r"raw/failed.tsv line 2: name 'WE\x1bST' is empty",
+    ),
+    "control characters in a site": (rewrite("raw/b.json", site="\x1b[2J"), r"raw/b.json: name '\x1b[2J' is empty"),
+    "a path in the provenance": (
+        rewrite("provenance.json", outputs={"tables/../../x": ""}),
+        "provenance.json: 'tables/../../x' is not the path of a file in this directory",
+    ),
+    "a provenance that is no JSON": (append("provenance.json"), "provenance.json: cannot be read as JSON: "),
+    "a name with a line break": (append("tables/a\nb.csv"), r"tables/a\nb.csv: its name has control characters"),
+    "a name that is no sample": (append("acap/a b.parquet"), "acap/a b.parquet: is not the name of a sample: "),
+    "a pipe": (lambda folder: os.mkfifo(folder / "acap" / "pipe"), "acap/pipe: is neither a file nor a directory"),
+    "a pipe as manifest": (
+        lambda folder: os.mkfifo(folder / "raw" / "c.json"),
+        "raw/c.json: cannot be read as JSON: not a regular file",
+    ),
+    "a pipe as provenance": (
+        lambda folder: os.mkfifo(folder / "x_provenance.json"),
+        "x_provenance.json: cannot be read as JSON: not a regular file",
+    ),
+    "a link as provenance": (link("x_provenance.json", "/dev/zero"), "x_provenance.json: cannot be read as JSON: "),
+    "a path in the catalog": (
+        in_catalog("update stored.samples set sample = '../b' where sample = 'b'"),
+        "catalog.duckdb: sample '../b': only letters",
+    ),
+    "no database": (lambda folder: (folder / "catalog.duckdb").write_text("text"), "catalog.duckdb: "),
+}
+
+
+def test_a_damaged_digest_or_table_names_what_makes_it_again(folder, check):
+    for name in ("acap/a.parquet", "tables/throughput.csv", "raw/b.pcap"):
+        append(name)(folder)
+    code, lines = check(folder)
+    assert code == 1
+    advice = {
+        line.split(": ")[0]: line.endswith("delete the file and run snakemake, which makes it again") for line in lines
+    }
+    assert [advice[name] for name in ("acap/a.parquet", "tables/throughput.csv", "raw/b.pcap")] == [True, True, False]
+
+
+@pytest.mark.parametrize("name", TAMPERED)
+def test_what_was_tampered_with_is_one_line(name, folder, check):
+    change, expected = TAMPERED[name]
+    change(folder)
+    code, lines = check(folder)
+    assert code == 1
+    assert any(line.startswith(expected) for line in lines), lines
+    assert all(line.isprintable() for line in lines)
+
+
+def test_a_catalog_reads_no_file_outside(folder, check, tmp_path):
+    (tmp_path / "secret.csv").write_text("sample,site,port\nsecret,x,y\n")
+    in_catalog("drop view samples")(folder)
+    in_catalog(f"create view samples as from read_csv('{tmp_path}/secret.csv')")(folder)
+    code, lines = check(folder)
+    assert code == 1
+    assert any(line.startswith("catalog.duckdb: Permission Error") for line in lines), lines
+
+
+@pytest.fixture
+def released(tmp_path):
+    """A release, as far as its checksums go."""
+    folder = tmp_path / "public"
+    lines = []
+    for name, content in RELEASED.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+        lines.append(f"{hashlib.sha256(content).hexdigest()}  {name}\n")
+    (folder / "SHA256SUMS").write_text("".join(lines))
+    return folder
+
+
+VIEWS = {
+    "endless": "with recursive n(i) as (select 1 union all select i + 1 from n) select i::text, 'a', 'p' from n",
+    "large": "select i::text as sample, 'a' as site, 'p' as port from range(100000000000) t(i)",
+}
+
+
+@pytest.mark.parametrize("query", VIEWS.values(), ids=list(VIEWS))
+def test_a_view_in_place_of_a_table_is_not_read(folder, check, query):
+    with duckdb.connect(folder / "catalog.duckdb") as con:
+        kinds = dict(con.execute("select table_name, table_type from information_schema.tables").fetchall())
+        con.execute(f"drop {kinds['samples'].removeprefix('BASE ')} samples")
+        con.execute("drop table if exists stored.samples")
+        con.execute(f"create view samples(sample, site, port) as {query}")
+    begin = time.monotonic()
+    code, lines = check(folder)
+    assert time.monotonic() - begin < 20
+    assert code == 1 and "catalog.duckdb: has no table samples" in lines
+
+
+def test_a_table_of_a_catalog_has_a_limit(folder, check, monkeypatch):
+    monkeypatch.setattr("acapella.campaign.check.MOST_ROWS", 1)
+    code, lines = check(folder)
+    assert code == 1 and "catalog.duckdb: table samples has more than 1 rows" in lines
+
+
+def test_a_query_of_the_catalog_has_a_time_limit(folder, check, monkeypatch):
+    """By a generated column, whose expression is the catalog's."""
+    with duckdb.connect(folder / "catalog.duckdb") as con:
+        kinds = dict(con.execute("select table_name, table_type from information_schema.tables").fetchall())
+        con.execute(f"drop {kinds['samples'].removeprefix('BASE ')} samples")
+        con.execute("drop table if exists stored.samples")
+        slow = "list_sum(range(i))"
+        con.execute(
+            f"create table samples(i int, site text, port text, sample text generated always as ({slow}::text))"
+        )
+        con.execute("insert into samples select 20000 + i, 'a', 'p' from range(4000) t(i)")
+    monkeypatch.setattr("acapella.campaign.check.MOST_S", 0.05)
+    begin = time.monotonic()
+    code, lines = check(folder)
+    assert time.monotonic() - begin < 30
+    assert code == 1 and any(line.startswith("catalog.duckdb: ") and "nterrupt" in line for line in lines), lines
+
+
+def test_a_link_to_a_file_of_the_kernel_is_not_read(folder, check):
+    for target in ("/proc/kmsg", "/dev/zero", "/sys/kernel/uevent_seqnum"):
+        (folder / "raw" / "a.pcap").unlink()
+        (folder / "raw" / "a.pcap").symlink_to(target)
+        code, lines = check(folder)
+        assert code == 1 and f"raw/a.pcap: is a link to {target}, no file of a disk" in lines
+
+
+def test_a_file_of_holes_is_not_read(folder, check):
+    (folder / "raw" / "b.pcap").write_bytes(CAPTURE)
+    os.truncate(folder / "raw" / "b.pcap", 7 << 40)
+    code, lines = check(folder)
+    assert code == 1
+    assert any(re.fullmatch(rf"raw/b\.pcap: has {7 << 40} bytes, of which \d+ are on the disk", line) for line in lines)
+
+
+def test_a_release_is_verified_by_its_checksums(released, check):
+    assert check(released) == (0, [f"{released}: 3 files verified, 0 findings"])
+    append("README.md")(released)
+    append("tables/extra.csv")(released)
+    append("SHA256SUMS", b"00  ../outside\n")(released)
+    code, lines = check(released)
+    assert code == 1
+    assert lines[:-1] == [
+        "README.md: does not have the SHA-256 that SHA256SUMS lists",
+        "SHA256SUMS: '../outside' is not the path of a file in this directory",
+        "tables/extra.csv: is not in SHA256SUMS",
+    ]
+
+
+def test_a_list_of_checksums_has_a_limit(released, check):
+    os.truncate(released / "SHA256SUMS", MOST_BYTES + 1)
+    code, lines = check(released)
+    assert code == 1 and lines[0] == "SHA256SUMS: cannot be read: larger than 64 MiB"
+
+
+def test_another_directory_is_refused(tmp_path, capsys):
+    assert cli.main(["check", str(tmp_path)]) == 2
+    assert "is neither a campaign nor a release" in capsys.readouterr().err

@@ -1,0 +1,452 @@
+"""Verdicts on mirrors: against a simulated queue whose loss is known; their evidence: against plain Python."""
+
+import json
+import statistics
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from acapella_testing.made import mirror_simulation
+from acapella_testing.oracles import naive_congestion
+
+from acapella.campaign import analyze
+from acapella.common import queries
+from acapella_core.arrow_tables import arrow_schema
+from acapella_core.errors import UserError
+
+SEEDS = range(60)  # of the class "plain"
+SEEDS_EACH = 6  # of each other class
+SEEDS_OF = {"exact lines": 24, "fan-in": 12}  # and of those that have floors of their own
+# Samples that lack what a verdict needs; docs/collect.md, limits. They count in all checks but that of detection.
+BLIND = {"untimed frames", "drops not counted", "receiver drops 20 %", "receiver drops 40 %"}
+
+
+def judge(simulated, folder, **limits) -> dict:
+    """Return the row of `acapella analyze`."""
+    manifest = folder / "manifest.json"
+    manifest.write_text(json.dumps(simulated.manifest))
+    parameters = {**analyze.congestion_limits(), **limits}
+    con = queries.connect()
+    for name, rows in (("frames", simulated.frames), ("flows", simulated.flows)):
+        fields = [field for field in arrow_schema(name) if rows and field.name in rows[0]]
+        table = pa.table([pa.array([row[f.name] for row in rows], f.type) for f in fields], [f.name for f in fields])
+        con.register(name, table)
+    analyze.gather_evidence(con, manifest, parameters)
+    found = queries.select(con, "analyze", "congestion", parameters)
+    return dict(zip(found.columns, found.fetchall()[0], strict=True))
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    """Simulated samples and their verdicts."""
+    folder = tmp_path_factory.mktemp("congestion")
+    samples = [mirror_simulation.sample(seed) for seed in SEEDS]
+    return [(each, judge(each, folder)) for each in samples]
+
+
+@pytest.fixture(scope="module")
+def classes(judged, tmp_path_factory):
+    """Samples of each class, and their verdicts."""
+    folder, found = tmp_path_factory.mktemp("classes"), {"plain": judged}
+    for n, (name, given) in enumerate(mirror_simulation.CLASSES.items()):
+        if name != "plain":
+            seeds = range(SEEDS_EACH * n, SEEDS_EACH * n + SEEDS_OF.get(name, SEEDS_EACH))
+            samples = [mirror_simulation.sample(seed, given) for seed in seeds]
+            found[name] = [(each, judge(each, folder)) for each in samples]
+    for name, samples in found.items():
+        print(name, *described(samples), sep="; ")
+    return found
+
+
+def described(samples):
+    """Return the floors of some samples, in words."""
+    for name, part, verdict in (
+        ("clear with a loss above 1 %", [v for s, v in samples if s.loss > 0.01], "clear"),
+        ("loss-free below half, clear", [v for s, v in samples if s.loss == 0 and s.load < 0.5], "clear"),
+        ("loss above 5 %, congested", [v for s, v in samples if s.loss > 0.05], "congested"),
+        ("loss-free, congested", [v for s, v in samples if s.loss == 0], "congested"),
+    ):
+        yield f"{name}: {sum(v['verdict'] == verdict for v in part)} of {len(part)}"
+    yield f"covered: {sum(covers(s, v) for s, v in samples)} of {len(samples)}"
+    yield f"median width {100 * statistics.median(v['loss_high'] - v['loss_low'] for _, v in samples):.1f} points"
+
+
+def covers(simulated, found) -> bool:
+    """Return whether the interval contains the true loss."""
+    return found["loss_low"] <= simulated.loss + 1e-12 and simulated.loss <= found["loss_high"] + 1e-12
+
+
+def every(classes):
+    """Return all samples and verdicts."""
+    return [pair for samples in classes.values() for pair in samples]
+
+
+def test_evidence_equals_the_naive_computation(classes):
+    for name, samples in classes.items():
+        if name == "untimed frames":
+            continue
+        for simulated, found in samples[::6]:
+            naive = naive_congestion.evidence(simulated.frames, simulated.flows, simulated.manifest)
+            assert {key: found[key] for key in naive} == pytest.approx(naive, rel=1e-9, abs=1), name
+
+
+def test_no_mirror_with_loss_above_1_percent_is_clear(classes):
+    wrong = [(name, s.loss) for name, part in classes.items() for s, found in part
+             if found["verdict"] == "clear" and s.loss > 0.01]  # fmt: skip
+    assert wrong == []
+    assert sum(s.loss > 0.01 for s, _ in every(classes)) >= 60
+
+
+def test_verdicts_and_intervals_agree(classes):
+    for _, found in every(classes):
+        assert 0 <= found["loss_low"] <= found["loss_high"] <= 1
+        assert found["verdict"] != "congested" or found["loss_high"] > 0.01
+        assert found["verdict"] != "clear" or found["loss_high"] <= 0.01
+
+
+def quiet_samples(samples):
+    """Yield samples below half the capacity that no frame is missing from, lost by the mirror or before it."""
+    for simulated, found in samples:
+        if simulated.loss == 0 and simulated.load < 0.5 and not missing_identifications(simulated):
+            yield simulated, found
+
+
+def missing_identifications(simulated) -> bool:
+    """Return whether frames lost before the port left gaps in identifications, as if the mirror had lost them."""
+    return simulated.identifiers == "socket" and simulated.lost_before > 0
+
+
+def test_identifications_lost_before_the_port_leave_samples_at_risk(judged):
+    found = [v for s, v in judged if missing_identifications(s) and s.loss == 0]
+    assert len(found) >= 2
+    assert {v["verdict"] for v in found} == {"at risk"}
+    assert {v["loss_low"] for v in found} == {0}
+    assert all(v["loss_high"] > 0.01 for v in found)
+
+
+def test_loss_free_samples_below_half_the_capacity_are_clear(classes):
+    """Bursts that fill the queue and just fit stay at risk: see the limits in docs/collect.md."""
+    for name in ("plain", "overhead", "jumbo frames", "batches of 2 ms", "batches of 10 ms", "exact lines"):
+        quiet = [v["verdict"] for s, v in quiet_samples(classes[name]) if s.shape == "smooth"]
+        assert quiet.count("clear") >= 0.8 * len(quiet), name
+    quiet = [v["verdict"] for _, v in quiet_samples(classes["exact lines"])]
+    assert len(quiet) >= 5
+    assert quiet.count("clear") >= 0.8 * len(quiet)
+    # lines of 300 Mbit/s, as far as the verdict knows: bursts that fill the queue and just fit stay at risk
+    quiet = [v["verdict"] for _, v in quiet_samples(classes["plain"])]
+    assert len(quiet) >= 10
+    assert quiet.count("clear") >= 0.7 * len(quiet)
+
+
+def test_samples_with_more_than_5_percent_loss_are_congested(classes):
+    lossy = [v["verdict"] for name, part in classes.items() for s, v in part if s.loss > 0.05 and name not in BLIND]
+    assert len(lossy) >= 50
+    assert lossy.count("congested") >= 0.9 * len(lossy)
+
+
+def test_few_loss_free_samples_are_congested(classes):
+    for name, part in classes.items():
+        assert sum(s.loss == 0 and found["verdict"] == "congested" for s, found in part) <= max(1, 0.1 * len(part)), (
+            name
+        )
+    free = [found["verdict"] for s, found in every(classes) if s.loss == 0]
+    assert len(free) >= 60
+    assert free.count("congested") <= 0.1 * len(free)
+
+
+def test_intervals_cover_the_true_loss_and_are_narrow(classes):
+    missed = {name: [s.loss for s, found in part if not covers(s, found)] for name, part in classes.items()}
+    assert {name: losses for name, losses in missed.items() if len(losses) > 1} == {}
+    assert sum(map(len, missed.values())) <= 0.05 * len(every(classes))
+    assert statistics.median(found["loss_high"] - found["loss_low"] for _, found in every(classes)) <= 0.1
+
+
+def test_receiver_drops_and_unknown_drops_are_never_clear(classes):
+    for name in ("receiver drops 20 %", "receiver drops 40 %", "drops not counted"):
+        assert {found["verdict"] for _, found in classes[name]} <= {"at risk", "congested"}
+
+
+def test_drops_that_are_not_counted_are_not_taken_for_loss_of_the_mirror(classes):
+    assert {found["loss_low"] for _, found in classes["drops not counted"]} == {0}
+
+
+def test_untimed_frames_leave_the_counters_alone(classes):
+    assert {found["reason"] for _, found in classes["untimed frames"]} == {"counters"}
+
+
+def test_steady_overload_is_bounded_by_slow_counters(classes):
+    """Without the counters' mean rate the interval reaches 0.9; an excess of less than a tenth is left alone."""
+    steady = [(s, found) for s, found in classes["steady overload"] if s.load >= 1.15]
+    assert len(steady) >= 2
+    for simulated, found in steady:
+        assert found["loss_low"] <= simulated.loss <= found["loss_high"] <= 2 * simulated.loss + 0.05
+
+
+@pytest.mark.parametrize("share", [0.05, 0.1])
+def test_lower_bound_is_of_missing_bytes_and_upper_bound_of_the_mirror(tmp_path, share):
+    """A switch that loses frames after it has counted them: no evidence separates these from loss of the mirror."""
+    given = mirror_simulation.Conditions(switch_share=share)
+    samples = [mirror_simulation.sample(seed, given) for seed in range(12)]
+    found = [(each, judge(each, tmp_path)) for each in samples]
+    for simulated, row in found:
+        assert row["loss_low"] <= simulated.missing
+        assert simulated.loss <= row["loss_high"]
+    above = [row["loss_low"] > simulated.loss for simulated, row in found]
+    assert sum(above) >= 2  # as a lower bound of what the mirror lost it would be wrong
+
+
+def test_retransmitted_segments_are_no_loss(judged):
+    """Segments lost before the mirrored port come later and fill their gap."""
+    again = [
+        (s, found)
+        for s, found in judged
+        if s.shape == "tcp" and s.loss == 0 and any(b["tcp_seq"] != a for a, b in in_order(s.frames))
+    ]
+    assert len(again) >= 1
+    for _, found in again:
+        assert found["tcp_missing_bytes"] <= 2 * mirror_simulation.MSS  # what is still on its way at the end
+
+
+def in_order(frames):
+    """Return (the next sequence number that was due, the frame) of segments with data."""
+    due = None
+    for frame in frames:
+        if frame["flow"] == 0:
+            yield (frame["tcp_seq"] if due is None else due), frame
+            due = (frame["tcp_seq"] + frame["payload_len"]) % 2**32
+
+
+def test_identifications_count_the_frames_that_the_queue_lost(judged):
+    """The queue of the simulation counted them; all frames have the same length."""
+    checked = 0
+    for simulated, found in judged:
+        if simulated.identifiers == "socket" and simulated.shape != "tcp" and not found["id_other_missing"]:
+            lost = len(simulated.frames) * simulated.loss / (1 - simulated.loss)
+            assert found["id_share"] == 1
+            assert 0.99 * lost - 20 <= found["id_full_missing"] <= lost + 1e-6  # those after the last frame are unseen
+            checked += lost > 0
+    assert checked >= 2
+
+
+def test_identifications_that_do_not_count_are_no_evidence(judged):
+    shares = [found["id_share"] for s, found in judged if s.identifiers in {"zero", "random"} and s.shape != "tcp"]
+    assert len(shares) >= 5
+    assert set(shares) == {0}
+
+
+def test_a_small_flow_with_gaps_does_not_make_a_mirror_congested(judged, tmp_path):
+    free = [s for s, found in judged if s.loss == 0 and found["verdict"] == "at risk" and found["busy_periods"]]
+    assert len(free) >= 3
+    for simulated in free:
+        hostile = [
+            {**frame, "flow": 2, "ip_id": n * 50 % 2**16, "tcp_seq": None, "tcp_ack": None, "tcp_flags": None}
+            for n, frame in enumerate(simulated.frames[::12])
+        ]
+        frames = sorted(simulated.frames + hostile, key=lambda frame: frame["ts_ns"])
+        flow = {"flow": 2, "peer_flow": None, "retransmitted_bytes": 0, "fin": 0}
+        changed = replace(
+            simulated, frames=[{**f, "frame": n} for n, f in enumerate(frames)], flows=[*simulated.flows, flow]
+        )
+        assert judge(changed, tmp_path)["reason"] not in {"IP identifications", "TCP gaps"}
+
+
+def test_a_sample_through_a_filter_has_the_verdict_of_the_counters(judged, tmp_path):
+    simulated = next(s for s, found in judged if found["verdict"] == "clear")
+    simulated.manifest["filter"] = "tcp"
+    found = judge(simulated, tmp_path)
+    assert (found["verdict"], found["reason"]) == ("at risk", "counters")
+    assert (found["loss_low"], found["loss_high"], found["busy_periods"]) == (0, 1, found["busy_periods"])
+
+
+def test_a_mirror_that_copies_later_than_the_start_and_ends_early_lost_nothing(judged, tmp_path):
+    """As switches under load: counters are read when the sample starts and ends, and the first and last frames lack."""
+    checked = 0
+    for simulated, before in judged:
+        actual = simulated.manifest["actual"]
+        readings = [at for at, _ in simulated.manifest["congestion"]["readings"]]
+        inside = [at for at in readings if actual["start_ns"] < at < actual["end_ns"]]
+        if simulated.loss > 0 or before["verdict"] == "congested" or len(inside) < 3:
+            continue
+        times = {"start_ns": inside[0] - 10**6, "end_ns": inside[-1] + 10**6}
+        late, early = inside[0] + 250_000_000, inside[-1] - 300_000_000
+        kept = [frame for frame in simulated.frames if late <= frame["ts_ns"] <= early]
+        changed = replace(
+            simulated,
+            manifest={**simulated.manifest, "actual": times, "frames_captured": len(kept)},
+            frames=[{**frame, "frame": n} for n, frame in enumerate(kept)],
+        )
+        found = judge(changed, tmp_path)
+        assert found["verdict"] != "congested", (simulated.shape, simulated.load, found)
+        checked += 1
+    assert checked >= 5
+
+
+def test_without_a_reading_after_its_end_no_sample_is_clear(judged, tmp_path):
+    simulated = next(
+        s for s, found in judged if found["verdict"] == "clear" and len(s.manifest["congestion"]["readings"]) > 3
+    )
+    simulated.manifest["congestion"]["readings"].pop()
+    assert judge(simulated, tmp_path)["verdict"] == "at risk"
+
+
+def every_s(simulated) -> float:
+    """Return the interval of the counters."""
+    readings = simulated.manifest["congestion"]["readings"]
+    return (readings[1][0] - readings[0][0]) / 10**9
+
+
+def test_no_lossy_mirror_with_an_unknown_queue_is_clear(judged, tmp_path):
+    """On FABRIC the queue is not known and the counters are read each 30 s."""
+    lossy = [s for s, _ in judged if s.loss > 0.01 and every_s(s) == 30]
+    assert len(lossy) >= 10
+    for simulated in lossy:
+        buffer_bytes = simulated.manifest["congestion"].pop("buffer_bytes")
+        found = judge(simulated, tmp_path)
+        simulated.manifest["congestion"]["buffer_bytes"] = buffer_bytes
+        assert found["verdict"] != "clear"
+        assert found["loss_high"] >= simulated.loss
+
+
+def test_without_a_capacity_nothing_is_known(judged, tmp_path):
+    simulated, _ = judged[0]
+    del simulated.manifest["congestion"]
+    assert judge(simulated, tmp_path)["verdict"] == "unknown"
+
+
+def test_wrong_thresholds_are_errors():
+    assert analyze.congestion_limits(["busy_share=0.7", "window_frames=4"])["window_frames"] == 4
+    with pytest.raises(UserError, match="no such key"):
+        analyze.congestion_limits(["busy=1"])
+    with pytest.raises(UserError, match="not a number"):
+        analyze.congestion_limits(["busy_share=x"])
+
+
+def without_backlog(copied, every_ns: int, counters_s: int, buffer_bytes: int | None, ids: bool):
+    """Return 4 s of frames of 1,000 B at equal distances, of which a mirror of 160 Mbit/s copies some."""
+    length, start, seconds, per_s = 1000, 1_700_000_000 * 10**9, 4, 10**9 // every_ns
+    overhead = 0 if buffer_bytes else 4
+    numbers = [n for n in range(seconds * per_s) if copied(n)]
+    frames = [
+        {"frame": place, "ts_ns": start + n * every_ns, "wire_len": length, "flow": 0, "tcp_seq": None, "tcp_ack": None}
+        | {"tcp_flags": None, "payload_len": length - 42, "ip_id": n if ids else 0}
+        for place, n in enumerate(numbers, start=1)
+    ]
+    half = counters_s / 2
+    times_s = [-half + counters_s * n for n in range(int(seconds / counters_s) + 3)]
+    readings = [[start + round(s * 10**9), round((s + half) * per_s) * (length + overhead)] for s in times_s]
+    rates = {"capacity_bps": 160_000_000, "buffer_bytes": buffer_bytes, "readings": readings}
+    return replace(
+        mirror_simulation.sample(0),
+        frames=frames,
+        flows=[{"flow": 0, "peer_flow": None, "retransmitted_bytes": None, "fin": None}],
+        manifest={
+            **mirror_simulation.sample(0).manifest,
+            **{"actual": {"start_ns": start, "end_ns": start + seconds * 10**9}, "port_rate_bps": 10**9},
+            **{"frames_captured": len(frames), "dropped_kernel": 0, "dropped_interface": 0, "direction": "both"},
+            "congestion": rates | ({"capacity_overhead_bytes": 0, "counter_overhead_bytes": 0} if buffer_bytes else {}),
+        },
+        loss=1 - len(frames) / (seconds * per_s),
+    )
+
+
+@pytest.mark.parametrize(("counters_s", "buffer_bytes", "ids"), [(1, 96 << 10, True), (30, None, False)])
+@pytest.mark.parametrize(
+    "copied",
+    [
+        pytest.param(lambda n: n < 400, id="stops after a tenth of the sample"),
+        pytest.param(lambda n: n < 2000, id="stops in the middle"),
+        pytest.param(lambda n: n > 2000, id="starts in the middle"),
+        pytest.param(lambda n: not 200 < n < 3800, id="copies both ends only"),
+        pytest.param(lambda n: n % 2, id="copies every second frame"),
+        pytest.param(lambda n: not n % 20, id="copies one frame in 20"),
+    ],
+)
+def test_a_mirror_that_leaves_out_frames_without_a_backlog_is_not_clear(
+    tmp_path, counters_s, buffer_bytes, copied, ids
+):
+    """Loss that no queue explains, at a twentieth of what the mirror port can send."""
+    simulated = without_backlog(copied, 10**6, counters_s, buffer_bytes, ids)
+    found = judge(simulated, tmp_path)
+    assert found["verdict"] != "clear"
+    assert covers(simulated, found)
+
+
+@pytest.mark.parametrize("ids", [True, False])
+@pytest.mark.parametrize(
+    ("every_ms", "copied"), [(25, lambda n: n % 2), (125, lambda n: n % 5 < 2), (1, lambda n: n % 30)]
+)
+def test_few_bytes_that_a_mirror_left_out_are_not_taken_for_its_queue(tmp_path, every_ms, copied, ids):
+    """All bytes of these samples, or all that are missing, would fit the queue of 96 KiB, which never had a backlog."""
+    simulated = without_backlog(copied, every_ms * 10**6, 1, 96 << 10, ids)
+    found = judge(simulated, tmp_path)
+    assert found["verdict"] != "clear"
+    assert covers(simulated, found)
+
+
+@pytest.mark.parametrize("ids", [True, False])
+@pytest.mark.parametrize(
+    ("bursts", "counters_s", "direction"),
+    [
+        pytest.param((4, 17, 0.05), 30, "tx", id="4 senders of 17 frames"),
+        pytest.param((3, 24, 0.05), 30, "both", id="3 senders of 24 frames"),
+        pytest.param((2, 36, 0.05), 30, "tx", id="2 senders of 36 frames"),
+        pytest.param((3, 26, 0.5), 1, "both", id="3 senders of 26 frames"),
+    ],
+)
+def test_bursts_of_several_senders_to_one_port_are_not_clear(tmp_path, bursts, counters_s, direction, ids):
+    """Copies that are made before the limit of the port arrive faster than its line."""
+    offered = mirror_simulation.coinciding_bursts(*bursts, ids=ids)
+    simulated = mirror_simulation.coinciding(offered, counters_s, direction)
+    found = judge(simulated, tmp_path)
+    assert simulated.loss > 0.02
+    assert found["verdict"] != "clear"
+    assert covers(simulated, found)
+
+
+def test_all_that_a_port_receives_comes_over_one_line(tmp_path):
+    """Bursts of 4 flows, together longer than the queue: over one line they leave room in it, over four they do not."""
+    offered = mirror_simulation.coinciding_bursts(4, 17, 0.05, ids=False)
+    line_ns = 1514 * 8 * 10**9 // 10**9
+    first = [frame for n, frame in enumerate(offered) if not n or frame["at"] - offered[n - 1]["at"] > 10**7]
+    starts = sorted(frame["at"] for frame in first)
+    one_line = [frame | {"at": starts[n // 68] + n % 68 * line_ns} for n, frame in enumerate(offered)]
+    verdicts = {
+        direction: judge(mirror_simulation.coinciding(one_line, 30, direction), tmp_path) for direction in ("rx", "tx")
+    }
+    assert mirror_simulation.coinciding(one_line, 30, "rx").loss == 0
+    assert {direction: found["verdict"] for direction, found in verdicts.items()} == {"rx": "clear", "tx": "at risk"}
+
+
+@pytest.mark.parametrize("counters_s", [1, 30])
+def test_skipped_identifications_prevent_clear_whatever_the_counters_show(tmp_path, counters_s):
+    """The counters agree with the capture; the flow skips each 34th identification: 2.9 %."""
+    simulated = without_backlog(lambda n: n % 34, 10**6, counters_s, 96 << 10, ids=True)
+    for reading in simulated.manifest["congestion"]["readings"]:
+        reading[1] = reading[1] * 33 // 34
+    found = judge(simulated, tmp_path)
+    assert (found["verdict"], found["reason"]) == ("at risk", "IP identifications")
+    assert covers(simulated, found)
+    assert found["loss_high"] > 0.01
+
+
+def test_identifications_shared_with_other_destinations_do_not_prevent_clear(tmp_path):
+    """A host with one counter for all its packets, of which the port sees about every second one."""
+    simulated = without_backlog(lambda n: True, 10**6, 1, 96 << 10, ids=True)
+    for n, frame in enumerate(simulated.frames):
+        frame["ip_id"] = (2 * n + (n % 3 == 1)) % 2**16
+    found = judge(simulated, tmp_path)
+    assert found["id_share"] == 1
+    assert found["id_other_missing"] > 0.3 * len(simulated.frames)
+    assert found["verdict"] == "clear"
+
+
+def test_copies_of_frames_that_the_port_then_drops_are_in_no_counter(tmp_path):
+    """UDP without identifications at 2.2 times the port's line: the counters have less than half of the copies."""
+    line_bps = mirror_simulation.FAN_IN_CAPACITY_BPS
+    offered = mirror_simulation.coinciding_bursts(4, 90, 0.02, ids=False, line_bps=line_bps)
+    counted = mirror_simulation.through_port(offered, line_bps)
+    simulated = mirror_simulation.coinciding(offered, 1, "tx", counted=counted, line_bps=line_bps)
+    found = judge(simulated, tmp_path)
+    assert simulated.loss > 0.5
+    assert found["verdict"] != "clear"
+    assert covers(simulated, found)

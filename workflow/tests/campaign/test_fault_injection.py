@@ -1,0 +1,266 @@
+"""Each write, sync, rename or allocation that fails: one line, exit code not 0, and no damaged file.
+
+As SQLite does it (sqlite.org/testing.html): the n-th call fails, n = 1, 2, 3, ... Here n is a seeded choice; `make
+soak` takes all (of allocations, ALLOCATIONS). Not covered are writes inside libc (stdio) and io_uring, and
+the processes that the command starts. Beside it commands are killed (kill -9) while their files are incomplete.
+"""
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pytest
+from acapella_testing.collector_input import CONTROL, reports
+from acapella_testing.frames.report_frames import pcap
+from acapella_testing.frames.traces import write_pcap
+from acapella_testing.workflow_run import CAPTURES
+
+from acapella.cli.main import main
+from acapella.flowreports import program
+from acapella_core.errors import OUTSIDE
+from acapella_core.files import sha256_of
+
+SOURCE = Path(__file__).parents[1].joinpath("support", "fail_nth_call.c")
+SOAK = "ACAPELLA_SOAK" in os.environ
+ALLOCATIONS = 200
+CHOSEN = {"write": 3, "sync": 1, "rename": 1, "malloc": 2}  # calls of a kind in `make test`
+COMMAND = Path(sys.executable).with_name("acapella")
+SAMPLES = ("alpha-p2", "beta-p1")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A command, run in the campaign's folder, and what its calls count from: the first open of such a path."""
+
+    words: tuple[str, ...]
+    armed_by: str
+
+
+STAGES = {
+    "digest": Stage(
+        ("digest", "alpha-p2.pcap.gz", "-o", "acap/x.parquet", "--flows", "flows/x.parquet"), "alpha-p2.pcap"
+    ),
+    "index": Stage(("index", "."), "acap/"),
+    "analyze": Stage(("analyze", ".", "--sample", SAMPLES[0]), "acap/"),
+    "process": Stage(("process", "."), "catalog"),
+    "release": Stage(("release", ".", "-o", "public", "--key", "key"), "catalog"),
+    "collector": Stage(("collector", "run", "reports.pcap", "--control", "control", "-o", "collected"), "reports.pcap"),
+}
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory) -> Path:
+    """The preloaded library."""
+    if (compiler := shutil.which("gcc") or shutil.which("cc")) is None:
+        pytest.skip("no C compiler")
+    path = tmp_path_factory.mktemp("preload") / "fail.so"
+    subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", path, SOURCE, "-ldl"], check=True)
+    return path
+
+
+def run(folder: Path, words: tuple[str, ...], **environment: str) -> subprocess.CompletedProcess:
+    """A command in a folder."""
+    return subprocess.run(
+        [COMMAND, *words],
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory) -> dict[str, Path]:
+    """For each stage, the campaign as it is before that stage."""
+    campaign = tmp_path_factory.mktemp("faults") / "campaign"
+    (campaign / "raw").mkdir(parents=True)
+    for folder in ("acap", "flows"):
+        (campaign / folder).mkdir()
+    sheet = ["sample\tsite\tport\tfile"]
+    for sample in SAMPLES:
+        shutil.copy(CAPTURES / f"{sample}.pcap.gz", campaign)
+        sheet.append(f"{sample}\talpha\t{sample}\t{campaign}/{sample}.pcap.gz")
+    (campaign / "config.json").write_text('{"testbed": "files", "samples": "samples.tsv"}')
+    (campaign / "samples.tsv").write_text("\n".join(sheet) + "\n")
+    (campaign / "key").write_bytes(bytes(range(32)))
+    (campaign / "key").chmod(0o600)
+    (campaign / "control").write_text(CONTROL)
+    (campaign / "reports.pcap").write_bytes(pcap(reports(30)))
+    made = {}
+    preparing = [
+        ("collect", ".", "--config", "config.json"),
+        ("collect", ".", "--config", "config.json", "--list", "-o", "raw/samples.tsv"),
+        *(
+            ("digest", f"{s}.pcap.gz", "-o", f"acap/{s}.parquet", "--flows", f"flows/{s}.parquet", "--engine", "native")
+            for s in SAMPLES
+        ),
+    ]
+    for words in preparing:
+        done(campaign, words)
+    for name, stage in STAGES.items():
+        made[name] = campaign.parent / name
+        shutil.copytree(campaign, made[name])
+        if name == "analyze":
+            done(campaign, ("analyze", ".", "--sample", SAMPLES[1]))
+        if name in ("index", "analyze", "process"):
+            done(campaign, stage.words)
+    return made
+
+
+def done(folder: Path, words: tuple[str, ...]) -> None:
+    """Run a command that has to succeed, in this process."""
+    with contextlib.chdir(folder):
+        assert main(list(words)) == 0, words
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Each file's path and what it holds; of a DuckDB file its rows, because its bytes may differ."""
+    return {
+        str(path.relative_to(folder)): rows(path) if path.suffix == ".duckdb" else sha256_of(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and ".part" not in (path.suffix, *(parent.suffix for parent in path.parents))
+    }
+
+
+def rows(path: Path) -> str:
+    """The rows of all tables of a DuckDB file."""
+    with duckdb.connect(str(path), read_only=True) as client:
+        names = [name for (name,) in client.sql("select table_name from duckdb_tables() order by all").fetchall()]
+        return repr({name: client.sql(f'from "{name}" order by all').fetchall() for name in names})
+
+
+def chosen(kind: str, total: int, seed: str) -> list[int]:
+    """Which calls fail, from 1."""
+    some = ALLOCATIONS if kind == "malloc" else total
+    count = min(total, some if SOAK else CHOSEN[kind])
+    return sorted(random.Random(seed).sample(range(1, total + 1), count))
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A stage without a failing call: its calls of each kind, and the contents of its directory before and after."""
+
+    calls: dict[str, int]
+    start: dict[str, str]
+    new: dict[str, str]
+
+
+@pytest.fixture(scope="module", params=STAGES)
+def counted(request, before, library, tmp_path_factory) -> tuple[str, Whole]:
+    """A stage's name, and its run without a failing call."""
+    name, folder = request.param, tmp_path_factory.mktemp("whole")
+    stage, whole, count = STAGES[name], folder / "campaign", folder / "count"
+    shutil.copytree(before[name], whole)
+    fault = {"LD_PRELOAD": str(library), "ACAPELLA_FAIL_FROM": stage.armed_by, "ACAPELLA_FAIL_COUNT": str(count)}
+    ended = run(whole, stage.words, **fault)
+    assert ended.returncode == 0, ended.stderr
+    calls = {kind: int(number) for kind, number in map(str.split, count.read_text().splitlines())}
+    return name, Whole(calls, contents(before[name]), contents(whole))
+
+
+@pytest.mark.parametrize("kind", CHOSEN)
+def test_a_failed_call_leaves_every_file_old_or_new(counted, kind, before, library, tmp_path):
+    name, whole = counted
+    stage, start, new, total = STAGES[name], whole.start, whole.new, whole.calls[kind]
+    fault = {"LD_PRELOAD": str(library), "ACAPELLA_FAIL_FROM": stage.armed_by}
+    assert total > 0 and new != start
+    for number in chosen(kind, total, f"{name} {kind}"):
+        folder = tmp_path / "failing"
+        shutil.copytree(before[name], folder)
+        ended = run(folder, stage.words, **fault, ACAPELLA_FAIL=f"{kind}:{number}")
+        what = f"{kind} {number} of {total}: exit code {ended.returncode}, {ended.stderr}"
+        found = contents(folder)
+        if name == "collector" and incomplete_tables(folder / "collected"):
+            del found["collected/counters.json"]  # it names them; the other tables are kept
+        damaged = [path for path, held in found.items() if held not in (start.get(path), new.get(path))]
+        assert not damaged, (damaged, what)
+        if ended.returncode == 0:  # a call that is allowed to fail, such as removing what nobody needs
+            assert found == new, what
+        else:
+            assert ended.returncode > 0 and "Traceback" not in ended.stderr, what
+            assert len([line for line in ended.stderr.splitlines() if "error: " in line]) == 1, what
+        shutil.rmtree(folder)
+
+
+def incomplete_tables(folder: Path) -> list[str]:
+    """Return the tables that a collector's counters name as not written; these are not there."""
+    counters = folder / "counters.json"
+    names = list(json.loads(counters.read_text())["not_written"]) if counters.exists() else []
+    assert not [name for name in names if (folder / f"{name}.parquet").exists()]
+    return names
+
+
+READING = {
+    "digest": ("digest", "large.pcap", "-o", "x.parquet", "--engine", "native", "--damaged", "keep"),
+    "digest merged": ("digest", "alpha-p2.pcap.gz", "large.pcap", "-o", "x.parquet", "--engine", "native"),
+    "kappa": ("kappa", "large.pcap", "large.pcap", "--json"),
+    "anonymise": ("anonymise", "large.pcap", "-o", "out.pcap", "--key-file", "key"),
+}
+
+
+@pytest.mark.parametrize("name", READING)
+def test_a_disk_that_fails_within_a_capture_is_no_damage_of_it(name, before, library, tmp_path):
+    """The second read of 256 KiB fails."""
+    write_pcap(tmp_path / "large.pcap", [(k, bytes(1400)) for k in range(400)], snaplen=1400)
+    for needed in ("alpha-p2.pcap.gz", "key"):
+        shutil.copy(before["digest"] / needed, tmp_path)
+    there = sorted(path.name for path in tmp_path.iterdir())
+    fault = {"LD_PRELOAD": str(library), "ACAPELLA_FAIL_FROM": "large.pcap", "ACAPELLA_FAIL": "read:2"}
+    ended = run(tmp_path, READING[name], **fault)
+    assert (ended.returncode, ended.stdout) == (OUTSIDE, ""), ended.stderr
+    assert ended.stderr.splitlines()[-1] == "acapella: error: large.pcap: Input/output error"
+    assert sorted(path.name for path in tmp_path.iterdir()) == there
+
+
+# Commands that write packets or what is made of them, and the call at which they are killed.
+KILLED = {name: ("rename", stage) for name, stage in STAGES.items()} | {
+    "anonymise": (
+        "rename",
+        Stage(("anonymise", "alpha-p2.pcap.gz", "-o", "out.pcap", "--key-file", "key"), "alpha-p2.pcap"),
+    ),
+    "make key": ("sync", Stage(("anonymise", "--new-key", "other-key"), "other-key")),
+    "verify": ("write", Stage(("verify", "alpha-p2.pcap.gz"), "acapella-scratch")),
+    "flowreports": ("write", Stage(("flowreports", "alpha-p2.pcap.gz", "-o", "reports"), "acapella-scratch")),
+}
+
+
+def incomplete(folder: Path, temporary: Path) -> list[str]:
+    """Files and folders that a command has not finished."""
+    return [path.name for path in folder.rglob("*.part*")] + [path.name for path in temporary.iterdir()]
+
+
+@pytest.mark.parametrize("name", KILLED)
+def test_what_a_killed_command_leaves_is_removed_by_its_next_run(name, before, library, tmp_path):
+    kind, stage = KILLED[name]
+    if name == "flowreports" and (why := program.missing()):
+        pytest.skip(why)
+    folder, temporary = tmp_path / "killed", tmp_path / "tmp"
+    shutil.copytree(before.get(name, before["digest"]), folder)
+    temporary.mkdir()
+    fault = {"LD_PRELOAD": str(library), "ACAPELLA_FAIL_FROM": stage.armed_by, "ACAPELLA_FAIL_BY": "kill"}
+    ended = run(folder, stage.words, **fault, ACAPELLA_FAIL=f"{kind}:1", TMPDIR=str(temporary))
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert incomplete(folder, temporary)
+    again = run(folder, stage.words, TMPDIR=str(temporary))
+    assert again.returncode == 0, again.stderr
+    assert incomplete(folder, temporary) == []
+
+
+def test_the_next_start_of_any_command_removes_scratch_folders_of_killed_ones(before, library, tmp_path):
+    kind, stage = KILLED["verify"]
+    fault = {"LD_PRELOAD": str(library), "ACAPELLA_FAIL_FROM": stage.armed_by, "ACAPELLA_FAIL_BY": "kill"}
+    run(before["digest"], stage.words, **fault, ACAPELLA_FAIL=f"{kind}:1", TMPDIR=str(tmp_path))
+    (left,) = tmp_path.iterdir()
+    assert left.stat().st_mode & 0o777 == 0o700
+    run(before["digest"], ("show", "nothing"), TMPDIR=str(tmp_path))
+    assert list(tmp_path.iterdir()) == []

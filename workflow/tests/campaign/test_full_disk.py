@@ -1,0 +1,152 @@
+"""Commands and a campaign whose disk becomes full."""
+
+import subprocess
+import sys
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.frames.traces import busy_port, write_pcap
+from acapella_testing.made.tiny import add_sample, flow
+from acapella_testing.stages import analyse
+from acapella_testing.workflow_run import Workplace
+
+from acapella_core.errors import OUTSIDE
+
+PROBE = ["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"]
+
+# In a separate namespace: a small disk, a run, its files, more room, and a second run.
+RUNS = """\
+mkdir results
+mount -t tmpfs -o size=512k none results
+"$@" > first.log 2>&1
+echo $? > first.code
+find results -type f > first.files
+mount -o remount,size=64m results
+"$@" > second.log 2>&1
+echo $? > second.code
+cp -r results kept
+"""
+
+
+def test_a_full_disk_ends_a_run_with_one_line_and_the_next_run_completes(tmp_path):
+    if (found := subprocess.run(PROBE, capture_output=True, text=True, check=False)).returncode:
+        pytest.skip(f"no file system in a namespace: {found.stderr}")
+    place = Workplace(tmp_path)
+    place.configure(digest={"engine": "native"})
+    (tmp_path / "captures").mkdir()
+    write_pcap(tmp_path / "captures" / "s.pcap", busy_port())
+    place.sheet(("s", "alpha", "p1", "../captures/s.pcap"))
+    command = ["unshare", "-rm", "bash", "-c", RUNS, "runs", *place.command("index")]
+    subprocess.run(command, cwd=tmp_path, check=True, stdin=subprocess.DEVNULL)
+    printed = (tmp_path / "first.log").read_text()
+    assert (tmp_path / "first.code").read_text() == "1\n", printed
+    assert "Traceback" not in printed, printed
+    (line,) = [line for line in printed.splitlines() if line.startswith("  index: ")]
+    assert line.endswith("No space left on device"), printed
+    assert "acapella: no sample failed by itself" in printed.splitlines() and "exclude" not in printed
+    files = (tmp_path / "first.files").read_text().splitlines()
+    assert "results/tiny/acap/s.parquet" in files
+    assert not [name for name in files if name.endswith((".part", ".wal", ".duckdb"))]
+    assert (tmp_path / "second.code").read_text() == "0\n", (tmp_path / "second.log").read_text()
+    with duckdb.connect(str(tmp_path / "kept" / "tiny" / "catalog.duckdb"), read_only=True) as con:
+        assert con.execute("select sample, frames from samples").fetchall() == [("s", len(busy_port()))]
+
+
+# In a separate namespace: a directory of logs that takes no new file, and a run.
+LOGS = """\
+mkdir -p results/tiny/logs/digest
+mount -t tmpfs -o $1 none results/tiny/logs/digest
+shift
+"$@" > first.log 2>&1
+echo $? > first.code
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "cause"), [("nr_inodes=1", "No space left on device"), ("ro", "Read-only file system")]
+)
+def test_a_log_that_cannot_be_opened_ends_a_run_with_a_summary_and_excludes_no_sample(tmp_path, limit, cause):
+    if (found := subprocess.run(PROBE, capture_output=True, text=True, check=False)).returncode:
+        pytest.skip(f"no file system in a namespace: {found.stderr}")
+    place = Workplace(tmp_path)
+    place.configure(digest={"engine": "native"})
+    (tmp_path / "captures").mkdir()
+    write_pcap(tmp_path / "captures" / "s.pcap", busy_port())
+    place.sheet(("s", "alpha", "p1", "../captures/s.pcap"))
+    command = ["unshare", "-rm", "bash", "-c", LOGS, "runs", limit, *place.command("--until", "digest", "-q")]
+    subprocess.run(command, cwd=tmp_path, check=True, stdin=subprocess.DEVNULL)
+    printed = (tmp_path / "first.log").read_text()
+    assert (tmp_path / "first.code").read_text() == "1\n", printed
+    assert "Traceback" not in printed, printed
+    error = f"acapella: error: results/tiny/logs/digest/s.log: the log cannot be written: {cause}"
+    last = f"acapella: the disk is full; make room in {tmp_path}, then run snakemake again"
+    if limit == "ro":
+        last = "  digest s: it was not started, or killed before it ended; Snakemake's message above gives the reason"
+        assert printed.count("acapella: no sample failed by itself\n") == 1, printed
+    assert printed.splitlines()[-1] == last and printed.count(error) == 1, printed
+    assert "exclude" not in printed
+
+
+# In a separate namespace: a disk with 8 KiB left, a command, its files, more room, and the command again.
+COMMANDS = """\
+mkdir disk
+mount -t tmpfs -o size=64m none disk
+cp -r made disk/
+dd if=/dev/zero of=disk/filler bs=64k status=none 2> dd.log
+truncate -s -8K disk/filler
+"$@" > first.log 2>&1
+echo $? > first.code
+find disk -type f > first.files
+rm disk/filler
+"$@" > second.log 2>&1
+echo $? > second.code
+cp -r disk kept
+"""
+
+
+@pytest.fixture
+def limited(tmp_path):
+    """Run a command twice beside a copy of `made` on a disk that is full the first time; return what it printed then
+    and the files after it.
+    """
+    if (found := subprocess.run(PROBE, capture_output=True, text=True, check=False)).returncode:
+        pytest.skip(f"no file system in a namespace: {found.stderr}")
+
+    def run(*words: str) -> tuple[str, list[str]]:
+        script = ["unshare", "-rm", "bash", "-c", COMMANDS, "runs", sys.executable, "-m", "acapella.cli.main", *words]
+        subprocess.run(script, cwd=tmp_path, check=True, stdin=subprocess.DEVNULL)
+        assert (tmp_path / "first.code").read_text() == f"{OUTSIDE}\n", (tmp_path / "first.log").read_text()
+        assert (tmp_path / "second.code").read_text() == "0\n", (tmp_path / "second.log").read_text()
+        return (tmp_path / "first.log").read_text(), (tmp_path / "first.files").read_text().splitlines()
+
+    return run
+
+
+@pytest.mark.parametrize("engine", ["native", "hybrid"])
+def test_a_digest_on_a_full_disk_leaves_no_file_and_the_next_one_is_whole(tmp_path, limited, engine):
+    (tmp_path / "made").mkdir()
+    frames = busy_port()
+    write_pcap(tmp_path / "made" / "s.pcap", frames * 20)
+    printed, files = limited("digest", "disk/made/s.pcap", "-o", "disk/s.parquet", "--engine", engine)
+    (line,) = printed.splitlines()
+    assert line.startswith("acapella: error: disk/s.") and "No space left on device" in line
+    assert sorted(files) == ["disk/filler", "disk/made/s.pcap"]
+    assert pq.read_metadata(tmp_path / "kept" / "s.flows.parquet").num_rows > 0
+    assert pq.read_metadata(tmp_path / "kept" / "s.parquet").num_rows == 20 * len(frames)
+
+
+def test_tables_on_a_full_disk_keep_the_earlier_ones_and_the_next_run_writes_all(tmp_path, limited):
+    folder = tmp_path / "made"
+    for name in "ab":
+        add_sample(folder, name, ("WEST", "p1"), (0, 20), [flow(1, 2)])
+    analyse(folder)
+    tables = {path.name: path.read_bytes() for path in (folder / "tables").iterdir()}
+    (folder / "tables" / "frame_sizes.csv").write_bytes(b"earlier")
+    printed, files = limited("process", "disk/made")
+    (line,) = printed.splitlines()
+    assert line.startswith("acapella: error: ") and "/disk/made/tables/" in line and "No space left on device" in line
+    before = [f"disk/{path.relative_to(tmp_path)}" for path in folder.rglob("*") if path.is_file()]
+    assert sorted(files) == sorted([*before, "disk/filler"])
+    kept = tmp_path / "kept" / "made" / "tables"
+    assert {path.name: path.read_bytes() for path in kept.iterdir()} == tables

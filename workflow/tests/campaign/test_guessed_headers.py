@@ -1,0 +1,124 @@
+"""Headers that tshark guessed from the payload of unknown flows are counted, and marked as heuristic in figures."""
+
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+from acapella_testing.csv_rows import read_rows, write_rows
+from acapella_testing.frames import tunnel_frames
+from acapella_testing.frames.tunnel_frames import Packet, ethernet
+from acapella_testing.made.made_tables import write_tables
+from acapella_testing.stages import analysed_by_tshark, rows
+from acapella_testing.svg_text import words
+
+from acapella.campaign.layout import Campaign
+from acapella.common import tshark
+from acapella.common.wording import percent
+from acapella.figures import compose
+from acapella.figures.save import svg_of
+from acapella.figures.source import Source
+
+QUERY = bytes.fromhex("000101000001000000000000036162630000010001")  # DNS (RFC 1035): address of abc
+TRANSPORTS = ("tcp", "udp", "sctp", "dccp")
+GUESSED = 2 + 5 + 1  # frames of STUN of no flow on its port (RFC 8489, section 18.6: 3478)
+# What tshark's heuristic for STUN looks at: a binding request of 8 bytes, the magic cookie (RFC 8489, section 5), an
+# identifier, and one attribute.
+LIKE_STUN = bytes.fromhex("000100082112a442") + bytes(range(12)) + bytes.fromhex("8022000461626364")
+
+
+def datagram(payload: bytes, port: int) -> bytes:
+    """A frame with a UDP datagram."""
+    return ethernet(tunnel_frames.over_udp(Packet(payload), port)).octets
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory) -> Path:
+    """Flows with datagrams that look like STUN, and DNS queries.
+
+    Two after 60 unknown ones, five after 60 unknown ones, one alone, all on ports of no protocol; four on STUN's port.
+    """
+    draw = random.Random(1)
+    frames = [datagram(b"\1" + draw.randbytes(40), 40_001) for _ in range(60)]
+    frames += [datagram(LIKE_STUN, 40_001)] * 2
+    frames += [datagram(b"\1" + draw.randbytes(40), 40_003) for _ in range(60)] + [datagram(LIKE_STUN, 40_003)] * 5
+    frames += [datagram(LIKE_STUN, 40_002)] + [datagram(LIKE_STUN, 3478)] * 4
+    frames += [datagram(QUERY, 53)] * 3
+    return analysed_by_tshark(tmp_path_factory.mktemp("guessed"), frames)
+
+
+def test_headers_of_unknown_flows_are_counted_as_guessed(campaign):
+    with tshark.find().start(campaign / "raw" / "s.pcap", ("frame.protocols",)) as run:
+        tokens = [line.split(":") for line in run.stdout.read().decode().splitlines()]
+    guessed = sum("stun" in frame for frame in tokens)
+    assert guessed == GUESSED + 4, "tshark takes the datagrams for STUN, on any port"
+    for site in ("WEST", "all"):
+        found = {row["header"]: row for row in rows(campaign, "header_occurrence") if row["site"] == site}
+        assert {name: row["guessed_frames"] for name, row in found.items() if row["guessed_frames"]} == {
+            "STUN": GUESSED
+        }
+        assert found["STUN"]["frames"] == guessed
+        assert found["DNS"]["frames"] == 3
+
+
+def test_inner_headers_of_a_tunnel_and_quotes_of_errors_are_not_guessed(tmp_path):
+    """A ping over VXLAN, of which no payload names ICMP; an ICMP error about DNS, whose flow has no ports."""
+    ping = tunnel_frames.ipv4(Packet(bytes.fromhex("0800f7ff00000000") + bytes(40)), 1, tunnel_frames.INNER)
+    quoted = tunnel_frames.over_udp(Packet(QUERY), 53)
+    error = tunnel_frames.ipv4(quoted.behind(bytes.fromhex("0303000000000000")), 1, tunnel_frames.OUTER)
+    frames = [ethernet(tunnel_frames.vxlan(7, ping)).octets, ethernet(error).octets]
+    found = {row["header"]: row for row in rows(analysed_by_tshark(tmp_path, frames * 3), "header_occurrence")}
+    assert {"VXLAN", "ICMP", "DNS"} <= found.keys()
+    assert not any(row["guessed_frames"] for row in found.values())
+
+
+def test_heuristics_and_ports_are_those_of_tshark():
+    """``tshark -G`` of version 4.0; the table may have registered ports (IANA) that tshark does not decide by."""
+    if not (version := tshark.find().version).startswith("4.0."):
+        pytest.skip(f"the table is that of tshark 4.0, not {version}")
+    lists = {}
+    for name in ("heuristic-decodes", "decodes"):
+        command = [tshark.find().path, "-G", name]
+        lists[name] = [
+            line.split("\t")
+            for line in subprocess.run(command, capture_output=True, check=True, text=True).stdout.splitlines()
+        ]
+    enabled = {(row[1], row[0]) for row in lists["heuristic-decodes"] if row[0] in TRANSPORTS and row[2] == "T"}
+    path = Path(__file__).parents[3] / "schemas" / "heuristics.tsv"
+    lines = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()[1:]]
+    ports = {(token, transport): set(numbers.split()) for token, transport, numbers in lines}
+    assert ports.keys() == enabled
+    for table, port, token, *_ in (row for row in lists["decodes"] if len(row) > 2):
+        transport = table.removesuffix(".port")
+        if transport != table and port != "0" and (token, transport) in enabled:
+            assert port in ports[token, transport], (token, transport)
+
+
+def with_guesses(tmp_path, header: str, *, whole: bool) -> Source:
+    """A campaign in which all frames of a header, or all but one, are guessed."""
+    folder = write_tables(tmp_path / "made", sites=2)
+    path = folder / "tables" / "header_occurrence.csv"
+    table = read_rows(path)
+    for row in table:
+        if row["header"] == header:
+            row["guessed_frames"] = int(row["frames"]) - (not whole)
+    write_rows(path, table)
+    return Source(Campaign(folder))
+
+
+def test_figures_mark_headers_that_are_always_guessed(tmp_path):
+    source = with_guesses(tmp_path, "GTP", whole=True)
+    assert "GTP (heuristic)" in words(svg_of(compose.drawn("header_occurrence", source)))
+    frames = next(r["frames"] for r in source.rows("header_occurrence") if (r["site"], r["header"]) == ("all", "GTP"))
+    text = words(svg_of(compose.drawn("header_depth", source)))
+    assert f"Heuristic, and counted with the others: GTP ({frames:,} frames)" in text.replace("  ", " ")
+
+
+def test_headers_that_some_flow_confirms_are_marked_by_share(tmp_path):
+    source = with_guesses(tmp_path, "GTP", whole=False)
+    frames = next(r["frames"] for r in source.rows("header_occurrence") if (r["site"], r["header"]) == ("all", "GTP"))
+    share = percent((frames - 1) / frames).replace("\N{NO-BREAK SPACE}", " ")
+    assert f"GTP (heuristic in {share})" in words(svg_of(compose.drawn("header_occurrence", source)))
+    text = words(svg_of(compose.drawn("header_depth", source))).replace("  ", " ")
+    assert "recognized by payload alone" in text
+    assert f"Heuristic, and counted with the others: GTP ({frames - 1:,} of {frames:,} frames)" in text

@@ -1,0 +1,63 @@
+"""Frame sizes by header stack: segments of each kind, cut headers, and ICMP errors, from captured bytes."""
+
+import pytest
+from acapella_testing.frames import traces
+from acapella_testing.stages import analyse, manifest_of, rows
+from scapy.layers.inet import ICMP, IP, TCP, UDP
+from scapy.packet import Raw
+
+from acapella.cli import main as cli
+
+
+def segment(flags: str, payload: bytes = b"", **more):
+    """A TCP segment."""
+    return IP(src="10.0.0.1", dst="10.0.0.2", ttl=9, **more) / TCP(sport=1, dport=2, flags=flags) / Raw(payload)
+
+
+def found_of(folder, packets, snaplen=200) -> dict:
+    """Rows of the campaign by header stack and bin, as (frames, tcp, without payload, only ACK, cut)."""
+    for part in ("raw", "acap", "flows"):
+        (folder / part).mkdir(parents=True)
+    trace = [(traces.START_NS + n, traces.underlay(kind, packet)) for n, (kind, packet) in enumerate(packets)]
+    capture = traces.write_pcap(folder / "raw" / "one.pcap", trace, snaplen)
+    manifest_of(folder, ("WEST", "p1"), capture, traces.START_NS)
+    out = [str(folder / part / "one.parquet") for part in ("acap", "flows")]
+    options = ["--engine", "native", "--site", "WEST", "--port", "p1"]
+    assert cli.main(["digest", str(capture), "-o", out[0], "--flows", out[1], *options]) == 0
+    names = ("frames", "tcp_frames", "no_payload_frames", "ack_frames", "cut_tcp_frames")
+    table = rows(analyse(folder), "header_stack_sizes")
+    at_site = [{**row, "site": "all"} for row in table if row["site"] == "WEST"]
+    assert [row for row in table if row["site"] == "all"] == at_site
+    return {(row["stack"], row["bin"]): tuple(row[name] for name in names) for row in table if row["site"] == "all"}
+
+
+def test_only_segments_with_nothing_but_ack_and_no_payload_are_acknowledgments(tmp_path):
+    packets = [("vlan", segment(flags)) for flags in ("A", "S", "SA", "FA", "RA", "EA", "A")]
+    packets += [("vlan", segment("A", b"x" * size)) for size in (1, 60, 1000)]
+    assert found_of(tmp_path / "made", packets) == {
+        ("Ethernet/VLAN/IPv4/TCP", "<64"): (8, 8, 7, 2, 0),
+        ("Ethernet/VLAN/IPv4/TCP", "65-127"): (1, 1, 0, 0, 0),
+        ("Ethernet/VLAN/IPv4/TCP", "1024-1518"): (1, 1, 0, 0, 0),
+    }
+
+
+def test_padding_is_no_payload(tmp_path):
+    padded = segment("A", b"\0" * 30, len=40)
+    assert found_of(tmp_path / "made", [("vlan", padded)]) == {("Ethernet/VLAN/IPv4/TCP", "65-127"): (1, 1, 1, 1, 0)}
+
+
+@pytest.mark.parametrize("kept", [0, 3, 13, 19])
+def test_a_segment_with_a_cut_header_has_no_known_payload(kept, tmp_path):
+    packets = [("mpls", segment("A")), ("vlan", segment("A"))]
+    found = found_of(tmp_path / "made", packets, snaplen=22 + 20 + kept)
+    whole = kept + 4 >= 20
+    assert sum(cells[1] for cells in found.values()) == int(whole)
+    assert sum(cells[4] for cells in found.values()) == 2 - whole
+
+
+def test_an_icmp_error_that_quotes_a_segment_is_no_segment(tmp_path):
+    error = IP(src="10.0.0.9", dst="10.0.0.1", ttl=9) / ICMP(type=11) / segment("A")
+    datagram = IP(src="10.0.0.1", dst="10.0.0.2", ttl=9) / UDP(sport=1, dport=2) / Raw(b"u" * 20)
+    found = found_of(tmp_path / "made", [("plain", error), ("plain", datagram)])
+    assert {cells[1:] for cells in found.values()} == {(0, 0, 0, 0)}
+    assert sorted(stack.split("/")[-1] for stack, _ in found) == ["TCP", "UDP"]

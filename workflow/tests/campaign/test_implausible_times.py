@@ -1,0 +1,82 @@
+"""A campaign with captures that are dated in the year 586524, from the sample sheet to the report."""
+
+import struct
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.frames.traces import YEAR_586524_US, busy_port, dated, pcapng_block
+from acapella_testing.workflow_run import Workplace, rules_run
+
+from acapella.cli import main as cli
+
+FRAMES = [frame for _, frame in busy_port()]
+START_US = 1_700_000_000_000_000
+STEP_US = 250_000
+SAMPLES = {"all": ("alpha", "p1"), "half": ("alpha", "p2"), "none": ("beta", "p1")}
+
+
+def time_of(name: str, number: int) -> int:
+    """Return the time of a frame in microseconds."""
+    implausible = name == "all" or (name == "half" and number % 2)
+    return YEAR_586524_US - number if implausible else START_US + number * STEP_US
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Workplace:
+    """Return a campaign in which every second frame of one sample, and all of another, have implausible times."""
+    place = Workplace(tmp_path_factory.mktemp("implausible"))
+    place.configure()
+    (place.folder / "captures").mkdir()
+    for name in SAMPLES:
+        head = pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+        head += pcapng_block(1, struct.pack("<HHI", 1, 0, 0))
+        frames = b"".join(dated(frame, time_of(name, number)) for number, frame in enumerate(FRAMES))
+        (place.folder / "captures" / f"{name}.pcapng").write_bytes(head + frames)
+    place.sheet(*((name, *at, f"../captures/{name}.pcapng") for name, at in SAMPLES.items()))
+    place.succeed("--cores", "2", "process")
+    assert cli.main(["report", str(place.campaign)]) == 0
+    return place
+
+
+def table(place: Workplace, name: str) -> list[dict]:
+    return pq.read_table(place.campaign / "tables" / f"{name}.parquet").to_pylist()
+
+
+def test_frames_with_implausible_times_are_counted_in_all_but_time(place):
+    count = len(FRAMES)
+    quality = {row["sample"]: row for row in table(place, "capture_quality")}
+    implausible = {"all": count, "half": count // 2, "none": 0}
+    assert {name: row["implausible_frames"] for name, row in quality.items()} == implausible
+    assert {name: row["untimed_frames"] for name, row in quality.items()} == implausible
+    assert {row["frames"] for row in quality.values()} == {count}
+    assert {row["issue_frames"] for row in quality.values()} == {quality["none"]["issue_frames"]}
+    last = max(number for number in range(count) if number % 2 == 0)
+    assert quality["all"]["duration_ns"] is None
+    assert quality["half"]["duration_ns"] == last * STEP_US * 1000
+    rates = table(place, "throughput")
+    assert sum(row["frames"] for row in rates) == 3 * count - sum(implausible.values())
+    sizes = [row for row in table(place, "frame_sizes") if row["site"] == "all" and row["length"] == "outer"]
+    assert sum(row["frames"] for row in sizes) == 3 * count
+
+
+def test_report_names_the_samples_with_implausible_times(place):
+    page = (place.campaign / "report.html").read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " ")
+    total = len(FRAMES) + len(FRAMES) // 2
+    assert f"{total} frames (50.0 %) dated outside the years 1970 to 2106, in all, half: " in page
+    assert "without a time in their file" not in page
+
+
+def test_failed_merge_leaves_the_previous_tables_and_the_next_run_makes_new_ones(place, tmp_path):
+    again = place.copy(tmp_path / "again")
+    before = again.sha256("tables/*")
+    partial = again.campaign / "partial" / "half" / "frame_sizes.parquet"
+    whole = partial.read_bytes()
+    partial.write_bytes(whole[:-10])
+    ended = again.run("--cores", "2", "--forcerun", "process", "--allowed-rules", "process", "--", "process")
+    assert ended.returncode != 0
+    assert "sample half cannot be merged: " in ended.stdout, ended.stdout
+    assert again.sha256("tables/*") == before
+    partial.write_bytes(whole)
+    assert "process" in rules_run(again.succeed("--cores", "2", "process"))
+    assert again.sha256("tables/*") == before
+    assert (again.campaign / "provenance.json").is_file()

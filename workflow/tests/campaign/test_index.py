@@ -1,0 +1,481 @@
+"""The catalog: what it holds, what it refuses, and that any DuckDB client can open it."""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.made.tiny import add_sample, flow
+from acapella_testing.stages import analyse
+
+from acapella.campaign import index, process
+from acapella.campaign.layout import Campaign
+from acapella.cli import main as cli
+from acapella.digest.acap_files import BATCH_ROWS
+from acapella.kappa import conformance
+from acapella_core import files, schemas
+from acapella_core.errors import UserError
+
+WEST = ("WEST", "p1")
+CONFORMANCE = Path(__file__).resolve().parents[2] / "conformance"
+PRINTED = {"printed": str(CONFORMANCE / "kappa_printed.csv"), "errata": str(CONFORMANCE / "kappa_errata.yaml")}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "made"
+    add_sample(folder, "a", WEST, (0, 20), [flow(1, 2), flow(1, 3, src="10.0.0.2", dst="10.0.0.1")])
+    add_sample(folder, "b", ("EAST", "p1"), None, [])
+    return folder
+
+
+def content(folder, environment=None):
+    """Every table and view of a catalog but the published ones, as text, read from another folder."""
+    query = (
+        f"import duckdb; c = duckdb.connect({str(folder / 'catalog.duckdb')!r}, read_only=True); "
+        f"published = {process.TABLES}; "
+        "names = [t for (t,) in c.execute('show tables').fetchall() if t not in published]; "
+        "print({t: c.execute(f'from {t}').fetchall() for t in names})"
+    )
+    command = [sys.executable, "-c", query]
+    return subprocess.run(command, cwd="/", check=True, capture_output=True, text=True, env=environment).stdout
+
+
+def test_any_client_opens_the_views_from_any_folder(tmp_path, folder):
+    moved = folder.rename(tmp_path / "it's [one] of *")
+    counts, missing = index.build(Campaign(moved))
+    assert counts == {"samples": 2, "acaps": 2, "flows": 2, "stacks": 1}
+    assert missing == []
+    assert "Ethernet/IPv4/TCP" in content(moved)
+
+
+def test_duckdb_1_0_0_opens_the_catalog(folder, old_client):
+    """Also lists without any element in a whole row group, as here, which it cannot read from a table."""
+    index.build(Campaign(folder))
+    assert content(folder, old_client) == content(folder)
+
+
+def test_lists_in_the_catalog_are_those_of_the_files(folder):
+    """Empty lists, nulls and values: the way they are stored does not show."""
+    add_sample(folder, "c", WEST, (0, 20), [flow(1, 2, vlan=[7, 8], mpls=[17]), flow(1, 3)], notes=["first", "second"])
+    add_sample(folder, "d", WEST, (0, 20), [flow(1, 2, vlan=[9])], notes=[])
+    index.build(Campaign(folder))
+    con = duckdb.connect(str(folder / "catalog.duckdb"), read_only=True)
+    for column in ("vlan", "mpls", "tunnels", "stacks"):
+        stored = con.execute(f"select sample, flow, {column} from flows order by all").fetchall()
+        files = [
+            (path.stem, row["flow"], row[column])
+            for path in sorted((folder / "flows").iterdir())
+            for row in pq.read_table(path).to_pylist()
+        ]
+        assert stored == files
+    notes = con.execute("select sample, notes from samples order by 1").fetchall()
+    assert notes == [("a", None), ("b", None), ("c", ["first", "second"]), ("d", [])]
+    tables = [name for (name,) in con.execute("show tables").fetchall()]
+    assert tables == sorted({"acaps", "connections", "flows", "frames", "samples", "stacks", *process.TABLES})
+
+
+ETHERNET = bytes.fromhex("020000000001 020000000002")
+
+
+def ipv4_frame(choice: random.Random) -> bytes:
+    """Return the headers of a TCP segment in one of three VLANs, with and without an MPLS label."""
+    length, host = choice.choice((40, 52, 1500, choice.randrange(40, 1500))), choice.randrange(200)
+    mpls = struct.pack("!HI", 0x8847, choice.randrange(16, 20) << 12 | 0x140)
+    flags = choice.choice((0x10, 0x18, 0x02, 0x12, 0x11))
+    ports, seq, ack = (1024 + host, 443), choice.getrandbits(32), choice.getrandbits(32)
+    return (
+        ETHERNET
+        + struct.pack("!HH", 0x8100, choice.randrange(100, 103))
+        + choice.choice((b"\x08\x00", mpls))
+        + struct.pack(
+            "!BBHHHBBH4s4s", 0x45, 0, length, choice.getrandbits(16), 0, 64, 6, 0, b"\x0a\0\0\1", b"\x0a\0\1\2"
+        )
+        + struct.pack("!HHIIBBHHH", *ports, seq, ack, 0x50, flags, 1024, 0, 0)
+    )
+
+
+def ipv6_frame(choice: random.Random) -> bytes:
+    """Return the headers of a UDP datagram without VLAN: no TCP fields, no IP identification, only empty lists."""
+    length = 8 + choice.randrange(1000)
+    addresses = bytes(15) + b"\1" + bytes(15) + b"\2"
+    header = struct.pack("!IHBB", 6 << 28, length, 17, 64) + addresses
+    return ETHERNET + b"\x86\xdd" + header + struct.pack("!HHHH", 5000 + choice.randrange(50), 53, length, 0)
+
+
+def arp_frame(choice: random.Random) -> bytes:
+    """Return an ARP request: no flow at all."""
+    return ETHERNET + struct.pack("!HHHBBH", 0x0806, 1, 0x0800, 6, 4, 1) + bytes(16) + choice.randbytes(4)
+
+
+KINDS_OF_FRAMES = {"tcp": ipv4_frame, "udp": ipv6_frame, "arp": arp_frame}
+
+
+def write_capture(path: Path, frames: int, *makers) -> None:
+    """Write a pcap with frames that ``makers`` return in turn, cut to the headers."""
+    choice, time = random.Random(11), 1_700_000_000 * 10**9
+    with path.open("wb") as out:
+        out.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 200, 1))
+        for number in range(frames):
+            frame = makers[number % len(makers)](choice)
+            time += choice.randrange(1, 20_000)
+            out.write(
+                struct.pack("<IIII", *divmod(time, 10**9), len(frame), len(frame) + choice.randrange(1400)) + frame
+            )
+
+
+@pytest.fixture(scope="module")
+def digested(tmp_path_factory):
+    """A campaign with acaps that `acapella digest` writes: one of two row groups, and samples with columns of nulls."""
+    root = tmp_path_factory.mktemp("digested")
+    folder = root / "made"
+    samples = {"mixed": (BATCH_ROWS + 3000, *KINDS_OF_FRAMES.values())}
+    samples |= {name: (50, maker) for name, maker in KINDS_OF_FRAMES.items()} | {"empty": (0, arp_frame)}
+    for name, (frames, *makers) in samples.items():
+        add_sample(folder, name, WEST, None, [])
+        capture = root / f"{name}.pcap"
+        write_capture(capture, frames, *makers)
+        acap, flows = folder / "acap" / f"{name}.parquet", folder / "flows" / f"{name}.parquet"
+        place = ["--site", WEST[0], "--port", WEST[1], "--engine", "native"]
+        assert cli.main(["digest", str(capture), "-o", str(acap), "--flows", str(flows), *place]) == 0
+    both = [str(root / f"{name}.pcap") for name in ("tcp", "udp")]
+    assert cli.main(["digest", *both, "-o", str(root / "merged.parquet"), "--engine", "native"]) == 0
+    return analyse(folder)
+
+
+READ_COLUMNS = """
+import duckdb, hashlib, json, sys
+catalog, *files = json.load(sys.stdin)
+con = duckdb.connect(catalog, read_only=True)
+relations = {name: name for (name,) in con.execute("show tables").fetchall()}
+relations |= {file: f"read_parquet('{file}')" for file in files}
+found = {"version": duckdb.__version__}
+for name, relation in relations.items():
+    for column, *_ in con.execute(f"describe select * from {relation}").fetchall():
+        values = sorted(repr(value) for value in con.execute(f'select "{column}" from {relation}').fetchall())
+        found[f"{name}: {column}"] = [len(values), hashlib.sha256("".join(values).encode()).hexdigest()]
+print(json.dumps(found))
+"""
+
+
+def columns_read(catalog: Path, files: list[Path], environment=None) -> dict:
+    """Return rows and checksum of each column of a catalog and of Parquet files, read from another directory."""
+    words = json.dumps([str(catalog), *map(str, files)])
+    command = [sys.executable, "-c", READ_COLUMNS]
+    done = subprocess.run(
+        command, cwd="/", input=words, capture_output=True, text=True, env=environment, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_duckdb_1_0_0_reads_every_column_of_digested_samples(digested, old_client):
+    files = sorted([*digested.rglob("*.parquet"), *digested.parent.glob("*.parquet")])
+    assert {path.parent.name for path in files} >= {"acap", "flows", "tables", "mixed", digested.parent.name}
+    assert pq.read_metadata(digested / "acap" / "mixed.parquet").num_row_groups == 2
+    old = columns_read(digested / "catalog.duckdb", files, old_client)
+    assert old.pop("version") == "1.0.0"
+    new = columns_read(digested / "catalog.duckdb", files)
+    assert new.pop("version") == duckdb.__version__
+    assert old == new
+    for path in files[:5]:
+        for name in pq.read_schema(path).names:
+            assert old[f"{path}: {name}"][0] == pq.read_metadata(path).num_rows
+    assert old["frames: ip_id"][0] == BATCH_ROWS + 3150
+
+
+def test_published_tables_are_views_of_the_catalog(campaign):
+    con = duckdb.connect(str(campaign / "catalog.duckdb"), read_only=True)
+    for name in process.TABLES:
+        assert (
+            con.sql(f"from {name}").to_arrow_table()
+            == con.read_parquet(str(campaign / "tables" / f"{name}.parquet")).to_arrow_table()
+        ), name
+
+
+def counts_of(folder, tables, environment=None):
+    """Rows of published tables, as a client counts them in another working directory."""
+    query = (
+        f"import duckdb; c = duckdb.connect({str(folder / 'catalog.duckdb')!r}, read_only=True); "
+        f"print({{t: c.execute(f'select count(*) from {{t}}').fetchone()[0] for t in {tables}}})"
+    )
+    command = [sys.executable, "-c", query]
+    return eval(subprocess.run(command, cwd="/", check=True, capture_output=True, text=True, env=environment).stdout)
+
+
+def test_views_of_a_third_party_are_made_again(folder):
+    index.build(Campaign(folder))
+    catalog, query = str(folder / "catalog.duckdb"), "select * from flows order by all"
+    with duckdb.connect(catalog) as con:
+        before = con.execute(query).fetchall()
+        con.execute("drop view flows")
+        con.execute("create view flows as select 'theirs' as src from stored.flows")
+        con.execute("create view stored.more as select 'theirs' as src")
+    assert cli.main(["index", str(folder), "--views"]) == 0
+    with duckdb.connect(catalog, read_only=True) as con:
+        assert con.execute(query).fetchall() == before != []
+        assert con.execute("select count(*) from duckdb_views() where sql like '%theirs%'").fetchone() == (0,)
+
+
+def test_views_of_tables_made_later_open_anywhere_with_duckdb_1_0_0(folder, tmp_path, old_client, capsys):
+    """Also after the folder was moved; `acapella sql` needs nothing for that."""
+    index.build(Campaign(folder))
+    before = (folder / "catalog.duckdb").stat().st_mtime_ns
+    conformance.run(argparse.Namespace(output=str(folder / "tables"), **PRINTED))
+    rows = pq.read_metadata(folder / "tables" / "kappa_published.parquet").num_rows
+    assert cli.main(["index", str(folder), "--views"]) == 0
+    assert (folder / "catalog.duckdb").stat().st_mtime_ns == before
+    assert counts_of(folder, ["kappa_published", "samples", "frames"], old_client) == {
+        "kappa_published": rows,
+        "samples": 2,
+        "frames": 4,
+    }
+    moved = folder.rename(tmp_path / "it's [moved] to *")
+    capsys.readouterr()
+    assert cli.main(["sql", str(moved), "select count(*) as n from kappa_published"]) == 0
+    assert capsys.readouterr().out == f"n\n{rows}\n"
+    assert cli.main(["index", str(moved), "--views"]) == 0
+    assert counts_of(moved, ["kappa_published", "frames"], old_client) == {"kappa_published": rows, "frames": 4}
+    assert sorted(path.name for path in moved.iterdir()) == ["acap", "catalog.duckdb", "flows", "raw", "tables"]
+
+
+def test_content_depends_on_the_inputs_alone(folder, tmp_path):
+    index.build(Campaign(folder))
+    first = content(folder)
+    moved = folder.rename(tmp_path / "moved")
+    index.build(Campaign(moved), threads=2)
+    assert content(moved) == first
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "../a\tS\tp\ta.pcap",
+        "a\tS\x1b[2J\tp\ta.pcap",
+        "a\tS\tp\t../a.pcap",
+        "a\tS\tp",
+        "a\tS\tp\ta.pcap\na\tS\tp\ta.pcap",
+    ],
+)
+def test_names_in_the_collected_sheet_are_validated(folder, row, capsys):
+    sheet = folder / "raw" / "samples.tsv"
+    sheet.write_text(f"sample\tsite\tport\tfile\n{row}\n")
+    files = sorted(folder.rglob("*"))
+    assert cli.main(["index", str(folder)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{sheet} line " in line and line.isprintable()
+    assert sorted(folder.rglob("*")) == files
+
+
+def test_files_are_private_while_they_are_written(folder, monkeypatch):
+    """Also those that DuckDB makes."""
+    seen, finish = {}, files.finish
+
+    def look(directory, *more):
+        with os.scandir(directory) as entries:
+            seen.update({entry.name: entry.stat().st_mode & 0o777 for entry in entries if ".part" in entry.name})
+        finish(directory, *more)
+
+    monkeypatch.setattr(files, "finish", look)
+    before = os.umask(0o022)
+    try:
+        assert cli.main(["index", str(folder)]) == 0
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)
+    assert any(name.startswith(".catalog.duckdb.") for name in seen) and set(seen.values()) == {0o600}, seen
+
+
+def test_a_second_run_replaces_the_catalog_whole(folder):
+    index.build(Campaign(folder))
+    add_sample(folder, "c", WEST, (40, 60), [flow(41, 42)])
+    counts, _ = index.build(Campaign(folder))
+    assert counts["samples"] == 3
+    assert sorted(path.name for path in folder.iterdir()) == ["acap", "catalog.duckdb", "flows", "raw"]
+
+
+def test_frames_join_their_flow_and_keep_those_without(campaign, monkeypatch):
+    con = duckdb.connect(str(campaign / "catalog.duckdb"), read_only=True)
+    monkeypatch.chdir(campaign)
+    query = "select count(*), count(flow), count(src), count(flow_id), count(distinct sample) from frames"
+    frames, with_flow, *joined, samples = con.execute(query).fetchone()
+    total = con.execute("select sum(rows), count(*) filter (where rows > 0) from acaps").fetchone()
+    assert (frames, samples) == total
+    assert joined == [with_flow, with_flow]
+    assert with_flow < frames
+
+
+def test_connections_have_one_row_a_pair_in_the_direction_of_its_first_frame(tmp_path):
+    folder = tmp_path / "made"
+    there = flow(1, 5, syn=2, peer_flow=1, handshake_rtt_ns=77)
+    back = flow(2, 6, src="10.0.0.2", dst="10.0.0.1", src_port=2000, dst_port=1000, syn=1, peer_flow=0)
+    lonely = flow(3, 3, src_port=5, peer_flow=1)  # points at a flow that points elsewhere
+    add_sample(folder, "a", WEST, (0, 20), [there, back, lonely])
+    index.build(Campaign(folder))
+    con = duckdb.connect(str(folder / "catalog.duckdb"), read_only=True)
+    query = "select src, fwd_flow, rev_flow, syn, handshake_rtt_ns, duration_ns from connections"
+    assert con.execute(query).fetchall() == [("10.0.0.1", 0, 1, 3, 77, 5 * 10**9)]
+
+
+def test_sample_without_an_acap_is_named_and_counts_in_no_table(folder, capsys):
+    (folder / "acap" / "b.parquet").unlink()
+    (folder / "flows" / "b.parquet").unlink()
+    assert cli.main(["index", str(folder)]) == 0
+    assert "1 samples have no acap or are excluded, and count in no table: b" in capsys.readouterr().out
+
+
+def test_excluded_sample_is_in_no_table_but_samples(folder, capsys):
+    add_sample(folder, "c", WEST, (40, 60), [flow(41, 42)])
+    assert cli.main(["index", str(folder), "--exclude", "a"]) == 0
+    assert "count in no table: a" in capsys.readouterr().out
+    con = duckdb.connect(str(folder / "catalog.duckdb"), read_only=True)
+    assert con.execute("select sample, acap is null from samples order by 1").fetchall() == [
+        ("a", True),
+        ("b", False),
+        ("c", False),
+    ]
+    assert con.execute("select sample, excluded from samples where acap is null").fetchall() == [("a", "config")]
+    for table in ("flows", "stacks", "acaps"):
+        assert con.execute(f"select count(*) from {table} where sample = 'a'").fetchone() == (0,)
+
+
+def rewrite(folder, changed):
+    path = folder / "raw" / "a.json"
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | changed), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("changed", "mistake"),
+    [
+        ({"site": "EAST"}, "another site or port"),
+        ({"port": "p9"}, "another site or port"),
+        ({"sample": "z"}, "names another sample"),
+        ({"site": None}, "names no site"),
+        ({"run": "first"}, "raw/a.json"),
+        ({"site": "W\x1b]0;x\x07\x01"}, "manifest of a: name .* control character"),
+        ({"environment": "E\u202e"}, "manifest of a: name .* control character"),
+        ({"file": "../a.pcap"}, "manifest of a: '../a.pcap' is not the name of a file"),
+    ],
+)
+def test_contradictions_are_one_line_and_leave_no_catalog(folder, changed, mistake):
+    rewrite(folder, changed)
+    with pytest.raises(UserError, match=mistake) as error:
+        index.build(Campaign(folder))
+    assert "\n" not in str(error.value)
+    assert not (folder / "catalog.duckdb").exists()
+    assert sorted(path.name for path in folder.iterdir()) == ["acap", "flows", "raw"]
+
+
+def test_site_called_all_is_refused(tmp_path):
+    add_sample(tmp_path / "made", "a", ("all", "p1"), (0, 20), [])
+    with pytest.raises(UserError, match="sum over all sites"):
+        index.build(Campaign(tmp_path / "made"))
+
+
+@pytest.mark.parametrize("part", [r"flows/a\.parquet", r"raw/a\.json"])
+def test_acap_without_its_flows_or_manifest_is_named(folder, part):
+    (folder / part.replace("\\", "")).unlink()
+    with pytest.raises(UserError, match=part):
+        index.build(Campaign(folder))
+
+
+def test_broken_acap_is_one_line(folder):
+    (folder / "acap" / "b.parquet").write_bytes(b"PAR1 no more")
+    with pytest.raises(UserError, match=r"b\.parquet") as error:
+        index.build(Campaign(folder))
+    assert "\n" not in str(error.value)
+
+
+def flip(file):
+    """Invert a quarter of a file's bytes behind its first four."""
+    content = bytearray(file.read_bytes())
+    for place in range(4, len(content) // 4):
+        content[place] ^= 0xFF
+    file.write_bytes(content)
+
+
+def strip(file):
+    """Remove the metadata of a Parquet file."""
+    pq.write_table(pq.read_table(file).replace_schema_metadata({}), file)
+
+
+BROKEN = {
+    "acap/b.parquet": [
+        flip,
+        strip,
+        lambda file: file.write_bytes(file.read_bytes()[:-50]),
+        lambda file: file.write_bytes(b""),
+    ],
+    "flows/b.parquet": [flip, strip, lambda file: shutil.copy(file.parents[1] / "acap" / "b.parquet", file)],
+    "raw/b.json": [
+        lambda file: file.write_text("{"),
+        lambda file: file.write_text("[]"),
+        lambda file: file.write_bytes(b"\xff\xfe\x00"),
+        lambda file: file.write_text(json.dumps(json.loads(file.read_text()) | {"bytes": 2**70})),
+    ],
+}
+
+
+@pytest.mark.parametrize(("name", "change"), [(name, change) for name, changes in BROKEN.items() for change in changes])
+def test_each_error_names_the_sample_and_keeps_the_earlier_catalog(folder, name, change):
+    add_sample(folder, "c", WEST, (40, 60), [flow(41, 42)])
+    index.build(Campaign(folder))
+    before = (folder / "catalog.duckdb").read_bytes()
+    change(folder / name)
+    with pytest.raises(UserError, match=r"sample b\b") as error:
+        index.build(Campaign(folder))
+    assert "\n" not in str(error.value) and "sample a" not in str(error.value)
+    assert (folder / "catalog.duckdb").read_bytes() == before
+    assert sorted(path.name for path in folder.iterdir()) == ["acap", "catalog.duckdb", "flows", "raw"]
+
+
+def test_no_acaps_say_what_to_do(tmp_path):
+    with pytest.raises(UserError, match="run acapella digest first"):
+        index.build(Campaign(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("control", "not_sent", "filtered"),
+    [
+        (None, {}, False),
+        (None, {"no-room": 0}, False),
+        ("0" * 64, {}, True),
+        (None, {"headerless": 2}, True),
+        (None, None, True),
+    ],
+)
+def test_a_sample_is_filtered_where_its_program_was_set_or_held_frames_back(folder, control, not_sent, filtered):
+    program = {"program": "p.spec", "program_sha256": "0" * 64, "control_sha256": control, "not_sent": not_sent}
+    manifest = folder / "raw" / "a.json"
+    told = json.loads(manifest.read_text()) | {"testbed": "local", "method": "fpga", "filter": None, "p4": program}
+    manifest.write_text(json.dumps(told))
+    index.build(Campaign(folder))
+    con = duckdb.connect(str(folder / "catalog.duckdb"), read_only=True)
+    assert con.execute("select filtered from samples where sample = 'a'").fetchall() == [(filtered,)]
+
+
+def test_the_view_frames_has_every_column_of_an_acap(campaign):
+    con = duckdb.connect(str(campaign / "catalog.duckdb"), read_only=True)
+    columns = {name for (name,) in con.execute("select column_name from (describe frames)").fetchall()}
+    assert {column["name"] for column in schemas.table("frames")["columns"]} <= columns
+
+
+def test_an_acap_of_several_captures_can_be_the_first_of_a_campaign(folder):
+    """It has a column more than the others, and DuckDB takes the columns of the first file for those of all."""
+    acap = folder / "acap" / "a.parquet"
+    table = pq.read_table(acap)
+    files = pa.array(["x.pcap"] * len(table)).dictionary_encode()
+    pq.write_table(table.append_column("file", files).replace_schema_metadata(table.schema.metadata), acap)
+    index.build(Campaign(folder))
+    con = duckdb.connect(str(folder / "catalog.duckdb"), read_only=True)
+    rows = sum(pq.read_metadata(path).num_rows for path in (folder / "acap").iterdir())
+    assert len(con.execute("from frames").fetchall()) == rows > 0

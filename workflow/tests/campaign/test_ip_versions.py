@@ -1,0 +1,107 @@
+"""Versions of the innermost network header and encapsulations, compared with tshark's header tokens."""
+
+import itertools
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from acapella_testing.frames import tunnel_frames
+from acapella_testing.frames.traces import START_NS, write_pcap
+from acapella_testing.frames.tunnel_frames import Packet, ethernet
+from acapella_testing.stages import analyse, rows
+
+from acapella.cli import main as cli
+from acapella_core.files import sha256_of
+
+ARP_TYPE, IPV6_TYPE = 0x0806, 0x86DD
+ARP = Packet(
+    bytes.fromhex("0001080006040001") + tunnel_frames.MAC + bytes([10, 0, 0, 1]) + bytes(6) + bytes([10, 0, 0, 2])
+)
+SPANNING_TREE = Packet(bytes.fromhex("424203 0000 00 00 00") + bytes(34))
+NOT_IP = {"arp", "eth", "llc"}
+
+
+def in_ethernet(header: bytes, payload: Packet, ethertype: int, port: int) -> Packet:
+    """A tunnel over UDP that carries an Ethernet frame."""
+    return tunnel_frames.over_udp(ethernet(payload, ethertype).behind(header), port)
+
+
+VXLAN, GENEVE = bytes.fromhex("0800000000000700"), bytes.fromhex("0000655800000700")
+GRE_ETHERNET, GRE_ARP = bytes.fromhex("00006558"), bytes.fromhex("00000806")
+INNER_IPV6 = tunnel_frames.ipv6(Packet(bytes.fromhex("9c409c4100080000")), 17, ("2001:db8::1", "2001:db8::2"))
+PACKETS = {
+    "IPv4": tunnel_frames.syn(),
+    "ARP in VXLAN": in_ethernet(VXLAN, ARP, ARP_TYPE, 4789),
+    "ARP in Geneve": in_ethernet(GENEVE, ARP, ARP_TYPE, 6081),
+    "IPv4 in VXLAN": in_ethernet(VXLAN, tunnel_frames.syn(), 0x0800, 4789),
+    "IPv6 in VXLAN": in_ethernet(VXLAN, INNER_IPV6, IPV6_TYPE, 4789),
+    "spanning tree in VXLAN": in_ethernet(VXLAN, SPANNING_TREE, len(SPANNING_TREE.octets), 4789),
+    "ARP in Ethernet in GRE": tunnel_frames.ipv4(ethernet(ARP, ARP_TYPE).behind(GRE_ETHERNET), 47, tunnel_frames.OUTER),
+    "ARP in GRE": tunnel_frames.ipv4(ARP.behind(GRE_ARP), 47, tunnel_frames.OUTER),
+    "ARP in VXLAN in an ICMP error": tunnel_frames.ipv4(
+        in_ethernet(VXLAN, ARP, ARP_TYPE, 4789).behind(bytes.fromhex("0301000000000000")), 1, tunnel_frames.OUTER
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory) -> Path:
+    """One sample with every packet, the n-th of them n times, and ARP without a tunnel."""
+    frames = [ethernet(packet).octets for n, packet in enumerate(PACKETS.values(), 1) for _ in range(n)]
+    frames += [ethernet(ARP, ARP_TYPE).octets] * 20
+    return analyzed(tmp_path_factory.mktemp("versions"), frames)
+
+
+def analyzed(folder: Path, frames: list[bytes]) -> Path:
+    """A campaign with a sample of frames, in a directory."""
+    for part in ("raw", "acap", "flows"):
+        (folder / part).mkdir()
+    capture = write_pcap(folder / "raw" / "s.pcap", [(START_NS + at, frame) for at, frame in enumerate(frames)])
+    manifest = {"sample": "s", "site": "WEST", "port": "p1", "file": capture.name, "sha256": sha256_of(capture)}
+    manifest |= {"status": "ok", "testbed": "files", "bytes": capture.stat().st_size}
+    (folder / "raw" / "s.json").write_text(json.dumps(manifest))
+    made = ["-o", str(folder / "acap" / "s.parquet"), "--flows", str(folder / "flows" / "s.parquet")]
+    assert cli.main(["digest", str(capture), *made, "--engine", "native", "--site", "WEST", "--port", "p1"]) == 0
+    return analyse(folder)
+
+
+@pytest.fixture(scope="module")
+def protocols(campaign, program) -> list[list[str]]:
+    """The header tokens of each frame by tshark, without what ICMP errors quote."""
+    with program.start(campaign / "raw" / "s.pcap", ("frame.protocols",)) as run:
+        lines = run.stdout.read().decode().splitlines()
+    return [list(itertools.takewhile(lambda token: token != "icmp", line.split(":"))) for line in lines]
+
+
+def test_arp_in_a_tunnel_is_not_ipv4(campaign, protocols):
+    versions = {"ip": "4", "ipv6": "6"}
+    innermost = [[token for token in tokens if token in NOT_IP or token in versions][-1] for tokens in protocols]
+    expected = Counter(versions.get(token, "none") for token in innermost)
+    assert expected == {"4": 1 + 4 + 9, "6": 5, "none": 2 + 3 + 6 + 7 + 8 + 20}
+    found = {row["ip_version"]: row["frames"] for row in rows(campaign, "ip_versions") if row["site"] == "all"}
+    assert found == expected
+
+
+def test_the_encapsulation_of_arp_in_a_tunnel_contains_the_tunnel(campaign):
+    found = {row["encapsulation"]: row["frames"] for row in rows(campaign, "encapsulations") if row["site"] == "all"}
+    assert found["Ethernet/IPv4/UDP/VXLAN/Ethernet"] == 2 + 4 + 5
+    assert found["Ethernet/IPv4/UDP/Geneve/Ethernet"] == 3
+    assert found["Ethernet/IPv4/UDP/VXLAN/Ethernet/LLC"] == 6
+    assert found["Ethernet/IPv4/GRE/Ethernet"] == 7
+    assert found["Ethernet/IPv4/GRE"] == 8
+
+
+def test_headers_that_an_icmp_error_quotes_are_no_encapsulation(tmp_path):
+    quoting = tunnel_frames.syn().behind(bytes.fromhex("0303000000000000"))
+    error = INNER_IPV6.behind(bytes.fromhex("0104000000000000"))
+    unreachable = tunnel_frames.ipv6(error, 58, ("2001:db8::2", "2001:db8::1"))
+    frames = [
+        ethernet(tunnel_frames.syn()),
+        ethernet(tunnel_frames.ipv4(quoting, 1, tunnel_frames.OUTER)),
+        ethernet(unreachable, IPV6_TYPE),
+        ethernet(in_ethernet(VXLAN, unreachable, IPV6_TYPE, 4789)),
+    ]
+    made = analyzed(tmp_path, [frame.octets for frame in frames])
+    found = {row["encapsulation"]: row["frames"] for row in rows(made, "encapsulations") if row["site"] == "all"}
+    assert found == {"Ethernet": 3, "Ethernet/IPv4/UDP/VXLAN/Ethernet": 1}

@@ -1,0 +1,180 @@
+"""Made-up tables, which tests of figures and report read, are as of one campaign: their sums agree."""
+
+import random
+from collections import defaultdict
+
+import pytest
+from acapella_testing.made.made_tables import TABLES, write_tables
+from acapella_testing.made.made_traffic import samples_of_site
+from acapella_testing.made.made_trials import result
+
+from acapella.campaign.layout import Campaign
+from acapella.figures.source import Source
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory) -> dict[str, list[dict]]:
+    """All tables of a campaign of three sites."""
+    source = Source(Campaign(write_tables(tmp_path_factory.mktemp("made"))))
+    return {name: source.rows(name) for name in TABLES}
+
+
+def summed(rows: list[dict], column: str, **wanted) -> dict[str, int]:
+    """The sum of a column at each site."""
+    found = defaultdict(int)
+    for row in rows:
+        if all(row[name] == value for name, value in wanted.items()):
+            found[row["site"]] += row[column]
+    return dict(found)
+
+
+def with_all(sums: dict[str, int]) -> dict[str, int]:
+    """Sums of sites, and their own sum."""
+    return {**sums, "all": sum(sums.values())}
+
+
+@pytest.mark.parametrize("column", ["frames", "wire_bytes"])
+def test_every_table_has_the_frames_of_the_samples(column, tables):
+    sites = summed(tables["capture_quality"], column)
+    assert summed(tables["flows_per_sample"], column) == summed(tables["throughput"], column) == sites
+    for name in ("ip_versions", "encapsulations"):
+        assert summed(tables[name], column) == with_all(sites), name
+    assert sum(row[column] for row in tables["restrictions"]) == sum(sites.values())
+    if column == "frames":
+        for length in ("outer", "inner"):
+            assert summed(tables["frame_sizes"], column, length=length) == with_all(sites)
+        assert summed(tables["header_stack_sizes"], column) == with_all(sites)
+        assert {row["site"]: row[column] for row in tables["header_depth"]} == with_all(sites)
+
+
+@pytest.mark.parametrize("site", ["S0", "all"])
+def test_lengths_headers_and_encapsulations_agree(site, tables):
+    stacks = defaultdict(int)
+    for row in tables["header_stack_sizes"]:
+        if row["site"] == site:
+            stacks[row["bin"]] += row["frames"]
+    sizes = {r["bin"]: r["frames"] for r in tables["frame_sizes"] if (r["site"], r["length"]) == (site, "outer")}
+    assert {name: frames for name, frames in sizes.items() if frames} == stacks
+    headers = {row["header"]: row for row in tables["header_occurrence"] if row["site"] == site}
+    depth = next(row for row in tables["header_depth"] if row["site"] == site)
+    assert depth["distinct_headers"] == len(headers.keys() - {"Data"}) == len(headers) - 1
+    assert depth["deepest_stack"] == len([label for label in depth["deepest_example"].split("/") if label != "Data"])
+    tagged = [row for row in tables["encapsulations"] if row["site"] == site and "VLAN" in row["encapsulation"]]
+    assert headers["VLAN"]["frames"] == sum(row["frames"] for row in tagged)
+    assert all(row["share_lo"] <= row["share"] <= row["share_hi"] for row in tagged)
+    tcp = sum(r["tcp_frames"] + r["cut_tcp_frames"] for r in tables["header_stack_sizes"] if r["site"] == site)
+    assert headers["TCP"]["frames"] == tcp
+
+
+def test_flows_of_all_tables_agree(tables):
+    sites = summed(tables["flows_per_sample"], "flows")
+    for name, column in (("flow_sizes", "bytes"), ("flow_times", "value")):
+        lowest = [row for row in tables[name] if row[column] == 1 and row["measure"] in ("wire", "duration_ns")]
+        assert {r["site"]: r["flows"] for r in lowest if r["scope"] == "sample"} == with_all(sites)
+        whole = {(r["scope"], r["site"]): r["flows"] for r in lowest if r["scope"] != "sample"}
+        assert whole["campaign", "all"] == whole["site", "all"] == sum(whole["site", site] for site in sites)
+        assert whole["site", "all"] < sum(sites.values()), "a flow that several samples show counts once"
+    assert summed(tables["applications"], "flows") == with_all(sites)
+    assert summed(tables["applications"], "frames") == with_all(summed(tables["flows_per_sample"], "flow_frames"))
+    for row in tables["top_flows"]:
+        assert row["site"] in ("all", row["largest_site"])
+    largest = {row["rank"]: row for row in tables["top_flows"] if row["site"] == "all"}
+    reached = [
+        row for row in tables["flow_sizes"] if (row["scope"], row["flows_ge"]) == ("campaign", 1)
+    ]  # the largest flow alone
+    assert all(row["bytes"] <= largest[1]["wire_bytes"] for row in reached)
+
+
+LINK_BPS = 100 * 10**9  # of the ports, HundredGigE
+LEAST = 60  # bytes of an Ethernet frame without FCS (IEEE 802.3, section 4.2.3.3: 64 with FCS)
+RAW = 20  # bytes of a frame that starts with IP: at least its header
+PARTS = {"tcp_frames", "no_payload_frames", "ack_frames", "cut_tcp_frames", "issue_frames", "flow_frames"}
+
+
+@pytest.fixture(scope="module", params=[1, 2, 30])
+def sized(request, tmp_path_factory) -> dict[str, list[dict]]:
+    """All tables of a campaign of 1, 2 or 30 sites."""
+    source = Source(Campaign(write_tables(tmp_path_factory.mktemp("sized"), sites=request.param)))
+    return {name: source.rows(name) for name in TABLES}
+
+
+def test_no_share_is_below_0_or_above_1(sized):
+    for name, rows in sized.items():
+        for row in rows:
+            shares = {column: row[column] for column in row if "share" in column or column == "ccdf"}
+            shares.pop("occurrence_share", None)  # a frame may have a header more than once
+            assert all(value is None or 0 <= value <= 1 for value in shares.values()), (name, shares)
+            assert all(row[part] <= row["frames"] for part in PARTS & set(row)), (name, row)
+    for row in sized["header_occurrence"]:
+        assert row["frame_share"] <= row["occurrence_share"]
+
+
+def test_bytes_are_those_of_frames_of_possible_lengths(sized):
+    for name in ("capture_quality", "flows_per_sample", "throughput", "top_flows", "applications", "encapsulations"):
+        for row in sized[name]:
+            least = RAW if row.get("encapsulation") == "none" else LEAST
+            assert least * row["frames"] <= row["wire_bytes"] <= 9216 * row["frames"], (name, row)
+            assert bool(row["frames"]) == bool(row["wire_bytes"]), (name, row)
+
+
+def test_frames_and_flows_of_samples_have_possible_lengths():
+    draw = random.Random(1)
+    made = [one for site in ("A", "B", "C") for one in samples_of_site(site, 2, 4, 2000, draw)]
+    for one in made:
+        for cell in one.cells:
+            least = RAW if cell.encapsulation == "none" else LEAST
+            assert least <= cell.outer <= 9216 and cell.inner <= cell.outer, cell
+        assert all(RAW * flow.frames <= flow.wire_bytes <= 9216 * flow.frames for flow in one.flows)
+        assert sum(flow.frames for flow in one.flows) <= one.frames
+        assert all(one.start_ns <= flow.first_ns <= flow.last_ns < one.end_ns for flow in one.flows)
+
+
+def test_flows_are_no_larger_and_no_faster_than_what_was_captured(sized):
+    for name in ("frames", "wire_bytes"):
+        most = summed(sized["capture_quality"], name)
+        most["all"] = sum(most.values())
+        assert all(row[name] <= most[row["site"]] for row in sized["top_flows"])
+    size = {
+        site: sum(most for s, most in summed(sized["capture_quality"], "wire_bytes").items() if site in (s, "all"))
+        for site in {row["site"] for row in sized["flow_sizes"]}
+    }
+    assert all(row["bytes"] <= size[row["site"]] for row in sized["flow_sizes"] if row["flows_ge"])
+    rates = [row for row in sized["flow_times"] if row["measure"] == "rate_bps" and row["flows_ge"]]
+    assert max(row["value"] for row in rates) <= LINK_BPS
+    fast = next(r for r in rates if (r["scope"], r["site"], r["value"]) == ("sample", "all", 10**9))
+    assert fast["ccdf"] < 0.2, "few flows are faster than 1 Gbit/s at ports of some Mbit/s"
+    for row in sized["throughput"]:
+        assert row["rate_bps"] == round(8e9 * row["wire_bytes"] / row["covered_ns"]) <= LINK_BPS
+    for row in sized["flows_per_sample"]:
+        assert row["flows"] <= row["flow_frames"] <= row["frames"] and 2 * row["connections"] <= row["flows"]
+
+
+def test_repeated_timestamps_and_losses_are_whole_frames(sized):
+    for row in sized["capture_quality"]:
+        repeated = row["equal_stamps_share"] * (row["frames"] - 1)
+        assert repeated == pytest.approx(round(repeated), abs=1e-6)
+        if row["lost_frames"] is not None:
+            assert row["loss_share"] == pytest.approx(row["lost_frames"] / (row["lost_frames"] + row["frames"]))
+
+
+@pytest.mark.parametrize("runs", [[{}], [{"U": 0.02, "I": 0.12, "L": 0.005}, {"common": 0}, {"U": 0.5}], [{"I": 0.0}]])
+def test_components_of_trials_are_those_of_their_packets(runs):
+    """Against the definitions in docs/kappa.md."""
+    made = result("e", runs, all_pairs=True)
+    packets = {one["name"]: one["packets"] for one in made["trials"]}
+    for pair in made["pairs"]:
+        both, common = pair["n_a"] + pair["n_b"], pair["n_common"]
+        assert (pair["n_a"], pair["n_b"]) == (packets[pair["a"]], packets[pair["b"]])
+        assert pair["U"] == pytest.approx((both - 2 * common) / both)
+        for count in ("n_a", "n_b", "n_common"):
+            assert sum(window[count] for window in pair["timeline"]) == pair[count]
+        for window in pair["timeline"]:
+            assert window["U"] == pytest.approx(1 - 2 * window["n_common"] / (window["n_a"] + window["n_b"]))
+        for counts in pair["histograms"].values():
+            assert counts["zero"] + sum(counts["negative"]) + sum(counts["positive"]) == common
+        if common:
+            gaps, latency = pair["iat_delta_ns"]["mean"], pair["latency_delta_ns"]["mean"]
+            durations = pair["duration_a_ns"], pair["duration_b_ns"]
+            assert pair["I"] == pytest.approx(common * gaps / sum(durations), abs=1e-5)
+            assert pair["L"] == pytest.approx(latency / max(durations), abs=1e-8)
+            assert gaps <= 2 * latency, "the gap of two packets differs by at most both differences of latency"

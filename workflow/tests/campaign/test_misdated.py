@@ -1,0 +1,124 @@
+"""Samples of a clock that was not set: dated 1970 among samples of today."""
+
+import duckdb
+import pytest
+from acapella_testing.made.made_report import plain, quality_with
+from acapella_testing.made.tiny import SECOND, START, add_sample, flow
+from acapella_testing.oracles import naive_samples, naive_tables
+from acapella_testing.stages import analyse, rows
+
+from acapella.campaign import index
+from acapella.campaign.layout import Campaign
+from acapella.cli import main as cli
+from acapella.figures import flow_times, throughput
+from acapella.figures.source import Source
+from acapella.report import summary, warnings
+
+YEAR_S = 31_557_600
+SINCE_1970_S = -START // SECOND  # seconds from START back to 1970
+WEST, EAST = ("WEST", "p1"), ("EAST", "p1")
+OTHER = {"src": "10.0.0.9"}
+
+
+@pytest.fixture
+def made(tmp_path):
+    """Three samples of one day, and two of a clock that began in 1970; a flow is in samples of both kinds."""
+    made = tmp_path / "made"
+    add_sample(made, "a", WEST, (0, 20), [flow(1, 2)])
+    add_sample(made, "b", WEST, None, [flow(100, 119)])
+    add_sample(made, "c", EAST, (200, 220), [flow(201, 202)])
+    old = [flow(SINCE_1970_S + 5, SINCE_1970_S + 7), flow(SINCE_1970_S + 5, SINCE_1970_S + 8, **OTHER)]
+    add_sample(made, "d", WEST, None, old)
+    add_sample(made, "e", EAST, (SINCE_1970_S, SINCE_1970_S + 20), [])
+    return made
+
+
+def test_misdated_samples_are_in_no_time_range_of_the_campaign_and_keep_their_own(made, capsys):
+    assert cli.main(["index", str(made)]) == 0
+    printed = capsys.readouterr().out
+    assert "acapella: 2 samples dated more than 10 years from the median start of the campaign: d, e\n" in printed
+    analyse(made)
+    quality = {row["sample"]: row for row in rows(made, "capture_quality")}
+    for sample, expected in naive_tables.time_ranges(naive_samples.read_campaign(made)).items():
+        assert {name: quality[sample][name] for name in expected} == expected, sample
+    assert [quality[name]["misdated"] for name in "abcde"] == [False, False, False, True, True]
+    assert quality["a"]["coverage_share"] == pytest.approx(20 / 220)
+    assert quality["c"]["port_coverage_share"] == pytest.approx(20 / 220)
+    assert quality["d"]["duration_ns"] == 3 * SECOND and quality["d"]["coverage_share"] is None
+
+
+def test_flows_of_misdated_and_other_samples_last_as_the_others_show(made):
+    flows = {(row["site"], row["src"]): row for row in rows(analyse(made), "stitched_flows")}
+    mixed, alone = flows["WEST", "10.0.0.1"], flows["WEST", OTHER["src"]]
+    assert (mixed["samples"], mixed["frames"]) == (3, 6)
+    assert (mixed["first_ns"], mixed["duration_ns"]) == (START + SECOND, 118 * SECOND)
+    assert (mixed["gaps"], mixed["gap_ns"], mixed["rate_bps"]) == (1, 80 * SECOND, None)
+    assert (alone["samples"], alone["duration_ns"], alone["gaps"]) == (1, 3 * SECOND, 0)
+    assert alone["rate_bps"] is not None
+
+
+def test_durations_of_flows_that_only_misdated_samples_have_are_left_out_and_counted(made):
+    campaign = analyse(made)
+    table = rows(campaign, "flow_times")
+    flows = {(r["scope"], r["measure"]): r["flows"] for r in table if r["site"] == "all"}
+    assert [flows[scope, "duration_ns"] for scope in ("sample", "port", "site", "campaign")] == [3, 2, 2, 1]
+    assert max(r["value"] for r in table if r["measure"] == "duration_ns") <= 118 * SECOND
+    sizes = {(r["scope"], r["measure"]): r["flows"] for r in rows(campaign, "flow_sizes") if r["site"] == "all"}
+    assert [sizes[scope, "wire"] for scope in ("sample", "port", "site", "campaign")] == [5, 3, 3, 2]
+    figure = flow_times.draw(Source(Campaign(made)))
+    assert "Left out: 1 directed flow without times or seen only in 2 misdated samples." in map(plain, figure.key)
+
+
+def test_a_frame_of_the_last_second_of_pcap_ends_no_figure(tmp_path):
+    """The only sample lasts until 2106, so its durations are not left out."""
+    made = tmp_path / "made"
+    last_s = (2**32 - 1) - START // SECOND
+    add_sample(made, "a", WEST, None, [flow(3, last_s)])
+    campaign = analyse(made)
+    assert max(row["value"] for row in rows(campaign, "flow_times")) > 10**18
+    assert cli.main(["figures", str(made), "--only", "flow_times", "flow_sizes"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("starts_s", "expected"),
+    [
+        ([0, 9 * YEAR_S, 11 * YEAR_S], [False, False, False]),  # the median is the second
+        ([0, YEAR_S, 12 * YEAR_S], [False, False, True]),
+        ([SINCE_1970_S, SINCE_1970_S + 1, SINCE_1970_S + 2, 0], [True, True, True, False]),
+        ([SINCE_1970_S, SINCE_1970_S + 1], [False, False]),
+    ],
+    ids=["9 years", "11 years", "most in 1970", "all in 1970"],
+)
+def test_the_median_is_of_starts_since_1980_if_there_are_any(starts_s, expected, tmp_path):
+    for number, start_s in enumerate(starts_s):
+        add_sample(tmp_path / "made", f"s{number}", WEST, (start_s, start_s + 1), [])
+    campaign = Campaign(tmp_path / "made")
+    index.build(campaign)
+    with duckdb.connect(str(campaign.catalog), read_only=True) as con:
+        assert con.execute("select misdated from samples order by sample").fetchall() == [(each,) for each in expected]
+    assert [*naive_samples.misdated(naive_samples.read_campaign(campaign.folder)).values()] == expected
+
+
+def test_title_and_figure_leave_misdated_samples_out_and_count_them(tmp_path):
+    changes = {"misdated": "true", "actual_start_ns": 5 * SECOND, "actual_end_ns": 25 * SECOND}
+    source = quality_with(tmp_path, **changes)
+    assert "1970" not in summary.heading(source)
+    captured = plain(dict(summary.facts(source))["Captured"])
+    assert "1970" not in captured and captured.endswith(", without 1 misdated sample)")
+    (warning,) = [plain(text) for text in warnings.of(source)]
+    assert warning.startswith("1 sample of 4 dated more than 10 years from the median start of the campaign's samples")
+    figure = throughput.draw(source)
+    assert "1 misdated sample omitted" in plain(figure.key[0])
+
+
+def test_bins_of_a_misdated_sample_are_left_out_also_within_the_range_of_others():
+    """Port b has only a sample from 2005 to 2017; the campaign is of 2013 to 2020."""
+    years = {year: (year - 1970) * 31_556_952 * SECOND for year in (2005, 2013, 2017, 2020)}
+    samples = [
+        {"site": "A", "port": port, "misdated": misdated, "actual_start_ns": years[first], "actual_end_ns": years[last]}
+        for port, misdated, first, last in (("a", False, 2013, 2020), ("b", True, 2005, 2017))
+    ]
+    bins = [(port, year) for port in "ab" for year in (2005, 2013, 2017)]
+    rows = [{"site": "A", "port": port, "start_ns": years[year], "bin_ns": SECOND} for port, year in bins]
+    kept, _ = throughput.dated(rows, samples)
+    assert [bins[rows.index(row)] for row in kept] == [("a", 2013), ("a", 2017)]

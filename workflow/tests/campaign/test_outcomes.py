@@ -1,0 +1,202 @@
+"""The table and the figure of what became of the sites of all collections."""
+
+import csv
+from collections import Counter
+
+import pytest
+from acapella_testing.made.made_tables import write_tables
+from acapella_testing.svg_text import words
+
+from acapella.campaign.layout import Campaign
+from acapella.campaign.outcomes import OUTCOMES, reason_of
+from acapella.cli import main as cli
+from acapella.figures import compose, outcome_reasons
+from acapella.figures.registry import COLLECTIONS
+from acapella.figures.save import svg_of
+from acapella.figures.source import Source
+
+LINES = """\
+campaign,started,site,outcome,reason,instances_wanted,instances,samples,samples_failed
+one,2026-09-10T12:00:00.000Z,STAR,success,,2,2,9,0
+one,2026-09-10T12:00:00.000Z,UCSD,degraded,"room for 1 of 2, no more",2,1,9,0
+one,2026-09-10T12:00:00.000Z,UTAH,failed,no NIC,2,0,0,0
+one,2026-09-10T12:00:00.000Z,TACC,failed,no NIC,2,0,0,0
+two,2026-09-11T12:00:00.000Z,STAR,incomplete,did not end,2,2,4,0
+"""
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Rows of the table, and the campaign's folder."""
+    (tmp_path / "outcomes.csv").write_text(LINES)
+    folder = tmp_path / "one"
+    assert cli.main(["outcomes", str(tmp_path / "outcomes.csv"), "-o", str(folder / "tables")]) == 0
+    with (folder / "tables" / "outcomes.csv").open() as lines:
+        return list(csv.DictReader(lines)), folder
+
+
+def test_the_shares_of_a_collection_add_up_and_reasons_stand_once(table):
+    rows, _ = table
+    assert len(rows) == 2 * len(OUTCOMES)
+    for campaign, sites in (("one", 4), ("two", 1)):
+        own = [row for row in rows if row["campaign"] == campaign]
+        assert sum(float(row["site_share"]) for row in own) == 1
+        assert {row["sites_of_all"] for row in own} == {str(sites)}
+    by_outcome = {row["outcome"]: row for row in rows if row["campaign"] == "one"}
+    assert (by_outcome["failed"]["sites"], by_outcome["failed"]["reasons"]) == ("2", "no NIC")
+    assert by_outcome["degraded"]["reasons"] == "room for 1 of 2, no more"
+    assert by_outcome["success"]["samples"] == "9"
+
+
+def test_with_pseudonyms_no_reason_gives_a_site_away(tmp_path):
+    (tmp_path / "outcomes.csv").write_text(LINES.replace("no NIC", "no NIC at UTAH"))
+    assert cli.main(["outcomes", str(tmp_path / "outcomes.csv"), "-o", str(tmp_path / "tables"), "--pseudonyms"]) == 0
+    published = (tmp_path / "tables" / "outcomes.csv").read_text()
+    assert "failed" in published and "UTAH" not in published and "room for" not in published
+    reasons = (tmp_path / "tables" / "outcome_reasons.csv").read_text()
+    assert "failed" in reasons and "SITE" not in reasons and "room for" not in reasons
+
+
+def test_the_figure_says_the_shares(table):
+    figure = compose.drawn("outcomes", Source(Campaign(table[1])))
+    assert (
+        figure.title.replace("\N{NO-BREAK SPACE}", " ")
+        == "Of all sites sampled: 20.0 % success, 20.0 % degraded, 20.0 % incomplete, 40.0 % failed"
+    )
+    said = words(svg_of(figure))
+    for text in (
+        "2 collections, 5 sites; a site counts once per collection",
+        "2026-09-10 12:00 one",
+        "share of sites (%)",
+        "degraded",
+        "failed",
+    ):
+        assert text in said
+
+
+def reasons_of(folder) -> list[dict]:
+    """Rows of outcome_reasons."""
+    with (folder / "tables" / "outcome_reasons.csv").open() as lines:
+        return list(csv.DictReader(lines))
+
+
+def test_shares_of_reasons_are_those_of_the_unsuccessful_sites(table):
+    rows = reasons_of(table[1])
+    found = {(row["outcome"], row["reason"]): (row["sites"], float(row["reason_share"])) for row in rows}
+    assert found == {
+        ("degraded", "room for N of N, no more"): ("1", 0.25),
+        ("failed", "no NIC"): ("2", 0.5),
+        ("incomplete", "did not end"): ("1", 0.25),
+    }
+    for row in rows:
+        assert (row["unsuccessful_sites"], row["sites_of_all"], row["collections"]) == ("4", "5", "2")
+        assert float(row["site_share"]) == int(row["sites"]) / 5
+
+
+@pytest.mark.parametrize(
+    ("sites", "expected"),
+    [
+        ({"a": 1, "b": 1, "": 1}, "; 3 reasons are equally frequent (1 site each)"),
+        ({"b": 2, "a": 1}, "; most frequent reason: b (2 sites)"),
+        ({"": 2, "a": 1}, ""),
+    ],
+)
+def test_title_states_that_reasons_are_equally_frequent(sites, expected):
+    rows = [{"unsuccessful_sites": 3, "sites_of_all": 6}]
+    shown = outcome_reasons.title(rows, Counter(sites)).replace("\N{NO-BREAK SPACE}", " ")
+    assert shown == f"3 of 6 sites (50.0 %) were degraded, incomplete or failed{expected}"
+    assert shown.count("%") == 1, "shares of one whole alone"
+
+
+@pytest.mark.parametrize(
+    ("site", "reason", "expected"),
+    [
+        ("UTAH", "0 dedicated NICs free on 3 hosts", "N dedicated NICs free on N hosts"),
+        ("UTAH", "refused 2: no NIC at UTAH; not given back: timeout after 30 s", "refused N: no NIC at SITE"),
+        ("S1", "S10 and S1-n1 have IPv4 and 1.5 GB", "S10 and SITE-n1 have IPv4 and N GB"),
+        ("UTAH", "", ""),
+    ],
+)
+def test_reasons_that_differ_in_numbers_and_names_are_one(site, reason, expected):
+    assert reason_of({"site": site, "reason": reason}) == expected
+
+
+def test_figure_of_reasons_prints_shares_with_counts(table):
+    figure = compose.drawn("outcome_reasons", Source(Campaign(table[1])))
+    assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == (
+        "4 of 5 sites (80.0 %) were degraded, incomplete or failed; most frequent reason: no NIC (2 sites)"
+    )
+    text = words(svg_of(figure))
+    for said in (
+        "share of the 4 unsuccessful sites (%)",
+        "no NIC: 50.0 % (2 sites)",
+        "did not end: 25.0 % (1 site)",
+        "2 collections, 5 sites; a site counts once per collection",
+    ):
+        assert said in text
+
+
+def test_figure_of_many_reasons_counts_the_rest(tmp_path):
+    lines = [f"one,2026-09-10T12:00:00.000Z,S{n},failed,cause {'x' * (n + 1)},1,0,0,0" for n in range(30)]
+    (tmp_path / "outcomes.csv").write_text("\n".join([LINES.splitlines()[0], *lines]) + "\n")
+    folder = tmp_path / "one"
+    assert cli.main(["outcomes", str(tmp_path / "outcomes.csv"), "-o", str(folder / "tables")]) == 0
+    text = words(svg_of(compose.drawn("outcome_reasons", Source(Campaign(folder)))))
+    assert "16 other reasons: 53.3 % (16 sites)" in text
+
+
+@pytest.mark.parametrize(
+    ("lines", "title", "said"),
+    [
+        (LINES.splitlines()[1:2], "The site succeeded", "No site was degraded, incomplete or failed"),
+        (
+            [line.replace("STAR", name) for name in ("STAR", "UCSD") for line in LINES.splitlines()[1:2]],
+            "All 2 sites succeeded",
+            "No site was degraded, incomplete or failed",
+        ),
+        ([], "Reasons of unsuccessful collections: no data", "nothing was collected"),
+    ],
+)
+def test_figure_of_reasons_without_any_says_why(lines, title, said, tmp_path):
+    (tmp_path / "outcomes.csv").write_text("\n".join([LINES.splitlines()[0], *lines]) + "\n")
+    folder = tmp_path / "one"
+    assert cli.main(["outcomes", str(tmp_path / "outcomes.csv"), "-o", str(folder / "tables")]) == 0
+    assert reasons_of(folder) == []
+    figure = compose.drawn("outcome_reasons", Source(Campaign(folder)))
+    text = words(svg_of(figure))
+    assert figure.empty == (not lines) == ("no data" in text.lower())
+    assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == title and said in text
+
+
+NO_OUTCOMES = {
+    "other columns": b"a,b\n1,2\n",
+    "no such outcome": LINES.replace("success", "splendid").encode(),
+    "no file": None,
+    "not UTF-8": LINES.encode().replace(b"no NIC", b"no NIC \xff"),
+    "long field": LINES.replace("no NIC", "x" * 131_073).encode(),
+    "superscript two": LINES.replace(",4,0", ",\u00b2,0").encode(),
+    "negative": LINES.replace(",4,0", ",-4,0").encode(),
+    "5,000 digits": LINES.replace(",4,0", f",{'9' * 5000},0").encode(),
+    "more than 64 bits": LINES.replace(",4,0", f",{2**64},0").encode(),
+    "NUL": LINES.replace(",4,0", ",\0,0").encode(),
+}
+
+
+@pytest.mark.parametrize("fault", NO_OUTCOMES)
+def test_what_is_no_table_of_outcomes_is_said_in_one_line(tmp_path, capsys, fault):
+    if NO_OUTCOMES[fault] is not None:
+        (tmp_path / "outcomes.csv").write_bytes(NO_OUTCOMES[fault])
+    assert cli.main(["outcomes", str(tmp_path / "outcomes.csv"), "-o", str(tmp_path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"acapella: error: {tmp_path / 'outcomes.csv'}: ") and len(line) < 1000
+
+
+def test_report_has_the_outcomes_and_their_reasons_if_asked(table):
+    folder = write_tables(table[1], sites=1)
+    pages = []
+    for options in ([], ["--outcomes"]):
+        assert cli.main(["report", str(folder), *options]) == 0
+        pages.append((folder / "report.html").read_text(encoding="utf-8"))
+    for name in COLLECTIONS:
+        assert [f'data-name="{name}"' in page for page in pages] == [False, True]
+    assert ['href="#collections"' in page for page in pages] == [False, True]

@@ -1,0 +1,54 @@
+"""What tshark names of a payload (text, media, images) is no header."""
+
+import struct
+from pathlib import Path
+
+import pytest
+from acapella_testing.frames import tunnel_frames
+from acapella_testing.frames.tunnel_frames import Packet, ethernet
+from acapella_testing.stages import analysed_by_tshark, rows
+
+from acapella.common import tshark
+
+PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000049454e44ae426082")
+CONTENTS = {"text/plain": b"line one\nline two\n", "application/pdf": bytes(range(40)), "image/png": PNG}
+PAYLOAD = {"data", "data-text-lines", "media", "png", "json", "xml"}
+
+
+def response(kind: str, content: bytes, port: int) -> bytes:
+    """A frame with an HTTP response of one segment."""
+    text = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content
+    segment = struct.pack(">HHIIBBHHH", 80, port, 1, 1, 0x50, 0x18, 100, 0, 0) + text
+    return ethernet(tunnel_frames.ipv4(Packet(segment), 6, tunnel_frames.INNER)).octets
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory) -> Path:
+    """A sample with the n-th kind of content n times, and UDP with payload that no dissector knows."""
+    kinds = list(CONTENTS.items())
+    frames = [response(*kinds[n], 5000 + 10 * n + k) for n in range(len(kinds)) for k in range(n + 1)]
+    frames += [ethernet(tunnel_frames.over_udp(Packet(b"\1\2\3\4" * 5), 40_001)).octets] * 4
+    return analysed_by_tshark(tmp_path_factory.mktemp("payload"), frames)
+
+
+def tokens_of(campaign: Path) -> list[list[str]]:
+    """tshark's header tokens of each frame."""
+    with tshark.find().start(campaign / "raw" / "s.pcap", ("frame.protocols",)) as run:
+        return [line.split(":") for line in run.stdout.read().decode().splitlines()]
+
+
+def test_payload_kinds_are_no_headers_and_data_is_one_line(campaign):
+    tokens = tokens_of(campaign)
+    assert {"data-text-lines", "media", "png", "data"} <= {token for frame in tokens for token in frame}
+    found = {row["header"]: row for row in rows(campaign, "header_occurrence") if row["site"] == "all"}
+    assert set(found) == {"Ethernet", "IPv4", "TCP", "UDP", "HTTP", "Data"}
+    with_payload = sum(any(token in PAYLOAD for token in frame) for frame in tokens)
+    assert (found["Data"]["frames"], found["Data"]["occurrences"]) == (with_payload, with_payload)
+    assert found["HTTP"]["frames"] == sum("http" in frame for frame in tokens)
+
+
+def test_payload_counts_neither_in_the_depth_of_a_stack_nor_as_a_distinct_header(campaign):
+    deepest = next(row for row in rows(campaign, "header_depth") if row["site"] == "all")
+    headers = [[token for token in frame if token not in PAYLOAD | {"ethertype"}] for frame in tokens_of(campaign)]
+    assert deepest["deepest_stack"] == max(map(len, headers)) == 4  # Ethernet, IPv4, TCP, HTTP
+    assert deepest["distinct_headers"] == len({token for frame in headers for token in frame}) == 5

@@ -1,0 +1,398 @@
+"""Published tables: their schemas, what must add up, and that the same bytes come out again."""
+
+import contextlib
+import csv
+import json
+import shutil
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.made.synthetic import make_campaign
+from acapella_testing.made.tiny import START, add_sample, flow
+from acapella_testing.stages import analyse, rows
+
+from acapella.campaign import analyze, index, process
+from acapella.campaign.layout import Campaign
+from acapella.cli import main as cli
+from acapella.common import bootstrap, queries
+from acapella.common.tables import arrow_schema
+from acapella_core import schemas
+from acapella_core.errors import OUTSIDE, UserError
+from acapella_core.files import sha256_of
+
+SMALL = {"frames": 120, "flows": 60, "samples": 2}
+
+
+def checksums(folder):
+    """Name and sha256 of every table and of provenance.json."""
+    return {path.name: sha256_of(path) for path in [*(folder / "tables").iterdir(), folder / "provenance.json"]}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A campaign of 3 sites, its tables made once. Tests only read it."""
+    return analyse(make_campaign(tmp_path_factory.mktemp("small") / "made_up", **SMALL))
+
+
+@pytest.mark.parametrize("name", process.TABLES)
+def test_table_is_what_its_schema_says(campaign, name):
+    table = pq.read_table(campaign / "tables" / f"{name}.parquet")
+    assert table.schema.equals(arrow_schema(name))
+    key = schemas.table(name)["key"]
+    for column in schemas.table(name)["columns"]:
+        if column["null"] == "never":
+            assert table[column["name"]].null_count == 0, column["name"]
+    keys = [tuple(row[k] for k in key) for row in table.select(key).to_pylist()]
+    assert len(set(keys)) == len(keys), "the key tells rows apart"
+    order = [[(value is None, value) for value in row] for row in keys]
+    assert order == sorted(order)
+
+
+@pytest.mark.parametrize("name", process.TABLES)
+def test_csv_holds_the_same_values_as_parquet(campaign, name):
+    with (campaign / "tables" / f"{name}.csv").open(encoding="utf-8", newline="") as stream:
+        text = stream.read()
+    assert "\r" not in text
+    head, *lines = csv.reader(text.splitlines())
+    table = pq.read_table(campaign / "tables" / f"{name}.parquet")
+    assert head == table.schema.names
+    assert len(lines) == len(table)
+    for line, row in zip(lines, table.to_pylist(), strict=True):
+        for cell, field in zip(line, table.schema, strict=True):
+            assert same(cell, row[field.name], field.type), (field.name, cell, row[field.name])
+
+
+def same(cell, value, kind):
+    """A CSV cell says what the Parquet value is, doubles to 9 digits."""
+    if value is None:
+        return cell == ""
+    if pa.types.is_floating(kind):
+        return float(cell) == float(f"{value:.9g}")
+    return cell == (str(value).lower() if pa.types.is_boolean(kind) else str(value))
+
+
+def test_every_schema_of_a_published_table_has_a_query():
+    described = {path.stem for path in (schemas.root() / "tables").glob("*.yaml")}
+    assert described - {"frames", "flows"} >= set(process.TABLES)
+    assert all("key" in schemas.table(name) for name in process.TABLES)
+
+
+def frames_by_site(found, **only):
+    """Sum of frames by site over the rows that ``only`` describes."""
+    sums = {}
+    for row in found:
+        if all(row[k] == v for k, v in only.items()):
+            sums[row["site"]] = sums.get(row["site"], 0) + row["frames"]
+    return sums
+
+
+def test_parts_add_up_to_all_frames(campaign):
+    depth = rows(campaign, "header_depth")
+    total = {row["site"]: row["frames"] for row in depth}
+    assert total["all"] == sum(n for site, n in total.items() if site != "all") > 0
+    assert frames_by_site(rows(campaign, "frame_sizes"), length="outer") == total
+    assert frames_by_site(rows(campaign, "frame_sizes"), length="inner") == total
+    assert frames_by_site(rows(campaign, "ip_versions")) == total
+    assert frames_by_site(rows(campaign, "encapsulations")) == total
+    sites = {site: n for site, n in total.items() if site != "all"}
+    quality = rows(campaign, "capture_quality")
+    assert frames_by_site(quality, excluded=None) == sites
+    assert sum(row["frames"] for row in quality) == sum(row["frames"] for row in rows(campaign, "restrictions"))
+    assert frames_by_site(rows(campaign, "flows_per_sample")) == sites
+    assert frames_by_site(rows(campaign, "throughput")) == sites
+
+
+def test_flows_of_all_labels_add_up_to_the_frames_that_have_a_flow(campaign):
+    with_ip = {}
+    for row in rows(campaign, "ip_versions"):
+        with_ip[row["site"]] = with_ip.get(row["site"], 0) + (row["frames"] if row["ip_version"] != "none" else 0)
+    assert frames_by_site(rows(campaign, "applications")) == with_ip
+
+
+def test_shares_lie_in_their_intervals_and_samples_are_named(campaign):
+    sites = [row["site"] for row in rows(campaign, "capture_quality") if row["excluded"] is None]
+    counted = {"all": len(sites), **{site: sites.count(site) for site in sites}}
+    for name, share in (
+        ("header_occurrence", "frame_share"),
+        ("encapsulations", "share"),
+        ("frame_sizes", "share"),
+        ("ip_versions", "share"),
+    ):
+        for row in rows(campaign, name):
+            assert row["samples"] == counted[row["site"]]
+            if row["samples"] < bootstrap.FEWEST:  # perhaps also where some are empty
+                assert row[f"{share}_lo"] is row[f"{share}_hi"] is None
+            elif row["site"] == "all":
+                assert 0 <= row[f"{share}_lo"] <= row[share] <= row[f"{share}_hi"] <= 1
+
+
+def test_distribution_falls_from_all_flows_or_fewer(campaign):
+    before = None
+    for row in rows(campaign, "flow_sizes"):
+        group = row["scope"], row["site"], row["measure"]
+        assert row["flows_ge"] <= (before[1] if before and before[0] == group else row["flows"])
+        before = group, row["flows_ge"]
+
+
+def test_few_samples_give_shares_without_intervals(tmp_path):
+    for sample in "ab":
+        add_sample(tmp_path / "made", sample, ("WEST", "p1"), (0, 20), [flow(1, 2)])
+    for row in rows(analyse(tmp_path / "made"), "ip_versions"):
+        assert (row["share_lo"], row["share_hi"], row["samples"]) == (None, None, 2)
+
+
+def test_campaign_of_empty_samples_has_tables(tmp_path):
+    add_sample(tmp_path / "made", "a", ("WEST", "p1"), None, [])
+    add_sample(tmp_path / "made", "b", ("WEST", "p1"), (0, 2), [])
+    folder = analyse(tmp_path / "made")
+    assert rows(folder, "header_occurrence") == rows(folder, "top_flows") == []
+    assert {row["share"] for row in rows(folder, "frame_sizes")} == {None}
+    assert [(row["start_ns"] - START, row["frames"], row["rate_bps"]) for row in rows(folder, "throughput")] == [
+        (0, 0, 0),
+        (10**9, 0, 0),
+    ]
+
+
+def test_silence_within_a_capture_without_times_is_rate_zero(tmp_path):
+    add_sample(tmp_path / "made", "a", ("WEST", "p1"), None, [flow(1.5, 5.5)])
+    add_sample(tmp_path / "made", "b", ("WEST", "p1"), None, [flow(9.5, 9.5)])
+    add_sample(tmp_path / "made", "years", ("WEST", "p2"), None, [flow(0, 10**8)])
+    found = rows(analyse(tmp_path / "made"), "throughput")
+    assert [((row["start_ns"] - START) // 10**9, row["frames"]) for row in found if row["port"] == "p1"] == [
+        *[(1, 1), (2, 0), (3, 0), (4, 0), (5, 1)],
+        (9, 2),
+    ], "time between two captures was not watched"
+    assert [row["rate_bps"] for row in found][1:4] == [0, 0, 0]
+    assert [row["frames"] for row in found if row["port"] == "p2"] == [1, 1], "no row for each second of three years"
+
+
+def test_second_run_gives_the_same_bytes(small, tmp_path):
+    folder = shutil.copytree(small, tmp_path / "made_up")
+    first = checksums(folder)
+    analyse(folder)
+    assert checksums(folder) == first
+
+
+def test_other_folder_order_and_threads_give_the_same_bytes(small, tmp_path):
+    folder = make_campaign(tmp_path / "elsewhere" / "made_up", **SMALL)
+    assert checksums(analyse(folder, reverse=True, threads=2)) == checksums(small)
+
+
+def test_bytes_do_not_depend_on_how_often_a_table_is_cut(small, tmp_path, monkeypatch):
+    from acapella.common import tables  # noqa: PLC0415
+
+    monkeypatch.setattr(tables, "ROW_GROUP", 7)
+    folder = shutil.copytree(small, tmp_path / "made_up")
+    process.make_tables(Campaign(folder))
+    for path in sorted((small / "tables").glob("*.csv")):
+        assert (folder / "tables" / path.name).read_bytes() == path.read_bytes()
+    assert pq.read_metadata(folder / "tables" / "throughput.parquet").row_group(0).num_rows == 7
+
+
+def test_provenance_names_inputs_outputs_versions_and_no_place(small):
+    text = (small / "provenance.json").read_text(encoding="utf-8")
+    told = json.loads(text)
+    assert told["versions"]["tshark"] == ["4.0.17"]
+    assert told["versions"]["duckdb"] and told["versions"]["pyarrow"]
+    assert len(told["inputs"]) == 12
+    assert told["inputs"]["site00-p0-0000"]["acap"] == sha256_of(small / "acap" / "site00-p0-0000.parquet")
+    assert told["outputs"] == {f"tables/{path.name}": sha256_of(path) for path in (small / "tables").iterdir()}
+    assert told["parameters"]["bootstrap"] == {
+        "resamples": 1000,
+        "level_percent": 95,
+        "fewest_samples": 6,
+        "seed": told["parameters"]["bootstrap"]["seed"],
+    }
+    assert str(small.parent) not in text
+
+
+@pytest.mark.parametrize(
+    ("hide", "expected"), [(False, {"config": ["b"], "no acap": ["c"]}), (True, {"config": 1, "no acap": 1})]
+)
+def test_provenance_has_the_samples_that_count_in_no_table(tmp_path, hide, expected):
+    folder = tmp_path / "made"
+    for name in "abc":
+        add_sample(folder, name, ("WEST", "p1"), (0, 20), [flow(1, 2)])
+    (folder / "acap" / "c.parquet").unlink()
+    index.build(Campaign(folder), exclude=["b"])
+    analyze.make_partials(Campaign(folder), "a", folder / "partial" / "a")
+    process.make_tables(Campaign(folder), hide=hide)
+    told = json.loads((folder / "provenance.json").read_text())
+    assert (told["left_out"], told["excluded"]) == (expected, {})
+
+
+def test_missing_partial_names_the_command(small, tmp_path):
+    folder = shutil.copytree(small, tmp_path / "made_up")
+    shutil.rmtree(folder / "partial" / "site01-p0-0001")
+    with pytest.raises(UserError, match="acapella analyze --sample site01-p0-0001"):
+        process.make_tables(Campaign(folder))
+
+
+def overflow(campaign: Campaign, sample: str) -> None:
+    """Give the first time bin of a sample a sum that no table can hold."""
+    path = campaign.partial(sample, "throughput")
+    bins = pq.read_table(path)
+    sums = pa.array([2**64 - 1 - n for n in range(len(bins))], pa.uint64())
+    pq.write_table(bins.set_column(bins.schema.get_field_index("wire_bytes"), "wire_bytes", sums), path)
+
+
+def truncate(campaign: Campaign, sample: str) -> None:
+    """Cut the end off a partial."""
+    path = campaign.partial(sample, "frame_sizes")
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def without(campaign: Campaign, sample: str) -> None:
+    """Replace a number of a partial by null."""
+    path = campaign.partial(sample, "quality")
+    quality = pq.read_table(path)
+    place = quality.schema.get_field_index("l4_unsure_frames")
+    empty = pa.nulls(len(quality), quality.schema.field(place).type)
+    pq.write_table(quality.set_column(place, "l4_unsure_frames", empty), path)
+
+
+@pytest.mark.parametrize("damage", [overflow, truncate, without])
+def test_failed_merge_names_the_sample_and_keeps_the_previous_tables(small, tmp_path, capsys, damage):
+    folder = shutil.copytree(small, tmp_path / "broken")
+    before = checksums(folder)
+    sample = sorted(path.name for path in (folder / "partial").iterdir())[7]
+    damage(Campaign(folder), sample)
+    assert cli.main(["process", str(folder), "--top", "3"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"sample {sample} cannot be merged: " in line
+    assert checksums(folder) == before
+
+
+MACHINE_FAULTS = {
+    "memory": duckdb.OutOfMemoryException("Out of Memory Error: failed to allocate data of size 256.0 MiB"),
+    "disk": duckdb.IOException('IO Error: Could not write file "x": No space left on device'),
+    "device": duckdb.IOException('IO Error: Could not read from file "x": Input/output error'),
+}
+
+
+@pytest.mark.parametrize("fault", MACHINE_FAULTS.values(), ids=MACHINE_FAULTS)
+@pytest.mark.parametrize("stage", ["index", "process"])
+def test_a_fault_of_the_machine_names_no_sample(small, tmp_path, capsys, monkeypatch, stage, fault):  # noqa: PLR0913, PLR0917
+    """It occurs only if there are many samples, so a search would find one."""
+    folder = shutil.copytree(small, tmp_path / "made_up")
+    before = checksums(folder)
+    module, name = {"index": (index, "fill"), "process": (process, "merge")}[stage]
+    original = getattr(module, name)
+
+    def failing(campaign, *arguments, **options):
+        samples = arguments[1] if stage == "process" else arguments[2]
+        if len(samples) < 2:
+            return original(campaign, *arguments, **options)
+        with queries.one_line(campaign.folder) if stage == "index" else contextlib.nullcontext():
+            raise fault
+
+    monkeypatch.setattr(module, name, failing)
+    assert cli.main([stage, str(folder)]) == OUTSIDE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(fault) in line and "exclude" not in line and "sample" not in line
+    assert checksums(folder) == before
+
+
+def test_different_time_bins_are_refused(small, tmp_path):
+    folder = shutil.copytree(small, tmp_path / "made_up")
+    sample = "site01-p0-0001"
+    analyze.make_partials(Campaign(folder), sample, folder / "partial" / sample, bin_ns=10**8)
+    others = sum(row["frames"] > 0 and row["excluded"] is None for row in rows(folder, "capture_quality")) - 1
+    expected = rf"--bin-ns: 1000000000 in {others} \(\S+, ...\), 100000000 in 1 \({sample}\); run acapella analyze "
+    with pytest.raises(UserError, match=expected):
+        process.make_tables(Campaign(folder))
+
+
+@pytest.mark.parametrize("bin_ns", [0, -5])
+def test_time_bin_must_be_positive(small, tmp_path, bin_ns):
+    with pytest.raises(UserError, match="positive"):
+        analyze.make_partials(Campaign(small), "site01-p0-0001", tmp_path, bin_ns=bin_ns)
+
+
+def test_no_catalog_and_no_acap_say_what_to_run(tmp_path):
+    with pytest.raises(UserError, match="run acapella index"):
+        process.make_tables(Campaign(tmp_path))
+    with pytest.raises(UserError, match="run acapella digest"):
+        analyze.make_partials(Campaign(tmp_path), "a", tmp_path / "partial")
+
+
+@pytest.fixture(scope="module")
+def hidden(small, tmp_path_factory):
+    folder = shutil.copytree(small, tmp_path_factory.mktemp("hidden") / "made_up")
+    process.make_tables(Campaign(folder), hide=True)
+    return folder
+
+
+def test_no_true_name_is_in_any_published_byte(hidden):
+    published = [*(hidden / "tables").glob("*.csv"), hidden / "provenance.json"]
+    assert len(published) == len(process.TABLES) + 1
+    for path in published:
+        text = path.read_text(encoding="utf-8").lower()
+        assert "site0" not in text
+        assert "hundredgige" not in text
+    for path in (hidden / "tables").glob("*.parquet"):
+        cells = {str(value) for column in pq.read_table(path).columns for value in column.to_pylist()}
+        assert not any("site0" in cell.lower() or "hundredgige" in cell.lower() for cell in cells)
+
+
+def test_pseudonyms_leave_numbers_as_they_are(small, hidden):
+    def numbers(folder):
+        return sorted(
+            (row["frames"], row["wire_bytes"], row["lost_frames"] or 0) for row in rows(folder, "capture_quality")
+        )
+
+    assert numbers(small) == numbers(hidden)
+    assert {row["site"] for row in rows(hidden, "header_depth")} == {"S0", "S1", "S2", "all"}
+
+
+def test_pseudonyms_leave_intervals_as_they_are(small, hidden):
+    (plain,) = [r for r in rows(small, "ip_versions") if (r["site"], r["ip_version"]) == ("all", "4")]
+    (other,) = [r for r in rows(hidden, "ip_versions") if (r["site"], r["ip_version"]) == ("all", "4")]
+    assert plain == other
+
+
+def test_mapping_of_pseudonyms_is_private_and_outside_the_tables(hidden):
+    mapping = hidden / "pseudonyms.tsv"
+    assert mapping.stat().st_mode & 0o077 == 0
+    lines = mapping.read_text(encoding="utf-8").splitlines()
+    assert lines[0].split("\t") == ["sample", "site", "port", "true_sample", "true_site", "true_port"]
+    assert len(lines) == 13
+    assert len({line.split("\t")[0] for line in lines}) == 13
+
+
+def test_flow_ids_with_pseudonyms_do_not_betray_the_site(small, hidden):
+    ids = {row["flow_id"] for row in rows(small, "stitched_flows")}
+    assert not ids & {row["flow_id"] for row in rows(hidden, "stitched_flows")}
+    assert len(rows(hidden, "stitched_flows")) == len(rows(small, "stitched_flows"))
+
+
+def test_order_of_pseudonyms_comes_from_the_captures_not_from_the_names(tmp_path):
+    places = {}
+    for names in (("ABEL", "ZOE"), ("ZOE", "ABEL")):
+        folder = tmp_path / names[0]
+        for sample, site in zip(("x", "y"), names, strict=True):
+            add_sample(folder, sample, (site, "p"), (0, 20), [])
+        index.build(Campaign(folder))
+        for sample in ("x", "y"):
+            analyze.make_partials(Campaign(folder), sample, folder / "partial" / sample)
+        process.make_tables(Campaign(folder), hide=True)
+        places[names] = [
+            line.split("\t")[1::2][:2] for line in (folder / "pseudonyms.tsv").read_text().splitlines()[1:]
+        ]
+    assert places["ABEL", "ZOE"] == places["ZOE", "ABEL"]
+
+
+def test_the_catalog_of_another_version_is_to_be_made_anew(tmp_path, capsys):
+    add_sample(tmp_path, "x", ("ABEL", "p"), (0, 20), [])
+    index.build(Campaign(tmp_path))
+    analyze.make_partials(Campaign(tmp_path), "x", tmp_path / "partial" / "x")
+    with queries.connect(tmp_path / "catalog.duckdb") as con:
+        con.execute("create table older as select * exclude (one_in) from samples")
+        for statement in ("drop view frames", "drop view connections", "drop view samples"):
+            con.execute(statement)
+        con.execute("alter table older rename to samples")
+    assert cli.main(["process", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "the catalog is of another version (" in said and said.endswith(f"; run acapella index {tmp_path}\n")

@@ -1,0 +1,422 @@
+"""acapella sql: from anywhere, read only, in every format, opening no more files than it needs."""
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from acapella.campaign import process, sql
+from acapella.campaign.layout import Campaign
+from acapella.cli import main as cli
+from acapella.common import queries
+from acapella_core import _native
+from acapella_core.errors import UserError
+
+PROGRAM = str(Path(sys.executable).with_name("acapella"))
+
+
+@pytest.fixture
+def ask(capsys):
+    """Run `acapella sql ...`; return (exit code, standard output, standard error)."""
+
+    def run(*args):
+        code = cli.main(["sql", *map(str, args)])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def mostly_broken(campaign, tmp_path):
+    """A copy of the campaign whose acaps are no Parquet, but for the first (of which the schema is) and SITE02's."""
+    folder = shutil.copytree(campaign, tmp_path / "copy")
+    _, *others = sorted((folder / "acap").glob("*.parquet"))
+    for acap in others:
+        if not acap.name.startswith("site02"):
+            acap.write_bytes(b"not read")
+    return folder
+
+
+def test_a_filter_on_one_sample_reads_one_file(campaign, monkeypatch):
+    monkeypatch.chdir(campaign)
+    con = queries.connect("catalog.duckdb", read_only=True)
+    query = "explain analyze select sum(wire_len) from frames where sample = 'site02-p1-0003'"
+    assert "Total Files Read: 1 " in con.execute(query).fetchall()[0][1]
+
+
+def test_an_unknown_column_is_one_line_with_columns_that_may_be_meant(campaign, ask):
+    code, out, err = ask(campaign, "select wire_length from frames")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert '"wire_length" not found' in err and '; perhaps "' in err and '"wire_len"' in err
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_options_may_stand_before_between_and_after_campaign_and_query(campaign, ask, place):
+    words = [campaign, "select 7 as n"]
+    words[place:place] = ["--format", "json"]
+    assert ask(*words) == (0, '[\n{"n": 7}\n]\n', "")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["sample = 'site02-p0-0001'", "site = 'SITE02'", "site = 'SITE02' and port like '%/1'", "site in ('SITE02')"],
+)
+def test_files_that_a_filter_excludes_are_not_opened(mostly_broken, ask, condition):
+    code, out, err = ask(
+        mostly_broken, f"select count(*) > 0 as found from frames where {condition}", "--format", "csv"
+    )
+    assert (code, out, err) == (0, "found\ntrue\n", "")
+
+
+def test_without_a_filter_all_files_are_opened(mostly_broken, ask):
+    code, _, err = ask(mostly_broken, "select count(src) from frames")
+    assert code == 2
+    assert err.startswith("acapella: error: ")
+    assert err.count("\n") == 1
+
+
+def test_campaign_is_the_current_folder_or_the_only_one_in_results(campaign, ask, tmp_path, monkeypatch):
+    query = ("select count(*) as samples from samples", "--format", "csv")
+    monkeypatch.chdir(campaign)
+    assert ask(*query)[:2] == (0, "samples\n24\n")
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "one").symlink_to(campaign)
+    monkeypatch.chdir(tmp_path)
+    assert ask(*query)[:2] == (0, "samples\n24\n")
+    (tmp_path / "results" / "two").symlink_to(campaign)
+    code, _, err = ask(*query)
+    assert code == 2
+    assert "one, two" in err
+
+
+def test_tables_are_found_if_the_campaign_is_named_relative_to_the_folder(campaign, ask, monkeypatch):
+    monkeypatch.chdir(campaign.parent)
+    expected = ask(campaign, "select count(*) as n from capture_quality")
+    assert expected[0] == 0
+    assert ask(campaign.name, "select count(*) as n from capture_quality") == expected
+
+
+def test_frames_are_found_from_any_folder(campaign, ask, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = ask(campaign, "select count(*) > 1000 as many from frames", "--format", "csv")
+    assert (code, out) == (0, "many\ntrue\n")
+
+
+def test_formats(campaign, ask):
+    query = "select 1 as n, 'a,b' as t, [100, 7] as vlan, null as nothing, true as yes, 2::hugeint ** 70 as big"
+    assert ask(campaign, query, "--format", "csv")[1].splitlines()[1].startswith('1,"a,b","[100, 7]",,true,')
+    assert ask(campaign, query, "--format", "tsv")[1].splitlines()[1].startswith("1\ta,b\t[100, 7]\t\ttrue\t")
+    (row,) = json.loads(ask(campaign, query, "--format", "json")[1])
+    assert (row["n"], row["vlan"], row["nothing"], row["yes"]) == (1, [100, 7], None, True)
+    assert "a,b" in ask(campaign, query, "--format", "table")[1]
+    assert json.loads(ask(campaign, "select 1 as n where false", "--format", "json")[1]) == []
+    same = ask(campaign, "select 1 as a, 2 as a, 3 as a_1, 4 as b, 5 as a", "--format", "json")[1]
+    assert json.loads(same) == [{"a": 1, "a_2": 2, "a_1": 3, "b": 4, "a_3": 5}]
+
+
+@pytest.mark.parametrize(("form", "delimiter"), [("csv", ","), ("tsv", "\t")])
+def test_null_and_empty_text_are_read_back_as_they_were(campaign, ask, tmp_path, form, delimiter):
+    """By DuckDB and by Arrow; also in the only column and in both columns of a row."""
+    texts = [(None, ""), ("", None), ("", ""), (None, None), ('a"b', "c,\td"), ("e\r\nf", " "), ("null", '""')]
+    literals = [", ".join("null" if text is None else f"'{text}'" for text in row) for row in texts]
+    values = ", ".join(f"({number}, {pair})" for number, pair in enumerate(literals))
+    query = f"select n, x, y from (values {values}) as t(n, x, y) order by n"
+    file = tmp_path / "answer"
+    file.write_bytes(ask(campaign, query, "--format", form)[1].encode())
+    options = "header = true, quote = '\"', escape = '\"', allow_quoted_nulls = false, new_line = '\\n', "
+    options += f"delim = '{delimiter}', columns = {{'n': 'int', 'x': 'varchar', 'y': 'varchar'}}"
+    assert duckdb.sql(f"select x, y from read_csv('{file}', {options}) order by n").fetchall() == texts
+    table = pyarrow.csv.read_csv(
+        file,
+        parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        convert_options=pyarrow.csv.ConvertOptions(
+            strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=[""]
+        ),
+    )
+    assert list(zip(table["x"].to_pylist(), table["y"].to_pylist(), strict=True)) == texts
+    query = "select x from (values (1, null), (2, ''), (3, 'a')) as t(n, x) order by n"
+    assert ask(campaign, query, "--format", form)[1] == 'x\n\n""\na\n'
+
+
+def test_json_has_neither_nan_nor_python_text(campaign, ask):
+    values = "'nan'::double as nan, '-inf'::float as low, 0.5::double as half, '\\xAB\\x00b'::blob as bytes"
+    query = f"select {values}, ['inf'::double, 1] as list, {{'b': '\\xFF'::blob}} as struct"
+    text = ask(campaign, query, "--format", "json")[1]
+
+    def refuse(name):
+        raise ValueError(f"{name} is not JSON")
+
+    (row,) = json.loads(text, parse_constant=refuse)
+    assert row == {
+        "nan": None,
+        "low": None,
+        "half": 0.5,
+        "bytes": "ab0062",
+        "list": [None, 1],
+        "struct": {"b": "ff"},
+    }
+    cells = ask(campaign, query, "--format", "csv")[1].splitlines()[1]
+    assert "ab0062" in cells and "b'" not in cells
+
+
+def test_json_has_decimals_as_exact_numbers(campaign, ask):
+    number = "12345678901234567890123456.789012345678"  # more digits than a double has
+    query = f"select {number}::decimal(38, 12) as whole, -0.50::decimal(3, 2) as half, [1.5::decimal(3, 1)] as list"
+    query += ", 0.0000000001::decimal(20, 10) as little, {'a': 2.50::decimal(3, 2)} as struct, 1e300 as double"
+    text = ask(campaign, query, "--format", "json")[1]
+    (row,) = json.loads(text, parse_float=Decimal)
+    assert row["whole"] == Decimal(number) and row["half"] == Decimal("-0.50") and row["list"] == [Decimal("1.5")]
+    assert row["little"] == Decimal("1e-10") and row["struct"] == {"a": Decimal("2.50")}
+    assert row["double"] == Decimal("1e300")
+
+
+def test_a_table_in_a_pipe_has_all_columns_and_rows(campaign):
+    columns = ", ".join(f"'{n:030d}' as column_{n}" for n in range(20))
+    query = f"select i, repeat('x', 300) as text, {columns} from range(5000) as t(i)"
+    command = [PROGRAM, "sql", str(campaign), query, "--format", "table"]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    lines = [line for line in told.splitlines() if line.startswith("\u2502")]
+    cells = [[cell.strip() for cell in line.split("\u2502")[1:-1]] for line in lines]
+    assert [row[0] for row in cells[2:5002]] == [str(number) for number in range(5000)]
+    assert cells[0] == ["i", "text", *(f"column_{n}" for n in range(20))]
+    assert {row[1] for row in cells[2:5002]} == {"x" * 300}
+
+
+def test_output_to_a_pipe_is_csv_of_all_columns(campaign):
+    """A table drawn on a terminal leaves out columns that do not fit."""
+    query = "select " + ", ".join(f"'{n:030d}' as column_{n}" for n in range(20))
+    command = [PROGRAM, "sql", str(campaign), query]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert list(csv.reader(told.splitlines())) == [[f"column_{n}" for n in range(20)], [f"{n:030d}" for n in range(20)]]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "table", "tsv"])
+def test_control_characters_are_escaped_on_a_terminal(campaign, form):
+    sql.ask(Campaign(campaign), "select 'a\x1b[2Jb\nc\x9b' as \"x\x07\"", out := Terminal(), form=form)
+    assert all(line.isprintable() for line in out.getvalue().split("\n"))
+    assert "[2Jb" in out.getvalue()
+
+
+def test_output_to_a_terminal_is_a_table(campaign):
+    sql.ask(Campaign(campaign), "select 7 as seven", out := Terminal())
+    assert "seven" in out.getvalue() and "\N{BOX DRAWINGS LIGHT VERTICAL}" in out.getvalue()
+    with pytest.raises(UserError, match="Parquet is not written to a terminal"):
+        sql.ask(Campaign(campaign), "select 7 as seven", Terminal(), form="parquet")
+
+
+def test_parquet_has_the_rows_and_types_of_the_query(campaign, tmp_path):
+    command = [PROGRAM, "sql", str(campaign), "from frames order by all", "--format", "parquet"]
+    file = tmp_path / "frames.parquet"
+    with file.open("wb") as out:
+        subprocess.run(command, check=True, stdout=out, cwd=tmp_path)
+    frames = pq.read_table(file)
+    assert len(frames) == sum(pq.read_metadata(path).num_rows for path in (campaign / "acap").glob("*.parquet"))
+    assert str(frames.schema.field("ts_ns").type) == "int64"
+
+
+def test_moved_campaign_is_answered(campaign, ask, tmp_path):
+    moved = shutil.copytree(campaign, tmp_path / "it's [moved]")
+    shutil.move(campaign / "acap", campaign / "away")
+    try:
+        assert ask(moved, "select count(*) > 1000 as many from frames")[:2] == (0, "many\ntrue\n")
+    finally:
+        shutil.move(campaign / "away", campaign / "acap")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "create table x as select 1",
+        "delete from flows",
+        "copy flows to 'stolen.csv'",
+        "attach 'y.duckdb'",
+        "set threads = 3",
+        "explain analyze copy (select 1) to 'stolen.csv'",
+        "EXPLAIN (analyze) copy (select 1) to 'stolen.csv'",
+        "-- explain (\nexplain analyze copy flows to 'stolen.csv' /* )\nselect 1 -- */",
+        "explain /* ( */ analyze copy flows to 'stolen.csv' -- ) select 1",
+        "explain analyze with x as (copy flows to 'stolen.csv') from x",
+        "with x as (copy flows to 'stolen.csv') from x",
+        "with x as (insert into flows from flows returning *) from x",
+        "import database 'db'",
+        "pragma/**/import_database('db')",
+        "explain analyze import database 'db'",
+        "pragma force_checkpoint",
+    ],
+)
+def test_statements_that_do_more_than_read_are_refused(campaign, ask, statement):
+    (campaign / "db").mkdir(exist_ok=True)
+    for name in ("schema", "load"):
+        (campaign / "db" / f"{name}.sql").write_text("copy (select 1) to 'stolen.csv';\n")
+    code, out, err = ask(campaign, statement)
+    assert (code, out) == (2, "")
+    assert "read only" in err or "Parser Error" in err
+    assert err.count("\n") == 1
+    assert not (campaign / "stolen.csv").exists()
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["from read_text('{}')", "from read_csv('{}')", "from glob('{}*')", "pragma threads = 3", "pragma log='{}'"],
+)
+def test_a_query_reads_no_file_outside_and_changes_no_setting(campaign, ask, tmp_path, query):
+    outside = tmp_path / "outside.csv"
+    outside.write_text("secret\n1\n")
+    code, out, err = ask(campaign, query.format(outside))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "secret" not in err
+    assert not (campaign / "stolen.csv").exists()
+
+
+@pytest.mark.skipif(not _native.confinement_offered()["landlock_abi"], reason="the kernel has no Landlock")
+def test_the_command_can_write_temporary_files_alone(campaign, tmp_path):
+    """Also if DuckDB could be asked to write: nothing refuses the statement here."""
+    (tmp_path / "scratch").mkdir()
+    code = f"""
+import sys
+from acapella import cli, sql
+sql.reading_statement = lambda con, query: query
+sys.argv = ["acapella", "sql", {str(campaign)!r}, "copy flows to 'stolen.csv'"]
+sys.exit(cli.main())
+"""
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "scratch")}
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "Permission denied" in ended.stderr
+    assert not (campaign / "stolen.csv").exists()
+
+
+@pytest.fixture
+def foreign(campaign, tmp_path):
+    """A campaign whose catalog reads a file of the user's in place of its samples."""
+    folder = shutil.copytree(campaign, tmp_path / "foreign")
+    (tmp_path / "outside.csv").write_text("sample,site,port,sha256,start_ns,acap\nsecret,s,p,0,0,x\n")
+    with duckdb.connect(str(folder / "catalog.duckdb")) as con:
+        con.execute("drop view if exists samples")
+        con.execute("drop table if exists stored.samples")
+        con.execute(f"create view samples as from read_csv('{tmp_path}/outside.csv')")
+    return folder
+
+
+@pytest.mark.parametrize("command", [["process"], ["release", "-o", "public"], ["sql", "from catalog.samples"]])
+def test_a_catalog_of_somebody_else_reads_no_file_outside(foreign, tmp_path, monkeypatch, capsys, command):
+    """Also if a query of ours reads its views."""
+    monkeypatch.chdir(tmp_path)
+    name, *more = command
+    assert cli.main([name, str(foreign), *more]) == 2
+    said = "".join(capsys.readouterr())
+    assert "secret" not in said and said.count("\n") == 1
+    assert not (tmp_path / "public").exists()
+
+
+def test_every_command_with_a_catalog_has_its_settings_locked(campaign):
+    con = queries.open_catalog(campaign)
+    with pytest.raises(duckdb.Error, match="locked"):
+        con.execute("set enable_external_access = true")
+    assert con.execute("select count(*) from read_parquet($1)", [str(campaign / "acap" / "*.parquet")]).fetchone()[0]
+
+
+def test_each_table_is_listed_once(campaign, ask):
+    tables = ask(campaign, "show tables", "--format", "csv")[1].splitlines()[1:]
+    assert tables == sorted({"acaps", "connections", "flows", "frames", "samples", "stacks", *process.TABLES})
+
+
+CELLS = {"=1+1": "'=1+1", "+1": "'+1", "-1": "'-1", "@x": "'@x", "\tx": "'\tx", "\rx": "'\rx", "a=1": "a=1", "": ""}
+CELLS |= {text: f"'{text}" for text in ("\nx", "\uff1d1", "\uff0b1", "\uff0d1", "\uff20x")}
+
+
+@pytest.mark.parametrize(("form", "delimiter"), [("csv", ","), ("tsv", "\t")])
+def test_cells_that_spreadsheets_take_for_formulas_begin_with_an_apostrophe(campaign, ask, form, delimiter):
+    values = ", ".join(
+        "('" + text.replace("\t", "' || chr(9) || '").replace("\r", "' || chr(13) || '") + "')" for text in CELLS
+    )
+    query = f"""select v as "=v", -7 as n, -0.5 as d, [-1] as l, null as x from (values {values}) as t(v)"""
+    rows = list(
+        csv.reader(io.StringIO(ask(campaign, query, "--format", form, "--spreadsheet")[1]), delimiter=delimiter)
+    )
+    assert rows[0] == ["'=v", "n", "d", "l", "x"]
+    assert [row[0] for row in rows[1:]] == list(CELLS.values())
+    assert rows[1][1:] == ["-7", "-0.5", "[-1]", ""]
+    as_it_is = ask(campaign, query, "--format", form)[1]
+    assert [row[0] for row in csv.reader(io.StringIO(as_it_is), delimiter=delimiter)][1:] == list(CELLS)
+
+
+def test_other_formats_have_no_cells_for_spreadsheets(campaign, ask):
+    code, out, err = ask(campaign, "select 1", "--format", "json", "--spreadsheet")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "explain select 1",
+        "-- why\nexplain analyze\tselect 1;",
+        "EXPLAIN (format json) select 1",
+        "explain (analyze, format json) with x as (from flows) from x",
+        "pragma table_info('flows')",
+        "PRAGMA show_tables;",
+    ],
+)
+def test_plans_and_tables_can_be_asked_for(campaign, ask, query):
+    assert ask(campaign, query)[0] == 0
+
+
+def test_all_stages_connect_by_the_function_whose_spill_directory_is_private():
+    """DuckDB's own functions open a database that spills to a predictable directory, or to the current one."""
+    opening = re.compile(r"duckdb\.(connect|sql|query|execute|read_\w+|from_\w+|default_connection)\b|temp_directory=")
+    root = Path(queries.__file__).parents[3]
+    sources = [
+        *root.glob("workflow/src/**/*.py"),
+        *root.glob("capture/src/**/*.py"),
+        *root.glob("workflow/native/python/**/*.py"),
+    ]
+    assert len(sources) > 200
+    found = [path.name for path in sources for _ in opening.finditer(path.read_text(encoding="utf-8"))]
+    assert found == ["queries.py"]
+
+
+def test_the_spill_folder_is_private_and_removed(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    con = queries.connect()
+    (folder,) = tmp_path.iterdir()
+    assert folder == queries.spill_folder(con)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    con.close()
+    del con
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "mistake", ["selec 1", "select nope from flows", "select 1; select 2", "", "from nowhere", "select 1 +"]
+)
+def test_mistakes_are_one_line(campaign, ask, mistake):
+    code, out, err = ask(campaign, mistake)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+
+
+def test_a_table_that_is_not_there_is_answered_by_those_that_are(campaign, ask):
+    _, _, err = ask(campaign, "select * from frmes")
+    known = {"acaps", "connections", "flows", "frames", "samples", "stacks", *process.TABLES}
+    assert "frmes" in err and err.endswith(f"; there are {', '.join(sorted(known))}\n")
+
+
+def test_no_catalog_says_what_to_run(tmp_path):
+    with pytest.raises(UserError, match="run acapella index"):
+        sql.ask(Campaign(tmp_path), "select 1", None)

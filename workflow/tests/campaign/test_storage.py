@@ -1,0 +1,213 @@
+"""Tables and figure of the storage study, from a study made by hand."""
+
+import copy
+import csv
+import re
+from pathlib import Path
+
+import pytest
+from acapella_testing.made.made_tables import write_tables
+from acapella_testing.made.storage_study import RUN, campaign, rate, study
+
+from acapella.campaign import storage
+from acapella.campaign.layout import Campaign
+from acapella.cli import main as cli
+from acapella.figures import storage_latency
+from acapella.figures.compose import drawn
+from acapella.figures.source import Source
+from acapella.report import storage as report_storage
+
+
+def rows(folder: Path, table: str) -> list[dict]:
+    with (folder / "tables" / f"{table}.csv").open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def test_sums_of_a_run_are_those_of_its_intervals(tmp_path):
+    direct = copy.deepcopy(RUN) | {"writer": "direct", "call": "io_uring", "disk_mbps": None}
+    folder = campaign(tmp_path / "c", study(RUN, direct))
+    first, last = (row for row in rows(folder, "storage_growth") if row["run"] == "1")
+    assert (first["t_ns"], first["calls"], first["latency_ns"]) == ("0", "3", "50000")
+    assert int(first["latency_upper_ns"]) == 2 * 16384 + 32768
+    assert (float(first["written_percent"]), float(first["dirty_percent"])) == (10, 9.5)
+    assert (last["t_ns"], last["calls"], last["written_bytes"]) == ("1500000000", "4", "250000")
+    assert int(last["latency_upper_ns"]) == 2 * 16384 + 32768 + (1 << 30)
+    run, other = rows(folder, "storage_runs")
+    assert (run["calls"], run["latency_ns"], run["longest_ns"]) == ("4", "900050000", "900000000")
+    assert (run["crossed"], float(run["dirty_most_percent"]), float(run["lost_share"])) == ("midpoint", 15, 0.1)
+    assert (run["disk_mbps"], other["disk_mbps"], other["call"]) == ("20", "", "io_uring")
+    histogram = [row for row in rows(folder, "storage_latency") if row["run"] == "1"]
+    assert [(int(row["lo_ns"]), int(row["calls"])) for row in histogram] == [(8192, 2), (16384, 1), (536870912, 1)]
+
+
+@pytest.mark.parametrize(
+    ("percent", "crossed"),
+    [(9.99, "none"), (10, "background"), (14.9, "background"), (15, "midpoint"), (19.9, "midpoint"), (20, "limit")],
+)
+def test_thresholds_are_crossed_in_their_order(percent, crossed):
+    assert storage.crossed(percent, 10, 20) == crossed
+
+
+def words_of(folder: Path) -> str:
+    """The words of the figure, those of its drawing last."""
+    assert cli.main(["figures", str(folder), "--only", "storage_latency", "--formats", "svg"]) == 0
+    figure = drawn("storage_latency", Source(Campaign(folder)))
+    svg = (folder / "figures" / "storage_latency.svg").read_text()
+    text = " ".join([figure.description, *re.findall(r">([^<>]+)</text>", svg)])
+    return text.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_the_title_has_calls_that_last_longer_than_frames_are_offered():
+    row = {"writer": "buffered", "calls": 100, "latency_ns": 3 * 10**9, "offered_ns": 2 * 10**9, "long_calls": 1}
+    row |= {"latency_upper_ns": 4, "long_upper_ns": 1, "disk_mbps": None, "background_percent": 10, "limit_percent": 20}
+    words = storage_latency.title([row]).replace("\N{NO-BREAK SPACE}", " ")
+    assert words.startswith("writev held the capture up for 3 s, 150 % of the time in which frames were offered")
+
+
+def test_the_figure_says_what_was_waited_for_and_what_was_lost(tmp_path):
+    direct = copy.deepcopy(RUN) | {"writer": "direct", "call": "io_uring"}
+    words = words_of(campaign(tmp_path / "c", study(RUN, direct)))
+    for text in (
+        "writev held the capture up for 900 ms, 45.0 % of the time in which frames were offered",
+        "frames lost: writev 10.0 %, io_uring 10.0 %",
+    ):
+        assert text in words
+    for text in ("written so far (% of 1 MB)", "dirty memory (%)", "Thresholds 10:20, disk slowed to 20 MB/s"):
+        assert text in words
+    for text in (
+        "writev: summed latency (ms)",
+        "io_uring: summed latency (ms)",
+        "writev and io_uring are not comparable",
+        "the time for which writev held the capture up and the share of calls are exact",
+    ):
+        assert text in words
+
+
+def test_title_states_that_the_run_is_the_longest_of_several(tmp_path):
+    worse = copy.deepcopy(RUN) | {"disk_mbps": 40}
+    assert "the longest of" not in words_of(campaign(tmp_path / "one", study(RUN)))
+    words = words_of(campaign(tmp_path / "two", study(RUN, worse)))
+    assert "(thresholds 10:20, disk slowed to 20 MB/s; the longest of 2 runs)" in words
+
+
+def test_title_states_that_no_call_is_long_instead_of_shares_of_zero(tmp_path):
+    words = words_of(campaign(tmp_path / "c", study(RUN)))
+    assert "none of its calls is a long one" in words and "0 % of its calls" not in words
+
+
+def test_sums_below_the_axis_are_marked_as_such(tmp_path):
+    """The first interval has a sum of 66 us, and the axis begins at 1 ms."""
+    words = words_of(campaign(tmp_path / "c", study(RUN)))
+    assert "\u22641" in words and "sums below 1 ms are drawn at the lower end" in words
+
+
+def test_each_row_has_the_losses_of_its_own_runs(tmp_path):
+    worse = copy.deepcopy(RUN) | {"disk_mbps": 40}
+    worse["written"], worse["lost"] = worse["offered"] // 2, worse["offered"] - worse["offered"] // 2
+    words = words_of(campaign(tmp_path / "c", study(RUN, worse)))
+    assert "disk slowed to 20 MB/s; frames lost: writev 10.0 %" in words
+    assert "disk slowed to 40 MB/s; frames lost: writev 50.0 %" in words
+
+
+def panels_of(folder: Path) -> list[dict]:
+    """The rows of panels of the figure: dirty memory, writev, io_uring."""
+    spec = drawn("storage_latency", Source(Campaign(folder))).spec
+    return [row["hconcat"] for row in spec["concat"][0]["vconcat"]]
+
+
+def values_of(part: object) -> list[dict]:
+    """All values that a part of a specification draws."""
+    if isinstance(part, list):
+        return [value for each in part for value in values_of(each)]
+    if not isinstance(part, dict):
+        return []
+    own = part["data"]["values"] if "values" in part.get("data", {}) else []
+    return own + [value for key, each in part.items() if key != "data" for value in values_of(each)]
+
+
+def many(**changes) -> dict:
+    """A run of 100 calls of 4 to 8 us, and two long ones of 1 to 2 ms and of 0.5 to 1 s."""
+    run = copy.deepcopy(RUN) | changes
+    run["intervals"][0]["buckets"] = [[4096, 8191, 98], [1 << 20, (1 << 21) - 1, 1]]
+    run["intervals"][0]["calls"] = 99
+    return run
+
+
+def test_long_calls_are_those_beyond_the_power_of_two_of_the_95_percent_quantile(tmp_path):
+    folder = campaign(tmp_path / "c", study(many()))
+    calls = sorted([8192] * 98 + [1 << 21, 1 << 30])
+    average_end = calls[95 - 1]  # the smallest end that at least 95 of 100 calls do not exceed
+    long = [end for end in calls if end > average_end]
+    (run,) = rows(folder, "storage_runs")
+    assert (int(run["long_from_ns"]), int(run["long_calls"])) == (average_end, len(long))
+    assert int(run["long_upper_ns"]) == sum(long)
+    last = rows(folder, "storage_growth")[-1]
+    assert (int(last["long_calls"]), int(last["long_upper_ns"])) == (len(long), sum(long))
+    ((_, writev, _),) = panels_of(folder)
+    drawn_ms = {value["line"]: value["ms"] for value in values_of(writev) if "line" in value}
+    assert drawn_ms == {"writev, long calls": sum(long) / 1e6, "writev, average case": 1.0}  # 0.8 ms, at the axis's end
+    words = words_of(folder)
+    assert "2.00 % of its calls have 99.9 % of the summed latency" in words
+    assert "Long calls: from 8.19 \u00b5s on, at most 5.00 % of a run's calls" in words
+
+
+def test_writev_and_io_uring_have_panels_of_their_own(tmp_path):
+    direct = many(writer="direct", call="io_uring")
+    ((dirty, writev, uring),) = panels_of(campaign(tmp_path / "c", study(many(), direct)))
+    lines = [{value["line"] for value in values_of(panel) if "line" in value} for panel in (dirty, writev, uring)]
+    assert lines == [
+        {"dirty memory, writev", "dirty memory, io_uring"},
+        {"writev, long calls", "writev, average case"},
+        {"io_uring, all calls"},
+    ]
+
+
+def test_thresholds_are_marked_where_dirty_memory_reached_them(tmp_path):
+    ((dirty, writev, _),) = panels_of(campaign(tmp_path / "c", study(RUN)))
+    across = [layer["data"]["values"] for layer in dirty["layer"] if layer["mark"]["type"] == "rule"]
+    assert [[mark["at"] for mark in marks] for marks in across] == [[10, 15, 20]]
+    reached = [layer["data"]["values"] for layer in writev["layer"] if layer["mark"]["type"] == "rule"]
+    assert [[(mark["name"], mark["x"]) for mark in marks] for marks in reached] == [
+        [("background", 25), ("midpoint", 25)],  # 15 % at 250,000 of 1,000,000 B; the limit was not reached
+    ]
+
+
+def test_report_has_figure_14_and_tables_1_and_2_if_the_study_was_run(tmp_path):
+    folder = write_tables(tmp_path / "c", sites=1)
+    rates = [
+        *(rate(200, 1514, 10**7, 8 * 10**6, None), rate(200, 1514, 10**6, 10**4, 10**6)),
+        *(rate(200, 1514, 5 * 10**5, 0, 5 * 10**5), rate(64, 128, 10**6, 10**5, None)),
+    ]
+    campaign(folder, {**study(RUN), "rates": rates})
+    assert cli.main(["report", str(folder), "--storage"]) == 0
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert 'data-name="storage_latency"' in page and '<section id="storage">' in page
+    shown = {table["name"]: table for table in report_storage.tables(Source(Campaign(folder)))}
+    # 1 % lost is the most that counts as sustained; 2,000,000 frames written in 2 s without a limit.
+    first, second = shown["storage_rates"]["rows"]
+    assert first == ["200", "1,514", "direct", "12.11", "1", "1.00", "12.11", "100", "5", "0.67"]
+    assert second == ["64", "128", "direct", "1.02", "1", "10.00", "0.46", "28", "15", "0.13"]
+    assert cli.main(["report", str(folder)]) == 0
+    assert '<section id="storage">' not in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_report_states_why_the_study_has_no_runs(tmp_path):
+    folder = write_tables(tmp_path / "c", sites=1)
+    campaign(folder, study(skipped="no bpftrace here"))
+    assert cli.main(["report", str(folder), "--storage"]) == 0
+    assert "No data: no bpftrace here" in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_what_was_not_measured_is_said_with_its_reason(tmp_path, capsys):
+    folder = campaign(tmp_path / "c", study(skipped="no bpftrace here; apt-get install bpftrace"))
+    assert "storage: nothing was measured: no bpftrace here" in capsys.readouterr().err
+    assert all(rows(folder, table) == [] for table in storage.TABLES)
+    assert "No data: no bpftrace here; apt-get install bpftrace." in words_of(folder)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"version": 2}'])
+def test_what_is_no_study_is_refused_in_one_line(tmp_path, capsys, text):
+    (tmp_path / "storage").mkdir()
+    (tmp_path / "storage" / "study.json").write_text(text)
+    assert cli.main(["storage", str(tmp_path)]) == 2
+    assert "not a storage study of this version; run: acapella measure-storage -o" in capsys.readouterr().err

@@ -1,0 +1,284 @@
+"""Tables of the consistency of trials, from results of acapella kappa: numbers, nulls, names."""
+
+import json
+import re
+import statistics
+from itertools import combinations, pairwise
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.made.made_trials import shapes, write_results
+
+from acapella.campaign import trial_tables
+from acapella.campaign.trial_tables import TABLES, bins
+from acapella.cli import main as cli
+
+ENVIRONMENTS = [*shapes(1)]
+
+
+@pytest.fixture
+def results(tmp_path):
+    """Three environments of four runs, every pair compared."""
+    return write_results(tmp_path / "made", shapes(4), all_pairs=True)
+
+
+def make(folder, *arguments, environments=ENVIRONMENTS) -> dict[str, list[dict]]:
+    """The rows of each table."""
+    assert cli.main(["trials", str(folder), *arguments, "--environments", *environments]) == 0
+    return {name: pq.read_table(folder / "tables" / f"{name}.parquet").to_pylist() for name in TABLES}
+
+
+def test_environments_are_means_over_the_runs_against_the_first_trial(results):
+    rows = make(results)
+    assert [(row["place"], row["environment"]) for row in rows["consistency_environments"]] == [
+        *enumerate(ENVIRONMENTS, 1)
+    ]
+    noisy = rows["consistency_environments"][1]
+    runs = [row for row in rows["consistency"] if (row["environment"], row["a"]) == ("noisy", 1)]
+    assert [row["b"] for row in runs] == [2, 3, 4, 5]
+    assert (noisy["trials"], noisy["samples"], noisy["runs"], noisy["undefined_runs"]) == (5, 5, 4, 0)
+    for name in trial_tables.MEANS:
+        assert noisy[name] == pytest.approx(statistics.fmean(row[name] for row in runs)), name
+    assert (noisy["kappa_min"], noisy["kappa_max"]) == (runs[3]["kappa"], runs[0]["kappa"])
+    others = [row["kappa"] for row in rows["consistency"] if (row["environment"], row["a"] > 1) == ("noisy", True)]
+    assert len(others) == 6 and noisy["kappa_others"] == pytest.approx(statistics.fmean(others))
+    assert noisy["packets_common"] == sum(row["packets_common"] for row in runs)
+    assert noisy["within_ns"] == 10
+
+
+def test_every_pair_has_its_rows(results):
+    rows = make(results)
+    pairs = {(row["environment"], row["a"], row["b"]) for row in rows["consistency"]}
+    assert len(pairs) == 3 * 10
+    for name in ("consistency_within", "consistency_moves", "consistency_timeline", "consistency_deltas"):
+        assert {(row["environment"], row["a"], row["b"]) for row in rows[name]} == pairs, name
+    assert {row["environment"] for row in rows["consistency_warnings"]} == {"noisy"}
+
+
+def test_histograms_hold_every_common_packet_and_shares_add_up(results):
+    rows = make(results)
+    common = {(r["environment"], r["a"], r["b"]): r["packets_common"] for r in rows["consistency"]}
+    for key, packets in common.items():
+        for measure in ("iat", "latency"):
+            own = [
+                row
+                for row in rows["consistency_deltas"]
+                if (row["environment"], row["a"], row["b"], row["measure"]) == (*key, measure)
+            ]
+            assert sum(row["packets"] for row in own) == packets
+            assert sum(row["share"] for row in own) == pytest.approx(1)
+            assert [row["bin"] for row in own] == sorted({row["bin"] for row in own})
+
+
+def test_bins_meet_without_gap_or_overlap_and_the_outermost_have_no_end():
+    starts = [1, 2, 3, 4, 7, 10]
+    made = sorted(
+        bins({"zero": 9, "negative": [0] * 6, "positive": [1] * 6, "starts_ns": starts}), key=lambda b: b["bin"]
+    )
+    assert [one["bin"] for one in made] == [*range(-6, 7)]
+    for one, following in pairwise(made):
+        assert one["hi_ns"] + 1 == following["lo_ns"]
+    assert (made[0]["lo_ns"], made[0]["hi_ns"], made[-1]["lo_ns"], made[-1]["hi_ns"]) == (None, -10, 10, None)
+    assert [one["packets"] for one in made] == [0] * 6 + [9] + [1] * 6
+
+
+def test_moves_have_the_layout_of_table_1(results):
+    rows = make(results)["consistency_moves"]
+    packet = next(row for row in rows if (row["environment"], row["scope"]) == ("noisy", "packet"))
+    assert {k: packet[k] for k in ("moved", "mean", "sigma", "abs_mean", "abs_sigma", "min", "max")} == {
+        **{"moved": 900, "mean": 1790.54, "sigma": 8111.16, "abs_mean": 7240.23, "abs_sigma": 4071.35},
+        **{"min": -5632, "max": 16573},
+    }
+    assert packet["longest"] is None
+    still = next(row for row in rows if row["environment"] == "quiet")
+    assert (still["moved"], still["mean"], still["max"]) == (0, None, None)
+
+
+def test_what_is_undefined_is_null_and_no_part_of_a_mean(tmp_path):
+    folder = write_results(tmp_path / "made", {"quiet": [{"I": 0.2}, {"common": 0}], "lost": [{"common": 0}]})
+    rows = make(folder, environments=["quiet", "lost"])
+    quiet, lost = rows["consistency_environments"]
+    assert (quiet["undefined_runs"], quiet["I"], quiet["U"]) == (1, 0.2, 0.5)
+    assert quiet["kappa"] == pytest.approx(0.9 / 2)  # kappa is 0 by convention where nothing is in common
+    assert (lost["I"], lost["iat_within_share"], lost["kappa"]) == (None, None, 0)
+    assert "NaN" not in (folder / "tables" / "consistency_environments.csv").read_text(encoding="utf-8")
+
+
+def test_pseudonyms_hide_samples_and_their_files_also_in_warnings(results):
+    with_pseudonyms(results)
+    told(results, "noisy", "trial noisy-1 is bad: noisy-1.pcap was cut; noisy-10 is no trial. So is noisy-2.")
+    rows = make(results, "--pseudonyms")
+    assert rows["consistency"][0]["trial_a"].startswith("S0-P0-")
+    text = rows["consistency_warnings"][0]["text"]
+    assert text == ("trial S0-P0-0005 is bad: a file of S0-P0-0005 was cut; noisy-10 is no trial. So is S0-P0-0006.")
+    assert {row["environment"] for row in rows["consistency"]} == {"E0", "E1", "E2"}
+    assert [path.stem for path in sorted((results / "consistency").iterdir())] == ["E0", "E1", "E2"]
+    for path in published(results):
+        assert not re.search(r"noisy-2|\bquiet\b|\bnoisy\b(?!-10)", path.read_text(encoding="utf-8")), path
+
+
+def test_pseudonyms_of_environments_remove_results_under_true_names(results):
+    make(results)
+    with_pseudonyms(results)
+    make(results, "--pseudonyms")
+    assert {path.stem for path in (results / "consistency").iterdir()} == {"E0", "E1", "E2"}
+
+
+@pytest.mark.parametrize("hide", [True, False])
+def test_pseudonyms_hide_filters_and_flows_which_may_hold_addresses(results, hide):
+    with_pseudonyms(results)
+    path = results / "kappa" / "noisy.json"
+    result = json.loads(path.read_text(encoding="utf-8"))
+    result["parameters"] |= {"filter": "ip.addr == 203.0.113.7", "flow": "203.0.113.7,203.0.113.8"}
+    path.write_text(json.dumps(result), encoding="utf-8")
+    given = "--filter ip.addr == 203.0.113.7 and --flow 203.0.113.7,203.0.113.8"
+    told(results, "noisy", f"None of the 9 frames read for it fits {given}.")
+    rows = make(results, *["--pseudonyms"] * hide)
+    called = dict(zip(ENVIRONMENTS, ["E0", "E1", "E2"] if hide else ENVIRONMENTS, strict=True))
+    shown = json.loads((results / "consistency" / f"{called['noisy']}.json").read_text(encoding="utf-8"))
+    assert (shown["parameters"]["filter"] == "(a filter)") == hide
+    assert (shown["parameters"]["flow"] == "(a flow)") == hide
+    text = rows["consistency_warnings"][0]["text"]
+    assert (
+        text == f"None of the 9 frames read for it fits {'--filter (a filter) and --flow (a flow)' if hide else given}."
+    )
+    for path in published(results):
+        assert not hide or "203.0.113" not in path.read_text(encoding="utf-8"), path
+    quiet = json.loads((results / "consistency" / f"{called['quiet']}.json").read_text(encoding="utf-8"))
+    assert quiet["parameters"].get("filter") is None
+
+
+def published(folder) -> list:
+    """What the stage writes, as text."""
+    return [*folder.glob("tables/*.csv"), *folder.glob("consistency/*.json"), folder / "consistency_provenance.json"]
+
+
+def test_the_published_result_is_the_command_s_own_but_for_pseudonyms(results):
+    make(results)
+    for path in (results / "kappa").iterdir():
+        told = json.loads(path.read_text(encoding="utf-8"))
+        assert json.loads((results / "consistency" / path.name).read_text(encoding="utf-8")) == told
+    with_pseudonyms(results)
+    make(results, "--pseudonyms")
+    hidden = json.loads((results / "consistency" / "E1.json").read_text(encoding="utf-8"))
+    assert [trial["name"] for trial in hidden["trials"]] == [f"S0-P0-{n:04d}" for n in range(5, 10)]
+    assert [file["file"] for trial in hidden["trials"] for file in trial["files"]] == [
+        trial["name"] for trial in hidden["trials"]
+    ]
+    told = json.loads((results / "kappa" / "noisy.json").read_text(encoding="utf-8"))
+    assert [pair["kappa"] for pair in hidden["pairs"]] == [pair["kappa"] for pair in told["pairs"]]
+    assert {(pair["a"], pair["b"]) for pair in hidden["pairs"]} <= {
+        (a["name"], b["name"]) for a in hidden["trials"] for b in hidden["trials"]
+    }
+
+
+def with_pseudonyms(folder) -> None:
+    """The mapping that acapella process leaves behind."""
+    names = [f"{environment}-{n}" for environment in ENVIRONMENTS for n in range(1, 6)]
+    lines = "".join(f"S0-P0-{n:04d}\tS0\tP0\t{name}\talpha\tp1\n" for n, name in enumerate(names))
+    header = "sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\n"
+    (folder / "pseudonyms.tsv").write_text(header + lines, encoding="utf-8")
+
+
+def told(folder, environment, text):
+    """Put a text into the first warning of an environment's pairs."""
+    path = folder / "kappa" / f"{environment}.json"
+    result = json.loads(path.read_text(encoding="utf-8"))
+    for pair in result["pairs"]:
+        pair["warnings"][0]["text"] = text
+    path.write_text(json.dumps(result), encoding="utf-8")
+
+
+def test_same_results_give_the_same_bytes(tmp_path):
+    made = [write_results(tmp_path / name / "made", shapes(2)) for name in ("a", "b")]
+    for folder in made:
+        make(folder)
+    files = [[*sorted((folder / "tables").iterdir()), folder / "consistency_provenance.json"] for folder in made]
+    assert [path.read_bytes() for path in files[0]] == [path.read_bytes() for path in files[1]]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(None, "no such file; run: acapella kappa"), ("{}", "not a result of acapella kappa -o"), ("x", "not a res")],
+)
+def test_a_result_that_is_missing_or_none_is_told_in_one_line(content, said, tmp_path, capsys):
+    (tmp_path / "kappa").mkdir()
+    if content is not None:
+        (tmp_path / "kappa" / "quiet.json").write_text(content, encoding="utf-8")
+    assert cli.main(["trials", str(tmp_path), "--environments", "quiet"]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_a_sample_without_pseudonym_is_told_in_one_line(results, capsys):
+    (results / "pseudonyms.tsv").write_text("sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\n", encoding="utf-8")
+    assert cli.main(["trials", str(results), "--pseudonyms", "--environments", "quiet"]) == 2
+    assert "sample 'quiet-1' has no pseudonym" in capsys.readouterr().err
+
+
+def test_spacings_keep_every_pair_of_packets_in_its_bin(results):
+    rows = make(results)["consistency_spacing"]
+    assert rows
+    for environment in ENVIRONMENTS:
+        told = json.loads((results / "kappa" / f"{environment}.json").read_text(encoding="utf-8"))
+        names = [trial["name"] for trial in told["trials"]]
+        for pair in told["pairs"]:
+            place = [names.index(pair[end]) + 1 for end in "ab"]
+            own = [row for row in rows if [row["environment"], row["a"], row["b"]] == [environment, *place]]
+            counted = pair["spacing"]
+            assert sum(row["pairs"] for row in own) == counted["zero"]["pairs"] + sum(counted["pairs"])
+            assert sum(row["reversed_pairs"] for row in own) == counted["zero"]["reversed"] + sum(counted["reversed"])
+            for row in own:
+                assert row["reversed_share"] == row["reversed_pairs"] / row["pairs"]
+                if row["bin"]:
+                    assert counted["starts_ns"][row["bin"] - 1] == row["lo_ns"]
+                    assert row["lo_ns"] ** 5 >= 10 ** (row["bin"] - 1) > (row["lo_ns"] - 1) ** 5
+                    assert row["hi_ns"] is None or row["hi_ns"] ** 5 < 10 ** row["bin"] <= (row["hi_ns"] + 1) ** 5
+                else:
+                    assert (row["lo_ns"], row["hi_ns"]) == (0, 0)
+
+
+def test_a_result_of_an_older_version_is_refused_in_one_line(results, capsys):
+    path = results / "kappa" / f"{ENVIRONMENTS[0]}.json"
+    told = json.loads(path.read_text(encoding="utf-8"))
+    del told["pairs"][0]["spacing"]
+    path.write_text(json.dumps(told), encoding="utf-8")
+    assert cli.main(["trials", str(results), "--environments", *ENVIRONMENTS]) == 2
+    error = capsys.readouterr().err
+    assert "has no spacing" in error and error.count("\n") == 1
+
+
+def test_every_environment_is_compared_with_every_later_one(results):
+    rows = make(results)
+    means = {row["environment"]: row["kappa"] for row in rows["consistency_environments"]}
+    found = rows["consistency_comparisons"]
+    assert [(row["environment_a"], row["environment_b"]) for row in found] == list(combinations(ENVIRONMENTS, 2))
+    for row in found:
+        a, b = means[row["environment_a"]], means[row["environment_b"]]
+        assert row["difference"] == pytest.approx(b - a)
+        assert row["relative_difference"] == pytest.approx((b - a) / a)
+        assert row["relative_lo"] <= row["relative_difference"] <= row["relative_hi"]
+
+
+def test_a_result_that_cannot_be_merged_is_named_with_its_samples_and_earlier_tables_stay(results, capsys):
+    make(results)
+    before = {path: path.read_bytes() for path in results.rglob("*") if path.is_file()}
+    path = results / "kappa" / f"{ENVIRONMENTS[1]}.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    incomplete = [{key: value for key, value in pair.items() if key != "moves"} for pair in content["pairs"]]
+    for change in (widened(content), {**content, "pairs": incomplete}):
+        broken = json.dumps(change)
+        path.write_text(broken, encoding="utf-8")
+        before[path] = broken.encode()
+        assert cli.main(["trials", str(results), "--environments", *ENVIRONMENTS]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1, error
+        assert f"{path}: environment {ENVIRONMENTS[1]} (samples " in error and " cannot be merged: " in error
+        assert {path: path.read_bytes() for path in results.rglob("*") if path.is_file()} == before
+
+
+def widened(result: dict) -> dict:
+    """Return a result with a time that no 64 bits hold."""
+    pairs = [{**pair, "offset_ns": 2**70} for pair in result["pairs"]]
+    return {**result, "pairs": pairs}

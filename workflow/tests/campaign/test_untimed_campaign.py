@@ -1,0 +1,95 @@
+"""A campaign of captures without any time, from the sample sheet to the report: no number is made up."""
+
+import re
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.frames.traces import busy_port, write_untimed
+from acapella_testing.svg_text import words
+from acapella_testing.workflow_run import Workplace
+
+from acapella.cli import main as cli
+
+FRAMES = [frame for _, frame in busy_port()]
+SAMPLES = {"first": ("alpha", "p1", 0), "second": ("alpha", "p1", 200), "third": ("beta", "p1", 96)}
+OVER_TIME = ("throughput", "flow_times")
+
+
+@pytest.fixture(scope="module")
+def untimed(tmp_path_factory) -> Workplace:
+    """Two samples of one port, one of another site; cut at several lengths, so that no two files are the same."""
+    place = Workplace(tmp_path_factory.mktemp("untimed"))
+    place.configure()
+    (place.folder / "captures").mkdir()
+    for name, (_, _, snaplen) in SAMPLES.items():
+        write_untimed(place.folder / "captures" / f"{name}.pcapng", FRAMES, snaplen)
+    rows = ((name, site, port, f"../captures/{name}.pcapng") for name, (site, port, _) in SAMPLES.items())
+    place.sheet(*rows)
+    place.succeed("--cores", "2", "process")
+    assert cli.main(["figures", str(place.campaign), "--only", *OVER_TIME, "flow_sizes", "--formats", "svg"]) == 0
+    assert cli.main(["report", str(place.campaign)]) == 0
+    return place
+
+
+def table(place: Workplace, name: str) -> list[dict]:
+    return pq.read_table(place.campaign / "tables" / f"{name}.parquet").to_pylist()
+
+
+def test_every_time_is_null_and_every_count_is_there(untimed):
+    assert [row["frames"] for row in table(untimed, "flows_per_sample")] == 3 * [len(FRAMES)]
+    for path in sorted((untimed.campaign / "tables").glob("*.parquet")):
+        content = pq.read_table(path)
+        times = [name for name in content.schema.names if name.endswith("_ns") or name == "rate_bps"]
+        for name in times:
+            assert content[name].null_count == content.num_rows, f"{path.stem}.{name}"
+    for name in OVER_TIME:
+        assert table(untimed, name) == []
+
+
+def test_flows_are_stitched_without_times(untimed):
+    flows = {
+        name: pq.read_table(untimed.campaign / "flows" / f"{name}.parquet", columns=["flow_id", "frames"]).to_pylist()
+        for name in SAMPLES
+    }
+    of_alpha = [flow for name in ("first", "second") for flow in flows[name]]
+    stitched = [row for row in table(untimed, "stitched_flows") if row["site"] == "alpha"]
+    assert len(stitched) == len({flow["flow_id"] for flow in of_alpha})
+    assert sum(row["frames"] for row in stitched) == sum(flow["frames"] for flow in of_alpha)
+    assert table(untimed, "top_flows")
+    assert {row["scope"] for row in table(untimed, "flow_sizes")} == {"sample", "port", "site", "campaign"}
+
+
+def test_a_frame_without_a_time_is_counted_as_that_and_not_as_malformed(untimed):
+    quality = {row["sample"]: row for row in table(untimed, "capture_quality")}
+    assert {row["untimed_frames"] for row in quality.values()} == {len(FRAMES)}
+    assert quality["first"]["issue_frames"] == 0
+
+
+@pytest.mark.parametrize("name", OVER_TIME)
+def test_figures_over_time_say_that_there_are_no_times(untimed, name):
+    said = words((untimed.campaign / "figures" / f"{name}.svg").read_text(encoding="utf-8"))
+    assert "No data: no frame has a time (the files give none)" in said
+
+
+def test_the_figure_of_flow_sizes_is_drawn(untimed):
+    said = words((untimed.campaign / "figures" / "flow_sizes.svg").read_text(encoding="utf-8"))
+    assert "Median of 17 directed flows" in said and "No data" not in said
+
+
+def test_the_report_says_that_there_are_no_times(untimed):
+    page = (untimed.campaign / "report.html").read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " ")
+    assert f"{3 * len(FRAMES)} frames (100 %) without a time in their file, in first, second, third: " in page
+    assert not re.search(r"\b(NaN|None|1970)\b", re.sub(r"<(script|style).*?</\1>", "", page, flags=re.S))
+
+
+def test_a_trial_without_times_is_refused_by_name_and_compares_nothing(untimed, tmp_path):
+    place = Workplace(tmp_path)
+    place.configure(trials={"quiet": ["first", "second"]})
+    rows = ((name, "alpha", name, str(untimed.folder / "captures" / f"{name}.pcapng")) for name in ("first", "second"))
+    place.sheet(*rows)
+    ended = place.run("--cores", "1", "--", "results/tiny/kappa/quiet.json")
+    assert ended.returncode != 0
+    assert (
+        f"first.pcapng: its {len(FRAMES)} frames have no time, and trials are compared by their times" in ended.stdout
+    )
+    assert not (place.campaign / "kappa" / "quiet.json").exists()

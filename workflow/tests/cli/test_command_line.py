@@ -1,0 +1,172 @@
+"""What the command line says of a mistake in it: one line with what, where and what to do, and exit code 2."""
+
+import errno
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+from acapella_testing.frames.traces import busy_port, write_pcap
+
+from acapella.cli import entry as start
+from acapella.cli.main import COMMANDS, main, told
+from acapella_capture import collect
+from acapella_capture.outcomes import Outcome
+
+EVERY_STAGE = (*COMMANDS, "collect")
+
+
+def complaint(capsys, *argv: str) -> str:
+    """The one line on standard error."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(argv))
+    printed = capsys.readouterr()
+    assert (ended.value.code, printed.out) == (2, "")
+    (line,) = printed.err.splitlines()
+    return line
+
+
+@pytest.mark.parametrize("stage", EVERY_STAGE)
+def test_an_unknown_option_is_one_line_for_every_stage(stage, capsys):
+    line = complaint(capsys, stage, *("x" for _ in range(4)), "--no\nsuch=option")
+    assert line.startswith(f"acapella: error: {stage}: ")
+    assert line.endswith(f"; acapella {stage} --help shows what there is")
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        ([], "acapella: error: the following arguments are required: STAGE; acapella --help shows what there is"),
+        (
+            ["digst"],
+            "acapella: error: argument STAGE: 'digst' is unknown; perhaps digest is meant; acapella --help shows what "
+            "there is",
+        ),
+        (
+            ["digest", "a.pcap", "--engine", "nativ"],
+            "acapella: error: digest: argument --engine: 'nativ' is unknown; perhaps native is meant; acapella digest "
+            "--help shows what there is",
+        ),
+        (
+            ["digest", "a.pcap"],
+            "acapella: error: digest: the following arguments are required: -o; acapella digest --help shows "
+            "what there is",
+        ),
+        (
+            ["digest", "a.pcap", "-o", "a.parquet", "--flwos", "f.parquet"],
+            "acapella: error: digest: unrecognized arguments: --flwos; perhaps --flows is meant; acapella digest "
+            "--help shows what there is",
+        ),
+        (
+            ["verify", "a.pcap", "--engine", "x"],
+            "acapella: error: verify: argument --engine: 'x' is unknown; there are hybrid, native, tshark; acapella "
+            "verify --help shows what there is",
+        ),
+    ],
+)
+def test_a_mistake_in_the_command_line_is_one_line(argv, line, capsys):
+    assert complaint(capsys, *argv) == line
+
+
+def test_control_characters_in_an_error_are_escaped(capsys):
+    assert main(["index", "/nonexistent/\x1b]0;x\x07\n"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.isprintable() and "\\x1b]0;x\\x07\\n" in line
+
+
+def test_control_characters_in_names_of_files_and_sites_are_escaped(tmp_path, capsys):
+    """In the warnings of digest, kappa and anonymize, in what verify prints, and in the notes of a collection."""
+    name = "a\x1b[2J\nb.pcap"
+    capture = write_pcap(tmp_path / name, busy_port())
+    capture.write_bytes(capture.read_bytes()[:-5])
+    (tmp_path / "c\x1b]0;x\x07.txt").write_text("text")
+    main(["digest", str(capture), "-o", str(tmp_path / "a.parquet"), "--engine", "native"])
+    main(["anonymise", "--new-key", str(tmp_path / "key")])
+    main(["anonymise", str(capture), "-o", str(tmp_path / "b.pcap"), "--key-file", str(tmp_path / "key")])
+    main(["kappa", str(capture), str(capture)])
+    main(["verify", str(tmp_path)])
+    outcome = Outcome("mine", "", "S\x1bX", "failed", "no\x07")
+    list(collect.told([outcome, {"sample": "s", "frames_captured": 1, "notes": ["n\x1b"]}], []))
+    printed = capsys.readouterr()
+    lines = [*printed.out.split("\n"), *printed.err.split("\n")]
+    assert all(line.isprintable() for line in lines), [line for line in lines if not line.isprintable()]
+    named = "a\\x1b[2J\\nb.pcap"
+    assert sum(named in line for line in printed.err.split("\n")) == 2, printed.err
+    assert any(named in line and line.startswith("A ") for line in lines)
+    assert "skipped: " in printed.err and "c\\x1b]0;x\\x07.txt" in printed.err
+    assert "S\\x1bX: failed: no\\x07" in lines and "note: n\\x1b" in lines
+
+
+@pytest.mark.parametrize("argv", [["--nosuch"], ["campaign", "--config"], []])
+def test_collect_inside_the_sandbox_says_it_in_one_line_too(argv):
+    command = [sys.executable, "-m", "acapella_capture.collect", *argv]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    (line,) = ended.stderr.splitlines()
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert line.startswith("acapella: error: collect: ")
+    assert line.endswith("; acapella collect --help shows what there is")
+
+
+INTERRUPTED_IMPORT = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from acapella.cli import entry as start
+
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == "acapella.cli.main":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+start.main()
+"""
+
+
+def test_ctrl_c_while_it_is_still_being_imported_is_one_line():
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED_IMPORT], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "acapella: stopped\n")
+
+
+@pytest.mark.parametrize("place", ["remove_scratch", "ended_by_signals", "run_stage"])
+def test_ctrl_c_between_the_start_and_the_stage_is_one_line(place):
+    """Also where the handler of the stage is set and its errors are not yet caught."""
+    program = (
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from acapella.cli import entry, main as cli\n"
+        f"original = cli.{place}\n"
+        f"def interrupted(*args): os.kill(os.getpid(), signal.SIGINT); return original(*args)\n"
+        f"cli.{place} = interrupted\n"
+        "sys.argv = ['acapella', 'doctor']\n"
+        "sys.exit(entry.main())\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "acapella: stopped\n")
+
+
+def test_nothing_is_imported_before_ctrl_c_is_handled():
+    """Python imports os itself before any program; -S leaves out what the virtual environment adds to that."""
+    program = (
+        f"import os, sys; sys.path.insert(0, {str(Path(start.__file__).parents[2])!r}); before = {{*sys.modules}}; "
+        "import acapella.cli.entry; print(sorted({*sys.modules} - before))"
+    )
+    found = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "['acapella', 'acapella.cli', 'acapella.cli.entry']"
+
+
+def test_the_command_begins_there():
+    (command,) = entry_points(group="console_scripts", name="acapella")
+    assert command.value == "acapella.cli.entry:main"
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied", "a b.duckdb"), "a b.duckdb: Permission denied"),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", b"x"), "x: No such file or directory"),
+        (OSError("odd"), "odd"),
+    ],
+)
+def test_an_error_of_a_file_is_its_name_and_why(error, line):
+    assert told(error) == line

@@ -1,0 +1,100 @@
+"""acapella doctor: what it says of this machine, and of one where nothing is installed."""
+
+import itertools
+import json
+import shutil
+
+import pytest
+
+from acapella.cli import doctor
+from acapella.cli.main import main
+
+
+def test_it_exits_with_0_and_prints_one_json_document(capsys):
+    assert main(["doctor", "--json"]) == 0
+    findings = json.loads(capsys.readouterr().out)
+    pieces = {finding["piece"] for finding in findings}
+    assert {"tshark", "tcpdump", "iperf3", "chromium", "sbatch", "ovs-vsctl", "acapella-dpdk-capture", "p4c"} <= pieces
+    assert {"softflowd", "nfpcapd", "zeek", "RDMA device"} <= pieces
+    assert {"cores", "memory", "disk", "root", "user namespaces"} <= pieces
+    assert {"tc htb", "tc tbf", "tc ingress", "tc u32 + mirred", "tc matchall", "tc netem"} <= pieces
+    for finding in findings:
+        assert finding["enables"] and finding["seen"], finding
+    groups = [name for name, _ in itertools.groupby(finding["group"] for finding in findings)]
+    assert len(groups) == len(set(groups))
+
+
+def test_where_nothing_is_installed_it_names_the_packages_and_still_exits_with_0(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(doctor, "ADMIN", (str(tmp_path),))
+    assert main(["doctor"]) == 0
+    said = capsys.readouterr().out
+    assert "apt-get install tshark" in said
+    assert "engines hybrid and tshark" in said
+    assert "NO   tcpdump" in said
+    assert "NO   user namespaces" in said
+
+
+def test_hints_are_what_this_project_does():
+    hints = {finding.piece: (finding.enables, finding.install) for finding in doctor.python_packages()}
+    assert hints["fablib"][1] == "make setup-fabric"
+    links = {piece: enables for piece, _, enables in doctor.KERNEL_LINKS}
+    for path in ("vlan", "vxlan"):  # as local.traffic[].path of the config
+        assert links[path] == f"traffic on path {path} of testbed local"
+
+
+def test_a_program_tells_its_version_in_its_own_words(tmp_path, monkeypatch):
+    fake = tmp_path / "tshark"
+    fake.write_text("#!/bin/sh\necho 'Running as root.' >&2\necho 'TShark 9.8.7'\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    entry = next(each for each in doctor.PROGRAMS if each.name == "tshark")
+    found = doctor.program(entry)
+    assert (found.there, found.seen, found.install) == (True, "TShark 9.8.7", None)
+
+
+ANSWERS = "case $* in *--format*) echo '12 nodes' ;; *) echo 'slurm-wlm 22.05.8' ;; esac"
+NO_CLUSTER = "for n in 1 2; do echo 'sinfo: error: no configuration at 10.1' >&2; done; exit 1"
+
+
+@pytest.mark.parametrize(
+    ("script", "version", "seen"),
+    [
+        (ANSWERS, "slurm-wlm 22.05.8", "12 nodes"),
+        (NO_CLUSTER, "version not told", "sinfo finds no cluster"),
+    ],
+)
+def test_slurm_without_a_cluster_is_not_taken_for_one(script, version, seen, tmp_path, monkeypatch):
+    for name in ("sbatch", "sinfo"):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    found = doctor.cluster()
+    assert found.seen == seen
+    assert found.there == (found.install is None) == (script == ANSWERS)
+    assert doctor.program(next(each for each in doctor.PROGRAMS if each.name == "sbatch")).seen == version
+
+
+def test_a_feature_is_tried_and_not_looked_up():
+    if doctor.isolated(["true"]) is not None or shutil.which("ip", path=":".join(doctor.ADMIN)) is None:
+        pytest.skip("no user namespaces, or no ip, on this machine")
+    works = doctor.feature("loopback", ("ip link set lo up",), "nothing")
+    refused = doctor.feature("nonsense", ("ip link add n0 type nonsense",), "nothing")
+    assert works.there and not refused.there
+    assert refused.seen and refused.seen != "tried, works"
+
+
+def test_programs_come_from_the_list_of_packages(tmp_path):
+    listed = (doctor.Path(__file__).parents[2] / "setup" / "debian-packages.txt").read_text()
+    names = {line.split()[0] for line in listed.splitlines() if line and not line.startswith("#")}
+    ours = {entry.package for entry in doctor.PROGRAMS if not entry.package.startswith("none")}
+    assert ours <= names
+
+
+def test_rdma_devices_are_named_with_the_state_of_their_ports(tmp_path):
+    assert doctor.rdma(tmp_path / "none").install == "an RDMA-capable NIC"
+    port = tmp_path / "mlx5_0" / "ports" / "1"
+    port.mkdir(parents=True)
+    (port / "state").write_text("4: ACTIVE\n")
+    found = doctor.rdma(tmp_path)
+    assert (found.there, found.seen, found.install) == (True, "mlx5_0 4: ACTIVE", None)

@@ -1,0 +1,44 @@
+"""A command that is stopped while DuckDB works: DuckDB raises an error of its own there."""
+
+import argparse
+import faulthandler
+import os
+import signal
+import sys
+import threading
+
+import pytest
+
+from acapella.cli import main as cli
+from acapella.common import queries
+
+ENDLESS = "select sum(hash(a.range, b.range)) from range(100000000) a, range(100000000) b"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_command_that_is_stopped_in_a_query_ends_in_one_line(monkeypatch, capsys, number, code):
+    def run(_):
+        timer = threading.Timer(0.5, os.kill, (os.getpid(), number))
+        timer.start()
+        closed = queries.connect()
+        closed.close()
+        try:
+            queries.connect(threads=8).sql(ENDLESS).fetchall()
+        finally:
+            timer.cancel()
+
+    parser = argparse.ArgumentParser()
+    parser.set_defaults(run=run, debug=False)
+    monkeypatch.setattr(cli, "build_parser", lambda *_: parser)
+    faulthandler.dump_traceback_later(
+        120, exit=True, file=sys.__stderr__
+    )  # else a query that goes on would hang all tests
+    before = {kept: signal.getsignal(kept) for kept in (signal.SIGINT, *cli.ENDS)}
+    try:
+        ended = cli.main([])
+    except SystemExit as exited:  # it came before the query had begun, or DuckDB passed it on
+        ended = exited.code
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+    assert (ended, capsys.readouterr().err) == (code, "acapella: stopped\n")
+    assert {kept: signal.getsignal(kept) for kept in before} == before, "a second command would not hear them"

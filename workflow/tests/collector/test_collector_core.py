@@ -1,0 +1,340 @@
+"""The native collector beside the plain one: every counter, flow and row of the series, in both formats."""
+
+import random
+from collections import Counter
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.frames.report_frames import BYTES, VALID, frame, pcap, report
+from acapella_testing.oracles.plain_collector import Pair, Plain
+
+from acapella_core.collector import Collector, Options, QueuePair
+
+BASE = 0x7F00_0000_0000
+SLOTS = 64
+SECOND = 10**9
+
+
+def number_1(random_: random.Random, n: int) -> dict:
+    """Fields of a report in the paper's format."""
+    counts = {f"bytes_{i}": random_.choice((n * 900, n * 900 + i, random_.randrange(2**32))) for i in range(4)}
+    cells = {f"packets_{i}": random_.choice((n, random_.randrange(2**16))) for i in range(4)}
+    return {
+        "src": bytes((10, 0, 0, random_.randrange(4))),
+        "dst": bytes((10, 0, 1, random_.randrange(3))),
+        "src_port": random_.choice((80, 443)),
+        "dst_port": 50_000,
+        "rtt": random_.choice((0, 7, 90_000)),
+        "iat": random_.choice((0, 1_000)),
+        "packet_type": random_.randrange(5),
+        "ack": random_.choice((n * 700, 2**32 - 1 - n)),
+        "seq": random_.choice((n * 700 + 1400, n)),
+        "timestamp": max(0, (n + random_.choice((0, 0, 0, -3))) * SECOND // 7),
+        **counts,
+        **cells,
+    }
+
+
+def number_2(random_: random.Random, n: int) -> dict:
+    """Fields of a report in the corrected format."""
+    six = random_.random() < 0.3
+    width = 16 if six else 4
+    tags = random_.randrange(6)
+    return {
+        "ip_version": 6 if six else 4,
+        "ip_proto": random_.choice((6, 6, 6, 17, 1, 58)),
+        "tcp_flags": 16,
+        "trigger": random_.choice((1, 2, 4, 8, 16, 64, 128, 256)),
+        "valid": random_.randrange(1024) | random_.choice((0, VALID["slot"], VALID["slot"])),
+        "vlan_count": tags % 3,
+        "mpls_count": random_.choice((0, 2, 6)),
+        "src_port": random_.choice((0, 443)),
+        "dst_port": random_.choice((0, 50_000)),
+        "src": bytes(width - 1) + bytes((random_.randrange(1, 3),)),
+        "dst": bytes(width - 2) + bytes((9, random_.randrange(2))),
+        "vlan_0": 100,
+        "vlan_1": 7,
+        "mpls_0": 16,
+        "mpls_1": 17,
+        "epoch": max(0, n // 40 + random_.choice((0, 0, 0, -1, -2, -5))),
+        "report_sequence": random_.choice((n, n, n, 2**32 - 2)),
+        "timestamp": (n + random_.choice((0, 0, -2))) * SECOND // 5 + SECOND,
+        "start": random_.choice((SECOND, 2 * SECOND)),
+        "bytes": random_.randrange(2**40),
+        "packets": random_.choice((n, n // 9 + 1, random_.randrange(2**20))),
+        "last": random_.choice((n * SECOND // 5 + SECOND - random_.randrange(3 * SECOND), 0, 2**64 - 1)) % 2**64,
+        "rtt_syn": 5_000_000,
+        "rtt_ack": 300,
+        "iat": random_.choice((random_.randrange(1000), random_.randrange(4 * SECOND), random_.randrange(60 * SECOND))),
+        "seq_end": random_.randrange(2**32),
+        "first_ack": random_.choice((n * 100 - 50 & 2**32 - 1, random_.randrange(2**32))),
+        "ack": random_.choice((n * 100, random_.randrange(2**32))),
+        "duplicate_acks": random_.choice((n, 2**32 - 1)),
+        "retransmitted_bytes": n // 3,
+        "gap_bytes": random_.choice((n, n, n, 0)),
+        "uncertain_bytes": n // 5,
+        "payload_bytes": n * 900,
+    }
+
+
+MAKERS = {1: number_1, 2: number_2}
+
+
+def traffic(number: int, seed: int, count: int = 400) -> list[bytes]:
+    """Frames, most of them in order, of two queue pairs."""
+    random_, frames, psn = random.Random(seed), [], {0x11: 2**24 - 50, 0x12: 5}
+    for n in range(count):
+        pair = random_.choice((0x11, 0x11, 0x12))
+        psn[pair] = (psn[pair] + random_.choice((1, 1, 1, 1, 3))) % 2**24
+        payload = report(number, **MAKERS[number](random_, n))
+        address = BASE + BYTES[number] * random_.randrange(SLOTS)
+        given = {"psn": psn[pair], "address": address, "queue_pair": pair}
+        frames.append(spoiled(random_, payload, given))
+    return frames
+
+
+def spoiled(random_: random.Random, payload: bytes, given: dict) -> bytes:
+    """A frame, of which one in four has a fault."""
+    fault = random_.randrange(44)
+    faults = {
+        0: {"key": 1},
+        1: {"queue_pair": 0x13},
+        2: {"address": given["address"] + 1},
+        3: {"address": BASE + len(payload) * SLOTS},
+        4: {"opcode": 0x0A},
+        5: {"length": 0},
+        6: {"port": 4790},
+        7: {"spoil_icrc": True},
+        8: {"psn": (given["psn"] - 2) % 2**24},
+        9: {"psn": (given["psn"] - 1) % 2**24},
+    }
+    if fault == 10:
+        payload = b"" if random_.random() < 0.5 else b"\7" * len(payload)
+    return frame(payload, **given | faults.get(fault, {}))
+
+
+def plain(number: int, frames: list[bytes], series_ns: int | None, wires: dict | None = None) -> Plain:
+    """The model after the frames."""
+    model = Plain([Pair(n, 0x1234, BASE, SLOTS) for n in (0x11, 0x12)], number, series_ns)
+    for n, data in enumerate(frames):
+        model.frame(data, (wires or {}).get(n))
+    model.finish()
+    return model
+
+
+def pairs(**given) -> list[QueuePair]:
+    """The queue pairs of traffic()."""
+    return [QueuePair(**{"number": n, "key": 0x1234, "base": BASE, "slots": SLOTS, **given}) for n in (0x11, 0x12)]
+
+
+def counted(counters: dict) -> dict:
+    """What came to pass, without the numbers that the model has not."""
+    return {
+        name: value for name, value in counters.items() if value and name not in ("frames", "flows", "psn_gap_lost")
+    }
+
+
+def collected(tmp_path, frames, options) -> tuple[dict, list[dict], list[dict]]:
+    """Counters, flows, series of the core."""
+    series, flows = tmp_path / "series.parquet", tmp_path / "flows.parquet"
+    with Collector(pairs(), options, series=series) as collector:
+        collector.feed_frames(frames)
+        counters = collector.finish()
+        collector.write_flows(flows)
+    return counters, pq.read_table(flows).to_pylist(), pq.read_table(series).to_pylist()
+
+
+@pytest.mark.parametrize("series_ns", [SECOND, 0])
+@pytest.mark.parametrize("number", [1, 2])
+def test_core_says_what_the_plain_collector_says(tmp_path, number, series_ns):
+    for seed in range(3):
+        frames = traffic(number, seed)
+        model = plain(number, frames, series_ns)
+        counters, flows, series = collected(tmp_path, frames, Options(format=number, series_ns=series_ns))
+        assert counted(counters) == model.counters
+        assert counters["psn_gap_lost"] == sum(pair.lost for pair in model.pairs.values())
+        assert [key_of(flow) for flow in flows] == [public(key) for key in model.flows]
+        rows = [flow.row() for flow in model.flows.values()]
+        assert [{name: flow[name] for name in rows[0]} for flow in flows] == rows
+        assert series == model.series
+        if series_ns:
+            assert all(summed(series, name) == {flow["flow"]: flow[name] for flow in flows} for name in SUMMED)
+        runs = [row for row in series if row["windows"] > 1]
+        assert bool(runs) == (number == 2 and series_ns > 0)
+        assert all(row["reports"] == 0 for row in runs)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_newest_epoch_is_of_any_flow_and_of_accepted_reports_alone(threads):
+    def of(epoch: int, host: int, **given) -> bytes:
+        payload = report(2, src=bytes((10, 0, 0, host)), dst=b"\x0a\0\0\2", trigger=2, epoch=epoch)
+        return frame(payload, address=BASE, **given)
+
+    with Collector(pairs(), Options(threads=threads)) as collector:
+        assert collector.newest_epoch() == 0
+        collector.feed_frames([of(5, host, psn=host) for host in range(9)])
+        collector.feed_frames([of(9, 3, psn=9), of(7, 3, psn=10), of(2**32 - 1, 3, psn=11, key=1)])
+        collector.finish()
+        assert collector.newest_epoch() == 9
+
+
+SUMMED = ("bytes", "packets")
+
+
+def summed(series: list[dict], name: str) -> dict[int, int]:
+    """A column's sums, by flow."""
+    sums = Counter()
+    for row in series:
+        sums[row["flow"]] += row[name]
+    return dict(sums)
+
+
+YEAR = 365 * 86_400 * SECOND
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_report_makes_four_rows_at_most_however_long_its_flow_was_silent(tmp_path, threads):
+    """Windows of a nanosecond, years between reports: the even share is one row, and no byte is lost."""
+    valid = VALID["start"] | VALID["iat"] | VALID["slot"] | VALID["last"]
+    told = [
+        {"timestamp": YEAR, "start": 7, "last": YEAR - 9, "iat": 1000, "bytes": 1003, "packets": 10},
+        {"timestamp": 3 * YEAR, "start": 7, "last": 3 * YEAR - 5, "iat": YEAR, "bytes": 2009, "packets": 20},
+        {"timestamp": 2**64 - 1, "start": 7, "last": 2**64 - 5, "iat": 6, "bytes": 2**63, "packets": 2**40},
+    ]
+    frames = [
+        frame(
+            report(2, src=bytes((10, 0, 0, n)), dst=b"\x0a\0\0\2", valid=valid, trigger=128, report_sequence=at, **one),
+            psn=3 * n + at,
+            address=BASE,
+        )
+        for n in range(3)
+        for at, one in enumerate(told)
+    ]
+    _, flows, series = collected(tmp_path, frames, Options(series_ns=1, threads=threads))
+    of_first = [row for row in series if row["flow"] == 0]
+    assert [(row["window_ns"], row["windows"], row["bytes"], row["packets"]) for row in of_first[:8]] == [
+        (8, YEAR - 1017, 803, 8),
+        (YEAR - 1009, 1, 100, 1),
+        (YEAR - 9, 1, 100, 1),
+        (YEAR, 1, 0, 0),
+        (YEAR + 1, YEAR - 6, 806, 8),
+        (2 * YEAR - 5, 1, 100, 1),
+        (3 * YEAR - 5, 1, 100, 1),
+        (3 * YEAR, 1, 0, 0),
+    ]
+    assert len(series) <= 3 * 4 * len(told)
+    assert all(summed(series, name) == {flow["flow"]: flow[name] for flow in flows} for name in SUMMED)
+
+
+def hostile(random_: random.Random, n: int, most: int) -> dict:
+    """Fields whose times are a few ns apart or cannot be, in any order, with sizes that no flow has."""
+    last = random_.choice((random_.randrange(most), random_.randrange(most), 0, 2**64 - 1))
+    return {
+        "src": bytes((10, 0, 0, random_.randrange(2))),
+        "dst": b"\x0a\0\0\2",
+        "ip_proto": random_.choice((6, 6, 17)),
+        "valid": random_.choice(
+            (VALID["start"] | VALID["iat"] | VALID["slot"] | VALID["last"], random_.randrange(1024))
+        ),
+        "trigger": random_.choice((0, 1, 4, 16, 32, 64, 128, 256)),
+        "epoch": random_.choice((0, 0, 1, n, 2**32 - 1)),
+        "report_sequence": random_.choice((n, n, 0, 2**32 - 1)),
+        "timestamp": random_.randrange(most),
+        "start": random_.randrange(most),
+        "last": last,
+        "iat": random_.choice((random_.randrange(most), 0, 2**63 - 1)),
+        "bytes": random_.choice((n * 100, n, 0, random_.randrange(1000), 2**40 + n)),
+        "packets": random_.choice((n, n * 2, 0, 1, random_.randrange(100), 2**40)),
+        "payload_bytes": n * 50 + random_.randrange(50),
+        "gap_bytes": random_.choice((n, 0, 9)),
+        "uncertain_bytes": random_.choice((n, 0)),
+        "duplicate_acks": n,
+    }
+
+
+def test_times_and_sizes_that_cannot_be_are_taken_as_the_plain_collector_takes_them(tmp_path):
+    """Windows of a ns and somewhat more: what is placed, what is spread, and where both meet the windows' edges."""
+    for seed in range(150):
+        random_ = random.Random(seed)
+        most, series_ns = random_.choice((20, 200)), random_.choice((1, 1, 2, 3, 7, 50, 0))
+        reports = [report(2, **hostile(random_, n, most)) for n in range(random_.randrange(1, 14))]
+        frames = [frame(data, psn=psn, address=BASE) for psn, data in enumerate(reports)]
+        model = plain(2, frames, series_ns)
+        _, flows, series = collected(tmp_path, frames, Options(series_ns=series_ns, threads=1 + seed % 2))
+        rows = [flow.row() for flow in model.flows.values()]
+        assert [{name: flow[name] for name in rows[0]} for flow in flows] == rows, seed
+        assert series == model.series, seed
+
+
+def test_where_the_bytes_of_a_report_go(tmp_path):
+    """The last of ten packets is where the report says, the one before an inter-arrival time earlier, others evenly."""
+    valid = VALID["start"] | VALID["iat"] | VALID["slot"] | VALID["last"]
+    told = [
+        {"timestamp": 2 * SECOND, "last": 2 * SECOND, "bytes": 40, "packets": 1, "trigger": 64},
+        {"timestamp": 9 * SECOND, "last": 15 * SECOND // 2, "iat": 2 * SECOND, "bytes": 1041, "packets": 11},
+    ]
+    frames = [
+        frame(report(2, dst=b"\x0a\0\0\2", valid=valid, report_sequence=at, **one), psn=at, address=BASE)
+        for at, one in enumerate(told)
+    ]
+    _, _, series = collected(tmp_path, frames, Options(series_ns=SECOND))
+    found = [
+        (row["window_ns"] // SECOND, row["windows"], row["bytes"], row["packets"], row["reports"]) for row in series
+    ]
+    # 801 bytes from 2.0 s to 5.5 s, 100 each at 5.5 s and at 7.5 s
+    assert found == [
+        (2, 1, 40 + 228, 1 + 2, 1),
+        (3, 2, 458, 4, 0),
+        (5, 1, 115 + 100, 2 + 1, 0),
+        (7, 1, 100, 1, 0),
+        (9, 1, 0, 0, 1),
+    ]
+
+
+def test_an_inter_arrival_time_back_to_the_report_before_is_no_time_beyond_it(tmp_path):
+    """One of three packets was at the end, one where counting began, and what is between these two is there, too."""
+    valid = VALID["start"] | VALID["iat"] | VALID["slot"] | VALID["last"]
+    for iat, found in (
+        (10, [(10, 20, 2), (20, 10, 1)]),
+        (11, [(20, 30, 3)]),
+        (9, [(10, 10, 1), (11, 10, 1), (20, 10, 1)]),
+    ):
+        told = {"timestamp": 20, "last": 20, "start": 10, "iat": iat, "bytes": 30, "packets": 3}
+        data = report(2, dst=b"\x0a\0\0\2", valid=valid, **told)
+        _, _, series = collected(tmp_path, [frame(data, psn=0, address=BASE)], Options(series_ns=1))
+        assert [(row["window_ns"], row["bytes"], row["packets"]) for row in series] == found, iat
+
+
+def key_of(flow: dict) -> tuple:
+    """A row's key as public() has it."""
+    names = ("ip_version", "ip_proto", "vlan", "mpls", "src", "dst")
+    ports = ("src_port", "dst_port", "icmp_type", "icmp_code", "icmp_id")
+    return tuple(flow[name] for name in names + ports)
+
+
+def public(key: tuple) -> tuple:
+    """The model's key as the table shows it."""
+    version, proto, vlans, labels, src, dst, src_port, dst_port = key
+    icmp = proto in (1, 58)
+    ports = (src_port, dst_port) if not icmp and (src_port or dst_port) else (None, None)
+    shown = (src_port >> 8, src_port & 255, dst_port) if icmp else (None, None, None)
+    return (version, proto, list(vlans), list(labels), src, dst, *ports, *shown)
+
+
+def test_any_number_of_threads_writes_the_same_bytes(tmp_path):
+    frames, written = traffic(2, 9, 2000), []
+    for threads in (1, 2, 3, 5):
+        folder = tmp_path / str(threads)
+        folder.mkdir()
+        collected(folder, frames, Options(threads=threads))
+        written.append([(folder / name).read_bytes() for name in ("flows.parquet", "series.parquet")])
+    assert all(files == written[0] for files in written)
+
+
+def test_a_capture_gives_what_its_frames_in_memory_give(tmp_path):
+    frames = traffic(2, 4)
+    (tmp_path / "reports.pcap").write_bytes(pcap(frames))
+    with Collector(pairs(), Options(), series=tmp_path / "s.parquet") as collector:
+        end = collector.feed(tmp_path / "reports.pcap")
+        assert end == {"records": len(frames), "end": "clean", "detail": ""}
+        assert counted(collector.finish()) == plain(2, frames, None).counters

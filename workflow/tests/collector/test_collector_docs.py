@@ -1,0 +1,38 @@
+"""What docs/collector.md shows works as it stands there."""
+
+import re
+import shlex
+from pathlib import Path
+
+import duckdb
+import pytest
+from acapella_testing.live_reports import capture
+
+from acapella.cli import doctor
+from acapella.cli.main import main
+from acapella.common.control_channel import decode
+
+TEXT = (Path(__file__).resolve().parents[3] / "docs" / "collector.md").read_text()
+
+
+def test_from_a_capture_to_flows(tmp_path, monkeypatch, capsys):
+    if not doctor.which("acapella-p4-run"):
+        pytest.skip("no acapella-p4-run: libdpdk-dev was not there when make setup ran")
+    monkeypatch.chdir(tmp_path)
+    capture(tmp_path / "trace.pcap", 1000)
+    for name, lines in re.findall(r"^    \$ cat (\S+)\n((?:    [^$].*\n)+)", TEXT, re.M):
+        (tmp_path / name).write_text(lines)
+    commands = re.findall(r"^    \$ acapella (.*)", TEXT, re.M)
+    assert len(commands) == 3
+    for command in commands:
+        assert main(shlex.split(command)) == 0
+    assert "10.0.0.2" in capsys.readouterr().out
+    flows = duckdb.sql("select packets, bytes from 'reports/flows.parquet' order by all").fetchall()
+    assert flows == [(500, 500 * 40), (500, 500 * 240)], "to the byte, with what came after the last report"
+
+
+def test_the_conversation_is_one():
+    lines = re.sub(r"\n {21}", " ", TEXT)
+    told = re.findall(r"^    (?:control plane|collector|both) +(\{.*?\})(?: {2,}.*)?$", lines, re.M)
+    names = [type(decode(line.encode())).__name__ for line in told]
+    assert names == ["Challenge", "Proof", "Hello", "Session", "Written", "Alive", "Ended"]

@@ -1,0 +1,89 @@
+"""Data plane and collector at the two ends of a veth, in a network namespace of their own, some killed by kill -9."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from acapella.cli import doctor
+
+SCENARIOS = Path(__file__).parents[1] / "support" / "live_reports.py"
+
+
+@pytest.fixture
+def play(tmp_path):
+    """Play a scenario of live_reports.py in a namespace; skips, with the reason, where that cannot be."""
+    if said := doctor.isolated(["ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"]):
+        pytest.skip(f"no network namespace with a veth: {said}")
+    if not doctor.which("acapella-p4-run"):
+        pytest.skip("no acapella-p4-run: libdpdk-dev was not there when make setup ran")
+
+    def run(scenario: str) -> dict:
+        command = [shutil.which("unshare"), "-rn", sys.executable, str(SCENARIOS), scenario, str(tmp_path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        logs = "".join(f"{path.name}: {path.read_text()}" for path in tmp_path.glob("*.log"))
+        assert done.returncode == 0, done.stderr + logs
+        return {**json.loads(done.stdout), "logs": logs}
+
+    return run
+
+
+def test_every_report_of_a_live_interface_arrives(play, tmp_path):
+    found = play("all_arrive")
+    assert found["codes"] == [0, 0]
+    assert found["plane"]["reports"] > 2000
+    assert found["delivery"] == {
+        "sent": found["plane"]["reports"],
+        "came": found["plane"]["reports"],
+        "accepted": found["plane"]["reports"],
+        "kernel_dropped": 0,
+        "missing": 0,
+    }
+    (session,) = found["sessions"]
+    assert (session["ended"], session["reports_sent"]) == (True, found["plane"]["reports"])
+    flows = duckdb.sql(
+        f"select src_port, packets, bytes from '{tmp_path}/reports/flows.parquet' order by all"
+    ).fetchall()
+    assert flows[0][0] == 80
+    assert flows[0][2] == 240 * flows[0][1], "packets of 200 bytes and two headers of 20"
+
+
+def test_a_collector_that_is_killed_is_followed_by_another(play):
+    found = play("collector_killed")
+    assert found["codes"][1] == 0
+    assert not {"flows.parquet", "series.parquet", "counters.json"} & set(found["left"])
+    reports, delivery, sent = found["reports"], found["delivery"], found["plane"]["reports"]
+    assert reports["accepted"] >= 50
+    assert reports["accepted"] + reports["bad_qp"] == delivery["came"]
+    assert delivery["missing"] == sent - delivery["came"] >= found["before"]["reports"]["accepted"]
+    old, new = found["before"]["sessions"][0], found["sessions"][0]
+    assert old["instance"] == new["instance"]
+    assert not set(old["queue_pairs"]) & set(new["queue_pairs"])
+    assert found["plane"]["balanced"]
+    assert "Traceback" not in found["logs"]
+
+
+def test_a_data_plane_that_is_killed_is_followed_by_another(play, tmp_path):
+    found = play("data_plane_killed")
+    assert (found["codes"][0], found["codes"][2]) == (2, 0)
+    assert "acapella: error: the data plane was killed by SIGKILL; start it again" in found["logs"]
+    first, second = found["sessions"]
+    assert (first["retired"], first["reports_sent"], second["retired"]) == (True, None, False)
+    reports = found["reports"]
+    assert reports["accepted"] == found["before"]["reports"]["accepted"] + found["again"]["reports"]
+    assert (reports["late_epoch"], reports["psn_gap_lost"], found["delivery"]["missing"]) == (0, 0, None)
+    flows = duckdb.sql(f"select epochs from '{tmp_path}/reports/flows.parquet'").fetchall()
+    assert flows == [(2,), (2,)], "each data plane counts in epochs of its own"
+    assert "Traceback" not in found["logs"]
+
+
+def test_an_interface_that_goes_ends_a_run_with_its_results(play, tmp_path):
+    found = play("interface_gone")
+    assert found["codes"] == [0, 1]
+    assert found["delivery"]["accepted"] == found["plane"]["reports"]
+    assert "collector: error: interface v1: is gone; what came until then is written" in found["logs"]
+    assert duckdb.sql(f"select count(*) from '{tmp_path}/reports/flows.parquet'").fetchall() == [(2,)]

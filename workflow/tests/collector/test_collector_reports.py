@@ -1,0 +1,161 @@
+"""Reports that are none, ICRC as scapy and tshark have it, looks at a running collector, and what cannot be run."""
+
+import shutil
+import subprocess
+import threading
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from acapella_testing.frames.report_frames import BYTES, LAYOUTS, frame, icrc, pcap, report
+
+from acapella_core import collector as core
+from acapella_core.arrow_tables import arrow_schema
+from acapella_core.collector import Collector, Options, QueuePair
+from acapella_core.errors import UserError
+
+BASE = 0x10_0000_0000
+RING = [QueuePair(number=0x11, key=0x1234, base=BASE, slots=16)]
+GOOD = report(2, src=b"\x0a\0\0\1", dst=b"\x0a\0\0\2", report_sequence=1, timestamp=5, bytes=100, packets=1)
+
+
+def counters(*frames: bytes, number: int = 2) -> dict:
+    """What was not zero after these frames."""
+    with Collector(RING, Options(format=number)) as collector:
+        collector.feed_frames(list(frames))
+        return {name: count for name, count in collector.finish().items() if count}
+
+
+BAD = {
+    "bad_key": frame(GOOD, psn=0, address=BASE, key=0x1235),
+    "bad_qp": frame(GOOD, psn=0, address=BASE, queue_pair=0x12),
+    "out_of_bounds": frame(GOOD, psn=0, address=BASE + 16 * 192),
+    "bad_opcode": frame(GOOD, psn=0, address=BASE, opcode=0x26),
+    "bad_icrc": frame(GOOD, psn=0, address=BASE, spoil_icrc=True),
+    "bad_version": frame(b"\3" + GOOD[1:], psn=0, address=BASE),
+    "bad_length": frame(b"", psn=0, address=BASE),
+    "not_roce": frame(GOOD, psn=0, address=BASE, port=4792),
+}
+
+
+@pytest.mark.parametrize("reason", BAD)
+def test_a_bad_report_is_counted_by_its_reason_and_written_nowhere(reason):
+    assert counters(BAD[reason]) == {"frames": 1, reason: 1}
+
+
+def test_a_cut_frame_is_truncated(tmp_path):
+    (tmp_path / "cut.pcap").write_bytes(pcap([frame(GOOD, psn=0, address=BASE)], cut=100))
+    with Collector(RING, Options(series_ns=None)) as collector:
+        collector.feed(tmp_path / "cut.pcap")
+        found = collector.finish()
+    assert (found["truncated"], found["accepted"], found["flows"]) == (1, 0, 0)
+
+
+def test_random_bytes_are_counted_and_written_nowhere():
+    noise = np.random.default_rng(1)
+    frames = [noise.bytes(int(length)) for length in noise.integers(0, 400, 3000)]
+    found = counters(*frames)
+    assert found["frames"] == found["not_roce"] + found.get("bad_length", 0) == 3000
+
+
+def test_numbers_that_come_twice_or_late_are_told_apart():
+    frames = [frame(GOOD, psn=psn, address=BASE) for psn in (2**24 - 1, 0, 4, 4, 2, 2)]
+    found = counters(*frames)
+    assert {name: found[name] for name in ("accepted", "psn_gap_lost", "psn_duplicate", "psn_reordered")} == {
+        "accepted": 3,
+        "psn_gap_lost": 3,
+        "psn_duplicate": 2,
+        "psn_reordered": 1,
+    }
+
+
+def test_columns_are_those_of_the_schemas():
+    with Collector(RING, Options()) as collector:
+        collector.feed_frames([frame(GOOD, psn=0, address=BASE)])
+        collector.finish()
+        rows = pa.Table.from_batches(collector.flow_batches())
+    assert rows.schema == arrow_schema("flow_reports")
+    assert rows.to_pylist()[0] | {"bytes": 100, "packets": 1, "first_ns": 5, "src": "10.0.0.1"} == rows.to_pylist()[0]
+
+
+def test_the_layouts_have_no_holes():
+    for number, rows in LAYOUTS.items():
+        end = 0
+        for row in rows:
+            assert row["offset"] == end, (number, row["name"])
+            end += row["bytes"]
+        assert end == BYTES[number] == core.REPORT_BYTES[number]
+
+
+@pytest.mark.parametrize("vlans", [(), (7,)])
+def test_scapy_has_the_same_icrc(vlans):
+    packets = pytest.importorskip("scapy.layers.l2", reason="scapy is not installed")
+    pytest.importorskip("scapy.contrib.roce", reason="this scapy has no RoCE")
+    data = frame(GOOD, psn=77, address=BASE, vlans=vlans)
+    dissected = packets.Ether(data)
+    transport = dissected["BTH"]
+    assert transport.opcode == 0x2A and transport.psn == 77 and transport.dqpn == 0x11
+    assert transport.compute_icrc(bytes(transport.payload)[:-4]) == data[-4:] == icrc(data[14 + 4 * len(vlans) : -4])
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_tshark_dissects_reports_cleanly_and_shows_the_same_icrc(tmp_path, number):
+    if shutil.which("tshark") is None:
+        pytest.skip("tshark is not installed")
+    made = GOOD if number == 2 else report(1, timestamp=5)
+    good = [frame(made, psn=n, address=BASE + n * BYTES[number], vlans=(5,) * (n % 3)) for n in range(6)]
+    spoilt = frame(made, psn=6, address=BASE, spoil_icrc=True)
+    (tmp_path / "r.pcap").write_bytes(pcap([*good, spoilt]))
+    names = ("bth.opcode", "bth.psn", "reth.r_key", "reth.dmalen", "invariant.crc")
+    fields = [*(f"-einfiniband.{name}" for name in names), "-e_ws.malformed", "-e_ws.expert.message"]
+    command = ["tshark", "-nr", tmp_path / "r.pcap", "-Tfields", *fields]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    # tshark 4.0 shows the ICRC of each frame and judges none; as a number it is that of the bytes in their order.
+    crcs = [f"0x{data[-4:].hex()}" for data in (*good, spoilt)]
+    expected = [f"42\t{n}\t4660\t{BYTES[number]}\t{crc}\t\t" for n, crc in enumerate(crcs)]
+    assert [line.replace("0x00001234", "4660") for line in told] == expected
+    assert counters(*good, spoilt, number=number) | {"accepted": 6, "bad_icrc": 1} == counters(
+        *good, spoilt, number=number
+    )
+
+
+def test_flows_are_seen_while_others_are_fed():
+    reports = b"".join(
+        report(2, src=bytes((10, 0, n % 100, 1)), dst=b"\x0a\0\0\2", report_sequence=n, timestamp=n, bytes=n)
+        for n in range(1, 2000)
+    )
+    seen, stop = [], threading.Event()
+    with Collector(options=Options(series_ns=None)) as collector:
+
+        def look():
+            while not stop.is_set():
+                seen.append(collector.snapshot(limit=3))
+
+        looker = threading.Thread(target=look)
+        looker.start()
+        try:
+            for _ in range(20):
+                collector.feed_reports(np.frombuffer(reports, np.uint8))
+        finally:
+            stop.set()
+            looker.join()
+        last = collector.snapshot(limit=3).to_pydict()
+    assert seen and all(len(batch) <= 3 for batch in seen)
+    assert last["bytes"] == sorted(last["bytes"], reverse=True) == [1999, 1998, 1997]
+
+
+def test_a_collector_that_cannot_be_says_why():
+    with pytest.raises(UserError, match="queue pair 0"):
+        Collector([QueuePair(0, 1, 1, 1)])
+    with pytest.raises(UserError, match="24 bits"):
+        Collector([QueuePair(1 << 24, 1, 1, 1)])
+    with pytest.raises(UserError, match="report format 3"):
+        Collector(options=Options(format=3))
+
+
+def test_without_an_rdma_device_there_is_one_line():
+    if core.rdma_devices():
+        pytest.skip("this machine has an RDMA device")
+    with Collector() as collector, pytest.raises(UserError, match=r"no RDMA device on this machine|libibverbs") as said:
+        collector.open_rdma(core.Rdma("10.0.0.1", slots=64))
+    assert "\n" not in str(said.value)

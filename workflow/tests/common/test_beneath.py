@@ -1,0 +1,345 @@
+"""Nothing is written through a symbolic link beneath a campaign's directory."""
+
+import contextlib
+import ctypes
+import errno
+import hashlib
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+from acapella_testing.workflow_run import workplace
+
+from acapella.cli import main as cli
+from acapella.common.links import links, refusal
+from acapella_capture import coordinator, outcomes
+from acapella_capture.testbeds import files as captures
+from acapella_capture.testbeds.fabric.transfer import Transfer
+from acapella_core import _native, beneath, files
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_path, atomic_text
+
+
+@pytest.fixture
+def outside(tmp_path):
+    """A directory of the user's with a file, which nothing may change."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / "profile").write_text("mine")
+    yield folder
+    assert [path.name for path in folder.iterdir()] == ["profile"]
+    assert (folder / "profile").read_text() == "mine"
+
+
+def refuse(*_):
+    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+
+@pytest.fixture(params=["openat2", "stepwise"])
+def way(request, monkeypatch, tmp_path):
+    """Both ways to open directories, where this kernel has both."""
+    if request.param == "stepwise":
+        monkeypatch.setattr(_native, "open_beneath", refuse)
+        return
+    descriptor = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.close(_native.open_beneath(descriptor, b"."))
+    except OSError as error:
+        pytest.skip(f"openat2: {error.strerror}")
+    finally:
+        os.close(descriptor)
+
+
+@pytest.fixture
+def results(tmp_path, way):
+    """A protected directory; tests with it run both ways."""
+    folder = tmp_path / "results"
+    (folder / "tables").mkdir(parents=True)
+    beneath.protect(folder)
+    return folder
+
+
+def write_text(target):
+    atomic_text(target, "text")
+
+
+def write_path(target):
+    with atomic_path(target) as temporary:
+        temporary.write_text("text")
+
+
+WRITERS = {"text": write_text, "path": write_path, "folder": beneath.make_folder}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("place", ["tables", "tables/inner", "new"])
+def test_a_directory_that_is_a_link_is_not_followed(writer, place, results, outside):
+    shutil.rmtree(results / place, ignore_errors=True)
+    (results / place).symlink_to(outside)
+    with pytest.raises(UserError, match="is a symbolic link") as error:
+        WRITERS[writer](results / place / "deep" / "profile")
+    assert str(error.value).startswith(f"{results / place}: ") and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("target", ["profile", "missing"])
+def test_a_file_that_is_a_link_is_not_followed(writer, target, results, outside):
+    (results / "tables" / "throughput.csv").symlink_to(outside / target)
+    with pytest.raises(UserError, match=r"tables/throughput\.csv: is a symbolic link"):
+        WRITERS[writer](results / "tables" / "throughput.csv")
+
+
+def test_openat2_refuses_links_and_what_leaves_the_directory(results, outside, monkeypatch):
+    """As openat2(2) describes it; the kernel is asked, not our own walk."""
+    monkeypatch.undo()
+    (results / "tables" / "link").symlink_to(results)
+    descriptor = os.open(results, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        found = {}
+        for path in (b"tables", b"tables/link", b"..", b"tables/../..", os.fsencode(outside), b"none"):
+            try:
+                os.close(_native.open_beneath(descriptor, path))
+            except OSError as error:
+                found[path] = error.errno
+    finally:
+        os.close(descriptor)
+    refused = {b"tables/link": errno.ELOOP, b"none": errno.ENOENT}
+    left = dict.fromkeys((b"..", b"tables/../..", os.fsencode(outside)), errno.EXDEV)
+    assert found == refused | left
+
+
+def replaced_by_link(directory: Path, outside: Path) -> Path:
+    """Put a link in the place of a directory; return where the directory is."""
+    moved = directory.with_name(f"{directory.name}.moved")
+    directory.rename(moved)
+    directory.symlink_to(outside)
+    return moved
+
+
+def test_a_directory_replaced_while_a_file_is_written_is_written_to_where_it_is(results, outside):
+    (results / "tables" / "inner").mkdir()
+    with atomic_path(results / "tables" / "inner" / "profile") as temporary:
+        moved = replaced_by_link(results / "tables" / "inner", outside)
+        temporary.write_text("text")
+    assert [(path.name, path.read_text()) for path in moved.iterdir()] == [("profile", "text")]
+
+
+STEPS = {
+    beneath: ("located", "refuse_link", "open_below", "open_inner"),
+    files: ("remove_abandoned", "held_temporary", "finish"),
+}
+
+
+def test_a_directory_replaced_between_any_two_steps_is_not_written_through(results, outside, monkeypatch):
+    """After the first step, the second, and so on: the file is in the directory, wherever that is, or an error."""
+    inner, written = results / "tables" / "inner", []
+    steps = 0
+
+    def counted(step):
+        def after(*words, **more):
+            nonlocal steps
+            found = step(*words, **more)
+            steps += 1
+            if steps == len(written):
+                written[-1] = replaced_by_link(inner, outside) / "profile"
+            return found
+
+        return after
+
+    for module, names in STEPS.items():
+        for name in names:
+            monkeypatch.setattr(module, name, counted(getattr(module, name)))
+    while not written or written[-1] is not None:
+        shutil.rmtree(results / "tables")
+        inner.mkdir(parents=True)
+        written.append(None)
+        steps = 0
+        with contextlib.suppress(UserError):
+            atomic_text(inner / "profile", "text")
+    assert (inner / "profile").read_text() == "text"  # nothing was replaced the last time
+    assert len(written) > len(STEPS[files])
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Exchange two names at once (renameat2)."""
+    current, exchanged = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    assert renameat2(current, os.fsencode(one), current, os.fsencode(other), exchanged) == 0, ctypes.get_errno()
+
+
+def test_a_directory_that_is_replaced_again_and_again_is_never_written_through(results, outside):
+    directory, link = results / "tables" / "inner", results / "tables" / "link"
+    directory.mkdir()
+    link.symlink_to(outside)
+    over = threading.Event()
+
+    def replace():
+        while not over.is_set():
+            exchange(directory, link)
+            exchange(directory, link)
+
+    thread = threading.Thread(target=replace)
+    thread.start()
+    try:
+        for _ in range(200):
+            with contextlib.suppress(UserError):
+                atomic_text(directory / "profile", "text")
+    finally:
+        over.set()
+        thread.join()
+    assert {path.name for path in directory.iterdir()} <= {"profile"}
+
+
+def test_a_path_that_leaves_the_directory_by_dots_is_outside(results, outside):
+    atomic_text(results / "tables" / ".." / "tables" / "a.txt", "text")
+    assert (results / "tables" / "a.txt").read_text() == "text"
+    assert beneath.root_of(results / ".." / "home" / "profile") is None
+    assert beneath.root_of(f"{results}-other/file") is None
+
+
+def test_the_directory_itself_may_be_a_link(results, tmp_path, monkeypatch):
+    (tmp_path / "demo").symlink_to(results)
+    monkeypatch.chdir(tmp_path)
+    beneath.protect("demo")
+    atomic_text("demo/new/a.txt", "text")
+    assert (results / "new" / "a.txt").read_text() == "text"
+    assert sorted(path.name for path in (results / "new").iterdir()) == ["a.txt"]
+    monkeypatch.chdir(results)
+    atomic_text("b.txt", "text")
+
+
+def test_jobs_learn_the_directory_from_the_environment(tmp_path, outside, monkeypatch):
+    (tmp_path / "campaign").mkdir()
+    (tmp_path / "campaign" / "acap").symlink_to(outside)
+    monkeypatch.setenv(beneath.VARIABLE, str(tmp_path / "campaign"))
+    with pytest.raises(UserError, match="is a symbolic link"):
+        atomic_text(tmp_path / "campaign" / "acap" / "profile", "text")
+
+
+def test_captures_are_still_linked_and_not_into_a_linked_directory(results, outside):
+    captures.link(outside / "profile", results / "raw" / "a.pcap")
+    captures.link(outside / "profile", results / "raw" / "a.pcap")
+    assert (results / "raw" / "a.pcap").read_text() == "mine"
+    shutil.rmtree(results / "raw")
+    (results / "raw").symlink_to(outside)
+    with pytest.raises(UserError, match="is a symbolic link"):
+        captures.link(outside / "profile", results / "raw" / "b.pcap")
+
+
+class Node:
+    """A node with one file, as a fetch from FABRIC sees it."""
+
+    def __init__(self, content: bytes):
+        self.content = content
+        self.sha256 = hashlib.sha256(content).hexdigest()
+
+    def ask(self, _node, command, **_more):
+        parts = {"parts": [self.sha256], "size": len(self.content), "sha256": self.sha256}
+        return {"parts": parts, "cut": {"path": "part"}, "remove": {}}[command]
+
+    def download(self, _node, _place, local):
+        local.write_bytes(self.content)
+
+
+def test_a_fetched_capture_is_not_written_through_links(results, outside):
+    node, raw = Node(b"captured"), results / "raw"
+    raw.mkdir()
+    transfer = Transfer(node, node.download, 100)
+    (raw / ".a.pcap.partial.part").symlink_to(outside / "profile")
+    transfer.fetch("node", "a.pcap", raw / "a.pcap")
+    assert [(path.name, path.read_bytes()) for path in raw.iterdir()] == [("a.pcap", b"captured")]
+    (raw / ".b.pcap.partial").symlink_to(outside / "profile")
+    with pytest.raises(UserError, match=r"\.b\.pcap\.partial: is a symbolic link"):
+        transfer.fetch("node", "b.pcap", raw / "b.pcap")
+    assert "raw/.b.pcap.partial is a symbolic link" in refusal(results)
+    shutil.rmtree(raw)
+    raw.symlink_to(outside)
+    with pytest.raises(UserError, match="is a symbolic link"):
+        transfer.fetch("node", "a.pcap", raw / "a.pcap")
+
+
+def test_locks_and_incomplete_files_of_a_collection_are_no_links(results, outside):
+    (results / ".collect.lock").symlink_to(outside / "profile")
+    with pytest.raises(UserError, match=r"\.collect\.lock: is a symbolic link"), coordinator.alone(results):
+        pass
+    (results.parent / ".outcomes.csv.lock").symlink_to(outside / "profile")
+    with pytest.raises(UserError, match=r"\.outcomes\.csv\.lock: is a symbolic link"):
+        outcomes.merge(results.parent / "outcomes.csv", [])
+    (results / "raw").mkdir()
+    (results / "raw" / ".a.pcap.part").touch()
+    coordinator.remove_parts(results / "raw")
+    assert list((results / "raw").iterdir()) == []
+    elsewhere = results.parent / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / ".a.pcap.part").touch()
+    (results / "raw").rmdir()
+    (results / "raw").symlink_to(elsewhere)
+    with pytest.raises(UserError, match="raw: is a symbolic link"):
+        coordinator.remove_parts(results / "raw")
+    assert (elsewhere / ".a.pcap.part").exists()
+
+
+PLACES = {
+    "index": ("catalog.duckdb", "logs"),
+    "process": ("tables/throughput.csv", "tables/flows_per_sample.parquet", "tables", "provenance.json"),
+    "figures": ("figures/throughput.svg",),
+}
+
+
+@pytest.mark.parametrize(("command", "place"), [(name, place) for name, found in PLACES.items() for place in found])
+def test_commands_refuse_links_in_somebody_elses_results(command, place, campaign, outside, capsys):
+    folder = shutil.copytree(campaign, outside.parent / "copy")
+    if command == "index":  # it removes samples that are not in the sheet, and lists them in logs/
+        (folder / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\n")
+        first = min(path.stem for path in (folder / "acap").iterdir())
+        with (folder / "raw" / "samples.tsv").open("a") as sheet:
+            sheet.write(f"{first}\tSITE00\tp0\tx.pcap\n")
+    target = folder / place
+    if target.is_dir():
+        shutil.rmtree(target)
+    with contextlib.suppress(FileNotFoundError):
+        target.unlink()
+    target.parent.mkdir(exist_ok=True)
+    target.symlink_to(outside if "." not in target.name else outside / "profile")
+    more = ["--only", "throughput", "--formats", "svg"] if command == "figures" else []
+    assert cli.main([command, str(folder), *more]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{target}: is a symbolic link" in line
+
+
+def test_snakemake_does_not_start_in_a_campaign_with_links(tmp_path, outside):
+    """The shells of its jobs would write their logs through them."""
+    started = workplace(tmp_path)
+    started.campaign.mkdir(parents=True)
+    (started.campaign / "logs").symlink_to(outside)
+    ended = started.run("--dry-run", "--quiet")
+    assert ended.returncode == 1
+    assert ended.stdout.splitlines()[1:] == [
+        f"acapella: error: results/tiny/logs is a symbolic link to {outside}, "
+        f"and no file is written through one; {beneath.FIX}"
+    ]
+
+
+CACHED = "0" * 64
+LINKS = {
+    "benchmarks/digest": "/tmp",
+    "raw/samples.tsv": "mine",
+    "raw/a.json": "mine",
+    "raw/a": "/tmp",
+    "tables/throughput.csv": "mine",
+    "acap/a.parquet": "mine.parquet",
+    "flows/a.parquet": f"../{CACHED}_acap.parquet",
+    "acap/inner/a.parquet": f"../{CACHED}_acap.parquet",
+}
+OURS = {"raw/a.pcap": "../mine.pcap", "acap/b.parquet": f"/cache/{CACHED}_acap.parquet"}
+
+
+def test_links_that_the_workflow_makes_are_no_others(tmp_path):
+    for place, target in (LINKS | OURS).items():
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).symlink_to(target)
+    assert {str(place): what for place, what in links(tmp_path)} == {
+        place: f"is a symbolic link to {target}" for place, target in LINKS.items()
+    }

@@ -1,0 +1,362 @@
+"""Programs that read hostile input have few rights, and a time limit for every answer."""
+
+import errno
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from acapella_testing.frames.traces import busy_port, write_pcap
+
+from acapella.cli.doctor import confinement
+from acapella.cli.main import main
+from acapella.common import confined, tshark
+from acapella.digest.command import ANSWER_S
+from acapella.kappa import selection
+from acapella_core import _native
+from acapella_core.errors import MISTAKE, UserError
+
+FIELDS = ("frame.number", "frame.protocols")
+PYTHON = "/usr/bin/python3"  # of the system, so that a confined program may run it
+OFFERED = _native.confinement_offered()
+CAPTURES = sorted((Path(__file__).parents[3] / ".test/captures").glob("*.pcap.gz"))[:2]
+
+needs_landlock = pytest.mark.skipif(OFFERED["landlock_abi"] == 0, reason="this kernel has no Landlock")
+needs_seccomp = pytest.mark.skipif(not OFFERED["seccomp"], reason="this kernel has no seccomp")
+
+ASKED = '[ "$1" = -G ] && exit\n'  # for its directories
+
+# Prints what it could do as the first line of standard error.
+ATTEMPTS = """
+import json, os, resource, socket, sys
+def tried(attempt):
+    try:
+        attempt()
+    except OSError as error:
+        return error.strerror
+    return "done"
+secret, made, inner = {secret!r}, {made!r}, {inner!r}
+def connect():
+    socket.create_connection(("127.0.0.1", 9), timeout=1)
+found = dict(
+    read=tried(lambda: open(secret).read()),
+    lists=tried(lambda: os.listdir(os.path.dirname(secret))),
+    write=tried(lambda: open(made, "w")),
+    unix=tried(lambda: socket.socket(socket.AF_UNIX)),
+    tcp=tried(connect),
+    system=tried(lambda: open("/usr/bin/env", "rb").read(1)),
+    inherited=tried(lambda: os.read(inner, 1)),
+    uid=os.getuid(), groups=os.getgroups(),
+    limits=[resource.getrlimit(what)[0] for what in (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_CORE)],
+)
+print(json.dumps(found), file=sys.stderr)
+sys.exit(3)
+"""
+
+
+def fake(directory: Path, script: str, monkeypatch, interpreter: str = "/bin/sh") -> tshark.Tshark:
+    """A tshark on the PATH that does what the script says; dumpcap in the same directory prints the version."""
+    directory.mkdir()
+    for name, text in {
+        "tshark": f"#!{interpreter}\n{ASKED if interpreter == '/bin/sh' else ''}{script}\n",
+        "dumpcap": "#!/bin/sh\necho 'Dumpcap (Wireshark) 4.0.17'\n",
+    }.items():
+        (directory / name).write_text(text)
+        (directory / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+    return tshark.find()
+
+
+@needs_landlock
+@needs_seccomp
+def test_a_confined_program_reaches_no_file_network_or_user(tmp_path, monkeypatch):
+    secret, made = tmp_path / "outside" / "secret", tmp_path / "outside" / "made"
+    secret.parent.mkdir(mode=0o777)
+    secret.parent.chmod(0o777)
+    secret.write_text("secret")
+    secret.chmod(0o644)
+    reading, writing = os.pipe()
+    os.set_inheritable(reading, True)
+    os.write(writing, b"x")
+    script = ATTEMPTS.format(secret=str(secret), made=str(made), inner=reading)
+    program = fake(tmp_path / "bin", script, monkeypatch, f"{PYTHON} -I")
+    with pytest.raises(UserError) as caught, program.start("-", FIELDS) as run:
+        run.stdin.close()
+        run.finish()
+    found, _ = json.JSONDecoder().raw_decode(str(caught.value).partition("(exit code 3): ")[2])
+    denied = os.strerror(13)
+    assert [found[attempt] for attempt in ("read", "lists", "write")] == [denied] * 3
+    assert [found[attempt] for attempt in ("unix", "tcp")] == [os.strerror(1)] * 2
+    assert found["system"] == "done"
+    assert found["inherited"] == os.strerror(9)
+    assert found["limits"] == [confined.MEMORY_BYTES, confined.CPU_S, 0]
+    assert not made.exists()
+    if os.geteuid() == 0:
+        assert found["uid"] not in (0, os.getuid())
+        assert found["groups"] == []
+
+
+def test_a_private_capture_is_read_by_tshark(capture):
+    capture.chmod(0o600)
+    with tshark.find().start(capture, FIELDS) as run:
+        assert len(b"\n".join(run.lines()).splitlines()) == len(busy_port())
+        run.finish()
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
+def test_confinement_changes_no_answer(path):
+    program = tshark.find()
+    command = program.command(FIELDS)
+    command[command.index("-")] = str(path)
+    plain = subprocess.run(command, capture_output=True, check=True, env=tshark.environment()).stdout
+    with program.start(path, FIELDS) as run:
+        assert b"\n".join(run.lines()).splitlines() == plain.splitlines()
+        run.finish()
+    assert plain.count(b"\n") > 0
+
+
+@pytest.fixture
+def hung(tmp_path, monkeypatch):
+    """A capture, after a fake tshark was put on the PATH."""
+
+    def make(script: str, copies: int) -> Path:
+        fake(tmp_path / "bin", script, monkeypatch)
+        return write_pcap(tmp_path / "port.pcap", busy_port() * copies, snaplen=1500)
+
+    return make
+
+
+def digest_error(capture, capsys, *words: str) -> tuple[int, str]:
+    out = capture.parent / "out"
+    out.mkdir(exist_ok=True)
+    begin = time.monotonic()
+    code = main(["digest", str(capture), "-o", str(out / "a.parquet"), "--tshark-timeout", "0.4", *words])
+    assert time.monotonic() - begin < 30
+    assert list(out.iterdir()) == []
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return code, error
+
+
+# It reads all and answers nothing, answers one frame, reads nothing (of more than a pipe holds), does not end.
+@pytest.mark.parametrize(
+    ("script", "frames", "said"),
+    [
+        ("cat > /dev/null; sleep 5 & exec sleep 600", 1, "it was sent frames 1 to "),
+        (r"printf '1\teth\n'; exec sleep 600", 1, "it was sent frames 2 to "),
+        ("exec sleep 600", 400, "it was sent frames 1 to "),
+        (r"exec > /dev/null; exec sleep 600", 1, "tshark does not end within 0.4 s"),
+    ],
+)
+def test_a_tshark_that_hangs_is_one_line_with_the_frames(script, frames, said, hung, capsys):
+    capture = hung(script, frames)
+    if frames > 1:
+        assert capture.stat().st_size > 4 << 20
+    code, error = digest_error(capture, capsys, "--engine", "tshark")
+    assert code == MISTAKE
+    assert said in error
+    if "does not end" not in said:
+        assert f"{capture}: tshark gave no answer for 0.4 s" in error
+        assert "use --engine native" in error
+
+
+def test_a_stopped_tshark_is_one_line_and_gone(capture, monkeypatch, capsys):
+    started = []
+
+    class Stopped(confined.Process):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            os.kill(self.pid, signal.SIGSTOP)
+            started.append(self.pid)
+
+    monkeypatch.setattr(tshark, "Process", Stopped)
+    code, error = digest_error(capture, capsys)
+    assert code == MISTAKE
+    assert f"{capture}: tshark gave no answer for 0.4 s; it was sent frames 1 to " in error
+    assert started
+    assert not Path(f"/proc/{started[0]}").exists()
+
+
+def test_a_filter_and_a_reference_have_time_limits_too(capture, monkeypatch, tmp_path):
+    fake(tmp_path / "bin", "exec sleep 600", monkeypatch)
+    monkeypatch.setattr(tshark.Run.lines, "__defaults__", (0.3,))
+    with pytest.raises(UserError, match=r"port\.pcap: tshark printed nothing for 0\.3 s"):
+        selection.filtered("udp", [str(capture)])
+    monkeypatch.setattr(tshark, "ANSWER_S", 0.3)
+    from acapella.verify import tables  # noqa: PLC0415
+
+    with pytest.raises(UserError, match=r"port\.pcap: tshark printed nothing after frame 0"):
+        tables.tshark_tables(capture, tmp_path)
+
+
+def test_a_program_whose_complaints_fill_the_disk_is_ended(monkeypatch, tmp_path):
+    monkeypatch.setattr(confined, "FILE_BYTES", 1 << 20)
+    program = fake(tmp_path / "bin", "yes complaint >&2", monkeypatch)
+    with program.start("-", FIELDS) as run:
+        with pytest.raises(UserError, match="tshark failed"):
+            run.finish()
+        assert os.fstat(run.complaints.fileno()).st_size == 1 << 20
+
+
+def test_a_program_that_cannot_be_run_is_one_line(tmp_path):
+    text = tmp_path / "tshark"
+    text.write_text("no program")
+    text.chmod(0o755)
+    with (
+        pytest.raises(UserError, match="tshark does not start: Exec format error"),
+        tshark.Tshark(str(text), "4.0.17").start("-", FIELDS),
+    ):
+        pass
+
+
+@needs_landlock
+@needs_seccomp
+def test_a_process_that_confines_itself_writes_beneath_its_outputs_alone(tmp_path):
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    inside.mkdir()
+    outside.mkdir()
+    (outside / "there").write_text("kept")
+    code = f"""
+import ctypes, os, platform, signal, socket, subprocess
+from acapella_core import _native
+libc = ctypes.CDLL(None, use_errno=True)
+SYS_CLONE, SYS_CLONE3, CLONE_NEWUSER = {{"x86_64": 56}}.get(platform.machine(), 220), 435, 0x10000000
+def called(result):
+    if result == 0:
+        os._exit(0)
+    if result < 0:
+        raise OSError(ctypes.get_errno(), "")
+_native.confine_self([{str(inside)!r}, "/nonexistent"])
+def refused(attempt):
+    try:
+        attempt()
+    except OSError as error:
+        return error.errno
+    return 0
+there = {str(outside / "there")!r}
+print([refused(attempt) for attempt in (
+    lambda: open({str(inside / "a")!r}, "w").write("x"),
+    lambda: os.rename({str(inside / "a")!r}, {str(inside / "b")!r}),
+    lambda: open(there).read(),
+    lambda: open(there, "w"),
+    lambda: os.unlink(there),
+    lambda: os.rename({str(inside / "b")!r}, there),
+    lambda: socket.socket(),
+    lambda: subprocess.run(["true"], check=True),
+    lambda: called(libc.syscall(SYS_CLONE, CLONE_NEWUSER | signal.SIGCHLD, 0, 0, 0, 0)),
+    lambda: called(libc.syscall(SYS_CLONE3, 0, 0)),
+)])
+"""
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    denied, refused = errno.EACCES, errno.EPERM
+    found = json.loads(shown)
+    assert found[5] in (denied, errno.EXDEV)  # the second without the right to move between directories
+    del found[5]
+    assert found == [0, 0, 0, denied, denied, refused, 0, refused, errno.ENOSYS]
+    assert (outside / "there").read_text() == "kept"
+
+
+def test_the_command_confines_itself_and_still_writes_both_tables(capture, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    program = [str(Path(sys.executable).with_name("acapella")), "digest", str(capture), "-o", "out/a.parquet"]
+    subprocess.run(program, check=True, cwd=tmp_path)
+    assert sorted(path.name for path in out.iterdir()) == ["a.flows.parquet", "a.parquet"]
+
+
+@needs_seccomp
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["digest", "read", "-o", "out.parquet"],
+        ["kappa", "read", "read", "-o", "out.json"],
+        ["anonymise", "read", "-o", "out.pcap", "--key-file", "key"],
+        ["show", "read"],
+        ["verify", "read"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_commands_that_read_what_others_made_are_confined(tmp_path, command):
+    """Each waits for its input, a pipe to which nobody writes."""
+    os.mkfifo(tmp_path / "read")
+    (tmp_path / "key").write_bytes(bytes(32))
+    (tmp_path / "key").chmod(0o600)
+    program = str(Path(sys.executable).with_name("acapella"))
+    process = subprocess.Popen([program, *command], cwd=tmp_path, stderr=subprocess.PIPE)
+    try:
+        while process.poll() is None and status_of(process.pid).get("Seccomp") != "2":
+            time.sleep(0.02)
+        assert process.poll() is None, process.stderr.read()
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def status_of(pid: int) -> dict[str, str]:
+    """Return the lines of /proc/PID/status."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def test_doctor_reports_what_is_active():
+    found = {finding.piece: finding for finding in confinement()}
+    assert found["Landlock"].there == (OFFERED["landlock_abi"] > 0)
+    assert str(OFFERED["landlock_abi"]) in found["Landlock"].seen or not found["Landlock"].there
+    assert found["seccomp"].there == OFFERED["seccomp"]
+    assert set(found) == {"Landlock", "seccomp", "user of tshark", "processes of tshark"}
+
+
+def test_doctor_reports_the_user_that_tshark_gets():
+    """Root of a user namespace has no other user to become."""
+    command = "from acapella.cli.doctor import confinement; print([f.seen for f in confinement() if 'user' in f.piece])"
+    for prefix, expected in (((), "one of its own" if os.geteuid() == 0 else "ours"), (("unshare", "-r"), "ours, 0")):
+        if prefix and subprocess.run([*prefix, "true"], check=False, capture_output=True).returncode:
+            pytest.skip("no user namespaces here")
+        done = subprocess.run([*prefix, sys.executable, "-c", command], check=True, capture_output=True, text=True)
+        assert expected in done.stdout
+
+
+def test_no_home_directory_is_readable_beside_a_program(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    assert confined.beside(tmp_path / "user" / "tshark") == [str(tmp_path / "user" / "tshark")]
+    assert confined.beside(tmp_path / "tshark") == [str(tmp_path / "tshark")]
+    own = tmp_path / "user" / "wireshark"
+    assert confined.beside(own / "bin" / "tshark") == [str(own / name) for name in ("bin", "lib", "share")]
+
+
+@needs_seccomp
+def test_no_child_outlives_a_confined_program():
+    """The child cannot leave the process group, which ends with the program."""
+    script = (
+        "import os, sys\nif os.fork() == 0:\n"
+        " for leave in (os.setsid, lambda: os.setpgid(0, 0)):\n"
+        "  try: leave()\n"
+        "  except PermissionError: sys.stdout.write('refused ')\n"
+        " print(os.getpid(), flush=True)\n import time; time.sleep(600)\nelse: os._exit(0)"
+    )
+    reading, writing = os.pipe()
+    with Path(os.devnull).open("rb") as nothing, os.fdopen(reading) as printed:
+        process = confined.Process([PYTHON, "-I", "-c", script], {}, (nothing.fileno(), writing, writing))
+        os.close(writing)
+        words = printed.readline().split()
+        assert words[:2] == ["refused", "refused"]
+        assert process.wait(60) == 0
+        assert printed.read() == ""  # its end of the pipe is closed, so it has ended
+
+
+def test_the_time_limit_of_digest_is_that_of_the_runner():
+    assert ANSWER_S == tshark.ANSWER_S
+
+
+def test_the_limits_leave_those_of_this_process_alone(capture):
+    before = [resource.getrlimit(what) for what in (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE)]
+    with tshark.find().start(capture, FIELDS) as run:
+        list(run.lines())
+    after = [resource.getrlimit(what) for what in (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE)]
+    assert after == before

@@ -1,0 +1,315 @@
+"""Programs that are run on captures, and commands that run them, have no network and write few files."""
+
+import contextlib
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from acapella_testing.frames.traces import busy_port, write_pcap
+
+from acapella.common import confined
+from acapella.flowreports.comparators import meters
+from acapella.p4 import running
+from acapella_capture import collect, scan
+from acapella_core import _native, confinement
+
+OFFERED = _native.confinement_offered()
+ACAPELLA = str(Path(sys.executable).with_name("acapella"))
+
+needs_seccomp = pytest.mark.skipif(not OFFERED["seccomp"], reason="this kernel has no seccomp")
+needs_landlock = pytest.mark.skipif(OFFERED["landlock_abi"] == 0, reason="this kernel has no Landlock")
+
+# Says in the file of its first argument what it could do, in words; writes beside it, and to the second.
+ATTEMPTS = """\
+#!/bin/sh
+grep -E '^(Seccomp|NoNewPrivs):' /proc/self/status > "$1"
+grep -E '^Max (cpu|core|address)' /proc/self/limits >> "$1"
+(echo x > "$2") 2> /dev/null && echo outside >> "$1"
+python3 -c 'import socket; socket.socket()' 2> /dev/null && echo network >> "$1"
+exit 0
+"""
+
+
+def status_of(pid: int) -> dict[str, str]:
+    """Return the lines of /proc/PID/status."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def until_confined(process: subprocess.Popen) -> dict[str, str]:
+    """Return the status of a process when it has a filter of system calls; fail if it ends before."""
+    deadline = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(FileNotFoundError):
+            status = status_of(process.pid)
+            if status["Seccomp"] == "2":
+                return status
+        time.sleep(0.02)
+    raise AssertionError(f"not confined; exit code {process.poll()}")
+
+
+@pytest.fixture
+def program(tmp_path):
+    """A program that tries what it must not do, and the directories that it may and must not write."""
+    own, other = tmp_path / "own", tmp_path / "other"
+    own.mkdir()
+    other.mkdir()
+    path = tmp_path / "program"
+    path.write_text(ATTEMPTS)
+    path.chmod(0o755)
+    return path, own, other
+
+
+def found(own: Path) -> list[str]:
+    """Return what the program found out, as words without spaces between them."""
+    return [" ".join(line.split()) for line in (own / "found").read_text().splitlines()]
+
+
+@needs_landlock
+@needs_seccomp
+def test_a_started_program_has_no_network_and_writes_beneath_its_directory_alone(program):
+    path, own, other = program
+    before = status_of(os.getpid())["Seccomp"]
+    process = confinement.start([str(path), str(own / "found"), str(other / "made")], [own])
+    assert process.wait() == 0
+    lines = found(own)
+    assert lines[:2] == ["NoNewPrivs: 1", "Seccomp: 2"]
+    assert "outside" not in lines and "network" not in lines
+    assert not (other / "made").exists()
+    assert status_of(os.getpid())["Seccomp"] == before  # this process keeps its rights
+    (other / "ours").write_text("x")
+
+
+def test_the_program_of_that_test_finds_what_it_may_do(program):
+    """The test itself: without confinement the program reports a network and a file."""
+    path, own, other = program
+    subprocess.run([path, own / "found", other / "made"], check=True)
+    assert {"outside", "network"} <= set(found(own))
+
+
+def test_a_started_program_has_limits():
+    process = confinement.start(["/bin/sleep", "600"])
+    try:
+        found = [resource.prlimit(process.pid, what)[0] for what in (resource.RLIMIT_AS, resource.RLIMIT_CPU)]
+        assert found == [confinement.MEMORY_BYTES, confinement.CPU_S]
+        assert resource.prlimit(process.pid, resource.RLIMIT_CORE) == (0, 0)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@needs_landlock
+@needs_seccomp
+def test_flow_meters_and_editcap_are_confined(tmp_path, monkeypatch):
+    """What ``ran`` runs, and the source of whole frames."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    other = tmp_path / "made"
+    script = f"grep Seccomp: /proc/self/status; echo x > {other}; echo done"
+    said, _ = meters.ran(["/bin/sh", "-c", script], folder, "tried", tmp_path)
+    assert said.read_text().split() == ["Seccomp:", "2", "done"]
+    assert not other.exists()
+    editcap = tmp_path / "editcap"
+    editcap.write_text("#!/bin/sh\nexec grep Seccomp: /proc/self/status\n")
+    editcap.chmod(0o755)
+    monkeypatch.setattr(meters, "which", lambda _: str(editcap))
+    capture = write_pcap(tmp_path / "port.pcap", busy_port())
+    with meters.whole_frames(capture, folder) as frames:
+        assert os.read(frames, 100).split() == [b"Seccomp:", b"2"]
+
+
+@pytest.mark.parametrize("name", sorted(meters.METERS))
+def test_confinement_changes_no_meter(name, tmp_path, monkeypatch):
+    meter = meters.METERS[name]
+    if why := meter.missing():
+        pytest.skip(why)
+    capture = write_pcap(tmp_path / "port.pcap", busy_port())
+    results = []
+    for place in ("confined", "plain"):
+        folder = tmp_path / place
+        folder.mkdir()
+        if place == "plain":
+            monkeypatch.setattr(
+                meters.confinement, "start", lambda command, _=(), **options: subprocess.Popen(command, **options)
+            )
+        file, own = meter.read(capture, folder)
+        flows = sorted(line for line in file.read_text().splitlines() if "FLOW" in line or "|" in line)
+        results.append((own, [line.partition("FLOW")[2] or line for line in flows]))
+    assert results[0] == results[1]
+    assert results[0][1]
+
+
+def test_nfpcapd_reads_no_pipe(tmp_path):
+    """Why it gets a copy: one that reads pipes could get the capture as a stream."""
+    if why := meters.METERS["nfdump"].missing():
+        pytest.skip(why)
+    capture = write_pcap(tmp_path / "port.pcap", busy_port())
+    (tmp_path / "flows").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    for name in (str(tmp_path / "fifo"), "/dev/stdin", "-"):
+        command = [meters.which("nfpcapd"), "-r", name, "-w", str(tmp_path / "flows")]
+        done = subprocess.run(command, input=capture.read_bytes(), capture_output=True, timeout=60, check=False)
+        assert done.returncode != 0, name
+        assert list((tmp_path / "flows").iterdir()) == []
+
+
+@needs_seccomp
+def test_the_loader_of_p4_run_is_confined_unless_it_sends_to_an_interface(program):
+    path, own, other = program
+    for written, expected in (([own], "Seccomp: 2"), (None, "Seccomp: 0")):
+        process = running.started(written, [str(path), str(own / "found")], [str(other / "made")])
+        assert process.wait() == 0
+        if written is None and status_of(os.getpid())["Seccomp"] != "0":
+            continue
+        assert expected in found(own)
+
+
+@needs_seccomp
+def test_p4_run_confines_its_loader(tmp_path):
+    fake = tmp_path / "acapella-p4-run"
+    fake.write_text("#!/bin/sh\nexec sleep 600\n")
+    fake.chmod(0o755)
+    capture = write_pcap(tmp_path / "port.pcap", busy_port())
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = [ACAPELLA, "p4", "run", "preprocess", "--in", capture, "--out", "kept.pcap", "--pipeline", "interpreted"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
+    try:
+        own = []
+        while process.poll() is None and not own:
+            time.sleep(0.02)
+            lists = Path(f"/proc/{process.pid}/task").glob("*/children")
+            own = [status_of(int(child)) for each in lists for child in each.read_text().split()]
+        assert [(each["Seccomp"], each["NoNewPrivs"]) for each in own] == [("2", "1")]
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@needs_seccomp
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["flowreports", "port.pcap", "-o", "reports", "--acap", "read", "--flows", "read"],
+        ["comparators", "port.pcap", "--flows", "port.pcap", "-o", "out.json"],
+        ["collector", "run", "read", "--control", "qp.txt", "-o", "reports"],
+        ["collect", "campaign", "--config", "config.yaml"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_commands_that_run_programs_on_captures_are_confined(tmp_path, command):
+    """Each waits for an input, a pipe to which nobody writes."""
+    os.mkfifo(tmp_path / "read")
+    write_pcap(tmp_path / "port.pcap", busy_port())
+    prepare(tmp_path)
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen([ACAPELLA, *command], cwd=tmp_path, stderr=output)
+    try:
+        status = until_confined(process)
+        assert status["NoNewPrivs"] == "1", log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def prepare(folder: Path) -> None:
+    """Write the other inputs of the commands above."""
+    pair = {"number": 0x11, "key": 7, "base": 4096, "end": 4096 + 192 * 64, "psn": 0}
+    lines = [f"register qp_{name} 0 {value}\n" for name, value in pair.items()]
+    (folder / "qp.txt").write_text("".join(lines))
+    (folder / "sheet.tsv").write_text("sample\tsite\tport\tfile\na\ts\tp\tport.pcap\n")
+    (folder / "config.yaml").write_text("testbed: files\nsamples: sheet.tsv\n")
+
+
+@needs_landlock
+@needs_seccomp
+def test_a_process_that_serves_listens_on_unix_sockets_and_connects_to_none(tmp_path):
+    code = f"""
+import json, socket
+from acapella_core.confinement import confine_self
+confine_self({str(tmp_path / "a")!r}, serves=True)
+def refused(attempt):
+    try:
+        attempt()
+    except OSError as error:
+        return error.errno
+    return 0
+unix = socket.socket(socket.AF_UNIX)
+def listen():
+    unix.bind({str(tmp_path / "socket")!r})
+    unix.listen()
+print(json.dumps([refused(attempt) for attempt in (
+    socket.socketpair,
+    listen,
+    lambda: socket.socket(socket.AF_UNIX).connect({str(tmp_path / "socket")!r}),
+    socket.socket,
+    lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW),
+    lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW),
+)]))
+"""
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert json.loads(shown) == [0, 0, 1, 1, 1, 1]
+
+
+def test_a_scan_in_a_process_of_its_own_has_the_same_facts(tmp_path):
+    capture = write_pcap(tmp_path / "port.pcap", busy_port())
+    assert scan.scan_apart(capture) == scan.scan(capture)
+    assert scan.scan_apart(capture).frames == len(busy_port())
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(capture.read_bytes()[:-3])
+    assert scan.scan_apart(cut) == scan.scan(cut)
+    assert scan.scan_apart(cut).fault
+    assert scan.scan_apart(tmp_path / "none.pcap") == scan.scan(tmp_path / "none.pcap")
+
+
+@needs_seccomp
+def test_the_scan_of_a_process_of_its_own_is_confined(tmp_path):
+    os.mkfifo(tmp_path / "read")
+    process = subprocess.Popen([sys.executable, "-m", "acapella_capture.scan", tmp_path / "read"])
+    try:
+        assert until_confined(process)["NoNewPrivs"] == "1"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_collect_started_by_hand_makes_private_files(tmp_path):
+    """`python -m acapella_capture.collect`, as inside the sandbox, with a generous umask."""
+    write_pcap(tmp_path / "port.pcap", busy_port())
+    prepare(tmp_path)
+    command = [sys.executable, "-m", collect.__name__, "campaign", "--config", "config.yaml"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, umask=0)
+    made = [path for path in (tmp_path / "campaign").rglob("*") if not path.is_symlink()]
+    assert made
+    assert [path for path in made if path.stat().st_mode & 0o077] == []
+
+
+def test_root_of_a_user_namespace_is_not_said_to_be_limited():
+    """The kernel limits no process of root outside, and a namespace does not show who its root is."""
+    if subprocess.run(["unshare", "-r", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no user namespaces here")
+    code = "from acapella import confined as c; print(c.status_of_trial()[c.PROCESSES] == str(c.TASKS))"
+    command = ["unshare", "-r", sys.executable, "-c", code]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_a_confined_program_cannot_fork_without_end(tmp_path):
+    """Each child is counted for the program alone: as root by its user id, else by its user namespace."""
+    if confined.status_of_trial()[confined.PROCESSES] != str(confined.TASKS):
+        pytest.skip("this user gets no user namespace")
+    script = (
+        "import os, sys, time\nmade = 0\ntry:\n while made < 1000:\n  if os.fork() == 0: time.sleep(600)\n  made += 1\n"
+        "except OSError as error: pass\nprint(made, flush=True)"
+    )
+    reading, writing = os.pipe()
+    with Path(os.devnull).open("rb") as nothing, os.fdopen(reading) as printed:
+        process = confined.Process(["/usr/bin/python3", "-I", "-c", script], {}, (nothing.fileno(), writing, writing))
+        os.close(writing)
+        assert int(printed.readline()) == confined.TASKS - 1
+        assert process.wait(60) == 0
+        assert printed.read() == ""

@@ -1,0 +1,445 @@
+"""The control channel: what is a message, who gets which queue pairs, and what hostile or dying sides do."""
+
+import asyncio
+import contextlib
+import errno
+import hashlib
+import itertools
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+from acapella_testing.control_peers import PATIENCE_S, PATIENT, SECRET, Rings, collector_at, listening
+
+from acapella.collector.control import MOST_REFUSALS, MOST_WAITING, ControlServer
+from acapella.collector.sessions import Sessions, ring_size
+from acapella.common import control_channel as channel
+from acapella.common.control_channel import Ended, Hello, QueuePair, Refused, Session, decode, encode
+from acapella.p4.control_plane import ControlPlane, register_commands
+from acapella_core.errors import UserError
+
+HELLO = Hello("flowstats", 2, "a1")
+PAIR = {"index": 0, "number": 7, "key": 99, "base": 4096, "size": 384, "psn": 5}
+SESSION = {"session": 1, "report_bytes": 192, "epoch": 5, "queue_pairs": [PAIR]}
+SOON_SILENT = channel.Pace(alive_s=0.02, dead_s=0.5, secret_s=PATIENCE_S)
+PROVED = channel.Challenge("c4a11e" * 10 + "0000"), channel.Proof("9400f0" * 10 + "0000")
+
+
+def proof_line(secret: str, challenge: str) -> bytes:
+    """The answer to a challenge, by RFC 2104 alone: H(K xor opad, H(K xor ipad, text)) with blocks of 64 bytes."""
+    key = bytes.fromhex(secret).ljust(64, b"\0")
+    inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in key) + challenge.encode()).digest()
+    proof = hashlib.sha256(bytes(byte ^ 0x5C for byte in key) + inner).hexdigest()
+    return f'{{"proof": "{proof}"}}\n'.encode()
+
+
+class Client:
+    """A control plane that sends whatever a test has it send, after the proof if it has the secret."""
+
+    def __init__(self, port, secret=SECRET):
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+        self._lines = self._socket.makefile("rb")
+        self.challenge = json.loads(self._lines.readline())["challenge"]
+        if secret:
+            self.say(proof_line(secret.value, self.challenge))
+
+    def say(self, line: bytes):
+        self._socket.sendall(line)
+
+    def hear(self) -> dict:
+        """The next message that is no sign of life; {} at the end."""
+        for line in self._lines:
+            message = json.loads(line)
+            if "alive" not in message:
+                return message
+        return {}
+
+    def close(self):
+        self._lines.close()
+        self._socket.close()
+
+
+def test_messages_are_read_as_they_were_written():
+    session = Session(1, 192, 5, (QueuePair(**PAIR),))
+    for message in (*PROVED, HELLO, session, channel.Written(3), channel.Alive(0), Ended(1, None), Ended(1, 5)):
+        assert decode(encode(message).rstrip(b"\n")) == message
+    assert decode(b'{"error": "a\\u001b[31m"}') == channel.Error("a?[31m")
+
+
+def spoiled(**parts) -> dict:
+    """A session whose queue pair has these members instead."""
+    return {**SESSION, "queue_pairs": [{**PAIR, **parts}]}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"hello",
+        b"[]",
+        b"1",
+        b"\xff\xfe{}",
+        b'{"alive": NaN}',
+        b'{"alive": 1, "alive": 2}',
+        b'{"alive": true}',
+        b'{"alive": 1.0}',
+        b'{"alive": -1}',
+        b'{"alive": ' + b"9" * 5000 + b"}",
+        b'{"alive": 1, "hello": {}}',
+        b'{"goodbye": 1}',
+        b'{"secret": "' + b"0" * 64 + b'"}',
+        b'{"proof": 1}',
+        b'{"proof": "0"}',
+        b'{"challenge": "' + b"G" * 64 + b'"}',
+        b"[" * 16_000,
+        b'{"a":' * 3000 + b"1" + b"}" * 3000,
+        b'{"error": "' + b"x" * channel.MOST_LINE_BYTES + b'"}',
+        b'{"hello": {"program": "p", "format": 2}}',
+        b'{"hello": {"program": "p", "format": 3, "instance": "i"}}',
+        b'{"hello": {"program": "p", "format": true, "instance": "i"}}',
+        b'{"hello": {"program": "p\\nq", "format": 2, "instance": "i"}}',
+        b'{"hello": {"program": "p", "format": 2, "instance": ""}}',
+        b'{"ended": {"session": 1, "reports": -1}}',
+        *(
+            json.dumps(told).encode()
+            for told in (
+                {**SESSION, "epoch": 1 << 32},
+                {**SESSION, "epoch": None},
+                {**SESSION, "queue_pairs": []},
+                {**SESSION, "queue_pairs": [PAIR] * 17},
+                {**SESSION, "queue_pairs": [PAIR, {**PAIR, "index": 1}]},
+                spoiled(number=0),
+                spoiled(number=1 << 24),
+                spoiled(key="99"),
+                spoiled(size=100),
+                spoiled(size=0),
+                spoiled(base=(1 << 64) - 384),
+                spoiled(index=1),
+            )
+        ),
+    ],
+    ids=itertools.count(),
+)
+def test_anything_else_is_refused_in_few_words(line):
+    with pytest.raises(Refused) as refused:
+        decode(line)
+    assert len(str(refused.value)) < 100
+    assert "\n" not in str(refused.value)
+
+
+def test_a_key_is_in_no_text():
+    assert "99" not in repr(QueuePair(**PAIR)) + repr(Session(1, 192, 5, (QueuePair(**PAIR),)))
+    assert SECRET.value not in repr(SECRET)
+
+
+def test_a_new_session_takes_the_old_numbers_away_once_it_is_written():
+    rings = Rings()
+    sessions = Sessions(rings, queue_pairs=1, ring_bytes=500)
+    first = sessions.begin(HELLO)
+    sessions.written(1)
+    sessions.lost(1)
+    assert (first.queue_pairs[0].size, rings.retired) == (384, [])
+    sessions.begin(Hello("flowstats", 2, "a2"))
+    assert rings.retired == []  # until the registers have the new ones
+    sessions.written(2)
+    assert rings.retired == [100]
+    assert [row["retired"] for row in sessions.summary()] == [True, False]
+    assert "key" not in json.dumps(sessions.summary())
+
+
+def test_queue_pairs_that_no_register_has_go_with_the_connection():
+    rings = Rings()
+    sessions = Sessions(rings, queue_pairs=2, ring_bytes=500)
+    sessions.begin(HELLO)
+    sessions.lost(1)
+    assert rings.retired == [100, 101]
+
+
+def test_a_new_data_plane_counts_in_epochs_behind_all_that_were_reported():
+    rings = Rings()
+    sessions = Sessions(rings, queue_pairs=1, ring_bytes=500, most=2)
+    rings.epoch = 7
+    assert sessions.begin(HELLO).epoch == 7
+    assert sessions.begin(Hello("flowstats", 2, "b1")).epoch == 0, "two that report at once count seconds"
+    sessions.lost(1)
+    sessions.lost(2)
+    rings.epoch = 9
+    assert sessions.begin(Hello("flowstats", 2, "c1")).epoch == 9
+
+
+def test_another_data_plane_waits_until_there_is_room():
+    sessions = Sessions(Rings(), queue_pairs=1, ring_bytes=500)
+    sessions.begin(HELLO)
+    with pytest.raises(Refused, match="busy: 1 other data plane may report here at once"):
+        sessions.begin(Hello("flowstats", 2, "b1"))
+    assert sessions.begin(HELLO).number == 2  # the same one may come again before its old connection is noticed
+
+
+def test_a_ring_holds_whole_reports():
+    assert (ring_size(1000, 192), ring_size(1, 192), ring_size(128, 64)) == (960, 192, 128)
+
+
+def test_commands_give_numbers_last_and_take_them_away_first():
+    pairs = tuple(QueuePair(i, 20 + i, 30 + i, 4096 * i, 384, 5) for i in range(2))
+    lines = register_commands(Session(1, 192, 5, pairs))
+    assert lines[:2] == ["register qp_number 0 0 16", "register qp_mask 0 1"]
+    assert lines[-2:] == ["register qp_number 0 20", "register qp_number 1 21"]
+    assert "register qp_end 1 4480" in lines
+    assert "register qp_address 1 4096" in lines
+    with pytest.raises(ValueError, match="no power of two"):
+        register_commands(Session(1, 192, 5, (*pairs, QueuePair(2, 9, 9, 0, 192, 0))))
+
+
+def test_hostile_lines_get_a_line_each_and_stop_nothing(capsys):
+    with listening(Rings()) as (server, port):
+        bad = Client(port)
+        for line in (b"{}\n", b"x" * 50_000 + b"\n", b"[" * 9000 + b"\n", encode(channel.Alive(1))):
+            bad.say(line)
+            assert set(bad.hear()) == {"error"}
+        good = Client(port)
+        good.say(encode(HELLO))
+        assert good.hear()["session"] == 1
+        for line in (encode(HELLO), encode(channel.Written(2)), encode(Session(1, 192, 5, (QueuePair(**PAIR),)))):
+            good.say(line)
+            assert set(good.hear()) == {"error"}
+        for _ in range(MOST_REFUSALS - 4):
+            bad.say(b"{}\n")
+        answers = list(iter(bad.hear, {}))
+        assert len(answers) == MOST_REFUSALS - 4
+        assert server.counts["refused_lines"] == MOST_REFUSALS + 3
+        bad.close()
+        good.close()
+    assert "2147483648" not in capsys.readouterr().err  # the key
+
+
+def test_who_says_nothing_is_let_go():
+    with listening(Rings(), SOON_SILENT) as (server, port):
+        silent = Client(port)
+        assert silent.hear() == {}
+        silent.close()
+        assert server.counts["silent"] == 1
+
+
+def test_only_loopback_unless_asked():
+    server = ControlServer(Sessions(Rings(), queue_pairs=1, ring_bytes=500), SECRET)
+    with pytest.raises(UserError, match="hands out keys"):
+        asyncio.run(server.start("0.0.0.0", 0))
+
+
+@contextlib.contextmanager
+def data_plane(port, said, instance="a1", secret=SECRET):
+    """A control plane whose data plane remembers its sessions."""
+    written = []
+    hello = Hello("flowstats", 2, instance)
+    with (
+        collector_at(port, secret) as collector,
+        ControlPlane(collector, hello, written.append, say=said.append, pace=PATIENT) as plane,
+    ):
+        yield plane, written
+
+
+def test_a_collector_that_was_started_anew_is_noticed():
+    said = []
+    with contextlib.ExitStack() as stack:
+        with listening(Rings()) as (_, port):
+            plane, written = stack.enter_context(data_plane(port, said))
+            assert plane.wait(PATIENCE_S)
+        first = written[0]
+        again = Rings()
+        again.issue(50, 192, 2)
+        server = ControlServer(Sessions(again, queue_pairs=2, ring_bytes=1000), SECRET, PATIENT)
+
+        async def collect():
+            await server.start("127.0.0.1", port)
+            reached = await asyncio.to_thread(plane.wait, PATIENCE_S, 2)
+            await server.close()
+            return reached
+
+        assert asyncio.run(collect())
+    assert not {pair.number for pair in written[1].queue_pairs} & {pair.number for pair in first.queue_pairs}
+    assert any("no session with the collector" in line for line in said)
+
+
+def test_a_data_plane_that_was_started_anew_gets_new_queue_pairs():
+    rings, said = Rings(), []
+    with listening(rings) as (server, port):
+        with data_plane(port, said) as (plane, _):
+            assert plane.wait(PATIENCE_S)
+        with data_plane(port, said, "a2") as (plane, written):
+            assert plane.wait(PATIENCE_S)
+            plane.ended(77)
+        assert [pair.number for pair in written[0].queue_pairs] == [102, 103]
+    rows = server.sessions.summary()
+    assert rings.retired == [100, 101]
+    assert [(row["ended"], row["reports_sent"], row["connected"]) for row in rows] == [
+        (False, None, False),
+        (True, 77, False),
+    ]
+
+
+def test_a_collector_that_says_nonsense_is_left():
+    said = []
+    with contextlib.ExitStack() as stack:
+        impostor = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        _, written = stack.enter_context(data_plane(impostor.getsockname()[1], said))
+        connection = stack.enter_context(impostor.accept()[0])
+        connection.sendall(b'{"session": 1, "report_bytes": 192, "epoch": 0, "queue_pairs": [{}]}\n')
+        assert connection.recv(4096) == b"", "nothing of the secret without a challenge"
+        stack.enter_context(impostor.accept()[0])
+        assert written == []
+    assert "a queue pair is to have exactly" in said[0]
+
+
+def test_registers_that_cannot_be_written_end_the_control_plane():
+    def fail(session):
+        raise OSError("no data plane")
+
+    with contextlib.ExitStack() as stack:
+        server, port = stack.enter_context(listening(Rings()))
+        collector = stack.enter_context(collector_at(port))
+        plane = stack.enter_context(ControlPlane(collector, HELLO, fail, say=print, pace=PATIENT))
+        assert not plane.wait(PATIENCE_S)
+        assert str(plane.failure) == "no data plane"
+    assert server.counts["sessions_written"] == 0
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        encode(PROVED[0]),
+        encode(PROVED[1]),
+        proof_line(SECRET.value, "0" * 64),
+        encode(HELLO),
+        b"\n",
+        b"{}\n",
+        b"x" * 50_000 + b"\n",
+        encode(channel.Alive(1)),
+    ],
+)
+def test_without_the_secret_there_is_one_error_and_no_session(first):
+    with listening(Rings()) as (server, port):
+        stranger = Client(port, secret=None)
+        stranger.say(first + encode(HELLO))
+        assert set(stranger.hear()) == {"error"}
+        assert stranger.hear() == {}
+        stranger.close()
+        assert server.counts["without_secret"] == 1
+        assert server.sessions.summary() == []
+        owner = Client(port)
+        owner.say(encode(HELLO))
+        assert owner.hear()["session"] == 1
+        owner.close()
+
+
+def test_the_secret_is_not_sent_and_what_is_sent_cannot_be_used_again():
+    """What goes both ways is recorded between the control plane and the collector."""
+    said, sent = [], {}
+    with contextlib.ExitStack() as stack:
+        _, port = stack.enter_context(listening(Rings()))
+        between = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        forwarding = stack.enter_context(contextlib.ExitStack())  # until the control plane has closed its connection
+        plane, _ = stack.enter_context(data_plane(between.getsockname()[1], said))
+        near = forwarding.enter_context(between.accept()[0])
+        far = forwarding.enter_context(socket.create_connection(("127.0.0.1", port)))
+
+        def forward(name, source, target):
+            sent[name] = b""
+            while received := source.recv(4096):
+                sent[name] += received
+                target.sendall(received)
+            with contextlib.suppress(OSError):
+                target.shutdown(socket.SHUT_WR)
+
+        for words in (("challenge", far, near), ("proof", near, far)):
+            thread = threading.Thread(target=forward, args=words)
+            thread.start()
+            forwarding.callback(thread.join)
+        assert plane.wait(PATIENCE_S)
+        lines = {name: json.loads(text.split(b"\n")[0])[name] for name, text in sent.items()}
+        assert sent["proof"].split(b"\n")[0] + b"\n" == encode(channel.Proof(lines["proof"]))
+        assert json.loads(proof_line(SECRET.value, lines["challenge"])) == {"proof": lines["proof"]}
+        again = Client(port, secret=None)
+        assert again.challenge != lines["challenge"]
+        again.say(encode(channel.Proof(lines["proof"])))
+        assert set(again.hear()) == {"error"}
+        again.close()
+    assert SECRET.value.encode() not in sent["challenge"] + sent["proof"]
+
+
+STRANGER = """\
+import socket, sys
+try:
+    print(open(sys.argv[1]).read())
+except OSError as error:
+    print(error.errno)
+link = socket.create_connection(("127.0.0.1", int(sys.argv[2])))
+link.sendall(sys.argv[3].encode())
+print(link.makefile().read())
+"""
+
+
+def test_another_user_can_neither_read_the_secret_nor_take_the_session():
+    python = shutil.which("python3", path="/usr/bin:/bin")  # of the system: a user's own may be in a private directory
+    if os.geteuid() != 0 or python is None:
+        pytest.skip("needs root, to be another user, and Debian's python3")
+    with tempfile.TemporaryDirectory() as folder, listening(Rings()) as (server, port):
+        Path(folder).chmod(0o755)  # only the file's own mode protects it
+        path = Path(folder) / "collector.secret"
+        server.secret = channel.make_secret(path)
+        command = [python, "-c", STRANGER, str(path), str(port), encode(HELLO).decode()]
+        done = subprocess.run(command, user=65534, capture_output=True, text=True, check=True)
+        assert server.sessions.summary() == []
+    number, answer = done.stdout.split("\n", 1)
+    told = [set(json.loads(line)) for line in answer.split("\n") if line]
+    assert number == str(errno.EACCES) and told == [{"challenge"}, {"error"}]
+
+
+def test_silent_connections_of_others_do_not_keep_a_data_plane_out():
+    """More than the collector holds, opened before and after the data plane's, without a word."""
+    said = []
+    with contextlib.ExitStack() as stack:
+        server, port = stack.enter_context(listening(Rings()))
+        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(MOST_WAITING + 20)]
+        plane, written = stack.enter_context(data_plane(port, said))
+        assert plane.wait(5) and len(written) == 1
+        with contextlib.suppress(ConnectionResetError):  # the one that waited longest was closed, after its challenge
+            while silent[0].recv(4096):
+                pass
+        assert server.counts["crowded_out"] >= 20
+
+
+def test_a_connection_has_little_time_to_send_the_secret():
+    soon = channel.Pace(alive_s=0.02, dead_s=PATIENCE_S, secret_s=0.2)
+    with listening(Rings(), soon) as (server, port):
+        slow = Client(port, secret=None)
+        slow.say(b'{"proof": ')
+        assert slow.hear() == {}
+        slow.close()
+        assert server.counts["silent"] == 1
+
+
+def test_a_control_plane_uses_no_secret_that_others_can_read(tmp_path):
+    path = tmp_path / "collector.secret"
+    secret = channel.make_secret(path)
+    assert (channel.secret_of(path), path.stat().st_mode & 0o777) == (secret, 0o600)
+    assert channel.make_secret(path) != secret, "each run has its own"
+    path.chmod(0o640)
+    with pytest.raises(Refused, match=r"other users can use .*; chmod 600"):
+        channel.secret_of(path)
+    path.chmod(0o600)
+    path.write_text("none")
+    with pytest.raises(Refused, match="has no secret of a collector"):
+        channel.secret_of(path)
+
+
+@pytest.mark.parametrize("text", ["", "1", ":1", "h:", "h:x", "h:70000", "h:-1"])
+def test_an_address_is_host_and_port(text):
+    assert channel.address("[::1]:47") == ("::1", 47)
+    with pytest.raises(UserError, match="is not HOST:PORT"):
+        channel.address(text)

@@ -1,0 +1,228 @@
+"""Files that are whole or not there."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from acapella_testing.frames.traces import busy_port, write_pcap
+
+from acapella.common import queries
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_path, atomic_text, remove_abandoned, scratch_folder, temporary_folder
+
+
+def test_a_file_is_private_and_whole(tmp_path):
+    atomic_text(tmp_path / "new" / "a.txt", "text")
+    assert (tmp_path / "new" / "a.txt").read_text() == "text"
+    assert stat.S_IMODE((tmp_path / "new" / "a.txt").stat().st_mode) == 0o600
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.txt"]
+
+
+def test_an_error_leaves_the_old_file_and_nothing_beside_it(tmp_path):
+    target = tmp_path / "a.txt"
+    target.write_text("old")
+    with pytest.raises(ZeroDivisionError), atomic_path(target) as part:
+        part.write_text("half")
+        raise ZeroDivisionError
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_device_or_pipe_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="is not a regular file"):
+        atomic_text(tmp_path / "pipe", "text")
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_a_link_is_followed(tmp_path):
+    (tmp_path / "link").symlink_to("real")
+    atomic_text(tmp_path / "link", "text")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "text"
+
+
+def test_a_full_disk_behind_standard_output_is_one_line():
+    command = [sys.executable, "-m", "acapella.cli.main", "doctor", "--json"]
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert result.returncode == 75
+    assert result.stderr.splitlines() == ["acapella: error: standard output: No space left on device"]
+
+
+HEADER = bytes.fromhex("d4c3b2a1 0200 0400 00000000 00000000 ffff0000 01000000")
+RECORD = bytes.fromhex("01000000 00000000 3c000000 3c000000") + bytes(60)
+
+
+def digest_that_waits(folder: Path) -> subprocess.Popen:
+    """A digest of standard input, which has read some frames; with it there are two more files in the folder."""
+    wanted = len(list(folder.iterdir())) + 2  # both under temporary names
+    command = [sys.executable, "-m", "acapella.cli.main", "digest", "-", "-o", folder / "a", "--flows", folder / "f"]
+    process = subprocess.Popen([*command, "--engine", "native"], stdin=subprocess.PIPE)
+    process.stdin.write(HEADER + 100 * RECORD)
+    process.stdin.flush()
+    for _ in range(1800):
+        if len(list(folder.iterdir())) == wanted:
+            return process
+        time.sleep(0.1)
+    process.kill()
+    pytest.fail(f"{wanted} files expected: {sorted(folder.iterdir())}")
+
+
+def test_a_digest_that_was_killed_leaves_files_that_the_next_one_removes(tmp_path):
+    with digest_that_waits(tmp_path) as process:
+        process.kill()
+    assert len(list(tmp_path.iterdir())) == 2
+    words = ["-", "-o", tmp_path / "a", "--flows", tmp_path / "f", "--engine", "native"]
+    subprocess.run([sys.executable, "-m", "acapella.cli.main", "digest", *words], input=HEADER + RECORD, check=True)
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "f"}
+
+
+def test_a_digest_that_still_runs_keeps_its_files(tmp_path):
+    with digest_that_waits(tmp_path) as first:
+        with digest_that_waits(tmp_path) as second:
+            second.stdin.close()
+            assert second.wait(180) == 0
+        assert len(list(tmp_path.iterdir())) == 4
+        first.stdin.write(RECORD)
+        first.stdin.close()
+        assert first.wait(180) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "f"}
+
+
+def test_a_scratch_folder_whose_process_was_killed_is_removed_and_no_other(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    child = "import sys, acapella_core.files as f; h = f.held_folder(); (h[1] / 'x').touch(); print(h[1], flush=True); "
+    with subprocess.Popen(
+        [sys.executable, "-c", child + "sys.stdin.read()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        left = Path(process.stdout.readline().strip())
+        target = tmp_path / "target"
+        target.mkdir()
+        link = tmp_path / "acapella-scratch-abcdefgh"
+        link.symlink_to(target)
+        with scratch_folder() as ours:
+            assert ours.stat().st_mode & 0o777 == 0o700
+            assert (left / "x").exists()
+            process.kill()
+            process.wait()
+            with scratch_folder():
+                assert not left.exists()
+            assert ours.exists()
+    assert {path.name for path in tmp_path.iterdir()} == {target.name, link.name}
+
+
+def test_a_scratch_folder_of_another_user_stays(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    other = tmp_path / "acapella-scratch-abcdefgh"
+    other.mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with scratch_folder():
+        assert other.exists()
+
+
+def test_incomplete_files_of_another_user_stay(tmp_path, monkeypatch):
+    (tmp_path / ".a.txt.12345678.part").touch()
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    atomic_text(tmp_path / "a.txt", "text")
+    assert (tmp_path / ".a.txt.12345678.part").exists()
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    atomic_text(tmp_path / "a.txt", "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_catalog_that_is_being_written_is_not_taken_for_abandoned(tmp_path):
+    part = tmp_path / ".catalog.duckdb.abcd1234.part"
+    other = tmp_path / ".other.duckdb.abcd1234.part"
+    other.touch()
+    directory = os.open(tmp_path, os.O_RDONLY)
+    child = "import duckdb, sys; con = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", child, part], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
+        writer.stdout.readline()
+        remove_abandoned(directory, "catalog.duckdb")
+        assert part.exists()
+        writer.kill()
+    part.with_name(f"{part.name}.wal").touch()
+    remove_abandoned(directory, "catalog.duckdb")
+    os.close(directory)
+    assert [path.name for path in tmp_path.iterdir()] == [other.name]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_digest_asked_to_stop_leaves_nothing_half_written(tmp_path, number):
+    before = signal.signal(number, signal.SIG_DFL)  # as nohup has it, SIGHUP is no wish
+    try:
+        with digest_that_waits(tmp_path) as process:
+            process.send_signal(number)
+            process.stdin.close()
+            assert process.wait(180) == 128 + number
+    finally:
+        signal.signal(number, before)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_temporary_files_go_where_it_is_said_and_nowhere_else(tmp_path, monkeypatch):
+    monkeypatch.delenv("TMPDIR", raising=False)
+    assert temporary_folder() == Path("/tmp").resolve()
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert temporary_folder() == tmp_path
+    (tmp_path / "named").mkdir()
+    assert temporary_folder(tmp_path / "named") == tmp_path / "named"
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    gone = tmp_path / "gone"
+    for unusable, why in ((gone, "there is no such folder; make it, or "), (Path("/proc"), "cannot write: ")):
+        monkeypatch.setenv("TMPDIR", str(unusable))
+        with pytest.raises(UserError) as caught:
+            temporary_folder()
+        assert str(caught.value).startswith(f"folder of temporary files {unusable}: {why}")
+        assert str(caught.value).endswith("name another one: TMPDIR=FOLDER") and "make room" not in str(caught.value)
+    with pytest.raises(UserError, match="gone: there is no such folder; make it, or name another one: --spool FOLDER"):
+        temporary_folder(gone)
+
+
+def test_a_full_folder_of_temporary_files_is_refused(tmp_path):
+    """A limit of 0 bytes a file stands for the full disk: a file can be made there, and nothing put into it."""
+    code = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (0, 0)); "
+    code += "from acapella_core.files import temporary_folder; temporary_folder()"
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    assert f"UserError: folder of temporary files {tmp_path}: cannot write: " in ended.stderr
+
+
+def test_the_database_spills_to_that_folder_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    (folder,) = queries.connect().execute("select current_setting('temp_directory')").fetchone()
+    assert Path(folder).parent == tmp_path
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
+    with pytest.raises(UserError, match=f"folder of temporary files {tmp_path}/gone: there is no such folder"):
+        queries.connect()
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["verify", "capture.pcap"],
+        ["digest", "capture.pcap", "-o", "acap.parquet", "--flows", "flows.parquet"],
+        ["kappa", "capture.pcap", "capture.pcap"],
+        ["kappa", "capture.pcap", "capture.pcap", "--spool", "/proc"],
+    ],
+    ids=lambda argv: argv[0],
+)
+def test_every_stage_keeps_to_the_folder_that_tmpdir_names(argv, tmp_path):
+    write_pcap(tmp_path / "capture.pcap", busy_port())
+    command = [sys.executable, "-m", "acapella.cli.main", *argv]
+    environment = os.environ | {"TMPDIR": str(tmp_path / "gone") if "--spool" not in argv else str(tmp_path)}
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    folder, why = tmp_path / "gone", "there is no such folder; make it, or name another one: TMPDIR="
+    if "--spool" in argv:
+        folder, why = "/proc", "cannot write: No such file or directory; name another one: --spool "
+    assert ended.returncode == 2 or "not compared: " in ended.stderr
+    assert f"folder of temporary files {folder}: {why}" in ended.stderr
+    assert len([line for line in ended.stderr.splitlines() if "temporary" in line]) == 1
+    assert not (tmp_path / "acap.parquet").exists()

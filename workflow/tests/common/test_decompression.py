@@ -1,0 +1,85 @@
+"""Captures with gzip, zstd and lz4, as nodes compress them, reach the loader through a pipe."""
+
+import os
+import resource
+import threading
+
+import pytest
+from acapella_testing.frames.compressed import CODECS, damaged, packed
+
+from acapella.common.decompression import END, streamed
+from acapella_core.errors import UserError
+
+CONTENT = bytes(range(256)) * 20_000
+
+
+def read(streams) -> bytes:
+    """All that comes through the only pipe."""
+    descriptor, _ = streams.descriptors
+    with os.fdopen(os.dup(descriptor), "rb") as pipe:
+        return pipe.read()
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_compressed_capture_is_streamed_under_its_own_name(tmp_path, codec):
+    path = packed(tmp_path / "a.pcap.z", codec, CONTENT, CONTENT)  # frames that follow each other are one stream
+    with streamed([path]) as streams:
+        assert streams.arguments == ["--in", str(path), "--descriptor", "{}:{}".format(*streams.descriptors)]
+        assert read(streams) == CONTENT * 2
+        assert os.read(streams.descriptors[1], 2) == END  # the mark of the end
+    assert streams.faults == {}
+
+
+def test_others_are_left_to_the_loader(tmp_path):
+    (tmp_path / "a.pcap").write_bytes(b"\xd4\xc3\xb2\xa1 and so on")
+    paths = [tmp_path / "a.pcap", tmp_path / "none", tmp_path]
+    with streamed(paths) as streams:
+        assert streams.arguments == [word for path in paths for word in ("--in", str(path))]
+        assert streams.descriptors == ()
+
+
+def test_streaming_writes_no_file(tmp_path):
+    """With a limit on the size of files, which pipes do not have."""
+    path = packed(tmp_path / "a.zst", "zstd", CONTENT)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
+    try:
+        with streamed([path]) as streams:
+            assert read(streams) == CONTENT
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_only_the_bytes_that_count_are_streamed(tmp_path):
+    (tmp_path / "a.pcap").write_bytes(CONTENT)
+    for path in (tmp_path / "a.pcap", packed(tmp_path / "a.zst", "zstd", CONTENT)):
+        with streamed([path], [1_000_001]) as streams:
+            assert read(streams) == CONTENT[:1_000_001]
+
+
+def test_a_stream_that_nobody_reads_ends(tmp_path):
+    path = packed(tmp_path / "a.zst", "zstd", CONTENT)
+    before = threading.active_count()
+    with streamed([path, path]):
+        pass
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_damaged_and_truncated_data_are_faults_of_their_own(tmp_path, codec):
+    broken = damaged(tmp_path / "broken", codec, CONTENT, CONTENT)
+    cut = tmp_path / "cut"
+    cut.write_bytes(packed(tmp_path / "two", codec, CONTENT, CONTENT).read_bytes()[:-20])
+    for path, kind in ((broken, "bad_compression"), (cut, "cut_compressed")):
+        with streamed([path]) as streams:
+            got = read(streams)
+        assert got.startswith(CONTENT) and (CONTENT * 2).startswith(got)
+        assert streams.faults[0].kind == kind
+        assert streams.faults[0].text.startswith(f"at byte {len(got)} of the decompressed data: ")
+
+
+def test_a_file_that_cannot_be_decompressed_at_all_is_refused(tmp_path):
+    path = tmp_path / "a.zst"
+    path.write_bytes(bytes.fromhex("28b52ffd") + b"nothing of the kind")
+    with pytest.raises(UserError, match=r"a\.zst: zstd: "), streamed([path]):
+        pass

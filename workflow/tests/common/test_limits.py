@@ -1,0 +1,253 @@
+"""Hostile captures end within the stated memory and time, in one line that names the limit."""
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.frames.traces import pcapng_block
+from acapella_testing.native_programs import ROOT
+
+from acapella.cli.main import main
+from acapella.common import decompression as decompression_of_p4
+from acapella.flowreports import program
+from acapella.flowreports.comparators import meters
+from acapella_capture.scan import scan
+from acapella_core import _native, decompression
+from acapella_core.arguments import size_bytes
+from acapella_core.errors import DAMAGED, MISTAKE, OUTSIDE
+
+PCAP = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1)
+HEADER = [("s", "<u4"), ("ns", "<u4"), ("cap", "<u4"), ("wire", "<u4")]  # of a record
+MIB = 1 << 20
+FREE_OF_RATIO = 16 * MIB
+
+
+def zstd(plain: bytes) -> bytes:
+    return pa.compress(plain, "zstd", asbytes=True)
+
+
+@pytest.fixture(scope="module")
+def bomb(tmp_path_factory) -> Path:
+    """10 GiB of empty frames in less than 400 KB: a zstd file may hold any number of zstd frames."""
+    path = tmp_path_factory.mktemp("bomb") / "zeros.pcap.zst"
+    path.write_bytes(zstd(PCAP) + zstd(bytes(64 * MIB)) * 160)
+    assert path.stat().st_size < 400_000
+    return path
+
+
+def own_mib(*words: object, code: int = 0) -> tuple[float, str]:
+    """The most memory that an `acapella` command itself held, and its standard error."""
+    command = [sys.executable, "-m", "acapella_bench.peak", *map(str, words)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "workflow" / "bench")}
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert ended.returncode == code, ended.stderr
+    return json.loads(ended.stdout.splitlines()[-1])["own_kib"] / 1024, ended.stderr
+
+
+def test_defaults_are_those_of_the_core():
+    core = _native.DecompressionLimits()
+    assert (core.bytes, core.ratio) == (size_bytes(decompression.MAX_DECOMPRESSED), decompression.MAX_RATIO)
+
+
+def test_a_bomb_ends_the_digest_at_the_ratio(bomb, tmp_path, capsys):
+    out = tmp_path / "out.parquet"
+    arguments = ["digest", str(bomb), "-o", str(out), "--engine", "native"]
+    assert main(arguments) == DAMAGED
+    error = capsys.readouterr().err
+    assert "exceed 10000 times the compressed bytes (--max-ratio)" in error
+    frames = pq.ParquetFile(out).metadata.num_rows
+    assert FREE_OF_RATIO / 16 - 40_000 < frames < FREE_OF_RATIO / 16 + 40_000
+    assert main([*arguments, "--max-decompressed", "1M", "--damaged", "keep"]) == 0
+    assert "more than 1048576 decompressed bytes (--max-decompressed)" in capsys.readouterr().err
+    assert pq.ParquetFile(out).metadata.num_rows == (MIB - len(PCAP)) // 16
+
+
+def test_a_bomb_ends_all_other_readers(bomb, tmp_path, capsys):
+    key = tmp_path / "key"
+    assert main(["anonymise", "--new-key", str(key)]) == 0
+    small = ["--max-decompressed", "1M"]
+    assert main(["anonymise", str(bomb), "-o", str(tmp_path / "out.pcap"), "--key-file", str(key), *small]) == DAMAGED
+    assert "--max-decompressed" in capsys.readouterr().err
+    other = tmp_path / "other.pcap"
+    other.write_bytes(PCAP + struct.pack("<IIII", 1, 0, 60, 60) + bytes(60))
+    assert main(["kappa", str(bomb), str(other), "--json", *small]) == DAMAGED
+    assert json.loads(capsys.readouterr().out)["trials"][0]["files"][0]["end"] == "decompression_limit"
+    merged = ["digest", str(bomb), str(other), "-o", str(tmp_path / "m.parquet"), "--engine", "native", *small]
+    assert main(merged) == DAMAGED
+    assert "zeros.pcap.zst: more than 1048576 decompressed bytes" in capsys.readouterr().err
+    found = scan(bomb, decompression.limits("1M", 10))
+    assert found.fault.startswith("decompression_limit")
+    assert found.frames == (MIB - len(PCAP)) // 16
+
+
+QUEUE_PAIR = """\
+register qp_number 0 0x11
+register qp_base 0 0x100000
+register qp_end 0 0x1c0000
+"""
+SMALL_FRAMES = (MIB - len(PCAP)) // 16  # empty ones, in 1 MiB
+
+
+def test_a_bomb_of_reports_ends_the_collector(bomb, tmp_path, capsys):
+    control, directory = tmp_path / "qp.control", tmp_path / "reports"
+    control.write_text(QUEUE_PAIR)
+    words = ["collector", "run", str(bomb), "--control", str(control), "-o", str(directory), "--max-decompressed", "1M"]
+    assert main(words) == DAMAGED
+    assert "more than 1048576 decompressed bytes (--max-decompressed)" in capsys.readouterr().err
+    (end,) = json.loads((directory / "counters.json").read_text())["captures"]
+    assert (end["end"], end["records"]) == ("decompression_limit", SMALL_FRAMES)
+
+
+@pytest.mark.skipif(program.missing() is not None, reason=f"{program.missing()}")
+def test_a_bomb_ends_the_data_plane_at_the_limit(bomb, tmp_path, capfd):
+    """Both commands that decompress for it: the frames before the limit are counted, and the exit code is not 0."""
+    stats = tmp_path / "stats.json"
+    words = ["p4", "run", "preprocess", "--in", str(bomb), "--stats", str(stats), "--pipeline", "interpreted"]
+    assert main([*words, "--max-decompressed", "1M"]) == DAMAGED
+    assert json.loads(stats.read_text())["in"] == SMALL_FRAMES
+    error = capfd.readouterr().err
+    assert "more than 1048576 decompressed bytes (--max-decompressed)" in error and decompression_of_p4.RAISE in error
+    assert main([*words, "--max-ratio", "0"]) == MISTAKE
+    words = ["flowreports", str(bomb), "-o", str(tmp_path / "reports"), "--max-decompressed", "1M"]
+    assert main(words) == DAMAGED
+    assert "more than 1048576 decompressed bytes (--max-decompressed)" in capfd.readouterr().err
+    assert json.loads((tmp_path / "reports" / "program.json").read_text())["in"] == SMALL_FRAMES
+    tools = pq.read_table(tmp_path / "reports" / "tools.parquet", columns=["skipped"])["skipped"].to_pylist()
+    missing = [meter.missing() for meter in meters.METERS.values()]
+    assert tools[2:] == (missing if all(missing) else [meters.TOO_LARGE] * len(missing))  # no more than the others get
+
+
+def test_tshark_gets_as_much_of_a_bomb_as_the_core(bomb, tmp_path):
+    """Both sides of `acapella verify`, and the filter of `acapella kappa`."""
+    from acapella.kappa import selection  # noqa: PLC0415
+    from acapella.verify import tables  # noqa: PLC0415
+
+    limits, frames = decompression.limits("64K", 10), ((64 << 10) - len(PCAP)) // 16
+    made = tables.our_tables(bomb, "native", tmp_path, limits)
+    assert [pq.ParquetFile(path).metadata.num_rows for path in (made.frames, made.tags)] == [frames, frames]
+    if shutil.which("tshark") is None:
+        pytest.skip("tshark is not installed")
+    theirs = tables.tshark_tables(bomb, tmp_path, limits)
+    assert pq.ParquetFile(theirs.frames).metadata.num_rows == frames
+    shown, _ = selection.filtered("frame.number > 2", [str(bomb)], limits)
+    assert len(shown[str(bomb)]) == frames - 2
+
+
+@pytest.mark.parametrize("words", [("--max-ratio", "0"), ("--max-decompressed", "much"), ("--memory", "-1")])
+def test_limits_that_are_none_are_refused(words, tmp_path, capsys):
+    source = tmp_path / "a.pcap"
+    source.write_bytes(PCAP)
+    assert main(["digest", str(source), "-o", str(tmp_path / "a.parquet"), "--engine", "native", *words]) == MISTAKE
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_interface_blocks_are_limited(tmp_path):
+    section = pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+    interfaces = pcapng_block(1, struct.pack("<HHI", 1, 0, 0)) * (1 << 18)
+    path = tmp_path / "interfaces.pcapng.zst"
+    path.write_bytes(zstd(section) + zstd(interfaces) * 100)
+    assert path.stat().st_size < 200_000
+    words = [
+        "digest",
+        path,
+        "-o",
+        tmp_path / "i.parquet",
+        "--engine",
+        "native",
+        "--damaged",
+        "keep",
+        "--max-ratio",
+        "100000",
+    ]
+    mib, error = own_mib(*words)
+    assert "more than 1048576 interfaces are described" in error
+    assert mib < 300
+
+
+def syns(flows: int) -> bytes:
+    """Spoofed SYNs, each of another address and port."""
+    frame = bytes.fromhex(
+        "000000000001000000000002080045000028000100004006000001020304050607080000005000000000000000005002000000000000"
+    )
+    records = np.zeros(flows, dtype=[*HEADER, ("f", "u1", len(frame))])
+    records["ns"] = np.arange(flows)
+    records["cap"] = records["wire"] = len(frame)
+    records["f"] = np.frombuffer(frame, dtype="u1")
+    records["f"][:, 26:30] = np.arange(flows, dtype=">u4").view("u1").reshape(-1, 4)
+    return PCAP + records.tobytes()
+
+
+def test_a_flood_of_flows_ends_at_the_memory_limit(tmp_path):
+    """A million flows take more than 300 MiB; the process keeps to --memory and the 150 MiB that --help states."""
+    path, out = tmp_path / "syns.pcap", tmp_path / "s.parquet"
+    path.write_bytes(syns(1_000_000))
+    words = ["digest", str(path), "-o", str(out), "--engine", "native"]
+    mib, error = own_mib(*words, "--memory", "16M", code=OUTSIDE)
+    assert error.count("\n") == 1
+    assert "16 MiB are allowed; raise --memory" in error
+    assert not out.exists()
+    assert mib < 16 + 150
+    path.write_bytes(syns(120_000))
+    mib, _ = own_mib(*words, "--memory", "100M")
+    assert mib < 100 + 150
+    limited = out.read_bytes()
+    assert main(words) == 0
+    assert out.read_bytes() == limited
+
+
+def equal_packets(count: int, step_ns: int) -> bytes:
+    """The same UDP packet over and over, in less than 100 KB."""
+    frame = syns(1)[len(PCAP) + 16 :]
+    records = np.zeros(count, dtype=[*HEADER, ("f", "u1", len(frame))])
+    records["ns"] = np.arange(count) * step_ns
+    records["cap"] = records["wire"] = len(frame)
+    records["f"] = np.frombuffer(frame, dtype="u1")
+    return PCAP + records.tobytes()
+
+
+def test_equal_packets_are_compared_within_the_memory(tmp_path):
+    count = 400_000
+    trials = [tmp_path / "a.pcap.zst", tmp_path / "b.pcap.zst"]
+    for step_ns, path in enumerate(trials, 1):
+        path.write_bytes(zstd(equal_packets(count, step_ns)))
+    empty = tmp_path / "empty.pcap"
+    empty.write_bytes(PCAP)
+    base, _ = own_mib("kappa", empty, empty, "--json", "-o", tmp_path / "e.json")
+    results = []
+    for memory in ("16M", "1G"):
+        out = tmp_path / f"{memory}.json"
+        mib, _ = own_mib("kappa", *trials, "--json", "-o", out, "--memory", memory)
+        results.append((mib, out.read_bytes()))
+    (small, spilled), (_, plain) = results
+    assert spilled == plain
+    (pair,) = json.loads(plain)["pairs"]
+    # B takes twice the time: each gap changes by 1 ns, each latency by the packet's number.
+    assert (pair["n_common"], pair["ambiguous_a"]) == (count, count)
+    assert pair["integers"]["gap"]["sum"] == count - 1
+    assert pair["integers"]["latency"]["sum"] == count * (count - 1) // 2
+    assert small - base < 48
+
+
+def test_packets_out_of_order_end_at_the_memory_limit(tmp_path):
+    forward = np.frombuffer(syns(200_000)[len(PCAP) :], dtype="u1").reshape(200_000, -1)
+    backward = forward[::-1].copy()
+    backward[:, :16] = forward[:, :16]  # the times
+    trials = [tmp_path / "a.pcap", tmp_path / "b.pcap"]
+    for path, records in zip(trials, (forward, backward), strict=True):
+        path.write_bytes(PCAP + records.tobytes())
+    out = tmp_path / "ab.json"
+    _, error = own_mib("kappa", *trials, "--json", "-o", out, "--memory", "16M", code=OUTSIDE)
+    assert error.count("\n") == 1
+    assert "out of order" in error
+    assert "raise --memory" in error
+    assert not out.exists()
+    own_mib("kappa", *trials, "--json", "-o", out, "--memory", "512M")
+    assert json.loads(out.read_bytes())["pairs"][0]["n_common"] == 200_000

@@ -1,0 +1,153 @@
+"""Running tshark: nothing of the user's reaches it, it ends when we do, and its faults are one line."""
+
+import fcntl
+import os
+import subprocess
+
+import pytest
+from acapella_testing.frames.traces import busy_port
+
+from acapella.cli.main import main
+from acapella.common import tshark
+from acapella_core.errors import OUTSIDE, UserError
+
+FIELDS = ("frame.number", "frame.protocols")
+
+
+def answers(program, source) -> list[bytes]:
+    with program.start(source, FIELDS) as run:
+        lines = run.stdout.read().splitlines()
+        run.finish()
+    return lines
+
+
+def test_every_preference_is_one_that_tshark_knows(program):
+    shown = subprocess.run([program.path, "-G", "defaultprefs"], capture_output=True, text=True, check=True).stdout
+    known = {line.removeprefix("#").partition(":")[0] for line in shown.splitlines()}
+    assert {preference.partition(":")[0] for preference in tshark.PREFERENCES} <= known
+
+
+def test_no_preference_stands_twice():
+    names = [preference.partition(":")[0] for preference in tshark.PREFERENCES]
+    assert len(set(names)) == len(names)
+
+
+def test_settings_of_the_user_change_no_answer(program, capture, tmp_path, monkeypatch):
+    before = answers(program, capture)
+    settings = tmp_path / "home" / ".config" / "wireshark"
+    settings.mkdir(parents=True)
+    (settings / "disabled_protos").write_text("tcp\nudp\n")
+    command = [program.path, "-r", capture, "-T", "fields", "-e", "frame.number", "-e", "frame.protocols"]
+    home = os.environ | {"HOME": str(tmp_path / "home"), "XDG_CONFIG_HOME": str(tmp_path / "home" / ".config")}
+    theirs = subprocess.run(command, capture_output=True, env=home, check=True).stdout.splitlines()
+    assert theirs != before, "the settings would change answers, if they were read"
+    for name in ("HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, home[name])
+    monkeypatch.setenv("WIRESHARK_CONFIG_DIR", str(settings))
+    assert answers(program, capture) == before
+
+
+def test_frames_come_one_by_one_from_standard_input(program, capture):
+    expected = answers(program, capture)
+    with program.start("-", FIELDS) as run:
+        run.stdin.write(capture.read_bytes())
+        run.stdin.flush()
+        assert run.stdout.readline() == expected[0] + b"\n"  # before the input ends
+        run.stdin.close()
+        assert run.stdout.read().splitlines() == expected[1:]
+        run.finish()
+
+
+def test_it_is_gone_when_the_block_is_left(program):
+    with pytest.raises(RuntimeError), program.start("-", FIELDS) as run:
+        raise RuntimeError
+    assert run.process.returncode is not None
+
+
+def test_a_failure_tells_what_tshark_said(program, tmp_path):
+    text = tmp_path / "notes.pcap"
+    text.write_text("no capture\n" * 10)
+    with pytest.raises(UserError, match=r"notes\.pcap: tshark failed .*isn't a capture file"):
+        answers(program, text)
+
+
+def test_a_cut_capture_is_answered_where_that_is_allowed(program, capture):
+    capture.write_bytes(capture.read_bytes()[:-3])
+    with program.start(capture, FIELDS) as run:
+        assert len(run.stdout.read().splitlines()) == len(busy_port()) - 1
+        run.finish(cut_allowed=True)
+        with pytest.raises(UserError, match="cut short"):
+            run.finish()
+
+
+def test_the_warning_to_root_is_no_complaint():
+    assert tshark.complaint('Running as user "root" and group "root". This could be dangerous.\n') == ""
+    assert tshark.complaint('Running as user "root"...\ntshark: no room\n') == "no room"
+
+
+@pytest.mark.parametrize("engine", ["hybrid", "tshark"])
+def test_no_tshark_is_one_line_that_says_what_to_do(engine, capture, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    acap, flows = tmp_path / "a.parquet", tmp_path / "f.parquet"
+    assert main(["digest", str(capture), "-o", str(acap), "--flows", str(flows), "--engine", engine]) == OUTSIDE
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "no tshark on the PATH" in error
+    assert "--engine native" in error
+    assert not acap.exists()
+    assert main(["digest", str(capture), "-o", str(acap), "--flows", str(flows), "--engine", "native"]) == 0
+
+
+# Succeeds on the capture of one frame that tells a broken tshark from a broken capture.
+UNLESS_SOUND = f"[ $(wc -c) = {len(tshark.SOUND)} ] && exit 0; "
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (UNLESS_SOUND + 'echo "tshark: out of luck" >&2; exit 3', "tshark failed (exit code 3): out of luck"),
+        (
+            'echo "tshark: symbol lookup error: x" >&2; exit 1',
+            "(exit code 1): symbol lookup error: x; it fails on every capture",
+        ),
+        ("exit 127", "tshark failed (exit code 127): it said nothing; it fails on every capture"),
+        ("cat > /dev/null", "tshark ended without an answer for frame 1 of those it was sent"),
+        ("cat > /dev/null; printf '2\\teth\\n'", "tshark gave no answer for frame 1 of those it was sent"),
+        ("kill -9 $$", "tshark failed (ended by signal 9): it said nothing"),
+    ],
+)
+def test_a_tshark_that_fails_is_one_line_and_no_output(script, said, capture, monkeypatch, capsys):
+    fake = capture.parent / "bin" / "tshark"
+    fake.parent.mkdir()
+    fake.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "TShark (Wireshark) 4.0.17" && exit\n{script}\n')
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    out = capture.parent / "out"
+    out.mkdir()
+    code = main(["digest", str(capture), "-o", str(out / "a.parquet"), "--flows", str(out / "f.parquet")])
+    assert code == (OUTSIDE if "kill" in script or "it fails on" in said else 2)
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert said in error
+    assert list(out.iterdir()) == []
+
+
+@pytest.mark.parametrize("before", [b"", b"first\n"])
+@pytest.mark.parametrize("longest", [1000, 100_000])
+def test_a_line_without_an_end_is_kept_up_to_a_limit(longest, before, monkeypatch):
+    monkeypatch.setattr(tshark, "LONGEST_LINE", longest)
+    whole = [before.rstrip(b"\n")] if before else []
+    assert lines_printed(before + b"x" * longest) == [*whole, b"x" * longest]
+    with pytest.raises(UserError, match=f"x.pcap: tshark printed a line of more than {longest} bytes"):
+        lines_printed(before + b"x" * (longest + 1), ends=False)
+
+
+def lines_printed(printed: bytes, *, ends: bool = True) -> list[bytes]:
+    """Return what ``lines`` makes of text from a pipe, which stays open unless tshark ``ends``."""
+    reading, writing = os.pipe()
+    with open(reading, "rb", buffering=0) as stdout, open(writing, "wb", buffering=0) as pipe:  # noqa: PTH123
+        fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 1 << 18)
+        pipe.write(printed)
+        if ends:
+            pipe.close()
+        return list(tshark.Run((), None, None, "x.pcap", None, stdout).lines(answer_s=10))

@@ -1,0 +1,97 @@
+"""The vendors that tshark knows: found beside it, told in every digest, and done without where there are none."""
+
+import hashlib
+import os
+import struct
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.oracles.core_against_tshark import pcap
+
+from acapella.common import tshark, vendors
+from acapella.digest.command import Options, digest
+from acapella.snakefile.code import vendors_sha256
+
+# Label 20, a sequence number as control word, 00:1b:21:aa:bb:cc <- 00:1b:21:dd:ee:ff, an ethertype of nobody.
+SEQUENCED = bytes.fromhex("00562b0a0b0c00562b01020388470001414000000001001b21aabbcc001b21ddeeff88b5")
+
+
+@pytest.fixture(scope="module")
+def program(program) -> tshark.Tshark:
+    if vendors.find(program) is None:
+        pytest.skip(f"tshark {program.version} has no list of vendors in a file")
+    return program
+
+
+@pytest.fixture
+def capture(tmp_path) -> Path:
+    file = tmp_path / "sequenced.pcap"
+    file.write_bytes(pcap([(len(SEQUENCED) + 20, SEQUENCED + bytes(20))]))
+    return file
+
+
+def deciders(capture: Path, engine: str = "native") -> tuple[list[str], dict]:
+    """The column l4_by of a digest, and its metadata."""
+    acap, flows = capture.with_suffix(".parquet"), capture.with_suffix(".flows.parquet")
+    metadata = digest([str(capture)], str(acap), str(flows), Options(engine))
+    return pq.read_table(acap)["l4_by"].to_pylist(), metadata
+
+
+def install(folder: Path, version: str, monkeypatch) -> Path:
+    """A tshark that is nothing but its version, first on the PATH; the folder of its data."""
+    program = folder / "bin" / "tshark"
+    data = folder / "share" / "wireshark"
+    for each in (program.parent, data):
+        each.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho 'TShark (Wireshark) {version} (made for a test).'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    return data
+
+
+@pytest.mark.parametrize("engine", ["native", "hybrid", "tshark"])
+def test_a_digest_tells_the_lists_it_was_made_with(engine, program, capture):
+    decided, metadata = deciders(capture, engine)
+    folder = vendors.folder_of(program)
+    sums = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in ("manuf", "wka")}
+    assert metadata["vendors"] == {"tshark": program.version, "sha256": sums}
+    assert vendors_sha256() == " ".join(sums.values())
+    assert decided == (["tshark"] if engine == "tshark" else ["native"])
+
+
+def test_without_tshark_the_core_is_not_sure(capture, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    decided, metadata = deciders(capture)
+    assert decided == ["unsure"]
+    assert metadata["vendors"] is None
+    assert vendors_sha256() == "none"
+
+
+def test_a_later_tshark_decides_by_other_rules(capture, monkeypatch, tmp_path):
+    data = install(tmp_path / "other", "4.2.0", monkeypatch)
+    for name in vendors.FILES:
+        (data / name).write_text("00:1B:21\tIntelCor\n")
+    assert vendors.find() is None
+    assert deciders(capture)[0] == ["unsure"]
+
+
+def test_the_lists_beside_the_program_are_taken(capture, monkeypatch, tmp_path):
+    data = install(tmp_path / "other", "4.0.99", monkeypatch)
+    (data / "manuf").write_text("00:00:00\tXerox\n00:01:00\tEquip\n00:1B:21\tIntelCor\n")
+    assert vendors.find() is None  # one of both is missing
+    (data / "wka").write_text("01-00-3C\t\tAuspex\n")
+    found = vendors.find()
+    assert len(found.core) == 4
+    assert found.version == "4.0.99"
+
+
+def test_the_lists_decide_and_are_read_whole(program):
+    """Every three-byte prefix of the installed lists, counted by another reader."""
+    prefixes = set()
+    for name in vendors.FILES:
+        for line in (vendors.folder_of(program) / name).read_text(encoding="utf-8").splitlines():
+            address = line.split("\t")[0].split(" ")[0].replace("-", ":")
+            if not line.startswith("#") and address.count(":") == 2 and "/" not in address:
+                prefixes.add(struct.pack("!3B", *(int(octet, 16) for octet in address.split(":"))))
+    assert len(vendors.find(program).core) == len(prefixes) > 10_000

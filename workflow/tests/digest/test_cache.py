@@ -1,0 +1,260 @@
+"""The cache of digests: damaged entries are reported and computed again, files are private."""
+
+import hashlib
+import itertools
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from acapella_testing.frames.traces import busy_port, write_pcap
+from acapella_testing.made.tiny import SECOND, add_sample, flow
+from acapella_testing.workflow_run import Workplace
+
+from acapella.cli import main as cli
+from acapella.digest.cache import changed, damaged_entries, keep, record_verified, sum_file
+
+DIGESTS = ("acap/*", "flows/*")
+
+
+def flip(position):
+    """Return a function that inverts one byte: at a share of the length, or (negative) so many bytes before the end."""
+
+    def change(entry: Path, _) -> None:
+        content = bytearray(entry.read_bytes())
+        content[int(position * len(content)) if 0 < position < 1 else position] ^= 0xFF
+        entry.write_bytes(content)
+
+    return change
+
+
+def truncate(size):
+    """Return a function that keeps so many bytes of a file (negative: all but so many)."""
+    return lambda entry, _: entry.write_bytes(entry.read_bytes()[:size])
+
+
+def replace_by_folder(entry: Path, _) -> None:
+    """Put a folder with a file in the entry's place."""
+    entry.unlink()
+    entry.mkdir()
+    (entry / "notes.txt").write_text("mine\n")
+
+
+def replace_by_link(entry: Path, other: Path) -> None:
+    """Put a link to another file in the entry's place."""
+    entry.unlink()
+    entry.symlink_to(other)
+
+
+def replace_by_other(entry: Path, other: Path) -> None:
+    """Put another entry's content and its checksum in the entry's place."""
+    entry.write_bytes(other.read_bytes())
+    checksum = hashlib.sha256(entry.read_bytes()).hexdigest()
+    entry.with_name(f"{entry.name}.sha256").write_text(f"{checksum}  {other.name}\n")
+
+
+def forget_checksum(entry: Path, _) -> None:
+    """Remove the checksum."""
+    entry.with_name(f"{entry.name}.sha256").unlink()
+
+
+def open_to_all(entry: Path, _) -> None:
+    """Let everybody write, as Snakemake does."""
+    entry.chmod(0o666)
+
+
+DAMAGE = {
+    "truncated": (truncate(-200), "is damaged or truncated"),
+    "zero-length": (truncate(0), "is truncated: 0 bytes"),
+    "one byte": (truncate(1), "is truncated: 1 bytes"),
+    "flipped byte of a data page": (flip(0.1), "its bytes do not have the checksum"),
+    "flipped byte of the footer": (flip(-20), "its bytes do not have the checksum"),
+    "flipped byte of the magic": (flip(-1), "is damaged or truncated"),
+    "content of another entry": (lambda entry, other: entry.write_bytes(other.read_bytes()), "checksum"),
+    "another entry with its checksum": (replace_by_other, "checksum"),
+    "folder": (replace_by_folder, "is not a regular file"),
+    "link": (replace_by_link, "is a link"),
+    "no checksum": (forget_checksum, r"has no \.sha256 file"),
+    "writable by all": (open_to_all, "can be written by others"),
+}
+
+
+SAMPLES = [f"s{number}" for number, _ in enumerate(DAMAGE)]
+LATER = {
+    "s0": "truncated",
+    "s1": "zero-length",
+    "s2": "flipped byte of a data page",
+    "s4": "flipped byte of the footer",
+    "s5": "flipped byte of a data page",  # its output is a hard link
+}
+REMOVED, INTACT = "s3", "s6"
+
+
+def campaign_of(folder: Path, cache: Path, samples=SAMPLES) -> Workplace:
+    """A workplace that uses a cache; each sample has a capture of its own."""
+    place = Workplace(folder)
+    place.configure(digest={"engine": "native"})
+    (folder / "captures").mkdir()
+    for shift, sample in enumerate(samples):
+        write_pcap(folder / "captures" / f"{sample}.pcap", busy_port(shift=shift))
+    place.sheet(*((sample, "alpha", f"port-{sample}", f"../captures/{sample}.pcap") for sample in samples))
+    place.environment["SNAKEMAKE_OUTPUT_CACHE"] = str(cache)
+    return place
+
+
+@pytest.fixture(scope="module")
+def cached(tmp_path_factory) -> tuple[Workplace, Path]:
+    """A campaign whose digests are in a cache, and that cache, made with umask 0; tests leave both as they are."""
+    folder = tmp_path_factory.mktemp("cached")
+    place = campaign_of(folder / "first", folder / "cache", [*SAMPLES, "spare"])
+    before = os.umask(0)
+    try:
+        (folder / "cache").mkdir()
+        place.succeed("--cache", "--until", "digest")
+    finally:
+        os.umask(before)
+    return place, folder / "cache"
+
+
+def entry_of(place: Workplace, sample: str, kind: str) -> str:
+    """Name of a sample's entry."""
+    return (place.campaign / kind / f"{sample}.parquet").readlink().name
+
+
+def test_damaged_entries_are_reported_in_one_line_each_and_computed_again(cached, tmp_path):
+    """Each sample's acap or flow table is damaged in another way; those of the last sample are intact."""
+    first, original = cached
+    cache = tmp_path / "cache"
+    shutil.copytree(original, cache)
+    kinds = dict(zip(SAMPLES, itertools.cycle(("acap", "flows")), strict=False))
+    entries = {sample: cache / entry_of(first, sample, kind) for sample, kind in kinds.items()}
+    intact = cache / entry_of(first, "spare", "acap")
+    for sample, (change, _) in zip(SAMPLES, DAMAGE.values(), strict=True):
+        change(entries[sample], intact)
+    second = campaign_of(tmp_path / "second", cache, [*SAMPLES, "spare"])
+    said = second.succeed("--cache", "--until", "digest")
+    for sample, (_, words) in zip(SAMPLES, DAMAGE.values(), strict=True):
+        (report,) = (line for line in said.splitlines() if f" of sample {sample} " in line)
+        assert re.fullmatch(rf"warning: cache entry {entries[sample]} of .*{words}.*; the digest is .* again", report)
+    assert len(re.findall("^warning: ", said, re.M)) == len(SAMPLES)
+    assert not (second.campaign / "logs" / "digest" / "spare.log").read_text(), "it came from the cache"
+    assert second.sha256(*DIGESTS) == first.sha256(*DIGESTS)
+    subprocess.run("sha256sum --quiet -c *.sha256", cwd=cache, shell=True, check=True)
+    for entry in original.iterdir():
+        assert not (cache / entry.name).is_symlink()
+        assert (cache / entry.name).read_bytes() == entry.read_bytes()
+    assert [path.read_text() for path in cache.glob("*.rejected/*/notes.txt")] == ["mine\n"]
+
+
+def state(folder: Path) -> dict[Path, tuple]:
+    """Return inode, size and time of all files and links below a folder."""
+    found = {path: path.lstat() for path in folder.rglob("*") if path.is_symlink() or path.is_file()}
+    return {path: (stat.st_ino, stat.st_size, stat.st_mtime_ns) for path, stat in found.items()}
+
+
+@pytest.mark.parametrize("cache_option", [[], ["--cache"]], ids=["without cache", "with cache"])
+def test_entries_that_are_damaged_while_a_campaign_uses_them_end_no_run(cached, tmp_path, cache_option):
+    """Snakemake regards the output as there, so `index` was the first to read it. Dry runs delete nothing.
+
+    The entries keep their modification time, as after a damage by the disk or by a program that restores it.
+    """
+    first, original = cached
+    cache = tmp_path / "cache"
+    shutil.copytree(original, cache)
+    samples = sorted([*LATER, REMOVED, INTACT])
+    place = campaign_of(tmp_path / "second", cache, samples)
+    place.succeed("--cache", "--until", "digest")
+    entries = {sample: cache / entry_of(place, sample, "acap") for sample in samples}
+    linked = place.campaign / "acap" / "s5.parquet"
+    linked.unlink()
+    os.link(entries["s5"], linked)
+    os.utime(place.folder / "captures" / "s5.pcap", ns=(0, 0))  # else Snakemake makes the output again in any case
+    for sample, damage in LATER.items():
+        before = entries[sample].stat()
+        DAMAGE[damage][0](entries[sample], entries[sample])
+        os.utime(entries[sample], ns=(before.st_atime_ns, before.st_mtime_ns))
+    entries[REMOVED].unlink()
+    damaged = [*LATER, REMOVED]
+    before = state(cache) | state(place.campaign)
+    looking = (("process", "--dry-run"), ("--lint",), ("--unlock",), ("process", "--summary"))
+    for arguments in () if cache_option else looking:  # once: both begin with the same files
+        said = place.run(*arguments).stdout
+        assert state(cache) | state(place.campaign) == before, (arguments, said)
+        if "--dry-run" in arguments:
+            assert len(re.findall("^warning: cache entry ", said, re.M)) == len(damaged), said
+            assert len(re.findall(r"^Job \d+: digest s", said, re.M)) == len(damaged), said
+    said = place.succeed("process", *cache_option)
+    for sample in damaged:
+        assert len(re.findall(rf"^warning: cache entry {entries[sample]} of sample {sample} ", said, re.M)) == 1, said
+    assert len(re.findall("^warning: ", said, re.M)) == len(damaged)
+    assert not changed(entries[INTACT]), "its checksum would be computed before every run"
+    theirs = first.sha256(*DIGESTS)
+    assert all(theirs[name] == checksum for name, checksum in place.sha256(*DIGESTS).items())
+    assert (place.campaign / "provenance.json").is_file()
+    if cache_option:
+        subprocess.run("sha256sum --quiet -c *.sha256", cwd=cache, shell=True, check=True)
+        assert all((place.campaign / "acap" / f"{sample}.parquet").is_symlink() for sample in samples)
+
+
+@pytest.mark.parametrize("kind", ["acap", "flows"])
+def test_index_finds_damage_that_left_the_modification_time(kind, tmp_path, capsys):
+    folder, cache = tmp_path / "made", tmp_path / "cache"
+    cache.mkdir()
+    for sample in ("a", "b"):
+        add_sample(folder, sample, ("WEST", "p1"), (0, 20), [flow(1, 2)])
+    for number, output in enumerate(sorted(folder.glob("*/*.parquet"))):
+        entry = cache / f"{number:064x}_{output.parent.name}.parquet"
+        keep(output, entry)
+    assert cli.main(["index", str(folder)]) == 0
+    assert cli.main(["sql", str(folder), "select count(*) as n from frames"]) == 0
+    assert capsys.readouterr().out.endswith("\nn\n4\n")
+    link = folder / kind / "b.parquet"
+    entry, before = link.readlink(), link.stat()
+    flip(0.1)(entry, None)
+    os.utime(entry, ns=(before.st_atime_ns, before.st_mtime_ns))
+    capsys.readouterr()
+    assert cli.main(["index", str(folder)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{entry}: sample b: the cache entry is damaged: " in line
+    assert line.endswith("; run snakemake again, which computes the digest again")
+    assert entry.exists() and not link.is_symlink()  # Snakemake makes a missing file again
+
+
+def test_no_other_user_can_read_or_write_entries_also_with_umask_0(cached):
+    place, cache = cached
+    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in cache.iterdir()}
+    assert len(modes) == 4 * len([*SAMPLES, "spare"]) and set(modes.values()) == {"0o600"}, modes
+    assert not cache.stat().st_mode & 0o022
+    others = [path for path in place.campaign.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o077]
+    assert others == []
+
+
+def test_a_cache_that_cannot_be_written_stops_no_run(tmp_path):
+    (tmp_path / "file").write_text("")
+    place = campaign_of(tmp_path / "place", tmp_path / "file" / "cache", ["s0"])
+    said = place.succeed("--cache", "--until", "digest")
+    assert re.search(r"^warning: sample s0 is not cached: .*: Not a directory$", said, re.M), said
+    assert not (place.campaign / "acap" / "s0.parquet").is_symlink()
+
+
+def test_a_change_after_the_verification_is_noticed_whatever_the_clock_of_this_machine_shows(tmp_path, monkeypatch):
+    """The clock is an hour ahead of the file system's, as of a file server that is behind."""
+    folder, cache = tmp_path / "made", tmp_path / "cache"
+    cache.mkdir()
+    add_sample(folder, "a", ("WEST", "p1"), (0, 20), [flow(1, 2)])
+    entry = cache / f"{0:064x}_acap.parquet"
+    keep(folder / "acap" / "a.parquet", entry)
+    os.utime(sum_file(entry), ns=(0, 0))
+    ahead_ns = time.time_ns() + 3600 * SECOND
+    monkeypatch.setattr(time, "time_ns", lambda: ahead_ns)
+    time.sleep(0.05)  # more than the resolution of times of files
+    assert damaged_entries(folder, "a") == {}
+    record_verified()
+    assert not changed(entry) and sum_file(entry).stat().st_mtime_ns < ahead_ns
+    assert sorted(cache.iterdir()) == [entry, sum_file(entry)]
+    time.sleep(0.05)
+    flip(0.1)(entry, None)
+    assert changed(entry) and entry in damaged_entries(folder, "a")

@@ -1,0 +1,126 @@
+"""Column community_id against the reference implementation (PyPI communityid), on generated flows and on the corpus."""
+
+import ipaddress
+import random
+from collections import deque
+from pathlib import Path
+
+import pytest
+from acapella_testing.community_ids import reference
+from acapella_testing.oracles import plain_flows
+from scapy.contrib.mpls import MPLS
+from scapy.layers.inet import GRE, ICMP, IP, TCP, UDP, fragment
+from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6, IPv6ExtHdrFragment
+from scapy.layers.ipsec import ESP
+from scapy.layers.l2 import Dot1Q, Ether
+from scapy.layers.sctp import SCTP
+from scapy.layers.vxlan import VXLAN
+from scapy.packet import Raw
+
+from acapella.digest.native import flow_batches_of
+from acapella_core import _native
+
+LEAST_FLOWS = {6: 5_000, 17: 4_000, 132: 20}  # with an id in the corpus; fewer means that captures were not read
+COLUMNS = ["src", "dst", "ip_proto", "src_port", "dst_port", "peer_flow", "community_id"]
+A, B = "10.0.0.1", "10.0.0.2"
+MAC = {"src": "00:16:3e:f0:00:01", "dst": "00:16:3e:f0:00:02"}
+
+
+def flows_of(capture: Path) -> list[dict]:
+    """The flow table of a capture; nothing if the file is not a capture."""
+    try:
+        core = _native.NativeDigest(str(capture), None, None, 1 << 16)
+    except _native.InputError:
+        return []
+    deque(iter(core.next_frames, None), maxlen=0)
+    return [row for batch in flow_batches_of(core) for row in batch.select(COLUMNS).to_pylist()]
+
+
+def digested(folder: Path, packets: list) -> list[dict]:
+    """The flows of packets on Ethernet."""
+    return flows_of(plain_flows.write_pcap(folder / "t.pcap", [(i, bytes(packet)) for i, packet in enumerate(packets)]))
+
+
+def random_packets(draw: random.Random, count: int) -> list:
+    """Packets of both directions of ``count`` flows; many with equal addresses, equal ports, or both."""
+    packets = []
+    for _ in range(count):
+        six = draw.random() < 0.5
+        bits, kind = (128, ipaddress.IPv6Address) if six else (32, ipaddress.IPv4Address)
+        base = draw.getrandbits(bits)
+        ends = [str(kind(base ^ draw.choice([0, 1, draw.getrandbits(bits)]))) for _ in range(2)]
+        transport = draw.choice([TCP, UDP, SCTP])
+        ports = [draw.choice([0, 1, 255, 256, 65_535, draw.randrange(65_536)]) for _ in range(2)]
+        for src, dst in ((0, 1), (1, 0)):
+            header = IPv6(src=ends[src], dst=ends[dst]) if six else IP(src=ends[src], dst=ends[dst])
+            packets.append(Ether(**MAC) / header / transport(sport=ports[src], dport=ports[dst]))
+    return packets
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_generated_flows_have_the_id_of_the_reference(tmp_path, seed):
+    rows = digested(tmp_path, random_packets(random.Random(seed), 300))
+    assert len(rows) > 500
+    assert [row["community_id"] for row in rows] == [reference(row) for row in rows]
+    assert None not in {row["community_id"] for row in rows}
+    peers = [row for row in rows if row["peer_flow"] is not None]
+    assert len(peers) > 400
+    assert all(row["community_id"] == rows[row["peer_flow"]]["community_id"] for row in peers)
+
+
+def test_published_vectors(tmp_path):
+    """The examples of the specification's README: TCP, UDP and SCTP."""
+    packets = [
+        IP(src="128.232.110.120", dst="66.35.250.204") / TCP(sport=34_855, dport=80),
+        IP(src="192.168.1.52", dst="8.8.8.8") / UDP(sport=54_585, dport=53),
+        IP(src="192.168.170.8", dst="192.168.170.56") / SCTP(sport=7, dport=80),
+    ]
+    published = ["1:LQU9qZlK+B5F3KDmev6m5PMibrg=", "1:d/FP5EW3wiY1vCndhwleRRKHowQ=", "1:jQgCxbku+pNGw8WPbEc/TS/uTpQ="]
+    assert [
+        row["community_id"] for row in digested(tmp_path, [Ether(**MAC) / packet for packet in packets])
+    ] == published
+
+
+def test_the_innermost_addresses_count_and_tags_do_not(tmp_path):
+    inner = IP(src=A, dst=B) / TCP(sport=1000, dport=80)
+    outer = IP(src="192.0.2.1", dst="192.0.2.2")
+    packets = [
+        Ether(**MAC) / inner,
+        Ether(**MAC) / Dot1Q(vlan=5) / inner,
+        Ether(**MAC) / Dot1Q(vlan=6) / MPLS(label=17, s=1) / inner,
+        Ether(**MAC) / outer / GRE() / inner,
+        Ether(**MAC) / outer / UDP(sport=40_000, dport=4789) / VXLAN(vni=5) / Ether(**MAC) / Dot1Q(vlan=7) / inner,
+    ]
+    rows = digested(tmp_path, packets)
+    assert len(rows) >= 4
+    assert {row["community_id"] for row in rows} == {reference(rows[0])}
+
+
+def test_flows_without_a_defined_id_have_none(tmp_path):
+    whole = IP(src=A, dst=B, id=1) / UDP(sport=53, dport=5353) / Raw(b"y" * 2000)
+    six = IPv6(src="2001:db8::1", dst="2001:db8::2")
+    packets = [
+        IP(src=A, dst=B) / ICMP(),
+        six / ICMPv6EchoRequest(),
+        six / IPv6ExtHdrFragment(offset=100, m=0, id=9, nh=17) / Raw(b"z" * 64),
+        IP(src=A, dst=B) / ESP(spi=1, seq=1),
+        IP(src=A, dst=B, proto=2) / Raw(b"\x16" + bytes(7)),
+        IP(src=A, dst=B, proto=136) / Raw(b"\0\1\0\2\0\x08\0\0"),  # UDP-Lite
+        fragment(whole, fragsize=800)[1],
+    ]
+    rows = digested(tmp_path, [Ether(**MAC) / packet for packet in packets])
+    assert len(rows) == len(packets)
+    assert {row["community_id"] for row in rows} == {None}
+
+
+def test_every_flow_of_the_corpus_has_the_id_of_the_reference(corpus):
+    counts = dict.fromkeys(LEAST_FLOWS, 0)
+    for capture in sorted(file for file in corpus.rglob("*") if file.is_file()):
+        rows = flows_of(capture)
+        wrong = [(row, reference(row)) for row in rows if row["community_id"] != reference(row)]
+        assert not wrong, (capture, wrong[0])
+        for row in rows:
+            if row["community_id"] is not None:
+                counts[row["ip_proto"]] += 1
+    print(f"flows with the id of the reference: TCP {counts[6]}, UDP {counts[17]}, SCTP {counts[132]}")
+    assert all(counts[proto] >= least for proto, least in LEAST_FLOWS.items()), counts

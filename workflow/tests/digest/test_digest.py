@@ -1,0 +1,405 @@
+"""`acapella digest`: what it writes, and what it says of captures and disks that are not as they should be."""
+
+import gzip
+import hashlib
+import os
+import resource
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.digest_run import START, Digest, frames
+from acapella_testing.frames.traces import YEAR_586524_US, dated, pcapng_block, write_pcapng
+from acapella_testing.native_programs import native_program
+from acapella_testing.oracles.plain_flows import PCAP_HEADER, write_pcap
+
+from acapella.cli.main import main
+from acapella.common.tables import arrow_schema
+from acapella.digest.acap_files import metadata_of
+
+
+@pytest.fixture
+def digest(tmp_path):
+    return Digest(tmp_path)
+
+
+@pytest.fixture
+def capture(tmp_path) -> Path:
+    return write_pcap(tmp_path / "t.pcap", frames(300))
+
+
+def one_line(capsys) -> str:
+    """The only line on standard error."""
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    return err
+
+
+def test_both_tables_have_the_columns_of_their_schemas(digest, capture):
+    assert digest(capture, "--site", "S", "--port", "p") == 0
+    for path, table in ((digest.acap, "frames"), (digest.flows, "flows")):
+        assert pq.read_schema(path).remove_metadata() == arrow_schema(table)
+    assert digest.acap.stat().st_mode & 0o777 == 0o600
+
+
+def test_metadata_counts_what_is_there(digest, capture):
+    digest(capture, "--site", "S", "--port", "p")
+    made = frames(300)
+    metadata = digest.metadata()
+    assert metadata == metadata_of(digest.flows)
+    assert metadata["frames"] == 300 == sum(metadata["l4_by"].values()) == sum(metadata["app_by"].values())
+    assert metadata["wire_bytes"] == metadata["captured_bytes"] == sum(len(frame) for _, frame in made)
+    assert (metadata["first_ns"], metadata["last_ns"]) == (made[0][0], made[-1][0])
+    assert metadata["clock_resolution_ns"] == 1000
+    assert (metadata["site"], metadata["port"], metadata["engine"]) == ("S", "p", "native")
+    assert metadata["file_issue"] is None and metadata["issues"] == {}
+    assert metadata["flows"] == pq.read_metadata(digest.flows).num_rows
+
+
+def test_threads_and_a_second_run_change_no_byte(digest, capture, monkeypatch):
+    monkeypatch.setattr("acapella.digest.native.BATCH_ROWS", 64)  # several row groups
+    hashes = []
+    for threads in ("1", "2", "1"):
+        digest(capture, "--threads", threads)
+        hashes.append(digest.hashes())
+    assert hashes[0] == hashes[1] == hashes[2]
+    assert pq.read_metadata(digest.acap).num_row_groups == 5
+
+
+def test_standard_input_and_another_folder_give_the_same_bytes(digest, capture, tmp_path):
+    digest(capture)
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    words = [sys.executable, "-m", "acapella.cli.main", "digest", "-", "-o", "a.parquet", "--flows", "f.parquet"]
+    with capture.open("rb") as stream:
+        subprocess.run([*words, "--engine", "native"], stdin=stream, cwd=other, check=True)
+    there = [hashlib.sha256((other / name).read_bytes()).hexdigest() for name in ("a.parquet", "f.parquet")]
+    assert there == digest.hashes()
+
+
+@pytest.mark.parametrize("option", ["-o", "--flows"])
+def test_a_folder_that_is_not_there_is_named_and_not_made(option, capture, tmp_path, capsys):
+    paths = {"-o": "a.parquet", "--flows": "f.parquet", option: "nodir/x.parquet"}
+    words = [word for name, path in paths.items() for word in (name, str(tmp_path / path))]
+    assert main(["digest", str(capture), "--engine", "native", *words]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1 and f"{tmp_path}/nodir: no such folder" in said[0]
+    assert not (tmp_path / "nodir").exists() and not (tmp_path / "a.parquet").exists()
+
+
+def test_killed_in_the_middle_nothing_is_there_and_a_restart_gives_the_same_bytes(digest, capture, tmp_path):
+    digest(capture)
+    hashes = digest.hashes()
+    digest.acap.unlink()
+    digest.flows.unlink()
+    words = [
+        sys.executable,
+        "-m",
+        "acapella.cli.main",
+        "digest",
+        "-",
+        "-o",
+        str(digest.acap),
+        "--flows",
+        str(digest.flows),
+    ]
+    with subprocess.Popen([*words, "--engine", "native"], stdin=subprocess.PIPE) as process:
+        process.stdin.write(capture.read_bytes()[:5000])
+        process.stdin.flush()
+        while not list(digest.folder.rglob(".t.parquet.*.part")):  # it has begun to write
+            assert process.poll() is None
+        process.kill()
+    assert not digest.acap.exists() and not digest.flows.exists()
+    digest(capture)
+    assert digest.hashes() == hashes
+
+
+def test_a_header_alone_is_an_acap_without_rows(digest, tmp_path):
+    (tmp_path / "h.pcap").write_bytes(PCAP_HEADER)
+    assert digest(tmp_path / "h.pcap") == 0
+    assert pq.read_table(digest.acap).num_rows == pq.read_table(digest.flows).num_rows == 0
+    metadata = digest.metadata()
+    assert metadata["frames"] == 0 and metadata["first_ns"] is None and metadata["clock_resolution_ns"] is None
+
+
+@pytest.mark.parametrize(
+    ("cut", "issue"),
+    [(-1, "cut_record"), (-len(frames(300)[-1][1]) - 3, "cut_header")],
+    ids=["in a record", "in a record's header"],
+)
+def test_a_cut_capture_keeps_its_whole_records_and_warns(digest, capture, capsys, cut, issue):
+    capture.write_bytes(capture.read_bytes()[:cut])
+    assert digest(capture) == 0
+    assert digest.metadata()["file_issue"] == issue
+    assert pq.read_table(digest.acap).num_rows == 299
+    warning = one_line(capsys)
+    assert warning.startswith("acapella: warning: ") and str(capture) in warning and "299 whole frames" in warning
+    assert f"at byte {digest.metadata()['file_issue_offset']}: " in warning
+    assert digest.metadata()["file_unread_bytes"] == 0
+
+
+def test_a_cut_header_says_what_is_missing_of_what(digest, tmp_path, capsys):
+    capture = write_pcap(tmp_path / "c.pcap", frames(1))
+    size = capture.stat().st_size
+    capture.write_bytes(capture.read_bytes() + bytes(9))
+    assert digest(capture) == 0
+    said = f"at byte {size}: 9 of the 16 bytes of a record header are there; the 1 whole frame before it is written\n"
+    assert one_line(capsys) == f"acapella: warning: {capture}: {said}"
+
+
+@pytest.mark.parametrize("caplen", [2**32 - 1, 2**28])
+def test_an_insane_capture_length_ends_the_reading_and_is_no_success(digest, capture, capsys, caplen):
+    """Frames behind it are there and were not read, so the result is not what the file holds."""
+    size = capture.stat().st_size
+    with capture.open("ab") as out:
+        out.write(struct.pack("<IIII", 1, 1, caplen, caplen) + b"x" * 100)
+    assert digest(capture) == 1
+    metadata = digest.metadata()
+    assert metadata["file_issue"] == "bad_caplen" and metadata["frames"] == 300
+    assert (metadata["file_issue_offset"], metadata["file_unread_bytes"]) == (size, 116)
+    assert pq.read_table(digest.acap).num_rows == 300
+    said = one_line(capsys)
+    assert said.startswith("acapella: error: ") and "300 whole frames before it are written; exit code 1: " in said
+    assert f"at byte {size}: capture length {caplen} is larger than 262144; the 116 bytes from there" in said
+
+
+def test_a_damaged_capture_that_is_to_be_kept_gives_the_same_files_and_says_so(digest, capture, capsys):
+    with capture.open("ab") as out:
+        out.write(struct.pack("<IIII", 1, 1, 2**28, 2**28) + b"x" * 100)
+    assert digest(capture) == 1
+    failed = digest.hashes()
+    one_line(capsys)
+    assert digest(capture, "--damaged", "keep") == 0
+    assert digest.hashes() == failed
+    said = one_line(capsys)
+    assert said.startswith("acapella: warning: ") and "the 116 bytes from there to the end were not read" in said
+
+
+def test_a_bad_block_in_the_middle_is_no_success(digest, tmp_path, capsys):
+    (_, frame), *_ = frames(1)
+    whole = write_pcapng(tmp_path / "w.pcapng", [(1, frame)] * 3)
+    block = 32 + -(-len(frame) // 4) * 4
+    damaged = bytearray(whole.read_bytes())
+    at = len(damaged) - 2 * block
+    damaged[at + 4 : at + 8] = struct.pack("<I", 4)  # shorter than a block can be
+    whole.write_bytes(damaged)
+    assert digest(whole) == 1
+    metadata = digest.metadata()
+    assert (metadata["file_issue"], metadata["frames"]) == ("bad_block", 1)
+    assert metadata["file_unread_bytes"] == 2 * block
+    assert f"the {2 * block} bytes from there to the end were not read" in one_line(capsys)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xd4\xc3", b"just some text, no capture at all\n" * 9])
+def test_what_is_no_capture_is_refused_in_one_line(digest, tmp_path, capsys, content):
+    (tmp_path / "bad.pcap").write_bytes(content)
+    assert digest(tmp_path / "bad.pcap") == 2
+    assert str(tmp_path / "bad.pcap") in one_line(capsys)
+    assert digest.written() == []
+
+
+def test_a_missing_capture_is_named(digest, tmp_path, capsys):
+    assert digest(tmp_path / "none.pcap") == 2
+    assert "none.pcap" in one_line(capsys)
+
+
+def test_odd_frames_stay_with_their_issue(digest, tmp_path):
+    whole = frames(3)[1]
+    capture = write_pcap(tmp_path / "o.pcap", [(START, b""), whole, (START - 5, whole[1][:20]), whole])
+    assert digest(capture) == 0
+    issues = pq.read_table(digest.acap)["issue"].to_pylist()
+    assert issues[1] is None and issues[3] is None and None not in (issues[0], issues[2])
+    assert digest.metadata()["issues"] == {issues[0]: 1, issues[2]: 1}
+    assert digest.metadata()["time_reversals"] == 1
+
+
+@pytest.mark.parametrize("link_type", [147, 9999])  # LINKTYPE_USER0, and one that does not exist
+def test_a_capture_of_which_the_core_knows_nothing_is_refused(digest, tmp_path, capsys, link_type):
+    source = tmp_path / "u.pcap"
+    source.write_bytes(PCAP_HEADER[:20] + struct.pack("<IIIII", link_type, 1, 1, 4, 4) + b"abcd")
+    assert digest(source) == 2
+    said = one_line(capsys)
+    assert str(source) in said and f"link type {link_type}" in said and "--engine hybrid" in said
+    assert digest.written() == []
+
+
+def test_an_unknown_link_type_among_others_is_an_issue_and_a_warning(digest, tmp_path, capsys):
+    (_, frame), *_ = frames(1)
+    assert digest(write_pcapng(tmp_path / "u.pcap", [(1, frame), (9999, b"abcd")])) == 0
+    known, unknown = pq.read_table(digest.acap).to_pylist()
+    assert known["issue"] is None
+    assert unknown["l4_by"] == "unsure" and unknown["issue"] == "unsupported_link_type"
+    assert "1 of 2 frames have a link type" in one_line(capsys)
+
+
+def test_three_files_have_to_be_three(digest, capture, capsys):
+    assert main(["digest", str(capture), "-o", str(capture), "--flows", "f.parquet", "--engine", "native"]) == 2
+    assert "different files" in one_line(capsys)
+    assert capture.stat().st_size > 1000
+
+
+def test_a_folder_that_cannot_be_written_is_named(digest, capture, tmp_path, capsys):
+    (tmp_path / "file").write_text("in the way")
+    words = ["-o", str(tmp_path / "file" / "a.parquet"), "--flows", str(tmp_path / "f.parquet"), "--engine", "native"]
+    assert main(["digest", str(capture), *words]) == 2
+    assert "cannot write" in one_line(capsys)
+    assert not (tmp_path / "f.parquet").exists()
+
+
+def test_a_full_disk_leaves_nothing_half_written(digest, capture):
+    """The limit on a file's size stands for a full disk: writing fails in the middle in the same way."""
+    words = [sys.executable, "-m", "acapella.cli.main", "digest", str(capture), "-o", str(digest.acap)]
+    small = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))  # noqa: E731
+    result = subprocess.run(
+        [*words, "--flows", str(digest.flows), "--engine", "native"],
+        preexec_fn=small,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 75
+    assert result.stderr.endswith("t.parquet: cannot write: File too large\n") and result.stderr.count("\n") == 1
+    assert digest.written() == []
+
+
+def test_progress_is_printed_only_when_asked(digest, capture, capsys):
+    digest(capture)
+    assert capsys.readouterr().err == ""
+    digest(capture, "--progress")
+    assert "300 frames" in one_line(capsys)
+
+
+def test_a_frame_of_bulk_tcp_takes_at_most_20_bytes(digest, tmp_path):
+    capture = tmp_path / "iperf.pcap"
+    words = [native_program("acapella-generate"), "--profile", "iperf", "--frames", "200000", "-o", capture]
+    subprocess.run(list(map(str, words)), check=True)
+    digest(capture)
+    assert digest.acap.stat().st_size <= 20 * 200_000
+
+
+def test_a_wrong_checksum_keeps_the_frames_and_is_no_success(digest, capture, tmp_path, capsys):
+    packed = bytearray(gzip.compress(capture.read_bytes()))
+    packed[-5] ^= 0xFF
+    (tmp_path / "bad.pcap.gz").write_bytes(packed)
+    whole = digest(capture), digest.metadata()["frames"]
+    assert digest(tmp_path / "bad.pcap.gz") == 1
+    assert (0, digest.metadata()["frames"]) == whole
+    assert digest.metadata()["file_issue"] == "bad_compression"
+    assert "incorrect data check" in one_line(capsys)
+
+
+@pytest.mark.parametrize("program", ["gzip", "zstd", "lz4"])
+def test_a_record_that_cannot_be_is_held_against_the_checksum_behind_it(digest, capture, capsys, program):
+    """Damaged data comes out of a decompressor as made-up records; only the checksum at its end says so."""
+    if shutil.which(program) is None:
+        pytest.skip(f"no {program} here")
+    made_up = struct.pack("<IIII", 1, 1, 2**32 - 1, 60) + bytes(5_000_000)
+    whole = capture.read_bytes() + made_up
+    packed = bytearray(subprocess.run([program, "-c"], input=whole, capture_output=True, check=True).stdout)
+    bad = capture.with_name("bad.packed")
+    bad.write_bytes(packed)
+    assert (digest(bad), digest.metadata()["file_issue"]) == (1, "bad_caplen")
+    capsys.readouterr()
+    packed[-8 if program == "gzip" else -1] ^= 0xFF  # behind a gzip's checksum stands the length
+    bad.write_bytes(packed)
+    assert (digest(bad), digest.metadata()["file_issue"]) == (1, "bad_compression")
+    assert digest.metadata()["frames"] == 300
+    assert 4_000_000 < digest.metadata()["file_unread_bytes"] <= len(made_up)
+    assert "of the decompressed data" in one_line(capsys)
+
+
+def test_zeros_in_the_middle_of_a_gzip_are_its_damage(digest, tmp_path, capsys):
+    packed = bytearray(gzip.compress(write_pcap(tmp_path / "t.pcap", frames(3000)).read_bytes()))
+    middle = len(packed) // 2
+    packed[middle : middle + 64] = bytes(64)
+    (tmp_path / "bad.pcap.gz").write_bytes(packed)
+    assert digest(tmp_path / "bad.pcap.gz") == 1
+    assert digest.metadata()["file_issue"] == "bad_compression"
+    assert "gzip: " in one_line(capsys)
+
+
+def test_no_frames_are_noted(digest, tmp_path, capsys):
+    (tmp_path / "h.pcap").write_bytes(PCAP_HEADER)
+    assert digest(tmp_path / "h.pcap") == 0
+    assert one_line(capsys) == f"acapella: note: {tmp_path / 'h.pcap'}: no frames\n"
+
+
+def test_odd_frames_are_summed_up_in_one_note(digest, tmp_path, capsys):
+    (_, frame), *_ = frames(1)
+    odd = bytearray(PCAP_HEADER)
+    odd[16:20] = struct.pack("<I", len(frame))
+    for second, captured, wire in ((9, frame, 99), (8, b"", 60), (7, frame + b"x", 99), (9, b"", 0), (9, frame, 20)):
+        odd += struct.pack("<IIII", second, 0, len(captured), wire) + captured
+    (tmp_path / "o.pcap").write_bytes(odd)
+    assert digest(tmp_path / "o.pcap") == 0
+    parts = "1 frame captured longer than the snap length, 1 captured longer than on the wire, 2 empty"
+    note = f"{parts}, 2 stamped earlier than the one before"
+    assert one_line(capsys) == f"acapella: note: {tmp_path / 'o.pcap'}: {note}\n"
+    assert digest.metadata()["longer_than_snaplen"] == 1
+
+
+def test_frames_without_a_time_have_none_and_take_part_in_no_time(digest, tmp_path, capsys):
+    """pcapng's simple packet blocks hold no time stamp."""
+    (_, frame), *_ = frames(1)
+    simple = pcapng_block(3, struct.pack("<I", len(frame)) + frame)
+    digest(write_pcapng(tmp_path / "m.pcapng", [(1, frame), (1, frame)], extra=simple))
+    assert one_line(capsys) == f"acapella: note: {tmp_path / 'm.pcapng'}: 1 frame without a time\n"
+    rows = pq.read_table(digest.acap).to_pylist()
+    assert [(row["ts_ns"], row["issue"]) for row in rows] == [
+        (None, "no_timestamp"),
+        (1_000_000, None),
+        (1_000_000, None),
+    ]
+    metadata = digest.metadata()
+    assert (metadata["first_ns"], metadata["last_ns"], metadata["untimed"]) == (1_000_000, 1_000_000, 1)
+    (flow,) = pq.read_table(digest.flows).to_pylist()
+    assert (flow["frames"], flow["first_ns"], flow["last_ns"]) == (3, 1_000_000, 1_000_000)
+    assert (flow["iat_min_ns"], flow["iat_mean_ns"], flow["iat_stddev_ns"]) == (0, 0.0, 0.0)
+
+
+def test_flow_table_is_beside_the_acap_by_default(capture, tmp_path, capsys):
+    assert main(["digest", str(capture), "-o", str(tmp_path / "x.parquet"), "--engine", "native"]) == 0
+    assert pq.read_table(tmp_path / "x.flows.parquet").num_rows > 0
+    capsys.readouterr()
+    assert main(["show", str(tmp_path / "x.parquet"), "--columns", "frame,src"]) == 0
+    assert capsys.readouterr().out.startswith("1\t10.0.0.1\n")
+
+
+@pytest.mark.parametrize("engine", ["native", "hybrid", "tshark"])
+def test_implausible_timestamp_is_an_issue_and_no_time(digest, tmp_path, capsys, engine):
+    (_, frame), *_ = frames(1)
+    broken = frame[:20]  # its own issue comes first
+    second_2106 = (1 << 32) * 1_000_000
+    times = ((frame, YEAR_586524_US), (frame, second_2106 - 1), (frame, second_2106), (broken, YEAR_586524_US))
+    blocks = b"".join(dated(*each) for each in times)
+    assert digest(write_pcapng(tmp_path / "y.pcapng", [(1, frame)], extra=blocks), "--engine", engine) == 0
+    assert "3 dated outside the years 1970 to 2106, which take part in no time" in one_line(capsys)
+    rows = pq.read_table(digest.acap).to_pylist()
+    last_ns = second_2106 * 1000 - 1000
+    assert [row["ts_ns"] for row in rows] == [None, last_ns, None, None, 1_000_000]
+    if engine != "tshark":
+        issues = ["implausible_timestamp", None, "implausible_timestamp", "truncated_ipv4", None]
+        assert [row["issue"] for row in rows] == issues
+    metadata = digest.metadata()
+    assert (metadata["first_ns"], metadata["last_ns"]) == (1_000_000, last_ns)
+    assert (metadata["implausible_times"], metadata["untimed"], metadata["frames"]) == (3, 0, 5)
+    flow = pq.read_table(digest.flows).to_pylist()[0]
+    assert (flow["frames"], flow["first_ns"], flow["last_ns"]) == (4, 1_000_000, last_ns)
+
+
+def test_a_capture_without_any_time_has_no_first_and_last(digest, tmp_path):
+    (_, frame), *_ = frames(1)
+    simple = pcapng_block(3, struct.pack("<I", len(frame)) + frame)
+    source = write_pcapng(tmp_path / "s.pcapng", [(1, frame)], extra=simple * 2)
+    whole = source.read_bytes()
+    source.write_bytes(whole[: len(whole) - 32 - -(-len(frame) // 4) * 4])
+    assert digest(source) == 0
+    assert (digest.metadata()["first_ns"], digest.metadata()["last_ns"]) == (None, None)
+    (flow,) = pq.read_table(digest.flows).to_pylist()
+    assert (flow["frames"], flow["first_ns"], flow["last_ns"], flow["iat_mean_ns"]) == (2, None, None, None)

@@ -1,0 +1,218 @@
+"""`acapella digest` of several captures: as of one with their frames in order of time."""
+
+import gzip
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.digest_run import START, Digest, frames
+from acapella_testing.frames.traces import pcapng_block, write_untimed
+
+from acapella.cli.main import main
+
+
+@pytest.fixture
+def digest(tmp_path) -> Digest:
+    return Digest(tmp_path)
+
+
+def pcap(records, *, link_type: int = 1, ns: bool = True) -> bytes:
+    """A capture of (time, frame), with stamps of nanoseconds or microseconds."""
+    text = struct.pack("<IHHiIII", 0xA1B23C4D if ns else 0xA1B2C3D4, 2, 4, 0, 0, 65535, link_type)
+    for ts_ns, frame in records:
+        seconds, rest = divmod(ts_ns, 10**9)
+        text += struct.pack("<IIII", seconds, rest if ns else rest // 1000, len(frame), len(frame)) + frame
+    return text
+
+
+def pcapng(records) -> bytes:
+    """The same in pcapng, with stamps of nanoseconds (if_tsresol 9)."""
+    text = pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+    text += pcapng_block(1, struct.pack("<HHIHHB3xI", 1, 0, 0, 9, 1, 9, 0))
+    for ts_ns, frame in records:
+        head = struct.pack("<IIIII", 0, ts_ns >> 32, ts_ns & 0xFFFFFFFF, len(frame), len(frame))
+        text += pcapng_block(6, head + frame)
+    return text
+
+
+def tables(digest: Digest) -> list:
+    """Both tables as they were written, but for the column that a merged acap has besides."""
+    both = [pq.read_table(path).replace_schema_metadata(None) for path in (digest.acap, digest.flows)]
+    return [table.drop_columns([name for name in ("file",) if name in table.column_names]) for table in both]
+
+
+def digest_all(digest: Digest, *names, engine: str = "native") -> int:
+    words = [*map(str, names), "-o", str(digest.acap), "--flows", str(digest.flows), "--engine", engine]
+    return main(["digest", *words])
+
+
+def of_three_queues(folder, records) -> list[str]:
+    """The frames dealt to three files of different kinds, each in order."""
+    names = [folder / name for name in ("q0.pcap", "q1.pcap.gz", "q2.pcapng")]
+    names[0].write_bytes(pcap(records[0::3]))
+    names[1].write_bytes(gzip.compress(pcap(records[1::3], ns=False)))
+    names[2].write_bytes(pcapng(records[2::3]))
+    return [str(name) for name in names]
+
+
+@pytest.mark.parametrize("engine", ["native", "hybrid"])
+def test_files_of_several_queues_are_one_sample_in_order_of_time(digest, tmp_path, engine):
+    records = frames(300)
+    (tmp_path / "whole.pcap").write_bytes(pcap(records))
+    assert digest(tmp_path / "whole.pcap", "--engine", engine) == 0
+    expected = tables(digest)
+    names = of_three_queues(tmp_path, records)
+    assert digest_all(digest, names[2], *names[:2], engine=engine) == 0
+    assert tables(digest) == expected
+    metadata = digest.metadata()
+    assert (metadata["frames"], metadata["time_reversals"], metadata["file_issue"]) == (300, 0, None)
+    assert metadata["format"] == "pcapng+pcap_ns+pcap" and metadata["compression"] == "none+gzip"
+
+
+def test_frames_of_one_time_come_in_the_order_of_the_files(digest, tmp_path):
+    first, second = ([(START, bytes(length))] * 2 for length in (60, 61))
+    for name, records in (("a.pcap", first), ("b.pcap", second)):
+        (tmp_path / name).write_bytes(pcap(records))
+    lengths = []
+    for names in (("a.pcap", "b.pcap"), ("b.pcap", "a.pcap")):
+        assert digest_all(digest, *(tmp_path / name for name in names)) == 0
+        lengths.append(pq.read_table(digest.acap)["wire_len"].to_pylist())
+    assert lengths == [[60, 60, 61, 61], [61, 61, 60, 60]]
+
+
+def test_implausible_timestamps_stay_implausible_and_do_not_hold_up_their_file(digest, tmp_path):
+    records = frames(30)
+    year_2128 = 5 * 10**18
+    odd = [(START + 2500, bytes(60)), (year_2128, bytes(61)), (START + 3500, bytes(62))]
+    (tmp_path / "odd.pcapng").write_bytes(pcapng(odd))
+    (tmp_path / "whole.pcap").write_bytes(pcap(records))
+    assert digest_all(digest, tmp_path / "whole.pcap", tmp_path / "odd.pcapng") == 0
+    rows = [(row["ts_ns"], row["wire_len"]) for row in pq.read_table(digest.acap).to_pylist()]
+    plain = [(ts_ns, len(frame)) for ts_ns, frame in records]
+    assert rows == [*plain[:3], (START + 2500, 60), (None, 61), plain[3], (START + 3500, 62), *plain[4:]]
+    assert (digest.metadata()["implausible_times"], digest.metadata()["time_reversals"]) == (1, 0)
+
+
+def test_a_cut_file_among_them_is_named(digest, tmp_path, capsys):
+    names = of_three_queues(tmp_path, frames(30))
+    whole = pcap(frames(30)[0::3])
+    (tmp_path / "q0.pcap").write_bytes(whole[:-5])
+    assert digest_all(digest, *names) == 0
+    assert "q0.pcap: " in capsys.readouterr().err
+    assert (digest.metadata()["file_issue"], digest.metadata()["frames"]) == ("cut_record", 29)
+
+
+def test_damage_to_one_of_them_is_exit_code_1(digest, tmp_path, capsys):
+    names = of_three_queues(tmp_path, frames(30))
+    packed = (tmp_path / "q1.pcap.gz").read_bytes()
+    (tmp_path / "q1.pcap.gz").write_bytes(packed[:-8] + bytes(4) + packed[-4:])
+    (tmp_path / "q0.pcap").write_bytes(pcap(frames(30)[0::3])[:-5])
+    assert digest_all(digest, *names) == 1
+    assert "q1.pcap.gz: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        (b"no capture at all", "a.pcap: "),
+        (pcap([(START, b"\x45" + bytes(30))], link_type=101), "frames of link type 101 do not go with those of 1"),
+        (None, "a frame without a time"),
+    ],
+    ids=["no capture", "another link type", "no time"],
+)
+def test_what_cannot_be_merged_is_one_line_and_writes_nothing(digest, tmp_path, capsys, other, says):
+    (tmp_path / "z.pcap").write_bytes(pcap(frames(3)))
+    if other is None:
+        write_untimed(tmp_path / "a.pcap", [bytes(60)])
+    else:
+        (tmp_path / "a.pcap").write_bytes(other)
+    before = digest.written()
+    assert digest_all(digest, tmp_path / "z.pcap", tmp_path / "a.pcap") == 2
+    said = capsys.readouterr().err
+    assert says in said and said.count("\n") == 1
+    assert digest.written() == before
+
+
+def test_the_same_file_twice_is_refused(digest, tmp_path, capsys):
+    (tmp_path / "z.pcap").write_bytes(pcap(frames(3)))
+    assert digest_all(digest, tmp_path / "z.pcap", tmp_path / "z.pcap") == 2
+    assert "different files" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="no tshark here")
+def test_ctrl_c_in_a_terminal_which_tshark_hears_too_ends_it(tmp_path):
+    """More than a pipe holds is still to come, and who read it has ended."""
+    sources = [tmp_path / name for name in ("a.pcap", "b.pcap")]
+    for shift, source in enumerate(sources):
+        header, record = (made := pcap([(START + shift, bytes(514))]))[:24], made[24:]
+        source.write_bytes(header + record * 100_000)
+    (made := tmp_path / "made").mkdir()
+    command = [sys.executable, "-m", "acapella.cli.main", "digest", *map(str, sources), "--engine", "tshark"]
+    command += ["-o", str(made / "a.parquet"), "--flows", str(made / "f.parquet")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as running:
+        children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+        try:
+            while not any("tshark" in Path(f"/proc/{pid}/comm").read_text() for pid in children.read_text().split()):
+                assert running.poll() is None, running.stderr.read()
+                time.sleep(0.01)
+            time.sleep(0.3)
+            os.killpg(running.pid, signal.SIGINT)
+            said = running.communicate(timeout=300)[1]
+        finally:
+            running.kill()
+    assert (said, running.returncode, list(made.iterdir())) == ("acapella: stopped\n", 130, [])
+
+
+@pytest.mark.parametrize("engine", ["native", "hybrid"])
+def test_each_frame_of_a_merged_acap_has_the_name_of_its_file(digest, tmp_path, engine):
+    """More frames than a row group, each of a length that only one file has."""
+    lengths = {"b.pcap": 60, "a.pcap": 61, "c.pcap": 62}
+    order = [name for n in range(50_000) for name in ("b.pcap", *(["a.pcap"] * (n % 3)), "c.pcap")]
+    frames_of = {name: [] for name in lengths}
+    for at, name in enumerate(order):
+        frames_of[name].append((START + at, bytes(lengths[name])))
+    for name, records in frames_of.items():
+        (tmp_path / name).write_bytes(pcap(records))
+    assert digest_all(digest, *(tmp_path / name for name in lengths), engine=engine) == 0
+    table = pq.read_table(digest.acap, columns=["wire_len", "file"])
+    assert len(table) > 131_072
+    assert table["file"].to_pylist() == order
+    assert table["wire_len"].to_pylist() == [lengths[name] for name in order]
+    assert digest.metadata()["files"] == list(lengths)
+
+
+def test_files_of_the_same_name_are_told_apart_without_their_directories(digest, tmp_path):
+    names = ("one/port.pcap", "two/port.pcap", "port.pcap (2)", "three/port.pcap")
+    for at, name in enumerate(names):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(pcap([(START + at, bytes(60))])[: None if at < 3 else -5])
+    assert digest_all(digest, *(tmp_path / name for name in names)) == 0
+    files = ["port.pcap", "port.pcap (2)", "port.pcap (2) (2)"]
+    assert pq.read_table(digest.acap)["file"].to_pylist() == files
+    assert digest.metadata()["files"] == [*files, "port.pcap (3)"]
+    for path in (digest.acap, digest.flows):
+        assert str(tmp_path).encode() not in path.read_bytes()
+
+
+def test_merged_acaps_do_not_depend_on_where_their_captures_are(digest, tmp_path):
+    written = []
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+        names = of_three_queues(tmp_path / folder, frames(300))
+        assert digest_all(digest, *names) == 0
+        written.append([path.read_bytes() for path in (digest.acap, digest.flows)])
+    assert written[0] == written[1]
+
+
+def test_a_digest_of_one_file_has_no_column_for_its_name(digest, tmp_path):
+    (tmp_path / "one.pcap").write_bytes(pcap(frames(3)))
+    assert digest(tmp_path / "one.pcap", "--engine", "native") == 0
+    assert "file" not in pq.read_table(digest.acap).column_names
+    assert "files" not in digest.metadata()

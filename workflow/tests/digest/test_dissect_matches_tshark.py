@@ -1,0 +1,169 @@
+"""The core's layers 2 to 4 against tshark's, frame by frame: the corpus whole and cut, wrapped, and damaged.
+
+Captures are joined, one tshark run for each form of the corpus. What is bounded: 200,000 wrapped frames of each part
+and 60,000 damaged ones; `acapella verify DIR` compares everything, a tshark run a file.
+"""
+
+import random
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from acapella_testing.frames.traces import busy_port
+from acapella_testing.native_programs import native_program
+from acapella_testing.oracles.core_against_tshark import compare, ethernet_frames, pcap, report, rows
+from acapella_testing.oracles.layer_agreement import FIELDS, differing_keys, errata, erratum_of, layers
+
+from acapella.common import tshark
+
+CUTS = (64, 96, 128, 200, None)
+PARTS = ("ndpi", "tcpdump")
+WRAPPED_FRAMES = 200_000
+DAMAGED_FRAMES = 60_000
+COUNTED_WITH = "4.0.17"  # the tshark that the errata's counts are of
+L2TP = 1701  # tshark remembers its peers, so that a damaged frame may be one where a sound one is not
+
+
+@pytest.fixture(scope="module")
+def reference(program) -> tshark.Tshark:
+    return program
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("part", PARTS)
+def test_corpus_agrees_however_it_is_cut(part, cut, corpus, reference, tmp_path):
+    files = sorted(file for file in (corpus / part).rglob("*") if file.is_file())
+    agreement = compare(reference, files, tmp_path, cut)
+    report(f"{part} cut {cut}", agreement)
+    assert agreement.frames > 5_000
+    assert agreement.disagreements == 0, agreement.first
+    assert agreement.errata == {}
+    assert agreement.whole_wrong <= agreement.frames / 1_000
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_wrapped_corpus_agrees_but_for_the_errata(part, corpus, reference, tmp_path):
+    tool = corpus.parent / "tools" / "underlay.py"
+    if not tool.is_file():
+        pytest.skip(f"{tool} is not there")
+    wrapped = tmp_path / "wrapped.pcap"
+    command = [sys.executable, tool, "--frames", str(WRAPPED_FRAMES), "-o", wrapped, corpus / part]
+    subprocess.run(command, check=True)
+    agreement = compare(reference, [wrapped], tmp_path)
+    report(f"{part} wrapped", agreement)
+    assert agreement.disagreements == 0, agreement.first
+    assert agreement.errata_share < 0.08
+    if reference.version == COUNTED_WITH:
+        assert agreement.errata == {entry.name: entry.wrapped[part] for entry in errata()}
+    if part == "ndpi":
+        assert agreement.sure_share >= 0.98
+
+
+def damaged(frame: bytes, chance: random.Random) -> bytes:
+    """The frame with a few bytes changed, removed or inserted, mostly in its headers, and perhaps cut."""
+    out = bytearray(frame[:300])
+    for _ in range(chance.choice((0, 1, 1, 1, 2, 2, 3, 5))):
+        at = min(len(out) - 1, int(chance.expovariate(1 / 25)))
+        size = chance.choice((1, 2, 4, 8))
+        kind = chance.random()
+        if kind < 0.8:
+            out[at] = chance.randrange(256)
+        elif kind < 0.9 and len(out) > at + size + 1:
+            del out[at : at + size]
+        else:
+            out[at:at] = chance.randbytes(size)
+    return bytes(out[: chance.randrange(1, len(out) + 1)] if chance.random() < 0.3 else out)
+
+
+def test_damaged_frames_agree(corpus, reference, tmp_path):
+    chance = random.Random(20)
+    base = []
+    for file in sorted((corpus / "ndpi").iterdir()) + sorted((corpus / "tcpdump").iterdir()):
+        base += [(wire, frame) for _, (wire, frame) in zip(range(8), ethernet_frames(file), strict=False) if frame]
+    base = [(wire, frame) for wire, frame in base if struct.pack("!H", L2TP) not in frame[:80]]
+    assert len(base) > 3_000
+    frames = []
+    for _ in range(DAMAGED_FRAMES):
+        wire, frame = chance.choice(base)
+        bad = damaged(frame, chance)
+        frames.append((max(wire, len(bad)) if chance.random() < 0.7 else len(bad), bad))
+    file = tmp_path / "damaged.pcap"
+    file.write_bytes(pcap(frames))
+    agreement = compare(reference, [file], tmp_path)
+    report("damaged", agreement)
+    assert agreement.disagreements == 0, agreement.first
+    assert set(agreement.errata) <= {entry.name for entry in errata()}
+    assert agreement.sure_share > 0.7
+
+
+@pytest.mark.parametrize("entry", errata(), ids=lambda entry: entry.name)
+def test_each_erratum_has_a_frame_that_shows_it(entry, reference, tmp_path):
+    file = tmp_path / "erratum.pcap"
+    file.write_bytes(pcap([(len(entry.frame), entry.frame)]))
+    agreement = compare(reference, [file], tmp_path)
+    assert agreement.errata == {entry.name: 1}
+
+
+@pytest.mark.parametrize("entry", errata(), ids=lambda entry: entry.name)
+def test_where_tshark_errs_the_core_is_right_about_the_frame_inside(entry, reference, tmp_path):
+    """The inner frames alone, which tshark reads rightly, have the layers that the core finds behind the underlay."""
+    address = entry.frame.index(bytes.fromhex("02000000000208004500")) - 6  # where the inner frame begins
+    underlay, addresses = entry.frame[:address], entry.frame[address : address + 12]
+    inner = [addresses + frame[12:] for _, frame in busy_port()]
+    wrapped, bare = tmp_path / "wrapped.pcap", tmp_path / "bare.pcap"
+    for file, before in ((wrapped, underlay), (bare, b"")):
+        file.write_bytes(pcap([(len(before + frame), before + frame) for frame in inner]))
+    dumped = subprocess.run([native_program("acapella-dump-frames"), wrapped], check=True, capture_output=True,
+                            text=True)  # fmt: skip
+    names, *lines = dumped.stdout.splitlines()
+    ours = list(rows(iter(lines), names.split("\t")))
+    theirs = list(rows(iter(tshark_lines(reference, bare)), list(FIELDS)))
+    misread = list(rows(iter(tshark_lines(reference, wrapped)), list(FIELDS)))
+    shown = 0
+    for mine, alone, within in zip(ours, theirs, misread, strict=True):
+        shown += erratum_of(mine["protocols"], within["frame.protocols"], within["eth.dst"]) == entry.name
+        head, _, behind = mine["protocols"].partition(f":{entry.ours}:")
+        assert head.endswith(entry.after)
+        tags = mine["vlan"].split(",")[head.split(":").count("vlan") :]
+        labels = mine["mpls"].split(",")[1:]
+        stripped = mine | {"protocols": behind, "vlan": ",".join(tags), "mpls": ",".join(labels)}
+        assert layers(behind) == layers(alone["frame.protocols"])
+        assert differing_keys(stripped, alone) == []
+    assert shown > len(inner) / 2
+
+
+def tshark_lines(reference: tshark.Tshark, file: Path) -> list[str]:
+    with reference.start(file, FIELDS) as run:
+        lines = run.stdout.read().decode().splitlines()
+        run.finish()
+    return lines
+
+
+def test_an_erratum_covers_nothing_but_its_first_difference():
+    ours = "eth:ethertype:mpls:pwethheuristic:pwethcw:eth:ethertype:ip:tcp"
+    misread = "eth:ethertype:mpls:pwethheuristic:pwethnocw:eth:ethertype:data"
+    outer, zeros = "00:56:2b:0a:0b:0c", "00:00:00:00:00:1b"
+    assert erratum_of(ours, misread, f"{outer},{zeros}")
+    assert erratum_of(ours, misread, f"{zeros},{outer}") is None
+    assert erratum_of(ours, "eth:ethertype:mpls:pwethheuristic:pwethcw:eth:ethertype:data", f"{outer},{zeros}") is None
+    assert erratum_of(ours, "eth:ethertype:mpls:ip:tcp", outer) is None
+
+
+def test_layers_are_the_listed_tokens_wherever_they_stand():
+    assert layers("eth:ethertype:ip:udp:capwap:wlan:llc:ip:tcp:http") == (
+        *("eth", "ethertype", "ip", "udp"),
+        *("llc", "ip", "tcp"),
+    )
+
+
+def test_ports_with_a_dissector_are_those_of_tshark(reference):
+    """The core's list of UDP ports below a tunnel's port is tshark's, as far as one tshark resembles another."""
+    decodes = subprocess.run([reference.path, "-G", "decodes"], check=True, capture_output=True, text=True).stdout
+    table = (line.split("\t") for line in decodes.splitlines())
+    theirs = {int(port) for name, port, *_ in table if name == "udp.port"}
+    source = Path(__file__).parents[2] / "native" / "src" / "dissect" / "udp_ports.cpp"
+    numbers = source.read_text(encoding="utf-8").split("kKnown[] = {")[1].split("}")[0]
+    ours = {int(number) for number in numbers.replace("\n", " ").split(",") if number.strip()}
+    assert ours == {port for port in theirs if 0 < port < 9900}

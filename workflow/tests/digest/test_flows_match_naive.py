@@ -1,0 +1,307 @@
+"""Every column of the flow table against the slow way of plain_flows, on traces made for the purpose."""
+
+import random
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.oracles import plain_flows
+from acapella_testing.oracles.plain_flows import ACK, FIN, PSH, RST, SYN
+from scapy.contrib.mpls import MPLS, EoMCW
+from scapy.layers.inet import GRE, ICMP, IP, TCP, UDP, fragment
+from scapy.layers.inet6 import IPv6, IPv6ExtHdrDestOpt, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop
+from scapy.layers.l2 import ARP, Dot1Q, Ether
+from scapy.layers.vxlan import VXLAN
+from scapy.packet import Raw
+
+from acapella.digest.command import Options, digest
+
+START = 1_700_000_000_000_000_000
+MAC = {"src": "00:16:3e:f0:00:01", "dst": "00:16:3e:f0:00:02"}
+A, B = "10.0.0.1", "10.0.0.2"
+
+
+def tcp(src, dst, flags, seq, ack=0, length=0, window=100, ports=(1000, 80)):  # noqa: PLR0913, PLR0917
+    """IPv4 and TCP from ``src`` to ``dst``; A is the client."""
+    sport, dport = ports if src == A else reversed(ports)
+    header = TCP(sport=sport, dport=dport, flags=flags, seq=seq % 2**32, ack=ack % 2**32, window=window)
+    return IP(src=src, dst=dst) / header / Raw(b"x" * length)
+
+
+def ether(inner, vlan=None, labels=(), pseudowire=False):
+    """Ethernet around ``inner``, with a VLAN tag, MPLS labels and a pseudowire with control word."""
+    frame = Ether(**MAC)
+    if vlan is not None:
+        frame /= Dot1Q(vlan=vlan)
+    for i, value in enumerate(labels):
+        frame /= MPLS(label=value, s=int(i == len(labels) - 1), ttl=64)
+    if pseudowire:
+        frame = frame / EoMCW() / Ether(**MAC)
+    return bytes(frame / inner)
+
+
+def spaced(frames, gap_ns=1_000):
+    """Frames a fixed time apart."""
+    return [(START + i * gap_ns, frame) for i, frame in enumerate(frames)]
+
+
+def check(tmp_path, frames, site="S", port="p1", snaplen=262144):
+    """Digest ``frames`` and compare every column; returns the flow table's rows."""
+    capture = plain_flows.write_pcap(tmp_path / "t.pcap", frames, snaplen)
+    acap, flows = tmp_path / "t.parquet", tmp_path / "t.flows.parquet"
+    digest([str(capture)], str(acap), str(flows), Options("native", site=site, port=port))
+    seen = [plain_flows.read_frame(ts_ns, data[:snaplen], len(data)) for ts_ns, data in frames]
+    expected = plain_flows.flow_table(seen, site, port)
+    rows = pq.read_table(flows).to_pylist()
+    frame_rows = pq.read_table(acap).to_pylist()
+    assert len(rows) == len(expected)
+    for row, want in zip(rows, expected, strict=True):
+        for name, value in want.items():
+            same = row[name] == (pytest.approx(value, rel=1e-12, abs=1e-6) if isinstance(value, float) else value)
+            assert same, f"flow {row['flow']}, {name}: {row[name]!r}, not {value!r}"
+        check_stacks(row, [frame["stack"] for frame in frame_rows if frame["flow"] == row["flow"]])
+    order = list(plain_flows.grouped(seen))
+    for frame, want in zip(frame_rows, seen, strict=True):
+        assert frame["flow"] == (None if want.flow is None else order.index(want.flow))
+        assert frame["payload_len"] == want.payload_len
+        assert frame["ip_len"] == (want.ip_len if want.flow is not None else None)
+        assert frame["ip_id"] == want.ip_id
+        assert (frame["tcp_flags"], frame["tcp_seq"]) == (want.tcp[:2] if want.tcp else (None, None))
+    return rows
+
+
+def check_stacks(row, stacks):
+    """The run-length list of a flow's header stacks, and that engine native names no application."""
+    runs = plain_flows.runs(stacks)
+    assert [(run["stack"], run["frames"]) for run in row["stacks"]] == runs[:16]
+    assert row["stacks_cut"] == (len(runs) > 16)
+    assert row["app"] is None and row["app_by"] is None
+
+
+def handshake(client=100, server=500):
+    return [tcp(A, B, "S", client), tcp(B, A, "SA", server, client + 1), tcp(A, B, "A", client + 1, server + 1)]
+
+
+def test_a_whole_connection(tmp_path):
+    talk = [
+        *handshake(),
+        tcp(A, B, "PA", 101, 501, 50),
+        tcp(B, A, "A", 501, 151),
+        tcp(B, A, "PA", 501, 151, 700),
+        tcp(A, B, "A", 151, 1201),
+        tcp(A, B, "FA", 151, 1201),
+        tcp(B, A, "FA", 1201, 152),
+        tcp(A, B, "A", 152, 1202),
+    ]
+    client, server = check(tmp_path, spaced(map(ether, talk)))
+    assert client["handshake_rtt_ns"] == 2_000
+    assert client["peer_flow"] == 1 and server["peer_flow"] == 0
+    assert not client["cut_start"] and not client["cut_end"]
+
+
+def test_sequence_numbers_wrap_around(tmp_path):
+    start = 2**32 - 1500
+    data = [tcp(A, B, "A", start + 500 * i, 9, 500) for i in (0, 1, 2, 3, 4, 2, 5, 3)]
+    acks = [tcp(B, A, "A", 9, start + 1500)] * 4
+    client, server = check(tmp_path, spaced(map(ether, [*data, *acks])))
+    assert client["retransmitted_bytes"] == 1000
+    assert server["duplicate_acks"] == 3
+
+
+def test_retransmissions_overlap_and_fill_gaps(tmp_path):
+    ranges = [(0, 100), (300, 100), (50, 100), (150, 150), (0, 400), (900, 100), (600, 100), (350, 600), (0, 1000)]
+    rows = check(tmp_path, spaced(ether(tcp(A, B, "A", 7000 + at, 1, length)) for at, length in ranges))
+    assert rows[0]["retransmitted_bytes"] == 50 + 400 + 50 + 50 + 100 + 1000
+
+
+def test_reordered_and_keepalive_frames(tmp_path):
+    data = [tcp(A, B, "A", 1000 + 100 * i, 1, 100) for i in (3, 0, 2, 1, 5, 4)]
+    keepalive = tcp(A, B, "A", 1599, 1, 1)
+    check(tmp_path, spaced(map(ether, [*data, keepalive, keepalive])))
+
+
+def test_duplicate_acks_need_all_five_conditions(tmp_path):
+    data = [tcp(A, B, "A", 1000 + 100 * i, 1, 100) for i in range(6)]
+    ack = tcp(B, A, "A", 1, 1200)
+    counted = [ack, ack]
+    others = [
+        tcp(B, A, "A", 1, 1200, window=99),  # (e) another window
+        tcp(B, A, "A", 1, 1200, window=99, length=5),  # (b) data
+        tcp(B, A, "FA", 6, 1200, window=99),  # (c) FIN
+        tcp(B, A, "A", 7, 1100, window=99),  # (d) not the greatest
+        tcp(B, A, "A", 7, 1600, window=99),
+        tcp(B, A, "A", 7, 1600, window=99),  # (a) nothing outstanding
+    ]
+    rows = check(tmp_path, spaced(map(ether, [*data, ack, *counted, *others])))
+    assert rows[1]["duplicate_acks"] == 2
+    assert rows[0]["duplicate_acks"] == 0
+
+
+@pytest.mark.parametrize("repeated", [0, 1])
+def test_a_handshake_with_a_part_sent_twice_has_no_round_trip(tmp_path, repeated):
+    talk = handshake()
+    talk.insert(repeated, talk[repeated])
+    rows = check(tmp_path, spaced(map(ether, talk)))
+    assert rows[0]["handshake_rtt_ns"] is None
+
+
+def test_labels_differ_per_direction(tmp_path):
+    there = {"vlan": 7, "labels": (100, 200), "pseudowire": True}
+    back = {"vlan": 7, "labels": (101, 201), "pseudowire": True}
+    talk = [*handshake(), tcp(A, B, "PA", 101, 501, 10), tcp(B, A, "A", 501, 111)]
+    frames = [ether(packet, **(there if packet.src == A else back)) for packet in talk]
+    client, server = check(tmp_path, spaced(frames))
+    assert client["peer_flow"] == 1 and server["peer_flow"] == 0
+    assert client["mpls"] == [100, 200] and server["mpls"] == [101, 201]
+    assert client["handshake_rtt_ns"] == 2_000
+
+
+def test_equal_addresses_in_two_slices_are_two_flows(tmp_path):
+    talk = [*handshake(), tcp(A, B, "PA", 101, 501, 10), tcp(B, A, "A", 501, 111), tcp(B, A, "A", 501, 111)]
+    frames = [ether(packet, vlan=vlan, labels=(vlan + 1000,)) for packet in talk for vlan in (10, 20)]
+    rows = check(tmp_path, spaced(frames))
+    assert [row["peer_flow"] for row in rows] == [2, 3, 0, 1]
+    assert {row["peer_candidates"] for row in rows} == {2}
+
+
+def test_slices_without_a_vlan_to_tell_them_apart_are_ambiguous(tmp_path):
+    talk = [*handshake(), tcp(B, A, "A", 501, 101), tcp(B, A, "A", 501, 101)]
+    rows = check(tmp_path, spaced(ether(packet, labels=(label,)) for packet in talk for label in (10, 20)))
+    assert {row["peer_flow"] for row in rows} == {None}
+    assert {row["duplicate_acks"] for row in rows} == {None}
+
+
+def test_a_flow_whose_only_candidate_belongs_to_another_has_no_peer(tmp_path):
+    talk = [(A, 10), (B, 10), (A, 20), (B, 10)]
+    frames = [ether(tcp(src, B if src == A else A, "A", 5, 5), vlan=vlan) for src, vlan in talk]
+    assert [row["peer_flow"] for row in check(tmp_path, spaced(frames))] == [1, 0, None]
+
+
+def test_a_better_peer_that_comes_later_starts_the_count_anew(tmp_path):
+    data = [tcp(A, B, "A", 1000 + 100 * i, 1, 100) for i in range(3)]
+    ack = tcp(B, A, "A", 1, 1000)
+    frames = [ether(packet, vlan=20) for packet in data]
+    frames += [ether(ack, vlan=10)] * 4  # held against VLAN 20
+    frames += [ether(packet, vlan=10) for packet in data]  # the same stack: the peer from here on
+    frames += [ether(ack, vlan=10)] * 2
+    rows = check(tmp_path, spaced(frames))
+    assert [row["peer_flow"] for row in rows] == [None, 2, 1]
+    assert rows[1]["duplicate_acks"] == 2
+
+
+def test_both_ends_alike_have_no_other_direction(tmp_path):
+    packet = IP(src=A, dst=A) / UDP(sport=5, dport=5)
+    rows = check(tmp_path, spaced([ether(packet), ether(packet, vlan=3)]))
+    assert [(row["peer_flow"], row["peer_candidates"]) for row in rows] == [(None, 0), (None, 0)]
+
+
+def test_later_fragments_have_a_flow_without_ports(tmp_path):
+    whole = IP(src=A, dst=B, id=1) / UDP(sport=53, dport=5353) / Raw(b"y" * 2000)
+    parts = [ether(part) for part in fragment(whole, fragsize=800)]
+    six = IPv6(src="2001:db8::1", dst="2001:db8::2")
+    parts.append(ether(six / IPv6ExtHdrFragment(offset=100, m=0, id=9, nh=17) / Raw(b"z" * 64)))
+    rows = check(tmp_path, spaced(parts))
+    assert [row["src_port"] for row in rows] == [53, None, None]
+
+
+def test_tunnels_in_tunnels(tmp_path):
+    inner = tcp(A, B, "S", 1)
+    outer = {"src": "192.0.2.1", "dst": "192.0.2.2"}
+    vxlan = IP(**outer) / UDP(sport=40000, dport=4789) / VXLAN(vni=5) / Ether(**MAC)
+    frames = [
+        ether(IP(**outer) / inner),
+        ether(IPv6(src="2001:db8::1", dst="2001:db8::2") / IP(**outer) / inner, vlan=4),
+        ether(IP(**outer) / GRE() / inner, vlan=5, labels=(16,)),
+        ether(vxlan / Dot1Q(vlan=9) / inner),
+        ether(vxlan / IP(**outer) / GRE() / inner, vlan=6, labels=(17, 18), pseudowire=True),
+    ]
+    rows = check(tmp_path, spaced(frames))
+    assert {(row["src"], row["dst"], row["ip_proto"]) for row in rows} == {(A, B, 6)}
+    assert [row["vlan"] for row in rows] == [[], [4], [5], [9], [6]]
+
+
+def test_vxlan_networks_with_the_same_inner_addresses_are_separate_flows(tmp_path):
+    outer = IP(src="192.0.2.1", dst="192.0.2.2") / UDP(sport=40000, dport=4789)
+    frames = [
+        ether(outer / VXLAN(vni=vni) / Ether(**MAC) / packet)
+        for packet in (tcp(A, B, "S", 1), tcp(B, A, "SA", 1, 2))
+        for vni in (5, 6)
+    ]
+    rows = check(tmp_path, spaced(frames))
+    assert [row["tunnels"] for row in rows] == 2 * [[{"type": "vxlan_vni", "id": vni, "position": 4}] for vni in (5, 6)]
+    assert [row["peer_flow"] for row in rows] == [2, 3, 0, 1]
+
+
+def test_extension_headers_of_the_outer_packet_do_not_part_a_flow(tmp_path):
+    six = IPv6(src="2001:db8::1", dst="2001:db8::2")
+    extensions = [IPv6ExtHdrHopByHop(), IPv6ExtHdrFragment(), IPv6ExtHdrDestOpt(), IPv6ExtHdrHopByHop()]
+    tunnel = UDP(sport=40000, dport=4789, chksum=0) / VXLAN(vni=5) / Ether(**MAC) / tcp(A, B, "A", 1, 1)
+    outers = [six, *(six / extension for extension in extensions), six / extensions[0] / IPv6ExtHdrFragment()]
+    (row,) = check(tmp_path, spaced(ether(outer / tunnel) for outer in outers))
+    assert row["tunnels"] == [{"type": "vxlan_vni", "id": 5, "position": 4}]
+
+
+def test_tenants_with_gre_keys_have_connections_of_their_own(tmp_path):
+    talk = [*handshake(), tcp(A, B, "PA", 101, 501, 10), tcp(B, A, "A", 501, 101), tcp(B, A, "A", 501, 101)]
+    outer = IP(src="192.0.2.1", dst="192.0.2.2")
+    frames = [ether(outer / GRE(key_present=1, key=key) / packet) for packet in talk for key in (5, 6)]
+    rows = check(tmp_path, spaced(frames))
+    assert [row["peer_flow"] for row in rows] == [2, 3, 0, 1]
+    assert [row["handshake_rtt_ns"] for row in rows] == [4_000, 4_000, None, None]
+    assert [row["duplicate_acks"] for row in rows] == [0, 0, 2, 2]
+
+
+def test_frames_without_ip_have_no_flow(tmp_path):
+    frames = [ether(ARP()), ether(IP(src=A, dst=B) / ICMP()), ether(ARP(), vlan=5)]
+    assert len(check(tmp_path, spaced(frames))) == 1
+
+
+def test_time_that_goes_back(tmp_path):
+    frame = ether(IP(src=A, dst=B) / UDP(sport=1, dport=2))
+    times = [50, 70, 10, 10, 90, 5]
+    (row,) = check(tmp_path, [(START + t, frame) for t in times])
+    assert (row["first_ns"], row["last_ns"], row["iat_min_ns"]) == (START + 5, START + 90, -85)
+
+
+def test_no_site_and_no_port(tmp_path):
+    check(tmp_path, spaced([ether(IP(src=A, dst=B) / UDP(sport=1, dport=2))]), site=None, port=None)
+
+
+def test_more_than_16_runs_of_stacks_are_cut(tmp_path):
+    packets = [
+        ether(IP(src=A, dst=B) / UDP(sport=1, dport=2)),
+        ether(IP(src=B, dst=A) / IP(src=A, dst=B) / UDP(sport=1, dport=2)),
+    ]
+    frames = [packets[i // 2 % 2] for i in range(70)]
+    (row,) = check(tmp_path, spaced(frames))
+    assert len(row["stacks"]) == 16 and row["stacks_cut"]
+
+
+FLAG_CHOICES = ["A", "A", "A", "A", "PA", "S", "SA", "FA", "R", "RA", "AU", "AE", "AC"]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_talk(tmp_path, seed):
+    """Few flows, few sequence numbers around the wrap, few windows: everything that can coincide does."""
+    draw = random.Random(seed)
+    frames, now = [], START
+    for _ in range(draw.randrange(50, 400)):
+        src, dst = draw.choice([(A, B), (B, A)])
+        seq = 2**32 - 400 + 100 * draw.randrange(9)
+        packet = tcp(
+            src,
+            dst,
+            draw.choice(FLAG_CHOICES),
+            seq,
+            2**32 - 400 + 100 * draw.randrange(9),
+            draw.choice([0, 0, 0, 1, 100, 250]),
+            draw.choice([10, 10, 10, 20]),
+            ports=draw.choice([(1, 2), (1, 3)]),
+        )
+        now += draw.choice([0, 1, 1000, 10**6, -500])
+        vlan = draw.choice([None, 1, 1, 2]) if seed % 2 else None
+        frames.append((now, ether(packet, vlan, labels=draw.choice([(), (16,)]) if seed % 3 == 0 else ())))
+    check(tmp_path, frames)
+
+
+def test_flag_names_agree_with_scapy():
+    assert int(TCP(flags="FSRPA").flags) == FIN | SYN | RST | PSH | ACK

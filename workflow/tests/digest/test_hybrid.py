@@ -1,0 +1,231 @@
+"""Engines hybrid and tshark: what tshark is asked, what its answers become, and that nothing else decides it."""
+
+import hashlib
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.frames.traces import START_NS, busy_port, cut_in_the_middle, write_pcap, write_pcapng
+from acapella_testing.made.tiny import add_sample, flow
+from acapella_testing.stages import analyse, rows
+from scapy.contrib.mpls import MPLS
+from scapy.layers.dns import DNS, DNSQR
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+
+from acapella.campaign.layout import Campaign
+from acapella.cli.main import main
+from acapella.common import tshark
+from acapella.digest.command import Options, digest
+from acapella.figures.source import Source
+from acapella.report import warnings
+
+SOAK = bool(os.environ.get("ACAPELLA_SOAK"))
+WRAPPED_FRAMES = 1_000_000 if SOAK else 500_000
+SENT_SHARE = 0.06 if SOAK else 0.08  # at most: of a longer capture fewer frames are sent
+LINK_80211 = 105
+
+
+class Digested:
+    """A digest's tables and metadata."""
+
+    def __init__(self, source: Path, engine: str, deep_frames: tuple = (), threads: int = 1):
+        self.acap = source.with_suffix(f".{engine}.parquet")
+        self.flow_table = source.with_suffix(f".{engine}.flows.parquet")
+        options = Options(engine, deep_frames=deep_frames, threads=threads)
+        self.metadata = digest([str(source)], str(self.acap), str(self.flow_table), options)
+
+    def column(self, name: str) -> list:
+        return pq.read_table(self.acap, columns=[name])[name].to_pylist()
+
+    def flows(self, *without: str) -> list[dict]:
+        return pq.read_table(self.flow_table).drop_columns(list(without)).to_pylist()
+
+    def sums(self) -> list[str]:
+        return [hashlib.sha256(file.read_bytes()).hexdigest() for file in (self.acap, self.flow_table)]
+
+
+def protocols_by_tshark(program: tshark.Tshark, capture: Path) -> list[str]:
+    with program.start(capture, ("frame.protocols",)) as run:
+        lines = run.stdout.read().decode().splitlines()
+        run.finish(cut_allowed=True)
+    return lines
+
+
+def test_engine_tshark_is_tshark_to_the_letter(program, capture):
+    answer = Digested(capture, "tshark")
+    assert answer.column("protocols") == protocols_by_tshark(program, capture)
+    assert set(answer.column("l4_by")) == set(answer.column("app_by")) == {"tshark"}
+    assert answer.metadata["tshark"]["frames_sent"] == answer.metadata["frames"] == len(busy_port())
+
+
+def test_flows_are_the_same_whoever_names_the_headers(program, capture):
+    """Keys, counts and TCP's measures, from our dissection and from tshark's fields."""
+    native, theirs = Digested(capture, "native"), Digested(capture, "tshark")
+    assert native.flows("stacks", "app", "app_by") == theirs.flows("stacks", "app", "app_by")
+    assert native.column("flow") == theirs.column("flow")
+
+
+def test_corpus_flows_are_the_same_whoever_names_the_headers(program, corpus, tmp_path):
+    for source in sorted((corpus / "ndpi").glob("[f-h]*.pcap"))[:10]:
+        capture = tmp_path / source.name
+        capture.symlink_to(source)
+        hybrid, theirs = Digested(capture, "hybrid"), Digested(capture, "tshark")
+        assert theirs.column("protocols") == protocols_by_tshark(program, capture)
+        names = ("vlan", "mpls", "src", "dst", "ip_proto", "src_port", "dst_port", "frames", "syn", "payload_bytes")
+        assert [[flow[name] for name in names] for flow in hybrid.flows()] == [
+            [flow[name] for name in names] for flow in theirs.flows()
+        ], source
+
+
+def test_hybrid_says_who_decided(program, capture):
+    hybrid = Digested(capture, "hybrid")
+    native = Digested(capture, "native")
+    whole = protocols_by_tshark(program, capture)
+    above = [by is None for by in native.column("app_by")]
+    for ours, theirs, by, open_above in zip(
+        hybrid.column("protocols"), whole, hybrid.column("app_by"), above, strict=True
+    ):
+        assert (by == "native") == (not open_above)
+        assert ours == theirs or by == "flow"
+    metadata = hybrid.metadata
+    assert metadata["app_by"]["tshark"] == metadata["tshark"]["frames_sent"]
+    assert metadata["tshark"]["contradictions"] == 0
+    assert metadata["tshark"]["preferences"] == list(tshark.PREFERENCES)
+    assert metadata["tshark"]["version"] == program.version
+
+
+def long_flow(path: Path, segments: int) -> Path:
+    """One direction of a connection, whose segments all start alike."""
+    return write_pcap(path, cut_in_the_middle("pw2", START_NS, segments))
+
+
+def test_a_long_flow_is_looked_at_less_and_less(program, tmp_path):
+    def sent(segments: int) -> int:
+        return Digested(long_flow(tmp_path / f"{segments}.pcap", segments), "hybrid").metadata["tshark"]["frames_sent"]
+
+    short, long = sent(40), sent(2000)
+    assert 2 < short < long < short + 6
+
+
+def test_deep_frames_sends_more(program, tmp_path):
+    capture = long_flow(tmp_path / "flow.pcap", 300)
+    default = Digested(capture, "hybrid")
+    deep = Digested(capture, "hybrid", (200,))
+    assert deep.metadata["tshark"]["frames_sent"] > default.metadata["tshark"]["frames_sent"] + 150
+    assert deep.metadata["tshark"]["deep_frames"] == [200, *default.metadata["tshark"]["deep_frames"][1:]]
+    assert default.column("protocols") == deep.column("protocols")
+
+
+@pytest.mark.parametrize("numbers", [["0"], ["1", "2", "3", "4"], ["2", "9999999"]])
+def test_impossible_deep_frames_are_refused(program, numbers, capture, tmp_path, capsys):
+    out = [str(capture), "-o", str(tmp_path / "a.parquet"), "--flows", str(tmp_path / "f.parquet")]
+    assert main(["digest", *out, "--deep-frames", *numbers]) == 2
+    assert "--deep-frames" in capsys.readouterr().err
+    assert not (tmp_path / "a.parquet").exists()
+
+
+@pytest.mark.parametrize("engine", ["hybrid", "tshark"])
+def test_threads_and_a_pipe_change_no_byte(program, engine, capture):
+    expected = Digested(capture, engine).sums()
+    assert Digested(capture, engine).sums() == expected
+    assert Digested(capture, engine, threads=2).sums() == expected
+    piped = [capture.with_name(name) for name in ("piped.parquet", "piped.flows.parquet")]
+    command = [sys.executable, "-m", "acapella.cli.main", "digest", "-", "--engine", engine]
+    with capture.open("rb") as stream:
+        subprocess.run([*command, "-o", piped[0], "--flows", piped[1]], stdin=stream, check=True)
+    assert [hashlib.sha256(file.read_bytes()).hexdigest() for file in piped] == expected
+
+
+def test_a_link_type_that_only_tshark_knows_goes_to_it_whole(program, tmp_path):
+    beacon = bytes.fromhex("80000000ffffffffffff02000000000102000000000110000000000000000000640001000000")
+    record = struct.pack("<IIII", 1_700_000_000, 5, len(beacon), len(beacon)) + beacon
+    header = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, LINK_80211)
+    capture = tmp_path / "air.pcap"
+    capture.write_bytes(header + record * 3)
+    hybrid = Digested(capture, "hybrid")
+    assert hybrid.column("protocols") == protocols_by_tshark(program, capture)
+    assert hybrid.column("l4_by") == ["tshark"] * 3
+    assert hybrid.column("issue") == [None] * 3
+    assert hybrid.column("ts_ns") == [1_700_000_000_000_005_000] * 3
+
+
+def test_a_sample_of_a_private_link_type_is_a_warning_and_counted(program, tmp_path, capsys):
+    """tshark knows LINKTYPE_USER0 by name, so that the frames have no issue."""
+    add_sample(tmp_path, "known", ("WEST", "p1"), (0, 20), [flow(1, 2)])
+    add_sample(tmp_path, "user", ("WEST", "p1"), (0, 20), [])
+    capture = write_pcapng(tmp_path / "user.pcapng", [(147, b"abcd"), (147, b"efgh"), (147, b"ijkl")])
+    out = [str(tmp_path / kind / "user.parquet") for kind in ("acap", "flows")]
+    place = ["--site", "WEST", "--port", "p1"]
+    assert main(["digest", str(capture), "-o", out[0], "--flows", out[1], *place]) == 0
+    assert "link type 147 is for private use and is not dissected" in capsys.readouterr().err
+    found = {row["sample"]: row["undissected_frames"] for row in rows(analyse(tmp_path), "capture_quality")}
+    assert found == {"known": 0, "user": len(protocols_by_tshark(program, capture))}
+    assert "3 frames (60.0 %) of a link type that is not dissected, in user: " in " ".join(
+        warnings.of(Source(Campaign(tmp_path)))
+    ).replace("\N{NO-BREAK SPACE}", " ")
+
+
+@pytest.mark.parametrize("engine", ["hybrid", "tshark"])
+@pytest.mark.parametrize("link_type", [265, 9999])
+def test_a_link_type_that_nobody_knows_is_refused(program, tmp_path, capsys, engine, link_type):
+    capture = write_pcapng(tmp_path / "x.pcapng", [(link_type, b"abcd"), (link_type, b"")])
+    out = [str(tmp_path / name) for name in ("a.parquet", "f.parquet")]
+    assert main(["digest", str(capture), "-o", out[0], "--flows", out[1], "--engine", engine]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert str(capture) in said and f"nor tshark knows link type {link_type}" in said
+    assert [file.name for file in tmp_path.iterdir()] == [capture.name]
+
+
+def test_a_link_type_that_nobody_knows_among_others_is_an_issue(program, tmp_path, capsys):
+    beacon = bytes.fromhex("80000000ffffffffffff02000000000102000000000110000000000000000000640001000000")
+    frames = [(1, busy_port()[0][1]), (9999, b"abcd"), (LINK_80211, beacon)]
+    capture = write_pcapng(tmp_path / "x.pcapng", frames)
+    out = [str(tmp_path / name) for name in ("a.parquet", "f.parquet")]
+    assert main(["digest", str(capture), "-o", out[0], "--flows", out[1]]) == 0
+    rows = pq.read_table(out[0]).to_pylist()
+    assert [row["protocols"] for row in rows] == protocols_by_tshark(program, capture)
+    assert [row["issue"] for row in rows] == [None, "unsupported_link_type", None]
+    assert "1 of 3 frames have a link type that neither the core nor tshark knows" in capsys.readouterr().err
+
+
+def test_an_empty_capture_asks_nothing(program, tmp_path):
+    digested = Digested(write_pcap(tmp_path / "empty.pcap", []), "hybrid")
+    assert digested.metadata["frames"] == digested.metadata["tshark"]["frames_sent"] == 0
+
+
+def test_a_pseudowire_that_tshark_misreads_has_its_application(program, tmp_path):
+    """Zeros of a control word before this address look like a vendor's to tshark: it is asked without them."""
+    query = IP(src="10.0.0.1", dst="10.0.0.2") / UDP(sport=40000, dport=53) / DNS(rd=1, qd=DNSQR(qname="example.org"))
+    inner = bytes(Ether(dst="02:00:00:1b:21:01", src="02:00:00:00:00:02") / query)
+    outer = bytes(Ether(dst="00:56:2b:0a:0b:0c", src="00:56:2b:01:02:03", type=0x8847) / MPLS(label=20, s=1, ttl=64))
+    capture = write_pcap(tmp_path / "misread.pcap", [(START_NS, outer + bytes(4) + inner)])
+    assert "pwethnocw" in protocols_by_tshark(program, capture)[0]
+    hybrid = Digested(capture, "hybrid")
+    assert hybrid.column("protocols") == ["eth:ethertype:mpls:pwethheuristic:pwethcw:eth:ethertype:ip:udp:dns"]
+    assert hybrid.column("app_by") == ["tshark"]
+    assert hybrid.column("l4_by") == ["native"]
+    assert hybrid.metadata["tshark"]["contradictions"] == 0
+
+
+def test_wrapped_corpus_reaches_the_agreement_with_few_questions(program, corpus, tmp_path):
+    tool = corpus.parent / "tools" / "underlay.py"
+    if not tool.is_file():
+        pytest.skip(f"{tool} is not there")
+    capture = tmp_path / "wrapped.pcap"
+    subprocess.run([sys.executable, tool, "--frames", str(WRAPPED_FRAMES), "-o", capture, corpus / "ndpi"], check=True)
+    hybrid = Digested(capture, "hybrid")
+    pairs = zip(hybrid.column("protocols"), protocols_by_tshark(program, capture), strict=True)
+    compared = [ours == theirs for ours, theirs in pairs if "pwethnocw" not in theirs]
+    share = hybrid.metadata["tshark"]["frames_sent"] / WRAPPED_FRAMES
+    agreement = sum(compared) / len(compared)
+    measured = f"{agreement:.3%} of {len(compared)} frames agree, {share:.2%} were sent"
+    print(measured)
+    assert len(compared) > 0.92 * WRAPPED_FRAMES, measured
+    assert agreement >= 0.99, measured  # what has to be reached; 99.6 % where this was written
+    assert share <= SENT_SHARE, measured

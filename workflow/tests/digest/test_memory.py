@@ -1,0 +1,51 @@
+"""What a digest holds in memory: under 512 MiB up to a million flows, tshark's own memory not counted.
+
+test_flow_memory.cpp bounds what the flows themselves take (310 MiB, 355 MiB with engine hybrid); here is the rest, and
+the whole of engine native at flows enough to see what each of them costs.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from acapella_testing.native_programs import ROOT, native_program
+
+from acapella.common import tshark
+from acapella_core.errors import UserError
+
+GOAL_MIB = 512
+FLOWS_MIB = {"native": 310, "hybrid": 355}
+
+
+def peak_mib(folder, engine: str, flows: int, *options: str) -> float:
+    """Most memory that `acapella digest` itself held over as many frames as flows, from standard input."""
+    generator = [native_program("acapella-generate"), "--profile", "single", "--frames", flows, "--flows", flows]
+    words = [sys.executable, "-m", "acapella_bench.peak", "digest", "-", "-o", folder / "a", "--flows", folder / "f"]
+    words += ["--engine", engine, *options]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "workflow" / "bench")}
+    with subprocess.Popen([str(word) for word in generator], stdout=subprocess.PIPE) as frames:
+        said = subprocess.run(
+            [str(word) for word in words], stdin=frames.stdout, stdout=subprocess.PIPE, check=True, env=environment
+        ).stdout
+    return json.loads(said.splitlines()[-1])["own_kib"] / 1024
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.parametrize("engine", ["native", "hybrid"])
+def test_what_does_not_grow_with_the_flows_leaves_room_for_a_million(tmp_path, engine, threads):
+    if engine == "hybrid":
+        try:
+            tshark.find()
+        except UserError as error:
+            pytest.skip(str(error))
+    few = peak_mib(tmp_path, engine, 20_000, "--threads", threads)
+    assert few > 30, "less than Python alone: the measure is broken"
+    assert few + FLOWS_MIB[engine] < GOAL_MIB
+
+
+def test_a_million_flows_fit_by_what_each_of_150_000_more_takes(tmp_path):
+    few, many = peak_mib(tmp_path, "native", 50_000), peak_mib(tmp_path, "native", 200_000)
+    assert many > few
+    assert many + (1_000_000 - 200_000) * (many - few) / 150_000 < GOAL_MIB

@@ -1,0 +1,71 @@
+"""Files of an older format are refused in one line that names the command to run again."""
+
+import json
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.oracles.naive_tunnels import frame
+from acapella_testing.tunnel_digests import digested, whole
+
+from acapella.campaign.analyze import make_partials
+from acapella.campaign.layout import Campaign
+from acapella.cli.main import main
+from acapella.digest.acap_files import KEY, check_format, metadata_of
+from acapella.flowreports import exact
+from acapella_core.errors import UserError
+
+
+@pytest.fixture
+def old(tmp_path):
+    """A campaign whose acap and flow table were written before format version 2."""
+    campaign = Campaign(tmp_path / "old")
+    frames = whole([frame([("vxlan_vni", 5)])])
+    digested(tmp_path, frames)
+    for made, target in (("native.parquet", campaign.acap("a")), ("native.flows.parquet", campaign.flows("a"))):
+        table = pq.read_table(tmp_path / made)
+        metadata = metadata_of(tmp_path / made)
+        assert metadata.pop("acap_format") == 3
+        target.parent.mkdir(parents=True)
+        pq.write_table(table.replace_schema_metadata({KEY: json.dumps(metadata)}), target)
+    campaign.manifest("a").parent.mkdir()
+    campaign.manifest("a").write_text("{}", encoding="utf-8")
+    return campaign
+
+
+@pytest.mark.parametrize("reader", ["show", "index", "analyze", "flowreports", "comparators"])
+def test_files_of_an_older_format_are_refused_in_one_line(old, reader, capfd):
+    acap, flows = old.acap("a"), old.flows("a")
+    if reader == "show":
+        assert main(["show", str(acap), "--columns", "src"]) == 2
+        error = capfd.readouterr().err
+    elif reader == "index":
+        assert main(["index", str(old.folder)]) == 2
+        error = capfd.readouterr().err
+    elif reader == "comparators":
+        assert main(["comparators", str(acap), "--flows", str(flows)]) == 2
+        error = capfd.readouterr().err
+    else:
+        with pytest.raises(UserError) as caught:
+            if reader == "analyze":
+                make_partials(old, "a", old.folder / "partial")
+            else:
+                exact.make(None, acap, flows, window_ns=1)
+        error = f"{caught.value}\n"
+    assert error.count("\n") == 1
+    assert "format version 1" in error and "acapella digest" in error
+
+
+def test_a_catalog_of_an_older_format_is_refused_in_one_line(tmp_path, capfd):
+    with duckdb.connect(str(tmp_path / "catalog.duckdb")) as con:
+        con.execute("create table flows (sample varchar, src varchar)")
+    assert main(["sql", str(tmp_path), "select src from flows"]) == 2
+    error = capfd.readouterr().err
+    assert error.count("\n") == 1
+    assert "tunnels" in error and "acapella digest" in error
+
+
+def test_files_of_this_format_are_read(tmp_path):
+    digested(tmp_path, whole([frame([("vxlan_vni", 5)])]))
+    check_format(tmp_path / "native.parquet")
+    check_format(tmp_path / "native.flows.parquet")

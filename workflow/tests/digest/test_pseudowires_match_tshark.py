@@ -1,0 +1,110 @@
+"""Ethernet pseudowires: whether a control word stands there, decided as tshark decides it, but for the errata.
+
+Every combination of addresses, words, ethertypes and label stacks; frames cut everywhere; and the corpus behind labels
+without control word and with a sequence number, which underlay.py does not make.
+"""
+
+import itertools
+import struct
+from pathlib import Path
+
+import pytest
+from acapella_testing.oracles import core_against_tshark
+from acapella_testing.oracles.core_against_tshark import compare, ethernet_frames, pcap, report
+from acapella_testing.oracles.layer_agreement import errata
+
+from acapella.common import tshark, vendors
+
+OUTER = bytes.fromhex("00562b0a0b0c00562b0102038847")
+IPV4 = bytes.fromhex("4500001c00010000401166cf0a0000010a0000029c409c4100080000")
+IPV6 = bytes.fromhex("60000000000811ff") + bytes(32) + IPV4[20:]
+# A word of a vendor that tshark knows, of none, locally administered, multicast, of a vendor of multicast addresses, of
+# an authority's block, of zeros, of well-known addresses, with nibbles that mean IPv4, IPv6 and an associated channel.
+DESTINATIONS = (
+    *("001b21aabbcc", "00ff01020304", "020000000001", "01005e000001", "01003c010101", "0050c2123456", "000000000001"),
+    *("00000c070809", "0180c2000000", "0c4101020304", "401b21000000", "601b21000000", "101b21000000", "501b21000000"),
+)
+SOURCES = (
+    *("001b21ddeeff", "00ff0a0b0c0d", "020000000002", "011b21000001", "000000000002", "0050c2654321", "021b21aabbcc"),
+    *("08004500001c", "aabb08004500"),  # whose ends are a header, read four bytes too early
+)
+WORDS = ("", "00000000", "00000001", "0000ffff", "00010000", "0fffffff", "001b2101", "0000001b")
+BODIES = (
+    b"\x08\0" + IPV4,
+    b"\x86\xdd" + IPV6,
+    b"\x08\6" + bytes.fromhex("0001080006040001") + bytes(20),
+    b"\x88\xb5" + bytes(20),
+    b"\0\0" + IPV4,
+    b"\0\x26\x42\x42\3" + bytes(35),
+    b"\5\0\xaa\xaa\3\0\0\0\x08\0" + IPV4,  # a length longer than the frame
+    b"\5\xdd" + IPV4,  # neither length nor ethertype
+    b"\x81\0\0\5\x08\0" + IPV4,
+)
+EVERY_NTH = 3  # frame of the corpus
+SNAPLEN = 200
+
+
+@pytest.fixture(scope="module")
+def reference(program) -> tshark.Tshark:
+    if vendors.find(program) is None:
+        pytest.skip(f"tshark {program.version} has no list of vendors in a file")
+    return program
+
+
+def labels(depth: int) -> bytes:
+    entries = ((16 + place) << 12 | (place == depth - 1) << 8 | 64 for place in range(depth))
+    return b"".join(struct.pack("!I", entry) for entry in entries)
+
+
+def frame(word: str, destination: str, source: str, body: bytes, depth: int = 1) -> bytes:
+    return OUTER + labels(depth) + bytes.fromhex(word + destination + source) + body
+
+
+def compared(reference, frames: list[tuple[int, bytes]], folder: Path):
+    file = folder / "pseudowires.pcap"
+    file.write_bytes(pcap(frames))
+    return compare(reference, [file], folder)
+
+
+def test_every_combination_agrees(reference, tmp_path):
+    made = [
+        frame(word, destination, source, body, depth)
+        for destination, source, word, body, depth in itertools.product(DESTINATIONS, SOURCES, WORDS, BODIES, (1, 2, 3))
+    ]
+    agreement = compared(reference, [(len(each), each) for each in made], tmp_path)
+    report("combinations", agreement)
+    assert agreement.disagreements == 0, agreement.first
+    assert set(agreement.errata) <= {entry.name for entry in errata()}
+    assert agreement.sure_share > 0.85  # the rest is an associated channel's, or has an ethertype that is tshark's
+
+
+def test_every_cut_agrees(reference, tmp_path):
+    frames = []
+    for destination, source, word in itertools.product(DESTINATIONS[:8], SOURCES[:5], WORDS):
+        whole = frame(word, destination, source, BODIES[0])
+        for cut in range(len(OUTER) + 4, len(whole)):
+            frames += [(len(whole), whole[:cut]), (cut, whole[:cut]), (cut + 3, whole[:cut])]
+    agreement = compared(reference, frames, tmp_path)
+    report("cuts", agreement)
+    assert agreement.disagreements == 0, agreement.first
+    assert agreement.sure_share > 0.8
+
+
+@pytest.mark.parametrize("form", list(itertools.product(("ndpi", "tcpdump"), (False, True))), ids=str)
+def test_corpus_behind_labels_agrees(form, corpus, reference, tmp_path, monkeypatch):
+    part, sequenced = form
+    bare = [pair for file in sorted((corpus / part).iterdir()) if file.is_file() for pair in ethernet_frames(file)]
+    frames = []
+    for number, (wire, inner) in list(enumerate(bare))[::EVERY_NTH]:
+        word = struct.pack("!I", number % 65_535 + 1) if sequenced else b""
+        head = OUTER + labels(number // EVERY_NTH % 3 + 1) + word
+        frames.append((wire + len(head), (head + inner)[:SNAPLEN]))
+    agreement = compared(reference, frames, tmp_path)
+    report(f"{part}, sequence numbers: {sequenced}", agreement)
+    assert agreement.disagreements == 0, agreement.first
+    assert agreement.errata == {}
+    monkeypatch.setattr(core_against_tshark, "vendor_options", lambda _: [])
+    unaided = compared(reference, frames, tmp_path)
+    report(f"{part}, sequence numbers: {sequenced}, vendors unknown", unaided)
+    assert unaided.disagreements == 0, unaided.first
+    assert agreement.sure_share > unaided.sure_share + 0.2

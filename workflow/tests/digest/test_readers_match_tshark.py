@@ -1,0 +1,187 @@
+"""The file readers against tshark: number of frames, times and lengths, of every capture of the corpus.
+
+tshark reads the sound captures joined by mergecap, which reads them with the same library and keeps each frame's time
+and lengths; the others it reads one by one, and those of which a time differs, since schemas/tshark_errata.yaml lists
+where tshark errs on it.
+"""
+
+import importlib.util
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import duckdb
+import pytest
+from acapella_testing.native_programs import ROOT, native_program
+
+from acapella.verify.comparison import errata
+
+SECOND_NS = 1_000_000_000
+FILES_A_MERGE = 400  # mergecap holds them all open
+
+# tshark does not know the link type of these, and reads no frame.
+UNSUPPORTED = (
+    "tcpdump/brcm-tag-prepend.pcap",
+    "tcpdump/brcm-tag.pcap",
+    "tcpdump/dsa-high-vid.pcap",
+    "tcpdump/dsa.pcap",
+    "tcpdump/edsa-high-vid.pcap",
+    "tcpdump/edsa.pcap",
+    "tcpdump/frf16_magic_ie-oobr.pcap",
+    "tcpdump/hoobr_juniper3.pcap",
+    "tcpdump/juniper_es_oobr.pcap",
+    "tcpdump/juniper_monitor_invalid_cookie_length.pcap",
+    "tcpdump/kday6.pcap",
+    "tcpdump/vtp_asan-2.pcap",
+    "tcpdump/vtp_asan-3.pcap",
+    "tcpdump/vtp_asan.pcap",
+)
+
+Frame = tuple[int, int, int]  # ts_ns, wire_len, cap_len
+
+
+def our_frames(files: list[Path]) -> dict[Path, tuple[list[Frame], str]]:
+    """Frames of each file and how it ended, by our readers."""
+    dump = subprocess.run([native_program("acapella-dump-records"), *files], check=True, capture_output=True, text=True)
+    answers: dict[Path, tuple[list[Frame], str]] = {}
+    name, frames = Path(), []
+    for line in dump.stdout.splitlines():
+        if line.startswith("# END "):
+            answers[name] = (frames, line.split()[2])
+        elif line.startswith("# ERROR "):
+            answers[name] = ([], line.split()[2])
+        elif line.startswith("# "):
+            name, frames = Path(line[2:]), []
+        else:
+            ts_ns, wire_len, cap_len, _ = map(int, line.split())
+            frames.append((ts_ns, wire_len, cap_len))
+    return answers
+
+
+def epoch_ns(text: str) -> int:
+    """frame.time_epoch in ns; 0 where a frame has no time, as in our readers."""
+    if not text:
+        return 0
+    seconds, fraction = text.removeprefix("-").split(".")
+    time = int(seconds) * SECOND_NS + int(fraction)
+    return -time if text.startswith("-") else time
+
+
+def excused(ours: Frame, theirs: Frame) -> bool:
+    """Whether two frames differ in time alone, and an erratum says why tshark's is wrong."""
+    rules = " or ".join(f"({erratum['when']})" for erratum in errata() if erratum["excuses"] == "time")
+    query = f"select {rules} from (select $ours::bigint as ts_ns, $theirs::bigint as tshark_ts_ns)"
+    with duckdb.connect() as connection:  # of its own: what is left of the shared one's result is in others' way
+        (known,) = connection.execute(query, {"ours": ours[0], "theirs": theirs[0]}).fetchone()
+    return known and ours[1:] == theirs[1:]
+
+
+def tshark_frames(file: Path) -> list[Frame]:
+    """Frames by tshark. What it numbers as a frame and is none (a custom block) has no encapsulation type."""
+    fields = ["frame.time_epoch", "frame.len", "frame.cap_len", "frame.encap_type"]
+    command = ["tshark", "-n", "-r", str(file), "-T", "fields", *(word for f in fields for word in ("-e", f))]
+    answer = subprocess.run(command, check=False, capture_output=True, text=True)
+    rows = (line.split("\t") for line in answer.stdout.splitlines())
+    return [(epoch_ns(time), int(wire), int(captured)) for time, wire, captured, encapsulation in rows if encapsulation]
+
+
+@pytest.fixture(autouse=True)
+def needs_tshark():
+    if not (shutil.which("tshark") and shutil.which("mergecap")):
+        pytest.skip("tshark and mergecap are not installed")
+
+
+@pytest.fixture(scope="module")
+def captures(corpus) -> list[Path]:
+    return sorted(f for folder in ("ndpi", "tcpdump") for f in (corpus / folder).rglob("*") if f.is_file())
+
+
+@pytest.fixture(scope="module")
+def ours(captures):
+    return our_frames(captures)
+
+
+def test_sound_captures_have_tsharks_frames(captures, ours, corpus, tmp_path):
+    sound = [f for f in captures if ours[f][1] == "clean" and str(f.relative_to(corpus)) not in UNSUPPORTED]
+    assert len(sound) > 1300
+    merged = tmp_path / "merged.pcapng"
+    alone = []
+    for at in range(0, len(sound), FILES_A_MERGE):
+        part = sound[at : at + FILES_A_MERGE]
+        subprocess.run(["mergecap", "-a", "-F", "pcapng", "-w", merged, *part], check=True)
+        theirs = iter(tshark_frames(merged))
+        for file in part:
+            frames = ours[file][0]
+            if frames != [next(theirs, None) for _ in frames]:
+                alone.append(file)
+        assert next(theirs, None) is None, "tshark has more frames than we"
+    assert alone, "no capture shows an erratum of time"
+    for file in alone:
+        frames, reference = ours[file][0], tshark_frames(file)
+        assert len(frames) == len(reference), file
+        differ = [pair for pair in zip(frames, reference, strict=True) if pair[0] != pair[1]]
+        assert differ and all(excused(*pair) for pair in differ), file
+
+
+def test_captures_with_a_fault_have_tsharks_frames(captures, ours):
+    faulty = [f for f in captures if ours[f][1] != "clean"]
+    assert faulty
+    for file in faulty:
+        assert ours[file][0] == tshark_frames(file), file
+
+
+@pytest.mark.parametrize("name", UNSUPPORTED)
+def test_each_unsupported_capture_still_is_one(name, ours, corpus):
+    file = corpus / name
+    frames, end = ours[file]
+    assert end == "clean"
+    assert frames and tshark_frames(file) == []
+
+
+def seeds() -> dict[str, bytes]:
+    """The captures that the fuzz target starts from: one of every format and variant."""
+    path = ROOT / "workflow" / "native" / "fuzz" / "seeds_reader.py"
+    spec = importlib.util.spec_from_file_location("seeds_reader", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.captures()
+
+
+def pcap(*records: bytes) -> bytes:
+    return struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 96, 1) + b"".join(records)
+
+
+def record(caplen: int, wire_len: int = 60, there: int | None = None) -> bytes:
+    body = bytes(range(16, 76)) * (caplen // 60 + 1)
+    return struct.pack("<IIII", 1, 5, caplen, wire_len) + body[: min(caplen, 60) if there is None else there]
+
+
+GOOD = record(60)
+MALFORMED = {
+    "header_only": pcap(),
+    "cut_in_record_header": pcap(GOOD, GOOD[:9]),
+    "cut_in_record": pcap(GOOD, GOOD[:40]),
+    "caplen_above_snaplen": pcap(GOOD, record(200, 1500, there=200), GOOD),
+    "caplen_of_4_gib": pcap(GOOD, GOOD, GOOD, record(0xFFFFFFFF)),
+    "caplen_too_large": pcap(GOOD, GOOD, GOOD, record(262145), GOOD),
+    "zero_lengths": pcap(GOOD, record(0, 0), record(0, 60), GOOD),
+    "wire_len_below_caplen": pcap(GOOD, record(60, 10), GOOD),
+    "wire_len_of_4_gib": pcap(GOOD, GOOD, GOOD, record(60, 0xFFFFFFFF)),
+    "empty": b"",
+    **seeds(),
+    **{f"{name}_cut": content[:-7] for name, content in seeds().items()},
+}
+DIFFERENT = {
+    "ixia": "tshark 4.0 takes Ixia's nanoseconds for microseconds",
+    "ixia_cut": "as ixia",
+    "modified_smp_cut": "tshark takes a cut among the first three records for another variant of the format",
+    "patched_cut": "as modified_smp_cut",
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_formats_and_faults_have_tsharks_frames(name, tmp_path):
+    file = tmp_path / "capture"
+    file.write_bytes(MALFORMED[name])
+    assert (our_frames([file])[file][0] == tshark_frames(file)) == (name not in DIFFERENT), DIFFERENT.get(name)

@@ -1,0 +1,160 @@
+"""Figures of differences and order between runs: iat_delta, latency_delta and reordering_spacing."""
+
+import functools
+import re
+from collections import defaultdict
+from itertools import combinations
+
+import pytest
+from acapella_testing.frames.trial_frames import BASE_NS, plain, write_pcap
+from acapella_testing.made.made_trials import shapes, source_of
+from acapella_testing.svg_text import words
+
+from acapella.campaign import trial_tables
+from acapella.common.wording import percent, span
+from acapella.figures import compose, deltas, reordering_spacing
+from acapella.figures.save import svg_of
+from acapella.figures.source import Source
+from acapella.kappa import result
+from acapella_core.consistency import compare
+
+CAMPAIGNS = {
+    "one_pair": {"quiet": [{}]},
+    "three_environments": shapes(4),
+    "nothing_differs": {"quiet": [{"I": 0.0}] * 4},
+    "many": {f"e{n}": [{"I": 0.02 * n + 0.001 * run} for run in range(8)] for n in range(4)},
+}
+
+
+@pytest.fixture(scope="module")
+def campaigns(tmp_path_factory) -> dict[str, Source]:
+    """Tables of each kind of campaign."""
+    return {name: source_of(tmp_path_factory.mktemp(name), shape) for name, shape in CAMPAIGNS.items()}
+
+
+@pytest.fixture(scope="module")
+def figures(campaigns):
+    """A figure of a campaign and its SVG, drawn once."""
+
+    def of(name: str, campaign: str):
+        figure = compose.drawn(name, campaigns[campaign])
+        return figure, svg_of(figure)
+
+    return functools.cache(of)
+
+
+@pytest.mark.parametrize(("name", "measure"), [("iat_delta", "iat"), ("latency_delta", "latency")])
+def test_share_within_10_ns_is_that_of_the_bins_in_the_shaded_part(name, measure, campaigns, figures):
+    source = campaigns["three_environments"]
+    figure, drawn = figures(name, "three_environments")
+    for panel in figure.spec["concat"][0]["vconcat"]:
+        head, _, said = panel["title"]["text"].partition(": ")
+        environment, _, runs = head.partition(" (")
+        assert runs == "4\N{NO-BREAK SPACE}runs)"
+        rows = [r for r in source.rows("consistency_deltas") if (r["environment"], r["a"]) == (environment, 1)]
+        inside = defaultdict(int)
+        for row in rows:
+            if row["measure"] == measure and abs(row["bin"]) <= 5:  # below 10 ns
+                inside[row["b"]] += row["packets"]
+        shares = [inside[b] / next(r["packets_common"] for r in rows if r["b"] == b) for b in sorted(inside)]
+        assert (
+            said == f"{span(percent(min(shares)), percent(max(shares)))} of packets within \u00b110\N{NO-BREAK SPACE}ns"
+        )
+        shaded = panel["layer"][0]["data"]["values"][0]
+        assert (shaded["low"], shaded["high"]) == (-5.5, 5.5)
+    assert "% of packets within \u00b110 ns" in words(drawn)
+
+
+def test_smallest_bound_is_marked_if_the_config_does_not_have_10_ns(tmp_path):
+    source = source_of(tmp_path, {"quiet": [{}]}, within_ns=(100, 1000))
+    text = words(svg_of(compose.drawn("iat_delta", source)))
+    assert "within \u00b1100 ns" in text and "\u00b110 ns" not in text
+
+
+def test_empty_bins_have_no_line():
+    rows = [{"bin": n, "b": 2, "share": 0.1, "lo_ns": n, "hi_ns": n} for n in (-7, 0, 1, 2, 9)]
+    points = deltas.steps(rows, 2, "tuesday", 0.01)
+    pieces = defaultdict(list)
+    for point in points:
+        pieces[point["piece"]].append((point["bin"], point["share"]))
+    low, high = 0.01, 10
+    assert list(pieces.values()) == [
+        [(-7.5, low), (-7.5, high), (-6.5, high), (-6.5, low)],
+        [(-0.5, low), *[(n + side, high) for n in (0, 1, 2) for side in (-0.5, 0.5)], (2.5, low)],
+        [(8.5, low), (8.5, high), (9.5, high), (9.5, low)],
+    ]
+    assert [point["order"] for point in points] == list(range(len(points)))
+
+
+def test_titles_of_differences_name_runs_if_the_numbers_are_of_runs(tmp_path):
+    environments = {f"e{n}": [{"I": 0.001 * (2 + n + 7 * run)} for run in range(3)] for n in range(5)}
+    source = source_of(tmp_path, environments)
+    for name, measure in (("iat_delta", "iat"), ("latency_delta", "latency")):
+        rows = [row for row in source.rows("consistency") if row["a"] == 1]
+        ends = [end(rows, key=lambda row: row[f"{measure}_delta_mean_ns"]) for end in (min, max)]
+        title = compose.drawn(name, source).title
+        assert re.findall(r"\(run (\S+)\)", title) == [row["trial_b"] for row in ends]
+
+
+def test_axis_of_differences_has_a_tick_at_each_decade_and_labels_that_fit(figures):
+    for name, campaign in (("latency_delta", "three_environments"), ("iat_delta", "many"), ("iat_delta", "one_pair")):
+        figure, drawn = figures(name, campaign)
+        panel = figure.spec["concat"][0]["vconcat"][-1]
+        x = panel["layer"][-1]["encoding"]["x"]
+        places = x["axis"]["values"]
+        last = int((x["scale"]["domain"][1] - 0.5) // 5)
+        assert places == [*(-5 * n - 0.5 for n in range(last, 0, -1)), 0, *(5 * n + 0.5 for n in range(1, last + 1))]
+        assert x["axis"]["tickCount"] >= len(places), "Vega leaves out values beyond tickCount"
+        labels = set(re.findall(r">(\u2212?(?:0|10+ (?:ns|\u00b5s|ms)|1 (?:\u00b5s|ms|s)))<", drawn))
+        assert "0" in labels and len(labels) >= 5, labels
+
+
+def test_reordering_names_the_environments_without_and_the_largest_spacing(campaigns, figures):
+    text = words(figures("reordering_spacing", "three_environments")[1])
+    assert "no sampled pair is reversed in quiet and shared" in text and "spacing in the first trial" in text
+    rows = [row for row in campaigns["three_environments"].rows("consistency_spacing") if row["a"] == 1]
+    farthest = max(row["hi_ns"] for row in rows if row["reversed_pairs"])
+    bound = float(text.split("of the pairs sampled, none that is ")[1].split(" ms or more apart is reversed")[0])
+    assert farthest < 1e6 * bound < 1.01 * (farthest + 1)
+    top = max(rows, key=lambda row: row["reversed_share"])
+    counts = f"{top['reversed_pairs']} of {top['pairs']} sampled pairs"
+    assert f"Largest share of reversed pairs at one spacing: {100 * top['reversed_share']:.2f} % ({counts}, " in text
+    assert f" apart, run noisy-{top['b']})" in text
+
+
+def test_reordering_title_is_the_highest_point_of_the_drawing(figures):
+    figure, _ = figures("reordering_spacing", "three_environments")
+    points = figure.spec["data"]["values"]  # one environment has reversed pairs
+    top = max(points, key=lambda row: row["share"])
+    assert figure.title.startswith(f"Largest share of reversed pairs at one spacing: {percent(top['share'] / 100)} (")
+    assert figure.title.endswith(f", run {top['run']})")
+
+
+def test_no_reversed_pair_is_a_result_and_not_missing_data(figures):
+    figure, drawn = figures("reordering_spacing", "nothing_differs")
+    assert figure.title == "No sampled pair of packets arrived in the opposite order"
+    assert not figure.empty and "no data" not in words(drawn).lower()
+
+
+def test_reordering_bounds_the_pairs_sampled_and_no_others(tmp_path):
+    """Packet 103 overtakes 100 to 102, one packet per ms: every pair, against the sentence on those sampled."""
+    order = [*range(100), 103, *range(100, 103), *range(104, 200)]
+    files = [
+        [write_pcap(tmp_path / f"{name}.pcap", [(BASE_NS + at * 10**6, plain(n)) for at, n in enumerate(numbers)])]
+        for name, numbers in (("a", range(200)), ("b", order))
+    ]
+    (pair,) = compare(files, pairs=[(0, 1)])["pairs"]
+    rows = trial_tables.spacing(None, {"spacing": result.spacing(pair["spacing"]), "n_common": pair["n_common"]})
+    (text,) = reordering_spacing.key(rows, {}, {}, grey=False)
+    place = {packet: at for at, packet in enumerate(order)}
+    apart_ms = [y - x for x, y in combinations(range(200), 2) if place[y] < place[x]]
+    sampled, bound = text.replace("\N{NO-BREAK SPACE}", " ").split("of the pairs sampled, none that is ")
+    assert "1, 4, 16, ... or 4096 packets apart" in sampled
+    assert max(n for n in apart_ms if n in (1, 4, 16, 64)) < float(bound.split(" ms ")[0]) < max(apart_ms) == 3
+
+
+def test_many_environments_of_reordering_have_small_panels_and_a_range(tmp_path):
+    source = source_of(tmp_path, {f"e{n}": [{"moved": 100 * n}] for n in range(6)})
+    figure = compose.drawn("reordering_spacing", source)
+    assert len(figure.spec["concat"][0]["concat"]) == 5
+    assert "no sampled pair is reversed in e0" in figure.description.replace("\N{NO-BREAK SPACE}", " ")

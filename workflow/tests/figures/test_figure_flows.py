@@ -1,0 +1,134 @@
+"""Figures of flow sizes, durations and rates: lines, steps, ticks, and what their titles state."""
+
+import math
+import re
+from itertools import pairwise
+
+import pytest
+from acapella_testing.made.made_tables import write_table, write_tables
+from acapella_testing.svg_text import words
+
+from acapella.campaign.layout import Campaign
+from acapella.common.wording import nanoseconds, scaled
+from acapella.figures import compose
+from acapella.figures.registry import module
+from acapella.figures.save import svg_of
+from acapella.figures.source import Source
+from acapella.figures.theme import text_width
+
+
+@pytest.mark.parametrize(("names", "on_top"), [(["A", "B", "C"], True), ([f"S{n}" for n in range(30)], False)])
+def test_lines_of_sites_are_on_top_while_they_have_names(names, on_top, tmp_path):
+    source = Source(Campaign(write_tables(tmp_path / "made", names=names)))
+    spec = module("flow_sizes").draw(source).chart.to_dict()
+    lines = list(dict.fromkeys(row["line"] for row in spec["data"]["values"]))
+    assert (lines[0] == "all sites, stitched across samples") == on_top
+    drawn = svg_of(compose.drawn("flow_sizes", source))
+    widths = set(re.findall(r'stroke-width="([0-9.]+)"[^>]*stroke-dasharray', drawn))
+    assert "4" in widths
+    assert ("1.4" if on_top else "0.9") in widths
+
+
+def times(measure: str, counts: dict[int, int], flows: int) -> list[dict]:
+    """The rows of flow_times of one scope and measure: flows that reach each threshold."""
+    row = {"scope": "campaign", "site": "all", "measure": measure, "flows": flows, "samples": 1}
+    return [{**row, "value": value, "flows_ge": n, "ccdf": n / flows} for value, n in counts.items()]
+
+
+@pytest.mark.parametrize(
+    ("rows", "panels", "said"),
+    [
+        (
+            [*times("duration_ns", {10**6: 8, 10**9: 4}, 8), *times("rate_bps", {1000: 6, 10**6: 3}, 6)],
+            2,
+            "Median duration of 8 directed flows between 1 ms and 1 s; median of 6 rates between 1 kbit/s and 1 Mbit/s",
+        ),
+        (times("duration_ns", {10**6: 8, 10**9: 4}, 8), 1, "Median duration of 8 directed flows between 1 ms and 1 s"),
+        (times("duration_ns", {1: 3, 10**9: 1}, 8), 1, "5 of 8 directed flows have a duration of 0"),
+        (times("duration_ns", {10**6: 8}, 8), 1, "Durations and rates of 8 directed flows"),
+    ],
+)
+def test_title_states_the_medians_that_exist(rows, panels, said, tmp_path):
+    write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99}])
+    write_table(tmp_path, "flow_times", rows)
+    figure = compose.drawn("flow_times", Source(Campaign(tmp_path)))
+    assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == said
+    assert len(figure.spec["concat"][0]["vconcat"]) == panels
+
+
+@pytest.mark.parametrize("top", range(4, 12))
+def test_labels_of_neighboring_ticks_do_not_overlap(top, tmp_path):
+    write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99}])
+    spread = {10**power: top + 1 - power for power in range(3, top + 1)}
+    rows = [*times("duration_ns", {10**6: 8, 10**9: 4}, 8), *times("rate_bps", spread, top)]
+    write_table(tmp_path, "flow_times", rows)
+    figure = compose.drawn("flow_times", Source(Campaign(tmp_path)))
+    rates = figure.spec["concat"][0]["vconcat"][1]
+    x = rates["encoding"]["x"]
+    low, high = (math.log10(end) for end in x["scale"]["domain"])
+    every = 3 if " % 3 == 0 ? " in x["axis"]["labelExpr"] else 1  # ticks with a label
+    powers = [power for value in x["axis"]["values"] if (power := round(math.log10(value))) % every == 0]
+    places = [rates["width"] * (power - low) / (high - low) for power in powers]
+    units = ("", "k", "M", "G", "T")
+    widths = [text_width([f"{10 ** (power % 3)} {units[power // 3]}"]) for power in powers]
+    assert len(places) > 1
+    for (left, right), (one, other) in zip(pairwise(places), pairwise(widths), strict=True):
+        assert right - left > (one + other) / 2
+
+
+def test_flows_of_one_instant_have_no_durations_to_draw(tmp_path):
+    write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99}])
+    write_table(tmp_path, "flow_times", times("duration_ns", {1: 0}, 5))
+    figure = compose.drawn("flow_times", Source(Campaign(tmp_path)))
+    assert figure.empty and "no flow has more than one frame" in figure.description + str(figure.spec)
+
+
+@pytest.mark.parametrize(("name", "column"), [("flow_sizes", "bytes"), ("flow_times", "value")])
+def test_lines_cross_50_percent_between_the_thresholds_of_the_title(name, column, tmp_path):
+    source = Source(Campaign(write_tables(tmp_path / "made", sites=2)))
+    figure = compose.drawn(name, source)
+    chart = figure.spec["concat"][0]
+    for panel in chart.get("vconcat", [chart]):
+        assert panel["mark"]["interpolate"] == "linear", "a step has the value of one threshold up to the next one"
+        line = [
+            row
+            for row in panel.get("data", figure.spec.get("data"))["values"]
+            if row["line"] == "all sites, stitched across samples"
+        ]
+        above = max(row[column] for row in line if row["ccdf"] > 0.5)
+        below = min(row[column] for row in line if row["ccdf"] <= 0.5)
+        text_of = {"wire": "B", "rate_bps": "bit/s"}.get(line[0]["measure"])
+        ends = [scaled(end, text_of) if text_of else nanoseconds(end) for end in (above, below)]
+        assert f"between {ends[0]} and {ends[1]}" in figure.title
+    assert "ten thresholds a decade" in figure.description
+
+
+@pytest.mark.parametrize("sites", [1, 30])
+@pytest.mark.parametrize("name", ["flow_sizes", "flow_times"])
+def test_shares_have_a_tick_with_a_label_at_50_percent(name, sites, tmp_path):
+    figure = compose.drawn(name, Source(Campaign(write_tables(tmp_path / "made", sites=sites))))
+    chart = figure.spec["concat"][0]
+    panels = chart.get("vconcat", [chart])
+    for panel in panels:
+        y = panel["encoding"]["y"]
+        assert {0.5, 1} <= set(y["axis"]["values"]) and y["axis"]["labelOverlap"] is False
+        low, high = map(math.log10, y["scale"]["domain"])
+        assert panel["height"] * math.log10(2) / (high - low) >= 12, "both labels have room"
+    assert words(svg_of(figure)).count(" 50 % ") == len(panels)
+
+
+def test_ticks_of_durations_and_rates_have_a_label_at_each_decade(tmp_path):
+    text = words(svg_of(compose.drawn("flow_times", Source(Campaign(write_tables(tmp_path / "made", sites=2))))))
+    for label in ("1 µs", "10 µs", "100 µs", "1 ms", "10 s", "100 s", "1 k", "10 k", "100 k", "1 M", "1 G"):
+        assert f" {label} " in f" {text} ", label
+
+
+@pytest.mark.parametrize(
+    ("counts", "flows", "said"),
+    [({1: 3, 10**6: 1}, 8, "5 of 8 directed flows (62.5 %)"), ({1: 8, 10**6: 8}, 8, "0 of 8 directed flows (0 %)")],
+)
+def test_subtitle_counts_flows_of_duration_zero(counts, flows, said, tmp_path):
+    write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99}])
+    write_table(tmp_path, "flow_times", times("duration_ns", counts, flows))
+    notes = " ".join(compose.drawn("flow_times", Source(Campaign(tmp_path))).notes).replace("\N{NO-BREAK SPACE}", " ")
+    assert f"Duration 0 (one frame, or all frames of one timestamp), without a rate: {said}." in notes

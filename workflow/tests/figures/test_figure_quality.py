@@ -1,0 +1,137 @@
+"""Figure capture_quality and the losses in subtitles: marks, counts of unknown losses, and titles."""
+
+from itertools import pairwise
+
+import pytest
+from acapella_testing.made.made_tables import write_table, write_tables
+from acapella_testing.svg_text import words
+
+from acapella.campaign.layout import Campaign
+from acapella.figures import capture_quality, compose
+from acapella.figures.quality import losses_of
+from acapella.figures.save import svg_of
+from acapella.figures.source import Source
+
+COUNTED = {"dropped_kernel": 0, "lost_frames": 0, "loss_share": 0, "loss_stages_known": 4}
+
+FROM_FILE = {
+    "lost_frames": None,
+    "loss_share": None,
+    "loss_stages_known": 1,
+}  # the file was read to its end, no more is known
+
+CAMPAIGNS = {
+    "one_site": {"sites": 1},
+    "thirty_sites": {"sites": 30, "ports": 1, "frames": 1000},
+    "three_ports": {"sites": 30, "ports": 3, "samples": 2, "frames": 1000},
+}
+
+
+@pytest.fixture(scope="module")
+def campaigns(tmp_path_factory) -> dict[str, Source]:
+    """Tables of campaigns with few and many sites."""
+    folder = tmp_path_factory.mktemp("campaigns")
+    return {name: Source(Campaign(write_tables(folder / name, **shape))) for name, shape in CAMPAIGNS.items()}
+
+
+def quality_marks(figure: compose.Drawn, place: int) -> list[dict]:
+    """The marks of a panel of capture_quality."""
+    panels = [panel for panel in figure.spec["concat"][0]["hconcat"] if "layer" in panel]
+    layer = panels[place] if "data" in panels[place] else panels[place]["layer"][0]
+    return layer["data"]["values"] if "values" in layer["data"] else figure.spec["datasets"][layer["data"]["name"]]
+
+
+@pytest.mark.parametrize("campaign", ["one_site", "three_ports", "thirty_sites"])
+def test_no_mark_of_capture_quality_covers_another_and_each_counts_its_samples(campaign, campaigns):
+    source, figure = campaigns[campaign], compose.drawn("capture_quality", campaigns[campaign])
+    for place, (column, _) in enumerate(capture_quality.PANELS):
+        marks = quality_marks(figure, place)
+        known = [row for row in source.quality if capture_quality.share(row, column) is not None]
+        for site in source.sites:
+            own = sorted((mark for mark in marks if mark["site"] == site), key=lambda mark: mark["x"])
+            assert sum(mark["samples"] for mark in own) == sum(row["site"] == site for row in known)
+            assert all(mark["number"] == str(mark["samples"]) for mark in own)
+            sizes = [capture_quality.DOT if mark["samples"] == 1 else capture_quality.MARK for mark in own]
+            rooms = [(one + other) / 2 for one, other in pairwise(sizes)]
+            assert all(b["x"] - a["x"] >= room - 0.02 for (a, b), room in zip(pairwise(own), rooms, strict=True))
+
+
+def test_samples_without_loss_and_with_little_are_two_marks(tmp_path):
+    rows = [{"site": "S0", "sample": f"s{n}", "frames": 10**7, **COUNTED} for n in range(3)]
+    rows[2] |= {"lost_frames": 5, "loss_share": 5e-7}
+    write_table(tmp_path, "capture_quality", rows)
+    marks = quality_marks(compose.drawn("capture_quality", Source(Campaign(tmp_path))), 0)
+    found = sorted((mark["samples"], mark["text"].replace("\N{NO-BREAK SPACE}", " ")) for mark in marks)
+    assert found == [(1, "< 0.0001 %"), (2, "0 %")]
+
+
+def test_an_unknown_loss_is_never_drawn_as_none(campaigns):
+    source = campaigns["thirty_sites"]
+    figure = compose.drawn("capture_quality", source)
+    drawn = quality_marks(figure, 0)
+    known = [row for row in source.quality if row["lost_frames"] is not None]
+    assert len(known) < len(source.quality)
+    for site in source.sites:
+        zero = sum(row["samples"] for row in drawn if row["site"] == site and row["x"] == 0)
+        assert zero == sum(row["loss_share"] == 0 for row in known if row["site"] == site)
+    assert sum(row["samples"] for row in drawn) == len(known)
+
+
+@pytest.mark.parametrize(
+    ("counters", "said"),
+    [
+        ({"dropped_kernel": 0, "lost_frames": 0, "loss_stages_known": 4}, "losses: none seen"),
+        (
+            {"dropped_kernel": 0, "lost_frames": 0, "loss_stages_known": 2},
+            "losses: none counted; counted in part in 1 of 1",
+        ),
+        ({"lost_frames": None, "loss_stages_known": 1}, "losses: unknown (no sample has a counter"),
+        ({"loss_stages_known": 0}, "losses: unknown (no sample has a counter"),
+        ({"lost_frames": 1, "loss_share": 0.01, "loss_stages_known": 1}, "losses: at least 1.00 % of offered frames"),
+        (
+            {"lost_frames": 6136, "loss_share": 0.75, "mirror_offered": 8188, "loss_stages_known": 4},
+            "losses: 75.0 % of offered frames",
+        ),
+        ({"lost_frames": 1, "loss_share": 0.01, "loss_stages_known": 4}, "losses: 1.00 % of offered frames"),
+    ],
+)
+def test_a_file_read_to_its_end_is_no_proof_that_nothing_was_lost(counters, said, tmp_path):
+    write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99, **counters}])
+    assert losses_of(Source(Campaign(tmp_path)).quality).replace("\N{NO-BREAK SPACE}", " ").startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("samples", "said", "columns"),
+    [
+        ([COUNTED] * 3, "No loss seen in 3 samples", []),
+        ([FROM_FILE] * 6, "Loss unknown: no counters in 6 of 6 samples", ["unknown"]),
+        ([COUNTED, FROM_FILE], "No loss seen in 1 sample; no counters in 1 of 2 samples", ["unknown"]),
+        ([{**COUNTED, "loss_stages_known": 3}], "No loss counted in 1 sample", ["known in part"]),
+        (
+            [COUNTED, {**COUNTED, "dropped_kernel": 1, "lost_frames": 1, "loss_share": 0.01}],
+            "Loss counted in 1 of 2 samples, the largest 1.00 % of frames",
+            [],
+        ),
+        (
+            [{**COUNTED, "loss_stages_known": 3}, {**COUNTED, "lost_frames": 1, "loss_share": 0.01}],
+            "Loss counted in 1 of 2 samples, the largest at least 1.00 % of frames",
+            ["known in part"],
+        ),
+    ],
+)
+def test_the_quality_of_captures_tells_unknown_from_none(samples, said, columns, tmp_path):
+    rows = [{"site": "S0", "sample": f"s{n}", "frames": 99, **row} for n, row in enumerate(samples)]
+    write_table(tmp_path, "capture_quality", rows)
+    figure = compose.drawn("capture_quality", Source(Campaign(tmp_path)))
+    assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == said
+    text = words(svg_of(figure))
+    assert [gap.heading[1] for gap in capture_quality.GAPS if " ".join(gap.heading) in text] == columns
+
+
+def test_the_quality_says_what_was_not_read_behind_a_fault(tmp_path):
+    source = Source(Campaign(write_tables(tmp_path / "made", sites=1)))
+    assert "Not read" not in " ".join(capture_quality.draw(source).key)
+    for row, unread in zip(source.quality, (2_300_000, None, 200_000), strict=False):
+        row["file_unread_bytes"] = unread
+    said = " ".join(capture_quality.draw(source).key).replace("\N{NO-BREAK SPACE}", " ")
+    assert "Not read behind a fault: 2.5 MB of 2 files; frames in them are in no panel." in said

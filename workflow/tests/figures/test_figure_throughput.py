@@ -1,0 +1,223 @@
+"""Figure of rates over time: bins, gaps between samples, colors, and the legend."""
+
+import re
+
+import pytest
+from acapella_testing.csv_rows import read_rows, write_rows
+from acapella_testing.made.made_tables import write_table, write_tables
+from acapella_testing.svg_text import words
+
+from acapella.campaign.layout import Campaign
+from acapella.figures import compose, throughput
+from acapella.figures.save import svg_of
+from acapella.figures.source import Source
+
+
+def test_the_caption_states_how_captures_without_times_count_as_watched(tmp_path):
+    source = Source(Campaign(write_tables(tmp_path / "made", sites=1)))
+    said = "from their first to their last frame"
+    assert said not in " ".join(throughput.draw(source).key)
+    source.quality[0]["actual_by"] = "frames"
+    assert said in " ".join(throughput.draw(source).key)
+
+
+SECOND = 10**9
+WIDTH = 500  # px
+
+
+def visits(*starts_s: float, seconds: int = 20, rate: int = 10**6, port: str = "p0") -> list[dict]:
+    """Rows of table throughput of a port that was watched for ``seconds`` from each start."""
+    return [
+        {
+            **{"site": "S0", "port": port, "start_ns": int((start + n) * SECOND), "bin_ns": SECOND},
+            **{"end_ns": int((start + n + 1) * SECOND), "covered_ns": SECOND, "wire_bytes": rate // 8, "frames": 7},
+        }
+        for start in starts_s
+        for n in range(seconds)
+    ]
+
+
+def binned(rows: list[dict], *, gapless: bool = False) -> tuple[list[dict], bool]:
+    """Bins of some rows in ``WIDTH`` px, and whether gaps show."""
+    bins, gaps = throughput.binned({("S0", "p0"): rows}, WIDTH, gapless=gapless)
+    assert sum(row["frames"] for row in bins) == sum(row["frames"] for row in rows)
+    return bins, gaps
+
+
+@pytest.mark.parametrize("period_s", [21, 30, 300])
+def test_samples_are_drawn_where_they_are_with_gaps_between_them(period_s):
+    starts = [n * period_s for n in range(30)]
+    rows = visits(*starts)
+    bins, gaps = binned(rows)
+    assert gaps
+    length = rows[-1]["start_ns"] + SECOND
+    for start in starts:
+        own = [row for row in bins if start <= row["start"] / SECOND < start + 20]
+        assert own[0]["start"] == start * SECOND
+        assert own[-1]["end"] == (start + 20) * SECOND
+        assert own[-1]["to"] >= min(own[-1]["end"], (start + period_s) * SECOND - length / WIDTH)
+        if start != starts[-1]:
+            assert (start + period_s) * SECOND - own[-1]["to"] >= 0.99 * length / WIDTH  # 1 px
+        assert own[-1]["to"] - own[0]["start"] >= 1.99 * length / WIDTH  # 2 px
+
+
+def test_bins_have_the_mean_rate_of_their_rows():
+    rows = [row for n in range(400) for row in visits(n, seconds=1, rate=(n + 1) * 8000)]
+    bins, _ = binned(rows)
+    assert len(bins) == 200
+    assert [row["rate"] for row in bins] == [(2 * n + 1.5) * 8000 for n in range(200)]
+
+
+def test_samples_without_room_for_gaps_are_binned_and_the_caption_states_it(tmp_path):
+    bins, gaps = binned(visits(*(n * 300 for n in range(2000))))
+    assert not gaps
+    assert len(bins) <= throughput.COLUMNS_DRAWN
+    folder = write_tables(tmp_path / "made", sites=1)
+    write_table(folder, "throughput", [{**row, "samples": 1} for row in visits(*(n * 300 for n in range(2000)))])
+    said = " ".join(throughput.draw(Source(Campaign(folder))).key)
+    assert "samples are too close together for the gaps between them to show" in said
+    assert "not watched" not in said
+
+
+def short_captures(tmp_path, *samples: tuple[int, int, dict[int, int]]) -> compose.Drawn:
+    """The figure of one port; samples: start and end in ms, and bytes by the second of the clock."""
+    start = 1_700_000_000 * SECOND
+    quality, rates = [], []
+    for number, (first, last, sizes) in enumerate(samples):
+        ends = start + first * 10**6, start + last * 10**6
+        quality.append({"site": "S0", "port": "p0", "sample": f"s{number}", "frames": 9, "actual_by": "manifest"})
+        quality[-1] |= {"actual_start_ns": ends[0], "actual_end_ns": ends[1], "duration_ns": ends[1] - ends[0]}
+        for second, size in sizes.items():
+            at = start + second * SECOND
+            covered = min(at + SECOND, ends[1]) - max(at, ends[0])
+            rates.append({"site": "S0", "port": "p0", "start_ns": at, "bin_ns": SECOND, "covered_ns": covered})
+            rates[-1] |= {"frames": 3, "wire_bytes": size, "samples": 1, "rate_bps": 8 * SECOND * size // covered}
+    write_table(tmp_path, "capture_quality", quality)
+    write_table(tmp_path, "throughput", rates)
+    return compose.drawn("throughput", Source(Campaign(tmp_path)))
+
+
+def bars(figure: compose.Drawn) -> list[dict]:
+    """What the panel of the only port draws."""
+    return figure.spec["data"]["values"]
+
+
+def test_a_capture_of_250_ms_is_drawn_as_long_as_it_is(tmp_path):
+    figure = short_captures(tmp_path, (600, 850, {0: 31_250}), (2000, 4000, {2: 10**6, 3: 10**6}))
+    drawn = [(bar["x"], bar["x2"], bar["rate"]) for bar in bars(figure)]
+    assert [end - start for start, end, _ in drawn] == pytest.approx([0.25, 1, 1], abs=0.01)
+    assert [rate for *_, rate in drawn] == [8 * 31_250 * 4, 8 * 10**6, 8 * 10**6]
+    assert "the highest mean rate in a bin is 8 Mbit/s (over 1 s), at S0 p0" in figure.title.replace("\xa0", " ")
+
+
+def test_the_highest_rate_of_short_captures_names_the_time_that_it_is_a_mean_of(tmp_path):
+    figure = short_captures(tmp_path, (600, 850, {0: 31_250}), (2000, 2500, {2: 31_250}))
+    assert "the highest mean rate in a bin is 1 Mbit/s (over 250 ms), at S0 p0" in figure.title.replace("\xa0", " ")
+    assert "in bins of at most 500 ms" in figure.description.replace("\xa0", " ")
+
+
+def test_a_burst_in_the_first_3_ms_of_a_sample_is_in_the_mean_of_its_neighbor(tmp_path):
+    sizes = {0: 3_000_000, 1: 10**6, 2: 10**6, 3: 2_000_000}
+    figure = short_captures(tmp_path, (997, 3004, sizes))
+    first, last = (sizes[0] + sizes[1]) * 8 / 1.003, (sizes[2] + sizes[3]) * 8 / 1.004
+    assert [bar["rate"] for bar in bars(figure)] == pytest.approx([first, last], abs=1)
+    assert "is 31.9 Mbit/s (over 1 s)" in figure.title.replace("\xa0", " ")
+    assert sum(bar["rate"] * (bar["end"] - bar["start"]) for bar in bars(figure)) == pytest.approx(
+        8 * SECOND * sum(sizes.values())
+    )
+
+
+def test_title_has_the_peak_of_the_table_if_drawn_bins_join_several(tmp_path):
+    sizes = {n: 10**6 for n in range(1000)} | {500: 50 * 10**6}
+    figure = short_captures(tmp_path, (0, 10**6, sizes))
+    drawn = max(bar["rate"] for bar in bars(figure))
+    assert drawn < 200 * 10**6, "a drawn bin is longer than a bin of the table"
+    title, notes = (text.replace("\xa0", " ") for text in (figure.title, figure.description))
+    assert "the highest mean rate in a bin is 400 Mbit/s (over 1 s), at S0 p0" in title
+    assert "in bins of at most 5 s" in notes
+    assert "the title has the highest of the table's bins of 1 s, not of the wider drawn ones" in notes
+
+
+def test_a_bin_that_is_covered_for_a_small_part_has_no_peak_of_its_own(tmp_path):
+    figure = short_captures(tmp_path, (997, 3000, {0: 3_000_000, 1: 10**6, 2: 10**6}))
+    assert "8 Gbit/s" not in figure.title.replace("\xa0", " ")
+
+
+def test_time_between_two_samples_in_one_bin_is_not_counted_as_watched():
+    samples = [
+        {"site": "S0", "port": "p0", "actual_start_ns": start, "actual_end_ns": end}
+        for start, end in (
+            (SECOND // 2, 3 * SECOND // 4),
+            (5 * SECOND // 2, 3 * SECOND),
+            (11 * SECOND // 4, 4 * SECOND),
+        )
+    ]
+    rows = [
+        {"site": "S0", "port": port, "start_ns": n * SECOND, "bin_ns": SECOND, "covered_ns": covered}
+        for port, n, covered in (("p0", 0, SECOND // 4), ("p0", 1, 0), ("p0", 2, SECOND // 2), ("p0", 3, SECOND))
+    ]
+    found = throughput.watched(rows, samples)["S0", "p0"]
+    assert [(row["start_ns"], row["end_ns"]) for row in found] == [
+        (SECOND // 2, 3 * SECOND // 4),
+        (5 * SECOND // 2, 3 * SECOND),
+        (3 * SECOND, 4 * SECOND),
+    ]
+
+
+def rates(tmp_path, *values: int):
+    """The figure of nine ports, each with a rate, and its values."""
+    rows = [row for n, rate in enumerate(values) for row in visits(0, rate=rate, port=f"p{n}")]
+    folder = write_tables(tmp_path / "made", sites=1)
+    write_table(folder, "throughput", [{**row, "samples": 1} for row in rows])
+    figure = compose.drawn("throughput", Source(Campaign(folder)))
+    return figure, figure.spec["concat"][0]["layer"]
+
+
+def test_colors_tell_rates_within_a_decade_apart_and_the_legend_has_every_decade(tmp_path):
+    figure, layers = rates(tmp_path, 11 * 10**6, 99 * 10**6, 10**9, 3 * 10**9, *[2000] * 5)
+    color = layers[0]["encoding"]["color"]
+    assert color["scale"]["type"] == "log"
+    assert color["scale"]["domain"] == [10**3, 10**10]
+    assert color["legend"]["values"] == [10**power for power in range(3, 11)]
+    fills = set(re.findall(r'fill="(#[0-9a-f]{6}|rgb\([^)]*\))"', svg_of(figure)))
+    assert len(fills) >= 5
+    text = words(svg_of(figure))
+    assert all(label in text for label in ("1k", "10k", "100k", "1M", "10M", "100M", "1G", "10G"))
+
+
+def test_watched_time_without_a_frame_has_a_color_of_its_own(tmp_path):
+    figure, layers = rates(tmp_path, 0, *[10**6] * 8)
+    assert layers[1]["encoding"]["color"]["scale"]["range"] == [throughput.IDLE]
+    assert throughput.IDLE.lower() in svg_of(figure).lower()
+
+
+def test_ports_without_any_frame_have_an_axis(tmp_path):
+    figure, layers = rates(tmp_path, *[0] * 9)
+    assert layers[0]["encoding"]["color"]["scale"]["domain"] == [1, 10]
+    assert "the highest mean rate in a bin is 0 bit/s (over 1 s)" in figure.title.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_gaps_of_years_are_left_out(tmp_path):
+    folder = write_tables(tmp_path / "made", sites=1)
+    move_back(folder / "tables" / "throughput.csv", port="1", years=10)
+    figure = compose.drawn("throughput", Source(Campaign(folder)))
+    assert "time watched at each port, gaps left out (s)" in words(svg_of(figure))
+    bins = figure.spec["concat"][0]["vconcat"][0]["data"]["values"]
+    assert "a white line separates samples" in figure.description
+    assert [row["x"] for row in bins] == list(range(len(bins)))
+
+
+def move_back(path, *, port, years):
+    """Rewrite a throughput table so that one port was watched years before the others."""
+    rows = read_rows(path)
+    for row in rows:
+        if row["port"].endswith(port):
+            row["start_ns"] = int(row["start_ns"]) - years * 365 * 86400 * 10**9
+    write_rows(path, rows)
+
+
+def test_each_site_shows_its_busiest_port_if_a_page_cannot_hold_all(tmp_path):
+    names = [f"University-of-Somew-{n:02d}" for n in range(30)]
+    figure = compose.drawn("throughput", Source(Campaign(write_tables(tmp_path / "made", names=names, ports=3))))
+    assert figure.title.startswith("30\N{NO-BREAK SPACE}ports")
+    assert "of each site its busiest port" in figure.description

@@ -1,0 +1,384 @@
+"""Figures from tables: what each must say, for few and many sites, for nothing at all, and with hostile names."""
+
+import functools
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from acapella_testing.csv_rows import read_rows, write_rows
+from acapella_testing.made.made_tables import write_table, write_tables
+from acapella_testing.svg_text import COLLISIONS, words
+
+from acapella.campaign.layout import Campaign
+from acapella.cli import main as cli
+from acapella.common.wording import shortened
+from acapella.figures import compose, encapsulations, restrictions
+from acapella.figures.command import FORMATS
+from acapella.figures.quality import extent, losses_of
+from acapella.figures.registry import NAMES, module
+from acapella.figures.save import pdf_of, save, svg_of
+from acapella.figures.source import Source
+from acapella.figures.theme import DECADES, FONT, JUMBO, LEVELS, STANDARD, WIDTH
+
+HOSTILE = ['<script>alert("x")</script>', "Site & Söns' 20 chars", "</script><img src=x onerror=alert(1)>"]
+LONG_FILTER = "(vlan and mpls and ip and tcp port 443) or (host 192.0.2.17 and not udp port 4789) or ip6 proto 58"
+CAMPAIGNS = {
+    "one_sample": {"sites": 1, "ports": 1, "samples": 1},
+    "one_site": {"sites": 1},
+    "thirty_sites": {"sites": 30, "ports": 1, "frames": 1000},
+    "long_names": {
+        "names": [f"University-of-Somew-{n:02d}" for n in range(30)],
+        "ports": 3,
+        "samples": 2,
+        "frames": 1000,
+    },
+    "hostile": {"names": HOSTILE},
+    "filtered": {"restriction": ("filter, sampling", f"filter {LONG_FILTER}; one frame in 1000")},
+}
+EMPTY = {"no_frames": {"frames": 0}, "no_samples": {"names": [], "sites": 0}}
+UNITS = {  # texts of axes and legends, with their units
+    "header_depth": ("distinct headers (labels)", "deepest stack (headers)"),
+    "header_occurrence": ("share of frames (%)",),
+    "encapsulations": ("share of frames (%)",),
+    "frame_sizes": ("frame length (B)", "share of all frames (%)"),
+    "header_stack_sizes": (
+        *("frame length (B)", "frames of that length (%)"),
+        *("frames of at most 127 B (%)", "TCP, only ACK, no payload"),
+    ),
+    "flows_per_sample": ("samples", "directed flows in a sample"),
+    "flow_sizes": ("flow size (B on the wire)", "share of flows of at least that size"),
+    "flow_times": ("flow duration (first to last frame)", "flow rate (bit/s, mean on the wire)", "share of flows"),
+    "throughput": ("time since", "bit/s"),
+    "capture_quality": ("frames lost (%)", "repeated stamps (%)", "time watched (%)"),
+}
+
+
+@pytest.fixture(scope="module")
+def campaigns(tmp_path_factory) -> dict[str, Source]:
+    """Tables of each kind of campaign."""
+    folder = tmp_path_factory.mktemp("campaigns")
+    made = {**CAMPAIGNS, **EMPTY}
+    return {name: Source(Campaign(write_tables(folder / name, **shape))) for name, shape in made.items()}
+
+
+@pytest.fixture(scope="module")
+def drawn(campaigns):
+    """A figure of a campaign, composed once."""
+    return functools.cache(lambda name, campaign: compose.drawn(name, campaigns[campaign]))
+
+
+@pytest.fixture(scope="module")
+def svg(drawn):
+    """The SVG of a figure of a campaign, drawn once."""
+    return functools.cache(lambda name, campaign: svg_of(drawn(name, campaign)))
+
+
+@pytest.mark.parametrize("campaign", CAMPAIGNS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_figure_says_what_it_shows_of_how_much_and_what_was_lost(name, campaign, campaigns, drawn, svg):
+    figure, text = drawn(name, campaign), words(svg(name, campaign))
+    assert not figure.empty
+    assert figure.title.replace("\N{NO-BREAK SPACE}", " ")[:40] in text
+    for said in (extent(campaigns[campaign].quality), losses_of(campaigns[campaign].quality)):
+        assert said.replace("\N{NO-BREAK SPACE}", " ") in text
+    for unit in UNITS[name]:
+        assert unit in text
+    assert f"Data: tables/{module(name).TABLE}.csv" in text
+
+
+@pytest.mark.parametrize("campaign", EMPTY)
+@pytest.mark.parametrize("name", NAMES)
+def test_without_data_a_figure_says_why(name, campaign, drawn, svg):
+    if (name, campaign) == ("capture_quality", "no_frames"):
+        assert not drawn(name, campaign).empty  # samples without frames have a quality too
+        return
+    why = {"no_frames": "none of the 24 samples holds a frame", "no_samples": "the campaign has no samples"}[campaign]
+    text = words(svg(name, campaign))
+    assert f"{module(name).SUBJECT}: no data" in text
+    assert f"No data: {why}." in text
+
+
+@pytest.mark.parametrize("campaign", CAMPAIGNS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_figure_fits_a_page_in_one_font_of_one_weight(name, campaign, svg):
+    root = ET.fromstring(svg(name, campaign))
+    assert 0.8 * WIDTH < float(root.get("width")) < 1.06 * WIDTH
+    texts = [element for element in root.iter() if element.tag.endswith("text")]
+    assert {element.get("font-family") for element in texts} == {FONT}
+    assert {element.get("font-weight") for element in texts} <= {None, "normal"}
+    assert min(float(element.get("font-size").removesuffix("px")) for element in texts) >= 9
+
+
+@pytest.mark.parametrize("campaign", ["one_site", "long_names", "hostile", "filtered"])
+def test_no_text_covers_another_or_leaves_the_figure(campaign, svg, browser):
+    page = browser.new_page()
+    for name in NAMES:
+        page.set_content(svg(name, campaign))
+        assert page.evaluate(COLLISIONS) == [], name
+    page.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_titles_name_the_filter_if_all_samples_are_filtered(name, drawn, svg):
+    shown = f"(samples: {shortened(f'filter {LONG_FILTER}; one frame in 1000', restrictions.LENGTH)})"
+    title = drawn(name, "filtered").title
+    assert title.endswith(shown), title
+    assert shown in words(svg(name, "filtered"))
+    assert "(samples: " not in drawn(name, "one_site").title
+
+
+def with_restrictions(tmp_path, **columns):
+    """A campaign of 4 samples of which the first two have these columns in capture_quality."""
+    folder = write_tables(tmp_path / "made", sites=1, ports=1)
+    path = folder / "tables" / "capture_quality.csv"
+    rows = read_rows(path)
+    for row in rows[:2]:
+        row.update(columns)
+    write_rows(path, rows)
+    return Source(Campaign(folder))
+
+
+def test_figures_of_traffic_state_how_much_is_excluded_and_why(tmp_path):
+    source = with_restrictions(tmp_path, restriction="trial, filter", excluded="trial, filter")
+    frames = [row["frames"] for row in source.quality]
+    notes = " ".join(compose.drawn("header_depth", source).notes).replace("\N{NO-BREAK SPACE}", " ")
+    assert f"excluded: 2 samples, {sum(frames[:2]):,} frames (replayed trial, filter)" in notes
+    assert f"2 samples (20 s each) of 1 site, {sum(frames[2:]):,} frames" in notes
+    quality = " ".join(compose.drawn("capture_quality", source).notes).replace("\N{NO-BREAK SPACE}", " ")
+    assert "excluded" not in quality
+    assert f"4 samples (20 s each) of 1 site, {sum(frames):,} frames" in quality
+
+
+def test_restricted_samples_that_count_beside_others_are_stated(tmp_path):
+    source = with_restrictions(tmp_path, restriction="sampling")
+    notes = " ".join(compose.drawn("header_depth", source).notes).replace("\N{NO-BREAK SPACE}", " ")
+    assert f"included: 2 samples, {sum(row['frames'] for row in source.quality[:2]):,} frames (sampling)" in notes
+
+
+def site_marks(figure: compose.Drawn) -> tuple[int, list[dict]]:
+    """The place of the layer of interval lines, and the layers of marks of sites with their places."""
+    layers = figure.spec["concat"][0]["layer"]
+    kinds = [layer["mark"]["type"] for layer in layers]
+    marks = [
+        (n, layer) for n, layer in enumerate(layers) if kinds[n] in ("circle", "point") and "yOffset" in layer["mark"]
+    ]
+    return kinds.index("rule"), marks
+
+
+@pytest.mark.parametrize("name", ["encapsulations", "header_occurrence"])
+@pytest.mark.parametrize("campaign", ["one_site", "hostile", "thirty_sites"])
+def test_each_site_has_a_mark_that_no_line_covers_and_that_is_named(name, campaign, campaigns, drawn, svg):
+    source, figure = campaigns[campaign], drawn(name, campaign)
+    lines, marks = site_marks(figure)
+    if campaign == "one_site":
+        assert marks == [] and "one site" not in words(svg(name, campaign))
+        return
+    rule = figure.spec["concat"][0]["layer"][lines]["mark"]
+    middle = rule.get("yOffset", 0)
+    assert all(n > lines and abs(layer["mark"]["yOffset"] - middle) > 2 for n, layer in marks)
+    bar = figure.spec["concat"][0]["layer"][0]["mark"]
+    assert middle == bar.get("yOffset", 0)  # the interval is on the middle of its bar
+    drawn = [value for _, layer in marks for value in figure_data(figure, layer)]
+    assert {value["site"] for value in drawn} == set(source.sites)
+    assert any(tip["field"] == "site" for tip in marks[0][1]["encoding"]["tooltip"])
+    text = words(svg(name, campaign))
+    if campaign == "hostile":
+        legend = {value["mark"] for value in drawn}
+        assert len(legend) == 3 and all(mark in text for mark in legend)
+    else:
+        assert "dot: one site (the .html names the site under the pointer)" in text
+
+
+def figure_data(figure: compose.Drawn, layer: dict) -> list[dict]:
+    """The values of a layer, wherever its specification keeps them."""
+    data = layer["data"]
+    return data["values"] if "values" in data else figure.spec["datasets"][data["name"]]
+
+
+def test_control_characters_in_names_are_drawn_escaped(tmp_path):
+    """The renderer ends the process at some of them."""
+    source = Source(Campaign(write_tables(tmp_path / "made", names=["W\x1b]0;x\x07\x01"], ports=1, samples=1)))
+    assert "W\\x1b]0;x\\x07\\x01" in words(svg_of(compose.drawn("capture_quality", source)))
+
+
+def test_same_tables_give_the_same_bytes_in_any_folder_order_and_process(tmp_path):
+    first, second = (write_tables(tmp_path / name / "made", sites=2, ports=1, samples=2) for name in "ab")
+    assert cli.main(["figures", str(first)]) == 0
+    environment = {**os.environ, "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"}
+    for names in (NAMES[-1:], NAMES[:-1]):  # the last one in a process of its own, as the workflow runs them
+        command = [sys.executable, "-m", "acapella.cli.main", "figures", str(second), "--only", *names]
+        subprocess.run(command, check=True, env=environment, capture_output=True)
+    assert len(hashes(first)) == len(NAMES) * len(FORMATS)
+    assert hashes(first) == hashes(second)
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """sha256 of every figure's files."""
+    files = sorted((folder / "figures").iterdir())
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_only_and_formats_choose_what_is_written(tmp_path):
+    folder = write_tables(tmp_path / "made", sites=1)
+    assert cli.main(["figures", str(folder), "--only", "flow_sizes", "--formats", "svg", "png"]) == 0
+    assert sorted(path.name for path in (folder / "figures").iterdir()) == ["flow_sizes.png", "flow_sizes.svg"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--only", "fig11"], "--only: unknown fig11; known: header_depth, "),
+        (["--formats", "gif"], "--formats: unknown gif; known: svg, pdf, png, html"),
+    ],
+)
+def test_unknown_names_are_told_in_one_line(arguments, said, tmp_path, capsys):
+    assert cli.main(["figures", str(tmp_path), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_a_missing_table_names_the_stage_to_run(tmp_path, capsys):
+    assert cli.main(["figures", str(tmp_path), "--only", "throughput"]) == 2
+    error = capsys.readouterr().err
+    assert error == (
+        f"acapella: error: {tmp_path}/tables/capture_quality.csv: no such file; run: acapella process {tmp_path}\n"
+    )
+
+
+@pytest.mark.parametrize("content", ["", "site,port\n", "site,distinct_headers\nA,many\n", "\0\0\0"])
+def test_a_table_that_is_not_one_is_told_in_one_line(content, tmp_path, capsys):
+    folder = write_tables(tmp_path / "made", sites=1)
+    (folder / "tables" / "header_depth.csv").write_text(content, encoding="utf-8")
+    assert cli.main(["figures", str(folder), "--only", "header_depth"]) == 2
+    error = capsys.readouterr().err
+    assert "header_depth.csv: not the table of this version: " in error
+    assert error.count("\n") == 1
+    assert not (folder / "figures").exists()
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ({"Ethernet": 1}, "All frames are plain Ethernet (no tag, no tunnel)"),
+        ({"none": 1}, "All frames start with IP (no Ethernet, no tunnel)"),
+        ({"Ethernet": 0.9, "Ethernet/VLAN": 0.1}, "2 encapsulations; 90.0 % of frames are plain Ethernet (no tag, no"),
+        ({"Ethernet/VLAN": 0.9, "Ethernet": 0.1}, "2 encapsulations; 90.0 % of frames have just Ethernet/VLAN"),
+    ],
+)
+def test_frames_with_nothing_around_ethernet_are_called_plain(shares, said):
+    ranked = [{"encapsulation": name, "share": share} for name, share in shares.items()]
+    assert encapsulations.title(ranked).replace("\N{NO-BREAK SPACE}", " ").startswith(said)
+
+
+def test_shades_differ_in_gray_print():
+    def grey(colour):
+        red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+        return 0.299 * red + 0.587 * green + 0.114 * blue
+
+    for colours in ((*STANDARD, *JUMBO), LEVELS, DECADES):
+        greys = [grey(colour) for colour in colours]
+        assert all(light - dark > 12 for light, dark in pairwise(greys))
+
+
+def test_intervals_are_drawn_where_the_table_has_them_alone(svg):
+    def intervals(campaign):
+        return len(re.findall(r'stroke="#000000" stroke-width="1.6"', svg("header_occurrence", campaign)))
+
+    assert intervals("one_site") > 5
+    assert intervals("one_sample") == 0
+
+
+def test_a_pdf_finds_all_its_objects(svg):
+    content = pdf_of(svg("flows_per_sample", "thirty_sites"))
+    start = int(re.search(rb"startxref\n(\d+)\n", content)[1])
+    table = content[start:].split(b"trailer")[0].splitlines()[2:]
+    assert len(table) > 20
+    for number, entry in enumerate(table):
+        offset, _, used = entry.split()
+        if used == b"n":
+            assert content[int(offset) :].startswith(b"%d 0 obj" % number)
+
+
+def test_names_from_outside_stay_text(campaigns, tmp_path):
+    paths = save(compose.drawn("header_depth", campaigns["hostile"]), tmp_path, "header_depth", ["svg", "html"])
+    for path in paths:
+        content = path.read_text(encoding="utf-8")
+        assert "alert(" in content  # the name is there,
+        assert "<script>alert" not in content  # but never as markup
+        assert "<img src=x" not in content
+
+
+def test_more_ports_than_a_page_holds_are_their_sites_busiest(campaigns):
+    figure = compose.drawn("throughput", campaigns["long_names"])
+    assert figure.title.startswith("30\N{NO-BREAK SPACE}ports")
+    assert "of each site its busiest port" in figure.description
+
+
+def sizes(site: str, stack: str, low: int, high: int, *counts: int) -> dict:
+    """A row of header_stack_sizes; ``counts``: frames, those without payload, with ACK alone, with a cut header."""
+    frames, empty, acks, cut = (*counts, 0, 0, 0)[:4]
+    tcp = frames - cut if stack.endswith("TCP") else 0
+    row = {"site": site, "stack": stack, "bin": f"{low}-{high}", "bin_lo": low, "bin_hi": high, "frames": frames}
+    return row | {"tcp_frames": tcp, "no_payload_frames": empty, "ack_frames": acks, "cut_tcp_frames": cut}
+
+
+@pytest.mark.parametrize(
+    ("sites", "said"),
+    [
+        (
+            {"A": [("IPv4/TCP", 65, 127, 90, 80, 70), ("ARP", 0, 63, 10)], "B": [("ARP", 64, 64, 100)]},
+            "40.0 % of frames of at most 127 B are TCP segments without payload (0 % to 80.0 % at 2 sites)",
+        ),
+        (
+            {"A": [("IPv4/TCP", 65, 127, 10, 10, 5), ("IPv4/TCP", 128, 255, 90)], "B": [("ARP", 256, 511, 7)]},
+            "100 % of frames of at most 127 B are TCP segments without payload",
+        ),
+        (
+            {"A": [("IPv4/TCP", 65, 127, 10, 6, 5, 4)]},
+            "60.0 % of frames of at most 127 B are TCP segments without payload",
+        ),
+        ({"A": [("IPv4/TCP", 128, 255, 90, 90, 90)]}, "No frame has at most 127 B"),
+    ],
+)
+def test_the_share_of_short_frames_without_payload_is_computed_from_every_site(sites, said, tmp_path):
+    quality = [{"site": site, "sample": site, "frames": 200} for site in sites]
+    write_table(tmp_path, "capture_quality", quality)
+    rows = [sizes(site, *row) for site, own in sites.items() for row in own]
+    write_table(tmp_path, "header_stack_sizes", [*rows, *({**row, "site": "all"} for row in rows)])
+    figure = compose.drawn("header_stack_sizes", Source(Campaign(tmp_path)))
+    assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == said
+    drawn = words(svg_of(figure))
+    cut = any(len(row) > 6 for own in sites.values() for row in own)
+    assert ("segments whose header is not whole do not count" in drawn) == cut
+    assert ("1 site without frames of at most 127 B" in drawn) == ("B" in sites and sites["B"][0][1] > 127)
+
+
+def test_every_frame_of_a_length_is_in_one_part_of_its_bar(campaigns):
+    source = campaigns["thirty_sites"]
+    spec = compose.drawn("header_stack_sizes", source).spec["concat"][0]["vconcat"]
+    bars = spec[0]["layer"][0]["data"]["values"]
+    rows = [row for row in source.rows("header_stack_sizes") if row["site"] == "all"]
+    for name in {row["bin"] for row in rows}:
+        own = [bar for bar in bars if bar["label"] == name]
+        assert sum(bar["frames"] for bar in own) == sum(row["frames"] for row in rows if row["bin"] == name)
+        assert sum(bar["share"] for bar in own) == pytest.approx(100)
+    stacks = spec[1]["layer"][0]["data"]["values"]
+    small = sum(row["frames"] for row in rows if row["bin_hi"] and row["bin_hi"] <= 127)
+    assert sum(bar["frames"] for bar in stacks) == small
+    assert len({bar["label"] for bar in spec[2]["data"]["values"]}) == 30
+
+
+@pytest.mark.parametrize("campaign", ["one_site", "hostile", "thirty_sites"])
+def test_axis_of_header_shares_ends_at_100_percent(campaign, campaigns):
+    figure = compose.drawn("header_occurrence", campaigns[campaign])
+    layers = figure.spec["concat"][0]["layer"]
+    scales = [layer["encoding"]["x"]["scale"] for layer in layers if "scale" in layer["encoding"]["x"]]
+    assert scales and all(scale["domain"] == [0, 100] for scale in scales)
+    assert all(layer["mark"].get("shape") != "diamond" for layer in layers)

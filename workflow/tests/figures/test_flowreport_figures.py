@@ -1,0 +1,468 @@
+"""Figures and tables of flow reports: what each must say, on a page, and what the paper's numbers are held against."""
+
+import csv
+import itertools
+import json
+import math
+import xml.etree.ElementTree as ET
+
+import pytest
+import vl_convert
+from acapella_testing.made import made_tables
+from acapella_testing.made.made_flowreports import write_study, write_tables
+from acapella_testing.svg_text import words
+
+from acapella.campaign.layout import Campaign
+from acapella.cli import main as cli
+from acapella.common.agreement import badness
+from acapella.figures import (
+    compose,
+    flowreport_accuracy,
+    flowreport_rate,
+    flowreport_response,
+    flowreport_scope,
+    flowreport_success,
+)
+from acapella.figures.registry import FLOWREPORTS, FLOWSTUDY, module
+from acapella.figures.save import VEGA_LITE, svg_of
+from acapella.figures.source import Source
+from acapella.figures.theme import WIDTH
+from acapella.flowreports import offered, program, replay
+from acapella.report import flows
+from acapella_core.errors import UserError
+
+
+def test_titles_of_flow_reports_name_the_filter_if_all_samples_are_filtered(tmp_path):
+    folder = made_tables.write_tables(tmp_path / "made", sites=1, restriction=("filter", "filter tcp port 443"))
+    write_tables(folder)
+    source = Source(Campaign(folder))
+    for name in FLOWREPORTS:
+        assert compose.drawn(name, source).title.endswith(" (samples: filter tcp port 443)"), name
+
+
+SAID = {
+    "flowreport_accuracy": (
+        "Flow size",
+        "exact (B of IP)",
+        "measured (ms)",
+        "Throughput in windows",
+        "2,353,758 reports (not accepted by the collector: none)",
+        "differs; not met: R², equal",
+        "error: p99 10.0 %, largest 300 %",
+        "Throughput between reports",
+        "Inter-arrival time at reports",
+    ),
+    "flowreport_memory": (
+        "memory of the sketch (B)",
+        "flows missing or not exact (%)",
+        "99th percentile of errors (%)",
+        "rows",
+    ),
+    "flowreport_rate": (
+        "x: reports in one second",
+        "seconds with at most x reports (%)",
+        "39,000 to 104,000",
+        "2,353,758 reports (not accepted by the collector: none)",
+    ),
+    "flowreport_success": (
+        "offered (million reports/s)",
+        "accepted (% of offered)",
+        "100,000 flows",
+        "trace of 166 Mbit/s",
+        "trace of 2,989 Mbit/s",
+        "lost (% of offered)",
+        "Reports made in memory: 6 runs, 60,000,000 reports of 64 B of 100,000 flows, 2 threads; of these lost: 15.2 %",
+        "Reports of replayed traces: 24 replays, 2,400,000 reports of 192 B",
+        "cannot be reproduced here",
+    ),
+    "flowreport_response": (
+        *("throughput (Mbit/s)", "inter-arrival time (µs)", "background", "120 windows of 100 ms"),
+        "4 TCP streams and 1 UDP stream of iperf3, 4 Mbit/s of payload each, in one queue of 40 Mbit/s",
+        "mean 30 Mbit/s, 30 Mbit/s in single windows (exact)",
+    ),
+}
+
+
+def test_reports_that_were_not_accepted_have_their_share_of_all():
+    text = flowreport_scope.reports(9120, 9092).replace("\N{NO-BREAK SPACE}", " ")
+    assert text == "9,120 reports (not accepted by the collector: 28, 0.31 %)"
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory):
+    """A campaign with all tables of flow reports, and nothing else."""
+    folder = tmp_path_factory.mktemp("flowreports")
+    (folder / "tables").mkdir()
+    return write_study(write_tables(folder))
+
+
+@pytest.mark.parametrize("name", [*FLOWREPORTS, *FLOWSTUDY])
+def test_a_figure_of_flow_reports_says_what_it_shows_and_fits_a_page(name, campaign):
+    figure = compose.drawn(name, Source(Campaign(campaign)))
+    svg = svg_of(figure)
+    text = words(svg)
+    assert not figure.empty
+    for said in (*SAID[name], f"Data: tables/{module(name).TABLE}.csv"):
+        assert said in text
+    assert "NaN" not in text
+    assert 0.8 * WIDTH < float(ET.fromstring(svg).get("width")) < 1.06 * WIDTH
+
+
+def test_one_value_alone_has_an_axis_with_labels(tmp_path):
+    (tmp_path / "tables").mkdir()
+    figure = compose.drawn("flowreport_accuracy", Source(Campaign(write_tables(tmp_path, samples=1, flows=2))))
+    assert "Handshake: SYN to SYN-ACK" in words(svg_of(figure))
+
+
+def test_title_has_where_losses_begin_in_memory_and_of_each_trace(campaign):
+    """The lowest rate with a lost report, the highest below it without one, and runs above it without losses."""
+    source = Source(Campaign(campaign))
+    begin = []
+    for trace in (None, "166 Mbit/s", "2,989 Mbit/s"):
+        rows = [row for row in source.rows("flowreport_offered") if row["trace"] == trace]
+        whole = [row["accepted"] + row["discarded"] == row["offered"] for row in rows]
+        first = min(row["offered_rps"] for row, all_ in zip(rows, whole, strict=True) if not all_)
+        above = [all_ for row, all_ in zip(rows, whole, strict=True) if row["offered_rps"] >= first]
+        last = max(row["offered_rps"] for row in rows if row["offered_rps"] < first)
+        begin.append((last / 1e6, first / 1e6, sum(above), len(above)))
+    assert begin == [
+        (10, 20, 0, 3),
+        pytest.approx((0.277, 2.77, 2, 6), rel=0.002),
+        pytest.approx((0.498, 4.98, 1, 9), rel=0.002),
+    ]
+    title = compose.drawn("flowreport_success", source).title.replace("\N{NO-BREAK SPACE}", " ")
+    assert title == (
+        "Reports made in memory: losses begin between 10 and 20 million reports/s; "
+        "replayed trace of 166 Mbit/s: losses begin between 0.277 and 2.77 million reports/s "
+        "(2 of 6 runs at that rate or above without losses); "
+        "replayed trace of 2,989 Mbit/s: losses begin between 0.498 and 4.98 million reports/s "
+        "(1 of 9 runs at that rate or above without losses)"
+    )
+    chart = flowreport_success.draw(source).chart.to_dict()
+    axes = [panel["layer"][-1]["encoding"]["x"] for panel in chart["vconcat"]]
+    assert [axis["title"] for axis in axes] == ["offered (million reports/s)"] * 2
+    drawn = {value["rate"] for value in chart["vconcat"][1]["data"]["values"]}
+    assert (min(drawn), max(drawn)) == pytest.approx((0.0277, 498), rel=0.002)
+
+
+@pytest.mark.parametrize(
+    ("counts", "band"),
+    [
+        ([5_000, 5_400, 6_000], False),
+        ([7_900, 8_100, 9_000], False),  # the paper's range, from 39,000 on, does not stretch the axis
+        ([30_000, 45_000, 60_000], True),
+        ([200_000, 260_000], False),
+        ([3, 40, 900], False),
+        ([70, 70], False),
+        ([0, 0], False),
+    ],
+)
+def test_counts_of_reports_fill_their_axis(counts, band):
+    rows = [{"sample": "a", "whole": True, "reports": number} for number in counts]
+    values = [value | {"label": "a"} for value in flowreport_rate.steps("a", rows)]
+    figure = flowreport_rate.chart(values, ["a"]).to_dict()
+    scale = figure["layer"][-1]["encoding"]["x"]["scale"]
+    low, high = scale["domain"]
+    assert low <= min(counts) <= max(counts) <= high and low < high
+    if scale["type"] == "log":
+        assert math.log(max(counts) / min(counts)) >= 0.9 * math.log(high / low)
+    elif min(counts) != max(counts):
+        assert max(counts) - min(counts) >= 0.9 * (high - low)
+    assert (len(figure["layer"]) == 2) == band == (flowreport_rate.shown(values) == "grey")
+    vl_convert.vegalite_to_svg(figure, vl_version=VEGA_LITE)
+
+
+def test_second_that_is_cut_short_may_have_the_most_reports_but_is_not_in_the_mean():
+    rows = [{"sample": "a", "whole": n < 2, "reports": reports} for n, reports in enumerate((100, 300, 900))]
+    rows += [{"sample": "b", "whole": True, "reports": 40_000_000}]
+    assert flowreport_rate.title(rows[:3]) == "Mean: 200 reports/s; at most 900 in one second"
+    title = flowreport_rate.title(rows).replace("\N{NO-BREAK SPACE}", " ")
+    assert title == "Mean of a sample: 200 reports/s to 40 million reports/s; at most 40 million in one second"
+    assert [step["reports"] for step in flowreport_rate.steps("a", rows)] == [100, 100, 300, 900]
+
+
+def test_labels_of_wide_axes_are_short():
+    values = [{"x": at, "y": at, "top": at, "pairs": 1, "low": 1e-4, "high": 3e6} for at in (1e-4, 3e6)]
+    row = {
+        "measure": "throughput_reports",
+        "n_log": 2,
+        "n": 2,
+        "missing": 0,
+        "outside": 0,
+        "extra": 0,
+        "r2": 1,
+        "r2_log": 1,
+        "error_median": 0,
+        "error_p99": 0.0844,
+    }
+    row |= {"missing_share": 0.0, "near_share": 0.5, "error_largest": 12.5}
+    figure = flowreport_accuracy.panel(values, "throughput_reports", row)
+    text = words(vl_convert.vegalite_to_svg(figure.to_dict(), vl_version=VEGA_LITE))
+    assert "100k" in text and "0.1" in text and "100000" not in text
+    assert "error: p99 8.44 %, largest 1250 %" in text.replace("\u00a0", " ").replace("\u202f", " ")
+    assert "50.0 % within 1 %" in text.replace("\u00a0", " ").replace("\u202f", " ")
+
+
+def test_flows_that_the_program_does_not_see_are_counted_beside_n():
+    row = {"n": 2, "missing": 2, "missing_share": 0.5, "outside": 1234, "extra": 0, "r2": 1, "r2_log": 1}
+    row |= {"measure": "start", "n_log": 2}
+    lines = flowreport_accuracy.told(row | {"error_median": 0, "error_p99": 0, "error_largest": 0, "near_share": 1})
+    assert lines[2].split(", ", 1)[1].replace("\u00a0", " ") == "50.0 % missing, 1,234 outside"
+
+
+@pytest.mark.parametrize(
+    ("measure", "shares", "n", "verdict", "criterion"),
+    [
+        ("bytes", (0.99, 1.0), 100, "differs; not met: equal", "99.0 % equal"),
+        ("bytes", (1.0, 1.0), 100, "agrees", "100 % equal"),
+        ("start", (0.5, 1.0), 100, "agrees", "100 % within 1 %"),
+        ("start", (0.5, 1.0), 9, "too few values", "100 % within 1 %"),
+    ],
+)
+def test_panel_has_the_verdict_and_the_criterion_of_its_kind(measure, shares, n, verdict, criterion):
+    row = {"measure": measure, "n": n, "n_log": n, "missing": 0, "missing_share": 0.0, "outside": 0, "extra": 0}
+    row |= {
+        "r2": 1,
+        "r2_log": 1,
+        "equal_share": shares[0],
+        "near_share": shares[1],
+        "error_median": 0,
+        "error_p99": 0.005,
+        "error_largest": 7.5,
+    }
+    lines = [line.replace("\u00a0", " ") for line in flowreport_accuracy.told(row)]
+    assert (lines[0], *lines[-2:]) == (verdict, criterion, "error: p99 0.5 %, largest 750 %")
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ({}, "4 of 4 measures agree with the digest"),
+        ({"start": 0.9}, "3 of 4 measures agree with the digest; the one that differs is start time (90 % within 1 %)"),
+        (
+            {"start": 0.9, "iat": 0.2},
+            "2 of 4 measures agree with the digest; the worst that differs is last inter-arrival time "
+            "(20 % within 1 %)",
+        ),
+        ({"loss": None}, "3 of 4 measures agree with the digest; 1 measure with too few values to compare"),
+        (
+            {"loss": None, "start": 0.9},
+            "2 of 4 measures agree with the digest; 1 measure with too few values to compare; "
+            "the one that differs is start time (90 % within 1 %)",
+        ),
+    ],
+)
+def test_title_names_a_measure_with_too_few_values_as_such_and_not_as_the_worst(shares, said):
+    rows = {measure: accuracy_row(measure) | {"n": 100, "n_log": 100} for measure in ("start", "iat", "bytes", "loss")}
+    for measure, row in rows.items():
+        row |= {"r2": 0.999, "r2_log": 0.999, "equal": 100, "equal_share": 1.0, "width_median": 0.002}
+        row |= {"near_share": shares.get(measure, 1.0)}
+    if "loss" in shares:
+        rows["loss"] |= {"n": 3, "n_log": 3, "r2": 0.9901, "r2_log": 0.9901}
+    assert flowreport_accuracy.title(rows).replace("\N{NO-BREAK SPACE}", " ") == said
+    ranked = sorted(rows, key=lambda measure: badness(rows[measure]))
+    wrong = sorted((measure for measure, share in shares.items() if share), key=shares.get)
+    assert ranked[: len(shares)] == [*wrong, *(["loss"] if "loss" in shares else [])]
+
+
+def test_intervals_of_loss_are_drawn_from_the_lower_to_the_upper_bound(tmp_path):
+    """Three flows: exact inside the interval, exact at the upper bound, and a count that is exact."""
+    (tmp_path / "tables").mkdir()
+    source = Source(Campaign(write_tables(tmp_path, samples=1, flows=3)))
+    rows = source.rows("flowreport_flows")
+    numbers = ((1000, 900, 200), (1000, 500, 500), (1000, 1000, 0))
+    for row, (exact, measured, uncertain) in zip(rows, numbers, strict=True):
+        row |= {"payload_bytes": 10_000, "payload_measured_bytes": 10_000, "loss_reason": None}
+        row |= {"retransmitted_bytes": 1000, "retransmitted_measured_bytes": measured}
+        row |= {"missing_bytes": exact, "missing_measured_bytes": measured, "uncertain_bytes": uncertain}
+    source.rows = lambda _: rows
+    for measure, unit in (("loss", 100), ("retransmitted", 100)):
+        drawn = flowreport_accuracy.points(source, measure)
+        expected = sorted((0.1 * unit, n[1] / 1e4 * unit, (n[1] + n[2]) / 1e4 * unit) for n in numbers)
+        found = sorted((point["x"], point["y"], point["top"]) for point in drawn)
+        assert [pytest.approx(values, rel=0.02) for values in expected] == found
+        chart = flowreport_accuracy.panel(drawn, measure, accuracy_row(measure)).to_dict()
+        rules = [layer for layer in chart["layer"] if layer["mark"]["type"] == "rule"]
+        assert len(rules[0]["data"]["values"]) == 2, "the exact count has no interval to draw"
+
+
+def accuracy_row(measure: str) -> dict:
+    """Return a row of flowreport_accuracy of three flows with intervals."""
+    row = {"measure": measure, "n": 3, "n_log": 3, "missing": 0, "missing_share": 0.0, "outside": 0, "extra": 0}
+    row |= {"r2": None, "r2_log": None, "equal": 1, "covered_share": 1.0, "width_median": 0.02, "width_p99": 0.05}
+    row |= {"error_largest": None}
+    return row
+
+
+def test_made_losses_are_within_their_intervals(tmp_path):
+    (tmp_path / "tables").mkdir()
+    rows = Source(Campaign(write_tables(tmp_path, samples=2))).rows("flowreport_flows")
+    for row in rows:
+        low = row["missing_measured_bytes"]
+        assert low <= row["missing_bytes"] <= low + row["uncertain_bytes"]
+
+
+def test_what_is_compared_at_reports_is_drawn_as_often_as_it_was_compared(tmp_path):
+    (tmp_path / "tables").mkdir()
+    source = Source(Campaign(write_tables(tmp_path, samples=1, flows=30)))
+    rows = [row for row in source.rows("flowreport_by_report") if row["measure"] == "throughput_reports"]
+    drawn = flowreport_accuracy.points(source, "throughput_reports")
+    assert sum(point["pairs"] for point in drawn) == sum(row["pairs"] for row in rows)
+    ends = [10 ** (row[name] / 20) / 1e6 for row in rows for name in ("place", "place_measured")]  # Mbit/s
+    assert (drawn[0]["low"], drawn[0]["high"]) == pytest.approx((min(ends), max(ends)))
+
+
+def test_the_papers_numbers_stand_beside_ours(campaign, capsys):
+    assert cli.main(["flowpublished", str(campaign), "--flowreports", "--flowstudy"]) == 0
+    with (campaign / "tables" / "flowreport_published.csv").open(encoding="utf-8", newline="") as stream:
+        rows = {(row["where"], row["what"]): row for row in csv.DictReader(stream)}
+    assert rows["figure 5", "R2 of packet counts"]["verdict"] == "agrees"
+    assert rows["figure 5", "R2 of flow size"]["verdict"] == "differs", "the sizes that were made are wrong"
+    assert rows["figure 7b", "reports a second with negligible losses"]["ours"].startswith("10 million, 2 threads")
+    assert rows["table III", "packet drop of Zeek"]["verdict"] == "not measured"
+    proposed = rows["table III", "packet drop of the proposed system"]
+    assert proposed["verdict"] == "not measured", "frames are read from a file"
+    assert all(row["reason"] for row in rows.values())
+    assert "not measured" in capsys.readouterr().out
+
+
+def test_the_paper_does_not_agree_where_most_round_trip_times_are_missing(tmp_path):
+    """78 % of the handshakes without a report, the others exact: R2 is 1 over those that are there."""
+    (tmp_path / "tables").mkdir()
+    campaign = write_tables(tmp_path, samples=1, missing=0.78)
+    assert cli.main(["flowpublished", str(campaign), "--flowreports"]) == 0
+    with (campaign / "tables" / "flowreport_published.csv").open(encoding="utf-8", newline="") as stream:
+        rows = {row["what"]: row for row in csv.DictReader(stream)}
+    assert rows["R2 of handshake RTT"]["verdict"] == "differs" and "78 % missing" in rows["R2 of handshake RTT"]["ours"]
+    assert rows["R2 of the other derived metrics"]["verdict"] == "differs", "the loss that was made is wrong"
+
+
+def offered_runs(tmp_path, rates, seconds):
+    """Return the runs of `acapella measure-collector`."""
+    told = tmp_path / "offered.json"
+    command = ["measure-collector", "-o", str(told), "--rates", *map(str, rates), "--seconds", str(seconds)]
+    assert cli.main(command) == 0
+    return [row for row in json.loads(told.read_text())["runs"] if row.get("trace") is None]
+
+
+def test_overwritten_reports_are_lost_and_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(offered, "RING", offered.FLOWS)
+    monkeypatch.setattr(replay, "rows", list)
+    *_, fastest = offered_runs(tmp_path, [0.01], 0.02)
+    slow = offered.measured(
+        offered.ring(), 1e4, 1, 3.0
+    )  # longer: a worker that is late by 1 % of the time loses reports
+    assert (slow["lost"], slow["discarded"], slow["success_share"], slow["offered"]) == (0, 0, 1, 30_000)
+    rows = offered_runs(tmp_path, [0.01], 0.5)
+    assert rows[-1]["lost"] > 0, "no collector reads as fast as memory is copied"
+    for row in rows:
+        assert row["accepted"] + row["discarded"] + row["lost"] == row["offered"]
+    assert len(rows) == 1 + offered.HALVINGS + 1
+    assert max(row["offered_rps"] for row in rows) == rows[-1]["offered_rps"] >= fastest["offered_rps"] / 50
+
+
+def test_reports_stay_new_after_every_pass_over_the_ring(monkeypatch):
+    """Two passes over four reports per flow. With the times of the first pass again, three of four are discarded."""
+    monkeypatch.setattr(offered, "RING", 4 * offered.FLOWS)
+    total, seconds = 8 * offered.FLOWS, 2.0
+    row = offered.measured(offered.ring(), total / seconds, 1, seconds)
+    assert (row["offered"], row["accepted"], row["discarded"], row["lost"]) == (total, total, 0, 0)
+    monkeypatch.setattr(offered, "advance", lambda reports, passes=1: None)
+    row = offered.measured(offered.ring(), total / seconds, 1, seconds)
+    assert (row["accepted"], row["discarded"], row["lost"]) == (total - 3 * offered.FLOWS, 3 * offered.FLOWS, 0)
+    assert row["success_share"] == row["accepted"] / row["offered"]
+
+
+@pytest.mark.skipif(program.missing() is not None, reason=f"no flow reports here: {program.missing()}")
+def test_replayed_traces_lose_what_is_overwritten_before_it_is_read(tmp_path, monkeypatch):
+    """A collector that looks at the ring once per RING / 2 or once per 2 RING reports, by a clock that steps."""
+    monkeypatch.setattr(replay, "RING", 256)
+    monkeypatch.setattr(replay, "BATCH", 10**6)
+    trace = replay.made(tmp_path, 60e6, 1800, 0.2)
+    times = trace.times_ns.tolist()
+    assert trace.bps == pytest.approx(60e6, rel=0.2) and len(times) > 2000
+    for reports, loses in ((128, False), (512, True)):
+        looks = [times[min(at, len(times) - 1)] for at in range(reports, len(times) + reports, reports)]
+        steps = itertools.chain([0.0], ((look + 0.5) / 1e9 for look in looks), itertools.repeat(1.0))
+        row = replay.replayed(trace, 1, clock=lambda steps=steps: next(steps))
+        expected, seen = 0, 0
+        for look in looks:
+            written = sum(at <= look for at in times)
+            expected, seen = expected + max(0, written - seen - 256), written
+        assert row["lost"] == expected and (expected > 0) == loses
+        assert row["accepted"] + row["discarded"] + row["lost"] == row["offered"] == len(times)
+
+
+@pytest.mark.skipif(program.missing() is not None, reason=f"no flow reports here: {program.missing()}")
+def test_generated_traces_have_the_rates_of_the_papers(monkeypatch):
+    monkeypatch.setattr(replay, "SPEEDS", (1000,))
+    rows = replay.rows()
+    assert [row["trace"] for row in rows] == ["166 Mbit/s"] * replay.REPEATS + ["2,989 Mbit/s"] * replay.REPEATS
+    assert [row["trace_bps"] for row in rows] == pytest.approx(
+        [166.17e6] * replay.REPEATS + [2989.26e6] * replay.REPEATS, rel=0.1
+    )
+
+
+def test_a_replay_whose_losses_the_sequence_numbers_do_not_show_fails():
+    counters = {"taken": 90, "older": 0, "repeated": 0, "psn_gap_lost": 9}
+    replay.check(counters, 99, 9)
+    for size, lost in ((100, 10), (99, 8)):
+        with pytest.raises(UserError, match="missing sequence numbers"):
+            replay.check(counters, size, lost)
+
+
+def test_rates_narrow_down_where_losses_begin():
+    """A collector that takes 13 million reports a second, offered up to 100 million."""
+    rows = []
+    for rate in offered.rates([1, 10, 20, 400], 100e6, rows):
+        taken = min(rate, 13e6)
+        rows.append({"offered_rps": rate, "offered": rate, "accepted": taken})
+    assert [row["offered_rps"] / 1e6 for row in rows] == [1, 10, 20, 15, 12.5, 13.75, 13.125, 100]
+
+
+def test_title_of_accuracy_has_the_largest_error_although_all_agree():
+    rows = {measure: accuracy_row(measure) | {"n": 999, "n_log": 999} for measure in ("bytes", "iat")}
+    for row in rows.values():
+        row |= {"r2": 1.0, "r2_log": 1.0, "equal": 999, "equal_share": 0.999, "near_share": 0.999}
+    rows["iat"]["error_largest"] = 1000.0
+    title = flowreport_accuracy.title(rows).replace("\N{NO-BREAK SPACE}", " ")
+    assert title == "2 of 2 measures agree with the digest; largest relative error: 100000 % (last inter-arrival time)"
+
+
+def test_largest_error_of_a_window_is_in_the_title_of_the_response(campaign):
+    source = Source(Campaign(campaign))
+    rows = [row for row in source.rows("flowreport_response") if row["flow"] != "background"]
+    worst = max(abs(row["bps_measured"] - row["bps"]) / row["bps"] for row in rows)
+    assert compose.drawn("flowreport_response", source).title.endswith(f"largest {100 * worst:.3g}\N{NO-BREAK SPACE}%")
+    behind = [row["bps"] / 1e6 for row in source.rows("flowreport_response") if row["flow"] == "background"]
+    layers = flowreport_response.draw(source).chart.to_dict()["hconcat"][0]["vconcat"][0]["layer"]
+    dots = [layer for layer in layers if layer["mark"]["type"] == "circle"]
+    assert behind in [[value["exact"] for value in layer["data"]["values"]] for layer in dots if "data" in layer]
+
+
+def test_widths_of_several_samples_are_not_added_up_in_the_report(campaign):
+    """The counts of flows of two samples have a sum; the widths of their intervals have a largest one."""
+    counts = [
+        {"sample": sample, "place": place, "stage": "loss", "counter": counter, "value": value}
+        for sample, values in (("a", (10, 600_000)), ("b", (5, 500_000)))
+        for place, (counter, value) in enumerate(zip(("flows", "width_p99_ppm"), values, strict=True), 1)
+    ]
+    source = Source(Campaign(campaign))
+    source.rows = lambda _: counts
+    table = flows.counts(source)
+    assert table["rows"] == [["loss", "flows", "15"], ["loss", "width_p99_ppm", "600,000"]]
+    assert "those of the sample with the largest" in table["note"]
+
+
+def test_headings_of_flow_report_tables_name_what_shares_are_of(campaign):
+    source = Source(Campaign(campaign))
+    headings = {
+        table["name"]: [heading for heading, _ in table["columns"]]
+        for table in flows.tables(source, flows.Parts(samples=True, study=True), papers=False)
+    }
+    assert {"Error, p99", "Error, largest", "Width, p99", "log R²"} <= {*headings["flowreport_accuracy"]}
+    assert "Share of all windows" in headings["flowreport_window_reasons"]
+    assert "Share of these flows" in headings["flowreport_flow_reasons"]
+    assert {"Flows with equal bytes", "Packets missed"} <= {*headings["flowreport_tools"]}
+    every = [heading for names in headings.values() for heading in names]
+    assert not {"Share", "Share of these", "99 %", "Largest", "Missed", "Of"} & {*every}

@@ -1,0 +1,410 @@
+"""Figures of trials: what each must say, for one pair and many, with no difference, and with nothing in common."""
+
+import json
+import xml.etree.ElementTree as ET
+from collections import defaultdict
+
+import pytest
+from acapella_testing.made.made_trials import odd_baseline, shapes, source_of, write_campaign
+from acapella_testing.svg_text import COLLISIONS, words
+
+from acapella.campaign.layout import Campaign
+from acapella.cli import main as cli
+from acapella.common.wording import nanoseconds
+from acapella.figures import compose, kappa_components, kappa_matrix, kappa_timeline, theme
+from acapella.figures.kappa_components import number
+from acapella.figures.registry import TRIALS, module
+from acapella.figures.save import svg_of
+from acapella.figures.source import Source
+from acapella.figures.theme import FONT, WIDTH
+
+SAME = {"I": 0.0}
+LONG = "an-environment-whose-name-is-longer-than-any-label"
+CAMPAIGNS = {
+    "one_pair": ({"quiet": [{}]}, {}),
+    "three_environments": (shapes(4), {"all_pairs": True}),
+    "nothing_differs": ({"quiet": [SAME] * 4, "loaded": [SAME] * 4}, {}),
+    "nothing_in_common": ({"quiet": [{"common": 0}], "loaded": [{"I": 0.2}, {"common": 0}]}, {}),
+    "many": ({f"{LONG}-{n}": [{"I": 0.02 * n + 0.001 * run} for run in range(8)] for n in range(4)}, {}),
+}
+ALONE = "one environment alone cannot be compared with another one"
+EMPTY = {  # figures that have nothing to show, and the reason that they print
+    ("kappa_environments", "one_pair"): ALONE,
+    ("kappa_environments", "nothing_in_common"): "no environment has a kappa above 0 to compare with",
+}
+UNITS = {
+    "kappa_environments": ("kappa", "difference of mean kappa (%)", "95 % bootstrap intervals over runs"),
+    "kappa_components": ("1 - kappa", "I: inter-arrival time"),
+    "kappa_timeline": ("time since the first packet (ms)", "kappa"),
+    "kappa_matrix": ("kappa", "Trials in the order of the config"),
+    "iat_delta": (
+        "Mean absolute difference of inter-arrival time",
+        "difference of inter-arrival time",
+        "packets (%)",
+        "0 ns",
+    ),
+    "reordering_spacing": ("pair", "1, 4, 16, ... or 4096 packets apart"),
+    "latency_delta": ("Mean absolute difference of latency", "difference of latency", "packets (%)"),
+}
+
+
+@pytest.fixture(scope="module")
+def campaigns(tmp_path_factory) -> dict[str, Source]:
+    """Tables of each kind of campaign."""
+    made = {}
+    for name, (environments, options) in CAMPAIGNS.items():
+        made[name] = source_of(tmp_path_factory.mktemp(name), environments, **options)
+    return made
+
+
+@pytest.fixture(scope="module")
+def figures(campaigns):
+    """A figure of a campaign and its SVG, drawn once."""
+    cache = {}
+
+    def of(name: str, campaign: str):
+        if (name, campaign) not in cache:
+            figure = compose.drawn(name, campaigns[campaign])
+            cache[name, campaign] = figure, svg_of(figure)
+        return cache[name, campaign]
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def svg(figures):
+    """The SVG of a figure of a campaign."""
+    return lambda name, campaign: figures(name, campaign)[1]
+
+
+@pytest.mark.parametrize("campaign", CAMPAIGNS)
+@pytest.mark.parametrize("name", TRIALS)
+def test_a_figure_of_trials_says_what_it_shows_of_how_much_and_what_was_lost(name, campaign, campaigns, figures):
+    figure, drawn = figures(name, campaign)
+    text = words(drawn)
+    assert figure.empty == ((name, campaign) in EMPTY)
+    if figure.empty:
+        assert f"{EMPTY[name, campaign]}." in text
+        return
+    assert figure.title.replace("\N{NO-BREAK SPACE}", " ")[:40] in text
+    runs = sum(len(runs) for runs in CAMPAIGNS[campaign][0].values())
+    if name == "kappa_matrix":
+        assert f"{len(campaigns[campaign].rows('consistency'))} pair" in text and "against the first trial" not in text
+    else:
+        assert f"{runs} run{'s' * (runs > 1)} against the first trial" in text
+    assert "losses: none seen" in text
+    for unit in UNITS[name]:
+        assert unit in text
+    assert f"Data: tables/{module(name).TABLE}.csv" in text
+    assert "NaN" not in text and "undefined (" not in text
+
+
+@pytest.mark.parametrize("campaign", CAMPAIGNS)
+@pytest.mark.parametrize("name", TRIALS)
+def test_a_figure_of_trials_fits_a_page_in_one_font(name, campaign, svg):
+    root = ET.fromstring(svg(name, campaign))
+    assert 0.8 * WIDTH < float(root.get("width")) < 1.06 * WIDTH
+    texts = [element for element in root.iter() if element.tag.endswith("text")]
+    assert {element.get("font-family") for element in texts} == {FONT}
+    assert min(float(element.get("font-size").removesuffix("px")) for element in texts) >= 9
+
+
+@pytest.mark.parametrize("campaign", CAMPAIGNS)
+def test_no_text_of_trials_covers_another_or_leaves_the_figure(campaign, svg, browser):
+    page = browser.new_page()
+    for name in TRIALS:
+        page.set_content(svg(name, campaign))
+        assert page.evaluate(COLLISIONS) == [], name
+    page.close()
+
+
+def test_where_no_packet_is_in_common_it_says_so(campaigns, svg):
+    text = words(svg("kappa_components", "nothing_in_common"))
+    assert text.count("0: no packet in common") == 2
+    assert "Mean kappa: 0 (quiet), 0.4500 (loaded)" in text
+    assert "Without a packet in common: quiet-2, loaded-3." in words(svg("iat_delta", "nothing_in_common"))
+
+
+def test_without_any_packet_in_common_histograms_say_why(tmp_path):
+    folder = write_campaign(tmp_path, {"quiet": [{"common": 0}]})
+    assert cli.main(["trials", str(folder), "--environments", "quiet"]) == 0
+    figure = compose.drawn("iat_delta", Source(Campaign(folder)))
+    assert figure.empty
+    assert "no run has a packet in common with its first trial" in words(svg_of(figure))
+
+
+def test_the_matrix_says_which_first_trial_is_the_odd_one_and_where_nobody_can_tell(tmp_path, svg):
+    assert "whether the first trial is the odd one does not show" in words(svg("kappa_matrix", "nothing_differs"))
+    assert "odd one" not in words(svg("kappa_matrix", "one_pair"))
+    runs = [{"I": 0.3, "warnings": [odd_baseline("quiet-1")]}] * 3
+    folder = write_campaign(tmp_path, {"quiet": runs, "loaded": [{}] * 3}, all_pairs=True)
+    assert cli.main(["trials", str(folder), "--environments", "quiet", "loaded"]) == 0
+    text = words(svg_of(compose.drawn("kappa_matrix", Source(Campaign(folder)))))
+    assert "in quiet the first trial is the odd one" in text
+    assert "quiet: quiet-1 is odd" in text and "loaded: loaded-1 is odd" not in text
+    assert "does not show" not in text
+
+
+def test_text_in_cells_of_the_matrix_has_a_contrast_of_4_5_to_the_cell(tmp_path):
+    """Colors are those of the rendered picture: the cell around each text."""
+    runs = [{"I": 0.02 + 0.11 * n, "L": 0.0} for n in range(9)]
+    folder = write_campaign(tmp_path, {"quiet": runs}, all_pairs=True)
+    assert cli.main(["trials", str(folder), "--environments", "quiet"]) == 0
+    root = ET.fromstring(svg_of(compose.drawn("kappa_matrix", Source(Campaign(folder)))))
+    fills = {}
+    for mark in root.iter():
+        if "kappa: " in mark.get("aria-label", ""):
+            column, row, *_ = mark.get("aria-label").split("; ")
+            fills.setdefault((column, row), []).append(mark.get("fill"))
+    pairs = [colors for colors in fills.values() if len(colors) == 2]
+    assert len(pairs) == 90
+    assert min(theme.contrast(hexadecimal(one), hexadecimal(other)) for one, other in pairs) >= 4.5
+
+
+def hexadecimal(color: str) -> str:
+    """A color of an SVG as ``#RRGGBB``."""
+    if color.startswith("#"):
+        return {"#fff": "#FFFFFF", "#000": "#000000"}.get(color, color)
+    return "#" + "".join(f"{int(n):02X}" for n in color.removeprefix("rgb(").rstrip(")").split(","))
+
+
+def test_environments_keep_the_order_of_the_config(svg):
+    text = words(svg("kappa_components", "three_environments"))
+    assert text.index("quiet-2") < text.index("noisy-2") < text.index("shared-2")
+
+
+def test_the_matrix_counts_all_pairs_and_the_others_the_runs(campaigns):
+    source = campaigns["three_environments"]
+    rows = source.rows("consistency")
+    first = sum(row["a"] == 1 for row in rows)
+    assert len(rows) > first
+    scopes = (" ".join(figure.SCOPE(source)) for figure in (kappa_matrix, kappa_components))
+    matrix, bars = (text.replace("\N{NO-BREAK SPACE}", " ") for text in scopes)
+    common = sum(row["packets_common"] for row in rows)
+    assert f"; {len(rows)} pairs {common:,} packets in common" in matrix
+    assert f"; {first} runs against the first trial " in bars
+
+
+def test_a_run_that_is_nearly_the_same_is_not_called_the_same():
+    assert [number(kappa) for kappa in (1, 1 - 1.5e-6, 0.9853, 0)] == ["1", "1 - 1.5e-06", "0.9853", "0"]
+
+
+def test_pieces_of_a_bar_add_up_to_what_kappa_lacks(campaigns, figures):
+    spec = figures("kappa_components", "three_environments")[0].spec
+    bars = spec["concat"][0]["hconcat"][0]["layer"][0]["data"]["values"]
+    rows = [row for row in campaigns["three_environments"].rows("consistency") if row["a"] == 1]
+    ends = sorted(max(bar["to"] for bar in bars if bar["run"] == row["trial_b"]) for row in rows)
+    assert ends == pytest.approx(sorted(1 - row["kappa"] for row in rows))
+
+
+def test_components_too_small_for_a_piece_are_bars_of_their_own_with_their_value(campaigns, figures, svg):
+    text = words(svg("kappa_components", "three_environments"))
+    for value in ("3.00e-06", "0.0140", "0.00500", "0.120"):  # L of quiet, O, L and I of noisy
+        assert value in text
+    panels = figures("kappa_components", "three_environments")[0].spec["concat"][0]["hconcat"]
+    rows = [row for row in campaigns["three_environments"].rows("consistency") if row["a"] == 1]
+    for panel, name in zip(panels[1:], "UOLI", strict=True):
+        bars = panel["layer"][0]["encoding"]["x"]
+        assert bars["field"] == name and bars["scale"]["domain"] == [0, max(row[name] for row in rows)]
+
+
+def test_figures_of_trials_are_drawn_where_they_are_asked_for(campaigns):
+    folder = campaigns["one_pair"].campaign.folder
+    assert cli.main(["figures", str(folder), "--only", "kappa_matrix", "--formats", "svg"]) == 0
+    assert [path.name for path in (folder / "figures").iterdir()] == ["kappa_matrix.svg"]
+
+
+def test_without_the_tables_of_trials_the_stage_is_named(tmp_path, capsys):
+    folder = write_campaign(tmp_path, {"quiet": [{}]})
+    assert cli.main(["figures", str(folder), "--only", "kappa_matrix"]) == 2
+    error = capsys.readouterr().err
+    assert f"consistency_environments.csv: no such file; run: acapella trials {tmp_path} --environments ..." in error
+    assert error.count("\n") == 1
+
+
+def test_components_are_printed_with_three_digits(svg):
+    assert [kappa_components.component(value) for value in (0, 1, 0.103, 0.1, 3.3333e-6, None)] == [
+        *("0", "1", "0.103", "0.100", "3.33e-06", "undefined"),
+    ]
+    text = words(svg("kappa_components", "three_environments"))
+    assert all(f" {value} " in text for value in ("0.0200", "0.0140", "0.000200", "0.0310"))
+
+
+@pytest.mark.parametrize(("campaign", "panels"), [("one_pair", 1), ("three_environments", 12), ("many", 32)])
+def test_timeline_has_a_panel_for_each_run(campaign, panels, figures):
+    figure, _ = figures("kappa_timeline", campaign)
+    drawn = figure.spec["concat"][0]["concat"]
+    assert len(drawn) == len({panel["title"]["text"] for panel in drawn}) == panels
+    domains = {json.dumps(panel["layer"][0]["encoding"][axis]["scale"]) for panel in drawn for axis in "xy"}
+    assert len(domains) == 2  # the same axes in all
+
+
+def test_components_of_many_runs_are_those_with_the_least_kappa_in_order(tmp_path):
+    kappas = {f"e{n}": [0.9 - 0.01 * (7 * n + run) for run in range(7)] for n in range(7)}
+    figure = compose.drawn("kappa_components", environments_campaign(tmp_path, kappas))
+    panels = figure.spec["concat"][0]["hconcat"]
+    texts = [float(row["text"]) for row in panels[0]["layer"][1]["data"]["values"]]
+    every = sorted(round(kappa, 4) for runs in kappas.values() for kappa in runs)
+    assert texts == pytest.approx(every[:40], abs=1e-4)
+    said = "the 40 runs with the least kappa of 49 runs, the least first; not shown: 9 runs of e1 (2) and e0 (7)"
+    assert f"{said} with kappa {every[40]:.4f} to {every[-1]:.4f}" in figure.description.replace("\u00a0", " ")
+
+
+def test_timeline_title_counts_windows_whose_printed_kappa_is_the_lowest():
+    kappas = enumerate((0.9, 0.50001, 0.50004, 0.5002))
+    window = {"environment": "e", "b": 2}
+    rows = [{"kappa": kappa, "from_ns": n * 10**6, "to_ns": (n + 1) * 10**6, **window} for n, kappa in kappas]
+    title = kappa_timeline.title(rows, {("e", 2): "tuesday"}).replace("\N{NO-BREAK SPACE}", " ")
+    assert title == "Lowest window kappa: 0.5000 at 1 ms (tuesday) and in 1 other window"
+
+
+def test_timeline_of_many_runs_has_those_with_the_least_kappa(tmp_path):
+    source = source_of(tmp_path, {f"e{n}": [{"I": 0.01 * (7 * n + run)} for run in range(7)] for n in range(7)})
+    figure = compose.drawn("kappa_timeline", source)
+    assert "the 40 runs with the least kappa in a window, of 49" in figure.description.replace(
+        "\N{NO-BREAK SPACE}", " "
+    )
+    least = defaultdict(lambda: 1)
+    for row in source.rows("consistency_timeline"):
+        name = f"{row['environment']}-{row['b']}"  # as write_campaign calls the trial
+        least[name] = min(least[name], row["kappa"])
+    drawn = {panel["title"]["text"] for panel in figure.spec["concat"][0]["concat"]}
+    assert drawn == set(sorted(least, key=least.get)[:40])
+
+
+def test_timeline_title_has_the_lowest_window_and_the_key_its_length(campaigns, figures):
+    rows = [row for row in campaigns["three_environments"].rows("consistency_timeline") if row["a"] == 1]
+    worst = min((row for row in rows if row["kappa"] is not None), key=lambda row: row["kappa"])
+    figure, _ = figures("kappa_timeline", "three_environments")
+    assert figure.title.startswith(f"Lowest window kappa: {worst['kappa']:.4f} at ")
+    (length,) = {row["to_ns"] - row["from_ns"] for row in rows}
+    assert f"Windows of {nanoseconds(length)};" in figure.description
+
+
+def test_timeline_title_keeps_a_kappa_below_1_apart_from_1():
+    rows = [
+        {"kappa": kappa, "from_ns": ns, "to_ns": ns + 10**6, "environment": "e", "b": 2}
+        for kappa, ns in ((0.9999996, 3 * 10**6), (1.0, 0))
+    ]
+    title = kappa_timeline.title(rows, {("e", 2): "tuesday"}).replace("\N{NO-BREAK SPACE}", " ")
+    assert title == "Lowest window kappa: 1 - 4.0e-07 at 3 ms (tuesday)"
+
+
+def test_timeline_title_counts_the_other_windows_that_are_as_low():
+    kappas = enumerate((0.5, 0, 0, 0))
+    window = {"environment": "e", "b": 2}
+    rows = [{"kappa": kappa, "from_ns": n * 10**6, "to_ns": (n + 1) * 10**6, **window} for n, kappa in kappas]
+    title = kappa_timeline.title(rows, {("e", 2): "tuesday"}).replace("\N{NO-BREAK SPACE}", " ")
+    assert title == "Lowest window kappa: 0 at 1 ms (tuesday) and in 2 other windows"
+
+
+@pytest.mark.parametrize(
+    ("windows", "said"),
+    [
+        ([("monday", 2, 0.5), ("tuesday", 2, 0.7), ("wednesday", 1, 0.6)], "; 2 of 3 runs have their lowest kappa"),
+        ([("monday", 2, 0.5), ("tuesday", 1, 0.7), ("wednesday", 1, 0.6)], ""),
+        ([("monday", 2, 0.5)], ""),
+    ],
+)
+def test_timeline_title_counts_the_runs_that_are_lowest_at_the_same_time(windows, said):
+    names = {("e", place): name for place, (name, *_) in enumerate(windows)}
+    rows = [
+        {"environment": "e", "b": place, "kappa": kappa if n == at else 0.9, "from_ns": n * 10**6}
+        for place, (_, at, kappa) in enumerate(windows)
+        for n in range(4)
+    ]
+    rows = [{**row, "to_ns": row["from_ns"] + 10**6} for row in rows]
+    title = kappa_timeline.title(rows, names).replace("\N{NO-BREAK SPACE}", " ")
+    assert title == f"Lowest window kappa: 0.5000 at 2 ms (monday){said}{' at that time' * bool(said)}"
+
+
+def environments_campaign(folder, kappas: dict[str, list[float]]) -> Source:
+    """A campaign whose runs have these kappas, all of them because of I."""
+    environments = {name: [{"I": 2 * (1 - kappa), "L": 0.0} for kappa in runs] for name, runs in kappas.items()}
+    return source_of(folder, environments)
+
+
+@pytest.mark.parametrize(
+    ("kappas", "said"),
+    [
+        (
+            {"local": [0.9855, 0.9845, 0.9846, 0.9866], "fabric": [0.9460, 0.9469, 0.9468, 0.9456]},
+            "fabric is 3.96 % less consistent than local (3.",
+        ),
+        (
+            {"local": [0.9460, 0.9469, 0.9468, 0.9456], "fabric": [0.9855, 0.9845, 0.9846, 0.9866]},
+            "fabric is 4.12 % more consistent than local (3.",
+        ),
+        (
+            {"local": [0.9, 0.99, 0.91, 0.98], "fabric": [0.98, 0.92, 0.9, 0.99]},
+            "No difference in consistency between local and fabric can be stated",
+        ),
+        (
+            {"local": [0.99, 0.98, 0.97], "fabric": [0.5, 0.51, 0.52]},
+            "No difference in consistency between local and fabric can be stated",
+        ),
+        (
+            {"a": [0.9] * 4, "b": [0.8] * 4, "c": [0.95] * 4, "d": [0.9] * 4},
+            "Of 3 other environments: 1 less and 1 more consistent than a (11.1 % less to 5.56 % more)",
+        ),
+        (
+            {"a": [0.9] * 4, "b": [0.8] * 4, "c": [0.45] * 4, "d": [0.9] * 4},
+            "Of 3 other environments: 2 less consistent than a (11.1 % to 50.0 % less)",
+        ),
+    ],
+)
+def test_a_difference_of_environments_is_stated_only_if_its_interval_excludes_zero(kappas, said, tmp_path):
+    figure = compose.drawn("kappa_environments", environments_campaign(tmp_path, kappas))
+    assert figure.title.replace("\N{NO-BREAK SPACE}", " ").startswith(said)
+    few = any(len(runs) < 4 for runs in kappas.values())
+    assert ("too few runs" in words(svg_of(figure))) == few
+
+
+def test_many_environments_have_small_panels_of_differences_and_small_matrices(tmp_path):
+    environments = {f"e{n}": [{**SAME, "U": 0.01 * n}] * 2 for n in range(9 + 1)}
+    write_campaign(tmp_path, environments)
+    assert cli.main(["trials", str(tmp_path), "--environments", *environments]) == 0
+    source = Source(Campaign(tmp_path))
+    differences, matrix = (compose.drawn(name, source) for name in ("latency_delta", "kappa_matrix"))
+    assert differences.title.replace("\N{NO-BREAK SPACE}", " ").endswith(": 0 ns in each run of 10 environments")
+    drawn = differences.spec["concat"][0]
+    assert (drawn["columns"], len(drawn["concat"])) == (3, 10)
+    heads = {f"{name} (2\N{NO-BREAK SPACE}runs)" for name in environments}
+    assert {panel["title"]["text"] for panel in drawn["concat"]} == heads
+    assert "100 % of packets within \u00b110 ns" in words(svg_of(differences))
+    text = words(svg_of(matrix))
+    assert all(name in text for name in environments) and "0.985" not in text
+    assert float(ET.fromstring(svg_of(matrix)).get("height")) < 1.5 * WIDTH
+
+
+def test_matrix_title_names_the_pairs_with_the_least_and_the_largest_kappa(campaigns, figures):
+    rows = [row for row in campaigns["three_environments"].rows("consistency") if row["kappa"] is not None]
+    title = figures("kappa_matrix", "three_environments")[0].title.replace("\N{NO-BREAK SPACE}", " ")
+    for end in (min, max):
+        kappa = end(row["kappa"] for row in rows)
+        first, *others = [row for row in rows if row["kappa"] == kappa]
+        more = f", and {len(others)} other pair{'s' * (len(others) > 1)}" if others else ""
+        assert f"{number(kappa)} ({first['trial_a']} with {first['trial_b']}{more})" in title
+
+
+def test_figures_use_the_names_that_the_config_gives_to_trials(tmp_path):
+    """Two environments with trials whose names do not begin with the environment's, one of two files."""
+    quiet = [{"I": 0.1, "moved": 100}, {"I": 0.2, "moved": 200}]
+    folder = write_campaign(tmp_path, {"quiet": quiet, "loaded": [{"I": 0.3, "moved": 300}]}, all_pairs=True)
+    names = {"quiet-1": "monday-q0+monday-q1", "quiet-2": "tuesday", "quiet-3": "wednesday"}
+    names |= {"loaded-1": "loaded-first", "loaded-2": "friday"}
+    for path in (folder / "kappa").glob("*.json"):
+        text = path.read_text(encoding="utf-8")
+        for old, new in names.items():
+            text = text.replace(f'"{old}"', f'"{new}"')
+        path.write_text(text, encoding="utf-8")
+    assert cli.main(["trials", str(folder), "--environments", "quiet", "loaded"]) == 0
+    source = Source(Campaign(folder))
+    for name in TRIALS:
+        figure = compose.drawn(name, source)
+        text, spec = words(svg_of(figure)), json.dumps(figure.spec)
+        for run in ("tuesday", "wednesday", "friday"):
+            assert run in (spec if name == "kappa_environments" else text), (name, run)
+        assert " (A)" not in text and "run B" not in text, name
+    assert "quiet: tuesday" in words(svg_of(compose.drawn("kappa_components", source)))
+    assert "loaded-first" in words(svg_of(compose.drawn("kappa_matrix", source)))

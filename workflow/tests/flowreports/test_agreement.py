@@ -1,0 +1,133 @@
+"""Bounds of the verdict "agrees": each damage to a measure is found, by the table of accuracy alone."""
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from acapella.cli import main as cli
+from acapella.common import agreement, queries
+from acapella.common.agreement import COUNT, INTERVAL, KINDS, RATE, TIME
+from acapella.flowreports import published as flowpublished
+
+ROOT = Path(__file__).resolve().parents[3]
+N = 2000
+
+
+def pairs_of(measure: str) -> list[dict]:
+    """Return exact values over six decades, measured without error; losses with intervals of a width of 0.2 %."""
+    draw = random.Random(measure)
+    rows = []
+    for _ in range(N):
+        exact = draw.uniform(0.001, 0.3) if KINDS[measure] is INTERVAL else round(10 ** draw.uniform(1, 7))
+        rows.append({"measure": measure, "triggers": "all", "exact": float(exact), "measured": float(exact)})
+        rows[-1] |= {"outside": False, "covered": None, "width": None}
+        if KINDS[measure] is INTERVAL:
+            rows[-1] |= {"covered": True, "width": 0.002}
+    return rows
+
+
+def verdict(rows: list[dict]) -> str | None:
+    """Return why the pairs do not agree, by accuracy.sql."""
+    con = queries.connect()
+    kinds = {"measure": pa.string(), "triggers": pa.string(), "exact": pa.float64(), "measured": pa.float64()}
+    kinds |= {"outside": pa.bool_(), "covered": pa.bool_(), "width": pa.float64()}
+    con.register("pairs", pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in kinds.items()}))
+    (row,) = con.sql(queries.text("flowreports", "accuracy")).to_arrow_table().to_pylist()
+    return agreement.disagreement(row)
+
+
+def damaged(rows: list[dict], share: float, factor: float) -> list[dict]:
+    """Return the pairs with the measured values of a share of them, the smallest, multiplied."""
+    rows = sorted(rows, key=lambda row: row["exact"])
+    many = round(share * len(rows))
+    wrong = [row | {"measured": row["exact"] * factor, "covered": row["covered"] and False} for row in rows[:many]]
+    return wrong + rows[many:]
+
+
+@pytest.mark.parametrize("measure", agreement.MEASURES)
+def test_a_measure_that_is_0_nearly_everywhere_does_not_agree(measure):
+    """R2 is 1 with a single value above 0."""
+    rows = [row | {"exact": 0.0, "measured": 0.0} for row in pairs_of(measure)]
+    for above, expected in ((0, "too few values: 0 above 0"), (9, "too few values: 9 above 0"), (10, None)):
+        assert verdict([*pairs_of(measure)[:above], *rows[above:]]) == expected
+
+
+@pytest.mark.parametrize(("above", "changed", "expected"), [(0, {}, None), (10, {}, 1.0), (0, {"r2_log": 0.5}, 0.5)])
+def test_a_printed_number_is_not_measured_if_values_are_too_few(above, changed, expected):
+    row = {"n": 50, "n_log": 50, "missing": 0, "missing_share": 0.0, "equal": 50, "equal_share": 1.0, "near_share": 1.0}
+    row |= {"r2": 1.0, "r2_log": 1.0, "covered_share": 1.0, "width_median": 0.0, "width_p99": 0.0}
+    accuracy = {"end": row | {"measure": "end"} | changed, "loss": row | {"measure": "loss", "n_log": above}}
+    assert flowpublished.worst_of(accuracy, ("end", "loss"))[0] == expected
+
+
+def test_every_measure_has_a_kind():
+    assert set(KINDS) == set(agreement.MEASURES)
+    assert set(KINDS.values()) == {COUNT, TIME, RATE, INTERVAL}
+
+
+@pytest.mark.parametrize("measure", agreement.MEASURES)
+def test_a_measure_without_error_agrees(measure):
+    assert verdict(pairs_of(measure)) is None
+
+
+@pytest.mark.parametrize("measure", agreement.MEASURES)
+def test_one_percent_of_values_wrong_by_1000_does_not_agree(measure):
+    """Those of the smallest flows: R2 of the values does not see them."""
+    for factor in (1000, 1 / 1000):
+        assert verdict(damaged(pairs_of(measure), 0.01, factor)) is not None
+
+
+@pytest.mark.parametrize("measure", agreement.MEASURES)
+def test_values_that_are_all_2_percent_high_do_not_agree(measure):
+    rows = damaged(pairs_of(measure), 1, 1.02)
+    why = verdict(rows)
+    assert why is not None and "R2" not in why
+
+
+@pytest.mark.parametrize("measure", agreement.MEASURES)
+def test_six_percent_missing_do_not_agree(measure):
+    rows = pairs_of(measure)
+    assert verdict([row | {"measured": None} for row in rows[: 6 * N // 100]] + rows[6 * N // 100 :]) == "6 % missing"
+    assert verdict([row | {"measured": None} for row in rows[: 4 * N // 100]] + rows[4 * N // 100 :]) is None
+
+
+@pytest.mark.parametrize("measure", [name for name, kind in KINDS.items() if kind is INTERVAL])
+def test_intervals_that_are_right_but_too_wide_do_not_agree(measure):
+    rows = pairs_of(measure)
+    assert "median width 90 %" in verdict([row | {"width": 0.9} for row in rows])
+    assert verdict([row | {"width": 0.9} for row in rows[: N // 50]] + rows[N // 50 :]) == "p99 width 90 %"
+    assert verdict([row | {"width": None, "covered": None} for row in rows]) == "no intervals"
+
+
+@pytest.mark.parametrize("measure", [name for name, kind in KINDS.items() if kind is INTERVAL])
+def test_wide_intervals_of_the_few_flows_with_loss_do_not_agree(measure):
+    """12 of 2,000 flows lose packets; the intervals of the others are from 0 to 0 and do not count."""
+    lossless = {"exact": 0.0, "measured": 0.0, "width": 0.0}
+    rows = [row | {"width": 1 - row["exact"]} for row in pairs_of(measure)[:12]]
+    wide = sorted(row["width"] for row in rows)
+    rest = [row | lossless for row in pairs_of(measure)[12:]]
+    why = verdict(rows + rest)
+    assert why == f"median width {100 * wide[5]:.3g} %, p99 width {100 * wide[11]:.3g} %"
+    assert verdict([row | {"width": 0.002} for row in rows] + rest) is None
+    assert verdict([row | lossless for row in rows] + rest) == "too few values: 0 above 0"
+    unknown = [row | lossless | {"width": 0.9} for row in rows]
+    assert "median width 90 %" in verdict(pairs_of(measure)[:10] + unknown + rest), "of flows without loss"
+
+
+@pytest.mark.parametrize("measure", [name for name, kind in KINDS.items() if kind is COUNT])
+def test_a_count_has_to_be_equal(measure):
+    """One in a hundred is 0.5 % too large, which is within 1 %."""
+    assert verdict(damaged(pairs_of(measure), 0.01, 1.005)) == "99 % equal"
+
+
+def test_the_bounds_are_the_same_in_docs_and_command(capsys):
+    document = " ".join((ROOT / "docs" / "flowreports.md").read_text(encoding="utf-8").split())
+    assert agreement.STATEMENT in document
+    for kind in (COUNT, TIME, RATE):
+        names = sorted(name for name, own in KINDS.items() if own is kind)
+        assert f"{kind.name.capitalize()}s: " + ", ".join(f"`{name}`" for name in names) in document
+    with pytest.raises(SystemExit):
+        cli.main(["flowreports", "--help"])
+    assert "docs/flowreports.md" in capsys.readouterr().out

@@ -1,0 +1,140 @@
+"""What other flow meters see of a capture, beside the flows of its digest."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from acapella_testing.frames.traces import MS, START_NS, underlay, write_pcap
+from scapy.layers.inet import IP, TCP, UDP
+
+from acapella.cli.main import main
+from acapella.common import queries
+from acapella.flowreports.comparators import as_text, compare, make_table, meters
+from acapella_core.errors import UserError
+
+CLIENT, SERVER = {"src": "10.0.0.1", "dst": "10.0.0.2"}, {"src": "10.0.0.2", "dst": "10.0.0.1"}
+
+
+def needs(tool: str) -> None:
+    """Skip, with the reason, where a tool is missing."""
+    if why := meters.METERS[tool].missing():
+        pytest.skip(why)
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    """A capture of a TCP flow in both directions, a UDP flow, and as much behind two labels; its digest's flows."""
+    folder = tmp_path_factory.mktemp("comparators")
+    tcp = [IP(**CLIENT) / TCP(sport=5000, dport=80, flags="A") / bytes(100 * n) for n in range(1, 4)]
+    back = [IP(**SERVER) / TCP(sport=80, dport=5000, flags="A", seq=n) / bytes(10) for n in range(2)]
+    udp = [IP(**CLIENT) / UDP(sport=53, dport=5353) / bytes(70)]
+    frames = [underlay("plain", packet) for packet in [*tcp, *back, *udp]] + [underlay("pw", udp[0])] * 3
+    capture = write_pcap(folder / "t.pcap", [(START_NS + n * MS, frame) for n, frame in enumerate(frames)], 1000)
+    flows = folder / "flows.parquet"
+    main(["digest", str(capture), "-o", str(folder / "t.parquet"), "--flows", str(flows), "--engine", "native"])
+    return capture, flows
+
+
+@pytest.mark.parametrize("tool", ["softflowd", "nfdump"])
+def test_a_meter_sees_what_is_in_plain_frames_and_nothing_behind_labels(tool, seen):
+    needs(tool)
+    result = compare(*seen, [tool])
+    (found,) = result["tools"]
+    plain_bytes = 3 * 40 + 600 + 2 * 50 + 98
+    assert result["exact"] == {"flows": 3, "packets": 9, "ip_bytes": plain_bytes + 3 * 98}
+    assert (found["flows"], found["packets"], found["ip_bytes"]) == (3, 6, plain_bytes)
+    assert (found["common_flows"], found["flows_with_equal_packets"], found["flows_with_equal_bytes"]) == (3, 2, 2)
+    assert found["version"][0].isdigit()
+    assert {"softflowd": found["own"].get("ignored"), "nfdump": found["own"].get("unknown")}[tool] is not None
+
+
+def test_a_compressed_capture_is_the_same(seen, tmp_path):
+    import gzip  # noqa: PLC0415
+
+    needs("softflowd")
+    packed = tmp_path / "t.pcap.gz"
+    packed.write_bytes(gzip.compress(seen[0].read_bytes()))
+    assert compare(packed, seen[1], ["softflowd"]) == compare(*seen, ["softflowd"])
+
+
+def test_only_a_meter_that_reads_files_gets_a_copy_of_at_most_half_of_the_space(seen, tmp_path, monkeypatch):
+    import gzip  # noqa: PLC0415
+
+    needs("softflowd")
+    needs("nfdump")
+    packed = tmp_path / "t.pcap.gz"
+    packed.write_bytes(gzip.compress(seen[0].read_bytes()))
+    free = SimpleNamespace(f_bavail=1, f_frsize=2 * seen[0].stat().st_size - 200)
+    monkeypatch.setattr(meters.os, "statvfs", lambda _: free)
+    assert compare(packed, seen[1], ["softflowd"]) == compare(seen[0], seen[1], ["softflowd"])
+    with pytest.raises(meters.CopyTooLargeError, match=r"t\.pcap\.gz: without compression it exceeds"):
+        compare(packed, seen[1], ["nfdump"])
+
+
+def test_without_a_meter_nothing_is_decompressed(seen, tmp_path, monkeypatch):
+    """Limits and a damaged capture do not matter then."""
+    damaged = tmp_path / "t.pcap.gz"
+    damaged.write_bytes(b"\x1f\x8b" + bytes(9))
+    monkeypatch.setattr(meters, "which", lambda _: None)
+    assert all("is not installed" in one["skipped"] for one in compare(damaged, seen[1])["tools"])
+
+
+@pytest.mark.parametrize("tool", ["softflowd", "nfdump"])
+def test_of_a_capture_that_is_cut_the_whole_frames_count(tool, seen, tmp_path):
+    needs(tool)
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(seen[0].read_bytes()[:-5])  # within the last frame, which is behind labels
+    (found,), (whole,) = (compare(capture, seen[1], [tool])["tools"] for capture in (cut, seen[0]))
+    assert {**found, "own": None} == {**whole, "own": None}
+
+
+def test_what_is_no_capture_is_told_in_the_tool_s_own_words_of_the_fault(seen, tmp_path):
+    needs("softflowd")
+    bad = tmp_path / "bad.pcap"
+    bad.write_bytes(seen[0].read_bytes()[:10])
+    with pytest.raises(UserError) as error:
+        compare(bad, seen[1], ["softflowd"])
+    assert "bad.pcap" in str(error.value) and "starting data collection" not in str(error.value)
+
+
+def test_a_connection_of_zeek_is_two_flows(tmp_path):
+    line = {
+        "id.orig_h": "10.0.0.1",
+        "id.orig_p": 5000,
+        "id.resp_h": "10.0.0.2",
+        "id.resp_p": 80,
+        "proto": "tcp",
+        "orig_pkts": 3,
+        "orig_ip_bytes": 720,
+        "resp_pkts": 2,
+        "resp_ip_bytes": 100,
+    }
+    ping = {**line, "id.orig_h": "fe80::1", "id.resp_h": "fe80::2", "proto": "icmp", "resp_pkts": 0, "resp_ip_bytes": 0}
+    log = tmp_path / "conn.log"
+    log.write_text("".join(json.dumps(row) + "\n" for row in (line, line, ping)))
+    con = queries.connect()
+    make_table(con, "seen", "zeek", {"log": str(log)})
+    assert con.execute("from seen order by src").fetchall() == [
+        ("10.0.0.1", "10.0.0.2", 6, 5000, 80, 6, 1440, 2),
+        ("10.0.0.2", "10.0.0.1", 6, 80, 5000, 4, 200, 2),
+        ("fe80::1", "fe80::2", 58, 0, 0, 3, 720, 1),
+    ]
+
+
+def test_a_tool_that_is_missing_is_left_out_with_the_reason(seen, monkeypatch, capsys):
+    monkeypatch.setattr(meters, "which", lambda program: None)
+    result = compare(*seen)
+    assert [tool["tool"] for tool in result["tools"]] == ["softflowd", "nfdump", "zeek"]
+    assert "softflowd: left out: softflowd is not installed (apt-get install softflowd)" in as_text(result)
+    assert main(["comparators", str(seen[0]), "--flows", str(seen[1]), "--tool", "nfdump"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "acapella: error: --tool nfdump: nfpcapd is not installed (apt-get install nfdump)"
+
+
+def test_a_file_that_is_no_capture_is_one_line(seen, tmp_path, capsys):
+    needs("softflowd")
+    bad = tmp_path / "bad.pcap"
+    bad.write_bytes(bytes.fromhex("a1b2c3d4") + b"nonsense")
+    assert main(["comparators", str(bad), "--flows", str(seen[1]), "--tool", "softflowd"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"acapella: error: {bad}: softflowd cannot read it: ")

@@ -1,0 +1,373 @@
+"""A capture through the P4 program, its reports to the collector, the flows beside those of the digest: all of it."""
+
+import collections
+import contextlib
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.frames import traces
+from acapella_testing.frames.compressed import damaged
+from acapella_testing.frames.report_frames import icrc
+from acapella_testing.native_programs import native_program
+from scapy.utils import RawPcapReader
+
+from acapella.cli import main as cli
+from acapella.common import queries
+from acapella.flowreports import program
+from acapella.flowreports.settings import Settings, Sketch
+from acapella_core.errors import UserError
+
+needs_program = pytest.mark.skipif(program.missing() is not None, reason=f"no flow reports here: {program.missing()}")
+UNDERLAY = Path(__file__).resolve().parents[4] / "shared" / "tools" / "underlay.py"
+CORPUS = UNDERLAY.parents[1] / "corpus"
+EXACT = ("rtt_syn", "rtt_ack", "bytes", "packets", "iat", "iat_reports")
+AT_REPORTS = ("iat_reports", "packet_size", "bytes_in_flight", "acknowledged_bytes", "throughput_reports")
+OF_PAPER = ("rtt_syn", "bytes", "packets")
+
+
+def table(folder: Path, name: str) -> list[dict]:
+    """Rows of a result."""
+    return pq.read_table(folder / f"{name}.parquet").to_pylist()
+
+
+def by_measure(folder: Path) -> dict[str, dict]:
+    """The rows of accuracy."""
+    return {row["measure"]: row for row in table(folder, "accuracy")}
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory):
+    """Results of a bit of everything, spread over several resets, with a sketch that is too small beside."""
+    folder = tmp_path_factory.mktemp("busy")
+    start = traces.START_NS
+    parts = [traces.busy_port(start + n * 4_000 * traces.MS, shift=n) for n in range(5)]
+    capture = traces.write_pcap(folder / "busy.pcap", traces.merged(*parts), snaplen=262144)
+    words = ["flowreports", str(capture), "-o", str(folder / "made"), "--epoch", "3s", "--sketch", "1x8", "4x1048576"]
+    assert cli.main(words) == 0
+    return folder / "made"
+
+
+@needs_program
+def test_with_room_in_the_sketch_every_value_is_exact(busy):
+    found = by_measure(busy)
+    for measure in EXACT:
+        row = found[measure]
+        assert row["n"] == row["equal"] > 0, measure
+        assert row["missing"] == 0, measure
+    assert found["throughput_reports"]["equal"] == found["throughput_reports"]["n"]
+    assert found["bytes"]["outside"] == 1, "the flow inside GRE"
+    tunnels = [row for row in table(busy, "compared_flows") if row["found"] == "collector"]
+    assert {row["ip_proto"] for row in tunnels} == {47}, "the tunnel's own flow is what the program sees of it"
+
+
+@needs_program
+def test_what_is_compared_at_reports_is_counted_by_places(busy):
+    pairs = [row for row in table(busy, "pairs") if row["exact"] and row["measured"]]
+    expected = collections.Counter(
+        (row["measure"], *(round(20 * math.log10(row[name])) for name in ("exact", "measured")))
+        for row in pairs
+        if row["measure"] in AT_REPORTS
+    )
+    con = queries.connect()
+    con.read_parquet(str(busy / "pairs.parquet")).create_view("pairs")
+    rows = con.sql(queries.text("flowreports", "by_report")).fetchall()
+    assert {row[:3]: row[3] for row in rows} == expected
+    assert {row[0] for row in rows} == set(AT_REPORTS)
+
+
+@needs_program
+def test_the_sketch_was_reset_and_no_byte_was_lost(busy):
+    program_told = json.loads((busy / "program.json").read_text())
+    assert program_told["epochs"] >= 6
+    assert program_told["probes"] > 0
+    flows = table(busy, "compared_flows")
+    assert max(row["reports"] or 0 for row in flows) > 3
+
+
+@needs_program
+def test_a_sketch_that_is_too_small_never_counts_too_little(busy):
+    rows = {(row["rows"], row["cells"], row["measure"]): row for row in table(busy, "memory")}
+    assert {key[:2] for key in rows} == {(1, 8), (4, 65536), (4, 1 << 20)}
+    small, large = rows[1, 8, "bytes"], rows[4, 1 << 20, "bytes"]
+    assert small["equal"] < small["n"] and large["equal"] == large["n"]
+    assert small["error_median"] > 0 and small["load"] > 1 > large["load"]
+    assert small["memory_bytes"] == 8 * 32
+
+
+@needs_program
+def test_windows_without_a_reason_are_exact_with_a_sketch_that_is_too_small(busy, tmp_path):
+    """Of its windows some are wrong, and all of these have the reason; so few flows have it that most have none."""
+    capture = busy.parent / "busy.pcap"
+    assert cli.main(["flowreports", str(capture), "-o", str(tmp_path), "--epoch", "1s", "--size", "2x32"]) == 0
+    windows = table(tmp_path, "judged_windows")
+    known = [row for row in windows if row["reason"] is None]
+    shared = [row for row in windows if row["reason"] == "sketch_load"]
+    assert all(row["bytes"] == row["bytes_measured"] for row in known) and known
+    assert any(row["bytes"] < row["bytes_measured"] for row in shared)
+    assert all(row["bytes"] <= row["bytes_high"] and row["bytes_low"] is None for row in shared)
+
+
+@needs_program
+def test_every_report_is_accounted_for(busy):
+    counts = {(row["stage"], row["counter"]): row["value"] for row in table(busy, "counts")}
+    frames, probes = counts["program", "in"], counts["program", "probes"]
+    without = sum(value for (stage, name), value in counts.items() if stage == "program" and "no_report" in name)
+    assert frames + probes == counts["program", "reports"] + without
+    sent = counts["balance", "reports_sent"]
+    assert sent == counts["program", "reports"] == counts["collector", "frames"]
+    assert sent == counts["balance", "reports_accepted"] + counts["balance", "reports_not_taken"]
+    assert counts["balance", "reports_not_taken"] == counts["collector", "bad_icrc"] == 0
+    seconds = table(busy, "seconds")
+    assert sum(row["reports"] + row["probes"] for row in seconds) == sent
+    assert sum(row["probes"] for row in seconds) == sum(row["reports"] for row in [counts_of_probes(busy)])
+
+
+def counts_of_probes(folder: Path) -> dict:
+    """Reports that bear the trigger of a probe, by tshark's own bytes or ours."""
+    stamps = program.stamps(folder / "reports.pcap", Settings())
+    return {"reports": sum(stamps["probe"].to_pylist())}
+
+
+@needs_program
+def test_lost_reports_are_counted(busy, tmp_path):
+    """Records cut out of the reports' file: the collector's numbers show the gap."""
+    from acapella_core.collector import Collector, Options, QueuePair  # noqa: PLC0415
+
+    content, record = (busy / "reports.pcap").read_bytes(), 16 + 70 + 192 + 4
+    total = (len(content) - 24) // record
+    kept = content[: 24 + 5 * record] + content[24 + 9 * record :]
+    (tmp_path / "cut.pcap").write_bytes(kept)
+    ring = Settings().ring
+    with Collector([QueuePair(ring.number, ring.key, ring.base, ring.slots, ring.psn)], Options(series_ns=None)) as one:
+        one.feed(tmp_path / "cut.pcap")
+        counters = one.finish()
+    assert (counters["accepted"], counters["psn_gap_lost"]) == (total - 4, 4)
+
+
+@needs_program
+def test_reports_dissect_cleanly_in_tshark_which_finds_the_icrc_that_they_should_have(busy):
+    """tshark 4.0 shows the ICRC and does not judge it: it is held against one computed here with zlib."""
+    if shutil.which("tshark") is None:
+        pytest.skip("no tshark on this machine")
+    fields = ("frame.protocols", "infiniband.bth.opcode", "_ws.malformed", "_ws.expert.message", "ip.checksum.status")
+    command = ["tshark", "-r", str(busy / "reports.pcap"), "-T", "fields", "-o", "ip.check_checksum:TRUE"]
+    command += [word for field in (*fields, "infiniband.invariant.crc") for word in ("-e", field)]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    told, found = zip(*(line.rsplit("\t", 1) for line in lines), strict=True)
+    assert set(told) == {"eth:ethertype:ip:udp:infiniband:data\t42\t\t\t1"}, "1: the IPv4 checksum is good"
+    with RawPcapReader(str(busy / "reports.pcap")) as reader:
+        wanted = [f"0x{icrc(data[14:-4]).hex()}" for data, _ in reader]
+    assert list(found) == wanted
+
+
+@pytest.mark.parametrize("text", ["5x16", "4x100", "4", "4x0", "1x2097152", "-1x4"])
+def test_a_sketch_that_cannot_be_is_refused(text):
+    with pytest.raises(UserError, match=re.escape(f"sketch {text}")):
+        Sketch.of(text)
+
+
+def test_a_folder_for_a_capture_and_a_file_for_a_folder_are_one_line_each(tmp_path, capsys):
+    capture = traces.write_pcap(tmp_path / "none.pcap", [])
+    for words, said in (
+        ([tmp_path, "-o", tmp_path / "made"], f"{tmp_path}: is a folder, not a capture"),
+        ([capture, "-o", capture], f"{capture}: is a file; name a folder with -o"),
+    ):
+        assert cli.main(["flowreports", *map(str, words)]) == 2
+        assert capsys.readouterr().err == f"acapella: error: {said}\n"
+    assert list(tmp_path.iterdir()) == [capture]
+
+
+@needs_program
+def test_a_capture_that_is_cut_is_reported_on_as_far_as_it_goes(busy, tmp_path):
+    """No flow meter beside it spoils that: softflowd ends with an error at what is cut."""
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes((busy.parent / "busy.pcap").read_bytes()[:-5])
+    assert cli.main(["flowreports", str(cut), "-o", str(tmp_path / "made")]) == 0
+    seen = {row["tool"]: row for row in table(tmp_path / "made", "tools")}
+    whole = {row["tool"]: row for row in table(busy, "tools")}
+    assert 0 < seen["digest"]["packets"] <= whole["digest"]["packets"]
+    assert {name: row["skipped"] for name, row in seen.items()} == {name: row["skipped"] for name, row in whole.items()}
+
+
+@needs_program
+def test_of_a_damaged_capture_the_whole_frames_before_the_damage_are_reported_on(busy, tmp_path, capsys):
+    """A record whose length cannot be behind all frames; a digest that was kept is one of a campaign that goes on."""
+    wild, acap, flows = tmp_path / "wild.pcap", str(tmp_path / "a.parquet"), str(tmp_path / "f.parquet")
+    whole = (busy.parent / "busy.pcap").read_bytes()
+    wild.write_bytes(whole + struct.pack("<IIII", 1, 1, 2**28, 2**28) + bytes(100))
+    command = ["flowreports", str(wild), "--epoch", "3s", "-o"]
+    assert cli.main([*command, str(tmp_path / "made")]) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith(f"acapella: error: wild: at byte {len(whole)}: ") and said.endswith("; exit code 1")
+    assert table(tmp_path / "made", "compared_flows") == [
+        row | {"sample": "wild"} for row in table(busy, "compared_flows")
+    ]
+    assert cli.main(["digest", str(wild), "-o", acap, "--flows", flows, "--engine", "native", "--damaged", "keep"]) == 0
+    assert cli.main([*command, str(tmp_path / "kept"), "--acap", acap, "--flows", flows]) == 0
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("acapella: warning: wild: at byte ") and said.endswith("whole frames before it")
+
+
+def loader_runs(parent: int) -> bool:
+    """Whether a child of a process is the loader and has opened the file of its reports, which has no name yet."""
+    for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+        with contextlib.suppress(OSError):  # it has ended, or has not become the loader yet
+            links = [path.readlink().name for path in Path(f"/proc/{child}/fd").iterdir()]
+            if Path(f"/proc/{child}/exe").resolve().name == program.LOADER:
+                return any(link.startswith("#") or link == "reports.pcap.part" for link in links)
+    return False
+
+
+@needs_program
+def test_damaged_compression_is_an_error(busy, tmp_path, capsys):
+    whole = (busy.parent / "busy.pcap").read_bytes()
+    path = damaged(tmp_path / "wild.pcap.zst", "zstd", whole, whole)
+    assert cli.main(["flowreports", str(path), "--epoch", "3s", "-o", str(tmp_path / "made")]) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith(f"acapella: error: wild: at byte {len(whole)} of the decompressed data: zstd: ")
+    assert said.endswith("; exit code 1")
+    assert table(tmp_path / "made", "compared_flows") == [
+        row | {"sample": "wild"} for row in table(busy, "compared_flows")
+    ]
+
+
+@needs_program
+@pytest.mark.parametrize(("number", "times"), [(signal.SIGTERM, 1), (signal.SIGINT, 1), (signal.SIGINT, 2)])
+def test_a_run_that_is_stopped_leaves_no_half_of_its_reports(busy, tmp_path, number, times):
+    long, made = tmp_path / "long.pcap", tmp_path / "made"
+    header, records = (content := (busy.parent / "busy.pcap").read_bytes())[:24], content[24:]
+    long.write_bytes(header + records * (2**25 // len(records)))
+    (scratch := tmp_path / "tmp").mkdir()
+    command = [sys.executable, "-m", "acapella.cli.main", "flowreports", str(long), "-o", str(made)]
+    told = {"stderr": subprocess.PIPE, "text": True, "env": os.environ | {"TMPDIR": str(scratch)}}
+    with subprocess.Popen(command, **told) as running:
+        while not loader_runs(running.pid):
+            assert running.poll() is None, running.stderr.read()
+            time.sleep(0.01)
+        for _ in range(times):
+            running.send_signal(number)
+            time.sleep(0.01)
+        assert (running.communicate()[1], running.returncode) == ("acapella: stopped\n", 128 + number)
+    assert ([path.name for path in made.iterdir()], list(scratch.iterdir())) == (["control.txt"], [])
+
+
+@needs_program
+def test_what_a_run_leaves_is_private(busy):
+    assert (busy / "control.txt").is_file()
+    assert {path.name: oct(path.stat().st_mode & 0o777) for path in busy.iterdir()} == {
+        path.name: "0o600" for path in busy.iterdir()
+    }
+
+
+@needs_program
+def test_the_papers_triggers_have_rows_of_their_own_in_the_table_of_accuracy(tmp_path, capsys):
+    """A run with both has the rows of a run with each; the paper's triggers report no flow of UDP."""
+    capture = traces.write_pcap(tmp_path / "busy.pcap", traces.busy_port(), snaplen=262144)
+    for name in ("all", "published", "both"):
+        words = ["flowreports", str(capture), "-o", str(tmp_path / name), "--triggers", name, "--sketch", "1x64"]
+        assert cli.main(words) == 0
+    lines = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+    apart = {name: table(tmp_path / name, "accuracy") for name in ("all", "published")}
+    both = table(tmp_path / "both", "accuracy")
+    for name, rows in apart.items():
+        assert {row["triggers"] for row in rows} == {name}
+        order = sorted(rows, key=lambda row: row["measure"])
+        assert sorted((row for row in both if row["triggers"] == name), key=lambda row: row["measure"]) == order
+    assert len(both) == len(apart["all"]) + len(apart["published"])
+    packets = {row["triggers"]: row for row in both if row["measure"] == "packets"}
+    flows = [row for row in table(tmp_path / "both", "compared_flows") if row["found"] == "both"]
+    without = sum(row["ip_proto"] != 6 for row in flows)
+    assert packets["published"]["missing"] >= without > packets["all"]["missing"] == 0
+    assert [words for words in lines if words[0] == "published"] and ["all", "packets"] in lines
+    flows = [row for row in table(tmp_path / "published", "compared_flows") if row["iat_measured_ns"] is not None]
+    assert all(row["iat_measured_ns"] == row["iat_at_report_ns"] for row in flows)
+    early = [row for row in flows if row["iat_measured_ns"] != row["iat_ns"]]
+    assert early and {row["report_reason"] for row in early} == {"earlier_report"}
+    for part in ("compared_flows", "judged_windows", "counts", "memory"):  # those of the run with all triggers
+        assert table(tmp_path / "both", part) == table(tmp_path / "all", part), part
+
+
+@needs_program
+def test_no_frames_are_no_flows(tmp_path):
+    capture = traces.write_pcap(tmp_path / "none.pcap", [])
+    assert cli.main(["flowreports", str(capture), "-o", str(tmp_path / "made")]) == 0
+    assert table(tmp_path / "made", "compared_flows") == table(tmp_path / "made", "seconds") == []
+
+
+@needs_program
+def test_the_wrapped_corpus_at_the_papers_sketch_size(tmp_path):
+    """R2 above 0.99 on values and on logarithms, over at least six resets of 10 s."""
+    if not CORPUS.is_dir():
+        pytest.skip(f"no corpus at {CORPUS}")
+    capture = tmp_path / "wrapped.pcap"
+    spread = ["--frames", "60000", "--snaplen", "200", "--seed", "7", "--mean-gap-ns", "1200000"]
+    subprocess.run([sys.executable, str(UNDERLAY), *spread, "-o", str(capture), str(CORPUS / "ndpi")], check=True)
+    made = tmp_path / "made"
+    assert cli.main(["flowreports", str(capture), "-o", str(made)]) == 0
+    assert json.loads((made / "program.json").read_text())["epochs"] >= 7
+    found = by_measure(made)
+    for measure in OF_PAPER:
+        row = found[measure]
+        assert row["r2"] > 0.99 and row["r2_log"] > 0.99, (measure, row)
+        assert row["error_median"] == row["error_p99"] == 0, (measure, row)
+        assert row["missing"] < 0.03 * row["n"], (measure, row)
+    for measure in ("iat", "iat_reports", "bytes_in_flight", "acknowledged_bytes"):
+        assert found[measure]["equal"] == found[measure]["n"] > 0, (measure, found[measure])
+    assert found["loss"]["covered_share"] == found["retransmitted"]["covered_share"] == 1
+    flows = [row for row in table(made, "compared_flows") if row["found"] == "both" and not row["outside"]]
+    for row in flows:
+        exact, measured = row["acknowledged_bytes"], row["acknowledged_measured_bytes"]
+        assert exact is None or (measured == exact) == (row["acknowledged_reason"] is None), row
+        assert None in (exact, measured) or measured <= exact, row
+    windows = found["throughput"]
+    assert windows["r2"] > 0.99 and windows["r2_log"] > 0.99 and windows["error_median"] == 0, windows
+    reasons = {row["reason"]: row for row in table(made, "window_reasons")}
+    assert reasons["none"]["within"] >= 0.99 * reasons["none"]["windows"]
+    assert sum(row["windows"] for row in reasons.values()) == len(table(made, "judged_windows"))
+    told = table(made, "judged_windows")
+    seen = [row for row in told if row["reason"] not in ("outside", "extra")]
+    within = sum(abs(row["bytes_measured"] - row["bytes"]) <= row["bytes"] / 10 for row in seen)
+    assert within >= 0.99 * len(seen), reasons
+    for row in told:
+        bounded = row["reason"] in (None, "no_slot", "straddle")
+        assert (row["bytes_low"] is not None) == (row["bytes_high"] is not None) == bounded
+        assert not bounded or row["bytes_low"] <= row["bytes"] <= row["bytes_high"], row
+    assert all(row["held"] == row["bounded"] for row in reasons.values())
+    assert sum(row["bounded"] for row in reasons.values()) == sum(row["bytes_high"] is not None for row in told)
+    told = table(made, "judged_windows")
+    flows = {row["flow"]: row for row in table(made, "compared_flows") if row["found"] != "exact"}
+    sums = Counter()
+    for row in told:
+        sums[row["flow"]] += row["bytes_measured"]
+    assert {flow: sums[flow] for flow in flows} == {flow: row["bytes_measured"] for flow, row in flows.items()}
+    counted = {(row["stage"], row["counter"]): row["value"] for row in table(made, "counts")}
+    assert counted["balance", "reports_not_taken"] == 0
+
+
+@needs_program
+def test_long_flows_at_the_papers_sketch_size_are_exact(tmp_path):
+    """Bulk TCP over at least six resets: ACKs tell of each flow many times."""
+    capture = tmp_path / "long.pcap"
+    shape = ["--profile", "iperf", "--frames", "20000", "--flows", "8", "-o", str(capture)]
+    subprocess.run([native_program("acapella-generate"), *shape], check=True)
+    made = tmp_path / "made"
+    words = ["flowreports", str(capture), "-o", str(made), "--epoch", "3ms", "--interval", "1ms"]
+    assert cli.main(words) == 0
+    assert json.loads((made / "program.json").read_text())["epochs"] >= 6
+    found = by_measure(made)
+    for measure in (*EXACT, "throughput_reports"):
+        assert found[measure]["equal"] == found[measure]["n"] > 0, measure
+        assert found[measure]["missing"] == found[measure]["extra"] == 0, measure
+    assert found["bytes"]["r2"] in (None, 1) and found["packets"]["r2"] in (None, 1)

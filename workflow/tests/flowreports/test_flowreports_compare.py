@@ -1,0 +1,308 @@
+"""Measured flows beside exact ones: SQL against a naive computation, with a measurement that is wrong on purpose."""
+
+import math
+import random
+import statistics
+
+import pyarrow as pa
+import pytest
+from acapella_testing.exact_flows import keyed, made, rows
+from acapella_testing.frames import traces
+
+from acapella.common import agreement, queries
+from acapella.flowreports import compare
+from acapella.flowreports import exact as made_exact
+
+WINDOW_NS = 50_000_000
+KINDS = {
+    "flow": pa.uint32(),
+    "vlan": pa.list_(pa.uint16()),
+    "mpls": pa.list_(pa.uint32()),
+    "ip_version": pa.uint8(),
+    "src": pa.string(),
+    "dst": pa.string(),
+    "ip_proto": pa.uint8(),
+    "src_port": pa.uint16(),
+    "dst_port": pa.uint16(),
+    "packets": pa.uint64(),
+    "bytes": pa.uint64(),
+    "iat_ns": pa.int64(),
+    "rtt_syn_ns": pa.int64(),
+    "rtt_ack_ns": pa.int64(),
+    "reports": pa.uint32(),
+    "start_ns": pa.int64(),
+    "end_ns": pa.int64(),
+    "payload_bytes": pa.uint64(),
+    "retransmitted_bytes": pa.uint64(),
+    "gap_bytes": pa.uint64(),
+    "uncertain_bytes": pa.uint64(),
+    "acknowledged_bytes": pa.uint64(),
+    "last_ns": pa.int64(),
+    "partly_followed": pa.bool_(),
+}
+
+
+def report(con, change) -> None:
+    """A collector's flows: each exact flow as ``change`` makes it, with a report; None leaves it out."""
+    told = filter(None, map(change, rows(con, "select * from exact_flows order by key")))
+    flows = [
+        {**row, "flow": number, "reports": 1, "partly_followed": False, **derived(row)}
+        for number, row in enumerate(told)
+    ]
+    con.register("told", pa.table({name: pa.array([row[name] for row in flows], kind) for name, kind in KINDS.items()}))
+    con.execute("create temp view reported_flows as select * from told")
+    acked = (
+        "(select a.* from acknowledgments as a "
+        "qualify row_number() over (partition by key, ts_ns order by frame desc) = 1)"
+    )
+    stamps = (
+        "select k.number as flow, p.ts_ns as window_ns, p.ip_len::ubigint as bytes, 1::ubigint as packets, p.iat_ns, "
+        "a.flight_bytes as bytes_in_flight, "
+        "a.acknowledged_bytes - coalesce(lag(a.acknowledged_bytes ignore nulls) over "
+        "(partition by p.key order by p.frame), 0) as acknowledged_bytes "
+        f"from packets as p left join {acked} as a on a.key = p.key and a.ts_ns = p.ts_ns "
+    )
+    begins = f"window_ns // {WINDOW_NS} * {WINDOW_NS}"
+    keys = ", ".join(f"({row['flow']}, {row['key']})" for row in flows)
+    con.execute(
+        f"create temp view reported_series as {stamps} inner join (values {keys}) as k (number, key) on p.key = k.key "
+        "order by p.frame"
+    )
+    con.execute(
+        "create temp view report_stamps as select row_number() over () as place, window_ns as ts_ns, "
+        "window_ns as packet_ns, iat_ns, false as shared from reported_series"
+    )
+    con.execute(
+        f"create temp view reported_windows as select flow, {begins} as window_ns, 1::ubigint as windows, "
+        "sum(bytes)::ubigint as bytes from reported_series group by all"
+    )
+
+
+def derived(row):
+    """Columns of the collector that have other names in exact_flows."""
+    if row["missing_bytes"] is None:
+        return {
+            "start_ns": row["first_ns"],
+            "end_ns": row["last_ns"],
+            **dict.fromkeys(("payload_bytes", "gap_bytes", "uncertain_bytes")),
+        }
+    payload = row["distinct_bytes"] + row["retransmitted_bytes"]
+    return {
+        **{"start_ns": row["first_ns"], "end_ns": row["last_ns"]},
+        **{"payload_bytes": payload, "gap_bytes": row["missing_bytes"], "uncertain_bytes": 0},
+    }
+
+
+def r2(pairs):
+    """Section IV-A of the paper."""
+    mean = statistics.fmean(exact for exact, _ in pairs)
+    variation = sum((exact - mean) ** 2 for exact, _ in pairs)
+    return 1 - sum((exact - got) ** 2 for exact, got in pairs) / variation
+
+
+def nearest_rank(values, share):
+    """The smallest value that this share of them does not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def made_accuracy(tmp_path, change):
+    """The rows of accuracy by their measure."""
+    con, _ = made(tmp_path, traces.merged(traces.busy_port(), traces.busy_port(traces.START_NS + 9, shift=7)))
+    report(con, change)
+    compare.make(con, sample="s", window_ns=WINDOW_NS)
+    found = {row["measure"]: row for row in rows(con, "select * from accuracy")}
+    return con, found
+
+
+def test_windows_that_are_one_row_take_a_share_each_however_many_they_are():
+    con = queries.connect()
+    told = {"flow": [0, 0, 1, 1], "window_ns": [0, 100, 50, 200], "windows": [1, 3, 7, 10**15], "bytes": [5, 10, 3, 2]}
+    con.register("reported_windows", pa.table(told))
+    con.execute(
+        "create table measured_numbers as select flow as number, flow + 10 as flow from reported_windows group by 1"
+    )
+    text = queries.text("flowreports", "measured_windows")
+    found = {row[:2]: row[2] for row in con.execute(text, {"length_ns": 10}).fetchall()}
+    expected = {}
+    for flow, begin, windows, octets in list(zip(*told.values(), strict=True))[:3]:
+        for place in range(windows):
+            if share := octets * (place + 1) // windows - octets * place // windows:
+                expected[flow + 10, begin + 10 * place] = share
+    years = {(11, 200 + 10 * (10**15 // 2 - 1)): 1, (11, 200 + 10 * (10**15 - 1)): 1}
+    assert found == expected | years
+
+
+def test_no_error_is_an_r2_of_one(tmp_path):
+    con, found = made_accuracy(tmp_path, lambda row: row)
+    assert all(row["n"] for row in found.values())
+    assert set(found) == set(agreement.MEASURES)
+    assert len(agreement.DERIVED) == 10, "table II of the paper"
+    for row in found.values():
+        assert row["equal"] == row["n"] and row["missing"] == row["extra"] == row["outside"] == 0
+        assert row["r2"] in (None, 1) and row["error_largest"] in (None, 0)
+    for row in found.values():
+        few = row["n_log"] < agreement.LEAST_ABOVE
+        assert agreement.verdict(row) == (f"too few values: {row['n_log']} above 0" if few else "agrees")
+    assert found["bytes"]["r2"] == found["bytes"]["r2_log"] == 1
+    assert found["rtt_syn"]["r2"] is None, "all handshakes of the trace take equally long"
+    assert rows(con, "select distinct found from compared_flows") == [{"found": "both"}]
+
+
+def test_wrong_values_missing_flows_and_others(tmp_path):
+    draw = random.Random(3)
+    exact = {}
+
+    def change(row):
+        if row["src_port"] == 42000:
+            return None
+        exact[keyed(row)] = row["bytes"]
+        again = {**row, "bytes": row["bytes"] + draw.choice([0, 0, 0, 40, 4000])}
+        if row["dst_port"] == 7001:
+            again["src"] = "192.0.2.77"
+        return again
+
+    con, found = made_accuracy(tmp_path, change)
+    got = found["bytes"]
+    flows = rows(con, "select * from compared_flows order by flow")
+    assert [row["flow"] for row in flows] == list(range(len(flows)))
+    pairs = [(row["bytes"], row["bytes_measured"]) for row in flows if row["found"] == "both"]
+    assert got["n"] == len(pairs)
+    lost = [row for row in flows if row["found"] == "exact"]
+    assert {(row["src_port"], row["dst_port"]) for row in lost} == {(42000, 5201), (7000, 7001)}
+    assert got["missing"] == len(lost) and got["extra"] == sum(row["found"] == "collector" for row in flows) == 1
+    errors = [abs(got - exact) / exact for exact, got in pairs]
+    assert got["equal"] == sum(a == b for a, b in pairs) < len(pairs)
+    assert got["r2"] == pytest.approx(r2(pairs), rel=1e-9)
+    assert got["r2_log"] == pytest.approx(r2([(math.log(a), math.log(b)) for a, b in pairs]), rel=1e-9)
+    assert got["error_median"] == nearest_rank(errors, 0.5) and got["error_p99"] == nearest_rank(errors, 0.99)
+    assert got["error_largest"] == max(errors)
+    assert got["near"] == sum(error <= 0.01 for error in errors) and got["near_share"] == got["near"] / got["n"]
+    assert got["missing_share"] == len(lost) / (len(lost) + len(pairs))
+    assert "missing" in agreement.disagreement(got)
+
+
+def test_a_measure_with_most_values_missing_never_agrees():
+    """R2 is 1 over the 22 % of handshakes that were reported."""
+    row = {"n": 22, "missing": 78, "missing_share": 0.78, "equal": 22, "r2": 1.0, "r2_log": 1.0}
+    row |= {"measure": "rtt_syn", "near_share": 1.0, "n_log": 22}
+    assert agreement.disagreement(row) == "78 % missing"
+    assert agreement.disagreement(row | {"missing": 1, "missing_share": 1 / 23}) is None
+
+
+def test_a_flow_in_a_tunnel_that_the_program_does_not_read_counts_apart(tmp_path):
+    _, found = made_accuracy(tmp_path, lambda row: None if row["outside"] else row)
+    assert (found["bytes"]["missing"], found["bytes"]["outside"]) == (0, 1)
+
+
+def random_flow(draw, length_ns):
+    """Return packets (time, bytes) of a flow, and its reports: (time, bytes and packets added, last, gap before it)."""
+    now, packets = draw.randrange(length_ns), []
+    for _ in range(draw.randrange(1, 60)):
+        packets.append((now, draw.randrange(40, 1500)))
+        now += draw.choice([1, length_ns // 50, length_ns // 3, 2 * length_ns])
+    reports, since = [], []
+    for place, packet in enumerate(packets):
+        since.append(packet)
+        if draw.random() < 0.4 or place == len(packets) - 1:
+            gap = packet[0] - packets[place - 1][0] if place else None
+            late = draw.choice([0, 0, 1])  # by an acknowledgment, after the packet
+            slot = draw.random() < 0.8
+            added = sum(size for _, size in since), len(since)
+            reports.append((packet[0] + late, *added, packet[0] if slot else None, gap if slot else None))
+            since = []
+    return packets, reports
+
+
+def bounds_of(reports, start_ns, length_ns):
+    """Return what each window certainly and possibly has, by trying all windows of all reports."""
+    low, high, before = {}, {}, start_ns
+    for at, size, count, last, gap in reports:
+        until = at if last is None else last
+        if count == 1 and last is not None:
+            begin = last
+        elif count == 2 and gap is not None:
+            begin = last - gap
+        else:
+            begin = min(before, until)
+        windows = range(begin // length_ns, until // length_ns + 1)
+        for window in windows:
+            high[window] = high.get(window, 0) + size
+            low[window] = low.get(window, 0) + (size if len(windows) == 1 else 0)
+        before = at
+    return low, high
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_bounds_of_windows_hold_and_windows_without_a_reason_are_within_a_tenth(seed):
+    draw, length_ns = random.Random(seed), 1_000_000
+    flows = [random_flow(draw, length_ns) for _ in range(20)]
+    con, reports = queries.connect(), []
+    for number, (_, own) in enumerate(flows):
+        reports += [(number, *report) for report in own]
+    reports.sort(key=lambda report: report[1])
+    columns = dict(
+        zip(("flow", "window_ns", "bytes", "packets", "packet_ns", "iat_ns"), zip(*reports, strict=True), strict=True)
+    )
+    columns |= {"ts_ns": columns["window_ns"], "place": range(len(reports))}
+    con.register("reported_series", pa.table({name: pa.array(values) for name, values in columns.items()}))
+    con.execute("create temp table report_stamps as select *, false as shared from reported_series")
+    starts = {"flow": list(range(len(flows))), "start_ns": [packets[0][0] for packets, _ in flows]}
+    con.register("reported_flows", pa.table(starts))
+    con.execute("create temp table measured_numbers as select flow as number, flow from reported_flows")
+    con.execute(
+        "create temp table compared_flows as select flow, 'both' as found, false as outside from reported_flows"
+    )
+    exact = {}
+    for number, (packets, _) in enumerate(flows):
+        for at, size in packets:
+            exact[number, at // length_ns] = exact.get((number, at // length_ns), 0) + size
+    places = [(f, w) for f in range(len(flows)) for w in range(max(window for _, window in exact) + 1)]
+    measured = {place: round(exact.get(place, 0) * draw.choice([1, 1, 1.05, 2])) for place in places}
+    rows_ = {"flow": [f for f, _ in places], "window_ns": [w * length_ns for _, w in places]}
+    rows_ |= {
+        "bytes": [exact.get(place, 0) for place in places],
+        "bytes_measured": [measured[place] for place in places],
+    }
+    con.register("compared_windows", pa.table({"sample": ["s"] * len(places), **rows_}))
+    con.execute("create temp table reversed_spans (flow uinteger, from_ns bigint, until_ns bigint)")
+    for name in ("all_series", "report_spans", "window_bounds", "judged_windows"):
+        given = {"length_ns": length_ns, "probes": True}
+        made_exact.create(con, name, given)
+    bounds = {number: bounds_of(own, packets[0][0], length_ns) for number, (packets, own) in enumerate(flows)}
+    codes = set()
+    for row in rows(con, "select * from judged_windows"):
+        low, high = (side.get(row["window_ns"] // length_ns, 0) for side in bounds[row["flow"]])
+        bounded = row["reason"] != "unreported"
+        assert (row["bytes_low"], row["bytes_high"]) == ((low, high) if bounded else (None, None))
+        assert low <= row["bytes"] <= high
+        codes.add(row["reason"])
+        if row["reason"] is None:
+            assert abs(row["bytes_measured"] - row["bytes"]) <= row["bytes"] / 10
+    assert codes == {None, "straddle", "no_slot", "unreported"}
+
+
+def test_windows_with_a_report_that_may_count_too_much_have_no_lower_bound():
+    """Reports of 7 bytes each 10 ns; those at 30 to 45 ns may share their cells, the last of them over an edge."""
+    con = queries.connect()
+    series = [(0, place, 10 * place + 5, 7, 1, 10 * place + 5, place in (3, 4)) for place in range(10)]
+    series[4] = (0, 4, 45, 7, 3, 45, True)  # since the report at 35
+    names = ("flow", "place", "ts_ns", "bytes", "packets", "packet_ns", "shared")
+    columns = dict(zip(names, zip(*series, strict=True), strict=True))
+    con.register("stamps", pa.table({name: pa.array(values) for name, values in columns.items()}))
+    con.execute("create temp table report_stamps as select *, 0 as iat_ns from stamps")
+    con.execute("create temp table reported_series as select flow, ts_ns as window_ns, bytes, packets from stamps")
+    con.execute("create temp table reported_flows as select 0 as flow, 5 as start_ns")
+    con.execute("create temp table measured_numbers as select 0 as number, 0 as flow")
+    con.execute("create temp table compared_flows as select 0 as flow, 'both' as found, false as outside")
+    con.execute(
+        "create temp table compared_windows as select 's' as sample, 0 as flow, range * 10 as window_ns, 7 as bytes, "
+        "7 as bytes_measured from range(10)"
+    )
+    con.execute("create temp table reversed_spans (flow uinteger, from_ns bigint, until_ns bigint)")
+    for name in ("all_series", "report_spans", "window_bounds", "judged_windows"):
+        made_exact.create(con, name, {"length_ns": 10, "probes": True})
+    found = rows(con, "select * from judged_windows order by window_ns")
+    assert [row["window_ns"] for row in found if row["reason"] == "sketch_load"] == [30, 40]
+    assert all((row["bytes_low"] is None) == (row["reason"] == "sketch_load") for row in found)
+    assert [row["bytes_high"] for row in found] == [7, 7, 7, 14, 7, *[7] * 5], "to 30 or to 40"

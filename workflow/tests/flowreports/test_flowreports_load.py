@@ -1,0 +1,153 @@
+"""Accuracy of flow reports with 120,000 directed flows in one epoch, with the default slots and sketch."""
+
+import contextlib
+import io
+import itertools
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from acapella.cli import main as cli
+from acapella.flowreports import program
+from acapella.flowreports.settings import Sketch
+
+pytestmark = pytest.mark.skipif(program.missing() is not None, reason=f"no flow reports here: {program.missing()}")
+MADE_LOAD = Path(__file__).resolve().parents[3] / "p4" / "model" / "made_load.py"
+CONNECTIONS = 60_000  # of two directed flows, all within one epoch
+FLOWS = 2 * CONNECTIONS
+MOST_MISSING = 0.05
+ROOM = Sketch.of("4x1048576")
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory):
+    """The folder of results, and the printed lines."""
+    folder = tmp_path_factory.mktemp("loaded")
+    load = ["--connections", str(CONNECTIONS), "--seconds", "10", "--seed", "3", "-o", str(folder / "load.pcap")]
+    subprocess.run([sys.executable, str(MADE_LOAD), *load], check=True)
+    words = ["flowreports", str(folder / "load.pcap"), "-o", str(folder / "made"), "--epoch=40s", "--window=40s"]
+    words += ["--triggers", "both"]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        assert cli.main([*words, "--sketch", f"{ROOM.rows}x{ROOM.cells}"]) == 0
+    return folder / "made", printed.getvalue().splitlines()
+
+
+def columns(folder, name):
+    """A table of results, as a dict of NumPy arrays."""
+    read = pq.read_table(folder / f"{name}.parquet")
+    return {column: read.column(column).to_numpy(zero_copy_only=False) for column in read.column_names}
+
+
+def test_few_round_trips_are_missing_at_120000_flows_in_an_epoch(loaded):
+    """Each connection that was made has one handshake without loss."""
+    rows = {(row["triggers"], row["measure"]): row for row in pq.read_table(loaded[0] / "accuracy.parquet").to_pylist()}
+    for place in itertools.product(("all", "published"), ("rtt_syn", "rtt_ack")):
+        row = rows[place]
+        assert row["n"] + row["missing"] == CONNECTIONS
+        assert row["missing"] <= MOST_MISSING * CONNECTIONS
+        assert row["equal"] == row["n"]
+
+
+def test_the_papers_triggers_have_rows_for_all_120000_flows(loaded):
+    """A flow's newest report precedes its last packets, so that counts may be too small; no flow has more packets."""
+    rows = {(row["triggers"], row["measure"]): row for row in pq.read_table(loaded[0] / "accuracy.parquet").to_pylist()}
+    for measure in ("bytes", "packets", "start", "end", "duration"):
+        row = rows["published", measure]
+        assert row["n"] + row["missing"] == FLOWS and row["missing"] <= MOST_MISSING * FLOWS, row
+        assert row["outside"] == row["extra"] == 0
+
+
+def test_counts_are_never_too_small_and_too_large_as_often_as_the_sketch_size_predicts(loaded):
+    """A flow is counted too large if it shares its cell in each row (Cormode and Muthukrishnan 2005)."""
+    flows = columns(loaded[0], "compared_flows")
+    assert len(flows["bytes"]) == FLOWS and set(flows["found"]) == {"both"}
+    expected = (1 - math.exp(-FLOWS / Sketch().cells)) ** Sketch().rows
+    for name in ("bytes", "packets"):
+        exact, measured = flows[name].astype(float), flows[f"{name}_measured"].astype(float)
+        assert (measured >= exact).all()
+        assert np.mean(measured > exact) == pytest.approx(expected, abs=0.01)
+
+
+def test_windows_of_an_overloaded_sketch_are_all_flagged(loaded):
+    """Some 1,000 of the flows have no slot, so that others may not have been seen to begin."""
+    windows = columns(loaded[0], "judged_windows")
+    assert set(windows["reason"]) == {"sketch_load"}
+    assert (windows["bytes"] != windows["bytes_measured"]).any()
+
+
+def test_windows_of_an_overloaded_sketch_have_upper_bounds_that_hold(loaded):
+    """A count-min sketch never counts too little (Cormode and Muthukrishnan 2005)."""
+    windows = columns(loaded[0], "judged_windows")
+    assert (np.isnan(windows["bytes_low"].astype(float)) == (windows["reason"] == "sketch_load")).all()
+    high = windows["bytes_high"].astype(float)
+    assert (windows["bytes"].astype(float) <= high).all()
+    for row in pq.read_table(loaded[0] / "window_reasons.parquet").to_pylist():
+        assert row["windows"] == row["bounded"] == row["held"]
+
+
+def test_with_room_in_the_sketch_the_counts_of_all_flows_are_exact(loaded):
+    """Up to the share of flows that still have a cell of another flow in each row: 0.01 %."""
+    rows = [row for row in pq.read_table(loaded[0] / "memory.parquet").to_pylist() if row["cells"] == ROOM.cells]
+    assert {row["measure"] for row in rows} == {"bytes", "packets"}
+    expected = (1 - math.exp(-FLOWS / ROOM.cells)) ** ROOM.rows
+    for row in rows:
+        assert row["n"] == FLOWS
+        assert row["n"] - row["equal"] <= 2 * expected * FLOWS
+
+
+def r2(exact, measured):
+    """The coefficient of determination; None if all exact values are alike."""
+    variation = np.sum((exact - exact.mean()) ** 2)
+    return 1 - np.sum((exact - measured) ** 2) / variation if variation > 0 else None
+
+
+COUNTS = ("bytes", "packets", "bytes_in_flight", "acknowledged_bytes")
+
+
+def agrees(measure, pairs):
+    """Return whether a table of pairs is within the bounds, by the pairs alone."""
+    columns = {name: pairs.column(name).to_numpy() for name in pairs.column_names}
+    exact, measured = columns["exact"], columns["measured"]
+    both = ~np.isnan(exact) & ~np.isnan(measured)
+    missing = np.sum(~np.isnan(exact) & np.isnan(measured) & ~columns["outside"])
+    exact, measured, width = exact[both], measured[both], columns["width"][both]
+    if measure in ("loss", "retransmitted"):
+        widths = np.sort(width[~np.isnan(width) & ((exact > 0) | (width > 0))])
+        narrow = not len(widths) or (
+            widths[len(widths) // 2] <= 0.01 and widths[math.ceil(0.99 * len(widths)) - 1] <= 0.1
+        )
+        within = narrow and not any(covered is False for covered in columns["covered"][both])
+    else:
+        within = np.mean(np.abs(measured - exact) <= (0 if measure in COUNTS else 0.01) * exact) >= 0.995
+    above = (exact > 0) & (measured > 0)
+    if not within or np.sum(above) < 10:
+        return False
+    known = r2(exact, measured)
+    logarithms = r2(np.log(exact[above]), np.log(measured[above]))
+    if known is None and (exact != measured).any():
+        return False
+    few = missing <= MOST_MISSING * (missing + len(exact))
+    return few and all(value is None or value >= 0.99 for value in (known, logarithms))
+
+
+def test_a_measure_is_printed_to_agree_only_within_the_bounds(loaded):
+    folder, lines = loaded
+    table = pq.read_table(folder / "pairs.parquet")
+    verdicts = {tuple(line.split()[:2]): line.endswith(" agrees") for line in lines[1:]}
+    for (triggers, measure), verdict in verdicts.items():
+        pairs = table.filter((pc.field("triggers") == triggers) & (pc.field("measure") == measure))
+        assert verdict == agrees(measure, pairs), (triggers, measure)
+    assert (
+        len(verdicts)
+        == pc.count_distinct(pc.binary_join_element_wise(table["triggers"], table["measure"], " ")).as_py()
+    )
+    for triggers in ("all", "published"):
+        assert not any(verdicts[triggers, measure] for measure in ("bytes", "packets", "throughput"))
+        assert verdicts[triggers, "rtt_syn"] and verdicts[triggers, "rtt_ack"]

@@ -1,0 +1,158 @@
+"""Loss intervals of flow reports, end to end, against sets of sequence numbers (naive_flowreports)."""
+
+import math
+import random
+import struct
+from functools import partial
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.frames import traces
+from acapella_testing.oracles import naive_flowreports as naive
+from acapella_testing.oracles.naive_frames import read_frames
+
+from acapella.cli import main as cli
+from acapella.common import agreement, queries
+from acapella.flowreports import program
+
+pytestmark = pytest.mark.skipif(program.missing() is not None, reason=f"no flow reports here: {program.missing()}")
+FIN, SYN, RST, ACK = 1, 2, 4, 16
+MODULUS = 2**32
+
+
+def segment(client: int, seq: int, flags: int, size: int = 0) -> bytes:
+    """An Ethernet frame of flow ``client``."""
+    tcp = struct.pack("!HHIIBBHHH", 40000, 443, seq % MODULUS, 1, 0x50, flags, 1000, 0, 0) + bytes(size)
+    ends = struct.pack("!II", 0x0A000000 + client, 0x0B000001)
+    return bytes(12) + b"\x08\x00" + struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(tcp), 1, 0, 64, 6, 0) + ends + tcp
+
+
+def lossy_flow(draw: random.Random, client: int) -> list[bytes]:
+    """Segments of a flow as a tap sees them: lost, late, sent again, keepalive segments, FIN and RST, over the wrap."""
+    make, isn = partial(segment, client), draw.choice([MODULUS - 5000, draw.randrange(MODULUS)])
+    lost, late = draw.choice([0, 0.05, 0.3]), draw.choice([0, 0.1, 0.3])
+    frames = draw.choice([[], [make(isn, SYN)], [make(isn, SYN)] * 2, [make(isn, ACK)], [make(isn + 9000, ACK)]])
+    at, waiting = isn + 1, []
+    for _ in range(draw.randrange(5, 80)):
+        size, kind = draw.randrange(1, 300), draw.random()
+        if kind < 0.1:
+            frames.append(make(at - 1, ACK, draw.choice([0, 1])))  # keep-alive, RFC 9293 section 3.8.4
+            continue
+        if kind < 0.25:
+            frames.append(make(at - draw.randrange(1, 2000), ACK, size))
+            continue
+        if kind < 0.28:
+            frames.append(make(at, RST | ACK))
+        kind = draw.random()
+        if kind < late:
+            waiting.append(make(at, ACK, size))
+        elif kind >= late + lost:
+            frames.append(make(at, ACK, size))
+        at += size
+        if waiting and draw.random() < late:
+            frames.append(waiting.pop(draw.randrange(len(waiting))))
+    ends = [make(at, FIN | ACK, draw.choice([0, 10]))] * draw.randrange(3)
+    place = draw.choice([len(frames), max(1, len(frames) - 3)])  # a late FIN comes behind data that it follows
+    return frames[:place] + ends + frames[place:] + draw.sample(waiting, draw.randrange(len(waiting) + 1))
+
+
+def measured(folder: Path, flows: list[list[bytes]]) -> tuple[list[dict], dict]:
+    """Rows of compared_flows, and the naive numbers of each key."""
+    draw, frames, now = random.Random(len(flows)), [], traces.START_NS
+    queues = [list(reversed(flow)) for flow in flows]
+    while queues := [queue for queue in queues if queue]:
+        now += draw.randrange(1, traces.MS)
+        frames.append((now, draw.choice(queues).pop()))
+    capture = traces.write_pcap(folder / "lossy.pcap", frames, snaplen=262144)
+    assert cli.main(["flowreports", str(capture), "-o", str(folder / "made")]) == 0
+    rows = pq.read_table(folder / "made" / "compared_flows.parquet").to_pylist()
+    return rows, {key[2]: row for key, row in naive.flows(read_frames(capture)).items()}
+
+
+def covered(row: dict, exact: int, low: int = 0, high: int = 0) -> bool:
+    """Whether the loss interval, cut by ``low`` and ``high`` at its ends, has the exact number."""
+    begin = row["missing_measured_bytes"]
+    return begin + low <= exact <= begin + row["uncertain_bytes"] - high
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_loss_interval_covers_the_missing_bytes_and_no_narrower_one_does(seed, tmp_path):
+    draw = random.Random(seed)
+    rows, wanted = measured(tmp_path, [lossy_flow(draw, client) for client in range(250)])
+    assert len(rows) == len(wanted) == 250
+    exact = {row["src"]: wanted[row["src"]]["missing_bytes"] for row in rows}
+    missed = [(row["src"], exact[row["src"]], row) for row in rows if not covered(row, exact[row["src"]])]
+    assert not missed, (len(missed), missed[0])
+    unsure = [row for row in rows if row["uncertain_bytes"]]
+    assert unsure and len(unsure) < len(rows) / 2
+    assert any(row["missing_measured_bytes"] for row in rows if not row["uncertain_bytes"])
+    for ends in ({"low": 1}, {"high": 1}):
+        assert not all(covered(row, exact[row["src"]], **ends) for row in unsure), ends
+
+
+def test_a_segment_without_data_occupies_no_number(tmp_path):
+    """A capture that begins with a keep-alive or a stray ACK: numbers begin with the first data (RFC 9293)."""
+    flows = [
+        [segment(0, 999, ACK), segment(0, 1000, ACK, 50)],
+        [segment(1, 500_000, ACK), segment(1, 1000, ACK, 50), segment(1, 1050, ACK, 50)],
+        [segment(2, 999, ACK), segment(2, 1000, ACK), segment(2, 1000, FIN | ACK)],
+    ]
+    rows, _ = measured(tmp_path, flows)
+    assert [(row["missing_measured_bytes"], row["uncertain_bytes"]) for row in rows] == [(0, 0)] * 3
+
+
+def test_a_fin_below_the_highest_number_fills_its_hole_once(tmp_path):
+    """Data beyond the FIN opens a hole that has the FIN's number; sent again, it is no payload."""
+    flow = [segment(0, 1000, ACK, 50), segment(0, 1100, ACK, 50), *[segment(0, 1050, FIN | ACK)] * 2]
+    (row,), _ = measured(tmp_path, [flow])
+    assert (row["missing_measured_bytes"], row["retransmitted_measured_bytes"], row["uncertain_bytes"]) == (49, 0, 0)
+
+
+def test_payload_at_the_number_of_a_fin_seen_before_is_sent_again(tmp_path):
+    flow = [segment(0, 1000, ACK, 50), segment(0, 1050, FIN | ACK), segment(0, 1050, ACK, 2)]
+    (row,), _ = measured(tmp_path, [flow])
+    names = ("retransmitted_bytes", "retransmitted_measured_bytes", "uncertain_bytes", "missing_measured_bytes")
+    assert [row[name] for name in names] == [1, 1, 0, 0]
+
+
+def nearest_rank(values: list[float], share: float) -> float:
+    """Return the quantile as quantile_disc has it."""
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_coverage_and_width_of_intervals_match_a_plain_loop(seed):
+    draw, con = random.Random(seed), queries.connect()
+    names = ("missing_bytes", "missing_measured_bytes", "uncertain_bytes", "payload_bytes", "retransmitted_bytes")
+    con.execute(f"create table compared_flows ({', '.join(f'{name} ubigint' for name in names)}, outside boolean)")
+    kept, unbounded, covered, uncertain, widths = 0, 0, 0, 0, []
+    for _ in range(draw.randrange(1, 200)):
+        missing, low, more = (draw.choice([None, *range(6)]) for _ in names[:3])
+        payload, outside = draw.randrange(4), draw.random() < 0.1
+        again = draw.randrange(payload + 1)
+        con.execute(
+            "insert into compared_flows values (?, ?, ?, ?, ?, ?)", [missing, low, more, payload, again, outside]
+        )
+        if outside or missing is None or low is None:
+            continue
+        if more is None:
+            unbounded += 1
+            continue
+        kept += 1
+        covered += low <= missing <= low + more
+        uncertain += more > 0
+        if payload - again + missing > 0:
+            widths.append(more / (payload - again + missing))
+    (found,) = con.execute(queries.text("flowreports", "loss_intervals")).fetchall()
+    quantiles = [nearest_rank(widths, share) if widths else None for share in (0.5, 0.99)]
+    assert found == (kept, unbounded, covered, uncertain, *quantiles)
+
+
+def test_a_loss_that_no_interval_covers_does_not_agree():
+    row = {"measure": "loss", "n": 10, "missing": 0, "r2": 1.0, "r2_log": 1.0, "equal": 9, "missing_share": 0.0}
+    fine = {"covered_share": 1.0, "width_median": 0.01, "width_p99": 0.1, "n_log": 10}
+    assert agreement.disagreement(row | fine) is None
+    assert "10 % of intervals" in agreement.disagreement(row | fine | {"covered_share": 0.9})
+    assert "median width 2 %" in agreement.disagreement(row | fine | {"width_median": 0.02})
+    assert "no intervals" in agreement.disagreement(row | fine | {"covered_share": None, "width_median": None})

@@ -1,0 +1,183 @@
+"""The derived metrics of the P4-RDMA paper's Table II, of captures whose numbers are counted here octet by octet."""
+
+import struct
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.frames import traces
+
+from acapella.cli import main as cli
+from acapella.flowreports import program
+
+pytestmark = pytest.mark.skipif(program.missing() is not None, reason=f"no flow reports here: {program.missing()}")
+FIN, SYN, RST, ACK = 1, 2, 4, 16
+MS, MODULUS = traces.MS, 2**32
+
+
+class Conversation:
+    """TCP segments between two hosts, and what an exact count of them says of each direction.
+
+    Numbers are offsets from the initial ones, so that nothing here has to wrap.
+    """
+
+    def __init__(self, start_ns: int, port: int = 1000, host: int = 1):
+        self.now, self.frames = start_ns, []
+        self.ends = {"client": (bytes((10, 0, 0, host)), port), "server": (bytes((10, 1, 0, 2)), 80)}
+        self.counts = {side: Counter() for side in self.ends}
+        self.stamps = {side: [] for side in self.ends}
+        self.flights = {side: [] for side in self.ends}
+        self.closed = dict.fromkeys(self.ends)
+
+    def open(self, client: int, server: int, halves: tuple[int, int] = (10, 5)) -> None:
+        """A handshake with these initial numbers, its two halves in ms."""
+        self.first = {"client": client, "server": server}
+        self.seen = {side: set() for side in self.ends}
+        self.acked = dict.fromkeys(self.ends, 1)
+        self.send("client", SYN, 0, 0)
+        self.send("server", SYN | ACK, 0, 1, after=halves[0])
+        self.send("client", ACK, 1, 1, after=halves[1])
+
+    def send(self, side: str, flags: int, seq: int, ack: int, size: int = 0, *, after: int = 1) -> None:  # noqa: PLR0913
+        """A segment, so many ms after the one before."""
+        self.now += after * MS
+        other = "server" if side == "client" else "client"
+        numbers = [(self.first[side] + seq) % MODULUS, (self.first[other] + ack) % MODULUS if flags & ACK else 0]
+        (src, src_port), (dst, dst_port) = self.ends[side], self.ends[other]
+        tcp = struct.pack("!HHIIBBHHH", src_port, dst_port, *numbers, 0x50, flags, 1000, 0, 0) + bytes(size)
+        ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(tcp), 1, 0, 64, 6, 0) + src + dst
+        self.frames.append((self.now, bytes(12) + b"\x08\x00" + ip + tcp))
+        self.count(side, flags, seq, size)
+        if flags & ACK:
+            self.acknowledge(other, ack, bare=size == 0 and not flags & (SYN | FIN))
+
+    def count(self, side: str, flags: int, seq: int, size: int) -> None:
+        """What a segment adds to its own direction."""
+        counts, octets = self.counts[side], set(range(seq, seq + size))
+        counts["bytes"] += 40 + size
+        counts["packets"] += 1
+        counts["payload_bytes"] += size
+        counts["retransmitted_bytes"] += len(octets & self.seen[side])
+        self.seen[side] |= octets | ({seq + size} if flags & FIN else set()) | ({0} if flags & SYN else set())
+        self.stamps[side].append(self.now)
+        if flags & (FIN | RST):
+            self.closed[side] = self.now
+            self.flights[side].append(max(self.seen[side]) + 1 - self.acked[side])
+
+    def acknowledge(self, side: str, ack: int, *, bare: bool) -> None:
+        """What it says of the other direction."""
+        flight = max(self.seen[side]) + 1 - ack
+        if bare and ack == self.acked[side] and flight > 0:
+            self.counts[side]["duplicate_acks"] += 1
+        self.counts[side]["acknowledged_bytes"] += ack - self.acked[side]
+        self.acked[side] = ack
+        self.flights[side].append(flight)
+
+    def close(self) -> None:
+        """No more of this connection: what was never seen of it is a gap."""
+        for side, seen in self.seen.items():
+            self.counts[side]["gap_bytes"] += max(seen) + 1 - len(seen)
+
+    def expected(self, side: str) -> dict:
+        """Columns of flow_reports."""
+        counts, stamps = self.counts[side], self.stamps[side]
+        names = ("bytes", "packets", "payload_bytes", "retransmitted_bytes", "gap_bytes", "duplicate_acks")
+        return {
+            **{name: counts[name] for name in (*names, "acknowledged_bytes")},
+            **{"start_ns": stamps[0], "end_ns": stamps[-1], "duration_ns": stamps[-1] - stamps[0]},
+            "ended": self.closed[side] is not None,
+            "packet_size_mean": counts["bytes"] / counts["packets"],
+            "throughput_bps": round(8e9 * counts["bytes"] / (stamps[-1] - stamps[0])),
+            **{"rtt_syn_ns": 10 * MS, "rtt_ack_ns": 5 * MS, "handshake_rtt_ns": 15 * MS},
+            "iat_ns": stamps[-1] - stamps[-2],
+            "bytes_in_flight": self.flights[side][-1],
+        }
+
+
+def collected(folder: Path, frames: list, *words: str) -> tuple[list[dict], list[dict]]:
+    """Flows and series of what `acapella flowreports` makes of the frames."""
+    capture = traces.write_pcap(folder / "made.pcap", frames, snaplen=262144)
+    assert cli.main(["flowreports", str(capture), "-o", str(folder / "made"), *words]) == 0
+    return tuple(pq.read_table(folder / "made" / f"{name}.parquet").to_pylist() for name in ("flows", "series"))
+
+
+def assert_same(made: Conversation, flows: list[dict], series: list[dict]) -> None:
+    for flow, side in zip(flows, ("client", "server"), strict=True):
+        assert flow["last_ns"] >= made.stamps[side][-1]
+        expected = made.expected(side)
+        assert {name: flow[name] for name in expected} == expected, side
+        known = [row for row in series if row["flow"] == flow["flow"]]
+        for name in ("bytes", "packets", "payload_bytes", "retransmitted_bytes", "gap_bytes", "duplicate_acks"):
+            assert sum(row[name] for row in known) == flow[name], (side, name)
+    client = [row["bytes_in_flight_max"] for row in series if row["flow"] == flows[0]["flow"]]
+    assert max(flight for flight in client if flight is not None) == max(made.flights["client"])
+
+
+def test_loss_in_three_numbers_across_the_wrap_of_sequence_numbers(tmp_path):
+    made = Conversation(traces.START_NS)
+    made.open(MODULUS - 3000, 5000)
+    for seq in (1, 1001):
+        made.send("client", ACK, seq, 1, 1000, after=100)
+    made.send("server", ACK, 1, 2001)
+    for seq in (3001, 4001, 5001):  # 2001 is lost behind us: three duplicate ACKs
+        made.send("client", ACK, seq, 1, 1000, after=100)
+        made.send("server", ACK, 1, 2001)
+    made.send("client", ACK, 2001, 1, 1000, after=50)  # and comes again: fills the gap
+    made.send("server", ACK, 1, 6001)
+    made.send("client", ACK, 5001, 1, 1000)  # needlessly sent again
+    made.send("server", ACK, 1, 6001)
+    made.send("client", ACK, 6501, 1, 500)  # the tap missed 500
+    made.send("server", ACK, 1, 7001)
+    for seq in (7001, 8461):
+        made.send("client", ACK, seq, 1, 1460)
+    made.send("server", ACK, 1, 8461)
+    made.send("server", ACK, 1, 9921)
+    made.send("client", FIN | ACK, 9921, 1)
+    made.send("server", FIN | ACK, 1, 9922)
+    made.send("client", ACK, 9922, 2)
+    made.close()
+    counts = made.counts["client"]
+    assert (counts["retransmitted_bytes"], counts["gap_bytes"], counts["duplicate_acks"]) == (1000, 500, 3)
+    assert_same(made, *collected(tmp_path, made.frames))
+
+
+def test_ports_that_are_used_again_begin_anew(tmp_path):
+    made = Conversation(traces.START_NS)
+    for client, server in ((1_000_000, 5_000), (900_000_000, 77_777_777), (0xF0000000, 100)):
+        made.now += 1000 * MS
+        made.open(client, server)
+        for seq in range(1, 5001, 1000):
+            made.send("client", ACK, seq, 1, 1000)
+            made.send("server", ACK, 1, seq + 1000)
+        made.send("client", FIN | ACK, 5001, 1)
+        made.send("server", ACK, 1, 5002)
+        made.send("server", FIN | ACK, 1, 5002)
+        made.send("client", ACK, 5002, 2)
+        made.close()
+    flows, series = collected(tmp_path, made.frames)
+    assert flows[0]["acknowledged_bytes"] == 3 * 5001
+    assert_same(made, flows, series)
+
+
+def test_long_flows_of_different_sizes_over_six_resets(tmp_path):
+    """R2 above 0.99 on values and on logarithms, each flow in all epochs."""
+    frames = []
+    for n in range(6):
+        made = Conversation(traces.START_NS + n * 7 * MS, 2000 + n, host=n + 1)
+        made.open(n * 1_000_003, n, (1 + n * n, 2 + 3 * n))
+        made.now += 4 * n * MS
+        size = 40 + 110 * n
+        for packet in range(40 + 5 * n):
+            made.send("client", ACK, 1 + packet * size, 1, size, after=63_000 // (40 + 5 * n))
+            if packet % 2:
+                made.send("server", ACK, 1, 1 + (packet + 1) * size)
+        frames += made.frames
+    collected(tmp_path, sorted(frames), "--epoch", "10s")
+    flows = pq.read_table(tmp_path / "made" / "flows.parquet").to_pylist()
+    assert min(flow["epochs"] for flow in flows) >= 6
+    found = {row["measure"]: row for row in pq.read_table(tmp_path / "made" / "accuracy.parquet").to_pylist()}
+    for measure, count in (("bytes", 12), ("packets", 12), ("rtt_syn", 6), ("rtt_ack", 6)):
+        row = found[measure]
+        assert row["n"] == row["equal"] == count and row["missing"] == 0, row
+        assert row["r2"] > 0.99 and row["r2_log"] > 0.99, row

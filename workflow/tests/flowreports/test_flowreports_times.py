@@ -1,0 +1,104 @@
+"""Flow reports of captures whose file order is not time order: windows without a reason are right, and bounds hold."""
+
+import random
+import struct
+from collections import Counter
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.frames.traces import START_NS, write_stamped
+
+from acapella.cli import main as cli
+from acapella.flowreports import program
+
+pytestmark = pytest.mark.skipif(program.missing() is not None, reason=f"no flow reports here: {program.missing()}")
+SECOND = 10**9
+START = START_NS + 123
+YEAR_2200 = 7_258_118_400 * SECOND
+
+
+def frame(port: int, number: int) -> bytes:
+    """A UDP datagram of 128 bytes at the IP layer."""
+    payload = struct.pack("!I", number) * 25
+    udp = struct.pack("!HHHH", port, 2000, 8 + len(payload), 0) + payload
+    header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(udp), number % 65536, 0, 64, 17, 0)
+    return bytes(12) + b"\x08\x00" + header + bytes([10, 0, 0, 1, 10, 0, 0, 2]) + udp
+
+
+def trace(*, gap_ns: int = 10_000_000, count: int = 1000) -> list[tuple[int, int]]:
+    """Packets of five flows over ten seconds."""
+    return [(START + at * gap_ns, 1000 + at % 5) for at in range(count)]
+
+
+def checked(directory, captures, *, epoch: str = "1s") -> Counter:
+    """Compare every window with a count over the packets of all captures; return how many windows have which reason."""
+    paths = []
+    for number, packets in enumerate(captures):
+        frames = [(ts_ns, frame(port, at)) for at, (ts_ns, port) in enumerate(packets)]
+        paths.append(write_stamped(directory / f"{number}.pcapng", frames))
+    assert cli.main(["flowreports", *map(str, paths), "-o", str(directory / "made"), "--epoch", epoch]) == 0
+    expected = Counter()
+    for ts_ns, port in (packet for packets in captures for packet in packets):
+        if 0 <= ts_ns < 2**32 * SECOND - 1:
+            expected[port, ts_ns // SECOND * SECOND] += 128
+    flows = {row["flow"]: row["src_port"] for row in rows(directory, "compared_flows") if row["found"] != "collector"}
+    found = {(flows[row["flow"]], row["window_ns"]): row for row in rows(directory, "judged_windows")}
+    assert expected.keys() <= found.keys()
+    for place, row in found.items():
+        exact = expected[place]
+        assert row["bytes"] == exact
+        assert row["reason"] is not None or abs(row["bytes_measured"] - exact) * 10 <= exact, row
+        assert (row["bytes_low"] or 0) <= exact, row
+        assert row["bytes_high"] is None or exact <= row["bytes_high"], row
+    return Counter(row["reason"] for row in found.values())
+
+
+def rows(directory, name) -> list[dict]:
+    """Rows of a result."""
+    return pq.read_table(directory / "made" / f"{name}.parquet").to_pylist()
+
+
+def untimed(directory) -> int:
+    """Frames that the program did not get."""
+    return sum(row["value"] for row in rows(directory, "counts") if row["counter"] == "dropped.untimed")
+
+
+def test_windows_between_a_frame_ahead_of_its_neighbors_and_its_time_have_a_reason(tmp_path):
+    """Packet 700 (7 s) stands before packet 200 (2 s): windows 2 to 7 may be wrong, the other four are exact."""
+    packets = trace()
+    packets.insert(200, packets.pop(700))
+    assert checked(tmp_path, [packets]) == {None: 4 * 5, "time_reversal": 6 * 5}
+
+
+def test_all_windows_of_a_file_before_an_earlier_one_have_a_reason(tmp_path):
+    packets = trace()
+    assert checked(tmp_path, [packets[500:] + packets[:500]]) == {"time_reversal": 10 * 5}
+
+
+def test_frames_without_a_plausible_time_are_counted_and_not_in_reports(tmp_path):
+    """They are in no window of the digest, and the program does not get them: all windows are exact."""
+    packets = trace()
+    packets[200:200] = [(YEAR_2200, 1000), (-SECOND, 1001), (YEAR_2200, 7777)]
+    assert checked(tmp_path, [packets]) == {None: 10 * 5}
+    assert untimed(tmp_path) == 3
+
+
+def test_a_frame_without_a_plausible_time_does_not_hold_up_its_file_in_a_merge(tmp_path):
+    packets = trace()
+    assert checked(tmp_path, [[(YEAR_2200, 7777), *packets[::2]], packets[1::2]]) == {None: 10 * 5}
+    assert untimed(tmp_path) == 1
+
+
+@pytest.mark.parametrize("epoch", ["1s", "700ms"])
+def test_only_flows_whose_frames_changed_places_over_an_edge_have_a_reason(tmp_path, epoch):
+    """Neighbors change places at random, and some frames come late by up to two seconds."""
+    draw = random.Random(epoch)
+    packets = trace(gap_ns=3_000_000, count=3000)
+    for _ in range(300):
+        at = draw.randrange(len(packets) - 1)
+        packets[at], packets[at + 1] = packets[at + 1], packets[at]
+    for _ in range(3):
+        at = draw.randrange(len(packets) - 700)
+        packets.insert(at + draw.randrange(700), packets.pop(at))
+    found = checked(tmp_path, [packets], epoch=epoch)
+    assert found["time_reversal"] > 0 and (epoch != "1s" or found[None] >= 25)

@@ -1,0 +1,52 @@
+"""The study of flow reports: which reports count as lost, and which connection the response to a set rate is of."""
+
+import pytest
+
+from acapella.common import queries
+from acapella.flowreports import offered
+
+
+class FixedRate:
+    """A collector that takes exactly a million reports a second, and its clock."""
+
+    now = 0.0
+
+    def feed_reports(self, octets) -> None:
+        self.now += len(octets) / offered.REPORT_BYTES / 1e6
+
+    def monotonic(self) -> float:
+        self.now += 1e-7
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("rate", "least", "most"), [(0.99e6, 0, 0), (1.03e6, 0.01, 0.03), (1.4e6, 0.385, 0.4), (3e6, 1.98, 2)]
+)
+def test_reports_that_are_still_in_the_ring_after_the_run_are_lost(rate, least, most, monkeypatch):
+    """The ring holds more than half a second of reports at these rates."""
+    collector = FixedRate()
+    monkeypatch.setattr(offered.time, "monotonic", collector.monotonic)
+    got = offered.offer(collector, offered.ring(), rate, 1.0)
+    assert least * 1e6 <= got.lost <= most * 1e6 and got.seconds <= 1.012
+    assert got.read + got.lost == got.offered == rate
+
+
+def test_inter_arrival_times_of_a_set_rate_are_of_the_connection_with_most_bytes():
+    """Flow 0 is the control connection: it has the shorter exact time once, and the only measured one in window 2."""
+    con = queries.connect()
+    con.execute("create table compared_flows as from (values (0, 5201), (1, 5201), (2, 80)) as t(flow, dst_port)")
+    con.execute(
+        "create table judged_windows as from (values (0, 0, 100, 100), (1, 0, 9000, 8000), (0, 100, 50, 50),"
+        " (1, 100, 9000, 9000), (2, 200, 1, 1)) as t(flow, window_ns, bytes, bytes_measured)"
+    )
+    con.execute(
+        "create table window_iats as from (values (0, 0, 3, 900, 5), (1, 0, 10, 11, 12), (0, 100, 7, 8, 9),"
+        " (1, 100, 20, null, null)) as t(flow, window_ns, iat_ns, iat_measured_ns, gap_measured_ns)"
+    )
+    con.execute("create table named_flows as select 'rate' as name, 5201::usmallint as dst_port")
+    con.execute("create table steps as select 'rate' as name, 0::bigint as at_ns, 1e6 as bps")
+    rows = queries.select(con, "flowreports", "response", {"length_ns": 100}).to_arrow_table().to_pylist()
+    times = {row["t_ns"]: row for row in rows if row["flow"] == "rate"}
+    found = [tuple(times[at][f"{name}_ns"] for name in ("iat", "iat_measured", "gap_measured")) for at in (0, 100, 200)]
+    assert found == [(10, 11, 12), (20, None, None), (None, None, None)]
+    assert times[0]["bps"] == pytest.approx(9100 * 8e9 / 100)

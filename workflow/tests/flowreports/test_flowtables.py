@@ -1,0 +1,63 @@
+"""Merging the flow reports of samples: errors name the sample, earlier tables stay."""
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from acapella.cli import main as cli
+from acapella.common.tables import arrow_schema
+from acapella.flowreports import tables as flowtables
+
+PAIRS = """copy (
+    select 'flows' as triggers, 'bytes' as measure, 'report' as report, 1.0::double as exact, 1.0::double as measured,
+        false as outside, true as covered, 0.0::double as width
+    where false
+) to '{file}' (format parquet)"""
+
+
+@pytest.fixture
+def made(tmp_path):
+    """A campaign of three samples whose results have no rows."""
+    folder = tmp_path / "made"
+    for sample in "abc":
+        part = folder / "flowreports" / sample
+        part.mkdir(parents=True)
+        for table, name in flowtables.MERGED.items():
+            pq.write_table(arrow_schema(table).empty_table(), part / f"{name}.parquet")
+        duckdb.execute(PAIRS.format(file=part / "pairs.parquet"))
+    return folder
+
+
+@pytest.mark.parametrize("value", [None, -1])
+def test_a_value_that_its_table_excludes_names_the_sample(made, capsys, value):
+    """DuckDB merges it; Arrow refuses to convert it, which was a traceback."""
+    assert cli.main(["flowtables", str(made), "--samples", "a", "b", "c"]) == 0
+    earlier = {path: path.read_bytes() for path in (made / "tables").iterdir()}
+    row = {"sample": "b", "place": 1, "stage": "settings", "counter": "reports", "value": value}
+    types = {field.name: field.type for field in arrow_schema("flowreport_counts")} | {"value": pa.int64()}
+    columns = [pa.array([row[name]], kind) for name, kind in types.items()]
+    pq.write_table(pa.table(columns, names=list(types)), made / "flowreports" / "b" / "counts.parquet")
+    capsys.readouterr()
+    assert cli.main(["flowtables", str(made), "--samples", "a", "b", "c"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{made / 'flowreports' / 'b'}: sample b cannot be merged" in line
+    assert {path: path.read_bytes() for path in (made / "tables").iterdir()} == earlier
+
+
+@pytest.mark.parametrize("broken", ["a", "b", "c"])
+def test_a_result_that_cannot_be_merged_names_its_sample_and_earlier_tables_stay(tmp_path, capsys, broken):
+    folder = tmp_path / "made"
+    for sample in "abc":
+        part = folder / "flowreports" / sample / "compared_flows.parquet"
+        part.parent.mkdir(parents=True)
+        pq.write_table(arrow_schema("flowreport_flows").empty_table(), part)
+    damaged = folder / "flowreports" / broken / "compared_flows.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:-20])
+    (folder / "tables").mkdir()
+    (folder / "tables" / "flowreport_flows.parquet").write_bytes(b"earlier")
+    assert cli.main(["flowtables", str(folder), "--samples", "a", "b", "c"]) == 2
+    error = capsys.readouterr().err
+    assert f"{damaged.parent}: sample {broken} cannot be merged: " in error and error.count("\n") == 1
+    assert [path.name for path in (folder / "tables").iterdir()] == ["flowreport_flows.parquet"]
+    assert (folder / "tables" / "flowreport_flows.parquet").read_bytes() == b"earlier"

@@ -1,0 +1,211 @@
+"""Every kappa that the CHOIR paper printed, recomputed: verdicts, errata, and that a changed digit is seen."""
+
+import csv
+import math
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.csv_rows import read_rows, write_rows
+
+from acapella.cli import main as cli
+from acapella.kappa.conformance import FOLDER, Printed, judged, read_errata, read_printed
+
+ROOT = Path(__file__).resolve().parents[3]
+FACTS = ROOT.parent / "shared" / "facts" / "kappa_paper.csv"
+PRINTED = FOLDER / "kappa_printed.csv"
+ERRATA = FOLDER / "kappa_errata.yaml"
+COMPONENTS = ("U", "O", "L", "I")
+
+
+def verdicts(path=PRINTED):
+    """The judged rows by (environment, run)."""
+    rows = judged(read_printed(path), read_errata(ERRATA)["errata"])
+    return {(row["environment"], row["run"]): row for row in rows}
+
+
+def altered(tmp_path, place, column, text):
+    """A copy of the printed numbers with one of them changed."""
+    rows = read_rows(PRINTED)
+    (row,) = (row for row in rows if (row["environment"], row["run"]) == place)
+    assert row[column] != text
+    row[column] = text
+    path = tmp_path / "altered.csv"
+    write_rows(path, rows)
+    return path
+
+
+def test_every_printed_kappa_agrees_or_has_an_erratum(tmp_path, capsys):
+    assert cli.main(["conformance", "-o", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.endswith(": 41 printed kappas: 30 agree, 1 agree loosely, 10 disagree\n")
+    table = pq.read_table(tmp_path / "kappa_published.parquet").to_pylist()
+    assert [row["row"] for row in table] == list(range(1, 42))
+    assert all(row["erratum"] for row in table if row["verdict"] == "disagrees")
+    assert (tmp_path / "kappa_published.csv").read_text(encoding="utf-8").count("\n") == 42
+
+
+@pytest.mark.parametrize(
+    ("place", "column", "text", "verdict"),
+    [
+        (("Local Single-Replayer", "B"), "kappa", "0.9853", ("agrees", "disagrees")),
+        (("FABRIC Shared 80 Gbps", "C"), "I", "0.112", ("agrees", "disagrees")),
+        (("FABRIC Dedicated 40 Gbps 1", "B"), "I", "0.6968", ("disagrees", "agrees")),
+        (("FABRIC Dedicated 40 Gbps 2", "mean"), "I", "0.4996", ("agrees_loosely", "agrees")),
+    ],
+)
+def test_one_altered_value_changes_its_verdict_and_no_other(place, column, text, verdict, tmp_path):
+    first, second = verdicts(), verdicts(altered(tmp_path, place, column, text))
+    assert (first[place]["verdict"], second[place]["verdict"]) == verdict
+    assert {key for key in first if first[key]["verdict"] != second[key]["verdict"]} == {place}
+
+
+def test_a_disagreement_without_an_erratum_fails_in_one_line(tmp_path, capsys):
+    path = altered(tmp_path, ("Local Single-Replayer", "B"), "kappa", "0.9853")
+    assert cli.main(["conformance", "--printed", str(path), "-o", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert "Local Single-Replayer, run B: kappa 0.9853 is printed, its components allow 0.985475 to 0.985525" in error
+    assert error.count("\n") == 1
+
+
+def refused(capsys, printed, errata, folder) -> str:
+    """The one line that the command ends with."""
+    assert cli.main(["conformance", "--printed", str(printed), "--errata", str(errata), "-o", str(folder)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error
+
+
+def errata_with(tmp_path, old: str, new: str):
+    """A copy of the errata with one place changed."""
+    text = ERRATA.read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    path = tmp_path / "errata.yaml"
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ((("Local Dual-Replayer", "B"), "I", "0.312"), "the erratum is about another I"),
+        ((("Local Dual-Replayer", "mean"), "kappa", "0.9283"), "the erratum is about another kappa"),
+        ((("Local Dual-Replayer", "B"), "O", "0.01370"), "the erratum is about another O"),
+        ((("FABRIC Dedicated 40 Gbps 1", "B"), "I", "0.6968"), "the erratum is about another I"),
+        ((("FABRIC Dedicated 40 Gbps 2", "mean"), "I", "0.4996"), "the erratum is about another I"),
+        ((("FABRIC Shd. 40 Gbps Noisy", "mean"), "L", "2.04e-4"), "the erratum is about another L"),
+        ((("FABRIC Shd. 40 Gbps Noisy", "C"), "L", "2.12e-4"), "the erratum is about another L"),
+        ((("FABRIC Shared 80 Gbps", "mean"), "L", "2.36e-5"), "the printed L is not the mean of the printed runs"),
+        # An erratum that is about another run of the environment is no excuse.
+        ((("FABRIC Dedicated 40 Gbps 2", "B"), "kappa", "0.7400"), "kappa 0.74 is printed"),
+    ],
+)
+def test_an_altered_number_fails_whatever_errata_its_row_has(tmp_path, capsys, change, said):
+    assert said in refused(capsys, altered(tmp_path, *change), ERRATA, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("place", "kappa"),
+    [(("FABRIC Shd. 40 Gbps Noisy", "C"), "0.7576"), (("FABRIC Ded. 80 Gbps Noisy", "mean"), "0.9458")],
+)
+def test_an_erratum_that_explains_nothing_is_no_excuse(tmp_path, capsys, place, kappa):
+    """Even where it is about the new number."""
+    errata = errata_with(tmp_path, f" {kappa}", " 0.7400")
+    error = refused(capsys, altered(tmp_path, place, "kappa", "0.7400"), errata, tmp_path)
+    assert f"{', run '.join(place)}: kappa 0.74 is printed, its components allow" in error
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("explains: [L]", "explains: [L, I]", "Noisy, run mean: the erratum explains I, which is not so"),
+        ("explains: [L]", "explains: []", "Noisy, run mean: the printed L is not the mean of the printed runs"),
+        ("explains: [agrees_loosely]", "explains: []", "Gbps 2, run mean: kappa 0.7502 is printed and agrees with"),
+        (
+            "explains: [agrees_loosely]",
+            "explains: [disagrees]",
+            "Gbps 2, run mean: the erratum explains disagrees, which is",
+        ),
+        ("      C: 0 0.0270 0.0101 0.172 0.9275\n", "", "Local Dual-Replayer, run C: kappa 0.9275 is printed, its"),
+        ("0.0137 0.0051 0.311", "0.0137 0.0051 0.312", "Dual-Replayer, run B: the erratum is about another I"),
+        ("{mean: 0 0 1.37e-5 0.1085 0.9458}", "{B: 0 0 0 0 1}", "Noisy, run B: the erratum has no such row"),
+        ("Gbps Noisy: [mean]", "Gbps Noisy: [B, mean]", "Noisy, run B: 0 rows of it, 1 in "),
+        ("Gbps Noisy: [mean]", "Gbps Noisy: []", "Noisy, run mean: 1 rows of it, 0 in "),
+        ("0 0 1.37e-5 0.1085 0.9458", "0 0 1.37e-5", "not a file of errata"),
+        ("errata:\n  -", "errat:\n  -", "not a file of errata"),
+    ],
+)
+def test_errata_that_do_not_apply_fail(tmp_path, capsys, old, new, said):
+    assert said in refused(capsys, PRINTED, errata_with(tmp_path, old, new), tmp_path)
+
+
+def test_a_note_stands_beside_the_rows_that_it_is_about_alone():
+    rows = verdicts()
+    noted = {run for environment, run in rows if "40 Gbps 2" in environment and rows[environment, run]["erratum"]}
+    assert noted == {"mean"}
+    assert "L is printed" not in rows["FABRIC Shd. 40 Gbps Noisy", "B"]["erratum"]
+
+
+def test_an_erratum_is_stale_once_its_row_agrees(tmp_path, capsys):
+    """Even where the erratum was told of the new number."""
+    path = altered(tmp_path, ("FABRIC Dedicated 40 Gbps 2", "mean"), "I", "0.4996")
+    errata = errata_with(tmp_path, "4.20e-4 0.4998 0.7502", "4.20e-4 0.4996 0.7502")
+    assert "the erratum explains agrees_loosely, which is not so" in refused(capsys, path, errata, tmp_path)
+
+
+@pytest.mark.parametrize("at", [1, 5, 40, 41])
+def test_a_lost_row_and_one_twice_fail(tmp_path, capsys, at):
+    lines = PRINTED.read_text(encoding="utf-8").splitlines(keepends=True)
+    path = tmp_path / "printed.csv"
+    path.write_text("".join(lines[:at] + lines[at + 1 :]), encoding="utf-8")
+    assert "0 rows of it, 1 in " in refused(capsys, path, ERRATA, tmp_path)
+    path.write_text("".join([*lines, lines[at]]), encoding="utf-8")
+    assert "2 rows of it, 1 in " in refused(capsys, path, ERRATA, tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "environment,run\na,b\n", "environment,run,U,O,L,I,kappa\na,b,0,0,0,x,1\n"])
+def test_what_is_no_table_of_printed_numbers_is_told_in_one_line(content, tmp_path, capsys):
+    path = tmp_path / "printed.csv"
+    path.write_text(content, encoding="utf-8")
+    assert cli.main(["conformance", "--printed", str(path), "-o", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert "not a table of environment, run, U, O, L, I, kappa" in error
+    assert error.count("\n") == 1
+
+
+def test_a_printed_number_stands_for_all_that_round_to_it():
+    number = Printed.of("2.60e-6")
+    assert [float(end) for end in (number.low, number.value, number.high)] == [2.595e-6, 2.6e-6, 2.605e-6]
+    assert Printed.of("0") == Printed(0, 0, 0)
+
+
+def test_means_that_are_not_the_mean_of_their_runs_are_named():
+    rows = verdicts()
+    assert {key: row["unlike_runs"] for key, row in rows.items() if row["unlike_runs"]} == {
+        ("FABRIC Shd. 40 Gbps Noisy", "mean"): "L"
+    }
+
+
+def test_the_first_dedicated_test_asks_for_other_gaps():
+    implied = [verdicts()["FABRIC Dedicated 40 Gbps 1", run]["I_implied"] for run in "BCDE"]
+    assert [round(value, 4) for value in implied] == [0.6968, 0.3536, 0.3650, 0.6436]
+
+
+def test_recomputation_is_equation_5_and_lies_in_its_interval():
+    for row in verdicts().values():
+        assert row["kappa_recomputed"] == pytest.approx(1 - math.hypot(*(row[name] for name in COMPONENTS)) / 2)
+        assert row["kappa_lo"] <= row["kappa_recomputed"] <= row["kappa_hi"]
+
+
+def test_verdicts_are_those_of_an_independent_recomputation():
+    if not FACTS.is_file():
+        pytest.skip(f"no facts: {FACTS} is not there")
+    called = {"ok": "agrees", "ok_loose": "agrees_loosely", "DISAGREE": "disagrees"}
+    with FACTS.open(encoding="utf-8", newline="") as stream:
+        facts = {(row["environment"], row["run"]): row for row in csv.DictReader(stream)}
+    rows = verdicts()
+    assert {key: called[fact["verdict"]] for key, fact in facts.items()} == {
+        key: row["verdict"] for key, row in rows.items()
+    }
+    for key, fact in facts.items():
+        assert rows[key]["kappa_lo"] == pytest.approx(float(fact["kappa_lo"]), abs=2e-6)
+        assert rows[key]["kappa_hi"] == pytest.approx(float(fact["kappa_hi"]), abs=2e-6)

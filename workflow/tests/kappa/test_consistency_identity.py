@@ -1,0 +1,281 @@
+"""How a packet is known again: what a network may do to it, and what makes it another packet."""
+
+import random
+import struct
+
+import numpy as np
+import pytest
+from acapella_testing.frames.trial_frames import BASE_NS, ethernet, ipv4, ipv6, plain, sent, udp, write_pcap
+
+from acapella_core.consistency import IdentityRule, Selection, compare
+from acapella_core.errors import UserError
+
+MACS = b"\2" * 6 + b"\4" * 6
+VLAN = struct.pack(">HH", 0x8100, 42)
+SERVICE = struct.pack(">HHHH", 0x88A8, 7, 0x8100, 42)
+LABELS = struct.pack(">HII", 0x8847, 100 << 12 | 64, 200 << 12 | 0x100 | 64)
+
+
+def common(tmp_path, a: bytes, b: bytes, *, snaplens=(65535, 65535), **rule) -> bool:
+    """Whether frame b is frame a again."""
+    files = [
+        [write_pcap(tmp_path / f"{name}.pcap", [(BASE_NS, frame)], snaplen=snaplen)]
+        for name, frame, snaplen in zip("ab", (a, b), snaplens, strict=True)
+    ]
+    return compare(files, pairs=[(0, 1)], identity=IdentityRule(**rule))["pairs"][0]["n_common"] == 1
+
+
+def pseudowire(frame: bytes) -> bytes:
+    """A frame in an Ethernet pseudowire with a control word, below two MPLS labels."""
+    return b"\6" * 12 + LABELS + bytes(4) + frame
+
+
+def isl(frame: bytes, first: int = 1, kind: int = 0) -> bytes:
+    """A frame and its check sequence in Cisco ISL, whose own check sequence no capture has."""
+    inside = bytes.fromhex("aaaa03 040404 000a 0000 0000") + frame + b"fcs!"
+    return bytes([first, 0, 0x0C, 0, 0, kind << 4]) + b"\4" * 6 + struct.pack(">H", len(inside)) + inside
+
+
+def snap(packet: bytes, ethertype: int = 0x0800) -> bytes:
+    """A length, LLC and SNAP before a packet: what follows addresses or tags."""
+    data = bytes.fromhex("aaaa03 000000") + struct.pack(">H", ethertype) + packet
+    return struct.pack(">H", len(data)) + data
+
+
+def gre(packet: bytes) -> bytes:
+    """A packet in GRE."""
+    return ethernet(ipv4(struct.pack(">HH", 0, 0x86DD if packet[0] >> 4 == 6 else 0x0800) + packet, proto=47))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(ethernet(ipv4(udp(1), ident=9, ttl=3)), id="ttl"),
+        pytest.param(ethernet(ipv4(udp(1), ident=9, dscp=0xB9)), id="dscp-ecn"),
+        pytest.param(ethernet(ipv4(udp(1), ident=9, checksum=77)), id="ipv4-checksum"),
+        pytest.param(ethernet(ipv4(udp(1), ident=9), tags=VLAN), id="vlan"),
+        pytest.param(ethernet(ipv4(udp(1), ident=9), tags=SERVICE), id="vlans"),
+        pytest.param(b"\6" * 12 + LABELS + ipv4(udp(1), ident=9), id="mpls"),
+        pytest.param(pseudowire(ethernet(ipv4(udp(1), ident=9), tags=VLAN)), id="pseudowire"),
+        pytest.param(gre(ipv4(udp(1), ident=9)), id="gre"),
+        pytest.param(isl(ethernet(ipv4(udp(1), ident=9))), id="isl"),
+        pytest.param(isl(ethernet(ipv4(udp(1), ident=9), tags=VLAN), first=0x0C) + b"more", id="isl-vlan"),
+        pytest.param(MACS + snap(ipv4(udp(1), ident=9)), id="snap"),
+        pytest.param(MACS + SERVICE[:4] + snap(ipv4(udp(1), ident=9)) + bytes(6), id="service-vlan-snap"),
+        pytest.param(isl(MACS + SERVICE[:4] + snap(ipv4(udp(1), ident=9))), id="isl-service-vlan-snap"),
+        pytest.param(ethernet(ipv4(udp(1), ident=9)) + bytes(46), id="padding"),
+        pytest.param(ethernet(ipv4(udp(1), ident=9)) + b"fcs!", id="trailer"),
+    ],
+)
+def test_a_hop_does_not_make_another_packet(tmp_path, other):
+    assert common(tmp_path, ethernet(ipv4(udp(1), ident=9)), other)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(ethernet(ipv4(udp(2), ident=9)), id="payload"),
+        pytest.param(ethernet(ipv4(udp(1), ident=10)), id="id"),
+        pytest.param(ethernet(ipv4(udp(1, size=25), ident=9)), id="length"),
+        pytest.param(ethernet(ipv4(udp(1, checksum=5), ident=9)), id="udp-checksum"),
+        pytest.param(ethernet(ipv4(udp(1, ports=(1, 2)), ident=9)), id="ports"),
+        pytest.param(ethernet(ipv4(udp(1), ident=9, fragment=5)), id="fragment"),
+    ],
+)
+def test_another_packet_is_not_taken_for_it(tmp_path, other):
+    assert not common(tmp_path, ethernet(ipv4(udp(1), ident=9)), other)
+
+
+def test_ipv6(tmp_path):
+    packet = ethernet(ipv6(udp(1), flow_label=5))
+    assert common(tmp_path, packet, ethernet(ipv6(udp(1), flow_label=5, hops=1, traffic_class=0xFF), tags=VLAN))
+    assert common(tmp_path, packet, packet + bytes(20))
+    assert not common(tmp_path, packet, ethernet(ipv6(udp(1), flow_label=6)))
+
+
+@pytest.mark.parametrize("wrap", [ipv4, ipv6])
+def test_the_layer_4_checksum_may_be_left_out(tmp_path, wrap):
+    a, b = (ethernet(wrap(udp(1, checksum=checksum))) for checksum in (1, 2))
+    assert not common(tmp_path, a, b)
+    assert common(tmp_path, a, b, l4_checksum=False)
+    assert not common(tmp_path, a, ethernet(wrap(udp(2, checksum=2))), l4_checksum=False)
+
+
+def test_a_later_fragment_has_no_checksum_to_leave_out(tmp_path):
+    a, b = (ethernet(ipv4(udp(1, checksum=checksum), fragment=5)) for checksum in (1, 2))
+    assert not common(tmp_path, a, b, l4_checksum=False)
+
+
+def test_without_ip_the_ethertype_and_what_follows_count(tmp_path):
+    arp = ethernet(bytes(range(28)), 0x0806)
+    assert common(tmp_path, arp, b"\7" * 12 + arp[12:])
+    assert common(tmp_path, arp, ethernet(bytes(range(28)), 0x0806, tags=VLAN))
+    assert not common(tmp_path, arp, ethernet(bytes(range(28)), 0x88B6))
+    assert not common(tmp_path, arp, ethernet(bytes(range(1, 29)), 0x0806))
+
+
+def test_cisco_isl(tmp_path):
+    """tshark takes none with a longer frame than 1484 octets for ISL; what it carries is known all the same."""
+    full = ethernet(ipv4(udp(1, size=1472)))
+    assert len(isl(full)) == 26 + 1514 + 4
+    assert common(tmp_path, full, isl(full))
+    assert common(tmp_path, full, isl(full), snaplens=(100, 65535))
+    assert common(tmp_path, full, isl(full), snaplens=(65535, 100))
+    assert not common(tmp_path, isl(full), isl(full), snaplens=(39, 65535)), "too little of the frame in it"
+    assert not common(tmp_path, full, isl(ethernet(ipv4(udp(2, size=1472)))))
+    assert not common(tmp_path, isl(full), isl(full, kind=1)), "a Token Ring frame in it is not looked into"
+    assert common(tmp_path, isl(full, kind=1), isl(full, kind=1))
+
+
+NETBEUI = bytes.fromhex("f0f003") + bytes(range(47))
+CDP = bytes.fromhex("aaaa03 00000c 2000") + bytes(range(50))
+SNAP = bytes.fromhex("aaaa03 000000 88b5") + bytes(range(50))
+
+
+@pytest.mark.parametrize("data", [NETBEUI, CDP, SNAP], ids=["netbeui", "cdp", "snap"])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        pytest.param(lambda frame: b"\7" * 12 + frame[12:], id="addresses"),
+        pytest.param(lambda frame: frame[:12] + VLAN + frame[12:], id="vlan"),
+        pytest.param(lambda frame: frame[:12] + SERVICE + frame[12:], id="vlans"),
+        pytest.param(lambda frame: frame[:12] + SERVICE[:4] + frame[12:] + bytes(6), id="service-vlan-and-padding"),
+        pytest.param(lambda frame: frame + bytes(9), id="padding"),
+        pytest.param(pseudowire, id="pseudowire"),
+        pytest.param(isl, id="isl"),
+    ],
+)
+def test_a_frame_with_a_length_is_known_by_it_and_what_it_covers(tmp_path, data, wrap):
+    frame = ethernet(data, len(data))
+    assert common(tmp_path, frame, wrap(frame))
+    assert common(tmp_path, frame, wrap(frame), snaplens=(50, 65535))
+    other = ethernet(data[:-1] + b"?", len(data))
+    assert not common(tmp_path, frame, wrap(other))
+    shorter = ethernet(data[:-1] + b"?", len(data) - 1)
+    assert not common(tmp_path, frame, wrap(shorter))
+
+
+@pytest.mark.parametrize("snaplens", [(65535, 60), (60, 50), (50, 65535), (42, 65535)])
+def test_the_shorter_cut_holds_for_all(tmp_path, snaplens):
+    a = [(BASE_NS + n, plain(n)) for n in range(20)]
+    files = [[write_pcap(tmp_path / f"{k}.pcap", a, snaplen=snaplen)] for k, snaplen in enumerate(snaplens)]
+    result = compare(files, pairs=[(0, 1)])
+    assert result["pairs"][0]["n_common"] == 20
+    assert {trial["identity_bytes"] for trial in result["trials"]} == {min(snaplens) - 14}
+    assert [trial["truncated"] for trial in result["trials"]] == [20, 20]
+
+
+def with_options(payload: bytes) -> bytes:
+    """An IPv4 packet with the 40 bytes of options that its header has room for."""
+    packet = ipv4(payload)
+    return b"\x4f\0" + struct.pack(">H", len(packet) + 40) + packet[4:20] + b"\1" * 40 + packet[20:]
+
+
+@pytest.mark.parametrize(("packet", "least"), [(ipv4, 28), (with_options, 68), (ipv6, 48)])
+def test_a_packet_of_which_too_little_was_captured_takes_no_part(tmp_path, packet, least):
+    """Otherwise one such packet would have all others cut to as little, and a reversal would be taken for order."""
+    frames = [(BASE_NS + n, ethernet(packet(udp(n, size=60, checksum=n)))) for n in range(10)]
+    backwards = [(ts_ns, frame) for (ts_ns, _), (_, frame) in zip(frames, reversed(frames), strict=True)]
+    b = write_pcap(tmp_path / "b.pcap", backwards)
+    for snaplen, taken in ((20, 0), (14 + least - 1, 0), (14 + least, 1)):
+        first = write_pcap(tmp_path / f"first{snaplen}.pcap", frames[:1], snaplen=snaplen)
+        rest = write_pcap(tmp_path / f"rest{snaplen}.pcap", frames[1:])
+        result = compare([[first, rest], [b]], pairs=[(0, 1)])
+        trial, pair = result["trials"][0], result["pairs"][0]
+        assert (trial["packets"], trial["without_identity"]) == (9 + taken, 1 - taken)
+        assert trial["identity_bytes"] == (least if taken else None)
+        assert (pair["n_common"], pair["order"]["moved"]) == (9 + taken, 8 + taken)
+
+
+def test_a_cut_that_shows_late_holds_from_the_start(tmp_path):
+    packets = [(BASE_NS + n, plain(n)) for n in range(3000)]
+    whole = write_pcap(tmp_path / "whole.pcap", packets[:2000])
+    late = write_pcap(tmp_path / "late.pcap", packets[2000:], snaplen=45)
+    other = write_pcap(tmp_path / "other.pcap", packets)
+    merged = tmp_path / "merged.pcap"
+    merged.write_bytes(whole.read_bytes() + late.read_bytes()[24:])
+    result = compare([[merged], [other]], pairs=[(0, 1)])
+    assert result["pairs"][0]["n_common"] == 3000
+    assert [trial["identity_bytes"] for trial in result["trials"]] == [31, 31]
+
+
+def trailer(number: int, layout: str, node: int = 3, port: int = 1) -> bytes:
+    """CHOIR's tag of a packet."""
+    time = struct.pack(">Q", BASE_NS + number)
+    check = time[6:8] if layout == "v1" else time[1::-1]
+    return time + struct.pack(">HH", node, port) + check + b"\x65\x87"
+
+
+@pytest.mark.parametrize("layout", ["v1", "v2"])
+def test_choirs_trailer(tmp_path, layout):
+    a = ethernet(ipv4(udp(1))) + trailer(5, layout)
+    rewritten = ethernet(ipv6(udp(2)), tags=VLAN) + trailer(5, layout)
+    for accepted in (layout, "auto"):
+        assert common(tmp_path, a, rewritten, kind="tag", tag=accepted)
+        assert not common(tmp_path, a, ethernet(ipv4(udp(1))) + trailer(6, layout), kind="tag", tag=accepted)
+    other = {"v1": "v2", "v2": "v1"}[layout]
+    path = write_pcap(tmp_path / "t.pcap", [(BASE_NS, a), (BASE_NS, plain(1)), (BASE_NS, b"short")])
+    for rule, packets in ((layout, 1), (other, 0)):
+        trial = compare([[path]], pairs=[], identity=IdentityRule(kind="tag", tag=rule))["trials"][0]
+        assert (trial["packets"], trial["without_identity"]) == (packets, 3 - packets)
+
+
+@pytest.mark.parametrize("layouts", [("v1", "v1"), ("v2", "v2"), ("v1", "v2"), ("v2", "v1")])
+def test_a_tag_is_time_node_and_port_in_either_layout(tmp_path, layouts):
+    first, second = layouts
+    a = ethernet(ipv4(udp(1)))
+    tag = trailer(5, first)
+    assert common(tmp_path, a + tag, a + trailer(5, second), kind="tag")
+    for other in (trailer(6, second), trailer(5, second, node=4), trailer(5, second, port=2)):
+        assert not common(tmp_path, a + tag, a + other, kind="tag")
+
+
+def test_byte_regions(tmp_path):
+    rule = {"kind": "regions", "regions": ((14, 2), (42, 8))}
+    assert common(tmp_path, plain(1), b"\7" * 14 + plain(1)[14:], **rule)
+    assert not common(tmp_path, plain(1), plain(2), **rule)
+    path = write_pcap(tmp_path / "r.pcap", [(BASE_NS, plain(1)), (BASE_NS, plain(1)[:49])])
+    trial = compare([[path]], pairs=[], identity=IdentityRule(**rule))["trials"][0]
+    assert (trial["packets"], trial["without_identity"]) == (1, 1)
+    cut = write_pcap(tmp_path / "c.pcap", [(BASE_NS, plain(1))], snaplen=45)
+    trial = compare([[cut]], pairs=[], identity=IdentityRule(**rule))["trials"][0]
+    assert (trial["packets"], trial["without_identity"]) == (0, 1), "the second region is not captured whole"
+
+
+def test_the_whole_frame(tmp_path):
+    assert common(tmp_path, plain(1), plain(1), kind="frame")
+    assert not common(tmp_path, plain(1), b"\7" * 14 + plain(1)[14:], kind="frame")
+
+
+def test_a_rule_that_contradicts_itself_is_refused(tmp_path):
+    path = write_pcap(tmp_path / "a.pcap", [])
+    for rule in ({"kind": "colour"}, {"kind": "regions"}, {"regions": ((0, 1),)}, {"tag": "v9"}):
+        with pytest.raises(UserError):
+            compare([[path]], pairs=[], identity=IdentityRule(**rule))
+
+
+def chosen(path, **selection) -> list[int]:
+    """(packets, first_ns less BASE_NS) of what a selection leaves."""
+    trial = compare([[path]], pairs=[], selection=Selection(**selection))["trials"][0]
+    return [trial["packets"], None if trial["first_ns"] is None else trial["first_ns"] - BASE_NS]
+
+
+def test_selections(tmp_path):
+    packets = [(BASE_NS + 100 * n, ethernet(ipv4(udp(n, ports=(1000 + n % 2, 53))))) for n in range(10)]
+    path = write_pcap(tmp_path / "a.pcap", packets)
+    numbers = {str(path): np.array([2, 5, 99], dtype=np.uint64)}
+    assert chosen(path, frames=numbers) == [2, 100]
+    assert chosen(path, from_ns=BASE_NS + 100, to_ns=BASE_NS + 300) == [2, 100]
+    odd = (17, "10.0.0.1", 1001, "10.0.0.2", 53)
+    assert chosen(path, flow=odd) == [5, 100]
+    assert chosen(path, flow=[odd, (None, None, 1000, None, None)]) == [10, 0]
+    assert chosen(path, flow=(6, None, None, None, None)) == [0, None]
+    assert chosen(path, flow=odd, from_ns=100, to_ns=600, relative=True) == [2, 300]
+    with pytest.raises(UserError, match="frame numbers"):
+        chosen(path, frames={})
+
+
+def test_random_packets_are_told_apart(tmp_path):
+    packets = sent(20_000, random.Random(3))
+    trial = compare([[write_pcap(tmp_path / "a.pcap", packets)]], pairs=[])["trials"][0]
+    assert (trial["packets"], trial["ambiguous"]) == (20_000, 0)

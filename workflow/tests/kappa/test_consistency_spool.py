@@ -1,0 +1,45 @@
+"""A comparison that goes through private files says the same as one in memory, and leaves nothing behind."""
+
+import random
+from pathlib import Path
+
+import pytest
+from acapella_testing.frames.trial_frames import disturbed, sent, write_pcap
+
+from acapella_core.consistency import compare
+from acapella_core.errors import UserError
+
+
+@pytest.mark.parametrize("memory_bytes", [1, 20_000, 400_000])
+@pytest.mark.parametrize("kinds", [None, 40, 1])
+def test_the_result_is_the_same_to_the_last_bit(tmp_path, kinds, memory_bytes):
+    rng = random.Random(str(kinds))
+    first = sent(4000, rng, kinds)
+    second = disturbed(first, rng)
+    rng.shuffle(second)  # frames out of time order, so that sorting goes through files as well
+    files = [
+        [write_pcap(tmp_path / "a.pcap", first)],
+        [write_pcap(tmp_path / f"b{k}.pcap", second[k::2]) for k in range(2)],
+        [write_pcap(tmp_path / "c.pcap", disturbed(first, rng)[:200])],
+    ]
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    options = {"pairs": [(0, 1), (0, 2), (1, 2)], "windows": 20}
+    assert compare(files, memory_bytes=memory_bytes, spool=spool, **options) == compare(files, **options)
+    assert not list(spool.iterdir())
+
+
+def test_without_its_folder_the_user_is_told(tmp_path):
+    packets = sent(40_000, random.Random(1))
+    path = write_pcap(tmp_path / "a.pcap", packets)
+    with pytest.raises(UserError, match="gone"):
+        compare([[path], [path]], pairs=[(0, 1)], memory_bytes=1, spool=tmp_path / "gone")
+
+
+def test_trials_of_a_pair_are_taken_from_any_files(tmp_path):
+    packets = sent(50, random.Random(2))
+    path = write_pcap(tmp_path / "a.pcap", packets)
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    both = compare([[path], [path]], pairs=[(0, 1), (1, 0)], memory_bytes=1, spool=tmp_path)["pairs"]
+    assert both[0] == both[1] | {"a": 0, "b": 1}
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors

@@ -1,0 +1,255 @@
+"""`acapella kappa` through its JSON: what has to be right for any two trials."""
+
+import gzip
+import itertools
+import shutil
+from fractions import Fraction
+
+import pytest
+from acapella_testing.frames.trial_captures import START_NS, codes, kappa, pair, steady, write
+
+ZERO = {"U": 0, "O": 0, "O_published": 0, "O_kendall": 0, "L": 0, "L_offset_removed": 0, "I": 0}
+
+
+def part(entry: dict, names) -> dict:
+    return {name: entry[name] for name in names}
+
+
+@pytest.mark.parametrize("packets", [1, 2, 3, 50])
+def test_a_trial_against_itself_is_consistent(tmp_path, capsys, packets):
+    trial = write(tmp_path / "a.pcap", steady(packets))
+    found = pair(capsys, trial, trial)
+    assert part(found, ZERO) == ZERO
+    assert (found["kappa"], found["kappa_published"], found["n_common"]) == (1, 1, packets)
+    assert found["within_ns"] == {"10": 1}
+    assert found["warnings"] == []
+
+
+def test_one_drop_of_ten_is_the_paper_s_example(tmp_path, capsys):
+    a = write(tmp_path / "a.pcap", steady(10))
+    b = write(tmp_path / "b.pcap", steady(10)[:4] + steady(10)[5:], [0, 1, 2, 3, 5, 6, 7, 8, 9])
+    found = pair(capsys, a, b)
+    assert found["U"] == float(Fraction(1, 19))
+    assert part(found, ("O", "L", "n_a", "n_b", "n_common")) == {"O": 0, "L": 0, "n_a": 10, "n_b": 9, "n_common": 9}
+    assert found["I"] == float(Fraction(1_237, 18 * 1_237))  # the packet behind the drop has twice the gap
+
+
+@pytest.mark.parametrize("n", [2, 3, 7, 10, 101])
+def test_a_reversal_moves_as_far_as_the_definition_says(tmp_path, capsys, n):
+    a = write(tmp_path / "a.pcap", steady(n))
+    b = write(tmp_path / "b.pcap", steady(n), range(n - 1, -1, -1))
+    found = pair(capsys, a, b)
+    distance = n * n // 2 - (n - 1)
+    assert found["integers"]["order"]["distance"] == distance
+    assert found["O"] == float(Fraction(2 * distance, n * (n + 1)))
+    assert found["O_published"] == float(Fraction(2 * distance, (n - 1) * (n + 1)))
+    assert (found["O_kendall"], found["moves"]["count"]) == (1, n - 1)
+
+
+@pytest.mark.parametrize(("times", "by"), [(1, 2), (2, 1), (3, 1), (7, 5)])
+def test_a_stretched_trial_has_the_i_of_its_factor(tmp_path, capsys, times, by):
+    offsets = [n * n * 331 * by for n in range(40)]
+    a = write(tmp_path / "a.pcap", offsets)
+    b = write(tmp_path / "b.pcap", [ns * times // by for ns in offsets])
+    factor = Fraction(times, by)
+    assert pair(capsys, a, b)["I"] == float(abs(factor - 1) / (factor + 1))
+
+
+def test_all_but_the_first_delayed_is_one_changed_gap(tmp_path, capsys):
+    x = 777
+    a = write(tmp_path / "a.pcap", steady(20))
+    b = write(tmp_path / "b.pcap", [0] + [ns + x for ns in steady(20)[1:]])
+    found = pair(capsys, a, b)
+    spans = found["duration_a_ns"] + found["duration_b_ns"]
+    assert found["I"] == float(Fraction(x, spans))
+    assert found["L"] == float(Fraction(19 * x, 20 * found["duration_b_ns"]))
+    assert (found["offset_ns"], found["L_offset_removed"]) == (x, float(Fraction(x, 20 * found["duration_b_ns"])))
+    assert found["within_ns"] == {"10": 19 / 20}
+
+
+def test_components_are_symmetric_and_the_move_table_is_not(tmp_path, capsys):
+    a = write(tmp_path / "a.pcap", steady(8))
+    b = write(tmp_path / "b.pcap", [ns + ns // 7 for ns in steady(7)], [1, 2, 3, 0, 6, 7, 4])
+    there, back = pair(capsys, a, b), pair(capsys, b, a)
+    same = (*ZERO, "kappa", "kappa_published", "within_ns", "latency_delta_ns", "iat_delta_ns")
+    assert part(there, same) == part(back, same)
+    assert there["moves"]["count"] == back["moves"]["count"]
+    assert there["offset_ns"] == -back["offset_ns"]
+    assert there["moves"]["min"] == -back["moves"]["max"] != back["moves"]["min"]
+
+
+def test_every_permutation_up_to_7_as_a_window_of_its_own(tmp_path, capsys):
+    """A window's order is that of its own packets, so one pair of trials holds all 5,913 of them."""
+    from acapella_testing.oracles import naive_kappa  # noqa: PLC0415 - scapy is slow to import
+
+    orders = [order for size in range(1, 8) for order in itertools.permutations(range(size))]
+    length, offsets, in_a, in_b = 1_000, [], [], []
+    for window, order in enumerate(orders):
+        offsets += [window * length + 11 * n for n in range(len(order))]
+        base = len(in_a)
+        in_a += [base + n for n in range(len(order))]
+        in_b += [base + n for n in order]
+    found = pair(
+        capsys,
+        write(tmp_path / "a.pcap", offsets, in_a),
+        write(tmp_path / "b.pcap", offsets, in_b),
+        *("--window", f"{length}ns"),
+    )
+    assert len(found["timeline"]) == len(orders)
+    distances, moved = 0, 0
+    for order, window in zip(orders, found["timeline"], strict=True):
+        moves = naive_kappa.moved(list(order))
+        distance, n = sum(abs(a - b) for a, b in moves), len(order)
+        pairs = max(1, n * (n - 1) // 2)
+        assert window["O"] == float(Fraction(2 * distance, n * (n + 1)))
+        assert window["O_kendall"] == float(Fraction(naive_kappa.inversions(list(order)), pairs))
+        distances, moved = distances + distance, moved + len(moves)
+    assert found["integers"]["order"]["distance"] == distances
+    assert found["moves"]["count"] == moved
+
+
+@pytest.mark.parametrize("files", [2, 3])
+@pytest.mark.parametrize("how", ["round robin", "cut"])
+def test_several_files_of_a_trial_are_one_trial_in_any_order(tmp_path, capsys, files, how):
+    offsets, numbers = [ns // 3 for ns in steady(30)], [*range(10), 12, 11, 10, *range(13, 30)]
+    a = write(tmp_path / "a.pcap", steady(30))
+    whole = pair(capsys, a, write(tmp_path / "b.pcap", offsets, numbers))
+    parts = []
+    for k in range(files):
+        chosen = range(k, 30, files) if how == "round robin" else range(k * 30 // files, (k + 1) * 30 // files)
+        name = tmp_path / f"b{k}.pcap"
+        parts.append(str(write(name, [offsets[n] for n in chosen], [numbers[n] for n in chosen])))
+    for order in itertools.permutations(parts):
+        assert pair(capsys, a, ",".join(order)) == whole
+
+
+def test_a_file_twice_in_a_trial_is_refused(tmp_path, capsys):
+    from acapella.cli.main import main  # noqa: PLC0415
+
+    a = write(tmp_path / "a.pcap", steady(3))
+    again = shutil.copy(a, tmp_path / "again.pcap")
+    assert main(["kappa", str(a), f"{a},{again}"]) == 2
+    assert "a.pcap" in capsys.readouterr().err
+
+
+def test_two_empty_trials_have_no_kappa(tmp_path, capsys):
+    empty = write(tmp_path / "a.pcap", [])
+    found = pair(capsys, empty, write(tmp_path / "b.pcap", []))
+    undefined = ("O", "O_published", "O_kendall", "L", "L_offset_removed", "I", "kappa", "kappa_published", "offset_ns")
+    assert part(found, undefined) == dict.fromkeys(undefined)
+    assert (found["U"], found["within_ns"]) == (0, {"10": None})
+    assert codes(found) == ["empty_trial"]
+
+
+@pytest.mark.parametrize("numbers", [[], [7, 8, 9]])
+def test_without_a_common_packet_kappa_is_0(tmp_path, capsys, numbers):
+    a = write(tmp_path / "a.pcap", steady(3))
+    found = pair(capsys, a, write(tmp_path / "b.pcap", steady(len(numbers)), numbers))
+    assert (found["U"], found["kappa"], found["kappa_published"]) == (1, 0, 0)
+    undefined = ("O", "O_published", "O_kendall", "L", "L_offset_removed", "I", "offset_ns")
+    assert part(found, undefined) == dict.fromkeys(undefined)
+    assert codes(found) == (["different_content"] if numbers else ["empty_trial"])
+
+
+def test_trials_without_duration_are_equal_in_time(tmp_path, capsys):
+    a = write(tmp_path / "a.pcap", [0, 0, 0])
+    found = pair(capsys, a, write(tmp_path / "b.pcap", [5, 5, 5]))
+    assert part(found, ZERO) == ZERO
+    assert found["kappa"] == 1
+    assert codes(found) == ["coarse_clock", "coarse_clock"]
+
+
+def test_one_trial_without_duration(tmp_path, capsys):
+    a = write(tmp_path / "a.pcap", [0, 0, 0])
+    found = pair(capsys, a, write(tmp_path / "b.pcap", [0, 10, 20]))
+    assert (found["I"], found["L"]) == (1, 0.5)
+
+
+def test_compressed_and_pcapng_trials_are_read_alike(tmp_path, capsys):
+    from acapella_testing.frames.traces import pcapng_block  # noqa: PLC0415
+
+    a, b = write(tmp_path / "a.pcap", steady(9)), write(tmp_path / "b.pcap", [ns + ns % 5 for ns in steady(9)])
+    plain = pair(capsys, a, b)
+    packed = tmp_path / "b.pcap.gz"
+    packed.write_bytes(gzip.compress(b.read_bytes()))
+    assert pair(capsys, a, packed) == plain
+    data, at = b.read_bytes(), 24
+    import struct  # noqa: PLC0415
+
+    blocks = [pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))]
+    blocks.append(pcapng_block(1, struct.pack("<HHI", 1, 0, 0) + struct.pack("<HHB3xHH", 9, 1, 9, 0, 0)))
+    while at < len(data):
+        seconds, ns, captured, wire = struct.unpack_from("<IIII", data, at)
+        stamp = seconds * 10**9 + ns
+        head = struct.pack("<IIIII", 0, stamp >> 32, stamp & 0xFFFFFFFF, captured, wire)
+        blocks.append(pcapng_block(6, head + data[at + 16 : at + 16 + captured]))
+        at += 16 + captured
+    other = tmp_path / "b.pcapng"
+    other.write_bytes(b"".join(blocks))
+    assert pair(capsys, a, other) == plain
+
+
+def test_the_first_trial_is_the_baseline_unless_all_pairs_are_asked_for(tmp_path, capsys):
+    trials = [write(tmp_path / f"{n}.pcap", [ns + n * (ns % 7) for ns in steady(9)]) for n in range(4)]
+    found = kappa(capsys, *trials)
+    assert [(p["a"], p["b"]) for p in found["pairs"]] == [("A", "B"), ("A", "C"), ("A", "D")]
+    every = kappa(capsys, *trials, "--all-pairs", "--name", "w", "x", "y", "z")
+    assert [(p["a"], p["b"]) for p in every["pairs"]] == list(itertools.combinations("wxyz", 2))
+    assert [t["name"] for t in every["trials"]] == list("wxyz")
+    assert [p["I"] for p in every["pairs"][:3]] == [p["I"] for p in found["pairs"]]
+
+
+def test_two_passes_under_little_memory_give_the_same_bytes(tmp_path, capsys):
+    a = write(tmp_path / "a.pcap", steady(3_000))
+    order = [*range(1_000), *range(1_700, 2_400), *range(1_000, 1_700), *range(2_402, 3_000)]
+    b = write(tmp_path / "b.pcap", [ns + ns % 11 for ns in steady(len(order))], order)
+    assert kappa(capsys, a, b, "--memory", "4K") == kappa(capsys, a, b)
+
+
+def test_bursts_that_moved_as_one_are_one_burst(tmp_path, capsys):
+    order = [*range(10), *range(15, 20), *range(10, 15), *range(20, 30)]
+    a = write(tmp_path / "a.pcap", steady(30))
+    found = pair(capsys, a, write(tmp_path / "b.pcap", steady(30), order))
+    assert (found["moves"]["count"], found["bursts"]["count"], found["bursts"]["longest"]) == (5, 1, 5)
+    assert abs(found["bursts"]["mean"]) == 5
+
+
+def test_windows_say_when_it_broke(tmp_path, capsys):
+    offsets = steady(1_000)
+    late = [ns + (ns % 97) * 5 if 400 <= n < 420 else ns for n, ns in enumerate(offsets)]
+    a, b = write(tmp_path / "a.pcap", offsets), write(tmp_path / "b.pcap", late)
+    timeline = pair(capsys, a, b)["timeline"]
+    assert len(timeline) == 50
+    broken = [n for n, window in enumerate(timeline) if window["kappa"] < 1]
+    assert broken and set(broken) <= {19, 20, 21}
+    assert sum(window["n_a"] for window in timeline) == 1_000
+    assert [w["from_ns"] for w in timeline[1:]] == [w["to_ns"] for w in timeline[:-1]]
+    assert timeline[0]["from_ns"] == 0 and timeline[-1]["to_ns"] >= offsets[-1]
+
+
+def test_mean_of_windows_by_packets_is_l(tmp_path, capsys):
+    a = write(tmp_path / "a.pcap", steady(200))
+    b = write(tmp_path / "b.pcap", [ns + ns * ns % 613 for ns in steady(200)])
+    found = pair(capsys, a, b)
+    mean = sum(w["L"] * w["n_common"] for w in found["timeline"] if w["n_common"]) / found["n_common"]
+    assert mean == pytest.approx(found["L"], rel=1e-12)
+
+
+def test_stamps_far_from_each_other_do_not_overflow(tmp_path, capsys):
+    a = write(tmp_path / "a.pcap", [-START_NS, 0, 2_500_000_000 * 10**9 - START_NS])
+    b = write(tmp_path / "b.pcap", [-START_NS, 1, 2_500_000_000 * 10**9 - START_NS])
+    found = pair(capsys, a, b)
+    assert found["duration_a_ns"] == 2_500_000_000 * 10**9
+    assert found["I"] == float(Fraction(2, 5_000_000_000 * 10**9))
+
+
+def test_the_schema_refuses_a_result_without_a_component(tmp_path, capsys):
+    import jsonschema  # noqa: PLC0415
+
+    from acapella_core.schemas import json_schema  # noqa: PLC0415
+
+    a = write(tmp_path / "a.pcap", steady(3))
+    result = kappa(capsys, a, a)
+    del result["pairs"][0]["O_kendall"]
+    with pytest.raises(jsonschema.ValidationError, match="O_kendall"):
+        jsonschema.validate(result, json_schema("kappa"))

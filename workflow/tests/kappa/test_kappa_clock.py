@@ -1,0 +1,174 @@
+"""What `acapella kappa` sees of a trial's clock: grids with an offset or without, declared ones, times beyond all."""
+
+import random
+import struct
+from pathlib import Path
+
+import pytest
+from acapella_testing.frames.trial_captures import START_NS, codes, kappa, packet, pair, steady, write
+from acapella_testing.oracles.plain_flows import write_pcap
+
+from acapella.cli.main import main
+
+LAST_NS = 2**32 * 10**9 - 2  # the last plausible time, in the year 2106
+
+
+def block(kind: int, body: bytes) -> bytes:
+    """A pcapng block."""
+    return struct.pack("<II", kind, len(body) + 12) + body + struct.pack("<I", len(body) + 12)
+
+
+def write_ng(path: Path, stamps: list[tuple[int, int]], resolutions: list[int]) -> Path:
+    """A pcapng file with an interface for each if_tsresol; stamps are (interface, units)."""
+    content = block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+    for resolution in resolutions:
+        content += block(1, struct.pack("<HHIHHB3xHH", 1, 0, 0, 9, 1, resolution, 0, 0))
+    for number, (interface, units) in enumerate(stamps):
+        frame = packet(number)
+        head = struct.pack("<IIIII", interface, units >> 32, units & 0xFFFFFFFF, len(frame), len(frame))
+        content += block(6, head + frame + bytes(-len(frame) % 4))
+    path.write_bytes(content)
+    return path
+
+
+def jittered(count: int, run: int, jitter_ns: int = 50) -> list[int]:
+    """Times of a run on a fine clock."""
+    draw = random.Random(run)
+    return sorted(START_NS + n * 10_007 + draw.randrange(jitter_ns + 1) for n in range(count))
+
+
+def on_grid(times: list[int], step_ns: int, offset_ns: int) -> list[int]:
+    """Offsets from START_NS of times rounded to a grid, for write()."""
+    return [ns // step_ns * step_ns + offset_ns - START_NS for ns in times]
+
+
+def texts(entry: dict, code: str) -> list[str]:
+    """What the warnings of a code say."""
+    return [warning["text"] for warning in entry["warnings"] if warning["code"] == code]
+
+
+@pytest.mark.parametrize(
+    ("grid", "named", "said"),
+    [
+        ((1000, 0), "coarse_clock", "multiples of 1 µs"),
+        ((1000, 123), "coarse_clock", "on a grid of 1 µs"),
+        ((4000, 77), "coarse_clock", "on a grid of 4 µs"),
+        ((512, 0), "coarse_within", "on a grid of 512 ns"),
+        ((100, 0), "coarse_within", "multiples of 100 ns"),
+        ((100, 7), "coarse_within", "on a grid of 100 ns"),
+        ((16, 3), "coarse_within", "on a grid of 16 ns"),
+        ((10, 0), None, None),  # the smallest bound: a share within a step is a share
+        ((8, 0), None, None),
+        ((1, 0), None, None),
+    ],
+)
+def test_a_grid_is_named_whatever_its_offset(tmp_path, capsys, grid, named, said):
+    a, b = (write(tmp_path / f"{k}.pcap", on_grid(jittered(400, k), *grid)) for k in range(2))
+    found = pair(capsys, a, b)
+    assert codes(found) == [named] * 2 * bool(named)
+    if named:
+        assert [f"in {name}.pcap" in text and said in text for name, text in enumerate(texts(found, named))] == [
+            True
+        ] * 2
+
+
+@pytest.mark.parametrize(("bound", "named"), [("7", ["coarse_within"] * 2), ("8", []), ("0", ["coarse_within"] * 2)])
+def test_the_smallest_bound_decides(tmp_path, capsys, bound, named):
+    a, b = (write(tmp_path / f"{k}.pcap", on_grid(jittered(400, k), 8, 3)) for k in range(2))
+    assert codes(pair(capsys, a, b, "--within", bound, "1000")) == named
+
+
+def test_a_fine_clock_is_fine_enough_for_equal_gaps(tmp_path, capsys):
+    a, b = (write(tmp_path / f"{k}.pcap", on_grid(jittered(400, k), 1, 0)) for k in range(2))
+    assert codes(pair(capsys, a, b, "--within", "0")) == []
+
+
+@pytest.mark.parametrize(
+    ("resolution", "named", "grid"),
+    [(0x80 | 10, "coarse_clock", 976_562), (0x80 | 20, "coarse_within", 953), (6, "coarse_clock", 1000),
+     (7, "coarse_within", 100), (0x80 | 27, None, 7), (9, None, 1), (12, None, 1), (0x80 | 40, None, 1)],
+)  # fmt: skip
+def test_a_declared_unit_counts(tmp_path, capsys, resolution, named, grid):
+    per_second = 2 ** (resolution & 127) if resolution & 128 else 10**resolution
+    trials = []
+    for run in range(2):
+        times = [ns + (ns - START_NS) * 198 for ns in jittered(100, run)]
+        stamps = [(0, (ns - START_NS + 10**15) * per_second // 10**9) for ns in times]
+        trials.append(write_ng(tmp_path / f"{run}.pcapng", stamps, [resolution]))
+    result = kappa(capsys, *trials)
+    assert codes(result["pairs"][0]) == [named] * 2 * bool(named)
+    assert result["trials"][0]["files"][0]["grid_ns"] == grid
+
+
+@pytest.mark.parametrize(("interfaces", "named"), [((0, 1), True), ((0, 0), False)])
+def test_the_coarsest_interface_that_took_part_counts(tmp_path, capsys, interfaces, named):
+    times = jittered(100, 1)
+    stamps = [(which, ns // 1000 if which else ns) for which, ns in zip(interfaces * 50, times, strict=True)]
+    both = write_ng(tmp_path / "b.pcapng", stamps, [9, 6])
+    found = pair(capsys, write(tmp_path / "a.pcap", [ns - START_NS for ns in times]), both)
+    assert ("on a grid of 1 µs" in " ".join(texts(found, "coarse_clock"))) == named
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 17, 100])
+def test_an_even_period_is_no_grid(tmp_path, capsys, count):
+    a, b = (write(tmp_path / f"{name}.pcap", steady(count, 10_000)) for name in "ab")
+    assert codes(pair(capsys, a, b)) == []
+
+
+def test_a_period_with_losses_is_no_clocks_tick(tmp_path, capsys):
+    numbers = [n for n in range(200) if n % 7]
+    a, b = (write(tmp_path / f"{name}.pcap", [n * 1_237 for n in numbers]) for name in "ab")
+    assert codes(pair(capsys, a, b)) == []
+
+
+@pytest.mark.parametrize(("gaps", "named"), [(15, False), (16, True)])
+def test_so_many_gaps_show_a_grid(tmp_path, capsys, gaps, named):
+    offsets = [n * 20_000 + n % 2 * 1_000 for n in range(gaps + 1)]
+    a, b = (write(tmp_path / f"{name}.pcap", offsets) for name in "ab")
+    assert codes(pair(capsys, a, b)) == ["coarse_clock"] * 2 * named
+
+
+@pytest.mark.parametrize(("changes", "named"), [(3, False), (4, True)])
+def test_so_many_changes_of_the_gap_show_a_grid(tmp_path, capsys, changes, named):
+    offsets = [0]
+    for n in range(40):
+        offsets.append(offsets[-1] + (20_000 if min(n, changes) % 2 else 21_000))
+    a, b = (write(tmp_path / f"{name}.pcap", offsets) for name in "ab")
+    assert codes(pair(capsys, a, b)) == ["coarse_clock"] * 2 * named
+
+
+@pytest.mark.parametrize("offset_ns", [0, 123])
+def test_files_of_one_packet_show_a_grid_together(tmp_path, capsys, offset_ns):
+    offsets = on_grid(jittered(40, 1, 5_000), 1000, offset_ns)
+    files = [write(tmp_path / f"{n}.pcap", [ns], [n]) for n, ns in enumerate(offsets)]
+    fine = write(tmp_path / "fine.pcap", [ns - START_NS for ns in jittered(40, 2)])
+    (text,) = texts(pair(capsys, fine, ",".join(map(str, files))), "coarse_clock")
+    assert "trial B is coarse: all its stamps lie on a grid of" in text
+
+
+def test_one_packet_of_a_coarse_file_says_nothing(tmp_path, capsys):
+    one = write_ng(tmp_path / "one.pcapng", [(0, START_NS // 1000)], [6])
+    assert codes(pair(capsys, one, one)) == []
+
+
+@pytest.mark.parametrize("far_ns", [LAST_NS + 1, 2**63 - 1, 2**64 - 1])
+def test_a_file_of_implausible_times_alone_is_refused_in_one_line(tmp_path, capsys, far_ns):
+    far = write_ng(tmp_path / "far.pcapng", [(0, far_ns), (0, far_ns)], [9])
+    assert main(["kappa", str(far), str(far)]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1
+    assert "far.pcapng: its 2 frames are dated outside the years 1970 to 2106" in said.err
+
+
+def test_the_last_plausible_time_is_a_time(tmp_path, capsys):
+    far = write_ng(tmp_path / "far.pcapng", [(0, LAST_NS - 9), (0, LAST_NS - 5), (0, LAST_NS + 5)], [9])
+    assert pair(capsys, far, far, "--to", "6ns")["n_common"] == 2
+    last = write_ng(tmp_path / "last.pcapng", [(0, LAST_NS - 9), (0, LAST_NS)], [9])
+    assert pair(capsys, last, last)["duration_a_ns"] == 9
+
+
+def test_a_pcap_of_microseconds_says_what_it_said(tmp_path, capsys):
+    stamps = [ns // 1000 * 1000 for ns in jittered(50, 1)]
+    a = write_pcap(tmp_path / "a.pcap", [(ns, packet(n)) for n, ns in enumerate(stamps)])
+    text, _ = texts(pair(capsys, a, a), "coarse_clock")
+    assert "stamps in a.pcap are multiples of 1 µs" in text

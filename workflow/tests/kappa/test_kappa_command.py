@@ -1,0 +1,301 @@
+"""`acapella kappa` as a command: which packets take part, what it writes where, and what it refuses."""
+
+import gzip
+import json
+import resource
+import stat
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from acapella_testing.frames.traces import write_untimed
+from acapella_testing.frames.trial_captures import START_NS, kappa, packet, packet_6, pair, steady, tagged, write
+from acapella_testing.oracles.plain_flows import write_pcap
+
+from acapella.cli.main import main
+from acapella.kappa import selection
+
+
+@pytest.fixture
+def trials(tmp_path):
+    """Two trials of 100 packets, every third of them over IPv6."""
+
+    def make(number: int) -> bytes:
+        return packet_6(number) if number % 3 == 0 else packet(number)
+
+    late = [ns + ns % 17 for ns in steady(100)]
+    return write(tmp_path / "a.pcap", steady(100), make=make), write(tmp_path / "b.pcap", late, make=make)
+
+
+def test_a_display_filter_selects_what_tshark_shows(trials, capsys, program):
+    result = kappa(capsys, *trials, "--filter", "ipv6")
+    assert [t["packets"] for t in result["trials"]] == [34, 34]
+    assert [t["files"][0]["frames"] for t in result["trials"]] == [100, 100]
+    assert result["pairs"][0]["duration_a_ns"] == 99 * 1_237
+    assert (result["parameters"]["filter"], result["parameters"]["tshark"]) == ("ipv6", program.version)
+
+
+def test_a_filter_that_tshark_does_not_take_is_one_line(trials, capsys, program):
+    assert main(["kappa", *map(str, trials), "--filter", "no such field =="]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("acapella: error: --filter 'no such field ==': ") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("flow", "packets"),
+    [
+        ("10.0.0.1,10.0.0.2", 66),
+        ("10.0.0.1:5000,10.0.0.2:5001,udp", 66),
+        ("10.0.0.1:5000,10.0.0.2", 66),
+        ("[fd00::1]:5000,[fd00::2]:5001,17", 34),
+        ("fd00::1,fd00::2", 34),
+        ("10.0.0.2,10.0.0.1", 0),
+        ("10.0.0.1,10.0.0.2,tcp", 0),
+    ],
+)
+def test_a_flow_selects_one_direction_by_its_innermost_ends(trials, capsys, flow, packets):
+    assert [t["packets"] for t in kappa(capsys, *trials, "--flow", flow)["trials"]] == [packets, packets]
+
+
+def test_a_relative_time_range_counts_from_each_trial_s_first_packet(tmp_path, capsys):
+    a = write(tmp_path / "a.pcap", steady(100, 1_000_003))
+    b = write_pcap(tmp_path / "b.pcap", [(START_NS + 7 * 10**9 + n * 1_000_003, packet(n)) for n in range(100)])
+    found = kappa(capsys, a, b, "--from", "10ms", "--to", "0.02s")
+    assert [t["packets"] for t in found["trials"]] == [10, 10]
+    assert found["pairs"][0]["n_common"] == 10
+    assert found["pairs"][0]["kappa"] == 1
+
+
+def test_an_absolute_time_range_is_the_same_for_all(tmp_path, capsys):
+    a, b = (write(tmp_path / f"{k}.pcap", [ns + k for ns in steady(10, 10**8 + 1)]) for k in range(2))
+    begin = "2023-11-14T22:13:20.223456790Z"  # START_NS + 100,000,001 ns: the second packet of A, to the nanosecond
+    assert selection.stamp_ns(begin) == START_NS + 10**8 + 1
+    found = kappa(capsys, a, b, "--from", begin, "--to", "2023-11-14T23:13:20.4+01:00")
+    assert [t["packets"] for t in found["trials"]] == [2, 2]
+
+
+def test_output_is_written_privately_and_as_it_would_be_printed(trials, tmp_path, capsys):
+    assert main(["kappa", *map(str, trials), "--json"]) == 0
+    printed = capsys.readouterr().out
+    target = tmp_path / "ab.json"
+    assert main(["kappa", *map(str, trials), "--json", "-o", str(target)]) == 0
+    assert (capsys.readouterr().out, target.read_text()) == ("", printed)
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert main(["kappa", *map(str, trials), "-o", str(target)]) == 0
+    assert "kappa 0." in capsys.readouterr().out and target.read_text() == printed
+
+
+def test_no_path_is_in_the_result(trials, tmp_path, capsys):
+    assert str(tmp_path) not in json.dumps(kappa(capsys, *trials))
+
+
+def test_the_sha256_of_a_file_is_recorded_on_demand(trials, capsys):
+    from acapella_core.files import sha256_of  # noqa: PLC0415
+
+    assert [t["files"][0]["sha256"] for t in kappa(capsys, *trials)["trials"]] == [None, None]
+    hashed = kappa(capsys, *trials, "--sha256")
+    assert [t["files"][0]["sha256"] for t in hashed["trials"]] == [sha256_of(path) for path in trials]
+
+
+def test_the_summary_says_what_takes_how_much_away(trials, capsys):
+    found = pair(capsys, *trials)
+    assert main(["kappa", *map(str, trials)]) == 0
+    text = capsys.readouterr().out
+    assert f"B against A: kappa {found['kappa']:.4f}"[:-1] in text
+    assert f"{found['I']:.4g}" in text and "of it" in text
+    assert "100 common of 100 in A and 100 in B" in text
+    assert "moved       none" in text
+
+
+def test_the_summary_of_three_trials_has_a_line_or_a_cell_for_each_pair(trials, tmp_path, capsys):
+    assert main(["kappa", *map(str, trials), str(trials[1])]) == 0
+    assert capsys.readouterr().out.count("against A") == 4
+    assert main(["kappa", *map(str, trials), str(trials[1]), "--all-pairs"]) == 0
+    text = capsys.readouterr().out
+    matrix = [line.split() for line in text.splitlines() if line.startswith(("kappa", "A   ", "B   "))]
+    assert matrix[0] == ["kappa", "B", "C"]
+    assert matrix[2] == ["B", "1"]
+
+
+def test_regions_and_frames_as_identities(tmp_path, capsys):
+    a = write(tmp_path / "a.pcap", steady(9))
+    b = write(tmp_path / "b.pcap", steady(9), make=lambda n: packet(n, ttl=63))
+    assert pair(capsys, a, b)["n_common"] == 9
+    assert pair(capsys, a, b, "--identity", "frame")["n_common"] == 0
+    assert pair(capsys, a, b, "--identity", "regions", "--region", "42:8")["n_common"] == 9
+    assert pair(capsys, a, b, "--identity", "regions", "--region", "42:8", "22:1")["n_common"] == 0
+
+
+@pytest.mark.parametrize("layouts", [("v1", "v1"), ("v2", "v2"), ("v1", "v2"), ("v2", "v1")])
+def test_trailer_tags_of_either_layout_as_identities(tmp_path, capsys, layouts):
+    first, second = layouts
+    a = write(tmp_path / "a.pcap", steady(9), make=lambda n: tagged(n, first, 64))
+    b = write(tmp_path / "b.pcap", steady(9), [1, 0, *range(2, 9)], make=lambda n: tagged(n, second, 9))
+    found = pair(capsys, a, b, "--identity", "tag")
+    assert (found["n_common"], found["moves"]["count"], found["ambiguous_a"]) == (9, 1, 0)
+
+
+def test_damaged_bytes_are_told_and_exit_1(trials, tmp_path, capsys):
+    packed = bytearray(gzip.compress(trials[1].read_bytes()))
+    packed[-6] ^= 0xFF  # its checksum
+    damaged = tmp_path / "c.pcap.gz"
+    damaged.write_bytes(packed)
+    assert main(["kappa", str(trials[0]), str(damaged), "--json"]) == 1
+    said = capsys.readouterr()
+    found = json.loads(said.out)["pairs"][0]
+    assert [warning["code"] for warning in found["warnings"]] == ["cut_file"]
+    assert said.err.startswith("acapella: error: ") and "c.pcap.gz: damaged" in said.err
+
+
+def test_a_record_that_cannot_be_is_damage_unless_what_is_before_it_is_kept(trials, tmp_path, capsys):
+    wild = tmp_path / "c.pcap"
+    wild.write_bytes(trials[1].read_bytes() + struct.pack("<IIII", 1, 1, 2**28, 2**28) + bytes(100))
+    command = ["kappa", str(trials[0]), str(wild), "--json"]
+    assert main(command) == 1
+    failed = capsys.readouterr()
+    assert failed.err.startswith("acapella: error: ") and "c.pcap: damaged" in failed.err
+    assert main([*command, "--damaged", "keep"]) == 0
+    kept = capsys.readouterr()
+    assert kept.err.startswith("acapella: warning: ") and "exit code" not in kept.err
+    assert kept.out == failed.out and json.loads(kept.out)["pairs"][0]["n_common"] == 100
+
+
+def test_progress_goes_to_standard_error(trials, capsys, monkeypatch):
+    monkeypatch.setattr("acapella.kappa.command.PROGRESS_S", 0)
+    assert main(["kappa", *map(str, trials), "--json", "--progress"]) == 0
+    said = capsys.readouterr()
+    json.loads(said.out)
+    assert "MB read" in said.err
+
+
+def test_offloaded_checksums_may_be_left_out(tmp_path, capsys):
+    a = write(tmp_path / "a.pcap", steady(9), make=lambda n: packet(n, checksum=0x1234))
+    b = write(tmp_path / "b.pcap", steady(9), make=lambda n: packet(n, checksum=0x4321))
+    assert pair(capsys, a, b)["n_common"] == 0
+    assert pair(capsys, a, b, "--no-l4-checksum")["n_common"] == 9
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["A"], "nothing to be compared with"),
+        (["A", "missing.pcap"], "no such file"),
+        (["A", "B", "-o", "A"], "one of the captures"),
+        (["A", "A,"], "empty file"),
+        (["A", "B", "--name", "x"], "1 names for 2"),
+        (["A", "B", "--name", "x", "x"], "of its own"),
+        (["A", "B", "--name", "x", "y\nB: kappa 1"], "control character"),
+        (["A", "B", "--within", "-1"], "from 0 to"),
+        (["A", "B", "--within", "1.5"], "a bound of --within in ns"),
+        (["A", "B", "--within", "99999999999999999999999"], "from 0 to 9,223,372,036,854,775,807"),
+        (["A", "B", "--within", "9" * 5_000], "from 0 to"),
+        (["A", "B", "--within", "³"], "a bound of --within in ns"),
+        (["A", "B", "--windows", "0"], "1 to 10,000"),
+        (["A", "B", "--windows", "٣"], "1 to 10,000"),
+        (["A", "B", "--window", "1"], None),
+        (["A", "B", "--window", "0s"], "a window lasts 1 ns or more"),
+        (["A", "B", "--window", "0"], "a window lasts 1 ns or more"),
+        (["A", "B", "--window", "99999999999999999999h"], "292 years"),
+        (["A", "B", "--window", "9000000000s"], None),
+        (["A", "B", "--memory", "99999999999999999999T"], "at most 8388607T"),
+        (["A", "B", "--memory", "8388607T"], None),
+        (["A", "B", "--to", "9999999999"], "at most 9,223,372,036 s"),
+        (["A", "B", "--to", "9223372036"], None),
+        (["A", "B", "--to", "٣s"], "not a time"),
+        (["A", "B", "--to", "9" * 5_000], "not a time"),
+        (["A", "B", "--from", "99999999999999999999"], "292 years"),
+        (["A", "B", "--from", "300000000000s"], "292 years"),
+        (["A", "B", "--from", "1600-01-01T00:00:00"], "1677-09-22 to 2262-04-11"),
+        (["A", "B", "--from", "9999-01-01T00:00:00"], "1677-09-22 to 2262-04-11"),
+        (["A", "B", "--from", "0001-01-01T00:00:00+10:00"], "1677-09-22 to 2262-04-11"),
+        (["A", "B", "--from", "1678-01-01T00:00:00", "--to", "2262-01-01T00:00:00"], None),
+        (["A", "B", "-o", "missing/ab.json"], "missing: there is no such folder"),
+        (["A", "B", "--window", "1ns"], "too many"),
+        (["A", "B", "--memory", "much"], "not a size"),
+        (["A", "B", "--region", "0:4"], "go together; write --identity regions --region OFFSET:LENGTH, in bytes"),
+        (["A", "B", "--identity", "regions"], "go together"),
+        (["A", "B", "--identity", "regions", "--region", "4"], "not a region"),
+        (["A", "B", "--identity", "regions", "--region", "3:²"], "not a region"),
+        (["A", "B", "--identity", "regions", "--region", f"3:{10**30}"], "not a region"),
+        (["A", "B", "--flow", "10.0.0.1"], "not a flow"),
+        (["A", "B", "--flow", "10.0.0.1,10.0.0.2,²"], "not an IP protocol"),
+        (["A", "B", "--flow", "10.0.0.1,10.0.0.2,256"], "not an IP protocol"),
+        (["A", "B", "--flow", "10.0.0.1:99999,10.0.0.2"], "no port"),
+        (["A", "B", "--flow", "10.0.0.1,fd00::1"], "one IP version"),
+        (["A", "B", "--flow", "10.0.0.1,10.0.0.2,ospfv9"], "not an IP protocol"),
+        (["A", "B", "--from", "soon"], "not a time"),
+        (["A", "B", "--from", "0.0000000001s"], "whole nanoseconds"),
+        (["A", "B", "--from", "2s", "--to", "1s"], "later"),
+        (["A", "B", "--from", "1s", "--to", "2026-01-01T00:00:00Z"], "both"),
+        (["A", "B", "--from", "2026-13-01T00:00:00Z"], "not a time"),
+    ],
+)
+def test_mistakes_are_one_line(trials, capsys, words, said):
+    paths = {"A": str(trials[0]), "B": str(trials[1]), "A,": f"{trials[0]},"}
+    code = main(["kappa", *(paths.get(word, word) for word in words)])
+    shown = capsys.readouterr().err
+    if said is None:
+        assert code == 0
+    else:
+        assert (code, shown.count("\n")) == (2, 1)
+        assert said in shown
+
+
+def test_a_time_beyond_the_trial_s_end_means_up_to_the_end(trials, capsys):
+    assert pair(capsys, *trials, "--to", "9000000000") == pair(capsys, *trials)
+
+
+def test_a_filter_that_shows_nothing_is_named(trials, capsys, program):
+    assert main(["kappa", *map(str, trials), "--filter", "tcp", "--json"]) == 0
+    assert "None of the 200 frames read for it fits --filter tcp." in capsys.readouterr().err
+
+
+def run(trials, *words, **options) -> subprocess.CompletedProcess:
+    """The command as a process of its own."""
+    command = [sys.executable, "-m", "acapella.cli.main", "kappa", *map(str, trials), *words]
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, **options)
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_a_full_disk_behind_standard_output_is_named(trials, words):
+    with Path("/dev/full").open("w") as full:
+        done = run(trials, *words, stdout=full)
+    assert done.returncode == 75
+    assert done.stderr == "acapella: error: standard output: cannot write: No space left on device\n"
+
+
+def test_a_temporary_file_that_cannot_be_written_names_its_folder(tmp_path):
+    trials = [write(tmp_path / f"{name}.pcap", steady(5_000)) for name in "ab"]
+    done = run(
+        trials,
+        *("--memory", "1", "--json", "--spool", str(tmp_path)),
+        stdout=subprocess.DEVNULL,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"temporary files are in {tmp_path}; make room there, or name another folder: --spool FOLDER" in done.stderr
+
+
+def test_a_file_that_is_no_capture_is_refused_by_name(trials, tmp_path, capsys):
+    other = tmp_path / "note.txt"
+    other.write_text("this is no capture at all")
+    assert main(["kappa", str(trials[0]), str(other)]) == 2
+    assert "note.txt" in capsys.readouterr().err
+
+
+def test_a_name_with_a_comma_is_one_file(trials, capsys):
+    odd = trials[0].with_name("b,c.pcap")
+    odd.write_bytes(trials[1].read_bytes())
+    assert pair(capsys, trials[0], odd)["n_common"] == 100
+
+
+def test_a_file_without_any_time_is_refused(trials, tmp_path, capsys):
+    """Its stamps would all be 0, and kappa with itself and its like a perfect 1."""
+    untimed = write_untimed(tmp_path / "untimed.pcapng", [bytes(60), bytes(61)])
+    assert main(["kappa", str(untimed), str(untimed)]) == 2
+    said = f"acapella: error: {untimed}: its 2 frames have no time, and trials are compared by their times; take "
+    assert capsys.readouterr().err.startswith(said)
+    assert main(["kappa", f"{trials[0]},{untimed}", str(trials[1])]) == 2
+    assert "untimed.pcapng: its 2 frames have no time" in capsys.readouterr().err

@@ -1,0 +1,113 @@
+"""Real captures replayed against themselves: another TTL, another underlay, and still the same packets."""
+
+import importlib.util
+import itertools
+import random
+from pathlib import Path
+
+import pytest
+from acapella_testing.frames.trial_captures import START_NS, codes, pair
+from acapella_testing.oracles.plain_flows import write_pcap
+
+FRAMES = 300  # of each capture: enough for every kind of traffic in it
+CAPTURES = (
+    "443-firefox.pcap",
+    "6in4tunnel.pcap",
+    "WebattackRCE.pcap",
+    "amqp.pcap",
+    "avast.pcap",
+    "bitcoin.pcap",
+    "1kxun.pcap",
+    "anyconnect-vpn.pcap",
+    "dns_fragmented.pcap",
+    "capwap.pcap",  # with CDP, which is 802.3
+    "dos_win98_smb_netbeui.pcap",  # 802.3
+)
+
+
+@pytest.fixture(scope="module")
+def underlay(corpus):
+    """The tool that wraps frames as FABRIC's underlay does."""
+    tool = corpus.parent / "tools" / "underlay.py"
+    if not tool.is_file():
+        pytest.skip(f"no underlay tool: {tool} is not there")
+    spec = importlib.util.spec_from_file_location("underlay", tool)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(params=CAPTURES)
+def frames(request, corpus, underlay) -> list[bytes]:
+    """The first whole frames of a capture."""
+    path = corpus / "ndpi" / request.param
+    if not path.is_file():
+        pytest.skip(f"no such capture: {path}")
+    found = [frame for wire, frame in itertools.islice(underlay.read_pcap(path), FRAMES) if wire == len(frame)]
+    assert len(found) > 50
+    return found
+
+
+def hop(frame: bytes) -> bytes:
+    """The frame one router further: TTL less by one, the header checksum made new; other MACs."""
+    data = bytearray(frame)
+    data[:12] = bytes.fromhex("020000000001 020000000002")
+    if data[12:14] == b"\x08\x00":
+        data[22] = (data[22] - 1) % 256
+        data[24:26] = b"\x00\x00"
+        words = sum(int.from_bytes(data[at : at + 2], "big") for at in range(14, 14 + (data[14] & 15) * 4, 2))
+        data[24:26] = (~(words % 0xFFFF) & 0xFFFF).to_bytes(2, "big")
+    elif data[12:14] == b"\x86\xdd":
+        data[21] = (data[21] - 1) % 256
+    return bytes(data)
+
+
+def trial(path: Path, frames: list[bytes], offsets: list[int]) -> Path:
+    return write_pcap(path, [(START_NS + ns, frame) for ns, frame in zip(offsets, frames, strict=True)])
+
+
+def times(count: int) -> list[int]:
+    draw = random.Random(count)
+    return list(itertools.accumulate(draw.randrange(1, 5_000) for _ in range(count)))
+
+
+def serious(entry: dict) -> list[str]:
+    """Warnings but the one that real traffic with equal packets always has."""
+    return [code for code in codes(entry) if code != "ambiguous_occurrences"]
+
+
+def test_a_router_between_the_captures_changes_nothing(tmp_path, capsys, frames):
+    offsets = times(len(frames))
+    found = pair(
+        capsys,
+        trial(tmp_path / "a.pcap", frames, offsets),
+        trial(tmp_path / "b.pcap", [hop(frame) for frame in frames], offsets),
+    )
+    assert (found["kappa"], found["n_common"], serious(found)) == (1, len(frames), [])
+
+
+@pytest.mark.parametrize("kind", ["vlan", "mpls", "pw", "pw2"])
+def test_an_underlay_around_one_trial_changes_nothing(tmp_path, capsys, frames, underlay, kind):
+    offsets = times(len(frames))
+    wrapped = [underlay.encapsulate(kind, 321, (17, 600_001), frame) for frame in frames]
+    found = pair(
+        capsys,
+        trial(tmp_path / "a.pcap", frames, offsets),
+        trial(tmp_path / "b.pcap", wrapped, offsets),
+    )
+    assert (found["kappa"], found["n_common"], serious(found)) == (1, len(frames), [])
+
+
+def test_what_was_lost_and_delayed_is_the_known_value(tmp_path, capsys, frames, underlay):
+    """Every tenth packet lost, the rest one hop further and 1 us late but for the first."""
+    offsets = times(len(frames))
+    left = [n for n in range(len(frames)) if n % 10 != 9]
+    wrapped = [underlay.encapsulate("pw2", 5, (16, 17), hop(frames[n])) for n in left]
+    late = [offsets[n] + (1_000 if n else 0) for n in left]
+    if len(set(frames)) < len(frames):
+        pytest.skip("equal packets in this capture: which of them was lost, nobody knows")
+    found = pair(capsys, trial(tmp_path / "a.pcap", frames, offsets), trial(tmp_path / "b.pcap", wrapped, late))
+    lost = len(frames) - len(left)
+    assert found["U"] == lost / (len(frames) + len(left))
+    assert found["O"] == 0
+    assert found["offset_ns"] == 1_000 and found["latency_delta_ns"]["largest"] == 1_000

@@ -1,0 +1,43 @@
+"""docs/kappa.md shows what its commands print, and has a row for each warning."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from acapella_testing.oracles import naive_kappa
+
+from acapella.kappa import baseline, warnings
+
+ROOT = Path(__file__).resolve().parents[3]
+TEXT = (ROOT / "docs" / "kappa.md").read_text()
+
+
+def test_the_smallest_ambiguous_trial_and_the_maxima_are_what_the_search_prints(capsys):
+    naive_kappa.main()
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 12
+    for line in printed:
+        assert f"    {line}\n" in TEXT
+
+
+def test_no_smaller_trial_is_ambiguous():
+    ranks = naive_kappa.smallest_ambiguous()
+    assert len(ranks) == 3 and len(set(naive_kappa.readings_of_equation_2(ranks).values())) == 2
+    assert all(len(set(naive_kappa.readings_of_equation_2(r).values())) == 1 for r in [(0,), (0, 1), (1, 0)])
+
+
+def test_every_warning_has_its_row():
+    codes = [check.__name__ for check in [*warnings.PAIR_CHECKS, *warnings.TRIAL_CHECKS]] + [baseline.CODE]
+    for code in codes:
+        assert f"| `{code}` |" in TEXT
+
+
+def test_the_committed_trials_are_what_the_script_makes(tmp_path):
+    subprocess.run([sys.executable, str(ROOT / ".test" / "make_trials.py"), str(tmp_path)], check=True)
+    made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert made == {path.name: path.read_bytes() for path in (ROOT / ".test" / "trials").iterdir()}
+
+
+def test_the_paper_s_table_1_gives_the_o_that_it_printed():
+    assert "mean|d| = 7240.23 for N = 1,055,648, which is 0.0137" in TEXT
+    assert round(2 * 7240.23 / (1_055_648 + 1), 4) == 0.0137

@@ -1,0 +1,182 @@
+"""`acapella kappa` against the slow version, on random trials with loss, duplication, reordering and jitter."""
+
+import math
+from fractions import Fraction
+
+import pytest
+from acapella_testing.frames.traces import underlay, write_pcap, write_stamped
+from acapella_testing.frames.trial_captures import (
+    START_NS,
+    arp,
+    isl,
+    kappa,
+    llc,
+    packet,
+    packet_6,
+    pair,
+    service_snap,
+    snap,
+    steady,
+    write,
+)
+from acapella_testing.oracles import naive_kappa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+EXACT = ("U", "O", "O_published", "O_kendall", "L", "L_offset_removed", "I")
+ROOTS = ("kappa", "kappa_published")
+
+
+SHORT = st.integers(0, 40)
+EDGE_NS = 1 << 31  # differences are kept in 32 bits where they fit
+LONG = st.one_of(SHORT, st.integers(EDGE_NS - 2, EDGE_NS + 2), st.integers(0, 3 * EDGE_NS))
+
+
+@st.composite
+def trials(draw, gap=SHORT) -> list[tuple[int, int]]:
+    """(offset in ns, number) of each packet of a trial of up to 60 numbered ones, in the order of the file."""
+    numbers = list(range(draw(st.integers(0, 60))))
+    lost = draw(st.sets(st.sampled_from(numbers), max_size=8)) if numbers else set()
+    numbers = [n for n in numbers if n not in lost]
+    for _ in range(draw(st.integers(0, 4))):  # a burst goes elsewhere
+        begin, size, to = (draw(st.integers(0, 60)) for _ in range(3))
+        burst = numbers[begin : begin + size % 9]
+        del numbers[begin : begin + size % 9]
+        numbers[to:to] = burst
+    for number in draw(st.lists(st.sampled_from(numbers), max_size=4)) if numbers else ():
+        numbers.insert(draw(st.integers(0, len(numbers))), number)
+    gaps = draw(st.lists(gap, min_size=len(numbers), max_size=len(numbers)))
+    offsets = [sum(gaps[: n + 1]) for n in range(len(numbers))]
+    return list(zip(offsets, numbers, strict=True))
+
+
+def frame(number: int) -> bytes:
+    """Different kinds of packets; some without IP."""
+    padded = (lambda n: llc(n, padding=n % 7), lambda n: snap(n, padding=n % 7))
+    wrapped = (service_snap, lambda n: isl(packet_6(n)), lambda n: isl(llc(n, padding=n % 7)))
+    kinds = (packet, packet_6, arp, lambda n: packet(n, trailer=b"x" * (n % 5)), *padded, *wrapped)
+    return kinds[number % len(kinds)](number)
+
+
+def check(found: dict, expected: dict) -> None:
+    """Every value of the pair; components are the nearest double of the exact one."""
+    for name in EXACT:
+        assert found[name] == (None if expected[name] is None else float(expected[name])), name
+    for name in ROOTS:
+        if expected[name] is None:
+            assert found[name] is None
+        else:
+            assert found[name] == pytest.approx(expected[name], rel=1e-14, abs=1e-15), name
+    for name, value in expected.items():
+        if name in (*EXACT, *ROOTS):
+            continue
+        assert close(found[name], value), name
+
+
+def close(found, value) -> bool:
+    """Equal, but for the last bits of a float."""
+    if isinstance(value, dict):
+        return all(close(found[key], inner) for key, inner in value.items())
+    if isinstance(value, float):
+        return found is not None and math.isclose(found, value, rel_tol=1e-9, abs_tol=1e-9)
+    return found == value
+
+
+def check_windows(found: dict, a: list, b: list) -> None:
+    """Every window, each packet in one of them."""
+    for name in ("n_a", "n_b", "n_common"):
+        assert sum(window[name] for window in found["timeline"]) == found[name]
+    for window in found["timeline"]:
+        expected = naive_kappa.window(a, b, window["from_ns"], window["to_ns"])
+        for name, value in expected.items():
+            if isinstance(value, Fraction):
+                assert window[name] == float(value), (name, window)
+            else:
+                assert close(window[name], value), (name, window)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(trials(), trials(), st.sampled_from([1, 2, 7, 50]))
+def test_random_trials(tmp_path, capsys, a, b, windows):
+    paths = [write_pcap(tmp_path / f"{name}.pcap", stamped(trial), 262144) for name, trial in (("a", a), ("b", b))]
+    found = pair(capsys, *paths, "--within", "0", "10", "35", "--windows", windows)
+    naive = naive_kappa.read_trials([[path] for path in paths])
+    check(found, naive_kappa.compare(*naive, within_ns=(0, 10, 35)))
+    check_windows(found, *naive)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(trials(LONG), trials(LONG), st.sampled_from([1, 7]))
+def test_random_trials_that_differ_by_seconds(tmp_path, capsys, a, b, windows):
+    """To either side of what fits 32 bits."""
+    paths = [write_pcap(tmp_path / f"{name}.pcap", stamped(trial), 262144) for name, trial in (("a", a), ("b", b))]
+    found = pair(capsys, *paths, "--within", "10", str(EDGE_NS), "--windows", windows)
+    naive = naive_kappa.read_trials([[path] for path in paths])
+    check(found, naive_kappa.compare(*naive, within_ns=(10, EDGE_NS)))
+    check_windows(found, *naive)
+
+
+@pytest.mark.parametrize("far_ns", [7_258_118_400 * 10**9, -631_152_000 * 10**9], ids=["2200", "1950"])
+@pytest.mark.parametrize("place", [0, 99])
+def test_a_frame_without_a_plausible_time_takes_no_part(tmp_path, capsys, far_ns, place):
+    """Kappa is that of the trial without the frame; with the broken stamp, L and I were nearly 0."""
+    offsets = [ns + ns % 577 for ns in steady(100)]
+    stamps = [(START_NS + ns, packet(number)) for number, ns in enumerate(offsets)]
+    a = write(tmp_path / "a.pcap", steady(100))
+    b = write_stamped(tmp_path / "b.pcapng", [*stamps[:place], (far_ns, packet(place)), *stamps[place + 1 :]])
+    without = write_pcap(tmp_path / "c.pcap", [*stamps[:place], *stamps[place + 1 :]], 262144)
+    document = kappa(capsys, a, b)
+    expected = naive_kappa.compare(*naive_kappa.read_trials([[a], [without]]))
+    check(document["pairs"][0], expected)
+    assert [trial["implausible_times"] for trial in document["trials"]] == [0, 1]
+    (text,) = (
+        warning["text"] for warning in document["pairs"][0]["warnings"] if warning["code"] == "implausible_times"
+    )
+    assert text.startswith("1 frame of trial B dated outside the years 1970 to 2106: they are left out")
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(trials(), trials(), st.integers(20, 70))
+def test_random_trials_cut_short(tmp_path, capsys, a, b, snaplen):
+    paths = [
+        write_pcap(tmp_path / "a.pcap", stamped(a), snaplen),
+        write_pcap(tmp_path / "b.pcap", stamped(b), 262144),
+    ]
+    check(pair(capsys, *paths), naive_kappa.compare(*naive_kappa.read_trials([[path] for path in paths])))
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(trials(), trials(), st.integers(1, 4))
+def test_random_trials_of_several_files(tmp_path, capsys, a, b, files):
+    paths = []
+    for k in range(files):
+        # A stamp of its own in each file, so that no two are the same file.
+        own = [(START_NS, packet(1_000 + k))]
+        paths.append(write_pcap(tmp_path / f"b{k}.pcap", own + stamped(b[k::files]), 262144))
+    single = write_pcap(tmp_path / "a.pcap", stamped(a), 262144)
+    naive = naive_kappa.read_trials([[single], paths])
+    check(pair(capsys, single, ",".join(map(str, paths))), naive_kappa.compare(*naive))
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(trials(), st.lists(st.sampled_from(["plain", "vlan", "qinq", "mpls", "pw", "pw2"]), min_size=60, max_size=60))
+def test_a_trial_inside_an_underlay_is_the_same_trial(tmp_path, capsys, a, kinds):
+    from scapy.layers.inet import IP, UDP  # noqa: PLC0415
+    from scapy.packet import Raw  # noqa: PLC0415
+
+    def wrapped(number: int, kind: str, ttl: int, tos: int) -> bytes:
+        network = IP(src="10.0.0.1", dst="10.0.0.2", ttl=ttl, tos=tos, id=9) / UDP(sport=1, dport=2)
+        return underlay(kind, network / Raw(number.to_bytes(8, "big")))
+
+    inside = [(START_NS + ns, wrapped(n, kinds[n], 30, 4)) for ns, n in a]
+    outside = [(START_NS + ns, wrapped(n, "plain", 64, 0)) for ns, n in a]
+    paths = [write_pcap(tmp_path / f"{k}.pcap", trace, 262144) for k, trace in enumerate((inside, outside))]
+    found = pair(capsys, *paths)
+    assert found["n_common"] == len(a)
+    assert found["kappa"] == (1 if a else None)
+    check(found, naive_kappa.compare(*naive_kappa.read_trials([[path] for path in paths])))
+
+
+def stamped(trial: list[tuple[int, int]]) -> list[tuple[int, bytes]]:
+    """(ns, frame) of a drawn trial."""
+    return [(START_NS + ns, frame(number)) for ns, number in trial]

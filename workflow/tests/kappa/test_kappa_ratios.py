@@ -1,0 +1,84 @@
+"""From integers to U, O, L, I and kappa: exact quotients, and what holds where there is nothing to divide."""
+
+import json
+import math
+from fractions import Fraction
+
+import pytest
+
+from acapella.kappa import ratios
+from acapella_core.schemas import json_schema
+
+
+def test_the_paper_s_example_one_drop_of_ten():
+    assert ratios.uniqueness(10, 9, 9) == Fraction(1, 19)
+
+
+@pytest.mark.parametrize("n", [2, 3, 10, 1001])
+def test_a_reversal_moves_all_but_one(n):
+    distance = n * n // 2 - (n - 1)
+    assert ratios.ordering(distance, n) == Fraction(2 * distance, n * (n + 1))
+    assert ratios.ordering_kendall(n * (n - 1) // 2, n) == 1
+
+
+def test_o_published_is_equation_2_times_common_over_moved():
+    assert ratios.ordering_published(30, 6, 12) == ratios.ordering(30, 12) * Fraction(12, 6)
+
+
+def test_o_published_may_exceed_1_and_is_not_clamped():
+    assert ratios.ordering_published(9, 1, 10) == Fraction(18, 11)
+
+
+def test_a_numerator_of_0_gives_0_whatever_it_is_divided_by():
+    assert [ratios.ratio(0, 0), ratios.ratio(0, 7), ratios.ratio(1, 0)] == [0, 0, None]
+    assert ratios.ordering_published(0, 0, 5) == 0
+    assert ratios.ordering_kendall(0, 1) == 0
+    assert ratios.latency(0, 1, 0) == ratios.gaps(0, 1, 0) == 0
+
+
+def test_without_a_common_packet_only_u_is_defined():
+    undefined = [ratios.ordering(0, 0), ratios.ordering_published(0, 0, 0), ratios.ordering_kendall(0, 0)]
+    undefined += [ratios.latency(0, 0, 9), ratios.gaps(0, 0, 9)]
+    assert undefined == [None] * 5
+    assert ratios.uniqueness(3, 4, 0) == 1
+    assert ratios.kappa(3, 4, 0, (Fraction(1), None, None, None)) == 0
+
+
+def test_two_empty_trials_have_no_kappa():
+    assert ratios.kappa(0, 0, 0, (Fraction(0), None, None, None)) is None
+
+
+def test_kappa_is_1_for_no_inconsistency_and_0_for_all_of_it():
+    assert ratios.kappa(1, 1, 1, (Fraction(0),) * 4) == 1
+    assert ratios.kappa(1, 1, 1, (Fraction(1),) * 4) == 0
+
+
+def test_kappa_as_the_paper_computes_it_from_its_first_run():
+    parts = tuple(map(Fraction, ("0", "0", "2.62e-6", "0.0290")))
+    assert round(ratios.kappa(1, 1, 1, parts), 4) == 0.9855
+
+
+def test_contributions_add_up_to_what_kappa_lacks():
+    parts = tuple(map(Fraction, ("0.1", "0.2", "0.3", "0.4")))
+    shares = ratios.contribution(parts)
+    assert math.isclose(sum(shares.values()), 1 - ratios.kappa(1, 1, 1, parts), rel_tol=1e-15)
+    assert math.isclose(shares["I"] / shares["U"], 16, rel_tol=1e-15)
+
+
+def test_table_1_of_moves():
+    moves = [-3, -3, 1, 5]
+    sums = {"count": 4, "sum": 0, "abs_sum": 12, "sum_of_squares": 44, "smallest": -3, "largest": 5}
+    table = ratios.moments(sums)
+    assert (table["mean"], table["abs_mean"], table["min"], table["max"]) == (0, 3, min(moves), max(moves))
+    assert math.isclose(table["sigma"], math.sqrt(11)) and math.isclose(table["abs_sigma"], math.sqrt(2))
+
+
+def test_sums_beyond_double_precision_stay_exact():
+    large = 10**30
+    assert ratios.latency(large + 1, 1, large) - 1 == Fraction(1, large)
+
+
+def test_schema_gives_every_number_of_a_pair_a_meaning():
+    pair = json_schema("kappa")["$defs"]["pair"]
+    assert set(pair["required"]) == set(pair["properties"])
+    json.dumps(pair)

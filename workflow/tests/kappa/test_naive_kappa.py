@@ -1,0 +1,52 @@
+"""The slow version of the order component against its definition, over all permutations up to 7."""
+
+import itertools
+
+import pytest
+from acapella_testing.oracles import naive_kappa
+
+
+def subsequences(ranks: tuple) -> list[tuple]:
+    """All increasing subsequences, as tuples of (rank in A, rank in B)."""
+    pairs = [(a, b) for b, a in enumerate(ranks)]
+    return [
+        chosen
+        for size in range(len(ranks) + 1)
+        for chosen in itertools.combinations(pairs, size)
+        if all(x < y for (x, _), (y, _) in itertools.pairwise(chosen))
+    ]
+
+
+def by_definition(ranks: tuple) -> tuple:
+    """The kept subsequence: longest, then of the largest sum |a - b|, then of the smallest ranks in A."""
+    return min(subsequences(ranks), key=lambda s: (-len(s), -sum(abs(a - b) for a, b in s), [a for a, _ in s]))
+
+
+def inverse(ranks: tuple) -> tuple:
+    return tuple(ranks.index(b) for b in range(len(ranks)))
+
+
+@pytest.mark.parametrize("size", range(8))
+def test_every_permutation_moves_what_the_definition_says(size):
+    for ranks in itertools.permutations(range(size)):
+        definition = by_definition(ranks)
+        assert {b for _, b in definition} == naive_kappa.kept(list(ranks))
+
+
+@pytest.mark.parametrize("size", range(8))
+def test_moved_distance_and_inversions_are_symmetric(size):
+    for ranks in itertools.permutations(range(size)):
+        there, back = (naive_kappa.moved(list(way)) for way in (ranks, inverse(ranks)))
+        assert len(there) == len(back)
+        assert sum(abs(a - b) for a, b in there) == sum(abs(a - b) for a, b in back)
+        assert naive_kappa.inversions(list(ranks)) == naive_kappa.inversions(list(inverse(ranks)))
+
+
+def test_the_move_table_belongs_to_the_ordered_pair():
+    unlike = [
+        ranks
+        for ranks in itertools.permutations(range(4))
+        if sorted(a - b for a, b in naive_kappa.moved(list(ranks)))
+        != sorted(b - a for a, b in naive_kappa.moved(list(inverse(ranks))))
+    ]
+    assert unlike

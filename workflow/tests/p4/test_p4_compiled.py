@@ -1,0 +1,171 @@
+"""acapella p4 run --pipeline: when a program is compiled, what is refused, and what is printed."""
+
+import json
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+
+from acapella.cli.main import main
+from acapella.p4 import compiled, running
+
+FORWARD = Path(__file__).resolve().parents[3] / "p4" / "loader" / "tests" / "forward.spec"
+CAPTURE = struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1) + struct.pack("<IIII", 1, 2, 60, 60) + bytes(60)
+
+
+@pytest.fixture
+def loader():
+    """Path of the loader; skips if it is not built."""
+    path = Path(sys.executable).parent / running.LOADER
+    if not path.exists():
+        pytest.skip(f"no {running.LOADER} here: make setup builds it where libdpdk-dev is installed")
+    return str(path)
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty cache directory."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "acapella" / "p4"
+
+
+@pytest.fixture
+def source():
+    """The source of the installed DPDK; skips if it is not available."""
+    found = compiled.find_source(None)
+    if found is None:
+        pytest.skip(f"no DPDK source: {compiled.GET_SOURCE}")
+    return found
+
+
+@pytest.fixture
+def no_source(monkeypatch, tmp_path):
+    """No DPDK source on this machine."""
+    monkeypatch.delenv(compiled.VARIABLE, raising=False)
+    monkeypatch.setattr(compiled, "DEFAULT_SOURCE", tmp_path / "absent")
+
+
+@pytest.fixture
+def words(tmp_path):
+    """A run over one frame that writes statistics."""
+    (tmp_path / "in.pcap").write_bytes(CAPTURE)
+    return ["p4", "run", str(FORWARD), "--in", str(tmp_path / "in.pcap"), "--stats", str(tmp_path / "s.json")]
+
+
+def made_source(folder: Path, version: str) -> Path:
+    """A directory that looks like DPDK's source."""
+    (folder / "lib" / "pipeline").mkdir(parents=True)
+    (folder / "VERSION").write_text(f"{version}\n")
+    for name in compiled.HEADERS:
+        (folder / "lib" / "pipeline" / name).write_text("#error not the real header\n")
+    return folder
+
+
+def pipeline_of(tmp_path: Path) -> str:
+    return json.loads((tmp_path / "s.json").read_text())["pipeline"]
+
+
+@pytest.mark.usefixtures("loader", "cache", "no_source")
+def test_without_source_auto_interprets_and_prints_the_reason(words, tmp_path, capfd):
+    assert main(words) == 0
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 2 and lines[1].startswith(
+        "p4: interpreted, not compiled: no DPDK source; run make dpdk-source"
+    )
+    assert pipeline_of(tmp_path) == "interpreted"
+
+
+@pytest.mark.usefixtures("loader", "cache", "no_source")
+def test_without_source_compiled_is_an_error(words, tmp_path, capfd):
+    assert main([*words, "--pipeline", "compiled"]) == 2
+    error = capfd.readouterr().err
+    assert error.startswith("acapella: error: --pipeline compiled: no DPDK source") and error.count("\n") == 1
+    assert not (tmp_path / "s.json").exists()
+
+
+@pytest.mark.usefixtures("loader")
+def test_interpreted_neither_compiles_nor_prints_a_reason(words, cache, tmp_path, capfd):
+    assert main([*words, "--pipeline", "interpreted"]) == 0
+    assert capfd.readouterr().err.count("\n") == 1 and not cache.exists()
+    assert pipeline_of(tmp_path) == "interpreted"
+
+
+@pytest.mark.usefixtures("loader", "cache")
+def test_source_of_another_dpdk_version_is_refused(words, tmp_path, capfd):
+    other = made_source(tmp_path / "dpdk", "22.11.1")
+    assert main([*words, "--pipeline", "compiled", "--dpdk-source", str(other)]) == 2
+    assert f"{other}: DPDK 22.11.1, but the loader is linked to " in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("cache")
+def test_compiler_error_falls_back_and_leaves_no_library(loader, words, cache, tmp_path, capfd):
+    code = tmp_path / "code.c"
+    compiled.output_of([loader, "--spec", str(FORWARD), "--generate", str(code)])
+    broken = made_source(tmp_path / "dpdk", compiled.version_of(code))
+    assert main([*words, "--dpdk-source", str(broken)]) == 0
+    assert "interpreted, not compiled: cc failed: " in capfd.readouterr().err
+    assert list(cache.iterdir()) == []
+
+
+@pytest.mark.usefixtures("loader")
+def test_library_is_compiled_once_into_a_private_cache(words, cache, source, capfd):
+    words = [*words, "--pipeline", "compiled", "--dpdk-source", str(source)]
+    assert main(words) == 0
+    assert "p4: compiling forward; " in capfd.readouterr().err
+    assert pipeline_of(Path(words[-5]).parent) == "compiled"
+    (library,) = cache.iterdir()
+    assert (cache.stat().st_mode & 0o777, library.stat().st_mode & 0o777) == (0o700, 0o600)
+    assert main(words) == 0
+    assert "compiling" not in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("cache", "no_source")
+def test_cached_library_needs_no_source(loader, words, tmp_path):
+    source = Path(compiled.__file__).resolve().parents[4] / "build" / "dpdk-source"
+    if not source.is_dir():
+        pytest.skip(f"no DPDK source: {compiled.GET_SOURCE}")
+    compiled.library_of(loader, FORWARD, source)
+    assert main([*words, "--pipeline", "compiled"]) == 0
+    assert pipeline_of(tmp_path) == "compiled"
+
+
+@pytest.mark.usefixtures("loader")
+@pytest.mark.parametrize("what", ["cache", "library", "link", "parent"])
+def test_cache_that_other_users_can_write_is_refused(words, cache, source, what, capfd):
+    words = [*words, "--pipeline", "compiled", "--dpdk-source", str(source)]
+    assert main(words) == 0
+    capfd.readouterr()
+    (library,) = cache.iterdir()
+    if what == "link":
+        library.rename(cache.parent / "elsewhere.so")
+        library.symlink_to(cache.parent / "elsewhere.so")
+    else:
+        {"cache": cache, "library": library, "parent": cache.parent}[what].chmod(0o777)
+    assert main(words) == 2
+    error = capfd.readouterr().err
+    assert "only its owner can write" in error or "other users can write" in error
+
+
+@pytest.mark.usefixtures("cache")
+def test_key_depends_on_code_compiler_and_flags(tmp_path):
+    code = tmp_path / "code.c"
+    code.write_text("/* DPDK 1.2.3 */\n")
+    words = ["cc", *compiled.FLAGS]
+    key = compiled.key_of(code, words)
+    assert compiled.version_of(code) == "1.2.3" and key == compiled.key_of(code, words)
+    assert key != compiled.key_of(code, [*words, "-g"])
+    code.write_text("/* DPDK 1.2.4 */\n")
+    assert key != compiled.key_of(code, words)
+
+
+@pytest.mark.usefixtures("cache")
+@pytest.mark.parametrize("name", ['a"b', "a(b", "a\\b", "a{b", "a;b"])
+def test_spec_that_could_inject_code_is_not_compiled(loader, tmp_path, name):
+    spec = tmp_path / "x.spec"
+    spec.write_text(FORWARD.read_text().replace("drop_for", name))
+    assert name in spec.read_text()
+    code = tmp_path / "x.c"
+    with pytest.raises(compiled.NotCompiledError):
+        compiled.output_of([loader, "--spec", str(spec), "--generate", str(code)])
+    assert not code.exists()

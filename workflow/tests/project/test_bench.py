@@ -1,0 +1,241 @@
+"""The benchmark program's own arithmetic and its command line; what it measures is never tested by time."""
+
+import importlib
+import itertools
+import json
+import os
+import random
+import re
+import sys
+
+import pytest
+from acapella_testing.collector_input import BASE, KEY, NUMBER, SLOTS, reports
+from acapella_testing.frames.report_frames import pcap
+from acapella_testing.frames.trial_frames import disturbed, sent, write_pcap
+from acapella_testing.native_programs import ROOT
+from acapella_testing.oracles import naive_kappa
+from acapella_testing.oracles.plain_collector import Pair, Plain
+
+sys.path.insert(0, str(ROOT / "workflow" / "bench"))
+
+
+def module(name: str):
+    return importlib.import_module(f"acapella_bench.{name}")
+
+
+def measured(cpu_s: float, wall_s: float = 10.0, stdout: bytes = b""):
+    return module("programs").Measured(wall_s, cpu_s, 100.0, stdout)
+
+
+def test_shares_of_the_stages_add_up_to_all_of_it():
+    stages = {"read_s": 1.0, "dissect_s": 3.0, "digest_s": 5.0}
+    rows = module("native").rows_of(10_000_000, measured(0.5), measured(8.5), stages)
+    shares = {row["measured"]: row["value"] for row in rows if row["measured"].startswith("share of")}
+    assert sum(shares.values()) == pytest.approx(100)
+    assert shares["share of writing"] == pytest.approx(100 * 3 / 8)
+
+
+def test_table_aligns_values_and_shows_goals():
+    rows = [
+        {"measured": "rate", "value": 1234567, "unit": "frames/s", "goal": ">= 5"},
+        {"measured": "share", "value": 12.345, "unit": "%", "note": "of it"},
+    ]
+    assert module("table").of(rows).splitlines() == [
+        "  rate   1,234,567 frames/s  >= 5",
+        "  share      12.35 %               of it",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("goal", "value", "met"),
+    [
+        (">= 8,000,000", 8_000_000, True),
+        (">= 8,000,000", 7_999_999.5, False),
+        ("<= 10", 10.5, False),
+        ("< 300 for 100 million frames, 2 cores", 299.0, True),
+        ("< 300", 300, False),
+        (">= 2,500,000, aim 5,000,000", 2_500_000, True),
+        ("0", 0, True),
+        ("0", 1, False),
+        (">= 80", None, False),
+        ("aim 5,000,000", 1, None),
+        ("at most twice the first", 1, None),
+        ("", 1, None),
+    ],
+)
+def test_goals_are_met_or_missed(goal, value, met):
+    (row,) = module("table").checked([{"measured": "rate", "value": value, "goal": goal, "note": "of it"}])
+    assert row.get("met") is met
+    assert row["note"] == {True: "met; of it", False: "MISSED; of it", None: "of it"}[met]
+
+
+def test_missed_floor_is_an_exit_code(tmp_path, monkeypatch, capsys):
+    main = module("__main__")
+    rows = [{"measured": "rate", "value": 1, "goal": ">= 2"}]
+    monkeypatch.setattr(main, "BENCHMARKS", {"kappa": (lambda _: rows, "a floor")})
+    arguments = ["kappa", "--work", str(tmp_path), "--output", str(tmp_path / "results.json")]
+    assert main.main(arguments) == 1
+    assert capsys.readouterr().err == "missed: kappa: rate\n"
+    assert main.main([*arguments, "--scale", "small"]) == 0
+
+
+def test_peak_memory_of_ours_and_of_tshark_are_rows_of_their_own():
+    said = b'acapella: something\n{"own_kib": 2048, "children_kib": 3072}\n'
+    ours, theirs = module("hybrid").peak_rows("hybrid", said, "< 512")
+    assert (ours["value"], ours["goal"]) == (2.0, "< 512")
+    assert (theirs["measured"].strip(), theirs["value"]) == ("its largest child", 3.0)
+    assert len(module("hybrid").peak_rows("native", b'{"own_kib": 2048, "children_kib": 0}', "< 512")) == 1
+
+
+def test_peak_of_a_digest_counts_its_own_memory_apart_from_its_children(tmp_path):
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'x = b\"x\" * (200 << 20)'], check=True); "
+    code += "from acapella_bench import peak; from acapella import cli; cli.main = lambda argv: 0; peak.main([])"
+    bench = module("programs").Bench.of(module("__main__").parse([]), tmp_path)
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "workflow" / "bench")}
+    said = json.loads(bench.measure([sys.executable, "-c", code], keep=True, env=environment).stdout)
+    assert 0 < said["own_kib"] < 200 << 10 < said["children_kib"]
+
+
+def test_unknown_benchmark_is_refused(capsys):
+    with pytest.raises(SystemExit) as ended:
+        module("__main__").parse(["nosuch"])
+    assert ended.value.code == 2
+    assert "no such benchmark: nosuch" in capsys.readouterr().err
+
+
+def test_a_program_that_fails_is_named_with_its_last_line(tmp_path):
+    programs = module("programs")
+    bench = programs.Bench.of(module("__main__").parse(["--scale", "small"]), tmp_path)
+    with pytest.raises(programs.Failed, match="sh -c: it broke"):
+        bench.measure(["sh", "-c", "echo first >&2; echo it broke >&2; exit 3"])
+
+
+def test_measured_runs_keep_output_and_count_cpu_time(tmp_path):
+    bench = module("programs").Bench.of(module("__main__").parse([]), tmp_path)
+    run = bench.measure(["sh", "-c", "echo out"], keep=True)
+    assert run.stdout == b"out\n"
+    assert run.peak_mib > 0
+
+
+def test_samples_of_a_site_follow_each_other():
+    analysis = module("analysis")
+    first, later = analysis.Sample(3, 10), analysis.Sample(13, 10)
+    assert first.site == later.site and first.name != later.name
+    assert later.start_ns - first.start_ns == analysis.SAMPLE_GAP_NS
+
+
+def account(offered: int, refused: int, written: int, full: int = 0) -> dict:
+    """What a run of the DPDK writer with its generator leaves."""
+    return {
+        "generator": {
+            "frame_bytes": 1000,
+            "seconds": 2.0,
+            "offered": offered,
+            "refused": refused,
+            "left": 3,
+            "behind": 0,
+        },
+        "frames": {
+            "written": written,
+            "written_bytes": written * 216,
+            "dropped": {"writer_full": full, "write_error": 0},
+        },
+        "queues": [{"cpu_ns": 1_500_000_000}],
+        "begin_ns": 0,
+        "end_ns": 2_500_000_000,
+    }
+
+
+def test_what_is_offered_is_written_or_lost_to_the_last_frame():
+    writer = module("writer")
+    point = writer.point_of(account(8_000_000, 1_000_000, 6_999_990, full=7))
+    assert point.lost == 1_000_010 and point.rate == 4_000_000
+    assert point.row() == [1000, 4.0, 32.0, 1, 8_000_000, 6_999_990, 1_000_010, pytest.approx(12.500125)]
+    with pytest.raises(module("programs").Failed, match="do not add up"):
+        writer.point_of(account(8_000_000, 1_000_000, 6_999_990))
+
+
+def test_the_papers_tables_are_those_of_the_facts():
+    facts = ROOT.parent / "shared" / "facts" / "patchwork_numbers.csv"
+    if not facts.exists():
+        pytest.skip(f"no {facts}: the published numbers are not beside the project")
+    said = {}
+    for line in facts.read_text(encoding="utf-8").splitlines():
+        found = re.match(r"T\d\w,(\d+)B (\d+)B (\d+)Gbps (\d+) cores loss,([\d.]+),%", line)
+        if found:
+            said.setdefault(int(found[1]), []).append([float(number) for number in found.groups()[1:]])
+    assert said and all(module("writer").printed(snaplen) == rows for snaplen, rows in said.items())
+
+
+def test_the_disks_own_speed_is_said_to_be_unknown_without_fio(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert module("disk").speed(tmp_path, 1) == module("disk").Speed(
+        0, "not measured: no fio here; apt-get install fio"
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "limit", "highest"),
+    [([1000], "sender", 500), ([900, 800], "receiver", 400), ([900, 799], "receiver", 0)],
+)
+def test_the_sender_limits_where_nothing_is_lost_at_its_most(written, limit, highest):
+    veth = module("veth")
+    points = [veth.Point("direct", 128, 2.0, offered, got) for offered, got in zip((1000, 800), written, strict=False)]
+    row = veth.row_of(points)
+    assert (row["limited_by"], row["value"]) == (limit, highest)
+    assert all(point["offered"] == point["written"] + point["lost"] for point in row["sweep"])
+
+
+def test_a_sweep_tells_its_highest_rate_without_loss_and_the_loss_at_the_aim():
+    writer = module("writer")
+    sweep = [account(80_000_000, 70_000_000, 9_999_997), account(10_000_000, 999_997, 9_000_000)]
+    sweep += [account(8_000_003, 0, 8_000_000), account(6_000_000, -3, 6_000_000)]
+    row = writer.row_of("sink", 200, [writer.point_of(each) for each in sweep])
+    assert (row["value"], row["without_loss"]) == (3_999_999, 3_000_000)
+    assert row["note"] == "without loss up to 3.00 M/s; 10.00 % lost of 5.00 M/s; 6.67 M/s by CPU time"
+    assert [point["lost"] for point in row["sweep"]] == [70_000_003, 1_000_000, 3, 0]
+
+
+# The benchmarks' plain Python is a second program: quick enough for a million packets, where the tests' references take
+# time that grows with the square (naive_kappa) or check every field (plain_collector). Both have to agree.
+@pytest.mark.parametrize("size", range(1, 7))
+def test_plain_kappa_moves_the_packets_that_the_naive_reference_moves(size):
+    for ranks in itertools.permutations(range(size)):
+        moved, inversions = module("plain_kappa").order(list(ranks))
+        assert sorted(moved) == sorted(naive_kappa.moved(list(ranks)))
+        assert inversions == naive_kappa.inversions(list(ranks))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_plain_kappa_measures_what_the_naive_reference_measures(tmp_path, seed):
+    draw = random.Random(seed)
+    packets = sent(150, draw, kinds=120)
+    trials = {"a.pcap": packets, "b.pcap": disturbed(packets, draw)}
+    paths = [write_pcap(tmp_path / name, trial) for name, trial in trials.items()]
+    (a, of_a), (b, of_b) = (module("plain_kappa").read(path) for path in paths)
+    plain = module("plain_kappa").compare(a, b)
+    naive = naive_kappa.compare(*naive_kappa.read_trials([[path] for path in paths]))
+    names = ("n_a", "n_b", "n_common", "offset_ns", "duration_a_ns", "duration_b_ns")
+    assert {name: plain[name] for name in names} == {name: naive[name] for name in names}
+    assert (of_a["ambiguous"], of_b["ambiguous"]) == (naive["ambiguous_a"], naive["ambiguous_b"])
+    assert of_a["ambiguous"] > 0
+    for ours, theirs in (("latency", "latency_delta_ns"), ("gap", "iat_delta_ns")):
+        assert {name: plain[ours][name] for name in ("median", "p99", "largest")} == {
+            name: naive[theirs][name] for name in ("median", "p99", "largest")
+        }
+    assert plain["moves"]["count"] == naive["moves"]["count"] > 10
+    assert (plain["bursts"]["count"], plain["bursts"]["longest"]) == (
+        naive["bursts"]["count"],
+        naive["bursts"]["longest"],
+    )
+
+
+def test_plain_collector_counts_what_the_reference_counts():
+    frames = reports(30)
+    reference = Plain([Pair(NUMBER, KEY, BASE, SLOTS, 5)])
+    for frame in frames:
+        reference.frame(frame)
+    plain = module("plain_collector").collect("default", pcap(frames))
+    assert len(plain) == 3
+    assert [flow[:3] for flow in plain] == [(flow.newest[1], *flow.size()) for flow in reference.flows.values()]
+    assert module("plain_collector").collect("default", pcap([*frames[:-1], frames[-1][:-1] + b"?"])) != plain

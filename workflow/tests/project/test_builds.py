@@ -1,0 +1,94 @@
+"""What is built: programs and libraries are hardened, and two builds of the wheels have the same bytes."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from acapella_core import _native
+
+ROOT = Path(__file__).resolve().parents[3]
+BIN = ROOT / ".venv" / "bin"
+BUILT = {
+    "core": Path(_native.__file__),
+    "acapella-anonymise": BIN / "acapella-anonymise",
+    "acapella-dpdk-capture": BIN / "acapella-dpdk-capture",
+    "acapella-p4-run": BIN / "acapella-p4-run",
+}
+
+
+def readelf(option: str, path: Path) -> str:
+    """What readelf prints of a file."""
+    return subprocess.run(["readelf", "-W", option, path], capture_output=True, text=True, check=True).stdout
+
+
+def faults(path: Path) -> set[str]:
+    """The protections that a program or library lacks."""
+    segments = [line.split() for line in readelf("--segments", path).splitlines()]
+    dynamic, symbols = readelf("--dynamic", path), readelf("--dyn-syms", path)
+    static = "NEEDED" not in dynamic  # its functions of libc have no symbols
+    content = path.read_bytes()
+    (stack,) = (words for words in segments if words[:1] == ["GNU_STACK"])
+    found = {
+        "position independent": "Type:                              DYN" in readelf("--file-header", path),
+        "RELRO": any(words[:1] == ["GNU_RELRO"] for words in segments),
+        "BIND_NOW": "BIND_NOW" in dynamic or " NOW" in dynamic,
+        "stack not executable": "E" not in stack[6],
+        "stack protector": b"stack smashing detected" in content if static else "__stack_chk_fail" in symbols,
+        "_FORTIFY_SOURCE": b"buffer overflow detected" in content if static else "_chk@GLIBC" in symbols,
+    }
+    return {name for name, holds in found.items() if not holds}
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_what_set_up_builds_is_hardened(name):
+    if not BUILT[name].is_file():
+        pytest.skip(f"{name} is not built here")
+    assert faults(BUILT[name]) == set()
+
+
+def test_a_program_without_protection_is_found(tmp_path):
+    """The test itself: the same reader on a program that is compiled without."""
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no gcc")
+    (tmp_path / "a.c").write_text('#include <stdio.h>\nint main(void) { return puts("a") < 0; }\n')
+    flags = ["-no-pie", "-fno-pie", "-fno-stack-protector", "-Wl,-z,norelro", "-Wl,-z,lazy", "-Wl,-z,execstack"]
+    subprocess.run([compiler, *flags, "-o", tmp_path / "a", tmp_path / "a.c"], check=True, capture_output=True)
+    assert len(faults(tmp_path / "a")) == 6
+
+
+def wheels(folder: Path, age_s: int) -> dict[str, str]:
+    """Build the wheels of a copy of the tree in a folder, whose sources are ``age_s`` older; their SHA-256."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in listed.split("\0"):
+        wanted = name == "Makefile" or name.startswith(("workflow/", "capture/", "schemas/", "p4/loader/"))
+        if wanted and "/tests/" not in name and (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
+            found = (ROOT / name).lstat().st_mtime
+            os.utime(folder / name, (found - age_s, found - age_s), follow_symlinks=False)
+    environment = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
+    words = ["make", "dist", f"VENV={BIN.parent}"]
+    built = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (folder / "build/dist").iterdir()}
+
+
+def test_wheels_have_the_date_of_the_last_commit():
+    """What `make dist` would run."""
+    shown = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=False)
+    expected = shown.stdout.strip() or "315532800"
+    environment = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
+    words = ["make", "-n", "dist", f"VENV={BIN.parent}"]
+    printed = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+    assert f"SOURCE_DATE_EPOCH={expected} " in printed
+
+
+@pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="takes minutes: make soak")
+def test_two_builds_of_the_wheels_have_the_same_bytes(tmp_path):
+    first, second = (wheels(tmp_path / name, age_s) for name, age_s in (("a", 0), ("another-folder", 86_400)))
+    assert len(first) == 3 and first == second

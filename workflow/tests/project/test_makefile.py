@@ -1,0 +1,211 @@
+"""The Makefile and the scripts behind it, without installing anything."""
+
+import json
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
+ROOT = Path(__file__).resolve().parents[3]
+SCRIPT = ROOT / "workflow" / "setup" / "debian-packages"
+LIST = SCRIPT.with_suffix(".txt")
+SBOM = SCRIPT.with_name("sbom.py")
+DEVELOPMENT = ROOT / "workflow" / "requirements-dev.lock"
+
+
+def program(folder: Path, name: str, text: str) -> None:
+    """A stand-in for a program, first on the PATH."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def packages(purpose: str) -> list[str]:
+    """The Debian packages of a purpose."""
+    lines = [line.split() for line in LIST.read_text().splitlines() if line and not line.startswith("#")]
+    return [fields[0] for fields in lines if fields[1] == purpose]
+
+
+def install(tmp_path: Path, user: int, installed: list[str], *purposes: str) -> subprocess.CompletedProcess:
+    """Run debian-packages on a machine that has `installed`; apt-get only writes down how it was called."""
+    program(tmp_path, "id", f"echo {user}")
+    lines = "\n".join(f"{name} installed" for name in installed)
+    program(tmp_path, "dpkg-query", f"cat <<'E'\n{lines}\nE")
+    program(tmp_path, "apt-get", f'echo "$@" >> {tmp_path}/apt-get.log')
+    environment = os.environ | {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    return subprocess.run([SCRIPT, *purposes], capture_output=True, text=True, check=False, env=environment)
+
+
+def test_not_root_and_a_package_missing_prints_the_one_line_and_stops(tmp_path):
+    ended = install(tmp_path, 1000, [name for name in packages("run") if name not in ("tshark", "cmake")], "run")
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == "sudo apt-get install --no-install-recommends -y cmake tshark"
+    assert not (tmp_path / "apt-get.log").exists()
+
+
+def test_not_root_and_nothing_missing_goes_on_in_silence(tmp_path):
+    ended = install(tmp_path, 1000, packages("run"), "run")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+def test_packages_for_tests_are_not_asked_for_by_set_up(tmp_path):
+    assert install(tmp_path, 1000, packages("run"), "run").returncode == 0
+    ended = install(tmp_path, 1000, packages("run"), "run", "test", "lint")
+    assert ended.returncode == 1
+    assert "clang-format-14" in ended.stderr and "chromium" in ended.stderr
+
+
+def test_a_package_of_another_architecture_counts_as_installed(tmp_path):
+    assert install(tmp_path, 1000, [f"{name}:amd64" for name in packages("run")], "run").returncode == 0
+
+
+def test_every_listed_package_has_purpose_and_reason():
+    for line in LIST.read_text().splitlines():
+        assert not line or line.startswith("#") or re.fullmatch(r"\S+ +(run|test|lint|bench) +\S.*", line), line
+
+
+def test_a_python_that_is_too_old_is_refused_in_one_line(tmp_path):
+    for name in ("Makefile", "workflow"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    old = tmp_path / "old"
+    old.mkdir()
+    python = shutil.which("python3")
+    lie = f'exec {python} -c "import sys; sys.version_info = (3, 9, 2, \'final\', 0); exec(sys.argv[1])" "$2"'
+    program(old, "python3.9", f'case "$1" in --version) echo "Python 3.9.2";; *) {lie};; esac')
+    command = ["make", "-C", tmp_path, f"PYTHON={old}/python3.9", "-o", "packages", ".venv/bin/python"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode != 0
+    assert "setup: Python 3.11 or later is needed" in ended.stderr and "is 3.9" in ended.stderr
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_an_environment_of_another_user_is_refused_in_one_line():
+    """Where we are root another user asks, else it is enough that we may not write."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "Makefile").write_text((ROOT / "Makefile").read_text())
+        (folder / ".venv").mkdir()
+        (folder / ".venv").chmod(0o555)
+        folder.chmod(0o777)
+        other = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+        command = [*other, "make", "-C", folder, "PACKAGES=no", "setup"]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    owner = pwd.getpwuid(os.geteuid()).pw_name
+    assert ended.returncode != 0
+    said = [line for line in ended.stderr.splitlines() if not line.startswith("make")]
+    assert said == [f"setup: {folder}/.venv belongs to {owner}; clone the project for yourself"]
+
+
+def test_the_long_step_of_set_up_says_that_it_is_long():
+    command = ["make", "-C", ROOT, "--dry-run", "-W", "workflow/requirements.lock", ".venv/stamps/packages"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "this takes some minutes the first time" in shown
+
+
+NINJA = """
+echo '  [0/2] Re-checking globbed directories...'
+echo '  [1/3] Building CXX object CMakeFiles/core.dir/src/flow/table.cpp.o'
+echo '  [2/3] Linking CXX static library libcore.a'
+"""
+
+
+def with_progress(tmp_path, script: str, **environment) -> subprocess.CompletedProcess:
+    """A build by with-progress; ``script`` is what it runs."""
+    command = [SCRIPT.with_name("with-progress"), tmp_path / "logs" / "build.log", "sh", "-c", script]
+    everything = os.environ | environment
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=everything)
+
+
+def test_a_build_says_how_far_it_is_and_all_of_it_in_its_log(tmp_path):
+    ended = with_progress(tmp_path, NINJA, PROGRESS_S="0")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.splitlines() == ["setup: 1 of 3, table.cpp", "setup: 2 of 3, libcore.a"]
+    assert "Re-checking globbed" in (tmp_path / "logs" / "build.log").read_text()
+
+
+def test_a_build_in_which_nothing_is_to_be_made_says_nothing(tmp_path):
+    ended = with_progress(tmp_path, "echo 'ninja: no work to do.'", PROGRESS_S="0")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+def test_a_build_that_fails_shows_the_compilers_error_and_where_the_rest_is(tmp_path):
+    ended = with_progress(tmp_path, "echo 'a.cpp:1:1: error: no'; seq 30; exit 3")
+    assert (ended.returncode, ended.stdout) == (3, "")
+    lines = ended.stderr.splitlines()
+    assert lines[0] == "a.cpp:1:1: error: no"
+    assert f"all that it said is in {tmp_path / 'logs' / 'build.log'}" in ended.stderr
+    assert lines[-1] == "30"
+
+
+def test_set_up_builds_the_native_core_with_progress():
+    command = ["make", "-C", ROOT, "--dry-run", "-W", "workflow/native/pyproject.toml", ".venv/stamps/native"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert re.search(r"with-progress build/native\.log .*pip install .*--verbose", shown)
+
+
+def test_help_names_every_target_for_people():
+    said = subprocess.run(["make", "-C", ROOT, "help"], capture_output=True, text=True, check=True).stdout
+    for target in ("demo", "test", "setup", "lint", "format", "bench", "fuzz", "lock", "sbom", "clean", "help"):
+        assert re.search(rf"\b{target}\b", said), target
+
+
+LOCKS = [ROOT / "workflow" / "requirements.lock", ROOT / "capture" / "requirements-fabric.lock"]
+
+
+def test_the_bill_of_materials_has_every_pin_with_its_hashes_and_dependents():
+    made = [subprocess.run([sys.executable, SBOM], capture_output=True, text=True, check=True).stdout for _ in "ab"]
+    assert made[0] == made[1]
+    bill = json.loads(made[0])
+    schema = JsonStrictValidator(SchemaVersion.V1_6)  # CycloneDX's own, which the library brings
+    assert schema.validate_str(made[0]) is None
+    small = bill | {"components": bill["components"][:1], "dependencies": []}
+    assert schema.validate_str(json.dumps(small)) is None
+    for key, value in (("serialNumber", "urn:uuid:1"), ("components", [{"type": "library"}]), ("more", 1)):
+        assert schema.validate_str(json.dumps(small | {key: value})) is not None, key
+    assert (bill["bomFormat"], bill["specVersion"], bill["version"]) == ("CycloneDX", "1.6", 1)
+    text = "".join(lock.read_text() for lock in LOCKS)
+    components = {each["purl"]: each for each in bill["components"]}
+    assert len(components) == len(bill["components"])
+    found = [each for each in components if each.startswith("pkg:pypi/")]
+    pins = set(re.findall(r"^([a-z0-9._-]+)(?:\[.*\])?==(\S+)", text, re.M))
+    assert set(found) == {f"pkg:pypi/{name}@{version}" for name, version in pins}
+    hashes = {one["content"] for each in found for one in components[each]["externalReferences"][0]["hashes"]}
+    assert hashes == set(re.findall(r"--hash=sha256:(\w+)", text))
+    needs = {each["ref"]: each["dependsOn"] for each in bill["dependencies"]}
+    references = {each["bom-ref"] for each in bill["components"]} | {"acapella"}
+    assert references >= set(needs) | {one for each in needs.values() for one in each}
+    name = re.search(r"^markupsafe==\S+", text, re.M)[0].replace("==", "@")
+    (jinja,) = (reference for reference in needs if reference.startswith("pkg:pypi/jinja2@"))
+    assert needs[jinja] == [f"pkg:pypi/{name}"]
+
+
+def test_set_up_installs_no_tests_or_linters():
+    runtime, development = (
+        set(re.findall(r"^[a-z0-9._-]+", path.read_text(), re.M)) for path in (LOCKS[0], DEVELOPMENT)
+    )
+    named = set(re.findall(r"^[a-z0-9-]+", DEVELOPMENT.with_suffix(".in").read_text(), re.M))
+    assert {"pytest", "ruff", "hypothesis"} <= named <= development
+    assert not named & runtime
+    pins = [re.findall(r"^([a-z0-9._-]+)==(\S+)", path.read_text(), re.M) for path in (LOCKS[0], DEVELOPMENT)]
+    both = {name for name, _ in pins[0]} & {name for name, _ in pins[1]}
+    assert both and all({p for p in pins[1] if p[0] == name} <= set(pins[0]) for name in both), "one version of each"
+    newer = ["make", "-C", ROOT, "--dry-run", "-W", DEVELOPMENT.relative_to(ROOT)]
+    shown = [
+        subprocess.run([*newer, target], capture_output=True, text=True, check=True).stdout
+        for target in ("setup", "lint")
+    ]
+    assert [f"-r workflow/{DEVELOPMENT.name}" in text for text in shown] == [False, True]
+
+
+@pytest.mark.parametrize("target", ["clean", "lock"])
+def test_what_make_removes_or_resolves_is_inside_the_project(target):
+    shown = subprocess.run(["make", "-C", ROOT, "--dry-run", target], capture_output=True, text=True, check=True).stdout
+    assert not re.search(r"rm -rf +/|index-url +\S*:", shown)

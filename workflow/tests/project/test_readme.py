@@ -1,0 +1,73 @@
+"""What the README shows is what its commands print."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+TEXT = (ROOT / "README.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def worked_example(tmp_path_factory) -> Path:
+    """A folder in which the README's digest was run."""
+    folder = tmp_path_factory.mktemp("readme")
+    command = re.search(r"^    \$ acapella (digest .*)$", TEXT, re.M)[1]
+    run(folder, *shlex.split(command.replace(".test/", f"{ROOT}/.test/")))
+    return folder
+
+
+def run(folder: Path, *arguments: str) -> str:
+    """What an acapella command prints."""
+    command = [sys.executable, "-m", "acapella.cli.main", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+def test_show_prints_what_is_shown(worked_example):
+    shown = re.search(r"^    \$ acapella (show \S+) \| head -4\n((?:    .*\n){4})", TEXT, re.M)
+    printed = run(worked_example, *shown[1].split()).splitlines()[:4]
+    assert [line.removeprefix("    ").strip() for line in shown[2].splitlines()] == [line.strip() for line in printed]
+
+
+def test_the_sql_print_what_is_shown(worked_example, monkeypatch):
+    monkeypatch.chdir(worked_example)
+    view, query = re.search(r"^    (create view .*\n.*;)\n    (select .*);$", TEXT, re.M).groups()
+    connection = duckdb.connect()
+    connection.execute(view)
+    columns = [name for name, *_ in connection.execute("describe frames").fetchall()]
+    assert "app_by" in columns and not any(name.endswith("_1") for name in columns), "no column twice"
+    shown = [line.strip() for line in TEXT.splitlines() if re.match(r"    [┌│├└]", line)]
+    assert str(connection.sql(query)).split() == " ".join(shown).split()
+
+
+def test_kappa_prints_what_is_shown():
+    command, shown = re.search(r"^    \$ acapella (kappa .*)\n((?:(?:    .*)?\n)+?)\n`--json`", TEXT, re.M).groups()
+    lines = [line.removeprefix("    ") for line in shown.splitlines()]
+    assert lines == [line.rstrip() for line in run(ROOT, *shlex.split(command)).splitlines()]
+
+
+def test_every_path_that_documents_name_exists():
+    for name in (
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "config/README.md",
+        "docs/kappa.md",
+        "docs/collector.md",
+    ):
+        text = (ROOT / name).read_text()
+        for path in re.findall(r"`((?:config|rules|schemas|workflow|profiles|capture|docs)/[A-Za-z0-9_./-]*)`", text):
+            assert list(ROOT.glob(path.replace("STAGE", "digest").rstrip("/"))), f"{name}: {path}"
+
+
+def test_what_rules_make_is_listed():
+    listed = re.findall(r"`([^`]+)`", (ROOT / "results" / "README.md").read_text())
+    rules = "".join(path.read_text() for path in (ROOT / "rules").glob("*.smk"))
+    made = set(re.findall(r"<campaign>/([a-z_]+(?:/|\.[a-z]+))", rules))
+    assert {"acap/", "collect.json"} <= made
+    assert [name for name in sorted(made) if not any(path.startswith(name) for path in listed)] == []

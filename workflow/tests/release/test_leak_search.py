@@ -1,0 +1,109 @@
+"""The search of an anonymized capture for what has to be replaced in it."""
+
+import random
+
+import pytest
+from acapella_testing.frames.ip_options import HEADS, MALFORMED, ipv4, ipv6, random_options, with_options
+from acapella_testing.frames.release_frames import ENDS, KEY, frames
+from acapella_testing.leak_search import left_as_it_came, searched
+from acapella_testing.oracles.plain_flows import write_pcap
+from acapella_testing.release_records import records
+
+from acapella_core.anonymise import anonymise
+
+
+def test_payload_that_stays_in_its_place_is_found(tmp_path):
+    frame = frames(random.Random(5))[0]
+    for length, expected in ((15, None), (16, (1, 42, "a run of payload"))):
+        found = searched(tmp_path, [frame], lambda n, original, kept, length=length: kept + original[42 : 42 + length])
+        assert found == expected
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_value_of_a_wrong_length_that_stays_is_found(name, tmp_path):
+    kind, options = MALFORMED[name]
+    frame, begin = with_options(kind, options), HEADS[kind]
+    assert searched(tmp_path, [frame]) is None
+    found = searched(tmp_path, [frame], left_as_it_came(begin, begin + len(options)))
+    assert found and found[2] in ("a value of an option that is not kept", "an original address")
+
+
+OTHER_ENDS = bytes((192, 0, 2, 9)), bytes.fromhex("20010db8000000000000000000000099")
+NEIGHBOUR = (
+    b"\x87" + bytes(7) + OTHER_ENDS[1] + b"\1\1\2\0\0\0\0\7" + b"\3\4\x40" + bytes(13) + OTHER_ENDS[1][:8] + bytes(8)
+)
+ADDRESSES = {  # a frame, and where an address is in it
+    "record route": (ipv4(17, bytes(8), b"\x07\x27\x28" + OTHER_ENDS[0] * 9 + b"\0"), 41, 4),
+    "timestamps": (ipv4(17, bytes(8), b"\x44\x0c\x0d\1" + OTHER_ENDS[0] + b"\1\2\3\4"), 38, 4),
+    "IGMP group": (ipv4(2, b"\x16\0\0\0" + bytes((239, 1, 2, 3))), 38, 4),
+    "IGMPv3 source": (ipv4(2, b"\x22\0\0\0\0\0\0\1\1\0\0\1\xef\1\2\3" + OTHER_ENDS[0]), 50, 4),
+    "ICMP redirect": (ipv4(1, b"\x05\1\0\0" + OTHER_ENDS[0] + ipv4(17, bytes(8))[14:]), 38, 4),
+    "source that ICMP quotes": (ipv4(1, b"\x05\1\0\0" + OTHER_ENDS[0] + ipv4(17, bytes(8))[14:]), 54, 4),
+    "SCTP address": (ipv4(132, bytes(12) + b"\1\0\0\x1c" + bytes(16) + b"\0\5\0\x08" + OTHER_ENDS[0]), 70, 4),
+    "SCTP added address": (ipv4(132, bytes(12) + b"\xc1\0\0\x18" + bytes(4) + b"\xc0\1\0\x10" + bytes(4)
+                                + b"\0\5\0\x08" + OTHER_ENDS[0]), 66, 4),
+    "MPTCP address": (with_options("tcp", b"\x1e\x08\x30\1" + OTHER_ENDS[0]), 58, 4),
+    "neighbour": (ipv6(58, NEIGHBOUR), 62, 16),
+    "link-layer address": (ipv6(58, NEIGHBOUR), 80, 6),
+    "prefix": (ipv6(58, NEIGHBOUR), 102, 16),
+    "listener": (ipv6(58, b"\x83" + bytes(7) + b"\xff\2" + bytes(13) + b"\x77"), 62, 16),
+    "route": (ipv6(43, b"\x3b\2\0\1" + bytes(4) + OTHER_ENDS[1]), 62, 16),
+    "home address": (ipv6(60, b"\x3b\2\1\2\0\0\xc9\x10" + OTHER_ENDS[1]), 62, 16),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ADDRESSES)
+def test_an_address_that_stays_in_an_option_or_message_is_found(name, tmp_path):
+    frame, begin, length = ADDRESSES[name]
+    assert searched(tmp_path, [frame]) is None
+    assert searched(tmp_path, [frame], left_as_it_came(begin, begin + length)) == (1, begin, "an original address")
+
+
+def test_payload_of_16_octets_at_another_place_is_found(tmp_path):
+    originals = frames(random.Random(6))
+    for length, expected in ((15, None), (16, (3, 42, "a run of payload at another place"))):
+        found = searched(tmp_path, originals, lambda n, original, kept, length=length:
+                         kept + (original[300 : 300 + length] if n == 2 else b""))  # fmt: skip
+        assert found == expected
+    found = searched(tmp_path, originals, lambda n, original, kept: kept + (originals[0][300:316] if n == 2 else b""))
+    assert found == (1, 300, "a run of payload of a frame")
+
+
+def test_octets_that_equal_an_address_by_chance_are_no_leak(tmp_path):
+    """IPv4 addresses and short ones of mostly zeros in other fields."""
+    tcp = lambda seq: ENDS[:4] + seq + ENDS[4:] + b"\x50\x10" + bytes(6)  # noqa: E731 (ports are an address, too)
+    originals = [ipv4(6, tcp(ENDS[:4])), ipv4(17, ENDS[4:] + b"\0\x08\0\0"), ipv4(6, tcp(b"\0\0\0\1")),
+                 ipv6(0, b"\6\0\x05\2\0\0\1\0" + tcp(b"\2\0\0\0"))]  # fmt: skip
+    assert searched(tmp_path, originals) is None
+    alike = b"P" * 12 + b"\x08\0\x45\0\0\x60" + b"P" * 2 + bytes(2) + b"P\6" + b"P" * 200
+    # MAC addresses like other fields
+    assert searched(tmp_path, [alike]) is None
+
+
+def test_a_pseudonym_that_is_the_original_of_another_address_is_no_leak(tmp_path):
+    """The second frame's addresses are the pseudonyms of the first one's, which so are in the release."""
+    first = frames(random.Random(7))[0]
+    write_pcap(tmp_path / "one.pcap", [(0, first)])
+    anonymise(str(tmp_path / "one.pcap"), tmp_path / "two.pcap", KEY)
+    ((*_, kept),) = records((tmp_path / "two.pcap").read_bytes())
+    assert searched(tmp_path, [first, kept]) is None
+    assert searched(tmp_path, [first], lambda n, original, kept: original[:26] + kept[26:]) is not None
+
+
+def test_random_traffic_is_never_refused(tmp_path):
+    """Header fields of few values, sequence numbers in the range of addresses, payload that repeats headers."""
+    draw = random.Random(8)
+    originals = []
+    for _ in range(2000):
+        number = bytes((192, 0, 2, draw.randrange(4)))
+        tcp = (
+            draw.randbytes(4) + number + number + b"\x80\x10" + draw.randbytes(6) + b"\1\1\x08\x0a" + draw.randbytes(8)
+        )
+        originals.append(ipv4(6, tcp + draw.choice((b"", tcp * 3, ENDS * 9, bytes(200)))))
+    assert searched(tmp_path, originals) is None
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_malformed_headers_are_never_refused(kind, tmp_path):
+    draw = random.Random(f"search {kind}")
+    assert searched(tmp_path, [with_options(kind, random_options(draw, kind)) for _ in range(500)]) is None

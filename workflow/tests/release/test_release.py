@@ -1,0 +1,447 @@
+"""A campaign's public set: what is in it, what is not, and that it fits together."""
+
+import csv
+import gzip
+import hashlib
+import io
+import ipaddress
+import json
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import dpkt
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.made.files_campaign import processed, run
+from acapella_testing.made.made_flowreports import write_tables
+from acapella_testing.oracles.naive_anonymise import CryptoPan
+from acapella_testing.workflow_run import CAPTURES
+
+from acapella.campaign.layout import Campaign
+from acapella.cli.main import main
+from acapella.flowreports import program
+from acapella.release import columns as release_columns
+from acapella.release import command as release
+from acapella.release import flows as release_flows
+from acapella_core.errors import UserError
+
+KEY_BEGIN = 3  # first byte of a key
+FLOW_KEY = ("vlan", "mpls", "ip_version", "src", "dst", "ip_proto", "src_port", "dst_port")
+ENDS = ("src", "dst")
+SITES = ("University-of-Nowhere", "beta-secret")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    """A campaign of the small captures, with pseudonyms, through to its tables."""
+    folder = tmp_path_factory.mktemp("release")
+    rows = []
+    for capture in sorted(CAPTURES.glob("*.gz")):
+        name = capture.name.removesuffix(".pcap.gz")
+        site = SITES[0] if name.startswith("alpha") else SITES[1]
+        rows.append((f"{site}-{name}", site, name[-2:], str(capture)))
+    campaign = processed(folder, rows, "--pseudonyms")
+    if program.missing() is None:
+        parts = [campaign / kind / f"{rows[0][0]}.parquet" for kind in ("acap", "flows")]
+        made = ["-o", campaign / "flowreports" / rows[0][0], "--acap", parts[0], "--flows", parts[1]]
+        run("flowreports", rows[0][3], "--sample", rows[0][0], *made)
+        run("flowtables", campaign, "--pseudonyms", "--samples", rows[0][0])
+    return campaign
+
+
+def key_of_flow(row: dict) -> list:
+    """What tells a flow from others."""
+    return [row[name] for name in FLOW_KEY]
+
+
+@pytest.fixture(scope="module")
+def public(finished) -> Path:
+    """The campaign's release."""
+    target = finished.parent / "public"
+    run("release", finished, "-o", target)
+    return target
+
+
+def files(folder: Path) -> list[Path]:
+    """All files below."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_release_has_captures_acaps_flows_tables_and_says_what_was_done(public):
+    assert sorted(path.name for path in public.iterdir()) == [
+        "README.md",
+        "SHA256SUMS",
+        "acap",
+        "captures",
+        "catalog.duckdb",
+        "flows",
+        "samples.tsv",
+        "tables",
+    ]
+    names = {path.stem for path in (public / "captures").iterdir()}
+    assert len(names) == 3
+    assert (
+        names
+        == {path.stem for path in (public / "acap").iterdir()}
+        == {path.stem for path in (public / "flows").iterdir()}
+    )
+    frames = sum(pq.read_metadata(path).num_rows for path in (public / "acap").iterdir())
+    assert f"3 samples, {frames} frames" in (public / "README.md").read_text()
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o644 for path in files(public))
+
+
+def test_the_sheet_tells_that_a_capture_kept_only_a_part(finished, tmp_path):
+    campaign = tmp_path / "mine"
+    shutil.copytree(finished, campaign, symlinks=True)
+    for link in (path for path in (campaign / "raw").iterdir() if path.is_symlink()):
+        target = (finished / "raw" / link.name).resolve()
+        link.unlink()
+        link.symlink_to(target)
+    manifest = next((campaign / "raw").glob("*alpha-p1.json"))
+    taken = {"testbed": "local", "filter": "host 10.0.0.1", "one_in": 4, "one_in_by": "hash", "sampled_out": 9}
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | taken))
+    run("index", campaign)
+    run("process", campaign)
+    run("release", campaign, "-o", tmp_path / "public")
+    with (tmp_path / "public" / "samples.tsv").open(encoding="utf-8", newline="") as lines:
+        rows = list(csv.DictReader(lines, delimiter="\t"))
+    told = {(row["filtered"], row["one_in"], row["sampled_out"]) for row in rows}
+    assert told == {("true", "4", "9"), ("", "", "")}
+    assert {row["excluded"] for row in rows} == {"filter, sampling", ""}
+    quality = csv.DictReader((tmp_path / "public" / "tables" / "capture_quality.csv").read_text().splitlines())
+    assert {row["excluded"] for row in quality} == {"filter, sampling", ""}
+    assert b"10.0.0.1" in (campaign / "tables" / "restrictions.csv").read_bytes()
+    assert not any(b"10.0.0.1" in path.read_bytes() for path in files(tmp_path / "public"))
+
+
+def sums_of(folder: Path) -> dict[str, str]:
+    """The checksums in SHA256SUMS, by file."""
+    return dict(reversed(line.split("  ")) for line in (folder / "SHA256SUMS").read_text().splitlines())
+
+
+def test_checksums_are_those_of_all_files(public):
+    listed = sums_of(public)
+    assert set(listed) == {path.relative_to(public).as_posix() for path in files(public)} - {"SHA256SUMS"}
+    for name, digest in listed.items():
+        assert hashlib.sha256((public / name).read_bytes()).hexdigest() == digest
+
+
+def test_the_key_is_private_and_stays_behind(finished, public):
+    key_file = finished / "release.key"
+    assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
+    key = key_file.read_bytes()
+    for path in files(public):
+        content = path.read_bytes()
+        for part in (key[:8], key[8:16], key[16:24], key[24:]):
+            assert part not in content, path
+            assert part.hex().encode() not in content, path
+
+
+def test_names_are_pseudonyms_everywhere_and_no_path_is_told(finished, public):
+    for path in files(public):
+        content = path.read_bytes() + path.name.encode()
+        for word in (*SITES, "alpha-p1", str(finished.parent)):
+            assert word.encode() not in content, f"{path} tells {word}"
+    for path in (public / "acap").iterdir():
+        told = json.loads(pq.read_metadata(path).metadata[b"acapella"])
+        assert re.fullmatch(r"S[01]", told["site"])
+        assert path.stem.startswith(f"{told['site']}-{told['port']}-")
+
+
+def test_original_addresses_are_nowhere(public):
+    addresses = set()
+    for capture in CAPTURES.glob("*.gz"):
+        for _, frame in dpkt.pcap.Reader(io.BytesIO(gzip.decompress(capture.read_bytes()))):
+            addresses |= {frame[0:6], frame[6:12]}
+            ethernet = dpkt.ethernet.Ethernet(frame)
+            addresses |= {end for layer in [ethernet.data] if hasattr(layer, "src") for end in (layer.src, layer.dst)}
+    addresses -= {b"\xff" * 6}
+    assert len(addresses) > 8
+    captured = b"".join(path.read_bytes() for path in (public / "captures").iterdir())
+    assert not [address.hex() for address in addresses if address in captured]
+
+
+def test_flows_are_made_anew_from_the_anonymised_captures(finished, public, tmp_path):
+    for capture in sorted((public / "captures").iterdir()):
+        site, port, _ = capture.stem.split("-")
+        made = [tmp_path / f"{kind}.parquet" for kind in ("acap", "flows")]
+        words = ["--site", site, "--port", port, "--engine", "native"]
+        run("digest", capture, "-o", made[0], "--flows", made[1], *words)
+        assert made[0].read_bytes() == (public / "acap" / f"{capture.stem}.parquet").read_bytes()
+        assert made[1].read_bytes() == (public / "flows" / f"{capture.stem}.parquet").read_bytes()
+    ends, true = ends_of(public / "flows"), ends_of(finished / "flows")
+    assert len(ends) == len(true) > 4
+    assert not ends & true
+
+
+def ends_of(flows: Path) -> set[str]:
+    """The addresses of all flow tables in a folder."""
+    rows = [row for path in flows.iterdir() for row in pq.read_table(path).to_pylist()]
+    return {end for row in rows for end in (row["src"], row["dst"])}
+
+
+def test_frames_have_the_same_times_lengths_and_stacks_as_far_as_they_were_kept(finished, public):
+    def frames(folder: Path) -> list:
+        rows = [row for path in folder.iterdir() for row in pq.read_table(path).to_pylist()]
+        return sorted((row["ts_ns"], row["wire_len"], row["stack"]) for row in rows)
+
+    before, after = frames(finished / "acap"), frames(public / "acap")
+    assert [row[:2] for row in before] == [row[:2] for row in after]
+    for (*_, whole), (*_, kept) in zip(before, after, strict=True):
+        assert whole.split("/")[: kept.count("/") + 1] == kept.split("/")
+
+
+def test_tables_come_along_but_for_those_with_addresses(finished, public):
+    names = {path.stem for path in (public / "tables").iterdir()}
+    assert {"frame_sizes", "header_occurrence", "header_stack_sizes", "capture_quality"} <= names
+    assert not names & {"top_flows", "stitched_flows"}
+    for path in (public / "tables").iterdir():
+        if path.stem in release_flows.TABLES or path.stem == "capture_quality":
+            continue
+        assert path.read_bytes() == (finished / "tables" / path.name).read_bytes()
+    rows = [pq.read_table(folder / "tables" / "capture_quality.parquet").to_pylist() for folder in (finished, public)]
+    assert all(row.pop("sha256") for row in rows[0])
+    assert rows[0] == rows[1]
+
+
+def test_flow_reports_have_the_pseudonyms_of_the_captures_and_no_order_of_the_true_addresses(finished, tmp_path):
+    if (why := program.missing()) is not None:
+        pytest.skip(why)
+    key, public = tmp_path / "key", tmp_path / "public"
+    key.touch(mode=0o600)
+    key.write_bytes(bytes(range(KEY_BEGIN, KEY_BEGIN + 32)))
+    run("release", finished, "-o", public, "--key-file", key)
+    true, shown = (
+        {name: pq.read_table(folder / "tables" / f"{name}.parquet").to_pylist() for name in release_flows.TABLES}
+        for folder in (finished, public)
+    )
+    flows = shown["flowreport_flows"]
+    ends, plain = ends_of(public / "flows"), ends_of(finished / "flows")
+    assert len({row["src"] for row in flows}) > 1
+    assert {end for row in flows for end in (row["src"], row["dst"])} <= ends
+    told = [path.read_text() for path in (public / "tables").glob("*.csv")]
+    assert not [end for end in plain for text in told if re.search(rf"(?<![\w.:]){re.escape(end)}(?![\w.:])", text)]
+    assert flows == sorted(flows, key=lambda row: [row[name] for name in FLOW_KEY])
+    assert [row["flow"] for row in flows] == list(range(len(flows)))
+
+    pan = CryptoPan(key.read_bytes())
+
+    def windows(tables: dict, pseudonym) -> list:
+        keys = {row["flow"]: [row[name] for name in FLOW_KEY] for row in tables["flowreport_flows"]}
+        keys = {flow: [*key[:3], pseudonym(key[3]), pseudonym(key[4]), *key[5:]] for flow, key in keys.items()}
+        return sorted(
+            [*keys[row["flow"]], row["window_ns"], row["bytes"], row["bytes_measured"]]
+            for row in tables["flowreport_windows"]
+        )
+
+    def named(text: str) -> str:
+        return str(ipaddress.ip_address(pan.address(ipaddress.ip_address(text).packed)))
+
+    assert windows(true, named) == windows(shown, str)
+    order = [[*(row[name] for name in FLOW_KEY[:3]), named(row["src"])] for row in true["flowreport_flows"]]
+    assert order != sorted(order), "with this key the order of the true addresses is another one"
+
+
+def test_flows_of_each_sample_are_numbered_by_their_pseudonyms(tmp_path):
+    """Of tables that were made up, so that no P4 program is needed: many flows, two samples."""
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "out").mkdir()
+    campaign, key = Campaign(write_tables(tmp_path, samples=2, flows=60)), bytes(range(32))
+    release_flows.write(campaign, tmp_path / "out", key)
+    pan = CryptoPan(key)
+    true, shown = (
+        {name: pq.read_table(folder / f"{name}.parquet").to_pylist() for name in release_flows.TABLES}
+        for folder in (tmp_path / "tables", tmp_path / "out")
+    )
+    true_order, number = {}, {}
+    for sample in sorted({row["sample"] for row in true["flowreport_flows"]}):
+        flows = [row for row in true["flowreport_flows"] if row["sample"] == sample]
+        for row in flows:
+            named = {end: str(ipaddress.ip_address(pan.address(ipaddress.ip_address(row[end]).packed))) for end in ENDS}
+            true_order[sample, row["flow"]] = row | named
+        ordered = sorted((row for row in true_order.values() if row["sample"] == sample), key=key_of_flow)
+        number |= {(sample, row["flow"]): place for place, row in enumerate(ordered)}
+    assert [number[place] for place in sorted(number)] != [place[1] for place in sorted(number)]
+    for name in release_flows.TABLES:
+        expected = [
+            {**(true_order[row["sample"], row["flow"]] if name == release_flows.FLOWS else row)}
+            | {"flow": number[row["sample"], row["flow"]]}
+            for row in true[name]
+        ]
+        assert shown[name] == sorted(
+            expected, key=lambda row: [row.get(each) for each in ("sample", "flow", "window_ns")]
+        )
+
+
+def test_tables_of_flow_reports_are_those_of_their_provenance_and_never_copied(finished, tmp_path):
+    assert all(release_columns.why_private(name) for name in release_flows.TABLES)
+    if (why := program.missing()) is not None:
+        pytest.skip(why)
+    campaign = tmp_path / "changed"
+    shutil.copytree(finished, campaign)
+    with (campaign / "tables" / "flowreport_windows.csv").open("a") as table:
+        table.write("another row\n")
+    with pytest.raises(UserError, match="is not what its provenance says"):
+        release.make_tables(Campaign(campaign), tmp_path / "tables", bytes(32), hidden=True)
+
+
+def test_the_same_key_gives_the_same_bytes_and_another_does_not(finished, public, tmp_path):
+    run("release", finished, "-o", tmp_path / "again")
+    one, other = sums_of(tmp_path / "again"), sums_of(public)
+    assert {name for name in one | other if one.get(name) != other.get(name)} <= {"catalog.duckdb"}
+    run("anonymise", "--new-key", tmp_path / "key")
+    run("release", finished, "-o", tmp_path / "other", "--key-file", tmp_path / "key", "--macs", "blank")
+    captures = [sorted((folder / "captures").iterdir()) for folder in (public, tmp_path / "other")]
+    for one, other in zip(*captures, strict=True):
+        assert one.stat().st_size == other.stat().st_size
+        assert one.read_bytes() != other.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["-o", "{public}"], "is there already"),
+        (["-o", "{new}", "--key-file", "{new}/key"], "the key would be published"),
+        (["-o", "{new}", "--key-file", "{missing}"], "cannot read the key"),
+        (["-o", "{missing}/new"], "no such folder"),
+        (["-o", "{new}", "--pseudonyms", "{new}/names.tsv"], "the true names would be published"),
+        (["-o", "{new}", "--pseudonyms", "{missing}/names.tsv"], "no such folder"),
+        (["-o", "{new}", "--pseudonyms", "{public}/README.md"], "is no map of names"),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_nothing(request, tmp_path, capsys, words, says):
+    finished, public = request.getfixturevalue("finished"), request.getfixturevalue("public")
+    places = {"public": public, "new": tmp_path / "new", "missing": tmp_path / "missing"}
+    assert main(["release", str(finished), *(word.format(**places) for word in words)]) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert said.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("public")  # makes the key
+def test_true_names_are_released_or_refused_if_pseudonyms_are_asked_for(finished, tmp_path, capsys):
+    campaign = tmp_path / "open"
+    campaign.mkdir()
+    for name in ("raw", "acap", "flows", "partial"):
+        shutil.copytree(finished / name, campaign / name)
+    shutil.copyfile(finished / "catalog.duckdb", campaign / "catalog.duckdb")
+    run("process", campaign)
+    run("release", campaign, "--key-file", finished / "release.key")
+    public = campaign / "release"
+    assert (public / "captures" / f"{SITES[0]}-alpha-p1.pcap").is_file()
+    assert "the true ones" in (public / "README.md").read_text()
+    capsys.readouterr()
+    before = files(campaign)
+    assert main(["release", str(campaign), "--pseudonyms", "-o", str(tmp_path / "hidden")]) == 2
+    printed = capsys.readouterr()
+    (line,) = printed.err.splitlines()
+    assert line.startswith(f"acapella: error: {campaign / 'tables'}: the tables have true names of sites")
+    assert line.endswith("; run snakemake --config pseudonyms=True, then release again")
+    assert (printed.out, files(campaign), (tmp_path / "hidden").exists()) == ("", before, False)
+
+
+@pytest.mark.usefixtures("public")  # makes the key
+def test_tables_of_a_stage_with_true_names_are_left_out_with_the_reason(finished, tmp_path, capsys):
+    campaign = shutil.copytree(finished, tmp_path / "mixed")
+    (campaign / "tables" / "consistency.parquet").write_bytes(SITES[0].encode())
+    outputs = {"tables/consistency.parquet": "0" * 64}
+    (campaign / "consistency_provenance.json").write_text(json.dumps({"outputs": outputs, "parameters": {}}))
+    capsys.readouterr()
+    run("release", campaign, "--pseudonyms", "-o", tmp_path / "hidden")
+    assert not [path for path in files(tmp_path / "hidden") if SITES[0].encode() in path.read_bytes()]
+    lines = [line for line in capsys.readouterr().out.splitlines() if "consistency" in line]
+    assert lines == [
+        "table consistency left out: true names of sites, ports or samples; to make them with pseudonyms: "
+        "snakemake --config pseudonyms=True; then release again"
+    ]
+    assert "- consistency: true names of sites, ports or samples\n" in (tmp_path / "hidden/README.md").read_text()
+    assert (campaign / "release-pseudonyms.tsv").is_file()
+
+
+def test_the_map_of_names_is_private_and_leads_back_to_the_true_ones(finished, tmp_path):
+    names, public = tmp_path / "names.tsv", tmp_path / "public"
+    for _ in range(2):  # a later release replaces the map
+        shutil.rmtree(public, ignore_errors=True)
+        run("release", finished, "-o", public, "--pseudonyms", names)
+    assert stat.S_IMODE(names.stat().st_mode) == 0o600
+    with names.open(encoding="utf-8", newline="") as lines:
+        rows = {row["sample"]: row for row in csv.DictReader(lines, delimiter="\t")}
+    with (public / "samples.tsv").open(encoding="utf-8", newline="") as lines:
+        released = list(csv.DictReader(lines, delimiter="\t"))
+    assert {row["sample"] for row in released} == set(rows) and len(rows) == 3
+    for row in released:
+        known = rows[row["sample"]]
+        assert (row["site"], row["port"]) == (known["site"], known["port"])
+        true = finished / "acap" / f"{known['true_sample']}.parquet"
+        assert pq.read_metadata(true).num_rows == int(row["frames"])
+        assert known["true_sample"].startswith(known["true_site"]) and known["true_site"] in SITES
+        assert known["true_sample"].endswith(known["true_port"])
+
+
+def test_tables_that_are_left_out_are_listed_with_the_reason(finished, public, tmp_path, capsys):
+    run("release", finished, "-o", tmp_path / "public")
+    lines = re.findall(r"^tables? ([\w, ]+) left out: (.*)$", capsys.readouterr().out, re.M)
+    reasons = {name: reason for names, reason in lines for name in names.split(", ")}
+    there = {path.stem for path in (public / "tables").iterdir()}
+    assert set(reasons) == {path.stem for path in (finished / "tables").iterdir()} - there
+    assert re.fullmatch(r".*addresses.*: columns? .*\bsrc\b.*", reasons["top_flows"])
+    readme = (public / "README.md").read_text()
+    assert all(f"- {names}: {reason}\n" in readme for names, reason in lines)
+
+
+FRAMES = "select sample, count(*), count(src), sum(wire_len) from frames group by sample order by sample"
+
+
+def asked(catalog: Path, query: str, cwd: Path, environment: dict | None = None, search: Path | None = None) -> list:
+    """The rows of a query to a catalog by any DuckDB client that runs in ``cwd``."""
+    program = (
+        "import duckdb, json, sys; c = duckdb.connect(sys.argv[1], read_only=True); "
+        + ("c.execute('set file_search_path = ' + chr(39) + sys.argv[3] + chr(39)); " if search else "")
+        + "print(json.dumps(c.execute(sys.argv[2]).fetchall(), default=str))"
+    )
+    command = [sys.executable, "-c", program, str(catalog), query, str(search)]
+    found = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    return json.loads(found.stdout)
+
+
+@pytest.fixture(params=["installed", "1.0.0"])
+def client(request):
+    """The environment of a DuckDB client: the installed one and the oldest that can open a catalog."""
+    return None if request.param == "installed" else request.getfixturevalue("old_client")
+
+
+def test_the_catalog_of_a_release_works_in_any_client_and_after_a_move(public, client, tmp_path):
+    moved = tmp_path / "elsewhere" / "set"
+    shutil.copytree(public, moved)
+    catalog = moved / "catalog.duckdb"
+    expected = []
+    for path in sorted((moved / "acap").iterdir()):
+        rows = pq.read_table(path).to_pylist()
+        with_flow = sum(row["flow"] is not None for row in rows)
+        expected.append([path.stem, len(rows), with_flow, str(sum(row["wire_len"] for row in rows))])
+    for where in ({"cwd": moved}, {"cwd": tmp_path, "search": moved}):
+        found = asked(catalog, FRAMES, environment=client, **where)
+        assert [[*row[:3], str(row[3])] for row in found] == expected
+    flows = [[path.stem, pq.read_metadata(path).num_rows] for path in sorted((moved / "flows").iterdir())]
+    query = "select sample, count(*) from flows group by sample order by sample"
+    assert asked(catalog, query, cwd=tmp_path, environment=client) == flows
+    query = "select sample, site, frames from samples order by sample"
+    with (moved / "samples.tsv").open(encoding="utf-8", newline="") as lines:
+        sheet = [[row["sample"], row["site"], int(row["frames"])] for row in csv.DictReader(lines, delimiter="\t")]
+    assert asked(catalog, query, cwd=tmp_path, environment=client) == sorted(sheet)
+    for path in sorted((moved / "tables").glob("*.parquet")):
+        found = asked(catalog, f"select count(*) from {path.stem}", cwd=tmp_path, environment=client)
+        assert found == [[pq.read_metadata(path).num_rows]]
+
+
+def test_acapella_sql_reads_a_release_from_anywhere(public, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run("sql", public, FRAMES, "--format", "csv")
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert [line.split(",")[0] for line in lines] == sorted(path.stem for path in (public / "acap").iterdir())

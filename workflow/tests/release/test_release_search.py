@@ -1,0 +1,416 @@
+"""What a release may contain, and the search that refuses one which contains more."""
+
+import base64
+import dataclasses
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from acapella_testing.frames.release_frames import KEY, SAMPLES, TEXT, frames
+from acapella_testing.made.files_campaign import indexed, processed
+from acapella_testing.oracles.plain_flows import write_pcap
+from acapella_testing.release_records import pcap
+
+from acapella.cli.main import main
+from acapella.release import catalog as release_catalog
+from acapella.release import columns as release_columns
+from acapella.release import command as release
+from acapella.release import search as release_search
+from acapella_core import _native, decompression, schemas
+from acapella_core.errors import UserError
+
+SITE = "Nowhere-University"
+START = 10**18
+
+
+def run(*words) -> int:
+    """One command."""
+    return main([str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory) -> Path:
+    """A campaign of two captures, through to its tables."""
+    folder = tmp_path_factory.mktemp("search")
+    rows = []
+    for number, sample in enumerate(SAMPLES):
+        each = [(START + 1000 * n, frame) for n, frame in enumerate(frames(random.Random(number)))]
+        rows.append((sample, SITE, f"p{number}", write_pcap(folder / f"true-{number}.pcap", each)))
+    return processed(folder, rows, "--pseudonyms")
+
+
+@pytest.fixture(scope="module")
+def made(campaign) -> tuple[Path, list]:
+    """Its release, and with what its parts were searched."""
+    target, found = campaign.parent / "public", []
+    with pytest.MonkeyPatch.context() as patch:
+        check = release_search.check
+        patch.setattr(release_search, "check", lambda part, *rest: (found.extend(rest), check(part, *rest)))
+        assert run("release", campaign, "-o", target, "--max-decompressed", "7G") == 0
+    return target, found
+
+
+@pytest.fixture(scope="module")
+def public(made) -> Path:
+    """Its release."""
+    return made[0]
+
+
+def refused(made, folder: Path, change) -> str:
+    """The error of the search of the release with a change."""
+    public, arguments = made
+    part = folder / "part"
+    shutil.copytree(public, part)
+    change(part)
+    with pytest.raises(UserError) as raised:
+        release_search.check(part, *arguments)
+    shutil.rmtree(part)
+    return str(raised.value)
+
+
+def decoded(path: Path) -> bytes:
+    """The octets of a file, and all values in it if they are compressed."""
+    content = path.read_bytes()
+    if path.suffix == ".parquet":
+        table = pq.read_table(path)
+        content += json.dumps([table.to_pylist(), {str(k): str(v) for k, v in table.schema.metadata.items()}]
+                              if table.schema.metadata else table.to_pylist(), default=str).encode()  # fmt: skip
+    if path.suffix == ".duckdb":
+        with duckdb.connect(str(path), read_only=True) as con:
+            for (name,) in con.sql("select table_name from duckdb_tables()").fetchall():
+                content += json.dumps(con.table(name).fetchall(), default=str).encode()
+    return content
+
+
+def test_no_checksum_of_a_true_file_is_released(campaign, public):
+    true = [path for kind in ("raw", "acap", "flows") for path in (campaign / kind).iterdir() if path.is_file()]
+    assert len(true) >= 8
+    digests = [hashlib.sha256(path.read_bytes()).digest() for path in true]
+    known = (
+        duckdb.connect(str(campaign / "catalog.duckdb"), read_only=True).sql("select sha256 from samples").fetchall()
+    )
+    assert {text for (text,) in known} <= {digest.hex() for digest in digests}
+    for path in (path for path in public.rglob("*") if path.is_file()):
+        content = decoded(path)
+        for digest in digests:
+            forms = [digest, digest.hex().encode(), digest.hex().upper().encode(), base64.b64encode(digest)[:43]]
+            assert not [form for form in forms if form in content], path
+
+
+def test_every_released_column_is_described_and_none_identifies():
+    listed = yaml.safe_load((schemas.root() / "released_columns.yaml").read_text(encoding="utf-8"))
+    made = {"frames", "flows", "flowreport_flows", "flowreport_windows"}  # from anonymized captures, or renamed
+    assert "files" not in listed.pop(release_columns.METADATA)
+    for table, columns in listed.items():
+        described = {column["name"]: column["unit"] for column in schemas.table(table)["columns"]}
+        assert set(columns) <= set(described), table
+        assert len(set(columns)) == len(columns), table
+        if table not in made:
+            assert not [name for name in columns if described[name] in release_columns.PRIVATE_UNITS], table
+            assert not release_columns.IDENTIFYING & set(columns), table
+            assert "sha256" not in columns and described.get("flow") != "row", table
+    for table in ("top_flows", "stitched_flows", "restrictions", "flow_reports", "flow_report_series"):
+        assert table not in listed
+
+
+def test_released_files_have_listed_columns_only(public):
+    found = {}
+    for path in public.rglob("*.parquet"):
+        table = {"acap": "frames", "flows": "flows"}.get(path.parent.name, path.stem)
+        found[table] = set(pq.read_schema(path).names)
+        assert found[table] <= set(release_columns.released(table)), path
+        if path.parent.name == "tables":
+            assert set((path.with_suffix(".csv")).read_text().splitlines()[0].split(",")) == found[table]
+    assert {"frames", "flows", "capture_quality", "frame_sizes"} <= set(found)
+    assert "sha256" not in found["capture_quality"]
+
+
+@pytest.mark.skipif(not _native.confinement_offered()["seccomp"], reason="this kernel has no seccomp")
+def test_a_confined_process_makes_the_release(campaign, tmp_path):
+    script = "from acapella.cli.main import main; print(main()); print(open('/proc/self/status').read())"
+    words = ["release", campaign, "-o", tmp_path / "public", "--key-file", tmp_path / "key"]
+    (tmp_path / "key").write_bytes(KEY)
+    (tmp_path / "key").chmod(0o600)
+    done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=True)
+    assert re.search(r"^0$", done.stdout, re.MULTILINE), done.stderr
+    assert re.search(r"^Seccomp:\s+2$", done.stdout, re.MULTILINE)
+    assert (tmp_path / "public" / "SHA256SUMS").is_file()
+
+
+@pytest.mark.usefixtures("public")  # its release made the key
+def test_a_new_column_of_an_acap_or_a_table_stays_private(campaign, tmp_path, monkeypatch):
+    """The list without a column stands for a version with one column more."""
+    listed = release_columns.released
+    fewer = {"frames": "tcp_seq", "flows": "psh", "frame_sizes": "share_lo", "metadata": "link_types"}
+    monkeypatch.setattr(release_columns, "released", lambda t: tuple(c for c in listed(t) if c != fewer.get(t)))
+    monkeypatch.setattr(release, "released", release_columns.released)
+    monkeypatch.setattr(release_search, "released", release_columns.released)
+    monkeypatch.setattr(release_catalog.index, "VIEWS", ())  # `frames` has tcp_seq
+    assert run("release", campaign, "-o", tmp_path / "public", "--key-file", campaign / "release.key") == 0
+    for folder, table in (("acap", "frames"), ("flows", "flows")):
+        for path in (tmp_path / "public" / folder).iterdir():
+            assert set(pq.read_schema(path).names) == set(listed(table)) - {fewer[table]}
+            assert "link_types" not in json.loads(pq.read_metadata(path).metadata[b"acapella"])
+    rows = pq.read_table(tmp_path / "public" / "tables" / "frame_sizes.parquet").to_pylist()
+    assert rows == [
+        {key: value for key, value in row.items() if key != "share_lo"}
+        for row in pq.read_table(campaign / "tables" / "frame_sizes.parquet").to_pylist()
+    ]
+
+
+def test_true_captures_are_read_again_with_the_limits_of_the_command(made, tmp_path):
+    part, (captures, *others) = made
+    assert captures[0].limits.bytes == decompression.limits("7G", 10).bytes
+    packed = tmp_path / "true.pcap.zst"
+    packed.write_bytes(pa.compress(captures[0].original.read_bytes(), "zstd", asbytes=True))
+    captures = [replace(captures[0], original=packed), captures[1]]
+    release_search.check(part, captures, *others)
+    with pytest.raises(UserError, match=rf"^sample {captures[0].sample}: ") as raised:
+        release_search.check(part, [replace(captures[0], limits=decompression.limits("10K", 10))], *others)
+    assert str(part) not in str(raised.value) and str(raised.value).isprintable()
+
+
+def change_checksum(folder: Path) -> None:
+    with duckdb.connect(str(folder / "catalog.duckdb")) as con:
+        con.execute("update stored.samples set sha256 = 'not hex'")
+
+
+def forget_table(folder: Path) -> None:
+    path = folder / "provenance.json"
+    content = json.loads(path.read_text())
+    del content["outputs"]["tables/frame_sizes.parquet"]
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [(change_checksum, "sha256 'not hex' is not a SHA-256"), (forget_table, "frame_sizes.parquet: is not what its")],
+)
+def test_a_damaged_catalog_or_provenance_is_one_line(campaign, tmp_path, capsys, change, line):
+    folder = shutil.copytree(campaign, tmp_path / "damaged")
+    change(folder)
+    assert run("release", folder, "-o", tmp_path / "public") == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    assert line in error and not (tmp_path / "public").exists()
+
+
+def test_a_release_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    part, target, done = tmp_path / ".part", tmp_path / "public", []
+    (part / "tables").mkdir(parents=True)
+    (part / "tables" / "a.csv").write_text("a\n")
+    fsync, rename = os.fsync, Path.rename
+    paths = {path.stat().st_ino for path in (part, part / "tables", part / "tables" / "a.csv")}
+
+    def synced(descriptor):
+        fsync(descriptor)
+        done.append(os.fstat(descriptor).st_ino)
+
+    def renamed(path, to):
+        done.append("rename")
+        return rename(path, to)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "rename", renamed)
+    release.publish(part, target)
+    assert (set(done[:-2]), done[-2:]) == (paths, ["rename", tmp_path.stat().st_ino])
+    assert (target / "tables" / "a.csv").stat().st_mode & 0o777 == 0o644
+
+
+def in_capture(offset: int, octets: bytes):
+    """Put octets into the first frame of the first capture, in place of its own."""
+
+    def change(part: Path) -> None:
+        path = sorted((part / "captures").iterdir())[0]
+        content = bytearray(path.read_bytes())
+        content[24 + 16 + offset : 24 + 16 + offset + len(octets)] = octets
+        path.write_bytes(content)
+
+    return change
+
+
+def in_text(name: str, text: str):
+    """Append a line to a file."""
+
+    def change(part: Path) -> None:
+        with (part / name).open("a", encoding="utf-8") as stream:
+            stream.write(text + "\n")
+
+    return change
+
+
+def in_column(table: str, column: str, value: str):
+    """Put a value into the first row of a released table."""
+
+    def change(part: Path) -> None:
+        path = part / f"{table}.parquet"
+        if not path.exists():
+            path = sorted((part / table).iterdir())[0]
+        rows = pq.read_table(path)
+        place = rows.schema.get_field_index(column)
+        field = rows.schema.field(place)
+        values = pa.array([value, *rows[column].to_pylist()[1:]], field.type)
+        pq.write_table(rows.set_column(place, field, values), path)
+
+    return change
+
+
+def in_catalog(value: str):
+    """Put a value into a table of the catalog."""
+
+    def change(part: Path) -> None:
+        with duckdb.connect(str(part / "catalog.duckdb")) as con:
+            con.execute("update capture_quality set method = $1", [value])
+
+    return change
+
+
+PAYLOAD = frames(random.Random(0))[0][42:]
+LEAKS = {
+    "IPv4 address in a header": (in_capture(26, bytes((192, 0, 2, 1))), "an original address"),
+    "IPv4 address as the other end": (in_capture(30, bytes((192, 0, 2, 1))), "an original address in a header"),
+    "MAC address in a header": (in_capture(0, b"\2\0\0\0\0\1"), "an original address"),
+    "payload of another capture": (in_capture(14, PAYLOAD[:28]), "a run of payload"),
+    "IPv4 address in a README": (in_text("README.md", "see 192.0.2.1."), "address 192.0.2.1"),
+    "IPv6 address in a sheet": (in_text("samples.tsv", "2001:DB8:0::1"), "address 2001:DB8:0::1"),
+    "MAC address in a README": (in_text("README.md", "(02-00-00-00-00-02)"), "address 02-00-00-00-00-02"),
+    "address in a table": (in_column("tables/capture_quality", "method", "host 192.0.2.2"), "address 192.0.2.2"),
+    "address in a flow table": (in_column("flows", "src", "192.0.2.2"), "address 192.0.2.2"),
+    "address in the catalog": (in_catalog("2001:db8::2"), "address 2001:db8::2"),
+    "site in a table": (in_column("tables/capture_quality", "site", SITE), f"true name {SITE}"),
+    "address after a name": (in_text("README.md", "node:2001:db8::1"), "address 2001:db8::1"),
+    "IPv4 address after colons": (in_text("README.md", "a:b:192.0.2.1"), "address 192.0.2.1"),
+    "MAC address without colons": (in_column("tables/capture_quality", "method", "020000000001"), "address 0200000000"),
+    "MAC address with dots": (in_text("README.md", "at 0200.0000.0002"), "address 0200.0000.0002"),
+    "site in a sheet": (in_text("samples.tsv", f"S0-P0-0000\t{SITE}"), f"true name {SITE}"),
+    "site in a README": (in_text("README.md", f"at {SITE}."), f"true name {SITE}"),
+    "site in another column": (in_column("tables/capture_quality", "method", f"of {SITE}"), f"true name {SITE}"),
+    "port in a table": (in_column("tables/capture_quality", "port", "p1"), "true name p1"),
+    "payload in a table": (in_column("tables/capture_quality", "method", f"by {TEXT}"), "payload that is in a text"),
+    "payload in a README": (in_text("README.md", TEXT[4:]), "payload that is in a text"),
+    "sample in a table": (in_column("tables/capture_quality", "sample", SAMPLES[1]), f"true name {SAMPLES[1]}"),
+}
+
+
+def test_an_untouched_release_passes(made):
+    release_search.check(made[0], *made[1])
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_a_planted_leak_is_found(name, made, tmp_path):
+    change, found = LEAKS[name]
+    error = refused(made, tmp_path, change)
+    assert found in error and "nothing was published" in error
+    assert "\n" not in error
+
+
+# As docs/release.md states; a search that finds them changes that text.
+LIMITS = {
+    "IPv4 address as a number": in_text("README.md", "3221225985 0xc0000201"),
+    "15 bytes of payload": in_text("README.md", TEXT[:15]),
+    "name of two characters": in_text("README.md", "at p1."),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_the_documented_limits_are_those_of_the_search(name, made, tmp_path):
+    public, arguments = made
+    part = tmp_path / "part"
+    shutil.copytree(public, part)
+    LIMITS[name](part)
+    release_search.check(part, *arguments)
+
+
+def test_nothing_of_a_release_with_a_leak_is_published(campaign, tmp_path, monkeypatch, capsys):
+    check, (change, found) = release_search.check, LEAKS["IPv6 address in a sheet"]
+    monkeypatch.setattr(release_search, "check", lambda part, *rest: (change(part), check(part, *rest)))
+    assert run("release", campaign, "-o", tmp_path / "public", "--key-file", campaign / "release.key") == 2
+    error = capsys.readouterr().err
+    assert found in error and error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_addresses_of_flow_tables_alone_are_found(made, tmp_path):
+    """The search does not depend on the list that the anonymization made."""
+    public, (captures, *rest) = made
+    empty = [dataclasses.replace(one, replaced=dict.fromkeys(one.replaced, b"")) for one in captures]
+    error = refused((public, (empty, *rest)), tmp_path, in_text("README.md", "see 192.0.2.1"))
+    assert "the original address 192.0.2.1" in error
+
+
+def test_a_planted_checksum_is_found(campaign, made, tmp_path):
+    digest = hashlib.sha256((campaign / "acap" / f"{SAMPLES[0]}.parquet").read_bytes()).digest()
+    ways = (base64.b64encode, base64.urlsafe_b64encode)
+    forms = [digest.hex(), digest.hex().upper(), *(way(digest).decode() for way in ways)]
+    changes = [in_text("README.md", f"({form})") for form in forms]
+    changes += [in_column("tables/capture_quality", "method", forms[0]), in_capture(2, digest)]
+    for change in changes:
+        assert "the checksum of a file that is not published" in refused(made, tmp_path, change)
+
+
+def test_a_flow_with_its_original_hash_is_found(campaign, made, tmp_path):
+    true = pq.read_table(campaign / "flows" / f"{SAMPLES[0]}.parquet")["community_id"][0].as_py()
+    error = refused(made, tmp_path, in_column("flows", "community_id", true))
+    assert f"the hash of an original flow: {true}" in error
+
+
+def test_a_column_that_is_not_listed_is_found(made, tmp_path):
+    def change(part: Path) -> None:
+        path = part / "tables" / "capture_quality.parquet"
+        rows = pq.read_table(path)
+        pq.write_table(rows.append_column("sha256", rows["sample"]), path)
+
+    assert "column sha256, which is not to be published" in refused(made, tmp_path, change)
+
+
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+def test_each_sample_is_digested_by_its_engine_and_errors_name_the_sample(tmp_path, capsys):
+    """Frames of IEEE 802.11, which the core does not know, beside Ethernet."""
+    wifi = (
+        bytes.fromhex("08010000 02aabbccdd01 02aabbccdd02 02aabbccdd03 1000 aaaa030000000800") + frames(random)[0][14:]
+    )
+    rows, engines = [], {"wired": "native", "wifi": "hybrid"}
+    for port, (sample, frame, link_type) in enumerate((("wired", frames(random)[0], 1), ("wifi", wifi, 105))):
+        capture = tmp_path / f"{sample}.pcap"
+        capture.write_bytes(pcap([(len(frame), frame)], link_type))
+        rows.append((sample, "A", port, capture))
+    made = indexed(tmp_path, rows, engines)
+    assert run("release", made, "-o", tmp_path / "public") == 0
+    for sample, engine in engines.items():
+        told = json.loads(pq.read_metadata(tmp_path / "public" / "acap" / f"{sample}.parquet").metadata[b"acapella"])
+        assert told["engine"] == engine
+    capsys.readouterr()
+    assert run("release", made, "-o", tmp_path / "other", "--engine", "native") == 2
+    error = capsys.readouterr().err
+    assert error.startswith("acapella: error: sample wifi, engine native: captures/wifi.pcap: ")
+    assert str(tmp_path) not in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "/etc/x", "a\nb", "..", "", "x\x1b[31m"])
+@pytest.mark.parametrize("column", ["sample", "file"])
+def test_names_that_lead_outside_are_refused_in_one_line(column, name, campaign, tmp_path, capsys):
+    change = f"update stored.samples set {column} = $1 where sample = $2"
+    if column == "sample":
+        change = "update acaps set sample = $1 where sample = $2; " + change
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    shutil.copyfile(campaign / "catalog.duckdb", copy / "catalog.duckdb")
+    with duckdb.connect(str(copy / "catalog.duckdb")) as con:
+        for statement in change.split("; "):
+            con.execute(statement, [name, SAMPLES[0]])
+    assert run("release", copy, "-o", tmp_path / "public") == 2
+    error = capsys.readouterr().err
+    assert repr(name) in error and error.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy"]
+    assert [path.name for path in copy.iterdir()] == ["catalog.duckdb"]

@@ -1,0 +1,334 @@
+"""Tunnel identifiers in releases: replaced everywhere, consistently, by a permutation of each field."""
+
+import itertools
+import json
+import random
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.community_ids import reference as community_id_of
+from acapella_testing.frames import tunnel_frames as tf
+from acapella_testing.frames.tunnel_frames import TYPES
+from acapella_testing.made.files_campaign import processed, run
+from acapella_testing.oracles import plain_flows
+from acapella_testing.oracles.naive_anonymise import RANGES, TunnelMap
+from acapella_testing.release_records import records
+
+from acapella.common import tshark
+from acapella.release import columns as release_columns
+from acapella.release import flows as release_flows
+from acapella_core import schemas
+from acapella_core.anonymise import anonymise, tunnel_pseudonyms_of
+
+KEY = random.Random(11).randbytes(32)
+HASHES = ("flow_id", "peer_flow_id", "community_id")
+DISTINCTIVE = 10_000  # identifiers from here on are searched for as text; a smaller number may be a count
+
+
+def identifiers() -> dict:
+    """Per function of tunnel_frames, identifiers that no count, time, port or length of the frames equals."""
+    draw = random.Random(3)
+    sixteen = [draw.randrange(41_000, 65_000) for _ in range(40)]
+    wide = [draw.randrange(1 << 22, 1 << 24) for _ in range(60)]
+    widest = [draw.randrange(1 << 30, 1 << 32) for _ in range(60)]
+    return {
+        tf.vxlan: wide[:3],
+        tf.vxlan_gpe: wide[3:6],
+        tf.geneve: wide[6:9],
+        tf.pbb: wide[9:12],
+        tf.quoted: wide[12:15],
+        tf.nvgre: wide[15:18],
+        tf.gretap: [11, 12, 13],
+        tf.gre: widest[:3],
+        tf.gre_with_checksum: [*widest[:2], widest[3]],  # the first two are plain GRE's, too
+        tf.gre_with_routes: [*widest[:2], widest[4]],
+        tf.gre_of_ethernet: [700_001, 700_002, 700_003],
+        tf.gtp: widest[6:9],
+        tf.gtp_signalling: [*widest[6:8], widest[9]],
+        tf.l2tp_version_3: widest[12:15],
+        tf.l2tp_over_ip: [*widest[12:14], sixteen[6]],
+        tf.l2tp: [(sixteen[i], sixteen[i + 3]) for i in range(4, 7)],
+        tf.l2tp_control: [(sixteen[i], sixteen[i + 3]) for i in range(4, 7)],
+        tf.pptp: sixteen[12:15],
+        tf.pppoe: sixteen[15:18],
+        tf.erspan: [901, 902, 903],
+        tf.erspan_3: [901, 902, 904],
+    }
+
+
+def packets() -> list[tf.Packet]:
+    """Frames of both directions for each identifier, and tunnels in tunnels."""
+    made = []
+    for build, ids in identifiers().items():
+        for each, ends in itertools.product(ids, (tf.INNER, tf.INNER[::-1])):
+            made.append(tf.frame(build(each, tf.syn(ends, (1234, 80) if ends == tf.INNER else (80, 1234)))))
+    ids = {build: values[0] for build, values in identifiers().items()}
+    made.append(tf.frame(tf.gtp(ids[tf.gtp], tf.vxlan(ids[tf.vxlan], tf.gre(ids[tf.gre], tf.syn())))))
+    made.append(tf.frame(tf.pppoe(ids[tf.pppoe], tf.geneve(ids[tf.geneve], tf.nvgre(ids[tf.nvgre], tf.syn())))))
+    made.append(tf.frame(tf.pbb(ids[tf.pbb], tf.erspan(ids[tf.erspan], tf.l2tp(ids[tf.l2tp], tf.syn())))))
+    return made
+
+
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory) -> tuple[Path, Path]:
+    """A campaign of these frames through to its tables, and its release."""
+    folder = tmp_path_factory.mktemp("tunnels")
+    frames = [packet.octets for packet in packets()]
+    capture = plain_flows.write_pcap(folder / "t.pcap", [(10**18 + i * 1000, frame) for i, frame in enumerate(frames)])
+    public, key = folder / "public", folder / "key"
+    campaign = processed(folder, [("x", "S", "p", capture)])
+    key.touch(mode=0o600)
+    key.write_bytes(KEY)
+    run("release", campaign, "-o", public, "--key-file", key)
+    return campaign, public
+
+
+def flows(folder: Path) -> list[dict]:
+    """The flow table."""
+    return pq.read_table(folder / "flows" / "x.parquet").to_pylist()
+
+
+def decoded(path: Path) -> str:
+    """Everything in a file as text; of a capture nothing, which has none."""
+    if path.suffix == ".pcap":
+        return ""
+    if path.suffix == ".parquet":
+        table = pq.read_table(path)
+        return json.dumps([table.to_pylist(), {str(k): str(v) for k, v in (table.schema.metadata or {}).items()}],
+                          default=str)  # fmt: skip
+    if path.suffix == ".duckdb":
+        with duckdb.connect(str(path), read_only=True) as con:
+            views = con.sql("select sql from duckdb_views() where not internal").fetchall()
+            names = [name for (name,) in con.sql("select table_name from duckdb_tables()").fetchall()]
+            return json.dumps([views, {name: con.table(name).fetchall() for name in names}], default=str)
+    return path.read_text(encoding="utf-8")
+
+
+def binary(path: Path) -> bytes:
+    """The bytes of a file and, because Parquet compresses them, of the values in its columns."""
+    content = path.read_bytes()
+    if path.suffix == ".parquet":
+        for chunk in (chunk for column in pq.read_table(path).columns for chunk in column.chunks):
+            content += b"".join(bytes(buffer) for buffer in chunk.buffers() if buffer is not None)
+    return content
+
+
+def shown(path: Path, places: set[tuple[int, int]]) -> set[int]:
+    """Identifiers, of (value, bits), that a file has as decimal or hexadecimal text or as bytes, if chance does not.
+
+    Of 16 bits hexadecimal text counts with a prefix only. Bytes count if there are 4 of them, in either order, or 3 in
+    network order in a capture: a set has some 10^5 bytes, and few of them are as good as random.
+    """
+    text, content = decoded(path), binary(path)
+    words = {int(word) for word in re.findall(r"(?<![\w.])\d+(?![\w.])", text)}
+    prefixed = {int(word, 16) for word in re.findall(r"(?<!\w)0[xX]([0-9a-fA-F]+)(?!\w)", text)}
+    bare = {int(word, 16) for word in re.findall(r"(?<!\w)[0-9a-fA-F]{5,}(?!\w)", text)}
+    found = set()
+    for value, bits in places:
+        texts = [words, prefixed, *([bare] if bits > 16 else [])] if value >= DISTINCTIVE else []
+        orders = ["big", "little"] if bits == 32 else ["big"] if bits == 24 and path.suffix == ".pcap" else []
+        raw = [value.to_bytes(bits // 8, order) for order in orders if value >= 1 << (bits - 3)]
+        if any(value in each for each in texts) or any(each in content for each in raw):
+            found.add(value)
+    return found
+
+
+def test_the_campaign_has_every_type(sets):
+    found = {tunnel["type"] for row in flows(sets[0]) for tunnel in row["tunnels"]}
+    assert found == set(TYPES)
+    assert {place.kind for packet in packets() for place in packet.places} == set(TYPES)
+
+
+def test_captures_have_the_pseudonym_at_the_place_of_every_identifier(sets):
+    naive = TunnelMap(KEY, TYPES)
+    frames = [frame for *_, frame in records((sets[1] / "captures" / "x.pcap").read_bytes())]
+    checked = 0
+    for packet, frame in zip(packets(), frames, strict=True):
+        for place in packet.places:
+            assert place.read(packet.octets) == place.id
+            assert len(frame) >= place.offset + place.octets, place
+            assert place.read(frame) == naive.identifier(place.kind, place.id), place
+            assert place.read(frame) != place.id
+            checked += 1
+    assert checked > 100
+
+
+def test_bits_around_identifiers_are_kept_and_checksums_are_right(sets):
+    frames = [frame for *_, frame in records((sets[1] / "captures" / "x.pcap").read_bytes())]
+    sums = 0
+    for packet, frame in zip(packets(), frames, strict=True):
+        for place in packet.places:
+            mask = (1 << 8 * place.octets) - (1 << place.bits)
+            around = [int.from_bytes(each[place.offset : place.offset + place.octets]) & mask
+                      for each in (packet.octets, frame)]  # fmt: skip
+            assert around[0] == around[1]
+            if place.kind == "gre_key" and frame[place.offset - 8 : place.offset - 4] == bytes.fromhex("a0000800"):
+                sums += tf.checksum(frame[place.offset - 8 :]) == 0
+    assert sums == 6
+
+
+def test_source_routes_of_gre_are_zeros(sets):
+    frames = [frame for *_, frame in records((sets[1] / "captures" / "x.pcap").read_bytes())]
+    found = [(packet.octets.find(tf.ROUTE), frame) for packet, frame in zip(packets(), frames, strict=True)]
+    routed = [(at, frame) for at, frame in found if at >= 0]
+    assert len(routed) == 6
+    for at, frame in routed:
+        assert frame[at - 4 : at + 8] == bytes.fromhex("08000004 00000000 00000000")
+        assert len(frame) > at + 8 + 20  # the packet behind them
+
+
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+def test_no_part_of_an_nvgre_key_is_published(sets):
+    command = [tshark.find().path, "-r", sets[1] / "captures" / "x.pcap", "-Y", "gre.proto == 0x6558", "-T", "fields"]
+    command += ["-e", "frame.number", "-e", "gre.key"]
+    lines = subprocess.run(command, check=True, capture_output=True, text=True, env=tshark.environment()).stdout
+    keys = [(int(number), int(key, 16)) for number, key in map(str.split, lines.splitlines())]
+    originals = packets()
+    compared = 0
+    for number, key in keys:
+        places = {place.kind: place.id for place in originals[number - 1].places}
+        if "nvgre_flow_id" in places:
+            assert key >> 8 != places["nvgre_vsid"]
+            assert key % 256 not in (0, places["nvgre_flow_id"])
+            compared += 1
+    assert compared >= 12
+
+
+def test_flow_tables_have_the_same_pseudonyms(sets):
+    naive = TunnelMap(KEY, TYPES)
+
+    def stacks(folder: Path, pseudonym) -> list:
+        return sorted(
+            [[t["type"], pseudonym(t["type"], t["id"]), t["position"]] for t in row["tunnels"]] for row in flows(folder)
+        )
+
+    assert stacks(sets[1], lambda _, found: found) == stacks(sets[0], naive.identifier)
+
+
+def test_no_original_identifier_is_in_a_released_file(sets):
+    originals = {(place.kind, place.id) for packet in packets() for place in packet.places}
+    released = {(t["type"], t["id"]) for row in flows(sets[1]) for t in row["tunnels"]}
+    assert len({kind for kind, _ in originals & released}) == 0, "with this key no pseudonym is another's original"
+    places = {(each, TYPES[kind][1]) for kind, each in originals}
+    assert len({each for each, _ in places if each >= DISTINCTIVE}) > 40
+    files = [path for path in sets[1].rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} >= {".pcap", ".parquet", ".csv", ".tsv", ".md"}
+    for path in files:
+        assert not shown(path, places), path
+    assert shown(sets[0] / "flows" / "x.parquet", places)
+
+
+@pytest.mark.parametrize("form", ["{:d}", "{:#x}", "{:08x}", "{:08X}", "big", "little"])
+def test_an_identifier_in_a_file_is_found_in_every_form(form, tmp_path):
+    value, bits = identifiers()[tf.gre][0], 32
+    table, document = tmp_path / "t.parquet", tmp_path / "t.md"
+    if "{" in form:
+        document.write_text(f"about {form.format(value)}, and more", encoding="utf-8")
+        pq.write_table(pa.table({"about": [form.format(value)] * 9}), table)
+    else:
+        document = tmp_path / "t.pcap"
+        document.write_bytes(b"frame" + value.to_bytes(4, form))
+        pq.write_table(pa.table({"raw": [b"head" + value.to_bytes(4, form)] * 9}), table)
+    for path in (document, table):
+        assert shown(path, {(value, bits)}) == {value}
+        assert not shown(path, {(value ^ 1, bits)})
+
+
+def test_no_original_hash_is_in_a_released_file(sets):
+    before, after = (
+        {row[name] for row in flows(folder) for name in HASHES if row[name] is not None} for folder in sets
+    )
+    assert len(before) > 50
+    assert len(after) > 50
+    assert not before & after
+    for path in (path for path in sets[1].rglob("*") if path.is_file()):
+        text, content = decoded(path), path.read_bytes()
+        assert not [each for each in before if each in text or each.encode() in content], path
+
+
+def test_community_ids_are_those_of_the_pseudonymous_addresses(sets):
+    rows = flows(sets[1])
+    assert [row["community_id"] for row in rows] == [community_id_of(row) for row in rows]
+
+
+@pytest.mark.parametrize("table", release_flows.TABLES)
+def test_tables_that_are_renamed_have_no_column_that_would_be_copied(table):
+    """release_flows replaces addresses and numbers of flows only."""
+    assert not release_columns.IDENTIFYING & {column["name"] for column in schemas.table(table)["columns"]}
+    assert release_columns.why_private(table)
+
+
+@pytest.mark.parametrize("column", sorted(release_columns.IDENTIFYING))
+def test_tables_with_identifiers_or_hashes_are_not_copied(monkeypatch, column):
+    columns = [{"name": "site", "unit": "text"}, {"name": column, "unit": "id"}]
+    monkeypatch.setattr(schemas, "table", lambda _: {"columns": columns, "key": ["site"]})
+    monkeypatch.setattr(release_columns, "released", lambda _: ("site", column))
+    assert release_columns.why_private("any")
+    del columns[1]
+    assert not release_columns.why_private("any")
+
+
+def test_tenants_stay_apart_and_directions_stay_peers(sets):
+    before, after = map(flows, sets)
+    assert len(before) == len(after) == len({row["flow_id"] for row in after})
+    assert [row["peer_flow"] for row in before] == [row["peer_flow"] for row in after]
+    assert [row["peer_candidates"] for row in before] == [row["peer_candidates"] for row in after]
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_pseudonyms_are_a_permutation_that_plain_python_computes(kind):
+    bits = TYPES[kind][1]
+    draw = random.Random(bits)
+    ids = range(1 << bits) if bits <= 16 else [0, 1, 4095, 4096, 65_535, 65_536, 2**20 - 1, 2**20, 2**bits - 1]
+    ids = [*ids, *(draw.randrange(1 << bits) for _ in range(200 if bits > 16 else 0))]
+    found = tunnel_pseudonyms_of(kind, ids, KEY)
+    assert len(set(found)) == len(set(ids))
+    assert max(found) < 1 << bits
+    assert not [pair for pair in zip(ids, found, strict=True) if pair[0] == pair[1] != 0]
+    naive = TunnelMap(KEY, TYPES)
+    some = draw.sample(list(zip(ids, found, strict=True)), 100)
+    assert [naive.identifier(kind, each) for each, _ in some] == [pseudonym for _, pseudonym in some]
+    assert (tunnel_pseudonyms_of(kind, [0], KEY) == [0]) == (RANGES.get(kind, (1,))[0] == 0)
+
+
+def test_identifiers_wider_than_their_field_are_refused():
+    with pytest.raises(ValueError, match="wider than its field"):
+        tunnel_pseudonyms_of("vxlan_vni", [1 << 24], KEY)
+    with pytest.raises(ValueError, match="not a type of tunnel"):
+        tunnel_pseudonyms_of("vlan", [1], KEY)
+
+
+def test_a_thousand_tenants_stay_a_thousand_flows(tmp_path):
+    frames = [tf.frame(tf.vxlan(vni, tf.syn())).octets for vni in range(1000)]
+    source = plain_flows.write_pcap(tmp_path / "in.pcap", list(enumerate(frames)))
+    anonymise(str(source), tmp_path / "out.pcap", KEY)
+    made = ["-o", tmp_path / "acap.parquet", "--flows", tmp_path / "flows.parquet", "--engine", "native"]
+    run("digest", tmp_path / "out.pcap", *made)
+    rows = pq.read_table(tmp_path / "flows.parquet").to_pylist()
+    assert len(rows) == len({row["flow_id"] for row in rows}) == 1000
+    assert len({row["community_id"] for row in rows}) == 1
+
+
+@pytest.mark.parametrize("build", list(identifiers()), ids=lambda build: build.__name__)
+def test_no_cut_of_a_frame_shows_an_identifier(build, tmp_path):
+    """A frame cut anywhere: what is left of an identifier is a part of its pseudonym, or nothing."""
+    packet = tf.frame(build(identifiers()[build][0], tf.syn()))
+    cuts = [packet.octets[:length] for length in range(14, len(packet.octets) + 1)]
+    source = tmp_path / "in.pcap"
+    source.write_bytes(plain_flows.PCAP_HEADER + b"".join(
+        len(cut).to_bytes(4, "little").rjust(12, b"\0") + len(packet.octets).to_bytes(4, "little") + cut
+        for cut in cuts))  # fmt: skip
+    anonymise(str(source), tmp_path / "out.pcap", KEY)
+    naive = TunnelMap(KEY, TYPES)
+    for *_, frame in records((tmp_path / "out.pcap").read_bytes()):
+        for place in packet.places:
+            if len(frame) >= place.offset + place.octets:
+                assert place.read(frame) == naive.identifier(place.kind, place.id)
+            else:
+                assert len(frame) <= place.offset

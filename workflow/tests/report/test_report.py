@@ -1,0 +1,234 @@
+"""The report: one page that needs nothing, runs in Chromium without a complaint, and shows hostile names as text."""
+
+import base64
+import html
+import json
+import re
+
+import pytest
+from acapella_testing.made import made_flowreports, made_trials, storage_study
+from acapella_testing.made.made_report import note, quality_with
+from acapella_testing.made.made_tables import write_tables
+from acapella_testing.svg_text import words
+
+from acapella.campaign.layout import Campaign
+from acapella.cli import main as cli
+from acapella.figures.registry import NAMES
+from acapella.figures.source import Source
+from acapella.report import page, summary
+
+HOSTILE = ['<script>alert("x")</script>', "Site & Söns' 20 chars", "</script><img src=x onerror=alert(1)>"]
+LINK = re.compile(r'(?:src|href)\s*=\s*"([^"]*)"')
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """A report about sites with hostile names, and a hostile provenance."""
+    folder = write_tables(tmp_path_factory.mktemp("report") / "a <b>campaign", names=HOSTILE)
+    (folder / "provenance.json").write_text(json.dumps({"versions": {HOSTILE[0]: [HOSTILE[2]]}}), encoding="utf-8")
+    for sample in [row["sample"] for row in Source(Campaign(folder)).quality if "/" not in row["sample"]][:3]:
+        note(folder, sample, "no lldpd here, so no names of ports" * 3, f"{HOSTILE[0]} was noted")
+    assert cli.main(["report", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def opened(hostile, browser):
+    """The page in Chromium once its charts are drawn, and what the browser said and asked for meanwhile."""
+    page, heard = browser.new_page(), []
+    page.on("console", lambda message: heard.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: heard.append(f"error: {error}"))
+    page.on("dialog", lambda dialog: (heard.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    page.on("request", lambda request: heard.append(request.url) if request.url.startswith("http") else None)
+    page.goto((hostile / "report.html").as_uri())
+    page.wait_for_function("n => document.querySelectorAll('figure.drawn').length === n", arg=len(NAMES))
+    yield page, heard
+    page.close()
+
+
+def test_every_chart_is_drawn_and_nothing_is_said_or_fetched(opened):
+    page, heard = opened
+    for name in NAMES:
+        marks = page.locator(f'[data-name="{name}"] svg .role-mark').locator("path, text, line, rect")
+        assert marks.count() > 3, name
+    assert heard == []
+
+
+def test_the_pointer_shows_numbers(opened):
+    page, _ = opened
+    page.locator('[data-name="header_depth"] svg .mark-rect.role-mark path').first.hover()
+    assert "distinct headers" in page.locator("#vg-tooltip-element").inner_text()
+
+
+def test_hostile_names_are_shown_and_do_nothing(opened):
+    page, _ = opened
+    assert page.locator("h1").inner_text().startswith("a <b>campaign: 2023-11-14 22:13:20 to ")
+    cells = page.locator("#tables td").all_inner_texts()
+    assert set(HOSTILE) <= set(cells)
+    assert page.locator("main script:not([type='application/json'])").count() == 0
+    assert page.locator("img:not([src^='data:image/svg+xml'])").count() == 0
+    assert HOSTILE[2] in page.locator("#provenance").inner_text()
+
+
+def test_every_column_is_visible_without_scrolling(opened):
+    page, _ = opened
+    assert len(widths(page)) > 4
+    assert [name for name, needed, seen in widths(page) if needed > seen] == []
+
+
+def widths(page) -> list:
+    """Return name, needed and visible width of each table."""
+    measure = "all => all.map(e => [e.getAttribute('aria-labelledby'), e.scrollWidth, e.clientWidth])"
+    return page.locator(".scroll").evaluate_all(measure)
+
+
+def test_every_column_of_the_other_sections_is_visible_without_scrolling(tmp_path, monkeypatch, browser):
+    """One figure stands for all, because only the tables are measured."""
+    environments = made_trials.shapes(2)
+    made_trials.write_campaign(tmp_path, environments)
+    made_flowreports.write_tables(tmp_path)
+    made_flowreports.write_study(tmp_path)
+    rates = [storage_study.rate(64, 128, 10**6, 10**5, None)]
+    storage_study.campaign(tmp_path, storage_study.study(storage_study.RUN) | {"rates": rates})
+    assert cli.main(["trials", str(tmp_path), "--environments", *environments]) == 0
+    figure = page.drawn("header_depth", Source(Campaign(tmp_path)), origin=False)
+    monkeypatch.setattr(page, "drawn", lambda *_, **__: figure)
+    parts = ("--trials", "--storage", "--flowreports", "--flowstudy")
+    assert cli.main(["report", str(tmp_path), *parts]) == 0
+    opened = browser.new_page()
+    opened.goto((tmp_path / "report.html").as_uri(), wait_until="domcontentloaded")
+    found = {name.removeprefix("table-"): (needed, seen) for name, needed, seen in widths(opened)}
+    opened.close()
+    assert {"consistency", "storage_runs", "flowreport_accuracy"} <= set(found)
+    assert {name: width for name, width in found.items() if width[0] > width[1]} == {}
+
+
+def test_title_names_campaign_testbed_and_time(tmp_path):
+    source = quality_with(tmp_path)
+    first, last = ({**source.quality[n]}["actual_start_ns"] for n in (0, -1))
+    assert summary.heading(source) == f": {summary.utc(first)} to {summary.utc(last + 20 * 10**9)[11:]} UTC"
+    (source.campaign.folder / "raw").mkdir()
+    manifest = source.campaign.folder / "raw" / "a.json"
+    manifest.write_text(json.dumps({"testbed": "local"}), encoding="utf-8")
+    (source.campaign.folder / "raw" / "b.json").write_text("no JSON", encoding="utf-8")
+    assert summary.heading(source).startswith(": testbed local, 2023-11-14 ")
+    manifest.write_text(json.dumps({"testbed": "files"}), encoding="utf-8")
+    assert summary.heading(source).startswith(": captures from files, 2023-11-14 ")
+
+
+def test_notes_of_manifests_stand_under_the_quality_of_the_samples(opened):
+    page, _ = opened
+    headings = page.locator("#tables h3").all_inner_texts()
+    assert headings[-2:] == ["Quality of each sample", "Notes on samples"]
+    rows = [row.split("\t") for row in page.locator("[aria-labelledby='table-notes'] tbody tr").all_inner_texts()]
+    assert {row[-1] for row in rows} == {"no lldpd here, so no names of ports" * 3, f"{HOSTILE[0]} was noted"}
+    box = page.locator("[aria-labelledby='table-notes'] table").bounding_box()
+    assert box["width"] <= page.locator("main").bounding_box()["width"], "it fits the page"
+
+
+def test_print_shows_each_picture_once(opened):
+    page, _ = opened
+    page.emulate_media(media="print")
+    shown = [page.locator("figure img:visible").count(), page.locator("figure .vega-embed:visible").count()]
+    page.emulate_media(media="screen")
+    assert shown == [len(NAMES), 0]
+
+
+def test_without_javascript_every_picture_is_there(hostile, browser):
+    page = browser.new_context(java_script_enabled=False).new_page()
+    page.goto((hostile / "report.html").as_uri())
+    sizes = page.locator("figure img").evaluate_all("all => all.map(i => [i.naturalWidth, i.alt.length])")
+    page.context.close()
+    assert len(sizes) == len(NAMES)
+    assert all(width > 400 and alt > 40 for width, alt in sizes)
+
+
+def test_the_page_holds_all_that_it_links_to(hostile):
+    page = (hostile / "report.html").read_text(encoding="utf-8")
+    links = [link for link in LINK.findall(page.split("<script>")[0]) if not link.startswith(("data:", "#"))]
+    assert links == []
+    assert "default-src 'none'" in html.unescape(page)
+    assert "unsafe-eval" not in page
+    assert page.count("window.vegaEmbed=") == 1
+
+
+def test_a_table_can_be_had_from_the_page(hostile):
+    page = (hostile / "report.html").read_text(encoding="utf-8")
+    link = re.search(r'href="data:text/csv;base64,([^"]+)" download="header_depth.csv"', page)
+    assert base64.b64decode(link[1]) == (hostile / "tables" / "header_depth.csv").read_bytes()
+
+
+def test_a_large_table_is_linked_to_and_not_carried(tmp_path):
+    folder = write_tables(tmp_path / "made", sites=1)
+    path = folder / "tables" / "throughput.csv"
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text(lines[0] + "".join(lines[1:]) * 60, encoding="utf-8")
+    assert cli.main(["report", str(folder)]) == 0
+    assert '<a href="tables/throughput.csv">' in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_same_tables_give_the_same_page(tmp_path):
+    pages = []
+    for name in ("a", "b"):
+        folder = write_tables(tmp_path / name / "made", sites=1)
+        assert cli.main(["report", str(folder)]) == 0
+        pages.append((folder / "report.html").read_bytes())
+    assert pages[0] == pages[1]
+
+
+@pytest.mark.parametrize("shape", [{"names": [], "sites": 0}, {"frames": 0}])
+def test_a_campaign_without_data_has_a_report(shape, tmp_path):
+    folder = write_tables(tmp_path / "made", **shape)
+    assert cli.main(["report", str(folder)]) == 0
+    assert "no data" in (folder / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"), [("provenance.json", "acapella process"), ("tables/tcp_control.csv", "acapella process")]
+)
+def test_a_missing_file_names_the_stage_to_run(name, fix, tmp_path, capsys):
+    folder = write_tables(tmp_path / "made", sites=1)
+    (folder / name).unlink()
+    capsys.readouterr()
+    assert cli.main(["report", str(folder)]) == 2
+    error = capsys.readouterr().err
+    assert f"{name}: no such file; run: {fix} {folder}" in error
+    assert error.count("\n") == 1
+    assert not (folder / "report.html").exists()
+
+
+def test_captures_from_files_are_not_called_samples_of_a_testbed(tmp_path):
+    source = quality_with(tmp_path)
+    assert "testbed" in summary.lead(source)
+    assert "Time in samples" in dict(summary.facts(source))
+    for row in source.quality:
+        row["method"] = "file"
+    assert "testbed" not in summary.lead(source)
+    told = dict(summary.facts(source))
+    assert "First to last frame, files added up" in told
+    assert "mirrored" not in told["Sites"]
+
+
+def test_provenance_has_words_for_its_parts(tmp_path):
+    folder = write_tables(tmp_path / "made", sites=1)
+    told = {"acapella_provenance": 1, "else": 2, "outputs": {"a": "b"}, "versions": {"acapella": "0"}}
+    (folder / "provenance.json").write_text(json.dumps(told), encoding="utf-8")
+    parts = page.provenance_of(Campaign(folder))
+    assert [part["key"] for part in parts] == ["versions", "outputs", "acapella_provenance", "else"]
+    assert [part["label"] for part in parts][2:] == ["Version of provenance.json's format", "else"]
+
+
+def test_without_trials_there_is_no_section_about_them(hostile):
+    page = (hostile / "report.html").read_text(encoding="utf-8")
+    assert 'id="consistency"' not in page
+    assert 'href="#consistency"' not in page
+
+
+def test_each_figure_names_its_data_once(hostile):
+    """In the caption, which links to the table, and not in the picture above it."""
+    text = (hostile / "report.html").read_text(encoding="utf-8")
+    pictures = re.findall(r'src="data:image/svg\+xml;base64,([^"]*)"', text)
+    assert len(pictures) == len(NAMES)
+    assert not any("Data: tables/" in words(base64.b64decode(picture).decode()) for picture in pictures)
+    assert "Data: tables/" not in text
+    assert text.count("Data: <a ") == len(NAMES) + len(re.findall(r'<p class="note">[^\n]* Data: <a ', text))

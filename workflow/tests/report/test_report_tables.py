@@ -1,0 +1,58 @@
+"""The key tables of the report."""
+
+from acapella_testing.made.made_report import quality_with
+from acapella_testing.made.made_tables import write_tables
+
+from acapella.campaign.layout import Campaign
+from acapella.figures.source import Source
+from acapella.report import tables, warnings
+from acapella_core import schemas
+
+
+def test_important_columns_come_first(tmp_path):
+    columns = {table["name"]: [name for name, _ in table["columns"]] for table in tables.of(quality_with(tmp_path))}
+    assert columns["top_flows"][:8] == ["#", "From", "To", "Protocol", "Bytes", "Frames", "Rate", "Duration"]
+    assert columns["capture_quality"][3:6] == ["Frames", "Loss", "Lost"]
+    assert columns["tcp_control"][3:8] == ["Retransmitted", "Duplicate ACKs", "Handshakes", "RTT median", "RTT 99 %"]
+
+
+def test_definition_of_duplicate_acks_stands_with_their_number(tmp_path):
+    """tshark's field of the same name counts something else."""
+    (control,) = [table for table in tables.of(quality_with(tmp_path)) if table["name"] == "tcp_control"]
+    texts = [control["note"]]
+    for name in ("tcp_control", "flows"):
+        lines = (schemas.root() / "tables" / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+        texts += [line for line in lines if "{name: duplicate_acks," in line]
+    assert len(texts) == 3
+    for text in texts:
+        assert "RFC 5681" in text and "unchanged window" in text and "tcp.analysis.duplicate_ack" in text
+
+
+def test_tables_of_the_report_name_the_filter_of_all_samples(tmp_path):
+    folder = write_tables(tmp_path / "made", sites=1, restriction=("filter", "filter tcp port 443"))
+    source = Source(Campaign(folder))
+    titles = {table["name"]: table["title"] for table in tables.of(source)}
+    for name in ("top_flows", "applications", "ip_versions", "tcp_control", "capture_quality"):
+        assert titles[name].endswith(" (samples: filter tcp port 443)"), titles[name]
+    assert "restrictions" in titles
+    assert any("filter tcp port 443" in text for text in warnings.of(source))
+
+
+def test_an_unknown_loss_is_a_question_mark_in_the_table(tmp_path):
+    source = quality_with(tmp_path, lost_frames="", loss_share="")
+    table = tables.quality(source)
+    column = [heading for heading, _ in table["columns"]].index("Loss")
+    assert [row[column].replace("\N{NO-BREAK SPACE}", " ") for row in table["rows"]] == ["?", "0 %", "0 %", "0 %"]
+
+
+def test_identifiers_of_tunnels_are_words(tmp_path):
+    assert tables.tunnels("vxlan_vni*5*4/gtp_teid*7*9") == "VXLAN VNI 5, GTP TEID 7"
+    assert tables.tunnels("") == ""
+    (flows,) = [table for table in tables.of(quality_with(tmp_path)) if table["name"] == "top_flows"]
+    place = [name for name, _ in flows["columns"]].index("Tunnels")
+    assert [row[place] for row in flows["rows"]] == [f"VXLAN VNI {rank}" for rank in range(1, 6)]
+
+
+def test_every_type_of_tunnel_has_a_name():
+    lines = (schemas.root() / "tunnels.tsv").read_text(encoding="utf-8").splitlines()
+    assert {line.split("\t")[0] for line in lines[1:]} == set(tables.TUNNELS)

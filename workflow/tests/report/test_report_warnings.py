@@ -1,0 +1,239 @@
+"""What the report warns of: flaws of captures, samples that are missing or excluded, notes of manifests."""
+
+import json
+
+import pytest
+from acapella_testing.made.made_report import note, plain, quality_with
+from acapella_testing.made.tiny import add_sample, flow
+from acapella_testing.stages import analyse, rows
+
+from acapella.campaign.layout import Campaign
+from acapella.figures import quality
+from acapella.figures.source import Source
+from acapella.report import notes, summary, tables, warnings
+
+
+def test_a_flawless_campaign_has_no_warning(tmp_path):
+    assert warnings.of(quality_with(tmp_path)) == []
+
+
+def test_a_capture_that_counts_twice_is_warned_of(tmp_path):
+    """The same frames as two samples of a port: the peak rate and the flow's bytes are twice the traffic."""
+    for sample in ("a", "b"):
+        add_sample(tmp_path, sample, ("WEST", "p1"), (0, 20), [flow(1, 19)])
+        analyse(tmp_path)
+        peak = max(row["rate_bps"] for row in rows(tmp_path, "throughput"))
+        (stitched,) = rows(tmp_path, "stitched_flows")
+        if sample == "a":
+            once = peak, stitched["wire_bytes"]
+    assert (peak, stitched["wire_bytes"]) == (2 * once[0], 2 * once[1])
+    (warning,) = [text for text in map(plain, warnings.of(Source(Campaign(tmp_path)))) if "overlap" in text]
+    assert warning.startswith("2 samples of 2 overlap in time with another one of their port: a, b. Frames and bytes ")
+
+
+SAMPLE = {"site": "S", "port": "p", "direction": "both", "frames": 1, "sha256": None}
+
+
+def made(**spans: tuple) -> list[dict]:
+    """Return rows of capture_quality: name=(start, end, changes)."""
+    return [
+        {**SAMPLE, "sample": name, "actual_start_ns": start, "actual_end_ns": end, **changes}
+        for name, (start, end, changes) in spans.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spans", "found"),
+    [
+        ({"a": (0, 9, {}), "b": (9, 20, {}), "c": (20, 30, {})}, set()),
+        ({"a": (0, 9, {}), "b": (1, 3, {}), "c": (4, 5, {}), "d": (9, 12, {})}, {"a", "b", "c"}),
+        ({"a": (0, 9, {}), "b": (0, 9, {"port": "q"}), "c": (0, 9, {"site": "T"})}, set()),
+        ({"a": (0, 9, {"direction": "rx"}), "b": (0, 9, {"direction": "tx"})}, set()),
+        ({"a": (0, 9, {"direction": "rx"}), "b": (0, 9, {"direction": None})}, {"a", "b"}),
+        ({"a": (None, None, {}), "b": (None, None, {})}, set()),
+        ({"a": (0, 9, {"sha256": "1"}), "b": (0, 9, {"sha256": "1"})}, set()),
+    ],
+)
+def test_samples_of_a_port_overlap_if_they_may_have_the_same_frames(spans, found):
+    text = warnings.overlapping(made(**spans)) or ""
+    named = text.partition("of their port: ")[2].partition(".")[0]
+    assert set(filter(None, named.split(", "))) == found
+
+
+def test_samples_with_the_same_capture_are_named():
+    same = {"sha256": "1"}
+    rows = made(a=(0, 9, same), b=(0, 9, same | {"port": "q"}), c=(0, 9, {"sha256": "2"}), d=(0, 9, {}), e=(0, 9, {}))
+    assert plain(warnings.repeated(rows)).startswith(
+        "2 samples of 5 have the same capture as another one (SHA-256), and"
+    )
+    assert ": a, b. Exclude all but one" in warnings.repeated(rows)
+    assert warnings.repeated(rows[2:]) is None
+
+
+def test_bounds_of_a_mirror_s_loss_are_the_same_in_figures_and_warnings():
+    """One sample has the higher lower bound, the other the higher upper bound: none is the worst."""
+    uncounted = {"mirror_verdict": "congested", "mirror_offered": None, "mirror_delivered": None}
+    rows = made(a=(0, 9, uncounted), b=(0, 9, uncounted))
+    rows[0] |= {"mirror_loss_low": 0.30, "mirror_loss_high": 0.42}
+    rows[1] |= {"mirror_loss_low": 0.05, "mirror_loss_high": 0.90}
+    bounds = "at least 5.00 % to 30.0 % of bytes missing, at most 42.0 % to 90.0 % lost by the mirror"
+    assert plain(quality.bounds_of_loss(rows)) == bounds
+    assert bounds in plain(warnings.congested(rows)) and bounds in plain(quality.mirror_loss(rows)[0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"one_in": 4, "sampled_out": 9}, "In 1 sample of 4 is one frame in 4 of those that came, and all counts"),
+        ({"filtered": "true"}, "In 1 sample of 4 is only what a filter or a P4 program passes: S0-p0-0000."),
+        ({"lost_frames": 5, "loss_share": 0.02}, "1 sample of 4 lost frames, the worst 2.00 %"),
+        (
+            {"lost_frames": "", "loss_share": "", "dropped_kernel": "", "loss_stages_known": 0},
+            "The loss of 1 sample of 4 is unknown",
+        ),
+        (
+            {
+                "mirror_verdict": "congested",
+                "mirror_loss_low": 0.25,
+                "mirror_loss_high": 0.5,
+                "mirror_delivered": "",
+            },
+            "The mirror of 1 sample of 4 was congested, at least 25.0 % of bytes missing, at most 50.0 % lost",
+        ),
+        (
+            {"mirror_verdict": "at risk", "mirror_loss_low": 0, "mirror_loss_high": 0.02, "mirror_delivered": ""},
+            "The mirror of 1 sample of 4 may have lost frames in bursts, at least 0 % of bytes missing, at most 2.00 %",
+        ),
+        ({"clock_resolution_ns": 1_000_000}, "1 sample with stamps no finer than 1 ms (S0-p0-0000): shorter"),
+        (
+            {"file_issue": "cut_record"},
+            "1 file could not be read to the end (every whole record before the fault is kept)",
+        ),
+        (
+            {"file_issue": "bad_caplen", "file_unread_bytes": 2_300_000},
+            "1 file could not be read to the end (every whole record before the fault is kept; 2.3 MB behind the ",
+        ),
+        ({"untimed_frames": 3}, "3 frames ("),
+        ({"time_reversals": 3}, "3 frames stamped earlier"),
+        ({"issue_frames": 7}, "7 frames ("),
+        ({"undissected_frames": 7}, "7 frames ("),
+        ({"frames": 0}, "1 sample without a frame: S0-p0-0000"),
+        ({"app_undecided_frames": 9}, "9 frames with payload that no engine looked into"),
+        ({"l4_unsure_frames": 2}, "2 frames whose headers"),
+        ({"peers_ambiguous": 2}, "2 flows with several candidates"),
+    ],
+)
+def test_each_flaw_is_warned_of(changes, said, tmp_path):
+    found = [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.of(quality_with(tmp_path, **changes))]
+    assert any(text.startswith(said) for text in found), found
+    assert len(found) == 1
+
+
+def test_report_states_excluded_samples_and_frames_for_each_reason(tmp_path):
+    source = quality_with(tmp_path, restriction="trial, filter", excluded="trial, filter", filtered="true")
+    frames = source.quality[0]["frames"]
+    assert [plain(text) for text in warnings.of(source)] == [
+        f"1 sample of 4 with {frames:,} frames excluded from traffic statistics (replayed trial, filter): S0-p0-0000. "
+        "To count them: analysis.traffic: all."
+    ]
+    facts = {name: plain(value) for name, value in summary.facts(source)}
+    total = sum(row["frames"] for row in source.quality)
+    assert facts["In traffic statistics"] == f"3 of 4 samples, {total - frames:,} of {total:,} frames"
+    (quality,) = [table for table in tables.of(source) if table["name"] == "capture_quality"]
+    place = [name for name, _ in quality["columns"]].index("Excluded from statistics")
+    assert [row[place] for row in quality["rows"]] == ["replayed trial, filter", "", "", ""]
+
+
+def test_coarse_stamps_are_told_for_each_resolution(tmp_path):
+    source = quality_with(tmp_path)
+    for row, step in zip(source.quality, (1000, 1_000_000, 1000, 100), strict=True):
+        row["clock_resolution_ns"] = step
+    names = [row["sample"] for row in source.quality]
+    assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.of(source)] == [
+        f"1 sample with stamps no finer than 1 ms ({names[1]}), "
+        f"2 samples with stamps no finer than 1 µs ({names[0]}, {names[2]}): shorter gaps between frames are not real."
+    ]
+
+
+def test_samples_that_failed_are_counted(tmp_path):
+    source = quality_with(tmp_path)
+    raw = source.campaign.folder / "raw"
+    raw.mkdir()
+    lines = "".join(f"s{n}\tS0\tp0\ts{n}.pcap\n" for n in range(6))
+    (raw / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + lines, encoding="utf-8")
+    assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.of(source)] == [
+        "2 collected samples of 6 not in this report; logs/ says why."
+    ]
+
+
+@pytest.mark.parametrize("pseudonyms", [False, True])
+def test_excluded_samples_are_no_failures(pseudonyms, tmp_path):
+    source = quality_with(tmp_path)
+    folder = source.campaign.folder
+    (folder / "raw").mkdir()
+    lines = "".join(f"s{n}\tS0\tp0\ts{n}.pcap\n" for n in range(6))
+    (folder / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + lines, encoding="utf-8")
+    (folder / "provenance.json").write_text(json.dumps({"parameters": {"pseudonyms": pseudonyms}}), encoding="utf-8")
+    said = "2 collected samples of 6 excluded by the config"
+    expected = f"{said}." if pseudonyms else f"{said}: s1, s5."
+    assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.of(source, ["s5", "s1", "other"])] == [
+        expected
+    ]
+
+
+FAILED = """sample\tsite\tport\twhy
+star-p1-0001\tSTAR\tp1\ttcpdump on STAR-1: failed: "no" space
+star-p1-0002\tSTAR\tp1\ttcpdump on STAR-1: failed
+utah-p9-0001\tUTAH\tp9\tno port p9
+"""
+
+
+MAPPING = "sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\nS0-P0-0000\tS0\tP0\tstar-p1-0000\tSTAR\tp1\n"
+
+
+def warned_of_what_was_not_taken(source, *, pseudonyms: bool) -> list[str]:
+    folder = source.campaign.folder
+    (folder / "raw").mkdir()
+    (folder / "raw" / "failed.tsv").write_text(FAILED, encoding="utf-8")
+    lines = "".join(f"s{n}\tS0\tp0\ts{n}.pcap\n" for n in range(4))
+    (folder / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + lines, encoding="utf-8")
+    (folder / "pseudonyms.tsv").write_text(MAPPING, encoding="utf-8")  # also of an earlier run, without a meaning now
+    (folder / "provenance.json").write_text(json.dumps({"parameters": {"pseudonyms": pseudonyms}}), encoding="utf-8")
+    return [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.of(source)]
+
+
+def test_samples_that_could_not_be_taken_are_named_with_their_reasons(tmp_path):
+    assert warned_of_what_was_not_taken(quality_with(tmp_path), pseudonyms=False) == [
+        "3 samples of 7 could not be taken, and no number here knows of them: "
+        'star-p1-0001 (tcpdump on STAR-1: failed: "no" space); star-p1-0002 (tcpdump on STAR-1: failed); '
+        "utah-p9-0001 (no port p9)."
+    ]
+
+
+def test_samples_that_could_not_be_taken_do_not_give_pseudonyms_away(tmp_path):
+    assert warned_of_what_was_not_taken(quality_with(tmp_path), pseudonyms=True) == [
+        "3 samples of 7 could not be taken, and no number here knows of them: "
+        "S0 P0 (2 samples), another site another port. raw/failed.tsv says why."
+    ]
+
+
+def test_a_note_has_its_samples_and_what_they_lost(tmp_path):
+    source = quality_with(tmp_path, lost_frames="", loss_share="")
+    assert notes.tables(source) == []
+    (first, *others) = [row["sample"] for row in source.quality]
+    unknown, *known = source.quality
+    for sample in (first, *others):
+        note(source.campaign.folder, sample, "all have it")
+    note(source.campaign.folder, others[0], "all have it", "7 of 9 replayed frames are not in the capture")
+    note(source.campaign.folder, "left-out", "of no sample of the tables")
+    (shown,) = notes.tables(source)
+    assert unknown["lost_frames"] is None
+    assert {row[-1]: row[1:3] for row in shown["rows"]} == {
+        "all have it": [str(len(source.quality)), f"{sum(row['lost_frames'] for row in known)}, 1 unknown"],
+        "7 of 9 replayed frames are not in the capture": ["1", str(known[0]["lost_frames"])],
+    }
+    provenance = source.campaign.folder / "provenance.json"
+    provenance.write_text(json.dumps({"parameters": {"pseudonyms": True}}), encoding="utf-8")
+    (shown,) = notes.tables(source)
+    assert (shown["rows"], shown["columns"]) == ([], [])
+    assert "all have it" not in shown["note"] and "with notes in raw/" in shown["note"]

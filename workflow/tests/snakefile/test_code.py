@@ -1,0 +1,119 @@
+"""The digest of the code behind a stage: it changes with what the stage reaches, and with nothing else."""
+
+import ast
+import shutil
+from importlib.util import resolve_name
+from pathlib import Path
+
+import pytest
+
+from acapella.snakefile import code
+
+SOURCE = Path(code.__file__).parents[1]
+
+
+@pytest.fixture
+def copy(tmp_path, monkeypatch):
+    """Our packages in a directory of their own, so that they can be edited."""
+    for name in code.OURS:
+        shutil.copytree(code.package_folder(name), tmp_path / "workflow/native/python" / name)
+    root = SOURCE.parents[2]
+    shutil.copytree(root / "workflow/native/src", tmp_path / "workflow/native/src")
+    (tmp_path / "schemas").mkdir()
+    for name in ("protocols.tsv", "report_formats.tsv", "tunnels.tsv"):
+        shutil.copy(root / "schemas" / name, tmp_path / "schemas" / name)
+    monkeypatch.setattr(code, "package_folder", lambda top: tmp_path / "workflow/native/python" / top)
+    yield tmp_path / "workflow/native"
+    forget()  # or the copy's digests are taken for ours
+
+
+def forget() -> None:
+    """What is known of files."""
+    code.digest.cache_clear()
+    code.content.cache_clear()
+    code.imports.cache_clear()
+    code.module_files.cache_clear()
+
+
+def fresh(*stages: str) -> str:
+    """The digest as a new process would see it."""
+    forget()
+    return code.digest(*stages)
+
+
+def edit(path: Path) -> None:
+    path.write_text(path.read_text() + "\n# edited\n")
+
+
+@pytest.mark.parametrize(
+    "edited", ["acapella/digest/command.py", "acapella/digest/native.py", "acapella_core/errors.py"]
+)
+def test_an_edit_that_the_stage_reaches_changes_it(copy, edited):
+    before = fresh("acapella.digest.command", "acapella.digest.native")
+    edit(copy / "python" / edited)
+    assert fresh("acapella.digest.command", "acapella.digest.native") != before
+
+
+def test_an_edit_of_the_native_core_changes_digest(copy):
+    before = fresh("acapella.digest.command", "acapella.digest.native")
+    edit(copy / "src/record.hpp")
+    assert fresh("acapella.digest.command", "acapella.digest.native") != before
+
+
+def test_an_edit_of_another_stage_changes_nothing(copy):
+    before = fresh("acapella.digest.command", "acapella.digest.native")
+    edit(copy / "python/acapella/cli/doctor.py")
+    edit(copy / "python/acapella/campaign/index.py")
+    assert fresh("acapella.digest.command", "acapella.digest.native") == before
+
+
+def test_another_folder_gives_the_same(copy, monkeypatch):
+    elsewhere = fresh("acapella.digest.command", "acapella.digest.native")
+    monkeypatch.undo()
+    assert fresh("acapella.digest.command", "acapella.digest.native") == elsewhere
+
+
+def test_every_stage_is_found():
+    for stage in ("digest.command", "campaign.index", "cli.doctor", "snakefile.config"):
+        files, _, _ = code.closure(f"acapella.{stage}")
+        assert SOURCE / f"{stage.replace('.', '/')}.py" in files
+
+
+def names_in_tree(path: Path, package: str) -> set[str]:
+    """Names that the import statements of a module's syntax tree reach."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = resolve_name("." * node.level + (node.module or ""), package) if node.level else node.module
+            found |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def test_imports_of_every_module_are_those_of_its_syntax_tree():
+    count = 0
+    for top in code.OURS:
+        directory = code.package_folder(top)
+        for path in directory.rglob("*.py"):
+            package = ".".join([top, *path.parent.relative_to(directory).parts])
+            assert set(code.imported_names(path.read_text(), package)) == names_in_tree(path, package), path
+            count += 1
+    assert count > 200
+
+
+def test_imports_are_found_wherever_a_statement_may_stand(tmp_path):
+    text = (
+        "import a\nif x:\n import b\nelse:\n import c, m as n\ntry:\n import d # (\nexcept E:\n import e\nfinally:\n"
+        " import f\ndef g():\n with x:\n  from h import i\nclass J:\n match x:\n  case 1:\n   from . import k\n"
+        "from .. import (\n  o,  # )\n  p as q,\n)\nfrom .r.s import t\nfrom u import (v)\n"
+    )
+    found = set(code.imported_names(text, "top.package"))
+    (tmp_path / "module.py").write_text(text)
+    assert found == names_in_tree(tmp_path / "module.py", "top.package")
+    assert {*"abcdefhm", "h.i", "top.package.k", "top", "top.p", "top.package.r.s.t", "u.v"} <= found
+
+
+def test_text_that_begins_like_an_import_reaches_no_module():
+    text = '"""Text.\n\nimport is a word\nfrom here import\nimport\n"""\nimportant = 1\nimport_me = 2\n'
+    assert not any(code.module_files(name) for name in code.imported_names(text, "acapella"))

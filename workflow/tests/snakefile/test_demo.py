@@ -1,0 +1,37 @@
+"""The demo in a bounded form: one site instead of two, a sample of a second a port, few kinds of traffic."""
+
+import json
+
+import pytest
+from acapella_testing.workflow_run import Workplace
+
+from acapella.cli import doctor
+
+SHORT = {
+    "testbed": "local",
+    "samples": None,
+    "capture": {"sample_s": 1, "samples_per_port": 1},
+    "local": {
+        "sites": 1,
+        "hosts_per_site": 2,
+        "traffic": [{"kind": "iperf3_tcp", "rate_mbps": 5}, {"kind": "ping", "ip": 6}, {"kind": "dns"}],
+    },
+}
+
+
+def test_from_real_traffic_on_mirrored_ports_to_the_report(tmp_path):
+    refused = doctor.isolated(["true"])
+    if refused is not None:
+        pytest.skip(f"no namespaces on this machine: {refused}")
+    place = Workplace(tmp_path)
+    place.configure(**SHORT)
+    said = place.succeed("--cores", "2")
+    assert "2 samples: " in said, "what collect says is shown while it works"
+    manifests = [json.loads(path.read_text()) for path in sorted((place.campaign / "raw").glob("*.json"))]
+    assert [manifest["testbed"] for manifest in manifests] == ["local", "local"]
+    assert all(manifest["frames_captured"] > 0 for manifest in manifests)
+    stacks = (place.campaign / "tables" / "header_occurrence.csv").read_text()
+    for header in ("TCP", "UDP", "ICMPv6"):
+        assert f'"{header}"' in stacks
+    assert (place.campaign / "report.html").stat().st_size > 0
+    assert "Nothing to be done" in place.succeed()

@@ -1,0 +1,345 @@
+"""What is reported after a run that ended early."""
+
+import errno
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import pytest
+from acapella_testing.workflow_run import ROOT, workplace
+
+from acapella.campaign.storage import TABLES as STORAGE_TABLES
+from acapella.cli import entry as start
+from acapella.cli.main import main
+from acapella.snakefile.failures import how_to_go_on
+from acapella.snakefile.job_records import FailedJob
+from acapella_core.errors import INTERNAL, OUTSIDE, UserError, exit_code_of
+
+BROKEN = "acapella: error: a.pcap: not a capture"
+# As the profile, with shorter waits.
+SLURM = ["--profile", str(ROOT / "profiles" / "slurm"), "--latency-wait", "1"]
+SLURM += ["--slurm-init-seconds-before-status-checks", "1"]
+
+
+def after(folder, monkeypatch, *jobs) -> str:
+    """Return the report on jobs (name, exit code, log's text), with names as digest__a or process."""
+    monkeypatch.chdir(folder)
+    failed = []
+    for name, code, text in jobs:
+        log = Path("results", "mine", "logs", *name.split("__")).with_suffix(".log")
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(text)
+        rule, _, sample = name.partition("__")
+        failed.append(FailedJob(rule, sample or None, log, code))
+    return how_to_go_on(failed, ["b"])
+
+
+@pytest.mark.parametrize("code", [129, 130, 143])
+@pytest.mark.parametrize("stage", ["digest__a", "process", "analyze__a"])
+def test_a_job_that_was_stopped_is_no_broken_sample(stage, code, tmp_path, monkeypatch):
+    said = after(tmp_path, monkeypatch, (stage, code, f"digest: 10 frames\n{BROKEN}\n")).splitlines()
+    assert said[0] == "acapella: stopped; run snakemake again to go on"
+    limit = [
+        "acapella: unless somebody stopped these jobs, a time limit did (--set-resources RULE:runtime=MINUTES):",
+        f"  {stage.replace('__', ' ')}: ended by SIGTERM",
+    ]
+    assert said[1:] == (limit if code == 143 else [])
+    stopping = how_to_go_on([FailedJob("digest", "a", tmp_path / "a.log", code)], [], stopping=True)
+    assert stopping == "acapella: stopped; run snakemake again to go on"
+
+
+def test_a_stopped_run_with_a_failed_sample_reports_both(tmp_path):
+    (tmp_path / "a.log").write_text(BROKEN)
+    jobs = [FailedJob("digest", "a", tmp_path / "a.log", 2)]
+    lines = how_to_go_on(jobs, [], stopping=True).splitlines()
+    assert lines[0] == "acapella: these samples failed:"
+    assert lines[-1] == "acapella: stopped; run snakemake again to go on"
+
+
+def test_a_collection_that_was_stopped_starts_over(tmp_path, monkeypatch):
+    said = after(tmp_path, monkeypatch, ("collect", 130, "alpha-1: 10 frames\n"))
+    assert said.startswith("acapella: stopped; run snakemake again to go on; the collection starts over")
+
+
+def test_a_full_disk_is_no_broken_sample(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = how_to_go_on([FailedJob("digest", "a", tmp_path / "a.log", None, errno=28)], [])
+    assert said == f"acapella: the disk is full; make room in {tmp_path}, then run snakemake again"
+
+
+OUTSIDE_CAUSES = {
+    "not started": (None, "it was not started, or killed"),
+    "out of memory": (128 + signal.SIGKILL, "killed by signal 9; the memory may be too small"),
+    "other processor": (128 + signal.SIGILL, "killed by signal 4; the program may be built for another processor"),
+    "disk fails": (128 + signal.SIGBUS, "killed by signal 7; a disk may be full or fail"),
+    "CPU time limit": (128 + signal.SIGXCPU, "killed by signal 24"),
+    "no such program": (127, "a program cannot be started (exit code 127): bash: acapella: command not found"),
+    "no library": (
+        70,
+        "the program failed (exit code 70, a traceback in the log): bash: acapella: command not",
+    ),
+    "disk full": (OUTSIDE, "bash: acapella: command not found"),
+}
+
+
+@pytest.mark.parametrize("cause", OUTSIDE_CAUSES)
+@pytest.mark.parametrize("stage", ["collect__a", "digest__a", "analyze__a"])
+def test_a_failure_of_the_machine_excludes_no_sample_whatever_its_log_contains(stage, cause, tmp_path, monkeypatch):
+    code, why = OUTSIDE_CAUSES[cause]
+    said = after(tmp_path, monkeypatch, (stage, code, f"{BROKEN}\nbash: acapella: command not found\n"))
+    lines = said.splitlines()
+    assert lines[0] == "acapella: no sample failed by itself"
+    assert lines[1] == (
+        "acapella: these jobs failed for reasons outside the samples; fix these causes, then run snakemake again:"
+    )
+    assert lines[2].startswith(f"  {stage.replace('__', ' ')}: {why}")
+    assert "exclude" not in said
+
+
+def test_a_sample_that_fails_beside_failures_of_the_machine_is_excluded_alone(tmp_path, monkeypatch):
+    jobs = [("digest__a", 2, BROKEN), ("digest__c", 143, ""), ("digest__e", None, ""), ("analyze__d", 134, "")]
+    said = after(tmp_path, monkeypatch, *jobs, ("collect__f", OUTSIDE, "f: No space left on device"))
+    assert said.splitlines()[1:3] == [f"  a: {BROKEN}", "  d: its log is empty"]
+    assert "\n  exclude: [a, b, d]\n" in said
+    assert said.splitlines()[-4:-2] == [
+        "  collect f: f: No space left on device",
+        "  digest e: it was not started, or killed before it ended; Snakemake's message above gives the reason",
+    ]
+
+
+@pytest.mark.parametrize("code", [1, 2])
+@pytest.mark.parametrize("log", ["missing", "empty", "a directory"])
+def test_a_job_whose_shell_cannot_open_the_log_excludes_no_sample(code, log, tmp_path):
+    path = tmp_path / "a.log"
+    if log == "a directory":
+        path.mkdir()
+    elif log != "missing":
+        path.write_text("\n")
+    said = how_to_go_on([FailedJob("digest", "a", path, code)], [])
+    assert said.splitlines()[0] == "acapella: no sample failed by itself"
+    line = f"  digest a: exit code {code}, and its log {path} is missing or empty"
+    assert said.splitlines()[2:] == [line]
+
+
+@pytest.mark.parametrize("code", [128 + signal.SIGSEGV, 128 + signal.SIGABRT])
+def test_a_capture_that_crashes_its_digest_is_a_failed_sample(code, tmp_path, monkeypatch):
+    assert "\n  exclude: [a, b]" in after(tmp_path, monkeypatch, ("digest__a", code, ""))
+
+
+def test_only_the_exit_code_of_damage_offers_to_keep_what_is_before_it(tmp_path, monkeypatch):
+    offer = "or, to keep what is before the damage in a, by this one:\n  digest: {damaged: keep}"
+    assert after(tmp_path, monkeypatch, ("digest__a", 1, BROKEN)).endswith(offer)
+    assert offer not in after(tmp_path, monkeypatch, ("digest__a", 2, "--damaged keep"))
+
+
+def test_a_stage_of_the_whole_campaign_names_no_sample(tmp_path, monkeypatch):
+    said = after(tmp_path, monkeypatch, ("process", 2, BROKEN), ("index", 130, ""))
+    assert said.splitlines() == [
+        "acapella: these jobs failed:",
+        f"  process: {BROKEN}",
+    ]
+    assert after(tmp_path, monkeypatch) == "acapella: no job failed; the message above gives the reason"
+
+
+def test_a_sample_that_a_later_stage_names_has_no_headline_that_contradicts_it(tmp_path, monkeypatch):
+    said = after(tmp_path, monkeypatch, ("index", 2, "acapella: error: sample a: bad time"), ("digest__c", OUTSIDE, ""))
+    assert "  index: acapella: error: sample a: bad time" in said.splitlines()
+    assert "no sample failed" not in said
+
+
+@pytest.mark.parametrize(("code", "text", "what"), [(2, BROKEN, "samples (s0"), (None, "", "jobs (digest s0")])
+def test_equal_reasons_are_one_line(code, text, what, tmp_path, monkeypatch):
+    said = after(tmp_path, monkeypatch, *((f"digest__s{at}", code, text) for at in range(9)), ("digest__x", 2, "odd"))
+    (line,) = [line for line in said.splitlines() if line.startswith("  9 ")]
+    first = what.partition("(")[2]
+    names = ", ".join(first.replace("s0", f"s{at}") for at in range(3))
+    assert line.startswith(f"  9 {what.partition(' ')[0]} ({names}, ...): ")
+    assert "  x: odd" in said.splitlines()
+    if code:
+        assert said.endswith("\n  exclude: [b, s0, s1, s2, s3, s4, s5, s6, s7, s8, x]")
+
+
+def raised(cause: BaseException) -> BaseException:
+    """Return a UserError that was raised from another error."""
+    try:
+        raise UserError("cannot write") from cause
+    except UserError as error:
+        return error
+
+
+def test_exit_codes_tell_the_machine_from_the_input():
+    for cause in (OSError(28, "full"), OSError(122, "quota"), OSError(5, "I/O"), MemoryError()):
+        assert exit_code_of(raised(cause)) == OUTSIDE == 75
+    for kind in (duckdb.IOException, duckdb.FatalException, duckdb.TransactionException):
+        assert exit_code_of(raised(kind("Could not write file: No space left on device"))) == OUTSIDE
+        assert exit_code_of(raised(kind("Could not read file: no magic bytes"))) == 2
+    for cause in (OSError(2, "no such file"), OSError(13, "denied"), ValueError()):
+        assert exit_code_of(raised(cause)) == 2
+    assert exit_code_of(UserError("no tshark", outside=True)) == OUTSIDE
+    for name in ("ENOTCONN", "ETIMEDOUT", "EHOSTDOWN", "ENXIO", "ESTALE"):  # of a file server
+        assert exit_code_of(OSError(getattr(errno, name), "gone")) == OUTSIDE
+
+
+@pytest.mark.parametrize("module", ["acapella.cli.main", "acapella_core.errors"])
+def test_a_module_that_cannot_be_imported_is_no_exit_code_of_damage(module, monkeypatch, capsys):
+    monkeypatch.setattr(start, "stop_at_once", lambda: None)
+    monkeypatch.delitem(sys.modules, "acapella.cli.main")
+    monkeypatch.setitem(sys.modules, module, None)
+    assert start.main() == INTERNAL == start.INTERNAL
+    assert "ModuleNotFoundError" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("engine", ["native", "hybrid"])
+@pytest.mark.parametrize("fault", ["open", "read"])
+def test_a_capture_that_the_system_cannot_open_or_read_is_the_fault_of_the_machine(fault, engine, tmp_path, capsys):
+    if engine == "hybrid" and shutil.which("tshark") is None:
+        pytest.skip("no tshark")
+    source, why = "/proc/self/mem", "Input/output error"  # its first page is not there
+    if fault == "open":
+        source, why = str(tmp_path / "gone.pcap"), "No such device or address"
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(source)
+    assert main(["digest", source, "-o", str(tmp_path / "x.parquet"), "--engine", engine]) == OUTSIDE
+    assert capsys.readouterr().err == f"acapella: error: {source}: {why}\n"
+    assert not list(tmp_path.glob("*.parquet"))
+
+
+DELETED = "acapella: Snakemake deleted earlier results of these jobs; the next run makes them again:\n"
+
+
+def test_results_that_snakemake_deletes_after_it_reports_the_failure_are_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    acap, log = tmp_path / "a.parquet", tmp_path / "a.log"
+    acap.write_text("")
+    log.write_text(BROKEN)
+    failed = [FailedJob("digest", "a", log, 1, None, (acap,))]
+    assert DELETED not in how_to_go_on(failed, [])
+    acap.unlink()
+    assert how_to_go_on(failed, []).endswith(f"{DELETED}  digest a")
+
+
+@pytest.fixture(scope="module")
+def letters(tmp_path_factory):
+    """A campaign of three good captures and a text file named .pcap, after a run up to the digests; and its output."""
+    place = workplace(tmp_path_factory.mktemp("letters"), digest={"engine": "native"})
+    (place.folder / "captures" / "letter.pcap").write_text("Dear reader, this is not a capture at all.\n")
+    with (place.folder / "config" / "samples.tsv").open("a") as sheet:
+        sheet.write("letter\talpha\tp3\t../captures/letter.pcap\n")
+    return place, place.run("--keep-going", "--until", "digest")
+
+
+@pytest.fixture
+def letter(letters, tmp_path):
+    """A copy of that campaign."""
+    return letters[0].copy(tmp_path)
+
+
+@pytest.mark.parametrize("cause", ["damaged", "slurm"])
+def test_a_rerun_that_fails_names_the_deleted_results(letter, tmp_path, cause):
+    """A digest of a damaged capture has written its output when it fails; a job that Slurm refuses has not started."""
+    place = letter
+    place.configure(digest={"engine": "native"}, exclude=["letter"])
+    arguments = ["--forcerun", "digest", "-q", "--keep-going", "--until", "digest"]
+    if cause == "damaged":
+        capture = tmp_path / "captures" / "alpha-p1.pcap.gz"
+        content = capture.read_bytes()
+        capture.write_bytes(content[:-60] + bytes(40) + content[-20:])
+    else:
+        refuse_slurm(place)
+        arguments += SLURM
+    ended = place.run(*arguments)
+    assert ended.returncode != 0
+    failed = ["alpha-p1"] if cause == "damaged" else ["alpha-p1", "alpha-p2", "beta-p1"]
+    gone = [name for name in failed if not (place.campaign / "acap" / f"{name}.parquet").exists()]
+    assert gone, ended.stdout
+    _, _, named = ended.stdout.partition(DELETED)
+    assert set(re.findall(r"^  digest (\S+)$", named, re.M)) == set(gone), ended.stdout
+
+
+def test_a_signal_to_snakemake_alone_is_no_failure(tmp_path):
+    """Snakemake lets the running digest finish and starts no other."""
+    place = workplace(tmp_path, digest={"engine": "native"})
+    running = place.start("--cores", "1", "-q", "--until", "digest", output=subprocess.PIPE)
+    while not list(place.campaign.glob("logs/digest/*.log")) and running.poll() is None:
+        time.sleep(0.01)
+    running.terminate()
+    said, _ = running.communicate(timeout=120)
+    assert running.returncode != 0, said
+    assert "acapella: stopped; run snakemake again to go on" in said.splitlines(), said
+    assert "no job failed" not in said
+
+
+def test_storage_tables_outlive_a_rerun_that_fails(tmp_path):
+    """The study cannot be read; Snakemake deletes outputs before a job starts, unless they are to be updated."""
+    place = workplace(tmp_path)
+    names = [f"results/tiny/tables/{table}.csv" for table in STORAGE_TABLES]
+    for name in (*names, "results/tiny/storage/study.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("before\n")
+    rule = "storage_tables"
+    ended = place.run("--forcerun", rule, "--allowed-rules", rule, "--", *names)
+    assert re.search(rf"^  {rule}: acapella: error: ", ended.stdout, re.M), ended.stdout
+    assert [name for name in names if not (tmp_path / name).exists()] == []
+    assert {(tmp_path / name).read_text() for name in names} == {"before\n"}
+
+
+def test_outputs_of_a_whole_campaign_are_updated_in_place():
+    """Snakemake restores the previous ones if the job fails."""
+    for rules in (ROOT / "rules").glob("*.smk"):
+        for outputs in re.findall(r"^    output:\n((?: {8}.*\n)+)", rules.read_text(), re.M):
+            for line in re.findall(r".*<campaign>/(?:tables|storage|consistency)/.*", outputs):
+                assert "update(" in line, f"{rules.name}: {line}"
+
+
+@pytest.mark.parametrize("quiet", [["-q"], ["-q", "all"], []], ids=["quiet", "quiet all", "usual"])
+def test_a_broken_sample_is_named_also_if_snakemake_is_quiet(letters, letter, quiet):
+    ended = letter.run("--keep-going", "--until", "digest", *quiet) if quiet else letters[1]
+    assert ended.returncode != 0
+    assert "acapella: these samples failed:\n  letter: acapella: error: " in ended.stdout, ended.stdout
+    assert "\n  exclude: [letter]\n" in ended.stdout
+    assert "no sample failed" not in ended.stdout
+
+
+def refuse_slurm(place) -> None:
+    """Have the commands of Slurm end as they do without a controller, but at once."""
+    commands = place.folder / "commands"
+    commands.mkdir()
+    for name in ("sbatch", "squeue", "sacct", "sinfo", "scontrol", "scancel"):
+        (commands / name).write_text("#!/bin/sh\necho 'error: Unable to contact slurm controller' >&2\nexit 1\n")
+        (commands / name).chmod(0o755)
+    place.environment["PATH"] = f"{commands}:{os.environ['PATH']}"
+
+
+def test_slurm_without_a_cluster_excludes_no_sample(letter):
+    refuse_slurm(letter)
+    (letter.campaign / "logs" / "digest" / "alpha-p1.exit").write_text("2\n")  # of an earlier run
+    ended = letter.run("--forcerun", "digest", "--until", "digest", *SLURM)
+    assert ended.returncode != 0
+    assert "acapella: no sample failed by itself" in ended.stdout, ended.stdout
+    assert "exclude:" not in ended.stdout and "these samples failed" not in ended.stdout
+
+
+def test_a_broken_tshark_excludes_no_sample_and_the_next_run_makes_what_was_deleted(again, tmp_path):
+    place = again
+    before = place.sha256("acap/*", "flows/*", "tables/*")
+    place.replace_tshark(tmp_path, "echo 'tshark: symbol lookup error: undefined symbol: x' >&2; exit 1")
+    ended = place.run("--forcerun", "digest", "--keep-going", "-q")
+    assert ended.returncode != 0
+    assert "acapella: no sample failed by itself" in ended.stdout, ended.stdout
+    line = (
+        r"^  3 jobs \(digest alpha-p1, digest alpha-p2, digest beta-p1\): .*symbol lookup error: .* on every capture; "
+    )
+    assert re.search(line, ended.stdout, re.M), ended.stdout
+    report = "acapella: Snakemake deleted earlier results of these jobs; the next run makes them again:\n  digest "
+    assert report in ended.stdout and "exclude:" not in ended.stdout
+    assert not list((place.campaign / "acap").glob("*.parquet"))
+    del place.environment["PATH"]
+    place.succeed("--until", "process")
+    assert place.sha256("acap/*", "flows/*", "tables/*") == before

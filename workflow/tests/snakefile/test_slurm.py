@@ -1,0 +1,60 @@
+"""`snakemake --profile slurm` on a real Slurm: every job passes through sbatch and makes the same bytes."""
+
+import os
+import re
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from acapella_testing import slurm_cluster
+from acapella_testing.workflow_run import ROOT, workplace
+
+RESULTS = ("acap/*", "flows/*", "tables/*", "provenance.json")
+# As the profile, but that jobs are asked after every second instead of every 40.
+PROFILE = ["--profile", str(ROOT / "profiles" / "slurm"), "--slurm-init-seconds-before-status-checks", "1"]
+PATIENCE_S = 900  # never reached but where something hangs
+
+
+@pytest.fixture
+def cluster():
+    """A folder for a cluster's files; skips with a reason where there can be none."""
+    why = slurm_cluster.missing()
+    if why:
+        pytest.skip(why)
+    with tempfile.TemporaryDirectory(prefix="slurm-") as folder:  # pytest's are too long for a socket's path
+        yield Path(folder)
+
+
+def test_jobs_pass_through_sbatch_and_make_the_same_bytes(cluster, tmp_path):
+    here, there = workplace(tmp_path / "local"), workplace(tmp_path / "slurm")
+    for place in (here, there):  # each job of Slurm's starts Snakemake anew: two captures are enough
+        place.sheet(*((f"{name}-p1", name, "p1", f"../captures/{name}-p1.pcap.gz") for name in ("alpha", "beta")))
+    here.succeed("--cores", "2", "process")
+    command = slurm_cluster.command_on_cluster(cluster, there.command(*PROFILE, "process"))
+    running = subprocess.Popen(
+        command,
+        cwd=there.folder,
+        env=os.environ | {"PYTHONSAFEPATH": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        said = running.communicate(timeout=PATIENCE_S)[0]
+    finally:
+        if running.poll() is None:
+            os.killpg(running.pid, signal.SIGKILL)  # unshare; with it goes all that it started
+            running.wait()
+    assert running.returncode == 0, said
+    batched = re.findall(r"Launching batch job (\d+)", (cluster / "slurmd.log").read_text())
+    assert len(batched) == len(set(batched)) == jobs(said)
+    assert there.sha256(*RESULTS) == here.sha256(*RESULTS)
+
+
+def jobs(said: str) -> int:
+    """How many jobs Snakemake's table has."""
+    return int(re.search(r"^total +(\d+)$", said, re.M)[1])

@@ -1,0 +1,386 @@
+"""The Snakefile, its rules and its configuration, without running a stage."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+from acapella_testing.workflow_run import CAPTURES, ROOT, Workplace, workplace
+
+from acapella.campaign import analyze
+from acapella.snakefile import config
+from acapella_core import schemas
+from acapella_core.errors import UserError
+
+RULES = sorted((ROOT / "rules").glob("*.smk"))
+
+
+def rule_blocks():
+    """(name, text) of every rule of rules/."""
+    for path in RULES:
+        for match in re.finditer(r"^( *)(?:rule|checkpoint) (\w+):\n((?:\1 +.*\n|\n)+)", path.read_text(), re.M):
+            yield f"{path.stem}:{match[2]}", match[3]
+
+
+BLOCKS = dict(rule_blocks())
+
+
+def test_the_rules_are_found():
+    stages = {"collect", "digest", "index", "analyze", "process", "figures", "report"}
+    assert stages <= {name.partition(":")[2] for name in BLOCKS}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_every_rule_has_log_benchmark_resources_and_calls_a_stage(name):
+    text = BLOCKS[name]
+    for directive in ("log", "benchmark", "resources", "shell", "output"):
+        assert re.search(rf"^ +{directive}:", text, re.M), directive
+    for forbidden in ("run", "script", "notebook", "wrapper"):
+        assert not re.search(rf"^ +{forbidden}:", text, re.M), forbidden
+    assert re.search(r"acapella \w+", text)
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_every_rule_follows_its_code_but_the_one_that_samples_a_testbed(name):
+    samples_a_testbed = name == "collect:collect" and "collect.json" in BLOCKS[name]
+    assert ("digest_of_code(" in BLOCKS[name]) != samples_a_testbed
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_every_placeholder_for_a_path_is_quoted(name):
+    for placeholder in re.findall(
+        r"\{(?:input|output|log|params\.campaign)[^}]*\}", BLOCKS[name].partition("shell:")[2]
+    ):
+        assert placeholder.endswith(":q}"), placeholder
+
+
+def test_every_rule_file_opens_with_its_contract():
+    for path in RULES:
+        assert path.read_text().startswith("# "), path
+
+
+def test_snakemake_lint_is_clean(tmp_path):
+    assert "Congratulations" in workplace(tmp_path).succeed("--lint")
+
+
+def test_dry_run_lists_every_stage_and_makes_nothing(tmp_path):
+    said = workplace(tmp_path).succeed("--dry-run")
+    for stage in ("collect", "digest", "index", "analyze", "process", "report"):
+        assert re.search(rf"^{stage} +\d+$", said, re.M), said
+    assert not (tmp_path / "results").exists()
+
+
+def test_profile_default_is_applied_and_fabric_is_found_from_the_root():
+    place = [sys.executable, "-m", "snakemake", "--directory", ".test", "--dry-run", "--quiet", "all"]
+    for arguments in ([], ["--profile", "fabric"], ["--profile", "slurm", "--executor", "local"]):
+        ended = subprocess.run([*place, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert ended.returncode == 0, ended.stderr
+        assert "profiles/default" in ended.stderr
+
+
+def test_profile_fabric_tells_without_a_token_what_it_would_ask_for(tmp_path):
+    place = [sys.executable, "-m", "snakemake", "--profile", "fabric", "--dry-run", "--directory", tmp_path]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("FABRIC_")}
+    ended = subprocess.run(
+        place, cwd=ROOT, capture_output=True, text=True, check=False, env=environment | {"HOME": str(tmp_path)}
+    )
+    assert ended.returncode == 0, ended.stderr
+    for said in ("sites: STAR", "2 cores", "Net.PortMirroring", "VM.NoLimitDisk", "Component.SmartNIC_ConnectX_6",
+                 "not there yet: no project_id", "no tokens that can be read"):  # fmt: skip
+        assert said in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"capture": {"snaplen": "abc"}}, "config error: capture.snaplen: 'abc' is not of type 'integer'"),
+        ({"campagne": "x"}, "config error: campagne: unknown key; did you mean campaign?"),
+        ({"digest": {"engin": "native"}}, "config error: digest.engin: unknown key; did you mean engine?"),
+        ({"digest": {"engine": "fast"}}, "config error: digest.engine: 'fast' is not one of"),
+        ({"campaign": "../other"}, "config error: campaign: '../other' does not match"),
+        ({"analysis": {"top_flows": 0}}, "config error: analysis.top_flows: 0 is less than the minimum of 1"),
+        (
+            {"local": {"traffic": [{"kind": "http"}, {"kind": "fax"}]}},
+            "config error: local.traffic[1].kind: 'fax' is not",
+        ),
+        ({"local": {"traffic": [{"ip": 6}]}}, "config error: local.traffic[0].kind: missing"),
+        ({"figures": {"formats": "svg"}}, "config error: figures.formats: 'svg' is not of type 'array'"),
+        ({"samples": None}, "config error: samples: missing"),
+        (
+            {"capture": {"filter": "-w/tmp/elsewhere"}},
+            "config error: capture.filter: '-w/tmp/elsewhere' does not match",
+        ),
+        ({"exclude": ["--drop"]}, "config error: exclude[0]: '--drop' does not match"),
+        ({"capture": None}, "config error: capture: None is not of type 'object'"),
+        (
+            {"trials": {"quiet": ["a"]}},
+            "config error: trials.quiet: 1 given; at least 2 needed (trials of",
+        ),
+        ({"trials": {"quiet": ["a", 5]}}, "config error: trials.quiet[1]: 5 is not of type 'string'"),
+        ({"trials": {"quiet": ["a", []]}}, "config error: trials.quiet[1]: 0 given; at least 1 needed"),
+        ({"trials": {"quiet": ["a", "b", "a"]}}, "config error: trials.quiet[2]: sample 'a' is in trials.quiet[0] alr"),
+        (
+            {"trials": {"quiet": ["a", ["b", "a"]]}},
+            "config error: trials.quiet[1][1]: sample 'a' is in trials.qu",
+        ),
+        ({"trials": {"so quiet": ["a", "b"]}}, "config error: trials: 'so quiet' does not match"),
+        ({"trials": {40: ["a", "b"]}}, "config error: trials: 40 is no text; write it in quotes"),
+        ({"trials": {}}, "config error: trials: {} "),
+        ({"trials": {"quiet": ["a", "b"]}, "exclude": ["b"]}, "config error: trials.quiet[1]: sample 'b' is excluded"),
+        ({"consistency": {"identity": "regions"}}, "config error: consistency.regions: missing"),
+        ({"consistency": {"flow": "10.0.0.1"}}, "config error: consistency: flow: '10.0.0.1' is not a flow"),
+        ({"consistency": {"from": "soon"}}, "config error: consistency: from, to: 'soon' is not a time"),
+        ({"consistency": {"from": "2s", "to": "1s"}}, "config error: consistency: from, to: 2s 1s: --to has to be"),
+        ({"consistency": {"from": 2}}, "config error: consistency.from: 2 is not of type 'string'"),
+        ({"consistency": {"window": "0s"}}, "config error: consistency: window: --window 0s: a window lasts 1 ns or"),
+        ({"consistency": {"regions": ["4-8"]}}, "config error: consistency.regions[0]: '4-8' does not match"),
+    ],
+)
+def test_config_mistakes_name_their_key(changes, complaint):
+    with pytest.raises(UserError) as caught:
+        config.checked({"campaign": "x", "testbed": "files", "samples": "s.tsv"} | changes)
+    assert str(caught.value).startswith(complaint)
+    assert "\n" not in str(caught.value)
+
+
+def test_config_defaults_are_filled_in_at_every_level():
+    filled = config.checked({"campaign": "x", "samples": "s.tsv", "analysis": {"top_flows": 7}})
+    analysis = dict(filled["analysis"])
+    assert analysis.pop("congestion") == analyze.congestion_limits()
+    assert analysis == {"top_flows": 7, "throughput_bin_s": 1, "traffic": "unfiltered"}
+    assert filled["digest"]["engine"] == "hybrid"
+
+
+def test_config_yaml_shows_every_key_with_its_default():
+    shown = config.checked(yaml.safe_load((ROOT / "config/config.yaml").read_text()))
+    defaults = config.checked({"campaign": shown["campaign"], "samples": shown["samples"]})
+    assert shown == defaults
+    text = (ROOT / "config/config.yaml").read_text()
+    for key in keys_of(schemas.json_schema("config")):
+        assert re.search(rf"^[ #]*{key}:", text, re.M), key
+
+
+def test_thresholds_of_the_storage_study_are_in_their_order():
+    with pytest.raises(UserError, match=r"storage\.thresholds: \[20, 10\]: the lower one comes first"):
+        config.checked({"campaign": "x", "samples": "s.tsv", "storage": {"thresholds": [[20, 10]]}})
+
+
+def keys_of(schema):
+    """All keys of objects in objects; items of lists have their own place in the schema."""
+    for key, inner in schema.get("properties", {}).items():
+        yield key
+        yield from keys_of(inner)
+
+
+@pytest.mark.parametrize("mistake", [{"capture": {"snaplen": "abc"}}, {"campagne": "x"}])
+def test_snakemake_stops_before_anything_with_one_line(tmp_path, mistake):
+    ended = workplace(tmp_path, **mistake).run("--dry-run")
+    assert ended.returncode != 0
+    lines = [line for line in ended.stdout.splitlines() if "profile" not in line]
+    assert len(lines) == 1 and lines[0].startswith("config error: "), ended.stdout
+
+
+def test_a_folder_of_temporary_files_that_cannot_be_used_is_named_before_anything_runs(tmp_path):
+    place = workplace(tmp_path)
+    place.environment["TMPDIR"] = str(tmp_path / "gone")
+    ended = place.run("--dry-run")
+    assert ended.returncode != 0
+    last = ended.stdout.splitlines()[-1]
+    assert last.startswith(f"folder of temporary files {tmp_path / 'gone'}: there is no such folder; "), ended.stdout
+
+
+def test_two_samples_of_one_name_are_refused_with_their_lines(tmp_path):
+    place = workplace(tmp_path)
+    place.sheet(
+        ("a", "s", "p1", str(CAPTURES / "alpha-p1.pcap.gz")), ("a", "s", "p2", str(CAPTURES / "beta-p1.pcap.gz"))
+    )
+    ended = place.run("--dry-run")
+    assert ended.returncode != 0
+    assert re.search(r"config error: .*samples\.tsv line 3: sample 'a' is in line 2 already", ended.stdout)
+
+
+def test_an_empty_sheet_says_what_to_write_into_it(tmp_path):
+    place = workplace(tmp_path)
+    place.sheet()
+    ended = place.run("--dry-run")
+    assert ended.returncode != 0
+    last = ended.stdout.splitlines()[-1]
+    assert re.match(r"config error: .*samples\.tsv: no samples; one line a capture", last), last
+    assert not re.search(r"Exception|Error in|Traceback", ended.stdout), "one line, without Snakemake's frame"
+
+
+def test_an_empty_sheet_stops_only_what_needs_samples(tmp_path):
+    place = workplace(tmp_path)
+    place.sheet()
+    assert "Congratulations" in place.succeed("--lint")
+    assert re.search(r"^conformance +1$", place.succeed("--dry-run", "conformance"), re.M)
+    plan = place.succeed("--dry-run", "storage")
+    assert all(re.search(rf"^{job} +1$", plan, re.M) for job in ("measure_storage", "storage_tables", "storage"))
+
+
+def test_a_file_that_is_not_there_is_named_before_anything_runs(tmp_path):
+    place = workplace(tmp_path)
+    place.sheet(("here", "s", "p1", str(CAPTURES / "alpha-p1.pcap.gz")), ("lost", "s", "p2", "lost.pcap"))
+    warning = "warning: config/samples.tsv line 3: config/lost.pcap: no such file; sample lost will fail"
+    said = place.succeed("--dry-run").splitlines()
+    assert (said.count(warning), said[-1]) == (2, warning), "also where a reader of the plan ends"
+    place.configure(exclude=["lost"])
+    assert "warning: " not in place.succeed("--dry-run")
+
+
+def test_excluding_a_sample_that_does_not_exist_is_a_mistake(tmp_path):
+    ended = workplace(tmp_path, exclude=["gamma"]).run("--dry-run")
+    assert ended.returncode != 0
+    assert "config error: exclude: 'gamma' is no sample of config/samples.tsv\n" in ended.stdout
+
+
+def test_another_config_file_takes_the_place_of_config_yaml(tmp_path):
+    place = workplace(tmp_path, exclude=["gamma"], trials={"mine": ["a", "b"]})
+    (tmp_path / "mine.yaml").write_text("campaign: other\n")
+    said = place.succeed("--dry-run", "--configfile", "mine.yaml", "--config", "pseudonyms=True")
+    assert "results/other/report.html" in said
+    (tmp_path / "mine.yaml").write_text("pseudonyms: true\n")
+    said = place.run("--dry-run", "--configfile", "mine.yaml").stdout
+    assert "config error: campaign: missing (Name of the campaign; its results are in results/<campaign>)" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("- a list\n", "not a mapping of keys to values; write campaign: NAME"),
+        ("", "not a mapping of keys to values; write campaign: NAME"),
+        ("campaign: [\n", "not YAML: "),
+        (None, "cannot read: No such file or directory; start in the folder that has it"),
+    ],
+    ids=["list", "empty", "no YAML", "absent"],
+)
+def test_a_config_yaml_that_is_none_is_named_in_one_line(tmp_path, text, complaint):
+    place = workplace(tmp_path)
+    file = tmp_path / "config" / "config.yaml"
+    file.unlink() if text is None else file.write_text(text)
+    ended = place.run("--dry-run")
+    assert ended.returncode != 0
+    lines = [line for line in ended.stdout.splitlines() if "profile" not in line]
+    assert len(lines) == 1 and lines[0].startswith(f"config error: config/config.yaml: {complaint}"), ended.stdout
+
+
+LOCAL = {"testbed": "local", "samples": None, "local": {"replay": {"repeats": 3}}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        (
+            {"trials": {"quiet": ["quiet-1", ["quite-2", "quiet-3"]]}},
+            "trials.quiet[1][0]: 'quite-2' is no sample of testbed local; did you mean quiet-2?",
+        ),
+        ({"trials": {"loaded": ["loaded-1", "x"]}}, "trials.loaded[1]: 'x' is no sample of testbed local"),
+        ({"exclude": ["quiet-4"]}, "exclude: 'quiet-4' is no sample of testbed local; did you mean quiet-3?"),
+        ({"collect": {"mode": "slice"}}, "collect.slice: missing; mode slice needs its name"),
+        ({"collect": {"mode": "sites", "sites": ["site9"]}}, "collect.sites: no site 'site9'; there are site1, site2"),
+        ({"preprocess": {"anonymise": True}}, "preprocess.key_file: missing; anonymise needs a key: acapella anonym"),
+    ],
+)
+def test_what_the_local_testbed_cannot_take_is_named_before_it_captures(tmp_path, changes, complaint):
+    ended = workplace(tmp_path, **LOCAL | changes).run("--dry-run")
+    assert ended.returncode != 0
+    assert ended.stdout.splitlines()[-1].startswith(f"config error: {complaint}")
+
+
+def test_what_is_collected_needs_neither_its_key_nor_its_filter_again(tmp_path):
+    gone = {"preprocess": {"anonymise": True, "key_file": "/nowhere/campaign.key"}}
+    place = workplace(tmp_path, **LOCAL | gone)
+    ended = place.run("--dry-run")
+    assert ended.returncode != 0 and "config error: preprocess.key_file: cannot read /nowhere" in ended.stdout
+    sheet = place.campaign / "raw" / "samples.tsv"
+    sheet.parent.mkdir(parents=True)
+    sheet.write_text("sample\tsite\tport\tfile\n")
+    assert "What collect would do:" in place.succeed("--dry-run")
+
+
+def test_samples_that_the_local_testbed_will_take_may_be_trials_or_excluded(tmp_path):
+    trials = {"quiet": ["quiet-1", "quiet-3"], "loaded": ["loaded-1", "loaded-2"]}
+    workplace(tmp_path, **LOCAL, trials=trials, exclude=["run1-site1-port1-both-1", "quiet-2"])
+    assert re.search(r"^kappa +2$", Workplace(tmp_path).succeed("--dry-run"), re.M)
+
+
+def test_the_demo_takes_nothing_from_the_settings_of_a_user(tmp_path):
+    command = next(
+        line for line in (ROOT / "Makefile").read_text().splitlines() if "config/demo.yaml" in line and "@$" in line
+    )
+    arguments = (
+        command.partition("--cores $(CORES) ")[2].replace("config/demo.yaml", str(ROOT / "config/demo.yaml")).split()
+    )
+    place = workplace(tmp_path, exclude=["quiet-1"], trials={"mine": ["a", "b"]}, digest={"engine": "native"})
+    plan = place.succeed(*arguments, "--dry-run", "--printshellcmds", "--forceall")
+    place.configure()
+    assert without_times(place.succeed(*arguments, "--dry-run", "--printshellcmds", "--forceall")) == without_times(
+        plan
+    )
+
+
+def without_times(said: str) -> list[str]:
+    """A plan's lines but those that tell one run from another, in order of their text."""
+    return sorted(line for line in said.splitlines() if not re.match(r" *(Date|Workflow ID|Config MD5|\[)", line))
+
+
+def test_the_committed_captures_are_what_the_script_makes(tmp_path):
+    subprocess.run([sys.executable, str(ROOT / ".test/make_captures.py"), str(tmp_path)], check=True)
+    made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert made == {path.name: path.read_bytes() for path in CAPTURES.iterdir()}
+
+
+@pytest.mark.parametrize("lock", sorted(ROOT.glob("**/requirements*.lock")), ids=lambda path: path.name)
+def test_a_lock_holds_versions_and_hashes_and_no_address(lock):
+    text = lock.read_text()
+    assert not re.search(r"https?:|--(extra-)?index-url|--find-links|^-i ", text, re.M)
+    pinned = re.findall(r"^[a-z0-9][^\s=]*==", text, re.M)
+    assert pinned
+    assert len(re.findall(r"^[a-z0-9].* \\\n    --hash=sha256:[0-9a-f]{64}", text, re.M)) == len(pinned)
+
+
+TWO_TRIALS = {"trials": {"quiet": ["alpha-p1", "alpha-p2"], "loaded": [["alpha-p1", "beta-p1"], "alpha-p2"]}}
+
+
+def test_trials_bring_their_comparison_and_without_them_there_is_none(tmp_path):
+    place = workplace(tmp_path)
+    assert "kappa" not in place.succeed("--dry-run")
+    place.configure(**TWO_TRIALS)
+    said = place.succeed("--dry-run", "--printshellcmds")
+    assert re.search(r"^kappa +2$", said, re.M), said
+    assert re.search(r"^trials +1$", said, re.M), said
+    assert not re.search(r"^conformance ", said, re.M) and " --papers" not in said, said
+    place.configure(**TWO_TRIALS, report={"papers": True})
+    asked = place.succeed("--dry-run", "--printshellcmds")
+    assert re.search(r"^conformance +1$", asked, re.M) and " --trials --papers " in asked, asked
+    assert re.search(r"--name=alpha-p1\+beta-p1 .* -- \S+/alpha-p1\.pcap\.gz,\S+/beta-p1\.pcap\.gz \S+/alpha-p2", said)
+    assert "--environments quiet loaded" in said
+    assert said.count("--damaged fail -- ") == 2  # of kappa
+    place.configure(**TWO_TRIALS, digest={"damaged": "keep"})
+    assert place.succeed("--dry-run", "--printshellcmds").count("--damaged keep -- ") == 2
+
+
+def test_a_trial_that_is_no_sample_is_named_with_its_key(tmp_path):
+    ended = workplace(tmp_path, trials={"quiet": ["alpha-p1", ["beta-p1", "gamma"]]}).run("--dry-run")
+    assert ended.returncode != 0
+    said = "config error: trials.quiet[1][1]: 'gamma' is no sample of config/samples.tsv"  # and like none of them
+    assert said in ended.stdout.splitlines()
+
+
+def test_flow_reports_are_planned_where_the_config_asks_for_them(tmp_path):
+    from acapella.flowreports import program  # noqa: PLC0415
+
+    place = workplace(tmp_path)
+    place.configure(flowreports={"samples": "all", "study": True}, report={"papers": True})
+    plan = place.succeed("--dry-run")
+    jobs = ("flowreports", "flowtables", "flowreports_published", "measure_response", "measure_collector", "flowstudy")
+    if (why := program.missing()) is not None:
+        assert f"flow reports are left out: {why}" in plan
+        assert not any(re.search(rf"^{job} +\d+$", plan, re.M) for job in jobs)
+        return
+    assert all(re.search(rf"^{job} +\d+$", plan, re.M) for job in jobs)
+    place.configure(flowreports={"samples": ["alpha"]})
+    said = place.run("--dry-run")
+    assert said.returncode != 0 and "config error: flowreports.samples: 'alpha' is no sample of" in said.stdout

@@ -1,0 +1,122 @@
+"""Runs of the workflow that are killed or asked to stop: what they leave, and what the next run makes."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from acapella_testing.workflow_run import RESULTS, ROOT, function_of_rules, workplace
+
+STOPPED_S = 300  # never reached but where it hangs
+
+
+def test_killed_and_started_again_in_another_folder_with_two_cores_it_makes_the_same_bytes(finished, tmp_path):
+    place = workplace(tmp_path / "elsewhere", digest={"threads": 2})
+    running = place.start("--cores", "1")
+    while not list(place.campaign.glob("acap/*.parquet")) and running.poll() is None:
+        time.sleep(0.01)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    assert not (place.campaign / "report.html").exists()
+    place.succeed("--unlock")
+    place.succeed("--cores", "2", "figures")
+    assert place.sha256(*RESULTS) == finished.sha256(*RESULTS)
+
+
+def test_asked_to_stop_again_and_again_it_ends_and_leaves_nothing_behind(tmp_path):
+    """As `kill` to the process group of `make demo`, which passes the signal on."""
+    place = workplace(tmp_path)
+    running = place.start("--cores", "2")
+    while not list(place.campaign.glob("logs/digest/*.log")) and running.poll() is None:
+        time.sleep(0.01)
+    os.killpg(running.pid, signal.SIGTERM)
+    end = time.monotonic() + STOPPED_S
+    while running.poll() is None and time.monotonic() < end:
+        running.terminate()
+        time.sleep(0.01)
+    stopped = running.poll()
+    if stopped is None:
+        os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+    assert stopped, "it hangs, or went on to its end"
+    assert not list(place.campaign.rglob("*.part"))
+    assert not list(place.folder.glob(".snakemake/locks/*")), "the next run would ask for --unlock"
+
+
+def runs(*words: str) -> bool:
+    """Return whether a process with this command line runs."""
+    command = "".join(f"{word}\0" for word in words).encode()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended
+            if path.read_bytes() == command:
+                return True
+    return False
+
+
+def test_after_ctrl_c_it_says_how_to_go_on_and_a_second_run_finishes(finished, tmp_path):
+    """As a terminal does it, to the whole process group, while a digest waits for its tshark."""
+    place, seconds = workplace(tmp_path / "place"), f"600.{os.getpid()}"
+    place.replace_tshark(tmp_path, f"exec sleep {seconds}")
+    running = place.start("--cores", "1", output=subprocess.PIPE)
+    while not runs("sleep", seconds):
+        assert running.poll() is None
+        time.sleep(0.05)
+    os.killpg(running.pid, signal.SIGINT)
+    try:
+        said, _ = running.communicate(timeout=STOPPED_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(running.pid, signal.SIGKILL)
+        said, _ = running.communicate()
+        pytest.fail(f"it hangs:\n{said}")
+    assert running.returncode != 0, said
+    assert "acapella: stopped; run snakemake again to go on" in said.splitlines(), said
+    assert "these samples failed" not in said and "Traceback" not in said, said
+    assert not list(place.campaign.rglob("*.part"))
+    del place.environment["PATH"]
+    place.succeed("--cores", "2", "process")
+    assert place.sha256("acap/*", "flows/*", "tables/*") == finished.sha256("acap/*", "flows/*", "tables/*")
+
+
+def test_an_interrupt_of_snakemake_alone_is_reported_as_one(tmp_path):
+    """As `kill -INT PID`: no job gets the signal, and the running digest ends well."""
+    place, seconds = workplace(tmp_path / "place"), f"3.{os.getpid()}"
+    place.replace_tshark(tmp_path, f'sleep {seconds}; exec {shutil.which("tshark")} "$@"')
+    running = place.start("--cores", "1", output=subprocess.PIPE)
+    while not runs("sleep", seconds):
+        assert running.poll() is None
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    said, _ = running.communicate(timeout=STOPPED_S)
+    assert running.returncode == 1, said
+    assert "acapella: stopped; run snakemake again to go on" in said.splitlines(), said
+    assert "no job failed" not in said and "these samples failed" not in said, said
+
+
+SIGNAL_WHILE_LOCKED = """
+import _thread, os, signal, threading, time
+from types import SimpleNamespace
+from snakemake.scheduling.job_scheduler import JobScheduler
+scheduler = JobScheduler.__new__(JobScheduler)
+scheduler._lock, scheduler._open_jobs, scheduler._user_kill = threading.Lock(), threading.Semaphore(0), None
+signal.signal(signal.SIGTERM, scheduler.exit_gracefully)
+JOB_RECORDS = SimpleNamespace(stopping=False)
+{function}
+stop_without_deadlock()
+with scheduler._lock:  # as its main thread has it while it clears up after a job
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(0.1)
+scheduler._open_jobs.acquire()
+assert scheduler._user_kill == "graceful" and JOB_RECORDS.stopping
+"""
+
+
+def test_a_signal_to_stop_does_not_wait_for_what_it_interrupts():
+    program = SIGNAL_WHILE_LOCKED.format(function=function_of_rules("stop_without_deadlock"))
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=STOPPED_S)
+    assert re.search(r"^onstart:\n(    .*\n)*    stop_without_deadlock\(\)$", (ROOT / "Snakefile").read_text(), re.M)

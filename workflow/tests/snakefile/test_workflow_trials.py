@@ -1,0 +1,174 @@
+"""The whole workflow on trials of the same traffic, up to the report; and what is published with pseudonyms."""
+
+import hashlib
+import json
+import os
+import re
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.workflow_run import ROOT, Workplace, rules_run
+
+TRIALS = ROOT / ".test" / "trials"
+COMPARED = {
+    "trials": {"steady": ["a", "b"], "congested": ["a", "c"], "queues": [["a", "c"], "b"]},
+    "consistency": {"within_ns": [100, 10]},
+}
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({}, ["--windows=50"]),
+        ({"window": "10ms", "windows": 7}, ["--window=10ms"]),
+        (
+            {"flow": "10.0.0.1:5,10.0.0.2:6,udp", "from": "2025-12-31 00:00:00Z", "to": "2026-01-01 00:00:00Z"},
+            ["--flow=10.0.0.1:5,10.0.0.2:6,udp", "'--from=2025-12-31 00:00:00Z'", "'--to=2026-01-01 00:00:00Z'"],
+        ),
+    ],
+)
+def test_what_is_compared_is_what_the_configuration_says(tmp_path, keys, words):
+    place = Workplace(tmp_path)
+    place.configure(trials={"steady": ["a", "b"]}, consistency=keys)
+    place.sheet(*((name, "lab", f"p{name}", str(TRIALS / f"{name}.pcap.gz")) for name in "ab"))
+    told = place.succeed("--dry-run", "--printshellcmds")
+    (command,) = (line for line in told.splitlines() if "acapella kappa " in line)
+    assert [word for word in words if f" {word} " not in command] == []
+    assert ("--windows" in command) == ("window" not in keys)
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory) -> Workplace:
+    """A campaign whose trials were compared; `a` is the baseline of two environments, one trial has two files."""
+    place = Workplace(tmp_path_factory.mktemp("compared"))
+    place.configure(**COMPARED)
+    place.sheet(*((name, "lab", f"p{name}", str(TRIALS / f"{name}.pcap.gz")) for name in "abc"))
+    place.succeed("--cores", "2")
+    return place
+
+
+def environments(place: Workplace) -> dict[str, dict]:
+    """The rows of the comparison of environments."""
+    rows = pq.read_table(place.campaign / "tables" / "consistency_environments.parquet").to_pylist()
+    return {row["environment"]: row for row in rows}
+
+
+def test_trials_are_compared_up_to_the_report(compared):
+    rows = environments(compared)
+    assert list(rows) == list(COMPARED["trials"]), "in the order of the config"
+    steady, congested = rows["steady"], rows["congested"]
+    assert (steady["U"], steady["O"], steady["undefined_runs"]) == (0, 0, 0)
+    assert 0.99 < steady["kappa"] < 1
+    assert congested["U"] == pytest.approx(12 / (600 + 588))
+    assert congested["O"] > 0 and congested["kappa"] < steady["kappa"]
+    assert (steady["within_ns"], rows["queues"]["samples"], rows["queues"]["trials"]) == (100, 3, 2)
+    made = {path.name for path in (compared.campaign / "figures").iterdir()}
+    assert {"kappa_components.svg", "kappa_timeline.svg", "kappa_matrix.svg", "iat_delta.svg"} <= made
+    assert 'id="consistency"' in (compared.campaign / "report.html").read_text(encoding="utf-8")
+    assert "Nothing to be done" in compared.succeed()
+
+
+def test_a_failed_rerun_keeps_catalog_and_tables_and_the_next_run_makes_them_again(compared, tmp_path_factory):
+    """A manifest and a result cannot be read; Snakemake deletes outputs before a job starts."""
+    place = compared.copy(tmp_path_factory.mktemp("failed"))
+    kept = ("catalog.duckdb", "tables/*", "consistency/*")
+    before = place.sha256(*kept)
+    broken = {
+        "trials": (place.campaign / "kappa" / "steady.json", r".*kappa/steady.json: "),
+        "index": (place.campaign / "raw" / "b.json", r".* sample b cannot be indexed: "),
+    }
+    for stage, (path, words) in broken.items():
+        text = path.read_text()
+        write_unnoticed(path, "{")
+        said = place.run("--forcerun", stage, "--until", stage).stdout
+        assert f"acapella: these jobs failed:\n  {stage}: " in said, said
+        assert re.search(rf"^  {stage}: acapella: error: {words}", said, re.M), said
+        assert "deleted earlier results" not in said
+        assert place.sha256(*kept) == before
+        write_unnoticed(path, text)
+    assert {"index", "trials"} <= rules_run(place.succeed("--dry-run"))
+
+
+def write_unnoticed(path, text):
+    """Write a file and keep its modification time, so that Snakemake runs only what is forced."""
+    made_ns = path.stat().st_mtime_ns
+    path.write_text(text)
+    os.utime(path, ns=(made_ns, made_ns))
+
+
+def test_published_tables_of_all_stages_are_views_of_the_catalog(compared):
+    con = duckdb.connect(str(compared.campaign / "catalog.duckdb"), read_only=True)
+    tables = {path.stem for path in (compared.campaign / "tables").glob("*.parquet")}
+    assert {"consistency", "frame_sizes"} <= tables
+    for name in tables:
+        rows = pq.read_metadata(compared.campaign / "tables" / f"{name}.parquet").num_rows
+        assert con.execute(f"select count(*) from {name}").fetchone() == (rows,), name
+
+
+def test_the_captures_of_trials_are_in_the_provenance_by_checksum(compared):
+    told = json.loads((compared.campaign / "consistency_provenance.json").read_text(encoding="utf-8"))
+    checksum = {name: hashlib.sha256((TRIALS / f"{name}.pcap.gz").read_bytes()).hexdigest() for name in "abc"}
+    assert told["inputs"]["queues"] == {"a+c": [checksum["a"], checksum["c"]], "b": [checksum["b"]]}
+    for name, digest in told["outputs"].items():
+        assert hashlib.sha256((compared.campaign / name).read_bytes()).hexdigest() == digest
+
+
+def test_another_baseline_compares_its_environment_again_and_no_other(compared, tmp_path_factory):
+    place = compared.copy(tmp_path_factory.mktemp("rebased"))
+    place.configure(**COMPARED | {"trials": COMPARED["trials"] | {"congested": ["b", "c"]}})
+    said = place.succeed("--dry-run")
+    assert rules_run(said) == {"kappa", "trials", "figures", "report"}
+    assert re.search(r"^kappa +1$", said, re.M), said
+    place.configure()
+    # without trials no page about them stays, and their samples count as traffic
+    assert rules_run(place.succeed("--dry-run")) == {"index", "process", "figures", "report"}
+
+
+HIDDEN = {
+    "monday-north": ("zurich", "tengig-0-7"),
+    "monday-south": ("zurich", "tengig-0-9"),
+    "evening-oslo": ("oslo", "eth77"),
+}
+
+
+def test_with_pseudonyms_no_true_name_is_in_what_is_published(tmp_path):
+    """Sites, ports, samples, the names of their files, and environments, in texts and in the cells of tables."""
+    place = Workplace(tmp_path)
+    pair, joined = ["monday-north", "monday-south"], [["monday-north", "evening-oslo"], "monday-south"]
+    trials = {"lab-steady": pair, "lab-queues": joined}
+    place.configure(pseudonyms=True, trials=trials)
+    rows = []
+    for (sample, (site, port)), name in zip(HIDDEN.items(), "abc", strict=True):
+        (tmp_path / f"{sample}-capture.pcap.gz").write_bytes((TRIALS / f"{name}.pcap.gz").read_bytes())
+        rows.append((sample, site, port, f"../{sample}-capture.pcap.gz"))
+    place.sheet(*rows)
+    place.succeed("--cores", "2")
+    true = {*HIDDEN, *trials, *(name for both in HIDDEN.values() for name in both)}
+    patterns = (
+        "tables/*",
+        "figures/*",
+        "consistency/*",
+        "report.html",
+        "provenance.json",
+        "consistency_provenance.json",
+    )
+    published = {path for pattern in patterns for path in place.campaign.glob(pattern)}
+    assert len(published) > 50
+    for path in published:
+        said = everything_in(path)
+        assert not {name for name in true if re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}", said)}, path
+    private = {"raw", "acap", "flows", "partial", "kappa", "logs", "benchmarks", "catalog.duckdb", "pseudonyms.tsv"}
+    beside = {path.relative_to(place.campaign).parts[0] for path in place.campaign.rglob("*") if path not in published}
+    assert beside - {"tables", "figures", "consistency"} == private, "results/README.md says what is for publication"
+    kappas = pq.read_table(place.campaign / "tables" / "consistency.parquet").to_pylist()
+    shown = {row[trial] for row in kappas for trial in ("trial_a", "trial_b")}
+    assert all(re.fullmatch(r"S\d-P\d-0000(\+S\d-P\d-0000)?", name) for name in shown)
+
+
+def everything_in(path) -> str:
+    """A file's text; of Parquet its cells and what its metadata say."""
+    if path.suffix != ".parquet":
+        return path.read_text(encoding="utf-8")
+    table = pq.read_table(path)
+    return f"{table.schema.metadata} {table.to_pylist()}"

@@ -1,0 +1,1 @@
+"""Helpers of several tests: made captures, naive versions, ways to run stages."""

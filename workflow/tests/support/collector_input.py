@@ -1,0 +1,38 @@
+"""Reports of a few flows, and the control file of the program that sends them."""
+
+from acapella_testing.frames.report_frames import BYTES, TRIGGER, VALID, frame, report
+
+SLOTS, BASE, NUMBER, KEY = 8, 0x10000, 0x11, 0x1234
+CONTROL = f"""\
+register rows 0 4
+register qp_number 0 {NUMBER} # a comment
+register qp_psn 0 5
+register qp_base 0 {BASE:#x}
+register qp_address 0 {BASE:#x}
+register qp_end 0 {BASE + SLOTS * BYTES[2]}
+register qp_key 0 {KEY}
+"""
+
+
+def reports(count: int, flows: int = 3) -> list[bytes]:
+    """Frames of reports of some flows in turn, 0.4 s apart: each is 1,000 bytes more."""
+    made = []
+    for n in range(count):
+        payload = report(
+            2,
+            src=bytes((10, 0, 0, 1)),
+            dst=bytes((10, 0, 0, 2)),
+            src_port=1000 + n % flows,
+            dst_port=80,
+            trigger=TRIGGER["ack"],
+            valid=VALID["rtt_syn"] | VALID["rtt_ack"] | VALID["tags"],
+            epoch=0,
+            report_sequence=n + 1,
+            timestamp=10**18 + n * 400_000_000,
+            bytes=1000 * (n // flows + 1) * (1 + n % flows),
+            packets=n // flows + 1,
+            rtt_syn=1_000_000 * (1 + n % flows),
+            rtt_ack=500_000,
+        )
+        made.append(frame(payload, psn=5 + n, address=BASE + n % SLOTS * BYTES[2], queue_pair=NUMBER, key=KEY))
+    return made

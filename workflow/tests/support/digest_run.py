@@ -1,0 +1,47 @@
+"""Frames of a few flows, and a run of acapella digest in a directory of its own."""
+
+import hashlib
+from pathlib import Path
+
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+
+from acapella.cli.main import main
+from acapella.digest.acap_files import metadata_of
+
+START = 1_700_000_000_000_000_000
+
+
+def frames(count: int) -> list[tuple[int, bytes]]:
+    """A few UDP and TCP flows."""
+    made = []
+    for i in range(count):
+        transport = TCP(sport=1000 + i % 7, dport=80, seq=i * 10) if i % 3 else UDP(sport=9, dport=5000 + i % 5)
+        frame = Ether(src="00:16:3e:00:00:01", dst="00:16:3e:00:00:02") / IP(src="10.0.0.1", dst="10.0.0.2") / transport
+        made.append((START + i * 1000, bytes(frame / Raw(b"x" * (i % 50)))))
+    return made
+
+
+class Digest:
+    """Runs the command in a folder of its own and knows what it wrote."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.acap, self.flows = folder / "acap" / "t.parquet", folder / "flows" / "t.parquet"
+        for path in (self.acap, self.flows):
+            path.parent.mkdir()
+
+    def __call__(self, source, *options: str) -> int:
+        words = [str(source), "-o", str(self.acap), "--flows", str(self.flows), "--engine", "native", *options]
+        return main(["digest", *words])
+
+    def written(self) -> list[str]:
+        """All files of the folder but captures."""
+        return sorted(p.name for p in self.folder.rglob("*") if p.is_file() and p.suffix != ".pcap")
+
+    def hashes(self) -> list[str]:
+        return [hashlib.sha256(path.read_bytes()).hexdigest() for path in (self.acap, self.flows)]
+
+    def metadata(self) -> dict:
+        return metadata_of(self.acap)

@@ -1,0 +1,21 @@
+"""Frames with payload, and what else identifies the campaign that they are released in."""
+
+import random
+
+from acapella_testing.frames.ip_options import ipv4, ipv6
+
+KEY = bytes(range(32))
+SAMPLES = ("first-sample", "second-sample")
+TEXT = "GET /private/path?secret=1"
+VOCABULARY = "Ethernet/IPv4/UDP University-of-Nowhere S0-P0-0000 Headers of network traffic, anonymised"
+ENDS = bytes((192, 0, 2, 1, 192, 0, 2, 2))
+
+
+def frames(draw: random.Random) -> list[bytes]:
+    """Frames of several kinds, with payload."""
+    made = []
+    for _ in range(40):
+        udp = draw.randbytes(2) + b"\0\x35" + (8 + 600).to_bytes(2) + bytes(2) + draw.randbytes(600)
+        made += [ipv4(17, udp), ipv6(17, udp)]
+    texts = (TEXT.encode(), VOCABULARY.encode(), "\0".join(SAMPLES).encode())
+    return [*made, *(ipv4(17, b"\0\x35\0\x35" + (8 + len(text)).to_bytes(2) + bytes(2) + text) for text in texts)]

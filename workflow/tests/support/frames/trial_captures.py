@@ -1,0 +1,95 @@
+"""Trials for tests of `acapella kappa`: numbered packets at given times, and the command run on them."""
+
+import json
+import struct
+from pathlib import Path
+
+import jsonschema
+from acapella_testing.oracles.plain_flows import write_pcap
+
+from acapella.cli.main import main
+from acapella_core.schemas import json_schema
+
+START_NS = 1_700_000_000_123_456_789  # on no grid
+MACS = bytes.fromhex("00163e000002 00163e000001")
+
+
+def packet(number: int, *, ttl: int = 64, tos: int = 0, checksum: int = 0, trailer: bytes = b"") -> bytes:
+    """A UDP datagram with a number in it, 58 bytes and the trailer."""
+    payload = struct.pack(">Q", number) + b"acapella" + trailer
+    udp = struct.pack(">HHHH", 5000, 5001, 8 + len(payload), checksum) + payload
+    header = struct.pack(">BBHHHBBH", 0x45, tos, 20 + len(udp), 7, 0, ttl, 17, ttl)  # some header checksum
+    return MACS + b"\x08\x00" + header + bytes([10, 0, 0, 1, 10, 0, 0, 2]) + udp
+
+
+def packet_6(number: int, *, hop_limit: int = 64, traffic_class: int = 0) -> bytes:
+    """The same over IPv6, with a flow label."""
+    udp = struct.pack(">HHHHQ", 5000, 5001, 16, 1, number)
+    first = 6 << 28 | traffic_class << 20 | 0xABCDE
+    ends = bytes.fromhex("fd00" + 13 * "00" + "01" + "fd00" + 13 * "00" + "02")
+    return MACS + b"\x86\xdd" + struct.pack(">IHBB", first, len(udp), 17, hop_limit) + ends + udp
+
+
+def tagged(number: int, layout: str = "v2", ttl: int = 64) -> bytes:
+    """A packet with CHOIR's trailer: time, node, port, check, mark."""
+    time = (START_NS + number * 1_000_003).to_bytes(8, "big")
+    check = {"v1": time[6:], "v2": time[1::-1]}[layout]
+    return packet(0, ttl=ttl, trailer=time + bytes([0, 1, 0, 2]) + check + b"\x65\x87")
+
+
+def arp(number: int, padding: int = 0) -> bytes:
+    """A frame without IP."""
+    return MACS + b"\x08\x06" + struct.pack(">HHBBH", 1, 0x0800, 6, 4, 1) + struct.pack(">Q", number) + bytes(padding)
+
+
+def llc(number: int, padding: int = 0, head: bytes = bytes.fromhex("f0f003")) -> bytes:
+    """An 802.3 frame: a length, LLC (of NetBEUI by default), and Ethernet's padding behind what it says."""
+    data = head + struct.pack(">Q", number)
+    return MACS + struct.pack(">H", len(data)) + data + bytes(padding)
+
+
+def snap(number: int, padding: int = 0) -> bytes:
+    """The same with an ethertype behind SNAP."""
+    return llc(number, padding, bytes.fromhex("aaaa03 000000 88b5"))
+
+
+def service_snap(number: int) -> bytes:
+    """IPv4 in SNAP behind a service tag alone."""
+    data = bytes.fromhex("aaaa03 000000 0800") + packet(number)[14:]
+    return MACS + b"\x88\xa8\0\7" + struct.pack(">H", len(data)) + data
+
+
+def isl(frame: bytes) -> bytes:
+    """A frame with its check sequence in Cisco ISL."""
+    inside = bytes.fromhex("aaaa03 001b21 000a 0000 0000") + frame + b"fcs!"
+    return bytes.fromhex("01000c0000 00 001b21ddeeff") + struct.pack(">H", len(inside)) + inside
+
+
+def write(path: Path, offsets: list[int], numbers=None, snaplen: int = 262144, make=packet) -> Path:
+    """A capture of packets ``numbers`` (0, 1, ... by default), ``offsets`` ns after START_NS."""
+    numbers = range(len(offsets)) if numbers is None else numbers
+    return write_pcap(path, [(START_NS + ns, make(n)) for ns, n in zip(offsets, numbers, strict=True)], snaplen)
+
+
+def steady(count: int, gap_ns: int = 1_237) -> list[int]:
+    """Offsets with a gap of a fine clock between any two."""
+    return [n * gap_ns for n in range(count)]
+
+
+def kappa(capsys, *words) -> dict:
+    """The JSON of `acapella kappa`, valid by its schema; strict about NaN."""
+    assert main(["kappa", *map(str, words), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out, parse_constant=lambda name: 1 / 0)
+    jsonschema.validate(result, json_schema("kappa"))
+    return result
+
+
+def pair(capsys, *words) -> dict:
+    """The only pair of `acapella kappa`."""
+    (only,) = kappa(capsys, *words)["pairs"]
+    return only
+
+
+def codes(entry: dict) -> list[str]:
+    """What a pair is flagged with."""
+    return [warning["code"] for warning in entry["warnings"]]

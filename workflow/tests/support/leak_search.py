@@ -1,0 +1,30 @@
+"""Searches of an anonymized capture for what has to be replaced in it."""
+
+from pathlib import Path
+
+from acapella_testing.frames.release_frames import KEY
+from acapella_testing.oracles.plain_flows import write_pcap
+from acapella_testing.release_records import pcap, records
+
+from acapella_core import _native
+from acapella_core.anonymise import anonymise
+
+
+def searched(folder: Path, originals: list[bytes], change=None) -> tuple | None:
+    """What the search of a capture finds, of frames anonymized and then changed."""
+    true, public = write_pcap(folder / "true.pcap", list(enumerate(originals))), folder / "public.pcap"
+    counts = anonymise(str(true), public, KEY)
+    if change:
+        kept = [frame for *_, frame in records(public.read_bytes())]
+        public.write_bytes(
+            pcap([(len(o), change(n, o, k)) for n, (o, k) in enumerate(zip(originals, kept, strict=True))])
+        )
+    search = _native.LeakSearch()
+    search.add(**counts["replaced"])
+    found = search.find(str(true), str(public), None, _native.Windows([], whole=True))
+    return found or search.find_unexplained(str(true))
+
+
+def left_as_it_came(begin: int, end: int):
+    """Put bytes of the original frame back into the released one."""
+    return lambda n, original, kept: kept[:begin] + original[begin:end] + kept[end:]

@@ -1,0 +1,201 @@
+"""Run inside a network namespace of its own: programs at the ends of a veth, some of them killed. Prints JSON.
+
+    unshare -rn python live_reports.py SCENARIO FOLDER
+
+The data plane reports onto v0, the collector receives from v1; the control channel is on the namespace's loopback.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+START_NS = 1_700_000_000_000_000_000
+GAP_NS = 1_000_000
+PORT = 4700
+PATIENCE_S = 300  # never reached but where something hangs
+
+
+def capture(path: Path, packets: int) -> Path:
+    """A download of so many packets, 1 ms apart: every other one is the client's ACK, which makes a report."""
+    frames = []
+    for n in range(packets):
+        sent = 200 * (n // 2)
+        if n % 2:
+            ends, flags, payload = ((10, 0, 0, 1, 10, 0, 0, 2), (5000, 80, 7, sent + 200), b"")
+        else:
+            ends, flags, payload = ((10, 0, 0, 2, 10, 0, 0, 1), (80, 5000, sent, 7), bytes(200))
+        tcp = struct.pack("!HHIIBBHHH", *flags, 0x50, 0x10, 8192, 0, 0) + payload
+        packet = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(tcp), n & 0xFFFF, 0, 64, 6, 0) + bytes(ends) + tcp
+        frames.append(bytes(12) + b"\x08\0" + packet)
+    with path.open("wb") as out:
+        out.write(struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1))
+        for n, frame in enumerate(frames):
+            ts_ns = START_NS + n * GAP_NS
+            out.write(struct.pack("<IIII", ts_ns // 10**9, ts_ns % 10**9, len(frame), len(frame)) + frame)
+    return path
+
+
+class Place:
+    """The namespace and the programs in it."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._stack = contextlib.ExitStack()
+        for command in (
+            "link set lo up",
+            "link add v0 type veth peer name v1",
+            "link set v0 addrgenmode none",
+            "link set v1 addrgenmode none",
+            "link set v0 up",
+            "link set v1 up",
+        ):
+            subprocess.run(["ip", *command.split()], check=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *failure):
+        self._stack.__exit__(*failure)
+
+    def start(self, name: str, *words: str) -> subprocess.Popen:
+        """An acapella command; what it says goes to a file of its name."""
+        command = [sys.executable, "-m", "acapella.cli.main", *words]
+        with (self.folder / f"{name}.log").open("wb") as log:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)
+        self._stack.callback(process.kill)
+        return process
+
+    def collector(self, name: str, *more: str) -> subprocess.Popen:
+        """A collector that receives, its results in the folder ``name``."""
+        words = ("collector", "run", "--interface", "v1", "--listen", f"127.0.0.1:{PORT}", "--queue-pairs", "2")
+        process = self.start(name, *words, "-o", str(self.folder / name), *more)
+        self.wait_for(name, "receiving from")
+        return process
+
+    def data_plane(self, name: str, *more: str) -> subprocess.Popen:
+        """The program over the capture, in its time, onto v0."""
+        words = ("p4", "run", "flowstats", "--in", str(self.folder / "in.pcap"), "--out-interface", "v0")
+        stats = ("--stats", str(self.folder / f"{name}.json"))
+        secret = ("--secret", str(self.folder / "reports" / "collector.secret"))
+        return self.start(name, *words, *stats, "--collector", f"127.0.0.1:{PORT}", *secret, *more)
+
+    def wait_for(self, name: str, said: str, times: int = 1) -> None:
+        """Wait until a program has said something so often."""
+        path = self.folder / f"{name}.log"
+        deadline = time.monotonic() + PATIENCE_S
+        while not path.is_file() or path.read_text().count(said) < times:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{name} did not say {said!r}: {path.read_text()}")
+            time.sleep(0.01)
+
+    def wait_for_reports(self, name: str, least: int) -> dict:
+        """Wait until a running collector has so many reports; its state."""
+        from acapella.collector.questions import asked  # noqa: PLC0415
+
+        deadline = time.monotonic() + PATIENCE_S
+        with asked(self.folder / name) as ask:
+            while time.monotonic() < deadline:
+                state = ask("state")["state"]
+                if state["reports"]["accepted"] >= least:
+                    return state
+                time.sleep(0.01)
+        raise TimeoutError(f"{name}: {state}")
+
+    def statistics(self, name: str) -> dict:
+        """What became of a data plane's frames."""
+        return json.loads((self.folder / f"{name}.json").read_text())
+
+    def results(self, name: str) -> dict:
+        """A collector's counters."""
+        return json.loads((self.folder / name / "counters.json").read_text())
+
+
+def all_arrive(place: Place) -> dict:
+    """A whole run at full speed; the collector ends by itself."""
+    capture(place.folder / "in.pcap", 4000)
+    collector = place.collector("reports", "--until-ended")
+    codes = [place.data_plane("plane").wait(PATIENCE_S), collector.wait(PATIENCE_S)]
+    return {"codes": codes, "plane": place.statistics("plane"), **place.results("reports")}
+
+
+def collector_killed(place: Place) -> dict:
+    """kill -9 of the collector in the middle of a paced run, and a new one in its folder."""
+    capture(place.folder / "in.pcap", 20_000)
+    first = place.collector("reports")
+    plane = place.data_plane("plane", "--pace")
+    before = place.wait_for_reports("reports", 50)
+    first.kill()
+    first.wait()
+    left = sorted(path.name for path in (place.folder / "reports").iterdir())
+    second = place.collector("reports", "--until-ended")
+    place.wait_for_reports("reports", 50)
+    plane.terminate()
+    codes = [plane.wait(PATIENCE_S), second.wait(PATIENCE_S)]
+    return {
+        "codes": codes,
+        "before": before,
+        "left": left,
+        "plane": place.statistics("plane"),
+        **place.results("reports"),
+    }
+
+
+def data_plane_killed(place: Place) -> dict:
+    """kill -9 of the data plane in the middle of a paced run, and a new one."""
+    capture(place.folder / "in.pcap", 20_000)
+    collector = place.collector("reports")
+    plane = place.data_plane("plane", "--pace")
+    place.wait_for_reports("reports", 50)
+    for pid in loaders_of(plane):
+        os.kill(pid, signal.SIGKILL)
+    codes = [plane.wait(PATIENCE_S)]
+    before = place.wait_for_reports("reports", 50)
+    again = place.data_plane("again", "--pace")
+    place.wait_for_reports("reports", before["reports"]["accepted"] + 50)
+    again.terminate()
+    codes.append(again.wait(PATIENCE_S))
+    collector.send_signal(signal.SIGINT)
+    codes.append(collector.wait(PATIENCE_S))
+    return {"codes": codes, "before": before, "again": place.statistics("again"), **place.results("reports")}
+
+
+def interface_gone(place: Place) -> dict:
+    """The interface goes down and comes up again, and then is deleted."""
+    collector = place.collector("reports")
+    for command in ("set v1 down", "set v1 up"):
+        subprocess.run(["ip", "link", *command.split()], check=True)
+    capture(place.folder / "in.pcap", 100)
+    sent = place.data_plane("plane").wait(PATIENCE_S)
+    place.wait_for_reports("reports", 10)
+    subprocess.run(["ip", "link", "del", "v0"], check=True)
+    return {"codes": [sent, collector.wait(PATIENCE_S)], "plane": place.statistics("plane"), **place.results("reports")}
+
+
+def loaders_of(plane: subprocess.Popen) -> list[int]:
+    """The loaders that a control plane has started, by any of its threads."""
+    children = [path.read_text().split() for path in Path(f"/proc/{plane.pid}/task").glob("*/children")]
+    return [
+        int(pid) for pids in children for pid in pids if "acapella-p4-run" in Path(f"/proc/{pid}/cmdline").read_text()
+    ]
+
+
+SCENARIOS = {
+    scenario.__name__: scenario for scenario in (all_arrive, collector_killed, data_plane_killed, interface_gone)
+}
+
+
+def main() -> None:
+    """Play a scenario."""
+    with Place(Path(sys.argv[2])) as place:
+        print(json.dumps(SCENARIOS[sys.argv[1]](place)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Made campaigns, tables and traffic."""

@@ -1,0 +1,42 @@
+"""A campaign of testbed "files", from its sample sheet to the index."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from acapella.cli.main import main
+
+
+def run(*words) -> None:
+    """Run one command, which has to succeed."""
+    assert main([str(word) for word in words]) == 0, words
+
+
+def indexed(folder: Path, rows: Sequence[Sequence], engines: dict[str, str] | None = None) -> Path:
+    """Collect, digest and index captures given as (sample, site, port, file); return the campaign's directory.
+
+    ``engines``: the engine by sample, native unless given.
+    """
+    sheet, config, campaign = folder / "samples.tsv", folder / "config.json", folder / "mine"
+    lines = ["\t".join(map(str, row)) for row in (("sample", "site", "port", "file"), *rows)]
+    sheet.write_text("\n".join(lines) + "\n")
+    config.write_text(json.dumps({"testbed": "files", "samples": str(sheet)}))
+    run("collect", campaign, "--config", config)
+    run("collect", campaign, "--config", config, "--list", "-o", campaign / "raw" / "samples.tsv")
+    for sample, site, port, file in rows:
+        acap, flows = (campaign / kind / f"{sample}.parquet" for kind in ("acap", "flows"))
+        for path in (acap, flows):
+            path.parent.mkdir(exist_ok=True)
+        engine = (engines or {}).get(sample, "native")
+        run("digest", file, "-o", acap, "--flows", flows, "--site", site, "--port", port, "--engine", engine)
+    run("index", campaign)
+    return campaign
+
+
+def processed(folder: Path, rows: Sequence[Sequence], *options: str) -> Path:
+    """Return such a campaign with its tables; ``options`` of process."""
+    campaign = indexed(folder, rows)
+    for sample, *_ in rows:
+        run("analyze", campaign, "--sample", sample)
+    run("process", campaign, *options)
+    return campaign

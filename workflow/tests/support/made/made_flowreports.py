@@ -1,0 +1,273 @@
+"""Tables of flow reports that no program made: for figures and report."""
+
+import itertools
+import math
+import random
+from pathlib import Path
+
+import pyarrow as pa
+
+from acapella.campaign.layout import Campaign
+from acapella.common import queries, tables
+
+SECOND = 10**9
+
+
+def write_tables(  # noqa: PLR0913 (a test names the one or two that matter to it)
+    folder: Path, *, samples: int = 2, flows: int = 300, wrong: float = 0.02, memory: bool = True, missing: float = 0
+) -> Path:
+    """Write the tables of `acapella flowtables`: shares of flows that are ``wrong``, and without a reported RTT."""
+    campaign = Campaign(folder)
+    draw = random.Random(samples * 1000 + flows)
+    made = {
+        name: []
+        for name in (
+            *("flows", "windows", "seconds", "counts", "memory", "tools", "by_report"),
+            *("window_reasons", "flow_reasons"),
+        )
+    }
+    for number in range(samples):
+        sample = f"site1-port{number + 1}-rx-0001"
+        made["flows"] += [flow(draw, sample, n, wrong) for n in range(flows)]
+        made["windows"] += [
+            window(draw, sample, n, at) for n in range(0, flows, 3) for at in range(draw.randrange(1, 5))
+        ]
+        made["seconds"] += [second(draw, sample, at, last=at == 24, scale=10 ** (number % 4 + 2)) for at in range(25)]
+        made["counts"] += counts(sample, made["flows"])
+        made["memory"] += sketches(sample, flows) if memory else []
+        made["tools"] += tools(sample, flows)
+        made["window_reasons"] += [
+            {
+                "sample": sample,
+                "reason": reason,
+                "windows": n,
+                "share": n / 100,
+                "within": within,
+                "within_share": within / n,
+                "bounded": n,
+                "held": n,
+            }
+            for reason, n, within in (("none", 90, 90), ("straddle", 10, 7))
+        ]
+        made["flow_reasons"] += [
+            {"sample": sample, "subject": subject, "reason": reason, "flows": n, "share": n / flows}
+            for subject, reason, n in (("report", "none", flows), ("report", "earlier_report", 3))
+        ]
+        made["by_report"] += [row for n in range(0, flows, 3) for row in by_report(random.Random(n), sample, n)]
+    for place, row in enumerate(made["flows"]):
+        if place % 100 < 100 * missing:
+            row["rtt_syn_measured_ns"] = None
+    for name, rows in made.items():
+        table = f"flowreport_{name}"
+        tables.write_rows(rows, table, lambda suffix, table=table: campaign.table(table, suffix))
+    tables.write_rows(
+        accuracy(made), "flowreport_accuracy", lambda suffix: campaign.table("flowreport_accuracy", suffix)
+    )
+    return folder
+
+
+def flow(draw: random.Random, sample: str, number: int, wrong: float) -> dict:
+    """A flow; every second one has a handshake, some are too large in the sketch."""
+    packets = round(10 ** draw.uniform(0, 5))
+    size = packets * draw.choice([40, 52, 576, 1500])
+    more = round(size * draw.choice([0.001, 0.1, 3])) if draw.random() < wrong else 0
+    rtt = round(10 ** draw.uniform(4, 8)) if number % 2 else None
+    iat = round(10 ** draw.uniform(3, 9)) if packets > 1 else None
+    ends = {
+        "src": f"10.0.{number // 250}.{number % 250}",
+        "dst": "192.0.2.1",
+        "src_port": 1024 + number,
+        "dst_port": 443,
+    }
+    return {
+        **{"sample": sample, "flow": number, "vlan": "100", "mpls": "17/18", "ip_version": 4, "ip_proto": 6, **ends},
+        **{"found": "both", "outside": False, "reports": packets // 2 + 1},
+        **{"packets": packets, "packets_measured": packets, "bytes": size, "bytes_measured": size + more},
+        **{"rtt_syn_ns": rtt, "rtt_syn_measured_ns": rtt, "rtt_ack_ns": rtt and rtt // 3},
+        **{"rtt_ack_measured_ns": rtt and rtt // 3, "iat_ns": iat, "iat_measured_ns": iat},
+        "iat_at_report_ns": iat,
+        **{"start_ns": number * SECOND // 9, "start_measured_ns": number * SECOND // 9},
+        **{"end_ns": number * SECOND, "end_measured_ns": number * SECOND},
+        **{"payload_bytes": size, "payload_measured_bytes": size, "retransmitted_bytes": size // 99},
+        **{
+            "retransmitted_measured_bytes": size // 99,
+            "missing_bytes": size // 50,
+            "missing_measured_bytes": size // 60,  # a lower bound: the exact number is at most uncertain_bytes above it
+            "uncertain_bytes": -(-size // 200),
+        },
+        **{"acknowledged_bytes": size, "acknowledged_measured_bytes": size},
+    }
+
+
+def window(draw: random.Random, sample: str, number: int, at: int) -> dict:
+    """A window of a flow."""
+    size = round(10 ** draw.uniform(2, 7))
+    return {
+        **{"sample": sample, "flow": number, "window_ns": at * SECOND, "bytes": size},
+        "bytes_measured": round(size * draw.uniform(0.5, 1.5)) if number % 2 else size,
+        **{"bytes_low": size // 2, "bytes_high": 2 * size, "reason": "straddle" if number % 2 else None},
+    }
+
+
+def by_report(draw: random.Random, sample: str, number: int) -> list[dict]:
+    """What the reports of a flow tell; a few are a twentieth of a decade off."""
+    rows = {}
+    ranges = {"iat_reports": (60, 180), "throughput_reports": (60, 200), "packet_size": (32, 64)}
+    for measure, (low, high) in (ranges | {"bytes_in_flight": (20, 100), "acknowledged_bytes": (20, 120)}).items():
+        for _ in range(3):
+            place = draw.randrange(low, high)
+            rows[measure, place, place + (number % 30 == 0)] = draw.randrange(1, 9)
+    return [
+        {"sample": sample, "measure": measure, "place": place, "place_measured": measured, "pairs": pairs}
+        for (measure, place, measured), pairs in rows.items()
+    ]
+
+
+def second(draw: random.Random, sample: str, at: int, *, last: bool, scale: int) -> dict:
+    """A second of a capture."""
+    reports = round(scale * draw.uniform(0.5, 2))
+    return {"sample": sample, "second": at, "whole": not last, "packets": 2 * reports, "reports": reports, "probes": 0}
+
+
+def counts(sample: str, flows: list[dict]) -> list[dict]:
+    """What the notes under a figure and its windows need."""
+    reports = sum(row["reports"] for row in flows if row["sample"] == sample)
+    told = [("settings", "window_ns", SECOND), ("balance", "frames_in", 3 * reports)]
+    told += [("balance", "reports_sent", reports), ("balance", "reports_accepted", reports)]
+    return [
+        {"sample": sample, "place": place, "stage": stage, "counter": counter, "value": value}
+        for place, (stage, counter, value) in enumerate(told, 1)
+    ]
+
+
+def sketches(sample: str, flows: int) -> list[dict]:
+    """Errors that fall with memory, none with the largest one."""
+    rows = []
+    for deep in (1, 2, 4):
+        for power in (6, 8, 10, 12, 16):
+            cells = 2**power
+            shared = 1 - math.exp(-flows / cells)
+            unequal = round(flows * shared**deep) / flows if power < 16 else 0  # of whole flows: errors are of these
+            for measure in ("bytes", "packets"):
+                rows.append(
+                    {
+                        **{"sample": sample, "rows": deep, "cells": cells, "measure": measure},
+                        **{"memory_bytes": deep * cells * 32, "load": flows / cells, "n": flows, "missing": 0},
+                        **{"equal": round(flows * (1 - unequal)), "r2": 1 - unequal / 2, "r2_log": 1 - unequal / 3},
+                        **{"error_median": 0.0, "error_p99": 40 * unequal**2, "error_largest": 99 * unequal},
+                    }
+                )
+    return rows
+
+
+def tools(sample: str, flows: int) -> list[dict]:
+    """The digest, the collector, one tool that ran and one that is not there."""
+    seen = {"flows": flows, "common_flows": flows, "equal_packets": flows, "equal_bytes": flows, "packets": 9999}
+    seen |= {"bytes": 1_234_567, "missed_share": 0.0}
+    rows = [{"tool": "digest", "version": "0.1.0", **seen}, {"tool": "collector", "version": "0.1.0", **seen}]
+    rows.append({"tool": "softflowd", "version": "1.0.0", **seen, "packets": 9000, "missed_share": 0.0999})
+    rows.append({"tool": "zeek", "version": None, "skipped": "zeek is not installed"})
+    return [{"sample": sample, "place": place, **row} for place, row in enumerate(rows, 1)]
+
+
+def accuracy(made: dict) -> list[dict]:
+    """The table that follows from flows and windows."""
+    con = queries.connect()
+    for name in ("flows", "windows"):
+        con.register(f"given_{name}", tables_of(made[name], f"flowreport_{name}"))
+    con.execute("create table compared_flows as select *, 0 as key from given_flows")
+    con.execute("create table judged_windows as select * from given_windows")
+    con.register("by_report", tables_of(made["by_report"], "flowreport_by_report"))
+    columns = {
+        "iats": {"iat_reports": ("iat_ns", "iat_measured_ns")},
+        "rates": {
+            "throughput_reports": ("bps", "bps_measured"),
+            "packet_size": ("packet_size", "packet_size_measured"),
+        },
+        "acknowledgments": {
+            "bytes_in_flight": ("flight_bytes", "flight_measured_bytes"),
+            "acknowledged_bytes": ("acknowledged_bytes", "acknowledged_measured_bytes"),
+        },
+    }
+    for name, measures in columns.items():
+        every = ", ".join(f"{column} double" for pair in measures.values() for column in pair)
+        con.execute(f"create table compared_{name} ({every})")
+        for measure, pair in measures.items():
+            con.execute(
+                f"insert into compared_{name} ({', '.join(pair)}) select 10 ** (place / 20), "
+                f"10 ** (place_measured / 20) from by_report, range(pairs::bigint) where measure = '{measure}'"
+            )
+    con.execute(
+        f"create table pairs as {queries.text('flowreports', 'pairs')}", {"length_ns": SECOND, "of_triggers": "all"}
+    )
+    rows = con.sql(queries.text("flowreports", "accuracy")).to_arrow_table().to_pylist()
+    return [{"sample": "all", **row} for row in rows]
+
+
+def tables_of(rows: list[dict], name: str):
+    """Rows as an Arrow table of a schema."""
+    schema = tables.arrow_schema(name)
+    return pa.table([pa.array([row.get(f.name) for row in rows], f.type) for f in schema], names=schema.names)
+
+
+def write_study(folder: Path, *, windows: int = 120) -> Path:
+    """The tables of `acapella flowstudy`."""
+    campaign = Campaign(folder)
+    draw = random.Random(windows)
+    response = []
+    for n in range(windows):
+        for flow_, rates in (("flow 1", (50e6, 10e6, 80e6)), ("flow 2", (20e6, 60e6, 5e6))):
+            rate = rates[n * 3 // windows]
+            response.append(
+                {
+                    **{"flow": flow_, "t_ns": n * SECOND // 10, "set_bps": rate, "bps": rate * draw.uniform(0.9, 1.05)},
+                    "bps_measured": rate * draw.uniform(0.9, 1.05),
+                    "iat_ns": round(12000e9 / rate * draw.uniform(0.7, 1.3)),
+                    "iat_measured_ns": round(12000e9 / rate * draw.uniform(0.01, 50)),
+                    "gap_measured_ns": round(12000e9 / rate * draw.uniform(0.8, 1.2)),
+                }
+            )
+        response.append(
+            {"flow": "background", "t_ns": n * SECOND // 10, "bps": 30e6, "bps_measured": 30e6 * draw.uniform(0.9, 1)}
+        )
+    offered = [
+        {
+            **{"place": n, "offered_rps": rate, "offered": 10**7},
+            **{
+                "accepted": 10**7 - lost,
+                "discarded": 0,
+                "lost": lost,
+                "success_share": 1 - lost / 10**7,
+                "seconds": 1.0,
+            },
+            **{"threads": 2, "flows": 100_000, "report_bytes": 64},
+        }
+        for n, (rate, lost) in enumerate(
+            [(1e6, 0), (5e6, 0), (10e6, 0), (20e6, 10**5), (30e6, 4 * 10**6), (31e6, 5 * 10**6)], 1
+        )
+    ]
+    for trace, rate in (("166 Mbit/s", 166e6), ("2,989 Mbit/s", 2989e6)):
+        for speed, slower in itertools.product((1, 10, 100, 1000), (1, 1.2, 2)):
+            lost = round(10**5 * max(0, 1 - 3e10 / (rate * speed * slower)))
+            offered.append(
+                {
+                    **offered[0],
+                    **{"place": len(offered) + 1, "trace": trace, "trace_bps": rate, "speed": speed},
+                    **{"offered_rps": rate * speed / 6000, "offered": 10**5},
+                    **{"accepted": 10**5 - lost, "lost": lost, "success_share": 1 - lost / 10**5, "report_bytes": 192},
+                }
+            )
+    told = [
+        ("balance", "frames_in", 90_000),
+        ("balance", "reports_sent", 40_000),
+        ("balance", "reports_accepted", 40_000),
+        ("settings", "background_tcp_streams", 4),
+        ("settings", "background_udp_streams", 1),
+        ("settings", "background_stream_bps", 4_000_000),
+        ("settings", "background_limit_bps", 40_000_000),
+    ]
+    counted = [{"place": n, "stage": a, "counter": b, "value": c} for n, (a, b, c) in enumerate(told, 1)]
+    for name, rows in (("offered", offered), ("response", response), ("response_counts", counted)):
+        table = f"flowreport_{name}"
+        tables.write_rows(rows, table, lambda suffix, table=table: campaign.table(table, suffix))
+    return folder

@@ -1,0 +1,39 @@
+"""A campaign as the report reads it: tables, flaws of its first sample, and manifests."""
+
+import json
+
+from acapella_testing.csv_rows import read_rows, write_rows
+from acapella_testing.made.made_tables import write_tables
+
+from acapella.campaign.layout import Campaign
+from acapella.figures.source import Source
+
+
+def quality_with(tmp_path, **changes) -> Source:
+    """A campaign of 4 flawless samples whose first one is changed."""
+    folder = write_tables(tmp_path / "made", sites=1, ports=1)
+    path = folder / "tables" / "capture_quality.csv"
+    rows = read_rows(path)
+    flawless = {
+        "lost_frames": 0,
+        "dropped_kernel": 0,
+        "loss_share": 0,
+        "loss_stages_known": 4,
+        "clock_resolution_ns": 1,
+    }
+    for row in rows:
+        row.update(flawless, issue_frames=0, time_reversals=0, untimed_frames=0)
+    rows[0].update(changes)
+    write_rows(path, rows)
+    return Source(Campaign(folder))
+
+
+def note(folder, sample: str, *notes: str) -> None:
+    """A manifest, as far as the report looks at it."""
+    (folder / "raw").mkdir(exist_ok=True)
+    (folder / "raw" / f"{sample}.json").write_text(json.dumps({"notes": notes}), encoding="utf-8")
+
+
+def plain(text: str) -> str:
+    """A text with spaces for no-break spaces."""
+    return text.replace("\N{NO-BREAK SPACE}", " ")

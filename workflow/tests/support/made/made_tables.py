@@ -1,0 +1,329 @@
+"""Published tables of a made-up campaign, written directly: what figures and report read, for any number of sites.
+
+Every table adds up frames and flows of the same samples (made_traffic.py), so no two of them contradict each other:
+test_made_tables.py compares their sums. A pure function of the arguments.
+
+    .venv/bin/python workflow/tests/support/made/made_tables.py /tmp/made30 30
+"""
+
+import csv
+import functools
+import json
+import math
+import random
+import sys
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from pathlib import Path
+
+from acapella_testing.made.made_traffic import BINS, SAMPLE_NS, Sample, allocated, bin_of, samples_of_site, stitched
+
+from acapella_core import schemas
+
+ALL = "all"
+PAYLOAD = "Data"  # a label that is no header
+TOP = 5  # flows of each site in top_flows
+CLOCKS = (1, 1, 1, 1000)  # ns
+LOSSES = (0, 0, 0, 0.0004, 0.02)
+REPEATED = (0, 0.001, 0.02)
+VERSIONS = {"IPv4": "4", "IPv6": "6"}
+TRANSPORT = ("TCP", "UDP", "SCTP", "ICMP", "ICMPv6")
+THRESHOLDS = sorted(
+    {
+        mantissa * 10**power // 1000
+        for mantissa in (1000, 1250, 1600, 2000, 2500, 3150, 4000, 5000, 6300, 8000)
+        for power in range(16)
+        if mantissa * 10**power % 1000 == 0
+    }
+)
+
+
+def write_tables(folder, *, sites=3, ports=2, samples=4, names=None, frames=2000, seed=1, restriction=None) -> Path:  # noqa: PLR0913
+    """Write tables/*.csv and provenance.json; ``frames`` 0: samples without a frame. Returns the folder.
+
+    ``restriction``: (restriction, detail) of all samples, which count all the same.
+    """
+    folder = Path(folder)
+    names = names or [f"S{n}" for n in range(sites)]
+    draw = random.Random(seed)
+    made = [one for site in names for one in samples_of_site(site, ports, samples, frames, draw)]
+    quality = quality_rows(made, draw)
+    rows = {"capture_quality": quality, "restrictions": [restriction_row(quality, restriction)] if quality else []}
+    rows["flows_per_sample"] = [flows_row(one) for one in made]
+    rows["throughput"] = [row for one in made if one.frames for row in rate_rows(one, draw)]
+    for site in [*names, ALL] if made else []:
+        own = [one for one in made if site in (one.site, ALL)]
+        for name, more in (traffic_rows(site, own) | flow_rows(site, own)).items():
+            rows.setdefault(name, []).extend(more)
+    for name in TABLES:
+        write_table(folder, name, rows.get(name, []))
+    provenance = {"acapella": "0.1.0", "campaign": folder.name, "tshark": {"version": "4.0.17"}, "samples": []}
+    (folder / "provenance.json").write_text(json.dumps(provenance), encoding="utf-8")
+    return folder
+
+
+TABLES = (
+    *("capture_quality", "header_depth", "header_occurrence", "encapsulations", "frame_sizes", "flows_per_sample"),
+    *("flow_sizes", "flow_times", "throughput", "tcp_control", "ip_versions", "applications", "top_flows"),
+    *("restrictions", "header_stack_sizes"),
+)
+
+
+def write_table(folder: Path, name: str, rows: list[dict]) -> None:
+    """tables/NAME.csv, columns as the schema orders them; what a row lacks is null, or 0 where that may not be."""
+    columns = schemas.table(name)["columns"]
+    default = {c["name"]: "" if c["null"] != "never" or c["type"] == "utf8" else 0 for c in columns}
+    (folder / "tables").mkdir(parents=True, exist_ok=True)
+    with (folder / "tables" / f"{name}.csv").open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, list(default), lineterminator="\n", extrasaction="ignore")
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({k: default[k] if row.get(k) is None else row[k] for k in default})
+
+
+def restriction_row(quality, restriction):
+    """The one row of table restrictions."""
+    kind, detail = restriction or (None, None)
+    for row in quality:
+        row["restriction"] = kind
+    sums = {"samples": len(quality), **{name: sum(row[name] for row in quality) for name in ("frames", "wire_bytes")}}
+    return {"excluded": "false", "restriction": kind, "detail": detail, **sums}
+
+
+def quality_rows(made: list[Sample], draw) -> list[dict]:
+    """A row a sample; some without counters, some with loss, a few with a coarse clock."""
+    length = max((one.end_ns for one in made), default=0) - min((one.start_ns for one in made), default=0)
+    watched = Counter()
+    for one in made:
+        watched[one.site, one.port] += SAMPLE_NS
+    return [quality_row(one, watched[one.site, one.port], length, draw) for one in made]
+
+
+def quality_row(one: Sample, watched_ns: int, length_ns: int, draw) -> dict:
+    """The row of one sample; ``watched_ns``: at its port; ``length_ns``: of the campaign."""
+    lost = int(one.frames * draw.choice(LOSSES)) if draw.random() < 0.85 else None
+    share = lost and lost / (lost + one.frames)
+    stages = 0 if lost is None else draw.choice([4, 4, 4, 3])
+    pairs = one.frames - 1  # of frames that follow each other
+    repeated = round(draw.choice(REPEATED) * pairs) / pairs if pairs > 0 else None
+    return {
+        **{"site": one.site, "port": one.port, "sample": one.name, "direction": "both", "method": "tcpdump"},
+        **{"snaplen": 200, "frames": one.frames, "wire_bytes": one.wire_bytes, "engine": "hybrid"},
+        **{"dropped_kernel": lost, "lost_frames": lost, "loss_share": share, "loss_stages_known": stages},
+        **{"clock_resolution_ns": draw.choice(CLOCKS), "equal_stamps_share": repeated},
+        **{"time_reversals": 0, "untimed_frames": 0, "implausible_frames": 0},
+        **{"actual_start_ns": one.start_ns, "actual_end_ns": one.end_ns, "actual_by": "manifest"},
+        "misdated": "false",
+        **{"duration_ns": SAMPLE_NS, "coverage_share": SAMPLE_NS / length_ns},
+        **{"port_coverage_share": watched_ns / length_ns},
+        "undissected_frames": 0,
+        **{"issue_frames": int(one.frames * 0.002), "l4_tshark_frames": one.frames // 100},
+    }
+
+
+def flows_row(one: Sample) -> dict:
+    """Flows of one sample."""
+    return {
+        **{"site": one.site, "port": one.port, "sample": one.name, "frames": one.frames, "wire_bytes": one.wire_bytes},
+        **{"flows": len(one.flows), "connections": len(one.flows) // 2},
+        "flow_frames": sum(flow.frames for flow in one.flows),
+    }
+
+
+def rate_rows(one: Sample, draw):
+    """A row a second; frames and bytes add up to those of the sample."""
+    seconds = SAMPLE_NS // 10**9
+    weights = [draw.lognormvariate(0, 0.4) for _ in range(seconds)]
+    counts = (allocated(number, weights) for number in (one.frames, one.wire_bytes))
+    for second, (frames, size) in enumerate(zip(*counts, strict=True)):
+        yield {
+            **{"site": one.site, "port": one.port, "start_ns": one.start_ns + second * 10**9},
+            **{"bin_ns": 10**9, "covered_ns": 10**9, "frames": frames, "wire_bytes": size, "rate_bps": 8 * size},
+            "samples": int(frames > 0),
+        }
+
+
+def traffic_rows(site: str, own: list[Sample]) -> dict[str, list[dict]]:
+    """Rows of one site, or of all, in the tables about frames."""
+    total = {"site": site, "samples": len(own), "total_frames": sum(one.frames for one in own)}
+    rows = {"header_depth": [depth_row(total, own)], "header_stack_sizes": stack_rows(total, own)}
+    rows["header_occurrence"] = [occurrence_row(total, own, label) for label in keys(own, "header")]
+    rows["encapsulations"] = [
+        {**total, "encapsulation": name, **shares(total, own, "encapsulation", name)}
+        for name in keys(own, "encapsulation")
+    ]
+    rows["ip_versions"] = [
+        {**total, "ip_version": version, **shares(total, own, "version", version)} for version in ("4", "6", "none")
+    ]
+    rows["frame_sizes"] = [
+        {**total, "length": length, "bin": bin_text(low, high), "bin_lo": low, "bin_hi": high}
+        | shares(total, own, length, (low, high))
+        for length in ("outer", "inner")
+        for low, high in BINS
+    ]
+    return rows
+
+
+@functools.cache
+def tallies(one: Sample) -> dict[str, dict[object, list[int]]]:
+    """Frames and bytes of a sample by what the tables count."""
+    found = defaultdict(lambda: defaultdict(lambda: [0, 0]))
+    for cell in one.cells:
+        kinds = [("header", label) for label in set(cell.stack)]
+        kinds += [("encapsulation", cell.encapsulation), ("version", version_of(cell))]
+        kinds += [(length, bin_of(getattr(cell, length))) for length in ("outer", "inner")]
+        for kind, key in kinds:
+            sums = found[kind][key]
+            sums[0] += cell.frames
+            sums[1] += cell.frames * cell.outer
+    return found
+
+
+def keys(own: list[Sample], kind: str) -> list:
+    """What there is of a kind, sorted."""
+    return sorted({key for one in own for key in tallies(one)[kind]})
+
+
+def version_of(cell) -> str:
+    """The version of the innermost network header."""
+    found = [label for label in cell.stack if label in VERSIONS or label == "ARP"]
+    return VERSIONS.get(found[-1], "none") if found else "none"
+
+
+def occurrence_row(total: dict, own: list[Sample], label: str) -> dict:
+    """A row of header_occurrence."""
+    found = shares(total, own, "header", label)
+    times = sum(cell.stack.count(label) * cell.frames for one in own for cell in one.cells)
+    named = {f"frame_{name}": value for name, value in found.items() if name.startswith("share")}
+    occurrences = {"occurrences": times, "occurrence_share": times / total["total_frames"]}
+    return {**total, "header": label, **found, **named, **occurrences}
+
+
+def shares(total: dict, own: list[Sample], kind: str, key: object) -> dict:
+    """Frames, bytes, share, and its interval: two standard errors of the samples' shares."""
+    counts = [tallies(one)[kind].get(key, (0, 0)) for one in own]
+    frames, size = (sum(column) for column in zip(*counts, strict=True))
+    if not total["total_frames"]:
+        return {"frames": frames, "wire_bytes": size}
+    share, off = frames / total["total_frames"], None
+    pairs = [(part, one.frames) for (part, _), one in zip(counts, own, strict=True) if one.frames]
+    if len(pairs) > 1:
+        off = 2 * math.sqrt(sum((part - share * whole) ** 2 for part, whole in pairs)) / total["total_frames"]
+    return {
+        **{"frames": frames, "wire_bytes": size, "share": share},
+        "share_lo": None if off is None else max(0.0, share - off),
+        "share_hi": None if off is None else min(1.0, share + off),
+    }
+
+
+def depth_row(total: dict, own: list[Sample]) -> dict:
+    """The row of header_depth."""
+    frames = Counter()
+    for one in own:
+        for cell in one.cells:
+            frames[cell.stack] += cell.frames
+    headers = {stack: [label for label in stack if label != PAYLOAD] for stack in frames}
+    deepest = min(frames, key=lambda stack: (-len(headers[stack]), -frames[stack], stack), default=())
+    return {
+        **total,
+        **{"frames": total["total_frames"], "distinct_headers": len({one for own in headers.values() for one in own})},
+        **{"distinct_stacks": len(frames), "deepest_stack": len(headers.get(deepest, ()))},
+        "deepest_example": "/".join(deepest),
+    }
+
+
+def bin_text(low: int, high: int | None) -> str:
+    """The label of a bin of lengths."""
+    return "<64" if low == 0 else f">{low - 1}" if high is None else f"{low}" if low == high else f"{low}-{high}"
+
+
+def stack_rows(total: dict, own: list[Sample]) -> list[dict]:
+    """Rows of header_stack_sizes: header stacks up to the innermost transport header."""
+    names = ("frames", "tcp_frames", "no_payload_frames", "ack_frames", "cut_tcp_frames")
+    sums = defaultdict(Counter)
+    for one in own:
+        for cell in one.cells:
+            ends = [place for place, label in enumerate(cell.stack) if label in TRANSPORT]
+            stack = cell.stack[: ends[-1] + 1] if ends else cell.stack
+            cut = cell.frames // 50 if cell.deep and "TCP" in stack else 0
+            tcp = cell.frames - cut if "TCP" in stack else 0
+            empty = tcp if cell.empty else 0
+            counts = (cell.frames, tcp, empty, int(0.95 * empty), cut)
+            sums["/".join(stack), bin_of(cell.outer)].update(dict(zip(names, counts, strict=True)))
+    return [
+        {**total, "stack": stack, "bin": bin_text(*ends), "bin_lo": ends[0], "bin_hi": ends[1], **found}
+        for (stack, ends), found in sorted(sums.items(), key=lambda item: (item[0][0], item[0][1][0]))
+        if found["frames"]
+    ]
+
+
+def flow_rows(site: str, own: list[Sample]) -> dict[str, list[dict]]:
+    """Rows of one site, or of all, in the tables about flows. No two ports of the campaign have a flow in common."""
+    single = [flow for one in own for flow in one.flows]
+    whole = stitched(own)
+    total = {"site": site, "samples": len(own)}
+    rows = {"flow_sizes": [], "flow_times": []}
+    for scope in ("sample", "port", "site", *(["campaign"] if site == ALL else [])):
+        flows = single if scope == "sample" else whole
+        one = {**total, "scope": scope}
+        rows["flow_sizes"] += distribution({**one, "measure": "wire"}, "bytes", [flow.wire_bytes for flow in flows])
+        durations, rates = [flow.duration_ns for flow in flows], [flow.rate_bps for flow in flows if flow.rate_bps]
+        rows["flow_times"] += distribution({**one, "measure": "duration_ns"}, "value", durations)
+        rows["flow_times"] += distribution({**one, "measure": "rate_bps"}, "value", rates)
+    largest = sorted(whole, key=lambda flow: (-flow.wire_bytes, flow.key))[:TOP]
+    rows["top_flows"] = [top_row(total, rank, flow) for rank, flow in enumerate(largest, 1)]
+    rows["applications"] = application_rows(total, own)
+    tcp = [flow for flow in single if flow.tcp]
+    sums = {"flows": len(tcp), "frames": sum(flow.frames for flow in tcp), "syn": len(tcp), "syn_ack": len(tcp) // 2}
+    sums |= {"ack": sum(flow.frames for flow in tcp), "connections": len(tcp) // 2}
+    rows["tcp_control"] = [{**total, **sums}]
+    return rows
+
+
+def distribution(row: dict, column: str, values: list[int]) -> list[dict]:
+    """Rows at the thresholds of ISO 3's series R10, up to the largest that a flow reaches."""
+    values = sorted(values)
+    rows = []
+    for threshold in THRESHOLDS:
+        reached = len(values) - bisect_left(values, threshold)
+        if not reached and rows:
+            break
+        if values:
+            counted = {"flows_ge": reached, "flows": len(values), "ccdf": reached / len(values)}
+            rows.append({**row, column: threshold, **counted})
+    return rows
+
+
+def top_row(total: dict, rank: int, flow) -> dict:
+    """A row of top_flows."""
+    ports = (443, 50_000 + rank) if flow.tcp else (53, 40_000 + rank)
+    return {
+        **{"rank": rank, "flow_id": f"{rank:032x}", "vlan": "100", "mpls": "16/17", "ip_version": 4},
+        **{"tunnels": f"vxlan_vni*{rank}*6", "src": "10.0.0.1", "dst": "10.0.0.2", "ip_proto": 6 if flow.tcp else 17},
+        **{"src_port": ports[0], "dst_port": ports[1], "largest_site": flow.site, "largest_port": flow.port},
+        **{"frames": flow.frames, "wire_bytes": flow.wire_bytes, "duration_ns": flow.duration_ns},
+        **{"rate_bps": flow.rate_bps, "app": flow.app, "app_by": flow.app and "flow"},
+        **total,
+        "samples": flow.samples,
+    }
+
+
+def application_rows(total: dict, own: list[Sample]) -> list[dict]:
+    """Rows of applications."""
+    found = defaultdict(list)
+    for one in own:
+        for flow in one.flows:
+            found[flow.app].append((one.name, flow))
+    return [
+        {
+            **total,
+            **{"app": app, "app_by": app and ("flow" if app in ("tls", "ssh") else "tshark"), "flows": len(flows)},
+            **{name: sum(getattr(flow, name) for _, flow in flows) for name in ("frames", "wire_bytes")},
+            "samples": len({name for name, _ in flows}),
+        }
+        for app, flows in sorted(found.items(), key=lambda item: item[0] or "")
+    ]
+
+
+if __name__ == "__main__":
+    print(write_tables(sys.argv[1], sites=int(sys.argv[2])))

@@ -1,0 +1,226 @@
+"""Made-up results of `acapella kappa --json`, for any number of environments and runs, plausible as far as pictures go.
+
+.venv/bin/python workflow/tests/support/made/made_trials.py /tmp/made 3 4
+"""
+
+import json
+import math
+import random
+import sys
+from pathlib import Path
+
+from acapella_testing.made.made_tables import write_table, write_tables
+
+from acapella.campaign.layout import Campaign
+from acapella.cli import main as cli
+from acapella.figures.source import Source
+
+COMPONENTS = ("U", "O", "L", "I")
+BINS = 56
+PACKETS = 20_000
+WINDOWS = 50
+PER_WINDOW = PACKETS // WINDOWS
+DURATION_NS = 300_000_000
+
+
+def write_results(folder, environments: dict[str, list[dict]], **options) -> Path:
+    """CAMPAIGN/kappa/*.json; an environment is what its runs B, C, ... are like, as `pair` takes it."""
+    for name, runs in environments.items():
+        target = Path(folder) / "kappa" / f"{name}.json"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(json.dumps(result(name, runs, **options)), encoding="utf-8")
+    return Path(folder)
+
+
+def write_campaign(folder, environments: dict[str, list[dict]], **options) -> Path:
+    """Tables of a made-up campaign whose samples are the trials, and the results beside them."""
+    folder = write_tables(folder, sites=1, ports=1, samples=2)
+    names = [f"{e}-{n}" for e, runs in environments.items() for n in range(1, len(runs) + 2)]
+    quality = {"site": "S0", "port": "p0", "frames": PACKETS, "wire_bytes": 100 * PACKETS, "duration_ns": DURATION_NS}
+    quality |= {"dropped_kernel": 0, "lost_frames": 0, "loss_share": 0, "loss_stages_known": 4, "engine": "native"}
+    write_table(folder, "capture_quality", [{**quality, "sample": name} for name in names])
+    return write_results(folder, environments, **options)
+
+
+def source_of(folder, environments: dict[str, list[dict]], **options) -> Source:
+    """The tables of such a campaign after stage trials, as figures read them."""
+    folder = write_campaign(folder, environments, **options)
+    assert cli.main(["trials", str(folder), "--environments", *environments]) == 0
+    return Source(Campaign(folder))
+
+
+def result(environment: str, runs: list[dict], *, all_pairs=False, within_ns=(10, 100)) -> dict:
+    """One environment: trials ENVIRONMENT-1, -2, ...; run n is the pair of the first with the n-th."""
+    names = [f"{environment}-{n}" for n in range(1, len(runs) + 2)]
+    chosen = [(0, n, shape) for n, shape in enumerate(runs, 1)]
+    if all_pairs:
+        chosen += [(a, b, runs[b - 1]) for a in range(1, len(names)) for b in range(a + 1, len(names))]
+    return {
+        "version": "0.1.0",
+        "parameters": {"identity": {"kind": "invariant"}, "within_ns": list(within_ns), "all_pairs": all_pairs},
+        "trials": [trial(name) for name in names],
+        "pairs": [
+            pair(names[a], names[b], within_ns=within_ns, seed=f"{environment}{a}{b}", **s) for a, b, s in chosen
+        ],
+    }
+
+
+def odd_baseline(name: str) -> dict:
+    """The warning that a first trial is the odd one."""
+    text = f"the baseline {name} is the odd trial: kappa with it is 0.85, among the others 0.98."
+    return {"code": "odd_baseline", "components": ["I"], "text": text}
+
+
+def trial(name: str) -> dict:
+    """A trial of one file."""
+    file = {"file": f"{name}.pcap", "sha256": "0" * 64, "frames": PACKETS, "end": "clean"}
+    return {"name": name, "files": [file], "packets": PACKETS, "duration_ns": DURATION_NS}
+
+
+def pair(a, b, *, within_ns, seed, U=0.0, O=0.0, L=None, I=0.03, common=None, moved=0, warnings=()):  # noqa: E741, PLR0913
+    """A pair with these components; ``common`` 0: O, L and I undefined; L without a value: possible with this I."""
+    draw = random.Random(seed)
+    n_common = round(PACKETS * (1 - U)) if common is None else common
+    if L is None:  # gaps of n packets differ by at most twice their latencies, so L is I / n or more
+        L = 2 * I / max(1, n_common)
+    parts = {"U": U, "O": O, "L": L, "I": I} if n_common else {"U": 1.0, "O": None, "L": None, "I": None}
+    kappa = kappa_of(parts)
+    sums = {"gap": I * 2 * DURATION_NS, "latency": L * n_common * DURATION_NS}  # by the definitions of I and L
+    sizes = {name: differences(n_common, total, draw) for name, total in sums.items()}
+    lost = lost_by_window(PACKETS - n_common, draw)
+    factors = [factor(place, draw) for place in range(WINDOWS)]
+    histograms = {name: histogram(n_common, own, draw) for name, own in sizes.items()}
+    deltas = {name: moments(n_common, own) for name, own in sizes.items()}
+    shares = {name: shares_within(one, within_ns, n_common) for name, one in histograms.items()}
+    return {
+        **{"a": a, "b": b, "n_a": PACKETS, "n_b": PACKETS, "n_common": n_common, "ambiguous_a": 0, "ambiguous_b": 0},
+        **parts,
+        **{"O_published": parts["O"] and 2 * parts["O"], "O_kendall": parts["O"], "L_offset_removed": parts["L"]},
+        **{"kappa": kappa, "kappa_published": kappa, "contribution": contribution(parts)},
+        **{"within_ns": shares["gap"], "latency_within_ns": shares["latency"]},
+        **{"iat_delta_ns": deltas["gap"], "latency_delta_ns": deltas["latency"]},
+        **{"offset_ns": 40 if n_common else None, "duration_a_ns": DURATION_NS, "duration_b_ns": DURATION_NS},
+        **{"moves": moves(moved), "bursts": {**moves(moved // 50), "longest": 60 if moved else 0}},
+        "timeline": [window(n, parts, lost[n], factors[n] * WINDOWS / sum(factors)) for n in range(WINDOWS)],
+        **{
+            "histograms": histograms,
+            "spacing": spacing(n_common, moved, draw),
+            "integers": {},
+            "warnings": [dict(one) for one in warnings],
+        },
+    }
+
+
+def kappa_of(parts: dict) -> float:
+    """Equation 5; 0 where a component is undefined, as without a common packet."""
+    if None in parts.values():
+        return 0.0
+    return 1 - math.sqrt(sum(value**2 for value in parts.values())) / 2
+
+
+def contribution(parts: dict) -> dict:
+    """Shares of 1 - kappa by squares."""
+    if None in parts.values():
+        return dict.fromkeys(COMPONENTS)
+    total = sum(value**2 for value in parts.values())
+    return {name: (1 - kappa_of(parts)) * value**2 / total if total else 0.0 for name, value in parts.items()}
+
+
+def differences(packets: int, total_ns: float, draw) -> list[float]:
+    """Log-normal absolute differences of at most 2,000 packets with this sum, ns; those of the others are 0."""
+    sizes = [draw.lognormvariate(0, 1.5) for _ in range(min(packets, 2000))]
+    return [size * total_ns / sum(sizes) for size in sizes]
+
+
+def moments(packets: int, sizes: list[float]) -> dict:
+    """Mean, median, 99th percentile and largest of the absolute differences, ns; null without packets."""
+    if not packets:
+        return dict.fromkeys(("mean", "median", "p99", "largest"))
+    every = sorted([0] * (packets - len(sizes)) + [int(size) for size in sizes])
+    at = {"median": every[(packets - 1) // 2], "p99": every[-(-99 * packets // 100) - 1], "largest": every[-1]}
+    return {"mean": sum(every) / packets, **at}
+
+
+def histogram(packets: int, sizes: list[float], draw) -> dict:
+    """The same in bins, with signs."""
+    starts = [math.ceil(round(10 ** (step / 5), 6)) for step in range(BINS)]
+    counts = {"zero": 0, "negative": [0] * BINS, "positive": [0] * BINS, "starts_ns": starts}
+    for size in sizes:
+        if size < 1:
+            counts["zero"] += 1
+        else:
+            counts[draw.choice(["negative", "positive"])][min(BINS - 1, int(5 * math.log10(size)))] += 1
+    counts["zero"] += max(0, packets - 2000)
+    return counts
+
+
+def shares_within(counts: dict, bounds: tuple[int, ...], packets: int) -> dict[str, float | None]:
+    """Shares of packets within each bound, which ends a bin."""
+    found = {}
+    for bound in bounds:
+        bins = sum(start < bound for start in counts["starts_ns"])
+        within = counts["zero"] + sum(sum(counts[sign][:bins]) for sign in ("negative", "positive"))
+        found[str(bound)] = within / packets if packets else None
+    return found
+
+
+def spacing(packets: int, moved: int, draw) -> dict:
+    """Pairs from 1 us to 10 ms apart; the farther apart, the fewer of them arrive in the opposite order."""
+    starts = [math.ceil(round(10 ** (step / 5), 6)) for step in range(BINS)]
+    pairs = [packets // 20 if 15 <= place < 35 else 0 for place in range(BINS)]
+    share = moved / PACKETS
+    changed = [
+        int(count * min(1, share * draw.lognormvariate(0, 0.3)) * math.exp(-(place - 15) / 4))
+        for place, count in enumerate(pairs)
+    ]
+    zero = {"pairs": packets // 1000, "reversed": 0}
+    return {"distances": [1, 4, 16], "starts_ns": starts, "zero": zero, "pairs": pairs, "reversed": changed}
+
+
+def moves(count: int) -> dict:
+    """Table 1 of ``count`` moves."""
+    if not count:
+        return {"count": 0, "share": 0.0, **dict.fromkeys(("mean", "sigma", "abs_mean", "abs_sigma", "min", "max"))}
+    told = {"mean": 1790.54, "sigma": 8111.16, "abs_mean": 7240.23, "abs_sigma": 4071.35, "min": -5632, "max": 16573}
+    return {"count": count, "share": count / PACKETS, **told}
+
+
+def factor(place: int, draw) -> float:
+    """How much larger than on average the inconsistency of a window is; there is a burst in the middle."""
+    return draw.lognormvariate(0, 0.3) * (6 if place == WINDOWS // 2 else 1)
+
+
+def lost_by_window(lost: int, draw) -> list[int]:
+    """Packets of each window that the other trial does not have; ``lost`` in all."""
+    factors = [factor(place, draw) for place in range(WINDOWS)]
+    found = [min(PER_WINDOW, int(lost * own / sum(factors))) for own in factors]
+    while (rest := lost - sum(found)) > 0:
+        with_room = [place for place in range(WINDOWS) if found[place] < PER_WINDOW]
+        for place in with_room[:rest]:
+            found[place] += 1
+    return found
+
+
+def window(place: int, parts: dict, lost: int, factor: float) -> dict:
+    """A window without ``lost`` of its packets, whose O, L and I are ``factor`` times those of the pair."""
+    here = {name: None if value is None else min(1.0, value * factor) for name, value in parts.items()}
+    here["U"] = lost / PER_WINDOW
+    step = DURATION_NS // WINDOWS
+    counts = {"n_a": PER_WINDOW, "n_b": PER_WINDOW, "n_common": PER_WINDOW - lost}
+    return {"from_ns": place * step, "to_ns": (place + 1) * step, **counts, **here, "kappa": kappa_of(here)}
+
+
+def shapes(runs: int) -> dict[str, list[dict]]:
+    """Three environments: quiet, with loss and reordering, and with large gaps."""
+    warned = {"code": "coarse_clock", "components": ["O", "L", "I"], "text": "the clock of trial noisy-1 is coarse."}
+    lossy = {"U": 0.02, "O": 0.014, "L": 0.005, "moved": 900, "warnings": [warned]}
+    return {
+        "quiet": [{"I": 0.03 + 0.001 * n} for n in range(runs)],
+        "noisy": [{**lossy, "I": 0.12 + 0.01 * n} for n in range(runs)],
+        "shared": [{"I": 0.5 - 0.02 * n, "L": 2e-4} for n in range(runs)],
+    }
+
+
+if __name__ == "__main__":
+    chosen = dict(list(shapes(int(sys.argv[3])).items())[: int(sys.argv[2])])
+    print(write_campaign(sys.argv[1], chosen))

@@ -1,0 +1,359 @@
+"""A mirror port as a queue with a rate, and traffic through it: samples whose loss is known exactly.
+
+Each sample is a pure function of its seed. TCP does not react to what the mirror drops, as on a real mirror: the frames
+themselves arrive. A share of the segments is lost before the mirrored port and sent again through it later.
+"""
+
+import random
+from dataclasses import dataclass, replace
+
+from acapella_testing.oracles.naive_congestion import covered
+
+NS = 10**9
+START_NS = 1_700_000_000 * NS
+SAMPLE_S = 4
+CAPACITY_BPS = 10_000_000
+BUFFER_BYTES = 65_536
+MSS = 1448
+HEADERS = 66  # Ethernet, IPv4, TCP with timestamps
+SHAPES = ("smooth", "bursty", "tcp")
+# IPv4 identifications of UDP: per socket, as Linux gives connected ones; 0, as Linux gives atomic datagrams of others;
+# random; one counter of the host for all its destinations, of which the port sees one.
+IDENTIFIERS = ("socket", "socket", "zero", "random", "host")
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What the mirror, its receiver and the counters do in a class of samples; lengths in bytes."""
+
+    frame_bytes: int = 1514
+    queue_bytes: int = BUFFER_BYTES
+    queue_known: bool = True
+    overhead: bool = False  # Ethernet's 24 bytes at the port and 4 in the counters, with none of them in the manifest
+    dropped_share: float = 0.0  # by the receiver, at random
+    receiver_bps: int | None = None  # of a receiver with a ring of 32 KiB that drops what it has no room for
+    drops_known: bool = True
+    batch_ns: int = 0  # timestamps are those of the end of a batch
+    overload: tuple[int, int] | None = None  # seconds in which the port carries 300 % of the mirror in addition
+    exact_lines: bool = False  # the mirrored port is as fast as the traffic's line
+    steady: bool = False  # frames at equal distances around and in the sample, 100 to 200 %, counters each 30 s
+    untimed: bool = False  # each tenth frame has no timestamp
+    switch_share: float = 0.0  # lost in the switch, at random, after the counters and before the mirror
+    fan_in: bool = False  # 2 to 4 senders to one port, which is copied before the port's own queue
+    receive_only: bool = False  # UDP of 4 flows over one line
+
+
+CLASSES = {
+    "plain": Conditions(),
+    "unknown queue of 9 kB": Conditions(queue_bytes=9_000, queue_known=False),
+    "unknown queue of 12 kB": Conditions(queue_bytes=12_000, queue_known=False),
+    "unknown queue of 64 KiB": Conditions(queue_known=False),
+    "unknown queue of 160 kB": Conditions(queue_bytes=160_000, queue_known=False),
+    "overhead": Conditions(overhead=True),
+    "jumbo frames": Conditions(frame_bytes=9014),
+    "jumbo frames, unknown queue": Conditions(frame_bytes=9014, queue_known=False),
+    "receiver drops 20 %": Conditions(dropped_share=0.2),
+    "receiver drops 40 %": Conditions(dropped_share=0.4),
+    "slow receiver": Conditions(receiver_bps=6_000_000),
+    "drops not counted": Conditions(dropped_share=0.2, drops_known=False),
+    "batches of 2 ms": Conditions(batch_ns=2_000_000),
+    "batches of 10 ms": Conditions(batch_ns=10_000_000),
+    "batches of 20 ms": Conditions(batch_ns=20_000_000),
+    "overload before": Conditions(overload=(-20, -2)),
+    "overload after": Conditions(overload=(SAMPLE_S + 2, SAMPLE_S + 20)),
+    "exact lines": Conditions(exact_lines=True),
+    "steady overload": Conditions(steady=True),
+    "untimed frames": Conditions(untimed=True),
+    "fan-in": Conditions(fan_in=True, exact_lines=True),
+    "fan-in, unknown queue": Conditions(fan_in=True, exact_lines=True, queue_known=False),
+    "receive only": Conditions(receive_only=True, exact_lines=True),
+}
+LINE_BPS, FAN_IN_CAPACITY_BPS, FAN_IN_BUFFER_BYTES = 1_000_000_000, 100_000_000, 96 << 10  # of coinciding bursts
+PORT_QUEUE_BYTES = 65_536  # of a port that is sent to faster than its line
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """One sample: captured frames and their flows as `acapella digest` writes them, the manifest, the truth.
+
+    ``loss`` is the mirror port's, ``missing`` that from the counters of the mirrored port to the receiver.
+    """
+
+    frames: list[dict]
+    flows: list[dict]
+    manifest: dict
+    loss: float
+    missing: float
+    load: float
+    shape: str
+    identifiers: str
+    lost_before: float  # share of the UDP frames lost before the port
+
+
+def sample(seed: int, given: Conditions = CLASSES["plain"]) -> Simulated:
+    """Simulate a sample: a load of 10 to 300 % of the mirror, counters each 1 or 30 s."""
+    draw = random.Random(seed)
+    shape = SHAPES[seed % len(SHAPES)] if not given.steady else "smooth"
+    shape = SHAPES[seed % 2] if given.receive_only else shape
+    load = draw.uniform(0.1, 0.5) if draw.random() < 0.5 else draw.uniform(0.5, 3.0)
+    load = 1 + load / 3 if given.steady else load
+    # the traffic goes on around the sample, or is in it alone
+    begin_s = -31 if draw.random() < 0.5 or given.steady else 0
+    line = draw.choice((2, 4, 10)) * CAPACITY_BPS
+    line = max(line, round(load * 1.1 * CAPACITY_BPS))
+    if given.fan_in:
+        line = draw.choice((1, 2, 4, 10)) * CAPACITY_BPS
+        offered = fan_in(draw, shape, (load * CAPACITY_BPS, line), begin_s, given)
+    else:
+        offered = traffic(draw, shape, (load * CAPACITY_BPS, line), begin_s, given)
+    if given.receive_only:
+        offered = [frame | {"flow": 2 * (n % 4)} for n, frame in enumerate(offered)]
+    stack = random.Random(-1 - seed)  # of its own, so that it does not change the traffic
+    identifiers = IDENTIFIERS[stack.randrange(len(IDENTIFIERS))] if not given.steady else "zero"
+    offered, lost_share = with_identifications(stack, offered, identifiers)
+    offered = through_switch(stack, offered, given.switch_share)
+    inside = [frame for frame in offered if 0 <= frame["at"] < SAMPLE_S * NS]
+    copied = [frame for frame in inside if not frame.get("lost")]
+    delivered = through_queue(copied, CAPACITY_BPS, given.queue_bytes, 24 * given.overhead)
+    captured = received(draw, delivered, given)
+    counted, sent, arrived = (sum(frame["wire_len"] for frame in part) for part in (inside, copied, delivered))
+    every_s = 30 if given.steady else (1, 30)[seed // len(SHAPES) % 2]
+    sent_on = through_port(offered, line) if given.fan_in else with_overload(offered, given)
+    manifest = manifest_of(sent_on, len(captured), every_s=every_s, draw=draw, given=given)
+    manifest["dropped_kernel"] = len(delivered) - len(captured) if given.drops_known else None
+    if given.fan_in and shape != "tcp":
+        manifest["direction"] = stack.choice(("tx", "both"))
+    manifest["direction"] = "rx" if given.receive_only or given.steady else manifest["direction"]
+    manifest["port_rate_bps"] = line if given.exact_lines else 15 * CAPACITY_BPS
+    return Simulated(
+        frames=[row(number, frame, given) for number, frame in enumerate(captured, 1)],
+        flows=flows_of(captured),
+        manifest=manifest,
+        loss=1 - arrived / sent if sent else 0.0,
+        missing=1 - arrived / counted if counted else 0.0,
+        load=sent * 8 / SAMPLE_S / CAPACITY_BPS,
+        shape=shape,
+        identifiers=identifiers,
+        lost_before=lost_share if shape != "tcp" else 0.0,
+    )
+
+
+def traffic(
+    draw: random.Random, shape: str, rates_bps: tuple[float, float], begin_s: int, given: Conditions
+) -> list[dict]:
+    """Return the frames that the mirror is offered, in order: ns since the sample's start, lengths, TCP numbers.
+
+    ``rates_bps`` are the mean rate and that of the lines.
+    """
+    rate, line = (bps / 8 for bps in rates_bps)
+    size, mss = given.frame_bytes, given.frame_bytes - HEADERS
+    burst = 1 if shape == "smooth" else max(3, draw.randint(5, 120) * 1514 // size)
+    frames, late, seq = [], [], draw.randrange(2**32)
+    at, end = begin_s * NS, (SAMPLE_S - min(0, begin_s)) * NS
+    while at < end:
+        for n in range(burst):
+            here = round(at + n * size / line * NS)
+            if shape != "tcp":
+                frames.append({"at": here, "wire_len": size, "flow": 0})
+                continue
+            data = {"wire_len": size, "flow": 0, "seq": seq % 2**32, "len": mss}
+            if draw.random() < 0.003:  # lost before the port
+                late.append(data | {"at": here + 30_000_000})
+            else:
+                frames.append(data | {"at": here})
+            seq += mss
+            if n % 2:
+                frames.append({"at": here + 500_000, "wire_len": HEADERS, "flow": 1, "ack": seq % 2**32, "len": 0})
+        at += round(burst * size / rate * NS * (1 if given.steady else draw.uniform(0.9, 1.1)))
+    return sorted(frames + [again for again in late if again["at"] < end], key=lambda frame: frame["at"])
+
+
+def fan_in(
+    draw: random.Random, shape: str, rates_bps: tuple[float, float], begin_s: int, given: Conditions
+) -> list[dict]:
+    """Return the frames of several senders to one port, each over a line of its own; of half, bursts coincide."""
+    rate, line = rates_bps
+    senders, timing = draw.choice((2, 3, 4)), draw.randrange(2**32)
+    together = draw.random() < 0.5
+    frames = []
+    for n in range(senders):
+        own = random.Random(timing if together else timing + n)
+        one = traffic(own, shape, (min(rate, 0.95 * line) / senders, line), begin_s, given)
+        frames += [frame | {"flow": frame["flow"] + 2 * n} for frame in one]
+    return sorted(frames, key=lambda frame: frame["at"])
+
+
+def through_port(offered: list[dict], line_bps: float) -> list[dict]:
+    """Return what the counters of a port count: what its own queue does not drop, and acknowledgments received."""
+    sent = through_queue([frame for frame in offered if frame["flow"] % 2 == 0], line_bps, PORT_QUEUE_BYTES)
+    return sorted([*sent, *(frame for frame in offered if frame["flow"] % 2)], key=lambda frame: frame["at"])
+
+
+def with_identifications(draw: random.Random, offered: list[dict], identifiers: str) -> tuple[list[dict], float]:
+    """Return the frames with identifications, of UDP without those lost before the port, and the share of these."""
+    found, last = [], [draw.randrange(2**16) for _ in range(flows_in(offered))]
+    lost_share = draw.choice((0, 0, 0.02))
+    for frame in offered:
+        tcp, flow = "len" in frame, frame["flow"]
+        last[flow] += 1 + (draw.randrange(3) if identifiers == "host" else 0)
+        number = {"zero": 0, "random": draw.randrange(2**16)}.get(identifiers, last[flow] % 2**16)
+        if tcp or draw.random() >= lost_share:
+            found.append(frame | {"id": number})
+    return found, lost_share
+
+
+def through_switch(draw: random.Random, offered: list[dict], share: float) -> list[dict]:
+    """Return what the counters count, with ``lost`` in frames that the switch then loses; TCP sends these again."""
+    if not share:
+        return offered
+    counted = [frame | {"lost": draw.random() < share} for frame in offered]
+    again = [frame | {"at": frame["at"] + 30_000_000, "lost": False} for frame in counted
+             if frame["lost"] and frame.get("len", 0) > 0 and "seq" in frame]  # fmt: skip
+    return sorted(counted + again, key=lambda frame: frame["at"])
+
+
+def through_queue(offered: list[dict], rate_bps: float, room: int, overhead: int = 0) -> list[dict]:
+    """Return the frames that leave the port and when; a frame that finds no room in the queue is dropped."""
+    free, delivered = 0.0, []
+    for frame in offered:
+        backlog = max(0.0, free - frame["at"]) * rate_bps / 8 / NS
+        if backlog + frame["wire_len"] <= room:
+            free = max(free, frame["at"]) + (frame["wire_len"] + overhead) * 8 * NS / rate_bps
+            delivered.append(frame | {"at": round(free)})
+    return delivered
+
+
+def received(draw: random.Random, delivered: list[dict], given: Conditions) -> list[dict]:
+    """Return the frames that the receiver keeps, with its timestamps."""
+    kept = delivered
+    if given.receiver_bps:
+        kept = [frame | {"number": n} for n, frame in enumerate(delivered)]
+        kept = [delivered[frame["number"]] for frame in through_queue(kept, given.receiver_bps, 32_768)]
+    if given.dropped_share:
+        kept = [frame for frame in kept if draw.random() >= given.dropped_share]
+    batch = given.batch_ns or 1
+    return [frame | {"at": -(-frame["at"] // batch) * batch} for frame in kept]
+
+
+def with_overload(offered: list[dict], given: Conditions) -> list[dict]:
+    """Return what the counters count: traffic at other times than the sample's, too."""
+    if given.overload is None:
+        return offered
+    first, last = given.overload
+    step = 10 * 1514 * 8 * NS // (3 * CAPACITY_BPS)
+    more = [{"at": at, "wire_len": 10 * 1514} for at in range(first * NS, last * NS, step)]
+    return sorted(offered + more, key=lambda frame: frame["at"])
+
+
+def row(number: int, frame: dict, given: Conditions = CLASSES["plain"]) -> dict:
+    """Return a row of the frame table, as far as verdicts need it."""
+    tcp = "len" in frame
+    return {
+        "frame": number,
+        "ts_ns": None if given.untimed and number % 10 == 0 else START_NS + frame["at"],
+        "wire_len": frame["wire_len"],
+        "flow": frame["flow"],
+        "ip_id": frame["id"],
+        "tcp_seq": frame.get("seq", 1) if tcp else None,
+        "tcp_ack": frame.get("ack", 1) if tcp else None,
+        "tcp_flags": 16 if tcp else None,
+        "payload_len": frame["len"] if tcp else frame["wire_len"] - 42,
+    }
+
+
+def flows_of(delivered: list[dict]) -> list[dict]:
+    """Return both directions of each sender; an own count of bytes sent again."""
+    found = []
+    for flow in range(0, flows_in(delivered), 2):
+        ranges = [(frame["seq"], frame["len"]) for frame in delivered if "seq" in frame and frame["flow"] == flow]
+        again = sum(length for _, length in ranges) - covered(ranges)
+        found += [
+            {"flow": flow, "peer_flow": flow + 1, "retransmitted_bytes": again, "fin": 0},
+            {"flow": flow + 1, "peer_flow": flow, "retransmitted_bytes": 0, "fin": 0},
+        ]
+    return found
+
+
+def flows_in(frames: list[dict]) -> int:
+    """Return the number of flows: two for each sender."""
+    return max((frame["flow"] // 2 * 2 + 2 for frame in frames), default=2)
+
+
+def manifest_of(
+    offered: list[dict], captured: int, *, every_s: int, draw: random.Random, given: Conditions = CLASSES["plain"]
+) -> dict:
+    """Return the manifest, with the readings of the counters around the sample."""
+    first = -round(draw.random() * every_s * NS)
+    times = [first + n * every_s * NS for n in range(SAMPLE_S // every_s + 3)]
+    times = times[: next(n for n, at in enumerate(times) if at >= SAMPLE_S * NS) + 1]
+    totals, total, position = [], 0, 0
+    for at in times:
+        while position < len(offered) and offered[position]["at"] <= at:
+            total += offered[position]["wire_len"] + 4 * given.overhead
+            position += 1
+        totals.append(total)
+    return {
+        "direction": "both",
+        "filter": None,
+        "actual": {"start_ns": START_NS, "end_ns": START_NS + SAMPLE_S * NS},
+        "frames_captured": captured,
+        "dropped_kernel": 0,
+        "dropped_interface": 0,
+        "port_rate_bps": 15 * CAPACITY_BPS,
+        "congestion": {
+            "capacity_bps": CAPACITY_BPS,
+            "capacity_overhead_bytes": None if given.overhead else 0,
+            "counter_overhead_bytes": None if given.overhead else 0,
+            "buffer_bytes": given.queue_bytes if given.queue_known else None,
+            "readings": [[START_NS + at, count - totals[0]] for at, count in zip(times, totals, strict=True)],
+        },
+    }
+
+
+def coinciding_bursts(senders: int, burst: int, every_s: float, *, ids: bool, line_bps: float = LINE_BPS) -> list[dict]:
+    """Return UDP frames of senders whose bursts coincide, each over a line of its own, around and in a sample."""
+    number, frame_ns = round(every_s * NS), round(1514 * 8 * NS / line_bps)
+    offered = [
+        {"at": round(0.21 * NS) + k * number + n * frame_ns + sender * 1000, "wire_len": 1514, "flow": 2 * sender}
+        for k in range(-31 * NS // number, (SAMPLE_S + 31) * NS // number)
+        for n in range(burst)
+        for sender in range(senders)
+    ]
+    last = [0] * 2 * senders
+    for frame in sorted(offered, key=lambda frame: frame["at"]):
+        last[frame["flow"]] += 1
+        frame["id"] = last[frame["flow"]] % 2**16 if ids else 0
+    return sorted(offered, key=lambda frame: frame["at"])
+
+
+def coinciding(
+    offered: list[dict],
+    counters_s: int,
+    direction: str,
+    *,
+    counted: list[dict] | None = None,
+    line_bps: float = LINE_BPS,
+) -> Simulated:
+    """Return the sample of these frames, of which the counters have all unless others are given."""
+    inside = [frame for frame in offered if 0 <= frame["at"] < SAMPLE_S * NS]
+    delivered = through_queue(inside, FAN_IN_CAPACITY_BPS, FAN_IN_BUFFER_BYTES)
+    loss = 1 - sum(frame["wire_len"] for frame in delivered) / sum(frame["wire_len"] for frame in inside)
+    times_s = [counters_s * (n - 0.5) for n in range(SAMPLE_S // counters_s + 3)]
+    counts = [sum(f["wire_len"] for f in counted or offered if f["at"] < at * NS) for at in times_s]
+    before = sample(0)
+    congestion = {
+        "capacity_bps": FAN_IN_CAPACITY_BPS,
+        "buffer_bytes": FAN_IN_BUFFER_BYTES,
+        "capacity_overhead_bytes": 0,
+        "counter_overhead_bytes": 0,
+        "readings": [[START_NS + round(at * NS), count] for at, count in zip(times_s, counts, strict=True)],
+    }
+    changed = {"port_rate_bps": round(line_bps), "direction": direction, "congestion": congestion}
+    return replace(
+        before,
+        frames=[row(number, frame) for number, frame in enumerate(delivered, 1)],
+        flows=flows_of(delivered),
+        manifest={**before.manifest, "frames_captured": len(delivered), "dropped_kernel": 0, **changed},
+        loss=loss,
+        missing=loss,
+    )

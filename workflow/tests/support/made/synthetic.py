@@ -1,0 +1,466 @@
+"""A made-up campaign of any size: acaps and flows with plausible numbers, consistent with each other.
+
+The frames are drawn with numpy, the flow table is computed from them, and a pure function of the arguments decides
+every value. There is no capture behind them: what the digest itself does is tested elsewhere.
+
+    .venv/bin/python workflow/tests/support/made/synthetic.py results/demo30 --sites 30
+"""
+
+import argparse
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from acapella.common.tables import arrow_schema
+from acapella.digest.acap_files import FORMAT
+
+START_NS = 1_700_000_000_000_000_000
+SAMPLE_NS = 20_000_000_000
+PERIOD_NS = 300_000_000_000
+SYN, ACK, PSH, FIN, RST = 0x02, 0x10, 0x08, 0x01, 0x04
+UNDERLAYS = (  # stack, protocols, bytes in front of the innermost frame's network header, VLANs, MPLS labels
+    ("Ethernet", "eth:ethertype", 14, 0, 0),
+    ("Ethernet/VLAN", "eth:ethertype:vlan:ethertype", 18, 1, 0),
+    ("Ethernet/VLAN/MPLS", "eth:ethertype:vlan:ethertype:mpls", 22, 1, 1),
+    (
+        "Ethernet/VLAN/MPLS/PseudoWire/Ethernet",
+        "eth:ethertype:vlan:ethertype:mpls:pwethheuristic:pwethcw:eth:ethertype",
+        40,
+        1,
+        1,
+    ),
+    (
+        "Ethernet/VLAN/MPLS/MPLS/PseudoWire/Ethernet",
+        "eth:ethertype:vlan:ethertype:mpls:pwethheuristic:pwethcw:eth:ethertype",
+        44,
+        1,
+        2,
+    ),
+)
+APPS = (  # label, token, protocol, port
+    ("TLS", "tls", 6, 443),
+    ("HTTP", "http", 6, 80),
+    ("SSH", "ssh", 6, 22),
+    ("Data", "data", 6, 5201),
+    ("DNS", "dns", 17, 53),
+    ("Data", "data", 17, 5201),
+    ("QUIC", "quic", 17, 4433),
+)
+NO_IP = (("ARP", "arp", 42), ("LLDP", "lldp", 120))
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The directed flows that a site can show: arrays of one entry a flow; flow 2k+1 is the peer of flow 2k."""
+
+    underlay: np.ndarray
+    app: np.ndarray
+    version: np.ndarray
+    vlan: np.ndarray
+    labels: np.ndarray
+    weight: np.ndarray
+    key_text: list[str]
+    flow_id: list[str]
+    src: list[str]
+    dst: list[str]
+    src_port: np.ndarray
+    dst_port: np.ndarray
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Which sample it is and when it starts."""
+
+    name: str
+    site: str
+    port: str
+    start_ns: int
+
+
+def make_campaign(folder, *, sites=3, ports=2, samples=4, seed=1, frames=2000, flows=200) -> Path:  # noqa: PLR0913
+    """Write raw/*.json, raw/samples.tsv, acap/ and flows/ of a campaign of ``sites`` x ``ports`` x ``samples``.
+
+    ``frames`` is the mean number of frames a sample, ``flows`` the number of directed flows that a site can show. One
+    sample a campaign (where there are more than three) is empty. Returns the folder.
+    """
+    folder = Path(folder)
+    for part in ("raw", "acap", "flows"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    lines = []
+    for s in range(sites):
+        site = f"SITE{s:02d}"
+        pool = make_pool(site, flows, np.random.default_rng([seed, s]))
+        for p in range(ports):
+            port = f"HundredGigE0/0/0/{p}"
+            for n in range(samples):
+                rng = np.random.default_rng([seed, s, p, n])
+                start = START_NS + n * PERIOD_NS + p * 25_000_000_000
+                sample = Sample(f"{site.lower()}-p{p}-{n:04d}", site, port, start)
+                count = int(rng.lognormal(np.log(frames), 0.5)) if (s, p, n) != (0, 0, 2) else 0
+                meta = write_sample(folder, sample, *make_sample(pool, sample, count, rng))
+                write_manifest(folder, sample, meta, rng)
+                lines.append(f"{sample.name}\t{site}\t{port}\t{sample.name}.pcap\n")
+    (folder / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + "".join(lines), encoding="utf-8")
+    return folder
+
+
+def make_pool(site, flows, rng) -> Pool:
+    """Draw the flows of a site: which encapsulation, application and addresses; half are the peers of the others."""
+    pairs = max(1, flows // 2)
+    taste = rng.dirichlet(np.full(len(UNDERLAYS), 0.7))
+    underlay = rng.choice(len(UNDERLAYS), pairs, p=taste).repeat(2)
+    app = rng.choice(len(APPS), pairs, p=rng.dirichlet(np.full(len(APPS), 0.8))).repeat(2)
+    version = np.where(rng.random(pairs) < 0.05, 6, 4).repeat(2)
+    vlan = rng.integers(100, 4000, pairs).repeat(2)
+    labels = rng.integers(16, 1 << 20, (2 * pairs, 2))
+    weight = np.repeat(rng.pareto(1.1, pairs) + 0.01, 2) * np.tile([1.0, 0.5], pairs)
+    client = rng.integers(32768, 61000, pairs)
+    hosts = rng.integers(1, 250, (pairs, 2))
+    src, dst, src_port, dst_port, key_text = [], [], [], [], []
+    for f in range(2 * pairs):
+        ends = [f"10.0.0.{h}" if version[f] == 4 else f"fd00::{h:x}" for h in hosts[f // 2]]
+        both = [int(client[f // 2]), APPS[app[f]][3]]
+        way = slice(None, None, -1 if f % 2 else 1)
+        (a, b), (ap, bp) = ends[way], both[way]
+        src.append(a), dst.append(b), src_port.append(ap), dst_port.append(bp)
+        tags = labels[f, : UNDERLAYS[underlay[f]][4]].tolist()
+        key_text.append(f"{site} {vlan[f]} {tags} {a} {b} {APPS[app[f]][2]} {ap} {bp}")
+    flow_id = [hashlib.sha256(k.encode()).hexdigest()[:32] for k in key_text]
+    return Pool(
+        underlay,
+        app,
+        version,
+        vlan,
+        labels,
+        weight,
+        key_text,
+        flow_id,
+        src,
+        dst,
+        np.array(src_port),
+        np.array(dst_port),
+    )
+
+
+def make_sample(pool, sample, count, rng):
+    """Draw the frames of one sample and compute its flow table; both as Arrow tables of the project's schemas."""
+    ts = np.sort(rng.integers(sample.start_ns, sample.start_ns + SAMPLE_NS, count))
+    seen = rng.random(len(pool.weight)) < 0.5
+    seen[rng.integers(len(seen))] = True
+    weight = np.where(seen, pool.weight, 0)
+    choice = rng.choice(len(weight), count, p=weight / weight.sum())
+    no_ip = rng.random(count) < 0.01
+    app = pool.app[choice]
+    tcp = np.array([a[2] == 6 for a in APPS])[app] & ~no_ip
+    data = (rng.random(count) < np.where(choice % 2, 0.25, 0.85)) & ~no_ip
+    head = np.array([u[2] for u in UNDERLAYS])[pool.underlay[choice]]
+    network = np.where(pool.version[choice] == 4, 20, 40)
+    transport = np.where(tcp, 32, 8)
+    payload = np.where(
+        data, np.where(rng.random(count) < 0.8, 1500 - network - transport, rng.integers(1, 1400, count)), 0
+    )
+    payload = np.where(data & (pool.app[choice] == 5), 8948 - network - transport, payload)
+    ip_len = network + transport + payload
+    wire = np.where(no_ip, 60, head + ip_len)
+    inner = np.where(no_ip, 60, 14 + ip_len)
+    flags = np.where(data, ACK | PSH, ACK)
+    flags = np.where(rng.random(count) < 0.01, SYN, np.where(rng.random(count) < 0.01, FIN | ACK, flags))
+    columns = dict(
+        ts=ts,
+        choice=choice,
+        no_ip=no_ip,
+        tcp=tcp,
+        data=data,
+        wire=wire,
+        inner=inner,
+        payload=payload,
+        ip_len=ip_len,
+        flags=flags,
+    )
+    order, row = rows_by_first_frame(choice, no_ip)
+    columns["row"] = row
+    return frame_table(pool, columns, rng), flow_table(pool, columns, order, sample, rng)
+
+
+def rows_by_first_frame(choice, no_ip):
+    """The flows of a sample in the order of their first frames, and for each frame its row (-1 without a flow)."""
+    values, first = np.unique(choice[~no_ip], return_index=True)
+    order = values[np.argsort(first)]
+    row_of = np.full(choice.max(initial=0) + 1, -1)
+    row_of[order] = np.arange(len(order))
+    return order, np.where(no_ip, -1, row_of[choice])
+
+
+def frame_table(pool, c, rng) -> pa.Table:
+    """The acap of one sample: what frames.yaml describes."""
+    row = c["row"]
+    count = len(row)
+    app = np.where(c["data"], pool.app[c["choice"]] + 1, 0)
+    kind = ((pool.underlay[c["choice"]] * 2 + (pool.version[c["choice"]] == 6)) * 2 + c["tcp"]) * (len(APPS) + 1) + app
+    kind = np.where(c["no_ip"], -1 - rng.integers(len(NO_IP), size=count), kind)
+    kinds, code = np.unique(kind, return_inverse=True)
+    texts = [spell(int(k)) for k in kinds]
+    no_flow = row < 0
+    return pa.table(
+        [
+            pa.array(np.arange(1, count + 1), pa.uint64()),
+            pa.array(c["ts"], pa.int64()),
+            pa.array(c["wire"], pa.uint32()),
+            pa.array(np.minimum(c["wire"], 200), pa.uint32()),
+            pa.array(c["inner"], pa.uint32()),
+            spelled([protocols for protocols, _ in texts], code),
+            spelled([stack for _, stack in texts], code),
+            pa.array(np.where(no_flow, 0, row), pa.uint32(), mask=no_flow),
+            pa.array(c["flags"], pa.uint16(), mask=~c["tcp"]),
+            pa.array(np.arange(count), pa.uint32(), mask=~c["tcp"]),
+            pa.array(np.arange(count), pa.uint32(), mask=~c["tcp"] | (c["flags"] & ACK == 0)),
+            pa.array(c["payload"], pa.uint32(), mask=c["no_ip"]),
+            pa.array(c["ip_len"], pa.uint32(), mask=c["row"] < 0),
+            pa.array(np.arange(count) * 40503 % 2**16, pa.uint16(), mask=c["row"] < 0),
+            dictionary(np.where(rng.random(count) < 0.01, "tshark", "native")),
+            dictionary(np.where(c["data"], np.where(rng.random(count) < 0.05, "tshark", "flow"), "native")),
+            dictionary(np.where(rng.random(count) < 0.002, "truncated_ipv4", None)),
+        ],
+        schema=arrow_schema("frames"),
+    )
+
+
+def spell(kind):
+    """(protocols, stack) of a kind of frame."""
+    if kind < 0:
+        label, token, _ = NO_IP[-1 - kind]
+        return f"eth:ethertype:{token}", f"Ethernet/{label}"
+    kind, app = divmod(kind, len(APPS) + 1)
+    stack, protocols, *_ = UNDERLAYS[kind >> 2]
+    network = ("IPv6", "ipv6") if kind & 2 else ("IPv4", "ip")
+    transport = ("TCP", "tcp") if kind & 1 else ("UDP", "udp")
+    above = (f"/{APPS[app - 1][0]}", f":{APPS[app - 1][1]}") if app else ("", "")
+    return f"{protocols}:{network[1]}:{transport[1]}{above[1]}", f"{stack}/{network[0]}/{transport[0]}{above[0]}"
+
+
+def spelled(texts, code) -> pa.Array:
+    """``texts[code]`` as the schemas' dictionary type; a text that two kinds share stands in the dictionary once."""
+    unique, place = np.unique(texts, return_inverse=True)
+    return pa.DictionaryArray.from_arrays(
+        pa.array(place[code] if len(code) else code, pa.uint32()), pa.array(unique.tolist(), pa.string())
+    )
+
+
+def dictionary(values) -> pa.Array:
+    """Text (None: null) as the schemas' dictionary type."""
+    texts, code = np.unique(values.astype(object).astype(str), return_inverse=True)
+    return pa.DictionaryArray.from_arrays(
+        pa.array(code, pa.uint32(), mask=texts[code] == "None"), pa.array(texts.tolist(), pa.string())
+    )
+
+
+def flow_table(pool, c, order, sample, rng) -> pa.Table:
+    """The flows of one sample: what flows.yaml describes, computed from the frames."""
+    keep = c["row"] >= 0
+    r, n = c["row"][keep], len(order)
+    ts, wire = c["ts"][keep], c["wire"][keep]
+    tcp = np.array([APPS[a][2] == 6 for a in pool.app[order]], dtype=bool)
+
+    def total(values):
+        return np.bincount(r, weights=values[keep], minlength=n).astype(np.uint64)
+
+    def extreme(function, values, start):
+        out = np.full(n, start)
+        function.at(out, r, values)
+        return out
+
+    frames = np.bincount(r, minlength=n).astype(np.uint64)
+    first, last = extreme(np.minimum, ts, np.iinfo(np.int64).max), extreme(np.maximum, ts, np.iinfo(np.int64).min)
+    row_of = {int(f): i for i, f in enumerate(order)}
+    peer = np.array([row_of.get(int(f) ^ 1, -1) for f in order], dtype=np.int64)
+    flag = {
+        name: total((c["flags"] & bits) == bits)
+        for name, bits in dict(
+            syn=SYN, syn_ack=SYN | ACK, fin=FIN, rst=RST, psh=PSH, ack=ACK, urg=0x20, ece=0x40, cwr=0x80
+        ).items()
+    }
+    ended = (flag["fin"] + flag["rst"]) > 0
+    ended = ended | np.where(peer >= 0, ended[np.maximum(peer, 0)], False) if n else ended
+    one = frames < 2
+    iat = {
+        "min": np.full(n, 1000),
+        "mean": (last - first) / np.maximum(frames.astype(float) - 1, 1),
+        "max": last - first,
+    }
+    payload = total(c["payload"])
+    app = [APPS[pool.app[f]][1] if payload[i] else None for i, f in enumerate(order)]
+    values = {
+        "flow": np.arange(n),
+        "flow_id": [pool.flow_id[f] for f in order],
+        "peer_flow": pa.array(np.maximum(peer, 0), pa.uint32(), mask=peer < 0),
+        "peer_flow_id": [pool.flow_id[f ^ 1] if p >= 0 else None for f, p in zip(order, peer, strict=True)],
+        "peer_candidates": (peer >= 0).astype(int),
+        "community_id": [f"1:{pool.flow_id[min(f, f ^ 1)][:28]}" for f in order],
+        "site": [sample.site] * n,
+        "port": [sample.port] * n,
+        "vlan": [[int(pool.vlan[f])][: UNDERLAYS[pool.underlay[f]][3]] for f in order],
+        "mpls": [pool.labels[f][: UNDERLAYS[pool.underlay[f]][4]].tolist() for f in order],
+        "tunnels": [[] for _ in order],
+        "ip_version": pool.version[order],
+        "src": [pool.src[f] for f in order],
+        "dst": [pool.dst[f] for f in order],
+        "ip_proto": [APPS[pool.app[f]][2] for f in order],
+        "src_port": pool.src_port[order],
+        "dst_port": pool.dst_port[order],
+        "first_ns": first,
+        "last_ns": last,
+        "frames": frames,
+        "wire_bytes": total(c["wire"]),
+        "ip_bytes": total(c["ip_len"]),
+        "payload_bytes": payload,
+        "wire_len_min": extreme(np.minimum, wire, 1 << 30),
+        "wire_len_mean": total(c["wire"]) / np.maximum(frames, 1),
+        "wire_len_max": extreme(np.maximum, wire, 0),
+        **{name: pa.array(count, pa.uint64(), mask=~tcp) for name, count in flag.items()},
+        "handshake_rtt_ns": pa.array(
+            rng.integers(20_000, 80_000_000, n), pa.int64(), mask=~tcp | (peer < 0) | (np.arange(n) % 3 > 0)
+        ),
+        "retransmitted_bytes": pa.array(payload // 1000, pa.uint64(), mask=~tcp),
+        "duplicate_acks": pa.array(frames // 100, pa.uint64(), mask=~tcp | (peer < 0)),
+        "iat_min_ns": pa.array(iat["min"], pa.int64(), mask=one),
+        "iat_mean_ns": pa.array(iat["mean"], mask=one),
+        "iat_max_ns": pa.array(iat["max"], pa.int64(), mask=one),
+        "iat_stddev_ns": pa.array(iat["mean"], mask=one),
+        "stacks": [[{"stack": UNDERLAYS[pool.underlay[f]][0], "frames": int(frames[i])}] for i, f in enumerate(order)],
+        "stacks_cut": np.zeros(n, dtype=bool),
+        "app": app,
+        "app_by": [a and ("tshark" if i % 7 == 0 else "flow") for i, a in enumerate(app)],
+        "cut_start": pa.array(flag["syn"] == 0, mask=~tcp),
+        "cut_end": pa.array(~ended, mask=~tcp),
+    }
+    schema = arrow_schema("flows")
+    columns = [v.cast(f.type) if isinstance(v := values[f.name], pa.Array) else pa.array(v, f.type) for f in schema]
+    return pa.table(columns, schema=schema)
+
+
+def write_sample(folder, sample, frames, flows) -> dict:
+    """Write an acap and its flows with the metadata that the digest puts into both; return the metadata."""
+    ts = frames["ts_ns"].to_numpy()
+    counts = {
+        name: {str(v["values"]): v["counts"] for v in frames[name].value_counts().to_pylist()}
+        for name in ("l4_by", "app_by", "issue")
+    }
+    counts["issue"].pop("None", None)
+    unread = 116 * (len(frames) % 3)
+    meta = {
+        "version": "0.1.0",
+        "acap_format": FORMAT,
+        "engine": "hybrid",
+        "frames": len(frames),
+        "flows": len(flows),
+        "first_ns": int(ts.min()) if len(ts) else None,
+        "last_ns": int(ts.max()) if len(ts) else None,
+        "wire_bytes": int(frames["wire_len"].to_numpy().sum()),
+        "captured_bytes": int(frames["cap_len"].to_numpy().sum()),
+        "link_types": ["EN10MB"],
+        "snaplen": 200,
+        "clock_resolution_ns": 1,
+        "time_reversals": int((np.diff(ts) < 0).sum()),
+        "implausible_times": 0,
+        "file_issue": "bad_caplen" if unread else None,
+        "file_unread_bytes": unread,
+        "issues": counts["issue"],
+        "l4_by": counts["l4_by"],
+        "app_by": counts["app_by"],
+        "peers_ambiguous": 0,
+        "tshark": {"version": "4.0.17", "preferences": [], "frames_sent": len(frames) // 20},
+        "site": sample.site,
+        "port": sample.port,
+        "parameters": {"engine": "hybrid"},
+    }
+    for part, table in (("acap", frames), ("flows", flows)):
+        keyed = table.replace_schema_metadata({"acapella": json.dumps(meta, sort_keys=True)})
+        pq.write_table(keyed, folder / part / f"{sample.name}.parquet", compression="zstd")
+    return meta
+
+
+def write_manifest(folder, sample, meta, rng) -> None:
+    """Write raw/<sample>.json as the capture front end does; some counters are unknown, some report loss."""
+    lossy = rng.random() < 0.3
+    lost = int(rng.integers(1, 50)) if lossy else 0
+    start, frames = sample.start_ns, meta["frames"]
+    delivered = (frames if frames % 5 else 4 * frames) + lost + (0 if frames % 3 else 100)
+    manifest = {
+        "acapella_manifest": 1,
+        "campaign": folder.name,
+        "run": 1,
+        "sample": sample.name,
+        "testbed": "local",
+        "site": sample.site,
+        "instance": f"{sample.site}-0",
+        "port": sample.port,
+        "direction": "both",
+        "method": "tcpdump",
+        "file": f"{sample.name}.pcap",
+        "sha256": hashlib.sha256(sample.name.encode()).hexdigest(),
+        "bytes": 24 + 16 * frames + meta["captured_bytes"],
+        "snaplen": 200,
+        "filter": None if frames % 3 else "ip or ip6",
+        **({"one_in": 1} if frames % 5 else {"one_in": 4, "one_in_by": "hash", "sampled_out": 3 * frames}),
+        "requested": {"start_ns": start, "end_ns": start + SAMPLE_NS},
+        "actual": {"start_ns": start, "end_ns": start + SAMPLE_NS},
+        "frames_received": frames + lost,
+        "frames_captured": frames,
+        "dropped_kernel": lost,
+        "dropped_interface": 0 if rng.random() < 0.8 else None,
+        "mirror": {
+            "offered_frames": delivered + 5,
+            "delivered_frames": delivered,
+            "offered_bytes": None,
+            "delivered_bytes": None,
+        },
+        "clock_resolution_ns": 1,
+        "port_rate_bps": 100_000_000_000,
+        "notes": [],
+        **({"congestion": congestion(frames, start)} if frames % 2 else {}),
+    }
+    (folder / "raw" / f"{sample.name}.json").write_text(
+        json.dumps(manifest, indent=2, sort_keys=True), encoding="utf-8"
+    )
+
+
+def congestion(frames: int, start_ns: int) -> dict:
+    """Manifest key `congestion` of a sample, made out of its frames: counters each second, or none around the end."""
+    ends = SAMPLE_NS // 10**9 + (2 if frames % 7 else -1)
+    readings = [[start_ns - 3 * 10**8 + n * 10**9, frames * (60 * n + 9 * (n % 3))] for n in range(ends)]
+    capacity = frames * 8 * (40 if frames % 4 == 1 else 4000)
+    return {
+        "verdict": "at risk",
+        "source": "made up",
+        "seconds": float(ends - 1),
+        "tx_bps": 480.0 * frames,
+        "rx_bps": 0.0,
+        "offered_bps": 480.0 * frames,
+        "peak_bps": 552.0 * frames,
+        "peak_seconds": 1.0,
+        "capacity_bps": capacity,
+        "capacity_overhead_bytes": 24 if frames % 3 else 0,
+        "counter_overhead_bytes": 4,
+        "buffer_bytes": 20_000 if frames % 8 == 1 else None,
+        "loss": {"low": 0.0, "high": 1.0},
+        "readings": readings,
+    }
+
+
+def main() -> None:
+    """Write a campaign from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder")
+    for name, value in (("sites", 3), ("ports", 2), ("samples", 4), ("seed", 1), ("frames", 2000), ("flows", 200)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    args = vars(parser.parse_args())
+    print(make_campaign(args.pop("folder"), **args))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""The core's dissection of captures beside tshark's, frame by frame."""
+
+import struct
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from acapella_testing.native_programs import native_program
+from acapella_testing.oracles.layer_agreement import FIELDS, Agreement
+
+from acapella.common import tshark, vendors
+
+
+def vendor_options(reference: tshark.Tshark) -> list:
+    """What tells acapella-dump-frames the vendors that ``reference`` knows; nothing where it has no such lists."""
+    folder = vendors.folder_of(reference)
+    return (
+        [option for name in vendors.FILES for option in ("--vendors", folder / name)] if vendors.find(reference) else []
+    )
+
+
+def rows(lines: Iterator[str], names: list[str]) -> Iterator[dict[str, str]]:
+    for line in lines:
+        yield dict(zip(names, line.rstrip("\n").split("\t"), strict=True))
+
+
+def compare(reference: tshark.Tshark, files: list[Path], folder: Path, cut: int | None = None) -> Agreement:
+    """Both answers for the frames of ``files``, joined and cut."""
+    joined, answers, ours = folder / "joined.pcapng", folder / "tshark.tsv", folder / "ours.tsv"
+    options = ["--write", joined, *vendor_options(reference), *(["--cut", str(cut)] if cut else [])]
+    with ours.open("wb") as output:
+        subprocess.run([native_program("acapella-dump-frames"), *options, *files], check=True, stdout=output,
+                       stderr=subprocess.DEVNULL)  # fmt: skip
+    with answers.open("wb") as output, reference.start(joined, FIELDS) as run:
+        output.writelines(lines + b"\n" for lines in run.lines())
+        run.finish()
+    agreement = Agreement()
+    with ours.open(encoding="utf-8") as mine, answers.open(encoding="utf-8") as theirs:
+        names = next(mine).rstrip("\n").split("\t")
+        for pair in zip(rows(mine, names), rows(theirs, list(FIELDS)), strict=True):
+            agreement.add(*pair)
+    for file in (joined, answers, ours):
+        file.unlink()
+    return agreement
+
+
+def pcap(frames: list[tuple[int, bytes]]) -> bytes:
+    """A capture of (wire length, captured bytes)."""
+    header = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1)
+    return header + b"".join(struct.pack("<IIII", 1, 0, len(frame), wire) + frame for wire, frame in frames)
+
+
+def report(name: str, agreement: Agreement) -> None:
+    print(
+        f"{name}: {agreement.frames} frames, sure {agreement.sure_share:.4f}, disagreements {agreement.disagreements}, "
+        f"errata {agreement.errata} ({agreement.errata_share:.4f}), whole stacks {agreement.whole} right "
+        f"{agreement.whole_wrong} wrong"
+    )
+
+
+def ethernet_frames(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Frames of a classic little-endian Ethernet pcap of the corpus; nothing of other files."""
+    data = path.read_bytes()
+    if data[:4] != b"\xd4\xc3\xb2\xa1" or data[20:24] != b"\1\0\0\0":
+        return
+    at = 24
+    while at + 16 <= len(data):
+        captured, wire = struct.unpack("<II", data[at + 8 : at + 16])
+        at += 16
+        if captured > 65_535 or at + captured > len(data):
+            return
+        yield max(captured, wire), data[at : at + captured]
+        at += captured

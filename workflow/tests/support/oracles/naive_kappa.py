@@ -1,0 +1,409 @@
+"""The consistency of two trials the slow way: scapy reads the records, lists and dictionaries do the rest.
+
+Independent of the native core and of acapella.kappa: it follows the definitions of docs/kappa.md literally, with
+a quadratic search for the kept packets, and shares no code with either. For trials of some hundred packets of Ethernet,
+802.3 with LLC or SNAP, Cisco ISL, VLAN, MPLS, pseudowires, GRE, IPv4 and IPv6 without extension headers.
+"""
+
+import hashlib
+import itertools
+import math
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from scapy.utils import RawPcapReader
+
+TAGS = (0x8100, 0x88A8, 0x9100)
+LONGEST = 1500  # what an 802.3 length says at most; an ethertype is larger
+SNAP = bytes.fromhex("aaaa03000000")  # LLC and organisation code before an ethertype, RFC 1042
+ISL = bytes.fromhex("000c0000")  # of the address of a frame that has Cisco ISL's header, 26 octets
+CHECKSUM_AT = {6: 16, 17: 6}  # of TCP and UDP, bytes into their headers
+
+
+@dataclass(frozen=True)
+class Packet:
+    """One packet of a trial: its time and what it is known by (the occurrence number included)."""
+
+    ts_ns: int
+    key: tuple
+
+
+@dataclass(frozen=True)
+class Part:
+    """The octets that a frame is known by, None for one that a hop may change; whether the capture has them all."""
+
+    content: list
+    whole: bool
+
+
+def read_records(path: Path) -> list[tuple[int, int, bytes]]:
+    """(ns, wire length, bytes) of every frame of a classic pcap."""
+    with RawPcapReader(str(path)) as reader:
+        unit = 1 if reader.nano else 1000
+        return [(r.sec * 10**9 + r.usec * unit, r.wirelen, bytes(data)) for data, r in reader]
+
+
+def number(data: bytes, at: int, length: int = 2) -> int:
+    """A big-endian number."""
+    return int.from_bytes(data[at : at + length], "big")
+
+
+def innermost(data: bytes, at: int = 0) -> tuple[str, int]:
+    """Where the identity starts: ("ip", offset) of the innermost IP header, else ("ethertype", offset) of the ethertype
+    or the 802.3 length.
+    """
+    kind_at = at + 12
+    kind, at = number(data, kind_at), kind_at + 2
+    while kind in TAGS:
+        kind_at = at + 2
+        kind, at = number(data, kind_at), at + 4
+    if 0 < kind <= LONGEST and len(data) >= at + 8 <= at + kind and data[at : at + 6] == SNAP:
+        kind_at = at + 6
+        kind, at = number(data, kind_at), at + 8
+    if kind == 0x8847:
+        while not data[at + 2] & 1:
+            at += 4
+        at += 4
+        if data[at] >> 4 == 0:
+            return innermost(data, at + 4)
+        return below_ip(data, at)
+    return below_ip(data, at) if kind in (0x0800, 0x86DD) and at < len(data) else ("ethertype", kind_at)
+
+
+def end_without_ip(data: bytes, at: int, wire_len: int) -> int:
+    """Where the frame ends whose ethertype or length stands at ``at``: a length leaves the padding out."""
+    if data[at - 6 : at] == SNAP:
+        at -= 8
+    length = number(data, at)
+    return min(wire_len, at + 2 + length) if 0 < length <= LONGEST else wire_len
+
+
+def below_ip(data: bytes, at: int) -> tuple[str, int]:
+    """The innermost IP header from the one at ``at`` on: through IP in IP, and GRE without options."""
+    version = data[at] >> 4
+    header = 40 if version == 6 else (data[at] & 15) * 4
+    inside = at + header
+    if len(data) <= inside:
+        return "ip", at
+    protocol = data[at + 6] if version == 6 else data[at + 9]
+    if protocol in (4, 41):
+        return below_ip(data, inside)
+    if protocol == 47 and number(data, inside, 4) in (0x0800, 0x86DD):
+        return below_ip(data, inside + 4)
+    return "ip", at
+
+
+def identity(data: bytes, wire_len: int, l4_checksum: bool) -> Part | None:
+    """The bytes that no hop changes, None in the place of those that one may change; None where too few were captured.
+
+    Too few is less than what ICMP quotes of a packet (RFC 792): the IP header and 8 octets more, or as much without IP.
+    """
+    if data[:1] in (b"\1", b"\x0c") and data[1:5] == ISL and number(data, 12) < 1536:
+        end = min(wire_len, 14 + number(data, 12) - 4)  # the length counts the frame's check sequence
+        return identity(data[26:end], end - 26, l4_checksum)
+    start, at = innermost(data)
+    if start != "ip":
+        end = end_without_ip(data, at, wire_len)
+        part = Part(list(data[at:end]), len(data) >= end)
+        return part if part.whole or len(part.content) >= 28 else None
+    version = data[at] >> 4
+    header = 40 if version == 6 else (data[at] & 15) * 4
+    if len(data) < at + header:
+        length, protocol = wire_len - at, None
+    elif version == 4:
+        length, protocol = number(data, at + 2), data[at + 9]
+    else:
+        length, protocol = header + number(data, at + 4), data[at + 6]
+    content = list(data[at : at + length])
+    hidden = {1, 8, 10, 11} if version == 4 else {7}
+    if version == 6:  # traffic class: the low half of the first octet, the high half of the second
+        content[:2] = [content[0] & 0xF0, *(octet & 0x0F for octet in content[1:2])]
+    if not l4_checksum and protocol in CHECKSUM_AT:
+        place = header + CHECKSUM_AT[protocol]
+        hidden |= {place, place + 1}
+    if len(content) < min(length, max(header, 20) + 8):
+        return None
+    return Part([None if n in hidden else octet for n, octet in enumerate(content)], len(content) == length)
+
+
+def read_trial(paths: list[Path], l4_checksum: bool) -> list[tuple[int, Part]]:
+    """(ns, identity) of a trial's frames in the order of (time, rank of the file's sha256, record)."""
+    ordered = sorted(paths, key=lambda path: hashlib.sha256(path.read_bytes()).digest())
+    frames = []
+    for rank, path in enumerate(ordered):
+        for record, (ts_ns, wire_len, data) in enumerate(read_records(path)):
+            part = identity(data, wire_len, l4_checksum)
+            if part is not None:
+                frames.append((ts_ns, rank, record, part))
+    return [(ts_ns, part) for ts_ns, _, _, part in sorted(frames, key=lambda frame: frame[:3])]
+
+
+def numbered(frames: list[tuple[int, Part]], cut: int | None) -> list[Packet]:
+    """Packets with an occurrence number behind their identity."""
+    seen = Counter()
+    packets = []
+    for ts_ns, part in frames:
+        key = tuple(part.content[:cut])
+        packets.append(Packet(ts_ns, (key, seen[key])))
+        seen[key] += 1
+    return packets
+
+
+def read_trials(trials: list[list[Path]], l4_checksum: bool = True) -> list[list[Packet]]:
+    """All trials, their identities cut where the shortest cut one is."""
+    read = [read_trial([Path(path) for path in paths], l4_checksum) for paths in trials]
+    cut = min((len(part.content) for frames in read for _, part in frames if not part.whole), default=None)
+    return [numbered(frames, cut) for frames in read]
+
+
+def duration(trial: list[Packet]) -> int:
+    """From the first to the last packet, ns."""
+    return trial[-1].ts_ns - trial[0].ts_ns if trial else 0
+
+
+def latencies(trial: list[Packet]) -> dict:
+    """Time since the first packet, ns, by packet."""
+    return {packet.key: packet.ts_ns - trial[0].ts_ns for packet in trial}
+
+
+def gaps(trial: list[Packet]) -> dict:
+    """Time since the packet before, ns, by packet; 0 for the first."""
+    return {later.key: later.ts_ns - earlier.ts_ns for earlier, later in itertools.pairwise([*trial[:1], *trial])}
+
+
+def permutation(a: list[Packet], b: list[Packet]) -> list[int]:
+    """For each common packet in B's order its rank in A, both within the intersection."""
+    in_a, in_b = {packet.key for packet in a}, {packet.key for packet in b}
+    rank = {packet.key: n for n, packet in enumerate(p for p in a if p.key in in_b)}
+    return [rank[packet.key] for packet in b if packet.key in in_a]
+
+
+def kept(ranks: list[int]) -> set[int]:
+    """Positions (in B) of the kept packets: the longest increasing subsequence, of these the one with the largest sum
+    of |a - b|, of these the one with the lexicographically smallest ranks. Every pair of packets is looked at.
+    """
+    chains = {}
+    for b in range(len(ranks) - 1, -1, -1):
+        later = [chains[c] for c in range(b + 1, len(ranks)) if ranks[c] > ranks[b]]
+        length, distance, chain = min(later, default=(0, 0, ()))
+        chains[b] = (length - 1, distance - abs(ranks[b] - b), (ranks[b], *chain))
+    best = min(chains.values(), default=(0, 0, ()))
+    return {ranks.index(rank) for rank in best[2]}
+
+
+def moved(ranks: list[int]) -> list[tuple[int, int]]:
+    """(rank in A, rank in B) of the packets that are not kept, in B's order."""
+    still = kept(ranks)
+    return [(a, b) for b, a in enumerate(ranks) if b not in still]
+
+
+def inversions(ranks: list[int]) -> int:
+    """Pairs in opposite order."""
+    return sum(x > y for x, y in itertools.combinations(ranks, 2))
+
+
+def burst_list(moves: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+    """Runs of moved packets that are neighbours in both trials."""
+    runs = []
+    for move in moves:
+        if runs and (runs[-1][-1][0] + 1, runs[-1][-1][1] + 1) == move:
+            runs[-1].append(move)
+        else:
+            runs.append([move])
+    return runs
+
+
+def table_1(moves: list[int]) -> dict:
+    """Mean, sigma, of the moves and of their sizes, smallest, largest."""
+    names = ("mean", "sigma", "abs_mean", "abs_sigma", "min", "max")
+    if not moves:
+        return dict.fromkeys(names)
+    values = []
+    for sample in (moves, [abs(move) for move in moves]):
+        mean = Fraction(sum(sample), len(sample))
+        values += [float(mean), math.sqrt(sum((move - mean) ** 2 for move in sample) / len(sample))]
+    return dict(zip(names, [*values, min(moves), max(moves)], strict=True))
+
+
+def nearest_rank(values: list[int], percent: int) -> int:
+    """The smallest value that at least so many percent of all do not exceed."""
+    ordered = sorted(values)
+    return next(v for n, v in enumerate(ordered, 1) if 100 * n >= percent * len(ordered))
+
+
+def deltas(values: list[int]) -> dict:
+    """Mean, median, 99th percentile, largest of absolute values."""
+    if not values:
+        return dict.fromkeys(("mean", "median", "p99", "largest"))
+    return {
+        "mean": sum(values) / len(values),
+        "median": nearest_rank(values, 50),
+        "p99": nearest_rank(values, 99),
+        "largest": max(values),
+    }
+
+
+def quotient(numerator: int, denominator: int):
+    """A fraction; 0 where the numerator is."""
+    return Fraction(numerator, denominator) if numerator else Fraction(0)
+
+
+def magnitude(*parts) -> float:
+    """Equation 5."""
+    return 1 - math.sqrt(sum(part**2 for part in parts)) / 2
+
+
+def components(ranks: list[int], latency: list[int], gap: list[int], sizes: tuple, spans: tuple) -> dict:
+    """U, O, L, I and the like of one pair, or of one window; ``spans`` are what L and I are divided by, ns."""
+    n_a, n_b = sizes
+    common = len(ranks)
+    u = quotient(n_a + n_b - 2 * common, n_a + n_b)
+    if not common:
+        return {"U": u, "O": None, "O_published": None, "O_kendall": None, "L": None, "I": None} | {
+            name: 0.0 if n_a + n_b else None for name in ("kappa", "kappa_published")
+        }
+    moves = moved(ranks)
+    distance = sum(abs(a - b) for a, b in moves)
+    o = quotient(2 * distance, common * (common + 1))
+    published = quotient(2 * distance, len(moves) * (common + 1))
+    ell, i = quotient(sum(latency), common * spans[0]), quotient(sum(gap), spans[1])
+    return {
+        "U": u,
+        "O": o,
+        "O_published": published,
+        "O_kendall": quotient(2 * inversions(ranks), common * (common - 1)),
+        "L": ell,
+        "I": i,
+        "kappa": magnitude(u, o, ell, i),
+        "kappa_published": magnitude(u, published, ell, i),
+    }
+
+
+def compare(a: list[Packet], b: list[Packet], within_ns: tuple[int, ...] = (10,)) -> dict:
+    """The keys of a pair as `acapella kappa --json` has them, without windows and histograms; components exact."""
+    l_a, l_b, g_a, g_b = latencies(a), latencies(b), gaps(a), gaps(b)
+    both = [packet.key for packet in b if packet.key in l_a]
+    offsets = [l_b[key] - l_a[key] for key in both]
+    gap = [abs(g_a[key] - g_b[key]) for key in both]
+    ranks = permutation(a, b)
+    moves = moved(ranks)
+    bursts = burst_list(moves)
+    spans = (max(duration(a), duration(b)), duration(a) + duration(b))
+    found = components(ranks, [abs(offset) for offset in offsets], gap, (len(a), len(b)), spans)
+    median = nearest_rank(offsets, 50) if both else None
+    centred = sum(abs(offset - median) for offset in offsets)
+    signed = [x - y for x, y in moves]
+    return found | {
+        "n_a": len(a),
+        "n_b": len(b),
+        "n_common": len(both),
+        "L_offset_removed": quotient(centred, len(both) * spans[0]) if both else None,
+        "offset_ns": median,
+        "within_ns": {str(w): sum(g <= w for g in gap) / len(both) if both else None for w in within_ns},
+        "iat_delta_ns": deltas(gap),
+        "latency_delta_ns": deltas([abs(offset) for offset in offsets]),
+        "duration_a_ns": duration(a),
+        "duration_b_ns": duration(b),
+        "ambiguous_a": ambiguous(a),
+        "ambiguous_b": ambiguous(b),
+        "moves": {"count": len(moves), "share": len(moves) / len(both) if both else 0.0, **table_1(signed)},
+        "bursts": {
+            "count": len(bursts),
+            "longest": max(map(len, bursts), default=0),
+            **table_1([run[0][0] - run[0][1] for run in bursts]),
+        },
+    }
+
+
+DISTANCES = (1, 4, 16, 64, 256, 1024, 4096)  # packets of A between the two of a pair
+
+
+def spacings(a: list[Packet], b: list[Packet]) -> list[tuple[int, bool]]:
+    """For every pair of packets of both trials that stand one of DISTANCES apart in A: ns between them in A, and
+    whether the later one arrived first in B.
+    """
+    at = {packet.key: n for n, packet in enumerate(b)}
+    return [
+        (later.ts_ns - earlier.ts_ns, at[later.key] < at[earlier.key])
+        for (n, earlier), (m, later) in itertools.combinations(enumerate(a), 2)
+        if m - n in DISTANCES and earlier.key in at and later.key in at
+    ]
+
+
+def spacing_bins(a: list[Packet], b: list[Packet]) -> dict[int, tuple[int, int]]:
+    """Pairs, and reversed ones, by bin: 0 for equal times, n for spacings from 10^((n-1)/5) ns to below 10^(n/5)."""
+    counted = {}
+    for spacing, changed in spacings(a, b):
+        place = next(n for n in range(57) if spacing == 0 or (n > 0 and (n == 56 or spacing**5 < 10**n)))
+        pairs, reversed_ = counted.get(place, (0, 0))
+        counted[place] = pairs + 1, reversed_ + changed
+    return counted
+
+
+def ambiguous(trial: list[Packet]) -> int:
+    """Packets whose identity, without occurrence number, another one of the trial has as well."""
+    groups = Counter(packet.key[0] for packet in trial)
+    return sum(size for size in groups.values() if size > 1)
+
+
+def window(a: list[Packet], b: list[Packet], begin: int, end: int) -> dict:
+    """One window from ``begin`` to before ``end``, ns since each trial's start; it belongs to A's time where A knows
+    the packet.
+    """
+    l_a, l_b, g_a, g_b = latencies(a), latencies(b), gaps(a), gaps(b)
+    time = l_b | l_a
+    inside = {key for key, ns in time.items() if begin <= ns < end}
+    in_a, in_b = [p for p in a if p.key in inside], [p for p in b if p.key in inside]
+    both = [packet.key for packet in in_b if packet.key in l_a]
+    all_gaps = sum(g_a[p.key] for p in in_a) + sum(g_b[p.key] for p in in_b)
+    found = components(
+        permutation(in_a, in_b),
+        [abs(l_a[key] - l_b[key]) for key in both],
+        [abs(g_a[key] - g_b[key]) for key in both],
+        (len(in_a), len(in_b)),
+        (max(duration(a), duration(b)), all_gaps),
+    )
+    counts = {"n_a": len(in_a), "n_b": len(in_b), "n_common": len(both)}
+    return counts | {name: found[name] for name in ("U", "O", "L", "I", "O_kendall", "kappa")}
+
+
+def readings_of_equation_2(ranks: tuple[int, ...]) -> dict[tuple[int, ...], int]:
+    """Each longest increasing subsequence, by its ranks in A, and the sum of |a - b| over the packets that it moves."""
+    longest = len(kept(list(ranks)))
+    total = sum(abs(a - b) for b, a in enumerate(ranks))
+    return {
+        tuple(ranks[b] for b in still): total - sum(abs(ranks[b] - b) for b in still)
+        for still in itertools.combinations(range(len(ranks)), longest)
+        if all(ranks[x] < ranks[y] for x, y in itertools.pairwise(still))
+    }
+
+
+def smallest_ambiguous() -> tuple[int, ...]:
+    """The first permutation, by size and then by its ranks, for which equation 2 has two values."""
+    every = itertools.chain.from_iterable(itertools.permutations(range(size)) for size in itertools.count(1))
+    return next(ranks for ranks in every if len(set(readings_of_equation_2(ranks).values())) > 1)
+
+
+def most_moved(size: int) -> tuple[int, tuple[int, ...]]:
+    """The largest sum of d over all permutations of a size, ties broken as ours are, and the first one that has it."""
+    sums = ((sum(abs(a - b) for a, b in moved(list(ranks))), ranks) for ranks in itertools.permutations(range(size)))
+    return max(sums, key=lambda found: found[0])
+
+
+def main() -> None:
+    """Print where equation 2 has two values, and how far from its stated maximum the largest sum stays."""
+    ranks = smallest_ambiguous()
+    print("smallest trial with two values of equation 2: B has A's packets in the order", *ranks)
+    for chain, distance in readings_of_equation_2(ranks).items():
+        value = quotient(2 * distance, len(ranks) * (len(ranks) + 1))
+        print(f"  keep {' '.join(map(str, chain))}: sum d = {distance}, O = {value}")
+    print("N  largest sum d  first order that has it  stated maximum")
+    for size in range(1, 8):
+        distance, ranks = most_moved(size)
+        print(f"{size}  {distance:13}  {' '.join(map(str, ranks)):23}  {size * (size + 1) // 2:14}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""Stitched flows, their distributions and the largest of them, the slow way."""
+
+import itertools
+from collections import Counter, defaultdict
+from fractions import Fraction
+
+from acapella_testing.oracles.naive_samples import by_port, covered, rate, scopes
+from acapella_testing.oracles.naive_tunnels import NETWORK
+
+R10 = [Fraction(m) for m in ("1", "1.25", "1.6", "2", "2.5", "3.15", "4", "5", "6.3", "8")]
+THRESHOLDS = [int(m * 10**e) for e in range(19) for m in R10 if (m * 10**e).denominator == 1]
+
+
+def port_flows(samples):
+    """Flows stitched across the samples of a port."""
+    stitched = []
+    for (site, port), chosen in by_port(samples):
+        groups = defaultdict(list)
+        for s in chosen:
+            for flow in s.flows:
+                groups[flow["flow_id"]].append((flow["first_ns"], s.name, flow))
+        islands = covered(chosen)
+        stitched += [
+            stitch(site, port, flow_id, sorted(parts, key=lambda p: p[:2]), islands)
+            for flow_id, parts in groups.items()
+        ]
+    return stitched
+
+
+def stitch(site, port, flow_id, parts, islands):
+    """One flow of several samples."""
+    flows = [flow for _, _, flow in parts]
+    first, last = min(f["first_ns"] for f in flows), max(f["last_ns"] for f in flows)
+    holes = [b[0] - a[1] for a, b in itertools.pairwise(islands) if first <= a[1] and last >= b[0]]
+    apps = Counter()
+    for f in flows:
+        apps[f["app"]] += f["frames"] if f["app"] else 0
+    app = min((a for a in apps if a), key=lambda a: (-apps[a], a), default=None)
+    carried = any(f["app"] == app and f["app_by"] == "flow" for f in flows)
+    row = {k: flows[0][k] for k in ("ip_version", "src", "dst", "ip_proto", "src_port", "dst_port")}
+    row |= {k: "/".join(map(str, flows[0][k])) for k in ("vlan", "mpls")}
+    row["tunnels"] = "/".join(f"{t['type']}*{t['id']}*{t['position']}" for t in flows[0].get("tunnels", []))
+    row |= {k: sum(f[k] for f in flows) for k in ("frames", "wire_bytes", "ip_bytes", "payload_bytes")}
+    ends = [f["cut_end"] for f in flows]
+    return row | {
+        "site": site,
+        "port": port,
+        "flow_id": flow_id,
+        "samples": len(parts),
+        "first_ns": first,
+        "last_ns": last,
+        "duration_ns": last - first,
+        "gaps": len(holes),
+        "gap_ns": sum(holes),
+        "cut_start": flows[0]["cut_start"],
+        "cut_end": None if None in ends else all(ends),
+        "app": app,
+        "app_by": None if app is None else "flow" if carried else "tshark",
+        "rate_bps": rate(row["wire_bytes"], last - first - sum(holes)),
+    }
+
+
+def site_flows(samples):
+    """Of each flow of a site its largest port."""
+    groups = defaultdict(list)
+    for flow in port_flows(samples):
+        groups[flow["site"], flow["flow_id"]].append(flow)
+    best = []
+    for flows in groups.values():
+        flow = min(flows, key=lambda f: (-f["wire_bytes"], -f["frames"], f["port"]))
+        best.append({**flow, "largest_port": flow["port"], "ports": len(flows)})
+    return best
+
+
+def network(flow):
+    """Identifiers of tunnels that name a network."""
+    tunnels = [tunnel.split("*") for tunnel in flow["tunnels"].split("/") if tunnel]
+    return tuple((name, number) for name, number, _ in tunnels if name in NETWORK)
+
+
+def campaign_flows(samples):
+    """Of each flow of the campaign its largest site.
+
+    The k-th of a site matches the k-th of another with equal ends and network. Flows without a network are of the only
+    one that there is, unless a site has that and flows without one.
+    """
+    by_ends = defaultdict(list)
+    for flow in site_flows(samples):
+        by_ends[tuple(flow[k] for k in ("ip_version", "src", "dst", "ip_proto", "src_port", "dst_port"))].append(flow)
+    groups = defaultdict(list)
+    for ends, flows in by_ends.items():
+        networks = {network(flow) for flow in flows} - {()}
+        sites = [{network(flow) for flow in flows if flow["site"] == site} for site in {flow["site"] for flow in flows}]
+        joined = len(networks) == 1 and all(len(found) == 1 for found in sites)
+        for flow in flows:
+            groups[(*ends, () if joined else network(flow)), flow["site"]].append(flow)
+    places = defaultdict(list)
+    for (ends, _), flows in groups.items():
+        for place, flow in enumerate(sorted(flows, key=lambda f: (-f["wire_bytes"], -f["frames"], f["flow_id"]))):
+            places[ends, place].append(flow)
+    best = [min(flows, key=lambda f: (-f["wire_bytes"], -f["frames"], f["site"])) for flows in places.values()]
+    return [{**flow, "largest_site": flow["site"]} for flow in best]
+
+
+def top_flows(samples, top=100):
+    """The largest flows."""
+    groups = defaultdict(list)
+    for flow in site_flows(samples):
+        groups[flow["site"]].append({**flow, "largest_site": flow["site"]})
+    groups["all"] = campaign_flows(samples)
+    rows = []
+    for site, flows in groups.items():
+        order = sorted(flows, key=lambda f: (-f["wire_bytes"], f["flow_id"], f["largest_site"]))
+        rows += [{**flow, "site": site, "rank": rank} for rank, flow in enumerate(order[:top], 1)]
+    return rows
+
+
+def distributions(samples, measures):
+    """(scope, site, measure, threshold, flows_ge, flows, samples)."""
+    values = defaultdict(list)
+    counts = {site: len(chosen) for site, chosen in scopes(samples)}
+    single = [
+        {
+            **f,
+            "site": s.site,
+            "duration_ns": f["last_ns"] - f["first_ns"],
+            "rate_bps": rate(f["wire_bytes"], f["last_ns"] - f["first_ns"]),
+        }
+        for s in samples
+        for f in s.flows
+    ]
+    for scope, flows in (("sample", single), ("port", port_flows(samples)), ("site", site_flows(samples))):
+        for flow in flows:
+            for measure, column in measures.items():
+                for site in (flow["site"], "all"):
+                    values[scope, site, measure].append(flow[column])
+    for flow in campaign_flows(samples):
+        for measure, column in measures.items():
+            values["campaign", "all", measure].append(flow[column])
+    for (scope, site, measure), all_of in values.items():
+        known = [v for v in all_of if v is not None]
+        for threshold in THRESHOLDS:
+            reached = sum(v >= threshold for v in known)
+            if reached:
+                yield scope, site, measure, threshold, reached, len(known), counts[site]
+
+
+def flow_sizes(samples):
+    """Distribution of bytes."""
+    measures = {"wire": "wire_bytes", "ip": "ip_bytes", "payload": "payload_bytes"}
+    return [
+        {"scope": sc, "site": si, "measure": m, "bytes": t, "flows_ge": ge, "flows": n, "ccdf": ge / n, "samples": k}
+        for sc, si, m, t, ge, n, k in distributions(samples, measures)
+    ]
+
+
+def flow_times(samples):
+    """Distribution of durations and rates."""
+    measures = {"duration_ns": "duration_ns", "rate_bps": "rate_bps"}
+    return [
+        {"scope": sc, "site": si, "measure": m, "value": t, "flows_ge": ge, "flows": n, "ccdf": ge / n, "samples": k}
+        for sc, si, m, t, ge, n, k in distributions(samples, measures)
+    ]

@@ -1,0 +1,131 @@
+"""When the packets were that a report added to its flow: the model of plain_collector.py, window by window."""
+
+from fractions import Fraction
+from math import floor
+
+from acapella_testing.frames.report_frames import TRIGGER, VALID
+
+SPREAD = ("bytes", "packets", "payload_bytes")  # what a series places by the times of packets
+
+
+def last_packet(fields: dict) -> int | None:
+    """When the last packet was that a report of format 2 has counted; of the flow's own packet that one."""
+    if fields["valid"] & VALID["last"]:
+        return min(fields["last"], fields["timestamp"])
+    own = fields["trigger"] & sum(TRIGGER[name] for name in ("syn", "fin", "rst", "nth", "time", "first"))
+    return fields["timestamp"] if own else None
+
+
+def iat_of(fields: dict) -> int | None:
+    """Between the last packet and the one before it."""
+    return fields["iat"] if fields["valid"] & VALID["iat"] else None
+
+
+def rates(row: dict, width: int) -> None:
+    """What follows from the bytes of a row."""
+    span = width * row["windows"]
+    row["packet_size_mean"] = row["bytes"] / row["packets"] if row["packets"] else None
+    row["throughput_bps"] = rate_bps(row["bytes"], span)
+
+
+def rate_bps(octets: int, span: int) -> int | None:
+    """Bits per second, rounded half up, as far as 64 bits go."""
+    return min((octets * 8 * 10**9 + span // 2) // span, 2**64 - 1) if span else None
+
+
+class Times:
+    """When `packets` packets were: one at a known end, perhaps one at a known time before, others evenly since."""
+
+    def __init__(self, since: int, end: int, known: bool, iat: int | None, packets: int):
+        self.since, self.evenly, self.packets = since, end, packets
+        self.points = [end] if known and packets else []
+        if self.points and packets > 1 and iat is not None:
+            if end - iat < since:
+                self.since = end
+                self.points = []
+            else:
+                self.evenly = end - iat
+                self.points.append(self.evenly)
+        self.end = end
+
+    def windows(self, width: int, stop: int) -> range:
+        """Numbers of the windows that have a share, before `stop`."""
+        return range(self.since // width, min(stop, self.end // width + 1))
+
+    def until(self, time: int, amount: int) -> int:
+        """Of an amount, what came before `time`."""
+        each = amount // self.packets if self.points else 0
+        rest = amount - each * len(self.points)
+        passed, whole = min(time, self.evenly) - self.since, self.evenly - self.since
+        share = Fraction(1) if time > self.evenly else Fraction(max(0, passed), whole)
+        return floor(rest * share) + each * sum(point < time for point in self.points)
+
+    def rows(self, shares: dict, width: int) -> list[dict]:
+        """Windows with their shares; those that lie in the evenly filled time alone are one row."""
+        rows = []
+        for number, share in sorted(shares.items()):
+            even = self.since // width < number < self.evenly // width
+            if even and rows and rows[-1]["even"]:
+                rows[-1]["windows"] += 1
+                for name in SPREAD:
+                    rows[-1][name] += share[name]
+            else:
+                rows.append({"window_ns": number * width, "windows": 1, "even": even, **share})
+        return rows
+
+
+def divide(flow, fields: dict, series: list[dict], width: int) -> None:
+    """Windows before the one that this report opened get what is theirs of the counts that it added."""
+    window, totals = flow.window, flow.totals()
+    last = last_packet(fields)
+    until = fields["timestamp"] if last is None else last
+    if window["closed"]:
+        since = window["last"]
+    else:
+        since = min(until, fields["start"]) if fields["valid"] & VALID["start"] else until
+    times = Times(
+        since, max(since, until), last is not None, iat_of(fields), totals["packets"] - window["totals"]["packets"]
+    )
+    begun, shares = {}, {}
+    for name in SPREAD:
+        added = totals[name] - window["totals"][name]
+        for number in times.windows(width, window["start"]):
+            came = times.until(min(number + 1, window["start"]) * width, added)
+            shares.setdefault(number, {})[name] = came - begun.get(name, 0)
+            begun[name] = came
+    if window["closed"] and flow.slot is not None:  # also where it has no share: that is known by now
+        window["closed"] |= {name: window["closed"][name] or 0 for name in flow.slots}
+    for row in times.rows(shares, width):
+        if window["closed"] and row["window_ns"] == window["closed"]["window_ns"]:
+            enlarge(window["closed"], row, width)
+        elif any(row[name] for name in SPREAD):
+            series.append(without_reports(flow, row, fields["timestamp"], width))
+    for name in SPREAD:
+        window["totals"][name] += begun.get(name, 0)
+
+
+def enlarge(closed: dict, row: dict, width: int) -> None:
+    """The row of the window before takes its share."""
+    for name in SPREAD:
+        closed[name] = None if closed[name] is None else closed[name] + row[name]
+    rates(closed, width)
+
+
+def without_reports(flow, row: dict, time: int, width: int) -> dict:
+    """A row of windows that no report came in."""
+    nothing = {name: None if flow.slot is None else 0 for name in flow.slots}
+    made = {
+        "flow": flow.number,
+        "last_ns": time,
+        "reports": 0,
+        "bytes_in_flight": None,
+        "bytes_in_flight_max": None,
+        "iat_ns": None,
+        "acknowledged_bytes": 0 if flow.has_ack and not flow.partial else None,
+        **nothing,
+        **{name: row[name] for name in ("window_ns", "windows", "bytes", "packets")},
+    }
+    if flow.slot is not None:
+        made["payload_bytes"] = row["payload_bytes"]
+    rates(made, width)
+    return made

@@ -1,0 +1,37 @@
+"""Published tables beside those of the naive reference."""
+
+from acapella_testing.oracles import naive_tables
+from acapella_testing.stages import rows
+
+from acapella_core import schemas
+
+INTERVALS = ("_lo", "_hi")
+# Verdicts are tested against the true loss of simulated mirrors: test_congestion.py.
+DECIDED = {"mirror_verdict", "mirror_verdict_by", "mirror_loss_low", "mirror_loss_high"}
+
+
+def naively(name, samples, which="unfiltered"):
+    """The reference's rows with the columns of the schema, sorted by its key."""
+    schema = schemas.table(name)
+    columns = [
+        c["name"]
+        for c in schema["columns"]
+        if (not c["name"].endswith(INTERVALS) or c["name"].startswith("bin_")) and c["name"] not in DECIDED
+    ]
+    return columns, sort(name, [{c: row[c] for c in columns} for row in naive_tables.table(name, samples, which)])
+
+
+def sort(name, found):
+    """Rows by the table's key, null last."""
+    key = schemas.table(name)["key"]
+    return sorted(found, key=lambda row: [(row[k] is None, row[k]) for k in key])
+
+
+def assert_equal(name, folder, samples, which="unfiltered"):
+    """The published rows are the reference's, value by value; ``which`` samples count as traffic."""
+    columns, wanted = naively(name, samples, which)
+    found = [{c: row[c] for c in columns} for row in rows(folder, name)]
+    assert len(found) == len(wanted)
+    for mine, theirs in zip(found, wanted, strict=True):
+        assert mine == theirs
+    assert found, "a table without rows proves nothing"

@@ -1,0 +1,68 @@
+"""Start Snakemake without importing it each time: snakemake_server.py reads requests and forks a process for each.
+
+A request is a line of JSON on standard input: the arguments, the working directory, the environment, the umask, and the
+file for both output streams. The answer is a line with the exit code. Each run calls the function that `python -m
+snakemake` calls, in a separate process; runs share only imported modules and the list of plugins.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import sys
+import tempfile
+from typing import NoReturn
+
+from snakemake import cli
+
+# What every run imports: Snakemake while it reads a workflow, and ours in the Snakefile.
+IMPORTED = (
+    "smart_open",
+    "snakemake.executors.dryrun",
+    "snakemake.executors.local",
+    "snakemake.report",
+    "acapella.snakefile.config",
+    "acapella.snakefile.failures",
+    "acapella.snakefile.job_records",
+    "acapella.flowreports.sample",
+    "acapella.flowreports.study",
+    "acapella.flowreports.tables",
+    "acapella.campaign.outcomes",
+    "acapella.campaign.storage",
+    "acapella_capture.testbeds.files",
+)
+
+
+def run(request: dict) -> NoReturn:
+    """Run Snakemake in this process, with the request's surroundings instead of the server's."""
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    tempfile.tempdir = None  # read TMPDIR again
+    os.umask(request["umask"])
+    os.chdir(request["directory"])
+    sys.argv[1:] = request["arguments"]
+    for stream, path, mode in ((0, os.devnull, os.O_RDONLY), (1, request["output"], os.O_WRONLY)):
+        opened = os.open(path, mode)
+        os.dup2(opened, stream)
+        os.close(opened)
+    os.dup2(1, 2)
+    cli.main(request["arguments"])
+    raise AssertionError("Snakemake's main function does not return")
+
+
+def serve() -> None:
+    """Answer requests until standard input ends."""
+    with contextlib.redirect_stdout(sys.stderr):
+        for name in IMPORTED:
+            importlib.import_module(name)
+        cli.get_argument_parser()  # finds the plugins
+    while line := sys.stdin.readline():
+        child = os.fork()
+        if child == 0:
+            run(json.loads(line))
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,85 @@
+"""The stages after the digest, one after the other, as the workflow runs them."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.frames.traces import MS, START_NS, write_pcap
+
+from acapella.campaign import analyze, index, process
+from acapella.campaign.layout import Campaign
+from acapella.cli import main as cli
+from acapella.common import tshark
+from acapella_core.errors import UserError
+from acapella_core.files import sha256_of
+
+
+def analysed_by_tshark(folder: Path, frames: list[bytes]) -> Path:
+    """A campaign of one sample of these frames, digested with engine tshark; skips the test without tshark."""
+    try:
+        tshark.find()
+    except UserError as error:
+        pytest.skip(str(error))
+    for part in ("raw", "acap", "flows"):
+        (folder / part).mkdir()
+    capture = write_pcap(folder / "raw" / "s.pcap", [(START_NS + at, frame) for at, frame in enumerate(frames)])
+    manifest = {"sample": "s", "site": "WEST", "port": "p1", "file": capture.name, "sha256": sha256_of(capture)}
+    manifest |= {"status": "ok", "testbed": "files", "bytes": capture.stat().st_size}
+    (folder / "raw" / "s.json").write_text(json.dumps(manifest))
+    made = ["-o", str(folder / "acap" / "s.parquet"), "--flows", str(folder / "flows" / "s.parquet")]
+    assert cli.main(["digest", str(capture), *made, "--engine", "tshark", "--site", "WEST", "--port", "p1"]) == 0
+    return analyse(folder)
+
+
+def analyse(folder: Path, *, reverse: bool = False, threads: int = 1, choice: dict | None = None, **options) -> Path:
+    """Index, analyze every sample, process; ``reverse`` takes the samples the other way round.
+
+    ``choice``: the index's keywords `traffic` and `trials`; ``options``: those of process.
+    """
+    campaign = Campaign(folder)
+    index.build(campaign, threads=threads, **(choice or {}))
+    for acap in sorted((folder / "acap").glob("*.parquet"), reverse=reverse):
+        analyze.make_partials(campaign, acap.stem, folder / "partial" / acap.stem, threads=threads)
+    process.make_tables(campaign, threads=threads, **options)
+    return folder
+
+
+def rows(folder: Path, table: str) -> list[dict]:
+    """The rows of a published table."""
+    return pq.read_table(folder / "tables" / f"{table}.parquet").to_pylist()
+
+
+def manifest_of(folder, place, capture, start):
+    """A manifest: WEST p1 knows its times and losses, the others do not."""
+    site, port = place
+    name, known = capture.stem, place == ("WEST", "p1")
+    manifest = {
+        "acapella_manifest": 1,
+        "campaign": folder.name,
+        "run": 1,
+        "sample": name,
+        "testbed": "files",
+        "site": site,
+        "instance": None,
+        "port": port,
+        "direction": None,
+        "method": "file",
+        "file": capture.name,
+        "sha256": sha256_of(capture),
+        "bytes": capture.stat().st_size,
+        "snaplen": 200,
+        "filter": None,
+        "requested": {"start_ns": None, "end_ns": None},
+        "actual": {"start_ns": start - MS if known else None, "end_ns": start + 5 * 10**9 if known else None},
+        "frames_received": None,
+        "frames_captured": 80 if known else None,
+        "dropped_kernel": 3 if known else None,
+        "dropped_interface": None,
+        "clock_resolution_ns": None,
+        "port_rate_bps": None,
+        "notes": [],
+        "mirror": dict.fromkeys(("offered_frames", "delivered_frames", "offered_bytes", "delivered_bytes")),
+    }
+    (folder / "raw" / f"{name}.json").write_text(json.dumps(manifest), encoding="utf-8")
+    return manifest

@@ -1,0 +1,172 @@
+"""Running the whole workflow in a folder of its own, for the tests of Snakefile and rules."""
+
+import atexit
+import functools
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[3]
+CAPTURES = ROOT / ".test" / "captures"
+# What has to have the same bytes wherever and however it was made. The catalog is left out: its content is the same,
+# DuckDB's file around it is not.
+RESULTS = ("acap/*", "flows/*", "tables/*", "figures/*.svg", "provenance.json")
+DIGESTS = ("acap/*", "flows/*")
+TSHARK = """#!/bin/sh
+case " $* " in
+  *" -r - "*) {instead} ;;
+  *) exec {tshark} "$@" ;;
+esac
+"""
+SETTINGS = {
+    "campaign": "tiny",
+    "testbed": "files",
+    "samples": "config/samples.tsv",
+    "figures": {"formats": ["svg"]},
+}
+ENVIRONMENT = {"PYTHONSAFEPATH": "1"}
+
+
+@functools.cache
+def server() -> subprocess.Popen:
+    """Start the process that forks all runs of Snakemake (snakemake_server.py) at the first call; return it."""
+    command = [sys.executable, str(Path(__file__).with_name("snakemake_server.py"))]
+    environment = os.environ | ENVIRONMENT
+    running = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    atexit.register(running.communicate)
+    return running
+
+
+def ask_server(request: dict) -> int:
+    """Run Snakemake in a fork of the server; return its exit code."""
+    running = server()
+    print(json.dumps(request), file=running.stdin, flush=True)
+    answer = running.stdout.readline()
+    assert answer, f"snakemake_server.py ended with exit code {running.wait()}"
+    return int(answer)
+
+
+def umask() -> int:
+    """Return this process's umask, which can only be read by setting it."""
+    current = os.umask(0)
+    os.umask(current)
+    return current
+
+
+@dataclass
+class Workplace:
+    """A folder with a configuration, a sample sheet and captures; `run` starts Snakemake in it."""
+
+    folder: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def campaign(self) -> Path:
+        return self.folder / "results" / "tiny"
+
+    def configure(self, **changes) -> None:
+        """Write config/config.yaml: the tiny campaign's settings with changes to the top keys."""
+        target = self.folder / "config" / "config.yaml"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(yaml.safe_dump(SETTINGS | changes, sort_keys=False))
+
+    def copy(self, folder: Path) -> "Workplace":
+        """Copy all files, as old as they are, into a new or empty directory.
+
+        Next to the original the relative paths of the SQL files stay the same, so that nothing is made again.
+        """
+        return Workplace(shutil.copytree(self.folder, folder, symlinks=True, dirs_exist_ok=True))
+
+    def sheet(self, *rows: tuple[str, str, str, str]) -> None:
+        """Write config/samples.tsv of rows sample, site, port, file."""
+        lines = ["\t".join(row) for row in (("sample", "site", "port", "file"), *rows)]
+        (self.folder / "config" / "samples.tsv").write_text("\n".join(lines) + "\n")
+
+    def replace_tshark(self, folder: Path, instead: str) -> None:
+        """Put a tshark on PATH that runs the shell command ``instead`` for a capture; skip the test without tshark."""
+        tshark = shutil.which("tshark")
+        if tshark is None:
+            pytest.skip("no tshark that reads captures")
+        program = folder / "programs" / "tshark"
+        program.parent.mkdir()
+        program.write_text(TSHARK.format(instead=instead, tshark=tshark))
+        program.chmod(0o755)
+        self.environment["PATH"] = f"{program.parent}:{os.environ['PATH']}"
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command line of Snakemake for this folder."""
+        snakefile = ["--snakefile", str(ROOT / "Snakefile"), "--directory", str(self.folder)]
+        return [sys.executable, "-m", "snakemake", *snakefile, *arguments]
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess:
+        """Run Snakemake to its end; its output, both streams in one."""
+        command = self.command(*arguments)
+        with tempfile.NamedTemporaryFile() as output:
+            request = {
+                "arguments": command[3:],
+                "directory": str(self.folder),
+                "environment": os.environ | ENVIRONMENT | self.environment,
+                "umask": umask(),
+                "output": output.name,
+            }
+            code = ask_server(request)
+            return subprocess.CompletedProcess(command, code, output.read().decode())
+
+    def start(self, *arguments: str, output: int = subprocess.DEVNULL) -> subprocess.Popen:
+        """Start `python -m snakemake` in a separate process group; ``output``: where both streams go."""
+        return subprocess.Popen(
+            self.command(*arguments),
+            cwd=self.folder,
+            env=os.environ | self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def succeed(self, *arguments: str) -> str:
+        """Run Snakemake; its output. Fails the test with that output where it fails."""
+        ended = self.run(*arguments)
+        assert ended.returncode == 0, ended.stdout
+        return ended.stdout
+
+    def sha256(self, *patterns: str) -> dict[str, str]:
+        """Digests of the campaign's files that match, by their names."""
+        found = sorted(file for pattern in patterns for file in self.campaign.glob(pattern))
+        assert found, f"nothing matches {patterns} in {self.campaign}"
+        return {str(file.relative_to(self.campaign)): hashlib.sha256(file.read_bytes()).hexdigest() for file in found}
+
+
+def rules_run(said: str) -> set[str]:
+    """Names of the rules that a run did, or a dry run would do."""
+    table = said.split("Job stats:")[1].split("total", maxsplit=1)[0] if "Job stats:" in said else ""
+    return {line.split()[0] for line in table.splitlines() if re.search(r" \d+$", line)} - {"all"}
+
+
+def function_of_rules(name: str) -> str:
+    """The source of a function in rules/samples.smk."""
+    return re.search(rf"^def {name}\(.*?\n(?:\n\n|\Z)", (ROOT / "rules" / "samples.smk").read_text(), re.M | re.S)[0]
+
+
+def workplace(folder: Path, **changes) -> Workplace:
+    """A workplace with the three captures of .test/ at two sites."""
+    place = Workplace(folder)
+    place.configure(**changes)
+    shutil.copytree(CAPTURES, folder / "captures")
+    place.sheet(
+        ("alpha-p1", "alpha", "p1", "../captures/alpha-p1.pcap.gz"),
+        ("alpha-p2", "alpha", "p2", "../captures/alpha-p2.pcap.gz"),
+        ("beta-p1", "beta", "p1", "../captures/beta-p1.pcap.gz"),
+    )
+    return place

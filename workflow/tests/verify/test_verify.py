@@ -1,0 +1,463 @@
+"""`acapella verify`: it agrees on sound digests, names what differs, and fails where the core is wrong."""
+
+import hashlib
+import os
+import re
+import shutil
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from acapella_testing.altered_digests import replaced, tamper
+from acapella_testing.frames.traces import START_NS, busy_port, pcapng_block, write_pcap, write_pcapng, write_untimed
+
+from acapella.cli.main import main
+from acapella.common import tshark
+from acapella.verify import tables
+from acapella.verify.command import Result, compare
+from acapella_core import schemas
+
+pytestmark = pytest.mark.usefixtures("program")
+SOAK = "ACAPELLA_SOAK" in os.environ
+
+
+@pytest.fixture(scope="module", autouse=True)
+def remembered(tmp_path_factory):
+    """Equal captures are digested once by each engine, and read once by tshark as the reference."""
+    ours, theirs, known = tables.our_tables, tables.tshark_tables, {}
+
+    def once(folder: Path, file: Path, make, *engine: str) -> tables.Tables:
+        key = (*engine, hashlib.sha256(file.read_bytes()).hexdigest())
+        if key not in known:
+            known[key] = make(file, *engine, tmp_path_factory.mktemp("digest"))
+        copies = {name: Path(shutil.copy(getattr(known[key], name), folder)) for name in ("frames", "flows", "tags")}
+        return replace(known[key], **copies)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "our_tables", lambda file, engine, folder, limits=None: once(folder, file, ours, engine))
+        patch.setattr(tables, "tshark_tables", lambda file, folder, *_: once(folder, file, theirs))
+        yield
+
+
+@pytest.mark.parametrize("engine", ["hybrid", "native", "tshark"])
+def test_a_sound_digest_agrees(engine, capture, capsys):
+    assert main(["verify", str(capture), "--engine", engine]) == 0
+    out = capsys.readouterr().out
+    assert f"1 files, {len(busy_port())} frames" in out
+    assert "unexplained on what the core decided: 0 frames" in out
+
+
+@pytest.mark.parametrize("engine", ["hybrid", "native", "tshark"])
+def test_a_capture_without_a_frame_has_no_share_that_agrees(engine, tmp_path, capsys):
+    assert main(["verify", str(write_pcap(tmp_path / "none.pcap", [])), "--engine", engine]) == 0
+    out = capsys.readouterr().out
+    assert "1 files, 0 frames" in out
+    assert "100.000 %" not in out and "%" not in out
+    assert "unexplained on what the core decided: 0 frames" in out
+
+
+TAGGED = {  # ids from 100 on, outermost first; tshark takes 0x88a8 with 0x88a8 behind it for one header
+    "88a8 88a8": ("eth:ethertype:ieee8021ad:ethertype:ip:tcp", "Ethernet/VLAN/IPv4/TCP"),
+    "88a8 88a8 88a8": (
+        "eth:ethertype:ieee8021ad:ethertype:ieee8021ad:ethertype:ip:tcp",
+        "Ethernet/VLAN/VLAN/IPv4/TCP",
+    ),
+    "88a8 88a8 8100 88a8": (
+        "eth:ethertype:ieee8021ad:ethertype:vlan:ethertype:ieee8021ad:ethertype:ip:tcp",
+        "Ethernet/VLAN/VLAN/VLAN/IPv4/TCP",
+    ),
+    "88a8 8100 88a8 88a8": (
+        "eth:ethertype:ieee8021ad:ethertype:vlan:ethertype:ieee8021ad:ethertype:ip:tcp",
+        "Ethernet/VLAN/VLAN/VLAN/IPv4/TCP",
+    ),
+    "9100 88a8": ("eth:ethertype:vlan:ethertype:ieee8021ad:ethertype:ip:tcp", "Ethernet/VLAN/VLAN/IPv4/TCP"),
+}
+
+
+def tagged(types: str, behind: bytes) -> bytes:
+    tags = b"".join(bytes.fromhex(kind) + struct.pack("!H", 100 + at) for at, kind in enumerate(types.split()))
+    return bytes.fromhex("00562b000001" * 2) + tags + behind
+
+
+@pytest.mark.parametrize("engine", ["hybrid", "native", "tshark"])
+def test_service_tags_are_tsharks_headers_with_every_id(engine, tmp_path, capsys):
+    packet = bytes.fromhex(
+        "0800 4500002800010000400666cd 0a000001 0a000002 1389 0050 00000001 00000000 5002 1000 0000 0000"
+    )
+    capture = write_pcap(tmp_path / "tags.pcap", [(START_NS, tagged(types, packet)) for types in TAGGED])
+    assert main(["verify", str(capture), "--engine", engine]) == 0
+    assert "unexplained on what the core decided: 0 frames" in capsys.readouterr().out
+    made = tables.our_tables(capture, engine, tmp_path)
+    frames, flows = pq.read_table(made.frames), pq.read_table(made.flows)
+    said = list(zip(frames["protocols"].to_pylist(), frames["stack"].to_pylist(), strict=True))
+    assert said == list(TAGGED.values())
+    ids = dict(zip(flows["flow"].to_pylist(), flows["vlan"].to_pylist(), strict=True))
+    of_frame = [ids[flow] for flow in frames["flow"].to_pylist()]
+    assert of_frame == [list(range(100, 100 + len(types.split()))) for types in TAGGED]
+
+
+@pytest.mark.parametrize("engine", ["hybrid", "tshark"])
+def test_labels_that_tshark_was_asked_about_keep_their_order(engine, tmp_path, capsys):
+    """IPv6 of length 0, which the core leaves to tshark, below reserved labels (0 to 15, RFC 3032 2.1) and others."""
+    packet = (
+        bytes.fromhex("60000000 0000 1140") + bytes(15) + b"\1" + bytes(15) + b"\2" + bytes.fromhex("9c409c4100080000")
+    )
+    stacks = ([17, 0, 16], [0, 17, 16], [7, 99, 15, 16])
+    frames = [
+        bytes.fromhex("00562b000001" * 2 + "8847")
+        + b"".join(
+            struct.pack("!I", label << 12 | (at == len(labels) - 1) << 8 | 64) for at, label in enumerate(labels)
+        )
+        + packet
+        for labels in stacks
+    ]
+    capture = write_pcap(tmp_path / "labels.pcap", [(START_NS, frame) for frame in frames])
+    assert main(["verify", str(capture), "--engine", engine]) == 0
+    assert re.search(r"^mpls +3 +0 +0 ", capsys.readouterr().out, re.M)
+    made = tables.our_tables(capture, engine, tmp_path)
+    frames, flows = pq.read_table(made.frames), pq.read_table(made.flows)
+    assert set(frames["l4_by"].to_pylist()) == {"tshark"}
+    labels = dict(zip(flows["flow"].to_pylist(), flows["mpls"].to_pylist(), strict=True))
+    assert [labels[flow] for flow in frames["flow"].to_pylist()] == list(stacks)
+
+
+@pytest.mark.parametrize(
+    ("layer", "change"),
+    [
+        ("time", ("ts_ns", lambda ns: ns + 1)),
+        ("lengths", ("wire_len", lambda length: length + 1)),
+        ("lengths", ("cap_len", lambda length: length - 1)),
+        ("tcp", ("tcp_seq", lambda seq: seq ^ 1)),
+        ("network", ("protocols", lambda text: text.replace(":ip:", ":ipv6:"))),
+        ("link", ("protocols", lambda text: text.replace(":vlan:", ":"))),
+        ("transport", ("protocols", lambda text: text.replace(":tcp", ":udp"))),
+        ("vlan", ("flow", lambda flow: flow + 1)),
+    ],
+)
+def test_a_wrong_frame_is_named(layer, change, capture, monkeypatch, capsys):
+    tamper(monkeypatch, replaced(*change))
+    assert main(["verify", str(capture)]) == 1
+    out = capsys.readouterr().out
+    assert f"{capture}: frame 1, {layer}: ours" in out
+    assert "unexplained on what the core decided: 1 frames" in out
+
+
+@pytest.mark.parametrize(
+    ("layer", "change"),
+    [
+        ("addresses", ("src", lambda _: "192.0.2.99")),
+        ("ports", ("dst_port", lambda port: port + 1)),
+        ("vlan", ("vlan", lambda ids: [*ids, 7])),
+        ("mpls", ("mpls", lambda labels: labels[::-1])),
+    ],
+)
+def test_a_wrong_flow_is_named_at_its_first_frame(layer, change, capture, monkeypatch, capsys):
+    tamper(monkeypatch, replaced(*change), flows=True)
+    assert main(["verify", str(capture), "--first", "1"]) == 1
+    assert f"{capture}: frame 1, {layer}: ours" in capsys.readouterr().out
+
+
+def test_a_missing_frame_is_named(capture, monkeypatch, capsys):
+    tamper(monkeypatch, lambda table: table.filter(pc.not_equal(table["frame"], 3)))
+    assert main(["verify", str(capture)]) == 1
+    assert "frame 3, frames: ours None, tshark 'there'" in capsys.readouterr().out
+
+
+def test_above_layer_4_may_differ_and_is_counted(capture, monkeypatch, capsys):
+    named = next(row for row, text in enumerate(protocols_of(capture)) if text.endswith(":data"))
+    tamper(monkeypatch, replaced("protocols", lambda text: text.replace(":data", ":ssh"), named))
+    assert main(["verify", str(capture)]) == 1
+    out = capsys.readouterr().out
+    assert out.endswith("unexplained on what the core decided: 0 frames\n")
+    assert f"frame {named + 1}, protocols: ours" in out
+    counts = next(line for line in out.splitlines() if line.startswith("above layer 4")).split()
+    assert counts[3:6] == [str(len(busy_port()) - 1), "0", "1"]  # agree, errata, differ
+
+
+def places_of(result: Result) -> list[tuple[int, str]]:
+    """The frames and layers of all disagreements that are named."""
+    lines = [line for places in result.disagreements.values() for line in places.first]
+    return [(int(at), layer) for at, layer in re.findall(r": frame (\d+), ([^:]+): ours", "\n".join(lines))]
+
+
+def protocols_of(capture: Path) -> list[str]:
+    with tshark.find().start(capture, ("frame.protocols",)) as run:
+        return run.stdout.read().decode().splitlines()
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_first_bounds_what_is_printed(first, capture, monkeypatch, capsys):
+    tamper(monkeypatch, lambda table: table.set_column(1, "ts_ns", pc.add(table["ts_ns"], 1)))
+    assert main(["verify", str(capture), "--first", str(first)]) == 1
+    assert capsys.readouterr().out.count(", time: ours") == first
+
+
+@pytest.mark.parametrize("erratum", yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text()))
+def test_an_erratum_is_counted_apart(erratum, tmp_path, capsys):
+    assert erratum["clause"].startswith("draft-ietf-opsawg-pcap " if erratum["excuses"] == "time" else "RFC ")
+    capture = tmp_path / "erratum.pcap"
+    if "capture" in erratum:
+        capture.write_bytes(bytes.fromhex(erratum["capture"]))
+    else:
+        write_pcap(capture, [(START_NS, bytes.fromhex(erratum["frame"]))])
+    frames = len(protocols_of(capture))
+    assert main(["verify", str(capture)]) == 0
+    out = capsys.readouterr().out
+    places = ", ".join(f"{capture}:{frame + 1}" for frame in range(frames))
+    assert f"erratum {erratum['name']}: {frames} frames ({places})" in out
+
+
+@pytest.mark.parametrize(
+    ("layer", "change"),
+    [
+        ("time", ("ts_ns", lambda ns: ns + 1)),
+        ("time", ("ts_ns", lambda ns: ns - 1_000_000_000)),
+        ("lengths", ("cap_len", lambda length: length - 1)),
+        ("network", ("protocols", lambda text: text.replace(":ip:", ":ipv6:"))),
+    ],
+)
+@pytest.mark.parametrize("row", [0, 1], ids=["negative in tshark", "positive in tshark"])
+def test_an_erratum_of_time_excuses_nothing_else(row, layer, change, tmp_path, monkeypatch):
+    listed = yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text())
+    capture = tmp_path / "erratum.pcap"
+    capture.write_bytes(bytes.fromhex(next(entry["capture"] for entry in listed if entry["excuses"] == "time")))
+    tamper(monkeypatch, replaced(*change, row))
+    result = compare(capture, "hybrid")
+    assert (row + 1, layer) in places_of(result)
+    assert result.faults == 1
+
+
+@pytest.mark.parametrize(
+    ("layer", "change"),
+    [
+        ("time", ("ts_ns", lambda ns: ns + 1)),
+        ("lengths", ("cap_len", lambda length: length - 1)),
+        ("link", ("protocols", lambda text: text.replace(":vlan:", ":"))),
+    ],
+)
+def test_an_erratum_excuses_only_what_stands_behind_the_mpls_stack(layer, change, tmp_path, monkeypatch, capsys):
+    erratum = yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text())[0]
+    capture = write_pcap(tmp_path / "erratum.pcap", [(START_NS, bytes.fromhex(erratum["frame"]))])
+    tamper(monkeypatch, replaced(*change))
+    assert main(["verify", str(capture)]) == 1
+    assert f"frame 1, {layer}: ours" in capsys.readouterr().out
+
+
+def test_an_erratum_excuses_a_tag_behind_the_pseudowire(tmp_path, capsys):
+    erratum = yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text())[0]
+    frame = bytes.fromhex(erratum["frame"])
+    at = frame.index(bytes.fromhex("02000000000208004500")) + 6
+    capture = write_pcap(tmp_path / "t.pcap", [(START_NS, frame[:at] + bytes.fromhex("81000017") + frame[at:])])
+    assert main(["verify", str(capture)]) == 0
+    assert f"erratum {erratum['name']}: 1 frames" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("tag", [("vlan", 14, "0070"), ("mpls", 18, "00015140")], ids=["VLAN id", "MPLS label"])
+@pytest.mark.parametrize("ethertype", ["0800", "88cc"], ids=["an erratum", "without IP"])
+def test_outer_tags_are_compared_whatever_stands_behind_the_stack(tag, ethertype, tmp_path, monkeypatch):
+    """The core is shown another VLAN id or label than tshark."""
+    layer, at, changed = tag
+    erratum = yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text())[0]
+    frame = bytes.fromhex(erratum["frame"].replace("0208004500", f"02{ethertype}4500"))
+    capture = write_pcap(tmp_path / "shown.pcap", [(START_NS, frame)])
+    other = frame[:at] + bytes.fromhex(changed) + frame[at + len(changed) // 2 :]
+    altered = write_pcap(tmp_path / "other.pcap", [(START_NS, other)])
+    sound = tables.our_tables
+    assert main(["verify", str(capture)]) == 0
+    monkeypatch.setattr(tables, "our_tables", lambda file, engine, folder, limits=None: sound(altered, engine, folder))
+    result = compare(capture, "native")
+    assert places_of(result) == [(1, layer)]
+    assert result.faults == 1
+
+
+ETHERNET = "00562b000001" * 2
+IPV6 = "60000000 0008 {} 40" + "20010db8000000000000000000000001" + "20010db8000000000000000000000002"
+IPV4 = "0800 {} 0001 0000 40 {} 0000 0a000001 0a000002"
+ODD = {
+    "a quote's IPv4 is IPv6, and ends inside VRRP": IPV4.format("4500 003c", "01")
+    + "03000000 00000000 60000000 e75c 70 40"
+    + "00" * 24,
+    "destination options that are cut, and the last header": "86dd" + IPV6.format("3c") + "3b04000000000000",
+    "AH that is cut, and the last header": "86dd" + IPV6.format("33") + "3b04000000000000",
+    "a routing header of which one octet is there": "86dd" + IPV6.format("2b") + "3b",
+    "a fragment header that is cut": "86dd" + IPV6.format("2c") + "3b000000",
+    "an extension header with nothing behind it": "86dd" + IPV6.format("3c") + "1100000000000000",
+    "IPv4 options that are cut, behind MPLS": "8847 00011140 4f00 003c 0001 0000 40 11 0000 0a000001 0a000002 66",
+    "a source route": IPV4.format("4700 0024", "11") + "8307040a00000900" + "9c409c4100080000",
+}
+
+
+@pytest.mark.parametrize("engine", ["hybrid", "native"])
+def test_odd_frames_are_dissected_as_tshark_does_or_left_to_it(engine, tmp_path):
+    capture = write_pcap(tmp_path / "odd.pcap", [(START_NS, bytes.fromhex(ETHERNET + odd)) for odd in ODD.values()])
+    result = compare(capture, engine)
+    assert result.frames == len(ODD)
+    assert result.faults == 0, [list(ODD)[frame - 1] for frame, _ in places_of(result)]
+
+
+def test_frames_that_native_leaves_undecided_are_said(capture, capsys):
+    assert main(["verify", str(capture), "--engine", "native"]) == 0
+    out = capsys.readouterr().out
+    compared = next(line for line in out.splitlines() if line.startswith("above layer 4")).split()
+    count, places = not_compared(out, "above layer 4")
+    assert count > 0
+    assert sum(map(int, compared[3:6])) + count == len(busy_port())
+    named = [int(place.removeprefix(f"{capture}:")) for place in places[:10]]
+    assert named == sorted(named) and len(named) == min(count, 10)
+    assert (places[10:] == ["..."]) == (count > 10)
+
+
+def not_compared(out: str, layer: str) -> tuple[int, list[str]]:
+    """How many frames were not compared on a layer, and the places named."""
+    found = re.search(rf"^not compared, {layer} \([^)]*\): ([0-9,]+) frames(?: \((.*)\))?$", out, re.M)
+    assert found, out
+    return int(found[1].replace(",", "")), found[2].split(", ") if found[2] else []
+
+
+@pytest.mark.parametrize("first", [0, 1, 10])
+def test_frames_whose_tags_are_not_compared_are_named(first, tmp_path, capsys):
+    cut = bytes.fromhex("00562b000001" * 2 + "8100") + b"\x00"  # inside the VLAN tag
+    frames = [cut, *(frame for _, frame in busy_port()), cut]
+    one = write_pcap(tmp_path / "one.pcap", [(START_NS, frame) for frame in frames])
+    other = write_pcap(tmp_path / "other.pcap", [(START_NS, cut)])
+    assert main(["verify", str(one), str(other), "--first", str(first)]) == 0
+    out = capsys.readouterr().out
+    assert out.count("not compared, ") == 1
+    count, places = not_compared(out, "vlan, mpls, tunnels")
+    named = [f"{one}:1", f"{one}:{len(frames)}", f"{other}:1"][:first]
+    assert (count, places) == (3, [*named, "..."] if 0 < first < 3 else named)
+
+
+def test_frames_without_a_time_are_no_agreement_on_it(tmp_path, capsys):
+    timed = [frame for _, frame in busy_port()][:5]
+    head = write_untimed(tmp_path / "untimed.pcapng", timed[:2])
+    one = head.read_bytes()
+    mixed = tmp_path / "mixed.pcapng"
+    mixed.write_bytes(one + pcapng_block(6, struct.pack("<IIIII", 0, 0, 1000, len(timed[2]), len(timed[2])) + timed[2]))
+    assert main(["verify", str(head), str(mixed)]) == 0
+    out = capsys.readouterr().out
+    assert "2 files, 5 frames" in out
+    agree = {line.split()[0]: line.split()[1:4] for line in out.splitlines() if line.startswith(("time", "lengths"))}
+    assert agree == {"time": ["1", "0", "0"], "lengths": ["5", "0", "0"]}
+    assert not_compared(out, "time") == (4, [f"{head}:1", f"{head}:2", f"{mixed}:1", f"{mixed}:2"])
+
+
+@pytest.mark.parametrize("time_ns", [0, START_NS])
+def test_a_time_that_one_side_alone_has_is_a_disagreement(time_ns, tmp_path, monkeypatch, capsys):
+    untimed = write_untimed(tmp_path / "untimed.pcapng", [frame for _, frame in busy_port()][:2])
+    tamper(monkeypatch, replaced("ts_ns", lambda _: time_ns, row=1))
+    assert main(["verify", str(untimed)]) == 1
+    out = capsys.readouterr().out
+    assert f"{untimed}: frame 2, time: ours '{time_ns}', tshark None" in out
+    assert not_compared(out, "time") == (1, [f"{untimed}:1"])
+
+
+def test_hybrid_leaves_nothing_undecided(capture, capsys):
+    assert main(["verify", str(capture)]) == 0
+    assert "not compared, above" not in capsys.readouterr().out
+
+
+def test_what_follows_an_authentication_header_is_the_protocol_of_both(tmp_path):
+    """IPv6, AH, OSPF: RFC 4302 2.1."""
+    packet = bytes.fromhex("6000000000280001") + bytes(32)
+    packet = packet[:6] + b"\x33\x01" + packet[8:] + bytes.fromhex("5904000000000100000001") + bytes(13) + bytes(16)
+    capture = write_pcap(tmp_path / "ah.pcap", [(START_NS, bytes.fromhex("00562b000001" * 2 + "86dd") + packet)])
+    result = compare(capture, "native")
+    assert not result.disagreements
+    assert result.native == 1
+
+
+def test_blocks_that_are_no_frames_are_said_and_shift_nothing(tmp_path, capsys):
+    custom = pcapng_block(0xBAD, (32473).to_bytes(4, "little") + b"abcd")
+    journal = pcapng_block(9, b"__REALTIME_TIMESTAMP=1\nMESSAGE=x\n\n")
+    frames = [(1, frame) for _, frame in busy_port()]
+    capture = write_pcapng(tmp_path / "blocks.pcapng", frames, custom + journal)
+    assert main(["verify", str(capture)]) == 0
+    out = capsys.readouterr().out
+    assert "2 blocks that are not frames; tshark numbers them" in out
+    assert f"1 files, {len(frames)} frames" in out
+
+
+def test_corpus_agrees_on_layers_2_to_4(corpus, tmp_path, capsys):
+    """A few captures; test_dissect_matches_tshark compares all of them, joined."""
+    for part in ("ndpi", "tcpdump"):
+        for file in sorted((corpus / part).glob("*.pcap*"))[:: 40 if SOAK else 240]:
+            (tmp_path / f"{part}_{file.name}").symlink_to(file)  # in a folder, what tshark refuses is passed over
+    code = main(["verify", str(tmp_path)])
+    out = capsys.readouterr().out
+    assert "unexplained on what the core decided: 0 frames" in out
+    kinds = set(re.findall(r"^disagreement, ([^,:]+)", out, re.M))
+    assert kinds <= {"protocols", "above layer 4"} and code == (1 if kinds else 0)
+
+
+def with_fcs(path: Path, fcs: bytes, kept: int | None = None) -> Path:
+    """A capture of which the file says that an FCS ends each frame; ``kept``: octets captured of each."""
+    frames = [frame + fcs for _, frame in busy_port()]
+    if path.suffix == ".pcapng":
+        blocks = [pcapng_block(1, struct.pack("<HHI", 1, 0, 0) + struct.pack("<HHB3x", 13, 1, len(fcs)))]
+        for at, frame in enumerate(frames):
+            cut = frame[:kept]
+            head = struct.pack("<IIIII", 0, 0, at, len(cut), len(frame))
+            blocks.append(pcapng_block(6, head + cut + bytes(-len(cut) % 4)))
+        section = pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+        path.write_bytes(section + b"".join(blocks))
+        return path
+    network = 1 | 0x04000000 | len(fcs) // 2 << 28
+    head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, network)
+    records = [
+        struct.pack("<IIII", 1, at, len(frame[:kept]), len(frame)) + frame[:kept] for at, frame in enumerate(frames)
+    ]
+    path.write_bytes(head + b"".join(records))
+    return path
+
+
+@pytest.mark.parametrize("name", ["f.pcap", "f.pcapng"])
+@pytest.mark.parametrize("kept", [None, 62, 60])
+def test_lengths_leave_out_the_fcs_that_a_file_declares(tmp_path, capture, name, kept):
+    plain = tables.our_tables(capture, "native", tmp_path)
+    wanted = pq.read_table(plain.frames, columns=["wire_len"])
+    found = tmp_path / "found"
+    found.mkdir()
+    file = with_fcs(tmp_path / name, b"\xde\xad\xbe\xef", kept)
+    frames = pq.read_table(tables.our_tables(file, "native", found).frames)
+    assert frames["wire_len"] == wanted["wire_len"]
+    assert frames["cap_len"].to_pylist() == [min(kept or length, length) for length in wanted["wire_len"].to_pylist()]
+    for engine in ("native", "tshark"):
+        result = compare(file, engine)
+        assert (result.frames, result.faults) == (len(frames), 0)
+
+
+def test_frames_of_each_kind_are_named_layers_2_to_4_first(tmp_path, monkeypatch, capsys):
+    """500 wrong times and two kinds of wrong network headers behind them; each kind is named, whatever comes before."""
+    frames = [(START_NS + at, frame) for at, (_, frame) in enumerate(busy_port() * 40)][:600]
+    captures = [write_pcap(tmp_path / f"{name}.pcap", frames) for name in "ab"]
+
+    def change(table: pa.Table) -> pa.Table:
+        times = [ns + (row < 500) for row, ns in enumerate(table["ts_ns"].to_pylist())]
+        texts = table["protocols"].to_pylist()
+        for row in range(550, 600):
+            texts[row] = texts[row].replace(":ip:", ":ipv6:" if row % 2 else ":arp:")
+        wrong = replaced("protocols", lambda text: text)(table)
+        wrong = wrong.set_column(wrong.schema.get_field_index("protocols"), "protocols", pa.array(texts))
+        return wrong.set_column(wrong.schema.get_field_index("ts_ns"), "ts_ns", pa.array(times, pa.int64()))
+
+    tamper(monkeypatch, change)
+    protocols = protocols_of(captures[0])
+    wrong = [row for row in range(550, 600) if ":ip:" in protocols[row]]
+    assert main(["verify", *map(str, captures), "--first", "3"]) == 1
+    out = capsys.readouterr().out
+    answers = r"(?:, ours '([^']*)', tshark '([^']*)')?"
+    kinds = re.findall(rf"^disagreement, ([^,:]*){answers}.*: ([0-9,]+) frames$", out, re.M)
+    assert {kind[0] for kind in kinds[:-1]} == {"network"}
+    assert kinds[-1] == ("time", "", "", "1,000")
+    network = {(ours, theirs): int(frames) for layer, ours, theirs, frames in kinds if layer == "network"}
+    for token, odd in (("ipv6", 1), ("arp", 0)):
+        rows = [row for row in wrong if row % 2 == odd]
+        assert sum(frames for (ours, _), frames in network.items() if ours.split(":")[0] == token) == 2 * len(rows) > 0
+        assert f"{captures[0]}: frame {rows[0] + 1}, network: ours '{token}" in out
+    assert out.count(", time: ours") == 3

@@ -1,0 +1,113 @@
+"""Which files `acapella verify` compares, which it skips and lists, and how it runs several at a time."""
+
+import os
+import re
+
+import pytest
+from acapella_testing.altered_digests import replaced, tamper
+from acapella_testing.frames.traces import busy_port, write_pcap
+
+from acapella.cli.main import main
+
+
+def test_a_named_file_that_cannot_be_compared_fails(capture, capsys):
+    text = capture.with_name("notes.pcap")
+    text.write_text("no capture at all\n" * 9)
+    assert main(["verify", str(capture), str(text)]) == 1
+    printed = capsys.readouterr()
+    assert "1 files" in printed.out
+    assert f"not compared: {text}" in printed.err
+
+
+def test_what_is_no_capture_is_said_and_passed_over_in_a_folder(capture, capsys):
+    text = capture.with_name("notes.pcap")
+    text.write_text("no capture at all\n" * 9)
+    assert main(["verify", str(capture.parent)]) == 0
+    printed = capsys.readouterr()
+    assert "1 files (1 not compared), " in printed.out
+    assert printed.err.count("not compared: ") == 1
+    assert str(text) in printed.err
+    assert "1 files not compared" in printed.err
+
+
+def test_no_frame_of_a_damaged_capture_is_compared(capture, capsys):
+    damaged = capture.with_name("damaged.pcap")
+    content = capture.read_bytes()
+    damaged.write_bytes(content[: len(content) // 2] + b"\xff" * 2000)
+    at, whole = 24, 0  # records whose header is before the damage
+    while at + 16 <= len(content) // 2:
+        at += 16 + int.from_bytes(content[at + 8 : at + 12], "little")
+        whole += 1
+    assert main(["verify", str(capture), str(damaged)]) == 1
+    alone = capsys.readouterr()
+    (line,) = [line for line in alone.err.splitlines() if line.startswith("not compared: ")]
+    assert line.startswith(f"not compared: {damaged}: ") and line.endswith(f"; none of its {whole} frames is compared")
+    assert main(["verify", str(capture)]) == 0
+    assert alone.out.replace("1 files (1 not compared)", "1 files") == capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("path", "said"), [("nowhere.pcap", "no such file"), (".", "there is no capture")])
+def test_nothing_to_compare_is_an_error(path, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["verify", path]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_skipped_files_are_listed_if_no_capture_is_left(tmp_path, capsys):
+    (tmp_path / "notes.txt").touch()
+    assert main(["verify", str(tmp_path)]) == 2
+    assert f"skipped: {tmp_path}/notes.txt: " in capsys.readouterr().err
+
+
+def test_output_is_the_same_for_any_number_of_jobs(tmp_path, monkeypatch, capsys):
+    for at in range(7):
+        write_pcap(tmp_path / f"{at}.pcap", busy_port()[at:])
+    (tmp_path / "broken.pcap").write_text("no capture at all\n" * 9)
+    tamper(monkeypatch, replaced("ts_ns", lambda ns: ns + 1))
+    printed = []
+    for jobs in ("1", "2", "5"):
+        assert main(["verify", str(tmp_path), "--jobs", jobs]) == 1
+        printed.append(capsys.readouterr())
+    assert printed[0].out.count(", time: ours") == 7
+    assert printed[0] == printed[1] == printed[2]
+
+
+@pytest.mark.parametrize("jobs", ["0", "-1"])
+def test_jobs_below_one_are_refused(jobs, capture, capsys):
+    assert main(["verify", str(capture), "--jobs", jobs]) == 2
+    assert "--jobs" in capsys.readouterr().err
+
+
+def test_progress_counts_files_and_frames_on_standard_error(capture, capsys):
+    assert main(["verify", str(capture), "--progress"]) == 0
+    assert f"verify: 1 of 1 files, {len(busy_port())} frames\n" in capsys.readouterr().err
+
+
+def test_every_file_that_is_skipped_is_listed_with_the_reason(capture, capsys):
+    folder = capture.parent
+    (folder / "inner").mkdir()
+    expected = {
+        folder / "inner" / "notes.txt": "no suffix of a capture",
+        folder / "gone.pcap": "cannot read it: No such file or directory",
+        folder / "link": "symbolic link to a directory",
+        folder / "pipe.pcap": "not a regular file",
+    }
+    (folder / "inner" / "notes.txt").write_text("x")
+    (folder / "gone.pcap").symlink_to(folder / "nowhere")
+    (folder / "link").symlink_to(folder / "inner")
+    os.mkfifo(folder / "pipe.pcap")
+    assert main(["verify", str(folder)]) == 0
+    err = capsys.readouterr().err
+    skipped = dict(re.findall(r"^skipped: (.*?): (.*)$", err, re.M))
+    assert set(skipped) == {str(path) for path in expected}
+    for path, reason in expected.items():
+        assert skipped[str(path)].startswith(reason)
+    assert "4 files skipped" in err
+
+
+def test_a_file_that_is_named_and_in_a_folder_is_compared_once(capture, capsys):
+    other = capture.with_name("capture.dump")
+    other.write_bytes(capture.read_bytes())
+    assert main(["verify", str(capture.parent), str(other)]) == 0
+    printed = capsys.readouterr()
+    assert "2 files" in printed.out and "skipped" not in printed.err
