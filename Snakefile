@@ -13,7 +13,7 @@ min_version("9.16")
 
 from acapella.snakefile import config as configuration
 from acapella.snakefile.code import digest as digest_of_code
-from acapella.snakefile.failures import how_to_go_on
+from acapella.snakefile.failures import report_failures
 from acapella.snakefile.job_records import JobRecords
 from acapella.common.links import refusal
 from acapella_core import beneath
@@ -46,15 +46,8 @@ JOB_RECORDS = JobRecords(lambda: workflow.dryrun or workflow.touch)
 logger.addHandler(JOB_RECORDS)
 
 
-def report_failures():
-    """Print which jobs failed and how to continue, once."""
-    if not JOB_RECORDS.reported:
-        JOB_RECORDS.reported = True
-        print(how_to_go_on(JOB_RECORDS.failed, config["exclude"], stopping=JOB_RECORDS.stopping), file=sys.stderr)
-
-
 # If Snakemake fails around a job, as at a log that it cannot make, it does not run onerror.
-atexit.register(lambda: JOB_RECORDS.failed and report_failures())
+atexit.register(lambda: JOB_RECORDS.failed and report_failures(JOB_RECORDS, config["exclude"]))
 
 ROOT = Path(os.path.relpath(workflow.basedir))
 CAMPAIGN = f"results/{config['campaign']}"
@@ -114,4 +107,4 @@ onstart:
 
 
 onerror:
-    report_failures()
+    report_failures(JOB_RECORDS, config["exclude"])

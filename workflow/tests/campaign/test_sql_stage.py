@@ -290,7 +290,8 @@ def test_the_command_can_write_temporary_files_alone(campaign, tmp_path):
     (tmp_path / "scratch").mkdir()
     code = f"""
 import sys
-from acapella import cli, sql
+from acapella.campaign import sql
+from acapella.cli import main as cli
 sql.reading_statement = lambda con, query: query
 sys.argv = ["acapella", "sql", {str(campaign)!r}, "copy flows to 'stolen.csv'"]
 sys.exit(cli.main())

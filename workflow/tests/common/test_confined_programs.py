@@ -293,7 +293,7 @@ def test_root_of_a_user_namespace_is_not_said_to_be_limited():
     """The kernel limits no process of root outside, and a namespace does not show who its root is."""
     if subprocess.run(["unshare", "-r", "true"], check=False, capture_output=True).returncode:
         pytest.skip("no user namespaces here")
-    code = "from acapella import confined as c; print(c.status_of_trial()[c.PROCESSES] == str(c.TASKS))"
+    code = "from acapella.common import confined as c; print(c.status_of_trial()[c.PROCESSES] == str(c.TASKS))"
     command = ["unshare", "-r", sys.executable, "-c", code]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"
 

@@ -89,7 +89,7 @@ def test_peak_memory_of_ours_and_of_tshark_are_rows_of_their_own():
 
 def test_peak_of_a_digest_counts_its_own_memory_apart_from_its_children(tmp_path):
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'x = b\"x\" * (200 << 20)'], check=True); "
-    code += "from acapella_bench import peak; from acapella import cli; cli.main = lambda argv: 0; peak.main([])"
+    code += "from acapella_bench import peak; from acapella.cli import main; main.main = lambda argv: 0; peak.main([])"
     bench = module("programs").Bench.of(module("__main__").parse([]), tmp_path)
     environment = os.environ | {"PYTHONPATH": str(ROOT / "workflow" / "bench")}
     said = json.loads(bench.measure([sys.executable, "-c", code], keep=True, env=environment).stdout)

@@ -3,13 +3,14 @@
 import errno
 import shutil
 import signal
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from acapella_core import names
 from acapella_core.errors import DAMAGED, INTERNAL, INTERRUPTED, MISTAKE, OUTSIDE
 
-from .job_records import FailedJob
+from .job_records import FailedJob, JobRecords
 
 LEAST_FREE = 1 << 20  # bytes
 SAMPLE_RULES = ("collect", "digest", "analyze")  # a job of these fails by its sample
@@ -23,6 +24,13 @@ HINTS = {
 }
 NOT_STARTED = (126, 127)  # exit codes of a shell that cannot run a command
 FIRST = 3  # jobs named of those that failed for the same reason
+
+
+def report_failures(records: JobRecords, excluded: Sequence[str]) -> None:
+    """Print `how_to_go_on` to standard error, once for each run of Snakemake."""
+    if not records.reported:
+        records.reported = True
+        print(how_to_go_on(records.failed, excluded, stopping=records.stopping), file=sys.stderr)
 
 
 def how_to_go_on(jobs: Sequence[FailedJob], excluded: Sequence[str], *, stopping: bool = False) -> str:

@@ -56,7 +56,7 @@ class JobRecords(logging.Handler):
         super().__init__(logging.INFO)
         self.dry_run = dry_run
         self.failed: list[FailedJob] = []
-        self.reported = False  # set by the handler of a failed run (Snakefile)
+        self.reported = False  # set by failures.report_failures
         self.stopping = False  # set by the handlers of SIGTERM and SIGINT (rules/samples.smk)
         self._samples: dict[int, str | None] = {}
         self._existed: dict[int, tuple[Path, ...]] = {}
