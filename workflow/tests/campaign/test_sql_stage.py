@@ -381,7 +381,7 @@ def test_plans_and_tables_can_be_asked_for(campaign, ask, query):
 def test_all_stages_connect_by_the_function_whose_spill_directory_is_private():
     """DuckDB's own functions open a database that spills to a predictable directory, or to the current one."""
     opening = re.compile(r"duckdb\.(connect|sql|query|execute|read_\w+|from_\w+|default_connection)\b|temp_directory=")
-    root = Path(queries.__file__).parents[3]
+    root = Path(queries.__file__).parents[4]
     sources = [
         *root.glob("workflow/src/**/*.py"),
         *root.glob("capture/src/**/*.py"),
