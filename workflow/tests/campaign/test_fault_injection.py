@@ -79,6 +79,41 @@ def run(folder: Path, words: tuple[str, ...], **environment: str) -> subprocess.
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "call"),
+    [
+        ("write", "os.ftruncate(file, 1)"),
+        ("write", "os.posix_fallocate(file, 0, 1)"),
+        ("write", "os.pwritev(file, [b'x'], 0)"),
+        ("write", "os.pwritev(file, [b'x'], 0, os.RWF_DSYNC)"),
+        ("write", "check(libc.fallocate(file, 0, ctypes.c_long(0), ctypes.c_long(1)))"),
+        ("rename", "os.link('armed', 'other')"),
+        ("rename", "os.link('armed', 'other', src_dir_fd=os.open('.', os.O_RDONLY))"),
+        ("rename", "check(libc.renameat2(-100, b'armed', -100, b'other', 0))"),
+    ],
+)
+def test_calls_that_files_are_written_with_fail(kind, call, library, tmp_path):
+    """The first fails, the second succeeds: the same call twice."""
+    code = f"""
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+def check(result):
+    if result != 0:
+        raise OSError(ctypes.get_errno(), "")
+file = os.open("armed", os.O_RDWR | os.O_CREAT)
+for _ in range(2):
+    try:
+        {call}
+        print("done")
+    except OSError as error:
+        print(error.errno in (5, 28))
+"""
+    fault = {"LD_PRELOAD": str(library), "ACAPELLA_FAIL_FROM": "armed", "ACAPELLA_FAIL": f"{kind}:1"}
+    command = [sys.executable, "-I", "-S", "-c", code]
+    ended = subprocess.run(command, cwd=tmp_path, env=fault, capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["True", "done"], ended.stderr
+
+
 @pytest.fixture(scope="module")
 def before(tmp_path_factory) -> dict[str, Path]:
     """For each stage, the campaign as it is before that stage."""

@@ -202,6 +202,68 @@ int fdatasync(int descriptor) {
     return real(descriptor);
 }
 
+ssize_t pwritev(int descriptor, const struct iovec *parts, int count, off_t offset) {
+    REAL(ssize_t, "pwritev", int, const struct iovec *, int, off_t)
+    if (is_file(descriptor) && fails(WRITE)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return real(descriptor, parts, count, offset);
+}
+
+ssize_t pwritev64(int descriptor, const struct iovec *parts, int count, off_t offset) {
+    return pwritev(descriptor, parts, count, offset);
+}
+
+ssize_t pwritev2(int descriptor, const struct iovec *parts, int count, off_t offset, int flags) {
+    REAL(ssize_t, "pwritev2", int, const struct iovec *, int, off_t, int)
+    if (is_file(descriptor) && fails(WRITE)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return real(descriptor, parts, count, offset, flags);
+}
+
+ssize_t pwritev64v2(int descriptor, const struct iovec *parts, int count, off_t offset, int flags) {
+    return pwritev2(descriptor, parts, count, offset, flags);
+}
+
+int ftruncate(int descriptor, off_t size) {
+    REAL(int, "ftruncate", int, off_t)
+    if (is_file(descriptor) && fails(WRITE)) {
+        errno = EIO;
+        return -1;
+    }
+    return real(descriptor, size);
+}
+
+int ftruncate64(int descriptor, off_t size) {
+    return ftruncate(descriptor, size);
+}
+
+int fallocate(int descriptor, int mode, off_t offset, off_t size) {
+    REAL(int, "fallocate", int, int, off_t, off_t)
+    if (is_file(descriptor) && fails(WRITE)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return real(descriptor, mode, offset, size);
+}
+
+int fallocate64(int descriptor, int mode, off_t offset, off_t size) {
+    return fallocate(descriptor, mode, offset, size);
+}
+
+// This one returns its error, and leaves errno alone.
+int posix_fallocate(int descriptor, off_t offset, off_t size) {
+    REAL(int, "posix_fallocate", int, off_t, off_t)
+    return is_file(descriptor) && fails(WRITE) ? ENOSPC : real(descriptor, offset, size);
+}
+
+int posix_fallocate64(int descriptor, off_t offset, off_t size) {
+    return posix_fallocate(descriptor, offset, size);
+}
+
 int rename(const char *old, const char *new) {
     REAL(int, "rename", const char *, const char *)
     if (fails(RENAME)) {
@@ -218,6 +280,34 @@ int renameat(int old_folder, const char *old, int new_folder, const char *new) {
         return -1;
     }
     return real(old_folder, old, new_folder, new);
+}
+
+int renameat2(int old_folder, const char *old, int new_folder, const char *new, unsigned flags) {
+    REAL(int, "renameat2", int, const char *, int, const char *, unsigned)
+    if (fails(RENAME)) {
+        errno = EIO;
+        return -1;
+    }
+    return real(old_folder, old, new_folder, new, flags);
+}
+
+// A link gives a whole file its final name, as a rename does.
+int link(const char *old, const char *new) {
+    REAL(int, "link", const char *, const char *)
+    if (fails(RENAME)) {
+        errno = EIO;
+        return -1;
+    }
+    return real(old, new);
+}
+
+int linkat(int old_folder, const char *old, int new_folder, const char *new, int flags) {
+    REAL(int, "linkat", int, const char *, int, const char *, int)
+    if (fails(RENAME)) {
+        errno = EIO;
+        return -1;
+    }
+    return real(old_folder, old, new_folder, new, flags);
 }
 
 // dlsym may allocate: glibc's own entry points instead.
