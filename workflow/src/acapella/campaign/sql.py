@@ -65,8 +65,8 @@ def add_format(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--spreadsheet",
         action="store_true",
-        help="csv and tsv: write an apostrophe before text that begins with = + - @, tab or CR, which spreadsheets "
-        "take for a formula",
+        help="csv and tsv: write an apostrophe before text that begins with = + - @ (also full-width), tab, CR or LF, "
+        "which spreadsheets take for a formula",
     )
 
 
