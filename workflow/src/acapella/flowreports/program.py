@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -92,11 +91,9 @@ def end_of(command: list[str], made: Iterable[Path], descriptors: Sequence[int] 
     """
     nothing = subprocess.DEVNULL
     streams = {"stdin": nothing, "stdout": nothing, "stderr": subprocess.PIPE}
-    # DPDK reserves more address space than there is memory.
     process = confinement.start(
         command,
         sorted({path.parent for path in made}),
-        memory_bytes=resource.RLIM_INFINITY,
         **streams,
         text=True,
         pass_fds=descriptors,

@@ -20,7 +20,6 @@ import functools
 import json
 import os
 import re
-import resource
 import secrets
 import shutil
 import signal
@@ -221,8 +220,7 @@ def started(
     command = [*command, *more]
     if written is None:
         return confinement.in_lasting_thread(functools.partial(subprocess.Popen, command, **options))
-    # DPDK reserves more address space than there is memory.
-    return confinement.start(command, written, memory_bytes=resource.RLIM_INFINITY, **options)
+    return confinement.start(command, written, **options)
 
 
 def wait_for(process: subprocess.Popen) -> int:
