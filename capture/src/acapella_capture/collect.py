@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int | None:
 def described(args: argparse.Namespace, settings: Settings) -> Iterator[Told]:
     """Return the manifests of captures that others made; a process of its own gives up its rights before."""
     if getattr(args, "own_process", False):
-        confinement.confine_self(args.campaign / "raw")
+        confinement.confine_self(args.campaign / "raw", starts=True)
     return files.describe(settings.samples, args.campaign, only=args.only, limits=limits(**settings.limits))
 
 

@@ -14,7 +14,7 @@ import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
 
 from acapella.cli.doctor import confinement
-from acapella.cli.main import main
+from acapella.cli.main import COMMANDS, main
 from acapella.common import confined, tshark
 from acapella.digest.command import ANSWER_S
 from acapella.kappa import selection
@@ -298,10 +298,121 @@ def test_commands_that_read_what_others_made_are_confined(tmp_path, command):
         process.stderr.close()
 
 
+@needs_landlock
+@needs_seccomp
+@pytest.mark.parametrize(
+    ("command", "writes"),
+    [
+        (["check", "campaign"], False),
+        (["index", "campaign"], True),
+        (["analyze", "campaign", "--sample", "a"], True),
+        (["analyze", "campaign", "--sample", "a", "-o", "other/out"], False),
+        (["process", "campaign"], True),
+        (["figures", "campaign"], True),
+        (["report", "campaign"], True),
+    ],
+    ids=lambda value: "_".join(value) if isinstance(value, list) else None,
+)
+def test_readers_of_a_campaign_write_in_it_alone(tmp_path, command, writes):
+    for name in ("campaign", "other", "tmp"):
+        (tmp_path / name).mkdir()
+    code = f"""
+import os, signal
+import acapella.{COMMANDS[command[0]]} as module
+from acapella.cli import main as cli
+def refused(attempt):
+    try:
+        attempt()
+    except OSError as error:
+        return type(error).__name__
+    return "done"
+def run(args):
+    for attempt in (
+        lambda: open("campaign/a", "w"),
+        lambda: open("a", "w"),
+        lambda: os.kill(os.getppid(), 0),
+    ):
+        print(refused(attempt))
+module.run = run
+cli.main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command],
+        cwd=tmp_path,
+        env=os.environ | {"TMPDIR": str(tmp_path / "tmp")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    denied = "PermissionError"
+    assert done.stdout.split() == ["done" if writes else denied, denied, denied], done.stderr
+
+
 def status_of(pid: int) -> dict[str, str]:
     """Return the lines of /proc/PID/status."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+# Calls on another process, itself and the kernel, without Landlock: the numbers of refused calls are their errors.
+SIGNALS = """
+import ctypes, json, os, platform, resource, signal, sys
+libc = ctypes.CDLL(None, use_errno=True)
+X86 = platform.machine() == "x86_64"
+def call(number, *arguments):
+    ctypes.set_errno(0)
+    return 0 if libc.syscall(number, *arguments) >= 0 else ctypes.get_errno()
+own, other = os.getpid(), int(sys.argv[1])
+handle = os.pidfd_open(other)
+numbers = {
+    "kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131), "prlimit64": (302, 261), "msgget": (68, 186),
+    "shmget": (29, 194), "semget": (64, 190), "fanotify_init": (300, 262), "open_by_handle_at": (304, 265),
+}
+number = {name: pair[not X86] for name, pair in numbers.items()}
+limits = ctypes.create_string_buffer(16)
+found = {
+    "others": [
+        call(number["kill"], other, 0), call(number["kill"], 0, 0), call(number["kill"], -1, 0),
+        call(number["tkill"], other, 0), call(number["tgkill"], other, other, 0), call(424, handle, 0, None, 0),
+        call(number["prlimit64"], other, 7, None, limits),
+    ],
+    "own": [
+        call(number["kill"], own, 0), call(number["tkill"], own, 0), call(number["tgkill"], own, own, 0),
+        call(number["prlimit64"], 0, 7, None, limits), call(number["prlimit64"], own, 7, None, limits),
+    ],
+    "kernel": [
+        call(428, -100, b"/", 0), call(430, b"tmpfs", 0), call(442, -1, b"", 0, None, 0),
+        call(number["msgget"], 0, 0o600), call(number["shmget"], 0, 4096, 0o600), call(number["semget"], 0, 1, 0o600),
+        call(number["fanotify_init"], 0, 0), call(number["open_by_handle_at"], -1, None, 0),
+    ],
+}
+print(json.dumps(found), flush=True)
+"""
+
+
+@needs_seccomp
+@pytest.mark.parametrize("how", ["spawned", "confined_self"])
+def test_a_confined_process_signals_itself_alone(how):
+    """As the same user, and by the filter: a signal to an unconfined process is refused by Landlock's ABI 6, too, but
+    other calls here are not.
+    """
+    script = SIGNALS
+    if how == "spawned":
+        reading, writing = os.pipe()
+        with Path(os.devnull).open("rb") as nothing, os.fdopen(reading) as printed:
+            command = [PYTHON, "-I", "-c", script, str(os.getpid())]
+            process = confined.Process(command, {}, (nothing.fileno(), writing, writing))
+            os.close(writing)
+            text = printed.read()
+            process.wait(60)
+    else:
+        script = "from acapella_core.confinement import confine_self; confine_self()\n" + script
+        command = [sys.executable, "-c", script, str(os.getpid())]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = json.loads(text)
+    assert set(found["others"]) == {errno.EPERM}, text
+    assert set(found["own"]) == {0}, text
+    assert set(found["kernel"]) == {errno.EPERM}, text
 
 
 def test_doctor_reports_what_is_active():
@@ -309,7 +420,7 @@ def test_doctor_reports_what_is_active():
     assert found["Landlock"].there == (OFFERED["landlock_abi"] > 0)
     assert str(OFFERED["landlock_abi"]) in found["Landlock"].seen or not found["Landlock"].there
     assert found["seccomp"].there == OFFERED["seccomp"]
-    assert set(found) == {"Landlock", "seccomp", "user of tshark", "processes of tshark"}
+    assert set(found) == {"Landlock", "seccomp", "signals", "user of tshark", "processes of tshark"}
 
 
 def test_doctor_reports_the_user_that_tshark_gets():

@@ -18,15 +18,16 @@ MEMORY_BYTES = 16 << 30  # of address space; tshark needs 1 GiB to start
 CPU_S = 24 * 3600  # as long as the rule digest may take
 
 
-def confine_self(*written: str | os.PathLike | None, serves: bool = False) -> None:
+def confine_self(*written: str | os.PathLike | None, serves: bool = False, starts: bool = False) -> None:
     """Confine this process before it reads what others made: no network, and no writing but beneath the directories of
     the files ``written`` (nulls are skipped) and of temporary files.
 
     Of a directory that does not exist yet, it is the nearest one above. With ``serves`` it may listen on Unix sockets.
-    It holds for the calling thread and what that starts. `acapella doctor` reports what the kernel offers.
+    It signals itself alone; with ``starts`` also the programs that it starts, and before Landlock's ABI 6 all processes
+    of the user. It holds for the calling thread and what that starts. `acapella doctor` reports what the kernel offers.
     """
     beside = [str(existing(Path(path).absolute().parent)) for path in written if path]
-    _native.confine_self([*beside, os.environ.get("TMPDIR") or "/tmp"], serves)
+    _native.confine_self([*beside, os.environ.get("TMPDIR") or "/tmp"], serves, starts)
 
 
 def existing(directory: Path) -> Path:
@@ -39,7 +40,7 @@ def start(
 ) -> subprocess.Popen:
     """Start a program that reads what others made, as subprocess.Popen with ``options`` does.
 
-    It has no network, and writes beneath the directories ``writable`` alone, and so do its children;
+    It has no network, and writes beneath the directories ``writable`` alone, as do its children;
     its memory and CPU time are limited. It keeps our user id, so that it reads what we can read. Raises OSError if it
     cannot be started.
 
@@ -48,7 +49,7 @@ def start(
     """
 
     def confined() -> subprocess.Popen:
-        _native.confine_self([str(existing(Path(path).absolute())) for path in writable], False)
+        _native.confine_self([str(existing(Path(path).absolute())) for path in writable], False, True)
         return subprocess.Popen(command, **options)
 
     # What a thread gives up, the others keep. A function between fork and exec would not be safe beside other threads.

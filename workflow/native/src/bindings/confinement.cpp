@@ -53,9 +53,11 @@ nb::dict offered() {
 void bind_confinement(nb::module_& module) {
     module.def("spawn_confined", &spawn, nb::arg("path"), nb::arg("arguments"), nb::arg("environment"),
                nb::arg("streams"), nb::arg("readable"), nb::arg("limits"), "See acapella.common.confined");
-    module.def("confine_self", &confine::confine_self, nb::arg("writable"), nb::arg("serves") = false,
-               "Writes of this thread and what it starts go beneath these directories alone; no network, and "
-               "Unix sockets only to listen on, if it serves");
+    module.def(
+        "confine_self", &confine::confine_self, nb::arg("writable"), nb::arg("serves") = false,
+        nb::arg("starts") = false,
+        "Writes of this thread and what it starts go beneath these directories alone; no network, and "
+        "Unix sockets only to listen on, if it serves; signals to itself alone, unless it starts programs");
     module.def(
         "open_beneath", &open_directory, nb::arg("descriptor"), nb::arg("path"),
         "A descriptor of a directory below an open one, without following links; see acapella_core.beneath");

@@ -180,7 +180,9 @@ bool leave_others(const Prepared& prepared, bool seccomp) {
     if (prepared.ruleset.number() >= 0 &&
         ::syscall(landlock::kRestrictSelf, prepared.ruleset.number(), 0) != 0)
         fail(prepared, "Landlock");
-    if (seccomp && !(refuse_new_groups() && refuse_system_calls())) fail(prepared, "seccomp");
+    if (seccomp &&
+        !(refuse_new_groups() && refuse_signals(::getpid()) && refuse_system_v() && refuse_system_calls()))
+        fail(prepared, "seccomp");
     // By its descriptor: the new user may not pass the directories that lead to it.
     ::syscall(SYS_execveat, prepared.executable.number(), "", prepared.arguments.data(),
               prepared.environment.data(), AT_EMPTY_PATH);
@@ -198,7 +200,7 @@ Offered offered() {
     return found;
 }
 
-void confine_self(const std::vector<std::string>& writable, bool serves) {
+void confine_self(const std::vector<std::string>& writable, bool serves, bool starts) {
     if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return;
     const std::uint64_t writes = landlock::file_system_rights(landlock_abi()) & ~landlock::kReadRights;
     const Descriptor made = ruleset(writes);
@@ -206,6 +208,12 @@ void confine_self(const std::vector<std::string>& writable, bool serves) {
         for (const std::string& path : writable) allow(made.number(), path, writes);
         allow(made.number(), "/dev/null", landlock::kWriteFile);
         (void)::syscall(landlock::kRestrictSelf, made.number(), 0);
+    }
+    // A program that it starts may need both: nfpcapd has semaphores and signals its own threads, whose
+    // process is not known before the fork.
+    if (!starts) {
+        (void)refuse_signals(::getpid());
+        (void)refuse_system_v();
     }
     (void)refuse_system_calls(serves);
 }

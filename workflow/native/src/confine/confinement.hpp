@@ -46,7 +46,7 @@ struct Offered {
 };
 Offered offered();
 
-// Starts `program` with these rights, and no others: no network and no other user's processes (seccomp;
+// Starts `program` with these rights, and no others: no network and no signals to other processes (seccomp;
 // without it a network namespace), no files but `rights.readable` (Landlock), no open files but its three, no
 // core dumps; if we are root, an unprivileged user id that no other process has, else a user namespace of its
 // own: only so are its processes counted apart from the user's others, and their number limited; a process
@@ -56,7 +56,9 @@ pid_t spawn(const Program& program, const Rights& rights);
 
 // Takes rights from the calling thread and the threads and programs that it starts from here on: they write
 // beneath `writable` alone, and have no network (Landlock, seccomp); Unix sockets to be connected to if it
-// `serves`. Does without what the kernel does not offer.
-void confine_self(const std::vector<std::string>& writable, bool serves);
+// `serves`. If it `starts` programs, it and they may signal each other (Landlock from ABI 6 on; earlier ABIs
+// allow all processes of the user) and share memory (System V), else it signals itself alone. Does without
+// what the kernel does not offer.
+void confine_self(const std::vector<std::string>& writable, bool serves, bool starts);
 
 }  // namespace acapella::confine

@@ -32,6 +32,27 @@ constexpr std::uint32_t kIoUringEnter = 426;
 constexpr std::uint32_t kIoUringRegister = 427;
 constexpr std::uint32_t kClone3 = 435;
 constexpr std::uint32_t kPidfdGetfd = 438;
+constexpr std::uint32_t kPidfdSendSignal = 424;
+constexpr std::uint32_t kOpenTree = 428;
+constexpr std::uint32_t kMoveMount = 429;
+constexpr std::uint32_t kFsopen = 430;
+constexpr std::uint32_t kFsconfig = 431;
+constexpr std::uint32_t kFsmount = 432;
+constexpr std::uint32_t kFspick = 433;
+constexpr std::uint32_t kProcessMadvise = 440;
+constexpr std::uint32_t kMountSetattr = 442;
+constexpr std::uint32_t kQuotactlFd = 443;
+constexpr std::uint32_t kProcessMrelease = 448;
+constexpr std::uint32_t kOpenTreeAttr = 467;
+
+constexpr std::uint32_t kNoCall = 0x3fffffff;  // a number without a system call
+#if defined(__x86_64__)
+constexpr std::uint32_t kIopl = SYS_iopl;
+constexpr std::uint32_t kIoperm = SYS_ioperm;
+#else
+constexpr std::uint32_t kIopl = kNoCall;
+constexpr std::uint32_t kIoperm = kNoCall;
+#endif
 
 // Flags of clone that make namespaces, in which a process would be root: CLONE_NEWTIME is for clone3 alone,
 // whose flags are in memory that a filter cannot read.
@@ -56,9 +77,24 @@ constexpr std::array kRefused{
     std::uint32_t{SYS_process_vm_writev},
     kPidfdGetfd,
     std::uint32_t{SYS_kcmp},
+    kProcessMadvise,
+    kProcessMrelease,
+    std::uint32_t{SYS_move_pages},
+    std::uint32_t{SYS_migrate_pages},
+    // files without their path, and other processes' files
+    std::uint32_t{SYS_open_by_handle_at},
+    std::uint32_t{SYS_fanotify_init},
     // the kernel
     std::uint32_t{SYS_mount},
     std::uint32_t{SYS_umount2},
+    kOpenTree,
+    kOpenTreeAttr,
+    kMoveMount,
+    kFsopen,
+    kFsconfig,
+    kFsmount,
+    kFspick,
+    kMountSetattr,
     std::uint32_t{SYS_pivot_root},
     std::uint32_t{SYS_chroot},
     std::uint32_t{SYS_setns},
@@ -72,6 +108,9 @@ constexpr std::array kRefused{
     std::uint32_t{SYS_finit_module},
     std::uint32_t{SYS_delete_module},
     std::uint32_t{SYS_kexec_load},
+    std::uint32_t{SYS_kexec_file_load},
+    kIopl,
+    kIoperm,
     std::uint32_t{SYS_reboot},
     std::uint32_t{SYS_swapon},
     std::uint32_t{SYS_swapoff},
@@ -79,6 +118,7 @@ constexpr std::array kRefused{
     std::uint32_t{SYS_clock_settime},
     std::uint32_t{SYS_adjtimex},
     std::uint32_t{SYS_quotactl},
+    kQuotactlFd,
     std::uint32_t{SYS_acct},
     std::uint32_t{SYS_syslog},
 };
@@ -86,10 +126,10 @@ constexpr std::array kRefused{
 // Of these, what a program that serves may call; of `socket`, Unix sockets alone.
 constexpr std::array kServing{std::uint32_t{SYS_socket}, std::uint32_t{SYS_socketpair},
                               std::uint32_t{SYS_bind}, std::uint32_t{SYS_listen}};
-constexpr std::uint32_t kNoCall = 0x3fffffff;  // a number without a system call
 
 constexpr std::size_t kBefore = 6;  // instructions before the refused numbers
 constexpr std::size_t kLength = kBefore + kRefused.size() + 9;
+static_assert(kLength < 256, "jumps are 8 bits long");
 
 constexpr sock_filter load(std::size_t offset) {
     return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset));
@@ -146,6 +186,49 @@ bool refuse_system_calls(bool serves) {
     static constexpr std::array<sock_filter, kLength> kFilter = filter(false);
     static constexpr std::array<sock_filter, kLength> kOfServers = filter(true);
     return set_filter(serves ? kOfServers.data() : kFilter.data(), kLength);
+}
+
+bool refuse_signals(pid_t own) {
+    // Places in the filter. A number of process 0 is the process itself for prlimit64, its group for kill.
+    constexpr std::uint8_t kAnyTarget = 8, kTarget = 10, kAllow = 12, kRefuse = 13;
+    const auto when = [](std::uint32_t call, std::uint8_t at, std::uint8_t to) {
+        return sock_filter(
+            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, static_cast<std::uint8_t>(to - at - 1), 0));
+    };
+    const std::array<sock_filter, 14> code{{
+        load(offsetof(seccomp_data, nr)),
+        when(SYS_prlimit64, 1, kAnyTarget),
+        when(SYS_kill, 2, kTarget),
+        when(SYS_tgkill, 3, kTarget),
+        when(SYS_tkill, 4, kTarget),
+        when(SYS_rt_sigqueueinfo, 5, kTarget),
+        when(SYS_rt_tgsigqueueinfo, 6, kTarget),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kPidfdSendSignal, kRefuse - 7 - 1, kAllow - 7 - 1),
+        load(offsetof(seccomp_data, args)),  // the lower half, which is all of a number of a process
+        when(0, 9, kAllow),
+        load(offsetof(seccomp_data, args)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(own), 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+    }};
+    return set_filter(code.data(), code.size());
+}
+
+bool refuse_system_v() {
+    constexpr std::array kCalls{
+        std::uint32_t{SYS_msgget},     std::uint32_t{SYS_msgsnd}, std::uint32_t{SYS_msgrcv},
+        std::uint32_t{SYS_msgctl},     std::uint32_t{SYS_semget}, std::uint32_t{SYS_semop},
+        std::uint32_t{SYS_semtimedop}, std::uint32_t{SYS_semctl}, std::uint32_t{SYS_shmget},
+        std::uint32_t{SYS_shmat},      std::uint32_t{SYS_shmctl},
+    };
+    std::array<sock_filter, kCalls.size() + 3> code{};
+    code[0] = load(offsetof(seccomp_data, nr));
+    for (std::size_t i = 0; i < kCalls.size(); ++i)
+        code[i + 1] =
+            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kCalls[i], static_cast<std::uint8_t>(kCalls.size() - i), 0);
+    code[kCalls.size() + 1] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    code[kCalls.size() + 2] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
+    return set_filter(code.data(), code.size());
 }
 
 bool refuse_new_groups() {

@@ -47,10 +47,22 @@ def register_parser(subparsers):
     return parser
 
 
+def confine(args) -> None:
+    """Take rights from this process, which reads files that others may have made."""
+    from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+
+    confine_self(output_of(args))
+
+
+def output_of(args) -> Path:
+    """Return the directory of the partial tables."""
+    return Path(args.output or Path(args.campaign, "partial", args.sample))
+
+
 def run(args) -> None:
     """Write the partials."""
     campaign = opened(args.campaign)
-    output = Path(args.output) if args.output else campaign.folder / "partial" / args.sample
+    output = output_of(args)
     beneath.protect(output)
     parameters = {"bin_ns": args.bin_ns, **congestion_limits(args.congestion)}
     make_partials(campaign, args.sample, output, threads=args.threads, **parameters)

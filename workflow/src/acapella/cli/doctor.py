@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 TIMEOUT_S = 20
+SIGNALS_ABI = 6  # of Landlock, from which on it limits signals
 GIB = 1024**3
 RDMA_DEVICES = Path("/sys/class/infiniband")
 ADMIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")  # tcpdump and tc are there, and users' PATHs are not
@@ -291,9 +292,13 @@ def confinement() -> list[Finding]:
     offered = _native.confinement_offered()
     abi = offered["landlock_abi"]
     seccomp, user, processes = trial()
+    signals = "tshark: to itself alone; commands: to programs that they start" if seccomp else "to all of the user"
+    if seccomp and abi < SIGNALS_ABI:
+        signals = "tshark: to itself alone; commands that start programs: to all processes of the user"
     pieces = (
         ("Landlock", abi > 0, f"active, ABI {abi}" if abi else "not in this kernel", "tshark and digest: few files"),
         ("seccomp", seccomp, "active" if seccomp else "not in this kernel", "tshark and digest: no network"),
+        ("signals", seccomp and abi >= SIGNALS_ABI, signals, "none to other processes (Landlock ABI 6, Linux 6.12)"),
         ("user of tshark", True, user, "few files"),
         ("processes of tshark", processes.startswith("at most"), processes, "no endless forks"),
     )

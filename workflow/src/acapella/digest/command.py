@@ -148,7 +148,7 @@ def confine(args: argparse.Namespace) -> None:
     """Take rights from this process, which reads a capture."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
-    confine_self(args.acap, args.flows)
+    confine_self(args.acap, args.flows, starts=True)
 
 
 def run(args: argparse.Namespace) -> int:

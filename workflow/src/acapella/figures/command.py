@@ -8,6 +8,7 @@ whose table has nothing to draw says so. The same tables give the same bytes.
 import argparse
 import sys
 import time
+from pathlib import Path
 
 from acapella.campaign import layout as campaigns
 from acapella_core.errors import UserError
@@ -37,6 +38,14 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         "--formats", nargs="+", metavar="FORMAT", default=list(FORMATS), help="of svg, pdf, png, html (default: all)"
     )
     return parser
+
+
+def confine(args: argparse.Namespace) -> None:
+    """Take rights from this process, which reads files that others may have made."""
+    from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+
+    # The renderer wakes its threads by a pair of Unix sockets.
+    confine_self(Path(args.campaign, "figures"), serves=True)
 
 
 def run(args: argparse.Namespace) -> None:

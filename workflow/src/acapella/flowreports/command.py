@@ -65,7 +65,7 @@ def confine(args: argparse.Namespace) -> None:
     """Take rights from this process, which reads captures, and from the programs that it runs on them."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
-    confine_self(args.output / "reports.pcap")
+    confine_self(args.output / "reports.pcap", starts=True)
 
 
 def run(args: argparse.Namespace) -> int:

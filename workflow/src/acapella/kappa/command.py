@@ -107,7 +107,7 @@ def confine(args: argparse.Namespace) -> None:
     """Take rights from this process, which reads captures."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
-    confine_self(args.output, args.spool and Path(args.spool, "spooled"))
+    confine_self(args.output, args.spool and Path(args.spool, "spooled"), starts=True)
 
 
 def run(args: argparse.Namespace) -> int:

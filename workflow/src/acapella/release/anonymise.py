@@ -55,7 +55,7 @@ def confine(args: argparse.Namespace) -> None:
     """Take rights from this process, which reads a capture."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
-    confine_self(args.target, args.new_key)
+    confine_self(args.target, args.new_key, starts=True)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -99,7 +99,7 @@ def confine(args: argparse.Namespace) -> None:
     """Take rights from this process, which reads captures and a campaign."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
-    confine_self(*places(args))
+    confine_self(*places(args), starts=True)
 
 
 def places(args: argparse.Namespace) -> tuple[Path, Path, Path | None]:

@@ -59,7 +59,7 @@ def confine(_: argparse.Namespace) -> None:
     """Take rights from this process, which reads captures and writes to TMPDIR alone."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
-    confine_self()
+    confine_self(starts=True)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -54,7 +54,7 @@ def confine(args: argparse.Namespace) -> None:
     """Take rights from this process, which reads captures, and from the programs that it runs on them."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
-    confine_self(args.output)
+    confine_self(args.output, starts=True)
 
 
 def run(args: argparse.Namespace) -> None:
