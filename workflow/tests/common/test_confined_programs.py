@@ -92,8 +92,9 @@ def test_the_program_of_that_test_finds_what_it_may_do(program):
     assert {"outside", "network"} <= set(found(own))
 
 
-def test_a_started_program_has_limits():
-    process = confinement.start(["/bin/sleep", "600"])
+@pytest.mark.parametrize("start", [confinement.start, lambda command: running.started([], command)])
+def test_a_started_program_has_limits(start):
+    process = start(["/bin/sleep", "600"])
     try:
         found = [resource.prlimit(process.pid, what)[0] for what in (resource.RLIMIT_AS, resource.RLIMIT_CPU)]
         assert found == [confinement.MEMORY_BYTES, confinement.CPU_S]

@@ -35,9 +35,7 @@ def existing(directory: Path) -> Path:
     return next(path for path in (directory, *directory.parents) if path.is_dir())
 
 
-def start(
-    command: Sequence[str], writable: Sequence[Path] = (), *, memory_bytes: int = MEMORY_BYTES, **options
-) -> subprocess.Popen:
+def start(command: Sequence[str], writable: Sequence[Path] = (), **options) -> subprocess.Popen:
     """Start a program that reads what others made, as subprocess.Popen with ``options`` does.
 
     It has no network, and writes beneath the directories ``writable`` alone, as do its children;
@@ -55,7 +53,7 @@ def start(
     # What a thread gives up, the others keep. A function between fork and exec would not be safe beside other threads.
     process = in_lasting_thread(confined)
     for what, most in (
-        (resource.RLIMIT_AS, memory_bytes),
+        (resource.RLIMIT_AS, MEMORY_BYTES),
         (resource.RLIMIT_CPU, CPU_S),
         (resource.RLIMIT_CORE, 0),
     ):
