@@ -13,8 +13,7 @@ enum option { END_OF_OPTIONS = 0, TIME_RESOLUTION = 9, TIME_OFFSET = 14 };
 #define BLOCK_HEAD 8
 #define TRAILER 4
 #define LARGEST_BLOCK (1U << 24)   /* libpcap's limit */
-#define MOST_INTERFACES (1U << 20) /* in all sections of a file, as in the native core (capture_reader.hpp) \
-                                    */
+#define MOST_INTERFACES (1U << 20) /* in all sections of a file, as in capture_reader.hpp */
 #define MICROSECONDS 6             /* the resolution of an interface that states none */
 #define SECOND 1000000000
 

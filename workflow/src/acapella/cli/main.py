@@ -35,7 +35,7 @@ COMMANDS = {
     "verify": "verify.command",
     "kappa": "kappa.command",
     "index": "campaign.index",
-    "check": "campaign.check",
+    "check": "cli.check",
     "sql": "campaign.sql",
     "analyze": "campaign.analyze",
     "process": "campaign.process",

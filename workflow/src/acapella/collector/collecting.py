@@ -8,7 +8,7 @@ import signal
 import time
 
 from acapella.common import control_channel
-from acapella.digest.command import DAMAGED
+from acapella.common.faults import DAMAGING
 from acapella_core import collector as core
 from acapella_core import files
 from acapella_core.errors import UserError, exit_code_of
@@ -146,7 +146,7 @@ class Run:
             note(f"error: {error}; exit code {code}")
         for file in reception.files:
             if file["end"] != "clean":
-                advice = "; exit code 1" if file["end"] in DAMAGED else ""
+                advice = "; exit code 1" if file["end"] in DAMAGING else ""
                 note(f"{file['file']}: {file['detail'] or file['end']}; what is whole before it was read{advice}")
         note(in_words(counters))
         if full := no_room(counters):
@@ -181,7 +181,7 @@ def outcome(reception: Reception, refusal: str | None) -> int:
     if refusal:
         note(f"error: {refusal}; the tables are empty; exit code 1")
         return 1
-    return int(any(file["end"] in DAMAGED for file in reception.files))
+    return int(any(file["end"] in DAMAGING for file in reception.files))
 
 
 def delivery(counters: dict[str, int], sent: int | None) -> dict[str, int | None]:

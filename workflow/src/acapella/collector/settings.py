@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acapella.common.control_channel import BITS, MOST_QUEUE_PAIRS, REPORT_BYTES, QueuePair, address
-from acapella.kappa.selection import duration_ns, whole
+from acapella.common.quantities import duration_ns, whole
 from acapella_core import decompression
 from acapella_core.arguments import size_bytes
 from acapella_core.errors import UserError

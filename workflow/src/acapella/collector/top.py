@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from acapella.kappa.selection import duration_ns, whole
+from acapella.common.quantities import duration_ns, whole
 from acapella_core.errors import UserError
 
 from .questions import MOST_FLOWS, asked

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from acapella.digest.command import DAMAGED, fault_of
 from acapella_core import _native
 from acapella_core.errors import UserError
+
+from .faults import DAMAGING, describe_fault
 
 MAGIC = (bytes.fromhex("1f8b"), bytes.fromhex("28b52ffd"), bytes.fromhex("04224d18"))  # RFC 1952, RFC 8878, LZ4 frame
 ALL = 2**64 - 1
@@ -34,7 +35,7 @@ class Fault:
 
     def line(self, capture: Path, frames: int) -> str:
         """Return the error or warning that `acapella digest` prints of such a capture."""
-        damaged = self.kind in DAMAGED
+        damaged = self.kind in DAMAGING
         read = "no whole frame is before it"
         if frames:
             read = f"the {frames:,} whole {'frame before it was' if frames == 1 else 'frames before it were'} read"
@@ -80,7 +81,7 @@ class Stream:
         if not kind:
             return None
         facts = {"compression": self._core.compression(), "file_issue_offset": self._bytes}
-        return Fault(kind, fault_of(facts | {"file_issue_detail": detail, "file_unread_bytes": 0}))
+        return Fault(kind, describe_fault(facts | {"file_issue_detail": detail, "file_unread_bytes": 0}))
 
 
 class Streams:

@@ -4,11 +4,13 @@ import contextlib
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import csv
 
-from acapella_core import schemas
+from acapella_core import names, schemas
 from acapella_core.arrow_tables import arrow_schema
+from acapella_core.errors import UserError
 from acapella_core.files import atomic_path
 
 from . import queries
@@ -88,3 +90,36 @@ def rounded(part: pa.Table) -> pa.Table:
         else:
             columns.append(column)
     return pa.table(columns, schema=part.schema)
+
+
+def read(table: str, path: Path, fix: str) -> pa.Table:
+    """Read a table's CSV file, with control characters escaped. Raises UserError if it has not the table's schema.
+
+    ``fix``: what to do then, for the message.
+    """
+    schema = arrow_schema(table)
+    options = csv.ConvertOptions(
+        column_types=schema, include_columns=schema.names, strings_can_be_null=True, null_values=[""]
+    )
+    try:
+        found = csv.read_csv(path, parse_options=csv.ParseOptions(newlines_in_values=True), convert_options=options)
+    except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+        raise UserError(f"not the table of this version: {one_line(error)}", where=path, fix=fix) from error
+    for place, field in enumerate(schema):
+        if not field.nullable and pa.types.is_string(field.type):  # an empty text is not a null
+            found = found.set_column(place, field, found[field.name].fill_null(""))
+    return printable(found)
+
+
+def printable(table: pa.Table) -> pa.Table:
+    """Return a table with control characters escaped: the renderer aborts at some of them."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string(field.type) and not pc.all(pc.utf8_is_printable(table[field.name])).as_py():
+            texts = [text and names.shown(text) for text in table[field.name].to_pylist()]
+            table = table.set_column(place, field, pa.array(texts, field.type))
+    return table
+
+
+def one_line(error: Exception) -> str:
+    """The first line of an error's text, without the quotes that KeyError puts around it."""
+    return str(error).strip("'\"").splitlines()[0]

@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acapella import __version__
+from acapella.common.faults import DAMAGING, describe_fault
 from acapella_core import decompression, files, names
 from acapella_core.arguments import size_bytes
 from acapella_core.errors import UserError
@@ -47,17 +48,6 @@ ENGINES = {
 UNREADABLE = "unsupported_link_type"  # an issue of frames
 PRIVATE = range(147, 163)  # LINKTYPE_USER0 to USER15, which tshark knows by name alone
 
-# Ways for a file to end after which the result is wrong: frames that were read may be made up (a checksum that does not
-# fit comes last), or frames that are there were not read. A file that is only cut holds no more than what was read.
-DAMAGED = (
-    "bad_compression",
-    "decompression_limit",
-    "bad_caplen",
-    "bad_pseudo_header",
-    "bad_block",
-    "bad_version",
-    "too_many_interfaces",
-)
 MEMORY = "2G"
 ANSWER_S = 120.0  # acapella.common.tshark's, which is slow to import
 LONGEST_S = 10**6
@@ -174,14 +164,14 @@ def run(args: argparse.Namespace) -> int:
     check_paths(args.sources, args.acap, flows)
     metadata = digest(args.sources, args.acap, flows, options, progress=args.progress)
     name = name_of(args.sources)
-    damaged = metadata["file_issue"] in DAMAGED and args.damaged == "fail"
+    damaged = metadata["file_issue"] in DAMAGING and args.damaged == "fail"
     if oddities := oddities_of(metadata):
         names.report(f"acapella: note: {name}: {oddities}")
     if unreadable := unreadable_of(metadata):
         names.report(f"acapella: warning: {name}: {unreadable}")
     if metadata["file_issue"] is not None:
         advice = f"; exit code 1: {MEND}" if damaged else ""
-        said = f"{name}: {fault_of(metadata)}; {kept(metadata['frames'])}{advice}"
+        said = f"{name}: {describe_fault(metadata)}; {kept(metadata['frames'])}{advice}"
         names.report(f"acapella: {'error' if damaged else 'warning'}: {said}")
     return int(damaged)
 
@@ -233,7 +223,7 @@ def opened(sources: Sequence[str], options: Options):
     from .merged import Merged, MergedDigest  # noqa: PLC0415 - as little as can be is imported for one
 
     with (
-        Merged(sources, DAMAGED, options.limits) as stream,
+        Merged(sources, DAMAGING, options.limits) as stream,
         contextlib.closing(MergedDigest(open_digest(stream.path, options), stream)) as engine,
     ):
         yield engine
@@ -317,15 +307,6 @@ def unreadable_of(metadata: dict) -> str:
     if metadata["engine"] != "native":
         nobody = "neither the core nor tshark knows"
     return f"{unreadable} of {metadata['frames']} frames have a link type that {nobody}"
-
-
-def fault_of(metadata: dict) -> str:
-    """Where and how the reading of the file ended, and how much of it was not read."""
-    data = "" if metadata["compression"] == "none" else " of the decompressed data"
-    text = f"at byte {metadata['file_issue_offset']}{data}: {metadata['file_issue_detail']}"
-    if unread := metadata["file_unread_bytes"]:
-        text += f"; the {unread} bytes from there to the end were not read"
-    return text
 
 
 def kept(frames: int) -> str:

@@ -3,19 +3,15 @@
 import functools
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
 
 from acapella.campaign.layout import Campaign, require
 from acapella.campaign.outcomes import TABLES as OUTCOME_TABLES
 from acapella.campaign.storage import TABLES as STORAGE_TABLES
 from acapella.campaign.trial_tables import TABLES as TRIAL_TABLES
-from acapella.common.tables import arrow_schema
+from acapella.common import tables
 from acapella.common.wording import natural
 from acapella.flowreports.study import TABLES as STUDY_TABLES
 from acapella.flowreports.tables import TABLES as FLOW_TABLES
-from acapella_core import names
-from acapella_core.errors import UserError
 
 ALL = "all"  # the site of the rows that are about the whole campaign
 
@@ -79,31 +75,9 @@ class Source:
 
     @functools.cache  # noqa: B019 (a source lives as long as its command)
     def table(self, name: str) -> pa.Table:
-        """Read tables/NAME.csv. Raises UserError where it is missing, cut, or another version's."""
+        """Return a table as `tables.read` does; the error names the command that makes it."""
         fix = f"run: {maker(name, self.campaign)}"
-        path = require(self.campaign.table(name, "csv"), fix)
-        schema = arrow_schema(name)
-        options = pyarrow.csv.ConvertOptions(
-            column_types=schema, include_columns=schema.names, strings_can_be_null=True, null_values=[""]
-        )
-        parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
-        try:
-            table = pyarrow.csv.read_csv(path, parse_options=parse, convert_options=options)
-        except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
-            raise UserError(f"not the table of this version: {one_line(error)}", where=path, fix=fix) from error
-        for place, field in enumerate(schema):
-            if not field.nullable and pa.types.is_string(field.type):  # an empty text is not a null
-                table = table.set_column(place, field, table[field.name].fill_null(""))
-        return printable(table)
-
-
-def printable(table: pa.Table) -> pa.Table:
-    """Return a table with control characters escaped: the renderer aborts at some of them."""
-    for place, field in enumerate(table.schema):
-        if pa.types.is_string(field.type) and not pc.all(pc.utf8_is_printable(table[field.name])).as_py():
-            texts = [text and names.shown(text) for text in table[field.name].to_pylist()]
-            table = table.set_column(place, field, pa.array(texts, field.type))
-    return table
+        return tables.read(name, require(self.campaign.table(name, "csv"), fix), fix)
 
 
 def sites_of(rows: list[dict]) -> list[str]:
@@ -125,8 +99,3 @@ def maker(table: str, campaign: Campaign) -> str:
         if table in made:
             return f"acapella {command}"
     return f"acapella process {campaign.folder}"
-
-
-def one_line(error: Exception) -> str:
-    """The first line of an error's text, without the quotes that KeyError puts around it."""
-    return str(error).strip("'\"").splitlines()[0]

@@ -124,13 +124,13 @@ def digested(captures: list[Path], folder: Path, limits) -> tuple[Path, Path]:
 
 def damage_of(acap: Path) -> str:
     """Where the bytes of a digest's captures are damaged, in words; empty where they are not."""
+    from acapella.common.faults import DAMAGING, describe_fault  # noqa: PLC0415
     from acapella.digest.acap_files import metadata_of  # noqa: PLC0415 (pyarrow)
-    from acapella.digest.command import DAMAGED, fault_of  # noqa: PLC0415
 
     told = metadata_of(acap)
-    if told["file_issue"] not in DAMAGED:
+    if told["file_issue"] not in DAMAGING:
         return ""
-    return f"{fault_of(told)}; the reports are of the {told['frames']} whole frames before it"
+    return f"{describe_fault(told)}; the reports are of the {told['frames']} whole frames before it"
 
 
 def whole_bytes(captures: list[Path], acap: Path, limits) -> tuple[int | None, ...]:

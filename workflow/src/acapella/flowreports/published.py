@@ -10,7 +10,7 @@ import argparse
 import csv
 from pathlib import Path
 
-from acapella.campaign.layout import Campaign, opened
+from acapella.campaign.layout import Campaign, opened, require
 from acapella.common import agreement
 from acapella_core.errors import UserError
 
@@ -72,10 +72,11 @@ def judged(place: int, row: dict, ours: tuple | None) -> dict:
 
 
 def rows_of(campaign: Campaign, name: str) -> list[dict]:
-    """A table of the campaign."""
-    from acapella.figures.source import Source  # noqa: PLC0415 (pyarrow)
+    """Return the rows of a table of the campaign."""
+    from acapella.common import tables  # noqa: PLC0415 (pyarrow)
 
-    return Source(campaign).rows(name)
+    fix = f"run: acapella {'flowstudy' if name == 'flowreport_offered' else 'flowtables'} {campaign.folder}"
+    return tables.read(name, require(campaign.table(name, "csv"), fix), fix).to_pylist()
 
 
 def samples_of(campaign: Campaign) -> dict[str, tuple]:

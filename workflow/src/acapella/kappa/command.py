@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from acapella.digest.command import DAMAGED
+from acapella.common.faults import DAMAGING
 from acapella_core import decompression, files, names
 from acapella_core.arguments import size_bytes
 from acapella_core.errors import UserError
@@ -125,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
             names.report(f"acapella: warning: {line}")
         if not args.output:
             to_standard_output(text)
-    damaged = [file["file"] for trial in result["trials"] for file in trial["files"] if file["end"] in DAMAGED]
+    damaged = [file["file"] for trial in result["trials"] for file in trial["files"] if file["end"] in DAMAGING]
     fails = bool(damaged) and args.damaged == "fail"
     if damaged:
         said = f"{', '.join(damaged)}: damaged, its frames may be wrong; the comparison is made of what could be read"
@@ -262,7 +262,7 @@ def pairs_of(count: int, all_pairs: bool) -> list[tuple[int, int]]:
 
 def bounds_of(given: list[str] | None) -> list[int]:
     """The bounds of --within, once each. Raises UserError."""
-    from .selection import LARGEST, whole  # noqa: PLC0415
+    from acapella.common.quantities import LARGEST, whole  # noqa: PLC0415
 
     if not given:
         return list(WITHIN_NS)
@@ -271,7 +271,9 @@ def bounds_of(given: list[str] | None) -> list[int]:
 
 def windows_of(args: argparse.Namespace) -> tuple[int | None, int | None]:
     """How many windows, or how long one is in ns. Raises UserError."""
-    from .selection import whole, window_ns  # noqa: PLC0415
+    from acapella.common.quantities import whole  # noqa: PLC0415
+
+    from .selection import window_ns  # noqa: PLC0415
 
     if args.window is not None:
         return None, window_ns(args.window)

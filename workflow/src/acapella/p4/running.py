@@ -30,7 +30,7 @@ from pathlib import Path
 
 from acapella.common import decompression
 from acapella.common.control_channel import Collector, Hello
-from acapella.digest.command import DAMAGED
+from acapella.common.faults import DAMAGING
 from acapella_core import confinement, files, names, p4_control
 from acapella_core import decompression as limits
 from acapella_core.errors import UserError
@@ -180,7 +180,7 @@ def note_outcome(
             data_plane.note(f"{port['file']}: ends within a record; its {port['in']:,} whole frames were read")
     for place, fault in faults.items():
         names.report(fault.line(captures[place], told["ports"][place]["in"]))
-    return int(any(fault.kind in DAMAGED for fault in faults.values()))
+    return int(any(fault.kind in DAMAGING for fault in faults.values()))
 
 
 def command_of(

@@ -98,11 +98,12 @@ def told(counts: dict) -> str:
 
 def report(source: str, counts: dict) -> int:
     """Say on standard error what was wrong with the capture; the exit code."""
-    from acapella.digest.command import DAMAGED, fault_of, kept, name_of  # noqa: PLC0415
+    from acapella.common.faults import DAMAGING, describe_fault  # noqa: PLC0415
+    from acapella.digest.command import kept, name_of  # noqa: PLC0415
 
     where = name_of([source])
     if counts["file_issue"] is not None:
-        names.report(f"acapella: warning: {where}: {fault_of(counts)}; {kept(counts['frames'])}")
+        names.report(f"acapella: warning: {where}: {describe_fault(counts)}; {kept(counts['frames'])}")
     if counts["ts_not_kept"]:
         names.report(f"acapella: warning: {where}: {counts['ts_not_kept']} times are not of 1970 to 2106")
-    return 1 if counts["file_issue"] in DAMAGED else 0
+    return 1 if counts["file_issue"] in DAMAGING else 0

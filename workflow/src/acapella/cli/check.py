@@ -27,14 +27,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from acapella.campaign import sql
+from acapella.campaign.layout import Campaign, opened
 from acapella.common import queries
 from acapella.common.links import links
 from acapella.figures import registry
 from acapella_core import names, schemas, sheets
 from acapella_core.errors import DAMAGED, UserError
-
-from . import sql
-from .layout import Campaign, opened
 
 SUMS = "SHA256SUMS"
 SAMPLES = {"raw": ".json", "acap": ".parquet", "flows": ".parquet", "partial": "", "flowreports": ""}

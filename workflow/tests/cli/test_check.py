@@ -13,8 +13,8 @@ from acapella_testing.made.tiny import add_sample, flow
 from acapella_testing.stages import analyse
 from acapella_testing.workflow_run import ROOT
 
-from acapella.campaign.check import MOST_BYTES, kind_of
 from acapella.cli import main as cli
+from acapella.cli.check import MOST_BYTES, kind_of
 from acapella.digest.cache import keep
 
 CAPTURE = bytes(24)
@@ -252,7 +252,7 @@ def test_a_view_in_place_of_a_table_is_not_read(folder, check, query):
 
 
 def test_a_table_of_a_catalog_has_a_limit(folder, check, monkeypatch):
-    monkeypatch.setattr("acapella.campaign.check.MOST_ROWS", 1)
+    monkeypatch.setattr("acapella.cli.check.MOST_ROWS", 1)
     code, lines = check(folder)
     assert code == 1 and "catalog.duckdb: table samples has more than 1 rows" in lines
 
@@ -268,7 +268,7 @@ def test_a_query_of_the_catalog_has_a_time_limit(folder, check, monkeypatch):
             f"create table samples(i int, site text, port text, sample text generated always as ({slow}::text))"
         )
         con.execute("insert into samples select 20000 + i, 'a', 'p' from range(4000) t(i)")
-    monkeypatch.setattr("acapella.campaign.check.MOST_S", 0.05)
+    monkeypatch.setattr("acapella.cli.check.MOST_S", 0.05)
     begin = time.monotonic()
     code, lines = check(folder)
     assert time.monotonic() - begin < 30

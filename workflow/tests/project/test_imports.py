@@ -1,0 +1,52 @@
+"""Who may import whom among the packages of acapella: a package imports those below it alone."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import acapella
+
+SOURCE = Path(acapella.__file__).parent
+LAYERS = (  # from below; packages of one layer do not import each other
+    {"common"},
+    {"digest"},
+    {"kappa", "verify"},
+    {"campaign"},
+    {"collector", "flowreports", "release"},
+    {"p4", "figures"},
+    {"report"},
+    {"snakefile", "cli"},
+)
+BELOW = {name: set().union(*LAYERS[:place]) for place, layer in enumerate(LAYERS) for name in layer}
+
+
+def packages_imported(path: Path) -> set[str]:
+    """Packages of acapella that a module imports; relative imports that leave the package count too."""
+    package = ["acapella", *path.relative_to(SOURCE).parts[:-1]]
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name.split(".") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = [*above, *(node.module.split(".") if node.module else [])]
+            names = [[*base, alias.name] for alias in node.names]
+        else:
+            continue
+        found |= {name[1] for name in names if name[0] == "acapella" and len(name) > 1}
+    return found & BELOW.keys()
+
+
+def test_every_package_is_in_a_layer():
+    assert {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"} == BELOW.keys()
+
+
+@pytest.mark.parametrize("package", sorted(BELOW))
+def test_package_imports_only_packages_below(package):
+    wrong = {
+        str(path.relative_to(SOURCE)): other
+        for path in (SOURCE / package).rglob("*.py")
+        if (other := packages_imported(path) - BELOW[package] - {package})
+    }
+    assert not wrong
