@@ -182,7 +182,7 @@ def test_writers_under_a_kernel_that_writes_less_is_interrupted_and_refuses(tmp_
 
 
 FEW = dpdk.some_frames(400, sizes=(64, 1514, 9000))  # 1.4 MB
-FAIL_NTH_CALL = dpdk.ROOT / "workflow" / "tests" / "fail_nth_call.c"
+FAIL_NTH_CALL = dpdk.ROOT / "workflow" / "tests" / "support" / "fail_nth_call.c"
 CHOSEN = {"write": 2, "sync": 1, "rename": 1, "malloc": 2}  # calls of a kind; make soak: all, of allocations 200
 SOAK = "ACAPELLA_SOAK" in os.environ
 

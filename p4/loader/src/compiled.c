@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "ports.h"
 
@@ -53,10 +55,15 @@ static int make_rings(struct compiled *compiled, const char *name) {
     return compiled->mbufs ? 0 : -1;
 }
 
-/* The ports in DPDK's iospec language; NULL: no temporary file. */
+/* Write the ports in DPDK's iospec language to a file in memory: a confined loader may have no directory for
+ * temporary files. NULL: no memory. */
 static FILE *write_ports(const struct compiled *compiled, const struct spec *spec) {
-    FILE *to = tmpfile();
+    const int descriptor = memfd_create("ports", MFD_CLOEXEC);
+    FILE *to = descriptor < 0 ? NULL : fdopen(descriptor, "w+");
     if (!to) {
+        if (descriptor >= 0) {
+            close(descriptor);
+        }
         return NULL;
     }
     if (spec->mirror_slots) {
@@ -87,7 +94,7 @@ int p4_compiled_load(struct p4 *p4, struct fault *fault) {
     }
     FILE *ports = write_ports(compiled, &p4->spec);
     if (!ports) {
-        return fail(fault, "%s: no temporary file", p4->spec.path);
+        return fail(fault, "%s: no memory for the list of ports", p4->spec.path);
     }
     const int error = rte_swx_pipeline_build_from_lib(&p4->pipeline, name, p4->settings.library, ports, 0);
     fclose(ports);

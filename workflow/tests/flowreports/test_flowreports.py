@@ -222,7 +222,8 @@ def test_of_a_damaged_capture_the_whole_frames_before_the_damage_are_reported_on
 
 def loader_runs(parent: int) -> bool:
     """Whether a child of a process is the loader and has opened the file of its reports, which has no name yet."""
-    for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+    tasks = Path(f"/proc/{parent}/task").glob("*/children")  # a thread of its own starts the loader
+    for child in [child for task in tasks for child in task.read_text().split()]:
         with contextlib.suppress(OSError):  # it has ended, or has not become the loader yet
             links = [path.readlink().name for path in Path(f"/proc/{child}/fd").iterdir()]
             if Path(f"/proc/{child}/exe").resolve().name == program.LOADER:
