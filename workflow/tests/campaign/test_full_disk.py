@@ -29,7 +29,9 @@ cp -r results kept
 """
 
 
-def test_a_full_disk_ends_a_run_with_one_line_and_the_next_run_completes(tmp_path):
+@pytest.fixture
+def place(tmp_path) -> Workplace:
+    """A campaign of one sample; skips the test if a namespace may have no file system of its own."""
     if (found := subprocess.run(PROBE, capture_output=True, text=True, check=False)).returncode:
         pytest.skip(f"no file system in a namespace: {found.stderr}")
     place = Workplace(tmp_path)
@@ -37,6 +39,10 @@ def test_a_full_disk_ends_a_run_with_one_line_and_the_next_run_completes(tmp_pat
     (tmp_path / "captures").mkdir()
     write_pcap(tmp_path / "captures" / "s.pcap", busy_port())
     place.sheet(("s", "alpha", "p1", "../captures/s.pcap"))
+    return place
+
+
+def test_a_full_disk_ends_a_run_with_one_line_and_the_next_run_completes(place, tmp_path):
     command = ["unshare", "-rm", "bash", "-c", RUNS, "runs", *place.command("index")]
     subprocess.run(command, cwd=tmp_path, check=True, stdin=subprocess.DEVNULL)
     printed = (tmp_path / "first.log").read_text()
@@ -66,14 +72,7 @@ echo $? > first.code
 @pytest.mark.parametrize(
     ("limit", "cause"), [("nr_inodes=1", "No space left on device"), ("ro", "Read-only file system")]
 )
-def test_a_log_that_cannot_be_opened_ends_a_run_with_a_summary_and_excludes_no_sample(tmp_path, limit, cause):
-    if (found := subprocess.run(PROBE, capture_output=True, text=True, check=False)).returncode:
-        pytest.skip(f"no file system in a namespace: {found.stderr}")
-    place = Workplace(tmp_path)
-    place.configure(digest={"engine": "native"})
-    (tmp_path / "captures").mkdir()
-    write_pcap(tmp_path / "captures" / "s.pcap", busy_port())
-    place.sheet(("s", "alpha", "p1", "../captures/s.pcap"))
+def test_a_log_that_cannot_be_opened_ends_a_run_with_a_summary_and_excludes_no_sample(place, tmp_path, limit, cause):
     command = ["unshare", "-rm", "bash", "-c", LOGS, "runs", limit, *place.command("--until", "digest", "-q")]
     subprocess.run(command, cwd=tmp_path, check=True, stdin=subprocess.DEVNULL)
     printed = (tmp_path / "first.log").read_text()

@@ -1,18 +1,13 @@
 """Versions of the innermost network header and encapsulations, compared with tshark's header tokens."""
 
 import itertools
-import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from acapella_testing.frames import tunnel_frames
-from acapella_testing.frames.traces import START_NS, write_pcap
 from acapella_testing.frames.tunnel_frames import Packet, ethernet
-from acapella_testing.stages import analyse, rows
-
-from acapella.cli import main as cli
-from acapella_core.files import sha256_of
+from acapella_testing.stages import analysed_frames, rows
 
 ARP_TYPE, IPV6_TYPE = 0x0806, 0x86DD
 ARP = Packet(
@@ -50,20 +45,7 @@ def campaign(tmp_path_factory) -> Path:
     """One sample with every packet, the n-th of them n times, and ARP without a tunnel."""
     frames = [ethernet(packet).octets for n, packet in enumerate(PACKETS.values(), 1) for _ in range(n)]
     frames += [ethernet(ARP, ARP_TYPE).octets] * 20
-    return analyzed(tmp_path_factory.mktemp("versions"), frames)
-
-
-def analyzed(folder: Path, frames: list[bytes]) -> Path:
-    """A campaign with a sample of frames, in a directory."""
-    for part in ("raw", "acap", "flows"):
-        (folder / part).mkdir()
-    capture = write_pcap(folder / "raw" / "s.pcap", [(START_NS + at, frame) for at, frame in enumerate(frames)])
-    manifest = {"sample": "s", "site": "WEST", "port": "p1", "file": capture.name, "sha256": sha256_of(capture)}
-    manifest |= {"status": "ok", "testbed": "files", "bytes": capture.stat().st_size}
-    (folder / "raw" / "s.json").write_text(json.dumps(manifest))
-    made = ["-o", str(folder / "acap" / "s.parquet"), "--flows", str(folder / "flows" / "s.parquet")]
-    assert cli.main(["digest", str(capture), *made, "--engine", "native", "--site", "WEST", "--port", "p1"]) == 0
-    return analyse(folder)
+    return analysed_frames(tmp_path_factory.mktemp("versions"), frames)
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +84,6 @@ def test_headers_that_an_icmp_error_quotes_are_no_encapsulation(tmp_path):
         ethernet(unreachable, IPV6_TYPE),
         ethernet(in_ethernet(VXLAN, unreachable, IPV6_TYPE, 4789)),
     ]
-    made = analyzed(tmp_path, [frame.octets for frame in frames])
+    made = analysed_frames(tmp_path, [frame.octets for frame in frames])
     found = {row["encapsulation"]: row["frames"] for row in rows(made, "encapsulations") if row["site"] == "all"}
     assert found == {"Ethernet": 3, "Ethernet/IPv4/UDP/VXLAN/Ethernet": 1}

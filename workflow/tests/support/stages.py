@@ -21,6 +21,11 @@ def analysed_by_tshark(folder: Path, frames: list[bytes]) -> Path:
         tshark.find()
     except UserError as error:
         pytest.skip(str(error))
+    return analysed_frames(folder, frames, "tshark")
+
+
+def analysed_frames(folder: Path, frames: list[bytes], engine: str = "native") -> Path:
+    """Make a campaign of one sample of these frames in a directory, up to its tables."""
     for part in ("raw", "acap", "flows"):
         (folder / part).mkdir()
     capture = write_pcap(folder / "raw" / "s.pcap", [(START_NS + at, frame) for at, frame in enumerate(frames)])
@@ -28,7 +33,7 @@ def analysed_by_tshark(folder: Path, frames: list[bytes]) -> Path:
     manifest |= {"status": "ok", "testbed": "files", "bytes": capture.stat().st_size}
     (folder / "raw" / "s.json").write_text(json.dumps(manifest))
     made = ["-o", str(folder / "acap" / "s.parquet"), "--flows", str(folder / "flows" / "s.parquet")]
-    assert cli.main(["digest", str(capture), *made, "--engine", "tshark", "--site", "WEST", "--port", "p1"]) == 0
+    assert cli.main(["digest", str(capture), *made, "--engine", engine, "--site", "WEST", "--port", "p1"]) == 0
     return analyse(folder)
 
 
