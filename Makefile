@@ -120,7 +120,7 @@ $(BIN)/acapella-p4-run: $(wildcard $(P4)/src/*.[ch] $(DPDK)/src/fault.* $(DPDK)/
 
 # What testbed fabric needs is large and of use on FABRIC alone: not part of setup, but tested by `make test`.
 .PHONY: setup-fabric
-setup-fabric: setup $(STAMPS)/fabric $(BIN)/acapella-anonymise
+setup-fabric: setup $(STAMPS)/fabric $(BIN)/acapella-anonymize
 
 $(STAMPS)/fabric: capture/requirements-fabric.lock $(STAMPS)/packages
 	@echo "setup: FABRIC's client at the versions and hashes of $<; this takes a minute or two the first time"
@@ -129,13 +129,13 @@ $(STAMPS)/fabric: capture/requirements-fabric.lock $(STAMPS)/packages
 
 -include workflow/setup/hardening.mk
 # Put on FABRIC's nodes, so it brings all that it needs: libraries to link with it are in Debian's -dev packages.
-$(BIN)/acapella-anonymise: workflow/native/programs/anonymise.cpp $(STAMPS)/native
+$(BIN)/acapella-anonymize: workflow/native/programs/anonymize.cpp $(STAMPS)/native
 	@core=$$(ls -t build/native/*/libcore.a | head -n 1); \
 	if $(CXX) -std=c++20 -O2 -flto=auto $(HARDENED) $(HARDENED_LINK) -static-pie -s -I$(NATIVE)/src -I$${core%/*}/generated $< $$core -lcrypto -lzstd -llz4 -lz \
-			-o $@ 2> build/anonymise.log; then \
-		echo "setup: acapella-anonymise, for captures to be anonymised on FABRIC's nodes"; \
+			-o $@ 2> build/anonymize.log; then \
+		echo "setup: acapella-anonymize, for captures to be anonymized on FABRIC's nodes"; \
 	else \
-		echo "setup: acapella-anonymise is left out, so nothing is anonymised on FABRIC's nodes: build/anonymise.log"; \
+		echo "setup: acapella-anonymize is left out, so nothing is anonymized on FABRIC's nodes: build/anonymize.log"; \
 	fi
 
 # ---- the two commands ---------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from acapella.snakefile.job_records import JobRecords
 from acapella.common.links import refusal
 from acapella_core import beneath
 from acapella_core.errors import UserError
-from acapella_core.files import temporary_folder
+from acapella_core.files import temporary_directory
 
 # A --configfile takes the place of config/config.yaml: what stands in one never mixes with the other.
 if not workflow.overwrite_configfiles:
@@ -30,7 +30,7 @@ if not workflow.overwrite_configfiles:
     configfile: "config/config.yaml"
 
 
-# What is made of captures holds other people's traffic: also logs, benchmarks and folders are their owner's alone.
+# What is made of captures holds other people's traffic: also logs, benchmarks and directories are their owner's alone.
 os.umask(0o077)
 
 # A job's shell finds `acapella` beside the Python that runs Snakemake, whether or not .venv is activated.
@@ -38,7 +38,7 @@ os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.ge
 
 try:
     config.update(configuration.checked(config))
-    temporary_folder()  # Snakemake names it to every job, and would go on to another one in silence.
+    temporary_directory()  # Snakemake names it to every job, and would go on to another one in silence.
 except UserError as error:
     sys.exit(str(error))
 

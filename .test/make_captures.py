@@ -1,6 +1,7 @@
-"""Makes the captures of this folder: two ports of one site, one of another; a few hundred frames, the same each time.
+"""Makes the captures of this directory: two ports of one site, one of another; a few hundred frames, the same each
+time.
 
-Run as `.venv/bin/python .test/make_captures.py [FOLDER]`; test_workflow.py checks that it still makes the files
+Run as `.venv/bin/python .test/make_captures.py [DIRECTORY]`; test_workflow.py checks that it still makes the files
 that are committed.
 """
 
@@ -93,12 +94,12 @@ def write(path: Path, frames: list[Packet]) -> None:
         plain_path.unlink()
 
 
-def main(folder: Path) -> None:
+def main(directory: Path) -> None:
     """All three captures."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write(folder / "alpha-p1.pcap.gz", plain(http(4, 50001, 20) + small_talk(8)))
-    write(folder / "alpha-p2.pcap.gz", wrapped(http(4, 50001, 20) + http(6, 50002, 12)))
-    write(folder / "beta-p1.pcap.gz", plain(http(6, 50003, 30) + small_talk(4)))
+    directory.mkdir(parents=True, exist_ok=True)
+    write(directory / "alpha-p1.pcap.gz", plain(http(4, 50001, 20) + small_talk(8)))
+    write(directory / "alpha-p2.pcap.gz", wrapped(http(4, 50001, 20) + http(6, 50002, 12)))
+    write(directory / "beta-p1.pcap.gz", plain(http(6, 50003, 30) + small_talk(4)))
 
 
 if __name__ == "__main__":

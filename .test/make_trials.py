@@ -1,7 +1,7 @@
-"""Makes the trials of this folder: the same 600 packets, replayed three times; the same bytes each time.
+"""Makes the trials of this directory: the same 600 packets, replayed three times; the same bytes each time.
 
 `a` is the baseline. `b` differs by jitter. `c` by jitter, and in its middle a queue that overflows: gaps stretch, 12
-packets are lost, and two bursts overtake each other. Run as `.venv/bin/python .test/make_trials.py [FOLDER]`.
+packets are lost, and two bursts overtake each other. Run as `.venv/bin/python .test/make_trials.py [DIRECTORY]`.
 """
 
 import gzip
@@ -50,12 +50,12 @@ def write(path: Path, trial: list[tuple[int, int]]) -> None:
         stream.write(b"".join(parts))
 
 
-def main(folder: Path) -> None:
+def main(directory: Path) -> None:
     """All three trials."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write(folder / "a.pcap.gz", jittered(1))
-    write(folder / "b.pcap.gz", jittered(2))
-    write(folder / "c.pcap.gz", congested(jittered(3)))
+    directory.mkdir(parents=True, exist_ok=True)
+    write(directory / "a.pcap.gz", jittered(1))
+    write(directory / "b.pcap.gz", jittered(2))
+    write(directory / "c.pcap.gz", congested(jittered(3)))
 
 
 if __name__ == "__main__":

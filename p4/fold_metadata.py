@@ -2,7 +2,7 @@
 
 p4c-dpdk gives each temporary a field of its own, and DPDK's pipeline reaches 256 octets of metadata (its operands have
 an offset of 8 bits, which wraps without a word). Temporaries that never hold a value at the same time take the same
-field here, as a compiler's registers do (liveness over the graph of jumps, then colouring in order of appearance).
+field here, as a compiler's registers do (liveness over the graph of jumps, then coloring in order of appearance).
 Moves from a field to itself and masks that keep all bits go.
 """
 
@@ -51,10 +51,10 @@ def split(lines: list[str]) -> tuple[int, int]:
 def instructions(body: list[str]) -> list[Instruction]:
     found = []
     for line in body:
-        labelled = _LABEL.match(line)
-        words = (labelled[2] if labelled else line).split()
-        if words or labelled:
-            found.append(Instruction(words, labelled[1] if labelled else None))
+        labeled = _LABEL.match(line)
+        words = (labeled[2] if labeled else line).split()
+        if words or labeled:
+            found.append(Instruction(words, labeled[1] if labeled else None))
     for instruction in found:
         effects(instruction)
     places = {one.label: at for at, one in enumerate(found) if one.label}
@@ -114,7 +114,7 @@ def interferences(body: list[Instruction]) -> dict[str, set[str]]:
     return found
 
 
-def colour(body: list[Instruction], widths: dict[str, int]) -> dict[str, str]:
+def color(body: list[Instruction], widths: dict[str, int]) -> dict[str, str]:
     """A shared field for each temporary, those joined by a move in the same one where that can be."""
     found = interferences(body)
     friends: dict[str, list[str]] = defaultdict(list)
@@ -125,14 +125,14 @@ def colour(body: list[Instruction], widths: dict[str, int]) -> dict[str, str]:
                 order.setdefault(word)
         if one.words and one.words[0] == "mov" and one.words[1] in found and one.words[2] in found:
             friends[one.words[1]].append(one.words[2])
-    colours: dict[str, str] = {}
+    colors: dict[str, str] = {}
     for name in order:
         width = widths[name]
-        taken = {colours[other] for other in found[name] if other in colours}
-        wanted = [colours[one] for one in friends[name] if one in colours and widths[one] == width]
+        taken = {colors[other] for other in found[name] if other in colors}
+        wanted = [colors[one] for one in friends[name] if one in colors and widths[one] == width]
         wanted += [f"m.shared_{width}_{number}" for number in range(len(order))]
-        colours[name] = next(one for one in wanted if one not in taken)
-    return colours
+        colors[name] = next(one for one in wanted if one not in taken)
+    return colors
 
 
 def simplified(body: list[Instruction], widths: dict[str, int]) -> list[Instruction]:
@@ -189,19 +189,19 @@ def folded(text: str) -> str:
     widths, start, stop = fields_of(lines)
     body = instructions(lines[begin:end])
     find_live(body)
-    colours = colour(body, widths)
+    colors = color(body, widths)
     before = lines[:start] + lines[stop:begin]
-    elsewhere = {name for name in colours if any(re.search(re.escape(name) + r"\b", line) for line in before)}
+    elsewhere = {name for name in colors if any(re.search(re.escape(name) + r"\b", line) for line in before)}
     if elsewhere:
         raise Unfit(f"{sorted(elsewhere)}: in an action, too")
     for one in body:
-        one.words = [colours.get(word, word) for word in one.words]
+        one.words = [colors.get(word, word) for word in one.words]
     kept = {
         name: bits
         for name, bits in widths.items()
-        if name not in colours and not (_TEMPORARY.fullmatch(name) and unused(name, body, before))
+        if name not in colors and not (_TEMPORARY.fullmatch(name) and unused(name, body, before))
     }
-    for name in sorted({(-widths[old], new) for old, new in colours.items()}):
+    for name in sorted({(-widths[old], new) for old, new in colors.items()}):
         kept[name[1]] = -name[0]
     struct = [f"\tbit<{bits}> {name[2:]}" for name, bits in kept.items()]
     new = simplified(body, kept)

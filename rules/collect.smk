@@ -12,7 +12,7 @@ COLLECT_KEYS = {
     "local": ("testbed", "runs", "capture", "collect", "local"),
     "fabric": ("testbed", "runs", "capture", "collect", "fabric"),
 }[config["testbed"]]
-if config["testbed"] != "files" and config["preprocess"]["anonymise"]:
+if config["testbed"] != "files" and config["preprocess"]["anonymize"]:
     COLLECT_KEYS = (*COLLECT_KEYS, "preprocess")
 COLLECTED = {key: config[key] for key in COLLECT_KEYS}
 if config["testbed"] == "files":

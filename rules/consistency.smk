@@ -93,10 +93,10 @@ rule conformance:
         mem_mb=512,
         runtime=10,
     params:
-        folder=lambda wildcards: f"{CAMPAIGN}/tables",
+        directory=lambda wildcards: f"{CAMPAIGN}/tables",
         code=digest_of_code("acapella.kappa.conformance"),
     message:
         "conformance: kappa as printed, recomputed"
     shell:
-        "acapella conformance -o {params.folder:q} --printed {input.printed:q} --errata {input.errata:q}"
+        "acapella conformance -o {params.directory:q} --printed {input.printed:q} --errata {input.errata:q}"
         " > {log:q} 2>&1"

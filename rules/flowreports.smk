@@ -33,7 +33,7 @@ rule flowreports:
         mem_mb=2048,
         runtime=240,
     params:
-        folder=lambda wildcards: f"{CAMPAIGN}/flowreports/{wildcards.sample}",
+        directory=lambda wildcards: f"{CAMPAIGN}/flowreports/{wildcards.sample}",
         size=REPORTED["sketch"],
         triggers=REPORTED["triggers"],
         limits=DECOMPRESSION,
@@ -43,7 +43,7 @@ rule flowreports:
     message:
         "flowreports {wildcards.sample}"
     shell:
-        "acapella flowreports -o {params.folder:q} --sample={wildcards.sample:q} --acap={input.acap:q}"
+        "acapella flowreports -o {params.directory:q} --sample={wildcards.sample:q} --acap={input.acap:q}"
         " --flows={input.flows:q} --size {params.size} --triggers={params.triggers} {params.times} {params.limits}"
         " {params.sketches} -- {input.capture:q} > {log:q} 2>&1"
 
@@ -112,12 +112,12 @@ rule response_flows:
         mem_mb=2048,
         runtime=60,
     params:
-        folder=lambda wildcards: f"{CAMPAIGN}/flowstudy/response",
+        directory=lambda wildcards: f"{CAMPAIGN}/flowstudy/response",
         code=digest_of_code("acapella.flowreports.command"),
     message:
         "flowreports of the flows whose rates change"
     shell:
-        "acapella flowreports -o {params.folder:q} --sample=response --window=100ms --epoch=100ms --interval=20ms -- {input.capture:q}"
+        "acapella flowreports -o {params.directory:q} --sample=response --window=100ms --epoch=100ms --interval=20ms -- {input.capture:q}"
         " > {log:q} 2>&1"
 
 

@@ -24,7 +24,7 @@ rule outcomes:
         runtime=10,
     params:
         campaign=lambda wildcards: CAMPAIGN,
-        folder=lambda wildcards: f"{CAMPAIGN}/tables",
+        directory=lambda wildcards: f"{CAMPAIGN}/tables",
         figures=OF_COLLECTIONS,
         formats=FORMATS,
         pseudonyms="--pseudonyms" if config["pseudonyms"] else "",
@@ -32,5 +32,5 @@ rule outcomes:
     message:
         "outcomes of all collections"
     shell:
-        "(acapella outcomes {input.collections:q} -o {params.folder:q} {params.pseudonyms}"
+        "(acapella outcomes {input.collections:q} -o {params.directory:q} {params.pseudonyms}"
         " && acapella figures {params.campaign:q} --only {params.figures} --formats {params.formats}) > {log:q} 2>&1"

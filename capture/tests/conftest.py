@@ -69,13 +69,13 @@ def namespaces_or_skip(caller: Caller) -> Caller:
     return caller
 
 
-def ordinary_user(folder: Path) -> Caller:
-    """An unprivileged caller, with an interpreter that it may run and that finds our packages by way of ``folder``."""
+def ordinary_user(directory: Path) -> Caller:
+    """Return an unprivileged caller whose interpreter finds our packages through ``directory``."""
     if os.geteuid() != 0:
         return namespaces_or_skip(Caller())
-    (folder / "sitecustomize.py").write_text(SITE)
+    (directory / "sitecustomize.py").write_text(SITE)
     prefix = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
-    environment = {"PYTHONPATH": str(folder), "HOME": "/nonexistent"}
+    environment = {"PYTHONPATH": str(directory), "HOME": "/nonexistent"}
     for python in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
         caller = Caller(prefix, python, environment)
         # through a shell: setpriv itself still has root's rights to find the interpreter
@@ -89,8 +89,8 @@ def ordinary_user(folder: Path) -> Caller:
 def caller(request) -> Iterator[Caller]:
     """Who runs collect: root, or somebody with a user namespace of their own."""
     if request.param == "user":
-        with readable_folder() as folder:
-            yield ordinary_user(folder)
+        with readable_directory() as directory:
+            yield ordinary_user(directory)
         return
     if os.geteuid() != 0:
         pytest.skip("not root")
@@ -129,15 +129,15 @@ def paper_tcpdump(monkeypatch) -> None:
 
 
 @contextlib.contextmanager
-def readable_folder(mode: int = 0o755) -> Iterator[Path]:
-    """A folder that every user may enter. Not pytest's: those are closed to other users."""
+def readable_directory(mode: int = 0o755) -> Iterator[Path]:
+    """A directory that every user may enter. Not pytest's: those are closed to other users."""
     with tempfile.TemporaryDirectory(prefix="acapella-test-") as name:
         Path(name).chmod(mode)
         yield Path(name)
 
 
 @pytest.fixture(scope="module")
-def open_folder(caller) -> Iterator[Path]:
-    """A folder that the caller may write to, whoever it is."""
-    with readable_folder(0o777) as folder:
-        yield folder
+def open_directory(caller) -> Iterator[Path]:
+    """A directory that the caller may write to, whoever it is."""
+    with readable_directory(0o777) as directory:
+        yield directory

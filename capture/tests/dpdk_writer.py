@@ -48,11 +48,11 @@ def built_or_skip() -> Path:
 
 @functools.cache
 def plain_build() -> Path:
-    """The folder of the program without sanitizers, as make setup builds it."""
-    folder = ROOT / "build" / "dpdk"
-    done = made(f"BUILD={folder}")
+    """The directory of the program without sanitizers, as make setup builds it."""
+    directory = ROOT / "build" / "dpdk"
+    done = made(f"BUILD={directory}")
     assert done.returncode == 0, done.stderr
-    return folder
+    return directory
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class Run:
 
     status: int
     said: str
-    folder: Path
+    directory: Path
     accounts: dict
 
     @property
@@ -181,17 +181,17 @@ class Run:
         return self.accounts["frames"]
 
     def files(self) -> list[Path]:
-        return [self.folder / each["file"] for each in self.accounts["files"] if each["state"] != "removed"]
+        return [self.directory / each["file"] for each in self.accounts["files"] if each["state"] != "removed"]
 
 
 def command(*arguments: object) -> list[str]:
     return [str(BINARY), *map(str, arguments)]
 
 
-def finished(folder: Path, status: int, said: str) -> Run:
-    """What a capture to ``folder``/c.pcap(ng) left, its counts checked: every frame is in one of them."""
+def finished(directory: Path, status: int, said: str) -> Run:
+    """What a capture to ``directory``/c.pcap(ng) left, its counts checked: every frame is in one of them."""
     assert "runtime error" not in said and "Sanitizer" not in said, said
-    path = folder / "c.json"
+    path = directory / "c.json"
     accounts = json.loads(path.read_text()) if path.exists() else {}
     if accounts:
         for counts in (accounts["frames"], *accounts["queues"]):
@@ -200,19 +200,19 @@ def finished(folder: Path, status: int, said: str) -> Run:
             assert counts["received"] + counts["added"] == others and counts["pending"] == 0, counts
         files = accounts["files"]
         assert not files or sum(each["frames"] for each in files) == accounts["frames"]["written"]
-    return Run(status, said, folder, accounts)
+    return Run(status, said, directory, accounts)
 
 
-def capture(folder: Path, *arguments: object, name: str = "c.pcap", prefix: tuple[str, ...] = ()) -> Run:
+def capture(directory: Path, *arguments: object, name: str = "c.pcap", prefix: tuple[str, ...] = ()) -> Run:
     """Run it to its end."""
-    argv = [*prefix, *command("--write", folder / name, *arguments)]
+    argv = [*prefix, *command("--write", directory / name, *arguments)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT_S, check=False, env=environment())
-    return finished(folder, done.returncode, done.stderr)
+    return finished(directory, done.returncode, done.stderr)
 
 
-def start(folder: Path, *arguments: object, name: str = "c.pcap", prefix: tuple[str, ...] = ()) -> subprocess.Popen:
+def start(directory: Path, *arguments: object, name: str = "c.pcap", prefix: tuple[str, ...] = ()) -> subprocess.Popen:
     """Start it, and return when it listens."""
-    argv = [*prefix, *command("--write", folder / name, *arguments)]
+    argv = [*prefix, *command("--write", directory / name, *arguments)]
     process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=environment())
     said = ""
     while "listening on" not in said:
@@ -224,11 +224,11 @@ def start(folder: Path, *arguments: object, name: str = "c.pcap", prefix: tuple[
     return process
 
 
-def stop(process: subprocess.Popen, folder: Path, number: int) -> Run:
+def stop(process: subprocess.Popen, directory: Path, number: int) -> Run:
     """End it by a signal, and take what it left."""
     process.send_signal(number)
     said = process.communicate(timeout=LIMIT_S)[1]
-    return finished(folder, process.returncode, said)
+    return finished(directory, process.returncode, said)
 
 
 def environment() -> dict[str, str]:
@@ -236,8 +236,8 @@ def environment() -> dict[str, str]:
     return {**os.environ, "TZ": "UTC", "LC_ALL": "C", "LSAN_OPTIONS": leaks}
 
 
-def from_file(folder: Path, frames: list[Frame], number: int = 0) -> list[object]:
+def from_file(directory: Path, frames: list[Frame], number: int = 0) -> list[object]:
     """Arguments that capture ``frames`` by net_pcap, losing none, until there are no more."""
-    path = folder / f"input{number}.pcap"
+    path = directory / f"input{number}.pcap"
     path.write_bytes(pcap_bytes(frames))
     return ["--vdev", f"net_pcap{number},rx_pcap={path}", "--stop-when-idle", "0.1", "--when-full", "wait"]

@@ -34,18 +34,20 @@ QUICK = {
 
 @dataclass
 class Loopback:
-    """A FABRIC on loopback and a user of it, whose files are in `folder`."""
+    """A FABRIC on loopback and a user of it, whose files are in `directory`."""
 
     orchestrator: Orchestrator
     nodes: Nodes
-    folder: Path
+    directory: Path
 
     @property
     def tokens(self) -> Path:
-        return self.folder / "tokens.json"
+        return self.directory / "tokens.json"
 
     def settings(self, **changes) -> FabricSettings:
-        asked = {"fabric_rc": str(self.folder / "fabric_rc"), "telemetry_url": self.orchestrator.url} | QUICK | changes
+        asked = (
+            {"fabric_rc": str(self.directory / "fabric_rc"), "telemetry_url": self.orchestrator.url} | QUICK | changes
+        )
         return settings_of({"testbed": "fabric", "fabric": asked}).fabric
 
     def testbed(self, campaign: str = "c", *, follow: str | None = None, **changes) -> FabricTestbed:
@@ -58,31 +60,31 @@ class Loopback:
         return made
 
 
-def user_files(folder: Path, url: str) -> None:
+def user_files(directory: Path, url: str) -> None:
     """fabric_rc and keys, as FABRIC's portal has users make them."""
     key = paramiko.ECDSAKey.generate()
     for name in ("slice_key", "bastion_key"):
-        key.write_private_key_file(str(folder / name))
-    (folder / "slice_key.pub").write_text(f"{key.get_name()} {key.get_base64()} me\n")
+        key.write_private_key_file(str(directory / name))
+    (directory / "slice_key.pub").write_text(f"{key.get_name()} {key.get_base64()} me\n")
     values = {
         "FABRIC_CREDMGR_HOST": url, "FABRIC_ORCHESTRATOR_HOST": url, "FABRIC_CORE_API_HOST": url,
         "FABRIC_BASTION_HOST": "bastion.invalid", "FABRIC_BASTION_USERNAME": "me_0000", "FABRIC_PROJECT_ID": PROJECT,
-        "FABRIC_TOKEN_LOCATION": folder / "tokens.json", "FABRIC_BASTION_KEY_LOCATION": folder / "bastion_key",
-        "FABRIC_SLICE_PRIVATE_KEY_FILE": folder / "slice_key",
-        "FABRIC_SLICE_PUBLIC_KEY_FILE": folder / "slice_key.pub",
+        "FABRIC_TOKEN_LOCATION": directory / "tokens.json", "FABRIC_BASTION_KEY_LOCATION": directory / "bastion_key",
+        "FABRIC_SLICE_PRIVATE_KEY_FILE": directory / "slice_key",
+        "FABRIC_SLICE_PUBLIC_KEY_FILE": directory / "slice_key.pub",
     }  # fmt: skip
-    (folder / "fabric_rc").write_text("".join(f'export {key}="{value}"\n' for key, value in values.items()))
+    (directory / "fabric_rc").write_text("".join(f'export {key}="{value}"\n' for key, value in values.items()))
 
 
 @contextlib.contextmanager
-def loopback_fabric(folder: Path, sites: dict[str, list[dict]] | None = None) -> Iterator[Loopback]:
+def loopback_fabric(directory: Path, sites: dict[str, list[dict]] | None = None) -> Iterator[Loopback]:
     """Everything, running; nothing of it afterwards."""
-    (folder / "nodes").mkdir()
+    (directory / "nodes").mkdir()
     with contextlib.ExitStack() as stack:
         stack.callback(NetworkXGraphStorage().del_all_graphs)  # the client keeps them as long as the process lives
         orchestrator = Orchestrator(sites)
         stack.callback(orchestrator.close)
-        nodes = Nodes(folder / "nodes")
+        nodes = Nodes(directory / "nodes")
         stack.callback(nodes.close)
         patch = stack.enter_context(pytest.MonkeyPatch.context())
 
@@ -94,7 +96,7 @@ def loopback_fabric(folder: Path, sites: dict[str, list[dict]] | None = None) ->
 
         for (owner, name), stand_in in zip(PATCHES, (staticmethod(lambda **_: True), connection), strict=True):
             patch.setattr(owner, name, stand_in)
-        made = Loopback(orchestrator, nodes, folder)
-        user_files(folder, orchestrator.url)
+        made = Loopback(orchestrator, nodes, directory)
+        user_files(directory, orchestrator.url)
         made.give_token()
         yield made

@@ -1,4 +1,5 @@
-"""Listening nodes of the FABRIC on loopback: an SSH server that runs commands in a private folder for each user name.
+"""Listening nodes of the FABRIC on loopback: an SSH server that runs commands in a private directory for each user
+name.
 
 A node is known by the name that FABRIC's client logs in with here. It has its own home, and its own `ip`, `tcpdump`
 and so on: scripts, so that no command touches this machine's network.
@@ -65,15 +66,15 @@ while True:
 class Nodes:
     """The server. `connections` counts log-ins; `refusing` lets nobody in."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, directory: Path):
+        self.directory = directory
         self.refusing = False
         self.cut_downloads_after: int | None = None  # bytes, then the connection goes
         self.downloaded = 0
         self.commands: list[str] = []
         self.key, self.bastion_key = self.new_key(), self.new_key()
         self._transports: list[paramiko.Transport] = []
-        self._programs = folder / "bin"
+        self._programs = directory / "bin"
         self._programs.mkdir()
         programs = {
             "apt-get": INSTALL,
@@ -99,7 +100,7 @@ class Nodes:
 
     def home(self, node: str) -> Path:
         """A node's home, made when it is first asked for."""
-        home = self.folder / node
+        home = self.directory / node
         if not home.exists():
             home.mkdir()
             links = [
@@ -122,7 +123,7 @@ class Nodes:
     def close(self) -> None:
         self.lose_connections()
         self._listening.close()
-        for pid in self.folder.glob("*/*/jobs/*/pid"):  # what a failed test left running
+        for pid in self.directory.glob("*/*/jobs/*/pid"):  # what a failed test left running
             if not (pid.parent / "status").exists():
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(int(pid.read_text()), signal.SIGKILL)

@@ -42,13 +42,13 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @pytest.fixture(scope="module")
-def campaign(caller, open_folder) -> Path:
+def campaign(caller, open_directory) -> Path:
     """A whole collection with the default plan, of which nothing else is left.
 
     Samples of three seconds: the sites, which do not wait for each other, may be some time apart.
     """
-    assert ends_without_leftovers(caller, open_folder / "test", CONFIG.format(sites=2, s=3, n=1), None) == 0
-    return open_folder / "test"
+    assert ends_without_leftovers(caller, open_directory / "test", CONFIG.format(sites=2, s=3, n=1), None) == 0
+    return open_directory / "test"
 
 
 def manifests_of(campaign: Path) -> list[dict]:
@@ -145,14 +145,14 @@ def test_two_ends_of_a_link_see_the_same_frames_of_a_connection(campaign):
 ROUNDS = CONFIG.format(sites=1, s=1, n=50)
 
 
-def test_nothing_is_left_after_being_asked_to_stop(caller, open_folder):
+def test_nothing_is_left_after_being_asked_to_stop(caller, open_directory):
     """By Ctrl-C as a user, by SIGTERM as root; the other way round in test_collect_replays.py."""
     number = signal.SIGINT if caller.prefix else signal.SIGTERM
-    assert ends_without_leftovers(caller, open_folder / "asked", ROUNDS, number) == 130
+    assert ends_without_leftovers(caller, open_directory / "asked", ROUNDS, number) == 130
 
 
-def test_nothing_is_left_after_being_killed(caller, open_folder):
-    killed = ends_without_leftovers(caller, open_folder / "killed", ROUNDS, signal.SIGKILL)
+def test_nothing_is_left_after_being_killed(caller, open_directory):
+    killed = ends_without_leftovers(caller, open_directory / "killed", ROUNDS, signal.SIGKILL)
     assert killed == -signal.SIGKILL
-    with (open_folder / "killed" / "outcomes.csv").open() as lines:
+    with (open_directory / "killed" / "outcomes.csv").open() as lines:
         assert [(row["outcome"], row["reason"]) for row in csv.DictReader(lines)] == [("incomplete", "did not end")]

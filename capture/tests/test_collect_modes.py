@@ -29,11 +29,11 @@ collect: {{mode: sites, sites: [site1], instances: 1, port_selection: busiest, b
 @pytest.fixture(scope="module")
 def campaign(anyone, tmp_path_factory) -> Path:
     """Two cycles of the busiest ports, each with two samples, to a mirror that is too slow."""
-    folder = tmp_path_factory.mktemp("busiest")
-    (folder / "config.yaml").write_text(BUSIEST)
-    done = anyone.run(folder / "c", "--config", folder / "config.yaml")
+    directory = tmp_path_factory.mktemp("busiest")
+    (directory / "config.yaml").write_text(BUSIEST)
+    done = anyone.run(directory / "c", "--config", directory / "config.yaml")
     assert done.returncode == 0, done.stderr
-    return folder / "c"
+    return directory / "c"
 
 
 @pytest.fixture(scope="module")

@@ -28,18 +28,18 @@ def config_of(replay: dict) -> str:
 
 
 @pytest.fixture(scope="module")
-def given(open_folder) -> Path:
+def given(open_directory) -> Path:
     """A capture of one's own: 600 packets in 0.3 s between hosts that are not here."""
-    path = open_folder / "given.pcap"
+    path = open_directory / "given.pcap"
     replay_capture.write(path, "02:aa:aa:aa:aa:01", "02:aa:aa:aa:aa:02", packets=600)
     path.chmod(0o644)
     return path
 
 
 @pytest.fixture(scope="module")
-def raw(caller, open_folder, given) -> Path:
+def raw(caller, open_directory, given) -> Path:
     """The samples of a whole collection, of which nothing else is left."""
-    campaign = open_folder / "replay"
+    campaign = open_directory / "replay"
     config = config_of({"capture": str(given), "repeats": TRIALS})
     assert ends_without_leftovers(caller, campaign, config, None, ("loaded-1:", "tcpreplay")) == 0
     assert not (campaign / "raw" / "failed.tsv").exists()
@@ -114,11 +114,11 @@ def test_trials_are_taken_after_all_other_samples_one_after_the_other(raw):
         last = spans[sample]["end_ns"]
 
 
-def test_nothing_is_left_of_a_replay_under_load(caller, open_folder):
+def test_nothing_is_left_of_a_replay_under_load(caller, open_directory):
     """A signal comes while the second trial under load is on its way; the other one in test_collect_local.py."""
     number = signal.SIGTERM if caller.prefix else signal.SIGINT
     config = config_of({"repeats": 50, "environments": ["loaded"]})
-    stopped = ends_without_leftovers(caller, open_folder / "asked", config, number, ("loaded-1:", "tcpreplay"))
+    stopped = ends_without_leftovers(caller, open_directory / "asked", config, number, ("loaded-1:", "tcpreplay"))
     assert stopped == 130
 
 
@@ -129,15 +129,15 @@ def test_nothing_is_left_of_a_replay_under_load(caller, open_folder):
         (b"no capture", "local.replay.capture: tcprewrite cannot use {}: Unable to open input pcap file"),
     ],
 )
-def test_a_capture_that_cannot_be_replayed_stops_before_anything_is_taken(caller, open_folder, content, complaint):
-    wrong = open_folder / "wrong.pcap"
+def test_a_capture_that_cannot_be_replayed_stops_before_anything_is_taken(caller, open_directory, content, complaint):
+    wrong = open_directory / "wrong.pcap"
     if content is not None:
         wrong.write_bytes(content)
         wrong.chmod(0o644)
-    config = open_folder / "wrong.yaml"
+    config = open_directory / "wrong.yaml"
     config.write_text(config_of({"capture": str(wrong)}))
-    done = caller.run(open_folder / "wrong", "--config", config)
+    done = caller.run(open_directory / "wrong", "--config", config)
     wrong.unlink(missing_ok=True)
     assert done.returncode == 2
     assert complaint.format(wrong) in done.stderr and len(done.stderr.strip().splitlines()) == 1
-    assert {path.name for path in (open_folder / "wrong").glob("*")} <= {".collect.lock"}
+    assert {path.name for path in (open_directory / "wrong").glob("*")} <= {".collect.lock"}

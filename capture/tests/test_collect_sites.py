@@ -240,7 +240,7 @@ CHRONY = "A9FEA97B,169.254.169.123,4,1700000000.1,0.000001234,-0.0000004,0.00001
     ("said", "expected"),
     [
         (f"chrony {CHRONY}Normal", ("chrony", 1234, True)),
-        (f"chrony {CHRONY}Not synchronised", ("chrony", 1234, False)),
+        (f"chrony {CHRONY}Not synchronized", ("chrony", 1234, False)),
         ("ptp -37", ("ptp", -37, True)),
         ("system yes", ("system", None, True)),
         ("chrony 506 Cannot talk to daemon", (None, None, None)),

@@ -93,10 +93,10 @@ def test_sampling_by_hash_keeps_the_same_frames_whatever_came_before(tmp_path):
     later = [frame for frame in FRAMES[3:] if frame in kept]
     assert 0 < len(kept) < len(FRAMES)
     for name, frames, expected in (("all", FRAMES, kept), ("later", FRAMES[3:], later)):
-        folder = tmp_path / name
-        folder.mkdir()
-        run = dpdk.capture(folder, *dpdk.from_file(folder, frames), "--sample", 5, "--sample-by", "hash")
-        assert dpdk.read_pcap(folder / "c.pcap")[0] == expected
+        directory = tmp_path / name
+        directory.mkdir()
+        run = dpdk.capture(directory, *dpdk.from_file(directory, frames), "--sample", 5, "--sample-by", "hash")
+        assert dpdk.read_pcap(directory / "c.pcap")[0] == expected
         assert run.counts["sampled_out"] == len(frames) - len(expected)
 
 

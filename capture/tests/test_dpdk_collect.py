@@ -25,14 +25,14 @@ local:
 """
 
 
-def test_collect_takes_what_the_mirrors_deliver(caller, open_folder):
+def test_collect_takes_what_the_mirrors_deliver(caller, open_directory):
     dpdk.built_or_skip()
     plain = dpdk.plain_build()
     plain_caller = replace(caller, environment={**caller.environment, "PATH": f"{plain}:{os.environ['PATH']}"})
-    (open_folder / "config.yaml").write_text(CONFIG)
-    done = plain_caller.run(open_folder / "test", "--config", open_folder / "config.yaml")
+    (open_directory / "config.yaml").write_text(CONFIG)
+    done = plain_caller.run(open_directory / "test", "--config", open_directory / "config.yaml")
     assert done.returncode == 0, done.stderr
-    raw = open_folder / "test" / "raw"
+    raw = open_directory / "test" / "raw"
     samples = [manifests.read(path) for path in sorted(raw.glob("*.json"))]
     assert len(samples) == 2
     for sample in samples:
@@ -60,15 +60,15 @@ local:
 """
 
 
-def test_one_collection_takes_samples_by_two_methods(caller, open_folder):
+def test_one_collection_takes_samples_by_two_methods(caller, open_directory):
     dpdk.built_or_skip()
     path = f"{dpdk.plain_build()}:{os.environ['PATH']}"
-    (open_folder / "config.yaml").write_text(MIXED)
+    (open_directory / "config.yaml").write_text(MIXED)
     done = replace(caller, environment={**caller.environment, "PATH": path}).run(
-        open_folder / "mixed", "--config", open_folder / "config.yaml"
+        open_directory / "mixed", "--config", open_directory / "config.yaml"
     )
     assert done.returncode == 0, done.stderr
-    samples = [manifests.read(path) for path in sorted((open_folder / "mixed" / "raw").glob("*.json"))]
+    samples = [manifests.read(path) for path in sorted((open_directory / "mixed" / "raw").glob("*.json"))]
     assert [(sample["site"], sample["method"]) for sample in samples] == [("site1", "tcpdump"), ("site2", "dpdk")]
     assert all(sample["frames_captured"] > 0 for sample in samples)
 
@@ -133,20 +133,20 @@ local:
 """
 
 
-def test_collect_takes_samples_behind_a_p4_program(caller, open_folder):
+def test_collect_takes_samples_behind_a_p4_program(caller, open_directory):
     dpdk.built_or_skip()
-    program, control = dpdk.ROOT / "p4" / "loader" / "tests" / "forward.spec", open_folder / "control"
+    program, control = dpdk.ROOT / "p4" / "loader" / "tests" / "forward.spec", open_directory / "control"
     control.write_text("table exact add match 0x0806 action drop_for 3\nreason 3 no-arp\n")
-    (open_folder / "config.yaml").write_text(BEHIND.format(program=program, control=control))
+    (open_directory / "config.yaml").write_text(BEHIND.format(program=program, control=control))
     path = f"{dpdk.plain_build()}:{os.environ['PATH']}"
     done = replace(caller, environment={**caller.environment, "PATH": path}).run(
-        open_folder / "behind", "--config", open_folder / "config.yaml"
+        open_directory / "behind", "--config", open_directory / "config.yaml"
     )
     assert done.returncode == 0, done.stderr
-    samples = [manifests.read(path) for path in sorted((open_folder / "behind" / "raw").glob("*.json"))]
+    samples = [manifests.read(path) for path in sorted((open_directory / "behind" / "raw").glob("*.json"))]
     assert [sample["method"] for sample in samples] == ["fpga", "fpga"]
     for sample in samples:
-        read = dpdk.read_pcapng(open_folder / "behind" / "raw" / sample["file"])
+        read = dpdk.read_pcapng(open_directory / "behind" / "raw" / sample["file"])
         frames, not_sent = read.frames, sample["p4"]["not_sent"]
         assert sample["file"] == f"{sample['sample']}.pcapng" and sample["bytes"] > 0
         assert max(len(frame.data) for frame in frames) == 64 < max(frame.wire for frame in frames)
@@ -169,6 +169,6 @@ def test_pcapng_needs_a_program_that_writes_it_and_takes_no_hashes_out_of_a_site
     with pytest.raises(UserError, match=r"capture\.format: tcpdump writes no pcapng"):
         settings_of({"testbed": "local", "capture": capture})
     values = {"testbed": "local", "capture": {"method": "dpdk", "format": "pcapng"}}
-    with pytest.raises(UserError, match=r"capture\.format: what preprocess\.anonymise makes is pcap"):
-        settings_of(values | {"preprocess": {"anonymise": True, "key_file": "/k"}})
+    with pytest.raises(UserError, match=r"capture\.format: what preprocess\.anonymize makes is pcap"):
+        settings_of(values | {"preprocess": {"anonymize": True, "key_file": "/k"}})
     assert settings_of(values).capture.format == "pcapng"

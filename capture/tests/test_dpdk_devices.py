@@ -67,23 +67,23 @@ def inside() -> Iterator[tuple[str, ...]]:
         holder.wait()
 
 
-def send(inside: tuple[str, ...], folder: Path, frames: list[dpdk.Frame]) -> None:
+def send(inside: tuple[str, ...], directory: Path, frames: list[dpdk.Frame]) -> None:
     """Send frames from out0."""
-    path = folder / "sent.pcap"
+    path = directory / "sent.pcap"
     path.write_bytes(dpdk.pcap_bytes(frames))
     subprocess.run([*inside, sys.executable, "-c", SEND, "out0", str(path)], check=True)
 
 
-def take(inside, folder: Path, frames: list[dpdk.Frame], device: str, *arguments: object, name="c.pcap") -> dpdk.Run:
+def take(inside, directory: Path, frames: list[dpdk.Frame], device: str, *arguments: object, name="c.pcap") -> dpdk.Run:
     """Capture ``frames`` from in0 by ``device``."""
     argv = ["--vdev", device, "--frames", len(frames), "--stop-when-idle", 5, *arguments]  # idle: some were lost
-    process = dpdk.start(folder, *argv, name=name, prefix=inside)
+    process = dpdk.start(directory, *argv, name=name, prefix=inside)
     try:
-        send(inside, folder, frames)
+        send(inside, directory, frames)
         said = process.communicate(timeout=dpdk.LIMIT_S)[1]
     finally:
         process.kill()
-    return dpdk.finished(folder, process.returncode, said)
+    return dpdk.finished(directory, process.returncode, said)
 
 
 AF_PACKET = "net_af_packet0,iface=in0,blocksz=65536,framesz=2048,framecnt=8192"
@@ -142,11 +142,11 @@ def test_af_xdp_takes_every_frame_or_tells_how_many_it_lost(tmp_path, inside):
     tried = dpdk.capture(tmp_path, *argv, name="c.pcap", prefix=inside)
     if tried.status != 0:
         pytest.skip(f"the kernel lets no AF_XDP here: {tried.said.strip().splitlines()[-1:]}")
-    folder = tmp_path / "xdp"
-    folder.mkdir()
-    run = take(inside, folder, FRAMES, argv[1])
+    directory = tmp_path / "xdp"
+    directory.mkdir()
+    run = take(inside, directory, FRAMES, argv[1])
     assert run.status == 0, run.said
-    frames = dpdk.read_pcap(folder / "c.pcap")[0]
+    frames = dpdk.read_pcap(directory / "c.pcap")[0]
     assert len(frames) + run.accounts["nic"]["imissed"] == len(FRAMES)
     assert len(frames) > len(FRAMES) // 2
     sent = {frame.data for frame in FRAMES}

@@ -80,21 +80,22 @@ def test_stamps_are_the_system_clocks_and_differ_within_a_burst(tmp_path):
     assert run.accounts["clock"]["source"] == "tsc" and run.accounts["clock"]["resolution_ns"] == 1
 
 
-def small_disk_or_skip(kind: str, folder: Path, size: str) -> tuple[str, ...]:
-    """Words before a command that give it a small file system in ``folder``, in a mount namespace of its own; what is
-    on it in the end is copied to ``folder``/../left."""
+def small_disk_or_skip(kind: str, directory: Path, size: str) -> tuple[str, ...]:
+    """Words before a command that give it a small file system in ``directory``, in a mount namespace of its own; what
+    is on it in the end is copied to ``directory``/../left."""
     if os.geteuid() != 0:
         pytest.skip("not root: no file systems of our own")
     if kind == "tmpfs":
-        mount = f"mount -t tmpfs -o size={size} none {folder}"
+        mount = f"mount -t tmpfs -o size={size} none {directory}"
     else:
-        image = folder.parent / "image"
-        mount = f"truncate -s {size} {image} && mkfs.ext4 -q -m 0 -N 64 {image} && mount -o loop {image} {folder}"
+        image = directory.parent / "image"
+        mount = f"truncate -s {size} {image} && mkfs.ext4 -q -m 0 -N 64 {image} && mount -o loop {image} {directory}"
     tried = subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True, text=True, check=False)
     if tried.returncode != 0:
         pytest.skip(f"no {kind} of our own here: {tried.stderr.strip()}")
     # unmounted before the copy is looked at: a loop device goes with its mount
-    script = f'{mount} && {{ "$@"; status=$?; cp -a {folder}/. {folder.parent}/left; umount {folder}; exit $status; }}'
+    copy = f"cp -a {directory}/. {directory.parent}/left"
+    script = f'{mount} && {{ "$@"; status=$?; {copy}; umount {directory}; exit $status; }}'
     return ("unshare", "-m", "sh", "-c", script, "sh")
 
 
@@ -102,12 +103,12 @@ def small_disk_or_skip(kind: str, folder: Path, size: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("writer", ["direct", "buffered"])
 @pytest.mark.parametrize("disk", ["tmpfs", "ext4"])
 def test_a_full_disk_ends_it_with_what_is_whole(tmp_path, disk, writer, name):
-    folder, left = tmp_path / "disk", tmp_path / "left"
-    folder.mkdir()
+    directory, left = tmp_path / "disk", tmp_path / "left"
+    directory.mkdir()
     left.mkdir()
-    prefix = small_disk_or_skip(disk, folder, "8M")
+    prefix = small_disk_or_skip(disk, directory, "8M")
     arguments = [*dpdk.from_file(tmp_path, FRAMES), "--writer", writer, "--rotate-bytes", "3M"]
-    argv = [*prefix, *dpdk.command("--write", folder / name, *arguments)]
+    argv = [*prefix, *dpdk.command("--write", directory / name, *arguments)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=dpdk.LIMIT_S, check=False)
     if "no O_DIRECT" in done.stderr:
         pytest.skip(done.stderr.strip())
@@ -153,7 +154,7 @@ def test_a_limit_on_file_size_is_a_write_error(tmp_path, writer):
         (
             ["--vdev", "net_null0", "--write", "missing/c.pcap"],
             1,
-            "missing/c.pcap.part: No such file or directory; make the folder first",
+            "missing/c.pcap.part: No such file or directory; make the directory first",
         ),
         (["--vdev", "net_null0", "--write", "c.txt"], 2, "--write c.txt: the name has to end in .pcap or .pcapng"),
         (["--write", "c.pcap"], 2, "the port: give one of --vdev, --pci and --generate"),
@@ -195,22 +196,30 @@ def preload(tmp_path_factory) -> Path:
     return path
 
 
-def with_fault(folder: Path, preload: Path, call: str) -> tuple[dpdk.Run, int]:
+def with_fault(directory: Path, preload: Path, call: str) -> tuple[dpdk.Run, int]:
     """A capture in which a call fails (none with number 0), and how many calls of the kind there were.
 
     Without sanitizers, whose malloc is their own; calls count from the first open of the capture file.
     """
-    folder.mkdir()
-    given = [*dpdk.from_file(folder, FEW), "--writer", "buffered", "--rotate-bytes", "500K", "--buffer-bytes", "128K"]
-    argv = [dpdk.plain_build() / "acapella-dpdk-capture", "--write", folder / "c.pcap", *given]
-    fault = {"LD_PRELOAD": str(preload), "ACAPELLA_FAIL": call, "ACAPELLA_FAIL_FROM": str(folder / "c")}
-    fault["ACAPELLA_FAIL_COUNT"] = str(folder / "count")
+    directory.mkdir()
+    given = [
+        *dpdk.from_file(directory, FEW),
+        "--writer",
+        "buffered",
+        "--rotate-bytes",
+        "500K",
+        "--buffer-bytes",
+        "128K",
+    ]
+    argv = [dpdk.plain_build() / "acapella-dpdk-capture", "--write", directory / "c.pcap", *given]
+    fault = {"LD_PRELOAD": str(preload), "ACAPELLA_FAIL": call, "ACAPELLA_FAIL_FROM": str(directory / "c")}
+    fault["ACAPELLA_FAIL_COUNT"] = str(directory / "count")
     done = subprocess.run(
         list(map(str, argv)), capture_output=True, text=True, timeout=dpdk.LIMIT_S, check=False, env=os.environ | fault
     )
-    count = folder / "count"
+    count = directory / "count"
     counted = dict(map(str.split, count.read_text().splitlines())) if count.exists() else {}
-    return dpdk.finished(folder, done.returncode, done.stderr), int(counted.get(call.partition(":")[0], 0))
+    return dpdk.finished(directory, done.returncode, done.stderr), int(counted.get(call.partition(":")[0], 0))
 
 
 @pytest.mark.parametrize("kind", CHOSEN)
@@ -223,11 +232,11 @@ def test_a_failed_call_leaves_whole_files_and_one_line(tmp_path, preload, kind):
     most = min(total, 200 if kind == "malloc" else total)
     numbers = random.Random(kind).sample(range(1, most + 1), most if SOAK else min(most, CHOSEN[kind]))
     for number in numbers:
-        folder = tmp_path / f"{number}"
-        run, _ = with_fault(folder, preload, f"{kind}:{number}")
+        directory = tmp_path / f"{number}"
+        run, _ = with_fault(directory, preload, f"{kind}:{number}")
         what = f"{kind} {number} of {total}: exit code {run.status}, {run.said}"
         frames = []
-        for path in sorted(path for path in folder.glob("c*.pcap*")):
+        for path in sorted(path for path in directory.glob("c*.pcap*")):
             found, left = dpdk.read_pcap(path) if path.stat().st_size else ([], 0)
             assert left == 0, (path, what)
             frames += found
@@ -238,4 +247,4 @@ def test_a_failed_call_leaves_whole_files_and_one_line(tmp_path, preload, kind):
         else:
             errors = [line for line in run.said.splitlines() if "error: " in line]
             assert run.status > 0 and len(errors) == 1, what
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)

@@ -13,9 +13,9 @@ NUMBER_AT = 42
 pytestmark = pytest.mark.usefixtures("dpdk_programs")
 
 
-def generate(folder: Path, size: int, *arguments: object, name: str = "c.pcap") -> dpdk.Run:
+def generate(directory: Path, size: int, *arguments: object, name: str = "c.pcap") -> dpdk.Run:
     """A capture of frames of its own, whose counts add up over the ring."""
-    run = dpdk.capture(folder, "--generate", size, *arguments, name=name)
+    run = dpdk.capture(directory, "--generate", size, *arguments, name=name)
     assert run.status == 0, run.said
     made = run.accounts["generator"]
     assert made["frame_bytes"] == size and made["offered"] > 0

@@ -14,7 +14,7 @@ from acapella_capture import collect
 from acapella_capture.manifest import read
 from acapella_capture.preprocess import CARRIED, NOTE
 from acapella_capture.testbeds.base import Want
-from acapella_core.anonymise import make_key
+from acapella_core.anonymize import make_key
 
 PORTS = ["HundredGigE0/0/0/5", "HundredGigE0/0/0/15", "TwentyFiveGigE0/0/0/12/1"]
 OTHERS = ["HundredGigE0/0/0/2", "TenGigE0/0/0/22/0"]
@@ -23,7 +23,7 @@ COLLECT |= {"port_selection": "fixed", "ports": {"STAR": PORTS, "UTAH": OTHERS}}
 
 
 def collected(fabric: Loopback, *words: str, **changes) -> tuple[int, Path]:
-    """`acapella collect` as a user calls it; its exit status and the campaign's folder."""
+    """`acapella collect` as a user calls it; its exit status and the campaign's directory."""
     config = {
         "testbed": "fabric",
         "capture": {"sample_s": 0.3},
@@ -31,7 +31,7 @@ def collected(fabric: Loopback, *words: str, **changes) -> tuple[int, Path]:
         "preprocess": changes.pop("preprocess", {}),
         "fabric": vars(fabric.settings(**changes)),
     }
-    path, campaign = fabric.folder / "config.json", fabric.folder / "results" / "first"
+    path, campaign = fabric.directory / "config.json", fabric.directory / "results" / "first"
     path.write_text(json.dumps(config))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["acapella collect", str(campaign), "--config", str(path), *words])
@@ -56,15 +56,15 @@ def test_sites_are_sampled_side_by_side_and_given_back(fabric, capsys):
     assert len(fabric.orchestrator.slices) == 2 and not fabric.orchestrator.alive()
 
 
-def test_captures_are_anonymised_on_their_nodes_by_a_program_that_is_brought_there(fabric, tmp_path, monkeypatch):
+def test_captures_are_anonymized_on_their_nodes_by_a_program_that_is_brought_there(fabric, tmp_path, monkeypatch):
     if not Path(sys.executable).with_name(CARRIED).exists():
-        pytest.skip(f"no {CARRIED} here: build/anonymise.log")
+        pytest.skip(f"no {CARRIED} here: build/anonymize.log")
     key = tmp_path / "key"
     make_key(key)
     (tmp_path / "manuf").write_text("00:00:01\tXerox\n")  # as tshark's, which is long
     monkeypatch.setattr("acapella_capture.preprocess.vendor_lists", lambda: [tmp_path / "manuf"])
     one = {"sites": ["UTAH"], "ports": {"UTAH": OTHERS[:1]}}
-    status, campaign = collected(fabric, collect=one, preprocess={"anonymise": True, "key_file": str(key)})
+    status, campaign = collected(fabric, collect=one, preprocess={"anonymize": True, "key_file": str(key)})
     (manifest,) = [read(path) for path in (campaign / "raw").glob("*.json")]
     assert status == 0 and NOTE in manifest["notes"]
     octets = (campaign / "raw" / manifest["file"]).read_bytes()
@@ -78,7 +78,7 @@ def test_captures_are_anonymised_on_their_nodes_by_a_program_that_is_brought_the
 
 
 def test_what_would_be_brought_to_nodes_has_to_be_here(fabric, tmp_path, capsys):
-    status, _ = collected(fabric, preprocess={"anonymise": True, "key_file": str(tmp_path / "none")})
+    status, _ = collected(fabric, preprocess={"anonymize": True, "key_file": str(tmp_path / "none")})
     assert status == 2 and "cannot read the key" in capsys.readouterr().err
     assert not fabric.orchestrator.slices
 

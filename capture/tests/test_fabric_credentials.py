@@ -18,17 +18,17 @@ def home(tmp_path, monkeypatch):
 
 
 def test_the_places_of_a_jupyterhub_are_found(home):
-    folder = home / "work" / "fabric_config"
-    folder.mkdir(parents=True)
-    (folder / "fabric_rc").write_text(
+    directory = home / "work" / "fabric_config"
+    directory.mkdir(parents=True)
+    (directory / "fabric_rc").write_text(
         "# made by FABRIC\nexport FABRIC_PROJECT_ID='p-1'\n export FABRIC_BASTION_USERNAME=me_0\n"
         'export FABRIC_SLICE_PRIVATE_KEY_FILE="${HOME}/keys/slice"\nexport FABRIC_LOG_LEVEL=INFO\n'
     )
     found = credentials.find(environment={"HOME": str(home), "FABRIC_PROJECT_ID": "other", "FABRIC_BASTION_HOST": "b"})
-    assert found.rc == folder / "fabric_rc"
+    assert found.rc == directory / "fabric_rc"
     assert (found.values["project_id"], found.values["bastion_host"]) == ("p-1", "b")  # rc first, then the environment
     assert found.path("slice_private_key_file") == home / "keys" / "slice"
-    assert found.path("bastion_key_location") == folder / "fabric_bastion_key"
+    assert found.path("bastion_key_location") == directory / "fabric_bastion_key"
     assert found.tokens == home / ".tokens.json"
     assert [line.split("(")[-1] for line in found.missing()] == [
         "token_location)", "bastion_key_location)", "slice_private_key_file)", "slice_public_key_file)",
@@ -78,20 +78,20 @@ def test_the_nodes_program_is_written_for_the_python_of_old_images():
 
 
 class Node:
-    """A node's agent in a folder here, and a way from there on which parts are damaged."""
+    """A node's agent in a directory here, and a way from there on which parts are damaged."""
 
-    def __init__(self, folder, damaged: int):
-        self.folder = folder
+    def __init__(self, directory, damaged: int):
+        self.directory = directory
         self.damaged = damaged  # so many of the next downloads
 
     def ask(self, _node, command, *, lasts_s=0, **given):
-        agent.FOLDER = self.folder
+        agent.DIRECTORY = self.directory
         reply = getattr(agent, command)(**given)
         assert "error" not in reply, reply
         return reply
 
     def download(self, _node, path, local):
-        octets = (self.folder / path).read_bytes()
+        octets = (self.directory / path).read_bytes()
         local.write_bytes(octets[:-1] + b"!" if self.damaged > 0 else octets)
         self.damaged -= 1
 
@@ -100,7 +100,7 @@ class Node:
 def test_a_part_that_arrives_damaged_is_fetched_again_and_never_kept(tmp_path, monkeypatch, damaged, arrives):
     (tmp_path / "node").mkdir()
     (tmp_path / "node" / "a.pcap").write_bytes(bytes(range(250)))
-    monkeypatch.setattr(agent, "FOLDER", None, raising=False)
+    monkeypatch.setattr(agent, "DIRECTORY", None, raising=False)
     node, target = Node(tmp_path / "node", damaged), tmp_path / "raw" / "a.pcap"
     transfer = Transfer(node, node.download, 100)
     if arrives:
@@ -117,7 +117,7 @@ def test_a_file_that_changes_while_it_is_fetched_is_not_taken(tmp_path, monkeypa
     """Each part as it was when its checksum was told, and the whole another file's."""
     (tmp_path / "node").mkdir()
     (tmp_path / "node" / "a.pcap").write_bytes(bytes(250))
-    monkeypatch.setattr(agent, "FOLDER", None, raising=False)
+    monkeypatch.setattr(agent, "DIRECTORY", None, raising=False)
     node, told = Node(tmp_path / "node", 0), Node.ask
     wrong = {"parts": {"sha256": "0" * 64}}
     monkeypatch.setattr(Node, "ask", lambda *words, **given: told(*words, **given) | wrong.get(words[2], {}))

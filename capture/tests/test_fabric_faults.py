@@ -202,12 +202,12 @@ def test_a_connection_lost_while_sampling_loses_no_frame(fabric, tmp_path):
 def test_a_command_whose_connection_is_lost_runs_once(fabric):
     with fabric.testbed() as testbed:
         (instance,) = testbed.allocate(SITE, Want(1))
-        folder = fabric.nodes.home(instance.name) / "acapella-c"
+        directory = fabric.nodes.home(instance.name) / "acapella-c"
 
         def lose() -> None:
-            until((folder / "ran").exists)
+            until((directory / "ran").exists)
             fabric.nodes.lose_connections()
-            (folder / "lost").touch()
+            (directory / "lost").touch()
 
         losing = threading.Thread(target=lose)
         losing.start()

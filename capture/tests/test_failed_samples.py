@@ -29,10 +29,10 @@ def paper(monkeypatch):
     return make
 
 
-def run(folder, monkeypatch) -> int:
-    """acapella collect into folder/test; its exit code."""
-    (folder / "config.yaml").write_text(CONFIG)
-    monkeypatch.setattr(sys, "argv", ["collect", str(folder / "test"), "--config", str(folder / "config.yaml")])
+def run(directory, monkeypatch) -> int:
+    """acapella collect into directory/test; its exit code."""
+    (directory / "config.yaml").write_text(CONFIG)
+    monkeypatch.setattr(sys, "argv", ["collect", str(directory / "test"), "--config", str(directory / "config.yaml")])
     return collect.main()
 
 

@@ -57,9 +57,9 @@ class Sampled:
         self.mirror.stop()
         self.counted, self.counts = self.mirror.counters(), self.capture.stop()
 
-    def frames(self, folder: Path) -> list[bytes]:
-        self.testbed.fetch(self.mirror.instance, self.name, folder / self.name)
-        return [frame for _, frame in frames(folder / self.name)]
+    def frames(self, directory: Path) -> list[bytes]:
+        self.testbed.fetch(self.mirror.instance, self.name, directory / self.name)
+        return [frame for _, frame in frames(directory / self.name)]
 
 
 @contextlib.contextmanager
@@ -101,9 +101,9 @@ EXPECTED = {  # by host: what carries IPv4, IPv6, ARP
 }
 
 
-def stacks_of(sample: Sampled, folder: Path) -> list[list[str | int]]:
+def stacks_of(sample: Sampled, directory: Path) -> list[list[str | int]]:
     """Of each frame of a sample whose counts agree with it from the switch to the file."""
-    found = sample.frames(folder)
+    found = sample.frames(directory)
     counted = sample.counted
     assert counted.offered_frames == counted.delivered_frames == sample.counts.received == len(found)
     assert counted.offered_bytes == counted.delivered_bytes == sum(map(len, found))

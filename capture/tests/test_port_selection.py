@@ -89,11 +89,11 @@ def test_no_mirror_moves_that_could_stay(before, chosen, receivers):
     assert all(second[key] == port for key, port in first.items() if port in second.values())
 
 
-def documented(folder: Path) -> None:
+def documented(directory: Path) -> None:
     """The module that docs/collect.md shows, as a file."""
     text = DOCS.read_text(encoding="utf-8")
     start, end = text.index("    # my_selection.py"), text.index("    # pyproject.toml")
-    (folder / "my_selection.py").write_text(textwrap.dedent(text[start:end]))
+    (directory / "my_selection.py").write_text(textwrap.dedent(text[start:end]))
 
 
 def test_a_selection_of_ones_own_comes_by_its_name(tmp_path, monkeypatch):

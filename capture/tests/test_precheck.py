@@ -14,17 +14,17 @@ from acapella_capture.testbeds.fabric import needs
 from acapella_core.arguments import Parser
 from acapella_core.errors import UserError
 
-ANONYMISED = {"anonymise": True, "key_file": "/nowhere/campaign.key"}
+ANONYMIZED = {"anonymize": True, "key_file": "/nowhere/campaign.key"}
 needs_tcpdump = pytest.mark.skipif(shutil.which("tcpdump") is None, reason="no tcpdump here")
 
 
-def dry_run(folder, **keys):
+def dry_run(directory, **keys):
     """`acapella collect --dry-run` of testbed local with these keys."""
-    path = folder / "config.yaml"
+    path = directory / "config.yaml"
     path.write_text(yaml.safe_dump({"testbed": "local"} | keys))
     parser = Parser()
     collect.add_arguments(parser)
-    return collect.run(parser.parse_args([str(folder / "c"), "--config", str(path), "--dry-run"]))
+    return collect.run(parser.parse_args([str(directory / "c"), "--config", str(path), "--dry-run"]))
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def dry_run(folder, **keys):
         ({"collect": {"port_selection": "fixed"}}, "collect.ports: names no port"),
         ({"collect": {"mode": "sites", "sites": ["site9"]}}, "collect.sites: no site 'site9'; there are site1, site2"),
         ({"collect": {"mode": "slice", "slice": "x"}}, "collect.slice: slice 'x' uses no port"),
-        ({"preprocess": ANONYMISED}, "preprocess.key_file: cannot read /nowhere/campaign.key: No such file"),
+        ({"preprocess": ANONYMIZED}, "preprocess.key_file: cannot read /nowhere/campaign.key: No such file"),
         ({"local": {"replay": {"capture": "/nowhere.pcap"}}}, "local.replay.capture: cannot read /nowhere.pcap"),
         (
             {"local": {"switch": "ovs", "slices": [{"name": "a", "hosts": [3], "encapsulation": "vlan"}]}},
@@ -96,7 +96,7 @@ def test_a_dry_run_of_what_can_be_done_tells_the_plan(tmp_path, capsys):
 
 
 def test_files_of_nodes_elsewhere_and_names_that_they_may_know_are_not_looked_for():
-    keys = {"preprocess": ANONYMISED | {"program": "/opt/acapella"}, "capture": {"filter": "host nowhere.example"}}
+    keys = {"preprocess": ANONYMIZED | {"program": "/opt/acapella"}, "capture": {"filter": "host nowhere.example"}}
     precheck.check(settings_of({"testbed": "fabric"} | keys))
 
 

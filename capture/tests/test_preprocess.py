@@ -1,4 +1,4 @@
-"""Captures anonymised on their node: what is fetched is the anonymised one, or nothing."""
+"""Captures anonymized on their node: what is fetched is the anonymized one, or nothing."""
 
 import contextlib
 import os
@@ -31,14 +31,14 @@ def ethernet_frame() -> bytes:
 
 
 class NodeTestbed(PaperTestbed):
-    """The node's files are in a folder, and its programs are this machine's."""
+    """The node's files are in a directory, and its programs are this machine's."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, directory: Path):
         super().__init__("p")
-        self.folder = folder
+        self.directory = directory
 
     def place(self, node, file):
-        path = self.folder / file
+        path = self.directory / file
         if not path.exists():
             path.write_bytes(PCAP + ethernet_frame())
         return str(path)
@@ -54,12 +54,12 @@ class NodeTestbed(PaperTestbed):
     def fetch(self, node, path, target):
         self.fetched.append(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        source = self.folder / path
+        source = self.directory / path
         target.write_bytes(source.read_bytes() if source.exists() else b"")
 
 
 def taken(tmp_path: Path, **preprocess) -> tuple[list, Path]:
-    """What became of one sample, and the folder raw/."""
+    """What became of one sample, and the directory raw/."""
     (tmp_path / "node").mkdir()
     config = {"testbed": "local", "capture": {"sample_s": 0.01}, "collect": {"watch_s": 1}, "preprocess": preprocess}
     done = list(coordinator.collect(NodeTestbed(tmp_path / "node"), settings_of(config), tmp_path / "c"))
@@ -79,8 +79,8 @@ def captured(raw: Path) -> bytes:
     return b"".join(path.read_bytes() for path in raw.glob("*.pcap"))
 
 
-def test_what_is_fetched_is_anonymised(tmp_path, key):
-    (manifest, *_), raw = taken(tmp_path, anonymise=True, key_file=str(key), macs="blank")
+def test_what_is_fetched_is_anonymized(tmp_path, key):
+    (manifest, *_), raw = taken(tmp_path, anonymize=True, key_file=str(key), macs="blank")
     assert manifest["frames_captured"] == 1
     assert NOTE in manifest["notes"]
     assert len(captured(raw)) == len(PCAP) + 16 + 14 + 20 + 8
@@ -102,8 +102,8 @@ def test_without_it_captures_are_fetched_as_they_are(tmp_path):
         ({"key_file": "/nowhere/key"}, "cannot read the key"),
     ],
 )
-def test_what_cannot_be_anonymised_is_not_fetched(tmp_path, key, change, says):
-    (failure, *_), raw = taken(tmp_path, **{"anonymise": True, "key_file": str(key), **change})
+def test_what_cannot_be_anonymized_is_not_fetched(tmp_path, key, change, says):
+    (failure, *_), raw = taken(tmp_path, **{"anonymize": True, "key_file": str(key), **change})
     assert says in failure.why
     assert "not fetched" in failure.why
     assert not captured(raw)
@@ -113,7 +113,7 @@ def test_what_a_killed_program_left_does_not_stay_on_the_node(tmp_path, key):
     program = tmp_path / "acapella"
     program.write_text('#!/bin/sh\necho part > "$4"\nkill -9 $$\n')
     program.chmod(0o755)
-    (failure, *_), raw = taken(tmp_path, anonymise=True, key_file=str(key), program=str(program))
+    (failure, *_), raw = taken(tmp_path, anonymize=True, key_file=str(key), program=str(program))
     assert "not fetched" in failure.why
     assert not captured(raw)
     (kept,) = (tmp_path / "node").glob("*.pcap*")
@@ -140,7 +140,7 @@ def test_the_program_that_is_brought_removes_what_it_could_not_finish_and_no_dev
 
 def test_a_key_that_others_may_read_is_refused_on_the_node(tmp_path, key):
     key.chmod(0o644)
-    (failure, *_), raw = taken(tmp_path, anonymise=True, key_file=str(key))
+    (failure, *_), raw = taken(tmp_path, anonymize=True, key_file=str(key))
     assert "others may read" in failure.why
     assert not captured(raw)
 
@@ -152,25 +152,25 @@ def test_of_a_node_that_went_the_first_fault_is_told(tmp_path, key):
                 raise UserError("node n: no answer")
             return Finished(1, "", "acapella: error: of its own")
 
-    settings = PreprocessSettings(anonymise=True, key_file=str(key), macs="replace", program=None)
-    with pytest.raises(UserError, match=r"not anonymised, so not fetched: .*of its own"):
+    settings = PreprocessSettings(anonymize=True, key_file=str(key), macs="replace", program=None)
+    with pytest.raises(UserError, match=r"not anonymized, so not fetched: .*of its own"):
         preprocessed(Lost(tmp_path), "n", "c.pcap", settings)
 
 
-def test_anonymising_without_a_key_is_a_mistake_in_the_config():
+def test_anonymizing_without_a_key_is_a_mistake_in_the_config():
     with pytest.raises(UserError, match=r"preprocess\.key_file: missing"):
-        settings_of({"testbed": "local", "preprocess": {"anonymise": True}})
+        settings_of({"testbed": "local", "preprocess": {"anonymize": True}})
 
 
 class FullDisk(NodeTestbed):
     """A node whose files are on a file system of its own, of which hardly anything is free."""
 
-    def __init__(self, folder: Path, inside: list[str], name: str):
-        super().__init__(folder)
+    def __init__(self, directory: Path, inside: list[str], name: str):
+        super().__init__(directory)
         self.inside, self.name = inside, name
 
     def place(self, node, file):
-        return str(self.folder / file)
+        return str(self.directory / file)
 
     def run(self, node, argv, *, timeout_s=30, stdin=""):
         done = subprocess.run([*self.inside, *argv], capture_output=True, text=True, check=False, timeout=timeout_s)
@@ -183,26 +183,26 @@ class FullDisk(NodeTestbed):
 
     def fill(self, free_bytes: int) -> None:
         """Leave so much free."""
-        room = int(self.run("", ["df", "--output=avail", "-B1", str(self.folder)]).stdout.split()[-1])
-        script = f"head -c {room - free_bytes} /dev/zero > {self.folder}/filler"
+        room = int(self.run("", ["df", "--output=avail", "-B1", str(self.directory)]).stdout.split()[-1])
+        script = f"head -c {room - free_bytes} /dev/zero > {self.directory}/filler"
         assert self.run("", ["sh", "-c", script]).status == 0
 
     def files(self) -> set[str]:
-        return set(self.run("", ["ls", "-A", str(self.folder)]).stdout.split()) - {"lost+found", "filler"}
+        return set(self.run("", ["ls", "-A", str(self.directory)]).stdout.split()) - {"lost+found", "filler"}
 
 
 @contextlib.contextmanager
-def small_disk_or_skip(kind: str, folder: Path):
-    """The words that run a command where a file system of 24 MB is in ``folder``."""
+def small_disk_or_skip(kind: str, directory: Path):
+    """The words that run a command where a file system of 24 MB is in ``directory``."""
     if os.geteuid() != 0:
         pytest.skip("not root: no file systems of our own")
-    folder.mkdir()
-    image = folder.parent / "image"
+    directory.mkdir()
+    image = directory.parent / "image"
     mount = {
-        "tmpfs": f"mount -t tmpfs -o size=24M none {folder}",
-        "ext4": f"truncate -s 24M {image} && mkfs.ext4 -q -m 0 -N 64 {image} && mount -o loop {image} {folder}",
+        "tmpfs": f"mount -t tmpfs -o size=24M none {directory}",
+        "ext4": f"truncate -s 24M {image} && mkfs.ext4 -q -m 0 -N 64 {image} && mount -o loop {image} {directory}",
     }[kind]
-    script = f"{mount} && echo mounted && read line; umount {folder}"
+    script = f"{mount} && echo mounted && read line; umount {directory}"
     holder = subprocess.Popen(
         ["unshare", "-m", "sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -217,7 +217,7 @@ def small_disk_or_skip(kind: str, folder: Path):
 @pytest.mark.parametrize("disk", ["tmpfs", "ext4"])
 @pytest.mark.parametrize("name", ["local", "fabric"])  # our own command, and the program that is brought
 def test_a_full_disk_keeps_the_capture_and_lets_nothing_leave(tmp_path, key, name, disk):
-    settings = PreprocessSettings(anonymise=True, key_file=str(key), macs="replace", program=None)
+    settings = PreprocessSettings(anonymize=True, key_file=str(key), macs="replace", program=None)
     if name == "fabric" and not Path(sys.executable).with_name(CARRIED).exists():
         pytest.skip(f"no {CARRIED} here: make setup-fabric builds it")
     (tmp_path / "c.pcap").write_bytes(PCAP + 5000 * ethernet_frame())
@@ -232,11 +232,11 @@ def test_a_full_disk_keeps_the_capture_and_lets_nothing_leave(tmp_path, key, nam
         with pytest.raises(UserError) as failure:
             preprocessed(node, "n", "c.pcap", settings)
         said = str(failure.value)
-        assert said.startswith("node n: not anonymised, so not fetched: ") and "\n" not in said
-        assert "c.pcap.anonymised: " in said and "No space left on device; free some space" in said
+        assert said.startswith("node n: not anonymized, so not fetched: ") and "\n" not in said
+        assert "c.pcap.anonymized: " in said and "No space left on device; free some space" in said
         assert node.files() == before
         assert node.run("n", ["cmp", str(tmp_path / "c.pcap"), node.place("n", "c.pcap")]).status == 0
-        assert node.run("n", ["rm", str(node.folder / "filler")]).status == 0
+        assert node.run("n", ["rm", str(node.directory / "filler")]).status == 0
         assert preprocessed(node, "n", "c.pcap", settings) == [NOTE]  # with room it goes on from there
         assert node.files() == before
         assert node.run("n", ["grep", "-c", SECRET.decode(), node.place("n", "c.pcap")]).stdout == "0\n"

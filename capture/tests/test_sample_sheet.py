@@ -20,33 +20,33 @@ HEADER = "sample\tsite\tport\tfile\tstart\n"
 
 
 @pytest.fixture
-def folder(tmp_path):
-    """A folder with two small files in the place of captures."""
+def directory(tmp_path):
+    """A directory with two small files in the place of captures."""
     (tmp_path / "a.pcap").write_bytes(FRAMES)
     (tmp_path / "b.pcapng.gz").write_bytes(b"two")
     return tmp_path
 
 
-def sheet(folder, text, header=HEADER):
-    path = folder / "samples.tsv"
+def sheet(directory, text, header=HEADER):
+    path = directory / "samples.tsv"
     path.write_text(header + text)
     return path
 
 
-def complaint(folder, text, header=HEADER) -> str:
+def complaint(directory, text, header=HEADER) -> str:
     """The one line about a sheet that is wrong, without its path."""
-    path = sheet(folder, text, header)
+    path = sheet(directory, text, header)
     with pytest.raises(UserError) as raised:
-        list(files.describe(path, folder / "campaign"))
+        list(files.describe(path, directory / "campaign"))
     assert "\n" not in str(raised.value)
     assert str(raised.value).startswith(str(path))
-    assert not (folder / "campaign").exists()  # nothing is begun where something is wrong
+    assert not (directory / "campaign").exists()  # nothing is begun where something is wrong
     return str(raised.value).removeprefix(str(path)).strip()
 
 
-def test_manifest_and_link_for_each_capture(folder):
+def test_manifest_and_link_for_each_capture(directory):
     rows = "first\tRUTG\tport 1\ta.pcap\t2024-05-01T12:00:00.5Z\n\tRUTG\tport2\tb.pcapng.gz\n"
-    found = list(files.describe(sheet(folder, rows), folder / "campaign"))
+    found = list(files.describe(sheet(directory, rows), directory / "campaign"))
     assert [manifest["sample"] for manifest in found] == ["first", "b"]
     assert found[0]["requested"] == {"start_ns": 1714564800_500000000, "end_ns": None}
     assert found[0]["port"] == "port 1"
@@ -54,41 +54,41 @@ def test_manifest_and_link_for_each_capture(folder):
     assert found[1]["notes"][0].startswith("not read whole: ")
     assert (found[0]["frames_captured"], found[0]["snaplen"], found[0]["notes"]) == (2, 96, [])
     assert found[0]["clock_resolution_ns"] == 100_000
-    raw = folder / "campaign" / "raw"
-    assert (raw / "first.pcap").resolve() == folder / "a.pcap"
+    raw = directory / "campaign" / "raw"
+    assert (raw / "first.pcap").resolve() == directory / "a.pcap"
     assert (raw / "b.pcapng.gz").read_bytes() == b"two"
     assert manifests.read(raw / "first.json") == found[0]
 
 
-def test_a_second_time_gives_the_same_bytes(folder):
-    path = sheet(folder, "\tRUTG\tp1\t*.pcap\t\n")
-    list(files.describe(path, folder / "campaign"))
-    before = (folder / "campaign" / "raw" / "a.json").read_bytes()
-    list(files.describe(path, folder / "campaign"))
-    assert (folder / "campaign" / "raw" / "a.json").read_bytes() == before
+def test_a_second_time_gives_the_same_bytes(directory):
+    path = sheet(directory, "\tRUTG\tp1\t*.pcap\t\n")
+    list(files.describe(path, directory / "campaign"))
+    before = (directory / "campaign" / "raw" / "a.json").read_bytes()
+    list(files.describe(path, directory / "campaign"))
+    assert (directory / "campaign" / "raw" / "a.json").read_bytes() == before
 
 
-def test_a_glob_gives_a_sample_a_file_in_order_of_names(folder):
-    rows = files.read_sheet(sheet(folder, "\tRUTG\tp1\t*.pcap*\t\n"))
+def test_a_glob_gives_a_sample_a_file_in_order_of_names(directory):
+    rows = files.read_sheet(sheet(directory, "\tRUTG\tp1\t*.pcap*\t\n"))
     assert [(row.sample, row.line) for row in rows] == [("a", 2), ("b", 2)]
 
 
-def test_relative_names_count_from_the_folder_of_the_sheet(folder, monkeypatch):
+def test_relative_names_count_from_the_directory_of_the_sheet(directory, monkeypatch):
     monkeypatch.chdir("/")
-    assert files.read_sheet(sheet(folder, "\tS\tp\ta.pcap\t\n"))[0].file == folder / "a.pcap"
+    assert files.read_sheet(sheet(directory, "\tS\tp\ta.pcap\t\n"))[0].file == directory / "a.pcap"
 
 
-def test_files_of_one_name_are_told_apart_by_their_folders(folder):
+def test_files_of_one_name_are_told_apart_by_their_directories(directory):
     for name in ("x/y", "z/y"):
-        (folder / name).mkdir(parents=True)
-        (folder / name / "a.pcap").write_bytes(name.encode())
-    rows = files.read_sheet(sheet(folder, "\tS\tp\t?/y/a.pcap\t\n"))
+        (directory / name).mkdir(parents=True)
+        (directory / name / "a.pcap").write_bytes(name.encode())
+    rows = files.read_sheet(sheet(directory, "\tS\tp\t?/y/a.pcap\t\n"))
     assert [row.sample for row in rows] == ["x-y-a", "z-y-a"]
 
 
-def test_a_name_is_made_of_what_a_file_name_may_hold(folder):
-    (folder / "Test 1 (ü).cap").write_bytes(b"")
-    rows = files.read_sheet(sheet(folder, "\tS\tp\tTest 1 (ü).cap\t\n"))
+def test_a_name_is_made_of_what_a_file_name_may_hold(directory):
+    (directory / "Test 1 (ü).cap").write_bytes(b"")
+    rows = files.read_sheet(sheet(directory, "\tS\tp\tTest 1 (ü).cap\t\n"))
     assert rows[0].sample == "Test_1_"
     assert rows[0].link == "Test_1_.cap"
 
@@ -103,61 +103,61 @@ def test_a_name_is_made_of_what_a_file_name_may_hold(folder):
         ("", None),
     ],
 )
-def test_start_is_iso_8601_or_nanoseconds(folder, text, start_ns):
-    assert files.read_sheet(sheet(folder, f"\tS\tp\ta.pcap\t{text}\n"))[0].start_ns == start_ns
+def test_start_is_iso_8601_or_nanoseconds(directory, text, start_ns):
+    assert files.read_sheet(sheet(directory, f"\tS\tp\ta.pcap\t{text}\n"))[0].start_ns == start_ns
 
 
-def test_missing_file(folder):
-    assert complaint(folder, "\tS\tp\tnone.pcap\t\n") == f"line 2: {folder}/none.pcap: no such file"
+def test_missing_file(directory):
+    assert complaint(directory, "\tS\tp\tnone.pcap\t\n") == f"line 2: {directory}/none.pcap: no such file"
 
 
-def test_folder_in_the_place_of_a_file(folder):
-    (folder / "d").mkdir()
-    assert complaint(folder, "\tS\tp\td\t\n") == f"line 2: {folder}/d: is not a file"
+def test_directory_in_the_place_of_a_file(directory):
+    (directory / "d").mkdir()
+    assert complaint(directory, "\tS\tp\td\t\n") == f"line 2: {directory}/d: is not a file"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_unreadable_file(folder):
-    (folder / "a.pcap").chmod(0)
-    assert complaint(folder, "\tS\tp\ta.pcap\t\n") == f"line 2: {folder}/a.pcap: cannot read: Permission denied"
+def test_unreadable_file(directory):
+    (directory / "a.pcap").chmod(0)
+    assert complaint(directory, "\tS\tp\ta.pcap\t\n") == f"line 2: {directory}/a.pcap: cannot read: Permission denied"
 
 
-def test_unreadable_file_as_the_kernel_says_it(folder, monkeypatch):
+def test_unreadable_file_as_the_kernel_says_it(directory, monkeypatch):
     def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("pathlib.Path.open", refuse)
-    assert files.unreadable(folder / "a.pcap") == "cannot read: Permission denied"
+    assert files.unreadable(directory / "a.pcap") == "cannot read: Permission denied"
 
 
-def test_glob_without_a_match(folder):
-    assert complaint(folder, "\tS\tp\t*.cap\t\n") == "line 2: no file matches *.cap"
+def test_glob_without_a_match(directory):
+    assert complaint(directory, "\tS\tp\t*.cap\t\n") == "line 2: no file matches *.cap"
 
 
-def test_one_name_for_a_glob_of_several(folder):
+def test_one_name_for_a_glob_of_several(directory):
     expected = "line 2: 2 files match *.pcap*, one sample name 'x'"
-    assert complaint(folder, "x\tS\tp\t*.pcap*\t\n").startswith(expected)
+    assert complaint(directory, "x\tS\tp\t*.pcap*\t\n").startswith(expected)
 
 
-def test_sample_named_twice(folder):
+def test_sample_named_twice(directory):
     rows = "x\tS\tp\ta.pcap\t\nx\tS\tp\tb.pcapng.gz\t\n"
-    assert complaint(folder, rows) == "line 3: sample 'x' is in line 2 already"
+    assert complaint(directory, rows) == "line 3: sample 'x' is in line 2 already"
 
 
 @pytest.mark.parametrize("rows", ["\tS\tp\ta.pcap*\t\n", "\tS\tp\ta.pcap\t\n\tS\tp\ta.pcapn*\t\n"])
-def test_two_files_of_one_name_are_both_named(folder, rows):
-    (folder / "a.pcapng").write_bytes((folder / "a.pcap").read_bytes())
-    said = complaint(folder, rows)
-    assert f"{folder}/a.pcap and {folder}/a.pcapng would have one name; fill in the column sample" in said
+def test_two_files_of_one_name_are_both_named(directory, rows):
+    (directory / "a.pcapng").write_bytes((directory / "a.pcap").read_bytes())
+    said = complaint(directory, rows)
+    assert f"{directory}/a.pcap and {directory}/a.pcapng would have one name; fill in the column sample" in said
 
 
-def test_files_that_differ_in_characters_not_allowed_have_names_of_their_own(folder):
-    capture = (folder / "a.pcap").read_bytes()
+def test_files_that_differ_in_characters_not_allowed_have_names_of_their_own(directory):
+    capture = (directory / "a.pcap").read_bytes()
     for name in ("東京 1.pcapng", "大阪 1.pcapng", "東京.pcap", "x/東京/b.pcap", "x/大阪/b.pcap"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(capture)
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_bytes(capture)
     lines = "\tS\tp\t東京.pcap\t\n\tS\tp\t*1.pcapng\t\n\tS\tp\tx/*/b.pcap\t\n"
-    names = {str(row.file.relative_to(folder)): row.sample for row in files.read_sheet(sheet(folder, lines))}
+    names = {str(row.file.relative_to(directory)): row.sample for row in files.read_sheet(sheet(directory, lines))}
     checksums = {name: f"{zlib.crc32(name.encode()):08x}" for name in ("東京 1", "大阪 1", "東京-b", "大阪-b")}
     assert names == {
         "東京.pcap": "capture",
@@ -168,70 +168,70 @@ def test_files_that_differ_in_characters_not_allowed_have_names_of_their_own(fol
     }
 
 
-def test_name_from_a_file_that_is_too_long_names_the_file(folder):
+def test_name_from_a_file_that_is_too_long_names_the_file(directory):
     for part in "mn":
-        path = folder / (part * 200) / ("k" * 200) / "a.pcap"
+        path = directory / (part * 200) / ("k" * 200) / "a.pcap"
         path.parent.mkdir(parents=True)
         path.write_bytes(FRAMES)
-    said = complaint(folder, "\tS\tp\t*/*/a.pcap\t\n")
-    assert "/a.pcap: only letters, digits" in said and f" of {folder}/mmm" in said
+    said = complaint(directory, "\tS\tp\t*/*/a.pcap\t\n")
+    assert "/a.pcap: only letters, digits" in said and f" of {directory}/mmm" in said
 
 
-def test_file_listed_twice_even_by_another_name(folder):
-    (folder / "c.pcap").symlink_to("a.pcap")
+def test_file_listed_twice_even_by_another_name(directory):
+    (directory / "c.pcap").symlink_to("a.pcap")
     rows = "x\tS\tp\ta.pcap\t\ny\tS\tp\tc.pcap\t\n"
-    assert complaint(folder, rows) == f"line 3: {folder}/c.pcap is in line 2 already"
+    assert complaint(directory, rows) == f"line 3: {directory}/c.pcap is in line 2 already"
 
 
-def test_name_that_is_no_file_name(folder):
-    assert complaint(folder, "../x\tS\tp\ta.pcap\t\n").startswith("line 2: sample '../x': only letters, digits")
+def test_name_that_is_no_file_name(directory):
+    assert complaint(directory, "../x\tS\tp\ta.pcap\t\n").startswith("line 2: sample '../x': only letters, digits")
 
 
 @pytest.mark.parametrize("key", ["site", "port", "file"])
-def test_empty_field(folder, key):
+def test_empty_field(directory, key):
     fields = {"sample": "", "site": "S", "port": "p", "file": "a.pcap", "start": ""} | {key: ""}
-    assert complaint(folder, "\t".join(fields.values()) + "\n") == f"line 2: no {key}"
+    assert complaint(directory, "\t".join(fields.values()) + "\n") == f"line 2: no {key}"
 
 
 @pytest.mark.parametrize("key", ["site", "port"])
-def test_a_place_that_is_called_as_the_tables_call_all_of_them(folder, key):
+def test_a_place_that_is_called_as_the_tables_call_all_of_them(directory, key):
     fields = {"sample": "", "site": "S", "port": "p", "file": "a.pcap", "start": ""} | {key: "all"}
     expected = f"line 2: {key} 'all': tables call the whole campaign so; choose another name"
-    assert complaint(folder, "\t".join(fields.values()) + "\n") == expected
+    assert complaint(directory, "\t".join(fields.values()) + "\n") == expected
 
 
-def test_control_characters_in_a_restriction_are_refused(folder):
+def test_control_characters_in_a_restriction_are_refused(directory):
     text = WITH_RESTRICTION + "S\tp\ta.pcap\tfilter tcp\x1b[2J\n"
-    (folder / "sheet.tsv").write_text(text)
+    (directory / "sheet.tsv").write_text(text)
     with pytest.raises(UserError, match=r"line 2: restriction .* has a control character"):
-        files.read_sheet(folder / "sheet.tsv")
+        files.read_sheet(directory / "sheet.tsv")
 
 
 @pytest.mark.parametrize("row", ["a\tR\x1b[31m\tp\ta.pcap\t", "a\tR\tp\u202e\ta.pcap\t", "a\tR\tp\ta\x07.pcap\t"])
-def test_control_characters_are_refused_and_shown_escaped(folder, row):
-    found = complaint(folder, row + "\n")
+def test_control_characters_are_refused_and_shown_escaped(directory, row):
+    found = complaint(directory, row + "\n")
     assert found.startswith("line 2: ") and "has a control character" in found and found.isprintable()
 
 
-def test_a_path_with_braces_is_a_fault_of_that_file_alone(folder):
-    (folder / "{b}.pcap").write_bytes(FRAMES)
-    path = sheet(folder, "a\tR\tp\ta.pcap\t\nb\tR\tp\t{b}.pcap\t\n")
-    assert [m["sample"] for m in files.describe(path, folder / "campaign", only="a")] == ["a"]
+def test_a_path_with_braces_is_a_fault_of_that_file_alone(directory):
+    (directory / "{b}.pcap").write_bytes(FRAMES)
+    path = sheet(directory, "a\tR\tp\ta.pcap\t\nb\tR\tp\t{b}.pcap\t\n")
+    assert [m["sample"] for m in files.describe(path, directory / "campaign", only="a")] == ["a"]
     with pytest.raises(UserError, match=r"\{b\}.pcap: braces in a path are wildcards of Snakemake's"):
-        list(files.describe(path, folder / "campaign", only="b"))
+        list(files.describe(path, directory / "campaign", only="b"))
 
 
 @pytest.mark.parametrize("key", ["site", "port", "campaign"])
-def test_a_manifest_with_control_characters_is_refused(folder, key):
-    (manifest,) = files.describe(sheet(folder, "a\tR\tp\ta.pcap\t\n"), folder / "campaign")
+def test_a_manifest_with_control_characters_is_refused(directory, key):
+    (manifest,) = files.describe(sheet(directory, "a\tR\tp\ta.pcap\t\n"), directory / "campaign")
     with pytest.raises(UserError, match=key):
         manifests.check(manifest | {key: "a\x1b[31m"}, where="here")
 
 
-def test_links_survive_a_move_of_captures_and_campaign_together(folder, tmp_path_factory):
-    list(files.describe(sheet(folder, "\tS\tp\ta.pcap\t\n"), folder / "results" / "c"))
+def test_links_survive_a_move_of_captures_and_campaign_together(directory, tmp_path_factory):
+    list(files.describe(sheet(directory, "\tS\tp\ta.pcap\t\n"), directory / "results" / "c"))
     moved = tmp_path_factory.mktemp("elsewhere") / "moved"
-    folder.rename(moved)
+    directory.rename(moved)
     link = moved / "results" / "c" / "raw" / "a.pcap"
     assert link.is_symlink() and link.read_bytes() == FRAMES
 
@@ -250,8 +250,8 @@ WITH_RESTRICTION = "site\tport\tfile\trestriction\n"
         ("sampling 1", None),
     ],
 )
-def test_restrictions_of_the_sheet_are_in_the_manifest(folder, text, restrictions):
-    (manifest,) = files.describe(sheet(folder, f"S\tp\ta.pcap\t{text}\n", WITH_RESTRICTION), folder / "campaign")
+def test_restrictions_of_the_sheet_are_in_the_manifest(directory, text, restrictions):
+    (manifest,) = files.describe(sheet(directory, f"S\tp\ta.pcap\t{text}\n", WITH_RESTRICTION), directory / "campaign")
     found = manifest.get("restrictions")
     assert (found and [(each["reason"], each["detail"]) for each in found]) == restrictions
 
@@ -266,22 +266,22 @@ def test_restrictions_of_the_sheet_are_in_the_manifest(folder, text, restriction
         ("sampling 1/10", "line 2: restriction 'sampling 1/10': not a number of frames"),
     ],
 )
-def test_wrong_restrictions_are_named_with_their_line(folder, text, expected):
-    assert complaint(folder, f"S\tp\ta.pcap\t{text}\n", WITH_RESTRICTION).startswith(expected)
+def test_wrong_restrictions_are_named_with_their_line(directory, text, expected):
+    assert complaint(directory, f"S\tp\ta.pcap\t{text}\n", WITH_RESTRICTION).startswith(expected)
 
 
-def test_start_that_is_no_time(folder):
+def test_start_that_is_no_time(directory):
     expected = "line 2: start 'noon' is neither ISO 8601 nor nanoseconds since 1970"
-    assert complaint(folder, "\tS\tp\ta.pcap\tnoon\n") == expected
+    assert complaint(directory, "\tS\tp\ta.pcap\tnoon\n") == expected
 
 
 @pytest.mark.parametrize(
     "start",
     ["2500-01-01T00:00:00Z", "1969-12-31T23:59:59.999999999Z", "4294967295999999999", "9223372036854775808", "9" * 20],
 )
-def test_start_out_of_the_range_of_timestamps(folder, start):
+def test_start_out_of_the_range_of_timestamps(directory, start):
     assert (
-        complaint(folder, f"\tS\tp\ta.pcap\t{start}\n")
+        complaint(directory, f"\tS\tp\ta.pcap\t{start}\n")
         == f"line 2: start '{start}' is not within the years 1970 to 2106"
     )
 
@@ -289,72 +289,72 @@ def test_start_out_of_the_range_of_timestamps(folder, start):
 @pytest.mark.parametrize(
     ("start", "start_ns"), [("1970-01-01T00:00:00Z", 0), ("2106-02-07T06:28:15.999999998Z", 2**32 * 10**9 - 2)]
 )
-def test_first_and_last_start_are_kept(folder, start, start_ns):
-    (row,) = files.read_sheet(sheet(folder, f"\tS\tp\ta.pcap\t{start}\n"))
+def test_first_and_last_start_are_kept(directory, start, start_ns):
+    (row,) = files.read_sheet(sheet(directory, f"\tS\tp\ta.pcap\t{start}\n"))
     assert row.start_ns == start_ns
 
 
-def test_missing_column(folder):
-    assert complaint(folder, "S\ta.pcap\n", "site\tfile\n").startswith("line 1: no column port")
+def test_missing_column(directory):
+    assert complaint(directory, "S\ta.pcap\n", "site\tfile\n").startswith("line 1: no column port")
     for header in ("site    port    file\n", "site,port,file\n", "sample\tsite port file\n"):
-        assert complaint(folder, "S p a.pcap\n", header).startswith("line 1: no tabs between the columns; tab-sep")
+        assert complaint(directory, "S p a.pcap\n", header).startswith("line 1: no tabs between the columns; tab-sep")
 
 
-def test_unknown_column(folder):
-    assert complaint(folder, "", "site\tport\tfile\tcolour\n").startswith("line 1: unknown column 'colour'")
+def test_unknown_column(directory):
+    assert complaint(directory, "", "site\tport\tfile\tcolor\n").startswith("line 1: unknown column 'color'")
 
 
-def test_too_many_fields(folder):
-    assert complaint(folder, "\tS\tp\ta.pcap\t\tmore\n") == "line 2: 6 fields, 5 columns"
+def test_too_many_fields(directory):
+    assert complaint(directory, "\tS\tp\ta.pcap\t\tmore\n") == "line 2: 6 fields, 5 columns"
 
 
-def test_sheet_without_samples(folder):
-    assert complaint(folder, "\n# nothing yet\n").startswith(": no samples")
+def test_sheet_without_samples(directory):
+    assert complaint(directory, "\n# nothing yet\n").startswith(": no samples")
 
 
-def test_sheet_that_is_not_text(folder):
-    (folder / "samples.tsv").write_bytes(b"\xff\xfe\x00")
+def test_sheet_that_is_not_text(directory):
+    (directory / "samples.tsv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match="not a sample sheet"):
-        files.read_sheet(folder / "samples.tsv")
+        files.read_sheet(directory / "samples.tsv")
 
 
-def test_sheet_that_is_not_there(folder):
+def test_sheet_that_is_not_there(directory):
     with pytest.raises(UserError, match="cannot read the sample sheet: No such file"):
-        files.read_sheet(folder / "samples.tsv")
+        files.read_sheet(directory / "samples.tsv")
 
 
-def test_first_problem_is_named_and_the_others_counted(folder):
+def test_first_problem_is_named_and_the_others_counted(directory):
     rows = "\tS\tp\tnone.pcap\t\n\tS\tp\tgone.pcap\t\n\tS\tp\talso.pcap\t\n"
-    assert complaint(folder, rows) == f"line 2: {folder}/none.pcap: no such file (and 2 more)"
+    assert complaint(directory, rows) == f"line 2: {directory}/none.pcap: no such file (and 2 more)"
 
 
-def test_a_broken_sample_fails_alone(folder):
+def test_a_broken_sample_fails_alone(directory):
     """As a workflow calls it, one sample at a time: the missing file stops its own sample only."""
-    path = sheet(folder, "good\tS\tp\ta.pcap\t\nbad\tS\tp\tnone.pcap\t\n")
-    assert [manifest["sample"] for manifest in files.describe(path, folder / "campaign", only="good")] == ["good"]
+    path = sheet(directory, "good\tS\tp\ta.pcap\t\nbad\tS\tp\tnone.pcap\t\n")
+    assert [manifest["sample"] for manifest in files.describe(path, directory / "campaign", only="good")] == ["good"]
     with pytest.raises(UserError, match=r"line 3: .*none.pcap: no such file$"):
-        list(files.describe(path, folder / "campaign", only="bad"))
+        list(files.describe(path, directory / "campaign", only="bad"))
 
 
-def test_unknown_sample(folder):
+def test_unknown_sample(directory):
     with pytest.raises(UserError, match="no sample 'other'"):
-        list(files.describe(sheet(folder, "\tS\tp\ta.pcap\t\n"), folder / "campaign", only="other"))
+        list(files.describe(sheet(directory, "\tS\tp\ta.pcap\t\n"), directory / "campaign", only="other"))
 
 
-def test_command_writes_the_list_of_samples(folder, capsys):
-    path = sheet(folder, "\tS\tp\t*.pcap*\t\n")
-    config = folder / "config.json"  # JSON is YAML
+def test_command_writes_the_list_of_samples(directory, capsys):
+    path = sheet(directory, "\tS\tp\t*.pcap*\t\n")
+    config = directory / "config.json"  # JSON is YAML
     config.write_text(json.dumps({"campaign": "c", "testbed": "files", "samples": str(path)}))
-    arguments = collect_arguments(folder / "campaign", config)
+    arguments = collect_arguments(directory / "campaign", config)
     assert collect.run(arguments) is None
-    text = (folder / "campaign" / "raw" / "samples.tsv").read_text()
+    text = (directory / "campaign" / "raw" / "samples.tsv").read_text()
     assert text == "sample\tsite\tport\tfile\na\tS\tp\ta.pcap\nb\tS\tp\tb.pcapng.gz\n"
-    assert (folder / "campaign" / "raw" / "samples.tsv").stat().st_mode & 0o777 == 0o600
+    assert (directory / "campaign" / "raw" / "samples.tsv").stat().st_mode & 0o777 == 0o600
     capsys.readouterr()
     arguments.list = True
     collect.run(arguments)
     assert capsys.readouterr().out == text
-    arguments.output = folder / "list.tsv"
+    arguments.output = directory / "list.tsv"
     collect.run(arguments)
     assert capsys.readouterr().out == ""
     assert (arguments.output.read_text(), arguments.output.stat().st_mode & 0o777) == (text, 0o600)
@@ -368,8 +368,8 @@ def collect_arguments(campaign, config):
     return parser.parse_args([str(campaign), "--config", str(config)])
 
 
-def test_a_cut_capture_is_described_with_a_note(folder):
-    (folder / "a.pcap").write_bytes(FRAMES[:-1])
-    manifest = next(files.describe(sheet(folder, "\tS\tp\ta.pcap\t\n"), folder / "campaign"))
+def test_a_cut_capture_is_described_with_a_note(directory):
+    (directory / "a.pcap").write_bytes(FRAMES[:-1])
+    manifest = next(files.describe(sheet(directory, "\tS\tp\ta.pcap\t\n"), directory / "campaign"))
     assert manifest["frames_captured"] == 1
     assert manifest["notes"] and manifest["notes"][0].startswith("not read whole: ")

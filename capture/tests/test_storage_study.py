@@ -51,12 +51,12 @@ def test_intervals_are_as_bpftrace_says_them():
 @pytest.fixture
 def settings(tmp_path, monkeypatch):
     """Files like those of /proc/sys/vm, where writing the one of a pair makes the other 0."""
-    folder = tmp_path / "vm"
-    folder.mkdir()
+    directory = tmp_path / "vm"
+    directory.mkdir()
     for name, value in (("dirty_ratio", 20), ("dirty_background_ratio", 0), ("dirty_bytes", 0)):
-        (folder / name).write_text(f"{value}\n")
-    (folder / "dirty_background_bytes").write_text("4096\n")
-    monkeypatch.setattr(thresholds, "VM", folder)
+        (directory / name).write_text(f"{value}\n")
+    (directory / "dirty_background_bytes").write_text("4096\n")
+    monkeypatch.setattr(thresholds, "VM", directory)
     put = thresholds.put
 
     def put_as_the_kernel(name: str, value: int) -> None:
@@ -65,7 +65,7 @@ def settings(tmp_path, monkeypatch):
         put(f"{stem}_{'ratio' if kind == 'bytes' else 'bytes'}", 0)
 
     monkeypatch.setattr(thresholds, "put", put_as_the_kernel)
-    return lambda: {path.name: int(path.read_text()) for path in sorted(folder.iterdir())}
+    return lambda: {path.name: int(path.read_text()) for path in sorted(directory.iterdir())}
 
 
 @pytest.mark.parametrize("memory_mb", [None, 100])
@@ -99,15 +99,15 @@ def test_frames_of_a_run_add_up_or_it_is_no_run():
         rates.counted(accounts)
 
 
-def measure(folder: Path, path: str, *arguments: object) -> tuple[subprocess.CompletedProcess, dict]:
+def measure(directory: Path, path: str, *arguments: object) -> tuple[subprocess.CompletedProcess, dict]:
     """`acapella measure-storage` with that PATH, and its file."""
-    argv = [sys.executable, "-m", "acapella.cli.main", "measure-storage", "-o", folder / "study.json", *arguments]
+    argv = [sys.executable, "-m", "acapella.cli.main", "measure-storage", "-o", directory / "study.json", *arguments]
     environment = os.environ | {"PATH": path}
     done = subprocess.run(
         [str(word) for word in argv], capture_output=True, text=True, check=False, env=environment, timeout=300
     )
     assert done.returncode == 0, done.stderr
-    return done, json.loads((folder / "study.json").read_text())
+    return done, json.loads((directory / "study.json").read_text())
 
 
 def test_without_bpftrace_or_root_the_reason_is_one_line_and_in_the_file(tmp_path):

@@ -20,12 +20,12 @@ PCAP = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 96, 1)
 HERE = Path(__file__)
 
 
-def files_testbed(folder: Path) -> FilesTestbed:
+def files_testbed(directory: Path) -> FilesTestbed:
     """Two sites, three ports."""
     for name in ("a", "b", "c"):
-        (folder / f"{name}.pcap").write_bytes(PCAP + name.encode())
-    (folder / "s.tsv").write_text("site\tport\tfile\nX\tp\ta.pcap\nX\tq\tb.pcap\nY\tp\tc.pcap\n")
-    return FilesTestbed(folder / "s.tsv")
+        (directory / f"{name}.pcap").write_bytes(PCAP + name.encode())
+    (directory / "s.tsv").write_text("site\tport\tfile\nX\tp\ta.pcap\nX\tq\tb.pcap\nY\tp\tc.pcap\n")
+    return FilesTestbed(directory / "s.tsv")
 
 
 @pytest.fixture(scope="module", params=["bridge", "ovs"] if sandbox.inside() else ["files"])
@@ -88,9 +88,9 @@ else:
 
 
 @pytest.mark.skipif(sandbox.inside(), reason="starts what is running now")
-def test_a_background_job_that_is_asked_to_stop_stops_in_order(caller, open_folder):
+def test_a_background_job_that_is_asked_to_stop_stops_in_order(caller, open_directory):
     """Not by running out of patience, which kills what is inside."""
-    program = open_folder / "background.py"
+    program = open_directory / "background.py"
     program.write_text(STOPPED_IN_ORDER)
     argv = [*caller.prefix, caller.python, str(program)]
     with subprocess.Popen(argv, env=caller.env(), stdout=subprocess.PIPE, text=True, cwd="/") as process:

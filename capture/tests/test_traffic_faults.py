@@ -19,9 +19,9 @@ TRAFFIC = [{"kind": "iperf3_tcp"}, {"kind": "iperf3_udp", "span": "run"}, {"kind
 
 
 @pytest.fixture(scope="module")
-def broken(caller, open_folder):
-    """A caller whose iperf3 fails, and the folder of campaigns."""
-    programs = open_folder / "programs"
+def broken(caller, open_directory):
+    """A caller whose iperf3 fails, and the directory of campaigns."""
+    programs = open_directory / "programs"
     programs.mkdir(mode=0o755)
     program = programs / "iperf3"
     program.write_text(BROKEN)
@@ -31,16 +31,16 @@ def broken(caller, open_folder):
 
 
 @pytest.fixture(scope="module")
-def collected(broken, open_folder):
-    """A collection with that: what it said, and the samples' folder."""
+def collected(broken, open_directory):
+    """A collection with that: what it said, and the samples' directory."""
     replay = {"repeats": 1} if shutil.which("tcpreplay", path=sandbox.search_path()) else None
     local = {"traffic": TRAFFIC, "replay": replay}
-    config = open_folder / "faults.yaml"
+    config = open_directory / "faults.yaml"
     capture = {"sample_s": 0.2, "filter": "icmp"}
     config.write_text(json.dumps({"testbed": "local", "capture": capture, "local": local}))
-    done = broken.run(open_folder / "faults", "--config", config)
+    done = broken.run(open_directory / "faults", "--config", config)
     assert done.returncode == 0, done.stderr
-    return done, open_folder / "faults" / "raw"
+    return done, open_directory / "faults" / "raw"
 
 
 def of_runs(raw: Path) -> list[dict]:

@@ -56,15 +56,15 @@ def model_of(settings: dict[str, int]) -> Flowstats:
     return model
 
 
-def run(frames: list[Frame], control: str, folder: Path, spec: Path | None) -> running.Ran:
+def run(frames: list[Frame], control: str, directory: Path, spec: Path | None) -> running.Ran:
     if not running.LOADER.exists():
         pytest.skip("acapella-p4-run is not there: make setup builds it where libdpdk-dev, libpcap-dev are installed")
-    return running.run("flowstats", frames, control, folder, spec)
+    return running.run("flowstats", frames, control, directory, spec)
 
 
-def assert_same(frames: list[Frame], settings: dict[str, int], period_ns: int, folder: Path, spec: Path) -> set[str]:
+def assert_same(frames: list[Frame], settings: dict[str, int], period_ns: int, directory: Path, spec: Path) -> set[str]:
     """Runs both; the reasons and triggers that came up."""
-    ran = run(frames, control_of(settings, period_ns), folder, spec)
+    ran = run(frames, control_of(settings, period_ns), directory, spec)
     model = model_of(settings)
     names = json.loads((P4 / "spec" / "flowstats.json").read_text())["reasons"]
     epochs = Epochs(model, period_ns)

@@ -104,7 +104,7 @@ def read_pcap(path: Path) -> list[bytes]:
     return frames
 
 
-def run(program: str, frames: list[Frame], control: str, folder: Path, spec: Path | None = None) -> Ran:
+def run(program: str, frames: list[Frame], control: str, directory: Path, spec: Path | None = None) -> Ran:
     """Sends the frames, in the order of their times, through spec/PROGRAM.spec.
 
     Raises Refused where the loader ends otherwise than with 0.
@@ -118,16 +118,16 @@ def run(program: str, frames: list[Frame], control: str, folder: Path, spec: Pat
         ports[frame.port].append((now, frame))
     command = [str(LOADER), "--spec", str(spec or P4 / "spec" / f"{program}.spec")]
     for number, of_port in enumerate(ports):
-        path = folder / f"in{number}.pcap"
+        path = directory / f"in{number}.pcap"
         write_pcap(path, of_port)
         command += ["--in", str(path)]
     names = json.loads((P4 / "spec" / f"{program}.json").read_text())["reasons"]
     reasons = "".join(f"reason {number} {name}\n" for number, name in names.items())
-    (folder / "control.txt").write_text(reasons + control)
-    files = {name: folder / name for name in ("out.pcap", "frames.tsv", "stats.json", "registers.json")}
+    (directory / "control.txt").write_text(reasons + control)
+    files = {name: directory / name for name in ("out.pcap", "frames.tsv", "stats.json", "registers.json")}
     for option, path in zip(("--out", "--frames", "--stats", "--dump-registers"), files.values(), strict=True):
         command += [option, str(path)]
-    command += ["--control", str(folder / "control.txt")]
+    command += ["--control", str(directory / "control.txt")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise Refused(done.stderr.strip())

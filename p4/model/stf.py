@@ -75,11 +75,11 @@ class Case:
     expected: list[Expected] = field(default_factory=list)
     reads: list[tuple[int, str, int, int]] = field(default_factory=list)  # line, register, index, value
 
-    def failures(self, program: str, folder: Path, spec: Path | None = None) -> list[str]:
+    def failures(self, program: str, directory: Path, spec: Path | None = None) -> list[str]:
         """Every line that does not hold, with its place."""
         if len(self.expected) != len(self.frames):
             raise BadCase(f"{self.file}: {self.name}: {len(self.frames)} packets, {len(self.expected)} expectations")
-        ran = run(program, self.frames, "\n".join(self.control) + "\n", folder, spec)
+        ran = run(program, self.frames, "\n".join(self.control) + "\n", directory, spec)
         found = []
         for expected, got in zip(self.expected, ran.outcomes, strict=True):
             wrong = expected.differs(got)

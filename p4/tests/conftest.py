@@ -10,10 +10,10 @@ import pytest
 P4 = Path(__file__).resolve().parents[1]
 
 
-def _make_importable(name: str, folder: Path) -> None:
+def _make_importable(name: str, directory: Path) -> None:
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(
-            name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+            name, directory / "__init__.py", submodule_search_locations=[str(directory)]
         )
         sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(sys.modules[name])
@@ -24,18 +24,18 @@ sys.path.insert(0, str(P4))  # what p4/compile imports
 
 
 @pytest.fixture(scope="session")
-def p4_folder() -> Path:
-    """The folder of the programs."""
+def p4_directory() -> Path:
+    """The directory of the programs."""
     return P4
 
 
 @pytest.fixture(scope="session")
 def corpus() -> Path:
-    """The folder of public captures beside the project; tests that need it skip with a reason where it is absent."""
-    folder = Path(os.environ.get("ACAPELLA_CORPUS", P4.parents[1] / "shared" / "corpus"))
-    if not folder.is_dir():
-        pytest.skip(f"no corpus: {folder} is not there (set ACAPELLA_CORPUS)")
-    return folder
+    """The directory of public captures beside the project; tests that need it skip with a reason where it is absent."""
+    directory = Path(os.environ.get("ACAPELLA_CORPUS", P4.parents[1] / "shared" / "corpus"))
+    if not directory.is_dir():
+        pytest.skip(f"no corpus: {directory} is not there (set ACAPELLA_CORPUS)")
+    return directory
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Compiled and interpreted pipelines write the same bytes. The other tests of this folder compare both, too."""
+"""Compiled and interpreted pipelines write the same bytes. The other tests of this directory compare both, too."""
 
 import random
 import re
@@ -11,13 +11,13 @@ from acapella.p4 import compiled
 
 
 @pytest.fixture(autouse=True)
-def _compiled_or_skip(p4_folder):
+def _compiled_or_skip(p4_directory):
     if not running.LOADER.exists():
         pytest.skip(f"no {running.LOADER.name} here: make setup builds it where libdpdk-dev is installed")
     if compiled.find_source(None) is None:
-        pytest.skip(f"the tests of this folder ran interpreted only: no DPDK source; {compiled.GET_SOURCE}")
+        pytest.skip(f"the tests of this directory ran interpreted only: no DPDK source; {compiled.GET_SOURCE}")
     for program in ("preprocess", "flowstats"):
-        assert compiled_pipeline(p4_folder / "spec" / f"{program}.spec").reason == ""
+        assert compiled_pipeline(p4_directory / "spec" / f"{program}.spec").reason == ""
 
 
 def random_frames(count: int, ports: int, seed: int) -> list[Frame]:
@@ -46,8 +46,8 @@ def test_largest_frame_passes_the_compiled_pipeline(tmp_path):
     assert [outcome.octets for outcome in ran.outcomes] == [frame]
 
 
-def test_frames_of_several_ports_keep_their_order_without_tables(p4_folder, tmp_path):
-    text = (p4_folder / "loader" / "tests" / "reports.spec").read_text()
+def test_frames_of_several_ports_keep_their_order_without_tables(p4_directory, tmp_path):
+    text = (p4_directory / "loader" / "tests" / "reports.spec").read_text()
     if re.search(r"^\s*table ", text, re.MULTILINE):
         pytest.fail("reports.spec has a table: choose a program without one")
     spec = tmp_path / "reports.spec"

@@ -50,14 +50,14 @@ def reported(ran: running.Ran) -> Counter:
     return +found
 
 
-def run(frames, settings: dict[str, int], folder, spec) -> running.Ran:
+def run(frames, settings: dict[str, int], directory, spec) -> running.Ran:
     if not running.LOADER.exists():
         pytest.skip("acapella-p4-run is not there: make setup builds it where libdpdk-dev, libpcap-dev are installed")
     lines = [f"register {name} 0 {value}" for name, value in ({"qp_number": 17} | settings).items()]
     lines += [f"epoch {SECOND_NS}"]
     for row in range(ROWS):
         lines += [f"epoch-clear sketch_{what}_{row} {settings['cell_mask'] + 1}" for what in ("bytes", "packets")]
-    return running.run("flowstats", frames, "\n".join(lines) + "\n", folder, spec)
+    return running.run("flowstats", frames, "\n".join(lines) + "\n", directory, spec)
 
 
 @pytest.mark.parametrize("slots", [1, 16, 1024])

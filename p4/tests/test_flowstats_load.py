@@ -20,25 +20,32 @@ CLIENTS = 0x0A000000
 RECORD_BYTES = 16  # of a pcap's record header
 
 
-def run(folder: Path, slots: int, *, cells: int = 2**17, triggers: int = 495) -> tuple[np.ndarray, list[int]]:
+def run(directory: Path, slots: int, *, cells: int = 2**17, triggers: int = 495) -> tuple[np.ndarray, list[int]]:
     """The reports over the load, and slot_counters."""
     if not running.LOADER.exists():
         pytest.skip("acapella-p4-run is not there: make setup builds it where libdpdk-dev, libpcap-dev are installed")
-    write_load(folder / "load.pcap", CONNECTIONS)
+    write_load(directory / "load.pcap", CONNECTIONS)
     settings = {"qp_number": 17, "qp_end": 2**40, "slot_mask": slots - 1, "triggers": triggers, "cell_mask": cells - 1}
     lines = [f"register {name} 0 {value}" for name, value in settings.items()] + ["epoch 10s"]
     lines += [f"epoch-clear sketch_{what}_{row} {cells}" for what in ("bytes", "packets") for row in range(ROWS)]
-    (folder / "control").write_text("\n".join(lines) + "\n")
-    command = [running.LOADER, "--spec", P4 / "spec" / "flowstats.spec", "--in", folder / "load.pcap"]
-    files = ["--out", folder / "reports.pcap", "--stats", folder / "stats", "--dump-registers", folder / "registers"]
-    subprocess.run([*command, "--control", folder / "control", *files], check=True)
-    counts = json.loads((folder / "stats").read_text())
+    (directory / "control").write_text("\n".join(lines) + "\n")
+    command = [running.LOADER, "--spec", P4 / "spec" / "flowstats.spec", "--in", directory / "load.pcap"]
+    files = [
+        "--out",
+        directory / "reports.pcap",
+        "--stats",
+        directory / "stats",
+        "--dump-registers",
+        directory / "registers",
+    ]
+    subprocess.run([*command, "--control", directory / "control", *files], check=True)
+    counts = json.loads((directory / "stats").read_text())
     assert counts["in"] + counts["probes"] == counts["out"] + sum(counts["sunk"].values())
     size = RECORD_BYTES + reports.HEADER_BYTES + 192 + reports.ICRC_BYTES
-    records = np.fromfile(folder / "reports.pcap", np.uint8, offset=24).reshape(-1, size)
+    records = np.fromfile(directory / "reports.pcap", np.uint8, offset=24).reshape(-1, size)
     assert len(records) == counts["out"]
     payloads = records[:, RECORD_BYTES + reports.HEADER_BYTES :][:, :192]
-    return payloads, json.loads((folder / "registers").read_text())["slot_counters"]
+    return payloads, json.loads((directory / "registers").read_text())["slot_counters"]
 
 
 def values(payloads: np.ndarray, offset: int, octets: int) -> np.ndarray:
@@ -46,17 +53,17 @@ def values(payloads: np.ndarray, offset: int, octets: int) -> np.ndarray:
     return payloads[:, offset : offset + octets].copy().view(f">u{octets}")[:, 0].astype(np.int64)
 
 
-def missing(folder: Path, slots: int, *, triggers: int = 495) -> tuple[float, float]:
+def missing(directory: Path, slots: int, *, triggers: int = 495) -> tuple[float, float]:
     """Shares of the connections without the first and the second half of the handshake's round trip."""
-    payloads, _ = run(folder, slots, triggers=triggers)
+    payloads, _ = run(directory, slots, triggers=triggers)
     connection = np.minimum(values(payloads, 28, 4), values(payloads, 44, 4)) - CLIENTS
     valid = values(payloads, 6, 2)
     return tuple(1 - len(np.unique(connection[valid & bit != 0])) / CONNECTIONS for bit in (2, 4))
 
 
-def packets(folder: Path, payloads: np.ndarray) -> tuple[Counter, Counter]:
+def packets(directory: Path, payloads: np.ndarray) -> tuple[Counter, Counter]:
     """Packets of each flow, (src, dst): exact ones, and those reported, summed over epochs."""
-    frames = np.fromfile(folder / "load.pcap", RECORD, offset=24)
+    frames = np.fromfile(directory / "load.pcap", RECORD, offset=24)
     exact = Counter(zip(frames["src"].tolist(), frames["dst"].tolist(), strict=True))
     ends = zip(values(payloads, 28, 4).tolist(), values(payloads, 44, 4).tolist(), strict=True)
     largest: Counter = Counter()

@@ -72,9 +72,9 @@ def _parts(value: int, widths: tuple[int, ...]) -> list[int]:
     return parts[::-1]
 
 
-def compare(model: Preprocess, frames: list[Frame], folder, control: str | None = None) -> Ran:
+def compare(model: Preprocess, frames: list[Frame], directory, control: str | None = None) -> Ran:
     """Runs both; every outcome and every register has to be the same."""
-    ran = run("preprocess", frames, control_of(model) if control is None else control, folder)
+    ran = run("preprocess", frames, control_of(model) if control is None else control, directory)
     for number, (frame, got) in enumerate(zip(frames, ran.outcomes, strict=True)):
         verdict = model.frame(frame.octets, frame.wire, frame.port)
         expected = (verdict.reason, verdict.sequence, verdict.hash, verdict.octets if verdict.reason == SENT else None)

@@ -2,7 +2,7 @@
 
 Format N becomes namespace formatN: a ``Field<BYTES> name{OFFSET}`` for each row, ``kBytes``, and for a meaning that
 lists bits or values (``bits: 1=syn 2=ack``) a namespace NAME_bits or NAME_values of them. Rows name_0, name_1 ... are
-neighbours and also a ``Fields<BYTES, COUNT> names{OFFSET}``.
+neighbors and also a ``Fields<BYTES, COUNT> names{OFFSET}``.
 """
 
 import csv

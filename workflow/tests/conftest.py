@@ -43,11 +43,11 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def corpus() -> Path:
-    """The folder of public captures beside the project; tests that need it skip with a reason where it is absent."""
-    folder = Path(os.environ.get("ACAPELLA_CORPUS", ROOT.parent / "shared" / "corpus"))
-    if not folder.is_dir():
-        pytest.skip(f"no corpus: {folder} is not there (set ACAPELLA_CORPUS)")
-    return folder
+    """The directory of public captures beside the project; tests that need it skip with a reason where it is absent."""
+    directory = Path(os.environ.get("ACAPELLA_CORPUS", ROOT.parent / "shared" / "corpus"))
+    if not directory.is_dir():
+        pytest.skip(f"no corpus: {directory} is not there (set ACAPELLA_CORPUS)")
+    return directory
 
 
 @pytest.fixture(scope="session")
@@ -73,9 +73,9 @@ def capture(tmp_path) -> Path:
 def campaign(tmp_path_factory) -> Path:
     """A made-up campaign of 3 sites with 2 ports and 4 samples each, through to its tables. Tests only read it."""
     from acapella_testing.made.synthetic import make_campaign  # noqa: PLC0415
-    from acapella_testing.stages import analyse  # noqa: PLC0415 (only where it is asked for)
+    from acapella_testing.stages import analyze_campaign  # noqa: PLC0415 (only where it is asked for)
 
-    return analyse(make_campaign(tmp_path_factory.mktemp("campaign") / "made_up", frames=300, flows=120))
+    return analyze_campaign(make_campaign(tmp_path_factory.mktemp("campaign") / "made_up", frames=300, flows=120))
 
 
 @pytest.fixture(scope="session")
@@ -88,16 +88,16 @@ def finished(tmp_path_factory):
 
     ours = tmp_path_factory.getbasetemp()
     # As deep as tmp_path: the relative paths of the SQL files are the same in a copy.
-    folder = (ours.parent / "shared" if "PYTEST_XDIST_WORKER" in os.environ else ours) / "finished"
-    folder.parent.mkdir(exist_ok=True)
-    with folder.with_suffix(".lock").open("w") as lock:
+    directory = (ours.parent / "shared" if "PYTEST_XDIST_WORKER" in os.environ else ours) / "finished"
+    directory.parent.mkdir(exist_ok=True)
+    with directory.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        done = folder.with_suffix(".done")
+        done = directory.with_suffix(".done")
         if not done.exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            workplace(folder).succeed("--cores", "1")
+            shutil.rmtree(directory, ignore_errors=True)
+            workplace(directory).succeed("--cores", "1")
             done.touch()
-    return Workplace(folder)
+    return Workplace(directory)
 
 
 @pytest.fixture
@@ -136,9 +136,9 @@ def browser():
 @pytest.fixture(scope="session")
 def old_client(tmp_path_factory):
     """The environment in which Python imports DuckDB 1.0.0, the oldest that is to open a catalog."""
-    folder = tmp_path_factory.mktemp("duckdb-1.0.0")
+    directory = tmp_path_factory.mktemp("duckdb-1.0.0")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--target"]
-    installed = subprocess.run([*command, str(folder), "duckdb==1.0.0"], capture_output=True, text=True, check=False)
+    installed = subprocess.run([*command, str(directory), "duckdb==1.0.0"], capture_output=True, text=True, check=False)
     if installed.returncode:
         pytest.skip(f"duckdb 1.0.0 cannot be installed from PyPI: {installed.stderr.strip().splitlines()[-1:]}")
-    return os.environ | {"PYTHONPATH": str(folder)}
+    return os.environ | {"PYTHONPATH": str(directory)}

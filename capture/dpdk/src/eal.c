@@ -12,19 +12,19 @@
 
 int eal_start(int count, char **arguments) {
     static const char *const made[] = {"/dpdk/rte", "/dpdk", ""};
-    char folder[PATH_MAX], path[PATH_MAX + 16];
+    char directory[PATH_MAX], path[PATH_MAX + 16];
     const char *place = getenv("TMPDIR"), *before = getenv(VARIABLE);
     const int length =
-        snprintf(folder, sizeof folder, "%s/acapella-XXXXXX", place && *place ? place : "/tmp");
-    const bool own = getuid() != 0 && length < (int)sizeof folder && mkdtemp(folder);
+        snprintf(directory, sizeof directory, "%s/acapella-XXXXXX", place && *place ? place : "/tmp");
+    const bool own = getuid() != 0 && length < (int)sizeof directory && mkdtemp(directory);
     if (!own) {
         return rte_eal_init(count, arguments);
     }
     char *kept = before ? strdup(before) : NULL;
-    setenv(VARIABLE, folder, 1);
+    setenv(VARIABLE, directory, 1);
     const int status = rte_eal_init(count, arguments);
     for (unsigned i = 0; i < sizeof made / sizeof *made; ++i) {
-        snprintf(path, sizeof path, "%s%s", folder, made[i]);
+        snprintf(path, sizeof path, "%s%s", directory, made[i]);
         rmdir(path);
     }
     kept ? setenv(VARIABLE, kept, 1) : unsetenv(VARIABLE);

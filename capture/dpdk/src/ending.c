@@ -2,9 +2,9 @@
 
 #include <stddef.h>
 
-volatile sig_atomic_t signalled;
+volatile sig_atomic_t signaled;
 
-static void on_signal(int number) { signalled = number; }
+static void on_signal(int number) { signaled = number; }
 
 void handle_signals(void) {
     struct sigaction action = {.sa_handler = on_signal};
@@ -17,5 +17,5 @@ void handle_signals(void) {
 }
 
 const char *signal_name(void) {
-    return signalled == SIGTERM ? "SIGTERM" : signalled == SIGINT ? "SIGINT" : "SIGHUP";
+    return signaled == SIGTERM ? "SIGTERM" : signaled == SIGINT ? "SIGINT" : "SIGHUP";
 }

@@ -5,7 +5,7 @@
 #include <signal.h>
 
 /* The one that came last; 0: none yet. */
-extern volatile sig_atomic_t signalled;
+extern volatile sig_atomic_t signaled;
 
 /* From here on SIGTERM, SIGINT and SIGHUP are noted; a pipe that nobody reads and a file at its limit are
  * failed writes, with a message. */

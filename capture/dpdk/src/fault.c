@@ -25,7 +25,7 @@ const char *advice(int error) {
         case EPERM:
             return "; write where this user may";
         case ENOENT:
-            return "; make the folder first";
+            return "; make the directory first";
         case EISDIR:
             return "; name a file";
         case EIO:

@@ -162,7 +162,7 @@ static const char *reason_to_stop(const struct capture *capture, uint64_t begin,
     if (failed) {
         return "write error";
     }
-    if (signalled) {
+    if (signaled) {
         return signal_name();
     }
     if (options->frames && accounts_received(capture) >= options->frames) {

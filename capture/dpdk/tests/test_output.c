@@ -135,7 +135,7 @@ static unsigned read_back(const struct file *file, unsigned from) {
     return from;
 }
 
-static void run(const char *folder, const struct store_kind *kind, const struct format *format,
+static void run(const char *directory, const struct store_kind *kind, const struct format *format,
                 uint64_t rotate, bool fails) {
     static unsigned number;
     char stem[4096];
@@ -143,7 +143,7 @@ static void run(const char *folder, const struct store_kind *kind, const struct 
     struct counts counts;
     struct fault fault = {""};
     memset(&counts, 0, sizeof counts);
-    snprintf(stem, sizeof stem, "%s/%u", folder, number++);
+    snprintf(stem, sizeof stem, "%s/%u", directory, number++);
     const struct output_settings settings = {
         .stem = stem,
         .extension = format->name,
@@ -179,13 +179,13 @@ static void run(const char *folder, const struct store_kind *kind, const struct 
 }
 
 /* Where no buffer is free and nobody waits, a frame is refused and counted, and those taken are whole. */
-static void run_full(const char *folder) {
+static void run_full(const char *directory) {
     char stem[4096];
     struct files files = {.lock = PTHREAD_MUTEX_INITIALIZER};
     struct counts counts;
     struct fault fault;
     memset(&counts, 0, sizeof counts);
-    snprintf(stem, sizeof stem, "%s/full", folder);
+    snprintf(stem, sizeof stem, "%s/full", directory);
     const struct output_settings settings = {
         .stem = stem,
         .extension = "pcap",
@@ -213,19 +213,19 @@ static void run_full(const char *folder) {
     files_free(&files);
 }
 
-static void all_formats(const char *folder, const struct store_kind *kind, bool fails) {
+static void all_formats(const char *directory, const struct store_kind *kind, bool fails) {
     const struct format *formats[] = {&pcap_format, &pcapng_format};
     for (unsigned i = 0; i < 2; ++i) {
-        run(folder, kind, formats[i], 0, fails);
-        run(folder, kind, formats[i], 300000, fails);
+        run(directory, kind, formats[i], 0, fails);
+        run(directory, kind, formats[i], 300000, fails);
     }
 }
 
 /* Files end wherever in a buffer while the disk is so slow that no buffer is free but those waited for. */
-static void rotations(const char *folder, const struct store_kind *kind) {
+static void rotations(const char *directory, const struct store_kind *kind) {
     kernel.stall = true;
     for (uint64_t bytes_a_file = 40000; bytes_a_file < 400000; bytes_a_file += 23456) {
-        run(folder, kind, &pcap_format, bytes_a_file, false);
+        run(directory, kind, &pcap_format, bytes_a_file, false);
     }
     kernel.stall = false;
 }

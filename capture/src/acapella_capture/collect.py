@@ -1,4 +1,5 @@
-"""Take samples from a testbed, or describe captures that exist: raw/<sample> and its manifest in a campaign's folder.
+"""Take samples from a testbed, or describe captures that exist: raw/<sample> and its manifest in a campaign's
+directory.
 
 Of each site of a testbed CAMPAIGN/outcomes.csv says what became of it; outcomes.csv beside it has all collections.
 
@@ -48,7 +49,7 @@ def register_parser(subparsers: Any) -> argparse.ArgumentParser:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `acapella collect`."""
-    parser.add_argument("campaign", type=Path, metavar="CAMPAIGN", help="the campaign's folder, results/<name>")
+    parser.add_argument("campaign", type=Path, metavar="CAMPAIGN", help="the campaign's directory, results/<name>")
     parser.add_argument("--config", type=Path, required=True, help="YAML with the keys testbed, samples, runs, ...")
     parser.add_argument("--only", metavar="SAMPLE", help="testbed files: this sample alone, whatever ails the others")
     parser.add_argument("--list", action="store_true", help="print the samples that would be taken, and take none")

@@ -50,10 +50,10 @@ def collect(testbed: Testbed, settings: Settings, campaign: Path) -> Iterator[To
 
 def remove_parts(raw: Path) -> None:
     """Remove incomplete files of a collection that was killed as it fetched. Raises UserError if ``raw`` is a link."""
-    with beneath.parent(raw / LOCK) as folder:
-        for entry in [] if folder is None else [*os.scandir(folder)]:
+    with beneath.parent(raw / LOCK) as directory:
+        for entry in [] if directory is None else [*os.scandir(directory)]:
             if fnmatch.fnmatch(entry.name, ".*.part"):
-                os.unlink(entry.name, dir_fd=folder)
+                os.unlink(entry.name, dir_fd=directory)
 
 
 @contextlib.contextmanager

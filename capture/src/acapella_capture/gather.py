@@ -15,7 +15,7 @@ WORK_S = 3600  # for a node to compress a capture, or to read it for its checksu
 
 
 def gather(testbed: Testbed, node: str, file: str, raw: Path, settings: CollectSettings) -> Path:
-    """Bring a file into a folder; its path there, with `.zst` where it was compressed.
+    """Bring a file into a directory; its path there, with `.zst` where it was compressed.
 
     Raises UserError where that cannot be done or what comes has never the node's checksum; it stays on the node then.
     """

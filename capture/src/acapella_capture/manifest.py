@@ -43,9 +43,9 @@ def check(manifest: object, *, where: object) -> None:
         raise UserError(f"not a manifest: {fault.json_path.removeprefix('$.')}: {fault.message}", where=where)
 
 
-def write(folder: Path, manifest: dict[str, Any]) -> Path:
+def write(directory: Path, manifest: dict[str, Any]) -> Path:
     """Write raw/<sample>.json, whole or not at all; its path."""
-    path = folder / f"{manifest['sample']}.json"
+    path = directory / f"{manifest['sample']}.json"
     check(manifest, where=path)
     atomic_text(path, json.dumps(manifest, indent=2) + "\n")
     return path

@@ -1,6 +1,6 @@
 """What became of each site of a collection, for this campaign and, over all of them, for Patchwork's figure 10.
 
-<campaign>/outcomes.csv has a line a site; outcomes.csv beside the campaigns' folders has those of every collection.
+<campaign>/outcomes.csv has a line a site; outcomes.csv beside the campaigns' directories has those of every collection.
 """
 
 import csv

@@ -32,7 +32,7 @@ def check(settings: Settings) -> None:
     if "fpga" in methods(settings.capture.method).values():
         check_program(settings.capture)
         check_registers(settings.capture)
-    if settings.preprocess.anonymise:
+    if settings.preprocess.anonymize:
         check_readable(settings.preprocess.key_file, "preprocess.key_file")
     if settings.local.replay is not None and settings.local.replay.capture is not None:
         check_readable(settings.local.replay.capture, "local.replay.capture")

@@ -1,4 +1,4 @@
-"""What is done to a capture on the node that took it, before it leaves: anonymised, where that is asked for.
+"""What is done to a capture on the node that took it, before it leaves: anonymized, where that is asked for.
 
 Nodes of testbed fabric are ours alone, for a while, and have nothing installed: the program, lists of vendors and the
 key are brought there, and the key is deleted as soon as the program has ended. Elsewhere a node has its own `acapella`
@@ -10,33 +10,33 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from acapella_core.anonymise import read_key
+from acapella_core.anonymize import read_key
 from acapella_core.errors import UserError
 
 from .settings import PreprocessSettings
 from .testbeds.base import Testbed
 
-NOTE = "anonymised on its node, before it was fetched: headers alone, pseudonyms for addresses (docs/release.md)"
+NOTE = "anonymized on its node, before it was fetched: headers alone, pseudonyms for addresses (docs/release.md)"
 NO_PROGRAM = 127
 WORK_S = 3600  # for a node to read and write a capture
-CARRIED = "acapella-anonymise"  # make setup-fabric
+CARRIED = "acapella-anonymize"  # make setup-fabric
 KEY = "acapella-key"
 
 
 def preprocessed(testbed: Testbed, node: str, file: str, settings: PreprocessSettings) -> list[str]:
-    """Anonymise a node's file in place; what is to be noted of it.
+    """Anonymize a node's file in place; what is to be noted of it.
 
     Raises UserError where that cannot be done: then the capture stays on the node, as it is, and may not be fetched.
     """
-    if not settings.anonymise:
+    if not settings.anonymize:
         return []
     path = testbed.place(node, file)
-    made = f"{path}.anonymised"
+    made = f"{path}.anonymized"
     try:
         if carries(testbed.name, settings):
             run_carried(testbed, node, path, made, settings)
         else:
-            words = ["anonymise", path, "-o", made, "--key-file", str(settings.key_file), "--macs", settings.macs]
+            words = ["anonymize", path, "-o", made, "--key-file", str(settings.key_file), "--macs", settings.macs]
             succeed(testbed, node, [program_of(testbed, settings), *words])
         succeed(testbed, node, ["mv", "-f", made, path])
     except UserError:
@@ -48,7 +48,7 @@ def preprocessed(testbed: Testbed, node: str, file: str, settings: PreprocessSet
 
 def check(testbed: str, settings: PreprocessSettings) -> None:
     """Raises UserError where what would be brought to the nodes is not here, before anything is asked for."""
-    if settings.anonymise and carries(testbed, settings):
+    if settings.anonymize and carries(testbed, settings):
         carried_program()
         read_key(str(settings.key_file))
 
@@ -59,7 +59,7 @@ def carries(testbed: str, settings: PreprocessSettings) -> bool:
 
 
 def run_carried(testbed: Testbed, node: str, path: str, made: str, settings: PreprocessSettings) -> None:
-    """Anonymise with a program, lists and a key that are brought there. The key does not stay."""
+    """Anonymize with a program, lists and a key that are brought there. The key does not stay."""
     program = carried_program()
     places = [bring(testbed, node, each, each.name) for each in (program, *vendor_lists())]
     try:
@@ -77,7 +77,7 @@ def bring(testbed: Testbed, node: str, source: Path, file: str, *, again: bool =
         try:
             testbed.put(node, source, file)
         except UserError as error:
-            raise UserError(f"not anonymised, so not fetched: {error}", where=f"node {node}") from error
+            raise UserError(f"not anonymized, so not fetched: {error}", where=f"node {node}") from error
     return place
 
 
@@ -91,9 +91,9 @@ def carried_program() -> Path:
 
 
 def vendor_lists() -> list[Path]:
-    """The lists of vendors of the tshark here; none where it has none: `acapella anonymise` does without as well."""
-    folder = Path("/usr/share/wireshark")
-    lists = [folder / name for name in ("manuf", "wka")]
+    """The lists of vendors of the tshark here; none where it has none: `acapella anonymize` does without as well."""
+    directory = Path("/usr/share/wireshark")
+    lists = [directory / name for name in ("manuf", "wka")]
     return lists if all(path.is_file() for path in lists) else []
 
 
@@ -101,11 +101,11 @@ def succeed(testbed: Testbed, node: str, argv: Sequence[str]) -> None:
     """Run a program on a node. Raises UserError where it fails: what it was for is not fetched then."""
     done = testbed.run(node, argv, timeout_s=WORK_S)
     if done.status == NO_PROGRAM:
-        raise UserError(f"not anonymised, so not fetched: there is no {Path(argv[0]).name} on the node",
+        raise UserError(f"not anonymized, so not fetched: there is no {Path(argv[0]).name} on the node",
                         where=f"node {node}")  # fmt: skip
     if done.status != 0:
         lines = done.stderr.strip().splitlines()
-        raise UserError(f"not anonymised, so not fetched: {lines[-1] if lines else done.status}", where=f"node {node}")
+        raise UserError(f"not anonymized, so not fetched: {lines[-1] if lines else done.status}", where=f"node {node}")
 
 
 def program_of(testbed: Testbed, settings: PreprocessSettings) -> str:

@@ -4,8 +4,8 @@
 
 Two network namespaces, joined by a link, are made and go with the command. Each flow has a class of its own in the
 sender's queue (tc, htb) with a token bucket of one frame, at a rate that changes; slow TCP streams and a UDP one are
-behind them. The receiver's end is captured into FILE's folder under the same name with .pcap; FILE tells which rate was
-set when. Where something is missing the file says so, the capture is empty, and the exit code is 0.
+behind them. The receiver's end is captured into FILE's directory under the same name with .pcap; FILE tells which rate
+was set when. Where something is missing the file says so, the capture is empty, and the exit code is 0.
 """
 
 import argparse
@@ -91,8 +91,8 @@ def write_capture(output: Path, content: bytes) -> None:
 
 def measure(output: Path, step_s: float) -> None:
     """Build the two ends, start everything, change the rates. Raises UserError where a program fails."""
-    for folder in (NAMESPACES, SPOOL):
-        folder.mkdir()
+    for directory in (NAMESPACES, SPOOL):
+        directory.mkdir()
     try:
         build()
         capture = SPOOL / "response.pcap"

@@ -77,7 +77,7 @@ class CollectSettings:
 class PreprocessSettings:
     """What is done to captures before they leave their nodes; see the schema for each key."""
 
-    anonymise: bool
+    anonymize: bool
     key_file: str | None
     macs: str
     program: str | None
@@ -210,9 +210,9 @@ def check_methods(values: dict[str, Any], where: object) -> None:
         )
     if capture["format"] == "pcapng" and "tcpdump" in used:
         raise UserError("capture.format: tcpdump writes no pcapng; use method dpdk or fpga", where=where)
-    if capture["format"] == "pcapng" and values["preprocess"]["anonymise"]:
+    if capture["format"] == "pcapng" and values["preprocess"]["anonymize"]:
         raise UserError(
-            "capture.format: what preprocess.anonymise makes is pcap; hashes of whole frames may not leave with it",
+            "capture.format: what preprocess.anonymize makes is pcap; hashes of whole frames may not leave with it",
             where=where,
         )
 
@@ -221,9 +221,9 @@ def check_across_keys(values: dict[str, Any], where: object) -> None:
     """What the schema cannot say. Raises UserError naming the key."""
     if values["collect"]["mode"] == "slice" and not values["collect"]["slice"]:
         raise UserError("collect.slice: missing; mode slice needs its name", where=where)
-    if values["preprocess"]["anonymise"] and not values["preprocess"]["key_file"]:
+    if values["preprocess"]["anonymize"] and not values["preprocess"]["key_file"]:
         raise UserError(
-            "preprocess.key_file: missing; anonymise needs a key: acapella anonymise --new-key FILE", where=where
+            "preprocess.key_file: missing; anonymize needs a key: acapella anonymize --new-key FILE", where=where
         )
 
 

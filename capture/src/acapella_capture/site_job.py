@@ -190,10 +190,10 @@ class SiteJob:
 
     def _stop_watchdogs(self) -> None:
         """Bring the logs of the nodes' counters; a log that does not come is said and spoils nothing."""
-        folder = self.shared.campaign / "logs" / "collect"
+        directory = self.shared.campaign / "logs" / "collect"
         for name, watchdog in self._watchdogs.items():
             try:
-                watchdog.stop(folder / f"{name}.jsonl")
+                watchdog.stop(directory / f"{name}.jsonl")
             except UserError as error:
                 self._lost.append(f"log of {name}: {error}")
 

@@ -19,10 +19,10 @@ RECORD_BYTES = 16 + 60  # the least that a frame takes of a capture
 SILENT_S = 60  # a node whose loop gave no sign for so long hangs, or its loop was killed
 BLOCK_BYTES = 256 << 10  # the most that a capture program and its C library hold back
 LOOP = r"""
-every=$1 folder=$2 beat=$3
+every=$1 directory=$2 beat=$3
 while :; do
   now=$(date +%s)
-  df -Pk "$folder" | awk -v now="$now" 'NR == 2 { printf "{\"time_s\": %s, \"disk_free_kib\": %s, ", now, $4 }'
+  df -Pk "$directory" | awk -v now="$now" 'NR == 2 { printf "{\"time_s\": %s, \"disk_free_kib\": %s, ", now, $4 }'
   awk '/^MemAvailable/ { printf "\"memory_available_kib\": %s, ", $2 }' /proc/meminfo
   awk '{ printf "\"load\": %s, \"interfaces\": {", $1 }' /proc/loadavg
   awk 'NR > 2 { sub(":", " "); printf "%s\"%s\": {\"rx_bytes\": %s, \"rx_packets\": %s, \"rx_errors\": %s, " \
@@ -71,7 +71,7 @@ def clock_of(printed: str) -> dict[str, Any]:
     with contextlib.suppress(ValueError, IndexError):
         if source == "chrony":  # chronyc(1), tracking: 5th the system clock's offset in seconds, last the leap status
             offset = round(float(fields[4]) * 1e9)
-            return {"source": source, "offset_ns": offset, "synchronized": fields[-1] != "Not synchronised"}
+            return {"source": source, "offset_ns": offset, "synchronized": fields[-1] != "Not synchronized"}
         if source == "ptp":
             return {"source": source, "offset_ns": round(float(said)), "synchronized": True}
         if source == "system" and said in ("yes", "no"):
@@ -139,13 +139,13 @@ class Watchdog:
     def start(self) -> None:
         """Begin the node's loop and ask for its clock. Raises UserError where the node runs nothing."""
         self.clock = clock_of(self._testbed.run(self._node, ["sh", "-c", CLOCK]).stdout)
-        argv = ["sh", "-c", LOOP, "watchdog", str(self._every_s), self._folder(), self._beat()]
+        argv = ["sh", "-c", LOOP, "watchdog", str(self._every_s), self._directory(), self._beat()]
         self._job = self._testbed.start(self._node, argv, output=self.log)
 
     def look(self, file: str, interface: str) -> Look:
         """Look at the node while it writes a file. Raises UserError where it does not answer."""
         place = self._testbed.place(self._node, file)
-        argv = ["sh", "-c", PROBE, "look", self._folder(), place, self._beat(), interface]
+        argv = ["sh", "-c", PROBE, "look", self._directory(), place, self._beat(), interface]
         printed = self._testbed.run(self._node, argv, timeout_s=10).stdout
         try:
             return look_of(printed)
@@ -164,5 +164,5 @@ class Watchdog:
     def _beat(self) -> str:
         return self._testbed.place(self._node, f"heartbeat-{self._node}")
 
-    def _folder(self) -> str:
+    def _directory(self) -> str:
         return str(Path(self._beat()).parent)

@@ -1,7 +1,7 @@
 /* libacapella_p4: a P4 program (.spec of p4c-dpdk) that runs over frames in memory, on DPDK's software
  * pipeline.
  *
- * struct p4 *p4 = p4_load(&settings, &fault)     parse, check, build; EAL has been initialised by then
+ * struct p4 *p4 = p4_load(&settings, &fault)     parse, check, build; EAL has been initialized by then
  * p4_control(p4, "control.txt", &fault)          tables, registers, names of drop reasons
  * p4_process(p4, frames, n, &fault)              each frame comes to settings.take once: sent, or with its
  * reason p4_end(p4, &fault)                             what an epoch still has to report p4_free(p4)

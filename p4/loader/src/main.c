@@ -91,7 +91,7 @@ static void wait_for(struct pace *pace, uint64_t ts_ns, struct p4 *p4, bool comm
         *pace = (struct pace){monotonic_ns(), ts_ns, true};
     }
     const uint64_t due = pace->begin_ns + (ts_ns > pace->first_ns ? ts_ns - pace->first_ns : 0);
-    for (uint64_t now; !signalled && (now = monotonic_ns()) < due;) {
+    for (uint64_t now; !signaled && (now = monotonic_ns()) < due;) {
         /* never long: a signal may come between the look and the wait */
         const uint64_t wait_ns = due - now < LONGEST_WAIT_NS ? due - now : LONGEST_WAIT_NS;
         if (commands && wait_ns >= 1000000) {
@@ -109,7 +109,7 @@ static int run(struct p4 *p4, struct input *input, struct sink *sink, const stru
     struct p4_frame *frames = calloc(options->burst, sizeof *frames);
     struct pace pace = {.begun = false};
     int count = frames ? 1 : fail(fault, "out of memory");
-    while (count > 0 && !signalled && !sink->failed) {
+    while (count > 0 && !signaled && !sink->failed) {
         if (options->commands) {
             p4_commands_attend(p4, 0);
         }
@@ -117,7 +117,7 @@ static int run(struct p4 *p4, struct input *input, struct sink *sink, const stru
         if (count > 0 && options->pace && !frames[0].untimed) {
             wait_for(&pace, frames[0].ts_ns, p4, options->commands);
         }
-        if (count > 0 && !(options->pace && signalled) &&
+        if (count > 0 && !(options->pace && signaled) &&
             p4_process(p4, frames, (unsigned)count, fault) != 0) {
             count = -1;
         }
@@ -136,7 +136,7 @@ static int finish(struct statistics *statistics, struct sink *sink, bool ran, st
         return EXIT_FAILED;
     }
     statistics->sink = &closed;
-    statistics->stopped_by = signalled ? signal_name() : "end";
+    statistics->stopped_by = signaled ? signal_name() : "end";
     if ((options->registers && p4_write_file(options->registers, dump, statistics->p4, fault) != 0) ||
         (options->statistics &&
          p4_write_file(options->statistics, p4_statistics_write, statistics, fault) != 0)) {

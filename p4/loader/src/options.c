@@ -171,15 +171,15 @@ static int read_one(struct options *options, int code, struct fault *fault) {
     }
 }
 
-/* Whether two paths lead to one folder. */
-static bool one_folder(const char *a, const char *b) {
+/* Whether two paths lead to one directory. */
+static bool one_directory(const char *a, const char *b) {
     const char *const paths[] = {a, b};
     struct stat found[2];
     for (unsigned i = 0; i < 2; ++i) {
         const char *end = strrchr(paths[i], '/');
-        char *folder = end ? strndup(paths[i], (size_t)(end - paths[i]) + 1) : strdup(".");
-        const bool there = folder && stat(folder, &found[i]) == 0;
-        free(folder);
+        char *directory = end ? strndup(paths[i], (size_t)(end - paths[i]) + 1) : strdup(".");
+        const bool there = directory && stat(directory, &found[i]) == 0;
+        free(directory);
         if (!there) {
             return false;
         }
@@ -197,7 +197,7 @@ static bool one_file(const char *a, const char *b) {
         return one.st_dev == other.st_dev && one.st_ino == other.st_ino;
     }
     const char *name_a = strrchr(a, '/'), *name_b = strrchr(b, '/');
-    return strcmp(name_a ? name_a + 1 : a, name_b ? name_b + 1 : b) == 0 && one_folder(a, b);
+    return strcmp(name_a ? name_a + 1 : a, name_b ? name_b + 1 : b) == 0 && one_directory(a, b);
 }
 
 /* Whether an output, or what it is called until it is whole, takes the place of a file. */

@@ -24,11 +24,11 @@ static int complain(struct fault *fault, const char *path, int error) {
 }
 
 int p4_create(const char *part) {
-    char folder[PATH_MAX];
-    snprintf(folder, sizeof folder, "%s", part);
+    char directory[PATH_MAX];
+    snprintf(directory, sizeof directory, "%s", part);
     unlink(part);
     const int fd = access("/proc/self/fd", X_OK) == 0
-                       ? open(dirname(folder), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600)
+                       ? open(dirname(directory), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600)
                        : -1;
     return fd >= 0 ? fd : open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 }

@@ -98,8 +98,8 @@ static int read_block(struct reader *reader, struct spec_block *block, const cha
     const unsigned opened = reader->line;
     int more;
     while ((more = p4_reader_next_in(reader, name, opened)) > 0) {
-        const bool labelled = reader->words > 1 && is(reader->word[1], ":");
-        const unsigned first = labelled ? 2 : 0, words = reader->words - first;
+        const bool labeled = reader->words > 1 && is(reader->word[1], ":");
+        const unsigned first = labeled ? 2 : 0, words = reader->words - first;
         size_t length = reader->words;
         for (unsigned i = 0; i < reader->words; ++i) {
             length += strlen(reader->word[i]);
@@ -118,7 +118,7 @@ static int read_block(struct reader *reader, struct spec_block *block, const cha
         }
         struct spec_instruction *made = &block->instructions[block->count++];
         *made = (struct spec_instruction){.line = reader->line, .words = words};
-        made->label = labelled ? reader->word[0] : NULL;
+        made->label = labeled ? reader->word[0] : NULL;
         for (unsigned i = 0; i < words; ++i) {
             made->word[i] = reader->word[first + i];
         }

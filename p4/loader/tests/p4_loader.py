@@ -127,31 +127,33 @@ class Run:
     registers: dict | None
 
 
-def command(folder: Path, spec: Path, *captures: Path, control: str = "") -> list[str]:
-    """The command line of a run whose files are all in ``folder``."""
+def command(directory: Path, spec: Path, *captures: Path, control: str = "") -> list[str]:
+    """The command line of a run whose files are all in ``directory``."""
     argv = [str(built_or_skip()), "--spec", str(spec)]
     argv += [word for capture in captures for word in ("--in", str(capture))]
-    argv += ["--out", str(folder / "out.pcap"), "--stats", str(folder / "stats.json")]
-    argv += ["--dump-registers", str(folder / "registers.json")]
+    argv += ["--out", str(directory / "out.pcap"), "--stats", str(directory / "stats.json")]
+    argv += ["--dump-registers", str(directory / "registers.json")]
     if control:
-        (folder / "control.txt").write_text(control, encoding="utf-8")
-        argv += ["--control", str(folder / "control.txt")]
+        (directory / "control.txt").write_text(control, encoding="utf-8")
+        argv += ["--control", str(directory / "control.txt")]
     return argv
 
 
-def run(folder: Path, spec: Path, *captures: Path, control: str = "", words: str = "", more: tuple = (), **how) -> Run:
+def run(
+    directory: Path, spec: Path, *captures: Path, control: str = "", words: str = "", more: tuple = (), **how
+) -> Run:
     """Run the program; ``words`` go to its standard input, ``more`` to its command line, ``how`` to subprocess."""
-    argv = [*command(folder, spec, *captures, control=control), *more]
+    argv = [*command(directory, spec, *captures, control=control), *more]
     done = subprocess.run(
         argv, input=words, capture_output=True, text=True, timeout=LIMIT_S, check=False, env=ENVIRONMENT, **how
     )
-    return ended(folder, done.returncode, done.stderr, done.stdout)
+    return ended(directory, done.returncode, done.stderr, done.stdout)
 
 
-def ended(folder: Path, code: int, error: str, said: str) -> Run:
+def ended(directory: Path, code: int, error: str, said: str) -> Run:
     """What a run left behind."""
-    out, stats, registers = folder / "out.pcap", folder / "stats.json", folder / "registers.json"
-    assert not list(folder.glob("*.part")), error
+    out, stats, registers = directory / "out.pcap", directory / "stats.json", directory / "registers.json"
+    assert not list(directory.glob("*.part")), error
     return Run(
         code,
         error,
@@ -162,9 +164,9 @@ def ended(folder: Path, code: int, error: str, said: str) -> Run:
     )
 
 
-def good(folder: Path, spec: Path, *captures: Path, **how) -> Run:
+def good(directory: Path, spec: Path, *captures: Path, **how) -> Run:
     """A run that has to end well, and whose every frame is accounted for."""
-    done = run(folder, spec, *captures, **how)
+    done = run(directory, spec, *captures, **how)
     assert done.code == 0, done.error
     stats = done.stats
     away = sum(stats["sunk"].values()) + sum(stats["dropped"].values())
@@ -173,7 +175,7 @@ def good(folder: Path, spec: Path, *captures: Path, **how) -> Run:
     assert stats["out"] == len(done.frames)
     library = compiled_pipeline(spec).library
     if library:
-        check_compiled(folder, spec, *captures, library=library, interpreted=done, **how)
+        check_compiled(directory, spec, *captures, library=library, interpreted=done, **how)
     return done
 
 
@@ -189,10 +191,10 @@ def _compiled_pipeline(spec: Path, _content: bytes) -> compiled.Pipeline:
     return compiled.choose("auto", str(built_or_skip()), spec, None)
 
 
-def check_compiled(folder: Path, spec: Path, *captures: Path, library: Path, interpreted: Run, **how) -> None:
+def check_compiled(directory: Path, spec: Path, *captures: Path, library: Path, interpreted: Run, **how) -> None:
     """Run again with the compiled pipeline and compare everything but times."""
     how["more"] = (*how.get("more", ()), "--library", str(library))
-    again = run(folder, spec, *captures, **how)
+    again = run(directory, spec, *captures, **how)
     assert (again.code, again.error, again.said) == (0, interpreted.error, interpreted.said)
     assert (again.frames, again.registers) == (interpreted.frames, interpreted.registers)
     timed = {"pipeline", "pipeline_ns", "control_ns", "frames_per_second"}

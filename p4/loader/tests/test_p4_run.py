@@ -119,7 +119,7 @@ MISTAKES = {
     "mirror 0 2": "not port 0 (out) or 1 (sink)",
     "mirror 64 0": "no such session",
     "mirror 0 0 0": "not 1 to",
-    "colour blue": "colour: no statement",
+    "color blue": "color: no statement",
     "register bytes 0 " + "1" * 5000: "a line of more than 4095 characters",
 }
 
@@ -242,9 +242,9 @@ def test_pcapng_comes_out_and_goes_in(tmp_path):
     assert again.frames == traffic(20)
 
 
-def running(folder, frames, *more) -> subprocess.Popen:
+def running(directory, frames, *more) -> subprocess.Popen:
     """A paced run of frames a long time apart, once it has begun."""
-    argv = [*p4.command(folder, FORWARD, write_pcap(folder / "in.pcap", frames)), "--pace", "--commands", *more]
+    argv = [*p4.command(directory, FORWARD, write_pcap(directory / "in.pcap", frames)), "--pace", "--commands", *more]
     process = subprocess.Popen(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=p4.ENVIRONMENT
     )
@@ -294,7 +294,7 @@ def test_a_cut_capture_counts_as_far_as_it_is_whole(tmp_path):
     assert done.stats["in"] == 9 and done.stats["ports"][0]["end"] == "truncated"
 
 
-def test_dpdk_leaves_no_folder_behind_where_the_user_is_not_root(tmp_path):
+def test_dpdk_leaves_no_directory_behind_where_the_user_is_not_root(tmp_path):
     if subprocess.run(["unshare", "--user", "true"], capture_output=True, check=False).returncode:
         pytest.skip("no user namespace, where root would be somebody else")
     place = tmp_path / "tmp"
@@ -401,7 +401,7 @@ def test_the_command_line_is_checked(tmp_path):
         ("--spec", "x", "--in", "y", "--out", "z.txt"): "has to end in .pcap",
         ("--spec", "x", "--in", "-", "--commands"): "standard input",
         ("--spec", "x", "--in", "y", "--burst", "0"): "--burst 0",
-        ("--colour",): "--colour: unknown",
+        ("--color",): "--color: unknown",
     }
     for words, message in cases.items():
         done = subprocess.run([binary, *words], capture_output=True, text=True, check=False, env=p4.ENVIRONMENT)

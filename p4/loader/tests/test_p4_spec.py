@@ -11,7 +11,7 @@ MISTAKES = {
     "too large": ("size 0x100 initval 0", "size 0x1000000000 initval 0", "not a number from 0 to"),
     "no register": ("regarray bytes size 0x100 initval 0", "regarray bytes 0x100", "regarray: malformed"),
     "no match": ("m.type exact", "m.type sorted", "sorted: no kind of match"),
-    "no statement of a table": ("\tsize 0x10\n", "\tcolour blue\n", "colour: no statement of a table"),
+    "no statement of a table": ("\tsize 0x10\n", "\tcolor blue\n", "color: no statement of a table"),
     "no statement": ("metadata instanceof metadata_t", "extobj counter_0", "extobj: this loader has no extern objects"),
     "unknown": ("metadata instanceof metadata_t", "counters 12", "counters: no statement that this loader knows"),
     "no action": ("\t\tkeep_all @defaultonly", "\t\tabsent @defaultonly", "absent: there is no such action"),
@@ -23,7 +23,7 @@ MISTAKES = {
     "circle": ("\ttable ternary", "\tBACK : table ternary\n\tjmp BACK", "goes back to line"),
     "falls out": ("\ttx m.port_out", "\temit h.ingress", "the block does not end here"),
     "no port": ("tx m.port_out", "tx 7", "tx 7: there are the ports 0 (out) and 1 (sink)"),
-    "no field": ("mov m.reason 0x0", "mov m.colour 0x0", "mov m.colour 0x0: DPDK refuses this instruction"),
+    "no field": ("mov m.reason 0x0", "mov m.color 0x0", "mov m.color 0x0: DPDK refuses this instruction"),
     "no instruction": ("\tregadd sequence", "\tregdivide sequence", "DPDK refuses this instruction"),
     "no table": ("\ttable exact\n\tjmp", "\ttable absent\n\tjmp", "table absent: DPDK refuses this instruction"),
     "immediate first": (
@@ -39,11 +39,11 @@ MISTAKES = {
 }
 
 
-def changed(folder, old, new):
+def changed(directory, old, new):
     """forward.spec with a change, and the line of the change, from 1."""
     text = FORWARD.read_text()
     at = text.index(old)
-    path = folder / "changed.spec"
+    path = directory / "changed.spec"
     path.write_text(text[:at] + new + text[at + len(old) :])
     return path, text[:at].count("\n") + 1
 

@@ -91,7 +91,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="seed of the traffic of `congestion` (default: 1)")
     parser.add_argument("--core", type=int, default=0, help="the core that what is measured runs on (default: 0)")
     parser.add_argument("-o", "--output", type=Path, default=Path("bench-results.json"), help="default: %(default)s")
-    parser.add_argument("--work", type=Path, default=Path("build/bench"), help="folder for captures, removed after")
+    parser.add_argument("--work", type=Path, default=Path("build/bench"), help="directory for captures, removed after")
     args = parser.parse_args(argv)
     unknown = [name for name in args.names if name not in BENCHMARKS]
     if unknown:
@@ -106,8 +106,8 @@ def main(argv: list[str]) -> int:
     print(table.lines_of(facts), flush=True)
     results, failed, missed = {}, [], []
     args.work.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="captures-", dir=args.work) as folder:
-        bench = programs.Bench.of(args, Path(folder))
+    with tempfile.TemporaryDirectory(prefix="captures-", dir=args.work) as directory:
+        bench = programs.Bench.of(args, Path(directory))
         for name in args.names or BENCHMARKS:
             run, about = BENCHMARKS[name]
             print(f"\n{name}: {about}", flush=True)

@@ -18,7 +18,7 @@ SAMPLE_GAP_NS = 300_000_000_000  # samples begin five minutes apart
 def run(bench: Bench) -> list[dict]:
     """Time of each stage on all cores; the samples are generated and digested before the clock starts."""
     samples, frames = bench.scale["samples"], bench.scale["frames_a_sample"]
-    campaign = bench.folder / "campaign"
+    campaign = bench.directory / "campaign"
     names = []
     for number in range(samples):
         sample = Sample(number, frames)
@@ -75,11 +75,11 @@ class Sample:
 
 def make_sample(bench: Bench, campaign: Path, sample: Sample) -> None:
     """Generate and digest a sample, and write its manifest; the capture is not kept."""
-    for folder in ("raw", "acap", "flows"):
-        (campaign / folder).mkdir(parents=True, exist_ok=True)
-    capture = bench.folder / "sample.pcap"
+    for directory in ("raw", "acap", "flows"):
+        (campaign / directory).mkdir(parents=True, exist_ok=True)
+    capture = bench.directory / "sample.pcap"
     bench.run([native_program("acapella-generate"), *sample.generator_words(), "-o", capture])
-    acap, flows = (campaign / folder / f"{sample.name}.parquet" for folder in ("acap", "flows"))
+    acap, flows = (campaign / directory / f"{sample.name}.parquet" for directory in ("acap", "flows"))
     place = ["--site", sample.site, "--port", PORT]
     bench.run(acapella("digest", capture, "-o", acap, "--flows", flows, "--engine", "native", *place))
     manifest = json.dumps(manifest_of(sample, capture))

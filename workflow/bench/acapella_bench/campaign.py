@@ -27,15 +27,15 @@ END_S = 600  # beyond the campaign's own time
 def run(bench: Bench) -> list[dict]:
     """Samples, what became of their frames, whether the counters bound the mirrors' loss, and what is left after it."""
     seconds = bench.scale["campaign_s"]
-    folder = bench.folder / "campaign" / "c"
-    config = folder.with_name("config.yaml")
+    directory = bench.directory / "campaign" / "c"
+    config = directory.with_name("config.yaml")
     config.parent.mkdir()
     config.write_text(yaml.safe_dump(settings(seconds)), encoding="utf-8")
-    status, seen = run_watched(acapella("collect", folder, "--config", config), seconds + END_S)
+    status, seen = run_watched(acapella("collect", directory, "--config", config), seconds + END_S)
     if status != 0:
         raise Failed(f"acapella collect ended with {status}")
-    manifests = [json.loads(path.read_text(encoding="utf-8")) for path in (folder / "raw").glob("*.json")]
-    return [*rows_of(manifests), *rows_of_sites(folder), left(seen)]
+    manifests = [json.loads(path.read_text(encoding="utf-8")) for path in (directory / "raw").glob("*.json")]
+    return [*rows_of(manifests), *rows_of_sites(directory), left(seen)]
 
 
 def settings(seconds: float) -> dict:
@@ -99,9 +99,9 @@ def true_loss(manifest: dict) -> float:
     return 1 - delivered / offered if offered else 0.0
 
 
-def rows_of_sites(folder: Path) -> Iterator[dict]:
+def rows_of_sites(directory: Path) -> Iterator[dict]:
     """The outcome of each site."""
-    with (folder / "outcomes.csv").open(encoding="utf-8") as lines:
+    with (directory / "outcomes.csv").open(encoding="utf-8") as lines:
         for row in csv.DictReader(lines):
             yield {"measured": row["site"], "value": row["outcome"], "note": row["reason"]}
 

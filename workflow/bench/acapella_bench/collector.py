@@ -117,7 +117,7 @@ def threads_rows(bench: Bench, reports: int) -> list[dict]:
 def made(bench: Bench, case: Case, reports: int):
     """A file of a case's reports: a pcap if it is about frames."""
     kind = "pcap" if case.mode == "frames" else "write"
-    path = bench.folder / f"reports.{kind}"
+    path = bench.directory / f"reports.{kind}"
     bench.run([native_program("acapella-reports"), kind, case.report_format, case.flows, reports, path])
     return path
 
@@ -147,13 +147,13 @@ def command_row(bench: Bench) -> dict:
     case = CASES[0]
     reports = bench.scale["collector_plain"] * 4
     path = made(bench, case, reports)
-    control = bench.folder / "queue-pair.control"
+    control = bench.directory / "queue-pair.control"
     base, size = 0x7F0000000000, (64 << 20) // 192 * 192
     registers = {"number": 0x11, "psn": 0, "key": 0x1234, "address": base, "base": base, "end": base + size}
     control.write_text("".join(f"register qp_{name} 0 {value:#x}\n" for name, value in registers.items()))
-    folder = bench.folder / "collected"
-    ours = bench.measure(acapella("collector", "run", path, "--control", control, "-o", folder), keep=True)
-    counters = json.loads((folder / "counters.json").read_text())
+    directory = bench.directory / "collected"
+    ours = bench.measure(acapella("collector", "run", path, "--control", control, "-o", directory), keep=True)
+    counters = json.loads((directory / "counters.json").read_text())
     path.unlink()
     if counters["reports"]["taken"] != reports:
         raise Failed(f"collector: {counters['reports']['taken']} of {reports} reports were taken")

@@ -34,11 +34,11 @@ def run(bench: Bench) -> list[dict]:
     unknown: list[Judged] = []  # the same samples, if the size of the queue were not known
     campaigns, total = bench.scale["congestion_campaigns"], 0
     for number in range(campaigns):
-        plan, folder = Plan(number, bench.seed), kept / f"campaign-{number}"
-        manifests, taken = collected(folder, plan)
+        plan, directory = Plan(number, bench.seed), kept / f"campaign-{number}"
+        manifests, taken = collected(directory, plan)
         total += len(manifests)
-        found += judged(folder, plan, manifests)
-        unknown += judged(without_buffer(folder, manifests), plan, manifests)
+        found += judged(directory, plan, manifests)
+        unknown += judged(without_buffer(directory, manifests), plan, manifests)
         minutes = (time.monotonic() - started_s) / 60
         how = "taken" if taken else "taken before"
         print(f"  campaign {number + 1} of {campaigns}: {len(manifests)} samples {how}, {minutes:.1f} min", flush=True)
@@ -65,33 +65,33 @@ def classes(samples: list[Judged]) -> Iterable[tuple[str, list[Judged]]]:
             yield f"{value}{unit}", [s for s in samples if s[key] == value]
 
 
-def collected(folder: Path, plan: Plan) -> tuple[list[Path], bool]:
+def collected(directory: Path, plan: Plan) -> tuple[list[Path], bool]:
     """Return the manifests of a campaign, and whether it was taken now: a whole one of an earlier run is kept."""
-    whole = folder.with_name(f"{folder.name}.whole")
+    whole = directory.with_name(f"{directory.name}.whole")
     if whole.exists():
-        return sorted((folder / "raw").glob("*.json")), False
-    shutil.rmtree(folder, ignore_errors=True)
-    manifests = congestion_samples.collect(folder, plan)
+        return sorted((directory / "raw").glob("*.json")), False
+    shutil.rmtree(directory, ignore_errors=True)
+    manifests = congestion_samples.collect(directory, plan)
     for path in manifests:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         place = ("--site", manifest["site"], "--port", manifest["port"])
-        tables = [folder / kind / f"{path.stem}.parquet" for kind in ("acap", "flows")]
+        tables = [directory / kind / f"{path.stem}.parquet" for kind in ("acap", "flows")]
         for table in tables:
             table.parent.mkdir(exist_ok=True)
-        capture = folder / "raw" / manifest["file"]
+        capture = directory / "raw" / manifest["file"]
         call("digest", capture, "-o", tables[0], "--flows", tables[1], "--engine", "native", *place)
         capture.unlink()
     whole.touch()
     return manifests, True
 
 
-def without_buffer(folder: Path, manifests: list[Path]) -> Path:
+def without_buffer(directory: Path, manifests: list[Path]) -> Path:
     """Return a copy of a campaign whose manifests do not have the size of the mirror port's queue, as on FABRIC."""
-    copy = folder.with_name(f"{folder.name}-unknown")
+    copy = directory.with_name(f"{directory.name}-unknown")
     shutil.rmtree(copy, ignore_errors=True)
     (copy / "raw").mkdir(parents=True)
     for kind in ("acap", "flows"):
-        (copy / kind).symlink_to((folder / kind).absolute())
+        (copy / kind).symlink_to((directory / kind).absolute())
     for path in manifests:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         manifest["congestion"]["buffer_bytes"] = None
@@ -99,12 +99,12 @@ def without_buffer(folder: Path, manifests: list[Path]) -> Path:
     return copy
 
 
-def judged(folder: Path, plan: Plan, manifests: list[Path]) -> list[Judged]:
+def judged(directory: Path, plan: Plan, manifests: list[Path]) -> list[Judged]:
     """Analyze the samples of one campaign; return those with a verdict."""
     configured = congestion_samples.settings(plan)
     for path in manifests:
-        call("analyze", folder, "--sample", path.stem)
-    rows = [with_truth(folder, path, configured, plan) for path in manifests]
+        call("analyze", directory, "--sample", path.stem)
+    rows = [with_truth(directory, path, configured, plan) for path in manifests]
     return [row for row in rows if row["verdict"] != "unknown"]
 
 
@@ -114,10 +114,10 @@ def call(*words: object) -> None:
         raise Failed(f"acapella {words[0]} ended with {status}")
 
 
-def with_truth(folder: Path, path: Path, configured: dict, plan: Plan) -> Judged:
+def with_truth(directory: Path, path: Path, configured: dict, plan: Plan) -> Judged:
     """Return the verdict of one sample beside what its mirror was offered and lost."""
     manifest = json.loads(path.read_text(encoding="utf-8"))
-    query = duckdb.read_parquet(str(folder / "partial" / path.stem / "congestion.parquet"))
+    query = duckdb.read_parquet(str(directory / "partial" / path.stem / "congestion.parquet"))
     row = dict(zip(query.columns, query.fetchall()[0], strict=True))
     seconds = (manifest["actual"]["end_ns"] - manifest["actual"]["start_ns"]) / 1e9
     offered_bps = manifest["mirror"]["offered_bytes"] * 8 / seconds

@@ -43,23 +43,23 @@ class Plan:
         return MTUS[self.number % len(MTUS)]
 
 
-def collect(folder: Path, plan: Plan) -> list[Path]:
+def collect(directory: Path, plan: Plan) -> list[Path]:
     """Take one campaign of samples, 24 ports or more; return the paths of the manifests.
 
     Raises Failed if the collection fails.
     """
-    folder.mkdir(parents=True)
-    config = folder.with_name(f"{folder.name}.yaml")
+    directory.mkdir(parents=True)
+    config = directory.with_name(f"{directory.name}.yaml")
     config.write_text(yaml.safe_dump(settings(plan)), encoding="utf-8")
-    command = [str(word) for word in acapella("collect", folder, "--config", config)]
-    with folder.with_name(f"{folder.name}.log").open("w") as log:
+    command = [str(word) for word in acapella("collect", directory, "--config", config)]
+    with directory.with_name(f"{directory.name}.log").open("w") as log:
         try:
             status = subprocess.run(
                 command, check=False, stdout=log, stderr=log, timeout=HOSTS * PERIOD_S + END_S
             ).returncode
         except subprocess.TimeoutExpired as error:
             raise Failed(f"acapella collect did not end; see {log.name}") from error
-    manifests = sorted((folder / "raw").glob("*.json"))
+    manifests = sorted((directory / "raw").glob("*.json"))
     if status != 0 or not manifests:
         raise Failed(f"acapella collect ended with {status}; see {log.name}")
     return manifests

@@ -9,11 +9,11 @@ def run(bench: Bench) -> list[dict]:
     if bench.longest:
         lengths = (*(n for n in lengths if n < bench.longest), bench.longest)
     with bench.generated(1000) as source:
-        start = bench.measure(digest_words("-", bench.folder, "native"), source=source)
+        start = bench.measure(digest_words("-", bench.directory, "native"), source=source)
     rows, costs = [], []
     for frames in lengths:
         with bench.generated(frames) as source:
-            digest = bench.measure(digest_words("-", bench.folder, "native"), source=source)
+            digest = bench.measure(digest_words("-", bench.directory, "native"), source=source)
         cost_ns = (digest.cpu_s - start.cpu_s) / frames * 1e9
         costs.append(cost_ns)
         note = f"{frames / digest.wall_s:,.0f} frames/s, peak {digest.peak_mib:.0f} MiB"

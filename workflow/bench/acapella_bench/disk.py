@@ -18,11 +18,11 @@ class Speed:
     said: str
 
 
-def speed(folder: Path, seconds: float, how: tuple[str, int] = MANY) -> Speed:
+def speed(directory: Path, seconds: float, how: tuple[str, int] = MANY) -> Speed:
     """Writes beside the captures, so that it is the same disk, and removes what it wrote."""
     if shutil.which("fio") is None:
         return Speed(0, "not measured: no fio here; apt-get install fio")
-    path, (block, depth) = folder / "fio.tmp", how
+    path, (block, depth) = directory / "fio.tmp", how
     words = ["fio", "--name=disk", f"--filename={path}", "--rw=write", "--direct=1", "--ioengine=io_uring"]
     words += [f"--bs={block}", f"--iodepth={depth}", "--size=4G", "--time_based", f"--runtime={max(seconds, 1):.0f}"]
     words += ["--output-format=json"]

@@ -43,9 +43,9 @@ def run(bench: Bench) -> list[dict]:
 def build(bench: Bench, name: str, kind: str) -> Path:
     """Build a program with the flags of a kind; return its path."""
     source, program = PROGRAMS[name]
-    folder = bench.folder.parent / "hardening" / kind / name
-    bench.run(["make", "-s", "-C", ROOT / source, f"BUILD={folder.resolve()}", *FLAGS[kind]])
-    return folder / program
+    directory = bench.directory.parent / "hardening" / kind / name
+    bench.run(["make", "-s", "-C", ROOT / source, f"BUILD={directory.resolve()}", *FLAGS[kind]])
+    return directory / program
 
 
 def cost_of_writer(bench: Bench, program: Path) -> float:

@@ -54,16 +54,16 @@ def run_wrapped(bench: Bench) -> list[dict]:
     if not (wrap.is_file() and corpus.is_dir()):
         raise UserError("the corpus is not beside the project", where=CORPUS, fix="leave out the benchmark wrapped")
     frames = bench.scale["wrapped"]
-    capture = bench.folder / "wrapped.pcap"
+    capture = bench.directory / "wrapped.pcap"
     bench.run([sys.executable, wrap, "--frames", frames, "-o", capture, corpus])
     return compare(bench, capture, frames, (">= 8", ""))
 
 
 def compare(bench: Bench, capture: Path, frames: int, goals: tuple[str, str]) -> list[dict]:
     """Rates of both engines and of tshark twice, and their ratios; the goals are those of the two ratios."""
-    native = bench.measure(digest_words(capture, bench.folder, "native"))
-    hybrid = bench.measure(peak_words(capture, bench.folder, "hybrid"), keep=True)
-    metadata = acap_files.metadata_of(outputs(bench.folder, "hybrid")[0])
+    native = bench.measure(digest_words(capture, bench.directory, "native"))
+    hybrid = bench.measure(peak_words(capture, bench.directory, "hybrid"), keep=True)
+    metadata = acap_files.metadata_of(outputs(bench.directory, "hybrid")[0])
     rows = [
         {"measured": "frames", "value": frames, "unit": "frames"},
         rate_row("native", native, frames),

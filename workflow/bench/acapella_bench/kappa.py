@@ -58,7 +58,7 @@ def said_of(run: Measured) -> str:
 
 def trials(bench: Bench, packets: int, order: str) -> tuple[Path, Path]:
     """Two captures, B's packets in that order; the caller removes them."""
-    paths = bench.folder / f"{order}-a.pcap", bench.folder / f"{order}-b.pcap"
+    paths = bench.directory / f"{order}-a.pcap", bench.directory / f"{order}-b.pcap"
     bench.run([native_program("acapella-trials"), "write", packets, order, *paths])
     return paths
 

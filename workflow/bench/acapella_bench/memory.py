@@ -13,7 +13,7 @@ def run(bench: Bench) -> list[dict]:
     for profile, frames in (("fabric", bench.scale["frames_of_flows"]), ("single", flows)):
         for engine in ("native", "hybrid"):
             with bench.generated(frames, profile, "--flows", flows) as source:
-                run = bench.measure(peak_words("-", bench.folder, engine), keep=True, source=source)
+                run = bench.measure(peak_words("-", bench.directory, engine), keep=True, source=source)
             note = f"{frames:,} frames, at most {flows:,} flows, {run.wall_s:.0f} s"
             rows += peak_rows(f"{engine}, {profile}", run.stdout, GOAL, note)
     return rows

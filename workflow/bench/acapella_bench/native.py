@@ -15,9 +15,9 @@ def run(bench: Bench) -> list[dict]:
     """
     frames = bench.scale["native"]
     capture, nothing = bench.generate(frames), bench.generate(1000)
-    bench.measure(digest_words(nothing, bench.folder, "native"))  # modules come into memory
-    start = bench.measure(digest_words(nothing, bench.folder, "native"))
-    digest = bench.measure(digest_words(capture, bench.folder, "native"))
+    bench.measure(digest_words(nothing, bench.directory, "native"))  # modules come into memory
+    start = bench.measure(digest_words(nothing, bench.directory, "native"))
+    digest = bench.measure(digest_words(capture, bench.directory, "native"))
     stages = bench.measure([native_program("acapella-stages"), capture], keep=True)
     return rows_of(frames, start, digest, json.loads(stages.stdout))
 

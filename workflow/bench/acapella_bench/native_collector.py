@@ -18,8 +18,8 @@ PAIR = QueuePair(number=0x11, key=0x1234, base=0x7F0000000000, slots=(64 << 20) 
 def main(path: str, name: str) -> None:
     """The same sums."""
     options = Options(format=1 if path == "published-series" else 2)
-    with tempfile.TemporaryDirectory() as folder:
-        series = None if path == "ring" else Path(folder) / "series.parquet"
+    with tempfile.TemporaryDirectory() as directory:
+        series = None if path == "ring" else Path(directory) / "series.parquet"
         with Collector([PAIR], options, series=series) as collector:
             if path == "default":
                 collector.feed(name)

@@ -42,7 +42,7 @@ def compared(bench: Bench, program: str, profile: str) -> list[dict]:
 def measured(bench: Bench, program: str, profile: str, pipeline: str, frames: int | None = None) -> dict:
     """One program over one capture that streams in."""
     frames = frames or bench.scale["p4"]
-    stats, control = bench.folder / "p4.json", bench.folder / "p4.txt"
+    stats, control = bench.directory / "p4.json", bench.directory / "p4.txt"
     control.write_text(CONTROL.get(program, ""), encoding="utf-8")
     words = acapella("p4", "run", program, "--in", "-", "--control", control, "--stats", stats)
     words += ["--pipeline", pipeline]

@@ -127,7 +127,7 @@ def move_sums(moves: list[int]) -> dict:
 
 
 def burst_sums(moved: list[tuple[int, int]]) -> dict:
-    """The same over runs of moved packets that are neighbours in both trials."""
+    """The same over runs of moved packets that are neighbors in both trials."""
     moves, longest, run, last = [], 0, 0, None
     for a, b in moved:
         run = run + 1 if last == (a - 1, b - 1) else 1

@@ -96,15 +96,15 @@ class Bench:
     """What a benchmark needs to run."""
 
     scale: dict
-    folder: Path  # for captures and results, removed in the end
+    directory: Path  # for captures and results, removed in the end
     core: int
     longest: int | None
     seed: int = 1
 
     @classmethod
-    def of(cls, args: argparse.Namespace, folder: Path) -> "Bench":
+    def of(cls, args: argparse.Namespace, directory: Path) -> "Bench":
         scale = SCALES[args.scale] | ({"samples": args.samples} if args.samples else {})
-        return cls(scale, folder, args.core, args.longest, args.seed)
+        return cls(scale, directory, args.core, args.longest, args.seed)
 
     @property
     def other_core(self) -> int:
@@ -138,7 +138,7 @@ class Bench:
 
     def generate(self, frames: int, profile: str = "fabric", *more: object) -> Path:
         """A capture of the generator; made once for equal arguments."""
-        path = self.folder / f"{profile}-{frames}.pcap"
+        path = self.directory / f"{profile}-{frames}.pcap"
         if not path.exists():
             self.run([native_program("acapella-generate"), *generator_words(frames, profile), *more, "-o", path])
         return path
@@ -171,25 +171,25 @@ def acapella(*words: object) -> list:
     return [sys.executable, "-m", "acapella.cli.main", *words]
 
 
-def digest_words(source: object, folder: Path, engine: str) -> list:
-    """`acapella digest` into two files of ``folder``."""
-    acap, flows = outputs(folder, engine)
+def digest_words(source: object, directory: Path, engine: str) -> list:
+    """`acapella digest` into two files of ``directory``."""
+    acap, flows = outputs(directory, engine)
     return acapella("digest", source, "-o", acap, "--flows", flows, "--engine", engine)
 
 
-def peak_words(source: object, folder: Path, engine: str) -> list:
+def peak_words(source: object, directory: Path, engine: str) -> list:
     """The same, and its last line of output says what memory it and its children took (acapella_bench.peak)."""
-    command = digest_words(source, folder, engine)
+    command = digest_words(source, directory, engine)
     return [sys.executable, "-m", "acapella_bench.peak", *command[3:]]
 
 
-def outputs(folder: Path, engine: str) -> tuple[Path, Path]:
+def outputs(directory: Path, engine: str) -> tuple[Path, Path]:
     """The acap and the flow table that digest_words names."""
-    return folder / f"{engine}.acap.parquet", folder / f"{engine}.flows.parquet"
+    return directory / f"{engine}.acap.parquet", directory / f"{engine}.flows.parquet"
 
 
 def native_program(name: str) -> Path:
-    """A program of workflow/native/bench, built with optimisation where it is not up to date."""
+    """A program of workflow/native/bench, built with optimization where it is not up to date."""
     configure = ["cmake", "-S", ROOT / "workflow" / "native", "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"]
     configure += ["-DACAPELLA_BINDINGS=OFF", "-DACAPELLA_BENCH=ON", f"-DPython_EXECUTABLE={sys.executable}"]
     for words in ([] if (BUILD / "build.ninja").exists() else [configure]) + [["cmake", "--build", BUILD, "-t", name]]:

@@ -13,7 +13,7 @@ COLUMNS = ("Latency from (µs)", *("buffered", "direct"))
 def run(bench: Bench) -> list[dict]:
     """A row a run; histograms of all runs of a writer are printed, and whole runs go into the JSON."""
     settings = bench.scale["storage"]
-    path = bench.folder / "study.json"
+    path = bench.directory / "study.json"
     words = ["-o", path, "--thresholds", *settings["thresholds"], "--disk-mbps", *settings["disks"]]
     words += ["--memory-mb", settings["memory_mb"], "--rate", settings["rate"], "--seconds", settings["run_s"]]
     bench.measure(acapella("measure-storage", *words), any_core=True)

@@ -108,7 +108,7 @@ def send(bench: Bench, inside: list[str], size: int, rate: float | None, seconds
 
 def frames_of(bench: Bench, size: int) -> Path:
     """A capture of frames of that size; made once."""
-    path = bench.folder / f"sent{size}.pcap"
+    path = bench.directory / f"sent{size}.pcap"
     if not path.exists():
         words = [program(), "--generate", size, "--rate", 1e5, "--frames", DIFFERENT_FRAMES, "--writer", "buffered"]
         bench.measure([*words, "--write", path], any_core=True)
@@ -116,9 +116,9 @@ def frames_of(bench: Bench, size: int) -> Path:
 
 
 @contextlib.contextmanager
-def running(words: list[str], folder: Path, output: Path | None) -> Iterator[tuple[subprocess.Popen, Path]]:
+def running(words: list[str], directory: Path, output: Path | None) -> Iterator[tuple[subprocess.Popen, Path]]:
     """A receiver that listens, and where its messages are; it is gone afterwards whatever happened."""
-    log = folder / "receiver.log"
+    log = directory / "receiver.log"
     into = output.open("wb") if output else contextlib.nullcontext(subprocess.DEVNULL)
     with into as stdout, log.open("wb") as stderr:
         receiver = subprocess.Popen([str(word) for word in words], stdout=stdout, stderr=stderr)
@@ -141,10 +141,10 @@ def wait_for(condition: Callable[[], bool], receiver: subprocess.Popen, seconds:
 
 def to_tcpdump(bench: Bench, inside: list[str], traffic: Callable[[], tuple[int, float]], size: int) -> Point:
     """As `acapella collect` calls it; what is written are the records of its file."""
-    path = bench.folder / "received.pcap"
+    path = bench.directory / "received.pcap"
     words = [*inside, "taskset", "-c", str(bench.core), "tcpdump", "-i", "in0", "-n", "-B", str(BUFFER_KIB)]
     words += ["-s", str(SNAPLEN), "--time-stamp-precision=nano", "-w", "-"]
-    with running(words, bench.folder, path) as (receiver, log):
+    with running(words, bench.directory, path) as (receiver, log):
         offered, seconds = traffic()
 
         def empty() -> bool:
@@ -168,16 +168,16 @@ def to_writer(writer: str) -> Callable:
     """A writer of the DPDK program over net_af_packet, as `acapella collect` calls it."""
 
     def received(bench: Bench, inside: list[str], traffic: Callable[[], tuple[int, float]], size: int) -> Point:
-        path = bench.folder / "received.pcap"
+        path = bench.directory / "received.pcap"
         device, _ = dpdk.device("in0", MTU, BUFFER_KIB)
         words = [*inside, program(), "--vdev", device, "--snaplen", SNAPLEN, "--writer", writer]
         words += ["--cpus", bench.core, "--stop-when-idle", IDLE_S, "--write", path]
-        with running(words, bench.folder, None) as (receiver, log):
+        with running(words, bench.directory, None) as (receiver, log):
             offered, seconds = traffic()
             if receiver.wait(STOP_S):
                 raise Failed(f"{writer}: {log.read_text().strip().splitlines()[-1]}")
         accounts = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-        for each in bench.folder.glob("received*"):
+        for each in bench.directory.glob("received*"):
             each.unlink()
         return Point(writer, size, seconds, offered, accounts["frames"]["written"])
 

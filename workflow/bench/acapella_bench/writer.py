@@ -90,7 +90,7 @@ def hugepages() -> list[str]:
 
 def offered(bench: Bench, load: Load, rate: float | None, seconds: float, built: Path | None = None) -> Point:
     """One run at ``rate`` frames a second (None: as many as go); ``built``: another build."""
-    capture = bench.folder / "generated.pcap"
+    capture = bench.directory / "generated.pcap"
     words = [built or program(), "--generate", load.size, "--snaplen", load.snaplen, "--writer", load.writer]
     words += [
         "--cpus",
@@ -107,7 +107,7 @@ def offered(bench: Bench, load: Load, rate: float | None, seconds: float, built:
         bench.measure(words, any_core=True)
         return point_of(json.loads(capture.with_suffix(".json").read_text(encoding="utf-8")))
     finally:
-        for path in bench.folder.glob("generated*"):
+        for path in bench.directory.glob("generated*"):
             path.unlink()
 
 
@@ -176,11 +176,11 @@ def printed(snaplen: int) -> list[list]:
 def to_the_disk(bench: Bench) -> list[dict]:
     """Whole frames of 1514 bytes, more than it takes, between two runs of fio."""
     seconds = bench.scale["disk_s"]
-    alone = {"before": disk.speed(bench.folder, seconds)}
+    alone = {"before": disk.speed(bench.directory, seconds)}
     ours = {writer: offered(bench, Load(writer, 0, 1514), None, seconds) for writer in ("direct", "buffered")}
-    alone["after"] = disk.speed(bench.folder, seconds)
+    alone["after"] = disk.speed(bench.directory, seconds)
     best = max(each.bytes_per_s for each in alone.values())
-    alone["after, one write at a time"] = disk.speed(bench.folder, seconds, disk.ONE)
+    alone["after, one write at a time"] = disk.speed(bench.directory, seconds, disk.ONE)
     rows = [
         {"measured": f"the disk alone, {when}", "value": each.bytes_per_s / 1e6, "unit": "MB/s", "note": each.said}
         for when, each in alone.items()

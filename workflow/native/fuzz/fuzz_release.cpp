@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "anonymise/frame.hpp"
-#include "anonymise/leak_fields.hpp"
+#include "anonymize/frame.hpp"
+#include "anonymize/leak_fields.hpp"
 #include "dissect/dispatch.hpp"
 #include "dissect/vendors.hpp"
 #include "tokens.hpp"
@@ -22,11 +22,11 @@
 namespace {
 
 using namespace acapella;
-using anonymise::FrameAnonymiser;
-using anonymise::Macs;
+using anonymize::FrameAnonymizer;
+using anonymize::Macs;
 
 constexpr std::uint16_t kLinkTypes[] = {1, 113, 276, 0, 108, 101, 228, 229, 147};
-constexpr std::array<std::byte, anonymise::kKey> kKey{std::byte{1}, std::byte{2}};
+constexpr std::array<std::byte, anonymize::kKey> kKey{std::byte{1}, std::byte{2}};
 
 void check(bool holds) {
     if (!holds) std::abort();
@@ -51,10 +51,10 @@ const Vendors* known_vendors() {
     return &vendors;
 }
 
-FrameAnonymiser& anonymiser_of(bool vendors, bool blank) {
-    static FrameAnonymiser plain(kKey, Macs::replace, nullptr);
-    static FrameAnonymiser with_vendors(kKey, Macs::replace, known_vendors());
-    static FrameAnonymiser with_blanks(kKey, Macs::blank, nullptr);
+FrameAnonymizer& anonymizer_of(bool vendors, bool blank) {
+    static FrameAnonymizer plain(kKey, Macs::replace, nullptr);
+    static FrameAnonymizer with_vendors(kKey, Macs::replace, known_vendors());
+    static FrameAnonymizer with_blanks(kKey, Macs::blank, nullptr);
     if (blank) return with_blanks;
     return vendors ? with_vendors : plain;
 }
@@ -67,9 +67,9 @@ void check_addresses(const Record& frame, const Dissection& before, const Record
         return found.network.bytes.data() - record.bytes.data();
     };
     if (same_place(frame, before) != same_place(kept, after)) return;
-    static const anonymise::CryptoPan pan{anonymise::Key(kKey)};
+    static const anonymize::CryptoPan pan{anonymize::Key(kKey)};
     const auto first4 = [](const auto& address) {
-        anonymise::Ipv4 result;
+        anonymize::Ipv4 result;
         std::copy_n(address.begin(), result.size(), result.begin());
         return result;
     };
@@ -83,7 +83,7 @@ void check_addresses(const Record& frame, const Dissection& before, const Record
 
 // Of the tunnels whose headers were kept.
 void check_tunnels(const Dissection& before, const Dissection& after) {
-    static anonymise::TunnelMap map{anonymise::Key(kKey)};
+    static anonymize::TunnelMap map{anonymize::Key(kKey)};
     check(after.tunnel_count <= before.tunnel_count);
     for (std::size_t i = 0; i < after.tunnel_count; ++i) {
         Tunnel expected = before.tunnels[i];
@@ -108,13 +108,13 @@ void check_tokens(const Dissection& before, const Dissection& after) {
 
 // The search of a release, which reads headers apart, finds nothing where no payload was left.
 void check_search(const Record& frame, const Record& kept, const Vendors* vendors) {
-    static anonymise::HeaderFields fields;
+    static anonymize::HeaderFields fields;
     static Trace trace;
     Dissection found;
     fields.clear();
     dissect(kept, found, vendors, Depth::as_tshark, &trace);
     for (std::size_t i = 0; i < trace.count; ++i) fields.read(kept, trace.steps[i]);
-    for (const anonymise::Range& range : fields.blank)
+    for (const anonymize::Range& range : fields.blank)
         for (std::size_t i = range.begin; i < range.end; ++i)
             check(kept.bytes[i] == std::byte{0} || kept.bytes[i] != frame.bytes[i]);
 }
@@ -124,7 +124,7 @@ constexpr std::size_t kMarkers = 8;  // in a row; pseudonyms may hold a few
 
 using Octets = std::vector<std::uint8_t>;
 
-enum class Planted : std::uint8_t { tcp, ipv4, ipv6, sctp, neighbour };
+enum class Planted : std::uint8_t { tcp, ipv4, ipv6, sctp, neighbor };
 
 // As lengths.hpp, written again: whether an RFC gives options of this type this length. Types that are not
 // known are never kept; types with addresses alone are right in any length, for these become others.
@@ -142,7 +142,7 @@ bool right_length(Planted where, unsigned type, std::size_t length) {
                    (type == 0 && length >= 16) || (type == 64 && length >= 20) ||
                    ((type == 0x80 || type == 0xc1) && length >= 8) ||
                    (type == 0xc0 && length >= 8 && length % 4 == 0);
-        case Planted::neighbour:
+        case Planted::neighbor:
             return (type == 5 && length == 8) || (type == 3 && length == 32) ||
                    (type == 24 && length <= 24) || (type == 25 && length % 16 == 8 && length > 8);
     }
@@ -155,7 +155,7 @@ Octets planted_options(Planted where, const std::uint8_t* data, std::size_t size
     Octets made;
     const std::size_t head = where == Planted::sctp ? 4 : 2;
     for (; size >= 2 && made.size() + head <= room; data += 2, size -= 2) {
-        const std::size_t unit = where == Planted::neighbour ? 8 : 1;
+        const std::size_t unit = where == Planted::neighbor ? 8 : 1;
         const std::size_t most = std::min<std::size_t>(room - made.size(), unit == 8 ? 255 * 8 : 255);
         const std::size_t length = std::max(head, data[1] * unit);
         if (length > most || length % unit != 0) break;
@@ -235,13 +235,13 @@ Octets planted_frame(Planted where, const std::uint8_t* data, std::size_t size) 
         case Planted::sctp:
             header.resize(12, 0);
             break;
-        case Planted::neighbour:
+        case Planted::neighbor:
             header = {133, 0, 0, 0, 0, 0, 0, 0};
             break;
     }
     header.insert(header.end(), options.begin(), options.end());
     if (where == Planted::ipv6) return in_ipv6(0, header);
-    if (where == Planted::neighbour) return in_ipv6(58, header);
+    if (where == Planted::neighbor) return in_ipv6(58, header);
     return in_ipv4(where == Planted::tcp ? 6 : 132, {}, header);
 }
 
@@ -252,7 +252,7 @@ void check_planted(Planted where, const std::uint8_t* data, std::size_t size) {
     frame.link_type = 1;
     frame.bytes = {reinterpret_cast<const std::byte*>(octets.data()), octets.size()};
     frame.wire_len = static_cast<std::uint32_t>(octets.size());
-    const Bytes kept = anonymiser_of(false, false).anonymise(frame);
+    const Bytes kept = anonymizer_of(false, false).anonymize(frame);
     std::size_t run = 0;
     for (const std::byte octet : kept) {
         run = octet == std::byte{kMarker} ? run + 1 : 0;
@@ -278,11 +278,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     frame.wire_len = static_cast<std::uint32_t>(octets.size() + data[2] * 256U + data[3]);
     const bool vendors = data[1] % 2 != 0;
     const bool blank = !vendors && data[1] / 2 % 2 != 0;
-    FrameAnonymiser& anonymiser = anonymiser_of(vendors, blank);
-    const Bytes view = anonymiser.anonymise(frame);
+    FrameAnonymizer& anonymizer = anonymizer_of(vendors, blank);
+    const Bytes view = anonymizer.anonymize(frame);
     const std::vector<std::byte> kept(view.begin(), view.end());
     check(kept.size() <= frame.bytes.size());
-    check(std::ranges::equal(anonymiser.anonymise(frame), kept));
+    check(std::ranges::equal(anonymizer.anonymize(frame), kept));
 
     Record again = frame;
     again.bytes = kept;

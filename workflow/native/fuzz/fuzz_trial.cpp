@@ -59,7 +59,7 @@ Request request_of(std::uint8_t choices, const std::string& a, const std::string
         if (bytes > std::uint64_t{8} << 20) throw TrialError("too long");
     };
     request.pair = {{0, 10}, 7, {}};
-    request.folder = "/dev/shm";
+    request.directory = "/dev/shm";
     return request;
 }
 

@@ -72,7 +72,7 @@ runs_of() {
     done
 }
 
-# libFuzzer's choices follow addresses and the clock too, unless addresses are fixed and its folder is not read again.
+# libFuzzer's choices follow addresses and the clock too, unless addresses are fixed and its directory is not read again.
 fixed_addresses=
 if [ -n "${FUZZ_RUNS:-}" ]; then
     if setarch -R true 2>/dev/null; then
@@ -82,7 +82,7 @@ if [ -n "${FUZZ_RUNS:-}" ]; then
     fi
 fi
 
-# What a target finds new is kept in corpus/ from run to run; of a run with FUZZ_RUNS in a folder that is emptied first.
+# What a target finds new is kept in corpus/ from run to run; of a run with FUZZ_RUNS in a directory that is emptied first.
 fuzz() {
     target=$1
     runs=$(runs_of "$target")

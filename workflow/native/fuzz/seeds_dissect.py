@@ -1,4 +1,4 @@
-"""Seeds of fuzz_dissect: one small frame of every header that the core knows. Usage: seeds_dissect.py FOLDER."""
+"""Seeds of fuzz_dissect: one small frame of every header that the core knows. Usage: seeds_dissect.py DIRECTORY."""
 
 import struct
 import sys
@@ -91,8 +91,8 @@ def frames() -> dict[str, tuple[str, bytes]]:
     return found | {name: ("ethernet", body) for name, body in link.items()} | others
 
 
-def main(folder: str) -> None:
-    target = Path(folder)
+def main(directory: str) -> None:
+    target = Path(directory)
     target.mkdir(parents=True, exist_ok=True)
     for name, (link, body) in frames().items():
         (target / name).write_bytes(bytes((LINK[link], 0, 0, 0)) + body)

@@ -1,4 +1,4 @@
-"""Seeds of fuzz_reader: small captures of every format, plain and compressed. Usage: seeds_reader.py FOLDER."""
+"""Seeds of fuzz_reader: small captures of every format, plain and compressed. Usage: seeds_reader.py DIRECTORY."""
 
 import gzip
 import struct
@@ -77,15 +77,15 @@ def captures() -> dict[str, bytes]:
 
 
 def main() -> None:
-    """Write all captures into the folder that the first argument names."""
-    folder = Path(sys.argv[1])
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write all captures into the directory that the first argument names."""
+    directory = Path(sys.argv[1])
+    directory.mkdir(parents=True, exist_ok=True)
     zstd = zstandard.ZstdCompressor()
     for name, plain in captures().items():
-        (folder / name).write_bytes(plain)
-        (folder / f"{name}.gz").write_bytes(gzip.compress(plain, mtime=0))
-        (folder / f"{name}.zst").write_bytes(zstd.compress(plain))
-        (folder / f"{name}.lz4").write_bytes(lz4.frame.compress(plain))
+        (directory / name).write_bytes(plain)
+        (directory / f"{name}.gz").write_bytes(gzip.compress(plain, mtime=0))
+        (directory / f"{name}.zst").write_bytes(zstd.compress(plain))
+        (directory / f"{name}.lz4").write_bytes(lz4.frame.compress(plain))
 
 
 if __name__ == "__main__":

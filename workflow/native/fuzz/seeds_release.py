@@ -1,5 +1,5 @@
 """Seeds of fuzz_release: those of fuzz_dissect, and headers with addresses in their options. Usage: seeds_release.py
-FOLDER.
+DIRECTORY.
 """
 
 import sys
@@ -77,7 +77,7 @@ def repeats() -> dict[str, bytes]:
         "repeat_blocks": ipv4(6, tcp(b"\5\x12AAAABBBBCCCCDDDD\1\1", DATA)),
         "repeat_stamps": options(b"\x44\x18\5\0" + 20 * b"A", 17, DATA),
         "repeat_chunks": ipv4(132, bytes(12) + 2 * (b"\3A\0\x24" + 8 * b"A" + b"\0\3\0\2" + 20 * b"A") + b"AA\0\4"),
-        "repeat_neighbours": ipv6(58, b"\x85" + bytes(7) + 3 * (b"\x18\1" + 6 * b"A") + b"A\1" + 6 * b"A"),
+        "repeat_neighbors": ipv6(58, b"\x85" + bytes(7) + 3 * (b"\x18\1" + 6 * b"A") + b"A\1" + 6 * b"A"),
         "repeat_routes": ipv4(47, b"\x40\0\x08\0" + bytes(4) + 2 * (b"\x08\0\0\4" + V4) + b"AAA\0" + bytes(4) + packet),
     }
     made = {name: ethernet(0x86DD if body[0] >> 4 == 6 else 0x0800, body) for name, body in ip.items()}
@@ -92,19 +92,19 @@ PLANTED = {  # the first byte of the input, then types and lengths
     "ipv4": (0xF1, b"\x94\x28"),
     "ipv6": (0xF2, b"\x05\xfc\xc2\x20"),
     "sctp": (0xF3, b"\3\xfc\x0d\x30"),
-    "neighbour": (0xF4, b"\5\x0b\x19\x0a"),
+    "neighbor": (0xF4, b"\5\x0b\x19\x0a"),
 }
 
 
-def main(folder: str) -> None:
+def main(directory: str) -> None:
     """Write all seeds."""
-    seeds_dissect.main(folder)
+    seeds_dissect.main(directory)
     for name, (kind, options) in PLANTED.items():
-        (Path(folder) / f"planted_{name}").write_bytes(bytes((kind,)) + options + bytes(2))
+        (Path(directory) / f"planted_{name}").write_bytes(bytes((kind,)) + options + bytes(2))
     for name, frame in frames().items():
         for kind in range(3):
-            (Path(folder) / f"{name}_{kind}").write_bytes(bytes((0, kind, 0, 0)) + frame)
-        (Path(folder) / f"{name}_cut").write_bytes(bytes((0, 0, 0, 9)) + frame[:-9])
+            (Path(directory) / f"{name}_{kind}").write_bytes(bytes((0, kind, 0, 0)) + frame)
+        (Path(directory) / f"{name}_cut").write_bytes(bytes((0, 0, 0, 9)) + frame[:-9])
 
 
 if __name__ == "__main__":

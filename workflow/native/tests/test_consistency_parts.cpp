@@ -20,7 +20,7 @@ namespace {
 
 using namespace acapella::consistency;
 
-const std::string kFolder = std::filesystem::temp_directory_path();
+const std::string kDirectory = std::filesystem::temp_directory_path();
 
 // ---- columns
 // ----------------------------------------------------------------------------------------------
@@ -29,7 +29,7 @@ TEST(Spool, AColumnGivesBackWhatWasPutInWhereverItIs) {
     constexpr std::size_t kValues = 3 * Column<std::uint64_t>::kChunk + 17;
     for (const std::uint64_t bytes :
          {std::uint64_t{0}, std::uint64_t{300} << 10, std::uint64_t{600} << 10, std::uint64_t{1} << 30}) {
-        Budget budget(bytes, kFolder);
+        Budget budget(bytes, kDirectory);
         {
             Column<std::uint64_t> column(budget);
             for (std::uint64_t i = 0; i < kValues; ++i) column.push(i * i);
@@ -54,9 +54,9 @@ TEST(Spool, AColumnGivesBackWhatWasPutInWhereverItIs) {
 }
 
 TEST(Spool, AFileGivesBackWhatWasWrittenAndHasNoName) {
-    std::string folder = kFolder + "/acapella-spool-XXXXXX";
-    ASSERT_NE(mkdtemp(folder.data()), nullptr);
-    SpoolFile file(folder);
+    std::string directory = kDirectory + "/acapella-spool-XXXXXX";
+    ASSERT_NE(mkdtemp(directory.data()), nullptr);
+    SpoolFile file(directory);
     const std::vector<std::byte> first(5000, std::byte{1});
     const std::vector<std::byte> second(7, std::byte{2});
     EXPECT_EQ(file.append(first), 0U);
@@ -67,9 +67,9 @@ TEST(Spool, AFileGivesBackWhatWasWrittenAndHasNoName) {
     EXPECT_EQ(read[1], std::byte{1});
     EXPECT_EQ(read[2], std::byte{2});
     EXPECT_THROW(file.read(5000, read), SpoolError);
-    EXPECT_TRUE(std::filesystem::is_empty(folder));
-    std::filesystem::remove(folder);
-    EXPECT_THROW(SpoolFile{folder}, SpoolError);
+    EXPECT_TRUE(std::filesystem::is_empty(directory));
+    std::filesystem::remove(directory);
+    EXPECT_THROW(SpoolFile{directory}, SpoolError);
 }
 
 // ---- quantiles
@@ -108,7 +108,7 @@ TEST(Quantiles, OfDifferencesEqualThoseOfSortedOnes) {
     for (const std::size_t count : {1U, 2U, 3U, 99U, 100U, 101U, 5000U, 300'000U}) {
         for (int shape = 0; shape < 3; ++shape) {
             const std::vector<std::int64_t> values = drawn(random, count, shape);
-            Budget budget(count % 2 ? 0 : std::uint64_t{1} << 30, kFolder);
+            Budget budget(count % 2 ? 0 : std::uint64_t{1} << 30, kDirectory);
             DeltaSums sums(budget, {3, 1000});
             std::vector<std::uint64_t> absolute;
             Sum128 sum = 0;
@@ -132,39 +132,39 @@ TEST(Quantiles, OfDifferencesEqualThoseOfSortedOnes) {
             const std::int64_t median = sorted[(count + 1) / 2 - 1];
             ASSERT_EQ(sums.signed_median(), median);
             if (shape == 1) continue;  // differences of any two stamps fit, of any two of these not
-            std::vector<std::uint64_t> centred;
-            for (const std::int64_t value : values) centred.push_back(magnitude(value - median));
+            std::vector<std::uint64_t> centered;
+            for (const std::int64_t value : values) centered.push_back(magnitude(value - median));
             const Deltas around = sums.around(median);
-            ASSERT_EQ(around.median, nearest(centred, 50));
-            ASSERT_EQ(around.p99, nearest(centred, 99));
+            ASSERT_EQ(around.median, nearest(centered, 50));
+            ASSERT_EQ(around.p99, nearest(centered, 99));
         }
     }
 }
 
-// Differences are kept in 32 bits where they fit, in 64 where they do not: around any centre they are one.
+// Differences are kept in 32 bits where they fit, in 64 where they do not: around any center they are one.
 TEST(Quantiles, DifferencesOfEitherWidthAreOne) {
     constexpr std::int64_t kEdge = std::int64_t{1} << 31;
     const std::vector<std::int64_t> values{-kEdge - 1, -kEdge,       -kEdge + 1, -7,        0,
                                            3,          kEdge - 1,    kEdge,      kEdge + 1, -3'000'000'000,
                                            5 * kEdge,  8 * kEdge + 5};
-    for (const std::int64_t centre : {std::int64_t{0}, std::int64_t{3}, kEdge, -kEdge - 1, 5 * kEdge}) {
-        Budget budget(1 << 20, kFolder);
+    for (const std::int64_t center : {std::int64_t{0}, std::int64_t{3}, kEdge, -kEdge - 1, 5 * kEdge}) {
+        Budget budget(1 << 20, kDirectory);
         DeltaSums sums(budget, {10});
-        std::vector<std::uint64_t> centred;
+        std::vector<std::uint64_t> centered;
         Sum128 sum = 0;
         SignedSum128 signed_sum = 0;
         for (const std::int64_t value : values) {
             sums.add(value);
-            centred.push_back(magnitude(value - centre));
-            sum += centred.back();
-            signed_sum += value - centre;
+            centered.push_back(magnitude(value - center));
+            sum += centered.back();
+            signed_sum += value - center;
         }
-        const Deltas around = sums.around(centre);
-        EXPECT_TRUE(around.sum == sum) << centre;
-        EXPECT_TRUE(around.signed_sum == signed_sum) << centre;
-        EXPECT_EQ(around.largest, *std::max_element(centred.begin(), centred.end())) << centre;
-        EXPECT_EQ(around.median, nearest(centred, 50)) << centre;
-        EXPECT_EQ(around.p99, nearest(centred, 99)) << centre;
+        const Deltas around = sums.around(center);
+        EXPECT_TRUE(around.sum == sum) << center;
+        EXPECT_TRUE(around.signed_sum == signed_sum) << center;
+        EXPECT_EQ(around.largest, *std::max_element(centered.begin(), centered.end())) << center;
+        EXPECT_EQ(around.median, nearest(centered, 50)) << center;
+        EXPECT_EQ(around.p99, nearest(centered, 99)) << center;
         std::vector<std::int64_t> sorted(values);
         std::sort(sorted.begin(), sorted.end());
         EXPECT_EQ(sums.signed_median(), sorted[(sorted.size() + 1) / 2 - 1]);
@@ -252,7 +252,7 @@ void expect_found(const Trial& a, const Trial& b, std::uint64_t memory_bytes) {
     a.identities.read(0, of_a);
     b.identities.read(0, of_b);
     const Matched expected = match_plainly(of_a, of_b);
-    const PartitionedMatch found(a, b, memory_bytes, kFolder);
+    const PartitionedMatch found(a, b, memory_bytes, kDirectory);
     EXPECT_EQ(found.ambiguous().a, expected.ambiguous.a);
     EXPECT_EQ(found.ambiguous().b, expected.ambiguous.b);
     std::size_t packet = 0;
@@ -265,7 +265,7 @@ void expect_found(const Trial& a, const Trial& b, std::uint64_t memory_bytes) {
 
 TEST(Partition, FindsWhatMatchingInMemoryFinds) {
     std::mt19937 random(4);
-    Budget none(0, kFolder);
+    Budget none(0, kDirectory);
     for (const std::size_t count : {0U, 1U, 40U, 3000U}) {
         for (const std::uint64_t memory_bytes : {std::uint64_t{1}, std::uint64_t{1} << 16}) {
             const Trial a = trial_of(none, random, count, 2000, 0);
@@ -279,7 +279,7 @@ TEST(Partition, FindsWhatMatchingInMemoryFinds) {
 // 512.
 TEST(Partition, EqualAndSimilarIdentitiesAreMatchedInParts) {
     std::mt19937 random(6);
-    Budget none(0, kFolder);
+    Budget none(0, kDirectory);
     for (int shape = 0; shape < 3; ++shape) {
         for (const auto& [kinds_a, kinds_b] :
              {std::pair{1U, 1U}, {1U, 3U}, {3U, 1U}, {2U, 2000U}, {2000U, 2U}, {2000U, 2000U}}) {
@@ -310,7 +310,7 @@ TEST(Partition, SortingThroughFilesIsStableToo) {
     std::stable_sort(expected.begin(), expected.end(),
                      [](const auto& x, const auto& y) { return x.first < y.first; });
     for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{1} << 30}) {
-        Budget budget(bytes, kFolder);
+        Budget budget(bytes, kDirectory);
         Trial trial(budget);
         trial.files.emplace_back();
         for (const auto& [ts_ns, number] : packets) {

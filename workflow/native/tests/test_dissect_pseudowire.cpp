@@ -14,7 +14,7 @@ const Octets kUnknown = hex("00ff01020304 00ff05060708");
 const Octets kZeros = hex("00000000");
 
 // Label 20 and what it carries.
-Octets labelled(const Octets& carried) { return ethernet(0x8847, hex("00014140") + carried); }
+Octets labeled(const Octets& carried) { return ethernet(0x8847, hex("00014140") + carried); }
 Octets ip_frame(const Octets& addresses) { return addresses + hex("0800") + kPacket; }
 
 class DissectPseudowire : public ::testing::Test {
@@ -33,27 +33,27 @@ class DissectPseudowire : public ::testing::Test {
 };
 
 TEST_F(DissectPseudowire, TwoKnownVendorsAreAPlainFrame) {
-    const Octets frame = labelled(ip_frame(kKnown));
+    const Octets frame = labeled(ip_frame(kKnown));
     EXPECT_EQ(behind(with(frame)), "pwethnocw:eth:ethertype:ip:udp");
     EXPECT_TRUE(with(frame).sure);
     EXPECT_FALSE(without(frame).sure);
 }
 
 TEST_F(DissectPseudowire, ASequenceNumberIsAControlWord) {
-    const Octets frame = labelled(hex("00001234") + ip_frame(kKnown));
+    const Octets frame = labeled(hex("00001234") + ip_frame(kKnown));
     EXPECT_EQ(behind(with(frame)), "pwethcw:eth:ethertype:ip:udp");
     EXPECT_TRUE(with(frame).sure);
     EXPECT_FALSE(without(frame).sure);
 }
 
 TEST_F(DissectPseudowire, AnUnknownVendorMakesAControlWordOfTheFirstFourBytes) {
-    EXPECT_TRUE(behind(with(labelled(ip_frame(kUnknown)))).starts_with("pwethcw:eth"));
+    EXPECT_TRUE(behind(with(labeled(ip_frame(kUnknown)))).starts_with("pwethcw:eth"));
 }
 
 TEST_F(DissectPseudowire, ZerosAreAControlWordWhateverVendorsFollow) {
     const Octets seems_plain = hex("1234001b2155 001b21ddeeff");  // 00:00:00:00:12:34 <- 00:1b:21:55:00:1b
     for (const Octets& addresses : {kKnown, kUnknown, seems_plain}) {
-        const Octets frame = labelled(kZeros + ip_frame(addresses));
+        const Octets frame = labeled(kZeros + ip_frame(addresses));
         EXPECT_EQ(behind(with(frame)), "pwethcw:eth:ethertype:ip:udp");
         EXPECT_TRUE(with(frame).sure);
         EXPECT_EQ(behind(without(frame)), "pwethcw:eth:ethertype:ip:udp");
@@ -62,7 +62,7 @@ TEST_F(DissectPseudowire, ZerosAreAControlWordWhateverVendorsFollow) {
 }
 
 TEST_F(DissectPseudowire, AnAddressThatBeginsWithZerosIsNoControlWord) {
-    const Octets frame = labelled(ip_frame(hex("000000000002 000000000001")));
+    const Octets frame = labeled(ip_frame(hex("000000000002 000000000001")));
     EXPECT_EQ(behind(with(frame)), "pwethnocw:eth:ethertype:ip:udp");
     EXPECT_TRUE(with(frame).sure);
     EXPECT_FALSE(without(frame).sure);
@@ -70,13 +70,13 @@ TEST_F(DissectPseudowire, AnAddressThatBeginsWithZerosIsNoControlWord) {
 
 TEST_F(DissectPseudowire, WhatGoesOnAsNeitherIsReadAsTsharkDoes) {
     const Octets unknown_type = kZeros + hex("000000000002 000000000001 88b5") + kData;
-    EXPECT_EQ(behind(with(labelled(unknown_type))), "pwethnocw:eth:ethertype");
+    EXPECT_EQ(behind(with(labeled(unknown_type))), "pwethnocw:eth:ethertype");
 }
 
 TEST_F(DissectPseudowire, BareFrameIsKeptOfEveryControlWord) {
     const Octets inner = ip_frame(kUnknown);
     for (const Octets& word : {kZeros, hex("00001234")}) {
-        const Octets octets = labelled(word + inner);
+        const Octets octets = labeled(word + inner);
         const Dissection found = with(octets);
         EXPECT_EQ(found.bare.size(), inner.size());
         EXPECT_EQ(found.bare_wire_len, inner.size());
@@ -84,7 +84,7 @@ TEST_F(DissectPseudowire, BareFrameIsKeptOfEveryControlWord) {
 }
 
 TEST_F(DissectPseudowire, CutBetweenBothVendorsIsTruncated) {
-    const Octets frame = labelled(ip_frame(kKnown));
+    const Octets frame = labeled(ip_frame(kKnown));
     const Dissection found = cut(frame, 14 + 4 + 8).dissected(&vendors_);
     EXPECT_EQ(found.issue, Issue::truncated_pseudowire);
     EXPECT_TRUE(found.sure);

@@ -58,7 +58,7 @@ final as (
         f.app,
         f.app_by
     from flows as f
-    inner join samples as s on f.sample = s.folder
+    inner join samples as s on f.sample = s.directory
 )
 
 select * from final

@@ -1,4 +1,4 @@
--- One row per row of a partial table, with its sample. $files: partial/<folder>/<table>.parquet of all samples.
+-- One row per row of a partial table, with its sample. $files: partial/<directory>/<table>.parquet of all samples.
 with
 
 samples as (
@@ -7,7 +7,7 @@ samples as (
 
 partials as (
     select
-        parse_path(filename)[-2] as folder,
+        parse_path(filename)[-2] as directory,
         * exclude (filename)
     from read_parquet($files, filename = true)
 ),
@@ -15,9 +15,9 @@ partials as (
 final as (
     select
         s.sample,
-        p.* exclude (folder)  -- noqa: RF02
+        p.* exclude (directory)  -- noqa: RF02
     from partials as p
-    inner join samples as s on p.folder = s.folder
+    inner join samples as s on p.directory = s.directory
 )
 
 select * from final

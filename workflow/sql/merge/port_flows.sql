@@ -28,7 +28,7 @@ labels as (
     group by site, port, flow_id, app
 ),
 
-labelled as (
+labeled as (
     select
         site,
         port,
@@ -108,7 +108,7 @@ final as (
                 then ((o.wire_bytes::hugeint * 8000000000 + o.observed_ns // 2) // o.observed_ns)::ubigint
         end as rate_bps
     from observed as o
-    left join labelled as l on o.site = l.site and o.port = l.port and o.flow_id = l.flow_id
+    left join labeled as l on o.site = l.site and o.port = l.port and o.flow_id = l.flow_id
 )
 
 select * from final

@@ -1,9 +1,9 @@
--- One row per digested sample, under the names that the tables are to show. folder is its true name.
+-- One row per digested sample, under the names that the tables are to show. directory is its true name.
 with
 
 samples as (
     select
-        sample as folder,
+        sample as directory,
         * exclude (
             -- a filter may name addresses
             sample, site, port, acap, campaign, file, filter, instance, notes, digest_site, digest_port, environment
@@ -25,7 +25,7 @@ final as (
         n.port,
         s.*
     from samples as s
-    inner join names as n on s.folder = n.folder
+    inner join names as n on s.directory = n.directory
     order by n.sample
 )
 

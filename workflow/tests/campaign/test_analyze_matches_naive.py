@@ -8,7 +8,7 @@ from acapella_testing.frames import traces
 from acapella_testing.made import tiny
 from acapella_testing.oracles import naive_frames, naive_samples, naive_tables
 from acapella_testing.oracles.table_agreement import assert_equal
-from acapella_testing.stages import analyse, manifest_of, rows
+from acapella_testing.stages import analyze_campaign, manifest_of, rows
 
 from acapella.cli import main as cli
 
@@ -16,10 +16,10 @@ MS = traces.MS
 PERIOD_NS = 30 * 10**9
 
 
-def made_campaign(folder: Path, engine: str) -> list[naive_samples.Sample]:
+def made_campaign(directory: Path, engine: str) -> list[naive_samples.Sample]:
     """Two sites of two ports with captures of every kind, digested, and their naive reading."""
     for part in ("raw", "acap", "flows"):
-        (folder / part).mkdir(parents=True)
+        (directory / part).mkdir(parents=True)
     samples = []
     start = traces.START_NS
     plan = {
@@ -38,9 +38,9 @@ def made_campaign(folder: Path, engine: str) -> list[naive_samples.Sample]:
     }
     for (site, port, n), trace in plan.items():
         name = f"{site.lower()}-{port}-{n}"
-        capture = traces.write_pcap(folder / "raw" / f"{name}.pcap", trace)
-        manifest = manifest_of(folder, (site, port), capture, start + n * PERIOD_NS)
-        out = [str(folder / part / f"{name}.parquet") for part in ("acap", "flows")]
+        capture = traces.write_pcap(directory / "raw" / f"{name}.pcap", trace)
+        manifest = manifest_of(directory, (site, port), capture, start + n * PERIOD_NS)
+        out = [str(directory / part / f"{name}.parquet") for part in ("acap", "flows")]
         options = ["--engine", engine, "--site", site, "--port", port]
         assert cli.main(["digest", str(capture), "-o", out[0], "--flows", out[1], *options]) == 0
         frames = naive_frames.read_frames(capture)
@@ -50,31 +50,33 @@ def made_campaign(folder: Path, engine: str) -> list[naive_samples.Sample]:
 
 @pytest.fixture(scope="module")
 def captured(tmp_path_factory):
-    """(folder with tables, naive samples); who decided a frame, and ids, are taken from the digest."""
-    folder = tmp_path_factory.mktemp("captured") / "small"
-    samples = made_campaign(folder, "native")
-    for mine, digested in zip(sorted(samples, key=lambda s: s.name), naive_samples.read_campaign(folder), strict=True):
+    """(directory with tables, naive samples); who decided a frame, and ids, are taken from the digest."""
+    directory = tmp_path_factory.mktemp("captured") / "small"
+    samples = made_campaign(directory, "native")
+    for mine, digested in zip(
+        sorted(samples, key=lambda s: s.name), naive_samples.read_campaign(directory), strict=True
+    ):
         mine.digest = digested.digest
         for frame, told in zip(mine.frames, digested.frames, strict=True):
             frame.update({k: told[k] for k in ("l4_by", "app_by", "issue")})
         for flow, told in zip(mine.flows, digested.flows, strict=True):
             flow["flow_id"] = told["flow_id"]
-    return analyse(folder), samples
+    return analyze_campaign(directory), samples
 
 
 @pytest.fixture(scope="module")
-def labelled(tmp_path_factory):
-    """The same captures with the labels that tshark gives: folder, naive samples."""
+def labeled(tmp_path_factory):
+    """The same captures with the labels that tshark gives: directory, naive samples."""
     if shutil.which("tshark") is None:
         pytest.skip("no tshark on this machine")
-    folder = tmp_path_factory.mktemp("labelled") / "small"
-    made_campaign(folder, "hybrid")
-    return analyse(folder), naive_samples.read_campaign(folder)
+    directory = tmp_path_factory.mktemp("labeled") / "small"
+    made_campaign(directory, "hybrid")
+    return analyze_campaign(directory), naive_samples.read_campaign(directory)
 
 
 @pytest.fixture(scope="module")
 def made_up(campaign):
-    """The made-up campaign: folder, naive samples."""
+    """The made-up campaign: directory, naive samples."""
     return campaign, naive_samples.read_campaign(campaign)
 
 
@@ -84,8 +86,8 @@ def test_tables_of_captures_equal_the_naive_reference(captured, name):
 
 
 @pytest.mark.parametrize("name", sorted(naive_tables.TABLES))
-def test_tables_of_captures_with_labels_equal_the_naive_reference(labelled, name):
-    assert_equal(name, *labelled)
+def test_tables_of_captures_with_labels_equal_the_naive_reference(labeled, name):
+    assert_equal(name, *labeled)
 
 
 @pytest.mark.parametrize("name", sorted(naive_tables.TABLES))
@@ -95,25 +97,25 @@ def test_tables_of_made_up_acaps_equal_the_naive_reference(made_up, name):
 
 def test_rates_are_rounded_half_up_as_in_the_naive_reference(tmp_path):
     """1,000 bytes, in ns that give bit/s with a fraction below a half, of a half, above it."""
-    folder = tmp_path / "made"
+    directory = tmp_path / "made"
     for name, covered_ns in (("below", 600_000_000), ("half", 40_960_000), ("above", 700_000_000)):
         known = {"start_ns": tiny.START, "end_ns": tiny.START + covered_ns}
-        tiny.add_sample(folder, name, ("WEST", name), None, [tiny.flow(0, 0.03)], actual=known)
-    assert_equal("throughput", analyse(folder), naive_samples.read_campaign(folder))
-    found = {row["port"]: row["rate_bps"] for row in rows(folder, "throughput")}
+        tiny.add_sample(directory, name, ("WEST", name), None, [tiny.flow(0, 0.03)], actual=known)
+    assert_equal("throughput", analyze_campaign(directory), naive_samples.read_campaign(directory))
+    found = {row["port"]: row["rate_bps"] for row in rows(directory, "throughput")}
     assert found == {"below": 13_333, "half": 195_313, "above": 11_429}
 
 
 @pytest.mark.parametrize("known", [None, "manifest"])
 def test_bins_before_1970_equal_the_naive_reference(tmp_path, known):
     """A clock that was never set: frames on both sides of 1970, on a bin's edge and within it."""
-    folder, second = tmp_path / "made", 10**9
+    directory, second = tmp_path / "made", 10**9
     instants = [-2_500_000_000, -2 * second, -1, 0, second // 2]
     flows = [tiny.flow(0, 0, src=f"10.0.0.{n}", first_ns=at, last_ns=at) for n, at in enumerate(instants, 1)]
     told = {"actual": {"start_ns": -3_700_000_000, "end_ns": 700_000_000}} if known else {}
-    tiny.add_sample(folder, "early", ("WEST", "p1"), None, flows, **told)
-    assert_equal("throughput", analyse(folder), naive_samples.read_campaign(folder))
-    found = [(row["start_ns"] // second, row["frames"]) for row in rows(folder, "throughput")]
+    tiny.add_sample(directory, "early", ("WEST", "p1"), None, flows, **told)
+    assert_equal("throughput", analyze_campaign(directory), naive_samples.read_campaign(directory))
+    found = [(row["start_ns"] // second, row["frames"]) for row in rows(directory, "throughput")]
     silent = [(-4, 0)] if known else []
     assert found == [*silent, (-3, 2), (-2, 2), (-1, 2), (0, 4)]
 

@@ -21,9 +21,9 @@ SEEDS_OF = {"exact lines": 24, "fan-in": 12}  # and of those that have floors of
 BLIND = {"untimed frames", "drops not counted", "receiver drops 20 %", "receiver drops 40 %"}
 
 
-def judge(simulated, folder, **limits) -> dict:
+def judge(simulated, directory, **limits) -> dict:
     """Return the row of `acapella analyze`."""
-    manifest = folder / "manifest.json"
+    manifest = directory / "manifest.json"
     manifest.write_text(json.dumps(simulated.manifest))
     parameters = {**analyze.congestion_limits(), **limits}
     con = queries.connect()
@@ -39,20 +39,20 @@ def judge(simulated, folder, **limits) -> dict:
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory):
     """Simulated samples and their verdicts."""
-    folder = tmp_path_factory.mktemp("congestion")
+    directory = tmp_path_factory.mktemp("congestion")
     samples = [mirror_simulation.sample(seed) for seed in SEEDS]
-    return [(each, judge(each, folder)) for each in samples]
+    return [(each, judge(each, directory)) for each in samples]
 
 
 @pytest.fixture(scope="module")
 def classes(judged, tmp_path_factory):
     """Samples of each class, and their verdicts."""
-    folder, found = tmp_path_factory.mktemp("classes"), {"plain": judged}
+    directory, found = tmp_path_factory.mktemp("classes"), {"plain": judged}
     for n, (name, given) in enumerate(mirror_simulation.CLASSES.items()):
         if name != "plain":
             seeds = range(SEEDS_EACH * n, SEEDS_EACH * n + SEEDS_OF.get(name, SEEDS_EACH))
             samples = [mirror_simulation.sample(seed, given) for seed in seeds]
-            found[name] = [(each, judge(each, folder)) for each in samples]
+            found[name] = [(each, judge(each, directory)) for each in samples]
     for name, samples in found.items():
         print(name, *described(samples), sep="; ")
     return found

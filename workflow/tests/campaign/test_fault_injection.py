@@ -38,7 +38,7 @@ SAMPLES = ("alpha-p2", "beta-p1")
 
 @dataclass(frozen=True)
 class Stage:
-    """A command, run in the campaign's folder, and what its calls count from: the first open of such a path."""
+    """A command, run in the campaign's directory, and what its calls count from: the first open of such a path."""
 
     words: tuple[str, ...]
     armed_by: str
@@ -66,11 +66,11 @@ def library(tmp_path_factory) -> Path:
     return path
 
 
-def run(folder: Path, words: tuple[str, ...], **environment: str) -> subprocess.CompletedProcess:
-    """A command in a folder."""
+def run(directory: Path, words: tuple[str, ...], **environment: str) -> subprocess.CompletedProcess:
+    """A command in a directory."""
     return subprocess.run(
         [COMMAND, *words],
-        cwd=folder,
+        cwd=directory,
         env=os.environ | environment,
         capture_output=True,
         text=True,
@@ -119,8 +119,8 @@ def before(tmp_path_factory) -> dict[str, Path]:
     """For each stage, the campaign as it is before that stage."""
     campaign = tmp_path_factory.mktemp("faults") / "campaign"
     (campaign / "raw").mkdir(parents=True)
-    for folder in ("acap", "flows"):
-        (campaign / folder).mkdir()
+    for directory in ("acap", "flows"):
+        (campaign / directory).mkdir()
     sheet = ["sample\tsite\tport\tfile"]
     for sample in SAMPLES:
         shutil.copy(CAPTURES / f"{sample}.pcap.gz", campaign)
@@ -152,17 +152,17 @@ def before(tmp_path_factory) -> dict[str, Path]:
     return made
 
 
-def done(folder: Path, words: tuple[str, ...]) -> None:
+def done(directory: Path, words: tuple[str, ...]) -> None:
     """Run a command that has to succeed, in this process."""
-    with contextlib.chdir(folder):
+    with contextlib.chdir(directory):
         assert main(list(words)) == 0, words
 
 
-def contents(folder: Path) -> dict[str, str]:
+def contents(directory: Path) -> dict[str, str]:
     """Each file's path and what it holds; of a DuckDB file its rows, because its bytes may differ."""
     return {
-        str(path.relative_to(folder)): rows(path) if path.suffix == ".duckdb" else sha256_of(path)
-        for path in sorted(folder.rglob("*"))
+        str(path.relative_to(directory)): rows(path) if path.suffix == ".duckdb" else sha256_of(path)
+        for path in sorted(directory.rglob("*"))
         if path.is_file() and ".part" not in (path.suffix, *(parent.suffix for parent in path.parents))
     }
 
@@ -193,8 +193,8 @@ class Whole:
 @pytest.fixture(scope="module", params=STAGES)
 def counted(request, before, library, tmp_path_factory) -> tuple[str, Whole]:
     """A stage's name, and its run without a failing call."""
-    name, folder = request.param, tmp_path_factory.mktemp("whole")
-    stage, whole, count = STAGES[name], folder / "campaign", folder / "count"
+    name, directory = request.param, tmp_path_factory.mktemp("whole")
+    stage, whole, count = STAGES[name], directory / "campaign", directory / "count"
     shutil.copytree(before[name], whole)
     fault = {"LD_PRELOAD": str(library), "ACAPELLA_FAIL_FROM": stage.armed_by, "ACAPELLA_FAIL_COUNT": str(count)}
     ended = run(whole, stage.words, **fault)
@@ -210,12 +210,12 @@ def test_a_failed_call_leaves_every_file_old_or_new(counted, kind, before, libra
     fault = {"LD_PRELOAD": str(library), "ACAPELLA_FAIL_FROM": stage.armed_by}
     assert total > 0 and new != start
     for number in chosen(kind, total, f"{name} {kind}"):
-        folder = tmp_path / "failing"
-        shutil.copytree(before[name], folder)
-        ended = run(folder, stage.words, **fault, ACAPELLA_FAIL=f"{kind}:{number}")
+        directory = tmp_path / "failing"
+        shutil.copytree(before[name], directory)
+        ended = run(directory, stage.words, **fault, ACAPELLA_FAIL=f"{kind}:{number}")
         what = f"{kind} {number} of {total}: exit code {ended.returncode}, {ended.stderr}"
-        found = contents(folder)
-        if name == "collector" and incomplete_tables(folder / "collected"):
+        found = contents(directory)
+        if name == "collector" and incomplete_tables(directory / "collected"):
             del found["collected/counters.json"]  # it names them; the other tables are kept
         damaged = [path for path, held in found.items() if held not in (start.get(path), new.get(path))]
         assert not damaged, (damaged, what)
@@ -224,14 +224,14 @@ def test_a_failed_call_leaves_every_file_old_or_new(counted, kind, before, libra
         else:
             assert ended.returncode > 0 and "Traceback" not in ended.stderr, what
             assert len([line for line in ended.stderr.splitlines() if "error: " in line]) == 1, what
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
 
 
-def incomplete_tables(folder: Path) -> list[str]:
+def incomplete_tables(directory: Path) -> list[str]:
     """Return the tables that a collector's counters name as not written; these are not there."""
-    counters = folder / "counters.json"
+    counters = directory / "counters.json"
     names = list(json.loads(counters.read_text())["not_written"]) if counters.exists() else []
-    assert not [name for name in names if (folder / f"{name}.parquet").exists()]
+    assert not [name for name in names if (directory / f"{name}.parquet").exists()]
     return names
 
 
@@ -239,7 +239,7 @@ READING = {
     "digest": ("digest", "large.pcap", "-o", "x.parquet", "--engine", "native", "--damaged", "keep"),
     "digest merged": ("digest", "alpha-p2.pcap.gz", "large.pcap", "-o", "x.parquet", "--engine", "native"),
     "kappa": ("kappa", "large.pcap", "large.pcap", "--json"),
-    "anonymise": ("anonymise", "large.pcap", "-o", "out.pcap", "--key-file", "key"),
+    "anonymize": ("anonymize", "large.pcap", "-o", "out.pcap", "--key-file", "key"),
 }
 
 
@@ -259,19 +259,19 @@ def test_a_disk_that_fails_within_a_capture_is_no_damage_of_it(name, before, lib
 
 # Commands that write packets or what is made of them, and the call at which they are killed.
 KILLED = {name: ("rename", stage) for name, stage in STAGES.items()} | {
-    "anonymise": (
+    "anonymize": (
         "rename",
-        Stage(("anonymise", "alpha-p2.pcap.gz", "-o", "out.pcap", "--key-file", "key"), "alpha-p2.pcap"),
+        Stage(("anonymize", "alpha-p2.pcap.gz", "-o", "out.pcap", "--key-file", "key"), "alpha-p2.pcap"),
     ),
-    "make key": ("sync", Stage(("anonymise", "--new-key", "other-key"), "other-key")),
+    "make key": ("sync", Stage(("anonymize", "--new-key", "other-key"), "other-key")),
     "verify": ("write", Stage(("verify", "alpha-p2.pcap.gz"), "acapella-scratch")),
     "flowreports": ("write", Stage(("flowreports", "alpha-p2.pcap.gz", "-o", "reports"), "acapella-scratch")),
 }
 
 
-def incomplete(folder: Path, temporary: Path) -> list[str]:
-    """Files and folders that a command has not finished."""
-    return [path.name for path in folder.rglob("*.part*")] + [path.name for path in temporary.iterdir()]
+def incomplete(directory: Path, temporary: Path) -> list[str]:
+    """Files and directories that a command has not finished."""
+    return [path.name for path in directory.rglob("*.part*")] + [path.name for path in temporary.iterdir()]
 
 
 @pytest.mark.parametrize("name", KILLED)
@@ -279,19 +279,19 @@ def test_what_a_killed_command_leaves_is_removed_by_its_next_run(name, before, l
     kind, stage = KILLED[name]
     if name == "flowreports" and (why := program.missing()):
         pytest.skip(why)
-    folder, temporary = tmp_path / "killed", tmp_path / "tmp"
-    shutil.copytree(before.get(name, before["digest"]), folder)
+    directory, temporary = tmp_path / "killed", tmp_path / "tmp"
+    shutil.copytree(before.get(name, before["digest"]), directory)
     temporary.mkdir()
     fault = {"LD_PRELOAD": str(library), "ACAPELLA_FAIL_FROM": stage.armed_by, "ACAPELLA_FAIL_BY": "kill"}
-    ended = run(folder, stage.words, **fault, ACAPELLA_FAIL=f"{kind}:1", TMPDIR=str(temporary))
+    ended = run(directory, stage.words, **fault, ACAPELLA_FAIL=f"{kind}:1", TMPDIR=str(temporary))
     assert ended.returncode == -signal.SIGKILL, ended.stderr
-    assert incomplete(folder, temporary)
-    again = run(folder, stage.words, TMPDIR=str(temporary))
+    assert incomplete(directory, temporary)
+    again = run(directory, stage.words, TMPDIR=str(temporary))
     assert again.returncode == 0, again.stderr
-    assert incomplete(folder, temporary) == []
+    assert incomplete(directory, temporary) == []
 
 
-def test_the_next_start_of_any_command_removes_scratch_folders_of_killed_ones(before, library, tmp_path):
+def test_the_next_start_of_any_command_removes_scratch_directories_of_killed_ones(before, library, tmp_path):
     kind, stage = KILLED["verify"]
     fault = {"LD_PRELOAD": str(library), "ACAPELLA_FAIL_FROM": stage.armed_by, "ACAPELLA_FAIL_BY": "kill"}
     run(before["digest"], stage.words, **fault, ACAPELLA_FAIL=f"{kind}:1", TMPDIR=str(tmp_path))

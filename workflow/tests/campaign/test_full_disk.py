@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
 from acapella_testing.made.tiny import add_sample, flow
-from acapella_testing.stages import analyse
+from acapella_testing.stages import analyze_campaign
 from acapella_testing.workflow_run import Workplace
 
 from acapella_core.errors import OUTSIDE
@@ -136,16 +136,16 @@ def test_a_digest_on_a_full_disk_leaves_no_file_and_the_next_one_is_whole(tmp_pa
 
 
 def test_tables_on_a_full_disk_keep_the_earlier_ones_and_the_next_run_writes_all(tmp_path, limited):
-    folder = tmp_path / "made"
+    directory = tmp_path / "made"
     for name in "ab":
-        add_sample(folder, name, ("WEST", "p1"), (0, 20), [flow(1, 2)])
-    analyse(folder)
-    tables = {path.name: path.read_bytes() for path in (folder / "tables").iterdir()}
-    (folder / "tables" / "frame_sizes.csv").write_bytes(b"earlier")
+        add_sample(directory, name, ("WEST", "p1"), (0, 20), [flow(1, 2)])
+    analyze_campaign(directory)
+    tables = {path.name: path.read_bytes() for path in (directory / "tables").iterdir()}
+    (directory / "tables" / "frame_sizes.csv").write_bytes(b"earlier")
     printed, files = limited("process", "disk/made")
     (line,) = printed.splitlines()
     assert line.startswith("acapella: error: ") and "/disk/made/tables/" in line and "No space left on device" in line
-    before = [f"disk/{path.relative_to(tmp_path)}" for path in folder.rglob("*") if path.is_file()]
+    before = [f"disk/{path.relative_to(tmp_path)}" for path in directory.rglob("*") if path.is_file()]
     assert sorted(files) == sorted([*before, "disk/filler"])
     kept = tmp_path / "kept" / "made" / "tables"
     assert {path.name: path.read_bytes() for path in kept.iterdir()} == tables

@@ -9,7 +9,7 @@ from acapella_testing.csv_rows import read_rows, write_rows
 from acapella_testing.frames import tunnel_frames
 from acapella_testing.frames.tunnel_frames import Packet, ethernet
 from acapella_testing.made.made_tables import write_tables
-from acapella_testing.stages import analysed_by_tshark, rows
+from acapella_testing.stages import analyzed_by_tshark, rows
 from acapella_testing.svg_text import words
 
 from acapella.campaign.layout import Campaign
@@ -44,7 +44,7 @@ def campaign(tmp_path_factory) -> Path:
     frames += [datagram(b"\1" + draw.randbytes(40), 40_003) for _ in range(60)] + [datagram(LIKE_STUN, 40_003)] * 5
     frames += [datagram(LIKE_STUN, 40_002)] + [datagram(LIKE_STUN, 3478)] * 4
     frames += [datagram(QUERY, 53)] * 3
-    return analysed_by_tshark(tmp_path_factory.mktemp("guessed"), frames)
+    return analyzed_by_tshark(tmp_path_factory.mktemp("guessed"), frames)
 
 
 def test_headers_of_unknown_flows_are_counted_as_guessed(campaign):
@@ -67,7 +67,7 @@ def test_inner_headers_of_a_tunnel_and_quotes_of_errors_are_not_guessed(tmp_path
     quoted = tunnel_frames.over_udp(Packet(QUERY), 53)
     error = tunnel_frames.ipv4(quoted.behind(bytes.fromhex("0303000000000000")), 1, tunnel_frames.OUTER)
     frames = [ethernet(tunnel_frames.vxlan(7, ping)).octets, ethernet(error).octets]
-    found = {row["header"]: row for row in rows(analysed_by_tshark(tmp_path, frames * 3), "header_occurrence")}
+    found = {row["header"]: row for row in rows(analyzed_by_tshark(tmp_path, frames * 3), "header_occurrence")}
     assert {"VXLAN", "ICMP", "DNS"} <= found.keys()
     assert not any(row["guessed_frames"] for row in found.values())
 
@@ -96,14 +96,14 @@ def test_heuristics_and_ports_are_those_of_tshark():
 
 def with_guesses(tmp_path, header: str, *, whole: bool) -> Source:
     """A campaign in which all frames of a header, or all but one, are guessed."""
-    folder = write_tables(tmp_path / "made", sites=2)
-    path = folder / "tables" / "header_occurrence.csv"
+    directory = write_tables(tmp_path / "made", sites=2)
+    path = directory / "tables" / "header_occurrence.csv"
     table = read_rows(path)
     for row in table:
         if row["header"] == header:
             row["guessed_frames"] = int(row["frames"]) - (not whole)
     write_rows(path, table)
-    return Source(Campaign(folder))
+    return Source(Campaign(directory))
 
 
 def test_figures_mark_headers_that_are_always_guessed(tmp_path):

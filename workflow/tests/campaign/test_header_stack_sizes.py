@@ -2,7 +2,7 @@
 
 import pytest
 from acapella_testing.frames import traces
-from acapella_testing.stages import analyse, manifest_of, rows
+from acapella_testing.stages import analyze_campaign, manifest_of, rows
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.packet import Raw
 
@@ -14,18 +14,18 @@ def segment(flags: str, payload: bytes = b"", **more):
     return IP(src="10.0.0.1", dst="10.0.0.2", ttl=9, **more) / TCP(sport=1, dport=2, flags=flags) / Raw(payload)
 
 
-def found_of(folder, packets, snaplen=200) -> dict:
+def found_of(directory, packets, snaplen=200) -> dict:
     """Rows of the campaign by header stack and bin, as (frames, tcp, without payload, only ACK, cut)."""
     for part in ("raw", "acap", "flows"):
-        (folder / part).mkdir(parents=True)
+        (directory / part).mkdir(parents=True)
     trace = [(traces.START_NS + n, traces.underlay(kind, packet)) for n, (kind, packet) in enumerate(packets)]
-    capture = traces.write_pcap(folder / "raw" / "one.pcap", trace, snaplen)
-    manifest_of(folder, ("WEST", "p1"), capture, traces.START_NS)
-    out = [str(folder / part / "one.parquet") for part in ("acap", "flows")]
+    capture = traces.write_pcap(directory / "raw" / "one.pcap", trace, snaplen)
+    manifest_of(directory, ("WEST", "p1"), capture, traces.START_NS)
+    out = [str(directory / part / "one.parquet") for part in ("acap", "flows")]
     options = ["--engine", "native", "--site", "WEST", "--port", "p1"]
     assert cli.main(["digest", str(capture), "-o", out[0], "--flows", out[1], *options]) == 0
     names = ("frames", "tcp_frames", "no_payload_frames", "ack_frames", "cut_tcp_frames")
-    table = rows(analyse(folder), "header_stack_sizes")
+    table = rows(analyze_campaign(directory), "header_stack_sizes")
     at_site = [{**row, "site": "all"} for row in table if row["site"] == "WEST"]
     assert [row for row in table if row["site"] == "all"] == at_site
     return {(row["stack"], row["bin"]): tuple(row[name] for name in names) for row in table if row["site"] == "all"}

@@ -26,12 +26,12 @@ def place(tmp_path_factory) -> Workplace:
     """Return a campaign in which every second frame of one sample, and all of another, have implausible times."""
     place = Workplace(tmp_path_factory.mktemp("implausible"))
     place.configure()
-    (place.folder / "captures").mkdir()
+    (place.directory / "captures").mkdir()
     for name in SAMPLES:
         head = pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
         head += pcapng_block(1, struct.pack("<HHI", 1, 0, 0))
         frames = b"".join(dated(frame, time_of(name, number)) for number, frame in enumerate(FRAMES))
-        (place.folder / "captures" / f"{name}.pcapng").write_bytes(head + frames)
+        (place.directory / "captures" / f"{name}.pcapng").write_bytes(head + frames)
     place.sheet(*((name, *at, f"../captures/{name}.pcapng") for name, at in SAMPLES.items()))
     place.succeed("--cores", "2", "process")
     assert cli.main(["report", str(place.campaign)]) == 0

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.made.tiny import add_sample, flow
-from acapella_testing.stages import analyse
+from acapella_testing.stages import analyze_campaign
 
 from acapella.campaign import index, process
 from acapella.campaign.layout import Campaign
@@ -31,17 +31,17 @@ PRINTED = {"printed": str(CONFORMANCE / "kappa_printed.csv"), "errata": str(CONF
 
 
 @pytest.fixture
-def folder(tmp_path):
-    folder = tmp_path / "made"
-    add_sample(folder, "a", WEST, (0, 20), [flow(1, 2), flow(1, 3, src="10.0.0.2", dst="10.0.0.1")])
-    add_sample(folder, "b", ("EAST", "p1"), None, [])
-    return folder
+def directory(tmp_path):
+    directory = tmp_path / "made"
+    add_sample(directory, "a", WEST, (0, 20), [flow(1, 2), flow(1, 3, src="10.0.0.2", dst="10.0.0.1")])
+    add_sample(directory, "b", ("EAST", "p1"), None, [])
+    return directory
 
 
-def content(folder, environment=None):
-    """Every table and view of a catalog but the published ones, as text, read from another folder."""
+def content(directory, environment=None):
+    """Every table and view of a catalog but the published ones, as text, read from another directory."""
     query = (
-        f"import duckdb; c = duckdb.connect({str(folder / 'catalog.duckdb')!r}, read_only=True); "
+        f"import duckdb; c = duckdb.connect({str(directory / 'catalog.duckdb')!r}, read_only=True); "
         f"published = {process.TABLES}; "
         "names = [t for (t,) in c.execute('show tables').fetchall() if t not in published]; "
         "print({t: c.execute(f'from {t}').fetchall() for t in names})"
@@ -50,31 +50,33 @@ def content(folder, environment=None):
     return subprocess.run(command, cwd="/", check=True, capture_output=True, text=True, env=environment).stdout
 
 
-def test_any_client_opens_the_views_from_any_folder(tmp_path, folder):
-    moved = folder.rename(tmp_path / "it's [one] of *")
+def test_any_client_opens_the_views_from_any_directory(tmp_path, directory):
+    moved = directory.rename(tmp_path / "it's [one] of *")
     counts, missing = index.build(Campaign(moved))
     assert counts == {"samples": 2, "acaps": 2, "flows": 2, "stacks": 1}
     assert missing == []
     assert "Ethernet/IPv4/TCP" in content(moved)
 
 
-def test_duckdb_1_0_0_opens_the_catalog(folder, old_client):
+def test_duckdb_1_0_0_opens_the_catalog(directory, old_client):
     """Also lists without any element in a whole row group, as here, which it cannot read from a table."""
-    index.build(Campaign(folder))
-    assert content(folder, old_client) == content(folder)
+    index.build(Campaign(directory))
+    assert content(directory, old_client) == content(directory)
 
 
-def test_lists_in_the_catalog_are_those_of_the_files(folder):
+def test_lists_in_the_catalog_are_those_of_the_files(directory):
     """Empty lists, nulls and values: the way they are stored does not show."""
-    add_sample(folder, "c", WEST, (0, 20), [flow(1, 2, vlan=[7, 8], mpls=[17]), flow(1, 3)], notes=["first", "second"])
-    add_sample(folder, "d", WEST, (0, 20), [flow(1, 2, vlan=[9])], notes=[])
-    index.build(Campaign(folder))
-    con = duckdb.connect(str(folder / "catalog.duckdb"), read_only=True)
+    add_sample(
+        directory, "c", WEST, (0, 20), [flow(1, 2, vlan=[7, 8], mpls=[17]), flow(1, 3)], notes=["first", "second"]
+    )
+    add_sample(directory, "d", WEST, (0, 20), [flow(1, 2, vlan=[9])], notes=[])
+    index.build(Campaign(directory))
+    con = duckdb.connect(str(directory / "catalog.duckdb"), read_only=True)
     for column in ("vlan", "mpls", "tunnels", "stacks"):
         stored = con.execute(f"select sample, flow, {column} from flows order by all").fetchall()
         files = [
             (path.stem, row["flow"], row[column])
-            for path in sorted((folder / "flows").iterdir())
+            for path in sorted((directory / "flows").iterdir())
             for row in pq.read_table(path).to_pylist()
         ]
         assert stored == files
@@ -137,19 +139,19 @@ def write_capture(path: Path, frames: int, *makers) -> None:
 def digested(tmp_path_factory):
     """A campaign with acaps that `acapella digest` writes: one of two row groups, and samples with columns of nulls."""
     root = tmp_path_factory.mktemp("digested")
-    folder = root / "made"
+    directory = root / "made"
     samples = {"mixed": (BATCH_ROWS + 3000, *KINDS_OF_FRAMES.values())}
     samples |= {name: (50, maker) for name, maker in KINDS_OF_FRAMES.items()} | {"empty": (0, arp_frame)}
     for name, (frames, *makers) in samples.items():
-        add_sample(folder, name, WEST, None, [])
+        add_sample(directory, name, WEST, None, [])
         capture = root / f"{name}.pcap"
         write_capture(capture, frames, *makers)
-        acap, flows = folder / "acap" / f"{name}.parquet", folder / "flows" / f"{name}.parquet"
+        acap, flows = directory / "acap" / f"{name}.parquet", directory / "flows" / f"{name}.parquet"
         place = ["--site", WEST[0], "--port", WEST[1], "--engine", "native"]
         assert cli.main(["digest", str(capture), "-o", str(acap), "--flows", str(flows), *place]) == 0
     both = [str(root / f"{name}.pcap") for name in ("tcp", "udp")]
     assert cli.main(["digest", *both, "-o", str(root / "merged.parquet"), "--engine", "native"]) == 0
-    return analyse(folder)
+    return analyze_campaign(directory)
 
 
 READ_COLUMNS = """
@@ -202,44 +204,44 @@ def test_published_tables_are_views_of_the_catalog(campaign):
         ), name
 
 
-def counts_of(folder, tables, environment=None):
+def counts_of(directory, tables, environment=None):
     """Rows of published tables, as a client counts them in another working directory."""
     query = (
-        f"import duckdb; c = duckdb.connect({str(folder / 'catalog.duckdb')!r}, read_only=True); "
+        f"import duckdb; c = duckdb.connect({str(directory / 'catalog.duckdb')!r}, read_only=True); "
         f"print({{t: c.execute(f'select count(*) from {{t}}').fetchone()[0] for t in {tables}}})"
     )
     command = [sys.executable, "-c", query]
     return eval(subprocess.run(command, cwd="/", check=True, capture_output=True, text=True, env=environment).stdout)
 
 
-def test_views_of_a_third_party_are_made_again(folder):
-    index.build(Campaign(folder))
-    catalog, query = str(folder / "catalog.duckdb"), "select * from flows order by all"
+def test_views_of_a_third_party_are_made_again(directory):
+    index.build(Campaign(directory))
+    catalog, query = str(directory / "catalog.duckdb"), "select * from flows order by all"
     with duckdb.connect(catalog) as con:
         before = con.execute(query).fetchall()
         con.execute("drop view flows")
         con.execute("create view flows as select 'theirs' as src from stored.flows")
         con.execute("create view stored.more as select 'theirs' as src")
-    assert cli.main(["index", str(folder), "--views"]) == 0
+    assert cli.main(["index", str(directory), "--views"]) == 0
     with duckdb.connect(catalog, read_only=True) as con:
         assert con.execute(query).fetchall() == before != []
         assert con.execute("select count(*) from duckdb_views() where sql like '%theirs%'").fetchone() == (0,)
 
 
-def test_views_of_tables_made_later_open_anywhere_with_duckdb_1_0_0(folder, tmp_path, old_client, capsys):
-    """Also after the folder was moved; `acapella sql` needs nothing for that."""
-    index.build(Campaign(folder))
-    before = (folder / "catalog.duckdb").stat().st_mtime_ns
-    conformance.run(argparse.Namespace(output=str(folder / "tables"), **PRINTED))
-    rows = pq.read_metadata(folder / "tables" / "kappa_published.parquet").num_rows
-    assert cli.main(["index", str(folder), "--views"]) == 0
-    assert (folder / "catalog.duckdb").stat().st_mtime_ns == before
-    assert counts_of(folder, ["kappa_published", "samples", "frames"], old_client) == {
+def test_views_of_tables_made_later_open_anywhere_with_duckdb_1_0_0(directory, tmp_path, old_client, capsys):
+    """Also after the directory was moved; `acapella sql` needs nothing for that."""
+    index.build(Campaign(directory))
+    before = (directory / "catalog.duckdb").stat().st_mtime_ns
+    conformance.run(argparse.Namespace(output=str(directory / "tables"), **PRINTED))
+    rows = pq.read_metadata(directory / "tables" / "kappa_published.parquet").num_rows
+    assert cli.main(["index", str(directory), "--views"]) == 0
+    assert (directory / "catalog.duckdb").stat().st_mtime_ns == before
+    assert counts_of(directory, ["kappa_published", "samples", "frames"], old_client) == {
         "kappa_published": rows,
         "samples": 2,
         "frames": 4,
     }
-    moved = folder.rename(tmp_path / "it's [moved] to *")
+    moved = directory.rename(tmp_path / "it's [moved] to *")
     capsys.readouterr()
     assert cli.main(["sql", str(moved), "select count(*) as n from kappa_published"]) == 0
     assert capsys.readouterr().out == f"n\n{rows}\n"
@@ -248,10 +250,10 @@ def test_views_of_tables_made_later_open_anywhere_with_duckdb_1_0_0(folder, tmp_
     assert sorted(path.name for path in moved.iterdir()) == ["acap", "catalog.duckdb", "flows", "raw", "tables"]
 
 
-def test_content_depends_on_the_inputs_alone(folder, tmp_path):
-    index.build(Campaign(folder))
-    first = content(folder)
-    moved = folder.rename(tmp_path / "moved")
+def test_content_depends_on_the_inputs_alone(directory, tmp_path):
+    index.build(Campaign(directory))
+    first = content(directory)
+    moved = directory.rename(tmp_path / "moved")
     index.build(Campaign(moved), threads=2)
     assert content(moved) == first
 
@@ -266,17 +268,17 @@ def test_content_depends_on_the_inputs_alone(folder, tmp_path):
         "a\tS\tp\ta.pcap\na\tS\tp\ta.pcap",
     ],
 )
-def test_names_in_the_collected_sheet_are_validated(folder, row, capsys):
-    sheet = folder / "raw" / "samples.tsv"
+def test_names_in_the_collected_sheet_are_validated(directory, row, capsys):
+    sheet = directory / "raw" / "samples.tsv"
     sheet.write_text(f"sample\tsite\tport\tfile\n{row}\n")
-    files = sorted(folder.rglob("*"))
-    assert cli.main(["index", str(folder)]) == 2
+    files = sorted(directory.rglob("*"))
+    assert cli.main(["index", str(directory)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"{sheet} line " in line and line.isprintable()
-    assert sorted(folder.rglob("*")) == files
+    assert sorted(directory.rglob("*")) == files
 
 
-def test_files_are_private_while_they_are_written(folder, monkeypatch):
+def test_files_are_private_while_they_are_written(directory, monkeypatch):
     """Also those that DuckDB makes."""
     seen, finish = {}, files.finish
 
@@ -288,19 +290,19 @@ def test_files_are_private_while_they_are_written(folder, monkeypatch):
     monkeypatch.setattr(files, "finish", look)
     before = os.umask(0o022)
     try:
-        assert cli.main(["index", str(folder)]) == 0
+        assert cli.main(["index", str(directory)]) == 0
         assert os.umask(0o022) == 0o022
     finally:
         os.umask(before)
     assert any(name.startswith(".catalog.duckdb.") for name in seen) and set(seen.values()) == {0o600}, seen
 
 
-def test_a_second_run_replaces_the_catalog_whole(folder):
-    index.build(Campaign(folder))
-    add_sample(folder, "c", WEST, (40, 60), [flow(41, 42)])
-    counts, _ = index.build(Campaign(folder))
+def test_a_second_run_replaces_the_catalog_whole(directory):
+    index.build(Campaign(directory))
+    add_sample(directory, "c", WEST, (40, 60), [flow(41, 42)])
+    counts, _ = index.build(Campaign(directory))
     assert counts["samples"] == 3
-    assert sorted(path.name for path in folder.iterdir()) == ["acap", "catalog.duckdb", "flows", "raw"]
+    assert sorted(path.name for path in directory.iterdir()) == ["acap", "catalog.duckdb", "flows", "raw"]
 
 
 def test_frames_join_their_flow_and_keep_those_without(campaign, monkeypatch):
@@ -315,29 +317,29 @@ def test_frames_join_their_flow_and_keep_those_without(campaign, monkeypatch):
 
 
 def test_connections_have_one_row_a_pair_in_the_direction_of_its_first_frame(tmp_path):
-    folder = tmp_path / "made"
+    directory = tmp_path / "made"
     there = flow(1, 5, syn=2, peer_flow=1, handshake_rtt_ns=77)
     back = flow(2, 6, src="10.0.0.2", dst="10.0.0.1", src_port=2000, dst_port=1000, syn=1, peer_flow=0)
     lonely = flow(3, 3, src_port=5, peer_flow=1)  # points at a flow that points elsewhere
-    add_sample(folder, "a", WEST, (0, 20), [there, back, lonely])
-    index.build(Campaign(folder))
-    con = duckdb.connect(str(folder / "catalog.duckdb"), read_only=True)
+    add_sample(directory, "a", WEST, (0, 20), [there, back, lonely])
+    index.build(Campaign(directory))
+    con = duckdb.connect(str(directory / "catalog.duckdb"), read_only=True)
     query = "select src, fwd_flow, rev_flow, syn, handshake_rtt_ns, duration_ns from connections"
     assert con.execute(query).fetchall() == [("10.0.0.1", 0, 1, 3, 77, 5 * 10**9)]
 
 
-def test_sample_without_an_acap_is_named_and_counts_in_no_table(folder, capsys):
-    (folder / "acap" / "b.parquet").unlink()
-    (folder / "flows" / "b.parquet").unlink()
-    assert cli.main(["index", str(folder)]) == 0
+def test_sample_without_an_acap_is_named_and_counts_in_no_table(directory, capsys):
+    (directory / "acap" / "b.parquet").unlink()
+    (directory / "flows" / "b.parquet").unlink()
+    assert cli.main(["index", str(directory)]) == 0
     assert "1 samples have no acap or are excluded, and count in no table: b" in capsys.readouterr().out
 
 
-def test_excluded_sample_is_in_no_table_but_samples(folder, capsys):
-    add_sample(folder, "c", WEST, (40, 60), [flow(41, 42)])
-    assert cli.main(["index", str(folder), "--exclude", "a"]) == 0
+def test_excluded_sample_is_in_no_table_but_samples(directory, capsys):
+    add_sample(directory, "c", WEST, (40, 60), [flow(41, 42)])
+    assert cli.main(["index", str(directory), "--exclude", "a"]) == 0
     assert "count in no table: a" in capsys.readouterr().out
-    con = duckdb.connect(str(folder / "catalog.duckdb"), read_only=True)
+    con = duckdb.connect(str(directory / "catalog.duckdb"), read_only=True)
     assert con.execute("select sample, acap is null from samples order by 1").fetchall() == [
         ("a", True),
         ("b", False),
@@ -348,8 +350,8 @@ def test_excluded_sample_is_in_no_table_but_samples(folder, capsys):
         assert con.execute(f"select count(*) from {table} where sample = 'a'").fetchone() == (0,)
 
 
-def rewrite(folder, changed):
-    path = folder / "raw" / "a.json"
+def rewrite(directory, changed):
+    path = directory / "raw" / "a.json"
     path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | changed), encoding="utf-8")
 
 
@@ -366,13 +368,13 @@ def rewrite(folder, changed):
         ({"file": "../a.pcap"}, "manifest of a: '../a.pcap' is not the name of a file"),
     ],
 )
-def test_contradictions_are_one_line_and_leave_no_catalog(folder, changed, mistake):
-    rewrite(folder, changed)
+def test_contradictions_are_one_line_and_leave_no_catalog(directory, changed, mistake):
+    rewrite(directory, changed)
     with pytest.raises(UserError, match=mistake) as error:
-        index.build(Campaign(folder))
+        index.build(Campaign(directory))
     assert "\n" not in str(error.value)
-    assert not (folder / "catalog.duckdb").exists()
-    assert sorted(path.name for path in folder.iterdir()) == ["acap", "flows", "raw"]
+    assert not (directory / "catalog.duckdb").exists()
+    assert sorted(path.name for path in directory.iterdir()) == ["acap", "flows", "raw"]
 
 
 def test_site_called_all_is_refused(tmp_path):
@@ -382,16 +384,16 @@ def test_site_called_all_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("part", [r"flows/a\.parquet", r"raw/a\.json"])
-def test_acap_without_its_flows_or_manifest_is_named(folder, part):
-    (folder / part.replace("\\", "")).unlink()
+def test_acap_without_its_flows_or_manifest_is_named(directory, part):
+    (directory / part.replace("\\", "")).unlink()
     with pytest.raises(UserError, match=part):
-        index.build(Campaign(folder))
+        index.build(Campaign(directory))
 
 
-def test_broken_acap_is_one_line(folder):
-    (folder / "acap" / "b.parquet").write_bytes(b"PAR1 no more")
+def test_broken_acap_is_one_line(directory):
+    (directory / "acap" / "b.parquet").write_bytes(b"PAR1 no more")
     with pytest.raises(UserError, match=r"b\.parquet") as error:
-        index.build(Campaign(folder))
+        index.build(Campaign(directory))
     assert "\n" not in str(error.value)
 
 
@@ -426,16 +428,16 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("name", "change"), [(name, change) for name, changes in BROKEN.items() for change in changes])
-def test_each_error_names_the_sample_and_keeps_the_earlier_catalog(folder, name, change):
-    add_sample(folder, "c", WEST, (40, 60), [flow(41, 42)])
-    index.build(Campaign(folder))
-    before = (folder / "catalog.duckdb").read_bytes()
-    change(folder / name)
+def test_each_error_names_the_sample_and_keeps_the_earlier_catalog(directory, name, change):
+    add_sample(directory, "c", WEST, (40, 60), [flow(41, 42)])
+    index.build(Campaign(directory))
+    before = (directory / "catalog.duckdb").read_bytes()
+    change(directory / name)
     with pytest.raises(UserError, match=r"sample b\b") as error:
-        index.build(Campaign(folder))
+        index.build(Campaign(directory))
     assert "\n" not in str(error.value) and "sample a" not in str(error.value)
-    assert (folder / "catalog.duckdb").read_bytes() == before
-    assert sorted(path.name for path in folder.iterdir()) == ["acap", "catalog.duckdb", "flows", "raw"]
+    assert (directory / "catalog.duckdb").read_bytes() == before
+    assert sorted(path.name for path in directory.iterdir()) == ["acap", "catalog.duckdb", "flows", "raw"]
 
 
 def test_no_acaps_say_what_to_do(tmp_path):
@@ -453,13 +455,13 @@ def test_no_acaps_say_what_to_do(tmp_path):
         (None, None, True),
     ],
 )
-def test_a_sample_is_filtered_where_its_program_was_set_or_held_frames_back(folder, control, not_sent, filtered):
+def test_a_sample_is_filtered_where_its_program_was_set_or_held_frames_back(directory, control, not_sent, filtered):
     program = {"program": "p.spec", "program_sha256": "0" * 64, "control_sha256": control, "not_sent": not_sent}
-    manifest = folder / "raw" / "a.json"
+    manifest = directory / "raw" / "a.json"
     told = json.loads(manifest.read_text()) | {"testbed": "local", "method": "fpga", "filter": None, "p4": program}
     manifest.write_text(json.dumps(told))
-    index.build(Campaign(folder))
-    con = duckdb.connect(str(folder / "catalog.duckdb"), read_only=True)
+    index.build(Campaign(directory))
+    con = duckdb.connect(str(directory / "catalog.duckdb"), read_only=True)
     assert con.execute("select filtered from samples where sample = 'a'").fetchall() == [(filtered,)]
 
 
@@ -469,13 +471,13 @@ def test_the_view_frames_has_every_column_of_an_acap(campaign):
     assert {column["name"] for column in schemas.table("frames")["columns"]} <= columns
 
 
-def test_an_acap_of_several_captures_can_be_the_first_of_a_campaign(folder):
+def test_an_acap_of_several_captures_can_be_the_first_of_a_campaign(directory):
     """It has a column more than the others, and DuckDB takes the columns of the first file for those of all."""
-    acap = folder / "acap" / "a.parquet"
+    acap = directory / "acap" / "a.parquet"
     table = pq.read_table(acap)
     files = pa.array(["x.pcap"] * len(table)).dictionary_encode()
     pq.write_table(table.append_column("file", files).replace_schema_metadata(table.schema.metadata), acap)
-    index.build(Campaign(folder))
-    con = duckdb.connect(str(folder / "catalog.duckdb"), read_only=True)
-    rows = sum(pq.read_metadata(path).num_rows for path in (folder / "acap").iterdir())
+    index.build(Campaign(directory))
+    con = duckdb.connect(str(directory / "catalog.duckdb"), read_only=True)
+    rows = sum(pq.read_metadata(path).num_rows for path in (directory / "acap").iterdir())
     assert len(con.execute("from frames").fetchall()) == rows > 0

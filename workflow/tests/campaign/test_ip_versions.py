@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from acapella_testing.frames import tunnel_frames
 from acapella_testing.frames.tunnel_frames import Packet, ethernet
-from acapella_testing.stages import analysed_frames, rows
+from acapella_testing.stages import analyzed_frames, rows
 
 ARP_TYPE, IPV6_TYPE = 0x0806, 0x86DD
 ARP = Packet(
@@ -45,7 +45,7 @@ def campaign(tmp_path_factory) -> Path:
     """One sample with every packet, the n-th of them n times, and ARP without a tunnel."""
     frames = [ethernet(packet).octets for n, packet in enumerate(PACKETS.values(), 1) for _ in range(n)]
     frames += [ethernet(ARP, ARP_TYPE).octets] * 20
-    return analysed_frames(tmp_path_factory.mktemp("versions"), frames)
+    return analyzed_frames(tmp_path_factory.mktemp("versions"), frames)
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +84,6 @@ def test_headers_that_an_icmp_error_quotes_are_no_encapsulation(tmp_path):
         ethernet(unreachable, IPV6_TYPE),
         ethernet(in_ethernet(VXLAN, unreachable, IPV6_TYPE, 4789)),
     ]
-    made = analysed_frames(tmp_path, [frame.octets for frame in frames])
+    made = analyzed_frames(tmp_path, [frame.octets for frame in frames])
     found = {row["encapsulation"]: row["frames"] for row in rows(made, "encapsulations") if row["site"] == "all"}
     assert found == {"Ethernet": 3, "Ethernet/IPv4/UDP/VXLAN/Ethernet": 1}

@@ -5,7 +5,7 @@ import pytest
 from acapella_testing.made.made_report import plain, quality_with
 from acapella_testing.made.tiny import SECOND, START, add_sample, flow
 from acapella_testing.oracles import naive_samples, naive_tables
-from acapella_testing.stages import analyse, rows
+from acapella_testing.stages import analyze_campaign, rows
 
 from acapella.campaign import index
 from acapella.campaign.layout import Campaign
@@ -37,7 +37,7 @@ def test_misdated_samples_are_in_no_time_range_of_the_campaign_and_keep_their_ow
     assert cli.main(["index", str(made)]) == 0
     printed = capsys.readouterr().out
     assert "acapella: 2 samples dated more than 10 years from the median start of the campaign: d, e\n" in printed
-    analyse(made)
+    analyze_campaign(made)
     quality = {row["sample"]: row for row in rows(made, "capture_quality")}
     for sample, expected in naive_tables.time_ranges(naive_samples.read_campaign(made)).items():
         assert {name: quality[sample][name] for name in expected} == expected, sample
@@ -48,7 +48,7 @@ def test_misdated_samples_are_in_no_time_range_of_the_campaign_and_keep_their_ow
 
 
 def test_flows_of_misdated_and_other_samples_last_as_the_others_show(made):
-    flows = {(row["site"], row["src"]): row for row in rows(analyse(made), "stitched_flows")}
+    flows = {(row["site"], row["src"]): row for row in rows(analyze_campaign(made), "stitched_flows")}
     mixed, alone = flows["WEST", "10.0.0.1"], flows["WEST", OTHER["src"]]
     assert (mixed["samples"], mixed["frames"]) == (3, 6)
     assert (mixed["first_ns"], mixed["duration_ns"]) == (START + SECOND, 118 * SECOND)
@@ -58,7 +58,7 @@ def test_flows_of_misdated_and_other_samples_last_as_the_others_show(made):
 
 
 def test_durations_of_flows_that_only_misdated_samples_have_are_left_out_and_counted(made):
-    campaign = analyse(made)
+    campaign = analyze_campaign(made)
     table = rows(campaign, "flow_times")
     flows = {(r["scope"], r["measure"]): r["flows"] for r in table if r["site"] == "all"}
     assert [flows[scope, "duration_ns"] for scope in ("sample", "port", "site", "campaign")] == [3, 2, 2, 1]
@@ -74,7 +74,7 @@ def test_a_frame_of_the_last_second_of_pcap_ends_no_figure(tmp_path):
     made = tmp_path / "made"
     last_s = (2**32 - 1) - START // SECOND
     add_sample(made, "a", WEST, None, [flow(3, last_s)])
-    campaign = analyse(made)
+    campaign = analyze_campaign(made)
     assert max(row["value"] for row in rows(campaign, "flow_times")) > 10**18
     assert cli.main(["figures", str(made), "--only", "flow_times", "flow_sizes"]) == 0
 
@@ -96,7 +96,7 @@ def test_the_median_is_of_starts_since_1980_if_there_are_any(starts_s, expected,
     index.build(campaign)
     with duckdb.connect(str(campaign.catalog), read_only=True) as con:
         assert con.execute("select misdated from samples order by sample").fetchall() == [(each,) for each in expected]
-    assert [*naive_samples.misdated(naive_samples.read_campaign(campaign.folder)).values()] == expected
+    assert [*naive_samples.misdated(naive_samples.read_campaign(campaign.directory)).values()] == expected
 
 
 def test_title_and_figure_leave_misdated_samples_out_and_count_them(tmp_path):

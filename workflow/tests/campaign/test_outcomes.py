@@ -27,12 +27,12 @@ two,2026-09-11T12:00:00.000Z,STAR,incomplete,did not end,2,2,4,0
 
 @pytest.fixture
 def table(tmp_path):
-    """Rows of the table, and the campaign's folder."""
+    """Rows of the table, and the campaign's directory."""
     (tmp_path / "outcomes.csv").write_text(LINES)
-    folder = tmp_path / "one"
-    assert cli.main(["outcomes", str(tmp_path / "outcomes.csv"), "-o", str(folder / "tables")]) == 0
-    with (folder / "tables" / "outcomes.csv").open() as lines:
-        return list(csv.DictReader(lines)), folder
+    directory = tmp_path / "one"
+    assert cli.main(["outcomes", str(tmp_path / "outcomes.csv"), "-o", str(directory / "tables")]) == 0
+    with (directory / "tables" / "outcomes.csv").open() as lines:
+        return list(csv.DictReader(lines)), directory
 
 
 def test_the_shares_of_a_collection_add_up_and_reasons_stand_once(table):
@@ -74,9 +74,9 @@ def test_the_figure_says_the_shares(table):
         assert text in said
 
 
-def reasons_of(folder) -> list[dict]:
+def reasons_of(directory) -> list[dict]:
     """Rows of outcome_reasons."""
-    with (folder / "tables" / "outcome_reasons.csv").open() as lines:
+    with (directory / "tables" / "outcome_reasons.csv").open() as lines:
         return list(csv.DictReader(lines))
 
 
@@ -139,9 +139,9 @@ def test_figure_of_reasons_prints_shares_with_counts(table):
 def test_figure_of_many_reasons_counts_the_rest(tmp_path):
     lines = [f"one,2026-09-10T12:00:00.000Z,S{n},failed,cause {'x' * (n + 1)},1,0,0,0" for n in range(30)]
     (tmp_path / "outcomes.csv").write_text("\n".join([LINES.splitlines()[0], *lines]) + "\n")
-    folder = tmp_path / "one"
-    assert cli.main(["outcomes", str(tmp_path / "outcomes.csv"), "-o", str(folder / "tables")]) == 0
-    text = words(svg_of(compose.drawn("outcome_reasons", Source(Campaign(folder)))))
+    directory = tmp_path / "one"
+    assert cli.main(["outcomes", str(tmp_path / "outcomes.csv"), "-o", str(directory / "tables")]) == 0
+    text = words(svg_of(compose.drawn("outcome_reasons", Source(Campaign(directory)))))
     assert "16 other reasons: 53.3 % (16 sites)" in text
 
 
@@ -159,10 +159,10 @@ def test_figure_of_many_reasons_counts_the_rest(tmp_path):
 )
 def test_figure_of_reasons_without_any_says_why(lines, title, said, tmp_path):
     (tmp_path / "outcomes.csv").write_text("\n".join([LINES.splitlines()[0], *lines]) + "\n")
-    folder = tmp_path / "one"
-    assert cli.main(["outcomes", str(tmp_path / "outcomes.csv"), "-o", str(folder / "tables")]) == 0
-    assert reasons_of(folder) == []
-    figure = compose.drawn("outcome_reasons", Source(Campaign(folder)))
+    directory = tmp_path / "one"
+    assert cli.main(["outcomes", str(tmp_path / "outcomes.csv"), "-o", str(directory / "tables")]) == 0
+    assert reasons_of(directory) == []
+    figure = compose.drawn("outcome_reasons", Source(Campaign(directory)))
     text = words(svg_of(figure))
     assert figure.empty == (not lines) == ("no data" in text.lower())
     assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == title and said in text
@@ -192,11 +192,11 @@ def test_what_is_no_table_of_outcomes_is_said_in_one_line(tmp_path, capsys, faul
 
 
 def test_report_has_the_outcomes_and_their_reasons_if_asked(table):
-    folder = write_tables(table[1], sites=1)
+    directory = write_tables(table[1], sites=1)
     pages = []
     for options in ([], ["--outcomes"]):
-        assert cli.main(["report", str(folder), *options]) == 0
-        pages.append((folder / "report.html").read_text(encoding="utf-8"))
+        assert cli.main(["report", str(directory), *options]) == 0
+        pages.append((directory / "report.html").read_text(encoding="utf-8"))
     for name in COLLECTIONS:
         assert [f'data-name="{name}"' in page for page in pages] == [False, True]
     assert ['href="#collections"' in page for page in pages] == [False, True]

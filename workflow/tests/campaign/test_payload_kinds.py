@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from acapella_testing.frames import tunnel_frames
 from acapella_testing.frames.tunnel_frames import Packet, ethernet
-from acapella_testing.stages import analysed_by_tshark, rows
+from acapella_testing.stages import analyzed_by_tshark, rows
 
 from acapella.common import tshark
 
@@ -28,7 +28,7 @@ def campaign(tmp_path_factory) -> Path:
     kinds = list(CONTENTS.items())
     frames = [response(*kinds[n], 5000 + 10 * n + k) for n in range(len(kinds)) for k in range(n + 1)]
     frames += [ethernet(tunnel_frames.over_udp(Packet(b"\1\2\3\4" * 5), 40_001)).octets] * 4
-    return analysed_by_tshark(tmp_path_factory.mktemp("payload"), frames)
+    return analyzed_by_tshark(tmp_path_factory.mktemp("payload"), frames)
 
 
 def tokens_of(campaign: Path) -> list[list[str]]:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.made.synthetic import make_campaign
 from acapella_testing.made.tiny import START, add_sample, flow
-from acapella_testing.stages import analyse, rows
+from acapella_testing.stages import analyze_campaign, rows
 
 from acapella.campaign import analyze, index, process
 from acapella.campaign.layout import Campaign
@@ -25,15 +25,15 @@ from acapella_core.files import sha256_of
 SMALL = {"frames": 120, "flows": 60, "samples": 2}
 
 
-def checksums(folder):
+def checksums(directory):
     """Name and sha256 of every table and of provenance.json."""
-    return {path.name: sha256_of(path) for path in [*(folder / "tables").iterdir(), folder / "provenance.json"]}
+    return {path.name: sha256_of(path) for path in [*(directory / "tables").iterdir(), directory / "provenance.json"]}
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     """A campaign of 3 sites, its tables made once. Tests only read it."""
-    return analyse(make_campaign(tmp_path_factory.mktemp("small") / "made_up", **SMALL))
+    return analyze_campaign(make_campaign(tmp_path_factory.mktemp("small") / "made_up", **SMALL))
 
 
 @pytest.mark.parametrize("name", process.TABLES)
@@ -139,17 +139,17 @@ def test_distribution_falls_from_all_flows_or_fewer(campaign):
 def test_few_samples_give_shares_without_intervals(tmp_path):
     for sample in "ab":
         add_sample(tmp_path / "made", sample, ("WEST", "p1"), (0, 20), [flow(1, 2)])
-    for row in rows(analyse(tmp_path / "made"), "ip_versions"):
+    for row in rows(analyze_campaign(tmp_path / "made"), "ip_versions"):
         assert (row["share_lo"], row["share_hi"], row["samples"]) == (None, None, 2)
 
 
 def test_campaign_of_empty_samples_has_tables(tmp_path):
     add_sample(tmp_path / "made", "a", ("WEST", "p1"), None, [])
     add_sample(tmp_path / "made", "b", ("WEST", "p1"), (0, 2), [])
-    folder = analyse(tmp_path / "made")
-    assert rows(folder, "header_occurrence") == rows(folder, "top_flows") == []
-    assert {row["share"] for row in rows(folder, "frame_sizes")} == {None}
-    assert [(row["start_ns"] - START, row["frames"], row["rate_bps"]) for row in rows(folder, "throughput")] == [
+    directory = analyze_campaign(tmp_path / "made")
+    assert rows(directory, "header_occurrence") == rows(directory, "top_flows") == []
+    assert {row["share"] for row in rows(directory, "frame_sizes")} == {None}
+    assert [(row["start_ns"] - START, row["frames"], row["rate_bps"]) for row in rows(directory, "throughput")] == [
         (0, 0, 0),
         (10**9, 0, 0),
     ]
@@ -159,7 +159,7 @@ def test_silence_within_a_capture_without_times_is_rate_zero(tmp_path):
     add_sample(tmp_path / "made", "a", ("WEST", "p1"), None, [flow(1.5, 5.5)])
     add_sample(tmp_path / "made", "b", ("WEST", "p1"), None, [flow(9.5, 9.5)])
     add_sample(tmp_path / "made", "years", ("WEST", "p2"), None, [flow(0, 10**8)])
-    found = rows(analyse(tmp_path / "made"), "throughput")
+    found = rows(analyze_campaign(tmp_path / "made"), "throughput")
     assert [((row["start_ns"] - START) // 10**9, row["frames"]) for row in found if row["port"] == "p1"] == [
         *[(1, 1), (2, 0), (3, 0), (4, 0), (5, 1)],
         (9, 2),
@@ -169,26 +169,26 @@ def test_silence_within_a_capture_without_times_is_rate_zero(tmp_path):
 
 
 def test_second_run_gives_the_same_bytes(small, tmp_path):
-    folder = shutil.copytree(small, tmp_path / "made_up")
-    first = checksums(folder)
-    analyse(folder)
-    assert checksums(folder) == first
+    directory = shutil.copytree(small, tmp_path / "made_up")
+    first = checksums(directory)
+    analyze_campaign(directory)
+    assert checksums(directory) == first
 
 
-def test_other_folder_order_and_threads_give_the_same_bytes(small, tmp_path):
-    folder = make_campaign(tmp_path / "elsewhere" / "made_up", **SMALL)
-    assert checksums(analyse(folder, reverse=True, threads=2)) == checksums(small)
+def test_other_directory_order_and_threads_give_the_same_bytes(small, tmp_path):
+    directory = make_campaign(tmp_path / "elsewhere" / "made_up", **SMALL)
+    assert checksums(analyze_campaign(directory, reverse=True, threads=2)) == checksums(small)
 
 
 def test_bytes_do_not_depend_on_how_often_a_table_is_cut(small, tmp_path, monkeypatch):
     from acapella.common import tables  # noqa: PLC0415
 
     monkeypatch.setattr(tables, "ROW_GROUP", 7)
-    folder = shutil.copytree(small, tmp_path / "made_up")
-    process.make_tables(Campaign(folder))
+    directory = shutil.copytree(small, tmp_path / "made_up")
+    process.make_tables(Campaign(directory))
     for path in sorted((small / "tables").glob("*.csv")):
-        assert (folder / "tables" / path.name).read_bytes() == path.read_bytes()
-    assert pq.read_metadata(folder / "tables" / "throughput.parquet").row_group(0).num_rows == 7
+        assert (directory / "tables" / path.name).read_bytes() == path.read_bytes()
+    assert pq.read_metadata(directory / "tables" / "throughput.parquet").row_group(0).num_rows == 7
 
 
 def test_provenance_names_inputs_outputs_versions_and_no_place(small):
@@ -212,22 +212,22 @@ def test_provenance_names_inputs_outputs_versions_and_no_place(small):
     ("hide", "expected"), [(False, {"config": ["b"], "no acap": ["c"]}), (True, {"config": 1, "no acap": 1})]
 )
 def test_provenance_has_the_samples_that_count_in_no_table(tmp_path, hide, expected):
-    folder = tmp_path / "made"
+    directory = tmp_path / "made"
     for name in "abc":
-        add_sample(folder, name, ("WEST", "p1"), (0, 20), [flow(1, 2)])
-    (folder / "acap" / "c.parquet").unlink()
-    index.build(Campaign(folder), exclude=["b"])
-    analyze.make_partials(Campaign(folder), "a", folder / "partial" / "a")
-    process.make_tables(Campaign(folder), hide=hide)
-    told = json.loads((folder / "provenance.json").read_text())
+        add_sample(directory, name, ("WEST", "p1"), (0, 20), [flow(1, 2)])
+    (directory / "acap" / "c.parquet").unlink()
+    index.build(Campaign(directory), exclude=["b"])
+    analyze.make_partials(Campaign(directory), "a", directory / "partial" / "a")
+    process.make_tables(Campaign(directory), hide=hide)
+    told = json.loads((directory / "provenance.json").read_text())
     assert (told["left_out"], told["excluded"]) == (expected, {})
 
 
 def test_missing_partial_names_the_command(small, tmp_path):
-    folder = shutil.copytree(small, tmp_path / "made_up")
-    shutil.rmtree(folder / "partial" / "site01-p0-0001")
+    directory = shutil.copytree(small, tmp_path / "made_up")
+    shutil.rmtree(directory / "partial" / "site01-p0-0001")
     with pytest.raises(UserError, match="acapella analyze --sample site01-p0-0001"):
-        process.make_tables(Campaign(folder))
+        process.make_tables(Campaign(directory))
 
 
 def overflow(campaign: Campaign, sample: str) -> None:
@@ -255,14 +255,14 @@ def without(campaign: Campaign, sample: str) -> None:
 
 @pytest.mark.parametrize("damage", [overflow, truncate, without])
 def test_failed_merge_names_the_sample_and_keeps_the_previous_tables(small, tmp_path, capsys, damage):
-    folder = shutil.copytree(small, tmp_path / "broken")
-    before = checksums(folder)
-    sample = sorted(path.name for path in (folder / "partial").iterdir())[7]
-    damage(Campaign(folder), sample)
-    assert cli.main(["process", str(folder), "--top", "3"]) == 2
+    directory = shutil.copytree(small, tmp_path / "broken")
+    before = checksums(directory)
+    sample = sorted(path.name for path in (directory / "partial").iterdir())[7]
+    damage(Campaign(directory), sample)
+    assert cli.main(["process", str(directory), "--top", "3"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"sample {sample} cannot be merged: " in line
-    assert checksums(folder) == before
+    assert checksums(directory) == before
 
 
 MACHINE_FAULTS = {
@@ -276,8 +276,8 @@ MACHINE_FAULTS = {
 @pytest.mark.parametrize("stage", ["index", "process"])
 def test_a_fault_of_the_machine_names_no_sample(small, tmp_path, capsys, monkeypatch, stage, fault):  # noqa: PLR0913, PLR0917
     """It occurs only if there are many samples, so a search would find one."""
-    folder = shutil.copytree(small, tmp_path / "made_up")
-    before = checksums(folder)
+    directory = shutil.copytree(small, tmp_path / "made_up")
+    before = checksums(directory)
     module, name = {"index": (index, "fill"), "process": (process, "merge")}[stage]
     original = getattr(module, name)
 
@@ -285,24 +285,24 @@ def test_a_fault_of_the_machine_names_no_sample(small, tmp_path, capsys, monkeyp
         samples = arguments[1] if stage == "process" else arguments[2]
         if len(samples) < 2:
             return original(campaign, *arguments, **options)
-        with queries.one_line(campaign.folder) if stage == "index" else contextlib.nullcontext():
+        with queries.one_line(campaign.directory) if stage == "index" else contextlib.nullcontext():
             raise fault
 
     monkeypatch.setattr(module, name, failing)
-    assert cli.main([stage, str(folder)]) == OUTSIDE
+    assert cli.main([stage, str(directory)]) == OUTSIDE
     (line,) = capsys.readouterr().err.splitlines()
     assert str(fault) in line and "exclude" not in line and "sample" not in line
-    assert checksums(folder) == before
+    assert checksums(directory) == before
 
 
 def test_different_time_bins_are_refused(small, tmp_path):
-    folder = shutil.copytree(small, tmp_path / "made_up")
+    directory = shutil.copytree(small, tmp_path / "made_up")
     sample = "site01-p0-0001"
-    analyze.make_partials(Campaign(folder), sample, folder / "partial" / sample, bin_ns=10**8)
-    others = sum(row["frames"] > 0 and row["excluded"] is None for row in rows(folder, "capture_quality")) - 1
+    analyze.make_partials(Campaign(directory), sample, directory / "partial" / sample, bin_ns=10**8)
+    others = sum(row["frames"] > 0 and row["excluded"] is None for row in rows(directory, "capture_quality")) - 1
     expected = rf"--bin-ns: 1000000000 in {others} \(\S+, ...\), 100000000 in 1 \({sample}\); run acapella analyze "
     with pytest.raises(UserError, match=expected):
-        process.make_tables(Campaign(folder))
+        process.make_tables(Campaign(directory))
 
 
 @pytest.mark.parametrize("bin_ns", [0, -5])
@@ -320,9 +320,9 @@ def test_no_catalog_and_no_acap_say_what_to_run(tmp_path):
 
 @pytest.fixture(scope="module")
 def hidden(small, tmp_path_factory):
-    folder = shutil.copytree(small, tmp_path_factory.mktemp("hidden") / "made_up")
-    process.make_tables(Campaign(folder), hide=True)
-    return folder
+    directory = shutil.copytree(small, tmp_path_factory.mktemp("hidden") / "made_up")
+    process.make_tables(Campaign(directory), hide=True)
+    return directory
 
 
 def test_no_true_name_is_in_any_published_byte(hidden):
@@ -338,9 +338,9 @@ def test_no_true_name_is_in_any_published_byte(hidden):
 
 
 def test_pseudonyms_leave_numbers_as_they_are(small, hidden):
-    def numbers(folder):
+    def numbers(directory):
         return sorted(
-            (row["frames"], row["wire_bytes"], row["lost_frames"] or 0) for row in rows(folder, "capture_quality")
+            (row["frames"], row["wire_bytes"], row["lost_frames"] or 0) for row in rows(directory, "capture_quality")
         )
 
     assert numbers(small) == numbers(hidden)
@@ -371,15 +371,15 @@ def test_flow_ids_with_pseudonyms_do_not_betray_the_site(small, hidden):
 def test_order_of_pseudonyms_comes_from_the_captures_not_from_the_names(tmp_path):
     places = {}
     for names in (("ABEL", "ZOE"), ("ZOE", "ABEL")):
-        folder = tmp_path / names[0]
+        directory = tmp_path / names[0]
         for sample, site in zip(("x", "y"), names, strict=True):
-            add_sample(folder, sample, (site, "p"), (0, 20), [])
-        index.build(Campaign(folder))
+            add_sample(directory, sample, (site, "p"), (0, 20), [])
+        index.build(Campaign(directory))
         for sample in ("x", "y"):
-            analyze.make_partials(Campaign(folder), sample, folder / "partial" / sample)
-        process.make_tables(Campaign(folder), hide=True)
+            analyze.make_partials(Campaign(directory), sample, directory / "partial" / sample)
+        process.make_tables(Campaign(directory), hide=True)
         places[names] = [
-            line.split("\t")[1::2][:2] for line in (folder / "pseudonyms.tsv").read_text().splitlines()[1:]
+            line.split("\t")[1::2][:2] for line in (directory / "pseudonyms.tsv").read_text().splitlines()[1:]
         ]
     assert places["ABEL", "ZOE"] == places["ZOE", "ABEL"]
 

@@ -40,12 +40,12 @@ def ask(capsys):
 @pytest.fixture
 def mostly_broken(campaign, tmp_path):
     """A copy of the campaign whose acaps are no Parquet, but for the first (of which the schema is) and SITE02's."""
-    folder = shutil.copytree(campaign, tmp_path / "copy")
-    _, *others = sorted((folder / "acap").glob("*.parquet"))
+    directory = shutil.copytree(campaign, tmp_path / "copy")
+    _, *others = sorted((directory / "acap").glob("*.parquet"))
     for acap in others:
         if not acap.name.startswith("site02"):
             acap.write_bytes(b"not read")
-    return folder
+    return directory
 
 
 def test_a_filter_on_one_sample_reads_one_file(campaign, monkeypatch):
@@ -86,7 +86,7 @@ def test_without_a_filter_all_files_are_opened(mostly_broken, ask):
     assert err.count("\n") == 1
 
 
-def test_campaign_is_the_current_folder_or_the_only_one_in_results(campaign, ask, tmp_path, monkeypatch):
+def test_campaign_is_the_current_directory_or_the_only_one_in_results(campaign, ask, tmp_path, monkeypatch):
     query = ("select count(*) as samples from samples", "--format", "csv")
     monkeypatch.chdir(campaign)
     assert ask(*query)[:2] == (0, "samples\n24\n")
@@ -100,14 +100,14 @@ def test_campaign_is_the_current_folder_or_the_only_one_in_results(campaign, ask
     assert "one, two" in err
 
 
-def test_tables_are_found_if_the_campaign_is_named_relative_to_the_folder(campaign, ask, monkeypatch):
+def test_tables_are_found_if_the_campaign_is_named_relative_to_the_directory(campaign, ask, monkeypatch):
     monkeypatch.chdir(campaign.parent)
     expected = ask(campaign, "select count(*) as n from capture_quality")
     assert expected[0] == 0
     assert ask(campaign.name, "select count(*) as n from capture_quality") == expected
 
 
-def test_frames_are_found_from_any_folder(campaign, ask, tmp_path, monkeypatch):
+def test_frames_are_found_from_any_directory(campaign, ask, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, out, _ = ask(campaign, "select count(*) > 1000 as many from frames", "--format", "csv")
     assert (code, out) == (0, "many\ntrue\n")
@@ -306,13 +306,13 @@ sys.exit(cli.main())
 @pytest.fixture
 def foreign(campaign, tmp_path):
     """A campaign whose catalog reads a file of the user's in place of its samples."""
-    folder = shutil.copytree(campaign, tmp_path / "foreign")
+    directory = shutil.copytree(campaign, tmp_path / "foreign")
     (tmp_path / "outside.csv").write_text("sample,site,port,sha256,start_ns,acap\nsecret,s,p,0,0,x\n")
-    with duckdb.connect(str(folder / "catalog.duckdb")) as con:
+    with duckdb.connect(str(directory / "catalog.duckdb")) as con:
         con.execute("drop view if exists samples")
         con.execute("drop table if exists stored.samples")
         con.execute(f"create view samples as from read_csv('{tmp_path}/outside.csv')")
-    return folder
+    return directory
 
 
 @pytest.mark.parametrize("command", [["process"], ["release", "-o", "public"], ["sql", "from catalog.samples"]])
@@ -392,12 +392,12 @@ def test_all_stages_connect_by_the_function_whose_spill_directory_is_private():
     assert found == ["queries.py"]
 
 
-def test_the_spill_folder_is_private_and_removed(tmp_path, monkeypatch):
+def test_the_spill_directory_is_private_and_removed(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     con = queries.connect()
-    (folder,) = tmp_path.iterdir()
-    assert folder == queries.spill_folder(con)
-    assert folder.stat().st_mode & 0o777 == 0o700
+    (directory,) = tmp_path.iterdir()
+    assert directory == queries.spill_directory(con)
+    assert directory.stat().st_mode & 0o777 == 0o700
     con.close()
     del con
     assert not list(tmp_path.iterdir())

@@ -20,24 +20,24 @@ WEST = ("WEST", "p1")
 @pytest.fixture
 def campaign(tmp_path):
     """Samples a, b and c with captures of a testbed in raw/; the sheet lists all."""
-    folder = tmp_path / "made"
+    directory = tmp_path / "made"
     for name in "abc":
-        add_sample(folder, name, WEST, (0, 20), [flow(1, 2)])
-        (folder / "raw" / f"{name}.pcap").write_bytes(name.encode())
-        (folder / "partial" / name).mkdir(parents=True)
-        (folder / "partial" / name / "quality.parquet").write_bytes(b"")
-    return Campaign(folder)
+        add_sample(directory, name, WEST, (0, 20), [flow(1, 2)])
+        (directory / "raw" / f"{name}.pcap").write_bytes(name.encode())
+        (directory / "partial" / name).mkdir(parents=True)
+        (directory / "partial" / name / "quality.parquet").write_bytes(b"")
+    return Campaign(directory)
 
 
-def names(folder):
-    """Paths of all files and links below a folder."""
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()}
+def names(directory):
+    """Paths of all files and links below a directory."""
+    return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_symlink() or not path.is_dir()}
 
 
 def test_derived_files_are_removed_and_captures_of_a_testbed_are_moved(campaign):
-    before = names(campaign.folder)
+    before = names(campaign.directory)
     first, *listed = remove_stale(campaign, ["a", "b"])
-    after = names(campaign.folder)
+    after = names(campaign.directory)
     assert before - after == {
         "acap/c.parquet",
         "flows/c.parquet",
@@ -46,100 +46,105 @@ def test_derived_files_are_removed_and_captures_of_a_testbed_are_moved(campaign)
         "raw/c.json",
     }
     assert after - before == {"logs/stale.log", "stale/raw/c.pcap", "stale/raw/c.json"}
-    assert (campaign.folder / "stale/raw/c.pcap").read_bytes() == b"c"
+    assert (campaign.directory / "stale/raw/c.pcap").read_bytes() == b"c"
     assert first.startswith(
-        "acapella: removed 5 files and folders of samples that are not in the sheet; 2 of them moved"
+        "acapella: removed 5 files and directories of samples that are not in the sheet; 2 of them moved"
     )
-    log = (campaign.folder / "logs/stale.log").read_text().splitlines()
+    log = (campaign.directory / "logs/stale.log").read_text().splitlines()
     assert [line.strip() for line in listed] == log and len(log) == 5
     assert remove_stale(campaign, ["a", "b"]) == []
 
 
 def test_control_characters_in_the_name_of_a_capture_are_escaped(campaign):
-    raw = campaign.folder / "raw"
+    raw = campaign.directory / "raw"
     (raw / "c.pcap").rename(raw / "c\x1b[2J\n.pcap")
     (raw / "c.json").write_text(json.dumps({"acapella_manifest": 1, "sample": "c", "file": "c\x1b[2J\n.pcap"}))
     lines = remove_stale(campaign, ["a", "b"])
     assert any(r"raw/c\x1b[2J\n.pcap -> " in line for line in lines)
     assert all(line.isprintable() for line in lines)
-    assert all(line.isprintable() for line in (campaign.folder / "logs/stale.log").read_text().splitlines())
+    assert all(line.isprintable() for line in (campaign.directory / "logs/stale.log").read_text().splitlines())
 
 
 def test_links_are_removed_and_never_followed(campaign, tmp_path):
     outside = tmp_path / "outside"
-    (outside / "folder").mkdir(parents=True)
-    (outside / "folder" / "mine.txt").write_text("mine")
+    (outside / "directory").mkdir(parents=True)
+    (outside / "directory" / "mine.txt").write_text("mine")
     for name in ("mine.pcap", "cached.parquet"):
         (outside / name).write_text("mine")
-    folder = campaign.folder
+    directory = campaign.directory
     links = {
         "raw/c.pcap": "mine.pcap",
         "acap/c.parquet": "cached.parquet",
         "flows/d.parquet": "cached.parquet",
-        "partial/d": "folder",
-        "flowreports/c": "folder",
+        "partial/d": "directory",
+        "flowreports/c": "directory",
     }
-    add_sample(folder, "d", WEST, (0, 20), [flow(1, 2)])
+    add_sample(directory, "d", WEST, (0, 20), [flow(1, 2)])
     for place, target in links.items():
-        path = folder / place
+        path = directory / place
         path.parent.mkdir(exist_ok=True)
         path.unlink(missing_ok=True)
         path.symlink_to(outside / target)
-    (folder / "partial" / "c" / "inner").symlink_to(outside / "folder")
+    (directory / "partial" / "c" / "inner").symlink_to(outside / "directory")
     remove_stale(campaign, ["a", "b"])
-    assert not [place for place in links if (folder / place).is_symlink()]
-    assert names(outside) == {"folder/mine.txt", "mine.pcap", "cached.parquet"}
-    assert not (folder / "stale").exists() and not (folder / "partial" / "c").exists()
+    assert not [place for place in links if (directory / place).is_symlink()]
+    assert names(outside) == {"directory/mine.txt", "mine.pcap", "cached.parquet"}
+    assert not (directory / "stale").exists() and not (directory / "partial" / "c").exists()
 
 
 def test_files_of_no_sample_stay_and_are_listed(campaign, tmp_path):
-    """A link, a copy of an acap, and a folder of the user; sample c leaves the sheet at the same time."""
-    folder = campaign.folder
+    """A link, a copy of an acap, and a directory of the user; sample c leaves the sheet at the same time."""
+    directory = campaign.directory
     (tmp_path / "elsewhere.parquet").write_text("mine")
-    (folder / "acap" / "mine.parquet").symlink_to(tmp_path / "elsewhere.parquet")
-    shutil.copyfile(folder / "acap" / "a.parquet", folder / "acap" / "backup.parquet")
-    (folder / "flows" / "c.parquet").unlink()
-    (folder / "flows" / "c.parquet").mkdir()
-    (folder / "partial" / "notes").mkdir()
-    (folder / "partial" / "notes" / "todo.txt").write_text("mine")
-    (folder / "raw" / "linked.json").symlink_to(folder / "raw" / "a.json")
+    (directory / "acap" / "mine.parquet").symlink_to(tmp_path / "elsewhere.parquet")
+    shutil.copyfile(directory / "acap" / "a.parquet", directory / "acap" / "backup.parquet")
+    (directory / "flows" / "c.parquet").unlink()
+    (directory / "flows" / "c.parquet").mkdir()
+    (directory / "partial" / "notes").mkdir()
+    (directory / "partial" / "notes" / "todo.txt").write_text("mine")
+    (directory / "raw" / "linked.json").symlink_to(directory / "raw" / "a.json")
     *_, line = remove_stale(campaign, ["a", "b"])
     places = ("acap/backup.parquet", "acap/mine.parquet", "flows/c.parquet", "partial/notes")
-    assert line.startswith("acapella: 4 files or folders belong to no sample of the campaign and stay; ")
-    assert line.endswith(": " + ", ".join(str(folder / place) for place in places))
-    assert (folder / "acap" / "mine.parquet").is_symlink() and (folder / "partial" / "notes" / "todo.txt").exists()
-    assert (folder / "acap" / "backup.parquet").read_bytes() == (folder / "acap" / "a.parquet").read_bytes()
-    assert not (folder / "acap" / "c.parquet").exists() and (folder / "raw" / "linked.json").is_symlink()
+    assert line.startswith("acapella: 4 files or directories belong to no sample of the campaign and stay; ")
+    assert line.endswith(": " + ", ".join(str(directory / place) for place in places))
+    assert (directory / "acap" / "mine.parquet").is_symlink() and (
+        directory / "partial" / "notes" / "todo.txt"
+    ).exists()
+    assert (directory / "acap" / "backup.parquet").read_bytes() == (directory / "acap" / "a.parquet").read_bytes()
+    assert not (directory / "acap" / "c.parquet").exists() and (directory / "raw" / "linked.json").is_symlink()
     assert remove_stale(campaign, ["a", "b"]) == [line]
 
 
 def test_a_sample_without_manifest_is_known_by_its_log_and_its_metadata(campaign):
     """Snakemake deletes a manifest if its job runs again and fails."""
-    folder = campaign.folder
-    (folder / "logs" / "digest").mkdir(parents=True)
+    directory = campaign.directory
+    (directory / "logs" / "digest").mkdir(parents=True)
     for name in "bc":
-        (folder / "raw" / f"{name}.json").unlink()
-        (folder / "logs" / "digest" / f"{name}.log").write_text("")
+        (directory / "raw" / f"{name}.json").unlink()
+        (directory / "logs" / "digest" / f"{name}.log").write_text("")
     for kind in ("acap", "flows"):
-        (folder / kind / "b.parquet").write_text("not of acapella digest")
+        (directory / kind / "b.parquet").write_text("not of acapella digest")
     remove_stale(campaign, ["a"])
-    assert {path.name for kind in ("acap", "flows") for path in (folder / kind).iterdir()} == {"a.parquet", "b.parquet"}
-    assert {path.name for path in (folder / "partial").iterdir()} == {"a", "b"}
+    assert {path.name for kind in ("acap", "flows") for path in (directory / kind).iterdir()} == {
+        "a.parquet",
+        "b.parquet",
+    }
+    assert {path.name for path in (directory / "partial").iterdir()} == {"a", "b"}
 
 
 def test_a_manifest_that_is_a_link_removes_nothing(campaign, tmp_path):
-    manifest = campaign.folder / "raw" / "c.json"
+    manifest = campaign.directory / "raw" / "c.json"
     manifest.rename(tmp_path / "c.json")
     manifest.symlink_to(tmp_path / "c.json")
-    before = names(campaign.folder)
+    before = names(campaign.directory)
     remove_stale(campaign, ["a", "b"])
-    assert names(campaign.folder) == before
+    assert names(campaign.directory) == before
 
 
 def test_an_empty_sheet_removes_nothing(campaign):
-    before = names(campaign.folder)
+    before = names(campaign.directory)
     assert remove_stale(campaign, []) == []
-    assert names(campaign.folder) == before
+    assert names(campaign.directory) == before
 
 
 def test_moved_captures_are_private(campaign):
@@ -148,77 +153,77 @@ def test_moved_captures_are_private(campaign):
         remove_stale(campaign, ["a", "b"])
     finally:
         os.umask(before)
-    assert (campaign.folder / "stale" / "raw").stat().st_mode & 0o777 == 0o700
+    assert (campaign.directory / "stale" / "raw").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_folder_that_is_a_link_is_left_alone(campaign, tmp_path):
+def test_a_directory_that_is_a_link_is_left_alone(campaign, tmp_path):
     for kind in ("acap", "flows", "partial", "raw"):
-        (campaign.folder / kind).rename(tmp_path / kind)
-        (campaign.folder / kind).symlink_to(tmp_path / kind)
+        (campaign.directory / kind).rename(tmp_path / kind)
+        (campaign.directory / kind).symlink_to(tmp_path / kind)
     before = names(tmp_path)
     assert remove_stale(campaign, ["a"]) == []
     assert names(tmp_path) == before
 
 
 def test_files_that_are_no_samples_and_captures_that_are_listed_stay(campaign, tmp_path):
-    raw = campaign.folder / "raw"
+    raw = campaign.directory / "raw"
     (raw / "notes.json").write_text("{}")
     (raw / "notes.txt").write_text("mine")
-    (campaign.folder / "acap" / "notes.txt").write_text("mine")
+    (campaign.directory / "acap" / "notes.txt").write_text("mine")
     manifest = json.loads((raw / "c.json").read_text())
     (raw / "b.json").write_text(json.dumps(manifest | {"sample": "b", "file": "../../precious.pcap"}))
     (tmp_path / "precious.pcap").write_text("mine")
     remove_stale(campaign, ["a"], captures=[raw / "c.pcap"])
     assert {"notes.json", "notes.txt", "c.pcap", "a.pcap", "a.json", "b.json"} <= names(raw)
-    assert (campaign.folder / "acap" / "notes.txt").exists() and (tmp_path / "precious.pcap").exists()
+    assert (campaign.directory / "acap" / "notes.txt").exists() and (tmp_path / "precious.pcap").exists()
 
 
 def test_earlier_captures_of_the_same_name_are_kept(campaign):
     for content in (b"first", b"second"):
-        (campaign.folder / "raw" / "c.pcap").write_bytes(content)
-        add_sample(campaign.folder, "c", WEST, (0, 20), [flow(1, 2)])
+        (campaign.directory / "raw" / "c.pcap").write_bytes(content)
+        add_sample(campaign.directory, "c", WEST, (0, 20), [flow(1, 2)])
         remove_stale(campaign, ["a", "b"])
-    kept = campaign.folder / "stale" / "raw"
+    kept = campaign.directory / "stale" / "raw"
     assert [(kept / name).read_bytes() for name in ("c.pcap", "c.pcap.1")] == [b"first", b"second"]
 
 
 def test_without_a_sheet_nothing_is_removed(campaign):
-    before = names(campaign.folder)
-    assert cli.main(["index", str(campaign.folder)]) == 0
-    assert names(campaign.folder) - before == {"catalog.duckdb"}
+    before = names(campaign.directory)
+    assert cli.main(["index", str(campaign.directory)]) == 0
+    assert names(campaign.directory) - before == {"catalog.duckdb"}
 
 
 def test_index_removes_what_a_new_collection_left(campaign, capsys):
-    (campaign.folder / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\na\tWEST\tp1\ta.pcap\n")
-    assert cli.main(["index", str(campaign.folder)]) == 0
-    assert "removed 10 files and folders of samples that are not in the sheet" in capsys.readouterr().out
-    assert [path.name for path in (campaign.folder / "acap").iterdir()] == ["a.parquet"]
+    (campaign.directory / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\na\tWEST\tp1\ta.pcap\n")
+    assert cli.main(["index", str(campaign.directory)]) == 0
+    assert "removed 10 files and directories of samples that are not in the sheet" in capsys.readouterr().out
+    assert [path.name for path in (campaign.directory / "acap").iterdir()] == ["a.parquet"]
 
 
 def test_tables_of_stages_that_left_the_config_are_removed_and_nothing_else(campaign):
-    folder = campaign.folder
+    directory = campaign.directory
     made = ["tables/consistency.csv", "tables/consistency.parquet", "figures/kappa_matrix.svg", "consistency/env.json"]
     kept = ["tables/throughput.csv", "figures/throughput.svg", "kappa/env.json", "consistency_runs.csv"]
     for place in (*made, *kept):
-        (folder / place).parent.mkdir(exist_ok=True)
-        (folder / place).write_text("")
-    before = names(folder)
+        (directory / place).parent.mkdir(exist_ok=True)
+        (directory / place).write_text("")
+    before = names(directory)
     stage = Stage(["consistency", "consistency_runs"], ["kappa_matrix"], ["consistency/*.json", "none.json"])
     first, *listed = remove_stages(campaign, [stage])
-    assert before - names(folder) == set(made)
-    assert first.startswith("acapella: removed 4 files and folders of stages that are not in the config; list: ")
-    assert len(listed) == 4 and (folder / "logs/stale.log").is_file()
+    assert before - names(directory) == set(made)
+    assert first.startswith("acapella: removed 4 files and directories of stages that are not in the config; list: ")
+    assert len(listed) == 4 and (directory / "logs/stale.log").is_file()
     assert remove_stages(campaign, [stage]) == []
 
 
 COUNT = """
 select parse_filename(filename, true) as sample, count(*) as frames
-from read_parquet('{folder}/acap/*.parquet', filename = true) group by sample order by sample
+from read_parquet('{directory}/acap/*.parquet', filename = true) group by sample order by sample
 """
 PLACES = re.search(r"with places as.*?;", (ROOT / "results" / "README.md").read_text(), re.S)[0]
 
 
-def test_a_sample_that_left_the_sheet_leaves_the_folders_and_not_the_users(tmp_path):
+def test_a_sample_that_left_the_sheet_leaves_the_directories_and_not_the_users(tmp_path):
     """Also if another sample fails, so that `index` does not run; a dry run removes nothing."""
     place = workplace(tmp_path, digest={"engine": "native"})
     place.succeed("index")
@@ -230,11 +235,13 @@ def test_a_sample_that_left_the_sheet_leaves_the_folders_and_not_the_users(tmp_p
     place.succeed("--dry-run", "--until", "digest")
     assert (place.campaign / "acap" / "beta-p1.parquet").exists()
     said = place.run("--keep-going", "--until", "collect", "digest").stdout
-    assert re.search(r"^acapella: removed 4 files and folders of samples that are not in the sheet; list: ", said, re.M)
+    assert re.search(
+        r"^acapella: removed 4 files and directories of samples that are not in the sheet; list: ", said, re.M
+    )
     assert not [name for name in names(place.campaign) if name.startswith(("acap", "flows", "raw")) and "beta" in name]
     assert (tmp_path / "captures" / "beta-p1.pcap.gz").is_file()
     con = duckdb.connect()
-    assert con.sql(COUNT.format(folder=place.campaign)).fetchall() == [("alpha-p1", 82), ("alpha-p2", 78)]
+    assert con.sql(COUNT.format(directory=place.campaign)).fetchall() == [("alpha-p1", 82), ("alpha-p2", 78)]
     places = [("alpha-p1", "alpha", "p1", 82), ("alpha-p2", "alpha", "p2", 78)]
     assert sorted(con.sql(PLACES.replace("results/demo", str(place.campaign))).fetchall()) == places
     assert (place.campaign / "catalog.duckdb").stat().st_mtime_ns == made_ns

@@ -18,25 +18,25 @@ from acapella.figures.source import Source
 from acapella.report import storage as report_storage
 
 
-def rows(folder: Path, table: str) -> list[dict]:
-    with (folder / "tables" / f"{table}.csv").open(newline="") as lines:
+def rows(directory: Path, table: str) -> list[dict]:
+    with (directory / "tables" / f"{table}.csv").open(newline="") as lines:
         return list(csv.DictReader(lines))
 
 
 def test_sums_of_a_run_are_those_of_its_intervals(tmp_path):
     direct = copy.deepcopy(RUN) | {"writer": "direct", "call": "io_uring", "disk_mbps": None}
-    folder = campaign(tmp_path / "c", study(RUN, direct))
-    first, last = (row for row in rows(folder, "storage_growth") if row["run"] == "1")
+    directory = campaign(tmp_path / "c", study(RUN, direct))
+    first, last = (row for row in rows(directory, "storage_growth") if row["run"] == "1")
     assert (first["t_ns"], first["calls"], first["latency_ns"]) == ("0", "3", "50000")
     assert int(first["latency_upper_ns"]) == 2 * 16384 + 32768
     assert (float(first["written_percent"]), float(first["dirty_percent"])) == (10, 9.5)
     assert (last["t_ns"], last["calls"], last["written_bytes"]) == ("1500000000", "4", "250000")
     assert int(last["latency_upper_ns"]) == 2 * 16384 + 32768 + (1 << 30)
-    run, other = rows(folder, "storage_runs")
+    run, other = rows(directory, "storage_runs")
     assert (run["calls"], run["latency_ns"], run["longest_ns"]) == ("4", "900050000", "900000000")
     assert (run["crossed"], float(run["dirty_most_percent"]), float(run["lost_share"])) == ("midpoint", 15, 0.1)
     assert (run["disk_mbps"], other["disk_mbps"], other["call"]) == ("20", "", "io_uring")
-    histogram = [row for row in rows(folder, "storage_latency") if row["run"] == "1"]
+    histogram = [row for row in rows(directory, "storage_latency") if row["run"] == "1"]
     assert [(int(row["lo_ns"]), int(row["calls"])) for row in histogram] == [(8192, 2), (16384, 1), (536870912, 1)]
 
 
@@ -48,11 +48,11 @@ def test_thresholds_are_crossed_in_their_order(percent, crossed):
     assert storage.crossed(percent, 10, 20) == crossed
 
 
-def words_of(folder: Path) -> str:
+def words_of(directory: Path) -> str:
     """The words of the figure, those of its drawing last."""
-    assert cli.main(["figures", str(folder), "--only", "storage_latency", "--formats", "svg"]) == 0
-    figure = drawn("storage_latency", Source(Campaign(folder)))
-    svg = (folder / "figures" / "storage_latency.svg").read_text()
+    assert cli.main(["figures", str(directory), "--only", "storage_latency", "--formats", "svg"]) == 0
+    figure = drawn("storage_latency", Source(Campaign(directory)))
+    svg = (directory / "figures" / "storage_latency.svg").read_text()
     text = " ".join([figure.description, *re.findall(r">([^<>]+)</text>", svg)])
     return text.replace("\N{NO-BREAK SPACE}", " ")
 
@@ -109,9 +109,9 @@ def test_each_row_has_the_losses_of_its_own_runs(tmp_path):
     assert "disk slowed to 40 MB/s; frames lost: writev 50.0 %" in words
 
 
-def panels_of(folder: Path) -> list[dict]:
+def panels_of(directory: Path) -> list[dict]:
     """The rows of panels of the figure: dirty memory, writev, io_uring."""
-    spec = drawn("storage_latency", Source(Campaign(folder))).spec
+    spec = drawn("storage_latency", Source(Campaign(directory))).spec
     return [row["hconcat"] for row in spec["concat"][0]["vconcat"]]
 
 
@@ -134,19 +134,19 @@ def many(**changes) -> dict:
 
 
 def test_long_calls_are_those_beyond_the_power_of_two_of_the_95_percent_quantile(tmp_path):
-    folder = campaign(tmp_path / "c", study(many()))
+    directory = campaign(tmp_path / "c", study(many()))
     calls = sorted([8192] * 98 + [1 << 21, 1 << 30])
     average_end = calls[95 - 1]  # the smallest end that at least 95 of 100 calls do not exceed
     long = [end for end in calls if end > average_end]
-    (run,) = rows(folder, "storage_runs")
+    (run,) = rows(directory, "storage_runs")
     assert (int(run["long_from_ns"]), int(run["long_calls"])) == (average_end, len(long))
     assert int(run["long_upper_ns"]) == sum(long)
-    last = rows(folder, "storage_growth")[-1]
+    last = rows(directory, "storage_growth")[-1]
     assert (int(last["long_calls"]), int(last["long_upper_ns"])) == (len(long), sum(long))
-    ((_, writev, _),) = panels_of(folder)
+    ((_, writev, _),) = panels_of(directory)
     drawn_ms = {value["line"]: value["ms"] for value in values_of(writev) if "line" in value}
     assert drawn_ms == {"writev, long calls": sum(long) / 1e6, "writev, average case": 1.0}  # 0.8 ms, at the axis's end
-    words = words_of(folder)
+    words = words_of(directory)
     assert "2.00 % of its calls have 99.9 % of the summed latency" in words
     assert "Long calls: from 8.19 \u00b5s on, at most 5.00 % of a run's calls" in words
 
@@ -173,36 +173,36 @@ def test_thresholds_are_marked_where_dirty_memory_reached_them(tmp_path):
 
 
 def test_report_has_figure_14_and_tables_1_and_2_if_the_study_was_run(tmp_path):
-    folder = write_tables(tmp_path / "c", sites=1)
+    directory = write_tables(tmp_path / "c", sites=1)
     rates = [
         *(rate(200, 1514, 10**7, 8 * 10**6, None), rate(200, 1514, 10**6, 10**4, 10**6)),
         *(rate(200, 1514, 5 * 10**5, 0, 5 * 10**5), rate(64, 128, 10**6, 10**5, None)),
     ]
-    campaign(folder, {**study(RUN), "rates": rates})
-    assert cli.main(["report", str(folder), "--storage"]) == 0
-    page = (folder / "report.html").read_text(encoding="utf-8")
+    campaign(directory, {**study(RUN), "rates": rates})
+    assert cli.main(["report", str(directory), "--storage"]) == 0
+    page = (directory / "report.html").read_text(encoding="utf-8")
     assert 'data-name="storage_latency"' in page and '<section id="storage">' in page
-    shown = {table["name"]: table for table in report_storage.tables(Source(Campaign(folder)))}
+    shown = {table["name"]: table for table in report_storage.tables(Source(Campaign(directory)))}
     # 1 % lost is the most that counts as sustained; 2,000,000 frames written in 2 s without a limit.
     first, second = shown["storage_rates"]["rows"]
     assert first == ["200", "1,514", "direct", "12.11", "1", "1.00", "12.11", "100", "5", "0.67"]
     assert second == ["64", "128", "direct", "1.02", "1", "10.00", "0.46", "28", "15", "0.13"]
-    assert cli.main(["report", str(folder)]) == 0
-    assert '<section id="storage">' not in (folder / "report.html").read_text(encoding="utf-8")
+    assert cli.main(["report", str(directory)]) == 0
+    assert '<section id="storage">' not in (directory / "report.html").read_text(encoding="utf-8")
 
 
 def test_report_states_why_the_study_has_no_runs(tmp_path):
-    folder = write_tables(tmp_path / "c", sites=1)
-    campaign(folder, study(skipped="no bpftrace here"))
-    assert cli.main(["report", str(folder), "--storage"]) == 0
-    assert "No data: no bpftrace here" in (folder / "report.html").read_text(encoding="utf-8")
+    directory = write_tables(tmp_path / "c", sites=1)
+    campaign(directory, study(skipped="no bpftrace here"))
+    assert cli.main(["report", str(directory), "--storage"]) == 0
+    assert "No data: no bpftrace here" in (directory / "report.html").read_text(encoding="utf-8")
 
 
 def test_what_was_not_measured_is_said_with_its_reason(tmp_path, capsys):
-    folder = campaign(tmp_path / "c", study(skipped="no bpftrace here; apt-get install bpftrace"))
+    directory = campaign(tmp_path / "c", study(skipped="no bpftrace here; apt-get install bpftrace"))
     assert "storage: nothing was measured: no bpftrace here" in capsys.readouterr().err
-    assert all(rows(folder, table) == [] for table in storage.TABLES)
-    assert "No data: no bpftrace here; apt-get install bpftrace." in words_of(folder)
+    assert all(rows(directory, table) == [] for table in storage.TABLES)
+    assert "No data: no bpftrace here; apt-get install bpftrace." in words_of(directory)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"version": 2}'])

@@ -11,7 +11,7 @@ from acapella_testing.frames.traces import write_pcap
 from acapella_testing.made.synthetic import make_campaign
 from acapella_testing.oracles import naive_samples, naive_tables
 from acapella_testing.oracles.table_agreement import assert_equal
-from acapella_testing.stages import analyse, rows
+from acapella_testing.stages import analyze_campaign, rows
 
 from acapella.campaign import process
 from acapella.campaign.layout import Campaign
@@ -51,15 +51,15 @@ MIXES = {
 }
 
 
-def small_campaign(folder, sites=2):
+def small_campaign(directory, sites=2):
     """A made-up campaign of four samples a site."""
-    return make_campaign(folder / "made_up", sites=sites, frames=60, flows=30, samples=2)
+    return make_campaign(directory / "made_up", sites=sites, frames=60, flows=30, samples=2)
 
 
-def restrict(folder, kinds):
+def restrict(directory, kinds):
     """Rewrite the manifests of a campaign so that its samples are of these kinds in turn; return {sample: kind}."""
     kind_of = {}
-    for number, path in enumerate(sorted((folder / "raw").glob("*.json"))):
+    for number, path in enumerate(sorted((directory / "raw").glob("*.json"))):
         kind = kind_of[path.stem] = kinds[number % len(kinds)]
         manifest = json.loads(path.read_text(encoding="utf-8"))
         manifest |= {"testbed": "local", "filter": None, "one_in": 1, "sampled_out": None} | KINDS[kind]
@@ -69,15 +69,15 @@ def restrict(folder, kinds):
 
 @pytest.fixture(scope="module", params=sorted(MIXES))
 def selected(request, tmp_path_factory):
-    """(name of the mix, folder, {sample: kind}) of a campaign with its tables."""
-    folder = small_campaign(tmp_path_factory.mktemp("selected"))
-    kind_of = restrict(folder, MIXES[request.param])
-    return request.param, analyse(folder), kind_of
+    """(name of the mix, directory, {sample: kind}) of a campaign with its tables."""
+    directory = small_campaign(tmp_path_factory.mktemp("selected"))
+    kind_of = restrict(directory, MIXES[request.param])
+    return request.param, analyze_campaign(directory), kind_of
 
 
-def oracle(folder):
+def oracle(directory):
     """The naive samples; runs of blanks in a filter are one blank in the tables."""
-    samples = naive_samples.read_campaign(folder)
+    samples = naive_samples.read_campaign(directory)
     for sample in samples:
         sample.manifest["filter"] = " ".join((sample.manifest["filter"] or "").split())
     return samples
@@ -91,13 +91,13 @@ def reference(selected):
 
 @pytest.mark.parametrize("name", sorted(naive_tables.TABLES))
 def test_tables_of_selected_samples_equal_the_naive_reference(selected, reference, name):
-    _, folder, _ = selected
-    assert_equal(name, folder, reference)
+    _, directory, _ = selected
+    assert_equal(name, directory, reference)
 
 
 def test_only_the_least_restricted_samples_count(selected):
-    mix, folder, kind_of = selected
-    counted = {row["sample"] for row in rows(folder, "capture_quality") if row["excluded"] is None}
+    mix, directory, kind_of = selected
+    counted = {row["sample"] for row in rows(directory, "capture_quality") if row["excluded"] is None}
     expected = {
         "mixed": {"plain"},
         "no unfiltered sample": {"filter", "sampling", "p4"},
@@ -112,14 +112,14 @@ def test_only_the_least_restricted_samples_count(selected):
 
 
 def test_the_query_of_the_readme_counts_the_frames_of_the_tables(selected):
-    _, folder, _ = selected
+    _, directory, _ = selected
     (query,) = re.findall(r'acapella sql results/<campaign> "(.* from stacks .*)"', README.read_text(encoding="utf-8"))
     quality, expected, found = {}, Counter(), Counter()
-    for row in rows(folder, "capture_quality"):
+    for row in rows(directory, "capture_quality"):
         quality[row["sample"]] = row["excluded"]
         if row["excluded"] is None and row["frames"]:
             expected[row["site"]] += row["frames"]
-    with duckdb.connect(str(folder / "catalog.duckdb"), read_only=True) as con:
+    with duckdb.connect(str(directory / "catalog.duckdb"), read_only=True) as con:
         for site, _, frames in con.execute(query).fetchall():
             found[site] += frames
         assert found == expected
@@ -130,37 +130,37 @@ def test_the_query_of_the_readme_counts_the_frames_of_the_tables(selected):
 
 
 def test_quality_names_each_restriction(selected):
-    _, folder, kind_of = selected
+    _, directory, kind_of = selected
     names = {"plain": None, "trial": "trial, filter", "both": "filter, sampling", "sheet trial": "trial"}
     names |= {"sheet filter": "filter, sampling", "sheet words": "filter, p4, sampling"}
     names |= {"replayed": "trial", "program": "p4"}
-    for row in rows(folder, "capture_quality"):
+    for row in rows(directory, "capture_quality"):
         kind = kind_of[row["sample"]]
         assert row["restriction"] == names.get(kind, kind)
         assert row["excluded"] in (None, row["restriction"])
 
 
 def test_an_empty_sample_excludes_no_other(tmp_path):
-    folder = small_campaign(tmp_path, sites=1)
-    kind_of = restrict(folder, ("plain", "filter"))
+    directory = small_campaign(tmp_path, sites=1)
+    kind_of = restrict(directory, ("plain", "filter"))
     for sample in (sample for sample, kind in kind_of.items() if kind == "plain"):
         capture = write_pcap(tmp_path / "empty.pcap", [])
-        words = ["-o", folder / "acap" / f"{sample}.parquet", "--flows", folder / "flows" / f"{sample}.parquet"]
+        words = ["-o", directory / "acap" / f"{sample}.parquet", "--flows", directory / "flows" / f"{sample}.parquet"]
         assert cli.main([str(word) for word in ("digest", capture, *words, "--engine", "native")]) == 0
-    analyse(folder)
-    assert {row["sample"]: row["excluded"] for row in rows(folder, "capture_quality")} == dict.fromkeys(kind_of)
-    samples = oracle(folder)
+    analyze_campaign(directory)
+    assert {row["sample"]: row["excluded"] for row in rows(directory, "capture_quality")} == dict.fromkeys(kind_of)
+    samples = oracle(directory)
     for name in naive_tables.TABLES:
         if name not in naive_tables.OF_ALL_SAMPLES:
-            assert_equal(name, folder, samples)
+            assert_equal(name, directory, samples)
 
 
 @pytest.fixture(scope="module")
 def with_all(tmp_path_factory):
-    """The folder and the naive samples of a mixed campaign of which all samples count."""
-    folder = small_campaign(tmp_path_factory.mktemp("all"))
-    restrict(folder, MIXES["mixed"])
-    return analyse(folder, choice={"traffic": "all"}), oracle(folder)
+    """The directory and the naive samples of a mixed campaign of which all samples count."""
+    directory = small_campaign(tmp_path_factory.mktemp("all"))
+    restrict(directory, MIXES["mixed"])
+    return analyze_campaign(directory, choice={"traffic": "all"}), oracle(directory)
 
 
 @pytest.mark.parametrize("name", sorted(naive_tables.TABLES))
@@ -169,79 +169,79 @@ def test_the_config_key_counts_all_samples(with_all, name):
 
 
 def test_samples_that_the_config_names_as_trials_do_not_count(tmp_path):
-    folder = small_campaign(tmp_path)
-    names = sorted(restrict(folder, ("plain",)))
-    analyse(folder, choice={"trials": names[:3]})
-    samples = oracle(folder)
+    directory = small_campaign(tmp_path)
+    names = sorted(restrict(directory, ("plain",)))
+    analyze_campaign(directory, choice={"trials": names[:3]})
+    samples = oracle(directory)
     for sample in samples:
         sample.trial = sample.name in names[:3]
     for name in naive_tables.TABLES:
-        assert_equal(name, folder, samples)
-    assert [row["sample"] for row in rows(folder, "capture_quality") if row["excluded"] == "trial"] == names[:3]
+        assert_equal(name, directory, samples)
+    assert [row["sample"] for row in rows(directory, "capture_quality") if row["excluded"] == "trial"] == names[:3]
 
 
 def test_index_prints_what_it_excludes(tmp_path, capsys):
-    folder = small_campaign(tmp_path, sites=3)
-    kind_of = restrict(folder, MIXES["mixed"])
-    assert cli.main(["index", str(folder)]) == 0
+    directory = small_campaign(tmp_path, sites=3)
+    kind_of = restrict(directory, MIXES["mixed"])
+    assert cli.main(["index", str(directory)]) == 0
     printed = capsys.readouterr().out
     trials = [sample for sample, kind in kind_of.items() if kind == "trial"]
-    frames = sum(len(s.frames) for s in oracle(folder) if s.name in trials)
+    frames = sum(len(s.frames) for s in oracle(directory) if s.name in trials)
     assert f"{len(trials)} samples ({frames} frames) excluded from traffic statistics: trial, filter\n" in printed
-    assert cli.main(["index", str(folder), "--traffic", "all"]) == 0
+    assert cli.main(["index", str(directory), "--traffic", "all"]) == 0
     assert "excluded from traffic" not in capsys.readouterr().out
 
 
 def test_catalog_gives_the_reason_of_each_excluded_sample(tmp_path, capsys):
-    folder = small_campaign(tmp_path)
-    kind_of = restrict(folder, ("plain", "trial", "sampling"))
-    assert cli.main(["index", str(folder), "--exclude", min(kind_of)]) == 0
+    directory = small_campaign(tmp_path)
+    kind_of = restrict(directory, ("plain", "trial", "sampling"))
+    assert cli.main(["index", str(directory), "--exclude", min(kind_of)]) == 0
     capsys.readouterr()
-    assert cli.main(["sql", str(folder), "select sample, excluded from samples", "--format", "json"]) == 0
+    assert cli.main(["sql", str(directory), "select sample, excluded from samples", "--format", "json"]) == 0
     found = {row["sample"]: row["excluded"] for row in json.loads(capsys.readouterr().out)}
     reasons = {"plain": None, "trial": "trial, filter", "sampling": "sampling"}
     assert found == {sample: reasons[kind] for sample, kind in kind_of.items()} | {min(kind_of): "config"}
 
 
 def test_frames_that_the_catalog_does_not_exclude_are_those_of_the_tables(selected, capsys):
-    _, folder, _ = selected
+    _, directory, _ = selected
     query = (
         "select sum(('TCP' in split(stack, '/'))::int) as tcp, count(*) as frames from frames where excluded is null"
     )
-    assert cli.main(["sql", str(folder), query, "--format", "json"]) == 0
+    assert cli.main(["sql", str(directory), query, "--format", "json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)
-    (row,) = [r for r in rows(folder, "header_occurrence") if (r["site"], r["header"]) == ("all", "TCP")]
+    (row,) = [r for r in rows(directory, "header_occurrence") if (r["site"], r["header"]) == ("all", "TCP")]
     assert (found["tcp"], found["frames"]) == (row["frames"], row["total_frames"])
 
 
 def test_provenance_lists_excluded_samples_with_reasons(tmp_path):
-    folder = small_campaign(tmp_path)
-    kind_of = restrict(folder, MIXES["mixed"])
-    analyse(folder)
+    directory = small_campaign(tmp_path)
+    kind_of = restrict(directory, MIXES["mixed"])
+    analyze_campaign(directory)
     for hide in (False, True):
-        process.make_tables(Campaign(folder), hide=hide)
-        provenance = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
-        excluded = {row["sample"]: row["excluded"] for row in rows(folder, "capture_quality") if row["excluded"]}
+        process.make_tables(Campaign(directory), hide=hide)
+        provenance = json.loads((directory / "provenance.json").read_text(encoding="utf-8"))
+        excluded = {row["sample"]: row["excluded"] for row in rows(directory, "capture_quality") if row["excluded"]}
         assert provenance["excluded"] == excluded
         assert len(excluded) == sum(kind != "plain" for kind in kind_of.values())
 
 
 def test_pseudonyms_hide_the_expression_of_a_filter(tmp_path):
-    folder = small_campaign(tmp_path, sites=1)
-    restrict(folder, ("filter", "trial"))
-    analyse(folder, hide=True)
-    assert {row["detail"] for row in rows(folder, "restrictions")} == {None}
-    assert {row["restriction"] for row in rows(folder, "restrictions")} == {"filter", "trial, filter"}
+    directory = small_campaign(tmp_path, sites=1)
+    restrict(directory, ("filter", "trial"))
+    analyze_campaign(directory, hide=True)
+    assert {row["detail"] for row in rows(directory, "restrictions")} == {None}
+    assert {row["restriction"] for row in rows(directory, "restrictions")} == {"filter", "trial, filter"}
 
 
 def test_a_campaign_of_excluded_samples_reads_none_of_their_partials(tmp_path):
-    folder = small_campaign(tmp_path, sites=1)
-    kind_of = restrict(folder, ("plain", "trial"))
-    analyse(folder)
-    before = rows(folder, "header_occurrence")
+    directory = small_campaign(tmp_path, sites=1)
+    kind_of = restrict(directory, ("plain", "trial"))
+    analyze_campaign(directory)
+    before = rows(directory, "header_occurrence")
     for sample in (sample for sample, kind in kind_of.items() if kind == "trial"):
-        for path in (folder / "partial" / sample).iterdir():
+        for path in (directory / "partial" / sample).iterdir():
             if path.stem not in ("quality", "congestion"):  # tables of all samples
                 path.unlink()
-    process.make_tables(Campaign(folder))
-    assert rows(folder, "header_occurrence") == before
+    process.make_tables(Campaign(directory))
+    assert rows(directory, "header_occurrence") == before

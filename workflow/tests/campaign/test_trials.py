@@ -22,10 +22,10 @@ def results(tmp_path):
     return write_results(tmp_path / "made", shapes(4), all_pairs=True)
 
 
-def make(folder, *arguments, environments=ENVIRONMENTS) -> dict[str, list[dict]]:
+def make(directory, *arguments, environments=ENVIRONMENTS) -> dict[str, list[dict]]:
     """The rows of each table."""
-    assert cli.main(["trials", str(folder), *arguments, "--environments", *environments]) == 0
-    return {name: pq.read_table(folder / "tables" / f"{name}.parquet").to_pylist() for name in TABLES}
+    assert cli.main(["trials", str(directory), *arguments, "--environments", *environments]) == 0
+    return {name: pq.read_table(directory / "tables" / f"{name}.parquet").to_pylist() for name in TABLES}
 
 
 def test_environments_are_means_over_the_runs_against_the_first_trial(results):
@@ -95,13 +95,13 @@ def test_moves_have_the_layout_of_table_1(results):
 
 
 def test_what_is_undefined_is_null_and_no_part_of_a_mean(tmp_path):
-    folder = write_results(tmp_path / "made", {"quiet": [{"I": 0.2}, {"common": 0}], "lost": [{"common": 0}]})
-    rows = make(folder, environments=["quiet", "lost"])
+    directory = write_results(tmp_path / "made", {"quiet": [{"I": 0.2}, {"common": 0}], "lost": [{"common": 0}]})
+    rows = make(directory, environments=["quiet", "lost"])
     quiet, lost = rows["consistency_environments"]
     assert (quiet["undefined_runs"], quiet["I"], quiet["U"]) == (1, 0.2, 0.5)
     assert quiet["kappa"] == pytest.approx(0.9 / 2)  # kappa is 0 by convention where nothing is in common
     assert (lost["I"], lost["iat_within_share"], lost["kappa"]) == (None, None, 0)
-    assert "NaN" not in (folder / "tables" / "consistency_environments.csv").read_text(encoding="utf-8")
+    assert "NaN" not in (directory / "tables" / "consistency_environments.csv").read_text(encoding="utf-8")
 
 
 def test_pseudonyms_hide_samples_and_their_files_also_in_warnings(results):
@@ -148,9 +148,13 @@ def test_pseudonyms_hide_filters_and_flows_which_may_hold_addresses(results, hid
     assert quiet["parameters"].get("filter") is None
 
 
-def published(folder) -> list:
+def published(directory) -> list:
     """What the stage writes, as text."""
-    return [*folder.glob("tables/*.csv"), *folder.glob("consistency/*.json"), folder / "consistency_provenance.json"]
+    return [
+        *directory.glob("tables/*.csv"),
+        *directory.glob("consistency/*.json"),
+        directory / "consistency_provenance.json",
+    ]
 
 
 def test_the_published_result_is_the_command_s_own_but_for_pseudonyms(results):
@@ -172,17 +176,17 @@ def test_the_published_result_is_the_command_s_own_but_for_pseudonyms(results):
     }
 
 
-def with_pseudonyms(folder) -> None:
+def with_pseudonyms(directory) -> None:
     """The mapping that acapella process leaves behind."""
     names = [f"{environment}-{n}" for environment in ENVIRONMENTS for n in range(1, 6)]
     lines = "".join(f"S0-P0-{n:04d}\tS0\tP0\t{name}\talpha\tp1\n" for n, name in enumerate(names))
     header = "sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\n"
-    (folder / "pseudonyms.tsv").write_text(header + lines, encoding="utf-8")
+    (directory / "pseudonyms.tsv").write_text(header + lines, encoding="utf-8")
 
 
-def told(folder, environment, text):
+def told(directory, environment, text):
     """Put a text into the first warning of an environment's pairs."""
-    path = folder / "kappa" / f"{environment}.json"
+    path = directory / "kappa" / f"{environment}.json"
     result = json.loads(path.read_text(encoding="utf-8"))
     for pair in result["pairs"]:
         pair["warnings"][0]["text"] = text
@@ -191,9 +195,11 @@ def told(folder, environment, text):
 
 def test_same_results_give_the_same_bytes(tmp_path):
     made = [write_results(tmp_path / name / "made", shapes(2)) for name in ("a", "b")]
-    for folder in made:
-        make(folder)
-    files = [[*sorted((folder / "tables").iterdir()), folder / "consistency_provenance.json"] for folder in made]
+    for directory in made:
+        make(directory)
+    files = [
+        [*sorted((directory / "tables").iterdir()), directory / "consistency_provenance.json"] for directory in made
+    ]
     assert [path.read_bytes() for path in files[0]] == [path.read_bytes() for path in files[1]]
 
 

@@ -20,9 +20,9 @@ def untimed(tmp_path_factory) -> Workplace:
     """Two samples of one port, one of another site; cut at several lengths, so that no two files are the same."""
     place = Workplace(tmp_path_factory.mktemp("untimed"))
     place.configure()
-    (place.folder / "captures").mkdir()
+    (place.directory / "captures").mkdir()
     for name, (_, _, snaplen) in SAMPLES.items():
-        write_untimed(place.folder / "captures" / f"{name}.pcapng", FRAMES, snaplen)
+        write_untimed(place.directory / "captures" / f"{name}.pcapng", FRAMES, snaplen)
     rows = ((name, site, port, f"../captures/{name}.pcapng") for name, (site, port, _) in SAMPLES.items())
     place.sheet(*rows)
     place.succeed("--cores", "2", "process")
@@ -85,7 +85,9 @@ def test_the_report_says_that_there_are_no_times(untimed):
 def test_a_trial_without_times_is_refused_by_name_and_compares_nothing(untimed, tmp_path):
     place = Workplace(tmp_path)
     place.configure(trials={"quiet": ["first", "second"]})
-    rows = ((name, "alpha", name, str(untimed.folder / "captures" / f"{name}.pcapng")) for name in ("first", "second"))
+    rows = (
+        (name, "alpha", name, str(untimed.directory / "captures" / f"{name}.pcapng")) for name in ("first", "second")
+    )
     place.sheet(*rows)
     ended = place.run("--cores", "1", "--", "results/tiny/kappa/quiet.json")
     assert ended.returncode != 0

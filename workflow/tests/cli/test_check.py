@@ -10,7 +10,7 @@ import time
 import duckdb
 import pytest
 from acapella_testing.made.tiny import add_sample, flow
-from acapella_testing.stages import analyse
+from acapella_testing.stages import analyze_campaign
 from acapella_testing.workflow_run import ROOT
 
 from acapella.cli import main as cli
@@ -25,20 +25,22 @@ RELEASED = {"captures/S0.pcap": b"capture", "README.md": b"text", "tables/a.csv"
 def made(tmp_path_factory):
     """A campaign of two samples with captures; a is a link to the user's capture, b a file. Tests copy it."""
     root = tmp_path_factory.mktemp("checked")
-    folder = root / "made"
+    directory = root / "made"
     sha256 = hashlib.sha256(CAPTURE).hexdigest()
     for name in "ab":
-        add_sample(folder, name, ("WEST", "p1"), (0, 20), [flow(1, 2)], sha256=sha256)
-        (folder / "raw" / f"{name}.pcap").write_bytes(CAPTURE)
+        add_sample(directory, name, ("WEST", "p1"), (0, 20), [flow(1, 2)], sha256=sha256)
+        (directory / "raw" / f"{name}.pcap").write_bytes(CAPTURE)
     (root / "mine.pcap").write_bytes(CAPTURE)
-    (folder / "raw" / "a.pcap").unlink()
-    (folder / "raw" / "a.pcap").symlink_to(root / "mine.pcap")
-    (folder / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\na\tWEST\tp1\ta.pcap\nb\tWEST\tp1\tb.pcap\n")
-    return analyse(folder)
+    (directory / "raw" / "a.pcap").unlink()
+    (directory / "raw" / "a.pcap").symlink_to(root / "mine.pcap")
+    (directory / "raw" / "samples.tsv").write_text(
+        "sample\tsite\tport\tfile\na\tWEST\tp1\ta.pcap\nb\tWEST\tp1\tb.pcap\n"
+    )
+    return analyze_campaign(directory)
 
 
 @pytest.fixture
-def folder(made, tmp_path):
+def directory(made, tmp_path):
     """A copy of the campaign."""
     return shutil.copytree(made, tmp_path / "copy", symlinks=True)
 
@@ -47,26 +49,26 @@ def folder(made, tmp_path):
 def check(capsys):
     """Run `acapella check`; return exit code and lines."""
 
-    def run(folder):
-        code = cli.main(["check", str(folder)])
+    def run(directory):
+        code = cli.main(["check", str(directory)])
         return code, capsys.readouterr().out.splitlines()
 
     return run
 
 
-def test_a_campaign_as_it_was_made_is_clean(folder, check):
-    code, lines = check(folder)
+def test_a_campaign_as_it_was_made_is_clean(directory, check):
+    code, lines = check(directory)
     assert code == 0, lines
     (line,) = lines
-    digests, tables = 2 * 4, 2 * len(list((folder / "tables").glob("*.csv")))  # capture, acap, flows, manifest
-    assert line.startswith(f"{folder}: {digests + tables} files verified, 0 findings; ")
+    digests, tables = 2 * 4, 2 * len(list((directory / "tables").glob("*.csv")))  # capture, acap, flows, manifest
+    assert line.startswith(f"{directory}: {digests + tables} files verified, 0 findings; ")
 
 
-def test_files_without_a_checksum_are_counted_by_kind_and_others_are_named(folder, check):
-    (folder / "figures").mkdir()
+def test_files_without_a_checksum_are_counted_by_kind_and_others_are_named(directory, check):
+    (directory / "figures").mkdir()
     for name in ("figures/flow_sizes.svg", "figures/mine.svg", "report.html", "no\x1btes.txt", "tables/mine.csv"):
-        (folder / name).write_text("text")
-    code, lines = check(folder)
+        (directory / name).write_text("text")
+    code, lines = check(directory)
     assert code == 1 and lines[0] == "no\\x1btes.txt: its name has control characters"
     assert sorted(lines[1:-1]) == [
         f"{name}: not verified: the workflow writes no such file"
@@ -92,19 +94,19 @@ def test_every_file_that_a_rule_names_is_of_a_known_kind():
     assert unknown == {"acap/x1.parquet", "flows/x1.parquet"}
 
 
-def test_entries_of_a_cache_are_no_finding(folder, check, tmp_path):
+def test_entries_of_a_cache_are_no_finding(directory, check, tmp_path):
     (tmp_path / "cache").mkdir()
-    for number, output in enumerate(sorted((*folder.glob("acap/*"), *folder.glob("flows/*")))):
+    for number, output in enumerate(sorted((*directory.glob("acap/*"), *directory.glob("flows/*")))):
         keep(output, tmp_path / "cache" / f"{number:064x}_{output.parent.name}.parquet")
-    assert (folder / "acap" / "a.parquet").is_symlink()
-    assert check(folder)[0] == 0
+    assert (directory / "acap" / "a.parquet").is_symlink()
+    assert check(directory)[0] == 0
 
 
 def rewrite(name, **changes):
     """Return a function that changes keys of a JSON file."""
 
-    def change(folder):
-        path = folder / name
+    def change(directory):
+        path = directory / name
         path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
     return change
@@ -113,8 +115,8 @@ def rewrite(name, **changes):
 def append(name, content=b"\0"):
     """Return a function that adds bytes to a file, and makes it if it is missing."""
 
-    def change(folder):
-        with (folder / name).open("ab") as file:
+    def change(directory):
+        with (directory / name).open("ab") as file:
             file.write(content)
 
     return change
@@ -123,10 +125,10 @@ def append(name, content=b"\0"):
 def link(name, target):
     """Return a function that puts a link in the place of a file."""
 
-    def change(folder):
-        shutil.rmtree(folder / name, ignore_errors=True)
-        (folder / name).unlink(missing_ok=True)
-        (folder / name).symlink_to(target)
+    def change(directory):
+        shutil.rmtree(directory / name, ignore_errors=True)
+        (directory / name).unlink(missing_ok=True)
+        (directory / name).symlink_to(target)
 
     return change
 
@@ -134,8 +136,8 @@ def link(name, target):
 def in_catalog(statement):
     """Return a function that changes the catalog."""
 
-    def change(folder):
-        with duckdb.connect(str(folder / "catalog.duckdb")) as con:
+    def change(directory):
+        with duckdb.connect(str(directory / "catalog.duckdb")) as con:
             con.execute(statement)
 
     return change
@@ -146,7 +148,10 @@ TAMPERED = {
     "a byte more in a table": (append("tables/throughput.csv"), "tables/throughput.csv: does not have the SHA-256"),
     "a byte more in a capture": (append("raw/b.pcap"), "raw/b.pcap: does not have the SHA-256 that raw/b.json lists"),
     "another time in a manifest": (rewrite("raw/b.json", run=7), "raw/b.json: does not have the SHA-256"),
-    "a missing flow table": (lambda folder: (folder / "flows/a.parquet").unlink(), "flows/a.parquet: no such file"),
+    "a missing flow table": (
+        lambda directory: (directory / "flows/a.parquet").unlink(),
+        "flows/a.parquet: no such file",
+    ),
     "a table that is a link": (
         link("tables/throughput.csv", "/etc/hostname"),
         "tables/throughput.csv: is a symbolic link to /etc/hostname",
@@ -171,13 +176,16 @@ TAMPERED = {
     "a provenance that is no JSON": (append("provenance.json"), "provenance.json: cannot be read as JSON: "),
     "a name with a line break": (append("tables/a\nb.csv"), r"tables/a\nb.csv: its name has control characters"),
     "a name that is no sample": (append("acap/a b.parquet"), "acap/a b.parquet: is not the name of a sample: "),
-    "a pipe": (lambda folder: os.mkfifo(folder / "acap" / "pipe"), "acap/pipe: is neither a file nor a directory"),
+    "a pipe": (
+        lambda directory: os.mkfifo(directory / "acap" / "pipe"),
+        "acap/pipe: is neither a file nor a directory",
+    ),
     "a pipe as manifest": (
-        lambda folder: os.mkfifo(folder / "raw" / "c.json"),
+        lambda directory: os.mkfifo(directory / "raw" / "c.json"),
         "raw/c.json: cannot be read as JSON: not a regular file",
     ),
     "a pipe as provenance": (
-        lambda folder: os.mkfifo(folder / "x_provenance.json"),
+        lambda directory: os.mkfifo(directory / "x_provenance.json"),
         "x_provenance.json: cannot be read as JSON: not a regular file",
     ),
     "a link as provenance": (link("x_provenance.json", "/dev/zero"), "x_provenance.json: cannot be read as JSON: "),
@@ -185,14 +193,14 @@ TAMPERED = {
         in_catalog("update stored.samples set sample = '../b' where sample = 'b'"),
         "catalog.duckdb: sample '../b': only letters",
     ),
-    "no database": (lambda folder: (folder / "catalog.duckdb").write_text("text"), "catalog.duckdb: "),
+    "no database": (lambda directory: (directory / "catalog.duckdb").write_text("text"), "catalog.duckdb: "),
 }
 
 
-def test_a_damaged_digest_or_table_names_what_makes_it_again(folder, check):
+def test_a_damaged_digest_or_table_names_what_makes_it_again(directory, check):
     for name in ("acap/a.parquet", "tables/throughput.csv", "raw/b.pcap"):
-        append(name)(folder)
-    code, lines = check(folder)
+        append(name)(directory)
+    code, lines = check(directory)
     assert code == 1
     advice = {
         line.split(": ")[0]: line.endswith("delete the file and run snakemake, which makes it again") for line in lines
@@ -201,20 +209,20 @@ def test_a_damaged_digest_or_table_names_what_makes_it_again(folder, check):
 
 
 @pytest.mark.parametrize("name", TAMPERED)
-def test_what_was_tampered_with_is_one_line(name, folder, check):
+def test_what_was_tampered_with_is_one_line(name, directory, check):
     change, expected = TAMPERED[name]
-    change(folder)
-    code, lines = check(folder)
+    change(directory)
+    code, lines = check(directory)
     assert code == 1
     assert any(line.startswith(expected) for line in lines), lines
     assert all(line.isprintable() for line in lines)
 
 
-def test_a_catalog_reads_no_file_outside(folder, check, tmp_path):
+def test_a_catalog_reads_no_file_outside(directory, check, tmp_path):
     (tmp_path / "secret.csv").write_text("sample,site,port\nsecret,x,y\n")
-    in_catalog("drop view samples")(folder)
-    in_catalog(f"create view samples as from read_csv('{tmp_path}/secret.csv')")(folder)
-    code, lines = check(folder)
+    in_catalog("drop view samples")(directory)
+    in_catalog(f"create view samples as from read_csv('{tmp_path}/secret.csv')")(directory)
+    code, lines = check(directory)
     assert code == 1
     assert any(line.startswith("catalog.duckdb: Permission Error") for line in lines), lines
 
@@ -222,14 +230,14 @@ def test_a_catalog_reads_no_file_outside(folder, check, tmp_path):
 @pytest.fixture
 def released(tmp_path):
     """A release, as far as its checksums go."""
-    folder = tmp_path / "public"
+    directory = tmp_path / "public"
     lines = []
     for name, content in RELEASED.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_bytes(content)
         lines.append(f"{hashlib.sha256(content).hexdigest()}  {name}\n")
-    (folder / "SHA256SUMS").write_text("".join(lines))
-    return folder
+    (directory / "SHA256SUMS").write_text("".join(lines))
+    return directory
 
 
 VIEWS = {
@@ -239,27 +247,27 @@ VIEWS = {
 
 
 @pytest.mark.parametrize("query", VIEWS.values(), ids=list(VIEWS))
-def test_a_view_in_place_of_a_table_is_not_read(folder, check, query):
-    with duckdb.connect(folder / "catalog.duckdb") as con:
+def test_a_view_in_place_of_a_table_is_not_read(directory, check, query):
+    with duckdb.connect(directory / "catalog.duckdb") as con:
         kinds = dict(con.execute("select table_name, table_type from information_schema.tables").fetchall())
         con.execute(f"drop {kinds['samples'].removeprefix('BASE ')} samples")
         con.execute("drop table if exists stored.samples")
         con.execute(f"create view samples(sample, site, port) as {query}")
     begin = time.monotonic()
-    code, lines = check(folder)
+    code, lines = check(directory)
     assert time.monotonic() - begin < 20
     assert code == 1 and "catalog.duckdb: has no table samples" in lines
 
 
-def test_a_table_of_a_catalog_has_a_limit(folder, check, monkeypatch):
+def test_a_table_of_a_catalog_has_a_limit(directory, check, monkeypatch):
     monkeypatch.setattr("acapella.cli.check.MOST_ROWS", 1)
-    code, lines = check(folder)
+    code, lines = check(directory)
     assert code == 1 and "catalog.duckdb: table samples has more than 1 rows" in lines
 
 
-def test_a_query_of_the_catalog_has_a_time_limit(folder, check, monkeypatch):
+def test_a_query_of_the_catalog_has_a_time_limit(directory, check, monkeypatch):
     """By a generated column, whose expression is the catalog's."""
-    with duckdb.connect(folder / "catalog.duckdb") as con:
+    with duckdb.connect(directory / "catalog.duckdb") as con:
         kinds = dict(con.execute("select table_name, table_type from information_schema.tables").fetchall())
         con.execute(f"drop {kinds['samples'].removeprefix('BASE ')} samples")
         con.execute("drop table if exists stored.samples")
@@ -270,23 +278,23 @@ def test_a_query_of_the_catalog_has_a_time_limit(folder, check, monkeypatch):
         con.execute("insert into samples select 20000 + i, 'a', 'p' from range(4000) t(i)")
     monkeypatch.setattr("acapella.cli.check.MOST_S", 0.05)
     begin = time.monotonic()
-    code, lines = check(folder)
+    code, lines = check(directory)
     assert time.monotonic() - begin < 30
     assert code == 1 and any(line.startswith("catalog.duckdb: ") and "nterrupt" in line for line in lines), lines
 
 
-def test_a_link_to_a_file_of_the_kernel_is_not_read(folder, check):
+def test_a_link_to_a_file_of_the_kernel_is_not_read(directory, check):
     for target in ("/proc/kmsg", "/dev/zero", "/sys/kernel/uevent_seqnum"):
-        (folder / "raw" / "a.pcap").unlink()
-        (folder / "raw" / "a.pcap").symlink_to(target)
-        code, lines = check(folder)
+        (directory / "raw" / "a.pcap").unlink()
+        (directory / "raw" / "a.pcap").symlink_to(target)
+        code, lines = check(directory)
         assert code == 1 and f"raw/a.pcap: is a link to {target}, no file of a disk" in lines
 
 
-def test_a_file_of_holes_is_not_read(folder, check):
-    (folder / "raw" / "b.pcap").write_bytes(CAPTURE)
-    os.truncate(folder / "raw" / "b.pcap", 7 << 40)
-    code, lines = check(folder)
+def test_a_file_of_holes_is_not_read(directory, check):
+    (directory / "raw" / "b.pcap").write_bytes(CAPTURE)
+    os.truncate(directory / "raw" / "b.pcap", 7 << 40)
+    code, lines = check(directory)
     assert code == 1
     assert any(re.fullmatch(rf"raw/b\.pcap: has {7 << 40} bytes, of which \d+ are on the disk", line) for line in lines)
 

@@ -133,7 +133,7 @@ def test_results_are_replaced_only_where_that_is_said(capture, control, tmp_path
     capsys.readouterr()
     assert main(words) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "has results already: flows.parquet, counters.json; name another folder, or say --replace" in line
+    assert "has results already: flows.parquet, counters.json; name another directory, or say --replace" in line
     assert main([*words, "--replace"]) == 0
 
 
@@ -160,7 +160,7 @@ def test_where_nothing_ran_top_and_sql_say_so(tmp_path, capsys):
     for words, what in (
         (["sql", str(tmp_path), "select 1"], "no collector runs here, and none has ended here"),
         (["top", str(tmp_path)], "no collector runs there"),
-        (["top", str(tmp_path / "none")], "there is no such folder"),
+        (["top", str(tmp_path / "none")], "there is no such directory"),
     ):
         assert main(["collector", *words]) == 2
         (line,) = capsys.readouterr().err.splitlines()
@@ -200,7 +200,7 @@ def meanwhile(do):
 
 
 def when_it_answers(out: Path, flows: int):
-    """A connection to the collector of a folder, once it has so many flows."""
+    """A connection to the collector of a directory, once it has so many flows."""
     deadline = time.monotonic() + 180  # never reached but where it hangs
     while time.monotonic() < deadline:
         ask = asked(out) if out.is_dir() else None
@@ -236,7 +236,7 @@ def test_a_running_collector_answers_and_ends_with_its_results(capture, control,
     assert line == ["30k", "10", "0b/s", "3.5ms", "10", "10.0.0.1:1002", "→", "10.0.0.2:80", "TCP"]
     assert shown["sql"].stdout == "n\n3\n"
     assert shown["run"].returncode == 2
-    assert shown["run"].stderr.startswith(f"acapella: error: {out}: a collector runs in this folder")
+    assert shown["run"].stderr.startswith(f"acapella: error: {out}: a collector runs in this directory")
     assert shown["mode"] == 0o600
     assert {path.name for path in out.iterdir()} == {*place.RESULTS, place.LOCK}
 
@@ -330,11 +330,11 @@ def test_a_port_that_is_taken_is_one_line(capture, control, tmp_path, capsys, li
 FULL_DISK = """\
 import pathlib, shutil, subprocess, sys
 from acapella.cli.main import main
-folder, size, *words = sys.argv[1:]
-pathlib.Path(folder).mkdir()
-subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", folder], check=True)
-code = main(["collector", "run", *words, "-o", f"{folder}/out"])
-shutil.copytree(f"{folder}/out", f"{folder}.kept", ignore=shutil.ignore_patterns(".*"))
+directory, size, *words = sys.argv[1:]
+pathlib.Path(directory).mkdir()
+subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", directory], check=True)
+code = main(["collector", "run", *words, "-o", f"{directory}/out"])
+shutil.copytree(f"{directory}/out", f"{directory}.kept", ignore=shutil.ignore_patterns(".*"))
 sys.exit(code)
 """
 
@@ -349,11 +349,11 @@ def full_disk(control, tmp_path):
     capture.write_bytes(pcap(reports(40_000, flows=20_000)))
 
     def run(size: str) -> tuple:
-        folder = tmp_path / size
-        words = [str(folder), size, str(capture), "--control", str(control), "--window", "0"]
+        directory = tmp_path / size
+        words = [str(directory), size, str(capture), "--control", str(control), "--window", "0"]
         command = ["unshare", "-rm", sys.executable, "-c", FULL_DISK, *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return done.returncode, done.stderr.splitlines(), folder.with_name(f"{size}.kept")
+        return done.returncode, done.stderr.splitlines(), directory.with_name(f"{size}.kept")
 
     return run
 

@@ -324,10 +324,10 @@ def public(key: tuple) -> tuple:
 def test_any_number_of_threads_writes_the_same_bytes(tmp_path):
     frames, written = traffic(2, 9, 2000), []
     for threads in (1, 2, 3, 5):
-        folder = tmp_path / str(threads)
-        folder.mkdir()
-        collected(folder, frames, Options(threads=threads))
-        written.append([(folder / name).read_bytes() for name in ("flows.parquet", "series.parquet")])
+        directory = tmp_path / str(threads)
+        directory.mkdir()
+        collected(directory, frames, Options(threads=threads))
+        written.append([(directory / name).read_bytes() for name in ("flows.parquet", "series.parquet")])
     assert all(files == written[0] for files in written)
 
 

@@ -25,12 +25,12 @@ from acapella_core.files import atomic_path, atomic_text
 @pytest.fixture
 def outside(tmp_path):
     """A directory of the user's with a file, which nothing may change."""
-    folder = tmp_path / "home"
-    folder.mkdir()
-    (folder / "profile").write_text("mine")
-    yield folder
-    assert [path.name for path in folder.iterdir()] == ["profile"]
-    assert (folder / "profile").read_text() == "mine"
+    directory = tmp_path / "home"
+    directory.mkdir()
+    (directory / "profile").write_text("mine")
+    yield directory
+    assert [path.name for path in directory.iterdir()] == ["profile"]
+    assert (directory / "profile").read_text() == "mine"
 
 
 def refuse(*_):
@@ -55,10 +55,10 @@ def way(request, monkeypatch, tmp_path):
 @pytest.fixture
 def results(tmp_path, way):
     """A protected directory; tests with it run both ways."""
-    folder = tmp_path / "results"
-    (folder / "tables").mkdir(parents=True)
-    beneath.protect(folder)
-    return folder
+    directory = tmp_path / "results"
+    (directory / "tables").mkdir(parents=True)
+    beneath.protect(directory)
+    return directory
 
 
 def write_text(target):
@@ -70,7 +70,7 @@ def write_path(target):
         temporary.write_text("text")
 
 
-WRITERS = {"text": write_text, "path": write_path, "folder": beneath.make_folder}
+WRITERS = {"text": write_text, "path": write_path, "directory": beneath.make_directory}
 
 
 @pytest.mark.parametrize("writer", WRITERS)
@@ -290,13 +290,13 @@ PLACES = {
 
 @pytest.mark.parametrize(("command", "place"), [(name, place) for name, found in PLACES.items() for place in found])
 def test_commands_refuse_links_in_somebody_elses_results(command, place, campaign, outside, capsys):
-    folder = shutil.copytree(campaign, outside.parent / "copy")
+    directory = shutil.copytree(campaign, outside.parent / "copy")
     if command == "index":  # it removes samples that are not in the sheet, and lists them in logs/
-        (folder / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\n")
-        first = min(path.stem for path in (folder / "acap").iterdir())
-        with (folder / "raw" / "samples.tsv").open("a") as sheet:
+        (directory / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\n")
+        first = min(path.stem for path in (directory / "acap").iterdir())
+        with (directory / "raw" / "samples.tsv").open("a") as sheet:
             sheet.write(f"{first}\tSITE00\tp0\tx.pcap\n")
-    target = folder / place
+    target = directory / place
     if target.is_dir():
         shutil.rmtree(target)
     with contextlib.suppress(FileNotFoundError):
@@ -304,7 +304,7 @@ def test_commands_refuse_links_in_somebody_elses_results(command, place, campaig
     target.parent.mkdir(exist_ok=True)
     target.symlink_to(outside if "." not in target.name else outside / "profile")
     more = ["--only", "throughput", "--formats", "svg"] if command == "figures" else []
-    assert cli.main([command, str(folder), *more]) == 2
+    assert cli.main([command, str(directory), *more]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"{target}: is a symbolic link" in line
 

@@ -275,7 +275,7 @@ def test_the_command_confines_itself_and_still_writes_both_tables(capture, tmp_p
     [
         ["digest", "read", "-o", "out.parquet"],
         ["kappa", "read", "read", "-o", "out.json"],
-        ["anonymise", "read", "-o", "out.pcap", "--key-file", "key"],
+        ["anonymize", "read", "-o", "out.pcap", "--key-file", "key"],
         ["show", "read"],
         ["verify", "read"],
     ],

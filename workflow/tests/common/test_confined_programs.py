@@ -108,11 +108,11 @@ def test_a_started_program_has_limits(start):
 @needs_seccomp
 def test_flow_meters_and_editcap_are_confined(tmp_path, monkeypatch):
     """What ``ran`` runs, and the source of whole frames."""
-    folder = tmp_path / "own"
-    folder.mkdir()
+    directory = tmp_path / "own"
+    directory.mkdir()
     other = tmp_path / "made"
     script = f"grep Seccomp: /proc/self/status; echo x > {other}; echo done"
-    said, _ = meters.ran(["/bin/sh", "-c", script], folder, "tried", tmp_path)
+    said, _ = meters.ran(["/bin/sh", "-c", script], directory, "tried", tmp_path)
     assert said.read_text().split() == ["Seccomp:", "2", "done"]
     assert not other.exists()
     editcap = tmp_path / "editcap"
@@ -120,7 +120,7 @@ def test_flow_meters_and_editcap_are_confined(tmp_path, monkeypatch):
     editcap.chmod(0o755)
     monkeypatch.setattr(meters, "which", lambda _: str(editcap))
     capture = write_pcap(tmp_path / "port.pcap", busy_port())
-    with meters.whole_frames(capture, folder) as frames:
+    with meters.whole_frames(capture, directory) as frames:
         assert os.read(frames, 100).split() == [b"Seccomp:", b"2"]
 
 
@@ -132,13 +132,13 @@ def test_confinement_changes_no_meter(name, tmp_path, monkeypatch):
     capture = write_pcap(tmp_path / "port.pcap", busy_port())
     results = []
     for place in ("confined", "plain"):
-        folder = tmp_path / place
-        folder.mkdir()
+        directory = tmp_path / place
+        directory.mkdir()
         if place == "plain":
             monkeypatch.setattr(
                 meters.confinement, "start", lambda command, _=(), **options: subprocess.Popen(command, **options)
             )
-        file, own = meter.read(capture, folder)
+        file, own = meter.read(capture, directory)
         flows = sorted(line for line in file.read_text().splitlines() if "FLOW" in line or "|" in line)
         results.append((own, [line.partition("FLOW")[2] or line for line in flows]))
     assert results[0] == results[1]
@@ -218,13 +218,13 @@ def test_commands_that_run_programs_on_captures_are_confined(tmp_path, command):
         process.wait()
 
 
-def prepare(folder: Path) -> None:
+def prepare(directory: Path) -> None:
     """Write the other inputs of the commands above."""
     pair = {"number": 0x11, "key": 7, "base": 4096, "end": 4096 + 192 * 64, "psn": 0}
     lines = [f"register qp_{name} 0 {value}\n" for name, value in pair.items()]
-    (folder / "qp.txt").write_text("".join(lines))
-    (folder / "sheet.tsv").write_text("sample\tsite\tport\tfile\na\ts\tp\tport.pcap\n")
-    (folder / "config.yaml").write_text("testbed: files\nsamples: sheet.tsv\n")
+    (directory / "qp.txt").write_text("".join(lines))
+    (directory / "sheet.tsv").write_text("sample\tsite\tport\tfile\na\ts\tp\tport.pcap\n")
+    (directory / "config.yaml").write_text("testbed: files\nsamples: sheet.tsv\n")
 
 
 @needs_landlock

@@ -388,9 +388,9 @@ def test_another_user_can_neither_read_the_secret_nor_take_the_session():
     python = shutil.which("python3", path="/usr/bin:/bin")  # of the system: a user's own may be in a private directory
     if os.geteuid() != 0 or python is None:
         pytest.skip("needs root, to be another user, and Debian's python3")
-    with tempfile.TemporaryDirectory() as folder, listening(Rings()) as (server, port):
-        Path(folder).chmod(0o755)  # only the file's own mode protects it
-        path = Path(folder) / "collector.secret"
+    with tempfile.TemporaryDirectory() as directory, listening(Rings()) as (server, port):
+        Path(directory).chmod(0o755)  # only the file's own mode protects it
+        path = Path(directory) / "collector.secret"
         server.secret = channel.make_secret(path)
         command = [python, "-c", STRANGER, str(path), str(port), encode(HELLO).decode()]
         done = subprocess.run(command, user=65534, capture_output=True, text=True, check=True)

@@ -13,7 +13,7 @@ from acapella_testing.frames.traces import busy_port, write_pcap
 
 from acapella.common import queries
 from acapella_core.errors import UserError
-from acapella_core.files import atomic_path, atomic_text, remove_abandoned, scratch_folder, temporary_folder
+from acapella_core.files import atomic_path, atomic_text, remove_abandoned, scratch_directory, temporary_directory
 
 
 def test_a_file_is_private_and_whole(tmp_path):
@@ -59,19 +59,29 @@ HEADER = bytes.fromhex("d4c3b2a1 0200 0400 00000000 00000000 ffff0000 01000000")
 RECORD = bytes.fromhex("01000000 00000000 3c000000 3c000000") + bytes(60)
 
 
-def digest_that_waits(folder: Path) -> subprocess.Popen:
-    """A digest of standard input, which has read some frames; with it there are two more files in the folder."""
-    wanted = len(list(folder.iterdir())) + 2  # both under temporary names
-    command = [sys.executable, "-m", "acapella.cli.main", "digest", "-", "-o", folder / "a", "--flows", folder / "f"]
+def digest_that_waits(directory: Path) -> subprocess.Popen:
+    """A digest of standard input, which has read some frames; with it there are two more files in the directory."""
+    wanted = len(list(directory.iterdir())) + 2  # both under temporary names
+    command = [
+        sys.executable,
+        "-m",
+        "acapella.cli.main",
+        "digest",
+        "-",
+        "-o",
+        directory / "a",
+        "--flows",
+        directory / "f",
+    ]
     process = subprocess.Popen([*command, "--engine", "native"], stdin=subprocess.PIPE)
     process.stdin.write(HEADER + 100 * RECORD)
     process.stdin.flush()
     for _ in range(1800):
-        if len(list(folder.iterdir())) == wanted:
+        if len(list(directory.iterdir())) == wanted:
             return process
         time.sleep(0.1)
     process.kill()
-    pytest.fail(f"{wanted} files expected: {sorted(folder.iterdir())}")
+    pytest.fail(f"{wanted} files expected: {sorted(directory.iterdir())}")
 
 
 def test_a_digest_that_was_killed_leaves_files_that_the_next_one_removes(tmp_path):
@@ -95,9 +105,11 @@ def test_a_digest_that_still_runs_keeps_its_files(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"a", "f"}
 
 
-def test_a_scratch_folder_whose_process_was_killed_is_removed_and_no_other(tmp_path, monkeypatch):
+def test_a_scratch_directory_whose_process_was_killed_is_removed_and_no_other(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    child = "import sys, acapella_core.files as f; h = f.held_folder(); (h[1] / 'x').touch(); print(h[1], flush=True); "
+    child = (
+        "import sys, acapella_core.files as f; h = f.held_directory(); (h[1] / 'x').touch(); print(h[1], flush=True); "
+    )
     with subprocess.Popen(
         [sys.executable, "-c", child + "sys.stdin.read()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -106,23 +118,23 @@ def test_a_scratch_folder_whose_process_was_killed_is_removed_and_no_other(tmp_p
         target.mkdir()
         link = tmp_path / "acapella-scratch-abcdefgh"
         link.symlink_to(target)
-        with scratch_folder() as ours:
+        with scratch_directory() as ours:
             assert ours.stat().st_mode & 0o777 == 0o700
             assert (left / "x").exists()
             process.kill()
             process.wait()
-            with scratch_folder():
+            with scratch_directory():
                 assert not left.exists()
             assert ours.exists()
     assert {path.name for path in tmp_path.iterdir()} == {target.name, link.name}
 
 
-def test_a_scratch_folder_of_another_user_stays(tmp_path, monkeypatch):
+def test_a_scratch_directory_of_another_user_stays(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     other = tmp_path / "acapella-scratch-abcdefgh"
     other.mkdir()
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    with scratch_folder():
+    with scratch_directory():
         assert other.exists()
 
 
@@ -169,38 +181,40 @@ def test_a_digest_asked_to_stop_leaves_nothing_half_written(tmp_path, number):
 
 def test_temporary_files_go_where_it_is_said_and_nowhere_else(tmp_path, monkeypatch):
     monkeypatch.delenv("TMPDIR", raising=False)
-    assert temporary_folder() == Path("/tmp").resolve()
+    assert temporary_directory() == Path("/tmp").resolve()
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    assert temporary_folder() == tmp_path
+    assert temporary_directory() == tmp_path
     (tmp_path / "named").mkdir()
-    assert temporary_folder(tmp_path / "named") == tmp_path / "named"
+    assert temporary_directory(tmp_path / "named") == tmp_path / "named"
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
     gone = tmp_path / "gone"
-    for unusable, why in ((gone, "there is no such folder; make it, or "), (Path("/proc"), "cannot write: ")):
+    for unusable, why in ((gone, "there is no such directory; make it, or "), (Path("/proc"), "cannot write: ")):
         monkeypatch.setenv("TMPDIR", str(unusable))
         with pytest.raises(UserError) as caught:
-            temporary_folder()
-        assert str(caught.value).startswith(f"folder of temporary files {unusable}: {why}")
-        assert str(caught.value).endswith("name another one: TMPDIR=FOLDER") and "make room" not in str(caught.value)
-    with pytest.raises(UserError, match="gone: there is no such folder; make it, or name another one: --spool FOLDER"):
-        temporary_folder(gone)
+            temporary_directory()
+        assert str(caught.value).startswith(f"directory of temporary files {unusable}: {why}")
+        assert str(caught.value).endswith("name another one: TMPDIR=DIRECTORY") and "make room" not in str(caught.value)
+    with pytest.raises(
+        UserError, match="gone: there is no such directory; make it, or name another one: --spool DIRECTORY"
+    ):
+        temporary_directory(gone)
 
 
-def test_a_full_folder_of_temporary_files_is_refused(tmp_path):
+def test_a_full_directory_of_temporary_files_is_refused(tmp_path):
     """A limit of 0 bytes a file stands for the full disk: a file can be made there, and nothing put into it."""
     code = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (0, 0)); "
-    code += "from acapella_core.files import temporary_folder; temporary_folder()"
+    code += "from acapella_core.files import temporary_directory; temporary_directory()"
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
-    assert f"UserError: folder of temporary files {tmp_path}: cannot write: " in ended.stderr
+    assert f"UserError: directory of temporary files {tmp_path}: cannot write: " in ended.stderr
 
 
-def test_the_database_spills_to_that_folder_too(tmp_path, monkeypatch):
+def test_the_database_spills_to_that_directory_too(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    (folder,) = queries.connect().execute("select current_setting('temp_directory')").fetchone()
-    assert Path(folder).parent == tmp_path
+    (directory,) = queries.connect().execute("select current_setting('temp_directory')").fetchone()
+    assert Path(directory).parent == tmp_path
     monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
-    with pytest.raises(UserError, match=f"folder of temporary files {tmp_path}/gone: there is no such folder"):
+    with pytest.raises(UserError, match=f"directory of temporary files {tmp_path}/gone: there is no such directory"):
         queries.connect()
 
 
@@ -214,15 +228,15 @@ def test_the_database_spills_to_that_folder_too(tmp_path, monkeypatch):
     ],
     ids=lambda argv: argv[0],
 )
-def test_every_stage_keeps_to_the_folder_that_tmpdir_names(argv, tmp_path):
+def test_every_stage_keeps_to_the_directory_that_tmpdir_names(argv, tmp_path):
     write_pcap(tmp_path / "capture.pcap", busy_port())
     command = [sys.executable, "-m", "acapella.cli.main", *argv]
     environment = os.environ | {"TMPDIR": str(tmp_path / "gone") if "--spool" not in argv else str(tmp_path)}
     ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
-    folder, why = tmp_path / "gone", "there is no such folder; make it, or name another one: TMPDIR="
+    directory, why = tmp_path / "gone", "there is no such directory; make it, or name another one: TMPDIR="
     if "--spool" in argv:
-        folder, why = "/proc", "cannot write: No such file or directory; name another one: --spool "
+        directory, why = "/proc", "cannot write: No such file or directory; name another one: --spool "
     assert ended.returncode == 2 or "not compared: " in ended.stderr
-    assert f"folder of temporary files {folder}: {why}" in ended.stderr
+    assert f"directory of temporary files {directory}: {why}" in ended.stderr
     assert len([line for line in ended.stderr.splitlines() if "temporary" in line]) == 1
     assert not (tmp_path / "acap.parquet").exists()

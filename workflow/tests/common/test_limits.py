@@ -72,9 +72,9 @@ def test_a_bomb_ends_the_digest_at_the_ratio(bomb, tmp_path, capsys):
 
 def test_a_bomb_ends_all_other_readers(bomb, tmp_path, capsys):
     key = tmp_path / "key"
-    assert main(["anonymise", "--new-key", str(key)]) == 0
+    assert main(["anonymize", "--new-key", str(key)]) == 0
     small = ["--max-decompressed", "1M"]
-    assert main(["anonymise", str(bomb), "-o", str(tmp_path / "out.pcap"), "--key-file", str(key), *small]) == DAMAGED
+    assert main(["anonymize", str(bomb), "-o", str(tmp_path / "out.pcap"), "--key-file", str(key), *small]) == DAMAGED
     assert "--max-decompressed" in capsys.readouterr().err
     other = tmp_path / "other.pcap"
     other.write_bytes(PCAP + struct.pack("<IIII", 1, 0, 60, 60) + bytes(60))

@@ -38,10 +38,10 @@ def deciders(capture: Path, engine: str = "native") -> tuple[list[str], dict]:
     return pq.read_table(acap)["l4_by"].to_pylist(), metadata
 
 
-def install(folder: Path, version: str, monkeypatch) -> Path:
-    """A tshark that is nothing but its version, first on the PATH; the folder of its data."""
-    program = folder / "bin" / "tshark"
-    data = folder / "share" / "wireshark"
+def install(directory: Path, version: str, monkeypatch) -> Path:
+    """A tshark that is nothing but its version, first on the PATH; the directory of its data."""
+    program = directory / "bin" / "tshark"
+    data = directory / "share" / "wireshark"
     for each in (program.parent, data):
         each.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\necho 'TShark (Wireshark) {version} (made for a test).'\n")
@@ -53,8 +53,8 @@ def install(folder: Path, version: str, monkeypatch) -> Path:
 @pytest.mark.parametrize("engine", ["native", "hybrid", "tshark"])
 def test_a_digest_tells_the_lists_it_was_made_with(engine, program, capture):
     decided, metadata = deciders(capture, engine)
-    folder = vendors.folder_of(program)
-    sums = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in ("manuf", "wka")}
+    directory = vendors.directory_of(program)
+    sums = {name: hashlib.sha256((directory / name).read_bytes()).hexdigest() for name in ("manuf", "wka")}
     assert metadata["vendors"] == {"tshark": program.version, "sha256": sums}
     assert vendors_sha256() == " ".join(sums.values())
     assert decided == (["tshark"] if engine == "tshark" else ["native"])
@@ -90,7 +90,7 @@ def test_the_lists_decide_and_are_read_whole(program):
     """Every three-byte prefix of the installed lists, counted by another reader."""
     prefixes = set()
     for name in vendors.FILES:
-        for line in (vendors.folder_of(program) / name).read_text(encoding="utf-8").splitlines():
+        for line in (vendors.directory_of(program) / name).read_text(encoding="utf-8").splitlines():
             address = line.split("\t")[0].split(" ")[0].replace("-", ":")
             if not line.startswith("#") and address.count(":") == 2 and "/" not in address:
                 prefixes.add(struct.pack("!3B", *(int(octet, 16) for octet in address.split(":"))))

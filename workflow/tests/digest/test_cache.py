@@ -36,8 +36,8 @@ def truncate(size):
     return lambda entry, _: entry.write_bytes(entry.read_bytes()[:size])
 
 
-def replace_by_folder(entry: Path, _) -> None:
-    """Put a folder with a file in the entry's place."""
+def replace_by_directory(entry: Path, _) -> None:
+    """Put a directory with a file in the entry's place."""
     entry.unlink()
     entry.mkdir()
     (entry / "notes.txt").write_text("mine\n")
@@ -75,7 +75,7 @@ DAMAGE = {
     "flipped byte of the magic": (flip(-1), "is damaged or truncated"),
     "content of another entry": (lambda entry, other: entry.write_bytes(other.read_bytes()), "checksum"),
     "another entry with its checksum": (replace_by_other, "checksum"),
-    "folder": (replace_by_folder, "is not a regular file"),
+    "directory": (replace_by_directory, "is not a regular file"),
     "link": (replace_by_link, "is a link"),
     "no checksum": (forget_checksum, r"has no \.sha256 file"),
     "writable by all": (open_to_all, "can be written by others"),
@@ -93,13 +93,13 @@ LATER = {
 REMOVED, INTACT = "s3", "s6"
 
 
-def campaign_of(folder: Path, cache: Path, samples=SAMPLES) -> Workplace:
+def campaign_of(directory: Path, cache: Path, samples=SAMPLES) -> Workplace:
     """A workplace that uses a cache; each sample has a capture of its own."""
-    place = Workplace(folder)
+    place = Workplace(directory)
     place.configure(digest={"engine": "native"})
-    (folder / "captures").mkdir()
+    (directory / "captures").mkdir()
     for shift, sample in enumerate(samples):
-        write_pcap(folder / "captures" / f"{sample}.pcap", busy_port(shift=shift))
+        write_pcap(directory / "captures" / f"{sample}.pcap", busy_port(shift=shift))
     place.sheet(*((sample, "alpha", f"port-{sample}", f"../captures/{sample}.pcap") for sample in samples))
     place.environment["SNAKEMAKE_OUTPUT_CACHE"] = str(cache)
     return place
@@ -108,15 +108,15 @@ def campaign_of(folder: Path, cache: Path, samples=SAMPLES) -> Workplace:
 @pytest.fixture(scope="module")
 def cached(tmp_path_factory) -> tuple[Workplace, Path]:
     """A campaign whose digests are in a cache, and that cache, made with umask 0; tests leave both as they are."""
-    folder = tmp_path_factory.mktemp("cached")
-    place = campaign_of(folder / "first", folder / "cache", [*SAMPLES, "spare"])
+    directory = tmp_path_factory.mktemp("cached")
+    place = campaign_of(directory / "first", directory / "cache", [*SAMPLES, "spare"])
     before = os.umask(0)
     try:
-        (folder / "cache").mkdir()
+        (directory / "cache").mkdir()
         place.succeed("--cache", "--until", "digest")
     finally:
         os.umask(before)
-    return place, folder / "cache"
+    return place, directory / "cache"
 
 
 def entry_of(place: Workplace, sample: str, kind: str) -> str:
@@ -149,9 +149,9 @@ def test_damaged_entries_are_reported_in_one_line_each_and_computed_again(cached
     assert [path.read_text() for path in cache.glob("*.rejected/*/notes.txt")] == ["mine\n"]
 
 
-def state(folder: Path) -> dict[Path, tuple]:
-    """Return inode, size and time of all files and links below a folder."""
-    found = {path: path.lstat() for path in folder.rglob("*") if path.is_symlink() or path.is_file()}
+def state(directory: Path) -> dict[Path, tuple]:
+    """Return inode, size and time of all files and links below a directory."""
+    found = {path: path.lstat() for path in directory.rglob("*") if path.is_symlink() or path.is_file()}
     return {path: (stat.st_ino, stat.st_size, stat.st_mtime_ns) for path, stat in found.items()}
 
 
@@ -171,7 +171,7 @@ def test_entries_that_are_damaged_while_a_campaign_uses_them_end_no_run(cached, 
     linked = place.campaign / "acap" / "s5.parquet"
     linked.unlink()
     os.link(entries["s5"], linked)
-    os.utime(place.folder / "captures" / "s5.pcap", ns=(0, 0))  # else Snakemake makes the output again in any case
+    os.utime(place.directory / "captures" / "s5.pcap", ns=(0, 0))  # else Snakemake makes the output again in any case
     for sample, damage in LATER.items():
         before = entries[sample].stat()
         DAMAGE[damage][0](entries[sample], entries[sample])
@@ -201,22 +201,22 @@ def test_entries_that_are_damaged_while_a_campaign_uses_them_end_no_run(cached, 
 
 @pytest.mark.parametrize("kind", ["acap", "flows"])
 def test_index_finds_damage_that_left_the_modification_time(kind, tmp_path, capsys):
-    folder, cache = tmp_path / "made", tmp_path / "cache"
+    directory, cache = tmp_path / "made", tmp_path / "cache"
     cache.mkdir()
     for sample in ("a", "b"):
-        add_sample(folder, sample, ("WEST", "p1"), (0, 20), [flow(1, 2)])
-    for number, output in enumerate(sorted(folder.glob("*/*.parquet"))):
+        add_sample(directory, sample, ("WEST", "p1"), (0, 20), [flow(1, 2)])
+    for number, output in enumerate(sorted(directory.glob("*/*.parquet"))):
         entry = cache / f"{number:064x}_{output.parent.name}.parquet"
         keep(output, entry)
-    assert cli.main(["index", str(folder)]) == 0
-    assert cli.main(["sql", str(folder), "select count(*) as n from frames"]) == 0
+    assert cli.main(["index", str(directory)]) == 0
+    assert cli.main(["sql", str(directory), "select count(*) as n from frames"]) == 0
     assert capsys.readouterr().out.endswith("\nn\n4\n")
-    link = folder / kind / "b.parquet"
+    link = directory / kind / "b.parquet"
     entry, before = link.readlink(), link.stat()
     flip(0.1)(entry, None)
     os.utime(entry, ns=(before.st_atime_ns, before.st_mtime_ns))
     capsys.readouterr()
-    assert cli.main(["index", str(folder)]) == 2
+    assert cli.main(["index", str(directory)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"{entry}: sample b: the cache entry is damaged: " in line
     assert line.endswith("; run snakemake again, which computes the digest again")
@@ -242,19 +242,19 @@ def test_a_cache_that_cannot_be_written_stops_no_run(tmp_path):
 
 def test_a_change_after_the_verification_is_noticed_whatever_the_clock_of_this_machine_shows(tmp_path, monkeypatch):
     """The clock is an hour ahead of the file system's, as of a file server that is behind."""
-    folder, cache = tmp_path / "made", tmp_path / "cache"
+    directory, cache = tmp_path / "made", tmp_path / "cache"
     cache.mkdir()
-    add_sample(folder, "a", ("WEST", "p1"), (0, 20), [flow(1, 2)])
+    add_sample(directory, "a", ("WEST", "p1"), (0, 20), [flow(1, 2)])
     entry = cache / f"{0:064x}_acap.parquet"
-    keep(folder / "acap" / "a.parquet", entry)
+    keep(directory / "acap" / "a.parquet", entry)
     os.utime(sum_file(entry), ns=(0, 0))
     ahead_ns = time.time_ns() + 3600 * SECOND
     monkeypatch.setattr(time, "time_ns", lambda: ahead_ns)
     time.sleep(0.05)  # more than the resolution of times of files
-    assert damaged_entries(folder, "a") == {}
+    assert damaged_entries(directory, "a") == {}
     record_verified()
     assert not changed(entry) and sum_file(entry).stat().st_mtime_ns < ahead_ns
     assert sorted(cache.iterdir()) == [entry, sum_file(entry)]
     time.sleep(0.05)
     flip(0.1)(entry, None)
-    assert changed(entry) and entry in damaged_entries(folder, "a")
+    assert changed(entry) and entry in damaged_entries(directory, "a")

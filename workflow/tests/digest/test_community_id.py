@@ -36,9 +36,11 @@ def flows_of(capture: Path) -> list[dict]:
     return [row for batch in flow_batches_of(core) for row in batch.select(COLUMNS).to_pylist()]
 
 
-def digested(folder: Path, packets: list) -> list[dict]:
+def digested(directory: Path, packets: list) -> list[dict]:
     """The flows of packets on Ethernet."""
-    return flows_of(plain_flows.write_pcap(folder / "t.pcap", [(i, bytes(packet)) for i, packet in enumerate(packets)]))
+    return flows_of(
+        plain_flows.write_pcap(directory / "t.pcap", [(i, bytes(packet)) for i, packet in enumerate(packets)])
+    )
 
 
 def random_packets(draw: random.Random, count: int) -> list:

@@ -71,7 +71,7 @@ def test_threads_and_a_second_run_change_no_byte(digest, capture, monkeypatch):
     assert pq.read_metadata(digest.acap).num_row_groups == 5
 
 
-def test_standard_input_and_another_folder_give_the_same_bytes(digest, capture, tmp_path):
+def test_standard_input_and_another_directory_give_the_same_bytes(digest, capture, tmp_path):
     digest(capture)
     other = tmp_path / "elsewhere"
     other.mkdir()
@@ -83,12 +83,12 @@ def test_standard_input_and_another_folder_give_the_same_bytes(digest, capture, 
 
 
 @pytest.mark.parametrize("option", ["-o", "--flows"])
-def test_a_folder_that_is_not_there_is_named_and_not_made(option, capture, tmp_path, capsys):
+def test_a_directory_that_is_not_there_is_named_and_not_made(option, capture, tmp_path, capsys):
     paths = {"-o": "a.parquet", "--flows": "f.parquet", option: "nodir/x.parquet"}
     words = [word for name, path in paths.items() for word in (name, str(tmp_path / path))]
     assert main(["digest", str(capture), "--engine", "native", *words]) == 2
     said = capsys.readouterr().err.splitlines()
-    assert len(said) == 1 and f"{tmp_path}/nodir: no such folder" in said[0]
+    assert len(said) == 1 and f"{tmp_path}/nodir: no such directory" in said[0]
     assert not (tmp_path / "nodir").exists() and not (tmp_path / "a.parquet").exists()
 
 
@@ -111,7 +111,7 @@ def test_killed_in_the_middle_nothing_is_there_and_a_restart_gives_the_same_byte
     with subprocess.Popen([*words, "--engine", "native"], stdin=subprocess.PIPE) as process:
         process.stdin.write(capture.read_bytes()[:5000])
         process.stdin.flush()
-        while not list(digest.folder.rglob(".t.parquet.*.part")):  # it has begun to write
+        while not list(digest.directory.rglob(".t.parquet.*.part")):  # it has begun to write
             assert process.poll() is None
         process.kill()
     assert not digest.acap.exists() and not digest.flows.exists()
@@ -243,7 +243,7 @@ def test_three_files_have_to_be_three(digest, capture, capsys):
     assert capture.stat().st_size > 1000
 
 
-def test_a_folder_that_cannot_be_written_is_named(digest, capture, tmp_path, capsys):
+def test_a_directory_that_cannot_be_written_is_named(digest, capture, tmp_path, capsys):
     (tmp_path / "file").write_text("in the way")
     words = ["-o", str(tmp_path / "file" / "a.parquet"), "--flows", str(tmp_path / "f.parquet"), "--engine", "native"]
     assert main(["digest", str(capture), *words]) == 2

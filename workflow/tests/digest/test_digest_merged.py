@@ -53,9 +53,9 @@ def digest_all(digest: Digest, *names, engine: str = "native") -> int:
     return main(["digest", *words])
 
 
-def of_three_queues(folder, records) -> list[str]:
+def of_three_queues(directory, records) -> list[str]:
     """The frames dealt to three files of different kinds, each in order."""
-    names = [folder / name for name in ("q0.pcap", "q1.pcap.gz", "q2.pcapng")]
+    names = [directory / name for name in ("q0.pcap", "q1.pcap.gz", "q2.pcapng")]
     names[0].write_bytes(pcap(records[0::3]))
     names[1].write_bytes(gzip.compress(pcap(records[1::3], ns=False)))
     names[2].write_bytes(pcapng(records[2::3]))
@@ -203,9 +203,9 @@ def test_files_of_the_same_name_are_told_apart_without_their_directories(digest,
 
 def test_merged_acaps_do_not_depend_on_where_their_captures_are(digest, tmp_path):
     written = []
-    for folder in ("here", "there"):
-        (tmp_path / folder).mkdir()
-        names = of_three_queues(tmp_path / folder, frames(300))
+    for directory in ("here", "there"):
+        (tmp_path / directory).mkdir()
+        names = of_three_queues(tmp_path / directory, frames(300))
         assert digest_all(digest, *names) == 0
         written.append([path.read_bytes() for path in (digest.acap, digest.flows)])
     assert written[0] == written[1]

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.frames.traces import START_NS, busy_port, cut_in_the_middle, write_pcap, write_pcapng
 from acapella_testing.made.tiny import add_sample, flow
-from acapella_testing.stages import analyse, rows
+from acapella_testing.stages import analyze_campaign, rows
 from scapy.contrib.mpls import MPLS
 from scapy.layers.dns import DNS, DNSQR
 from scapy.layers.inet import IP, UDP
@@ -163,7 +163,7 @@ def test_a_sample_of_a_private_link_type_is_a_warning_and_counted(program, tmp_p
     place = ["--site", "WEST", "--port", "p1"]
     assert main(["digest", str(capture), "-o", out[0], "--flows", out[1], *place]) == 0
     assert "link type 147 is for private use and is not dissected" in capsys.readouterr().err
-    found = {row["sample"]: row["undissected_frames"] for row in rows(analyse(tmp_path), "capture_quality")}
+    found = {row["sample"]: row["undissected_frames"] for row in rows(analyze_campaign(tmp_path), "capture_quality")}
     assert found == {"known": 0, "user": len(protocols_by_tshark(program, capture))}
     assert "3 frames (60.0 %) of a link type that is not dissected, in user: " in " ".join(
         warnings.of(Source(Campaign(tmp_path)))

@@ -19,10 +19,20 @@ GOAL_MIB = 512
 FLOWS_MIB = {"native": 310, "hybrid": 355}
 
 
-def peak_mib(folder, engine: str, flows: int, *options: str) -> float:
+def peak_mib(directory, engine: str, flows: int, *options: str) -> float:
     """Most memory that `acapella digest` itself held over as many frames as flows, from standard input."""
     generator = [native_program("acapella-generate"), "--profile", "single", "--frames", flows, "--flows", flows]
-    words = [sys.executable, "-m", "acapella_bench.peak", "digest", "-", "-o", folder / "a", "--flows", folder / "f"]
+    words = [
+        sys.executable,
+        "-m",
+        "acapella_bench.peak",
+        "digest",
+        "-",
+        "-o",
+        directory / "a",
+        "--flows",
+        directory / "f",
+    ]
     words += ["--engine", engine, *options]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "workflow" / "bench")}
     with subprocess.Popen([str(word) for word in generator], stdout=subprocess.PIPE) as frames:

@@ -40,7 +40,7 @@ def test_files_of_an_older_format_are_refused_in_one_line(old, reader, capfd):
         assert main(["show", str(acap), "--columns", "src"]) == 2
         error = capfd.readouterr().err
     elif reader == "index":
-        assert main(["index", str(old.folder)]) == 2
+        assert main(["index", str(old.directory)]) == 2
         error = capfd.readouterr().err
     elif reader == "comparators":
         assert main(["comparators", str(acap), "--flows", str(flows)]) == 2
@@ -48,7 +48,7 @@ def test_files_of_an_older_format_are_refused_in_one_line(old, reader, capfd):
     else:
         with pytest.raises(UserError) as caught:
             if reader == "analyze":
-                make_partials(old, "a", old.folder / "partial")
+                make_partials(old, "a", old.directory / "partial")
             else:
                 exact.make(None, acap, flows, window_ns=1)
         error = f"{caught.value}\n"

@@ -60,10 +60,10 @@ def frame(word: str, destination: str, source: str, body: bytes, depth: int = 1)
     return OUTER + labels(depth) + bytes.fromhex(word + destination + source) + body
 
 
-def compared(reference, frames: list[tuple[int, bytes]], folder: Path):
-    file = folder / "pseudowires.pcap"
+def compared(reference, frames: list[tuple[int, bytes]], directory: Path):
+    file = directory / "pseudowires.pcap"
     file.write_bytes(pcap(frames))
-    return compare(reference, [file], folder)
+    return compare(reference, [file], directory)
 
 
 def test_every_combination_agrees(reference, tmp_path):

@@ -94,7 +94,7 @@ def needs_tshark():
 
 @pytest.fixture(scope="module")
 def captures(corpus) -> list[Path]:
-    return sorted(f for folder in ("ndpi", "tcpdump") for f in (corpus / folder).rglob("*") if f.is_file())
+    return sorted(f for directory in ("ndpi", "tcpdump") for f in (corpus / directory).rglob("*") if f.is_file())
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ MAC = {"src": "00:16:3e:00:00:01", "dst": "00:16:3e:00:00:02"}
 
 @pytest.fixture
 def campaign(tmp_path):
-    """A folder with acap/t.parquet and flows/t.parquet."""
+    """A directory with acap/t.parquet and flows/t.parquet."""
     ip = IP(src="10.0.0.1", dst="10.0.0.2")
     labels = MPLS(label=16, s=0, ttl=1) / MPLS(label=17, s=1, ttl=1)
     packets = [
@@ -31,8 +31,8 @@ def campaign(tmp_path):
     frames = [(START + 1_500_000_000 * i, bytes(packet)) for i, packet in enumerate(packets)]
     frames.append((START - 1, frames[0][1][:30]))
     write_pcap(tmp_path / "t.pcap", frames)
-    for folder in ("acap", "flows"):
-        (tmp_path / folder).mkdir()
+    for directory in ("acap", "flows"):
+        (tmp_path / directory).mkdir()
     words = ["-o", str(tmp_path / "acap" / "t.parquet"), "--flows", str(tmp_path / "flows" / "t.parquet")]
     assert main(["digest", str(tmp_path / "t.pcap"), *words, "--engine", "native"]) == 0
     return tmp_path
@@ -136,7 +136,7 @@ def test_a_flow_table_of_another_acap_is_refused(campaign, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["acap/t.parquet", "--columns", "frame,colour"], "no column 'colour'"),
+        (["acap/t.parquet", "--columns", "frame,color"], "no column 'color'"),
         (["none.parquet"], "error: none.parquet: no such file\n"),
         (["."], "error: .: is a directory; name an acap in it, as CAMPAIGN/acap/SAMPLE.parquet\n"),
         (["t.pcap"], "is not an acap"),

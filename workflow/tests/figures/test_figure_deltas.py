@@ -145,7 +145,7 @@ def test_reordering_bounds_the_pairs_sampled_and_no_others(tmp_path):
     ]
     (pair,) = compare(files, pairs=[(0, 1)])["pairs"]
     rows = trial_tables.spacing(None, {"spacing": result.spacing(pair["spacing"]), "n_common": pair["n_common"]})
-    (text,) = reordering_spacing.key(rows, {}, {}, grey=False)
+    (text,) = reordering_spacing.key(rows, {}, {}, gray=False)
     place = {packet: at for at, packet in enumerate(order)}
     apart_ms = [y - x for x, y in combinations(range(200), 2) if place[y] < place[x]]
     sampled, bound = text.replace("\N{NO-BREAK SPACE}", " ").split("of the pairs sampled, none that is ")

@@ -30,8 +30,8 @@ CAMPAIGNS = {
 @pytest.fixture(scope="module")
 def campaigns(tmp_path_factory) -> dict[str, Source]:
     """Tables of campaigns with few and many sites."""
-    folder = tmp_path_factory.mktemp("campaigns")
-    return {name: Source(Campaign(write_tables(folder / name, **shape))) for name, shape in CAMPAIGNS.items()}
+    directory = tmp_path_factory.mktemp("campaigns")
+    return {name: Source(Campaign(write_tables(directory / name, **shape))) for name, shape in CAMPAIGNS.items()}
 
 
 def quality_marks(figure: compose.Drawn, place: int) -> list[dict]:

@@ -72,9 +72,9 @@ def test_samples_without_room_for_gaps_are_binned_and_the_caption_states_it(tmp_
     bins, gaps = binned(visits(*(n * 300 for n in range(2000))))
     assert not gaps
     assert len(bins) <= throughput.COLUMNS_DRAWN
-    folder = write_tables(tmp_path / "made", sites=1)
-    write_table(folder, "throughput", [{**row, "samples": 1} for row in visits(*(n * 300 for n in range(2000)))])
-    said = " ".join(throughput.draw(Source(Campaign(folder))).key)
+    directory = write_tables(tmp_path / "made", sites=1)
+    write_table(directory, "throughput", [{**row, "samples": 1} for row in visits(*(n * 300 for n in range(2000)))])
+    said = " ".join(throughput.draw(Source(Campaign(directory))).key)
     assert "samples are too close together for the gaps between them to show" in said
     assert "not watched" not in said
 
@@ -167,9 +167,9 @@ def test_time_between_two_samples_in_one_bin_is_not_counted_as_watched():
 def rates(tmp_path, *values: int):
     """The figure of nine ports, each with a rate, and its values."""
     rows = [row for n, rate in enumerate(values) for row in visits(0, rate=rate, port=f"p{n}")]
-    folder = write_tables(tmp_path / "made", sites=1)
-    write_table(folder, "throughput", [{**row, "samples": 1} for row in rows])
-    figure = compose.drawn("throughput", Source(Campaign(folder)))
+    directory = write_tables(tmp_path / "made", sites=1)
+    write_table(directory, "throughput", [{**row, "samples": 1} for row in rows])
+    figure = compose.drawn("throughput", Source(Campaign(directory)))
     return figure, figure.spec["concat"][0]["layer"]
 
 
@@ -198,9 +198,9 @@ def test_ports_without_any_frame_have_an_axis(tmp_path):
 
 
 def test_gaps_of_years_are_left_out(tmp_path):
-    folder = write_tables(tmp_path / "made", sites=1)
-    move_back(folder / "tables" / "throughput.csv", port="1", years=10)
-    figure = compose.drawn("throughput", Source(Campaign(folder)))
+    directory = write_tables(tmp_path / "made", sites=1)
+    move_back(directory / "tables" / "throughput.csv", port="1", years=10)
+    figure = compose.drawn("throughput", Source(Campaign(directory)))
     assert "time watched at each port, gaps left out (s)" in words(svg_of(figure))
     bins = figure.spec["concat"][0]["vconcat"][0]["data"]["values"]
     assert "a white line separates samples" in figure.description

@@ -62,9 +62,9 @@ UNITS = {  # texts of axes and legends, with their units
 @pytest.fixture(scope="module")
 def campaigns(tmp_path_factory) -> dict[str, Source]:
     """Tables of each kind of campaign."""
-    folder = tmp_path_factory.mktemp("campaigns")
+    directory = tmp_path_factory.mktemp("campaigns")
     made = {**CAMPAIGNS, **EMPTY}
-    return {name: Source(Campaign(write_tables(folder / name, **shape))) for name, shape in made.items()}
+    return {name: Source(Campaign(write_tables(directory / name, **shape))) for name, shape in made.items()}
 
 
 @pytest.fixture(scope="module")
@@ -135,13 +135,13 @@ def test_titles_name_the_filter_if_all_samples_are_filtered(name, drawn, svg):
 
 def with_restrictions(tmp_path, **columns):
     """A campaign of 4 samples of which the first two have these columns in capture_quality."""
-    folder = write_tables(tmp_path / "made", sites=1, ports=1)
-    path = folder / "tables" / "capture_quality.csv"
+    directory = write_tables(tmp_path / "made", sites=1, ports=1)
+    path = directory / "tables" / "capture_quality.csv"
     rows = read_rows(path)
     for row in rows[:2]:
         row.update(columns)
     write_rows(path, rows)
-    return Source(Campaign(folder))
+    return Source(Campaign(directory))
 
 
 def test_figures_of_traffic_state_how_much_is_excluded_and_why(tmp_path):
@@ -207,7 +207,7 @@ def test_control_characters_in_names_are_drawn_escaped(tmp_path):
     assert "W\\x1b]0;x\\x07\\x01" in words(svg_of(compose.drawn("capture_quality", source)))
 
 
-def test_same_tables_give_the_same_bytes_in_any_folder_order_and_process(tmp_path):
+def test_same_tables_give_the_same_bytes_in_any_directory_order_and_process(tmp_path):
     first, second = (write_tables(tmp_path / name / "made", sites=2, ports=1, samples=2) for name in "ab")
     assert cli.main(["figures", str(first)]) == 0
     environment = {**os.environ, "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"}
@@ -218,16 +218,16 @@ def test_same_tables_give_the_same_bytes_in_any_folder_order_and_process(tmp_pat
     assert hashes(first) == hashes(second)
 
 
-def hashes(folder: Path) -> dict[str, str]:
+def hashes(directory: Path) -> dict[str, str]:
     """sha256 of every figure's files."""
-    files = sorted((folder / "figures").iterdir())
+    files = sorted((directory / "figures").iterdir())
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def test_only_and_formats_choose_what_is_written(tmp_path):
-    folder = write_tables(tmp_path / "made", sites=1)
-    assert cli.main(["figures", str(folder), "--only", "flow_sizes", "--formats", "svg", "png"]) == 0
-    assert sorted(path.name for path in (folder / "figures").iterdir()) == ["flow_sizes.png", "flow_sizes.svg"]
+    directory = write_tables(tmp_path / "made", sites=1)
+    assert cli.main(["figures", str(directory), "--only", "flow_sizes", "--formats", "svg", "png"]) == 0
+    assert sorted(path.name for path in (directory / "figures").iterdir()) == ["flow_sizes.png", "flow_sizes.svg"]
 
 
 @pytest.mark.parametrize(
@@ -254,13 +254,13 @@ def test_a_missing_table_names_the_stage_to_run(tmp_path, capsys):
 
 @pytest.mark.parametrize("content", ["", "site,port\n", "site,distinct_headers\nA,many\n", "\0\0\0"])
 def test_a_table_that_is_not_one_is_told_in_one_line(content, tmp_path, capsys):
-    folder = write_tables(tmp_path / "made", sites=1)
-    (folder / "tables" / "header_depth.csv").write_text(content, encoding="utf-8")
-    assert cli.main(["figures", str(folder), "--only", "header_depth"]) == 2
+    directory = write_tables(tmp_path / "made", sites=1)
+    (directory / "tables" / "header_depth.csv").write_text(content, encoding="utf-8")
+    assert cli.main(["figures", str(directory), "--only", "header_depth"]) == 2
     error = capsys.readouterr().err
     assert "header_depth.csv: not the table of this version: " in error
     assert error.count("\n") == 1
-    assert not (folder / "figures").exists()
+    assert not (directory / "figures").exists()
 
 
 @pytest.mark.parametrize(
@@ -278,13 +278,13 @@ def test_frames_with_nothing_around_ethernet_are_called_plain(shares, said):
 
 
 def test_shades_differ_in_gray_print():
-    def grey(colour):
-        red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    def gray(color):
+        red, green, blue = (int(color[place : place + 2], 16) for place in (1, 3, 5))
         return 0.299 * red + 0.587 * green + 0.114 * blue
 
-    for colours in ((*STANDARD, *JUMBO), LEVELS, DECADES):
-        greys = [grey(colour) for colour in colours]
-        assert all(light - dark > 12 for light, dark in pairwise(greys))
+    for colors in ((*STANDARD, *JUMBO), LEVELS, DECADES):
+        grays = [gray(color) for color in colors]
+        assert all(light - dark > 12 for light, dark in pairwise(grays))
 
 
 def test_intervals_are_drawn_where_the_table_has_them_alone(svg):

@@ -33,9 +33,9 @@ from acapella_core.errors import UserError
 
 
 def test_titles_of_flow_reports_name_the_filter_if_all_samples_are_filtered(tmp_path):
-    folder = made_tables.write_tables(tmp_path / "made", sites=1, restriction=("filter", "filter tcp port 443"))
-    write_tables(folder)
-    source = Source(Campaign(folder))
+    directory = made_tables.write_tables(tmp_path / "made", sites=1, restriction=("filter", "filter tcp port 443"))
+    write_tables(directory)
+    source = Source(Campaign(directory))
     for name in FLOWREPORTS:
         assert compose.drawn(name, source).title.endswith(" (samples: filter tcp port 443)"), name
 
@@ -91,9 +91,9 @@ def test_reports_that_were_not_accepted_have_their_share_of_all():
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory):
     """A campaign with all tables of flow reports, and nothing else."""
-    folder = tmp_path_factory.mktemp("flowreports")
-    (folder / "tables").mkdir()
-    return write_study(write_tables(folder))
+    directory = tmp_path_factory.mktemp("flowreports")
+    (directory / "tables").mkdir()
+    return write_study(write_tables(directory))
 
 
 @pytest.mark.parametrize("name", [*FLOWREPORTS, *FLOWSTUDY])
@@ -168,7 +168,7 @@ def test_counts_of_reports_fill_their_axis(counts, band):
         assert math.log(max(counts) / min(counts)) >= 0.9 * math.log(high / low)
     elif min(counts) != max(counts):
         assert max(counts) - min(counts) >= 0.9 * (high - low)
-    assert (len(figure["layer"]) == 2) == band == (flowreport_rate.shown(values) == "grey")
+    assert (len(figure["layer"]) == 2) == band == (flowreport_rate.shown(values) == "gray")
     vl_convert.vegalite_to_svg(figure, vl_version=VEGA_LITE)
 
 

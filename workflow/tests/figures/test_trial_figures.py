@@ -126,9 +126,9 @@ def test_where_no_packet_is_in_common_it_says_so(campaigns, svg):
 
 
 def test_without_any_packet_in_common_histograms_say_why(tmp_path):
-    folder = write_campaign(tmp_path, {"quiet": [{"common": 0}]})
-    assert cli.main(["trials", str(folder), "--environments", "quiet"]) == 0
-    figure = compose.drawn("iat_delta", Source(Campaign(folder)))
+    directory = write_campaign(tmp_path, {"quiet": [{"common": 0}]})
+    assert cli.main(["trials", str(directory), "--environments", "quiet"]) == 0
+    figure = compose.drawn("iat_delta", Source(Campaign(directory)))
     assert figure.empty
     assert "no run has a packet in common with its first trial" in words(svg_of(figure))
 
@@ -137,9 +137,9 @@ def test_the_matrix_says_which_first_trial_is_the_odd_one_and_where_nobody_can_t
     assert "whether the first trial is the odd one does not show" in words(svg("kappa_matrix", "nothing_differs"))
     assert "odd one" not in words(svg("kappa_matrix", "one_pair"))
     runs = [{"I": 0.3, "warnings": [odd_baseline("quiet-1")]}] * 3
-    folder = write_campaign(tmp_path, {"quiet": runs, "loaded": [{}] * 3}, all_pairs=True)
-    assert cli.main(["trials", str(folder), "--environments", "quiet", "loaded"]) == 0
-    text = words(svg_of(compose.drawn("kappa_matrix", Source(Campaign(folder)))))
+    directory = write_campaign(tmp_path, {"quiet": runs, "loaded": [{}] * 3}, all_pairs=True)
+    assert cli.main(["trials", str(directory), "--environments", "quiet", "loaded"]) == 0
+    text = words(svg_of(compose.drawn("kappa_matrix", Source(Campaign(directory)))))
     assert "in quiet the first trial is the odd one" in text
     assert "quiet: quiet-1 is odd" in text and "loaded: loaded-1 is odd" not in text
     assert "does not show" not in text
@@ -148,9 +148,9 @@ def test_the_matrix_says_which_first_trial_is_the_odd_one_and_where_nobody_can_t
 def test_text_in_cells_of_the_matrix_has_a_contrast_of_4_5_to_the_cell(tmp_path):
     """Colors are those of the rendered picture: the cell around each text."""
     runs = [{"I": 0.02 + 0.11 * n, "L": 0.0} for n in range(9)]
-    folder = write_campaign(tmp_path, {"quiet": runs}, all_pairs=True)
-    assert cli.main(["trials", str(folder), "--environments", "quiet"]) == 0
-    root = ET.fromstring(svg_of(compose.drawn("kappa_matrix", Source(Campaign(folder)))))
+    directory = write_campaign(tmp_path, {"quiet": runs}, all_pairs=True)
+    assert cli.main(["trials", str(directory), "--environments", "quiet"]) == 0
+    root = ET.fromstring(svg_of(compose.drawn("kappa_matrix", Source(Campaign(directory)))))
     fills = {}
     for mark in root.iter():
         if "kappa: " in mark.get("aria-label", ""):
@@ -209,14 +209,14 @@ def test_components_too_small_for_a_piece_are_bars_of_their_own_with_their_value
 
 
 def test_figures_of_trials_are_drawn_where_they_are_asked_for(campaigns):
-    folder = campaigns["one_pair"].campaign.folder
-    assert cli.main(["figures", str(folder), "--only", "kappa_matrix", "--formats", "svg"]) == 0
-    assert [path.name for path in (folder / "figures").iterdir()] == ["kappa_matrix.svg"]
+    directory = campaigns["one_pair"].campaign.directory
+    assert cli.main(["figures", str(directory), "--only", "kappa_matrix", "--formats", "svg"]) == 0
+    assert [path.name for path in (directory / "figures").iterdir()] == ["kappa_matrix.svg"]
 
 
 def test_without_the_tables_of_trials_the_stage_is_named(tmp_path, capsys):
-    folder = write_campaign(tmp_path, {"quiet": [{}]})
-    assert cli.main(["figures", str(folder), "--only", "kappa_matrix"]) == 2
+    directory = write_campaign(tmp_path, {"quiet": [{}]})
+    assert cli.main(["figures", str(directory), "--only", "kappa_matrix"]) == 2
     error = capsys.readouterr().err
     assert f"consistency_environments.csv: no such file; run: acapella trials {tmp_path} --environments ..." in error
     assert error.count("\n") == 1
@@ -318,10 +318,10 @@ def test_timeline_title_counts_the_runs_that_are_lowest_at_the_same_time(windows
     assert title == f"Lowest window kappa: 0.5000 at 2 ms (monday){said}{' at that time' * bool(said)}"
 
 
-def environments_campaign(folder, kappas: dict[str, list[float]]) -> Source:
+def environments_campaign(directory, kappas: dict[str, list[float]]) -> Source:
     """A campaign whose runs have these kappas, all of them because of I."""
     environments = {name: [{"I": 2 * (1 - kappa), "L": 0.0} for kappa in runs] for name, runs in kappas.items()}
-    return source_of(folder, environments)
+    return source_of(directory, environments)
 
 
 @pytest.mark.parametrize(
@@ -390,16 +390,16 @@ def test_matrix_title_names_the_pairs_with_the_least_and_the_largest_kappa(campa
 def test_figures_use_the_names_that_the_config_gives_to_trials(tmp_path):
     """Two environments with trials whose names do not begin with the environment's, one of two files."""
     quiet = [{"I": 0.1, "moved": 100}, {"I": 0.2, "moved": 200}]
-    folder = write_campaign(tmp_path, {"quiet": quiet, "loaded": [{"I": 0.3, "moved": 300}]}, all_pairs=True)
+    directory = write_campaign(tmp_path, {"quiet": quiet, "loaded": [{"I": 0.3, "moved": 300}]}, all_pairs=True)
     names = {"quiet-1": "monday-q0+monday-q1", "quiet-2": "tuesday", "quiet-3": "wednesday"}
     names |= {"loaded-1": "loaded-first", "loaded-2": "friday"}
-    for path in (folder / "kappa").glob("*.json"):
+    for path in (directory / "kappa").glob("*.json"):
         text = path.read_text(encoding="utf-8")
         for old, new in names.items():
             text = text.replace(f'"{old}"', f'"{new}"')
         path.write_text(text, encoding="utf-8")
-    assert cli.main(["trials", str(folder), "--environments", "quiet", "loaded"]) == 0
-    source = Source(Campaign(folder))
+    assert cli.main(["trials", str(directory), "--environments", "quiet", "loaded"]) == 0
+    source = Source(Campaign(directory))
     for name in TRIALS:
         figure = compose.drawn(name, source)
         text, spec = words(svg_of(figure)), json.dumps(figure.spec)

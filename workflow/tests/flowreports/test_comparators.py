@@ -24,14 +24,14 @@ def needs(tool: str) -> None:
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
     """A capture of a TCP flow in both directions, a UDP flow, and as much behind two labels; its digest's flows."""
-    folder = tmp_path_factory.mktemp("comparators")
+    directory = tmp_path_factory.mktemp("comparators")
     tcp = [IP(**CLIENT) / TCP(sport=5000, dport=80, flags="A") / bytes(100 * n) for n in range(1, 4)]
     back = [IP(**SERVER) / TCP(sport=80, dport=5000, flags="A", seq=n) / bytes(10) for n in range(2)]
     udp = [IP(**CLIENT) / UDP(sport=53, dport=5353) / bytes(70)]
     frames = [underlay("plain", packet) for packet in [*tcp, *back, *udp]] + [underlay("pw", udp[0])] * 3
-    capture = write_pcap(folder / "t.pcap", [(START_NS + n * MS, frame) for n, frame in enumerate(frames)], 1000)
-    flows = folder / "flows.parquet"
-    main(["digest", str(capture), "-o", str(folder / "t.parquet"), "--flows", str(flows), "--engine", "native"])
+    capture = write_pcap(directory / "t.pcap", [(START_NS + n * MS, frame) for n, frame in enumerate(frames)], 1000)
+    flows = directory / "flows.parquet"
+    main(["digest", str(capture), "-o", str(directory / "t.parquet"), "--flows", str(flows), "--engine", "native"])
     return capture, flows
 
 

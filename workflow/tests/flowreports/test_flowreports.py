@@ -37,26 +37,36 @@ AT_REPORTS = ("iat_reports", "packet_size", "bytes_in_flight", "acknowledged_byt
 OF_PAPER = ("rtt_syn", "bytes", "packets")
 
 
-def table(folder: Path, name: str) -> list[dict]:
+def table(directory: Path, name: str) -> list[dict]:
     """Rows of a result."""
-    return pq.read_table(folder / f"{name}.parquet").to_pylist()
+    return pq.read_table(directory / f"{name}.parquet").to_pylist()
 
 
-def by_measure(folder: Path) -> dict[str, dict]:
+def by_measure(directory: Path) -> dict[str, dict]:
     """The rows of accuracy."""
-    return {row["measure"]: row for row in table(folder, "accuracy")}
+    return {row["measure"]: row for row in table(directory, "accuracy")}
 
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory):
     """Results of a bit of everything, spread over several resets, with a sketch that is too small beside."""
-    folder = tmp_path_factory.mktemp("busy")
+    directory = tmp_path_factory.mktemp("busy")
     start = traces.START_NS
     parts = [traces.busy_port(start + n * 4_000 * traces.MS, shift=n) for n in range(5)]
-    capture = traces.write_pcap(folder / "busy.pcap", traces.merged(*parts), snaplen=262144)
-    words = ["flowreports", str(capture), "-o", str(folder / "made"), "--epoch", "3s", "--sketch", "1x8", "4x1048576"]
+    capture = traces.write_pcap(directory / "busy.pcap", traces.merged(*parts), snaplen=262144)
+    words = [
+        "flowreports",
+        str(capture),
+        "-o",
+        str(directory / "made"),
+        "--epoch",
+        "3s",
+        "--sketch",
+        "1x8",
+        "4x1048576",
+    ]
     assert cli.main(words) == 0
-    return folder / "made"
+    return directory / "made"
 
 
 @needs_program
@@ -134,9 +144,9 @@ def test_every_report_is_accounted_for(busy):
     assert sum(row["probes"] for row in seconds) == sum(row["reports"] for row in [counts_of_probes(busy)])
 
 
-def counts_of_probes(folder: Path) -> dict:
+def counts_of_probes(directory: Path) -> dict:
     """Reports that bear the trigger of a probe, by tshark's own bytes or ours."""
-    stamps = program.stamps(folder / "reports.pcap", Settings())
+    stamps = program.stamps(directory / "reports.pcap", Settings())
     return {"reports": sum(stamps["probe"].to_pylist())}
 
 
@@ -178,11 +188,11 @@ def test_a_sketch_that_cannot_be_is_refused(text):
         Sketch.of(text)
 
 
-def test_a_folder_for_a_capture_and_a_file_for_a_folder_are_one_line_each(tmp_path, capsys):
+def test_a_directory_for_a_capture_and_a_file_for_a_directory_are_one_line_each(tmp_path, capsys):
     capture = traces.write_pcap(tmp_path / "none.pcap", [])
     for words, said in (
-        ([tmp_path, "-o", tmp_path / "made"], f"{tmp_path}: is a folder, not a capture"),
-        ([capture, "-o", capture], f"{capture}: is a file; name a folder with -o"),
+        ([tmp_path, "-o", tmp_path / "made"], f"{tmp_path}: is a directory, not a capture"),
+        ([capture, "-o", capture], f"{capture}: is a file; name a directory with -o"),
     ):
         assert cli.main(["flowreports", *map(str, words)]) == 2
         assert capsys.readouterr().err == f"acapella: error: {said}\n"

@@ -27,21 +27,21 @@ ROOM = Sketch.of("4x1048576")
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory):
-    """The folder of results, and the printed lines."""
-    folder = tmp_path_factory.mktemp("loaded")
-    load = ["--connections", str(CONNECTIONS), "--seconds", "10", "--seed", "3", "-o", str(folder / "load.pcap")]
+    """The directory of results, and the printed lines."""
+    directory = tmp_path_factory.mktemp("loaded")
+    load = ["--connections", str(CONNECTIONS), "--seconds", "10", "--seed", "3", "-o", str(directory / "load.pcap")]
     subprocess.run([sys.executable, str(MADE_LOAD), *load], check=True)
-    words = ["flowreports", str(folder / "load.pcap"), "-o", str(folder / "made"), "--epoch=40s", "--window=40s"]
+    words = ["flowreports", str(directory / "load.pcap"), "-o", str(directory / "made"), "--epoch=40s", "--window=40s"]
     words += ["--triggers", "both"]
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         assert cli.main([*words, "--sketch", f"{ROOM.rows}x{ROOM.cells}"]) == 0
-    return folder / "made", printed.getvalue().splitlines()
+    return directory / "made", printed.getvalue().splitlines()
 
 
-def columns(folder, name):
+def columns(directory, name):
     """A table of results, as a dict of NumPy arrays."""
-    read = pq.read_table(folder / f"{name}.parquet")
+    read = pq.read_table(directory / f"{name}.parquet")
     return {column: read.column(column).to_numpy(zero_copy_only=False) for column in read.column_names}
 
 
@@ -138,8 +138,8 @@ def agrees(measure, pairs):
 
 
 def test_a_measure_is_printed_to_agree_only_within_the_bounds(loaded):
-    folder, lines = loaded
-    table = pq.read_table(folder / "pairs.parquet")
+    directory, lines = loaded
+    table = pq.read_table(directory / "pairs.parquet")
     verdicts = {tuple(line.split()[:2]): line.endswith(" agrees") for line in lines[1:]}
     for (triggers, measure), verdict in verdicts.items():
         pairs = table.filter((pc.field("triggers") == triggers) & (pc.field("measure") == measure))

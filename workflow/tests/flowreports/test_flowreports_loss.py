@@ -57,16 +57,16 @@ def lossy_flow(draw: random.Random, client: int) -> list[bytes]:
     return frames[:place] + ends + frames[place:] + draw.sample(waiting, draw.randrange(len(waiting) + 1))
 
 
-def measured(folder: Path, flows: list[list[bytes]]) -> tuple[list[dict], dict]:
+def measured(directory: Path, flows: list[list[bytes]]) -> tuple[list[dict], dict]:
     """Rows of compared_flows, and the naive numbers of each key."""
     draw, frames, now = random.Random(len(flows)), [], traces.START_NS
     queues = [list(reversed(flow)) for flow in flows]
     while queues := [queue for queue in queues if queue]:
         now += draw.randrange(1, traces.MS)
         frames.append((now, draw.choice(queues).pop()))
-    capture = traces.write_pcap(folder / "lossy.pcap", frames, snaplen=262144)
-    assert cli.main(["flowreports", str(capture), "-o", str(folder / "made")]) == 0
-    rows = pq.read_table(folder / "made" / "compared_flows.parquet").to_pylist()
+    capture = traces.write_pcap(directory / "lossy.pcap", frames, snaplen=262144)
+    assert cli.main(["flowreports", str(capture), "-o", str(directory / "made")]) == 0
+    rows = pq.read_table(directory / "made" / "compared_flows.parquet").to_pylist()
     return rows, {key[2]: row for key, row in naive.flows(read_frames(capture)).items()}
 
 

@@ -95,11 +95,11 @@ class Conversation:
         }
 
 
-def collected(folder: Path, frames: list, *words: str) -> tuple[list[dict], list[dict]]:
+def collected(directory: Path, frames: list, *words: str) -> tuple[list[dict], list[dict]]:
     """Flows and series of what `acapella flowreports` makes of the frames."""
-    capture = traces.write_pcap(folder / "made.pcap", frames, snaplen=262144)
-    assert cli.main(["flowreports", str(capture), "-o", str(folder / "made"), *words]) == 0
-    return tuple(pq.read_table(folder / "made" / f"{name}.parquet").to_pylist() for name in ("flows", "series"))
+    capture = traces.write_pcap(directory / "made.pcap", frames, snaplen=262144)
+    assert cli.main(["flowreports", str(capture), "-o", str(directory / "made"), *words]) == 0
+    return tuple(pq.read_table(directory / "made" / f"{name}.parquet").to_pylist() for name in ("flows", "series"))
 
 
 def assert_same(made: Conversation, flows: list[dict], series: list[dict]) -> None:

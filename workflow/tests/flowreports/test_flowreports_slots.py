@@ -56,12 +56,12 @@ def load() -> list[tuple[int, bytes]]:
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory):
-    """The folder of results."""
-    folder = tmp_path_factory.mktemp("slots")
-    capture = traces.write_pcap(folder / "load.pcap", load())
-    source = sample.Source("load", (capture,), *flowreports.digested([capture], folder, None))
-    sample.measure(source, folder / "made", Settings(slots=SLOTS), [])
-    return folder / "made"
+    """The directory of results."""
+    directory = tmp_path_factory.mktemp("slots")
+    capture = traces.write_pcap(directory / "load.pcap", load())
+    source = sample.Source("load", (capture,), *flowreports.digested([capture], directory, None))
+    sample.measure(source, directory / "made", Settings(slots=SLOTS), [])
+    return directory / "made"
 
 
 def test_flows_that_lost_their_slot_are_marked_and_counted(loaded):

@@ -19,14 +19,14 @@ PAIRS = """copy (
 @pytest.fixture
 def made(tmp_path):
     """A campaign of three samples whose results have no rows."""
-    folder = tmp_path / "made"
+    directory = tmp_path / "made"
     for sample in "abc":
-        part = folder / "flowreports" / sample
+        part = directory / "flowreports" / sample
         part.mkdir(parents=True)
         for table, name in flowtables.MERGED.items():
             pq.write_table(arrow_schema(table).empty_table(), part / f"{name}.parquet")
         duckdb.execute(PAIRS.format(file=part / "pairs.parquet"))
-    return folder
+    return directory
 
 
 @pytest.mark.parametrize("value", [None, -1])
@@ -47,17 +47,17 @@ def test_a_value_that_its_table_excludes_names_the_sample(made, capsys, value):
 
 @pytest.mark.parametrize("broken", ["a", "b", "c"])
 def test_a_result_that_cannot_be_merged_names_its_sample_and_earlier_tables_stay(tmp_path, capsys, broken):
-    folder = tmp_path / "made"
+    directory = tmp_path / "made"
     for sample in "abc":
-        part = folder / "flowreports" / sample / "compared_flows.parquet"
+        part = directory / "flowreports" / sample / "compared_flows.parquet"
         part.parent.mkdir(parents=True)
         pq.write_table(arrow_schema("flowreport_flows").empty_table(), part)
-    damaged = folder / "flowreports" / broken / "compared_flows.parquet"
+    damaged = directory / "flowreports" / broken / "compared_flows.parquet"
     damaged.write_bytes(damaged.read_bytes()[:-20])
-    (folder / "tables").mkdir()
-    (folder / "tables" / "flowreport_flows.parquet").write_bytes(b"earlier")
-    assert cli.main(["flowtables", str(folder), "--samples", "a", "b", "c"]) == 2
+    (directory / "tables").mkdir()
+    (directory / "tables" / "flowreport_flows.parquet").write_bytes(b"earlier")
+    assert cli.main(["flowtables", str(directory), "--samples", "a", "b", "c"]) == 2
     error = capsys.readouterr().err
     assert f"{damaged.parent}: sample {broken} cannot be merged: " in error and error.count("\n") == 1
-    assert [path.name for path in (folder / "tables").iterdir()] == ["flowreport_flows.parquet"]
-    assert (folder / "tables" / "flowreport_flows.parquet").read_bytes() == b"earlier"
+    assert [path.name for path in (directory / "tables").iterdir()] == ["flowreport_flows.parquet"]
+    assert (directory / "tables" / "flowreport_flows.parquet").read_bytes() == b"earlier"

@@ -9,12 +9,12 @@ import pytest
 from acapella_testing.csv_rows import read_rows, write_rows
 
 from acapella.cli import main as cli
-from acapella.kappa.conformance import FOLDER, Printed, judged, read_errata, read_printed
+from acapella.kappa.conformance import DIRECTORY, Printed, judged, read_errata, read_printed
 
 ROOT = Path(__file__).resolve().parents[3]
 FACTS = ROOT.parent / "shared" / "facts" / "kappa_paper.csv"
-PRINTED = FOLDER / "kappa_printed.csv"
-ERRATA = FOLDER / "kappa_errata.yaml"
+PRINTED = DIRECTORY / "kappa_printed.csv"
+ERRATA = DIRECTORY / "kappa_errata.yaml"
 COMPONENTS = ("U", "O", "L", "I")
 
 
@@ -67,9 +67,9 @@ def test_a_disagreement_without_an_erratum_fails_in_one_line(tmp_path, capsys):
     assert error.count("\n") == 1
 
 
-def refused(capsys, printed, errata, folder) -> str:
+def refused(capsys, printed, errata, directory) -> str:
     """The one line that the command ends with."""
-    assert cli.main(["conformance", "--printed", str(printed), "--errata", str(errata), "-o", str(folder)]) == 2
+    assert cli.main(["conformance", "--printed", str(printed), "--errata", str(errata), "-o", str(directory)]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     return error

@@ -249,7 +249,7 @@ def test_the_whole_frame(tmp_path):
 
 def test_a_rule_that_contradicts_itself_is_refused(tmp_path):
     path = write_pcap(tmp_path / "a.pcap", [])
-    for rule in ({"kind": "colour"}, {"kind": "regions"}, {"regions": ((0, 1),)}, {"tag": "v9"}):
+    for rule in ({"kind": "color"}, {"kind": "regions"}, {"regions": ((0, 1),)}, {"tag": "v9"}):
         with pytest.raises(UserError):
             compare([[path]], pairs=[], identity=IdentityRule(**rule))
 

@@ -29,7 +29,7 @@ def test_the_result_is_the_same_to_the_last_bit(tmp_path, kinds, memory_bytes):
     assert not list(spool.iterdir())
 
 
-def test_without_its_folder_the_user_is_told(tmp_path):
+def test_without_its_directory_the_user_is_told(tmp_path):
     packets = sent(40_000, random.Random(1))
     path = write_pcap(tmp_path / "a.pcap", packets)
     with pytest.raises(UserError, match="gone"):

@@ -211,7 +211,7 @@ def test_offloaded_checksums_may_be_left_out(tmp_path, capsys):
         (["A", "B", "--from", "9999-01-01T00:00:00"], "1677-09-22 to 2262-04-11"),
         (["A", "B", "--from", "0001-01-01T00:00:00+10:00"], "1677-09-22 to 2262-04-11"),
         (["A", "B", "--from", "1678-01-01T00:00:00", "--to", "2262-01-01T00:00:00"], None),
-        (["A", "B", "-o", "missing/ab.json"], "missing: there is no such folder"),
+        (["A", "B", "-o", "missing/ab.json"], "missing: there is no such directory"),
         (["A", "B", "--window", "1ns"], "too many"),
         (["A", "B", "--memory", "much"], "not a size"),
         (["A", "B", "--region", "0:4"], "go together; write --identity regions --region OFFSET:LENGTH, in bytes"),
@@ -266,7 +266,7 @@ def test_a_full_disk_behind_standard_output_is_named(trials, words):
     assert done.stderr == "acapella: error: standard output: cannot write: No space left on device\n"
 
 
-def test_a_temporary_file_that_cannot_be_written_names_its_folder(tmp_path):
+def test_a_temporary_file_that_cannot_be_written_names_its_directory(tmp_path):
     trials = [write(tmp_path / f"{name}.pcap", steady(5_000)) for name in "ab"]
     done = run(
         trials,
@@ -275,7 +275,10 @@ def test_a_temporary_file_that_cannot_be_written_names_its_folder(tmp_path):
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
     )
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert f"temporary files are in {tmp_path}; make room there, or name another folder: --spool FOLDER" in done.stderr
+    assert (
+        f"temporary files are in {tmp_path}; make room there, or name another directory: --spool DIRECTORY"
+        in done.stderr
+    )
 
 
 def test_a_file_that_is_no_capture_is_refused_by_name(trials, tmp_path, capsys):

@@ -20,10 +20,10 @@ CAPTURE = struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1) + struct.pa
 @pytest.fixture(autouse=True)
 def _interpreted(tmp_path_factory, monkeypatch):
     """No DPDK source and an empty cache, so that no run here compiles (test_p4_compiled.py does)."""
-    folder = tmp_path_factory.mktemp("none")
+    directory = tmp_path_factory.mktemp("none")
     monkeypatch.delenv(compiled.VARIABLE, raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
-    monkeypatch.setattr(compiled, "DEFAULT_SOURCE", folder / "absent")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(directory))
+    monkeypatch.setattr(compiled, "DEFAULT_SOURCE", directory / "absent")
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_the_loaders_mistakes_and_ours_exit_with_2(loader, capture, tmp_path, ca
         ),
         (
             ["flowstats", "--in", capture, "--collector", "a:1"],
-            "--collector a:1: the collector requires a secret; name its file: --secret FOLDER/collector.secret",
+            "--collector a:1: the collector requires a secret; name its file: --secret DIRECTORY/collector.secret",
         ),
         (["flowstats", "--in", capture, "--secret", "s"], "--secret s: belongs to --collector; name both or none"),
     ]

@@ -53,13 +53,13 @@ def words(tmp_path):
     return ["p4", "run", str(FORWARD), "--in", str(tmp_path / "in.pcap"), "--stats", str(tmp_path / "s.json")]
 
 
-def made_source(folder: Path, version: str) -> Path:
+def made_source(directory: Path, version: str) -> Path:
     """A directory that looks like DPDK's source."""
-    (folder / "lib" / "pipeline").mkdir(parents=True)
-    (folder / "VERSION").write_text(f"{version}\n")
+    (directory / "lib" / "pipeline").mkdir(parents=True)
+    (directory / "VERSION").write_text(f"{version}\n")
     for name in compiled.HEADERS:
-        (folder / "lib" / "pipeline" / name).write_text("#error not the real header\n")
-    return folder
+        (directory / "lib" / "pipeline" / name).write_text("#error not the real header\n")
+    return directory
 
 
 def pipeline_of(tmp_path: Path) -> str:

@@ -15,13 +15,13 @@ LOADER = """\
 #!/bin/sh
 # Keeps its control file, answers commands; ends after so many.
 for last; do :; done
-cp "$last" "$FOLDER/control"
-: > "$FOLDER/begun"
-[ "$CODE" != 0 ] || echo '{"reports": 77}' > "$FOLDER/stats"
+cp "$last" "$DIRECTORY/control"
+: > "$DIRECTORY/begun"
+[ "$CODE" != 0 ] || echo '{"reports": 77}' > "$DIRECTORY/stats"
 n=0
 while [ "$n" != "$COMMANDS" ] && read -r line; do
     n=$((n + 1))
-    echo "$line" >> "$FOLDER/commands"
+    echo "$line" >> "$DIRECTORY/commands"
     case $line in *"$REFUSED"*) echo "error 1: no such register" ;; *) echo ok ;; esac
 done
 exit "$CODE"
@@ -34,7 +34,7 @@ def loader(tmp_path, monkeypatch):
     path = tmp_path / "loader"
     path.write_text(LOADER)
     path.chmod(0o700)
-    for name, value in {"FOLDER": str(tmp_path), "COMMANDS": "0", "CODE": "0", "REFUSED": "nothing"}.items():
+    for name, value in {"DIRECTORY": str(tmp_path), "COMMANDS": "0", "CODE": "0", "REFUSED": "nothing"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(control_plane, "PACE", PATIENT)
     return path

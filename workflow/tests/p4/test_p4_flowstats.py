@@ -8,10 +8,10 @@ from acapella_core.errors import UserError
 PAIR = "register qp_number 0 0x11\n"
 
 
-def written(folder, text: str) -> list:
+def written(directory, text: str) -> list:
     """A control file."""
-    (folder / "c.txt").write_text(text)
-    return [folder / "c.txt"]
+    (directory / "c.txt").write_text(text)
+    return [directory / "c.txt"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[3]
 BIN = ROOT / ".venv" / "bin"
 BUILT = {
     "core": Path(_native.__file__),
-    "acapella-anonymise": BIN / "acapella-anonymise",
+    "acapella-anonymize": BIN / "acapella-anonymize",
     "acapella-dpdk-capture": BIN / "acapella-dpdk-capture",
     "acapella-p4-run": BIN / "acapella-p4-run",
 }
@@ -61,21 +61,21 @@ def test_a_program_without_protection_is_found(tmp_path):
     assert len(faults(tmp_path / "a")) == 6
 
 
-def wheels(folder: Path, age_s: int) -> dict[str, str]:
-    """Build the wheels of a copy of the tree in a folder, whose sources are ``age_s`` older; their SHA-256."""
+def wheels(directory: Path, age_s: int) -> dict[str, str]:
+    """Build the wheels of a copy of the tree in a directory, whose sources are ``age_s`` older; their SHA-256."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in listed.split("\0"):
         wanted = name == "Makefile" or name.startswith(("workflow/", "capture/", "schemas/", "p4/loader/"))
         if wanted and "/tests/" not in name and (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, directory / name, follow_symlinks=False)
             found = (ROOT / name).lstat().st_mtime
-            os.utime(folder / name, (found - age_s, found - age_s), follow_symlinks=False)
+            os.utime(directory / name, (found - age_s, found - age_s), follow_symlinks=False)
     environment = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
     words = ["make", "dist", f"VENV={BIN.parent}"]
-    built = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    built = subprocess.run(words, cwd=directory, env=environment, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stdout + built.stderr
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (folder / "build/dist").iterdir()}
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (directory / "build/dist").iterdir()}
 
 
 def test_wheels_have_the_date_of_the_last_commit():
@@ -90,5 +90,5 @@ def test_wheels_have_the_date_of_the_last_commit():
 
 @pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="takes minutes: make soak")
 def test_two_builds_of_the_wheels_have_the_same_bytes(tmp_path):
-    first, second = (wheels(tmp_path / name, age_s) for name, age_s in (("a", 0), ("another-folder", 86_400)))
+    first, second = (wheels(tmp_path / name, age_s) for name, age_s in (("a", 0), ("another-directory", 86_400)))
     assert len(first) == 3 and first == second

@@ -21,9 +21,9 @@ SBOM = SCRIPT.with_name("sbom.py")
 DEVELOPMENT = ROOT / "workflow" / "requirements-dev.lock"
 
 
-def program(folder: Path, name: str, text: str) -> None:
+def program(directory: Path, name: str, text: str) -> None:
     """A stand-in for a program, first on the PATH."""
-    path = folder / name
+    path = directory / name
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
 
@@ -90,18 +90,18 @@ def test_a_python_that_is_too_old_is_refused_in_one_line(tmp_path):
 def test_an_environment_of_another_user_is_refused_in_one_line():
     """Where we are root another user asks, else it is enough that we may not write."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "Makefile").write_text((ROOT / "Makefile").read_text())
-        (folder / ".venv").mkdir()
-        (folder / ".venv").chmod(0o555)
-        folder.chmod(0o777)
+        directory = Path(name)
+        (directory / "Makefile").write_text((ROOT / "Makefile").read_text())
+        (directory / ".venv").mkdir()
+        (directory / ".venv").chmod(0o555)
+        directory.chmod(0o777)
         other = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
-        command = [*other, "make", "-C", folder, "PACKAGES=no", "setup"]
+        command = [*other, "make", "-C", directory, "PACKAGES=no", "setup"]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
     owner = pwd.getpwuid(os.geteuid()).pw_name
     assert ended.returncode != 0
     said = [line for line in ended.stderr.splitlines() if not line.startswith("make")]
-    assert said == [f"setup: {folder}/.venv belongs to {owner}; clone the project for yourself"]
+    assert said == [f"setup: {directory}/.venv belongs to {owner}; clone the project for yourself"]
 
 
 def test_the_long_step_of_set_up_says_that_it_is_long():

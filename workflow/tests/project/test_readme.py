@@ -15,17 +15,17 @@ TEXT = (ROOT / "README.md").read_text()
 
 @pytest.fixture(scope="module")
 def worked_example(tmp_path_factory) -> Path:
-    """A folder in which the README's digest was run."""
-    folder = tmp_path_factory.mktemp("readme")
+    """A directory in which the README's digest was run."""
+    directory = tmp_path_factory.mktemp("readme")
     command = re.search(r"^    \$ acapella (digest .*)$", TEXT, re.M)[1]
-    run(folder, *shlex.split(command.replace(".test/", f"{ROOT}/.test/")))
-    return folder
+    run(directory, *shlex.split(command.replace(".test/", f"{ROOT}/.test/")))
+    return directory
 
 
-def run(folder: Path, *arguments: str) -> str:
+def run(directory: Path, *arguments: str) -> str:
     """What an acapella command prints."""
     command = [sys.executable, "-m", "acapella.cli.main", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=True).stdout
 
 
 def test_show_prints_what_is_shown(worked_example):

@@ -9,7 +9,7 @@ from acapella_testing.leak_search import left_as_it_came, searched
 from acapella_testing.oracles.plain_flows import write_pcap
 from acapella_testing.release_records import records
 
-from acapella_core.anonymise import anonymise
+from acapella_core.anonymize import anonymize
 
 
 def test_payload_that_stays_in_its_place_is_found(tmp_path):
@@ -29,7 +29,7 @@ def test_a_value_of_a_wrong_length_that_stays_is_found(name, tmp_path):
 
 
 OTHER_ENDS = bytes((192, 0, 2, 9)), bytes.fromhex("20010db8000000000000000000000099")
-NEIGHBOUR = (
+NEIGHBOR = (
     b"\x87" + bytes(7) + OTHER_ENDS[1] + b"\1\1\2\0\0\0\0\7" + b"\3\4\x40" + bytes(13) + OTHER_ENDS[1][:8] + bytes(8)
 )
 ADDRESSES = {  # a frame, and where an address is in it
@@ -43,9 +43,9 @@ ADDRESSES = {  # a frame, and where an address is in it
     "SCTP added address": (ipv4(132, bytes(12) + b"\xc1\0\0\x18" + bytes(4) + b"\xc0\1\0\x10" + bytes(4)
                                 + b"\0\5\0\x08" + OTHER_ENDS[0]), 66, 4),
     "MPTCP address": (with_options("tcp", b"\x1e\x08\x30\1" + OTHER_ENDS[0]), 58, 4),
-    "neighbour": (ipv6(58, NEIGHBOUR), 62, 16),
-    "link-layer address": (ipv6(58, NEIGHBOUR), 80, 6),
-    "prefix": (ipv6(58, NEIGHBOUR), 102, 16),
+    "neighbor": (ipv6(58, NEIGHBOR), 62, 16),
+    "link-layer address": (ipv6(58, NEIGHBOR), 80, 6),
+    "prefix": (ipv6(58, NEIGHBOR), 102, 16),
     "listener": (ipv6(58, b"\x83" + bytes(7) + b"\xff\2" + bytes(13) + b"\x77"), 62, 16),
     "route": (ipv6(43, b"\x3b\2\0\1" + bytes(4) + OTHER_ENDS[1]), 62, 16),
     "home address": (ipv6(60, b"\x3b\2\1\2\0\0\xc9\x10" + OTHER_ENDS[1]), 62, 16),
@@ -84,7 +84,7 @@ def test_a_pseudonym_that_is_the_original_of_another_address_is_no_leak(tmp_path
     """The second frame's addresses are the pseudonyms of the first one's, which so are in the release."""
     first = frames(random.Random(7))[0]
     write_pcap(tmp_path / "one.pcap", [(0, first)])
-    anonymise(str(tmp_path / "one.pcap"), tmp_path / "two.pcap", KEY)
+    anonymize(str(tmp_path / "one.pcap"), tmp_path / "two.pcap", KEY)
     ((*_, kept),) = records((tmp_path / "two.pcap").read_bytes())
     assert searched(tmp_path, [first, kept]) is None
     assert searched(tmp_path, [first], lambda n, original, kept: original[:26] + kept[26:]) is not None

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.made.files_campaign import processed, run
 from acapella_testing.made.made_flowreports import write_tables
-from acapella_testing.oracles.naive_anonymise import CryptoPan
+from acapella_testing.oracles.naive_anonymize import CryptoPan
 from acapella_testing.workflow_run import CAPTURES
 
 from acapella.campaign.layout import Campaign
@@ -38,13 +38,13 @@ SITES = ("University-of-Nowhere", "beta-secret")
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Path:
     """A campaign of the small captures, with pseudonyms, through to its tables."""
-    folder = tmp_path_factory.mktemp("release")
+    directory = tmp_path_factory.mktemp("release")
     rows = []
     for capture in sorted(CAPTURES.glob("*.gz")):
         name = capture.name.removesuffix(".pcap.gz")
         site = SITES[0] if name.startswith("alpha") else SITES[1]
         rows.append((f"{site}-{name}", site, name[-2:], str(capture)))
-    campaign = processed(folder, rows, "--pseudonyms")
+    campaign = processed(directory, rows, "--pseudonyms")
     if program.missing() is None:
         parts = [campaign / kind / f"{rows[0][0]}.parquet" for kind in ("acap", "flows")]
         made = ["-o", campaign / "flowreports" / rows[0][0], "--acap", parts[0], "--flows", parts[1]]
@@ -66,9 +66,9 @@ def public(finished) -> Path:
     return target
 
 
-def files(folder: Path) -> list[Path]:
+def files(directory: Path) -> list[Path]:
     """All files below."""
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+    return sorted(path for path in directory.rglob("*") if path.is_file())
 
 
 def test_a_release_has_captures_acaps_flows_tables_and_says_what_was_done(public):
@@ -118,9 +118,9 @@ def test_the_sheet_tells_that_a_capture_kept_only_a_part(finished, tmp_path):
     assert not any(b"10.0.0.1" in path.read_bytes() for path in files(tmp_path / "public"))
 
 
-def sums_of(folder: Path) -> dict[str, str]:
+def sums_of(directory: Path) -> dict[str, str]:
     """The checksums in SHA256SUMS, by file."""
-    return dict(reversed(line.split("  ")) for line in (folder / "SHA256SUMS").read_text().splitlines())
+    return dict(reversed(line.split("  ")) for line in (directory / "SHA256SUMS").read_text().splitlines())
 
 
 def test_checksums_are_those_of_all_files(public):
@@ -165,7 +165,7 @@ def test_original_addresses_are_nowhere(public):
     assert not [address.hex() for address in addresses if address in captured]
 
 
-def test_flows_are_made_anew_from_the_anonymised_captures(finished, public, tmp_path):
+def test_flows_are_made_anew_from_the_anonymized_captures(finished, public, tmp_path):
     for capture in sorted((public / "captures").iterdir()):
         site, port, _ = capture.stem.split("-")
         made = [tmp_path / f"{kind}.parquet" for kind in ("acap", "flows")]
@@ -179,14 +179,14 @@ def test_flows_are_made_anew_from_the_anonymised_captures(finished, public, tmp_
 
 
 def ends_of(flows: Path) -> set[str]:
-    """The addresses of all flow tables in a folder."""
+    """The addresses of all flow tables in a directory."""
     rows = [row for path in flows.iterdir() for row in pq.read_table(path).to_pylist()]
     return {end for row in rows for end in (row["src"], row["dst"])}
 
 
 def test_frames_have_the_same_times_lengths_and_stacks_as_far_as_they_were_kept(finished, public):
-    def frames(folder: Path) -> list:
-        rows = [row for path in folder.iterdir() for row in pq.read_table(path).to_pylist()]
+    def frames(directory: Path) -> list:
+        rows = [row for path in directory.iterdir() for row in pq.read_table(path).to_pylist()]
         return sorted((row["ts_ns"], row["wire_len"], row["stack"]) for row in rows)
 
     before, after = frames(finished / "acap"), frames(public / "acap")
@@ -203,7 +203,9 @@ def test_tables_come_along_but_for_those_with_addresses(finished, public):
         if path.stem in release_flows.TABLES or path.stem == "capture_quality":
             continue
         assert path.read_bytes() == (finished / "tables" / path.name).read_bytes()
-    rows = [pq.read_table(folder / "tables" / "capture_quality.parquet").to_pylist() for folder in (finished, public)]
+    rows = [
+        pq.read_table(directory / "tables" / "capture_quality.parquet").to_pylist() for directory in (finished, public)
+    ]
     assert all(row.pop("sha256") for row in rows[0])
     assert rows[0] == rows[1]
 
@@ -216,8 +218,8 @@ def test_flow_reports_have_the_pseudonyms_of_the_captures_and_no_order_of_the_tr
     key.write_bytes(bytes(range(KEY_BEGIN, KEY_BEGIN + 32)))
     run("release", finished, "-o", public, "--key-file", key)
     true, shown = (
-        {name: pq.read_table(folder / "tables" / f"{name}.parquet").to_pylist() for name in release_flows.TABLES}
-        for folder in (finished, public)
+        {name: pq.read_table(directory / "tables" / f"{name}.parquet").to_pylist() for name in release_flows.TABLES}
+        for directory in (finished, public)
     )
     flows = shown["flowreport_flows"]
     ends, plain = ends_of(public / "flows"), ends_of(finished / "flows")
@@ -254,8 +256,8 @@ def test_flows_of_each_sample_are_numbered_by_their_pseudonyms(tmp_path):
     release_flows.write(campaign, tmp_path / "out", key)
     pan = CryptoPan(key)
     true, shown = (
-        {name: pq.read_table(folder / f"{name}.parquet").to_pylist() for name in release_flows.TABLES}
-        for folder in (tmp_path / "tables", tmp_path / "out")
+        {name: pq.read_table(directory / f"{name}.parquet").to_pylist() for name in release_flows.TABLES}
+        for directory in (tmp_path / "tables", tmp_path / "out")
     )
     true_order, number = {}, {}
     for sample in sorted({row["sample"] for row in true["flowreport_flows"]}):
@@ -293,9 +295,9 @@ def test_the_same_key_gives_the_same_bytes_and_another_does_not(finished, public
     run("release", finished, "-o", tmp_path / "again")
     one, other = sums_of(tmp_path / "again"), sums_of(public)
     assert {name for name in one | other if one.get(name) != other.get(name)} <= {"catalog.duckdb"}
-    run("anonymise", "--new-key", tmp_path / "key")
+    run("anonymize", "--new-key", tmp_path / "key")
     run("release", finished, "-o", tmp_path / "other", "--key-file", tmp_path / "key", "--macs", "blank")
-    captures = [sorted((folder / "captures").iterdir()) for folder in (public, tmp_path / "other")]
+    captures = [sorted((directory / "captures").iterdir()) for directory in (public, tmp_path / "other")]
     for one, other in zip(*captures, strict=True):
         assert one.stat().st_size == other.stat().st_size
         assert one.read_bytes() != other.read_bytes()
@@ -307,9 +309,9 @@ def test_the_same_key_gives_the_same_bytes_and_another_does_not(finished, public
         (["-o", "{public}"], "is there already"),
         (["-o", "{new}", "--key-file", "{new}/key"], "the key would be published"),
         (["-o", "{new}", "--key-file", "{missing}"], "cannot read the key"),
-        (["-o", "{missing}/new"], "no such folder"),
+        (["-o", "{missing}/new"], "no such directory"),
         (["-o", "{new}", "--pseudonyms", "{new}/names.tsv"], "the true names would be published"),
-        (["-o", "{new}", "--pseudonyms", "{missing}/names.tsv"], "no such folder"),
+        (["-o", "{new}", "--pseudonyms", "{missing}/names.tsv"], "no such directory"),
         (["-o", "{new}", "--pseudonyms", "{public}/README.md"], "is no map of names"),
     ],
 )

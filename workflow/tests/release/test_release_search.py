@@ -43,12 +43,12 @@ def run(*words) -> int:
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory) -> Path:
     """A campaign of two captures, through to its tables."""
-    folder = tmp_path_factory.mktemp("search")
+    directory = tmp_path_factory.mktemp("search")
     rows = []
     for number, sample in enumerate(SAMPLES):
         each = [(START + 1000 * n, frame) for n, frame in enumerate(frames(random.Random(number)))]
-        rows.append((sample, SITE, f"p{number}", write_pcap(folder / f"true-{number}.pcap", each)))
-    return processed(folder, rows, "--pseudonyms")
+        rows.append((sample, SITE, f"p{number}", write_pcap(directory / f"true-{number}.pcap", each)))
+    return processed(directory, rows, "--pseudonyms")
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +68,10 @@ def public(made) -> Path:
     return made[0]
 
 
-def refused(made, folder: Path, change) -> str:
+def refused(made, directory: Path, change) -> str:
     """The error of the search of the release with a change."""
     public, arguments = made
-    part = folder / "part"
+    part = directory / "part"
     shutil.copytree(public, part)
     change(part)
     with pytest.raises(UserError) as raised:
@@ -159,8 +159,8 @@ def test_a_new_column_of_an_acap_or_a_table_stays_private(campaign, tmp_path, mo
     monkeypatch.setattr(release_search, "released", release_columns.released)
     monkeypatch.setattr(release_catalog.index, "VIEWS", ())  # `frames` has tcp_seq
     assert run("release", campaign, "-o", tmp_path / "public", "--key-file", campaign / "release.key") == 0
-    for folder, table in (("acap", "frames"), ("flows", "flows")):
-        for path in (tmp_path / "public" / folder).iterdir():
+    for directory, table in (("acap", "frames"), ("flows", "flows")):
+        for path in (tmp_path / "public" / directory).iterdir():
             assert set(pq.read_schema(path).names) == set(listed(table)) - {fewer[table]}
             assert "link_types" not in json.loads(pq.read_metadata(path).metadata[b"acapella"])
     rows = pq.read_table(tmp_path / "public" / "tables" / "frame_sizes.parquet").to_pylist()
@@ -182,13 +182,13 @@ def test_true_captures_are_read_again_with_the_limits_of_the_command(made, tmp_p
     assert str(part) not in str(raised.value) and str(raised.value).isprintable()
 
 
-def change_checksum(folder: Path) -> None:
-    with duckdb.connect(str(folder / "catalog.duckdb")) as con:
+def change_checksum(directory: Path) -> None:
+    with duckdb.connect(str(directory / "catalog.duckdb")) as con:
         con.execute("update stored.samples set sha256 = 'not hex'")
 
 
-def forget_table(folder: Path) -> None:
-    path = folder / "provenance.json"
+def forget_table(directory: Path) -> None:
+    path = directory / "provenance.json"
     content = json.loads(path.read_text())
     del content["outputs"]["tables/frame_sizes.parquet"]
     path.write_text(json.dumps(content))
@@ -199,9 +199,9 @@ def forget_table(folder: Path) -> None:
     [(change_checksum, "sha256 'not hex' is not a SHA-256"), (forget_table, "frame_sizes.parquet: is not what its")],
 )
 def test_a_damaged_catalog_or_provenance_is_one_line(campaign, tmp_path, capsys, change, line):
-    folder = shutil.copytree(campaign, tmp_path / "damaged")
-    change(folder)
-    assert run("release", folder, "-o", tmp_path / "public") == 2
+    directory = shutil.copytree(campaign, tmp_path / "damaged")
+    change(directory)
+    assert run("release", directory, "-o", tmp_path / "public") == 2
     (error,) = capsys.readouterr().err.splitlines()
     assert line in error and not (tmp_path / "public").exists()
 

@@ -17,14 +17,14 @@ from acapella_testing.frames import tunnel_frames as tf
 from acapella_testing.frames.tunnel_frames import TYPES
 from acapella_testing.made.files_campaign import processed, run
 from acapella_testing.oracles import plain_flows
-from acapella_testing.oracles.naive_anonymise import RANGES, TunnelMap
+from acapella_testing.oracles.naive_anonymize import RANGES, TunnelMap
 from acapella_testing.release_records import records
 
 from acapella.common import tshark
 from acapella.release import columns as release_columns
 from acapella.release import flows as release_flows
 from acapella_core import schemas
-from acapella_core.anonymise import anonymise, tunnel_pseudonyms_of
+from acapella_core.anonymize import anonymize, tunnel_pseudonyms_of
 
 KEY = random.Random(11).randbytes(32)
 HASHES = ("flow_id", "peer_flow_id", "community_id")
@@ -78,20 +78,22 @@ def packets() -> list[tf.Packet]:
 @pytest.fixture(scope="module")
 def sets(tmp_path_factory) -> tuple[Path, Path]:
     """A campaign of these frames through to its tables, and its release."""
-    folder = tmp_path_factory.mktemp("tunnels")
+    directory = tmp_path_factory.mktemp("tunnels")
     frames = [packet.octets for packet in packets()]
-    capture = plain_flows.write_pcap(folder / "t.pcap", [(10**18 + i * 1000, frame) for i, frame in enumerate(frames)])
-    public, key = folder / "public", folder / "key"
-    campaign = processed(folder, [("x", "S", "p", capture)])
+    capture = plain_flows.write_pcap(
+        directory / "t.pcap", [(10**18 + i * 1000, frame) for i, frame in enumerate(frames)]
+    )
+    public, key = directory / "public", directory / "key"
+    campaign = processed(directory, [("x", "S", "p", capture)])
     key.touch(mode=0o600)
     key.write_bytes(KEY)
     run("release", campaign, "-o", public, "--key-file", key)
     return campaign, public
 
 
-def flows(folder: Path) -> list[dict]:
+def flows(directory: Path) -> list[dict]:
     """The flow table."""
-    return pq.read_table(folder / "flows" / "x.parquet").to_pylist()
+    return pq.read_table(directory / "flows" / "x.parquet").to_pylist()
 
 
 def decoded(path: Path) -> str:
@@ -203,9 +205,10 @@ def test_no_part_of_an_nvgre_key_is_published(sets):
 def test_flow_tables_have_the_same_pseudonyms(sets):
     naive = TunnelMap(KEY, TYPES)
 
-    def stacks(folder: Path, pseudonym) -> list:
+    def stacks(directory: Path, pseudonym) -> list:
         return sorted(
-            [[t["type"], pseudonym(t["type"], t["id"]), t["position"]] for t in row["tunnels"]] for row in flows(folder)
+            [[t["type"], pseudonym(t["type"], t["id"]), t["position"]] for t in row["tunnels"]]
+            for row in flows(directory)
         )
 
     assert stacks(sets[1], lambda _, found: found) == stacks(sets[0], naive.identifier)
@@ -242,7 +245,7 @@ def test_an_identifier_in_a_file_is_found_in_every_form(form, tmp_path):
 
 def test_no_original_hash_is_in_a_released_file(sets):
     before, after = (
-        {row[name] for row in flows(folder) for name in HASHES if row[name] is not None} for folder in sets
+        {row[name] for row in flows(directory) for name in HASHES if row[name] is not None} for directory in sets
     )
     assert len(before) > 50
     assert len(after) > 50
@@ -307,7 +310,7 @@ def test_identifiers_wider_than_their_field_are_refused():
 def test_a_thousand_tenants_stay_a_thousand_flows(tmp_path):
     frames = [tf.frame(tf.vxlan(vni, tf.syn())).octets for vni in range(1000)]
     source = plain_flows.write_pcap(tmp_path / "in.pcap", list(enumerate(frames)))
-    anonymise(str(source), tmp_path / "out.pcap", KEY)
+    anonymize(str(source), tmp_path / "out.pcap", KEY)
     made = ["-o", tmp_path / "acap.parquet", "--flows", tmp_path / "flows.parquet", "--engine", "native"]
     run("digest", tmp_path / "out.pcap", *made)
     rows = pq.read_table(tmp_path / "flows.parquet").to_pylist()
@@ -324,7 +327,7 @@ def test_no_cut_of_a_frame_shows_an_identifier(build, tmp_path):
     source.write_bytes(plain_flows.PCAP_HEADER + b"".join(
         len(cut).to_bytes(4, "little").rjust(12, b"\0") + len(packet.octets).to_bytes(4, "little") + cut
         for cut in cuts))  # fmt: skip
-    anonymise(str(source), tmp_path / "out.pcap", KEY)
+    anonymize(str(source), tmp_path / "out.pcap", KEY)
     naive = TunnelMap(KEY, TYPES)
     for *_, frame in records((tmp_path / "out.pcap").read_bytes()):
         for place in packet.places:

@@ -24,12 +24,12 @@ LINK = re.compile(r'(?:src|href)\s*=\s*"([^"]*)"')
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
     """A report about sites with hostile names, and a hostile provenance."""
-    folder = write_tables(tmp_path_factory.mktemp("report") / "a <b>campaign", names=HOSTILE)
-    (folder / "provenance.json").write_text(json.dumps({"versions": {HOSTILE[0]: [HOSTILE[2]]}}), encoding="utf-8")
-    for sample in [row["sample"] for row in Source(Campaign(folder)).quality if "/" not in row["sample"]][:3]:
-        note(folder, sample, "no lldpd here, so no names of ports" * 3, f"{HOSTILE[0]} was noted")
-    assert cli.main(["report", str(folder)]) == 0
-    return folder
+    directory = write_tables(tmp_path_factory.mktemp("report") / "a <b>campaign", names=HOSTILE)
+    (directory / "provenance.json").write_text(json.dumps({"versions": {HOSTILE[0]: [HOSTILE[2]]}}), encoding="utf-8")
+    for sample in [row["sample"] for row in Source(Campaign(directory)).quality if "/" not in row["sample"]][:3]:
+        note(directory, sample, "no lldpd here, so no names of ports" * 3, f"{HOSTILE[0]} was noted")
+    assert cli.main(["report", str(directory)]) == 0
+    return directory
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_every_column_is_visible_without_scrolling(opened):
 
 def widths(page) -> list:
     """Return name, needed and visible width of each table."""
-    measure = "all => all.map(e => [e.getAttribute('aria-labelledby'), e.scrollWidth, e.clientWidth])"
+    measure = "all => all.map(e => [e.getAttribute('aria-labeledby'), e.scrollWidth, e.clientWidth])"
     return page.locator(".scroll").evaluate_all(measure)
 
 
@@ -107,10 +107,10 @@ def test_title_names_campaign_testbed_and_time(tmp_path):
     source = quality_with(tmp_path)
     first, last = ({**source.quality[n]}["actual_start_ns"] for n in (0, -1))
     assert summary.heading(source) == f": {summary.utc(first)} to {summary.utc(last + 20 * 10**9)[11:]} UTC"
-    (source.campaign.folder / "raw").mkdir()
-    manifest = source.campaign.folder / "raw" / "a.json"
+    (source.campaign.directory / "raw").mkdir()
+    manifest = source.campaign.directory / "raw" / "a.json"
     manifest.write_text(json.dumps({"testbed": "local"}), encoding="utf-8")
-    (source.campaign.folder / "raw" / "b.json").write_text("no JSON", encoding="utf-8")
+    (source.campaign.directory / "raw" / "b.json").write_text("no JSON", encoding="utf-8")
     assert summary.heading(source).startswith(": testbed local, 2023-11-14 ")
     manifest.write_text(json.dumps({"testbed": "files"}), encoding="utf-8")
     assert summary.heading(source).startswith(": captures from files, 2023-11-14 ")
@@ -120,9 +120,9 @@ def test_notes_of_manifests_stand_under_the_quality_of_the_samples(opened):
     page, _ = opened
     headings = page.locator("#tables h3").all_inner_texts()
     assert headings[-2:] == ["Quality of each sample", "Notes on samples"]
-    rows = [row.split("\t") for row in page.locator("[aria-labelledby='table-notes'] tbody tr").all_inner_texts()]
+    rows = [row.split("\t") for row in page.locator("[aria-labeledby='table-notes'] tbody tr").all_inner_texts()]
     assert {row[-1] for row in rows} == {"no lldpd here, so no names of ports" * 3, f"{HOSTILE[0]} was noted"}
-    box = page.locator("[aria-labelledby='table-notes'] table").bounding_box()
+    box = page.locator("[aria-labeledby='table-notes'] table").bounding_box()
     assert box["width"] <= page.locator("main").bounding_box()["width"], "it fits the page"
 
 
@@ -159,42 +159,42 @@ def test_a_table_can_be_had_from_the_page(hostile):
 
 
 def test_a_large_table_is_linked_to_and_not_carried(tmp_path):
-    folder = write_tables(tmp_path / "made", sites=1)
-    path = folder / "tables" / "throughput.csv"
+    directory = write_tables(tmp_path / "made", sites=1)
+    path = directory / "tables" / "throughput.csv"
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     path.write_text(lines[0] + "".join(lines[1:]) * 60, encoding="utf-8")
-    assert cli.main(["report", str(folder)]) == 0
-    assert '<a href="tables/throughput.csv">' in (folder / "report.html").read_text(encoding="utf-8")
+    assert cli.main(["report", str(directory)]) == 0
+    assert '<a href="tables/throughput.csv">' in (directory / "report.html").read_text(encoding="utf-8")
 
 
 def test_same_tables_give_the_same_page(tmp_path):
     pages = []
     for name in ("a", "b"):
-        folder = write_tables(tmp_path / name / "made", sites=1)
-        assert cli.main(["report", str(folder)]) == 0
-        pages.append((folder / "report.html").read_bytes())
+        directory = write_tables(tmp_path / name / "made", sites=1)
+        assert cli.main(["report", str(directory)]) == 0
+        pages.append((directory / "report.html").read_bytes())
     assert pages[0] == pages[1]
 
 
 @pytest.mark.parametrize("shape", [{"names": [], "sites": 0}, {"frames": 0}])
 def test_a_campaign_without_data_has_a_report(shape, tmp_path):
-    folder = write_tables(tmp_path / "made", **shape)
-    assert cli.main(["report", str(folder)]) == 0
-    assert "no data" in (folder / "report.html").read_text(encoding="utf-8")
+    directory = write_tables(tmp_path / "made", **shape)
+    assert cli.main(["report", str(directory)]) == 0
+    assert "no data" in (directory / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
     ("name", "fix"), [("provenance.json", "acapella process"), ("tables/tcp_control.csv", "acapella process")]
 )
 def test_a_missing_file_names_the_stage_to_run(name, fix, tmp_path, capsys):
-    folder = write_tables(tmp_path / "made", sites=1)
-    (folder / name).unlink()
+    directory = write_tables(tmp_path / "made", sites=1)
+    (directory / name).unlink()
     capsys.readouterr()
-    assert cli.main(["report", str(folder)]) == 2
+    assert cli.main(["report", str(directory)]) == 2
     error = capsys.readouterr().err
-    assert f"{name}: no such file; run: {fix} {folder}" in error
+    assert f"{name}: no such file; run: {fix} {directory}" in error
     assert error.count("\n") == 1
-    assert not (folder / "report.html").exists()
+    assert not (directory / "report.html").exists()
 
 
 def test_captures_from_files_are_not_called_samples_of_a_testbed(tmp_path):
@@ -210,10 +210,10 @@ def test_captures_from_files_are_not_called_samples_of_a_testbed(tmp_path):
 
 
 def test_provenance_has_words_for_its_parts(tmp_path):
-    folder = write_tables(tmp_path / "made", sites=1)
+    directory = write_tables(tmp_path / "made", sites=1)
     told = {"acapella_provenance": 1, "else": 2, "outputs": {"a": "b"}, "versions": {"acapella": "0"}}
-    (folder / "provenance.json").write_text(json.dumps(told), encoding="utf-8")
-    parts = page.provenance_of(Campaign(folder))
+    (directory / "provenance.json").write_text(json.dumps(told), encoding="utf-8")
+    parts = page.provenance_of(Campaign(directory))
     assert [part["key"] for part in parts] == ["versions", "outputs", "acapella_provenance", "else"]
     assert [part["label"] for part in parts][2:] == ["Version of provenance.json's format", "else"]
 

@@ -29,8 +29,8 @@ def test_definition_of_duplicate_acks_stands_with_their_number(tmp_path):
 
 
 def test_tables_of_the_report_name_the_filter_of_all_samples(tmp_path):
-    folder = write_tables(tmp_path / "made", sites=1, restriction=("filter", "filter tcp port 443"))
-    source = Source(Campaign(folder))
+    directory = write_tables(tmp_path / "made", sites=1, restriction=("filter", "filter tcp port 443"))
+    source = Source(Campaign(directory))
     titles = {table["name"]: table["title"] for table in tables.of(source)}
     for name in ("top_flows", "applications", "ip_versions", "tcp_control", "capture_quality"):
         assert titles[name].endswith(" (samples: filter tcp port 443)"), titles[name]

@@ -16,11 +16,11 @@ from acapella.report import trials
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
     """A report on trials in three environments."""
-    folder = write_campaign(tmp_path_factory.mktemp("report") / "compared", shapes(2))
-    assert cli.main(["trials", str(folder), "--environments", *shapes(2)]) == 0
-    assert cli.main(["conformance", "-o", str(folder / "tables")]) == 0
-    assert cli.main(["report", str(folder), "--trials", "--papers"]) == 0
-    return folder
+    directory = write_campaign(tmp_path_factory.mktemp("report") / "compared", shapes(2))
+    assert cli.main(["trials", str(directory), "--environments", *shapes(2)]) == 0
+    assert cli.main(["conformance", "-o", str(directory / "tables")]) == 0
+    assert cli.main(["report", str(directory), "--trials", "--papers"]) == 0
+    return directory
 
 
 def test_the_comparison_says_which_baseline_is_odd_and_where_nobody_can_tell(tmp_path, compared):
@@ -30,9 +30,9 @@ def test_the_comparison_says_which_baseline_is_odd_and_where_nobody_can_tell(tmp
         and "The first trial of" not in note
     )
     runs = [{"I": 0.3, "warnings": [odd_baseline("quiet-1")]}] * 2
-    folder = write_campaign(tmp_path, {"quiet": runs, "loaded": [{}] * 2}, all_pairs=True)
-    assert cli.main(["trials", str(folder), "--environments", "quiet", "loaded"]) == 0
-    table = trials.compared(Source(Campaign(folder)))
+    directory = write_campaign(tmp_path, {"quiet": runs, "loaded": [{}] * 2}, all_pairs=True)
+    assert cli.main(["trials", str(directory), "--environments", "quiet", "loaded"]) == 0
+    table = trials.compared(Source(Campaign(directory)))
     assert "The first trial of quiet is the odd one" in table["note"] and "does not show" not in table["note"]
     column = [heading for heading, _ in table["columns"]].index("Others")
     assert [row[column] for row in table["rows"]] == ["0.8500", "0.9850"]
@@ -44,9 +44,9 @@ def test_a_warning_of_several_trials_is_told_once_with_their_number(tmp_path):
         return {"code": "coarse_clock", "components": ["O", "L", "I"], "text": text}
 
     runs = [{"warnings": [coarse(n)]} for n in (2, 3, 10)] + [{}]
-    folder = write_campaign(tmp_path, {"quiet": runs, "loaded": [{"warnings": [coarse(2)]}] * 2})
-    assert cli.main(["trials", str(folder), "--environments", "quiet", "loaded"]) == 0
-    assert trials.warnings(Source(Campaign(folder))) == [
+    directory = write_campaign(tmp_path, {"quiet": runs, "loaded": [{"warnings": [coarse(2)]}] * 2})
+    assert cli.main(["trials", str(directory), "--environments", "quiet", "loaded"]) == 0
+    assert trials.warnings(Source(Campaign(directory))) == [
         "quiet, 3 of 5 trials (O, L and I): the clock of trial quiet-2 is coarse: 20 packets. The others likewise; "
         "consistency_warnings.csv has the numbers of each.",
         "loaded, runs B and C (O, L and I): the clock of trial quiet-2 is coarse: 20 packets.",
@@ -59,7 +59,7 @@ def test_the_section_on_trials_compares_environments_and_draws_its_figures(compa
     page.on("pageerror", lambda error: heard.append(str(error)))
     page.goto((compared / "report.html").as_uri())
     page.wait_for_function("n => document.querySelectorAll('figure.drawn').length === n", arg=len(NAMES) + len(TRIALS))
-    rows = page.locator("[aria-labelledby='table-consistency_environments'] tbody tr").all_inner_texts()
+    rows = page.locator("[aria-labeledby='table-consistency_environments'] tbody tr").all_inner_texts()
     assert [row.split("\t")[0] for row in rows] == ["quiet", "noisy", "shared"]
     assert "0.9848" in rows[0]
     warned = page.locator("#consistency .warnings li").all_inner_texts()
@@ -74,16 +74,18 @@ def test_the_section_on_trials_compares_environments_and_draws_its_figures(compa
 
 def test_numbers_of_papers_are_shown_on_request_only(compared, tmp_path):
     assert 'id="table-kappa_published"' in (compared / "report.html").read_text(encoding="utf-8")
-    folder = shutil.copytree(compared, tmp_path / "copy")
-    (folder / "tables" / "kappa_published.csv").unlink()
-    assert cli.main(["report", str(folder), "--trials"]) == 0
-    assert "kappa_published" not in re.sub("<style>.*?</style>", "", (folder / "report.html").read_text(), flags=re.S)
+    directory = shutil.copytree(compared, tmp_path / "copy")
+    (directory / "tables" / "kappa_published.csv").unlink()
+    assert cli.main(["report", str(directory), "--trials"]) == 0
+    assert "kappa_published" not in re.sub(
+        "<style>.*?</style>", "", (directory / "report.html").read_text(), flags=re.S
+    )
 
 
 def test_undefined_components_are_words_and_no_zero(tmp_path):
-    folder = write_campaign(tmp_path, {"quiet": [{"common": 0}]})
-    assert cli.main(["trials", str(folder), "--environments", "quiet"]) == 0
-    table = trials.compared(Source(Campaign(folder)))
+    directory = write_campaign(tmp_path, {"quiet": [{"common": 0}]})
+    assert cli.main(["trials", str(directory), "--environments", "quiet"]) == 0
+    table = trials.compared(Source(Campaign(directory)))
     row = dict(zip((heading for heading, _ in table["columns"]), table["rows"][0], strict=True))
     assert (row["U"], row["O"], row["I"], row["L"], row["Kappa"]) == ("1", *["undefined"] * 3, "0")
     assert "1\N{NO-BREAK SPACE}run with undefined components" in table["note"]
@@ -98,8 +100,8 @@ def test_undefined_components_are_words_and_no_zero(tmp_path):
     ],
 )
 def test_a_missing_file_of_trials_names_the_stage_to_run(name, fix, compared, tmp_path, capsys):
-    folder = shutil.copytree(compared, tmp_path / "copy")
-    (folder / name).unlink()
+    directory = shutil.copytree(compared, tmp_path / "copy")
+    (directory / name).unlink()
     capsys.readouterr()
-    assert cli.main(["report", str(folder), "--trials", "--papers"]) == 2
+    assert cli.main(["report", str(directory), "--trials", "--papers"]) == 2
     assert f"{name}: no such file; {fix}" in capsys.readouterr().err

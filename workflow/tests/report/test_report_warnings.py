@@ -5,7 +5,7 @@ import json
 import pytest
 from acapella_testing.made.made_report import note, plain, quality_with
 from acapella_testing.made.tiny import add_sample, flow
-from acapella_testing.stages import analyse, rows
+from acapella_testing.stages import analyze_campaign, rows
 
 from acapella.campaign.layout import Campaign
 from acapella.figures import quality
@@ -21,7 +21,7 @@ def test_a_capture_that_counts_twice_is_warned_of(tmp_path):
     """The same frames as two samples of a port: the peak rate and the flow's bytes are twice the traffic."""
     for sample in ("a", "b"):
         add_sample(tmp_path, sample, ("WEST", "p1"), (0, 20), [flow(1, 19)])
-        analyse(tmp_path)
+        analyze_campaign(tmp_path)
         peak = max(row["rate_bps"] for row in rows(tmp_path, "throughput"))
         (stitched,) = rows(tmp_path, "stitched_flows")
         if sample == "a":
@@ -157,7 +157,7 @@ def test_coarse_stamps_are_told_for_each_resolution(tmp_path):
 
 def test_samples_that_failed_are_counted(tmp_path):
     source = quality_with(tmp_path)
-    raw = source.campaign.folder / "raw"
+    raw = source.campaign.directory / "raw"
     raw.mkdir()
     lines = "".join(f"s{n}\tS0\tp0\ts{n}.pcap\n" for n in range(6))
     (raw / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + lines, encoding="utf-8")
@@ -169,11 +169,11 @@ def test_samples_that_failed_are_counted(tmp_path):
 @pytest.mark.parametrize("pseudonyms", [False, True])
 def test_excluded_samples_are_no_failures(pseudonyms, tmp_path):
     source = quality_with(tmp_path)
-    folder = source.campaign.folder
-    (folder / "raw").mkdir()
+    directory = source.campaign.directory
+    (directory / "raw").mkdir()
     lines = "".join(f"s{n}\tS0\tp0\ts{n}.pcap\n" for n in range(6))
-    (folder / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + lines, encoding="utf-8")
-    (folder / "provenance.json").write_text(json.dumps({"parameters": {"pseudonyms": pseudonyms}}), encoding="utf-8")
+    (directory / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + lines, encoding="utf-8")
+    (directory / "provenance.json").write_text(json.dumps({"parameters": {"pseudonyms": pseudonyms}}), encoding="utf-8")
     said = "2 collected samples of 6 excluded by the config"
     expected = f"{said}." if pseudonyms else f"{said}: s1, s5."
     assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.of(source, ["s5", "s1", "other"])] == [
@@ -192,13 +192,15 @@ MAPPING = "sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\nS0-P0-0000\tS0
 
 
 def warned_of_what_was_not_taken(source, *, pseudonyms: bool) -> list[str]:
-    folder = source.campaign.folder
-    (folder / "raw").mkdir()
-    (folder / "raw" / "failed.tsv").write_text(FAILED, encoding="utf-8")
+    directory = source.campaign.directory
+    (directory / "raw").mkdir()
+    (directory / "raw" / "failed.tsv").write_text(FAILED, encoding="utf-8")
     lines = "".join(f"s{n}\tS0\tp0\ts{n}.pcap\n" for n in range(4))
-    (folder / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + lines, encoding="utf-8")
-    (folder / "pseudonyms.tsv").write_text(MAPPING, encoding="utf-8")  # also of an earlier run, without a meaning now
-    (folder / "provenance.json").write_text(json.dumps({"parameters": {"pseudonyms": pseudonyms}}), encoding="utf-8")
+    (directory / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + lines, encoding="utf-8")
+    (directory / "pseudonyms.tsv").write_text(
+        MAPPING, encoding="utf-8"
+    )  # also of an earlier run, without a meaning now
+    (directory / "provenance.json").write_text(json.dumps({"parameters": {"pseudonyms": pseudonyms}}), encoding="utf-8")
     return [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.of(source)]
 
 
@@ -223,16 +225,16 @@ def test_a_note_has_its_samples_and_what_they_lost(tmp_path):
     (first, *others) = [row["sample"] for row in source.quality]
     unknown, *known = source.quality
     for sample in (first, *others):
-        note(source.campaign.folder, sample, "all have it")
-    note(source.campaign.folder, others[0], "all have it", "7 of 9 replayed frames are not in the capture")
-    note(source.campaign.folder, "left-out", "of no sample of the tables")
+        note(source.campaign.directory, sample, "all have it")
+    note(source.campaign.directory, others[0], "all have it", "7 of 9 replayed frames are not in the capture")
+    note(source.campaign.directory, "left-out", "of no sample of the tables")
     (shown,) = notes.tables(source)
     assert unknown["lost_frames"] is None
     assert {row[-1]: row[1:3] for row in shown["rows"]} == {
         "all have it": [str(len(source.quality)), f"{sum(row['lost_frames'] for row in known)}, 1 unknown"],
         "7 of 9 replayed frames are not in the capture": ["1", str(known[0]["lost_frames"])],
     }
-    provenance = source.campaign.folder / "provenance.json"
+    provenance = source.campaign.directory / "provenance.json"
     provenance.write_text(json.dumps({"parameters": {"pseudonyms": True}}), encoding="utf-8")
     (shown,) = notes.tables(source)
     assert (shown["rows"], shown["columns"]) == ([], [])

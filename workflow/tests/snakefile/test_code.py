@@ -16,13 +16,13 @@ SOURCE = Path(code.__file__).parents[1]
 def copy(tmp_path, monkeypatch):
     """Our packages in a directory of their own, so that they can be edited."""
     for name in code.OURS:
-        shutil.copytree(code.package_folder(name), tmp_path / "workflow/native/python" / name)
+        shutil.copytree(code.package_directory(name), tmp_path / "workflow/native/python" / name)
     root = SOURCE.parents[2]
     shutil.copytree(root / "workflow/native/src", tmp_path / "workflow/native/src")
     (tmp_path / "schemas").mkdir()
     for name in ("protocols.tsv", "report_formats.tsv", "tunnels.tsv"):
         shutil.copy(root / "schemas" / name, tmp_path / "schemas" / name)
-    monkeypatch.setattr(code, "package_folder", lambda top: tmp_path / "workflow/native/python" / top)
+    monkeypatch.setattr(code, "package_directory", lambda top: tmp_path / "workflow/native/python" / top)
     yield tmp_path / "workflow/native"
     forget()  # or the copy's digests are taken for ours
 
@@ -67,7 +67,7 @@ def test_an_edit_of_another_stage_changes_nothing(copy):
     assert fresh("acapella.digest.command", "acapella.digest.native") == before
 
 
-def test_another_folder_gives_the_same(copy, monkeypatch):
+def test_another_directory_gives_the_same(copy, monkeypatch):
     elsewhere = fresh("acapella.digest.command", "acapella.digest.native")
     monkeypatch.undo()
     assert fresh("acapella.digest.command", "acapella.digest.native") == elsewhere
@@ -94,7 +94,7 @@ def names_in_tree(path: Path, package: str) -> set[str]:
 def test_imports_of_every_module_are_those_of_its_syntax_tree():
     count = 0
     for top in code.OURS:
-        directory = code.package_folder(top)
+        directory = code.package_directory(top)
         for path in directory.rglob("*.py"):
             package = ".".join([top, *path.parent.relative_to(directory).parts])
             assert set(code.imported_names(path.read_text(), package)) == names_in_tree(path, package), path

@@ -28,9 +28,9 @@ SLURM = ["--profile", str(ROOT / "profiles" / "slurm"), "--latency-wait", "1"]
 SLURM += ["--slurm-init-seconds-before-status-checks", "1"]
 
 
-def after(folder, monkeypatch, *jobs) -> str:
+def after(directory, monkeypatch, *jobs) -> str:
     """Return the report on jobs (name, exit code, log's text), with names as digest__a or process."""
-    monkeypatch.chdir(folder)
+    monkeypatch.chdir(directory)
     failed = []
     for name, code, text in jobs:
         log = Path("results", "mine", "logs", *name.split("__")).with_suffix(".log")
@@ -229,8 +229,8 @@ def test_results_that_snakemake_deletes_after_it_reports_the_failure_are_named(t
 def letters(tmp_path_factory):
     """A campaign of three good captures and a text file named .pcap, after a run up to the digests; and its output."""
     place = workplace(tmp_path_factory.mktemp("letters"), digest={"engine": "native"})
-    (place.folder / "captures" / "letter.pcap").write_text("Dear reader, this is not a capture at all.\n")
-    with (place.folder / "config" / "samples.tsv").open("a") as sheet:
+    (place.directory / "captures" / "letter.pcap").write_text("Dear reader, this is not a capture at all.\n")
+    with (place.directory / "config" / "samples.tsv").open("a") as sheet:
         sheet.write("letter\talpha\tp3\t../captures/letter.pcap\n")
     return place, place.run("--keep-going", "--until", "digest")
 
@@ -309,7 +309,7 @@ def test_a_broken_sample_is_named_also_if_snakemake_is_quiet(letters, letter, qu
 
 def refuse_slurm(place) -> None:
     """Have the commands of Slurm end as they do without a controller, but at once."""
-    commands = place.folder / "commands"
+    commands = place.directory / "commands"
     commands.mkdir()
     for name in ("sbatch", "squeue", "sacct", "sinfo", "scontrol", "scancel"):
         (commands / name).write_text("#!/bin/sh\necho 'error: Unable to contact slurm controller' >&2\nexit 1\n")

@@ -19,12 +19,12 @@ PATIENCE_S = 900  # never reached but where something hangs
 
 @pytest.fixture
 def cluster():
-    """A folder for a cluster's files; skips with a reason where there can be none."""
+    """A directory for a cluster's files; skips with a reason where there can be none."""
     why = slurm_cluster.missing()
     if why:
         pytest.skip(why)
-    with tempfile.TemporaryDirectory(prefix="slurm-") as folder:  # pytest's are too long for a socket's path
-        yield Path(folder)
+    with tempfile.TemporaryDirectory(prefix="slurm-") as directory:  # pytest's are too long for a socket's path
+        yield Path(directory)
 
 
 def test_jobs_pass_through_sbatch_and_make_the_same_bytes(cluster, tmp_path):
@@ -35,7 +35,7 @@ def test_jobs_pass_through_sbatch_and_make_the_same_bytes(cluster, tmp_path):
     command = slurm_cluster.command_on_cluster(cluster, there.command(*PROFILE, "process"))
     running = subprocess.Popen(
         command,
-        cwd=there.folder,
+        cwd=there.directory,
         env=os.environ | {"PYTHONSAFEPATH": "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -182,13 +182,15 @@ def test_snakemake_stops_before_anything_with_one_line(tmp_path, mistake):
     assert len(lines) == 1 and lines[0].startswith("config error: "), ended.stdout
 
 
-def test_a_folder_of_temporary_files_that_cannot_be_used_is_named_before_anything_runs(tmp_path):
+def test_a_directory_of_temporary_files_that_cannot_be_used_is_named_before_anything_runs(tmp_path):
     place = workplace(tmp_path)
     place.environment["TMPDIR"] = str(tmp_path / "gone")
     ended = place.run("--dry-run")
     assert ended.returncode != 0
     last = ended.stdout.splitlines()[-1]
-    assert last.startswith(f"folder of temporary files {tmp_path / 'gone'}: there is no such folder; "), ended.stdout
+    assert last.startswith(f"directory of temporary files {tmp_path / 'gone'}: there is no such directory; "), (
+        ended.stdout
+    )
 
 
 def test_two_samples_of_one_name_are_refused_with_their_lines(tmp_path):
@@ -252,7 +254,7 @@ def test_another_config_file_takes_the_place_of_config_yaml(tmp_path):
         ("- a list\n", "not a mapping of keys to values; write campaign: NAME"),
         ("", "not a mapping of keys to values; write campaign: NAME"),
         ("campaign: [\n", "not YAML: "),
-        (None, "cannot read: No such file or directory; start in the folder that has it"),
+        (None, "cannot read: No such file or directory; start in the directory that has it"),
     ],
     ids=["list", "empty", "no YAML", "absent"],
 )
@@ -280,7 +282,7 @@ LOCAL = {"testbed": "local", "samples": None, "local": {"replay": {"repeats": 3}
         ({"exclude": ["quiet-4"]}, "exclude: 'quiet-4' is no sample of testbed local; did you mean quiet-3?"),
         ({"collect": {"mode": "slice"}}, "collect.slice: missing; mode slice needs its name"),
         ({"collect": {"mode": "sites", "sites": ["site9"]}}, "collect.sites: no site 'site9'; there are site1, site2"),
-        ({"preprocess": {"anonymise": True}}, "preprocess.key_file: missing; anonymise needs a key: acapella anonym"),
+        ({"preprocess": {"anonymize": True}}, "preprocess.key_file: missing; anonymize needs a key: acapella anonym"),
     ],
 )
 def test_what_the_local_testbed_cannot_take_is_named_before_it_captures(tmp_path, changes, complaint):
@@ -290,7 +292,7 @@ def test_what_the_local_testbed_cannot_take_is_named_before_it_captures(tmp_path
 
 
 def test_what_is_collected_needs_neither_its_key_nor_its_filter_again(tmp_path):
-    gone = {"preprocess": {"anonymise": True, "key_file": "/nowhere/campaign.key"}}
+    gone = {"preprocess": {"anonymize": True, "key_file": "/nowhere/campaign.key"}}
     place = workplace(tmp_path, **LOCAL | gone)
     ended = place.run("--dry-run")
     assert ended.returncode != 0 and "config error: preprocess.key_file: cannot read /nowhere" in ended.stdout

@@ -42,8 +42,8 @@ def test_another_setting_reruns_what_it_changes_and_nothing_else(again):
 
 
 def test_a_capture_that_changed_is_digested_again_and_the_others_are_not(again):
-    (again.folder / "captures" / "alpha-p1.pcap.gz").write_bytes(
-        (again.folder / "captures" / "beta-p1.pcap.gz").read_bytes()
+    (again.directory / "captures" / "alpha-p1.pcap.gz").write_bytes(
+        (again.directory / "captures" / "beta-p1.pcap.gz").read_bytes()
     )
     said = again.succeed("--dry-run")
     assert re.search(r"^digest +1$", said, re.M), said
@@ -57,7 +57,7 @@ def tables_name(place: Workplace) -> set[str]:
 
 
 def test_a_sample_that_left_the_sheet_no_longer_counts_and_its_files_are_removed(again):
-    sheet = again.folder / "config" / "samples.tsv"
+    sheet = again.directory / "config" / "samples.tsv"
     sheet.write_text("".join(line for line in sheet.open() if not line.startswith("beta-p1")))
     again.succeed("process")
     assert not (again.campaign / "acap" / "beta-p1.parquet").exists()
@@ -73,10 +73,10 @@ def test_a_sample_that_is_excluded_no_longer_counts_though_its_files_are_there(a
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory) -> tuple[Workplace, subprocess.CompletedProcess]:
     """Three good captures, a text file named .pcap, and a file that is not there; and their run."""
-    folder = tmp_path_factory.mktemp("broken")
-    place = workplace(folder)
-    (folder / "captures" / "letter.pcap").write_text("Dear reader, this is not a capture at all.\n")
-    sheet = folder / "config" / "samples.tsv"
+    directory = tmp_path_factory.mktemp("broken")
+    place = workplace(directory)
+    (directory / "captures" / "letter.pcap").write_text("Dear reader, this is not a capture at all.\n")
+    sheet = directory / "config" / "samples.tsv"
     sheet.write_text(
         sheet.read_text() + "letter\talpha\tp3\t../captures/letter.pcap\nlost\talpha\tp4\t../captures/lost.pcap\n"
     )
@@ -164,6 +164,6 @@ def test_a_snakemake_that_keeps_benchmarks_elsewhere_is_named_instead_of_failing
 
 def test_snakemake_makes_its_own_report_with_captions(again):
     again.succeed("--report", "report.zip")
-    assert (again.folder / "report.zip").stat().st_size > 0
+    assert (again.directory / "report.zip").stat().st_size > 0
     captions = {path.stem for path in (ROOT / "workflow" / "report").glob("*.rst")}
     assert {path.stem for path in (again.campaign / "figures").glob("*.svg")} <= captions

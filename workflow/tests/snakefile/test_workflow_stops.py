@@ -16,7 +16,7 @@ from acapella_testing.workflow_run import RESULTS, ROOT, function_of_rules, work
 STOPPED_S = 300  # never reached but where it hangs
 
 
-def test_killed_and_started_again_in_another_folder_with_two_cores_it_makes_the_same_bytes(finished, tmp_path):
+def test_killed_and_started_again_in_another_directory_with_two_cores_it_makes_the_same_bytes(finished, tmp_path):
     place = workplace(tmp_path / "elsewhere", digest={"threads": 2})
     running = place.start("--cores", "1")
     while not list(place.campaign.glob("acap/*.parquet")) and running.poll() is None:
@@ -46,7 +46,7 @@ def test_asked_to_stop_again_and_again_it_ends_and_leaves_nothing_behind(tmp_pat
         running.wait()
     assert stopped, "it hangs, or went on to its end"
     assert not list(place.campaign.rglob("*.part"))
-    assert not list(place.folder.glob(".snakemake/locks/*")), "the next run would ask for --unlock"
+    assert not list(place.directory.glob(".snakemake/locks/*")), "the next run would ask for --unlock"
 
 
 def runs(*words: str) -> bool:

@@ -10,8 +10,8 @@ def tamper(monkeypatch, change, flows: bool = False) -> None:
     """Let verify see a digest of ours that ``change`` has altered: a table in, a table out."""
     sound = tables.our_tables
 
-    def altered(file, engine, folder, limits=None):
-        made = sound(file, engine, folder)
+    def altered(file, engine, directory, limits=None):
+        made = sound(file, engine, directory)
         path = made.flows if flows else made.frames
         table = pq.read_table(path)
         pq.write_table(change(table).cast(table.schema), path)

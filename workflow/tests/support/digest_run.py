@@ -24,11 +24,11 @@ def frames(count: int) -> list[tuple[int, bytes]]:
 
 
 class Digest:
-    """Runs the command in a folder of its own and knows what it wrote."""
+    """Runs the command in a directory of its own and knows what it wrote."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self.acap, self.flows = folder / "acap" / "t.parquet", folder / "flows" / "t.parquet"
+    def __init__(self, directory: Path):
+        self.directory = directory
+        self.acap, self.flows = directory / "acap" / "t.parquet", directory / "flows" / "t.parquet"
         for path in (self.acap, self.flows):
             path.parent.mkdir()
 
@@ -37,8 +37,8 @@ class Digest:
         return main(["digest", *words])
 
     def written(self) -> list[str]:
-        """All files of the folder but captures."""
-        return sorted(p.name for p in self.folder.rglob("*") if p.is_file() and p.suffix != ".pcap")
+        """All files of the directory but captures."""
+        return sorted(p.name for p in self.directory.rglob("*") if p.is_file() and p.suffix != ".pcap")
 
     def hashes(self) -> list[str]:
         return [hashlib.sha256(path.read_bytes()).hexdigest() for path in (self.acap, self.flows)]

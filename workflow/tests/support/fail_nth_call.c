@@ -273,22 +273,22 @@ int rename(const char *old, const char *new) {
     return real(old, new);
 }
 
-int renameat(int old_folder, const char *old, int new_folder, const char *new) {
+int renameat(int old_directory, const char *old, int new_directory, const char *new) {
     REAL(int, "renameat", int, const char *, int, const char *)
     if (fails(RENAME)) {
         errno = EIO;
         return -1;
     }
-    return real(old_folder, old, new_folder, new);
+    return real(old_directory, old, new_directory, new);
 }
 
-int renameat2(int old_folder, const char *old, int new_folder, const char *new, unsigned flags) {
+int renameat2(int old_directory, const char *old, int new_directory, const char *new, unsigned flags) {
     REAL(int, "renameat2", int, const char *, int, const char *, unsigned)
     if (fails(RENAME)) {
         errno = EIO;
         return -1;
     }
-    return real(old_folder, old, new_folder, new, flags);
+    return real(old_directory, old, new_directory, new, flags);
 }
 
 // A link gives a whole file its final name, as a rename does.
@@ -301,13 +301,13 @@ int link(const char *old, const char *new) {
     return real(old, new);
 }
 
-int linkat(int old_folder, const char *old, int new_folder, const char *new, int flags) {
+int linkat(int old_directory, const char *old, int new_directory, const char *new, int flags) {
     REAL(int, "linkat", int, const char *, int, const char *, int)
     if (fails(RENAME)) {
         errno = EIO;
         return -1;
     }
-    return real(old_folder, old, new_folder, new, flags);
+    return real(old_directory, old, new_directory, new, flags);
 }
 
 // dlsym may allocate: glibc's own entry points instead.

@@ -7,13 +7,13 @@ from acapella_testing.oracles.plain_flows import write_pcap
 from acapella_testing.release_records import pcap, records
 
 from acapella_core import _native
-from acapella_core.anonymise import anonymise
+from acapella_core.anonymize import anonymize
 
 
-def searched(folder: Path, originals: list[bytes], change=None) -> tuple | None:
+def searched(directory: Path, originals: list[bytes], change=None) -> tuple | None:
     """What the search of a capture finds, of frames anonymized and then changed."""
-    true, public = write_pcap(folder / "true.pcap", list(enumerate(originals))), folder / "public.pcap"
-    counts = anonymise(str(true), public, KEY)
+    true, public = write_pcap(directory / "true.pcap", list(enumerate(originals))), directory / "public.pcap"
+    counts = anonymize(str(true), public, KEY)
     if change:
         kept = [frame for *_, frame in records(public.read_bytes())]
         public.write_bytes(

@@ -1,6 +1,6 @@
 """Run inside a network namespace of its own: programs at the ends of a veth, some of them killed. Prints JSON.
 
-    unshare -rn python live_reports.py SCENARIO FOLDER
+    unshare -rn python live_reports.py SCENARIO DIRECTORY
 
 The data plane reports onto v0, the collector receives from v1; the control channel is on the namespace's loopback.
 """
@@ -45,8 +45,8 @@ def capture(path: Path, packets: int) -> Path:
 class Place:
     """The namespace and the programs in it."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, directory: Path):
+        self.directory = directory
         self._stack = contextlib.ExitStack()
         for command in (
             "link set lo up",
@@ -67,28 +67,28 @@ class Place:
     def start(self, name: str, *words: str) -> subprocess.Popen:
         """An acapella command; what it says goes to a file of its name."""
         command = [sys.executable, "-m", "acapella.cli.main", *words]
-        with (self.folder / f"{name}.log").open("wb") as log:
+        with (self.directory / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)
         self._stack.callback(process.kill)
         return process
 
     def collector(self, name: str, *more: str) -> subprocess.Popen:
-        """A collector that receives, its results in the folder ``name``."""
+        """A collector that receives, its results in the directory ``name``."""
         words = ("collector", "run", "--interface", "v1", "--listen", f"127.0.0.1:{PORT}", "--queue-pairs", "2")
-        process = self.start(name, *words, "-o", str(self.folder / name), *more)
+        process = self.start(name, *words, "-o", str(self.directory / name), *more)
         self.wait_for(name, "receiving from")
         return process
 
     def data_plane(self, name: str, *more: str) -> subprocess.Popen:
         """The program over the capture, in its time, onto v0."""
-        words = ("p4", "run", "flowstats", "--in", str(self.folder / "in.pcap"), "--out-interface", "v0")
-        stats = ("--stats", str(self.folder / f"{name}.json"))
-        secret = ("--secret", str(self.folder / "reports" / "collector.secret"))
+        words = ("p4", "run", "flowstats", "--in", str(self.directory / "in.pcap"), "--out-interface", "v0")
+        stats = ("--stats", str(self.directory / f"{name}.json"))
+        secret = ("--secret", str(self.directory / "reports" / "collector.secret"))
         return self.start(name, *words, *stats, "--collector", f"127.0.0.1:{PORT}", *secret, *more)
 
     def wait_for(self, name: str, said: str, times: int = 1) -> None:
         """Wait until a program has said something so often."""
-        path = self.folder / f"{name}.log"
+        path = self.directory / f"{name}.log"
         deadline = time.monotonic() + PATIENCE_S
         while not path.is_file() or path.read_text().count(said) < times:
             if time.monotonic() > deadline:
@@ -100,7 +100,7 @@ class Place:
         from acapella.collector.questions import asked  # noqa: PLC0415
 
         deadline = time.monotonic() + PATIENCE_S
-        with asked(self.folder / name) as ask:
+        with asked(self.directory / name) as ask:
             while time.monotonic() < deadline:
                 state = ask("state")["state"]
                 if state["reports"]["accepted"] >= least:
@@ -110,30 +110,30 @@ class Place:
 
     def statistics(self, name: str) -> dict:
         """What became of a data plane's frames."""
-        return json.loads((self.folder / f"{name}.json").read_text())
+        return json.loads((self.directory / f"{name}.json").read_text())
 
     def results(self, name: str) -> dict:
         """A collector's counters."""
-        return json.loads((self.folder / name / "counters.json").read_text())
+        return json.loads((self.directory / name / "counters.json").read_text())
 
 
 def all_arrive(place: Place) -> dict:
     """A whole run at full speed; the collector ends by itself."""
-    capture(place.folder / "in.pcap", 4000)
+    capture(place.directory / "in.pcap", 4000)
     collector = place.collector("reports", "--until-ended")
     codes = [place.data_plane("plane").wait(PATIENCE_S), collector.wait(PATIENCE_S)]
     return {"codes": codes, "plane": place.statistics("plane"), **place.results("reports")}
 
 
 def collector_killed(place: Place) -> dict:
-    """kill -9 of the collector in the middle of a paced run, and a new one in its folder."""
-    capture(place.folder / "in.pcap", 20_000)
+    """kill -9 of the collector in the middle of a paced run, and a new one in its directory."""
+    capture(place.directory / "in.pcap", 20_000)
     first = place.collector("reports")
     plane = place.data_plane("plane", "--pace")
     before = place.wait_for_reports("reports", 50)
     first.kill()
     first.wait()
-    left = sorted(path.name for path in (place.folder / "reports").iterdir())
+    left = sorted(path.name for path in (place.directory / "reports").iterdir())
     second = place.collector("reports", "--until-ended")
     place.wait_for_reports("reports", 50)
     plane.terminate()
@@ -149,7 +149,7 @@ def collector_killed(place: Place) -> dict:
 
 def data_plane_killed(place: Place) -> dict:
     """kill -9 of the data plane in the middle of a paced run, and a new one."""
-    capture(place.folder / "in.pcap", 20_000)
+    capture(place.directory / "in.pcap", 20_000)
     collector = place.collector("reports")
     plane = place.data_plane("plane", "--pace")
     place.wait_for_reports("reports", 50)
@@ -171,7 +171,7 @@ def interface_gone(place: Place) -> dict:
     collector = place.collector("reports")
     for command in ("set v1 down", "set v1 up"):
         subprocess.run(["ip", "link", *command.split()], check=True)
-    capture(place.folder / "in.pcap", 100)
+    capture(place.directory / "in.pcap", 100)
     sent = place.data_plane("plane").wait(PATIENCE_S)
     place.wait_for_reports("reports", 10)
     subprocess.run(["ip", "link", "del", "v0"], check=True)

@@ -10,8 +10,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def native_program(name: str) -> Path:
     """Path of a program of workflow/native/tests or bench; skips the test where it is not built."""
-    folder = Path(os.environ.get("ACAPELLA_NATIVE_TESTS", ROOT / "build" / "native-tests" / "tests"))
-    for program in (folder / name, folder / "bench" / name):
+    directory = Path(os.environ.get("ACAPELLA_NATIVE_TESTS", ROOT / "build" / "native-tests" / "tests"))
+    for program in (directory / name, directory / "bench" / name):
         if program.is_file():
             return program
-    pytest.skip(f"{name} is not built in {folder}: run make test, or set ACAPELLA_NATIVE_TESTS")
+    pytest.skip(f"{name} is not built in {directory}: run make test, or set ACAPELLA_NATIVE_TESTS")

@@ -4,7 +4,7 @@ import random
 import struct
 from pathlib import Path
 
-from acapella_core.anonymise import anonymise
+from acapella_core.anonymize import anonymize
 
 KEY = random.Random(4).randbytes(32)
 
@@ -27,9 +27,9 @@ def records(data: bytes) -> list[tuple[int, int, int, bytes]]:
     return made
 
 
-def released(folder: Path, frames: list[bytes], key: bytes = KEY, link_type: int = 1, **options) -> list[bytes]:
+def released(directory: Path, frames: list[bytes], key: bytes = KEY, link_type: int = 1, **options) -> list[bytes]:
     """What is left of frames."""
-    source, target = folder / "in.pcap", folder / "out.pcap"
+    source, target = directory / "in.pcap", directory / "out.pcap"
     source.write_bytes(pcap([(len(frame), frame) for frame in frames], link_type))
-    anonymise(str(source), target, key, **options)
+    anonymize(str(source), target, key, **options)
     return [frame for *_, frame in records(target.read_bytes())]

@@ -1,8 +1,8 @@
-"""A Slurm cluster of one node for one command, in namespaces of its own: slurm_cluster.py FOLDER COMMAND...
+"""A Slurm cluster of one node for one command, in namespaces of its own: slurm_cluster.py DIRECTORY COMMAND...
 
-Started by `command_on_cluster`: as process 1 of new PID, network, mount and host name namespaces it puts FOLDER in the
-place of /etc/slurm, starts munged, slurmctld and slurmd, runs COMMAND once the node is idle, and ends with its status.
-With process 1 the kernel ends every process of the cluster; its ports are on a loopback that nobody else has.
+Started by `command_on_cluster`: as process 1 of new PID, network, mount and host name namespaces it puts DIRECTORY in
+the place of /etc/slurm, starts munged, slurmctld and slurmd, runs COMMAND once the node is idle, and ends with its
+status. With process 1 the kernel ends every process of the cluster; its ports are on a loopback that nobody else has.
 """
 
 import os
@@ -26,12 +26,12 @@ SlurmctldHost=localhost({address})
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={directory}/munge.socket
 CredType=cred/munge
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+StateSaveLocation={directory}/state
+SlurmdSpoolDir={directory}/spool
+SlurmctldPidFile={directory}/slurmctld.pid
+SlurmdPidFile={directory}/slurmd.pid
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
@@ -54,7 +54,7 @@ def missing() -> str | None:
 
 
 def search_path() -> str:
-    """PATH and the folders of the system's programs."""
+    """PATH and the directories of the system's programs."""
     return os.pathsep.join([os.environ.get("PATH", os.defpath), *SBIN])
 
 
@@ -63,29 +63,29 @@ def unshare() -> list[str]:
     return ["unshare", *(USER if os.geteuid() else ()), *NAMESPACES]
 
 
-def command_on_cluster(folder: Path, command: list[str]) -> list[str]:
-    """The command line that runs ``command`` on a cluster whose files are in ``folder`` (a short path: a socket)."""
-    return [*unshare(), sys.executable, __file__, str(folder), *command]
+def command_on_cluster(directory: Path, command: list[str]) -> list[str]:
+    """The command line that runs ``command`` on a cluster whose files are in ``directory`` (a short path: a socket)."""
+    return [*unshare(), sys.executable, __file__, str(directory), *command]
 
 
-def configure(folder: Path) -> None:
+def configure(directory: Path) -> None:
     """Write what the daemons read."""
-    folder.chmod(0o711)  # munged insists that everybody could reach its socket
+    directory.chmod(0o711)  # munged insists that everybody could reach its socket
     for name in ("state", "spool"):
-        (folder / name).mkdir()
+        (directory / name).mkdir()
     memory_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20 * 9 // 10
-    told = {"folder": folder, "address": ADDRESS, "user": Path("/proc/self").owner()}
+    told = {"directory": directory, "address": ADDRESS, "user": Path("/proc/self").owner()}
     told |= {"cpus": os.cpu_count(), "memory_mb": memory_mb}
-    (folder / "slurm.conf").write_text(CONFIGURATION.format(**told))
-    (folder / "cgroup.conf").write_text("CgroupAutomount=no\n")
-    key = folder / "munge.key"
+    (directory / "slurm.conf").write_text(CONFIGURATION.format(**told))
+    (directory / "cgroup.conf").write_text("CgroupAutomount=no\n")
+    key = directory / "munge.key"
     key.write_bytes(os.urandom(1024))
     key.chmod(0o600)
 
 
-def start(folder: Path, *command: str) -> None:
-    """Start a daemon in the foreground, its words in FOLDER/NAME.log."""
-    with (folder / f"{command[0]}.log").open("w") as log:
+def start(directory: Path, *command: str) -> None:
+    """Start a daemon in the foreground, its words in DIRECTORY/NAME.log."""
+    with (directory / f"{command[0]}.log").open("w") as log:
         subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
@@ -99,21 +99,21 @@ def until(said: str, *command: str) -> None:
         time.sleep(0.1)
 
 
-def main(folder: Path, command: list[str]) -> int:
+def main(directory: Path, command: list[str]) -> int:
     """Process 1 of the namespaces."""
     os.environ["PATH"] = search_path()
     socket.sethostname("localhost")
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     # Slurm asks the resolver for addresses that the machine can reach (AI_ADDRCONFIG), and loopback's own do not count.
     subprocess.run(["ip", "address", "add", f"{ADDRESS}/32", "dev", "lo"], check=True)
-    configure(folder)
-    subprocess.run(["mount", "--bind", str(folder), "/etc/slurm"], check=True)
-    files = [f"--{name}={folder}/munge.{ending}" for name, ending in (("key-file", "key"), ("socket", "socket"))]
-    files += [f"--{name}-file={folder}/munge.{name}" for name in ("pid", "seed", "log")]
-    start(folder, "munged", "--foreground", *files)
-    until("Success", "sh", "-c", f"munge -n -S {folder}/munge.socket | unmunge -S {folder}/munge.socket")
-    start(folder, "slurmctld", "-D")
-    start(folder, "slurmd", "-D", "-N", "localhost")
+    configure(directory)
+    subprocess.run(["mount", "--bind", str(directory), "/etc/slurm"], check=True)
+    files = [f"--{name}={directory}/munge.{ending}" for name, ending in (("key-file", "key"), ("socket", "socket"))]
+    files += [f"--{name}-file={directory}/munge.{name}" for name in ("pid", "seed", "log")]
+    start(directory, "munged", "--foreground", *files)
+    until("Success", "sh", "-c", f"munge -n -S {directory}/munge.socket | unmunge -S {directory}/munge.socket")
+    start(directory, "slurmctld", "-D")
+    start(directory, "slurmd", "-D", "-N", "localhost")
     until("idle", "sinfo", "--noheader", "--format=%T")
     return subprocess.run(command, check=False).returncode
 

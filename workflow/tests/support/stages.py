@@ -15,53 +15,55 @@ from acapella_core.errors import UserError
 from acapella_core.files import sha256_of
 
 
-def analysed_by_tshark(folder: Path, frames: list[bytes]) -> Path:
+def analyzed_by_tshark(directory: Path, frames: list[bytes]) -> Path:
     """A campaign of one sample of these frames, digested with engine tshark; skips the test without tshark."""
     try:
         tshark.find()
     except UserError as error:
         pytest.skip(str(error))
-    return analysed_frames(folder, frames, "tshark")
+    return analyzed_frames(directory, frames, "tshark")
 
 
-def analysed_frames(folder: Path, frames: list[bytes], engine: str = "native") -> Path:
+def analyzed_frames(directory: Path, frames: list[bytes], engine: str = "native") -> Path:
     """Make a campaign of one sample of these frames in a directory, up to its tables."""
     for part in ("raw", "acap", "flows"):
-        (folder / part).mkdir()
-    capture = write_pcap(folder / "raw" / "s.pcap", [(START_NS + at, frame) for at, frame in enumerate(frames)])
+        (directory / part).mkdir()
+    capture = write_pcap(directory / "raw" / "s.pcap", [(START_NS + at, frame) for at, frame in enumerate(frames)])
     manifest = {"sample": "s", "site": "WEST", "port": "p1", "file": capture.name, "sha256": sha256_of(capture)}
     manifest |= {"status": "ok", "testbed": "files", "bytes": capture.stat().st_size}
-    (folder / "raw" / "s.json").write_text(json.dumps(manifest))
-    made = ["-o", str(folder / "acap" / "s.parquet"), "--flows", str(folder / "flows" / "s.parquet")]
+    (directory / "raw" / "s.json").write_text(json.dumps(manifest))
+    made = ["-o", str(directory / "acap" / "s.parquet"), "--flows", str(directory / "flows" / "s.parquet")]
     assert cli.main(["digest", str(capture), *made, "--engine", engine, "--site", "WEST", "--port", "p1"]) == 0
-    return analyse(folder)
+    return analyze_campaign(directory)
 
 
-def analyse(folder: Path, *, reverse: bool = False, threads: int = 1, choice: dict | None = None, **options) -> Path:
+def analyze_campaign(
+    directory: Path, *, reverse: bool = False, threads: int = 1, choice: dict | None = None, **options
+) -> Path:
     """Index, analyze every sample, process; ``reverse`` takes the samples the other way round.
 
     ``choice``: the index's keywords `traffic` and `trials`; ``options``: those of process.
     """
-    campaign = Campaign(folder)
+    campaign = Campaign(directory)
     index.build(campaign, threads=threads, **(choice or {}))
-    for acap in sorted((folder / "acap").glob("*.parquet"), reverse=reverse):
-        analyze.make_partials(campaign, acap.stem, folder / "partial" / acap.stem, threads=threads)
+    for acap in sorted((directory / "acap").glob("*.parquet"), reverse=reverse):
+        analyze.make_partials(campaign, acap.stem, directory / "partial" / acap.stem, threads=threads)
     process.make_tables(campaign, threads=threads, **options)
-    return folder
+    return directory
 
 
-def rows(folder: Path, table: str) -> list[dict]:
+def rows(directory: Path, table: str) -> list[dict]:
     """The rows of a published table."""
-    return pq.read_table(folder / "tables" / f"{table}.parquet").to_pylist()
+    return pq.read_table(directory / "tables" / f"{table}.parquet").to_pylist()
 
 
-def manifest_of(folder, place, capture, start):
+def manifest_of(directory, place, capture, start):
     """A manifest: WEST p1 knows its times and losses, the others do not."""
     site, port = place
     name, known = capture.stem, place == ("WEST", "p1")
     manifest = {
         "acapella_manifest": 1,
-        "campaign": folder.name,
+        "campaign": directory.name,
         "run": 1,
         "sample": name,
         "testbed": "files",
@@ -86,5 +88,5 @@ def manifest_of(folder, place, capture, start):
         "notes": [],
         "mirror": dict.fromkeys(("offered_frames", "delivered_frames", "offered_bytes", "delivered_bytes")),
     }
-    (folder / "raw" / f"{name}.json").write_text(json.dumps(manifest), encoding="utf-8")
+    (directory / "raw" / f"{name}.json").write_text(json.dumps(manifest), encoding="utf-8")
     return manifest

@@ -1,4 +1,4 @@
-"""Running the whole workflow in a folder of its own, for the tests of Snakefile and rules."""
+"""Running the whole workflow in a directory of its own, for the tests of Snakefile and rules."""
 
 import atexit
 import functools
@@ -65,47 +65,47 @@ def umask() -> int:
 
 @dataclass
 class Workplace:
-    """A folder with a configuration, a sample sheet and captures; `run` starts Snakemake in it."""
+    """A directory with a configuration, a sample sheet and captures; `run` starts Snakemake in it."""
 
-    folder: Path
+    directory: Path
     environment: dict[str, str] = field(default_factory=dict)
 
     @property
     def campaign(self) -> Path:
-        return self.folder / "results" / "tiny"
+        return self.directory / "results" / "tiny"
 
     def configure(self, **changes) -> None:
         """Write config/config.yaml: the tiny campaign's settings with changes to the top keys."""
-        target = self.folder / "config" / "config.yaml"
+        target = self.directory / "config" / "config.yaml"
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(yaml.safe_dump(SETTINGS | changes, sort_keys=False))
 
-    def copy(self, folder: Path) -> "Workplace":
+    def copy(self, directory: Path) -> "Workplace":
         """Copy all files, as old as they are, into a new or empty directory.
 
         Next to the original the relative paths of the SQL files stay the same, so that nothing is made again.
         """
-        return Workplace(shutil.copytree(self.folder, folder, symlinks=True, dirs_exist_ok=True))
+        return Workplace(shutil.copytree(self.directory, directory, symlinks=True, dirs_exist_ok=True))
 
     def sheet(self, *rows: tuple[str, str, str, str]) -> None:
         """Write config/samples.tsv of rows sample, site, port, file."""
         lines = ["\t".join(row) for row in (("sample", "site", "port", "file"), *rows)]
-        (self.folder / "config" / "samples.tsv").write_text("\n".join(lines) + "\n")
+        (self.directory / "config" / "samples.tsv").write_text("\n".join(lines) + "\n")
 
-    def replace_tshark(self, folder: Path, instead: str) -> None:
+    def replace_tshark(self, directory: Path, instead: str) -> None:
         """Put a tshark on PATH that runs the shell command ``instead`` for a capture; skip the test without tshark."""
         tshark = shutil.which("tshark")
         if tshark is None:
             pytest.skip("no tshark that reads captures")
-        program = folder / "programs" / "tshark"
+        program = directory / "programs" / "tshark"
         program.parent.mkdir()
         program.write_text(TSHARK.format(instead=instead, tshark=tshark))
         program.chmod(0o755)
         self.environment["PATH"] = f"{program.parent}:{os.environ['PATH']}"
 
     def command(self, *arguments: str) -> list[str]:
-        """The command line of Snakemake for this folder."""
-        snakefile = ["--snakefile", str(ROOT / "Snakefile"), "--directory", str(self.folder)]
+        """The command line of Snakemake for this directory."""
+        snakefile = ["--snakefile", str(ROOT / "Snakefile"), "--directory", str(self.directory)]
         return [sys.executable, "-m", "snakemake", *snakefile, *arguments]
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess:
@@ -114,7 +114,7 @@ class Workplace:
         with tempfile.NamedTemporaryFile() as output:
             request = {
                 "arguments": command[3:],
-                "directory": str(self.folder),
+                "directory": str(self.directory),
                 "environment": os.environ | ENVIRONMENT | self.environment,
                 "umask": umask(),
                 "output": output.name,
@@ -126,7 +126,7 @@ class Workplace:
         """Start `python -m snakemake` in a separate process group; ``output``: where both streams go."""
         return subprocess.Popen(
             self.command(*arguments),
-            cwd=self.folder,
+            cwd=self.directory,
             env=os.environ | self.environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -159,11 +159,11 @@ def function_of_rules(name: str) -> str:
     return re.search(rf"^def {name}\(.*?\n(?:\n\n|\Z)", (ROOT / "rules" / "samples.smk").read_text(), re.M | re.S)[0]
 
 
-def workplace(folder: Path, **changes) -> Workplace:
+def workplace(directory: Path, **changes) -> Workplace:
     """A workplace with the three captures of .test/ at two sites."""
-    place = Workplace(folder)
+    place = Workplace(directory)
     place.configure(**changes)
-    shutil.copytree(CAPTURES, folder / "captures")
+    shutil.copytree(CAPTURES, directory / "captures")
     place.sheet(
         ("alpha-p1", "alpha", "p1", "../captures/alpha-p1.pcap.gz"),
         ("alpha-p2", "alpha", "p2", "../captures/alpha-p2.pcap.gz"),

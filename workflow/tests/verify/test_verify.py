@@ -31,16 +31,18 @@ def remembered(tmp_path_factory):
     """Equal captures are digested once by each engine, and read once by tshark as the reference."""
     ours, theirs, known = tables.our_tables, tables.tshark_tables, {}
 
-    def once(folder: Path, file: Path, make, *engine: str) -> tables.Tables:
+    def once(directory: Path, file: Path, make, *engine: str) -> tables.Tables:
         key = (*engine, hashlib.sha256(file.read_bytes()).hexdigest())
         if key not in known:
             known[key] = make(file, *engine, tmp_path_factory.mktemp("digest"))
-        copies = {name: Path(shutil.copy(getattr(known[key], name), folder)) for name in ("frames", "flows", "tags")}
+        copies = {name: Path(shutil.copy(getattr(known[key], name), directory)) for name in ("frames", "flows", "tags")}
         return replace(known[key], **copies)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "our_tables", lambda file, engine, folder, limits=None: once(folder, file, ours, engine))
-        patch.setattr(tables, "tshark_tables", lambda file, folder, *_: once(folder, file, theirs))
+        patch.setattr(
+            tables, "our_tables", lambda file, engine, directory, limits=None: once(directory, file, ours, engine)
+        )
+        patch.setattr(tables, "tshark_tables", lambda file, directory, *_: once(directory, file, theirs))
         yield
 
 
@@ -269,7 +271,9 @@ def test_outer_tags_are_compared_whatever_stands_behind_the_stack(tag, ethertype
     altered = write_pcap(tmp_path / "other.pcap", [(START_NS, other)])
     sound = tables.our_tables
     assert main(["verify", str(capture)]) == 0
-    monkeypatch.setattr(tables, "our_tables", lambda file, engine, folder, limits=None: sound(altered, engine, folder))
+    monkeypatch.setattr(
+        tables, "our_tables", lambda file, engine, directory, limits=None: sound(altered, engine, directory)
+    )
     result = compare(capture, "native")
     assert places_of(result) == [(1, layer)]
     assert result.faults == 1
@@ -387,7 +391,7 @@ def test_corpus_agrees_on_layers_2_to_4(corpus, tmp_path, capsys):
     """A few captures; test_dissect_matches_tshark compares all of them, joined."""
     for part in ("ndpi", "tcpdump"):
         for file in sorted((corpus / part).glob("*.pcap*"))[:: 40 if SOAK else 240]:
-            (tmp_path / f"{part}_{file.name}").symlink_to(file)  # in a folder, what tshark refuses is passed over
+            (tmp_path / f"{part}_{file.name}").symlink_to(file)  # in a directory, what tshark refuses is passed over
     code = main(["verify", str(tmp_path)])
     out = capsys.readouterr().out
     assert "unexplained on what the core decided: 0 frames" in out

@@ -19,7 +19,7 @@ def test_a_named_file_that_cannot_be_compared_fails(capture, capsys):
     assert f"not compared: {text}" in printed.err
 
 
-def test_what_is_no_capture_is_said_and_passed_over_in_a_folder(capture, capsys):
+def test_what_is_no_capture_is_said_and_passed_over_in_a_directory(capture, capsys):
     text = capture.with_name("notes.pcap")
     text.write_text("no capture at all\n" * 9)
     assert main(["verify", str(capture.parent)]) == 0
@@ -84,19 +84,19 @@ def test_progress_counts_files_and_frames_on_standard_error(capture, capsys):
 
 
 def test_every_file_that_is_skipped_is_listed_with_the_reason(capture, capsys):
-    folder = capture.parent
-    (folder / "inner").mkdir()
+    directory = capture.parent
+    (directory / "inner").mkdir()
     expected = {
-        folder / "inner" / "notes.txt": "no suffix of a capture",
-        folder / "gone.pcap": "cannot read it: No such file or directory",
-        folder / "link": "symbolic link to a directory",
-        folder / "pipe.pcap": "not a regular file",
+        directory / "inner" / "notes.txt": "no suffix of a capture",
+        directory / "gone.pcap": "cannot read it: No such file or directory",
+        directory / "link": "symbolic link to a directory",
+        directory / "pipe.pcap": "not a regular file",
     }
-    (folder / "inner" / "notes.txt").write_text("x")
-    (folder / "gone.pcap").symlink_to(folder / "nowhere")
-    (folder / "link").symlink_to(folder / "inner")
-    os.mkfifo(folder / "pipe.pcap")
-    assert main(["verify", str(folder)]) == 0
+    (directory / "inner" / "notes.txt").write_text("x")
+    (directory / "gone.pcap").symlink_to(directory / "nowhere")
+    (directory / "link").symlink_to(directory / "inner")
+    os.mkfifo(directory / "pipe.pcap")
+    assert main(["verify", str(directory)]) == 0
     err = capsys.readouterr().err
     skipped = dict(re.findall(r"^skipped: (.*?): (.*)$", err, re.M))
     assert set(skipped) == {str(path) for path in expected}
@@ -105,7 +105,7 @@ def test_every_file_that_is_skipped_is_listed_with_the_reason(capture, capsys):
     assert "4 files skipped" in err
 
 
-def test_a_file_that_is_named_and_in_a_folder_is_compared_once(capture, capsys):
+def test_a_file_that_is_named_and_in_a_directory_is_compared_once(capture, capsys):
     other = capture.with_name("capture.dump")
     other.write_bytes(capture.read_bytes())
     assert main(["verify", str(capture.parent), str(other)]) == 0

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from acapella_core.files import scratch_folder
+from acapella_core.files import scratch_directory
 
 from . import Skip
 
@@ -27,12 +27,12 @@ def run(*words: object) -> str:
 
 
 @contextlib.contextmanager
-def folder(beside: Path, size: int, mbps: int | None) -> Iterator[Path]:
-    """An empty folder for ``size`` bytes on the disk of ``beside``, or on one of ``mbps`` MB/s; gone afterwards.
+def directory(beside: Path, size: int, mbps: int | None) -> Iterator[Path]:
+    """An empty directory for ``size`` bytes on the disk of ``beside``, or on one of ``mbps`` MB/s; gone afterwards.
 
     Raises Skip where no such disk can be made.
     """
-    with scratch_folder(beside) as place:
+    with scratch_directory(beside) as place:
         if mbps is None:
             yield place
             return

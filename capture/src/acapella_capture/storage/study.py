@@ -64,7 +64,7 @@ def cases(settings: Settings) -> Iterator[Case]:
 def study(settings: Settings, beside: Path, say=print) -> dict[str, Any]:
     """Everything that was measured; ``skipped`` says why nothing was, ``notes`` why a part was not.
 
-    ``beside`` is a folder on the disk that is measured. The process gets mounts of its own.
+    ``beside`` is a directory on the disk that is measured. The process gets mounts of its own.
     """
     result = {
         "version": 1,
@@ -99,8 +99,8 @@ def study(settings: Settings, beside: Path, say=print) -> dict[str, Any]:
 def tables_of_rates(result: dict[str, Any], settings: Settings, beside: Path, say) -> None:
     """Add the runs of Tables 1 and 2 to the result, under their thresholds of the whole machine's memory."""
     try:
-        with thresholds.set_to(*rates.THRESHOLDS, None), disk.folder(beside, 0, None) as folder:
-            for row in rates.measured(folder, settings.table_seconds):
+        with thresholds.set_to(*rates.THRESHOLDS, None), disk.directory(beside, 0, None) as directory:
+            for row in rates.measured(directory, settings.table_seconds):
                 result["rates"].append(row)
                 kept = f"{row['snaplen']} B of {row['frame_bytes']} B, {row['writer']}"
                 say(f"storage: {kept}: {row['written']:,} of {row['offered']:,} frames written")
@@ -137,10 +137,10 @@ def measured(case: Case, settings: Settings, beside: Path) -> dict[str, Any]:
     """One run. Raises Skip where it cannot be had."""
     with thresholds.set_to(case.background_percent, case.limit_percent, settings.memory_mb) as memory:
         most = int(memory * case.limit_percent / 100 * BEYOND)
-        with disk.folder(beside, int(most * ROOM) + 256 * thresholds.MB, case.disk_mbps) as folder:
+        with disk.directory(beside, int(most * ROOM) + 256 * thresholds.MB, case.disk_mbps) as directory:
             os.sync()  # what others have left to write is not ours
-            samples, intervals = watched(case, settings, folder, most)
-            accounts = json.loads((folder / "c.json").read_text(encoding="utf-8"))
+            samples, intervals = watched(case, settings, directory, most)
+            accounts = json.loads((directory / "c.json").read_text(encoding="utf-8"))
     return {
         **asdict(case),
         "call": CALLS[case.writer],
@@ -150,10 +150,10 @@ def measured(case: Case, settings: Settings, beside: Path) -> dict[str, Any]:
     }
 
 
-def watched(case: Case, settings: Settings, folder: Path, most: int) -> tuple[list, list[trace.Interval]]:
+def watched(case: Case, settings: Settings, directory: Path, most: int) -> tuple[list, list[trace.Interval]]:
     """Run the writer until ``most`` bytes are written or the time is over: samples of dirty memory, and intervals."""
     words = [executable(), "--generate", settings.frame_bytes, "--snaplen", settings.snaplen, "--writer", case.writer]
-    words += ["--write", folder / "c.pcap", *(["--rate", settings.rate] if settings.rate else [])]
+    words += ["--write", directory / "c.pcap", *(["--rate", settings.rate] if settings.rate else [])]
     words += ["--duration", settings.seconds + ALONE_S]
     samples = []
     # It waits until it is watched, and keeps its number when it becomes the writer.

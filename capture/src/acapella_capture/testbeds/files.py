@@ -1,9 +1,9 @@
 """Testbed `files`: captures that exist, named by a sample sheet; it has no switch and runs nothing.
 
 The sheet is TSV with a header line. Columns: site, port, file; optional: sample (a unique name; by default the
-file's, with the folders' before it where two files share one), start (ISO 8601, UTC where no offset is given, or
+file's, with the directories' before it where two files share one), start (ISO 8601, UTC where no offset is given, or
 nanoseconds since 1970), restriction (what keeps the capture from holding all traffic of its port). `file`
-may be a glob; a relative one counts from the sheet's folder.
+may be a glob; a relative one counts from the sheet's directory.
 """
 
 import csv
@@ -215,15 +215,15 @@ def expand(fields: dict[str, str], line: int, sheet: Path, faults: Faults) -> li
 
 
 def sample_names(entries: Sequence[Entry], faults: Faults) -> list[str]:
-    """A name for each capture: the sheet's, or the file's, preceded by its folders' names as far as needed."""
+    """A name for each capture: the sheet's, or the file's, preceded by its directories' names as far as needed."""
     names = [fields["sample"] or derived(file, 0) for _, fields, file, *_ in entries]
-    for folders in range(1, 64):
+    for directories in range(1, 64):
         often = Counter(names)
         clashing = [i for i, name in enumerate(names) if often[name] > 1 and not entries[i][1]["sample"]]
         if not clashing:
             break
         for i in clashing:
-            names[i] = derived(entries[i][2], folders)
+            names[i] = derived(entries[i][2], directories)
     for i in clashing:
         names[i] = numbered(entries[i][2], [entries[j][2] for j in clashing]) or names[i]
     first: dict[str, tuple[int, dict[str, str], Path]] = {}
@@ -242,15 +242,17 @@ def sample_names(entries: Sequence[Entry], faults: Faults) -> list[str]:
     return names
 
 
-def derived(file: Path, folders: int) -> str:
-    """A sample name from a file's name and so many of its folders'."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", in_full(file, folders)).lstrip("._-") or "capture"
+def derived(file: Path, directories: int) -> str:
+    """A sample name from a file's name and so many of its directories'."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", in_full(file, directories)).lstrip("._-") or "capture"
 
 
-def in_full(file: Path, folders: int) -> str:
+def in_full(file: Path, directories: int) -> str:
     """Return a file's name without suffixes, preceded by the names of its innermost directories."""
     stem = file.name.removesuffix(suffixes(file))
-    parts = [part for part in file.absolute().parts[1:-1] if part not in (".", "..")][-folders:] if folders else []
+    parts = (
+        [part for part in file.absolute().parts[1:-1] if part not in (".", "..")][-directories:] if directories else []
+    )
     return "-".join([*parts, stem])
 
 
@@ -259,10 +261,10 @@ def numbered(file: Path, others: Sequence[Path]) -> str | None:
 
     It does not depend on which other files there are. None if the names differ in the suffix alone, or not at all.
     """
-    for folders in range(64):
-        name = in_full(file, folders)
-        if sum(in_full(other, folders) == name for other in others) == 1:
-            return f"{derived(file, folders)}-{zlib.crc32(os.fsencode(name)):08x}"
+    for directories in range(64):
+        name = in_full(file, directories)
+        if sum(in_full(other, directories) == name for other in others) == 1:
+            return f"{derived(file, directories)}-{zlib.crc32(os.fsencode(name)):08x}"
     return None
 
 

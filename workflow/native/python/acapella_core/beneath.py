@@ -27,9 +27,9 @@ STEPWISE = (errno.ENOSYS, errno.EPERM, errno.EAGAIN, errno.ENOENT, errno.ELOOP)
 _protected: set[str] = set()
 
 
-def protect(folder: str | os.PathLike) -> None:
+def protect(directory: str | os.PathLike) -> None:
     """Have writers of this process follow no link beneath a directory."""
-    _protected.update((os.path.abspath(folder), os.path.realpath(folder)))  # noqa: PTH100
+    _protected.update((os.path.abspath(directory), os.path.realpath(directory)))  # noqa: PTH100
 
 
 def root_of(path: str | os.PathLike) -> str | None:
@@ -142,7 +142,7 @@ def inside(descriptor: int, directory: Path) -> Path:
     return path if path.exists() else directory
 
 
-def make_folder(path: str | os.PathLike, mode: int = 0o777) -> None:
+def make_directory(path: str | os.PathLike, mode: int = 0o777) -> None:
     """Make a directory and those above it, as `Path.mkdir`. Raises UserError as `parent`."""
     with parent(path, make=True) as above, contextlib.suppress(FileExistsError):
         os.mkdir(Path(path).name, mode, dir_fd=above)

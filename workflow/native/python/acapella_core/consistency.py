@@ -13,7 +13,7 @@ from pathlib import Path
 
 from . import _native
 from .errors import UserError
-from .files import sha256_of, temporary_folder
+from .files import sha256_of, temporary_directory
 
 KINDS = ("invariant", "tag", "regions", "frame")
 TAGS = ("auto", "v1", "v2")
@@ -78,7 +78,7 @@ def compare(  # noqa: PLR0913  (each is an independent choice of the caller)
     file costs as much as the rest, so it is None unless `hash_files`, or its trial has several files: there it decides
     between packets of equal time. The files of a trial are listed as they were given.
 
-    memory_bytes bounds what is held in memory; beyond it private files in the folder `spool` (default: TMPDIR, else
+    memory_bytes bounds what is held in memory; beyond it private files in the directory `spool` (default: TMPDIR, else
     /tmp) hold the rest, and the result is the same. progress(done, total) gets bytes; `done` counts decompressed ones
     and may pass `total`.
 
@@ -96,7 +96,7 @@ def compare(  # noqa: PLR0913  (each is an independent choice of the caller)
         "windows": windows,
         "window_ns": window_ns,
         "memory_bytes": memory_bytes,
-        "spool": str(temporary_folder(spool)),
+        "spool": str(temporary_directory(spool)),
         "limits": limits or _native.DecompressionLimits(),
         "progress": None if progress is None else lambda done: progress(done, total),
     }
@@ -123,7 +123,9 @@ def compare_trials(files: list[list[tuple[str, str]]], pairs: list[tuple[int, in
     try:
         return _native.compare_trials(files, pairs, options)
     except _native.SpoolError as error:
-        fix = f"temporary files are in {options['spool']}; make room there, or name another folder: --spool FOLDER"
+        fix = (
+            f"temporary files are in {options['spool']}; make room there, or name another directory: --spool DIRECTORY"
+        )
         raise UserError(str(error), fix=fix) from error
     except (_native.InputError, _native.TrialError) as error:
         raise UserError(str(error)) from error

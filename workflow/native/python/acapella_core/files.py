@@ -140,86 +140,86 @@ def atomic_text(target: str | os.PathLike, text: str, mode: int = PRIVATE) -> No
         temporary.write_text(text, encoding="utf-8")
 
 
-def temporary_folder(named: str | os.PathLike | None = None) -> Path:
+def temporary_directory(named: str | os.PathLike | None = None) -> Path:
     """Where temporary files go: ``named``, else TMPDIR, else /tmp, and nowhere else.
 
-    tempfile.gettempdir() would go on to other folders in silence where the one that was asked for is full or may not be
-    written, and fill a disk that nobody named. Raises UserError there.
+    tempfile.gettempdir() would go on to other directories in silence where the one that was asked for is full or may
+    not be written, and fill a disk that nobody named. Raises UserError there.
     """
-    folder = Path(named or os.environ.get("TMPDIR") or "/tmp")
+    directory = Path(named or os.environ.get("TMPDIR") or "/tmp")
     try:
-        with tempfile.TemporaryFile(dir=folder, buffering=0) as probe:
+        with tempfile.TemporaryFile(dir=directory, buffering=0) as probe:
             probe.write(b"\0")
     except OSError as error:
         what, fix = f"cannot write: {error.strerror}", "make room, or " if error.errno == errno.ENOSPC else ""
-        if not folder.is_dir():
-            what, fix = "there is no such folder", "make it, or "
-        fix += f"name another one: {'--spool ' if named else 'TMPDIR='}FOLDER"
-        raise UserError(what, where=f"folder of temporary files {folder}", fix=fix) from error
-    return folder.resolve()
+        if not directory.is_dir():
+            what, fix = "there is no such directory", "make it, or "
+        fix += f"name another one: {'--spool ' if named else 'TMPDIR='}DIRECTORY"
+        raise UserError(what, where=f"directory of temporary files {directory}", fix=fix) from error
+    return directory.resolve()
 
 
 SCRATCH = "acapella-scratch-"
 
 
 @contextlib.contextmanager
-def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
-    """A private folder in ``parent`` (default: `temporary_folder`), removed at the end.
+def scratch_directory(parent: Path | None = None) -> Iterator[Path]:
+    """A private directory in ``parent`` (default: `temporary_directory`), removed at the end.
 
     After kill -9 the next one in the same place removes it, or the next start of any command (`remove_scratch`).
     """
-    descriptor, folder = held_folder(parent)
+    descriptor, directory = held_directory(parent)
     try:
-        yield folder
+        yield directory
     finally:
-        remove_held(descriptor, folder)
+        remove_held(descriptor, directory)
 
 
-def held_folder(parent: Path | None = None, prefix: str = SCRATCH, suffix: str = "") -> tuple[int, Path]:
-    """Return a new private folder in ``parent`` and a descriptor; its lock shows others that the process lives.
+def held_directory(parent: Path | None = None, prefix: str = SCRATCH, suffix: str = "") -> tuple[int, Path]:
+    """Return a new private directory in ``parent`` and a descriptor; its lock shows others that the process lives.
 
-    ``parent`` is `temporary_folder` by default. Folders of the same prefix and suffix are removed if their processes
-    were killed.
+    ``parent`` is `temporary_directory` by default. Directories of the same prefix and suffix are removed if their
+    processes were killed.
     """
-    parent = parent or temporary_folder()
-    remove_abandoned_folders(parent, prefix, suffix)
+    parent = parent or temporary_directory()
+    remove_abandoned_directories(parent, prefix, suffix)
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=prefix, suffix=suffix, dir=parent))
+        directory = Path(tempfile.mkdtemp(prefix=prefix, suffix=suffix, dir=parent))
         with contextlib.suppress(FileNotFoundError):  # in the instant before the lock another process removed it
-            descriptor = open_folder(folder)
+            descriptor = open_directory(directory)
             if locked(descriptor, fcntl.flock) is not False and os.fstat(descriptor).st_nlink:
-                return descriptor, folder
+                return descriptor, directory
             os.close(descriptor)
 
 
 def remove_scratch() -> None:
-    """Remove what `scratch_folder` made in TMPDIR for processes that were killed: it may contain packets."""
-    remove_abandoned_folders(Path(os.environ.get("TMPDIR") or "/tmp"))
+    """Remove what `scratch_directory` made in TMPDIR for processes that were killed: it may contain packets."""
+    remove_abandoned_directories(Path(os.environ.get("TMPDIR") or "/tmp"))
 
 
-def remove_abandoned_folders(parent: Path, prefix: str = SCRATCH, suffix: str = "") -> None:
-    """Remove folders of `held_folder` whose processes are gone."""
+def remove_abandoned_directories(parent: Path, prefix: str = SCRATCH, suffix: str = "") -> None:
+    """Remove directories of `held_directory` whose processes are gone."""
     for left in parent.glob(f"{glob.escape(prefix)}????????{glob.escape(suffix)}"):
         with contextlib.suppress(OSError):  # gone by now, not ours, or a link
-            remove_abandoned_folder(left)
+            remove_abandoned_directory(left)
 
 
-def open_folder(folder: Path) -> int:
-    """A descriptor of a folder, not of what a link names."""
-    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+def open_directory(directory: Path) -> int:
+    """A descriptor of a directory, not of what a link names."""
+    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
-def remove_held(descriptor: int, folder: Path) -> None:
-    """Remove a folder and let go of its lock."""
-    shutil.rmtree(folder, ignore_errors=True)
+def remove_held(descriptor: int, directory: Path) -> None:
+    """Remove a directory and let go of its lock."""
+    shutil.rmtree(directory, ignore_errors=True)
     os.close(descriptor)
 
 
-def remove_abandoned_folder(folder: Path) -> None:
-    """Remove a folder of this user's that nobody holds a lock on."""
-    descriptor = open_folder(folder)
+def remove_abandoned_directory(directory: Path) -> None:
+    """Remove a directory of this user's that nobody holds a lock on."""
+    descriptor = open_directory(directory)
     if os.fstat(descriptor).st_uid == os.geteuid() and locked(descriptor, fcntl.flock):
-        remove_held(descriptor, folder)
+        remove_held(descriptor, directory)
     else:
         os.close(descriptor)
 

@@ -11,11 +11,13 @@ from .errors import UserError
 
 @functools.cache
 def root() -> Path:
-    """The project's schemas/ folder: four levels above this package in the tree."""
-    folder = Path(__file__).resolve().parents[4] / "schemas"
-    if not folder.is_dir():
-        raise UserError("schemas/ is missing", where=folder, fix="install acapella from its source tree (make setup)")
-    return folder
+    """The project's schemas/ directory: four levels above this package in the tree."""
+    directory = Path(__file__).resolve().parents[4] / "schemas"
+    if not directory.is_dir():
+        raise UserError(
+            "schemas/ is missing", where=directory, fix="install acapella from its source tree (make setup)"
+        )
+    return directory
 
 
 @functools.cache

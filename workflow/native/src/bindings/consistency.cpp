@@ -300,7 +300,7 @@ nb::dict compare(const Files& files, const std::vector<std::pair<std::size_t, st
                     nb::cast<std::optional<std::uint64_t>>(options["windows"]),
                     nb::cast<std::optional<std::uint64_t>>(options["window_ns"])};
     request.memory_bytes = nb::cast<std::uint64_t>(options["memory_bytes"]);
-    request.folder = nb::cast<std::string>(options["spool"]);
+    request.directory = nb::cast<std::string>(options["spool"]);
     const Compared compared = [&request] {
         const nb::gil_scoped_release unlocked;
         return compare_files(request);

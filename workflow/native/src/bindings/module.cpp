@@ -1,6 +1,6 @@
 #include <nanobind/nanobind.h>
 
-#include "bindings/anonymise.hpp"
+#include "bindings/anonymize.hpp"
 #include "bindings/arrow_batch.hpp"
 #include "bindings/collector.hpp"
 #include "bindings/confinement.hpp"
@@ -20,7 +20,7 @@ NB_MODULE(_native, module) {
     acapella::bind_hybrid(module);
     acapella::bind_confinement(module);
     acapella::bind_consistency(module);
-    acapella::bind_anonymise(module);
+    acapella::bind_anonymize(module);
     acapella::bind_collector(module);
     acapella::bind_merge(module);
 }

@@ -53,7 +53,7 @@ class VerbsRing : public RdmaRing {
             "cannot register " + std::to_string(bytes_) + " bytes of memory (ulimit -l)"));
         queue_.reset(checked(ibv_create_cq(context_.get(), 1, nullptr, nullptr, 0), "no completion queue"));
         make_pair();
-        initialise(config);
+        initialize(config);
         get_ready(config);
     }
 
@@ -73,14 +73,14 @@ class VerbsRing : public RdmaRing {
             checked(ibv_create_qp(domain_.get(), &attributes), "no queue pair of an unreliable connection"));
     }
 
-    void initialise(const RdmaConfig& config) {
+    void initialize(const RdmaConfig& config) {
         ibv_qp_attr attributes{};
         attributes.qp_state = IBV_QPS_INIT;
         attributes.port_num = config.port;
         attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
         checked(ibv_modify_qp(pair_.get(), &attributes,
                               IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
-                "the queue pair cannot be initialised");
+                "the queue pair cannot be initialized");
     }
 
     void get_ready(const RdmaConfig& config) {

@@ -72,7 +72,7 @@ void compare_in_memory(const Trial& a, const Trial& b, const PairOptions& option
 
 void compare_through_files(const Trial& a, const Trial& b, const PairOptions& options, Budget& budget,
                            std::uint64_t memory_bytes, PairFacts& facts) {
-    const PartitionedMatch matched(a, b, memory_bytes, budget.folder());
+    const PartitionedMatch matched(a, b, memory_bytes, budget.directory());
     facts.ambiguous = matched.ambiguous();
     PairSums sums(budget, options, a, matched.common());
     sum_of_a(a, sums);
@@ -94,7 +94,7 @@ void compare_through_files(const Trial& a, const Trial& b, const PairOptions& op
 }  // namespace
 
 PairFacts compare_pair(const Trial& a, const Trial& b, const PairRequest& request, std::uint64_t memory_bytes,
-                       const std::string& folder) {
+                       const std::string& directory) {
     PairFacts facts;
     facts.packets_a = a.size();
     facts.packets_b = b.size();
@@ -107,12 +107,12 @@ PairFacts compare_pair(const Trial& a, const Trial& b, const PairRequest& reques
     if (fits(a, b, memory_bytes)) {
         const std::uint64_t left = memory_bytes - std::max(a.size(), b.size()) * kBytesAPacket;
         options.block_bytes = std::max(left, kLeastForABlock);
-        Budget budget(memory_bytes, folder);
+        Budget budget(memory_bytes, directory);
         compare_in_memory(a, b, options, budget, facts);
     } else {
         // Another quarter is for buffers by then.
         options.block_bytes = std::max(memory_bytes / 2, kLeastForABlock);
-        Budget budget(memory_bytes / 4, folder);
+        Budget budget(memory_bytes / 4, directory);
         compare_through_files(a, b, options, budget, memory_bytes, facts);
     }
     return facts;
@@ -125,16 +125,16 @@ Report compare_trials(const Trials& trials, const Request& request, std::uint64_
     std::vector<std::optional<std::uint64_t>> ambiguous(trials.trials.size());
     for (const auto& [a, b] : request.pairs) {
         report.pairs.push_back(
-            compare_pair(trials.trials[a], trials.trials[b], request.pair, memory_bytes, request.folder));
+            compare_pair(trials.trials[a], trials.trials[b], request.pair, memory_bytes, request.directory));
         ambiguous[a] = report.pairs.back().ambiguous.a;
         ambiguous[b] = report.pairs.back().ambiguous.b;
     }
-    Budget none(0, request.folder);
+    Budget none(0, request.directory);
     const Trial nothing(none);
     for (std::size_t i = 0; i < ambiguous.size(); ++i) {
         if (!ambiguous[i])
             ambiguous[i] =
-                compare_pair(trials.trials[i], nothing, {}, memory_bytes, request.folder).ambiguous.a;
+                compare_pair(trials.trials[i], nothing, {}, memory_bytes, request.directory).ambiguous.a;
         report.ambiguous.push_back(*ambiguous[i]);
     }
     return report;
@@ -145,7 +145,7 @@ Report compare_trials(const Trials& trials, const Request& request, std::uint64_
 // Half of the memory is for identities and stamps, and what they leave for the pairs.
 Compared compare_files(const Request& request) {
     Compared compared;
-    compared.budget = std::make_unique<Budget>(request.memory_bytes / 2, request.folder);
+    compared.budget = std::make_unique<Budget>(request.memory_bytes / 2, request.directory);
     compared.trials = std::make_unique<Trials>(read_trials(request.files, request.reading, *compared.budget));
     const std::uint64_t left = request.memory_bytes - request.memory_bytes / 2 + compared.budget->left();
     compared.report = compare_trials(*compared.trials, request, left);

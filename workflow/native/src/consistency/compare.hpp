@@ -24,7 +24,7 @@ inline constexpr std::uint64_t kMostWindows = 10'000;
 // files. The result is the same to the last bit. Raises TrialError for too many windows, MemoryLimitError for
 // a block out of order that takes more than is left.
 PairFacts compare_pair(const Trial& a, const Trial& b, const PairRequest& request, std::uint64_t memory_bytes,
-                       const std::string& folder);
+                       const std::string& directory);
 
 struct Request {
     std::vector<std::vector<TrialFile>> files;  // by trial
@@ -32,7 +32,7 @@ struct Request {
     Reading reading;
     PairRequest pair;
     std::uint64_t memory_bytes = 0;
-    std::string folder;  // for private files
+    std::string directory;  // for private files
 };
 
 struct Report {

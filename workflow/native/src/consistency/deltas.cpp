@@ -95,11 +95,11 @@ std::int64_t DeltaSums::signed_median() const {
     return static_cast<std::int64_t>(below ? std::uint64_t{0} - sought.value : sought.value);
 }
 
-Deltas DeltaSums::around(std::int64_t centre) const {
+Deltas DeltaSums::around(std::int64_t center) const {
     Deltas deltas;
     if (count() == 0) return deltas;
-    const auto distance = [centre](std::int64_t value) {
-        return value < centre ? since(centre, value) : since(value, centre);
+    const auto distance = [center](std::int64_t value) {
+        return value < center ? since(center, value) : since(value, center);
     };
     std::vector<std::uint64_t> bins(Bins::kCount, 0);
     const auto each = [&](const auto& visit) {
@@ -111,7 +111,7 @@ Deltas DeltaSums::around(std::int64_t centre) const {
         ++bins[Bins::of(value)];
     });
     deltas.signed_sum =
-        deltas_.signed_sum - static_cast<SignedSum128>(centre) * static_cast<SignedSum128>(count());
+        deltas_.signed_sum - static_cast<SignedSum128>(center) * static_cast<SignedSum128>(count());
     find_quantiles(deltas, bins, count(), each);
     return deltas;
 }

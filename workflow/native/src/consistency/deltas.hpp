@@ -76,7 +76,7 @@ class DeltaSums {
     Deltas finish();
     // The lower median of the signed differences, and the absolute ones from it; after the last one.
     std::int64_t signed_median() const;
-    Deltas around(std::int64_t centre) const;
+    Deltas around(std::int64_t center) const;
 
     [[nodiscard]] std::span<const std::uint64_t> within() const { return within_; }
     [[nodiscard]] const LogHistogram& histogram() const { return histogram_; }

@@ -93,7 +93,7 @@ class OrderSums {
     [[nodiscard]] std::uint64_t distance() const { return distance_; }
     [[nodiscard]] std::uint64_t inversions() const { return inversions_; }
     [[nodiscard]] const MoveSums& moves() const { return moves_; }
-    // A burst: a longest run of moved packets that are neighbours in both orders; its move is that of each of
+    // A burst: a longest run of moved packets that are neighbors in both orders; its move is that of each of
     // them. None reaches over a cut point, because its last packet before one would not have moved.
     [[nodiscard]] const MoveSums& bursts() const { return bursts_; }
     [[nodiscard]] std::uint64_t longest_burst() const { return longest_burst_; }

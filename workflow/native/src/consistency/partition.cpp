@@ -49,8 +49,8 @@ std::size_t buffer_bytes(int bits, std::uint64_t memory_bytes) {
 // One trial's entries by part. Each part is a list of pieces of one file.
 class PartitionedMatch::Parts {
   public:
-    Parts(const std::string& folder, int first_bit, int bits, std::size_t buffered)
-        : file_(folder),
+    Parts(const std::string& directory, int first_bit, int bits, std::size_t buffered)
+        : file_(directory),
           first_bit_(first_bit),
           bits_(bits),
           room_(std::max<std::size_t>(buffered / sizeof(Entry), 1)),
@@ -134,18 +134,18 @@ class PartitionedMatch::Parts {
 PartitionedMatch::~PartitionedMatch() = default;
 
 PartitionedMatch::PartitionedMatch(const Trial& a, const Trial& b, std::uint64_t memory_bytes,
-                                   const std::string& folder)
+                                   const std::string& directory)
     : b_(b),
-      folder_(folder),
+      directory_(directory),
       part_bytes_(bytes_for_a_part(memory_bytes)),
       common_(a.size()),
-      answers_(folder),
+      answers_(directory),
       nodes_(1) {
     const int bits = bits_for(a.size() + b.size(), memory_bytes);
     buffered_ = buffer_bytes(bits, memory_bytes);
     add_children(0, 0, bits);
-    Parts parts_a(folder, 0, bits, buffered_);
-    Parts parts_b(folder, 0, bits, buffered_);
+    Parts parts_a(directory, 0, bits, buffered_);
+    Parts parts_b(directory, 0, bits, buffered_);
     parts_a.add_all(a);
     parts_b.add_all(b);
     match_parts(parts_a, parts_b, 0);
@@ -188,8 +188,8 @@ void PartitionedMatch::divide(const Parts& parts_a, const Parts& parts_b, std::s
                               std::size_t node) {
     const int first_bit = parts_a.next_bit();
     const int bits = std::min(kBitsAgain, kIdentityBits - first_bit);
-    Parts again_a(folder_, first_bit, bits, buffered_);
-    Parts again_b(folder_, first_bit, bits, buffered_);
+    Parts again_a(directory_, first_bit, bits, buffered_);
+    Parts again_b(directory_, first_bit, bits, buffered_);
     again_a.add_part(parts_a, part);
     again_b.add_part(parts_b, part);
     add_children(node, first_bit, bits);

@@ -33,7 +33,8 @@ void for_each_packet(const Trial& trial, const Visit& visit) {
 class PartitionedMatch {
   public:
     // Matches all of B; `memory_bytes` bounds what one part takes.
-    PartitionedMatch(const Trial& a, const Trial& b, std::uint64_t memory_bytes, const std::string& folder);
+    PartitionedMatch(const Trial& a, const Trial& b, std::uint64_t memory_bytes,
+                     const std::string& directory);
     ~PartitionedMatch();
 
     [[nodiscard]] Ambiguous ambiguous() const { return ambiguous_; }
@@ -61,7 +62,7 @@ class PartitionedMatch {
     [[nodiscard]] std::size_t leaf_of(const Identity& identity) const;
 
     const Trial& b_;
-    std::string folder_;
+    std::string directory_;
     std::uint64_t part_bytes_;  // that matching a part may take
     CommonOfA common_;
     Ambiguous ambiguous_;

@@ -17,11 +17,11 @@ namespace {
     throw SpoolError(where + ": " + what + ": " + std::strerror(errno));
 }
 
-int open_nameless(const std::string& folder) {
-    const int descriptor = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
+int open_nameless(const std::string& directory) {
+    const int descriptor = ::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
     if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return descriptor;
     // File systems without O_TMPFILE (NFS, some overlays).
-    std::string name = folder + "/acapella-XXXXXX";
+    std::string name = directory + "/acapella-XXXXXX";
     const int named = ::mkostemp(name.data(), O_CLOEXEC);
     if (named >= 0) ::unlink(name.c_str());
     return named;
@@ -52,8 +52,8 @@ void Pages::grow(std::size_t bytes) {
     capacity_ = bytes;
 }
 
-SpoolFile::SpoolFile(const std::string& folder) : descriptor_(open_nameless(folder)) {
-    if (descriptor_ < 0) fail("cannot make a temporary file", folder);
+SpoolFile::SpoolFile(const std::string& directory) : descriptor_(open_nameless(directory)) {
+    if (descriptor_ < 0) fail("cannot make a temporary file", directory);
 }
 
 SpoolFile::~SpoolFile() {

@@ -48,7 +48,7 @@ class Pages {
 // behind whatever happens. Raises SpoolError.
 class SpoolFile {
   public:
-    explicit SpoolFile(const std::string& folder);
+    explicit SpoolFile(const std::string& directory);
     SpoolFile(SpoolFile&& other) noexcept
         : descriptor_(std::exchange(other.descriptor_, -1)), size_(std::exchange(other.size_, 0)) {}
     SpoolFile& operator=(SpoolFile&& other) noexcept {
@@ -71,8 +71,8 @@ class SpoolFile {
 // How much the columns that share it may hold in memory together.
 class Budget {
   public:
-    Budget(std::uint64_t bytes, std::string folder)
-        : whole_(bytes), left_(bytes), folder_(std::move(folder)) {}
+    Budget(std::uint64_t bytes, std::string directory)
+        : whole_(bytes), left_(bytes), directory_(std::move(directory)) {}
 
     [[nodiscard]] bool take(std::uint64_t bytes) {
         if (bytes > left_) return false;
@@ -82,12 +82,12 @@ class Budget {
     void give_back(std::uint64_t bytes) { left_ += bytes; }
     [[nodiscard]] std::uint64_t whole() const { return whole_; }
     [[nodiscard]] std::uint64_t left() const { return left_; }
-    [[nodiscard]] const std::string& folder() const { return folder_; }
+    [[nodiscard]] const std::string& directory() const { return directory_; }
 
   private:
     std::uint64_t whole_;
     std::uint64_t left_;
-    std::string folder_;
+    std::string directory_;
 };
 
 // Values are appended, then read from the first to the last as often as needed.
@@ -166,7 +166,7 @@ class Column {
             room_ = pages_.capacity() / sizeof(Value);
             return;
         }
-        if (files_.empty()) files_.emplace_back(budget_->folder());
+        if (files_.empty()) files_.emplace_back(budget_->directory());
         files_.front().append(std::as_bytes(std::span<const Value>(values(), count_)));
         spilled_ += std::exchange(count_, 0);
         keep_one_chunk();

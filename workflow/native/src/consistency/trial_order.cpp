@@ -13,7 +13,7 @@ struct Packet {
     Identity identity;
 };
 
-// Merges neighbouring ascending runs until one is left: stable, and the fewer runs the cheaper.
+// Merges neighboring ascending runs until one is left: stable, and the fewer runs the cheaper.
 template <typename Value, typename Earlier>
 void sort_runs(std::vector<Value>& values, const Earlier& earlier) {
     std::vector<std::size_t> starts{0};
@@ -132,7 +132,7 @@ void sort_through_files(Trial& trial, Budget& budget) {
     constexpr std::uint64_t kLeast = std::uint64_t{1} << 12;
     const std::uint64_t room = budget.left() / sizeof(Packet);
     const auto longest = static_cast<std::size_t>(std::max(room / 4, kLeast));
-    Budget none(0, budget.folder());
+    Budget none(0, budget.directory());
     Column<Packet> packets(none);
     const std::vector<std::size_t> starts = write_runs(trial, longest, packets);
     const std::size_t buffered = std::max<std::size_t>(longest / starts.size(), 64);

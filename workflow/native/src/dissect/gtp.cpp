@@ -1,4 +1,4 @@
-// GTP: user data is 3GPP TS 29.281 5, signalling TS 29.060 and 29.274.
+// GTP: user data is 3GPP TS 29.281 5, signaling TS 29.060 and 29.274.
 #include "dissect/dissectors.hpp"
 
 namespace acapella {
@@ -31,7 +31,7 @@ bool skip_extensions(Cursor& at, std::uint8_t type) {
 }
 
 // No field of GTP-U tells an Ethernet frame (PDU session type Ethernet, TS 23.501 5.8.2.2) from IP or PPP: it
-// is known from signalling alone. An address cannot be told from the start of an IP packet with certainty.
+// is known from signaling alone. An address cannot be told from the start of an IP packet with certainty.
 bool looks_like_ethernet(const Cursor& at) {
     constexpr std::size_t kType = 12;
     const std::uint16_t type = at.be16(kType);

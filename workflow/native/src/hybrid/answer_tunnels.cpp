@@ -107,7 +107,7 @@ void TunnelWalk::gre() {
     if (flow != 0) add(TunnelType::nvgre_flow_id, flow);
 }
 
-// The identifiers of signalling messages are those of the control plane.
+// The identifiers of signaling messages are those of the control plane.
 void TunnelWalk::gtp() {
     constexpr unsigned kVersion1 = 1;
     constexpr std::uint8_t kGPdu = 255;

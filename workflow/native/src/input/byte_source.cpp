@@ -29,7 +29,7 @@ std::unique_ptr<ByteSource> ByteSource::open(const std::string& path, const Deco
     auto raw = descriptor_stream(descriptor, true);
     struct stat facts {};
     if (::fstat(descriptor, &facts) == 0 && S_ISDIR(facts.st_mode)) {
-        throw InputError("cannot_open", path, "is a folder, not a capture");
+        throw InputError("cannot_open", path, "is a directory, not a capture");
     }
     // Advice only: where it is refused (a pipe), reading is as right and a little slower.
     (void)::posix_fadvise(descriptor, 0, 0, POSIX_FADV_SEQUENTIAL);

@@ -196,10 +196,10 @@ std::unique_ptr<CaptureReader> open_capture(ByteSource& source) {
         }
         refuse(source, head);
     }
-    if (PcapngReader::recognises(head)) {
+    if (PcapngReader::recognizes(head)) {
         return std::make_unique<PcapngReader>(source);
     }
-    if (PcapReader::recognises(head)) {
+    if (PcapReader::recognizes(head)) {
         return std::make_unique<PcapReader>(source);
     }
     refuse(source, head);

@@ -43,7 +43,7 @@ constexpr std::pair<std::uint32_t, std::uint16_t> kAixLinkTypes[] = {{6, 1}, {9,
 
 }  // namespace
 
-bool PcapReader::recognises(Bytes head) {
+bool PcapReader::recognizes(Bytes head) {
     return head.size() >= 4 &&
            (known(load<std::uint32_t>(head.data(), false)) || known(load<std::uint32_t>(head.data(), true)));
 }

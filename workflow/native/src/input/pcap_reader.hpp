@@ -11,7 +11,7 @@ namespace acapella::input {
 class PcapReader final : public CaptureReader {
   public:
     // True where the first 4 bytes are a magic number of this format.
-    static bool recognises(Bytes head);
+    static bool recognizes(Bytes head);
 
     // Reads the file header; raises InputError (cut_header, unsupported_version, bad_header).
     explicit PcapReader(ByteSource& source);

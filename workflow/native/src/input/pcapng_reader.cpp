@@ -112,7 +112,7 @@ std::int64_t to_ns(std::uint64_t ts, const Interface& interface, bool& out_of_ra
     return static_cast<std::int64_t>(sum);
 }
 
-bool PcapngReader::recognises(Bytes head) {
+bool PcapngReader::recognizes(Bytes head) {
     if (head.size() < 12 || type_of(head.data(), false) != kSection) {
         return false;
     }

@@ -11,7 +11,7 @@ namespace acapella::input {
 class PcapngReader final : public CaptureReader {
   public:
     // True where a section header block begins.
-    static bool recognises(Bytes head);
+    static bool recognizes(Bytes head);
 
     // Reads the first section header; raises InputError (cut_header, unsupported_version, bad_header).
     explicit PcapngReader(ByteSource& source);

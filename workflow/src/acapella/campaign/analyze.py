@@ -32,7 +32,7 @@ EVIDENCE = (
 def register_parser(subparsers):
     """Add `acapella analyze`."""
     parser = subparsers.add_parser("analyze", help="make the partial tables of one sample", description=__doc__)
-    parser.add_argument("campaign", metavar="CAMPAIGN", help="folder results/<campaign>")
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
     parser.add_argument("--sample", required=True, help="name of the sample")
     parser.add_argument("-o", "--output", metavar="DIR", help="default: CAMPAIGN/partial/SAMPLE")
     parser.add_argument("--bin-ns", type=int, default=BIN_NS, help=f"length of a throughput bin (default: {BIN_NS})")

@@ -13,8 +13,8 @@ Tables with list columns, such as flows.vlan, are views too: the schema `stored`
 
     duckdb -readonly results/demo/catalog.duckdb "select site, sum(frames) from frame_sizes group by site"
 
-Views contain the absolute path of the campaign's folder: they work from any working directory (DuckDB would look for a
-relative path in the client's, and a view cannot contain the path of its database). If you move the folder, run
+Views contain the absolute path of the campaign's directory: they work from any working directory (DuckDB would look for
+a relative path in the client's, and a view cannot contain the path of its database). If you move the directory, run
 `acapella index CAMPAIGN --views`: until then other clients print "No files found that match the pattern" with the
 earlier path. `acapella sql` works without. The workflow does the same as its last step, so that the tables of all
 stages are views. The content depends on the inputs alone, the bytes of the file do not.
@@ -37,7 +37,7 @@ from acapella_core import names as allowed
 from acapella_core import schemas, sheets
 from acapella_core.arrow_tables import arrow_schema
 from acapella_core.errors import UserError
-from acapella_core.files import atomic_path, scratch_folder, sha256_of
+from acapella_core.files import atomic_path, scratch_directory, sha256_of
 
 from .layout import Campaign, opened, require
 from .stale import remove_stale
@@ -45,7 +45,7 @@ from .stale import remove_stale
 TABLES = ("manifests", "digests", "restrictions", "samples", "acaps", "flows", "stacks")
 PRIVATE_TABLES = ("manifests", "digests", "restrictions", "files", "listed", "named_trials", "left_out")
 STORAGE = "v1.0.0"  # the oldest DuckDB that opens the catalog
-KINDS = {"acap": ".parquet", "flows": ".parquet", "raw": ".json"}  # folders and files of a sample
+KINDS = {"acap": ".parquet", "flows": ".parquet", "raw": ".json"}  # directories and files of a sample
 VIEWS = ("frames", "connections")
 TRAFFIC = ("unfiltered", "all")
 
@@ -55,7 +55,7 @@ def register_parser(subparsers):
     parser = subparsers.add_parser(
         "index", help="make a campaign's catalog", description=__doc__, formatter_class=RawDescriptionHelpFormatter
     )
-    parser.add_argument("campaign", metavar="CAMPAIGN", help="folder results/<campaign>")
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
     parser.add_argument(
         "--exclude",
         nargs="+",
@@ -169,7 +169,7 @@ def edited(campaign: Campaign) -> Iterator[Path]:
 
     The time stays because stages depend on the catalog, and the published tables on these stages.
     """
-    catalog = require(campaign.catalog, f"run acapella index {campaign.folder}")
+    catalog = require(campaign.catalog, f"run acapella index {campaign.directory}")
     made = catalog.stat()
     with atomic_path(catalog) as temporary:
         shutil.copyfile(catalog, temporary)
@@ -182,7 +182,7 @@ def edited(campaign: Campaign) -> Iterator[Path]:
 
 def sheet_of(campaign: Campaign) -> Path:
     """Return the path of the sheet that `acapella collect` writes."""
-    return campaign.folder / "raw" / "samples.tsv"
+    return campaign.directory / "raw" / "samples.tsv"
 
 
 def listed_samples(campaign: Campaign) -> list[str]:
@@ -191,7 +191,7 @@ def listed_samples(campaign: Campaign) -> list[str]:
     """
     sheet = sheet_of(campaign)
     if not sheet.is_file():
-        acaps = (campaign.folder / "acap").glob("*.parquet")
+        acaps = (campaign.directory / "acap").glob("*.parquet")
         return sorted({path.stem for path in (*sheet.parent.glob("*.json"), *acaps)})
     return sorted(row["sample"] for row in sheets.read(sheet))
 
@@ -203,9 +203,9 @@ def input_files(campaign: Campaign, samples: set[str]) -> list[tuple]:
     """
     from acapella.digest.acap_files import check_digest  # noqa: PLC0415 (pyarrow)
 
-    acaps = sorted(path for path in (campaign.folder / "acap").glob("*.parquet") if path.stem in samples)
+    acaps = sorted(path for path in (campaign.directory / "acap").glob("*.parquet") if path.stem in samples)
     if not acaps:
-        raise UserError("no acaps", where=campaign.folder / "acap", fix="run acapella digest first")
+        raise UserError("no acaps", where=campaign.directory / "acap", fix="run acapella digest first")
     rows = []
     for acap in acaps:
         flows, manifest = campaign.flows(acap.stem), campaign.manifest(acap.stem)
@@ -252,35 +252,46 @@ def culprit_named(campaign: Campaign, samples: dict[str, list[str]], files: list
         if not isinstance(error.__cause__, duckdb.Error) or queries.has_no_culprit(error):
             raise
         digested = [row[0] for row in files]
-        others = {path.stem for kind in KINDS for path in (campaign.folder / kind).iterdir()} - {*digested, "samples"}
+        others = {path.stem for kind in KINDS for path in (campaign.directory / kind).iterdir()} - {
+            *digested,
+            "samples",
+        }
         name, why = queries.culprit(
             [*digested, *sorted(others)],
             lambda part: failure(campaign, part, samples, files, traffic=traffic),
         )
         raise UserError(
             f"sample {name} cannot be indexed{why}",
-            where=campaign.folder,
+            where=campaign.directory,
             fix=f"delete the file of {name} and run snakemake again, or leave it out (exclude: [{name}])",
         ) from error
 
 
 def failure(campaign: Campaign, part: Sequence[str], samples: dict, files: list[tuple], *, traffic: str):
-    """Return the error of a catalog of some samples, made in a folder with links to their files; None if there is none.
+    """Return the error of a catalog of some samples, made in a directory with links to their files; None if there is
+    none.
 
-    Queries read whole folders, so the files of the other samples have to be out of sight.
+    Queries read whole directories, so the files of the other samples have to be out of sight.
     """
     if not (chosen := [row for row in files if row[0] in part]):
         return None  # DuckDB refuses a pattern without files
-    with scratch_folder() as folder:
+    with scratch_directory() as directory:
         for kind, suffix in KINDS.items():
-            (Path(folder) / kind).mkdir()
+            (Path(directory) / kind).mkdir()
             for name in part:
-                file = campaign.folder / kind / f"{name}{suffix}"
+                file = campaign.directory / kind / f"{name}{suffix}"
                 if file.exists():
-                    (Path(folder) / kind / file.name).symlink_to(file.resolve())
+                    (Path(directory) / kind / file.name).symlink_to(file.resolve())
         of_part = {key: [name for name in names if name in part] for key, names in samples.items()}
         try:
-            fill(Campaign(Path(folder)), Path(folder) / "catalog.duckdb", of_part, chosen, traffic=traffic, threads=1)
+            fill(
+                Campaign(Path(directory)),
+                Path(directory) / "catalog.duckdb",
+                of_part,
+                chosen,
+                traffic=traffic,
+                threads=1,
+            )
         except UserError as error:
             if queries.has_no_culprit(error):
                 raise
@@ -291,8 +302,8 @@ def failure(campaign: Campaign, part: Sequence[str], samples: dict, files: list[
 def excluded(campaign: Campaign) -> list[tuple[int, int, str]]:
     """Return samples, frames and reason of each group of samples that the catalog excludes from traffic statistics."""
     with (
-        queries.one_line(campaign.folder),
-        contextlib.closing(queries.open_catalog(campaign.folder)) as con,
+        queries.one_line(campaign.directory),
+        contextlib.closing(queries.open_catalog(campaign.directory)) as con,
     ):
         return con.execute(
             "select count(*), sum(frames)::ubigint, excluded from samples "
@@ -302,7 +313,7 @@ def excluded(campaign: Campaign) -> list[tuple[int, int, str]]:
 
 def misdated(campaign: Campaign) -> list[str]:
     """Return the samples whose dates are years away from those of the others (sql/index/samples.sql)."""
-    with queries.one_line(campaign.folder), contextlib.closing(queries.open_catalog(campaign.folder)) as con:
+    with queries.one_line(campaign.directory), contextlib.closing(queries.open_catalog(campaign.directory)) as con:
         found = con.execute("select sample from samples where acap is not null and misdated order by sample")
         return [name for (name,) in found.fetchall()]
 
@@ -317,7 +328,7 @@ def fill(  # noqa: PLR0913
     threads: int,
 ) -> tuple[dict[str, int], list[str]]:
     """Create the catalog's tables and views in a new database file; ``samples`` are tables of sample names."""
-    with contextlib.chdir(campaign.folder), queries.one_line(campaign.folder):
+    with contextlib.chdir(campaign.directory), queries.one_line(campaign.directory):
         con = new_database(database, threads)
         for name, listed in samples.items():
             con.execute(f"create table {name} as select unnest($samples::varchar[]) as sample", {"samples": listed})
@@ -383,10 +394,10 @@ def new_database(path: Path, threads: int = 1):
     return queries.connect(path, threads=threads, storage_compatibility_version=STORAGE)
 
 
-def add_views(campaign: Campaign, database: Path, tables: Sequence[str], folder: Path | None = None) -> None:
-    """Create the views of a catalog; they read the files of ``folder``, by default the campaign's as absolute path."""
-    root = campaign.folder.resolve() if folder is None else folder
-    with contextlib.chdir(campaign.folder), queries.one_line(campaign.folder), contextlib.ExitStack() as stubs:
+def add_views(campaign: Campaign, database: Path, tables: Sequence[str], directory: Path | None = None) -> None:
+    """Create the views of a catalog over the files of ``directory`` (default: the campaign's absolute path)."""
+    root = campaign.directory.resolve() if directory is None else directory
+    with contextlib.chdir(campaign.directory), queries.one_line(campaign.directory), contextlib.ExitStack() as stubs:
         con = stubs.enter_context(contextlib.closing(new_database(database)))
         renew_stored_views(con)
         create_views(con, root)
@@ -452,7 +463,7 @@ def published(campaign: Campaign, tables: Sequence[str]) -> list[str]:
     A table of another version, whose columns are not those of its schema, gets none: `acapella process` comes first.
     """
     known = {path.stem for path in (schemas.root() / "tables").glob("*.yaml")}
-    there = {path.stem for path in (campaign.folder / "tables").glob("*.parquet")}
+    there = {path.stem for path in (campaign.directory / "tables").glob("*.parquet")}
     names = {*queries.names("process"), *tables, *(there & known)}
     return sorted(name for name in names if name not in there or fits(campaign.table(name, "parquet"), name))
 

@@ -1,4 +1,4 @@
-"""A campaign's folder, results/<campaign>/: which files stand where."""
+"""A campaign's directory, results/<campaign>/: which files stand where."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,44 +11,44 @@ from acapella_core.errors import UserError
 class Campaign:
     """Paths of a campaign's files; nothing is read."""
 
-    folder: Path
+    directory: Path
 
     @property
     def catalog(self) -> Path:
         """The DuckDB catalog that `acapella index` writes."""
-        return self.folder / "catalog.duckdb"
+        return self.directory / "catalog.duckdb"
 
     def manifest(self, sample: str) -> Path:
         """How a sample was taken."""
-        return self.folder / "raw" / f"{sample}.json"
+        return self.directory / "raw" / f"{sample}.json"
 
     def acap(self, sample: str) -> Path:
         """A sample's frames."""
-        return self.folder / "acap" / f"{sample}.parquet"
+        return self.directory / "acap" / f"{sample}.parquet"
 
     def flows(self, sample: str) -> Path:
         """A sample's flows."""
-        return self.folder / "flows" / f"{sample}.parquet"
+        return self.directory / "flows" / f"{sample}.parquet"
 
     def partial(self, sample: str, table: str) -> Path:
         """What `acapella analyze` made of one sample for one table."""
-        return self.folder / "partial" / sample / f"{table}.parquet"
+        return self.directory / "partial" / sample / f"{table}.parquet"
 
     def table(self, name: str, suffix: str) -> Path:
         """A published table, as csv or parquet."""
-        return self.folder / "tables" / f"{name}.{suffix}"
+        return self.directory / "tables" / f"{name}.{suffix}"
 
 
-def opened(folder: str | Path) -> Campaign:
-    """Return the campaign of a folder; from then on writers follow no link beneath it.
+def opened(directory: str | Path) -> Campaign:
+    """Return the campaign of a directory; from then on writers follow no link beneath it.
 
-    Raises UserError if it is no folder.
+    Raises UserError if it is no directory.
     """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise UserError("no such campaign folder", where=folder)
-    beneath.protect(folder)
-    return Campaign(folder)
+    directory = Path(directory)
+    if not directory.is_dir():
+        raise UserError("no such campaign directory", where=directory)
+    beneath.protect(directory)
+    return Campaign(directory)
 
 
 def require(path: Path, fix: str) -> Path:

@@ -1,7 +1,7 @@
 """Make the table of what became of the sites of all collections (Patchwork, figure 10).
 
-Reads the outcomes.csv that `acapella collect` keeps beside the campaigns' folders and writes the tables outcomes and
-outcome_reasons (schemas/tables/) as CSV and Parquet into a folder. `acapella figures CAMPAIGN --only outcomes
+Reads the outcomes.csv that `acapella collect` keeps beside the campaigns' directories and writes the tables outcomes
+and outcome_reasons (schemas/tables/) as CSV and Parquet into a directory. `acapella figures CAMPAIGN --only outcomes
 outcome_reasons` draws them.
 """
 
@@ -25,7 +25,7 @@ def register_parser(subparsers):
     """Add `acapella outcomes`."""
     parser = subparsers.add_parser("outcomes", help="what became of the sites of all collections", description=__doc__)
     parser.add_argument("collections", metavar="CSV", help="results/outcomes.csv")
-    parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where the table goes")
+    parser.add_argument("-o", "--output", required=True, metavar="DIRECTORY", help="where the table goes")
     parser.add_argument("--pseudonyms", action="store_true", help="leave out reasons, which may name a site")
     return parser
 
@@ -38,11 +38,11 @@ def run(args) -> None:
     if args.pseudonyms:
         sites = [{**site, "reason": ""} for site in sites]
     rows = counted(sites)
-    folder = Path(args.output)
-    beneath.protect(folder)
+    directory = Path(args.output)
+    beneath.protect(directory)
     for name, made in zip(TABLES, (rows, reasons(sites)), strict=True):
-        tables.write_rows(made, name, lambda suffix, name=name: folder / f"{name}.{suffix}")
-    print(f"{folder / 'outcomes.csv'}: {len(rows) // len(OUTCOMES)} collections")
+        tables.write_rows(made, name, lambda suffix, name=name: directory / f"{name}.{suffix}")
+    print(f"{directory / 'outcomes.csv'}: {len(rows) // len(OUTCOMES)} collections")
 
 
 def read(path: Path) -> list[dict[str, str]]:

@@ -39,7 +39,7 @@ STITCHING = ("flows", "timeline", "covered", "port_flows", "site_flows", "campai
 def register_parser(subparsers):
     """Add `acapella process`."""
     parser = subparsers.add_parser("process", help="merge partial tables to CSV and Parquet", description=__doc__)
-    parser.add_argument("campaign", metavar="CAMPAIGN", help="folder results/<campaign>")
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
     parser.add_argument("--pseudonyms", action="store_true", help="hide the names of sites, ports and samples")
     parser.add_argument("--top", type=int, default=TOP, help=f"flows a site in top_flows (default: {TOP})")
     parser.add_argument("--threads", type=int, default=1, help="threads of DuckDB (default: 1)")
@@ -57,7 +57,7 @@ def run(args) -> None:
     """Write the tables and name them."""
     campaign = opened(args.campaign)
     written = make_tables(campaign, hide=args.pseudonyms, top=args.top, threads=args.threads)
-    print(f"{campaign.folder / 'tables'}: {len(written)} files; {campaign.folder / 'provenance.json'}")
+    print(f"{campaign.directory / 'tables'}: {len(written)} files; {campaign.directory / 'provenance.json'}")
 
 
 def make_tables(campaign: Campaign, *, hide: bool = False, top: int = TOP, threads: int = 1) -> list[Path]:
@@ -69,9 +69,9 @@ def make_tables(campaign: Campaign, *, hide: bool = False, top: int = TOP, threa
 
     from . import provenance  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
 
-    require(campaign.catalog, f"run acapella index {campaign.folder}")
-    with queries.one_line(campaign.folder, catalog_of=campaign.folder):
-        con = queries.open_catalog(campaign.folder, threads=threads)  # all that follows are temporary tables
+    require(campaign.catalog, f"run acapella index {campaign.directory}")
+    with queries.one_line(campaign.directory, catalog_of=campaign.directory):
+        con = queries.open_catalog(campaign.directory, threads=threads)  # all that follows are temporary tables
         names = name_samples(campaign, con, hide=hide)
         written = []
         with culprit_named(campaign, con, names, hide=hide, top=top), contextlib.ExitStack() as complete:
@@ -107,15 +107,15 @@ def culprit_named(campaign: Campaign, con, names: list, *, hide: bool, top: int)
     except (duckdb.Error, ValueError, pa.ArrowException) as error:
         if queries.has_no_culprit(error):
             raise
-        by_folder = {name.folder: name for name in names}
+        by_directory = {name.directory: name for name in names}
 
-        def failing(folders):
-            return failure(campaign, con, [by_folder[folder] for folder in folders], hide=hide, top=top)
+        def failing(directories):
+            return failure(campaign, con, [by_directory[directory] for directory in directories], hide=hide, top=top)
 
-        name, why = queries.culprit(list(by_folder), failing)
+        name, why = queries.culprit(list(by_directory), failing)
         raise UserError(
             f"sample {name} cannot be merged{why}",
-            where=campaign.folder,
+            where=campaign.directory,
             fix=f"make it again (delete {campaign.acap(name)}), or leave it out (exclude: [{name}])",
         ) from error
 
@@ -156,15 +156,15 @@ def name_samples(campaign: Campaign, con, *, hide: bool) -> list:
             allowed.label(sample[place], campaign.catalog)
     names = pseudonyms(samples) if hide else true_names(samples)
     if hide:
-        write_mapping(campaign.folder / PSEUDONYMS, samples, names)
+        write_mapping(campaign.directory / PSEUDONYMS, samples, names)
     create_names(con, names)
     return names
 
 
 def create_names(con, names: list) -> None:
     """Create the temporary table `names`."""
-    con.execute("create temp table names (folder varchar, sample varchar, site varchar, port varchar)")
-    con.executemany("insert into names values (?, ?, ?, ?)", [(n.folder, n.sample, n.site, n.port) for n in names])
+    con.execute("create temp table names (directory varchar, sample varchar, site varchar, port varchar)")
+    con.executemany("insert into names values (?, ?, ?, ?)", [(n.directory, n.sample, n.site, n.port) for n in names])
 
 
 def merge(campaign: Campaign, con, names: list, *, hide: bool) -> None:
@@ -172,9 +172,9 @@ def merge(campaign: Campaign, con, names: list, *, hide: bool) -> None:
     create(con, "shared", "thresholds")
     create(con, "merge", "samples", {"pseudonyms": hide})
     create(con, "merge", "traffic")
-    counted = {row[0] for row in con.execute("select folder from traffic").fetchall()}
+    counted = {row[0] for row in con.execute("select directory from traffic").fetchall()}
     for name in queries.names("analyze"):
-        chosen = [n.folder for n in names if name in OF_ALL_SAMPLES or n.folder in counted]
+        chosen = [n.directory for n in names if name in OF_ALL_SAMPLES or n.directory in counted]
         files = [require(campaign.partial(one, name), f"run acapella analyze --sample {one}") for one in chosen]
         create(con, "merge", "partials", {"files": [str(path) for path in files]}, table=name)
     for name in ("scopes", "totals", "shares"):
@@ -200,7 +200,7 @@ def create(con, stage: str, name: str, parameters: dict | None = None, *, table:
 def bin_length(con) -> int:
     """Length of the throughput bins. Raises UserError where samples were analyzed with different ones."""
     found = con.execute(
-        "select t.bin_ns, count(distinct s.folder) as samples, min(s.folder) as first from throughput as t "
+        "select t.bin_ns, count(distinct s.directory) as samples, min(s.directory) as first from throughput as t "
         "inner join samples as s using (sample) group by t.bin_ns order by samples desc, t.bin_ns"
     ).fetchall()
     if len(found) > 1:
@@ -251,7 +251,7 @@ def count_matrix(con) -> tuple:
 
     samples = con.execute(
         "select s.sample, s.site, q.frames from traffic as s inner join quality as q on s.sample = q.sample "
-        "order by s.folder"
+        "order by s.directory"
     ).fetchall()
     categories = con.execute("select distinct kind, category from shares order by kind, category").fetchall()
     row_of = {sample: n for n, (sample, _, _) in enumerate(samples)}

@@ -18,7 +18,7 @@ def write(campaign: Campaign, con, *, names, outputs: list[Path], parameters: di
 
     ``con`` has the catalog attached; ``names`` are the samples' names in the tables; ``parameters`` those of process.
     """
-    target = campaign.folder / "provenance.json"
+    target = campaign.directory / "provenance.json"
     told = {
         "acapella_provenance": 1,
         "versions": versions(con),
@@ -26,7 +26,7 @@ def write(campaign: Campaign, con, *, names, outputs: list[Path], parameters: di
         "tshark_preferences": distinct(con, "tshark_preferences"),
         "vendors": distinct(con, "vendors"),
         "queries": {
-            f"{path.parent.name}/{path.name}": sha256_of(path) for path in sorted(queries.FOLDER.glob("*/*.sql"))
+            f"{path.parent.name}/{path.name}": sha256_of(path) for path in sorted(queries.DIRECTORY.glob("*/*.sql"))
         },
         "inputs": inputs(con, names, hidden=parameters["pseudonyms"]),
         "excluded": excluded(con),
@@ -45,14 +45,14 @@ def write_outputs(campaign: Campaign, stage: str, outputs: list[Path], *, pseudo
         "parameters": {"pseudonyms": pseudonyms},
         "outputs": checksums(campaign, outputs),
     }
-    target = campaign.folder / f"{stage}_provenance.json"
+    target = campaign.directory / f"{stage}_provenance.json"
     atomic_text(target, json.dumps(told, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
     return target
 
 
 def checksums(campaign: Campaign, outputs: list[Path]) -> dict[str, str]:
     """The sha256 of files, by their place in the campaign."""
-    return {path.relative_to(campaign.folder).as_posix(): sha256_of(path) for path in sorted(outputs)}
+    return {path.relative_to(campaign.directory).as_posix(): sha256_of(path) for path in sorted(outputs)}
 
 
 def versions(con) -> dict:
@@ -98,6 +98,6 @@ def inputs(con, names, *, hidden: bool) -> dict:
         "select s.sample, s.sha256, a.sha256, a.flows_sha256, a.manifest_sha256 "
         "from catalog.samples as s inner join catalog.acaps as a on s.sample = a.sample order by s.sample"
     ).fetchall()
-    shown = {name.folder: name.sample for name in names}
+    shown = {name.directory: name.sample for name in names}
     kinds = ("capture",) if hidden else ("capture", "acap", "flows", "manifest")
     return {shown[row[0]]: dict(zip(kinds, row[1:], strict=False)) for row in rows}

@@ -9,8 +9,8 @@ src_port, dst_port, flow_id and its sample, site, port), connections (a row per 
 A terminal gets a drawn table, which may leave out columns and rows (--format table in a file or a pipe leaves out
 none); a file or a pipe gets CSV (null is nothing, empty text is ""); --format csv --spreadsheet writes CSV without
 formulas. The catalog is opened read only, and of the acaps only those files are opened that filters on sample, site,
-port or flow leave. A query reads no file outside the campaign's folder and writes none. CAMPAIGN may be left out in its
-folder, and where results/ holds only one.
+port or flow leave. A query reads no file outside the campaign's directory and writes none. CAMPAIGN may be left out in
+its directory, and where results/ holds only one.
 
 The column `excluded` of samples and frames is null for samples that count in traffic statistics; for others it is the
 reason (trial, filter, p4, sampling):
@@ -51,7 +51,7 @@ def register_parser(subparsers):
     parser = subparsers.add_parser(
         "sql", help="ask the catalog in SQL", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("campaign", metavar="CAMPAIGN", nargs="?", help="folder results/<campaign>")
+    parser.add_argument("campaign", metavar="CAMPAIGN", nargs="?", help="directory results/<campaign>")
     parser.add_argument("query", metavar="QUERY", help="one SELECT")
     add_format(parser)
     parser.add_argument("--threads", type=int, default=1, help="threads of DuckDB (default: 1)")
@@ -103,15 +103,17 @@ def run(args) -> None:
     ask(campaign, args.query, sys.stdout, form=args.format, threads=args.threads, spreadsheet=spreadsheet)
 
 
-def only_campaign(folder: Path) -> Campaign:
-    """The campaign of a folder: itself, or the only one in its results/. Raises UserError where that is not one."""
-    if (folder / "catalog.duckdb").is_file():
-        return Campaign(folder)
-    found = sorted(path.parent for path in (folder / "results").glob("*/catalog.duckdb"))
+def only_campaign(directory: Path) -> Campaign:
+    """The campaign of a directory: itself, or the only one in its results/. Raises UserError where that is not one."""
+    if (directory / "catalog.duckdb").is_file():
+        return Campaign(directory)
+    found = sorted(path.parent for path in (directory / "results").glob("*/catalog.duckdb"))
     if len(found) == 1:
         return Campaign(found[0])
     if not found:
-        raise UserError("no catalog here or in results/", fix="name the campaign's folder, or run acapella index first")
+        raise UserError(
+            "no catalog here or in results/", fix="name the campaign's directory, or run acapella index first"
+        )
     raise UserError(
         "several campaigns: " + ", ".join(path.name for path in found), fix="name one: acapella sql results/NAME QUERY"
     )
@@ -127,19 +129,19 @@ def ask(  # noqa: PLR0913
     """
     from . import index  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
 
-    catalog = require(campaign.catalog, f"run acapella index {campaign.folder}").resolve()
-    folder = campaign.folder.absolute()
-    with contextlib.chdir(folder), queries.one_line():
+    catalog = require(campaign.catalog, f"run acapella index {campaign.directory}").resolve()
+    directory = campaign.directory.absolute()
+    with contextlib.chdir(directory), queries.one_line():
         con = queries.connect(threads=threads)
         con.execute(f"attach {index.literal(catalog)} as catalog (read_only)")
-        queries.confine(con, folder)
+        queries.confine(con, directory)
         check_catalog(con, campaign)
         here = Campaign(Path())  # the catalog's own views contain the path where it was made
         tables = catalog_tables(con)
         for name in map(index.quoted, tables):
             con.execute(f"create view {name} as from catalog.{name}")
-        index.create_views(con, here.folder)
-        index.create_table_views(con, here.folder, sorted({*index.tables_there(here)} - {*tables}))
+        index.create_views(con, here.directory)
+        index.create_table_views(con, here.directory, sorted({*index.tables_there(here)} - {*tables}))
         with known_names(con):
             statement = reading_statement(con, query)
             write_answer(con, statement, out, form, spreadsheet=spreadsheet)
@@ -159,7 +161,7 @@ def check_catalog(con, campaign: Campaign) -> None:
         raise UserError(
             f"the catalog is of an older version: its flows have no column {', '.join(sorted(missing))}",
             where=campaign.catalog,
-            fix=f"run acapella digest on the captures again, then acapella index {campaign.folder}",
+            fix=f"run acapella digest on the captures again, then acapella index {campaign.directory}",
         )
 
 
@@ -295,7 +297,7 @@ def write_parquet(con, query, out) -> None:
     """Write a Parquet file to a binary stream. Raises UserError for a terminal and for what is not a SELECT."""
     if out.isatty():
         raise UserError("Parquet is not written to a terminal", fix="name a file: --format parquet > FILE.parquet")
-    file = queries.spill_folder(con) / "answer.parquet"
+    file = queries.spill_directory(con) / "answer.parquet"
     answer = con.sql(query)
     if answer is None:
         raise UserError("this statement has no rows to write as Parquet", fix="use another --format")

@@ -1,9 +1,10 @@
-"""Remove what samples that left the sheet have in a campaign's folder, so that readers of its folders do not count it.
+"""Remove what samples that left the sheet have in a campaign's directory, so that readers of its directories do not
+count it.
 
 Only files of known samples are removed: those with a manifest in raw/, and those with a log of `acapella digest` whose
 frame or flow table has its metadata. Digests, partial tables and flow reports of such a sample are removed, because
 they can be made again. A capture that is a file in raw/ was taken by a testbed and cannot: it is moved to stale/raw/
-with its manifest. Links are removed, never followed: captures outside the campaign, entries of a cache, and folders
+with its manifest. Links are removed, never followed: captures outside the campaign, entries of a cache, and directories
 behind a link stay. All other files stay; those in acap/, flows/, partial/ and flowreports/ are listed.
 
 Published tables and figures of stages that left the config are removed, too.
@@ -24,13 +25,13 @@ from acapella_core.names import SAMPLE, shown
 from .layout import Campaign
 
 TABLES = ("acap", "flows")  # KIND/SAMPLE.parquet
-FOLDERS = ("partial", "flowreports")  # KIND/SAMPLE/
+DIRECTORIES = ("partial", "flowreports")  # KIND/SAMPLE/
 MOST_SHOWN = 5
 
 
 @dataclass(frozen=True)
 class Removed:
-    """A path in the campaign's folder, and where it was moved to (None: it was removed)."""
+    """A path in the campaign's directory, and where it was moved to (None: it was removed)."""
 
     path: Path
     to: Path | None = None
@@ -51,13 +52,15 @@ def remove_stale(campaign: Campaign, listed: Collection[str], captures: Iterable
     ``captures``: captures of listed samples, which stay wherever they are. The names of all removed files are added to
     logs/stale.log. Without a sample listed nothing is removed.
     """
-    folder = campaign.folder
+    directory = campaign.directory
     if not listed:
         return []
     used = {path.resolve() for path in (*captures, *captures_of(campaign, listed))}
-    removed, unknown = remove_derived(folder, listed)
-    removed += remove_raw(folder, listed, used)  # last: manifests identify the other files, also after an interruption
-    return [*report_removed(folder, removed), *report_unknown(unknown)]
+    removed, unknown = remove_derived(directory, listed)
+    removed += remove_raw(
+        directory, listed, used
+    )  # last: manifests identify the other files, also after an interruption
+    return [*report_removed(directory, removed), *report_unknown(unknown)]
 
 
 def remove_samples(campaign: Campaign, listed: Collection[str]) -> None:
@@ -71,7 +74,7 @@ def remove_samples(campaign: Campaign, listed: Collection[str]) -> None:
 
     from .index import edited, new_database, quoted  # noqa: PLC0415
 
-    with queries.one_line(campaign.catalog), contextlib.closing(queries.open_catalog(campaign.folder)) as con:
+    with queries.one_line(campaign.catalog), contextlib.closing(queries.open_catalog(campaign.directory)) as con:
         known = {name for (name,) in con.execute("select sample from samples").fetchall()}
         tables = con.execute(
             "select schema_name, table_name from duckdb_columns() where column_name = 'sample' "
@@ -103,27 +106,27 @@ def remove_stages(campaign: Campaign, stages: Iterable[Stage]) -> list[str]:
             *(f"figures/{figure}.{suffix}" for figure in stage.figures for suffix in ("svg", "pdf", "png", "html")),
             *stage.files,
         )
-        for path in sorted(campaign.folder.glob(pattern))
+        for path in sorted(campaign.directory.glob(pattern))
     ]
     for path in found:
         path.unlink()
-    return report_removed(campaign.folder, [Removed(path) for path in found], "stages that are not in the config")
+    return report_removed(campaign.directory, [Removed(path) for path in found], "stages that are not in the config")
 
 
 def report_removed(
-    folder: Path, removed: Collection[Removed], of: str = "samples that are not in the sheet"
+    directory: Path, removed: Collection[Removed], of: str = "samples that are not in the sheet"
 ) -> list[str]:
     """Add removed files to logs/stale.log; return lines for the user."""
     if not removed:
         return []
-    log = folder / "logs" / "stale.log"
+    log = directory / "logs" / "stale.log"
     before = log.read_text(encoding="utf-8") if log.is_file() else ""
     told = [shown(f"{one.path}" + (f" -> {one.to}" if one.to else "")) for one in removed]
     atomic_text(log, before + "".join(f"{line}\n" for line in told))
     moved = sum(one.to is not None for one in removed)
     first_ones = [*told[:MOST_SHOWN], *([f"... (all in {log})"] if len(told) > MOST_SHOWN else [])]
-    kept = f" {moved} of them moved to {folder / 'stale' / 'raw'};" if moved else ""
-    first = f"acapella: removed {len(removed)} files and folders of {of};{kept} list: {log}"
+    kept = f" {moved} of them moved to {directory / 'stale' / 'raw'};" if moved else ""
+    first = f"acapella: removed {len(removed)} files and directories of {of};{kept} list: {log}"
     return [shown(first), *(f"  {line}" for line in first_ones)]
 
 
@@ -133,37 +136,37 @@ def report_unknown(paths: Collection[Path]) -> list[str]:
         return []
     first_ones = shown(", ".join(map(str, [*paths][:MOST_SHOWN]))) + (", ..." if len(paths) > MOST_SHOWN else "")
     return [
-        f"acapella: {len(paths)} files or folders belong to no sample of the campaign and stay; move them elsewhere,"
-        f" readers of these folders count them: {first_ones}"
+        f"acapella: {len(paths)} files or directories belong to no sample of the campaign and stay; move them"
+        f" elsewhere, readers of these directories count them: {first_ones}"
     ]
 
 
-def sample_names(folder: Path, pattern: str) -> Iterator[tuple[str, Path]]:
-    """Yield sample and path of the entries of a folder; none if the folder is a link."""
-    if folder.is_symlink() or not folder.is_dir():
+def sample_names(directory: Path, pattern: str) -> Iterator[tuple[str, Path]]:
+    """Yield sample and path of the entries of a directory; none if the directory is a link."""
+    if directory.is_symlink() or not directory.is_dir():
         return
-    for path in sorted(folder.glob(pattern)):
+    for path in sorted(directory.glob(pattern)):
         name = path.name.removesuffix(pattern.removeprefix("*"))
         if SAMPLE.fullmatch(name):
             yield name, path
 
 
-def remove_derived(folder: Path, listed: Collection[str]) -> tuple[list[Removed], list[Path]]:
-    """Remove tables and folders of known samples that are not listed; return these, and the paths of unknown ones."""
+def remove_derived(directory: Path, listed: Collection[str]) -> tuple[list[Removed], list[Path]]:
+    """Remove tables and directories of known samples that are not listed; return these, and unknown paths."""
     found = [
         (kind, name, path)
-        for kind in (*TABLES, *FOLDERS)
-        for name, path in sample_names(folder / kind, "*.parquet" if kind in TABLES else "*")
+        for kind in (*TABLES, *DIRECTORIES)
+        for name, path in sample_names(directory / kind, "*.parquet" if kind in TABLES else "*")
         if name not in listed
     ]
-    known = {name for name in {name for _, name, _ in found} if is_known(folder, name)}
+    known = {name for name in {name for _, name, _ in found} if is_known(directory, name)}
     removed, unknown = [], []
     for kind, name, path in found:
-        is_folder = path.is_dir() and not path.is_symlink()
-        if name not in known or (is_folder and kind in TABLES):
+        is_directory = path.is_dir() and not path.is_symlink()
+        if name not in known or (is_directory and kind in TABLES):
             unknown.append(path)
             continue
-        if is_folder:
+        if is_directory:
             shutil.rmtree(path)
         else:
             path.unlink()
@@ -171,25 +174,25 @@ def remove_derived(folder: Path, listed: Collection[str]) -> tuple[list[Removed]
     return removed, unknown
 
 
-def is_known(folder: Path, name: str) -> bool:
+def is_known(directory: Path, name: str) -> bool:
     """Return whether a sample of this name was in the campaign.
 
     It has a manifest, or `acapella digest` ran for it and one of its two files is from there. The metadata alone is not
     enough, because a copy under another name has the same.
     """
-    manifest = folder / "raw" / f"{name}.json"
+    manifest = directory / "raw" / f"{name}.json"
     if not manifest.is_symlink() and capture_named(manifest) is not None:
         return True
-    if not (folder / "logs" / "digest" / f"{name}.log").is_file():
+    if not (directory / "logs" / "digest" / f"{name}.log").is_file():
         return False
     from acapella.digest.acap_files import is_digest  # noqa: PLC0415 (pyarrow)
 
-    return any(is_digest(folder / kind / f"{name}.parquet") for kind in TABLES)
+    return any(is_digest(directory / kind / f"{name}.parquet") for kind in TABLES)
 
 
-def remove_raw(folder: Path, listed: Collection[str], used: Collection[Path]) -> Iterator[Removed]:
+def remove_raw(directory: Path, listed: Collection[str], used: Collection[Path]) -> Iterator[Removed]:
     """Remove manifests and links of samples that are not listed, move captures to stale/raw/; yield what was done."""
-    for name, manifest in sample_names(folder / "raw", "*.json"):
+    for name, manifest in sample_names(directory / "raw", "*.json"):
         if name in listed or manifest.is_symlink():
             continue
         file = capture_named(manifest)
@@ -201,17 +204,17 @@ def remove_raw(folder: Path, listed: Collection[str], used: Collection[Path]) ->
             yield Removed(capture)
         elif capture.is_file():
             if capture.resolve() not in used:
-                yield moved(capture, folder)
-            yield moved(manifest, folder)
+                yield moved(capture, directory)
+            yield moved(manifest, directory)
             continue
         manifest.unlink()
         yield Removed(manifest)
 
 
-def moved(path: Path, folder: Path) -> Removed:
+def moved(path: Path, directory: Path) -> Removed:
     """Move a file of raw/ to stale/raw/, beside earlier ones of its name."""
-    target = folder / "stale" / "raw"
-    beneath.make_folder(target, 0o700)
+    target = directory / "stale" / "raw"
+    beneath.make_directory(target, 0o700)
     with beneath.parent(target / path.name, link=True) as opened:
         name, number, there = path.name, 0, {each.name for each in target.iterdir()}
         while name in there:
@@ -238,4 +241,4 @@ def captures_of(campaign: Campaign, samples: Iterable[str]) -> Iterator[Path]:
     """Yield the captures that the manifests of samples name."""
     for sample in samples:
         if file := capture_named(campaign.manifest(sample)):
-            yield campaign.folder / "raw" / file
+            yield campaign.directory / "raw" / file

@@ -22,7 +22,7 @@ MAKER = "acapella measure-storage -o"
 def register_parser(subparsers):
     """Add `acapella storage`."""
     parser = subparsers.add_parser("storage", help="tables of the storage study", description=__doc__)
-    parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's folder, as results/demo")
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's directory, as results/demo")
     return parser
 
 
@@ -39,7 +39,7 @@ def run(args) -> None:
 
 def path_of(campaign: campaigns.Campaign) -> Path:
     """Where the study is."""
-    return campaign.folder / "storage" / "study.json"
+    return campaign.directory / "storage" / "study.json"
 
 
 def read(campaign: campaigns.Campaign) -> dict:

@@ -32,8 +32,8 @@ from .provenance import checksums
 from .trial_tables import JOINED, Environment
 
 PROVENANCE = "consistency_provenance.json"
-RESULTS = "kappa"  # folder of the results as `acapella kappa` writes them, under true names
-PUBLISHED = "consistency"  # folder of the same under the names of the tables
+RESULTS = "kappa"  # directory of the results as `acapella kappa` writes them, under true names
+PUBLISHED = "consistency"  # directory of the same under the names of the tables
 
 HIDDEN = {"filter": "(a filter)", "flow": "(a flow)"}  # instead of what may hold addresses
 
@@ -41,7 +41,7 @@ HIDDEN = {"filter": "(a filter)", "flow": "(a flow)"}  # instead of what may hol
 def register_parser(subparsers):
     """Add `acapella trials`."""
     parser = subparsers.add_parser("trials", help="tables of the consistency of trials", description=__doc__)
-    parser.add_argument("campaign", metavar="CAMPAIGN", help="folder results/<campaign>")
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
     parser.add_argument(
         "--environments", nargs="+", required=True, metavar="NAME", help="in the order in which they are told"
     )
@@ -53,7 +53,7 @@ def run(args) -> None:
     """Write the tables and name them."""
     campaign = opened(args.campaign)
     written = make_tables(campaign, args.environments, hide=args.pseudonyms)
-    print(f"{campaign.folder}: {len(written)} files in tables/ and {PUBLISHED}/; {campaign.folder / PROVENANCE}")
+    print(f"{campaign.directory}: {len(written)} files in tables/ and {PUBLISHED}/; {campaign.directory / PROVENANCE}")
     if args.pseudonyms:
         for shown, name in zip(environment_pseudonyms(args.environments), args.environments, strict=True):
             print(f"{shown}: environment {name}")
@@ -77,11 +77,11 @@ def make_tables(campaign: Campaign, names: list[str], *, hide: bool = False) -> 
             target = functools.partial(campaign.table, table)
             written += tables.write_rows(rows, table, target, complete)
         for environment in environments:
-            path = campaign.folder / PUBLISHED / f"{environment.name}.json"
+            path = campaign.directory / PUBLISHED / f"{environment.name}.json"
             text = json.dumps(trial_tables.shown_result(environment), indent=1, allow_nan=False) + "\n"
             complete.enter_context(atomic_path(path)).write_text(text, encoding="utf-8")
             written.append(path)
-    for path in (campaign.folder / PUBLISHED).glob("*.json"):  # of an earlier run, perhaps under true names
+    for path in (campaign.directory / PUBLISHED).glob("*.json"):  # of an earlier run, perhaps under true names
         if path not in written:
             path.unlink()
     write_provenance(campaign, environments, written, hidden=hide)
@@ -113,7 +113,7 @@ def culprit_named(campaign: Campaign, environments: list[Environment]):
         samples = ", ".join(by_name[name].shown.values())
         raise UserError(
             f"environment {by_name[name].true_name} (samples {samples}) cannot be merged{why}",
-            where=campaign.folder / RESULTS / f"{by_name[name].true_name}.json",
+            where=campaign.directory / RESULTS / f"{by_name[name].true_name}.json",
             fix="delete the file and run snakemake again",
         ) from error
 
@@ -123,7 +123,7 @@ def read(campaign: Campaign, name: str, shown: str, called: dict[str, str] | Non
 
     Without ``called`` they keep their own.
     """
-    path = require(campaign.folder / RESULTS / f"{name}.json", f"run: acapella kappa ... --sha256 -o {name}.json")
+    path = require(campaign.directory / RESULTS / f"{name}.json", f"run: acapella kappa ... --sha256 -o {name}.json")
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
         trials = [trial["name"] for trial in result["trials"]]
@@ -168,7 +168,7 @@ def shown_name(trial: str, called: dict[str, str] | None, path: Path) -> str:
 
 def pseudonyms_of(campaign: Campaign) -> dict[str, str]:
     """Pseudonym by sample, as acapella process wrote them."""
-    path = require(campaign.folder / PSEUDONYMS, f"run: acapella process {campaign.folder} --pseudonyms")
+    path = require(campaign.directory / PSEUDONYMS, f"run: acapella process {campaign.directory} --pseudonyms")
     with path.open(encoding="utf-8", newline="") as stream:
         rows = csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
         return {row["true_sample"]: row["sample"] for row in rows}
@@ -191,4 +191,4 @@ def write_provenance(campaign: Campaign, environments: list[Environment], output
         "outputs": checksums(campaign, outputs),
     }
     text = json.dumps(told, indent=2, sort_keys=True, ensure_ascii=False)
-    atomic_text(campaign.folder / PROVENANCE, text + "\n")
+    atomic_text(campaign.directory / PROVENANCE, text + "\n")

@@ -74,8 +74,8 @@ NOT_LISTED = {
 class Findings:
     """Faults of a directory, one line each; the SHA-256 of files by their lists, and which files are listed."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, directory: Path):
+        self.directory = directory
         self.lines: list[str] = []
         self.listed: set[str] = set()
         self.unlisted: list[str] = []
@@ -88,7 +88,7 @@ class Findings:
     def verify(self, name: object, checksum: object, by: str) -> None:
         """Compare a file with the SHA-256 that the list ``by`` has of it."""
         try:
-            path = self.folder / names.path(name, by)
+            path = self.directory / names.path(name, by)
         except UserError as error:
             self.lines.append(str(error))
             return
@@ -140,7 +140,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", metavar="DIR", help="a campaign's directory or a release")
+    parser.add_argument("directory", metavar="DIR", help="a campaign's directory or a release")
     return parser
 
 
@@ -149,11 +149,11 @@ confine = sql.confine
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings and a summary; return the exit code."""
-    found = check(opened(args.folder))
+    found = check(opened(args.directory))
     for line in found.lines:
         print(names.shown(line))
     plural = "" if len(found.lines) == 1 else "s"
-    summary = [f"{args.folder}: {len(found.listed)} files verified, {len(found.lines)} finding{plural}"]
+    summary = [f"{args.directory}: {len(found.listed)} files verified, {len(found.lines)} finding{plural}"]
     if not found.released:
         summary += about_unlisted(found)
     print(names.shown("; ".join(summary)))
@@ -192,14 +192,14 @@ def known_names() -> dict[str, Sequence[str]]:
 
 def check(campaign: Campaign) -> Findings:
     """Return the faults of a directory. Raises UserError if it is neither a campaign nor a release."""
-    found = Findings(campaign.folder)
-    released = found.released = (campaign.folder / SUMS).is_file()
-    provenances = sorted(campaign.folder.glob("*provenance.json"))
-    if not (released or provenances or campaign.catalog.is_file() or (campaign.folder / "raw").is_dir()):
+    found = Findings(campaign.directory)
+    released = found.released = (campaign.directory / SUMS).is_file()
+    provenances = sorted(campaign.directory.glob("*provenance.json"))
+    if not (released or provenances or campaign.catalog.is_file() or (campaign.directory / "raw").is_dir()):
         raise UserError(
-            "is neither a campaign nor a release", where=campaign.folder, fix=f"it has no {SUMS}, catalog or raw/"
+            "is neither a campaign nor a release", where=campaign.directory, fix=f"it has no {SUMS}, catalog or raw/"
         )
-    for place, what in links(campaign.folder):
+    for place, what in links(campaign.directory):
         found.add(place, what)
     files = list(check_files(found))
     if released:
@@ -219,10 +219,10 @@ def check(campaign: Campaign) -> Findings:
 
 def check_files(found: Findings) -> Iterator[str]:
     """Check names and kinds of all files; yield the path of each regular file and link."""
-    for parent, folders, files in os.walk(found.folder):
-        for name in sorted((*folders, *files)):
+    for parent, directories, files in os.walk(found.directory):
+        for name in sorted((*directories, *files)):
             path = Path(parent) / name
-            place = path.relative_to(found.folder)
+            place = path.relative_to(found.directory)
             if not names.is_component(name):
                 found.add(place, "its name has control characters")
             suffix = SAMPLES.get(str(place.parent))
@@ -251,7 +251,7 @@ def whole(path: Path) -> str:
 
 def document(found: Findings, path: Path) -> dict:
     """Return the JSON object in a file; empty, with a finding, if there is none."""
-    place = path.relative_to(found.folder)
+    place = path.relative_to(found.directory)
     try:
         content = json.loads(whole(path))
         if not isinstance(content, dict):
@@ -265,7 +265,7 @@ def document(found: Findings, path: Path) -> dict:
 def check_sums(found: Findings) -> None:
     """Verify the files that SHA256SUMS lists."""
     try:
-        lines = whole(found.folder / SUMS).splitlines()
+        lines = whole(found.directory / SUMS).splitlines()
     except (OSError, ValueError) as error:
         found.add(SUMS, f"cannot be read: {error}")
         return
@@ -294,20 +294,20 @@ def check_provenance(found: Findings, path: Path) -> None:
 def check_manifests(found: Findings) -> None:
     """Verify the captures that manifests list, and the names in them and in the sheets."""
     for name, columns in (("samples.tsv", sheets.TAKEN), ("failed.tsv", sheets.FAILED)):
-        sheet = found.folder / "raw" / name
+        sheet = found.directory / "raw" / name
         if sheet.is_symlink() or not sheet.exists():
             continue  # a link is a finding already
         try:
             whole(sheet)
             sheets.read(sheet, columns)
         except (OSError, ValueError) as error:
-            found.add(sheet.relative_to(found.folder), f"cannot be read: {error}")
+            found.add(sheet.relative_to(found.directory), f"cannot be read: {error}")
         except UserError as error:
-            found.lines.append(str(error).removeprefix(f"{found.folder}/"))
-    for path in sorted((found.folder / "raw").glob("*.json")):
+            found.lines.append(str(error).removeprefix(f"{found.directory}/"))
+    for path in sorted((found.directory / "raw").glob("*.json")):
         if path.is_symlink():
             continue  # a finding already
-        place, manifest = path.relative_to(found.folder), document(found, path)
+        place, manifest = path.relative_to(found.directory), document(found, path)
         if not manifest:
             continue
         try:
@@ -328,7 +328,7 @@ def check_catalog(found: Findings, campaign: Campaign) -> None:
     place = campaign.catalog.name
     samples, acaps = [], []
     try:
-        with queries.one_line(), contextlib.closing(queries.open_catalog(campaign.folder, **CATALOG_BOUNDS)) as con:
+        with queries.one_line(), contextlib.closing(queries.open_catalog(campaign.directory, **CATALOG_BOUNDS)) as con:
             timer = threading.Timer(MOST_S, con.interrupt)
             timer.start()
             try:

@@ -213,7 +213,7 @@ def rdma(devices: Path = RDMA_DEVICES) -> Finding:
 
 
 def which(name: str) -> str | None:
-    """A program's path, the administrators' folders and the virtual environment's included."""
+    """A program's path, the administrators' directories and the virtual environment's included."""
     return shutil.which(name) or shutil.which(name, path=os.pathsep.join((*ADMIN, str(Path(sys.executable).parent))))
 
 

@@ -29,7 +29,7 @@ PRIVATE = 0o077  # umask: files hold other people's traffic, also while they are
 ENDS = (signal.SIGTERM, signal.SIGHUP)
 
 COMMANDS = {
-    "anonymise": "release.anonymise",
+    "anonymize": "release.anonymize",
     "digest": "digest.command",
     "show": "digest.show",
     "verify": "verify.command",

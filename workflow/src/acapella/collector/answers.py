@@ -60,15 +60,15 @@ class Answers:
         return {"flows": flows, **state}
 
     def snapshot(self, question: dict) -> dict:
-        """All flows as they are now, and the newest rows of the series, as Parquet files in the folder SNAPSHOT."""
+        """All flows as they are now, and the newest rows of the series, as Parquet files in the directory SNAPSHOT."""
         state = self.state(question)
-        folder = self._settings.folder / SNAPSHOT
-        folder.mkdir(mode=0o700, exist_ok=True)
+        directory = self._settings.directory / SNAPSHOT
+        directory.mkdir(mode=0o700, exist_ok=True)
         flows = pa.Table.from_batches([self._collector.snapshot()])
         for name, table in (("flows", flows), ("series", self._tail())):
-            with files.atomic_path(folder / f"{name}.parquet") as part:
+            with files.atomic_path(directory / f"{name}.parquet") as part:
                 pq.write_table(table, part)
-        return {"folder": SNAPSHOT, **state}
+        return {"directory": SNAPSHOT, **state}
 
 
 class Rates:

@@ -31,7 +31,7 @@ def register_parser(actions) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", metavar="FOLDER", help="what acapella collector run -o names")
+    parser.add_argument("directory", metavar="DIRECTORY", help="what acapella collector run -o names")
     parser.add_argument("query", metavar="QUERY", help="one SELECT")
     sql.add_format(parser)
     parser.set_defaults(act=run)
@@ -39,15 +39,15 @@ def register_parser(actions) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Answer the query on standard output. Raises UserError in one line."""
-    folder = Path(args.folder)
-    collector = asked(folder)
+    directory = Path(args.directory)
+    collector = asked(directory)
     if collector is None:
-        counters = finished(folder)
-        tables = folder
+        counters = finished(directory)
+        tables = directory
     else:
         with collector:
             answer = collector("snapshot")
-        counters, tables = answer["state"]["reports"], folder / answer["folder"]
+        counters, tables = answer["state"]["reports"], directory / answer["directory"]
     spreadsheet = sql.checked_spreadsheet(args)
     if args.own_process:
         sql.confine()  # not before the collector was asked, over a socket
@@ -60,25 +60,25 @@ def run(args: argparse.Namespace) -> None:
             )
 
 
-def finished(folder: Path) -> dict:
+def finished(directory: Path) -> dict:
     """The counters of a collector that has ended. Raises UserError where none has written results there."""
-    path = folder / "counters.json"
+    path = directory / "counters.json"
     try:
         return json.loads(path.read_text(encoding="utf-8"))["reports"]
     except FileNotFoundError:
         raise UserError(
             "no collector runs here, and none has ended here with results",
-            where=folder,
+            where=directory,
             fix="acapella collector run -o",
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError("not the counters of a collector", where=path) from error
 
 
-def define(con, folder: Path, counters: dict[str, int]) -> None:
+def define(con, directory: Path, counters: dict[str, int]) -> None:
     """The tables of a connection."""
     for name in TABLES:
-        path = folder / f"{name}.parquet"
+        path = directory / f"{name}.parquet"
         if path.is_file():  # a run without series has none
             con.read_parquet(str(path)).create_view(name)
     con.execute("create table counters (name varchar, value ubigint)")

@@ -45,7 +45,7 @@ class Run:
             memory_bytes=settings.memory_bytes,
         )
         pairs = [of_core(pair, settings.report_format) for pair in settings.queue_pairs]
-        series = None if settings.window_ns is None else settings.folder / "series.parquet"
+        series = None if settings.window_ns is None else settings.directory / "series.parquet"
         with core.Collector(pairs, options, series=series, keep=True) as collector:
             collector.on_series = self._tail.add
             reception = Reception(settings, collector)
@@ -55,7 +55,7 @@ class Run:
                 ring_bytes=settings.ring_bytes,
                 most=settings.most_sessions,
             )
-            secret = control_channel.make_secret(settings.folder / place.SECRET) if settings.listen else None
+            secret = control_channel.make_secret(settings.directory / place.SECRET) if settings.listen else None
             control = ControlServer(sessions, secret) if secret else None
             self._stop_on_signals()
             with reception.running():
@@ -65,7 +65,7 @@ class Run:
             if reception.failure and settings.captures:
                 raise reception.failure
             counters = collector.finish()
-            collector.write_flows(settings.folder / "flows.parquet")
+            collector.write_flows(settings.directory / "flows.parquet")
             losses = collector.losses
         unwritten = self._write_counters(counters, sessions, control, reception, losses), note_losses(losses)
         rest = outcome(reception, nothing_taken(counters, settings)) or int(no_room(counters) is not None)
@@ -97,14 +97,14 @@ class Run:
         questions = QuestionServer(Answers(self._settings, collector, sessions, newest).by_name())
         settings = self._settings
         async with contextlib.AsyncExitStack() as servers:
-            await questions.start(settings.folder)
+            await questions.start(settings.directory)
             servers.push_async_callback(questions.close)
             if control:
                 host, port = await control.start(*settings.listen, anywhere=settings.listen_anywhere)
                 servers.push_async_callback(control.close)
-                note(f"control channel on {host}:{port}, secret in {settings.folder / place.SECRET}")
+                note(f"control channel on {host}:{port}, secret in {settings.directory / place.SECRET}")
             source = settings.interface or settings.rdma_device or f"{len(settings.captures)} captures"
-            note(f"receiving from {source}; acapella collector top {settings.folder}")
+            note(f"receiving from {source}; acapella collector top {settings.directory}")
             yield
 
     async def _until_over(self, collector: core.Collector, reception: Reception, sessions: Sessions) -> None:
@@ -140,7 +140,7 @@ class Run:
         }
         code = 0
         try:
-            files.atomic_text(self._settings.folder / "counters.json", json.dumps(document, indent=1) + "\n")
+            files.atomic_text(self._settings.directory / "counters.json", json.dumps(document, indent=1) + "\n")
         except UserError as error:
             code = exit_code_of(error)
             note(f"error: {error}; exit code {code}")

@@ -32,7 +32,7 @@ def confine(args: argparse.Namespace) -> None:
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
     if args.act is receive.run and args.captures and not args.listen:
-        confine_self(Path(args.folder, "flows.parquet"), serves=True)
+        confine_self(Path(args.directory, "flows.parquet"), serves=True)
 
 
 def run(args: argparse.Namespace) -> int | None:

@@ -135,7 +135,7 @@ class Conversation:
                 case Proof(value=value) if hmac.compare_digest(value, self._server.secret.proof(challenge).value):
                     return True
         self._server.counts["without_secret"] += 1
-        self.refuse("first comes the proof of this run's secret: --secret FOLDER/collector.secret")
+        self.refuse("first comes the proof of this run's secret: --secret DIRECTORY/collector.secret")
         return False
 
     async def run(self, reader: asyncio.StreamReader) -> None:

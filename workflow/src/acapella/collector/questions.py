@@ -1,10 +1,11 @@
-"""Questions to a running collector: a JSON line each over the socket in its folder, and a JSON line as the answer.
+"""Questions to a running collector: a JSON line each over the socket in its directory, and a JSON line as the answer.
 
     {"ask": "top", "by": "bytes", "count": 20}     {"flows": [...], "columns": [...], "state": {...}}
     {"ask": "state"}                               {"state": {...}}
-    {"ask": "snapshot"}                            {"folder": "snapshot", "state": {...}}: Parquet files in that folder
+    {"ask": "snapshot"}                            {"directory": "snapshot", "state": {...}}: Parquet files in that
+    directory
 
-Only the user whom the folder belongs to can connect.
+Only the user whom the directory belongs to can connect.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ Answer = Callable[[dict], dict]
 
 
 class QuestionServer:
-    """Answers who connects to the socket of a folder. ``answers`` has a function for each kind of question.
+    """Answers who connects to the socket of a directory. ``answers`` has a function for each kind of question.
 
     They run in threads, so that a long one does not hold up the others; each raises Refused where it has no answer.
     """
@@ -39,9 +40,9 @@ class QuestionServer:
         self._busy = asyncio.Lock()  # one at a time: a snapshot takes memory
         self._tasks: set[asyncio.Task] = set()
 
-    async def start(self, folder: Path) -> None:
+    async def start(self, directory: Path) -> None:
         """Listen."""
-        self._server = await asyncio.start_unix_server(self._serve, sock=place.bound(folder), limit=MOST_LINE_BYTES)
+        self._server = await asyncio.start_unix_server(self._serve, sock=place.bound(directory), limit=MOST_LINE_BYTES)
 
     async def close(self) -> None:
         """Stop listening and let everybody go."""
@@ -82,11 +83,11 @@ class QuestionServer:
 class Asked:
     """A connection to a running collector. Use as a context."""
 
-    def __init__(self, link: socket.socket, folder: Path):
+    def __init__(self, link: socket.socket, directory: Path):
         self._link = link
         self._link.settimeout(PATIENCE_S)
         self._lines = link.makefile("rb")
-        self._folder = folder
+        self._directory = directory
 
     def __enter__(self) -> "Asked":
         return self
@@ -101,16 +102,16 @@ class Asked:
             self._link.sendall(json.dumps({"ask": ask, **parts}).encode() + b"\n")
             line = self._lines.readline(MOST_ANSWER_BYTES)
         except OSError as error:
-            raise UserError(f"the collector does not answer: {error}", where=self._folder) from error
+            raise UserError(f"the collector does not answer: {error}", where=self._directory) from error
         if not line.endswith(b"\n"):
-            raise UserError("the collector has ended", where=self._folder)
+            raise UserError("the collector has ended", where=self._directory)
         answer = json.loads(line)
         if "error" in answer:
-            raise UserError(answer["error"], where=self._folder)
+            raise UserError(answer["error"], where=self._directory)
         return answer
 
 
-def asked(folder: Path) -> Asked | None:
-    """A connection to the collector that runs in ``folder``; None where none does. Raises UserError."""
-    link = place.connected(folder)
-    return None if link is None else Asked(link, folder)
+def asked(directory: Path) -> Asked | None:
+    """A connection to the collector that runs in ``directory``; None where none does. Raises UserError."""
+    link = place.connected(directory)
+    return None if link is None else Asked(link, directory)

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from .collecting import Run  # noqa: PLC0415 - the native core, Arrow: the start stays quick
 
     settings = settings_of(args)
-    with place.taken(settings.folder, replace=settings.replace), handlers_kept():
+    with place.taken(settings.directory, replace=settings.replace), handlers_kept():
         return asyncio.run(Run(settings).collect())
 
 

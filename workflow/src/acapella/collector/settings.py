@@ -24,7 +24,7 @@ REGISTERS = {"qp_number": "number", "qp_key": "key", "qp_base": "base", "qp_end"
 class Settings:
     """One run of the collector: one source of reports, and queue pairs that are named, given out, or both."""
 
-    folder: Path
+    directory: Path
     captures: tuple[Path, ...]
     interface: str | None
     rdma_device: str | None
@@ -78,7 +78,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     decompression.add_options(parser)
     parser.add_argument("--until-ended", action="store_true", help="end when every data plane has said that it ended")
     parser.add_argument(
-        "-o", dest="folder", metavar="FOLDER", required=True, help="for flows.parquet, series.parquet, counters.json"
+        "-o",
+        dest="directory",
+        metavar="DIRECTORY",
+        required=True,
+        help="for flows.parquet, series.parquet, counters.json",
     )
     parser.add_argument("--replace", action="store_true", help="results that are there")
     parser.add_argument("--progress", action="store_true", help="reports, flows and refused ones on standard error")
@@ -102,7 +106,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
     if args.until_ended and not listen:
         raise UserError("--until-ended is about sessions", fix="name --listen HOST:PORT too")
     return Settings(
-        folder=Path(args.folder),
+        directory=Path(args.directory),
         captures=tuple(Path(name) for name in args.captures),
         interface=args.interface,
         rdma_device=args.rdma_device,

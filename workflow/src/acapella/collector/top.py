@@ -3,10 +3,10 @@
     acapella collector top reports
     acapella collector top reports --by rtt -n 5 --json
 
-Asks the collector whose results go to FOLDER, through the socket there, which only its owner can use. `rate` is since
-the look before, by the reports' own times, or since the flow's start where it was not shown then; --by throughput goes
-by the latter. Once where standard output is no terminal, unless --every says otherwise; Ctrl-C ends it. --json prints a
-document a look, with every column of schemas/tables/flow_reports.yaml.
+Asks the collector whose results go to DIRECTORY, through the socket there, which only its owner can use. `rate` is
+since the look before, by the reports' own times, or since the flow's start where it was not shown then; --by throughput
+goes by the latter. Once where standard output is no terminal, unless --every says otherwise; Ctrl-C ends it. --json
+prints a document a look, with every column of schemas/tables/flow_reports.yaml.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def register_parser(actions) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", metavar="FOLDER", help="what acapella collector run -o names")
+    parser.add_argument("directory", metavar="DIRECTORY", help="what acapella collector run -o names")
     parser.add_argument(
         "--by",
         choices=["bytes", "packets", "throughput", "rtt", "reports", "last"],
@@ -53,9 +53,9 @@ def run(args: argparse.Namespace) -> None:
     terminal = sys.stdout.isatty() and not args.json
     every = args.every or (EVERY if terminal else None)
     pause_s = duration_ns(every) / 1e9 if every else None
-    collector = asked(Path(args.folder))
+    collector = asked(Path(args.directory))
     if collector is None:
-        raise UserError("no collector runs there", where=args.folder, fix="ask its results: acapella collector sql")
+        raise UserError("no collector runs there", where=args.directory, fix="ask its results: acapella collector sql")
     with collector:
         while True:
             answer = collector("top", by=args.by, count=count)

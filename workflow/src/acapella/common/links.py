@@ -15,13 +15,13 @@ WRITTEN = (
 )  # files in raw/ that the workflow writes; others may be links, unless hidden
 
 
-def links(folder: Path) -> Iterator[tuple[Path, str]]:
+def links(directory: Path) -> Iterator[tuple[Path, str]]:
     """Yield path and target of each symbolic link beneath a directory that the workflow does not make itself."""
-    for parent, folders, files in os.walk(folder):
-        for name in sorted((*folders, *files)):
+    for parent, directories, files in os.walk(directory):
+        for name in sorted((*directories, *files)):
             path = Path(parent) / name
-            if path.is_symlink() and not is_ours(path.relative_to(folder), path):
-                yield path.relative_to(folder), f"is a symbolic link to {path.readlink()}"
+            if path.is_symlink() and not is_ours(path.relative_to(directory), path):
+                yield path.relative_to(directory), f"is a symbolic link to {path.readlink()}"
 
 
 def is_ours(place: Path, path: Path) -> bool:
@@ -36,15 +36,15 @@ def is_ours(place: Path, path: Path) -> bool:
             return False
 
 
-def cached(folder: Path) -> list[Path]:
+def cached(directory: Path) -> list[Path]:
     """Return the entries of a cache that links in a campaign's acap/ and flows/ point to."""
-    found = [path for kind in ("acap", "flows") for path in (folder / kind).glob("*.parquet") if path.is_symlink()]
-    return sorted(path.resolve() for path in found if is_ours(path.relative_to(folder), path))
+    found = [path for kind in ("acap", "flows") for path in (directory / kind).glob("*.parquet") if path.is_symlink()]
+    return sorted(path.resolve() for path in found if is_ours(path.relative_to(directory), path))
 
 
-def refusal(folder: Path) -> str | None:
+def refusal(directory: Path) -> str | None:
     """Return one line on the links that no run follows; None if there are none."""
-    found = [f"{folder / place} {what}" for place, what in links(folder)]
+    found = [f"{directory / place} {what}" for place, what in links(directory)]
     if not found:
         return None
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""

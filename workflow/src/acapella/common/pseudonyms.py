@@ -20,9 +20,9 @@ HEADER = "sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\n"
 
 @dataclass(frozen=True)
 class Name:
-    """What a sample is called in the tables; ``folder`` is its true name."""
+    """What a sample is called in the tables; ``directory`` is its true name."""
 
-    folder: str
+    directory: str
     sample: str
     site: str
     port: str

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from acapella_core.errors import OUTSIDE, UserError, exit_code_of
-from acapella_core.files import held_folder, remove_held
+from acapella_core.files import held_directory, remove_held
 
 from .links import cached
 
-FOLDER = Path(__file__).resolve().parents[3] / "sql"
+DIRECTORY = Path(__file__).resolve().parents[3] / "sql"
 CANDIDATES = "Candidate bindings:"  # a line of DuckDB's errors about columns
 
 _connections = weakref.WeakSet()
@@ -22,7 +22,7 @@ _connections = weakref.WeakSet()
 @functools.cache
 def text(stage: str, name: str) -> str:
     """The SELECT of workflow/sql/``stage``/``name``.sql."""
-    path = FOLDER / stage / f"{name}.sql"
+    path = DIRECTORY / stage / f"{name}.sql"
     if not path.is_file():
         raise UserError("the query is missing", where=path, fix="install acapella from its source tree (make setup)")
     return path.read_text(encoding="utf-8")
@@ -30,7 +30,7 @@ def text(stage: str, name: str) -> str:
 
 def names(stage: str) -> list[str]:
     """The names of a stage's SELECTs, sorted."""
-    return sorted(path.stem for path in (FOLDER / stage).glob("*.sql"))
+    return sorted(path.stem for path in (DIRECTORY / stage).glob("*.sql"))
 
 
 def bound(stage: str, name: str, parameters: dict) -> tuple[str, dict]:
@@ -48,14 +48,14 @@ def select(con, stage: str, name: str, parameters: dict):
 def connect(database: str | Path = ":memory:", *, threads: int = 1, read_only: bool = False, **more: str):
     """A DuckDB connection that installs nothing from the network and spills to TMPDIR; use it inside `one_line`.
 
-    It spills into a private folder with an unpredictable name, removed with the connection. ``more``: further settings
-    of DuckDB.
+    It spills into a private directory with an unpredictable name, removed with the connection. ``more``: further
+    settings of DuckDB.
 
-    Raises UserError where TMPDIR is no folder to write into.
+    Raises UserError where TMPDIR is no directory to write into.
     """
     import duckdb  # noqa: PLC0415 (keeps the start of `acapella --help` quick)
 
-    descriptor, spill = held_folder()
+    descriptor, spill = held_directory()
     settings = {
         "threads": threads,
         "autoinstall_known_extensions": False,
@@ -73,29 +73,29 @@ def connect(database: str | Path = ":memory:", *, threads: int = 1, read_only: b
     return connection
 
 
-def open_catalog(folder: Path, *, threads: int = 1, **more: str):
+def open_catalog(directory: Path, *, threads: int = 1, **more: str):
     """Return a connection to a campaign's catalog, read only and confined to the campaign: it may come from a third
     party, with views that read other files. Use it inside `one_line`; ``more`` and errors as of `connect`.
     """
-    connection = connect(folder / "catalog.duckdb", threads=threads, read_only=True, **more)
-    confine(connection, folder)
+    connection = connect(directory / "catalog.duckdb", threads=threads, read_only=True, **more)
+    confine(connection, directory)
     return connection
 
 
-def spill_folder(con) -> Path:
-    """The folder of a connection's temporary files."""
-    ((folder,),) = con.execute("select current_setting('temp_directory')").fetchall()
-    return Path(folder)
+def spill_directory(con) -> Path:
+    """The directory of a connection's temporary files."""
+    ((directory,),) = con.execute("select current_setting('temp_directory')").fetchall()
+    return Path(directory)
 
 
-def confine(con, folder: Path) -> None:
-    """Let what follows read and write below ``folder`` and the spill folder only, and change no setting.
+def confine(con, directory: Path) -> None:
+    """Let what follows read and write below ``directory`` and the spill directory only, and change no setting.
 
     Links are followed to entries of a cache of digests alone.
     """
-    allowed = sorted({f"{path}/" for path in (folder.absolute(), folder.resolve(), spill_folder(con))})
+    allowed = sorted({f"{path}/" for path in (directory.absolute(), directory.resolve(), spill_directory(con))})
     con.execute("set allowed_directories = $1", [allowed])
-    con.execute("set allowed_paths = $1", [[str(entry) for entry in cached(folder)]])
+    con.execute("set allowed_paths = $1", [[str(entry) for entry in cached(directory)]])
     con.execute("set enable_external_access = false")
     con.execute("set lock_configuration = true")
 

@@ -4,7 +4,7 @@ It reads hostile input, so it runs confined (acapella.common.confined), gets cap
 limit for every answer.
 
 Its answers must be a function of the frames alone. So it runs without home and configuration directory (a user's
-profile, plugins or colour rules never alter a result), in UTC and the C locale, without name resolution, and with
+profile, plugins or color rules never alter a result), in UTC and the C locale, without name resolution, and with
 the preferences below, which every result records.
 """
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from acapella_core.errors import UserError
-from acapella_core.files import temporary_folder
+from acapella_core.files import temporary_directory
 
 from .confined import Process, readable
 
@@ -69,7 +69,7 @@ PREFERENCES = (
     "x25.reassemble:FALSE",
 )
 
-NO_HOME = "/nonexistent"  # as Debian names a home that there is not; an empty folder would have to be cleared away
+NO_HOME = "/nonexistent"  # as Debian names a home that there is not; an empty directory would have to be cleared away
 INSTALL = "install it (Debian: apt-get install tshark), or use --engine native"
 NOISE = re.compile(r"Running as user .*|\s*")
 CHUNK = 1 << 20
@@ -139,7 +139,7 @@ class Tshark:
         """
         command = self.command(fields, display_filter, as_columns=as_columns)
         with contextlib.ExitStack() as stack:
-            complaints = stack.enter_context(tempfile.TemporaryFile(dir=temporary_folder()))
+            complaints = stack.enter_context(tempfile.TemporaryFile(dir=temporary_directory()))
             stdout, answers = pipe(stack)
             if os.fspath(source) == "-":
                 questions, stdin = pipe(stack)
@@ -250,8 +250,8 @@ class Run:
 def works(command: Sequence[str]) -> bool:
     """Return whether a command line of tshark succeeds on a sound capture."""
     with (
-        tempfile.TemporaryFile(dir=temporary_folder()) as capture,
-        tempfile.TemporaryFile(dir=temporary_folder()) as shown,
+        tempfile.TemporaryFile(dir=temporary_directory()) as capture,
+        tempfile.TemporaryFile(dir=temporary_directory()) as shown,
     ):
         capture.write(SOUND)
         capture.seek(0)

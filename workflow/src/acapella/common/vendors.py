@@ -19,7 +19,7 @@ from . import tshark
 
 VERSIONS = "4.0."
 FILES = ("manuf", "wka")  # in the order in which tshark reads them
-FOLDER = re.compile(r"^Global configuration:\s*(.+)$", re.MULTILINE)
+DIRECTORY = re.compile(r"^Global configuration:\s*(.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,17 @@ def find(program: tshark.Tshark | None = None) -> Vendors | None:
         return None
     if not program.version.startswith(VERSIONS):
         return None
-    folder = folder_of(program)
-    return read(folder, program.version) if folder else None
+    directory = directory_of(program)
+    return read(directory, program.version) if directory else None
 
 
-def read(folder: Path, version: str) -> Vendors | None:
-    """The lists in ``folder``; None where one of them cannot be read."""
+def read(directory: Path, version: str) -> Vendors | None:
+    """The lists in ``directory``; None where one of them cannot be read."""
     core = _native.Vendors()
     sha256 = {}
     for name in FILES:
         try:
-            text = (folder / name).read_bytes()
+            text = (directory / name).read_bytes()
         except OSError:
             return None
         core.add(text)
@@ -61,14 +61,14 @@ def read(folder: Path, version: str) -> Vendors | None:
     return Vendors(core, version, sha256)
 
 
-def folder_of(program: tshark.Tshark) -> Path | None:
-    """tshark's folder of data. Beside bin/ where it was installed as usual; else it is asked, which takes a while."""
+def directory_of(program: tshark.Tshark) -> Path | None:
+    """Return tshark's data directory: next to bin/ in a usual installation, else as tshark reports it (slow)."""
     usual = Path(program.path).resolve().parents[1] / "share" / "wireshark"
     if (usual / FILES[0]).is_file():
         return usual
     try:
         told = subprocess.run(
-            [program.path, "-G", "folders"],
+            [program.path, "-G", "directories"],
             capture_output=True,
             text=True,
             env=tshark.environment(),
@@ -77,5 +77,5 @@ def folder_of(program: tshark.Tshark) -> Path | None:
         )
     except subprocess.TimeoutExpired:
         return None
-    named = FOLDER.search(told.stdout)
+    named = DIRECTORY.search(told.stdout)
     return Path(named[1]) if named else None

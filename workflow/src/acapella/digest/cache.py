@@ -1,8 +1,8 @@
 """Snakemake's cache of digests between campaigns, with private files whose checksums are verified.
 
-Beside each entry is NAME.sha256, in the format of sha256sum: `sha256sum -c *.sha256` in the cache's folder verifies it.
-An entry that is damaged, is not a regular file, or belongs to another user is not used: one line names the entry and
-the sample, and the digest is computed again. A cache that cannot be written stops no run.
+Beside each entry is NAME.sha256, in the format of sha256sum: `sha256sum -c *.sha256` in the cache's directory verifies
+it. An entry that is damaged, is not a regular file, or belongs to another user is not used: one line names the entry
+and the sample, and the digest is computed again. A cache that cannot be written stops no run.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ _verified: dict[Path, int] = {}  # entries whose checksum was computed, and when
 
 
 class CheckedCache(OutputFileCache):
-    """Snakemake's cache in a folder; entries are verified when they are used, and readable by their owner alone."""
+    """Snakemake's cache in a directory; entries are verified when they are used, and readable by their owner alone."""
 
     async def fetch(self, job) -> None:
         """Link a job's outputs to the entries; Snakemake runs the job if one is missing or not intact.
@@ -44,7 +44,7 @@ class CheckedCache(OutputFileCache):
         for entry, fault in faults.items():
             if fault != MISSING:
                 report(warning(entry, sample_of(job), fault))
-            with contextlib.suppress(OSError):  # `store` reports a folder that cannot be written
+            with contextlib.suppress(OSError):  # `store` reports a directory that cannot be written
                 discard(entry)
         if faults:
             self.raise_cache_miss_exception(job)
@@ -59,7 +59,7 @@ class CheckedCache(OutputFileCache):
         """Move a job's outputs to the cache and leave links; outputs stay where they are if that fails."""
         for output, entry in await self.get_outputfiles_and_cachefiles(job):
             try:
-                prepare_folder(entry.parent)
+                prepare_directory(entry.parent)
                 keep(output, entry)
             except (OSError, UserError) as error:
                 reason = getattr(error, "strerror", None) or error
@@ -153,17 +153,17 @@ def keep(output: Path, entry: Path) -> None:
     atomic_text(sum_file(entry), f"{checksum}  {entry.name}\n")
 
 
-def prepare_folder(folder: Path) -> None:
-    """Make the cache's folder if there is none; take the permission to write from others if the folder is ours."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.stat()
+def prepare_directory(directory: Path) -> None:
+    """Create the cache's directory if it is missing; remove the write permission of others if it is ours."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = directory.stat()
     if found.st_uid == os.geteuid() and found.st_mode & 0o022:
-        folder.chmod(stat.S_IMODE(found.st_mode) & ~0o022)
-        report(f"warning: others could write to the cache {folder}; its mode has no w for them now")
+        directory.chmod(stat.S_IMODE(found.st_mode) & ~0o022)
+        report(f"warning: others could write to the cache {directory}; its mode has no w for them now")
 
 
 def discard(entry: Path) -> None:
-    """Remove an entry and its checksum; a folder in its place is renamed, what a link points to is left alone."""
+    """Remove an entry and its checksum; a directory in its place is renamed, what a link points to is left alone."""
     sum_file(entry).unlink(missing_ok=True)
     if entry.is_dir() and not entry.is_symlink():
         entry.rename(Path(tempfile.mkdtemp(prefix=f"{entry.name}.", suffix=".rejected", dir=entry.parent)) / entry.name)
@@ -240,13 +240,13 @@ def fault_since(entry: Path) -> str | None:
     return fault
 
 
-def time_of_file_system(folder: Path) -> int | None:
+def time_of_file_system(directory: Path) -> int | None:
     """Return the time of a directory's file system, ns since 1970; None if no file can be made there.
 
     Change times come from the clock of a file server, which may differ from that of this machine.
     """
     try:
-        with tempfile.TemporaryFile(prefix=".clock.", dir=folder) as probe:
+        with tempfile.TemporaryFile(prefix=".clock.", dir=directory) as probe:
             return os.fstat(probe.fileno()).st_ctime_ns
     except OSError:
         return None

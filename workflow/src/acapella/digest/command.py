@@ -182,13 +182,13 @@ def flows_beside(acap: Path) -> Path:
 
 
 def check_paths(sources: Sequence[str], acap: str, flows: str) -> None:
-    """Raise UserError where two of the files are one, or a folder to write into is not there."""
+    """Raise UserError where two of the files are one, or a directory to write into is not there."""
     paths = [Path(path).resolve() for path in (*sources, acap, flows) if path != "-"]
     if len(set(paths)) < len(paths) or sources.count("-") > 1:
         raise UserError("inputs, acap and flow table have to be different files", where=acap)
     for path in (Path(acap), Path(flows)):
         if not path.parent.exists():
-            raise UserError("no such folder", where=path.parent, fix="make it, or mend -o or --flows")
+            raise UserError("no such directory", where=path.parent, fix="make it, or mend -o or --flows")
 
 
 def digest(sources: Sequence[str], acap: str, flows: str, options: Options, progress: bool = False) -> dict:

@@ -29,7 +29,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         f"of all collections: {', '.join(COLLECTIONS)}; "
         f"of the storage study: {', '.join(STORAGE)}; of flow reports: {', '.join((*FLOWREPORTS, *FLOWSTUDY))}",
     )
-    parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's folder, as results/demo")
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's directory, as results/demo")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these figures (default: those of samples)")
     parser.add_argument("--trials", action="store_true", help="also the figures of trials (after acapella trials)")
     parser.add_argument("--flowreports", action="store_true", help="also those of flow reports (acapella flowtables)")
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
     source = Source(campaign)
     for name in names:
         start = time.monotonic()
-        paths = save(drawn(name, source), campaign.folder / "figures", name, formats)
+        paths = save(drawn(name, source), campaign.directory / "figures", name, formats)
         seconds = time.monotonic() - start
         print(f"figures: {paths[0].with_suffix('')} ({', '.join(formats)}), {seconds:.1f} s", file=sys.stderr)
 

@@ -15,7 +15,7 @@ PER_DECADE = 5
 LABEL = 40
 TRIAL = 24  # characters of a trial's name in a legend
 PALETTE = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.SKY, theme.PURPLE, theme.BLACK)
-NAMED = len(PALETTE)  # as many runs get a colour each; of more, all are grey
+NAMED = len(PALETTE)  # as many runs get a color each; of more, all are gray
 MANY = "each run"
 LEAST_BINS, LEAST_SHARE = 10, 0.5  # bins of each sign, and %: the axes reach so far at least
 FLOOR = 0.4  # of the smallest share that is drawn: the axis begins there
@@ -57,7 +57,7 @@ def draw(source: Source, measure: str, name: str) -> Figure:
     key = (
         f"Difference: the run's {name} minus that of the first trial. Bins are logarithmic, five a decade for each "
         "sign; the middle one holds exactly 0; a bin without packets has no line.",
-        *(() if named else ("One grey line per run.",)),
+        *(() if named else ("One gray line per run.",)),
         f"Shares of the packets in common, on a logarithmic axis. Shaded: within \u00b1{nanoseconds(bound)}.",
         *missing(compared, rows, trials),
     )
@@ -192,7 +192,7 @@ def panel(values, names, limits, name, last, panels) -> alt.Chart:  # noqa: PLR0
     places, text = ticks(most, width)
     named = bool(names)
     domain = names or [MANY]
-    colours = list(PALETTE[: len(names)]) if named else ["#8A8A8A"]
+    colors = list(PALETTE[: len(names)]) if named else ["#8A8A8A"]
     field = "run:N" if named else "all:N"
     legend = alt.Legend(title="run", orient="right", symbolType="stroke", symbolSize=200) if named else None
     axis = alt.Axis(
@@ -215,7 +215,7 @@ def panel(values, names, limits, name, last, panels) -> alt.Chart:  # noqa: PLR0
                 scale=alt.Scale(type="log", domain=[least, 100], nice=False, clamp=True),
                 axis=alt.Axis(labelExpr="format(datum.value, '~r')", values=powers(least), domain=False, minExtent=40),
             ),
-            color=alt.Color(field, sort=domain, scale=alt.Scale(domain=domain, range=colours), legend=legend),
+            color=alt.Color(field, sort=domain, scale=alt.Scale(domain=domain, range=colors), legend=legend),
             detail=["run:N", "piece:N"],
             order="order:Q",
             tooltip=[

@@ -16,7 +16,7 @@ SCOPE = scope
 PANEL, HEIGHT = 222, 170
 MEASURES = {"bytes": "Flow size", "packets": "Packets"}
 UNEQUAL = "flows missing or not exact (%)"
-COLOURS = (theme.VERMILION, theme.ORANGE, theme.SKY, theme.BLUE)  # of 1 to 4 rows
+COLORS = (theme.VERMILION, theme.ORANGE, theme.SKY, theme.BLUE)  # of 1 to 4 rows
 LEAST = 1e-4  # %, where the axis of errors begins: a smaller one is drawn there
 LEAST_LABEL = f"datum.value < {1.001 * LEAST:g} ? '\u2264{LEAST:.4f}' : ({theme.SHORT_NUMBERS})"
 
@@ -112,8 +112,8 @@ def share(sketch: dict) -> str:
 def panel(values: list[dict], field: str, heading: str, sizes: list[int]) -> alt.Chart:
     """One measure and one kind of error."""
     legend = alt.Legend(title="rows", orient="right", symbolType="circle", symbolOpacity=1)
-    colour = alt.Color(
-        "rows:N", scale=alt.Scale(domain=[f"{n}" for n in sizes], range=[COLOURS[n - 1] for n in sizes]), legend=legend
+    color = alt.Color(
+        "rows:N", scale=alt.Scale(domain=[f"{n}" for n in sizes], range=[COLORS[n - 1] for n in sizes]), legend=legend
     )
     linear = field == "unequal"
     scale = alt.Scale(domain=[0, 100]) if linear else alt.Scale(type="log", nice=False, domainMin=LEAST)
@@ -127,7 +127,7 @@ def panel(values: list[dict], field: str, heading: str, sizes: list[int]) -> alt
             axis=alt.Axis(format="~s", tickCount=5, labelOverlap=True, grid=False),
         ),
         y=alt.Y(f"{field}:Q", title=heading, scale=scale, axis=alt.Axis(domain=False, minExtent=34, **ticks)),
-        color=colour,
+        color=color,
         tooltip=[
             alt.Tooltip("rows:N"),
             alt.Tooltip("cells:Q", format=","),

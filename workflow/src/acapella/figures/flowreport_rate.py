@@ -13,7 +13,7 @@ SUBJECT = "Reports per second"
 TABLE = "flowreport_seconds"
 COLUMNS = ("second", "whole", "reports", "probes")
 SCOPE = scope
-COLOURS = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.PURPLE, theme.SKY)
+COLORS = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.PURPLE, theme.SKY)
 PRINTED = (39_000, 104_000)  # section IV-C: averages of four traces of a backbone
 HEIGHT, LABEL = 230, 30
 LONG = 10**7  # from here on, numbers in the title are in millions
@@ -31,7 +31,7 @@ def draw(source: Source) -> Figure:
     labels = short_labels(dict.fromkeys(value["sample"] for value in values), LABEL)
     for value in values:
         value["label"] = labels[value["sample"]]
-    lines = "" if len(labels) <= len(COLOURS) else "; the .html names the sample under the pointer"
+    lines = "" if len(labels) <= len(COLORS) else "; the .html names the sample under the pointer"
     key = (
         f"One line per sample of one port; 100 % are its seconds with a packet{lines}. Seconds without a packet are "
         "left out, and reports that the control plane requests when it resets the sketch. The last second of a "
@@ -90,18 +90,18 @@ def overlap(ends: list[float]) -> list[float]:
 
 def shown(values: list[dict]) -> str:
     """Return where the paper's range is drawn."""
-    return "grey" if overlap(axis_ends([value["reports"] for value in values])[1]) else "outside the axis"
+    return "gray" if overlap(axis_ends([value["reports"] for value in values])[1]) else "outside the axis"
 
 
 def chart(values: list[dict], labels: list[str]) -> alt.LayerChart:
     """The lines over the paper's range."""
-    many = len(labels) > len(COLOURS)
-    colour = (
+    many = len(labels) > len(COLORS)
+    color = (
         alt.value(theme.BLUE)
         if many
         else alt.Color(
             "label:N",
-            scale=alt.Scale(domain=labels, range=list(COLOURS[: len(labels)])),
+            scale=alt.Scale(domain=labels, range=list(COLORS[: len(labels)])),
             legend=alt.Legend(
                 title=None, orient="bottom", columns=3, symbolType="stroke", symbolSize=200, labelLimit=170
             ),
@@ -117,7 +117,7 @@ def chart(values: list[dict], labels: list[str]) -> alt.LayerChart:
                 "reports:Q", title="x: reports in one second", axis=alt.Axis(format=",~f", tickCount=8), scale=scale
             ),
             y=alt.Y("share:Q", title=SHARE, scale=alt.Scale(domain=[0, 100])),
-            color=colour,
+            color=color,
             detail="label:N",
             order="order:Q",
             tooltip=["label:N", alt.Tooltip("reports:Q", format=","), alt.Tooltip("share:Q", format=".3~g")],

@@ -15,7 +15,7 @@ from .source import NoData, Source
 SUBJECT = "Response to rate changes"
 TABLE = "flowreport_response"
 COLUMNS = ("flow", "t_ns", "set_bps", "bps", "bps_measured", "iat_ns", "iat_measured_ns", "gap_measured_ns")
-COLOURS = (theme.BLUE, theme.ORANGE)
+COLORS = (theme.BLUE, theme.ORANGE)
 BACKGROUND = "background"
 WIDTH, HIGH, LOW = theme.WIDTH - 180, 200, 150
 
@@ -106,18 +106,18 @@ def title(rows: list[dict], flows: list[str]) -> str:
 
 
 def time_axis(*, last: bool) -> alt.X:
-    """Shared by both panels; labelled below."""
+    """Shared by both panels; labeled below."""
     axis = alt.Axis(labels=last, ticks=last, grid=True, tickCount=10)
     return alt.X(
         "t:Q", title="time since the first frame (s)" if last else None, axis=axis, scale=alt.Scale(nice=False)
     )
 
 
-def colour(flows: list[str]) -> alt.Color:
+def color(flows: list[str]) -> alt.Color:
     """One a flow, and the background's."""
     return alt.Color(
         "flow:N",
-        scale=alt.Scale(domain=[*flows, BACKGROUND], range=[*COLOURS[: len(flows)], theme.GREEN]),
+        scale=alt.Scale(domain=[*flows, BACKGROUND], range=[*COLORS[: len(flows)], theme.GREEN]),
         legend=alt.Legend(
             title=None, orient="right", symbolType="stroke", symbolSize=200, symbolOpacity=1, labelLimit=130
         ),
@@ -127,15 +127,15 @@ def colour(flows: list[str]) -> alt.Color:
 def throughput(own: list[dict], behind: list[dict], flows: list[str]) -> alt.LayerChart:
     """Set, exact and measured."""
     y = {"title": "throughput (Mbit/s)", "axis": alt.Axis(domain=False, minExtent=46)}
-    lines = alt.Chart(alt.Data(values=own)).encode(x=time_axis(last=False), color=colour(flows), detail="flow:N")
+    lines = alt.Chart(alt.Data(values=own)).encode(x=time_axis(last=False), color=color(flows), detail="flow:N")
     area = alt.Chart(alt.Data(values=behind)).mark_area(opacity=0.25, color=theme.GREEN, interpolate="step-after")
     known = alt.Chart(alt.Data(values=[value for value in own if value["set"] is not None]))
     exact_behind = alt.Chart(alt.Data(values=behind)).mark_circle(size=14, opacity=0.4)
     return alt.layer(
         area.encode(x=time_axis(last=False), y=alt.Y("measured:Q", **y)),
-        exact_behind.encode(x=time_axis(last=False), y=alt.Y("exact:Q", **y), color=colour(flows)),
+        exact_behind.encode(x=time_axis(last=False), y=alt.Y("exact:Q", **y), color=color(flows)),
         known.mark_line(strokeDash=[4, 3], strokeWidth=1, interpolate="step-after").encode(
-            x=time_axis(last=False), y=alt.Y("set:Q", **y), color=colour(flows), detail="flow:N"
+            x=time_axis(last=False), y=alt.Y("set:Q", **y), color=color(flows), detail="flow:N"
         ),
         lines.mark_circle(size=14, opacity=0.4).encode(y=alt.Y("exact:Q", **y)),
         lines.mark_line(strokeWidth=1.6, interpolate="step-after").encode(
@@ -170,11 +170,11 @@ def times(own: list[dict], flows: list[str]) -> alt.LayerChart:
     single = alt.Chart(alt.Data(values=[value for value in own if value["iat_measured"]]))
     measured = alt.Chart(alt.Data(values=[value for value in own if value["gap_measured"]]))
     return alt.layer(
-        exact.encode(x=time_axis(last=True), y=alt.Y("iat:Q", **y), color=colour(flows)),
+        exact.encode(x=time_axis(last=True), y=alt.Y("iat:Q", **y), color=color(flows)),
         single.mark_point(shape="cross", size=12, strokeWidth=0.7, opacity=0.6).encode(
-            x=time_axis(last=True), y=alt.Y("iat_measured:Q", **y), color=colour(flows)
+            x=time_axis(last=True), y=alt.Y("iat_measured:Q", **y), color=color(flows)
         ),
         measured.mark_line(strokeWidth=1.4).encode(
-            x=time_axis(last=True), y=alt.Y("gap_measured:Q", **y), color=colour(flows), detail="flow:N"
+            x=time_axis(last=True), y=alt.Y("gap_measured:Q", **y), color=color(flows), detail="flow:N"
         ),
     )

@@ -15,7 +15,7 @@ PRINTED = 22e6  # section IV-C, reports/s with negligible losses
 HEIGHT = 190
 RATE = "offered (million reports/s)"
 LOST = "lost (% of offered)"
-COLOURS = (theme.BLUE, theme.VERMILION)
+COLORS = (theme.BLUE, theme.VERMILION)
 IN_MEMORY, REPLAYED = "Reports made in memory", "Reports of replayed traces"  # the upper and the lower panel
 
 
@@ -134,7 +134,7 @@ def drops(replays: list[dict]) -> alt.LayerChart:
             axis=alt.Axis(format="~g", values=ticks(*domain), labelOverlap=True),
         ),
         y=alt.Y("drops:Q", title=LOST, scale=alt.Scale(domain=[0, 100])),
-        color=alt.Color("trace:N", scale=alt.Scale(domain=names, range=list(COLOURS[: len(names)])), legend=legend),
+        color=alt.Color("trace:N", scale=alt.Scale(domain=names, range=list(COLORS[: len(names)])), legend=legend),
         tooltip=[
             alt.Tooltip("trace:N"),
             alt.Tooltip("speed:Q", title="speed"),

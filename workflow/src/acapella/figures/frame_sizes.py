@@ -75,7 +75,7 @@ def tooltip() -> list[alt.Tooltip]:
 
 def overall(values: list[dict], order: list[str], width: int) -> alt.LayerChart:
     """Two bars a bin, outer and innermost, with intervals."""
-    colours = alt.Scale(domain=list(LENGTHS.values()), range=[theme.BLUE, theme.ORANGE])
+    colors = alt.Scale(domain=list(LENGTHS.values()), range=[theme.BLUE, theme.ORANGE])
     x = alt.X(
         "bin:N",
         sort=order,
@@ -86,14 +86,14 @@ def overall(values: list[dict], order: list[str], width: int) -> alt.LayerChart:
     base = alt.Chart(alt.Data(values=values)).encode(x=x, xOffset=offset, tooltip=tooltip())
     legend = alt.Legend(title=None, orient="top", offset=4, symbolType="square", symbolStrokeWidth=0)
     y = alt.Y("share:Q", title="share of all frames (%)", axis=alt.Axis(tickCount=5, domain=False))
-    bars = base.mark_bar().encode(y=y, color=alt.Color("length:N", scale=colours, legend=legend))
+    bars = base.mark_bar().encode(y=y, color=alt.Color("length:N", scale=colors, legend=legend))
     lines = base.transform_filter("datum.low !== null").mark_rule(strokeWidth=1.4, color=theme.BLACK)
     lines = lines.encode(y=alt.Y("low:Q"), y2="high:Q")
     return (bars + lines).properties(width=width, height=150)
 
 
 def by_site(values: list[dict], labels: list[str], bins: list[tuple], width: int) -> alt.HConcatChart:
-    """One stacked bar a site and length; the colour of a bin darkens with its length."""
+    """One stacked bar a site and length; the color of a bin darkens with its length."""
     order = [label for _, label in bins]
     standard = [label for low, label in bins if low <= STANDARD_MAX]
     jumbo = order[len(standard) :]
@@ -102,7 +102,7 @@ def by_site(values: list[dict], labels: list[str], bins: list[tuple], width: int
         **{"title": "length (B)", "orient": "bottom", "titleOrient": "left", "columns": 6, "offset": 4},
         **{"symbolType": "square", "symbolStrokeWidth": 0},
     )
-    colour = alt.Color("bin:N", sort=order, scale=alt.Scale(domain=order, range=shades), legend=legend)
+    color = alt.Color("bin:N", sort=order, scale=alt.Scale(domain=order, range=shades), legend=legend)
     panels = []
     for place, length in enumerate(LENGTHS.values()):
         axis = alt.Axis(ticks=False, domain=False) if place == 0 else None
@@ -113,7 +113,7 @@ def by_site(values: list[dict], labels: list[str], bins: list[tuple], width: int
             .encode(
                 y=alt.Y("label:N", sort=labels, title=None, axis=axis),
                 x=alt.X("share:Q", title=f"frames, {length} (%)", scale=alt.Scale(domain=[0, 100], clamp=True)),
-                color=colour,
+                color=color,
                 order=alt.Order("bin_lo:Q"),
                 tooltip=tooltip(),
             )

@@ -128,7 +128,7 @@ def title(sites: list[str], rows: dict) -> str:
 
 def panel(values, order, which, width, *, first) -> alt.LayerChart:
     """Bars of one column with the value at their ends."""
-    column, name, colour = which
+    column, name, color = which
     most = largest(values)
     base = alt.Chart(alt.Data(values=values)).encode(
         y=alt.Y("label:N", sort=order, title=None, axis=alt.Axis(ticks=False, domain=False) if first else None),
@@ -140,7 +140,7 @@ def panel(values, order, which, width, *, first) -> alt.LayerChart:
         ),
         tooltip=tooltip(),
     )
-    shade = alt.condition("datum.whole", alt.value(theme.FAINT), alt.value(colour))
+    shade = alt.condition("datum.whole", alt.value(theme.FAINT), alt.value(color))
     bars = base.mark_bar(height={"band": 0.72}).encode(color=shade)
     text = base.mark_text(align="left", dx=4, fontSize=theme.SMALL).encode(text=alt.Text(f"{column}:Q", format=","))
     return (bars + text).properties(width=width, height=alt.Step(theme.row_height(len(values))))

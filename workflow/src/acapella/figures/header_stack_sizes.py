@@ -125,8 +125,8 @@ def values_of(name: str, rows: list[dict], contents: list[str]) -> list[dict]:
     ]
 
 
-def colour(contents: list[str], *, legend: bool = False) -> alt.Color:
-    """A colour for each kind of content; one panel has the legend."""
+def color(contents: list[str], *, legend: bool = False) -> alt.Color:
+    """A color for each kind of content; one panel has the legend."""
     shown = alt.Legend(
         **{"title": None, "orient": "top", "offset": 14, "columns": 3, "labelLimit": 220},
         **{"symbolType": "square", "symbolStrokeWidth": 0},
@@ -152,7 +152,7 @@ def by_length(rows: list[dict], contents: list[str], width: int) -> alt.LayerCha
     x = alt.X("label:N", sort=order, title="frame length (B)", axis=axis)
     y = alt.Y("share:Q", title="frames of that length (%)", scale=alt.Scale(domain=[0, 100]))
     bars = alt.Chart(alt.Data(values=values)).mark_bar(width={"band": 0.8})
-    bars = bars.encode(x=x, y=y, color=colour(contents, legend=True), order="order:Q", tooltip=TOOLTIP)
+    bars = bars.encode(x=x, y=y, color=color(contents, legend=True), order="order:Q", tooltip=TOOLTIP)
     numbers = alt.Chart(alt.Data(values=totals)).mark_text(fontSize=theme.SMALL, baseline="bottom", dy=-3)
     numbers = numbers.encode(x=x, y=alt.datum(100), text="text:N")
     return (bars + numbers).properties(width=width, height=150)
@@ -188,7 +188,7 @@ def by_stack(rows: list[dict], contents: list[str], width: int) -> alt.LayerChar
     axis = alt.Axis(grid=False, tickCount=10)
     x = alt.X("share:Q", title=f"share of {whole:,} frames of at most {SMALL} B (%)", axis=axis)
     bars = alt.Chart(alt.Data(values=values)).mark_bar(height=9, yOffset=7)
-    bars = bars.encode(x=x, y=y, color=colour(contents), order="order:Q", tooltip=TOOLTIP)
+    bars = bars.encode(x=x, y=y, color=color(contents), order="order:Q", tooltip=TOOLTIP)
     names = alt.Chart(alt.Data(values=captions)).mark_text(align="left", yOffset=-5)
     names = names.encode(x=alt.value(0), y=y, text="text:N")
     return (bars + names).properties(width=width, height=alt.Step(27))
@@ -206,7 +206,7 @@ def by_site(small: list[dict], labels: dict[str, str], contents: list[str], widt
         .encode(
             y=alt.Y("label:N", sort=names, title=None, axis=alt.Axis(ticks=False, domain=False)),
             x=alt.X("share:Q", title=label, scale=alt.Scale(domain=[0, 100], nice=False)),
-            color=colour(contents),
+            color=color(contents),
             order="order:Q",
             tooltip=TOOLTIP,
         )

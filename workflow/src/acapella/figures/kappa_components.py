@@ -153,16 +153,16 @@ def height_of(names: list[str]) -> alt.Step:
 def stacked(values: list[dict], words: list[dict], names: list[str], width: int, beside: int) -> alt.LayerChart:
     """The bars of contributions, and kappa at their right."""
     most = max((value["to"] for value in values), default=0) or 0.01
-    texts, colours = zip(*COMPONENTS.values(), strict=True)
+    texts, colors = zip(*COMPONENTS.values(), strict=True)
     legend = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=0, offset=4, columns=4)
     y = rows_of(names, first=True)
     x = alt.X("from:Q", title="1 - kappa", scale=alt.Scale(domain=[0, most], range=[0, width]), axis=X_AXIS)
-    colour = alt.Color("component:N", sort=texts, scale=alt.Scale(domain=texts, range=colours), legend=legend)
+    color = alt.Color("component:N", sort=texts, scale=alt.Scale(domain=texts, range=colors), legend=legend)
     bars = (
         alt.Chart(alt.Data(values=values))
         .mark_bar(height={"band": 0.75})
         .encode(
-            **{"x": x, "x2": "to:Q", "y": y, "color": colour},
+            **{"x": x, "x2": "to:Q", "y": y, "color": color},
             tooltip=[
                 *(alt.Tooltip("environment:N"), alt.Tooltip("run:N"), alt.Tooltip("baseline:N")),
                 *(alt.Tooltip("component:N"), alt.Tooltip("value:Q", format=".4~g")),

@@ -18,7 +18,7 @@ SCOPE = scope
 COLUMNS = ("environment_a", "environment_b", "kappa_b", "relative_difference", "relative_lo", "relative_hi", "verdict")
 LABEL = 28
 NAMED = 2  # environments that the title compares one by one; of more it gives the numbers
-COLOURS = {LESS: theme.VERMILION, MORE: theme.BLUE, UNDECIDED: theme.FAINT, TOO_FEW: theme.FAINT}
+COLORS = {LESS: theme.VERMILION, MORE: theme.BLUE, UNDECIDED: theme.FAINT, TOO_FEW: theme.FAINT}
 GAP = 12  # px between the panels
 WORDS = {LESS: "less", MORE: "more"}
 MINUS = "\N{MINUS SIGN}"
@@ -156,9 +156,9 @@ def differences(values, texts, y, widths, height, first) -> alt.LayerChart:  # n
     x = alt.X(
         "difference:Q", title="difference of mean kappa (%)", scale=scale, axis=alt.Axis(tickCount=5, domain=False)
     )
-    colour = alt.Color("verdict:N", scale=alt.Scale(domain=list(COLOURS), range=list(COLOURS.values())), legend=None)
+    color = alt.Color("verdict:N", scale=alt.Scale(domain=list(COLORS), range=list(COLORS.values())), legend=None)
     base = alt.Chart(alt.Data(values=values)).encode(
-        y=y, color=colour, tooltip=[*(alt.Tooltip("label:N"), alt.Tooltip("verdict:N"), alt.Tooltip("text:N"))]
+        y=y, color=color, tooltip=[*(alt.Tooltip("label:N"), alt.Tooltip("verdict:N"), alt.Tooltip("text:N"))]
     )
     points = base.mark_point(filled=True, size=36, opacity=1).encode(x=x)
     lines = base.transform_filter("datum.low !== null").mark_rule(strokeWidth=1.6)

@@ -9,7 +9,7 @@ from acapella.common.wording import count, percent, shortened
 
 from . import theme
 from .compose import Figure, statement
-from .outcomes import COLOURS, scope
+from .outcomes import COLORS, scope
 from .source import NoData, Source
 
 SUBJECT = "Reasons of unsuccessful collections"
@@ -46,7 +46,7 @@ def draw(source: Source) -> Figure:
     captions = [{"row": row, "text": caption(row, text, parts, whole)} for row, text in texts.items()]
     values = [
         {
-            **{"row": row, "outcome": outcome, "order": list(COLOURS).index(outcome), "reason": texts[row]},
+            **{"row": row, "outcome": outcome, "order": list(COLORS).index(outcome), "reason": texts[row]},
             **{"share": 100 * number / whole, "text": f"{count(number, 'site')}, {percent(number / whole)}"},
         }
         for (row, outcome), number in parts.items()
@@ -93,8 +93,8 @@ def key(rows: list[dict]) -> tuple[str, ...]:
 def chart(values: list[dict], captions: list[dict], whole: int) -> alt.LayerChart:
     """The bars, each below its reason."""
     order = [one["row"] for one in captions]
-    names = [name for name in COLOURS if any(value["outcome"] == name for value in values)]
-    scale = alt.Scale(domain=names, range=[COLOURS[name] for name in names])
+    names = [name for name in COLORS if any(value["outcome"] == name for value in values)]
+    scale = alt.Scale(domain=names, range=[COLORS[name] for name in names])
     legend = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=0)
     y = alt.Y("row:N", sort=order, title=None, axis=None)
     x = alt.X("share:Q", title=f"share of the {count(whole, 'unsuccessful site')} (%)", axis=alt.Axis(grid=False))

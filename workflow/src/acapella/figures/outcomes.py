@@ -12,7 +12,7 @@ from .source import NoData, Source
 SUBJECT = "Outcomes of collections"
 TABLE = "outcomes"
 COLUMNS = ("started", "outcome", "site_share")
-COLOURS = dict(zip(OUTCOMES, (theme.BLUE, theme.SKY, theme.ORANGE, theme.VERMILION), strict=True))
+COLORS = dict(zip(OUTCOMES, (theme.BLUE, theme.SKY, theme.ORANGE, theme.VERMILION), strict=True))
 MOST = 60  # collections drawn, the latest ones
 
 
@@ -69,7 +69,7 @@ def title(rows: list[dict]) -> str:
 def chart(values: list[dict], order: list[str]) -> alt.Chart:
     """Stacked bars, the earliest collection on top."""
     names = [outcome for outcome in OUTCOMES if any(row["outcome"] == outcome for row in values)]
-    scale = alt.Scale(domain=names, range=[COLOURS[name] for name in names])
+    scale = alt.Scale(domain=names, range=[COLORS[name] for name in names])
     legend = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=0)
     axis = alt.Axis(ticks=False, domain=False, labelLimit=220, labelPadding=6)
     return (

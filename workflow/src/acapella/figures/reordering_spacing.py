@@ -57,7 +57,7 @@ def draw(source: Source) -> Figure:
         for name in shown
     ]
     chart = alt.concat(*panels, columns=across, spacing=14).resolve_scale(x="shared", y="shared", color="independent")
-    return Figure(title(drawn, trials), chart, key(drawn, sums, labels, grey=not named))
+    return Figure(title(drawn, trials), chart, key(drawn, sums, labels, gray=not named))
 
 
 def runs_of(rows: list[dict], environment: str, trials: dict[tuple[str, int], str]) -> list[str]:
@@ -107,7 +107,7 @@ def spacing_of(row: dict) -> str:
     return f"{nanoseconds(row['lo_ns'])} to {nanoseconds(row['hi_ns'] + 1)} apart"
 
 
-def key(drawn: list[dict], sums: dict[str, tuple[int, int]], labels: dict[str, str], *, grey: bool) -> tuple[str, ...]:
+def key(drawn: list[dict], sums: dict[str, tuple[int, int]], labels: dict[str, str], *, gray: bool) -> tuple[str, ...]:
     """What a sampled pair is, the largest spacing at which one is reversed, and which environments have none."""
     farthest = max((row for row in drawn if row["reversed_pairs"]), key=lambda row: row["bin"])
     bound = "reversed pairs have no bound on their spacing"
@@ -119,8 +119,8 @@ def key(drawn: list[dict], sums: dict[str, tuple[int, int]], labels: dict[str, s
         "opposite order",
         bound,
     ]
-    if grey:
-        found.append("one grey line per run")
+    if gray:
+        found.append("one gray line per run")
     if any(row["pairs"] < FEW for row in drawn):
         found.append(f"hollow: fewer than {FEW} pairs")
     still = [labels[name] for name, (_, changed) in sums.items() if not changed]
@@ -168,10 +168,10 @@ def panel(values: list[dict], label: str, names: list[str], limits: dict) -> alt
     places, text = ticks(limits, 4)
     named, least = bool(names), limits["least"]
     domain = names or [MANY]
-    colours = list(PALETTE[: len(names)]) if named else ["#8A8A8A"]
+    colors = list(PALETTE[: len(names)]) if named else ["#8A8A8A"]
     legend = alt.Legend(title="run", orient="right", symbolType="stroke", symbolSize=200) if named else None
-    field, scale = "run:N" if named else "all:N", alt.Scale(domain=domain, range=colours)
-    colour = alt.Color(field, sort=domain, scale=scale, legend=legend)
+    field, scale = "run:N" if named else "all:N", alt.Scale(domain=domain, range=colors)
+    color = alt.Color(field, sort=domain, scale=scale, legend=legend)
     zero = f"datum.value < {1.01 * least} ? '0' : format(datum.value, '~r')"
     heights = [least, *(power for power in powers(least) if 2 * least < power <= limits["most"])]
     base = alt.Chart(alt.Data(values=values)).encode(
@@ -187,7 +187,7 @@ def panel(values: list[dict], label: str, names: list[str], limits: dict) -> alt
             scale=alt.Scale(type="log", domain=[least, limits["most"]], nice=False, clamp=True),
             axis=alt.Axis(labelExpr=zero, values=heights, domain=False, minExtent=40, labelOverlap=False),
         ),
-        color=colour,
+        color=color,
         detail="run:N",
         tooltip=[
             *(alt.Tooltip("run:N"), alt.Tooltip("range:N", title="spacing"), alt.Tooltip("text:N", title="reversed")),

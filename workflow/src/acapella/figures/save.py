@@ -16,8 +16,8 @@ RESOURCES = re.compile(rb"(?:^ +/\w+ \d+ 0 R\n){2,}", re.MULTILINE)
 CLIP = re.compile(r'(id="clip|url\(#clip)([0-9]+)')
 
 
-def save(figure: Drawn, folder: Path, name: str, formats: list[str]) -> list[Path]:
-    """Write ``folder``/``name``.FORMAT for each format, whole or not at all; return the paths."""
+def save(figure: Drawn, directory: Path, name: str, formats: list[str]) -> list[Path]:
+    """Write ``directory``/``name``.FORMAT for each format, whole or not at all; return the paths."""
     svg = svg_of(figure)
     make = {
         "svg": svg.encode,
@@ -25,7 +25,7 @@ def save(figure: Drawn, folder: Path, name: str, formats: list[str]) -> list[Pat
         "png": lambda: vl_convert.svg_to_png(svg, scale=PNG_SCALE),
         "html": lambda: page(figure).encode(),
     }
-    paths = [folder / f"{name}.{form}" for form in formats]
+    paths = [directory / f"{name}.{form}" for form in formats]
     for path, form in zip(paths, formats, strict=True):
         with atomic_path(path) as temporary:
             temporary.write_bytes(make[form]())

@@ -1,4 +1,4 @@
-"""A mark for each site over the bars of the whole campaign: told apart by colour and shape, or by the pointer."""
+"""A mark for each site over the bars of the whole campaign: told apart by color and shape, or by the pointer."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from acapella.common.wording import short_labels
 from . import theme
 from .source import ALL
 
-FEW = 8  # as many sites have a colour and a shape each; of more, all marks are the same
+FEW = 8  # as many sites have a color and a shape each; of more, all marks are the same
 PALETTE = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.PURPLE, theme.BLACK, theme.SKY, theme.FAINT)
 SHAPES = ("circle", "square", "triangle-up", "cross", "triangle-down", "triangle-right", "circle", "square")
 BAR = "#CDE4F3"  # sky blue so light that every mark stands out on it

@@ -88,14 +88,14 @@ def sites_of(rows: list[dict]) -> list[str]:
 def maker(table: str, campaign: Campaign) -> str:
     """The command that makes a table."""
     for made, command in (
-        (TRIAL_TABLES, f"trials {campaign.folder} --environments ..."),
-        (OUTCOME_TABLES, f"outcomes {campaign.folder.parent / 'outcomes.csv'} -o {campaign.folder / 'tables'}"),
-        (STORAGE_TABLES, f"storage {campaign.folder}"),
-        (FLOW_TABLES, f"flowtables {campaign.folder} --samples ..."),
-        (STUDY_TABLES, f"flowstudy {campaign.folder}"),
-        (("flowreport_published",), f"flowpublished {campaign.folder} --flowreports"),
-        (("kappa_published",), f"conformance -o {campaign.folder / 'tables'}"),
+        (TRIAL_TABLES, f"trials {campaign.directory} --environments ..."),
+        (OUTCOME_TABLES, f"outcomes {campaign.directory.parent / 'outcomes.csv'} -o {campaign.directory / 'tables'}"),
+        (STORAGE_TABLES, f"storage {campaign.directory}"),
+        (FLOW_TABLES, f"flowtables {campaign.directory} --samples ..."),
+        (STUDY_TABLES, f"flowstudy {campaign.directory}"),
+        (("flowreport_published",), f"flowpublished {campaign.directory} --flowreports"),
+        (("kappa_published",), f"conformance -o {campaign.directory / 'tables'}"),
     ):
         if table in made:
             return f"acapella {command}"
-    return f"acapella process {campaign.folder}"
+    return f"acapella process {campaign.directory}"

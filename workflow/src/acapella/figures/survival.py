@@ -21,7 +21,7 @@ SINGLE = "single samples"
 ONE_SITE = "one site, stitched"
 EVERYTHING = "all sites, "
 JOINED = "Lines join ten thresholds a decade: exact there, interpolated between them."
-NAMED = 5  # as many sites get a colour each; of more, all are grey
+NAMED = 5  # as many sites get a color each; of more, all are gray
 PALETTE = (theme.ORANGE, theme.SKY, theme.GREEN, theme.VERMILION, theme.PURPLE)
 LABEL = 24
 BROAD = 4  # px: the campaign's line, under those of its sites
@@ -65,7 +65,7 @@ def lines_of(rows: list[dict], column: str) -> tuple[list[dict], list[str]]:
     stitched, single = (f"{EVERYTHING if sites else ''}{name}" for name in (STITCHED, SINGLE))
     total = [(stitched, line_of(rows, column, "campaign", ALL)), (single, line_of(rows, column, "sample", ALL))]
     order = [stitched, single, *dict.fromkeys(name for name, _ in lines)]
-    # What comes later lies on top: sites with a name on the broad lines of all, the grey crowd beneath them.
+    # What comes later lies on top: sites with a name on the broad lines of all, the gray crowd beneath them.
     lines = total + lines if named else lines + total[::-1]
     return [{**row, "line": name} for name, line in lines for row in line], order
 

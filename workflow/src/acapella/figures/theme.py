@@ -1,6 +1,6 @@
-"""How our figures look: for a page of 7 in, one font, colours that colour-blind readers and grey print keep apart.
+"""How our figures look: for a page of 7 in, one font, colors that color-blind readers and gray print keep apart.
 
-Colours are those of Okabe and Ito (https://jfly.uni-koeln.de/color/). vl-convert brings Liberation Sans with it, so
+Colors are those of Okabe and Ito (https://jfly.uni-koeln.de/color/). vl-convert brings Liberation Sans with it, so
 that text is measured the same everywhere and an SVG has the same bytes; PDF and PNG take the outlines of an installed
 Liberation Sans where there is one, so their bytes depend on its version. There is one weight alone: with two fonts in a
 file, vl-convert numbers them in an order that changes from run to run, and a PDF would not be the same twice.
@@ -97,11 +97,11 @@ def character(letter: str) -> float:
     return 0.86 if letter in "MWmw@%…" else 0.7 if letter.isupper() else 0.56
 
 
-def spread(colours: tuple[str, ...], number: int) -> list[str]:
-    """``number`` colours of an ordered scale, its ends included where there are at least two."""
+def spread(colors: tuple[str, ...], number: int) -> list[str]:
+    """``number`` colors of an ordered scale, its ends included where there are at least two."""
     if number <= 1:
-        return list(colours[-1:] * number)
-    return [colours[round(place * (len(colours) - 1) / (number - 1))] for place in range(number)]
+        return list(colors[-1:] * number)
+    return [colors[round(place * (len(colors) - 1) / (number - 1))] for place in range(number)]
 
 
 def color_at(colors: Sequence[str], place: float) -> str:

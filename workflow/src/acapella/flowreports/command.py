@@ -21,7 +21,7 @@ from pathlib import Path
 from acapella.common import agreement
 from acapella_core import beneath, decompression, names
 from acapella_core.errors import UserError
-from acapella_core.files import scratch_folder
+from acapella_core.files import scratch_directory
 
 from . import program
 from .settings import PUBLISHED, Settings, Sketch
@@ -41,7 +41,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument(
         "captures", type=Path, nargs="+", metavar="CAPTURE", help="pcap or pcapng; several are one sample"
     )
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="where all results go")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIRECTORY", help="where all results go")
     parser.add_argument("--sample", metavar="NAME", help="what tables call it (default: the file's name)")
     parser.add_argument("--acap", type=Path, metavar="FILE", help="its digest, with --flows (default: digested here)")
     parser.add_argument("--flows", type=Path, metavar="FILE", help="the flow table of the same digest")
@@ -79,9 +79,9 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("--acap and --flows belong together", fix="give both or none")
     for capture in args.captures:
         if not capture.is_file():
-            raise UserError("is a folder, not a capture" if capture.is_dir() else "no such capture", where=capture)
+            raise UserError("is a directory, not a capture" if capture.is_dir() else "no such capture", where=capture)
     if args.output.exists() and not args.output.is_dir():
-        raise UserError("is a file", where=args.output, fix="name a folder with -o")
+        raise UserError("is a file", where=args.output, fix="name a directory with -o")
     limits = decompression.limits_of(args)
     beneath.protect(args.output)
     settings = Settings(Sketch.of(args.size), duration_ns(args.epoch), interval_ns=duration_ns(args.interval))
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
         settings = replace(settings, triggers=PUBLISHED)
     sketches = [Sketch.of(text) for text in args.sketch]
     name = args.sample or args.captures[0].name.partition(".")[0]
-    with scratch_folder() as scratch:
+    with scratch_directory() as scratch:
         acap, flows = (args.acap, args.flows) if args.acap else digested(args.captures, scratch, limits)
         damage = damage_of(acap)
         whole = whole_bytes(args.captures, acap, limits) if damage else ()
@@ -113,11 +113,11 @@ def duration_ns(text: str) -> int:
     return int(number) * UNITS[unit]
 
 
-def digested(captures: list[Path], folder: Path, limits) -> tuple[Path, Path]:
+def digested(captures: list[Path], directory: Path, limits) -> tuple[Path, Path]:
     """Acap and flow table of captures, by engine native."""
     from acapella.digest.command import Options, digest  # noqa: PLC0415 (pyarrow)
 
-    acap, flows = folder / "acap.parquet", folder / "flows.parquet"
+    acap, flows = directory / "acap.parquet", directory / "flows.parquet"
     digest([str(capture) for capture in captures], str(acap), str(flows), Options("native", limits=limits))
     return acap, flows
 

@@ -64,14 +64,15 @@ def reasons() -> dict[int, str]:
 
 
 def run(
-    captures: Sequence[Path], folder: Path, settings: Settings, whole: Sequence[int | None] = (), limits=None
+    captures: Sequence[Path], directory: Path, settings: Settings, whole: Sequence[int | None] = (), limits=None
 ) -> Run:
-    """Run the program over captures, merged by their times; control.txt, reports.pcap, program.json go to ``folder``.
+    """Run the program over captures, merged by their times; control.txt, reports.pcap, program.json go to
+    ``directory``.
 
     ``whole``: the decompressed bytes of each capture that count, None for all (default: all of all); ``limits``: on
     decompression. Raises UserError with the loader's own line if it fails, or if its counts do not add up.
     """
-    control, reports, told = (folder / name for name in ("control.txt", "reports.pcap", "program.json"))
+    control, reports, told = (directory / name for name in ("control.txt", "reports.pcap", "program.json"))
     atomic_text(control, settings.control(reasons()))
     command = [loader(), "--parent", str(os.getpid()), "--spec", str(SPEC), "--control", str(control)]
     command += ["--out", str(reports), "--stats", str(told)]

@@ -28,7 +28,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(
         "flowpublished", help="the P4/RDMA paper's numbers beside a campaign's", description=__doc__
     )
-    parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's folder, as results/demo")
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's directory, as results/demo")
     parser.add_argument("--flowreports", action="store_true", help="it has the tables of acapella flowtables")
     parser.add_argument("--flowstudy", action="store_true", help="it has the tables of acapella flowstudy")
     parser.add_argument("--printed", type=Path, default=PRINTED, metavar="CSV", help=f"default: {PRINTED.name}")
@@ -75,7 +75,7 @@ def rows_of(campaign: Campaign, name: str) -> list[dict]:
     """Return the rows of a table of the campaign."""
     from acapella.common import tables  # noqa: PLC0415 (pyarrow)
 
-    fix = f"run: acapella {'flowstudy' if name == 'flowreport_offered' else 'flowtables'} {campaign.folder}"
+    fix = f"run: acapella {'flowstudy' if name == 'flowreport_offered' else 'flowtables'} {campaign.directory}"
     return tables.read(name, require(campaign.table(name, "csv"), fix), fix).to_pylist()
 
 

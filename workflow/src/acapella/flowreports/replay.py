@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acapella_core.errors import UserError
-from acapella_core.files import scratch_folder
+from acapella_core.files import scratch_directory
 
 from . import program
 from .settings import PUBLISHED, Settings
@@ -46,17 +46,17 @@ class Trace:
 
 def rows(seconds: float = LENGTH_NS / 1e9) -> list[dict]:
     """Return the rows of flowreport_offered of both traces at all speeds. Raises UserError."""
-    with scratch_folder() as scratch:
+    with scratch_directory() as scratch:
         per_connection = bits(load(scratch, PILOT, seconds)) / PILOT
         traces = [made(scratch, bps, round(bps * seconds / per_connection), seconds) for bps in TRACES_BPS]
     return [replayed(trace, speed) for trace in traces for speed in SPEEDS for _ in range(REPEATS)]
 
 
-def load(folder: Path, connections: int, seconds: float):
+def load(directory: Path, connections: int, seconds: float):
     """Return the records of a pcap: the frames of a generated load after BEGIN_NS, for ``seconds``."""
     import numpy as np  # noqa: PLC0415 (only here)
 
-    path = folder / "load.pcap"
+    path = directory / "load.pcap"
     # Connections begin during one second, of which the trace is a part.
     options = ["--connections", str(connections), "--seconds", "1", "--seed", "1", "-o", str(path)]
     made_load = program.ROOT / "p4" / "model" / "made_load.py"
@@ -81,15 +81,15 @@ def bits(records) -> int:
     return 8 * int(program.words_of(records, 12, "<u4").sum(dtype="int64"))
 
 
-def made(folder: Path, bps: float, connections: int, seconds: float) -> Trace:
+def made(directory: Path, bps: float, connections: int, seconds: float) -> Trace:
     """Return the reports that the P4 program makes of a generated trace. Raises UserError."""
     import numpy as np  # noqa: PLC0415 (only here)
 
-    records = load(folder, connections, seconds)
-    header = (folder / "load.pcap").read_bytes()[: program.PCAP_HEADER]
-    capture = folder / "trace.pcap"
+    records = load(directory, connections, seconds)
+    header = (directory / "load.pcap").read_bytes()[: program.PCAP_HEADER]
+    capture = directory / "trace.pcap"
     capture.write_bytes(header + records.tobytes())
-    run = program.run([capture], folder, SETTINGS)
+    run = program.run([capture], directory, SETTINGS)
     frame = program.ROCE_HEADERS + SETTINGS.report_bytes + program.ICRC
     content = np.fromfile(run.reports, np.uint8, offset=program.PCAP_HEADER)
     reports = content.reshape(-1, program.RECORD_HEADER + frame)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from acapella.common import queries
 from acapella_core.errors import UserError
-from acapella_core.files import atomic_path, scratch_folder
+from acapella_core.files import atomic_path, scratch_directory
 
 from . import compare, exact, meters
 from .program import Run, run, stamps
@@ -46,32 +46,32 @@ class Source:
 
 
 def measure(
-    source: Source, folder: Path, settings: Settings, sketches: list[Sketch], *, published: bool = False
+    source: Source, directory: Path, settings: Settings, sketches: list[Sketch], *, published: bool = False
 ) -> list[dict]:
-    """Write PARTS as Parquet into ``folder``, with the files of the run; return the rows of accuracy.
+    """Write PARTS as Parquet into ``directory``, with the files of the run; return the rows of accuracy.
 
     With ``published`` the program runs a second time, with the paper's triggers, for BY_TRIGGERS alone.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     with queries.one_line(source.name):
         con = queries.connect()
         exact.make(con, source.acap, source.flows, window_ns=source.window_ns)
         ((frames,),) = con.execute("select count(*) from frames").fetchall()
-        made = run(source.captures, folder, settings, source.whole, source.limits)
+        made = run(source.captures, directory, settings, source.whole, source.limits)
         if made.statistics["in"] != frames:
             raise UserError(f"{made.statistics['in']} frames, {frames} in its digest", where=source.name)
-        accuracy, got = compared(con, source, settings, made, folder, series=True)
+        accuracy, got = compared(con, source, settings, made, directory, series=True)
         exact.create(con, "seconds", {"of_sample": source.name})
         table(con, "counts", counted(source, settings, made, got, loss_intervals(con)))
         table(con, "tools", meters.rows(source.name, source.captures, source.flows, got.flows, source.limits))
         for part in set(PARTS) - set(BY_TRIGGERS):
-            write(con, part, folder / f"{part}.parquet")
+            write(con, part, directory / f"{part}.parquet")
         others = [replace(settings, triggers=PUBLISHED)] if published and settings.triggers != PUBLISHED else []
         every = accuracy + add_runs(con, source, others)
         for part in BY_TRIGGERS:
-            write(con, f"every_{part}", folder / f"{part}.parquet")
+            write(con, f"every_{part}", directory / f"{part}.parquet")
         table(con, "memory", memory(con, source, settings, sketches, accuracy))
-        write(con, "memory", folder / "memory.parquet")
+        write(con, "memory", directory / "memory.parquet")
     return every
 
 
@@ -84,7 +84,7 @@ def add_runs(con, source: Source, others: list[Settings]) -> list[dict]:
         con.execute(f"create temp table every_{part} as select * from {part}")
     found = []
     for other in others:
-        with scratch_folder() as scratch:
+        with scratch_directory() as scratch:
             made = run(source.captures, scratch, other, source.whole, source.limits)
             accuracy, got = compared(con, source, other, made, scratch, series=True)
             balance(made, got)
@@ -94,9 +94,9 @@ def add_runs(con, source: Source, others: list[Settings]) -> list[dict]:
     return found
 
 
-def compared(con, source: Source, settings: Settings, made: Run, folder: Path, *, series: bool):  # noqa: PLR0913
-    """The rows of accuracy of a run, and what the collector wrote into ``folder``."""
-    got = receive(made, folder, settings, window_ns=source.window_ns if series else None)
+def compared(con, source: Source, settings: Settings, made: Run, directory: Path, *, series: bool):  # noqa: PLR0913
+    """The rows of accuracy of a run, and what the collector wrote into ``directory``."""
+    got = receive(made, directory, settings, window_ns=source.window_ns if series else None)
     compare.reported(con, got.flows, got.series, got.windows)
     con.register("report_stamps", stamps(made.reports, settings))
     compare.make(con, sample=source.name, window_ns=source.window_ns, settings=settings)
@@ -134,7 +134,7 @@ def memory(con, source: Source, settings: Settings, sketches: list[Sketch], own:
     found = {settings.sketch: own}
     for sketch in set(sketches) - set(found):
         other = replace(settings, sketch=sketch)
-        with scratch_folder() as scratch:
+        with scratch_directory() as scratch:
             made = run(source.captures, scratch, other, source.whole, source.limits)
             found[sketch], got = compared(con, source, other, made, scratch, series=False)
             balance(made, got)

@@ -15,7 +15,7 @@ from acapella_core import names
 from acapella_core.errors import UserError
 
 STAGE = "flowreports"
-FOLDER = "flowstudy"
+DIRECTORY = "flowstudy"
 TABLES = ("flowreport_offered", "flowreport_response", "flowreport_response_counts")
 PARTS = ("compared_flows", "judged_windows", "window_iats", "counts")
 
@@ -28,7 +28,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's folder, as results/demo")
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's directory, as results/demo")
     return parser
 
 
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> None:
 
 def read(campaign: Campaign, name: str, maker: str) -> dict:
     """A file of the study. Raises UserError where it is missing or none."""
-    path = campaign.folder / FOLDER / f"{name}.json"
+    path = campaign.directory / DIRECTORY / f"{name}.json"
     fix = f"run: acapella {maker} -o {path}"
     try:
         told = json.loads(require(path, fix).read_text(encoding="utf-8"))
@@ -72,11 +72,11 @@ def response(campaign: Campaign, told: dict) -> dict[str, list[dict]]:
     """The rows of flowreport_response and flowreport_response_counts."""
     if told["skipped"]:
         return {"flowreport_response": [], "flowreport_response_counts": []}
-    folder = campaign.folder / FOLDER / "response"
-    with queries.one_line(folder):
+    directory = campaign.directory / DIRECTORY / "response"
+    with queries.one_line(directory):
         con = queries.connect()
         for part in PARTS:
-            con.read_parquet(str(part_of(folder, part))).create_view(part)
+            con.read_parquet(str(part_of(directory, part))).create_view(part)
         counts = con.table("counts").to_arrow_table().to_pylist()
         window_ns = next(row["value"] for row in counts if (row["stage"], row["counter"]) == ("settings", "window_ns"))
         con.execute("create temp table named_flows (name varchar, dst_port usmallint)")
@@ -96,10 +96,11 @@ def background(told: dict, place: int) -> list[dict]:
     ]
 
 
-def part_of(folder: Path, part: str) -> Path:
+def part_of(directory: Path, part: str) -> Path:
     """A file that `acapella flowreports` wrote of the study's capture."""
     return require(
-        folder / f"{part}.parquet", f"run: acapella flowreports {folder}.pcap -o {folder} --window 100ms --epoch 100ms"
+        directory / f"{part}.parquet",
+        f"run: acapella flowreports {directory}.pcap -o {directory} --window 100ms --epoch 100ms",
     )
 
 

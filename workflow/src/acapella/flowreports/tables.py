@@ -22,7 +22,7 @@ from acapella.campaign.layout import Campaign, opened, require
 from acapella.common import queries
 from acapella_core.errors import UserError
 
-STAGE = "flowreports"  # folder of the results, and of their SELECTs
+STAGE = "flowreports"  # directory of the results, and of their SELECTs
 MERGED = {  # table: the file of each sample
     "flowreport_flows": "compared_flows",
     "flowreport_windows": "judged_windows",
@@ -46,7 +46,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("campaign", metavar="CAMPAIGN", help="folder results/<campaign>")
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
     parser.add_argument("--samples", nargs="+", required=True, metavar="NAME", help="samples that were reported on")
     parser.add_argument("--pseudonyms", action="store_true", help="hide the names of samples")
     return parser
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
     """Write the tables and name them."""
     campaign = opened(args.campaign)
     written = make_tables(campaign, args.samples, hide=args.pseudonyms)
-    print(f"{campaign.folder / 'tables'}: {len(written)} files")
+    print(f"{campaign.directory / 'tables'}: {len(written)} files")
 
 
 def make_tables(campaign: Campaign, samples: list[str], *, hide: bool = False) -> list[Path]:
@@ -69,7 +69,7 @@ def make_tables(campaign: Campaign, samples: list[str], *, hide: bool = False) -
 
     names = shown_names(campaign, samples, hide=hide)
     written = []
-    with queries.one_line(campaign.folder), culprit_named(campaign, samples, names):
+    with queries.one_line(campaign.directory), culprit_named(campaign, samples, names):
         con = merged(campaign, samples, names)
         with contextlib.ExitStack() as complete:
             for name in TABLES:
@@ -124,14 +124,14 @@ def culprit_named(campaign: Campaign, samples: Sequence[str], names: dict[str, s
         name, why = queries.culprit(samples, failure)
         raise UserError(
             f"sample {name} cannot be merged{why}",
-            where=campaign.folder / STAGE / name,
-            fix="delete the folder and run snakemake again",
+            where=campaign.directory / STAGE / name,
+            fix="delete the directory and run snakemake again",
         ) from error
 
 
 def part_of(campaign: Campaign, sample: str, part: str) -> Path:
     """A file that `acapella flowreports` wrote for a sample."""
-    path = campaign.folder / STAGE / sample / f"{part}.parquet"
+    path = campaign.directory / STAGE / sample / f"{part}.parquet"
     return require(path, f"run: acapella flowreports ... --sample {sample} -o {path.parent}")
 
 

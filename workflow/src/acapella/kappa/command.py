@@ -64,7 +64,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         "block of packets out of order, some 100 bytes a packet, ends the command with exit code 75",
     )
     decompression.add_options(parser)
-    parser.add_argument("--spool", metavar="FOLDER", help="of what is on disk then (default: TMPDIR, else /tmp)")
+    parser.add_argument("--spool", metavar="DIRECTORY", help="of what is on disk then (default: TMPDIR, else /tmp)")
     parser.add_argument("--json", action="store_true", help="JSON on standard output; with -o nothing there")
     parser.add_argument("-o", dest="output", metavar="FILE.json", help="write the JSON there")
     parser.add_argument("--sha256", action="store_true", help="record it for every file, also where it is not needed")
@@ -233,13 +233,13 @@ def files_of(argument: str) -> list[str]:
 
 
 def check_output(output: str | None, trials: list[list[str]]) -> None:
-    """Raise UserError where the result would take a capture's place, or has no folder: before hours of reading."""
+    """Raise UserError where the result would take a capture's place, or has no directory: before hours of reading."""
     if not output:
         return
     if Path(output).resolve() in {Path(path).resolve() for trial in trials for path in trial}:
         raise UserError("this is one of the captures", where=output, fix="name another file for the result")
     if not Path(output).resolve().parent.is_dir():
-        raise UserError("there is no such folder", where=Path(output).parent, fix="make it, or name another one")
+        raise UserError("there is no such directory", where=Path(output).parent, fix="make it, or name another one")
 
 
 def names_of(given: list[str] | None, count: int) -> list[str]:

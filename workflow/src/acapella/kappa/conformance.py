@@ -1,6 +1,6 @@
 """Recompute every kappa that the CHOIR paper printed from the components printed beside it.
 
-Writes kappa_published.csv and .parquet (schemas/tables/kappa_published.yaml) into a folder. A printed number stands
+Writes kappa_published.csv and .parquet (schemas/tables/kappa_published.yaml) into a directory. A printed number stands
 for every number that rounds to it, so each row gets an interval and a verdict; known errata stand beside their rows.
 Fails where a row disagrees and no erratum explains it, where an erratum is about other numbers or explains what nobody
 asks, and where a row is missing. The numbers and errata are in workflow/conformance/.
@@ -18,7 +18,7 @@ import yaml
 from acapella_core import beneath
 from acapella_core.errors import UserError
 
-FOLDER = Path(__file__).resolve().parents[3] / "conformance"
+DIRECTORY = Path(__file__).resolve().parents[3] / "conformance"
 COMPONENTS = ("U", "O", "L", "I")
 NUMBERS = (*COMPONENTS, "kappa")
 MEAN = "mean"
@@ -30,8 +30,8 @@ def register_parser(subparsers):
     parser = subparsers.add_parser(
         "conformance", help="recompute every kappa that the CHOIR paper printed", description=__doc__
     )
-    parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where the table goes")
-    printed, errata = FOLDER / "kappa_printed.csv", FOLDER / "kappa_errata.yaml"
+    parser.add_argument("-o", "--output", required=True, metavar="DIRECTORY", help="where the table goes")
+    printed, errata = DIRECTORY / "kappa_printed.csv", DIRECTORY / "kappa_errata.yaml"
     parser.add_argument("--printed", default=printed, metavar="CSV", help=f"printed numbers (default: {printed.name})")
     parser.add_argument("--errata", default=errata, metavar="YAML", help=f"known errata (default: {errata.name})")
     return parser
@@ -208,8 +208,8 @@ def implied(row: dict) -> float | None:
     return math.sqrt(rest) if rest >= 0 else None
 
 
-def write(rows: list[dict], folder: Path) -> list[Path]:
-    """Write kappa_published.csv and .parquet into ``folder``; return the paths."""
+def write(rows: list[dict], directory: Path) -> list[Path]:
+    """Write kappa_published.csv and .parquet into ``directory``; return the paths."""
     from acapella.common import tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
 
-    return tables.write_rows(rows, "kappa_published", lambda suffix: folder / f"kappa_published.{suffix}")
+    return tables.write_rows(rows, "kappa_published", lambda suffix: directory / f"kappa_published.{suffix}")

@@ -14,7 +14,7 @@ import subprocess
 from pathlib import Path
 
 from acapella_core.errors import UserError
-from acapella_core.files import scratch_folder
+from acapella_core.files import scratch_directory
 
 from . import data_plane
 
@@ -64,7 +64,7 @@ def find_source(source: Path | None) -> Path | None:
     return DEFAULT_SOURCE if DEFAULT_SOURCE.is_dir() else None
 
 
-def cache_folder() -> Path:
+def cache_directory() -> Path:
     """Return the path of the cache, which need not exist."""
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (base if base.is_absolute() else Path.home() / ".cache") / "acapella" / "p4"
@@ -72,12 +72,12 @@ def cache_folder() -> Path:
 
 def library_of(loader: str, spec: Path, source: Path | None) -> Path:
     """Return the library of a program, compiled now if the cache does not contain it. Raises NotCompiledError."""
-    cache = cache_folder()
+    cache = cache_directory()
     if source is None and not any(cache.glob("*.so")):
         raise NotCompiledError(f"no DPDK source; {GET_SOURCE}")
     make_private(cache)
-    with scratch_folder(cache) as folder:
-        code = folder / "pipeline.c"
+    with scratch_directory(cache) as directory:
+        code = directory / "pipeline.c"
         output_of([loader, "--spec", str(spec), "--generate", str(code)])
         words = compiler()
         library = cache / f"{key_of(code, words)}.so"

@@ -33,9 +33,9 @@ class DataPlane:
     ``start`` starts it. Its errors are lines on our standard error.
     """
 
-    def __init__(self, start: Start, folder: Path):
+    def __init__(self, start: Start, directory: Path):
         self._start = start
-        self._registers = folder / "session.control"
+        self._registers = directory / "session.control"
         self._process: subprocess.Popen | None = None
         self._begun = threading.Event()
 
@@ -90,8 +90,8 @@ def note(text: str) -> None:
 @contextlib.contextmanager
 def controlled(start: Start, collector: Collector, hello: Hello) -> Iterator[tuple]:
     """A data plane and its control plane, once the collector gave a session. Raises UserError where none does."""
-    with files.scratch_folder() as folder:
-        data_plane = DataPlane(start, folder)
+    with files.scratch_directory() as directory:
+        data_plane = DataPlane(start, directory)
         with ControlPlane(collector, hello, data_plane.write, say=note) as control_plane:
             try:
                 if not control_plane.wait(PATIENCE_S):

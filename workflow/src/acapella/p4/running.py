@@ -70,7 +70,10 @@ def register_parser(actions) -> argparse.ArgumentParser:
         "--collector", metavar="HOST:PORT", help="report to the queue pairs that this collector gives (flowstats)"
     )
     parser.add_argument(
-        "--secret", metavar="FILE", type=Path, help="file with its secret: collector.secret in the collector's folder"
+        "--secret",
+        metavar="FILE",
+        type=Path,
+        help="file with its secret: collector.secret in the collector's directory",
     )
     parser.add_argument(
         "--format", type=int, choices=REPORT_FORMATS, help="of the reports: 1 the paper's, 2 (the program's default)"
@@ -133,7 +136,7 @@ def collector_of(text: str | None, secret: Path | None) -> Collector | None:
     if not found or not 0 < int(found[2]) < 65536:
         raise UserError("is not HOST:PORT", where=f"--collector {text}")
     if secret is None:
-        fix = "name its file: --secret FOLDER/collector.secret"
+        fix = "name its file: --secret DIRECTORY/collector.secret"
         raise UserError("the collector requires a secret", where=f"--collector {text}", fix=fix)
     return Collector(found[1], int(found[2]), secret)
 
@@ -247,10 +250,10 @@ def run(args: argparse.Namespace) -> int:
     if collector and args.commands:
         raise UserError("not with --commands", where="--collector", fix="it writes the registers itself; leave one out")
     lines = lines_of(args, spec)
-    with files.scratch_folder() as folder:
-        prepared = folder / "program.control"
+    with files.scratch_directory() as directory:
+        prepared = directory / "program.control"
         prepared.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        args.stats = args.stats or folder / "statistics.json"
+        args.stats = args.stats or directory / "statistics.json"
         captures = [Path(name) for name in args.captures]
         pipeline = compiled.choose(args.pipeline, loader(), spec, args.dpdk_source)
         with decompression.streamed(captures, limits=limits.limits_of(args)) as streams:

@@ -17,12 +17,12 @@ FILE = "catalog.duckdb"
 TABLES = ("samples", "flows", "stacks")
 
 
-def write(folder: Path, tables: Sequence[str]) -> None:
-    """Write the catalog of the release in ``folder``; it contains ``tables``. Raises UserError."""
+def write(directory: Path, tables: Sequence[str]) -> None:
+    """Write the catalog of the release in ``directory``; it contains ``tables``. Raises UserError."""
     with (
-        atomic_path(folder / FILE) as temporary,
-        contextlib.chdir(folder),
-        queries.one_line(folder),
+        atomic_path(directory / FILE) as temporary,
+        contextlib.chdir(directory),
+        queries.one_line(directory),
     ):
         database = temporary
         database.unlink()  # DuckDB makes its own file, and takes an empty one for a broken one

@@ -2,7 +2,7 @@
 
     acapella release results/demo -o demo-public
 
-Every capture of the campaign is anonymised as `acapella anonymise` does it, and acaps and flows are made anew from what
+Every capture of the campaign is anonymized as `acapella anonymize` does it, and acaps and flows are made anew from what
 is left, by the engine of the campaign's own. Tables are released with the columns that schemas/released_columns.yaml
 lists; those of flow reports get the captures' pseudonyms. Tables that are left out are listed with the reason, on
 standard output and in README.md, which also describes what was done and what a reader can do with it. catalog.duckdb
@@ -34,9 +34,9 @@ from acapella.common.pseudonyms import HEADER, Name, is_pseudonym, write_mapping
 from acapella.digest.command import ENGINES
 from acapella_core import decompression, names
 from acapella_core.errors import UserError
-from acapella_core.files import atomic_text, held_folder, remove_held, sha256_of, sync
+from acapella_core.files import atomic_text, held_directory, remove_held, sha256_of, sync
 
-from .anonymise import add_macs
+from .anonymize import add_macs
 from .columns import drop_private, released, why_private
 
 KEY = "release.key"
@@ -48,7 +48,7 @@ PRINTED = {"kappa_published"}  # tables of what papers printed, which have nothi
 TRUE_NAMES = "true names of sites, ports or samples"
 HIDE = "snakemake --config pseudonyms=True"
 MAKE_HIDDEN = f"; to make them with pseudonyms: {HIDE}; then release again"
-PUBLIC_FILE, PUBLIC_FOLDER = 0o644, 0o755
+PUBLIC_FILE, PUBLIC_DIRECTORY = 0o644, 0o755
 SHEET = ("sample", "site", "port", "direction", "method", "frames", "bytes", "snaplen", "cut_frames", "dropped_kernel")
 CHECKSUMS = ("sha256", "acap_sha256", "flows_sha256", "manifest_sha256")  # of files that stay behind
 SHEET += ("filtered", "one_in", "sampled_out", "restriction", "excluded")
@@ -74,8 +74,8 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("campaign", metavar="CAMPAIGN", help="folder results/<campaign>")
-    parser.add_argument("-o", dest="output", metavar="DIR", help="the folder to make (default: CAMPAIGN/release)")
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
+    parser.add_argument("-o", dest="output", metavar="DIR", help="the directory to make (default: CAMPAIGN/release)")
     parser.add_argument("--key-file", metavar="FILE", help=f"the campaign's key (default: CAMPAIGN/{KEY})")
     parser.add_argument(
         "--pseudonyms",
@@ -104,10 +104,10 @@ def confine(args: argparse.Namespace) -> None:
 
 def places(args: argparse.Namespace) -> tuple[Path, Path, Path | None]:
     """Return what is written: the release, the key, and the map of names if there is one."""
-    folder = Path(args.campaign)
-    target = Path(args.output) if args.output else folder / "release"
-    key_file = Path(args.key_file) if args.key_file else folder / KEY
-    return target, key_file, None if args.pseudonyms is None else Path(args.pseudonyms or folder / MAP)
+    directory = Path(args.campaign)
+    target = Path(args.output) if args.output else directory / "release"
+    key_file = Path(args.key_file) if args.key_file else directory / KEY
+    return target, key_file, None if args.pseudonyms is None else Path(args.pseudonyms or directory / MAP)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -130,13 +130,13 @@ def check_places(campaign: Campaign, target: Path, key_file: Path, map_file: Pat
     if map_file is not None:
         check_map(map_file, target, key_file)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UserError("is there already", where=target, fix="remove it, or name another folder with -o")
+        raise UserError("is there already", where=target, fix="remove it, or name another directory with -o")
     if not target.parent.is_dir():
-        raise UserError("no such folder", where=target.parent, fix="make it, or mend -o")
+        raise UserError("no such directory", where=target.parent, fix="make it, or mend -o")
     if key_file.resolve().is_relative_to(target.resolve()):
         raise UserError("the key would be published", where=key_file, fix="keep it outside of the release")
-    if target.resolve() == campaign.folder.resolve():
-        raise UserError("this is the campaign itself", where=target, fix="name another folder with -o")
+    if target.resolve() == campaign.directory.resolve():
+        raise UserError("this is the campaign itself", where=target, fix="name another directory with -o")
 
 
 def check_map(map_file: Path, target: Path, key_file: Path) -> None:
@@ -146,14 +146,16 @@ def check_map(map_file: Path, target: Path, key_file: Path) -> None:
     if map_file.resolve() == key_file.resolve():
         raise UserError("this is the key", where=map_file, fix="name another file with --pseudonyms")
     if not map_file.parent.is_dir():
-        raise UserError("no such folder", where=map_file.parent, fix="make it, or name another file with --pseudonyms")
+        raise UserError(
+            "no such directory", where=map_file.parent, fix="make it, or name another file with --pseudonyms"
+        )
     if map_file.exists() and not (map_file.is_file() and map_file.read_bytes().startswith(HEADER.encode())):
         raise UserError("is there already and is no map of names", where=map_file, fix="name another file")
 
 
 def make(campaign: Campaign, target: Path, key_file: Path, map_file: Path | None, args: argparse.Namespace) -> dict:
     """Make the set, whole or not at all; counts of what is in it. Raises UserError."""
-    from acapella_core import anonymise as core  # noqa: PLC0415
+    from acapella_core import anonymize as core  # noqa: PLC0415
 
     from . import catalog as release_catalog  # noqa: PLC0415
     from . import readme as release_readme  # noqa: PLC0415
@@ -165,7 +167,7 @@ def make(campaign: Campaign, target: Path, key_file: Path, map_file: Path | None
         core.make_key(key_file)
     key = core.read_key(key_file)
     try:
-        held, part = held_folder(target.parent, f".{target.name}.", ".part")
+        held, part = held_directory(target.parent, f".{target.name}.", ".part")
     except OSError as error:
         raise UserError(f"cannot write: {error.strerror}", where=target) from error
     try:
@@ -212,10 +214,10 @@ def check_tables(campaign: Campaign, *, hidden: bool) -> None:
     """Raise UserError if names are ``hidden`` and the tables of `acapella process` have true names: none could be
     released.
     """
-    if hidden and (campaign.folder / PROVENANCES[0]).is_file() and not tables_hidden(campaign):
+    if hidden and (campaign.directory / PROVENANCES[0]).is_file() and not tables_hidden(campaign):
         raise UserError(
             f"the tables have {TRUE_NAMES}, so that none could be released with --pseudonyms",
-            where=campaign.folder / "tables",
+            where=campaign.directory / "tables",
             fix=f"run {HIDE}, then release again",
         )
 
@@ -229,7 +231,7 @@ def with_pseudonyms(told: dict) -> bool:
 
 def provenance(campaign: Campaign, name: str) -> dict:
     """What a stage told of its tables; nothing where there are none."""
-    path = campaign.folder / name
+    path = campaign.directory / name
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
@@ -238,20 +240,22 @@ def samples(campaign: Campaign, *, hide: bool) -> list[Taken]:
     from acapella.common import queries  # noqa: PLC0415
     from acapella.common.pseudonyms import pseudonyms, true_names  # noqa: PLC0415
 
-    catalog = require(campaign.catalog, f"run acapella index {campaign.folder}")
-    reading = queries.one_line(campaign.folder, catalog_of=campaign.folder)
-    with reading, contextlib.closing(queries.open_catalog(campaign.folder)) as con:
+    catalog = require(campaign.catalog, f"run acapella index {campaign.directory}")
+    reading = queries.one_line(campaign.directory, catalog_of=campaign.directory)
+    with reading, contextlib.closing(queries.open_catalog(campaign.directory)) as con:
         found = con.sql(queries.text("release", "taken"))
         columns = found.columns
         rows = [dict(zip(columns, row, strict=True)) for row in found.fetchall()]
     if not rows:
-        raise UserError("no sample with an acap", where=campaign.folder, fix=f"run acapella index {campaign.folder}")
+        raise UserError(
+            "no sample with an acap", where=campaign.directory, fix=f"run acapella index {campaign.directory}"
+        )
     for row in rows:
         check_names(row, catalog)
     called = pseudonyms(rows) if hide else true_names(rows)
     taken = []
     for row, name in zip(rows, called, strict=True):
-        file = require(campaign.folder / "raw" / row["file"], "the captures have to be there to be anonymised")
+        file = require(campaign.directory / "raw" / row["file"], "the captures have to be there to be anonymized")
         taken.append(Taken(row["sample"], name.sample, name.site, name.port, file, row))
     return sorted(taken, key=lambda one: one.name)
 
@@ -268,23 +272,23 @@ def check_names(row: dict, catalog: Path) -> None:
 
 
 def one_sample(part: Path, taken: Taken, key: bytes, args: argparse.Namespace) -> dict:
-    """Anonymise one capture and digest what is left; what was done."""
+    """Anonymize one capture and digest what is left; what was done."""
     from acapella.digest.command import Options, digest  # noqa: PLC0415
 
-    from .anonymise import anonymise  # noqa: PLC0415
+    from .anonymize import anonymize  # noqa: PLC0415
 
-    folders = [part / kind for kind in ("captures", "acap", "flows")]
-    for folder in folders:
-        folder.mkdir(exist_ok=True)
-    captures, acaps, flows = folders
+    directories = [part / kind for kind in ("captures", "acap", "flows")]
+    for directory in directories:
+        directory.mkdir(exist_ok=True)
+    captures, acaps, flows = directories
     capture = captures / f"{taken.name}.pcap"
-    acap, flow_table = (folder / f"{taken.name}.parquet" for folder in (acaps, flows))
+    acap, flow_table = (directory / f"{taken.name}.parquet" for directory in (acaps, flows))
     engine = args.engine or taken.about["engine"]
     if engine not in ENGINES:
         raise UserError(f"engine {engine!r} is not known", where=f"sample {taken.sample}", fix="name one with --engine")
     limits = decompression.limits_of(args)
     try:
-        counts = anonymise(str(taken.capture), capture, key, args.macs, limits)
+        counts = anonymize(str(taken.capture), capture, key, args.macs, limits)
         digest([str(capture)], str(acap), str(flow_table), Options(engine, (), taken.site, taken.port))
     except UserError as error:
         told = str(error).replace(f"{part}/", "")
@@ -294,7 +298,7 @@ def one_sample(part: Path, taken: Taken, key: bytes, args: argparse.Namespace) -
     return counts | {"engine": engine, "limits": limits}
 
 
-def make_tables(campaign: Campaign, folder: Path, key: bytes, *, hidden: bool) -> list[str]:
+def make_tables(campaign: Campaign, directory: Path, key: bytes, *, hidden: bool) -> list[str]:
     """Copy the tables that tell no address and, where names are hidden, no name; of flow reports make those that do
     with pseudonyms. The names of all that are there.
     """
@@ -305,15 +309,15 @@ def make_tables(campaign: Campaign, folder: Path, key: bytes, *, hidden: bool) -
     copied = {name for name in made if not why_private(name)}
     renamed = made & set(release_flows.TABLES)
     for name in sorted(copied | renamed):
-        folder.mkdir(exist_ok=True)
+        directory.mkdir(exist_ok=True)
         for suffix in ("csv", "parquet"):
-            source = require(campaign.table(name, suffix), f"run acapella process {campaign.folder}")
+            source = require(campaign.table(name, suffix), f"run acapella process {campaign.directory}")
             if sha256_of(source) != outputs.get(f"tables/{name}.{suffix}"):
                 raise UserError("is not what its provenance says", where=source, fix="make the tables again")
         if name in copied:
-            copy_table(campaign, name, folder)
+            copy_table(campaign, name, directory)
     if renamed:
-        release_flows.write(campaign, folder, key)
+        release_flows.write(campaign, directory, key)
     return sorted(copied | renamed)
 
 
@@ -324,18 +328,18 @@ def known_tables() -> set[str]:
     return {path.stem for path in (schemas.root() / "tables").glob("*.yaml")}
 
 
-def copy_table(campaign: Campaign, name: str, folder: Path) -> None:
+def copy_table(campaign: Campaign, name: str, directory: Path) -> None:
     """Copy a table with its published columns."""
     from acapella.common import queries, tables  # noqa: PLC0415
     from acapella_core import schemas  # noqa: PLC0415
 
     if {column["name"] for column in schemas.table(name)["columns"]} <= set(released(name)):
         for suffix in ("csv", "parquet"):
-            shutil.copyfile(campaign.table(name, suffix), folder / f"{name}.{suffix}")
+            shutil.copyfile(campaign.table(name, suffix), directory / f"{name}.{suffix}")
         return
-    with queries.one_line(campaign.folder), contextlib.closing(queries.connect()) as con:
+    with queries.one_line(campaign.directory), contextlib.closing(queries.connect()) as con:
         rows = con.read_parquet(str(campaign.table(name, "parquet")))
-        tables.write(rows, name, lambda suffix: folder / f"{name}.{suffix}", columns=released(name))
+        tables.write(rows, name, lambda suffix: directory / f"{name}.{suffix}", columns=released(name))
 
 
 def recorded_outputs(campaign: Campaign, *, hidden: bool) -> dict[str, str]:
@@ -352,7 +356,7 @@ def missing_tables(campaign: Campaign, made: list[str], *, hidden: bool) -> dict
     recorded = recorded_outputs(campaign, hidden=False)
     allowed = recorded_outputs(campaign, hidden=hidden)
     reasons = {}
-    there = {path.stem for path in (campaign.folder / "tables").glob("*.parquet")} - PRINTED
+    there = {path.stem for path in (campaign.directory / "tables").glob("*.parquet")} - PRINTED
     for name in sorted((there & known_tables()) - set(made)):
         path = f"tables/{name}.parquet"
         if path not in recorded:
@@ -405,9 +409,9 @@ def publish(part: Path, target: Path) -> None:
     """Write the set to the disk and give it its name, readable for all."""
     try:
         for path in (*part.rglob("*"), part):
-            path.chmod(PUBLIC_FOLDER if path.is_dir() else PUBLIC_FILE)
+            path.chmod(PUBLIC_DIRECTORY if path.is_dir() else PUBLIC_FILE)
             sync(path)
-        part.rename(target)  # takes the place of an empty folder
+        part.rename(target)  # takes the place of an empty directory
         sync(target.parent)
     except OSError as error:
         raise UserError(f"cannot write: {error.strerror}", where=target) from error

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from acapella.campaign.layout import Campaign
 from acapella.common import queries, tables
-from acapella_core import anonymise
+from acapella_core import anonymize
 
 from .columns import released
 
@@ -16,9 +16,9 @@ BY_FLOW = ("flowreport_windows",)  # tables that tell flows by the numbers of FL
 TABLES = (FLOWS, *BY_FLOW)
 
 
-def write(campaign: Campaign, folder: Path, key: bytes) -> None:
-    """Write TABLES as csv and parquet into ``folder``."""
-    with queries.one_line(campaign.folder):
+def write(campaign: Campaign, directory: Path, key: bytes) -> None:
+    """Write TABLES as csv and parquet into ``directory``."""
+    with queries.one_line(campaign.directory):
         con = queries.connect()
         for name in TABLES:
             con.read_parquet(str(campaign.table(name, "parquet"))).create_view(f"true_{name}")
@@ -26,7 +26,7 @@ def write(campaign: Campaign, folder: Path, key: bytes) -> None:
         con.execute(f"create temp table renamed as {queries.text('release', 'renamed_flows')}")
         for name in TABLES:
             made = con.sql(queries.text("release", name))
-            tables.write(made, name, lambda suffix, name=name: folder / f"{name}.{suffix}", columns=released(name))
+            tables.write(made, name, lambda suffix, name=name: directory / f"{name}.{suffix}", columns=released(name))
 
 
 def add_pseudonyms(con, key: bytes) -> None:
@@ -35,5 +35,5 @@ def add_pseudonyms(con, key: bytes) -> None:
     addresses = [address for (address,) in ends]
     con.execute("create temp table pseudonyms (address varchar, pseudonym varchar)")
     if addresses:
-        pairs = list(zip(addresses, anonymise.pseudonyms_of(addresses, key), strict=True))
+        pairs = list(zip(addresses, anonymize.pseudonyms_of(addresses, key), strict=True))
         con.executemany("insert into pseudonyms values (?, ?)", pairs)

@@ -7,11 +7,11 @@ from acapella import __version__
 from .flows import FLOWS
 
 TEXT = Template("""\
-# Headers of network traffic, anonymised
+# Headers of network traffic, anonymized
 
 $samples samples, $frames frames, made by Acapella $version. Check the files with `sha256sum -c SHA256SUMS`.
 
-| Folder | What it holds |
+| Directory | What it holds |
 |---|---|
 | captures/ | a pcap a sample: headers of every frame, time stamps in ns, true lengths |
 | acap/ | a row a frame (Parquet), made from these captures by engine $engine |

@@ -198,9 +198,9 @@ def sheet_texts(path: Path, where: str) -> Iterator[Text]:
 
 def digest_texts(con, part: Path) -> Iterator[Text]:
     """Yield the texts of all acaps, and of all flow tables, in one query each."""
-    for folder in ("acap", "flows"):
-        if files_of(part / folder):
-            yield from columns(con, f"read_parquet({literal(part / folder / '*.parquet', pattern=True)})", folder)
+    for directory in ("acap", "flows"):
+        if files_of(part / directory):
+            yield from columns(con, f"read_parquet({literal(part / directory / '*.parquet', pattern=True)})", directory)
 
 
 def catalog_texts(con, path: Path, where: str) -> Iterator[Text]:
@@ -323,5 +323,5 @@ def one_line(part: Path, sample: str) -> Iterator[None]:
     """Turn an error of the core into a UserError without the temporary path of the release."""
     try:
         yield
-    except (_native.InputError, _native.AnonymiseError) as error:
+    except (_native.InputError, _native.AnonymizeError) as error:
         raise UserError(str(error).replace(f"{part}/", ""), where=f"sample {sample}") from error

@@ -1,7 +1,8 @@
 """Make a campaign's report: one HTML page with its figures, key tables, quality and provenance.
 
-Writes report.html into the campaign's folder. The page needs nothing beside it and fetches nothing: pictures, data and
-the program that makes the charts interactive are inside. Without JavaScript, and in print, it shows the same pictures.
+Writes report.html into the campaign's directory. The page needs nothing beside it and fetches nothing: pictures, data
+and the program that makes the charts interactive are inside. Without JavaScript, and in print, it shows the same
+pictures.
 """
 
 import argparse
@@ -19,7 +20,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's folder, as results/demo")
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's directory, as results/demo")
     parser.add_argument("--trials", action="store_true", help="with a section on the consistency of trials")
     parser.add_argument("--flowreports", action="store_true", help="with a section on flow reports")
     parser.add_argument("--flowstudy", action="store_true", help="with the study of flow reports in that section")

@@ -38,7 +38,7 @@ def tables(source: Source) -> list[dict]:
 def of_samples(source: Source) -> list[tuple[dict, list[str]]]:
     """The samples of the tables whose manifest notes something, in natural order."""
     found = {}
-    for path in (source.campaign.folder / "raw").glob("*.json"):
+    for path in (source.campaign.directory / "raw").glob("*.json"):
         try:
             found[path.stem] = list(dict.fromkeys(map(str, json.loads(path.read_text(encoding="utf-8"))["notes"])))
         except (OSError, ValueError, LookupError, TypeError):

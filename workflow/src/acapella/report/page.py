@@ -62,7 +62,7 @@ def write(  # noqa: PLR0913
         [one for one in drawings if one["name"] in part] for part in parts
     )
     page = template().render(
-        name=campaign.folder.resolve().name,
+        name=campaign.directory.resolve().name,
         heading=summary.heading(source),
         policy=charts.policy(charts.vega(), charts.START),
         lead=summary.lead(source),
@@ -80,7 +80,7 @@ def write(  # noqa: PLR0913
         vega=charts.vega(),
         start=charts.START,
     )
-    path = campaign.folder / "report.html"
+    path = campaign.directory / "report.html"
     atomic_text(path, page)
     return path, len(drawings)
 
@@ -128,7 +128,7 @@ def figure_of(figure: Drawn, number: int, source: Source) -> dict:
 def csv_of(name: str, source: Source) -> dict:
     """A table's file: its name, size, and its bytes as a link where it is small."""
     content = require(
-        source.campaign.table(name, "csv"), f"run: acapella process {source.campaign.folder}"
+        source.campaign.table(name, "csv"), f"run: acapella process {source.campaign.directory}"
     ).read_bytes()
     small = len(content) <= EMBEDDED_MOST
     href = f"data:text/csv;base64,{base64.b64encode(content).decode()}" if small else f"tables/{name}.csv"
@@ -137,12 +137,12 @@ def csv_of(name: str, source: Source) -> dict:
 
 def provenance_of(campaign: Campaign) -> list[dict]:
     """provenance.json as rows of (name, value) under each of its keys."""
-    return parts_of(campaign.folder / "provenance.json", f"run: acapella process {campaign.folder}")
+    return parts_of(campaign.directory / "provenance.json", f"run: acapella process {campaign.directory}")
 
 
 def provenance_of_trials(campaign: Campaign) -> list[dict]:
     """The same of the trials' tables."""
-    parts = parts_of(campaign.folder / TRIALS_FILE, f"run: acapella trials {campaign.folder} --environments ...")
+    parts = parts_of(campaign.directory / TRIALS_FILE, f"run: acapella trials {campaign.directory} --environments ...")
     return [{**part, "label": f"Trials. {part['label']}"} for part in parts]
 
 

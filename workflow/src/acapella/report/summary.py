@@ -37,7 +37,7 @@ def heading(source: Source) -> str:
 def testbeds(source: Source) -> list[str]:
     """The testbeds that the samples' manifests name, in alphabetic order."""
     found = set()
-    for path in sorted((source.campaign.folder / "raw").glob("*.json")):
+    for path in sorted((source.campaign.directory / "raw").glob("*.json")):
         try:
             found.add(str(json.loads(path.read_text(encoding="utf-8"))["testbed"]))
         except (OSError, ValueError, LookupError, TypeError):

@@ -46,7 +46,7 @@ def shortened(names: list[str], separator: str = ", ") -> str:
 
 def not_taken(source: Source) -> str | None:
     """Samples of the plan that collect could not take, from raw/failed.tsv; with pseudonyms only their places."""
-    raw = source.campaign.folder / "raw"
+    raw = source.campaign.directory / "raw"
     rows = sheets.read(raw / "failed.tsv", sheets.FAILED)
     if not rows:
         return None
@@ -59,7 +59,7 @@ def not_taken(source: Source) -> str | None:
 
 def hidden(campaign: Campaign) -> bool:
     """Whether the tables have pseudonyms, as their provenance says."""
-    path = campaign.folder / "provenance.json"
+    path = campaign.directory / "provenance.json"
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):  # the page says what is wrong with it
@@ -69,7 +69,7 @@ def hidden(campaign: Campaign) -> bool:
 
 def places(rows: list[dict], campaign: Campaign) -> list[str]:
     """Pseudonyms of sites and ports; a reason could name the true ones. A place of no good sample has no pseudonym."""
-    mapping = sheets.read(campaign.folder / PSEUDONYMS, {})
+    mapping = sheets.read(campaign.directory / PSEUDONYMS, {})
     sites = {row["true_site"]: row["site"] for row in mapping}
     ports = {(row["true_site"], row["true_port"]): row["port"] for row in mapping}
     found = Counter(
@@ -81,7 +81,7 @@ def places(rows: list[dict], campaign: Campaign) -> list[str]:
 
 def collected(source: Source) -> list[str]:
     """The true names of the samples that collect has taken."""
-    return [row["sample"] for row in sheets.read(source.campaign.folder / "raw" / "samples.tsv")]
+    return [row["sample"] for row in sheets.read(source.campaign.directory / "raw" / "samples.tsv")]
 
 
 def failed(source: Source, excluded: Sequence[str]) -> str | None:

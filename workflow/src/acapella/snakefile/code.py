@@ -72,7 +72,7 @@ def module_files(name: str, whole: bool = False) -> list[Path]:
     files of its own here: its `__init__.py` imports no stage.
     """
     top, _, rest = name.partition(".")
-    directory = package_folder(top)
+    directory = package_directory(top)
     if directory is None or not rest:
         return []
     path = directory.joinpath(*rest.split("."))
@@ -91,7 +91,7 @@ DATA = (".html", ".css", ".js", ".json", ".sql", ".yaml", ".j2", ".txt")
 
 
 @functools.cache
-def package_folder(top: str) -> Path | None:
+def package_directory(top: str) -> Path | None:
     """Where a top package of ours is; None where it is not installed."""
     spec = find_spec(top) if top in OURS else None
     return Path(spec.origin).parent if spec and spec.origin else None
@@ -106,7 +106,7 @@ def imports(path: Path, name: str) -> tuple[str, ...]:
 def package_of(path: Path, name: str) -> str:
     """The package that relative imports of the module ``name`` in the file ``path`` count from."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    top = package_folder(name.partition(".")[0])
+    top = package_directory(name.partition(".")[0])
     if top and path.is_relative_to(top):  # a file of a package that was taken whole: its own place counts
         package = ".".join([name.partition(".")[0], *path.relative_to(top).parent.parts])
     return package
@@ -138,7 +138,7 @@ def imported(names: str) -> Iterator[str]:
 
 def native_sources() -> list[Path]:
     """What the native core is made of: its sources, the tables of protocols and of report formats."""
-    core = package_folder("acapella_core")
+    core = package_directory("acapella_core")
     root = core.parents[3]
     sources = [file for file in (root / "workflow/native/src").rglob("*") if file.suffix in (".cpp", ".hpp")]
     tables = ("protocols", "report_formats", "tunnels")

@@ -29,7 +29,7 @@ def find(paths: list[str]) -> tuple[dict[Path, bool], list[str]]:
         elif path.exists():
             found[path] = True
         else:
-            raise UserError("no such file or folder", where=path)
+            raise UserError("no such file or directory", where=path)
     left_out = [f"{file}: {reason}" for file, reason in skipped.items() if file not in found]
     if not found:
         for line in left_out:
@@ -38,14 +38,14 @@ def find(paths: list[str]) -> tuple[dict[Path, bool], list[str]]:
     return found, left_out
 
 
-def below(folder: Path) -> dict[Path, str]:
+def below(directory: Path) -> dict[Path, str]:
     """Return every file below a directory with the reason why it is skipped; empty for a capture."""
     reasons: dict[Path, str] = {}
 
     def unreadable(error: OSError) -> None:
         reasons[Path(error.filename)] = f"cannot read the directory: {error.strerror}"
 
-    for parent, directories, found in os.walk(folder, onerror=unreadable):
+    for parent, directories, found in os.walk(directory, onerror=unreadable):
         links = [name for name in directories if (Path(parent) / name).is_symlink()]
         reasons |= {Path(parent) / name: "symbolic link to a directory" for name in links}
         reasons |= {Path(parent) / name: why_skipped(Path(parent) / name) for name in found}

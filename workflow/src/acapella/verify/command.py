@@ -4,8 +4,8 @@ Digests every FILE, lets tshark dissect the whole file itself with the preferenc
 on how many frames both agree, layer by layer: time, lengths, header tokens of the link, network and transport layers
 (tunnels among them), addresses, ports, VLAN ids, MPLS labels, identifiers of tunnels, TCP flags and numbers, and the
 whole of frame.protocols.
-Of a folder, every capture in it; files that are skipped are listed on standard error with the reason. Where tshark is
-known to err, a frame is counted apart (schemas/tshark_errata.yaml names each case with the standard's clause).
+Of a directory, every capture in it; files that are skipped are listed on standard error with the reason. Where tshark
+is known to err, a frame is counted apart (schemas/tshark_errata.yaml names each case with the standard's clause).
 
 No frame of a damaged capture is compared, because tshark ends with an error; standard error lists the file,
 with the number of frames that our digest has of it.
@@ -15,7 +15,7 @@ then what is above layer 4. A kind is a layer; of header tokens, a pair of answe
 whatever was not compared. The output is the same for any --jobs.
 
 Exit code: 0 if no disagreement is printed (known errors of tshark are none), 1 if there is one, on any layer, or if a
-FILE could not be compared (in a folder, such are counted), 2 if no file could be. Above layer 4 digests of engines
+FILE could not be compared (in a directory, such are counted), 2 if no file could be. Above layer 4 digests of engines
 native and hybrid may differ on frames that tshark did not see; the last line counts the frames with a disagreement on
 what the core decided by itself.
 """
@@ -30,7 +30,7 @@ from pathlib import Path
 
 from acapella_core import decompression
 from acapella_core.errors import DAMAGED, UserError
-from acapella_core.files import scratch_folder
+from acapella_core.files import scratch_directory
 
 from . import captures
 from .results import FIRST, Result, print_result
@@ -46,7 +46,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("paths", metavar="FILE|DIR", nargs="+", help="captures, or folders of captures")
+    parser.add_argument("paths", metavar="FILE|DIR", nargs="+", help="captures, or directories of captures")
     parser.add_argument("--engine", choices=("hybrid", "native", "tshark"), default="hybrid", help="of our digest")
     parser.add_argument("--first", type=int, default=FIRST, metavar="N", help=f"frames to name of each kind ({FIRST})")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="files compared at the same time (default: 1)")
@@ -109,10 +109,10 @@ def compare(file: Path, engine: str, first: int = FIRST, threads: int = 1, limit
     from . import comparison, tables  # noqa: PLC0415 - pyarrow and DuckDB are slow to import
 
     result, ours = Result(), None
-    with scratch_folder() as folder:
+    with scratch_directory() as directory:
         try:
-            ours = tables.our_tables(file, engine, folder, limits)
-            theirs = tables.tshark_tables(file, folder, limits)
+            ours = tables.our_tables(file, engine, directory, limits)
+            theirs = tables.tshark_tables(file, directory, limits)
         except UserError as error:
             frames = f"{tables.frames_of(ours):,} frames" if ours else "frames"
             result.not_compared.append(f"{error}; none of its {frames} is compared")

@@ -1,4 +1,4 @@
-"""Both digests of a file, as Parquet in a temporary folder: ours, and tshark's own; with the tags of every frame."""
+"""Both digests of a file, as Parquet in a temporary directory: ours, and tshark's own; with the tags of every frame."""
 
 import os
 from dataclasses import dataclass, replace
@@ -39,9 +39,9 @@ class Tables:
     fcs_len: int = 0  # octets of FCS, which these lengths leave out and tshark's do not
 
 
-def our_tables(file: Path, engine: str, folder: Path, limits=None) -> Tables:
+def our_tables(file: Path, engine: str, directory: Path, limits=None) -> Tables:
     """Our digest of ``file``. Raises UserError where it is no capture."""
-    tables = Tables(folder / "ours.parquet", folder / "ours.flows.parquet", folder / "ours.tags.parquet")
+    tables = Tables(directory / "ours.parquet", directory / "ours.flows.parquet", directory / "ours.tags.parquet")
     metadata = digest.digest([str(file)], str(tables.frames), str(tables.flows), digest.Options(engine, limits=limits))
     known = vendors.find()
     limits = limits or _native.DecompressionLimits()
@@ -57,9 +57,9 @@ def frames_of(tables: Tables) -> int:
     return pq.read_metadata(tables.frames).num_rows
 
 
-def tshark_tables(file: Path, folder: Path, limits=None) -> Tables:
+def tshark_tables(file: Path, directory: Path, limits=None) -> Tables:
     """Return what tshark finds in ``file``, decompressed within ``limits``. Raises UserError where it cannot."""
-    tables = Tables(folder / "tshark.parquet", folder / "tshark.flows.parquet", folder / "tshark.tags.parquet")
+    tables = Tables(directory / "tshark.parquet", directory / "tshark.flows.parquet", directory / "tshark.tags.parquet")
     with (
         tshark.find().start(file, _native.REFERENCE_FIELDS, limits=limits) as run,
         frame_writer(tables.frames) as frames,

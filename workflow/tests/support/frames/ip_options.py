@@ -4,7 +4,7 @@ import random
 import struct
 
 SECRET = bytes(range(0xA1, 0xFB))  # no two octets in a row are a type or length here
-HEADS = {"ipv4": 34, "tcp": 54, "ipv6": 56, "sctp": 46, "neighbour": 62}  # where options begin in a frame
+HEADS = {"ipv4": 34, "tcp": 54, "ipv6": 56, "sctp": 46, "neighbor": 62}  # where options begin in a frame
 
 
 def ethernet(ethertype: int, packet: bytes) -> bytes:
@@ -65,10 +65,10 @@ MALFORMED = {
     "sack permitted": ("tcp", b"\x04\x28" + SECRET[:38]),
     "sack blocks": ("tcp", b"\x05\x28" + SECRET[:38]),
     "mptcp": ("tcp", b"\x1e\x26\x30\x01" + SECRET[:34] + bytes(2)),
-    "neighbour mtu": ("neighbour", b"\x05\x0b" + SECRET[:86]),
-    "name servers": ("neighbour", b"\x19\x0a" + SECRET[:78]),
-    "prefix": ("neighbour", b"\x03\x0b" + SECRET[:86]),
-    "route": ("neighbour", b"\x18\x0b" + SECRET[:86]),
+    "neighbor mtu": ("neighbor", b"\x05\x0b" + SECRET[:86]),
+    "name servers": ("neighbor", b"\x19\x0a" + SECRET[:78]),
+    "prefix": ("neighbor", b"\x03\x0b" + SECRET[:86]),
+    "route": ("neighbor", b"\x18\x0b" + SECRET[:86]),
 }  # fmt: skip
 
 
@@ -87,12 +87,12 @@ def random_options(draw: random.Random, kind: str) -> bytes:
             made += struct.pack("!BBH", draw.choice(types), 0, length) + value + bytes(-len(value) % 4)
         return made
     types = {"ipv4": (7, 68, 131, 137, 148, 25), "tcp": (2, 3, 4, 5, 8, 30, 19), "ipv6": (4, 5, 0xC2, 0xC9, 1, 30),
-             "neighbour": (1, 2, 3, 5, 24, 25, 14)}[kind]  # fmt: skip
-    room = {"ipv4": 40, "tcp": 40, "ipv6": 94, "neighbour": 96}[kind]
+             "neighbor": (1, 2, 3, 5, 24, 25, 14)}[kind]  # fmt: skip
+    room = {"ipv4": 40, "tcp": 40, "ipv6": 94, "neighbor": 96}[kind]
     made = b""
     while len(made) < room:
         length = draw.choice((3, 4, 10, 12)) if draw.random() < 0.3 else draw.randrange(40)
-        if kind == "neighbour":
+        if kind == "neighbor":
             count = draw.choice((0, 1, 2, 3, 4, 5, 12))
             made += bytes((draw.choice(types), count)) + filler(8 * max(count, 1) - 2)
         else:

@@ -7,7 +7,7 @@ from acapella_testing.frames.ip_options import ipv4, ipv6
 KEY = bytes(range(32))
 SAMPLES = ("first-sample", "second-sample")
 TEXT = "GET /private/path?secret=1"
-VOCABULARY = "Ethernet/IPv4/UDP University-of-Nowhere S0-P0-0000 Headers of network traffic, anonymised"
+VOCABULARY = "Ethernet/IPv4/UDP University-of-Nowhere S0-P0-0000 Headers of network traffic, anonymized"
 ENDS = bytes((192, 0, 2, 1, 192, 0, 2, 2))
 
 

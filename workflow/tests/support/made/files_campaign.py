@@ -12,12 +12,12 @@ def run(*words) -> None:
     assert main([str(word) for word in words]) == 0, words
 
 
-def indexed(folder: Path, rows: Sequence[Sequence], engines: dict[str, str] | None = None) -> Path:
+def indexed(directory: Path, rows: Sequence[Sequence], engines: dict[str, str] | None = None) -> Path:
     """Collect, digest and index captures given as (sample, site, port, file); return the campaign's directory.
 
     ``engines``: the engine by sample, native unless given.
     """
-    sheet, config, campaign = folder / "samples.tsv", folder / "config.json", folder / "mine"
+    sheet, config, campaign = directory / "samples.tsv", directory / "config.json", directory / "mine"
     lines = ["\t".join(map(str, row)) for row in (("sample", "site", "port", "file"), *rows)]
     sheet.write_text("\n".join(lines) + "\n")
     config.write_text(json.dumps({"testbed": "files", "samples": str(sheet)}))
@@ -33,9 +33,9 @@ def indexed(folder: Path, rows: Sequence[Sequence], engines: dict[str, str] | No
     return campaign
 
 
-def processed(folder: Path, rows: Sequence[Sequence], *options: str) -> Path:
+def processed(directory: Path, rows: Sequence[Sequence], *options: str) -> Path:
     """Return such a campaign with its tables; ``options`` of process."""
-    campaign = indexed(folder, rows)
+    campaign = indexed(directory, rows)
     for sample, *_ in rows:
         run("analyze", campaign, "--sample", sample)
     run("process", campaign, *options)

@@ -14,10 +14,10 @@ SECOND = 10**9
 
 
 def write_tables(  # noqa: PLR0913 (a test names the one or two that matter to it)
-    folder: Path, *, samples: int = 2, flows: int = 300, wrong: float = 0.02, memory: bool = True, missing: float = 0
+    directory: Path, *, samples: int = 2, flows: int = 300, wrong: float = 0.02, memory: bool = True, missing: float = 0
 ) -> Path:
     """Write the tables of `acapella flowtables`: shares of flows that are ``wrong``, and without a reported RTT."""
-    campaign = Campaign(folder)
+    campaign = Campaign(directory)
     draw = random.Random(samples * 1000 + flows)
     made = {
         name: []
@@ -63,7 +63,7 @@ def write_tables(  # noqa: PLR0913 (a test names the one or two that matter to i
     tables.write_rows(
         accuracy(made), "flowreport_accuracy", lambda suffix: campaign.table("flowreport_accuracy", suffix)
     )
-    return folder
+    return directory
 
 
 def flow(draw: random.Random, sample: str, number: int, wrong: float) -> dict:
@@ -210,9 +210,9 @@ def tables_of(rows: list[dict], name: str):
     return pa.table([pa.array([row.get(f.name) for row in rows], f.type) for f in schema], names=schema.names)
 
 
-def write_study(folder: Path, *, windows: int = 120) -> Path:
+def write_study(directory: Path, *, windows: int = 120) -> Path:
     """The tables of `acapella flowstudy`."""
-    campaign = Campaign(folder)
+    campaign = Campaign(directory)
     draw = random.Random(windows)
     response = []
     for n in range(windows):
@@ -270,4 +270,4 @@ def write_study(folder: Path, *, windows: int = 120) -> Path:
     for name, rows in (("offered", offered), ("response", response), ("response_counts", counted)):
         table = f"flowreport_{name}"
         tables.write_rows(rows, table, lambda suffix, table=table: campaign.table(table, suffix))
-    return folder
+    return directory

@@ -11,8 +11,8 @@ from acapella.figures.source import Source
 
 def quality_with(tmp_path, **changes) -> Source:
     """A campaign of 4 flawless samples whose first one is changed."""
-    folder = write_tables(tmp_path / "made", sites=1, ports=1)
-    path = folder / "tables" / "capture_quality.csv"
+    directory = write_tables(tmp_path / "made", sites=1, ports=1)
+    path = directory / "tables" / "capture_quality.csv"
     rows = read_rows(path)
     flawless = {
         "lost_frames": 0,
@@ -25,13 +25,13 @@ def quality_with(tmp_path, **changes) -> Source:
         row.update(flawless, issue_frames=0, time_reversals=0, untimed_frames=0)
     rows[0].update(changes)
     write_rows(path, rows)
-    return Source(Campaign(folder))
+    return Source(Campaign(directory))
 
 
-def note(folder, sample: str, *notes: str) -> None:
+def note(directory, sample: str, *notes: str) -> None:
     """A manifest, as far as the report looks at it."""
-    (folder / "raw").mkdir(exist_ok=True)
-    (folder / "raw" / f"{sample}.json").write_text(json.dumps({"notes": notes}), encoding="utf-8")
+    (directory / "raw").mkdir(exist_ok=True)
+    (directory / "raw" / f"{sample}.json").write_text(json.dumps({"notes": notes}), encoding="utf-8")
 
 
 def plain(text: str) -> str:

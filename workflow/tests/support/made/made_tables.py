@@ -38,12 +38,12 @@ THRESHOLDS = sorted(
 )
 
 
-def write_tables(folder, *, sites=3, ports=2, samples=4, names=None, frames=2000, seed=1, restriction=None) -> Path:  # noqa: PLR0913
-    """Write tables/*.csv and provenance.json; ``frames`` 0: samples without a frame. Returns the folder.
+def write_tables(directory, *, sites=3, ports=2, samples=4, names=None, frames=2000, seed=1, restriction=None) -> Path:  # noqa: PLR0913
+    """Write tables/*.csv and provenance.json; ``frames`` 0: samples without a frame. Returns the directory.
 
     ``restriction``: (restriction, detail) of all samples, which count all the same.
     """
-    folder = Path(folder)
+    directory = Path(directory)
     names = names or [f"S{n}" for n in range(sites)]
     draw = random.Random(seed)
     made = [one for site in names for one in samples_of_site(site, ports, samples, frames, draw)]
@@ -56,10 +56,10 @@ def write_tables(folder, *, sites=3, ports=2, samples=4, names=None, frames=2000
         for name, more in (traffic_rows(site, own) | flow_rows(site, own)).items():
             rows.setdefault(name, []).extend(more)
     for name in TABLES:
-        write_table(folder, name, rows.get(name, []))
-    provenance = {"acapella": "0.1.0", "campaign": folder.name, "tshark": {"version": "4.0.17"}, "samples": []}
-    (folder / "provenance.json").write_text(json.dumps(provenance), encoding="utf-8")
-    return folder
+        write_table(directory, name, rows.get(name, []))
+    provenance = {"acapella": "0.1.0", "campaign": directory.name, "tshark": {"version": "4.0.17"}, "samples": []}
+    (directory / "provenance.json").write_text(json.dumps(provenance), encoding="utf-8")
+    return directory
 
 
 TABLES = (
@@ -69,12 +69,12 @@ TABLES = (
 )
 
 
-def write_table(folder: Path, name: str, rows: list[dict]) -> None:
+def write_table(directory: Path, name: str, rows: list[dict]) -> None:
     """tables/NAME.csv, columns as the schema orders them; what a row lacks is null, or 0 where that may not be."""
     columns = schemas.table(name)["columns"]
     default = {c["name"]: "" if c["null"] != "never" or c["type"] == "utf8" else 0 for c in columns}
-    (folder / "tables").mkdir(parents=True, exist_ok=True)
-    with (folder / "tables" / f"{name}.csv").open("w", newline="", encoding="utf-8") as stream:
+    (directory / "tables").mkdir(parents=True, exist_ok=True)
+    with (directory / "tables" / f"{name}.csv").open("w", newline="", encoding="utf-8") as stream:
         writer = csv.DictWriter(stream, list(default), lineterminator="\n", extrasaction="ignore")
         writer.writeheader()
         for row in rows:

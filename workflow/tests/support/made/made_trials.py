@@ -23,30 +23,30 @@ PER_WINDOW = PACKETS // WINDOWS
 DURATION_NS = 300_000_000
 
 
-def write_results(folder, environments: dict[str, list[dict]], **options) -> Path:
+def write_results(directory, environments: dict[str, list[dict]], **options) -> Path:
     """CAMPAIGN/kappa/*.json; an environment is what its runs B, C, ... are like, as `pair` takes it."""
     for name, runs in environments.items():
-        target = Path(folder) / "kappa" / f"{name}.json"
+        target = Path(directory) / "kappa" / f"{name}.json"
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(json.dumps(result(name, runs, **options)), encoding="utf-8")
-    return Path(folder)
+    return Path(directory)
 
 
-def write_campaign(folder, environments: dict[str, list[dict]], **options) -> Path:
+def write_campaign(directory, environments: dict[str, list[dict]], **options) -> Path:
     """Tables of a made-up campaign whose samples are the trials, and the results beside them."""
-    folder = write_tables(folder, sites=1, ports=1, samples=2)
+    directory = write_tables(directory, sites=1, ports=1, samples=2)
     names = [f"{e}-{n}" for e, runs in environments.items() for n in range(1, len(runs) + 2)]
     quality = {"site": "S0", "port": "p0", "frames": PACKETS, "wire_bytes": 100 * PACKETS, "duration_ns": DURATION_NS}
     quality |= {"dropped_kernel": 0, "lost_frames": 0, "loss_share": 0, "loss_stages_known": 4, "engine": "native"}
-    write_table(folder, "capture_quality", [{**quality, "sample": name} for name in names])
-    return write_results(folder, environments, **options)
+    write_table(directory, "capture_quality", [{**quality, "sample": name} for name in names])
+    return write_results(directory, environments, **options)
 
 
-def source_of(folder, environments: dict[str, list[dict]], **options) -> Source:
+def source_of(directory, environments: dict[str, list[dict]], **options) -> Source:
     """The tables of such a campaign after stage trials, as figures read them."""
-    folder = write_campaign(folder, environments, **options)
-    assert cli.main(["trials", str(folder), "--environments", *environments]) == 0
-    return Source(Campaign(folder))
+    directory = write_campaign(directory, environments, **options)
+    assert cli.main(["trials", str(directory), "--environments", *environments]) == 0
+    return Source(Campaign(directory))
 
 
 def result(environment: str, runs: list[dict], *, all_pairs=False, within_ns=(10, 100)) -> dict:

@@ -35,12 +35,12 @@ def study(*runs: dict, skipped: str | None = None) -> dict:
     return {"version": 1, "skipped": skipped, "notes": [], "machine": {}, "settings": {}, "runs": list(runs)}
 
 
-def campaign(folder: Path, said: dict) -> Path:
+def campaign(directory: Path, said: dict) -> Path:
     """A campaign with its storage tables."""
-    (folder / "storage").mkdir(parents=True, exist_ok=True)
-    (folder / "storage" / "study.json").write_text(json.dumps(said))
-    assert cli.main(["storage", str(folder)]) == 0
-    return folder
+    (directory / "storage").mkdir(parents=True, exist_ok=True)
+    (directory / "storage" / "study.json").write_text(json.dumps(said))
+    assert cli.main(["storage", str(directory)]) == 0
+    return directory
 
 
 def rate(snaplen: int, size: int, offered: int, lost: int, wanted: float | None) -> dict:

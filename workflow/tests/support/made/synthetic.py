@@ -82,15 +82,15 @@ class Sample:
     start_ns: int
 
 
-def make_campaign(folder, *, sites=3, ports=2, samples=4, seed=1, frames=2000, flows=200) -> Path:  # noqa: PLR0913
+def make_campaign(directory, *, sites=3, ports=2, samples=4, seed=1, frames=2000, flows=200) -> Path:  # noqa: PLR0913
     """Write raw/*.json, raw/samples.tsv, acap/ and flows/ of a campaign of ``sites`` x ``ports`` x ``samples``.
 
     ``frames`` is the mean number of frames a sample, ``flows`` the number of directed flows that a site can show. One
-    sample a campaign (where there are more than three) is empty. Returns the folder.
+    sample a campaign (where there are more than three) is empty. Returns the directory.
     """
-    folder = Path(folder)
+    directory = Path(directory)
     for part in ("raw", "acap", "flows"):
-        (folder / part).mkdir(parents=True, exist_ok=True)
+        (directory / part).mkdir(parents=True, exist_ok=True)
     lines = []
     for s in range(sites):
         site = f"SITE{s:02d}"
@@ -102,11 +102,11 @@ def make_campaign(folder, *, sites=3, ports=2, samples=4, seed=1, frames=2000, f
                 start = START_NS + n * PERIOD_NS + p * 25_000_000_000
                 sample = Sample(f"{site.lower()}-p{p}-{n:04d}", site, port, start)
                 count = int(rng.lognormal(np.log(frames), 0.5)) if (s, p, n) != (0, 0, 2) else 0
-                meta = write_sample(folder, sample, *make_sample(pool, sample, count, rng))
-                write_manifest(folder, sample, meta, rng)
+                meta = write_sample(directory, sample, *make_sample(pool, sample, count, rng))
+                write_manifest(directory, sample, meta, rng)
                 lines.append(f"{sample.name}\t{site}\t{port}\t{sample.name}.pcap\n")
-    (folder / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + "".join(lines), encoding="utf-8")
-    return folder
+    (directory / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + "".join(lines), encoding="utf-8")
+    return directory
 
 
 def make_pool(site, flows, rng) -> Pool:
@@ -343,7 +343,7 @@ def flow_table(pool, c, order, sample, rng) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def write_sample(folder, sample, frames, flows) -> dict:
+def write_sample(directory, sample, frames, flows) -> dict:
     """Write an acap and its flows with the metadata that the digest puts into both; return the metadata."""
     ts = frames["ts_ns"].to_numpy()
     counts = {
@@ -380,11 +380,11 @@ def write_sample(folder, sample, frames, flows) -> dict:
     }
     for part, table in (("acap", frames), ("flows", flows)):
         keyed = table.replace_schema_metadata({"acapella": json.dumps(meta, sort_keys=True)})
-        pq.write_table(keyed, folder / part / f"{sample.name}.parquet", compression="zstd")
+        pq.write_table(keyed, directory / part / f"{sample.name}.parquet", compression="zstd")
     return meta
 
 
-def write_manifest(folder, sample, meta, rng) -> None:
+def write_manifest(directory, sample, meta, rng) -> None:
     """Write raw/<sample>.json as the capture front end does; some counters are unknown, some report loss."""
     lossy = rng.random() < 0.3
     lost = int(rng.integers(1, 50)) if lossy else 0
@@ -392,7 +392,7 @@ def write_manifest(folder, sample, meta, rng) -> None:
     delivered = (frames if frames % 5 else 4 * frames) + lost + (0 if frames % 3 else 100)
     manifest = {
         "acapella_manifest": 1,
-        "campaign": folder.name,
+        "campaign": directory.name,
         "run": 1,
         "sample": sample.name,
         "testbed": "local",
@@ -424,7 +424,7 @@ def write_manifest(folder, sample, meta, rng) -> None:
         "notes": [],
         **({"congestion": congestion(frames, start)} if frames % 2 else {}),
     }
-    (folder / "raw" / f"{sample.name}.json").write_text(
+    (directory / "raw" / f"{sample.name}.json").write_text(
         json.dumps(manifest, indent=2, sort_keys=True), encoding="utf-8"
     )
 
@@ -455,11 +455,11 @@ def congestion(frames: int, start_ns: int) -> dict:
 def main() -> None:
     """Write a campaign from the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder")
+    parser.add_argument("directory")
     for name, value in (("sites", 3), ("ports", 2), ("samples", 4), ("seed", 1), ("frames", 2000), ("flows", 200)):
         parser.add_argument(f"--{name}", type=int, default=value)
     args = vars(parser.parse_args())
-    print(make_campaign(args.pop("folder"), **args))
+    print(make_campaign(args.pop("directory"), **args))
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def flow(first_s: float, last_s: float, **parts) -> dict:
     return row
 
 
-def add_sample(folder: Path, name: str, place: tuple, span: tuple | None, flows: list[dict], **manifest) -> None:
+def add_sample(directory: Path, name: str, place: tuple, span: tuple | None, flows: list[dict], **manifest) -> None:
     """Write a sample of (site, port), taken over ``span`` seconds since START (None: unknown); a frame a flow end."""
     site, port = place
     frames = [
@@ -89,13 +89,13 @@ def add_sample(folder: Path, name: str, place: tuple, span: tuple | None, flows:
     }
     rows = [{"flow": n, "site": site, "port": port, **f} for n, f in enumerate(flows)]
     for part, table, content in (("acap", "frames", frames), ("flows", "flows", rows)):
-        (folder / part).mkdir(parents=True, exist_ok=True)
+        (directory / part).mkdir(parents=True, exist_ok=True)
         schema = arrow_schema(table).with_metadata({"acapella": json.dumps(meta)})
         columns = [pa.array([row.get(f.name) for row in content], f.type) for f in schema]
-        pq.write_table(pa.table(columns, schema=schema), folder / part / f"{name}.parquet")
+        pq.write_table(pa.table(columns, schema=schema), directory / part / f"{name}.parquet")
     told = {
         "acapella_manifest": 1,
-        "campaign": folder.name,
+        "campaign": directory.name,
         "run": 1,
         "sample": name,
         "testbed": "files",
@@ -110,5 +110,5 @@ def add_sample(folder: Path, name: str, place: tuple, span: tuple | None, flows:
         },
         **manifest,
     }
-    (folder / "raw").mkdir(exist_ok=True)
-    (folder / "raw" / f"{name}.json").write_text(json.dumps(told), encoding="utf-8")
+    (directory / "raw").mkdir(exist_ok=True)
+    (directory / "raw" / f"{name}.json").write_text(json.dumps(told), encoding="utf-8")

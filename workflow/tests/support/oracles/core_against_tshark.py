@@ -13,9 +13,11 @@ from acapella.common import tshark, vendors
 
 def vendor_options(reference: tshark.Tshark) -> list:
     """What tells acapella-dump-frames the vendors that ``reference`` knows; nothing where it has no such lists."""
-    folder = vendors.folder_of(reference)
+    directory = vendors.directory_of(reference)
     return (
-        [option for name in vendors.FILES for option in ("--vendors", folder / name)] if vendors.find(reference) else []
+        [option for name in vendors.FILES for option in ("--vendors", directory / name)]
+        if vendors.find(reference)
+        else []
     )
 
 
@@ -24,9 +26,9 @@ def rows(lines: Iterator[str], names: list[str]) -> Iterator[dict[str, str]]:
         yield dict(zip(names, line.rstrip("\n").split("\t"), strict=True))
 
 
-def compare(reference: tshark.Tshark, files: list[Path], folder: Path, cut: int | None = None) -> Agreement:
+def compare(reference: tshark.Tshark, files: list[Path], directory: Path, cut: int | None = None) -> Agreement:
     """Both answers for the frames of ``files``, joined and cut."""
-    joined, answers, ours = folder / "joined.pcapng", folder / "tshark.tsv", folder / "ours.tsv"
+    joined, answers, ours = directory / "joined.pcapng", directory / "tshark.tsv", directory / "ours.tsv"
     options = ["--write", joined, *vendor_options(reference), *(["--cut", str(cut)] if cut else [])]
     with ours.open("wb") as output:
         subprocess.run([native_program("acapella-dump-frames"), *options, *files], check=True, stdout=output,

@@ -251,6 +251,6 @@ def after(a: int, b: int) -> bool:
     return 0 < (a - b) % 2**32 < 2**31
 
 
-def equal_neighbours(values: list[int]) -> int:
+def equal_neighbors(values: list[int]) -> int:
     """How many values equal the one before."""
     return sum(a == b for a, b in itertools.pairwise(values))

@@ -17,7 +17,7 @@ from scapy.utils import RawPcapReader
 
 TAGS = (0x8100, 0x88A8, 0x9100)
 LONGEST = 1500  # what an 802.3 length says at most; an ethertype is larger
-SNAP = bytes.fromhex("aaaa03000000")  # LLC and organisation code before an ethertype, RFC 1042
+SNAP = bytes.fromhex("aaaa03000000")  # LLC and organization code before an ethertype, RFC 1042
 ISL = bytes.fromhex("000c0000")  # of the address of a frame that has Cisco ISL's header, 26 octets
 CHECKSUM_AT = {6: 16, 17: 6}  # of TCP and UDP, bytes into their headers
 
@@ -205,7 +205,7 @@ def inversions(ranks: list[int]) -> int:
 
 
 def burst_list(moves: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
-    """Runs of moved packets that are neighbours in both trials."""
+    """Runs of moved packets that are neighbors in both trials."""
     runs = []
     for move in moves:
         if runs and (runs[-1][-1][0] + 1, runs[-1][-1][1] + 1) == move:
@@ -293,13 +293,13 @@ def compare(a: list[Packet], b: list[Packet], within_ns: tuple[int, ...] = (10,)
     spans = (max(duration(a), duration(b)), duration(a) + duration(b))
     found = components(ranks, [abs(offset) for offset in offsets], gap, (len(a), len(b)), spans)
     median = nearest_rank(offsets, 50) if both else None
-    centred = sum(abs(offset - median) for offset in offsets)
+    centered = sum(abs(offset - median) for offset in offsets)
     signed = [x - y for x, y in moves]
     return found | {
         "n_a": len(a),
         "n_b": len(b),
         "n_common": len(both),
-        "L_offset_removed": quotient(centred, len(both) * spans[0]) if both else None,
+        "L_offset_removed": quotient(centered, len(both) * spans[0]) if both else None,
         "offset_ns": median,
         "within_ns": {str(w): sum(g <= w for g in gap) / len(both) if both else None for w in within_ns},
         "iat_delta_ns": deltas(gap),

@@ -49,12 +49,12 @@ class Sample:
         return (min(stamps), max(stamps), "frames") if stamps else None
 
 
-def read_campaign(folder: Path) -> list[Sample]:
+def read_campaign(directory: Path) -> list[Sample]:
     """The samples of a campaign as the digest left them."""
     samples = []
-    for path in sorted((folder / "acap").glob("*.parquet")):
-        flows = pq.read_table(folder / "flows" / path.name)
-        manifest = json.loads((folder / "raw" / f"{path.stem}.json").read_text(encoding="utf-8"))
+    for path in sorted((directory / "acap").glob("*.parquet")):
+        flows = pq.read_table(directory / "flows" / path.name)
+        manifest = json.loads((directory / "raw" / f"{path.stem}.json").read_text(encoding="utf-8"))
         frames = pq.read_table(path)
         digest = json.loads(pq.read_metadata(path).metadata[b"acapella"])
         site, port = manifest["site"], manifest["port"]

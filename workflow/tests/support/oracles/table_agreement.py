@@ -27,10 +27,10 @@ def sort(name, found):
     return sorted(found, key=lambda row: [(row[k] is None, row[k]) for k in key])
 
 
-def assert_equal(name, folder, samples, which="unfiltered"):
+def assert_equal(name, directory, samples, which="unfiltered"):
     """The published rows are the reference's, value by value; ``which`` samples count as traffic."""
     columns, wanted = naively(name, samples, which)
-    found = [{c: row[c] for c in columns} for row in rows(folder, name)]
+    found = [{c: row[c] for c in columns} for row in rows(directory, name)]
     assert len(found) == len(wanted)
     for mine, theirs in zip(found, wanted, strict=True):
         assert mine == theirs

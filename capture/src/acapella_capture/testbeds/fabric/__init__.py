@@ -70,8 +70,8 @@ class FabricTestbed(Testbed):
         self._asked: set[str] = set()  # sites whose slice was looked for
         self._aimed: dict[tuple[str, str], tuple[str, Direction]] = {}
         self._own: dict[str, set[str]] = {}  # switch ports that lead to our receivers, by site, as far as known
-        folder = f"acapella-{campaign}"
-        self._remote = Remote(self._node, folder, tries=settings.ssh_tries, interval_s=settings.ssh_retry_s)
+        directory = f"acapella-{campaign}"
+        self._remote = Remote(self._node, directory, tries=settings.ssh_tries, interval_s=settings.ssh_retry_s)
         self._transfer = Transfer(self._remote, self._download, settings.part_mb * MB)
         self._host_keys = HostKeys(self.session.credentials.tokens.with_name(FILE))
 
@@ -248,7 +248,7 @@ class FabricTestbed(Testbed):
 
     def place(self, node: str, file: str) -> str:
         self._node(node)
-        return file  # programs run in the folder of files
+        return file  # programs run in the directory of files
 
     def fetch(self, node: str, path: str, target: Path) -> None:
         self._transfer.fetch(node, path, target)

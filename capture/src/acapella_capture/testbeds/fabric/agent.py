@@ -1,4 +1,4 @@
-"""Runs on a listening node as root: `python3 -IS -c THIS FOLDER COMMAND GIVEN`; given and reply are base64 of JSON.
+"""Runs on a listening node as root: `python3 -IS -c THIS DIRECTORY COMMAND GIVEN`; given and reply are base64 of JSON.
 
 Sent as text with each command, so it has to do with Python 3.6 and its library alone. A program that is started here
 goes on when the connection ends, and a command that is sent again finds what the first one began: jobs have names.
@@ -25,8 +25,8 @@ LAST_WORDS_S = 1
 CANNOT_RUN = 127  # a shell's status for a program that is not there
 
 
-def job_folder(name):
-    return FOLDER / "jobs" / name
+def job_directory(name):
+    return DIRECTORY / "jobs" / name
 
 
 def write(path, text):
@@ -48,30 +48,30 @@ def read(path):
 
 def start(job, argv, stdin, output):
     """Start a program, once for each job's name, in a session of its own."""
-    folder = job_folder(job)
-    folder.parent.mkdir(exist_ok=True)
+    directory = job_directory(job)
+    directory.parent.mkdir(exist_ok=True)
     try:
-        folder.mkdir()
+        directory.mkdir()
     except FileExistsError:
-        return begun(folder)
-    write(folder / "stdin", stdin)
+        return begun(directory)
+    write(directory / "stdin", stdin)
     if os.fork() == 0:
         try:
-            attend(folder, argv, FOLDER / output if output else folder / "out")
+            attend(directory, argv, DIRECTORY / output if output else directory / "out")
         finally:
             os._exit(0)
-    return begun(folder)
+    return begun(directory)
 
 
-def begun(folder):
+def begun(directory):
     """Wait until the program has a process id, or has ended."""
     end = time.time() + BEGIN_S
-    while time.time() < end and not read(folder / "pid") and not read(folder / "status"):
+    while time.time() < end and not read(directory / "pid") and not read(directory / "status"):
         time.sleep(0.01)
     return {}
 
 
-def attend(folder, argv, output):
+def attend(directory, argv, output):
     """The program's parent: it leaves the connection, waits, and writes down the exit status."""
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -80,23 +80,23 @@ def attend(folder, argv, output):
     for name in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(name, signal.SIG_DFL)  # a shell's background jobs, and so theirs, would ignore SIGINT
     # Not the log itself as standard error: on Ubuntu, AppArmor takes away from tcpdump what is not called .pcap.
-    with (folder / "log").open("wb") as log:
+    with (directory / "log").open("wb") as log:
         try:
-            with (folder / "stdin").open("rb") as given, output.open("wb") as out:
+            with (directory / "stdin").open("rb") as given, output.open("wb") as out:
                 program = subprocess.Popen(
-                    argv, stdin=given, stdout=out, stderr=subprocess.PIPE, cwd=str(FOLDER), start_new_session=True
+                    argv, stdin=given, stdout=out, stderr=subprocess.PIPE, cwd=str(DIRECTORY), start_new_session=True
                 )
         except OSError as error:
             log.write(f"{error.filename or argv[0]}: {error.strerror}\n".encode())
             log.flush()
-            write(folder / "status", str(CANNOT_RUN))
+            write(directory / "status", str(CANNOT_RUN))
             return
-        write(folder / "pid", str(program.pid))
+        write(directory / "pid", str(program.pid))
         copying = threading.Thread(target=copy, args=(program.stderr.fileno(), log), daemon=True)
         copying.start()
         status = program.wait()
         copying.join(LAST_WORDS_S)  # for ever, where something that it started still holds its standard error
-        write(folder / "status", str(status))
+        write(directory / "status", str(status))
 
 
 def copy(source, log):
@@ -108,21 +108,21 @@ def copy(source, log):
 
 def state(job, seconds):
     """How a job does, waiting for its end so long, and what it wrote."""
-    folder = job_folder(job)
-    if not folder.is_dir():
+    directory = job_directory(job)
+    if not directory.is_dir():
         return {"error": f"no job {job}"}
     end = time.time() + seconds
-    while not read(folder / "status") and time.time() < end:
+    while not read(directory / "status") and time.time() < end:
         time.sleep(0.02)
-    status = read(folder / "status")
-    return {"status": int(status) if status else None, "out": read(folder / "out"), "log": read(folder / "log")}
+    status = read(directory / "status")
+    return {"status": int(status) if status else None, "out": read(directory / "out"), "log": read(directory / "log")}
 
 
 def tidy():
     """Forget programs that were run to their end long ago: nobody asks for their output again."""
-    for folder in (FOLDER / "jobs").glob("run-*"):
-        if read(folder / "status") and time.time() - folder.stat().st_mtime > FORGET_S:
-            shutil.rmtree(str(folder))
+    for directory in (DIRECTORY / "jobs").glob("run-*"):
+        if read(directory / "status") and time.time() - directory.stat().st_mtime > FORGET_S:
+            shutil.rmtree(str(directory))
 
 
 def run(job, argv, stdin, seconds):
@@ -138,9 +138,9 @@ def run(job, argv, stdin, seconds):
 
 def kill(job, name):
     """A signal to the program and what it started; nothing where it has ended."""
-    folder = job_folder(job)
-    pid = read(folder / "pid")
-    if pid and not read(folder / "status"):
+    directory = job_directory(job)
+    pid = read(directory / "pid")
+    if pid and not read(directory / "status"):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(int(pid), getattr(signal, "SIG" + name))
     return {}
@@ -150,7 +150,7 @@ def parts(path, length):
     """A file's size and the sha256 of the whole and of each part."""
     whole, found = hashlib.sha256(), []
     try:
-        with (FOLDER / path).open("rb") as stream:
+        with (DIRECTORY / path).open("rb") as stream:
             size = os.fstat(stream.fileno()).st_size
             for offset in range(0, size, length):
                 part, left = hashlib.sha256(), min(length, size - offset)
@@ -169,8 +169,8 @@ def parts(path, length):
 
 def cut(path, offset, length):
     """One part as a file that the user who logs in may read; its path."""
-    name = FOLDER.parent / f".{FOLDER.name}.{os.getpid()}.part"
-    with (FOLDER / path).open("rb") as stream, name.open("wb") as part:
+    name = DIRECTORY.parent / f".{DIRECTORY.name}.{os.getpid()}.part"
+    with (DIRECTORY / path).open("rb") as stream, name.open("wb") as part:
         stream.seek(offset)
         while length:
             octets = stream.read(min(BLOCK, length))
@@ -179,19 +179,19 @@ def cut(path, offset, length):
             part.write(octets)
             length -= len(octets)
     if os.geteuid() == 0:
-        os.chown(str(name), FOLDER.parent.stat().st_uid, -1)
+        os.chown(str(name), DIRECTORY.parent.stat().st_uid, -1)
     return {"path": str(name)}
 
 
 def take(path, file):
     """A file that was sent to the home of who logs in becomes ours, and may be run by us alone."""
-    sent = FOLDER.parent / path
-    if not sent.exists() and (FOLDER / file).exists():
+    sent = DIRECTORY.parent / path
+    if not sent.exists() and (DIRECTORY / file).exists():
         return {}  # asked again
     if os.geteuid() == 0:
         os.chown(str(sent), 0, 0)
     sent.chmod(0o700)
-    sent.rename(FOLDER / file)
+    sent.rename(DIRECTORY / file)
     return {}
 
 
@@ -199,7 +199,7 @@ def remove(paths):
     """Delete files: ours, or parts."""
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
-            (FOLDER / path).unlink()
+            (DIRECTORY / path).unlink()
     return {}
 
 
@@ -212,7 +212,7 @@ def links():
 
 def main():
     os.umask(0o077)
-    FOLDER.mkdir(exist_ok=True)
+    DIRECTORY.mkdir(exist_ok=True)
     commands = {each.__name__: each for each in (start, state, run, kill, parts, cut, take, remove, links)}
     try:
         reply = commands[sys.argv[2]](**json.loads(base64.b64decode(sys.argv[3]).decode()))
@@ -222,5 +222,5 @@ def main():
 
 
 if __name__ == "__main__":
-    FOLDER = Path(sys.argv[1])
+    DIRECTORY = Path(sys.argv[1])
     main()

@@ -36,7 +36,7 @@ DEFAULTS = {
 }
 KEYS = (*DEFAULTS, "project_id", "bastion_username")
 PATHS = ("token_location", "bastion_key_location", "slice_private_key_file", "slice_public_key_file")
-FOLDERS = ("~/work/fabric_config", "~/fabric_config")
+DIRECTORIES = ("~/work/fabric_config", "~/fabric_config")
 
 
 def hidden(text: object) -> str:
@@ -70,7 +70,7 @@ class Credentials:
 
     def missing(self) -> list[str]:
         """What a collection would still need, a line each, with where it was looked for."""
-        lines = [f"no {key}: export FABRIC_{key.upper()}=... in {self.rc or FOLDERS[0] + '/fabric_rc'}"
+        lines = [f"no {key}: export FABRIC_{key.upper()}=... in {self.rc or DIRECTORIES[0] + '/fabric_rc'}"
                  for key in ("project_id", "bastion_username") if not self.values.get(key)]  # fmt: skip
         lines += [f"no file {self.values[key]} ({key})" for key in PATHS if not self.path(key).is_file()]
         return lines
@@ -86,15 +86,15 @@ class Credentials:
 def find(rc: str | None = None, environment: Mapping[str, str] = os.environ) -> Credentials:
     """Look for fabric_rc and read it. Raises UserError where the one that the config names is not there."""
     named = rc or environment.get("FABRIC_RC_FILE")
-    candidates = [Path(named)] if named else [Path(folder) / "fabric_rc" for folder in FOLDERS]
+    candidates = [Path(named)] if named else [Path(directory) / "fabric_rc" for directory in DIRECTORIES]
     found = next((path.expanduser() for path in candidates if path.expanduser().is_file()), None)
     if named and found is None:
         raise UserError("no such file", where=named)
     values = {key: environment[f"FABRIC_{key.upper()}"] for key in KEYS if environment.get(f"FABRIC_{key.upper()}")}
     values |= read_rc(found, environment) if found else {}
-    folder = str(found.parent if found else Path(FOLDERS[0]).expanduser())
+    directory = str(found.parent if found else Path(DIRECTORIES[0]).expanduser())
     for key, default in DEFAULTS.items():
-        values.setdefault(key, default.format(config=folder))
+        values.setdefault(key, default.format(config=directory))
     for key in PATHS:
         values[key] = str(Path(values[key]).expanduser())
     return Credentials(found, values)
@@ -161,7 +161,7 @@ def id_token(
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock beside a token file; none where there is no file, or its folder cannot be written."""
+    """Hold the lock beside a token file; none where there is no file, or its directory cannot be written."""
     try:
         path.stat()
         descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

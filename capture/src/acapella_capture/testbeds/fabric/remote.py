@@ -26,15 +26,15 @@ REPLY = re.compile(r"acapella-reply:([A-Za-z0-9+/=]+);")
 ANSWER_S = 60  # for the connection and a command that does not wait
 SHELL = (
     'if [ "$(id -u)" = 0 ]; then as_root=; else as_root="sudo -n"; fi; '
-    '$as_root python3 -IS -c {program} "$HOME/{folder}" {command} {given}'
+    '$as_root python3 -IS -c {program} "$HOME/{directory}" {command} {given}'
 )
 
 
 class Remote:
     """The nodes of a collection. `node_of` gives FABRIC's object of a node, or raises UserError."""
 
-    def __init__(self, node_of: Callable[[str], Any], folder: str, *, tries: int, interval_s: float):
-        self.folder = folder
+    def __init__(self, node_of: Callable[[str], Any], directory: str, *, tries: int, interval_s: float):
+        self.directory = directory
         self._node_of = node_of
         self._tries = tries
         self._interval_s = interval_s
@@ -44,7 +44,7 @@ class Remote:
         """Have the agent do something; again where the connection was lost. Raises UserError."""
         line = SHELL.format(
             program=shlex.quote(self._program),
-            folder=self.folder,
+            directory=self.directory,
             command=command,
             given=base64.b64encode(json.dumps(given).encode()).decode(),
         )
@@ -94,8 +94,8 @@ class Remote:
 
         Raises UserError.
         """
-        self.ask(node, "links")  # so that there is a connection, and a folder
-        sent, fault = f".{self.folder}.{named()}.part", ""
+        self.ask(node, "links")  # so that there is a connection, and a directory
+        sent, fault = f".{self.directory}.{named()}.part", ""
         for attempt in range(self._tries):
             if attempt:
                 time.sleep(self._interval_s)

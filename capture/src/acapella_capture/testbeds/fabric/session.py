@@ -20,7 +20,7 @@ from .credentials import WHERE, Credentials, hidden
 
 LOGGERS = ("fablib", "fabric.manager", "fabric.orchestrator", "fabric.credmgr", "paramiko")
 NO_MORE = ("insufficient resources", "not available in graph node")  # of FABRIC's broker, in notices and answers
-UNAUTHORISED = 401
+UNAUTHORIZED = 401
 Result = TypeVar("Result")
 
 # FABRIC's information model keeps all graphs of a process in one, "for the moment not thread-safe", and sites are used
@@ -65,12 +65,12 @@ def graphs(doing: str) -> Iterator[None]:
 
 
 def log_file() -> Path:
-    """The client's log in a folder of the user's own: its default is the same for all users."""
-    folder = Path(tempfile.gettempdir()) / f"acapella-fabric-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        raise UserError("belongs to somebody else", where=folder)
-    return folder / "fablib.log"
+    """The client's log in a directory of the user's own: its default is the same for all users."""
+    directory = Path(tempfile.gettempdir()) / f"acapella-fabric-{os.getuid()}"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    if directory.stat().st_uid != os.getuid():
+        raise UserError("belongs to somebody else", where=directory)
+    return directory / "fablib.log"
 
 
 class Session:
@@ -141,7 +141,7 @@ class Session:
         return self._tags
 
     def _is_about_the_token(self, error: Exception) -> bool:
-        return getattr(error, "status_code", None) == UNAUTHORISED or "Token expired" in str(error)
+        return getattr(error, "status_code", None) == UNAUTHORIZED or "Token expired" in str(error)
 
     def _made(self, token: str) -> Any:
         self.credentials.check()

@@ -36,11 +36,11 @@ class Transfer:
         partial = target.with_name(f".{target.name}.partial")
         try:
             with (
-                beneath.parent(target, make=True) as folder,
+                beneath.parent(target, make=True) as directory,
                 os.fdopen(beneath.open_file(partial, os.O_RDWR | os.O_CREAT), "r+b") as stream,
             ):
                 done = whole_parts(stream, told["parts"], self.part_bytes)
-                local = beneath.inside(folder, target.parent) / f"{partial.name}.part"
+                local = beneath.inside(directory, target.parent) / f"{partial.name}.part"
                 stream.truncate(min(done * self.part_bytes, told["size"]))
                 for number in range(done, len(told["parts"])):
                     stream.seek(number * self.part_bytes)
@@ -50,8 +50,8 @@ class Transfer:
                 if hashlib.file_digest(stream, "sha256").hexdigest() != told["sha256"]:
                     raise UserError(f"{path} arrived with another checksum", where=f"node {node}")
                 os.fsync(stream.fileno())
-                os.replace(partial.name, target.name, src_dir_fd=folder, dst_dir_fd=folder)
-                os.fsync(folder)
+                os.replace(partial.name, target.name, src_dir_fd=directory, dst_dir_fd=directory)
+                os.fsync(directory)
         except OSError as error:
             raise UserError(f"cannot write: {error.strerror or error}", where=target) from error
 

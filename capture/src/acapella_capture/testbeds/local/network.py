@@ -73,7 +73,7 @@ class Network:
         return found
 
     def uplinks(self, site: int) -> list[str]:
-        """The ports of a site that lead to its neighbours."""
+        """The ports of a site that lead to its neighbors."""
         return [f"uplink-site{other}" for other in (site - 1, site + 1) if 1 <= other <= self.sites]
 
     def slice_at(self, site: int, host: int) -> Slice | None:
@@ -232,9 +232,9 @@ def demolish() -> None:
     """Let go of every namespace; with it go its interfaces, their far ends and qdiscs."""
     for path in NAMESPACES.glob("*"):
         unmount(path)
-    for folder in (NAMESPACES, SPOOL):
-        if folder.exists():
-            shutil.rmtree(folder)
+    for directory in (NAMESPACES, SPOOL):
+        if directory.exists():
+            shutil.rmtree(directory)
 
 
 def no_offloads(node: str, device: str) -> None:

@@ -38,7 +38,7 @@ from .processes import eventually, run, start, succeed
 from .sandbox import SCRATCH
 from .switch import Link, LocalMirror, Switches
 
-FOLDER = SCRATCH / "ovs"
+DIRECTORY = SCRATCH / "ovs"
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 TUN = Path("/dev/net/tun")  # bridges of the userspace datapath are TAP devices
 START_S = 20  # until a daemon answers
@@ -77,7 +77,7 @@ class OvsSwitches(Switches):
     def build(self) -> None:
         if not TUN.exists():
             raise UserError(f"Open vSwitch needs {TUN}", where="local.switch", fix="modprobe tun, or switch: bridge")
-        FOLDER.mkdir(exist_ok=True)
+        DIRECTORY.mkdir(exist_ok=True)
         for site in self.sites.values():
             site.begin()
         for number, site in enumerate(self.sites.values(), start=1):
@@ -159,14 +159,14 @@ class Site:
 
     def __init__(self, name: str):
         self.name = name
-        self.folder = FOLDER / name
+        self.directory = DIRECTORY / name
         self._jobs = []
 
     def begin(self) -> None:
         """Start its database and its switch."""
-        shutil.rmtree(self.folder, ignore_errors=True)  # of an allocation that was released
-        self.folder.mkdir()
-        database = str(self.folder / "conf.db")
+        shutil.rmtree(self.directory, ignore_errors=True)  # of an allocation that was released
+        self.directory.mkdir()
+        database = str(self.directory / "conf.db")
         succeed(self.name, ["ovsdb-tool", "create", database, SCHEMA])
         self._jobs = [
             self._daemon("ovsdb-server", f"--remote=punix:{self._socket}", database),
@@ -175,13 +175,13 @@ class Site:
 
     @property
     def _socket(self) -> Path:
-        return self.folder / "db.sock"
+        return self.directory / "db.sock"
 
     def _daemon(self, program: str, *arguments: str):
-        control = f"--unixctl={self.folder / program}.ctl"
+        control = f"--unixctl={self.directory / program}.ctl"
         said = ["--no-chdir", "--verbose=console:warn", "--verbose=syslog:off"]
         # it makes its bridges' sockets there
-        return start(self.name, ["env", f"OVS_RUNDIR={self.folder}", program, *arguments, control, *said])
+        return start(self.name, ["env", f"OVS_RUNDIR={self.directory}", program, *arguments, control, *said])
 
     def answers(self) -> None:
         """Wait for it. Raises UserError with what it said where it does not come."""
@@ -215,7 +215,7 @@ class Site:
 
     def add_flows(self, bridge: str, flows: Sequence[str]) -> None:
         """Add OpenFlow rules."""
-        manager = f"unix:{self.folder / bridge}.mgmt"
+        manager = f"unix:{self.directory / bridge}.mgmt"
         succeed(self.name, ["ovs-ofctl", "-O", "OpenFlow13", "add-flows", manager, "-"], stdin="\n".join(flows))
 
     def add_mirror_port(self, mirror: int) -> None:
@@ -255,7 +255,7 @@ class Site:
         return ["ovs-vsctl", f"--db=unix:{self._socket}", f"--timeout={START_S}", *words]
 
     def _appctl(self, *words: str) -> list[str]:
-        return ["ovs-appctl", f"--target={self.folder / 'ovs-vswitchd.ctl'}", *words]
+        return ["ovs-appctl", f"--target={self.directory / 'ovs-vswitchd.ctl'}", *words]
 
 
 @dataclass(frozen=True)

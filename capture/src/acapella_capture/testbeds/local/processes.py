@@ -1,4 +1,5 @@
-"""Programs on the nodes of the local testbed: each runs in its node's network namespace, logs in the scratch folder."""
+"""Programs on the nodes of the local testbed: each runs in its node's network namespace, logs in the scratch
+directory."""
 
 import contextlib
 import itertools

@@ -65,7 +65,7 @@ def require(program: str, package: str) -> str:
 
 
 def search_path() -> str:
-    """PATH and the folders of the system's programs."""
+    """PATH and the directories of the system's programs."""
     return os.pathsep.join([os.environ.get("PATH", os.defpath), *SBIN])
 
 

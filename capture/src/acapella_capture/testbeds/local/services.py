@@ -10,12 +10,12 @@ from .sandbox import SCRATCH, mount, python_argv
 
 LISTEN_S = 15  # for servers of iperf3, all together
 NGINX = """\
-daemon off; master_process off; pid {folder}/nginx.pid; error_log stderr;
+daemon off; master_process off; pid {directory}/nginx.pid; error_log stderr;
 events {{ worker_connections 128; }}
 http {{
   access_log off; default_type application/octet-stream;
-  client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fastcgi;
-  uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
+  client_body_temp_path {directory}/body; proxy_temp_path {directory}/proxy; fastcgi_temp_path {directory}/fastcgi;
+  uwsgi_temp_path {directory}/uwsgi; scgi_temp_path {directory}/scgi;
   server {{ listen 80; listen [::]:80; {tls} root {www}; }}
 }}
 """
@@ -84,23 +84,23 @@ class Services:
         end_together([self._iperf3.pop(number) for number in numbers if number in self._iperf3])
 
 
-def folder_of(service: str, host: Host | None = None) -> Path:
-    """A folder in the scratch file system, which is gone with the sandbox."""
-    folder = SCRATCH / service / host.name if host else SCRATCH / service
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+def directory_of(service: str, host: Host | None = None) -> Path:
+    """A directory in the scratch file system, which is gone with the sandbox."""
+    directory = SCRATCH / service / host.name if host else SCRATCH / service
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
 
 
 def make_document(size_kib: int) -> None:
     """A file of that size for the web servers, named after it."""
-    (folder_of("www") / str(size_kib)).write_bytes(bytes(range(256)) * (4 * size_kib))
+    (directory_of("www") / str(size_kib)).write_bytes(bytes(range(256)) * (4 * size_kib))
 
 
 def certificate() -> Path | None:
     """A self-signed certificate and its key in one file, made on first use; None without openssl."""
-    pem = folder_of("tls") / "server.pem"
+    pem = directory_of("tls") / "server.pem"
     if not pem.exists() and shutil.which("openssl", path=environment()["PATH"]):
-        key = folder_of("tls") / "key.pem"
+        key = directory_of("tls") / "key.pem"
         options = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
         subject = ["-subj", "/CN=server.acapella.test", "-keyout", str(key), "-out", str(pem)]
         succeed("site1", ["openssl", "req", *options, *subject])
@@ -112,11 +112,11 @@ def web_argv(host: Host) -> list[str]:
     """nginx where there is one, else Python's own server."""
     pem = certificate()
     if not shutil.which("nginx", path=environment()["PATH"]):
-        return python_argv(f"{__package__}.web_server", str(folder_of("www")), str(pem or ""))
-    folder = folder_of("nginx", host)
+        return python_argv(f"{__package__}.web_server", str(directory_of("www")), str(pem or ""))
+    directory = directory_of("nginx", host)
     tls = NGINX_TLS.format(pem=pem) if pem else ""
-    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, www=folder_of("www"), tls=tls))
-    return ["nginx", "-e", "stderr", "-c", str(folder / "nginx.conf")]
+    (directory / "nginx.conf").write_text(NGINX.format(directory=directory, www=directory_of("www"), tls=tls))
+    return ["nginx", "-e", "stderr", "-c", str(directory / "nginx.conf")]
 
 
 def dns_argv(host: Host) -> list[str]:
@@ -129,19 +129,20 @@ def dns_argv(host: Host) -> list[str]:
 def ssh_argv(host: Host) -> list[str]:
     """sshd with keys made now, for an account that exists in the sandbox only.
 
-    As user 0, sshd would want its own account to separate privileges, a folder in /run and setgroups(2); so it runs
+    As user 0, sshd would want its own account to separate privileges, a directory in /run and setgroups(2); so it runs
     as the account it lets in, in a user namespace of its own.
     """
-    folder = folder_of("ssh")
-    if not (folder / "client").exists():
+    directory = directory_of("ssh")
+    if not (directory / "client").exists():
         for key in ("client", "server"):
-            succeed("site1", ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(folder / key)])
-        accounts = folder / "passwd"
+            succeed("site1", ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(directory / key)])
+        accounts = directory / "passwd"
         accounts.write_text(f"acapella:x:1000:1000::{SCRATCH}:/bin/sh\n" + Path("/etc/passwd").read_text())
         mount(str(accounts), "/etc/passwd", bind=True)
     sshd = shutil.which("sshd", path=environment()["PATH"])
-    options = ["Port=22", f"AuthorizedKeysFile={folder / 'client.pub'}", "PidFile=none", "StrictModes=no", "UsePAM=no",
+    options = ["Port=22", f"AuthorizedKeysFile={directory / 'client.pub'}", "PidFile=none", "StrictModes=no",
+    "UsePAM=no",
                "UseDNS=no", "PrintMotd=no"]  # fmt: skip
     settings = [word for option in options for word in ("-o", option)]
     return ["unshare", "--user", "--map-user=1000", "--map-group=1000",
-            sshd, "-D", "-e", "-f", "/dev/null", "-h", str(folder / "server"), *settings]  # fmt: skip
+            sshd, "-D", "-e", "-f", "/dev/null", "-h", str(directory / "server"), *settings]  # fmt: skip

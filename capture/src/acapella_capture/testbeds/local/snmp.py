@@ -46,27 +46,27 @@ def require() -> None:
 
 def serve(sites: list[str]) -> dict[str, Prometheus]:
     """Start everything; what each site's counters are asked from. Readings come some seconds later."""
-    folder = SCRATCH / "snmp"
-    shutil.rmtree(folder, ignore_errors=True)  # of an allocation that was released
-    folder.mkdir()
+    directory = SCRATCH / "snmp"
+    shutil.rmtree(directory, ignore_errors=True)  # of an allocation that was released
+    directory.mkdir()
     (NAMESPACES / OPERATOR).touch()
     sandbox.mount("/proc/self/ns/net", NAMESPACES / OPERATOR, bind=True)
     succeed(OPERATOR, ["ip", "link", "set", "lo", "up"])
-    agents = {site: _agent(number, site, folder) for number, site in enumerate(sites, start=1)}
-    (folder / "exporter.yml").write_text(exporter_config())
-    (folder / "prometheus.yml").write_text(prometheus_config(agents))
-    start(OPERATOR, ["prometheus-snmp-exporter", f"--config.file={folder}/exporter.yml",
+    agents = {site: _agent(number, site, directory) for number, site in enumerate(sites, start=1)}
+    (directory / "exporter.yml").write_text(exporter_config())
+    (directory / "prometheus.yml").write_text(prometheus_config(agents))
+    start(OPERATOR, ["prometheus-snmp-exporter", f"--config.file={directory}/exporter.yml",
                      f"--web.listen-address={EXPORTER}"])  # fmt: skip
-    start(OPERATOR, ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/tsdb",
+    start(OPERATOR, ["prometheus", f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/tsdb",
                      "--storage.tsdb.wal-segment-size=10MB", "--web.listen-address=127.0.0.1:9090"])  # fmt: skip
     for site, address in agents.items():
         # else it reads the counters every 3 s; it may not listen yet, and slower readings are readings too
         options = ["-v2c", "-c", COMMUNITY, "-r", "10", "-t", "0.2"]
-        run(site, ["env", *paths(folder, site), "snmpset", *options, address, CACHE_OID, "i", str(EVERY_S)])
+        run(site, ["env", *paths(directory, site), "snmpset", *options, address, CACHE_OID, "i", str(EVERY_S)])
     return {site: Prometheus(API, {"job": JOB, "rack": site}, SOURCE, every_s=EVERY_S, timeout_s=10) for site in agents}
 
 
-def _agent(number: int, site: str, folder: Path) -> str:
+def _agent(number: int, site: str, directory: Path) -> str:
     """The SNMP agent of a site, behind a link of its own; its address."""
     address = f"169.254.{number}.2"
     link = (
@@ -76,15 +76,15 @@ def _agent(number: int, site: str, folder: Path) -> str:
     for node, device, end in ((OPERATOR, f"manage{number}", f"169.254.{number}.1"), (site, "manage0", address)):
         lines = [f"address add {end}/30 dev {device}", f"link set {device} up", "link set lo up"]
         succeed(node, ["ip", "-batch", "-"], stdin="\n".join(lines))
-    config = folder / f"{site}.conf"
+    config = directory / f"{site}.conf"
     config.write_text(f"agentAddress udp:{address}:161\nrwcommunity {COMMUNITY}\ndontLogTCPWrappersConnects yes\n")
-    start(site, ["env", *paths(folder, site), "snmpd", "-f", "-Lo", "-C", "-c", str(config)])
+    start(site, ["env", *paths(directory, site), "snmpd", "-f", "-Lo", "-C", "-c", str(config)])
     return address
 
 
-def paths(folder: Path, site: str) -> list[str]:
+def paths(directory: Path, site: str) -> list[str]:
     """Variables that keep programs of net-snmp away from files of this machine."""
-    return [f"SNMP_PERSISTENT_DIR={folder}/{site}", f"SNMPCONFPATH={folder}", "MIBS="]
+    return [f"SNMP_PERSISTENT_DIR={directory}/{site}", f"SNMPCONFPATH={directory}", "MIBS="]
 
 
 def exporter_config() -> str:

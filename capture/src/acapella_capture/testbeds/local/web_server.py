@@ -1,4 +1,5 @@
-"""A small web server for the local testbed, where nginx is missing: `python -m ... FOLDER [PEM]`, ports 80 and 443."""
+"""A small web server for the local testbed, where nginx is missing: `python -m ... DIRECTORY [PEM]`, ports 80 and
+443."""
 
 import functools
 import http.server
@@ -14,9 +15,9 @@ class DualStack(http.server.ThreadingHTTPServer):
     address_family = socket.AF_INET6
 
 
-def main(folder: str, pem: str = "") -> None:
-    """Serve a folder over HTTP and, with a certificate, over HTTPS; does not return."""
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder)
+def main(directory: str, pem: str = "") -> None:
+    """Serve a directory over HTTP and, with a certificate, over HTTPS; does not return."""
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=directory)
     if pem:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(pem)

@@ -87,9 +87,9 @@ def compare(capture: str, flows: str, tools: list[str] | None = None, limits=Non
     for name in wanted if tools else ():
         if why := meters.METERS[name].missing():
             raise UserError(why, where=f"--tool {name}")
-    with files.scratch_folder() as folder, queries.one_line(), contextlib.closing(queries.connect()) as con:
+    with files.scratch_directory() as directory, queries.one_line(), contextlib.closing(queries.connect()) as con:
         make_table(con, "exact", "exact", {"flows": str(Path(flows).resolve())})
-        told = [beside(con, name, Path(capture).resolve(), folder, limits) for name in wanted]
+        told = [beside(con, name, Path(capture).resolve(), directory, limits) for name in wanted]
         exact = con.execute("select count(*), sum(packets)::ubigint, sum(ip_bytes)::ubigint from exact").fetchone()
     return {"exact": dict(zip(("flows", "packets", "ip_bytes"), exact, strict=True)), "tools": told}
 
@@ -100,28 +100,28 @@ def make_table(con, name: str, select: str, parameters: dict) -> None:
     con.execute(f"create or replace table {name} as {queries.text('comparators', 'flows')}")
 
 
-def beside(con, name: str, capture: Path, folder: Path, limits=None) -> dict:
+def beside(con, name: str, capture: Path, directory: Path, limits=None) -> dict:
     """What one tool saw, beside the table ``exact`` of the connection."""
     meter = meters.METERS[name]
     if why := meter.missing():
         return {"tool": name, "version": None, "skipped": why}
-    log, own = read(meter, capture, folder, limits)
+    log, own = read(meter, capture, directory, limits)
     make_table(con, "seen", name, {"log": str(log)})
     answer = con.execute(queries.text("comparators", "comparison"))
     row = dict(zip((column[0] for column in answer.description), answer.fetchone(), strict=True))
     return {"tool": name, "version": meter.version(), "skipped": None, "own": own, **row}
 
 
-def read(meter: meters.Meter, capture: Path, folder: Path, limits=None) -> tuple[Path, dict]:
+def read(meter: meters.Meter, capture: Path, directory: Path, limits=None) -> tuple[Path, dict]:
     """What a meter says of a capture, or of its whole frames: softflowd fails where a capture ends within a record."""
-    own = folder / meter.program
+    own = directory / meter.program
     own.mkdir()
     if not meters.is_plain(capture):
         return meters.read_whole(meter, capture, own, limits)
     try:
         return meter.read(capture, own)
     except UserError as fault:
-        again = folder / f"{meter.program}-whole"
+        again = directory / f"{meter.program}-whole"
         again.mkdir()
         try:
             return meters.read_whole(meter, capture, again, limits)

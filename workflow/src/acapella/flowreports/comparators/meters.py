@@ -40,8 +40,8 @@ class CopyTooLargeError(UserError):
 class Meter:
     """A flow meter: its program, the Debian package, its version's words, and what runs it over a file.
 
-    ``read(capture, folder, source)`` returns the file that the meter's SELECT takes, and its own counters; ``capture``
-    may be standard input, then ``source``, if the meter ``streams``.
+    ``read(capture, directory, source)`` returns the file that the meter's SELECT takes, and its own counters;
+    ``capture`` may be standard input, then ``source``, if the meter ``streams``.
     """
 
     program: str
@@ -73,7 +73,7 @@ def is_plain(capture: Path) -> bool:
 
 
 @contextlib.contextmanager
-def whole_frames(capture: Path, folder: Path, limits=None) -> Iterator[int]:
+def whole_frames(capture: Path, directory: Path, limits=None) -> Iterator[int]:
     """Yield a pipe from which the frames that are whole are read, without compression, and nothing is on the disk.
 
     ``limits`` on decompression (acapella_core.decompression), by default the core's. Raises UserError,
@@ -93,43 +93,44 @@ def whole_frames(capture: Path, folder: Path, limits=None) -> Iterator[int]:
         raise CopyTooLargeError(TOO_LARGE, where=capture, fix="raise the limits if you trust the capture")
 
 
-def read_whole(meter: Meter, capture: Path, folder: Path, limits=None) -> tuple[Path, dict]:
-    """Return what a meter finds in the whole frames of a capture. One that reads files alone gets a copy in ``folder``.
+def read_whole(meter: Meter, capture: Path, directory: Path, limits=None) -> tuple[Path, dict]:
+    """Return what a meter finds in the whole frames of a capture. One that reads files alone gets a copy in
+    ``directory``.
 
     nfpcapd 1.7.1 is the one: it refuses a FIFO, and a pipe as /dev/stdin, because they are no regular
     files, and "-" because there is no file of this name.
 
     Raises UserError, CopyTooLargeError if the copy takes more than half of the free space, too.
     """
-    with whole_frames(capture, folder, limits) as frames:
+    with whole_frames(capture, directory, limits) as frames:
         if meter.streams:
             try:
-                return meter.read(STANDARD_INPUT, folder, frames)
+                return meter.read(STANDARD_INPUT, directory, frames)
             except UserError as error:
                 raise UserError(str(error).replace(str(STANDARD_INPUT), str(capture))) from error
-        space = os.statvfs(folder)
+        space = os.statvfs(directory)
         most = space.f_bavail * space.f_frsize // 2
-        copy = folder / "plain.pcap"
+        copy = directory / "plain.pcap"
         with open(frames, "rb", closefd=False) as source, copy.open("wb") as target:
             while block := source.read(1 << 20):
                 if target.tell() + len(block) > most:
                     fix = "set TMPDIR to a larger file system"
                     raise CopyTooLargeError(TOO_LARGE, where=capture, fix=fix)
                 target.write(block)
-    return meter.read(copy, folder)
+    return meter.read(copy, directory)
 
 
 def ran(
-    command: Sequence[str], folder: Path, name: str, where: Path, source: int = subprocess.DEVNULL
+    command: Sequence[str], directory: Path, name: str, where: Path, source: int = subprocess.DEVNULL
 ) -> tuple[Path, Path]:
-    """Run a command in ``folder``, with standard input from ``source``; the files of what it said on standard output
+    """Run a command in ``directory``, with standard input from ``source``; the files of what it said on standard output
     and error. Raises UserError.
     """
-    said, complained = folder / f"{name}.out", folder / f"{name}.err"
+    said, complained = directory / f"{name}.out", directory / f"{name}.err"
     with said.open("wb") as output, complained.open("wb") as complaints:
         environment = {**os.environ, "TZ": "UTC", "LC_ALL": "C"}
         streams = {"stdin": source, "stdout": output, "stderr": complaints}
-        process = confinement.start(command, [folder], **streams, cwd=folder, env=environment)
+        process = confinement.start(command, [directory], **streams, cwd=directory, env=environment)
         try:
             process.wait()
         finally:  # also if we are interrupted
@@ -148,11 +149,13 @@ def counters(text: str, patterns: dict[str, str]) -> dict[str, int]:
     return {name: int(numbers[-1]) for name, numbers in found.items() if numbers}
 
 
-def softflowd(capture: Path, folder: Path, source: int = subprocess.DEVNULL) -> tuple[Path, dict]:
+def softflowd(capture: Path, directory: Path, source: int = subprocess.DEVNULL) -> tuple[Path, dict]:
     """Its log names every flow when it ends, and its statistics what it ignored."""
     timeouts = [word for name in SOFTFLOWD_TIMEOUTS for word in ("-t", f"{name}={NEVER_S}")]
     command = [which("softflowd"), "-D", "-r", str(capture), "-m", str(MOST_FLOWS), *timeouts]
-    said, log = ran([*command, "-p", str(folder / "softflowd.pid"), "-c", "none"], folder, "softflowd", capture, source)
+    said, log = ran(
+        [*command, "-p", str(directory / "softflowd.pid"), "-c", "none"], directory, "softflowd", capture, source
+    )
     own = {
         "processed": r"Packets processed: (\d+)",
         "ignored": r"Ignored packets: (\d+)",
@@ -163,14 +166,16 @@ def softflowd(capture: Path, folder: Path, source: int = subprocess.DEVNULL) -> 
     return log, counters(said.read_text(errors="replace"), own)
 
 
-def nfdump(capture: Path, folder: Path, source: int = subprocess.DEVNULL) -> tuple[Path, dict]:
+def nfdump(capture: Path, directory: Path, source: int = subprocess.DEVNULL) -> tuple[Path, dict]:
     """nfpcapd makes files of flows, nfdump prints them."""
-    made = folder / "nfpcapd"
+    made = directory / "nfpcapd"
     made.mkdir()
     expire = f"{NFPCAPD_EXPIRE_S},{NFPCAPD_EXPIRE_S}"
     command = [which("nfpcapd"), "-r", str(capture), "-w", str(made), "-e", expire, "-t", str(FILE_S)]
-    _, complained = ran(command, folder, "nfpcapd", capture, source)
-    printed, _ = ran([which("nfdump"), "-R", str(made), "-q", "-N", "-6", "-o", NFDUMP_COLUMNS], folder, "nf", capture)
+    _, complained = ran(command, directory, "nfpcapd", capture, source)
+    printed, _ = ran(
+        [which("nfdump"), "-R", str(made), "-q", "-N", "-6", "-o", NFDUMP_COLUMNS], directory, "nf", capture
+    )
     own = {
         "processed": r"Total: Processed: (\d+)",
         "skipped": r"Total: .*skipped: (\d+)",
@@ -180,11 +185,11 @@ def nfdump(capture: Path, folder: Path, source: int = subprocess.DEVNULL) -> tup
     return printed, counters(complained.read_text(errors="replace"), own)
 
 
-def zeek(capture: Path, folder: Path, source: int = subprocess.DEVNULL) -> tuple[Path, dict]:
+def zeek(capture: Path, directory: Path, source: int = subprocess.DEVNULL) -> tuple[Path, dict]:
     """Its connection log alone, as the paper has every other script off; checksums are not minded, as offload does."""
     command = [which("zeek"), "-b", "-C", "-r", str(capture), "base/protocols/conn", "LogAscii::use_json=T"]
-    ran(command, folder, "zeek", capture, source)
-    log = folder / "conn.log"
+    ran(command, directory, "zeek", capture, source)
+    log = directory / "conn.log"
     log.touch()  # without a connection it writes none
     return log, {}
 

@@ -1,0 +1,134 @@
+// acapella-anonymize IN OUT.pcap KEY_FILE replace|blank [VENDORS...]: as `acapella anonymize`, without
+// Python. It is linked with all that it needs, so that it can be put on a machine where nothing is installed:
+// the node that took the capture. OUT is whole where the exit status is 0. 1: the capture's bytes are
+// damaged; 2: nothing done, and OUT is not there.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+
+#include "anonymize/file.hpp"
+#include "dissect/vendors.hpp"
+#include "input/input_error.hpp"
+
+namespace {
+
+using namespace acapella;
+using anonymize::kKey;
+
+enum Status { kWhole = 0, kDamaged = 1, kNothing = 2 };
+
+std::runtime_error fault_of(const std::string& path) {
+    const bool full = errno == ENOSPC || errno == EDQUOT;
+    return std::runtime_error(path + ": " + std::strerror(errno) + (full ? "; free some space" : ""));
+}
+
+class Descriptor {
+  public:
+    Descriptor(const std::string& path, int flags) : fd_(open(path.c_str(), flags | O_CLOEXEC, 0600)) {
+        if (fd_ < 0) throw fault_of(path);
+    }
+    Descriptor(const Descriptor&) = delete;
+    Descriptor& operator=(const Descriptor&) = delete;
+    ~Descriptor() { close(fd_); }
+    [[nodiscard]] int get() const { return fd_; }
+
+  private:
+    int fd_;
+};
+
+// The file to write: gone unless it is whole, so that it takes no room on a node whose disk is full.
+class Output {
+  public:
+    explicit Output(const std::string& path) : path_(path), file_(path, O_WRONLY | O_CREAT | O_TRUNC) {}
+    Output(const Output&) = delete;
+    Output& operator=(const Output&) = delete;
+    ~Output() {
+        struct stat found {};  // never a device
+        if (!whole_ && fstat(file_.get(), &found) == 0 && S_ISREG(found.st_mode)) unlink(path_.c_str());
+    }
+    [[nodiscard]] int get() const { return file_.get(); }
+    void finish() {
+        if (fsync(file_.get()) != 0) throw fault_of(path_);
+        whole_ = true;
+    }
+
+  private:
+    std::string path_;
+    Descriptor file_;
+    bool whole_ = false;
+};
+
+// As acapella_core.anonymize.read_key. Nothing of the key is in any message.
+std::array<std::byte, kKey> key_of(const std::string& path) {
+    const Descriptor file(path, O_RDONLY | O_NONBLOCK);
+    struct stat found {};
+    if (fstat(file.get(), &found) != 0 || !S_ISREG(found.st_mode))
+        throw std::runtime_error(path + ": the key is not in a regular file");
+    if ((found.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+        throw std::runtime_error(path + ": others may read or write this key");
+    std::array<std::byte, kKey + 1> octets{};
+    if (read(file.get(), octets.data(), octets.size()) != kKey)
+        throw std::runtime_error(path + ": a key is 32 octets, and here are others");
+    std::array<std::byte, kKey> key{};
+    std::memcpy(key.data(), octets.data(), kKey);
+    return key;
+}
+
+Vendors vendors_of(char** first, char** last) {
+    Vendors vendors;
+    for (; first != last; ++first) {
+        std::ifstream list(*first, std::ios::binary);
+        if (!list) throw std::runtime_error(std::string(*first) + ": cannot read");
+        vendors.add(std::string(std::istreambuf_iterator<char>(list), {}));
+    }
+    return vendors;
+}
+
+// As DAMAGED in `acapella digest`: what was read may be made up, or what is there was not read.
+bool damaged(input::FileEnd end) {
+    using input::FileEnd;
+    return end != FileEnd::clean && end != FileEnd::cut_header && end != FileEnd::cut_record &&
+           end != FileEnd::cut_compressed && end != FileEnd::trailing_bytes;
+}
+
+int run(int argc, char** argv) {
+    if (argc < 5) throw std::runtime_error("usage: IN OUT.pcap KEY_FILE replace|blank [VENDORS...]");
+    const std::string how = argv[4];
+    if (how != "replace" && how != "blank") throw std::runtime_error(how + ": replace or blank");
+    const auto key = key_of(argv[3]);
+    const Vendors vendors = vendors_of(argv + 5, argv + argc);
+    Output out(argv[2]);
+    const anonymize::FileCounts counts = [&] {
+        try {
+            return anonymize::anonymize_file(
+                argv[1], out.get(), key, how == "blank" ? anonymize::Macs::blank : anonymize::Macs::replace,
+                argc > 5 ? &vendors : nullptr, [] {});
+        } catch (const anonymize::WriteError& error) {
+            throw std::runtime_error(std::string(argv[2]) + ": " + error.what() + "; free some space");
+        }
+    }();
+    out.finish();
+    if (!damaged(counts.facts.end)) return kWhole;
+    std::fprintf(stderr, "acapella-anonymize: error: %s: %s\n", argv[1], counts.facts.end_detail.c_str());
+    return kDamaged;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    try {
+        return run(argc, argv);
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "acapella-anonymize: error: %s\n", error.what());
+        return kNothing;
+    }
+}

@@ -1,0 +1,107 @@
+"""Captures that may leave their site: headers without payload, and a pseudonym for each address.
+
+The native core reads, cuts and replaces; this module looks after the key and the files. docs/release.md says what is
+kept of each header.
+"""
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+from . import _native, beneath
+from .errors import UserError
+from .files import atomic_path, held_temporary, remove, remove_abandoned
+
+KEY_BYTES = 32
+MACS = ("replace", "blank")
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def read_key(path: str | os.PathLike) -> bytes:
+    """The 32 octets of a key file. Raises UserError where others may read it, or it is no such file.
+
+    Nothing of the key is in any message.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise UserError(f"cannot read the key: {error.strerror}", where=path) from error
+    with os.fdopen(descriptor, "rb") as stream:
+        found = os.fstat(stream.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise UserError("the key is not in a regular file", where=path)
+        if found.st_mode & OTHERS:
+            raise UserError("others may read or write this key", where=path, fix=f"chmod 600 {path}")
+        key = stream.read(KEY_BYTES + 1)
+    if len(key) != KEY_BYTES:
+        size = "more" if len(key) > KEY_BYTES else str(len(key))
+        raise UserError(f"a key is {KEY_BYTES} octets, and here are {size}", where=path)
+    return key
+
+
+def make_key(path: str | os.PathLike) -> None:
+    """Write a new key of the system's random numbers to ``path``, for its owner alone. Raises UserError where a file is
+    there: what was made with its key could not be continued. The key is whole or not there.
+    """
+    target = Path(path)
+    try:
+        with contextlib.ExitStack() as opened:
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+            directory = beneath.keep_open(opened, os.open(target.parent, flags))
+            remove_abandoned(directory, target.name)
+            descriptor, temporary = held_temporary(directory, target.name)
+            try:
+                with open(descriptor, "wb", closefd=False) as stream:
+                    stream.write(os.urandom(KEY_BYTES))
+                os.fsync(descriptor)
+                # Unlike a rename it replaces nothing.
+                os.link(temporary, target.name, src_dir_fd=directory, dst_dir_fd=directory)
+            finally:
+                remove(temporary, directory)
+                os.close(descriptor)
+            os.fsync(directory)
+    except FileExistsError as error:
+        raise UserError(
+            "there is a file already", where=target, fix="a new key would give all addresses other names"
+        ) from error
+    except OSError as error:
+        raise UserError(f"cannot write the key: {error.strerror}", where=target) from error
+
+
+def anonymize(  # noqa: PLR0913 - independent choices
+    source: str, target: str | os.PathLike, key: bytes, *, macs: str = "replace", vendors=None, limits=None
+) -> dict:
+    """Anonymize the capture ``source`` (a path, or - for standard input) to the pcap ``target``, whole or not at all,
+    and its owner's alone.
+
+    Returns counts: frames, wire_bytes, captured_bytes, kept_bytes, cut_frames (of which less was kept than was
+    captured), empty_frames (of which nothing was), ts_not_kept (stamps that a pcap cannot hold), link_type; and what
+    the reader says of the file, as in a digest; and `replaced`, the addresses with their pseudonyms as bytes, which
+    are private. ``vendors`` are tshark's, as the core takes them, or None. Raises UserError.
+    """
+    if macs not in MACS:
+        raise UserError(f"MAC addresses: {macs}", fix=f"one of {', '.join(MACS)}")
+    if source != "-" and Path(target).exists() and Path(source).exists() and Path(source).samefile(target):
+        raise UserError("input and output are the same file", where=target)
+    with atomic_path(target) as temporary, temporary.open("wb") as stream:
+        try:
+            limits = limits or _native.DecompressionLimits()
+            return _native.anonymize_file(source, stream.fileno(), key, macs, vendors, limits)
+        except _native.WriteError as error:
+            raise UserError(str(error), where=target, fix="free some space, or write elsewhere") from error
+        except (_native.InputError, _native.AnonymizeError) as error:  # else taken for the target's
+            raise UserError(str(error)) from error
+
+
+def pseudonyms_of(addresses: list[str], key: bytes) -> list[str]:
+    """The pseudonyms that `anonymize` gives IPv4 and IPv6 addresses, as text. Raises ValueError for what is none."""
+    return _native.pseudonyms_of(addresses, key)
+
+
+def tunnel_pseudonyms_of(kind: str, ids: list[int], key: bytes) -> list[int]:
+    """Return the pseudonyms that `anonymize` gives tunnel identifiers of a type in schemas/tunnels.tsv.
+
+    Raises ValueError if the type is unknown or an identifier is wider than its field.
+    """
+    return _native.tunnel_pseudonyms_of(kind, ids, key)

@@ -1,0 +1,120 @@
+// How often headers, and parts of one header, may repeat in what leaves a site. A chain of short headers is a
+// channel for payload: each keeps fields whose values any bytes may be. So what repeats more often than its
+// RFC lets it, or than real traffic needs, is omitted or becomes padding; of what may repeat the first ones
+// keep their values, the others type, length, and pseudonyms of addresses.
+#pragma once
+
+#include <algorithm>
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+
+#include "bytes/cursor.hpp"
+#include "dissect/trace.hpp"
+#include "dissection.hpp"
+
+namespace acapella::anonymize {
+
+// The longest row of values of four bytes: 12 bytes of payload at most.
+inline constexpr std::size_t kMostInRow = 3;
+
+// Whether a type of option, chunk or parameter comes for the first time in its header.
+template <std::size_t Types>
+class Seen {
+  public:
+    bool first(std::size_t type) {
+        const bool again = types_.test(type);
+        types_.set(type);
+        return !again;
+    }
+
+  private:
+    std::bitset<Types> types_;
+};
+
+// Which headers of a frame are kept, given one after another.
+class Chain {
+  public:
+    // False for the fourth VLAN tag after an Ethernet or IP header, for extension headers beyond those of
+    // RFC 8200 4.1 (each once, destination options twice) and for a second AH (RFC 4301 4.1).
+    bool keeps(const Step& step) {
+        switch (step.what) {
+            case Next::ethernet:
+                tags_ = 0;
+                return true;
+            case Next::ipv4:
+            case Next::ipv6:
+                *this = Chain{};
+                return true;
+            case Next::vlan:
+            case Next::service_vlan:
+                tags_ += std::max<std::size_t>(1, (step.end - step.begin) / kTag);
+                return tags_ <= kMostInRow;
+            case Next::hop_by_hop:
+                return ++hop_by_hop_ <= 1;
+            case Next::destination_options:
+                return ++destination_ <= 2;
+            case Next::ipv6_routing:
+                return ++routing_ <= 1;
+            case Next::ipv6_fragment:
+                return ++fragment_ <= 1;
+            case Next::authentication:
+                return ++authentication_ <= 1;
+            default:
+                return true;
+        }
+    }
+
+  private:
+    static constexpr std::size_t kTag = 4;
+    std::size_t tags_ = 0;
+    std::size_t hop_by_hop_ = 0;
+    std::size_t destination_ = 0;
+    std::size_t routing_ = 0;
+    std::size_t fragment_ = 0;
+    std::size_t authentication_ = 0;
+};
+
+inline constexpr std::size_t kLabel = 4;
+
+// Whether the bytes from `offset` on may be what an MPLS stack carries: where they have the version of IP,
+// its length is within the packet. Bytes that were not captured may be anything.
+inline bool may_follow_labels(const Cursor& at, std::size_t offset) {
+    constexpr std::size_t kIpv6 = 40;
+    constexpr std::size_t kLengths = 6;  // of both versions
+    if (!at.has(offset + kLengths)) return true;
+    const std::size_t left = at.reported() - offset;
+    const unsigned version = at.u8(offset) >> 4;
+    if (version == 4) return (at.u8(offset) & 0x0f) >= 5 && at.be16(offset + 2) <= left;
+    return version != 6 || kIpv6 + at.be16(offset + 4) <= left;
+}
+
+// Entries that are kept of `length` bytes of an MPLS stack: one if it has no bottom (RFC 3032 2.1), more than
+// kMaxLabels, or what follows it cannot be right, because then it is not known to be a stack. Those after the
+// first kMostInRow keep the bottom bit alone.
+inline std::size_t kept_labels(const Cursor& at, std::size_t length) {
+    const std::size_t entries = length / kLabel;
+    const bool bottom = entries > 0 && (at.u8(kLabel * entries - 2) & 1) != 0;
+    const bool stack = bottom && entries <= kMaxLabels && may_follow_labels(at, length);
+    return stack ? entries : std::min(entries, std::size_t{1});
+}
+
+// Whether a chunk of SCTP is the packet's only one, as an INIT has to be (RFC 9260 3.3.2).
+inline bool is_alone(const Cursor& at, std::size_t chunk, std::size_t length) {
+    constexpr std::size_t kSctpHeader = 12;
+    constexpr std::size_t kPadding = 3;
+    return chunk == kSctpHeader && chunk + length + kPadding >= at.reported();
+}
+
+// RFC 9260 3.3.4: of gap blocks and then duplicate TSNs the first that are kept.
+struct KeptBlocks {
+    std::size_t gaps;
+    std::size_t duplicates;
+
+    static constexpr KeptBlocks of(std::size_t gaps, std::size_t duplicates) {
+        const std::size_t kept = std::min(gaps, kMostInRow);
+        return {kept, gaps > kept ? 0 : std::min(duplicates, kMostInRow - kept)};
+    }
+};
+
+}  // namespace acapella::anonymize

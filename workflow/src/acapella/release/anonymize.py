@@ -1,0 +1,109 @@
+"""One capture in, what may leave its site out: headers without payload, and a pseudonym for each address.
+
+    acapella anonymize --new-key campaign.key
+    acapella anonymize IN.pcap -o OUT.pcap --key-file campaign.key
+
+Every frame is cut behind the last header that the core knows. IPv4 and IPv6 addresses, those in tunnels, options, ARP,
+neighbor discovery and ICMP's quotes too, are replaced by Crypto-PAn, so that two that shared a prefix share one as
+long; MAC addresses by others that differ as they did; tunnel identifiers (VNI, GRE key, TEID and others) by a keyed
+permutation of each type. IN is a pcap or pcapng file, also compressed, or - for standard input; OUT is a pcap of the
+frames, their times and their lengths, and of nothing else that IN told. docs/release.md lists what is kept of each
+header, and what a reader can still learn.
+
+The key is 32 octets in a file that its owner alone may read: one a campaign, so that its captures go together and
+those of two campaigns do not. Whoever has it can undo the addresses.
+"""
+
+import argparse
+import json
+
+from acapella_core import decompression, names
+from acapella_core.anonymize import MACS
+from acapella_core.errors import UserError
+
+
+def register_parser(subparsers) -> argparse.ArgumentParser:
+    """Add `acapella anonymize`."""
+    parser = subparsers.add_parser(
+        "anonymize",
+        help="a capture without payload and without true addresses",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("source", metavar="IN", nargs="?", help="pcap or pcapng, also compressed; - for standard input")
+    parser.add_argument("-o", dest="target", metavar="OUT.pcap", help="the capture that may leave")
+    keys = parser.add_mutually_exclusive_group(required=True)
+    keys.add_argument("--key-file", metavar="FILE", help="the campaign's key")
+    keys.add_argument("--new-key", metavar="FILE", help="make a key, where no file is yet; alone, without IN")
+    add_macs(parser)
+    decompression.add_options(parser)
+    parser.add_argument("--json", action="store_true", help="what was done, as JSON on standard output")
+    return parser
+
+
+def add_macs(parser: argparse.ArgumentParser) -> None:
+    """The option that `acapella release` has as well."""
+    parser.add_argument(
+        "--macs",
+        choices=MACS,
+        default="replace",
+        help="MAC addresses: a pseudonym for each (default), or zeros but for the group bit and the like",
+    )
+
+
+def confine(args: argparse.Namespace) -> None:
+    """Take rights from this process, which reads a capture."""
+    from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+
+    confine_self(args.target, args.new_key, starts=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Anonymize one capture, or make a key; 1 where the capture's bytes are damaged, as `acapella digest`."""
+    from acapella_core import anonymize as core  # noqa: PLC0415
+
+    if args.new_key:
+        if args.source or args.target:
+            fix = "first make the key with --new-key FILE, then name it with --key-file FILE"
+            raise UserError("--new-key takes no capture", fix=fix)
+        core.make_key(args.new_key)
+        return 0
+    if not (args.source and args.target):
+        raise UserError("a capture and a file to write are needed", fix="acapella anonymize IN -o OUT --key-file FILE")
+    counts = anonymize(args.source, args.target, core.read_key(args.key_file), args.macs, decompression.limits_of(args))
+    if args.json:
+        print(json.dumps({key: value for key, value in counts.items() if key != "replaced"}))
+    else:
+        print(f"{args.target}: {told(counts)}")
+    return report(args.source, counts)
+
+
+def anonymize(source: str, target, key: bytes, macs: str, limits=None) -> dict:
+    """As acapella_core.anonymize.anonymize, with the vendors of the installed tshark, where there is one."""
+    from acapella.common import vendors  # noqa: PLC0415
+    from acapella_core import anonymize as core  # noqa: PLC0415
+
+    known = vendors.find()
+    counts = core.anonymize(source, target, key, macs=macs, vendors=known.core if known else None, limits=limits)
+    return counts | {"vendors": known.told() if known else None}
+
+
+def told(counts: dict) -> str:
+    """What was done, in one line."""
+    return (
+        f"{counts['frames']} frames, {counts['kept_bytes']} of {counts['captured_bytes']} captured bytes kept; "
+        f"{counts['cut_frames']} frames cut, of {counts['empty_frames']} nothing kept"
+    )
+
+
+def report(source: str, counts: dict) -> int:
+    """Say on standard error what was wrong with the capture; the exit code."""
+    from acapella.common.faults import DAMAGING, describe_fault  # noqa: PLC0415
+    from acapella.digest.command import kept, name_of  # noqa: PLC0415
+
+    where = name_of([source])
+    if counts["file_issue"] is not None:
+        names.report(f"acapella: warning: {where}: {describe_fault(counts)}; {kept(counts['frames'])}")
+    if counts["ts_not_kept"]:
+        names.report(f"acapella: warning: {where}: {counts['ts_not_kept']} times are not of 1970 to 2106")
+    return 1 if counts["file_issue"] in DAMAGING else 0

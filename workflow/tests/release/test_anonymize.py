@@ -1,0 +1,442 @@
+"""Captures that may leave: parsed again by scapy, which shares no code with the core, with pseudonyms made again by
+naive_anonymize.
+"""
+
+import ipaddress
+import random
+import struct
+import subprocess
+import sys
+
+import pyarrow as pa
+import pytest
+from acapella_testing.frames import address_frames
+from acapella_testing.frames.address_frames import CLASSES, LINK, SECRET, Addresses
+from acapella_testing.frames.traces import CONTROL_WORD, ETHER, pcapng_block
+from acapella_testing.oracles.naive_anonymize import Aes128, CryptoPan, MacMap
+from acapella_testing.release_records import KEY, pcap, records, released
+from scapy.layers.inet import IP, TCP, UDP, Ether
+from scapy.layers.inet6 import IPv6
+from scapy.layers.sctp import crc32c
+from scapy.packet import Packet
+
+from acapella.common import vendors
+from acapella_core import _native
+from acapella_core.anonymize import anonymize, make_key, read_key
+from acapella_core.errors import UserError
+
+# The key and a part of the trace that come with the authors' program.
+SAMPLE_KEY = bytes.fromhex("1522178d33a4cf80130a5b1649907d10d8988f83797965276257 4c2d2a842202".replace(" ", ""))
+SAMPLE = {
+    "128.11.68.132": "135.242.180.132",
+    "129.118.74.4": "134.136.186.123",
+    "130.132.252.244": "133.68.164.234",
+    "141.223.7.43": "141.167.8.160",
+    "141.233.145.108": "141.129.237.235",
+    "152.163.225.39": "151.140.114.167",
+    "156.29.3.236": "147.225.12.42",
+    "165.247.96.84": "162.9.99.234",
+    "192.102.249.13": "252.138.62.131",
+    "207.33.151.131": "241.1.233.131",
+    "24.5.0.80": "100.9.15.210",
+    "38.15.67.68": "64.3.66.187",
+    "4.3.88.225": "124.60.155.63",
+    "63.14.55.111": "95.9.215.7",
+    "64.14.118.196": "0.255.183.58",
+    "64.34.154.117": "0.221.154.117",
+}
+BLANK = "RedirectedHdr"  # what ICMPv6 quotes in an option of a redirect
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory) -> dict[str, tuple[Packet, Packet, bytes]]:
+    """Of each of address_frames: the packet as scapy reads it, what was left of it, and the bytes of that."""
+    directory = tmp_path_factory.mktemp("frames")
+    made = {}
+    for name, (link, packet) in address_frames.frames(Addresses(seed=1)).items():
+        original = bytes(packet)
+        (left,) = released(directory, [original], link_type=LINK[link])
+        made[name] = (CLASSES[link](original), CLASSES[link](left), left)
+    return made
+
+
+def test_plain_aes_is_that_of_fips_197():
+    appendix_b = Aes128(bytes.fromhex("2b7e151628aed2a6abf7158809cf4f3c"))
+    assert appendix_b.encrypt(bytes.fromhex("3243f6a8885a308d313198a2e0370734")).hex() == (
+        "3925841d02dc09fbdc118597196a0b32"
+    )
+    appendix_c = Aes128(bytes(range(16)))
+    assert appendix_c.encrypt(bytes.fromhex("00112233445566778899aabbccddeeff")).hex() == (
+        "69c4e0d86a7b0430d8cdb78070b4c55a"
+    )
+
+
+def test_ipv4_pseudonyms_are_those_that_the_authors_published(tmp_path):
+    plain = CryptoPan(SAMPLE_KEY)
+    frames = [bytes(Ether(**ETHER) / IP(src=address, dst=address)) for address in SAMPLE]
+    for (address, expected), frame in zip(SAMPLE.items(), released(tmp_path, frames, SAMPLE_KEY), strict=True):
+        assert (Ether(frame)[IP].src, Ether(frame)[IP].dst) == (expected, expected)
+        assert plain.address(ipaddress.ip_address(address).packed) == ipaddress.ip_address(expected).packed
+
+
+def test_ipv6_pseudonyms_are_those_of_other_programs(tmp_path):
+    # The key above, 128 bits: the tests of github.com/Yawning/cryptopan.
+    frame = bytes(Ether(**ETHER) / IPv6(src="2001:db8::1", dst="::ffff"))
+    (left,) = released(tmp_path, [frame], SAMPLE_KEY)
+    assert Ether(left)[IPv6].src == "4401:2bc:603f:d91d:27f:ff8e:e6f1:dc1e"
+    assert Ether(left)[IPv6].dst == "78ff:f001:9fc0:20df:8380:b1f1:704:f838"
+
+
+def test_every_address_that_scapy_finds_is_the_plain_pseudonym(pair):
+    pan, macs = CryptoPan(KEY), MacMap(KEY)
+    checked = 0
+    for name, (before, after, _) in pair.items():
+        originals = address_frames.found(before)
+        assert len(originals) >= 2, name
+        for where, address in address_frames.found(after).items():
+            if BLANK in where:
+                assert not any(address), f"{name} {where}"
+                continue
+            expected = macs.address(originals[where]) if len(address) == 6 else pan.address(originals[where])
+            assert address == expected, f"{name} {where}"
+            checked += 1
+    assert checked > 200
+
+
+def test_addresses_of_all_headers_are_kept(pair):
+    for name, (before, after, _) in pair.items():
+        expected = {where for where in address_frames.found(before) if BLANK not in where}
+        assert set(address_frames.found(after)) >= expected, name
+
+
+def test_no_original_address_is_left_anywhere(tmp_path):
+    addresses = Addresses(seed=2)
+    frames = address_frames.frames(addresses)
+    for link in LINK:
+        of_link = [bytes(packet) for kind, packet in frames.values() if kind == link]
+        assert any(address in frame for address in addresses.made for frame in of_link)
+        left = released(tmp_path, of_link, link_type=LINK[link])
+        assert not [address for address in addresses.made for frame in left if address in frame]
+        assert not [frame for frame in left if SECRET[:8] in frame]
+
+
+def folded(data: bytes) -> int:
+    """RFC 1071's sum of octets; 0xffff where they hold their own checksum."""
+    data += bytes(len(data) % 2)
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total
+
+
+def test_ipv4_header_checksums_are_right_everywhere(pair):
+    seen = 0
+    for name, (_, after, left) in pair.items():
+        packet = after
+        while packet:
+            if isinstance(packet, IP):
+                begin = left.index(packet.original[:20])
+                assert folded(left[begin : begin + 4 * packet.ihl]) == 0xFFFF, name
+                seen += 1
+            packet = packet.payload
+    assert seen > 30
+
+
+def pseudo(ip: Packet, proto: int, data: bytes) -> bytes:
+    """RFC 9293 3.1 and RFC 8200 8.1."""
+    ends = ipaddress.ip_address(ip.src).packed + ipaddress.ip_address(ip.dst).packed
+    return ends + struct.pack("!II", len(data), proto) + data
+
+
+def test_checksums_of_whole_packets_are_made_anew(pair):
+    for name, proto in (("tcp_bare", 6), ("tcp_options", 6), ("udp6_bare", 17), ("solicitation", 58), ("mld2", 58)):
+        _, after, left = pair[name]
+        ip = after.payload
+        begin = 14 + (4 * ip.ihl if isinstance(ip, IP) else 40)
+        assert folded(pseudo(ip, proto, left[begin:])) == 0xFFFF, name
+    _, after, left = pair["igmp3"]
+    assert folded(left[14 + 4 * after[IP].ihl :]) == 0xFFFF
+    _, after, left = pair["gre_checksum"]
+    assert folded(left[34:]) == 0xFFFF
+    inner = IP(left[42:])
+    assert folded(pseudo(inner, 6, left[62:])) == 0xFFFF
+
+
+def test_checksum_of_sctp_is_made_anew(pair):
+    for name in ("sctp", "sctp_heartbeat"):
+        _, after, left = pair[name]
+        begin = 14 + 4 * after[IP].ihl
+        blank = left[begin : begin + 8] + bytes(4) + left[begin + 12 :]
+        assert left[begin + 8 : begin + 12] == crc32c(blank).to_bytes(4), name
+
+
+def test_checksums_of_cut_packets_are_zero(pair):
+    for name in ("tcp", "vlan_udp", "6in4", "4in6", "gre", "vxlan", "geneve", "icmp_quote", "fragment", "segments"):
+        packet = pair[name][1]
+        sums = []
+        while packet:
+            if isinstance(packet, TCP | UDP):
+                sums.append(packet.chksum)
+            packet = packet.payload
+        assert sums, name
+        assert not any(sums), name
+
+
+def test_times_and_lengths_are_kept_and_text_is_not(tmp_path):
+    def option(code: int, value: bytes) -> bytes:
+        return struct.pack("<HH", code, len(value)) + value + bytes(-len(value) % 4)
+
+    frame = bytes(Ether(**ETHER) / IP() / UDP() / SECRET)
+    name = option(2, b"eth-secret") + option(3, b"of secret") + option(9, b"\x09") + option(0, b"")
+    stamp = 1_700_000_000_123_456_789
+    head = struct.pack("<IIIII", 0, stamp >> 32, stamp & 0xFFFFFFFF, len(frame), 1400)
+    data = b"".join(
+        (
+            pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1) + option(2, b"secret host")),
+            pcapng_block(1, struct.pack("<HHI", 1, 0, 0) + name),
+            pcapng_block(4, struct.pack("<HH", 1, 14) + b"\x01\x02\x03\x04secret.net\0\0" + bytes(4)),
+            pcapng_block(6, head + frame + bytes(-len(frame) % 4) + option(1, b"a secret") + option(0, b"")),
+            pcapng_block(10, struct.pack("<II", 0x544C534B, 8) + b"secretky"),
+        )
+    )
+    (tmp_path / "in.pcapng").write_bytes(data)
+    counts = anonymize(str(tmp_path / "in.pcapng"), tmp_path / "out.pcap", KEY)
+    out = (tmp_path / "out.pcap").read_bytes()
+    assert b"secret" in data
+    assert b"secret" not in out
+    assert [(s, ns, wire, len(left)) for s, ns, wire, left in records(out)] == [
+        (1_700_000_000, 123_456_789, 1400, 14 + 20 + 8)
+    ]
+    assert (counts["frames"], counts["cut_frames"], counts["kept_bytes"]) == (1, 1, 42)
+
+
+def common_bits(a: bytes, b: bytes) -> int:
+    """Length of the prefix that two addresses share."""
+    differ = int.from_bytes(a) ^ int.from_bytes(b)
+    return 8 * len(a) - differ.bit_length()
+
+
+@pytest.mark.parametrize(("layer", "octets"), [(IP, 4), (IPv6, 16)])
+def test_common_prefixes_are_as_long_as_before(tmp_path, layer, octets):
+    chance = random.Random(octets)
+    pairs = []
+    for shared in range(8 * octets):
+        one = chance.getrandbits(8 * octets)
+        other = one ^ (1 << (8 * octets - 1 - shared)) ^ chance.getrandbits(8 * octets - 1 - shared)
+        pairs.append((one.to_bytes(octets), other.to_bytes(octets)))
+    texts = [[str(ipaddress.ip_address(end)) for end in ends] for ends in pairs]
+    left = released(tmp_path, [bytes(Ether(**ETHER) / layer(src=src, dst=dst)) for src, dst in texts])
+    for shared, frame in enumerate(left):
+        ends = [ipaddress.ip_address(end).packed for end in (Ether(frame)[layer].src, Ether(frame)[layer].dst)]
+        assert common_bits(*pairs[shared]) == shared
+        assert common_bits(*ends) == shared
+
+
+def mac_frames(addresses: list[bytes]) -> list[bytes]:
+    """A frame to each address, with nothing in it."""
+    return [address + bytes(6) + b"\x88\xb5" + SECRET for address in addresses]
+
+
+def test_mac_pseudonyms_are_stable_and_differ_and_keep_what_they_say(tmp_path):
+    chance = random.Random(7)
+    addresses = [chance.randbytes(6) for _ in range(500)]
+    groups = [b"\x01\x00\x5e" + (chance.getrandbits(23)).to_bytes(3) for _ in range(50)]
+    groups6 = [b"\x33\x33" + chance.randbytes(4) for _ in range(50)]
+    mapped = [left[:6] for left in released(tmp_path, mac_frames(addresses + groups + groups6))]
+    assert len(set(mapped)) == 600
+    assert not set(mapped) & set(addresses + groups + groups6)
+    plain = MacMap(KEY)
+    assert mapped[::10] == [plain.address(address) for address in (addresses + groups + groups6)[::10]]
+    for before, after in zip(addresses, mapped[:500], strict=True):
+        assert before[0] & 0xF3 == after[0] & 0xF3
+    assert all(after[:3] == b"\x01\x00\x5e" and after[3] < 0x80 for after in mapped[500:550])
+    assert all(after[:2] == b"\x33\x33" for after in mapped[550:])
+    again = [left[:6] for left in released(tmp_path, mac_frames(addresses))]
+    assert again == mapped[:500]
+
+
+@pytest.mark.parametrize("address", ["ffffffffffff", "000000000000", "0180c200000e", "01000ccccccc"])
+def test_addresses_that_name_nobody_stay(tmp_path, address):
+    (left,) = released(tmp_path, mac_frames([bytes.fromhex(address)]))
+    assert left[:6].hex() == address
+
+
+def test_blank_macs_keep_the_group_bit_and_nothing_else_of_an_owner(tmp_path):
+    frames = mac_frames([bytes.fromhex("0e11223344aa"), bytes.fromhex("0911223344aa"), bytes.fromhex("3333ff445566")])
+    left = [frame[:6].hex() for frame in released(tmp_path, frames, macs="blank")]
+    assert left == ["020000000000", "010000000000", "333300000000"]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pytest.param("0180c2000000 80aabbccddee 0026 424203 0000000000 8000 80aabbccddee", id="stp"),
+        pytest.param("0180c200000e 80aabbccddee 88cc 0207 04 80aabbccddee 0604 6e616d65", id="lldp"),
+        pytest.param("0180c2000002 80aabbccddee 8809 0101 0114 ffff 80aabbccddee", id="lacp"),
+        pytest.param("01000ccccccc 80aabbccddee 0030 aaaa03 00000c 2000 02b4 0000 80aabbccddee", id="cdp"),
+        pytest.param("80aabbccdde1 80aabbccddee 88f7 0002 002c" + "00" * 16 + "80aabbfffeccddee0001", id="ptp"),
+        pytest.param("80aabbccdde1 80aabbccddee 8863 1109 0000 000c 0101 0000 0103 0006 80aabbccddee", id="pppoed"),
+        pytest.param("80aabbccdde1 80aabbccddee 1234 80aabbccddee", id="unknown_ethertype"),
+    ],
+)
+def test_identifiers_in_what_is_not_parsed_are_cut(tmp_path, frame):
+    octets = bytes.fromhex(frame.replace(" ", ""))
+    (left,) = released(tmp_path, [octets])
+    assert 14 <= len(left) < len(octets)
+    for part in ("80aabbccddee", "aabbcc", "ccddee", "6e616d65"):
+        assert bytes.fromhex(part) not in left
+
+
+def ends_in(frame: bytes, offset: int) -> list[bytes]:
+    """Source and destination of an IPv4 header."""
+    return [frame[offset + 12 : offset + 16], frame[offset + 16 : offset + 20]]
+
+
+@pytest.mark.parametrize("word", [b"", CONTROL_WORD], ids=["plain", "control_word"])
+def test_pseudowires_keep_their_form_and_their_packets_get_pseudonyms(tmp_path, word):
+    known = vendors.find()
+    if known is None:
+        pytest.skip("no tshark with a list of vendors in a file")
+    inner = bytes(Ether(**ETHER) / IP(src="192.0.2.77", dst="198.51.100.78") / UDP() / SECRET)
+    outer = bytes(Ether(**ETHER, type=0x8847)) + bytes.fromhex("0001e1ff")
+    frame = outer + word + inner
+    (left,) = released(tmp_path, [frame], vendors=known.core)
+    begin = 18 + len(word)
+    assert len(left) == begin + 14 + 20 + 8
+    pan = CryptoPan(KEY)
+    assert ends_in(left, begin + 14) == [pan.address(end) for end in ends_in(frame, begin + 14)]
+    assert left[begin : begin + 6] == left[:6] != frame[:6]
+    stacks = []
+    for octets in (frame, left):
+        (tmp_path / "one.pcap").write_bytes(pcap([(len(frame), octets)]))
+        core = _native.NativeDigest(str(tmp_path / "one.pcap"), None, None, 8, known.core)
+        stacks.append(pa.record_batch(core.next_frames()).column("stack").to_pylist())
+    assert stacks[0] == stacks[1] == ["Ethernet/MPLS/PseudoWire/Ethernet/IPv4/UDP"]
+
+
+def test_timestamps_that_end_within_an_address_are_zeros(tmp_path):
+    """Timestamps behind addresses, of a length that ends within the second address: RFC 791 has none such."""
+    option = bytes([68, 15, 9, 1]) + bytes([203, 0, 113, 77]) + bytes(4) + bytes([203, 0, 113]) + b"\0"
+    head = bytes.fromhex("4900 0028 0001 0000 40fd 0000 c000024d c6336409".replace(" ", ""))
+    (left,) = released(tmp_path, [bytes(Ether(**ETHER, type=0x0800)) + head + option + bytes(4)])
+    assert left[34:50] == option[:2] + bytes(14)
+
+
+def in_udp(port: int, data: bytes) -> bytes:
+    """A frame of UDP in IPv4."""
+    return bytes(Ether(**ETHER) / IP(src="192.0.2.77", dst="198.51.100.78") / UDP(sport=port, dport=port) / data)
+
+
+def test_teredo_hides_the_origin_and_who_authenticates(tmp_path):
+    origin = bytes(0xFF ^ octet for octet in (203, 0, 113, 9))
+    packet = bytes(IPv6(src="2001:0:53aa:64c::1", dst="2001:db8::5") / UDP() / SECRET)
+    head = b"\0\1\x04\x04" + b"user" + b"pass" + b"nonce678" + b"\0"
+    frame = in_udp(3544, head + b"\0\0\x12\x34" + origin + packet)
+    (left,) = released(tmp_path, [frame])
+    begin = 42 + len(head)
+    plain = CryptoPan(KEY).address(bytes((203, 0, 113, 9)))
+    assert left[42:begin] == b"\0\1\x04\x04" + bytes(len(head) - 4)
+    assert left[begin : begin + 4] == b"\0\0\x12\x34"
+    assert bytes(0xFF ^ octet for octet in left[begin + 4 : begin + 8]) == plain
+    assert IPv6(left[begin + 8 :]).src == str(
+        ipaddress.IPv6Address(CryptoPan(KEY).address(ipaddress.ip_address("2001:0:53aa:64c::1").packed))
+    )
+
+
+def test_options_of_tunnels_keep_their_lengths_alone(tmp_path):
+    inner = bytes(Ether(**ETHER) / IP(src="192.0.2.1", dst="192.0.2.2") / UDP())
+    geneve = in_udp(6081, b"\x03\0\x65\x58\0\0\1\0" + b"\1\2\3\2" + SECRET[:8] + inner)
+    packet = inner[14:]
+    size = (len(packet) + 8).to_bytes(2)
+    gtp = in_udp(2152, b"\x34\xff" + size + b"\0\0\0\7" + b"\0\0\0\x85" + b"\1\xaa\xbb\0" + packet)
+    left = released(tmp_path, [geneve, gtp])
+    assert left[0][50:62] == b"\0\0\0\2" + bytes(8), "class and type of an option that is not known are zeros"
+    assert left[1][50:58] == b"\0\0\0\x85" + b"\1\0\0\0"
+    assert [len(frame) for frame in left] == [len(geneve), len(gtp)]
+    pan = CryptoPan(KEY)
+    assert ends_in(left[1], 58) == [pan.address(end) for end in ends_in(gtp, 58)]
+
+
+def test_addresses_that_sctp_adds_get_pseudonyms(tmp_path):
+    plain = bytes((203, 0, 113, 9))
+    parameter = b"\0\5\0\x08" + plain
+    chunk = b"\xc1\0\0\x20" + b"\0\0\0\1" + parameter + b"\xc0\1\0\x10" + b"\0\0\0\2" + parameter
+    frame = bytes(Ether(**ETHER) / IP(src="192.0.2.77", dst="198.51.100.78", proto=132) / (bytes(12) + chunk))
+    (left,) = released(tmp_path, [frame])
+    assert len(left) == len(frame)
+    pseudonym = CryptoPan(KEY).address(plain)
+    assert left[46:] == chunk.replace(plain, pseudonym)
+
+
+def test_what_cannot_be_parsed_is_cut(tmp_path):
+    good = bytes(Ether(**ETHER) / IP(src="192.0.2.77", dst="198.51.100.78") / UDP() / SECRET)
+    bad_length = good[:14] + b"\x44" + good[15:]  # a header of 16 octets
+    bad_version = good[:14] + b"\x55" + good[15:]
+    left = released(tmp_path, [good[:30], bad_length, bad_version, good[:10], b""])
+    assert [len(frame) for frame in left] == [14, 14, 14, 0, 0]
+    (left,) = released(tmp_path, [good], link_type=147)  # for private use
+    assert left == b""
+
+
+def test_frames_of_two_link_types_do_not_fit_one_pcap(tmp_path):
+    from acapella_testing.frames.traces import write_pcapng  # noqa: PLC0415
+
+    frame = bytes(Ether(**ETHER) / IP())
+    source = write_pcapng(tmp_path / "in.pcapng", [(1, frame), (101, frame[14:])])
+    with pytest.raises(UserError, match="link types 1 and 101"):
+        anonymize(str(source), tmp_path / "out.pcap", KEY)
+    assert not (tmp_path / "out.pcap").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [("none.pcap", None, "No such file"), ("text.pcap", b"hello\n", "text, not a pcap"), ("in.pcap", b"", "is empty")],
+)
+def test_a_capture_that_cannot_be_read_is_named_and_not_what_was_to_be_made_of_it(name, content, why, tmp_path):
+    source = tmp_path / name
+    if content is not None:
+        source.write_bytes(content)
+    with pytest.raises(UserError) as raised:
+        anonymize(str(source), tmp_path / "out.pcap", KEY)
+    assert str(raised.value).startswith(f"{source}: ") and why in str(raised.value)
+    assert not (tmp_path / "out.pcap").exists()
+
+
+@pytest.mark.parametrize(
+    ("octets", "mode", "says"),
+    [(32, 0o640, "others may"), (32, 0o604, "others may"), (31, 0o600, "31"), (33, 0o600, "more"), (0, 0o600, "0")],
+)
+def test_a_key_that_others_may_read_or_of_another_size_is_refused(tmp_path, octets, mode, says):
+    path = tmp_path / "key"
+    path.write_bytes(b"K" * octets)
+    path.chmod(mode)
+    with pytest.raises(UserError, match=says) as raised:
+        read_key(path)
+    assert "KKKK" not in str(raised.value)
+
+
+def test_a_new_key_is_its_owners_alone_and_replaces_none(tmp_path):
+    make_key(tmp_path / "key")
+    assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+    key = read_key(tmp_path / "key")
+    assert len(set(key)) > 8
+    with pytest.raises(UserError, match="already"):
+        make_key(tmp_path / "key")
+    assert read_key(tmp_path / "key") == key
+    assert [file.name for file in tmp_path.iterdir()] == ["key"]
+
+
+def test_command_anonymizes_and_tells_nothing_of_the_key(tmp_path):
+    (tmp_path / "key").write_bytes(KEY)
+    (tmp_path / "key").chmod(0o600)
+    frame = bytes(Ether(**ETHER) / IP(src="192.0.2.77", dst="198.51.100.78") / UDP() / SECRET)
+    (tmp_path / "in.pcap").write_bytes(pcap([(len(frame), frame)]))
+    command = ["anonymize", "in.pcap", "-o", "out.pcap", "--key-file", "key", "--json", "--debug"]
+    done = subprocess.run(
+        [sys.executable, "-m", "acapella.cli.main", *command], cwd=tmp_path, capture_output=True, check=True
+    )
+    told = done.stdout + done.stderr + (tmp_path / "out.pcap").read_bytes()
+    assert b'"frames": 1' in done.stdout
+    for part in (KEY[:8], KEY[16:24], KEY[:8].hex().encode(), KEY[16:24].hex().encode()):
+        assert part not in told
+    assert (tmp_path / "out.pcap").stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,173 @@
+"""The corpus anonymized: the same headers as far as they were kept; tshark finds pseudonyms where it found addresses.
+
+Bounded: every other capture of at most 30 kB by its stacks, tunnels and control protocols (TOLD) by their addresses.
+"""
+
+import ipaddress
+import random
+import subprocess
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from acapella_testing.frames.tunnel_frames import TYPES
+from acapella_testing.oracles.naive_anonymize import CryptoPan, MacMap, TunnelMap
+from acapella_testing.release_records import records
+
+from acapella.common import tshark, vendors
+from acapella_core import _native
+from acapella_core.anonymize import anonymize
+
+KEY = random.Random(5).randbytes(32)
+MOST_BYTES = 30_000
+LAST_NS = 2**32 * 10**9 - 1  # that a pcap can tell
+TOLD = [
+    "ndpi/4in4tunnel.pcap",
+    "ndpi/4in6tunnel.pcap",
+    "ndpi/6in4tunnel.pcap",
+    "ndpi/6in6tunnel.pcap",
+    "ndpi/ipv6_in_gtp.pcap",
+    "ndpi/sctp.cap",
+    "tcpdump/IGMP_V1.pcap",
+    "tcpdump/IGMP_V2.pcap",
+    "tcpdump/igmpv3-queries.pcap",
+    "tcpdump/geneve.pcap",
+    "tcpdump/OSPFv3_with_AH.pcap",
+    "tcpdump/gso-ipv4-vxlan-ipv6.pcap",
+    "tcpdump/gso-ipv6-geneve-ipv4.pcap",
+    "tcpdump/ipv6-srh-insert-cksum.pcap",
+    "tcpdump/ipv6-routing-header.pcap",
+    "tcpdump/icmp6-rfc8335.pcap",
+    "tcpdump/erspan-type-ii-1.pcap",
+    "tcpdump/erspan-type-iii-ft-0.pcap",
+    "ndpi/gtp_c.pcap",
+]
+TUNNELS = {"vxlan.vni": "vxlan_vni", "geneve.vni": "geneve_vni", "gtp.teid": "gtp_teid", "gtpv2.teid": "gtp_teid"}
+TUNNELS |= {"erspan.spanid": "erspan_session"}
+FIELDS = [
+    "eth.src",
+    "eth.dst",
+    "ip.src",
+    "ip.dst",
+    "ipv6.src",
+    "ipv6.dst",
+    "arp.src.proto_ipv4",
+    "arp.dst.proto_ipv4",
+    "arp.src.hw_mac",
+    "arp.dst.hw_mac",
+    "icmpv6.nd.ns.target_address",
+    "icmpv6.nd.na.target_address",
+    "icmpv6.opt.linkaddr",
+    "igmp.maddr",
+]
+
+
+def rows(capture: Path, known) -> list[tuple]:
+    """Headers, wire length and time of every frame, as the core says them."""
+    core = _native.NativeDigest(str(capture), None, None, 1 << 16, known)
+    found = []
+    for batch in iter(core.next_frames, None):
+        columns = pa.record_batch(batch)
+        found += zip(
+            *(columns.column(name).to_pylist() for name in ("stack", "wire_len", "ts_ns", "issue")), strict=True
+        )
+    return found
+
+
+@pytest.fixture(scope="module")
+def small(corpus) -> list[Path]:
+    """The small captures of the corpus."""
+    kinds = (".pcap", ".pcapng", ".cap")
+    files = sorted(file for part in ("ndpi", "tcpdump") for file in (corpus / part).rglob("*") if file.suffix in kinds)
+    return [file for file in files if file.stat().st_size <= MOST_BYTES][::2]
+
+
+def leak(original: Path, released: Path, replaced: dict, known) -> tuple | None:
+    """What the search of a release finds in a capture."""
+    search = _native.LeakSearch()
+    search.add(**replaced)
+    found = search.find(str(original), str(released), known, _native.Windows([], whole=True))
+    return found or search.find_unexplained(str(original))
+
+
+def test_what_was_kept_has_the_same_headers(small, tmp_path):
+    found = vendors.find()
+    known = found.core if found else None
+    frames = differ = 0
+    for file in small:
+        try:
+            with (tmp_path / "out.pcap").open("wb") as out:  # nothing here has to survive a power cut
+                done = _native.anonymize_file(str(file), out.fileno(), KEY, "replace", known)
+        except _native.AnonymizeError as refused:
+            assert "link types" in str(refused)
+            continue
+        assert not leak(file, tmp_path / "out.pcap", done["replaced"], known), file
+        before, after = rows(file, known), rows(tmp_path / "out.pcap", known)
+        assert len(before) == len(after), file
+        for (stack, wire_len, ts_ns, issue), kept in zip(before, after, strict=True):
+            assert kept[1:3] == (wire_len, None if ts_ns is None else min(ts_ns, LAST_NS)), file
+            headers, left = stack.split("/"), kept[0].split("/")
+            # An ethertype of IPv6 before something else: of the bytes that tell so none is left.
+            differ += headers[: len(left)] != left and issue != "bad_ip_version"
+        frames += len(before)
+    assert frames > 2_000
+    assert differ == 0
+
+
+def told(program: tshark.Tshark, capture: Path, fields=FIELDS) -> list[list[list[str]]]:
+    """Of each frame, for each of ``fields``, what tshark finds, in order."""
+    options = ["-n", "-r", str(capture), "-T", "fields", "-E", "occurrence=a", *(w for f in fields for w in ("-e", f))]
+    done = subprocess.run(
+        [program.path, *options], capture_output=True, text=True, check=True, env=tshark.environment()
+    )
+    return [[[v for v in cell.split(",") if v] for cell in line.split("\t")] for line in done.stdout.splitlines()]
+
+
+def octets(address: str) -> bytes:
+    """An address's octets."""
+    if address.count(":") == 5 and "::" not in address and len(address) == 17:
+        return bytes.fromhex(address.replace(":", ""))
+    return ipaddress.ip_address(address).packed
+
+
+def test_tshark_finds_pseudonyms_where_it_found_addresses(corpus, program, tmp_path):
+    pan, macs = CryptoPan(KEY), MacMap(KEY)
+
+    def pseudonym(plain: bytes) -> bytes:
+        return macs.address(plain) if len(plain) == 6 else pan.address(plain)
+
+    merged = tmp_path / "in.pcap"
+    files = [corpus / name for name in TOLD]
+    subprocess.run(["mergecap", "-a", "-F", "nsecpcap", "-w", merged, *files], check=True, capture_output=True)
+    anonymize(str(merged), tmp_path / "out.pcap", KEY)
+    before, after = told(program, merged), told(program, tmp_path / "out.pcap")
+    assert len(before) == len(after) > 100
+    checked = 0
+    for number, (addresses, left) in enumerate(zip(before, after, strict=True), 1):
+        for field, originals, kept in zip(FIELDS, addresses, left, strict=True):
+            expected = [pseudonym(octets(address)) for address in originals[: len(kept)]]
+            assert [octets(address) for address in kept] == expected, f"frame {number} {field}"
+            checked += len(kept)
+    assert checked > 1000
+    frames = [frame for *_, frame in records((tmp_path / "out.pcap").read_bytes())]
+    for frame, addresses in zip(frames, before, strict=True):
+        for original in {octets(address) for cell in addresses for address in cell}:
+            # Of few octets, as ::1, others may look so; a fixed MAC address has itself for a pseudonym.
+            if len(set(original)) > 4 and pseudonym(original) != original:
+                assert original not in frame
+
+
+def test_tshark_finds_pseudonyms_where_it_found_tunnel_identifiers(corpus, program, tmp_path):
+    naive = TunnelMap(KEY, TYPES)
+    merged = tmp_path / "in.pcap"
+    files = [corpus / name for name in TOLD]
+    subprocess.run(["mergecap", "-a", "-F", "nsecpcap", "-w", merged, *files], check=True, capture_output=True)
+    anonymize(str(merged), tmp_path / "out.pcap", KEY)
+    found = dict.fromkeys(TUNNELS.values(), 0)
+    pair = (told(program, capture, TUNNELS) for capture in (merged, tmp_path / "out.pcap"))
+    for number, (before, after) in enumerate(zip(*pair, strict=True), 1):
+        for kind, originals, kept in zip(TUNNELS.values(), before, after, strict=True):
+            expected = [naive.identifier(kind, int(each, 0)) for each in originals[: len(kept)]]
+            assert [int(each, 0) for each in kept] == expected, f"frame {number} {kind}"
+            found[kind] += len(kept)
+    assert min(found.values()) > 0, found

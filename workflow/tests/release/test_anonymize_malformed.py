@@ -1,0 +1,156 @@
+"""Options, chunks and parameters of a length that no RFC gives: nothing of their values is in an anonymized capture.
+
+What may be kept is computed again in plain Python, from the RFCs, for random headers.
+"""
+
+import random
+import struct
+from pathlib import Path
+
+import pytest
+from acapella_testing.frames.ip_options import HEADS, MALFORMED, SECRET, random_options, with_options
+from acapella_testing.release_records import released
+
+RUN = 8  # octets of payload in a row that must not survive
+TCP = {2: {4}, 3: {3}, 4: {2}, 5: {10, 18, 26, 34}, 8: {10}}
+IPV6 = {0x04: {3}, 0x05: {4}, 0xC2: {6}}
+NEIGHBOR = {5: {8}, 24: {8, 16, 24}, 25: {*range(24, 2041, 16)}}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_values_of_a_wrong_length_are_zeros(name, tmp_path):
+    kind, options = MALFORMED[name]
+    frame = with_options(kind, options)
+    (left,) = released(tmp_path, [frame])
+    begin = HEADS[kind]
+    assert len(left) > begin + 2, "the header is kept"
+    assert not [i for i in range(len(SECRET) - 1) if SECRET[i : i + 2] in left[begin:]]
+    assert left[begin] == frame[begin], "the first option's type is kept"
+
+
+def allowed_options(body: bytes, lengths: dict[int, set[int]], unit: int, extra: int) -> set[int]:
+    """Offsets that RFCs let be kept in options of type and length, which counts ``unit`` octets and not ``extra``."""
+    kept, at = set(), 0
+    single = {0, 1} if lengths is TCP else {0} if lengths is IPV6 else set()
+    while at < len(body):
+        if body[at] in single:
+            if body[at] == 0 and lengths is TCP:
+                break
+            kept.add(at)
+            at += 1
+            continue
+        length = (body[at + 1] if at + 1 < len(body) else 0) * unit + extra
+        if length < 2 or at + length > len(body):
+            break
+        kept |= {at, at + 1}
+        if length in lengths.get(body[at], ()):
+            kept |= set(range(at, at + length))
+        at += length
+    return kept
+
+
+def allowed_ipv4(body: bytes) -> set[int]:
+    """RFC 791, RFC 2113: what is kept of IPv4's options; addresses become others."""
+    kept, at = set(), 0
+    while at < len(body) and body[at] != 0:
+        if body[at] == 1:
+            kept.add(at)
+            at += 1
+            continue
+        length = body[at + 1] if at + 1 < len(body) else 0
+        if length < 2 or at + length > len(body):
+            break
+        kept |= {at, at + 1}
+        if body[at] == 148 and length == 4:
+            kept |= set(range(at, at + 4))
+        if body[at] in (7, 131, 137) and length % 4 == 3:
+            kept.add(at + 2)
+        if body[at] == 68 and length >= 4:
+            flag = body[at + 3] % 16
+            if flag == 0 and length % 4 == 0:
+                kept |= set(range(at, at + length))
+            if flag in (1, 3) and length % 8 == 4:
+                kept |= set(range(at, at + 4)) | {o for e in range(at + 8, at + length, 8) for o in range(e, e + 4)}
+        at += length
+    return kept
+
+
+def allowed_sctp(body: bytes) -> set[int]:
+    """RFC 9260, RFC 5061, RFC 3758: what is kept of chunks; addresses become others."""
+    kept, at = set(), 0
+    while at + 4 <= len(body):
+        kind, _, length = struct.unpack_from("!BBH", body, at)
+        kept |= set(range(at, at + 4))
+        if kind in (0, 64):
+            head = 16 if kind == 0 else 20
+            kept |= set(range(at, at + head)) if length >= head else set()
+            break
+        if length < 4 or at + length > len(body):
+            break
+        if kind in (1, 2) and length >= 20:
+            kept |= set(range(at, at + 20)) | allowed_parameters(body, at + 20, at + length)
+        if kind == 3 and length >= 16 and length == 16 + 4 * sum(struct.unpack_from("!HH", body, at + 12)):
+            kept |= set(range(at, at + length))
+        if (kind in (7, 12, 13) and length == 8) or (kind == 192 and length >= 8 and length % 4 == 0):
+            kept |= set(range(at, at + 8))
+        if kind == 0x80 and length >= 8:
+            kept |= set(range(at, at + 8))
+        if kind == 0xC1 and length >= 16:
+            kept |= set(range(at, at + 8)) | allowed_parameters(body, at + 8, at + length)
+        at += (length + 3) // 4 * 4
+    return kept
+
+
+def allowed_parameters(body: bytes, at: int, end: int) -> set[int]:
+    """Parameters of SCTP."""
+    kept = set()
+    while at + 4 <= end:
+        kind, length = struct.unpack_from("!HH", body, at)
+        if length < 4 or at + length > end:
+            break
+        kept |= set(range(at, at + 4))
+        if kind == 12 and length in (6, 8, 10):
+            kept |= set(range(at, at + length))
+        wanted = {16: (5, 8), 28: (6, 20)}.get(length) if kind in (0xC001, 0xC002, 0xC004) else None
+        if wanted and struct.unpack_from("!HH", body, at + 8) == wanted:
+            kept |= set(range(at, at + 12))
+        at += (length + 3) // 4 * 4
+    return kept
+
+
+ALLOWED = {
+    "ipv4": allowed_ipv4,
+    "tcp": lambda body: allowed_options(body, TCP, 1, 0) | mptcp(body),
+    "ipv6": lambda body: allowed_options(body, IPV6, 1, 2),
+    "sctp": allowed_sctp,
+    "neighbor": lambda body: allowed_options(body, NEIGHBOR, 8, 0) | prefixes(body),
+}
+
+
+def mptcp(body: bytes) -> set[int]:
+    """RFC 8684: the octet with the subtype, and the address identifier behind it."""
+    return {at + i for at in range(len(body)) if body[at] == 30 for i in (2, 3)}
+
+
+def prefixes(body: bytes) -> set[int]:
+    """RFC 4861 4.6.2: lengths, flags and lifetimes of a prefix, which becomes another."""
+    return {at + i for at in range(0, len(body), 8) if body[at : at + 2] == b"\3\4" for i in range(16)}
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_no_run_of_payload_survives_random_malformed_headers(kind, tmp_path: Path):
+    draw = random.Random(f"malformed {kind}")
+    bodies = [random_options(draw, kind) for _ in range(500)]
+    frames = [with_options(kind, body) for body in bodies]
+    kept_runs = 0
+    for body, frame, left in zip(bodies, frames, released(tmp_path, frames), strict=True):
+        begin = HEADS[kind]
+        allowed = ALLOWED[kind](body)
+        run = longest = 0
+        for at in range(min(len(body), len(left) - begin)):
+            same = left[begin + at] == frame[begin + at] != 0
+            run = run + 1 if same and at not in allowed else 0
+            longest = max(longest, run)
+            kept_runs += same and at in allowed
+        assert longest < RUN, (kind, body.hex(), left[begin:].hex())
+    assert kept_runs > 500, "well-formed parts are among them, and kept"

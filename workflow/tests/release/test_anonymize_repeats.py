@@ -1,0 +1,328 @@
+"""Text in headers that repeat (labels, tags, options, chunks, parameters, records): no run of it is in a release.
+
+Each construct is a function that fills the free fields of a repeated header with text; the fields that make a dissector
+go on are as the RFC has them. Counted is what of the text is in the anonymized frame, and what did not change.
+"""
+
+import itertools
+import struct
+
+import pytest
+from acapella_testing.frames.ip_options import ethernet, ipv4, ipv6
+from acapella_testing.leak_search import left_as_it_came, searched
+from acapella_testing.made.files_campaign import indexed, run
+from acapella_testing.oracles.plain_flows import write_pcap
+from acapella_testing.release_records import KEY, records, released
+
+RUN = 16  # bytes in a row that must not be kept
+SENTENCE = "MYPASSWORD=hunter2; s e c r e t  t e x t; abcdefghijklmnopqrstuvwxyz 0p@P`"
+CODES = ("ascii", "utf-16-be", "utf-16-le")
+MAPPED = bytes((203, 0, 113, 9))  # an address that becomes another
+PACKET = ipv4(17, b"\0\1\0\2\0\x08\0\0")[14:]
+
+
+class Text:
+    """Bytes of a text, taken in order; after its end comes its beginning."""
+
+    def __init__(self, code: str, start: int = 0):
+        sentence = SENTENCE[start:] + SENTENCE[:start]
+        self.content = sentence.encode(code)
+        self.rest = itertools.cycle(self.content)
+
+    def take(self, count: int) -> bytes:
+        return bytes(itertools.islice(self.rest, count))
+
+    def each(self, count: int, *parts: int | bytes) -> bytes:
+        """``count`` repeats of parts: fixed bytes, or a number of bytes of the text."""
+        return b"".join(self.take(p) if isinstance(p, int) else p for _ in range(count) for p in parts)
+
+
+def udp(port: int, data: bytes) -> bytes:
+    """A frame of UDP in IPv4."""
+    return ipv4(17, struct.pack("!HHHH", port, port, 8 + len(data), 0) + data)
+
+
+def labels(text: Text, count: int) -> bytes:
+    """Entries of MPLS, the last with the bottom bit, and IPv4 after them."""
+    entries = bytearray(text.take(4 * count))
+    for at in range(2, len(entries), 4):
+        entries[at] = entries[at] & 0xFE | (at == len(entries) - 2)
+    return bytes(entries) + PACKET
+
+
+def chunk(kind: int, value: bytes, flags: int = 0) -> bytes:
+    """A chunk of SCTP."""
+    return struct.pack("!BBH", kind, flags, 4 + len(value)) + value + bytes(-len(value) % 4)
+
+
+def sctp(*chunks: bytes) -> bytes:
+    """A frame of SCTP in IPv4."""
+    return ipv4(132, bytes(12) + b"".join(chunks))
+
+
+def init(parameters: bytes) -> bytes:
+    return sctp(chunk(1, bytes(16) + parameters))
+
+
+def asconf(parameters: bytes) -> bytes:
+    return sctp(chunk(0xC1, bytes(4) + b"\0\5\0\x08" + MAPPED + parameters))
+
+
+def tcp(options: bytes) -> bytes:
+    """A frame of TCP in IPv4."""
+    options += bytes(-len(options) % 4)
+    return ipv4(6, struct.pack("!HHIIBBHHH", 1, 2, 3, 4, (5 + len(options) // 4) << 4, 16, 5, 0, 0) + options)
+
+
+def ip_options(options: bytes) -> bytes:
+    return ipv4(17, PACKET[20:], options + bytes(-len(options) % 4))
+
+
+def hop_by_hop(options: bytes) -> bytes:
+    options += bytes(-(len(options) + 2) % 8)
+    return ipv6(0, bytes((59, (len(options) + 2) // 8 - 1)) + options)
+
+
+def neighbor(options: bytes) -> bytes:
+    return ipv6(58, b"\x85" + bytes(7) + options)
+
+
+def geneve(options: bytes) -> bytes:
+    return udp(6081, bytes((len(options) // 4, 0)) + b"\x65\x58\0\0\1\0" + options + ethernet(0x0800, PACKET))
+
+
+def gtp(extensions: bytes) -> bytes:
+    """User data with extension headers; the last byte of ``extensions`` is 0."""
+    packet = extensions + PACKET
+    return udp(2152, b"\x34\xff" + (4 + len(packet)).to_bytes(2) + b"\0\0\0\7" + b"\0\0\0\x85" + packet)
+
+
+def routes(entries: bytes) -> bytes:
+    """GRE with source routes, RFC 1701."""
+    return ipv4(47, b"\x40\0\x08\0\0\0\0\0" + entries + bytes(4) + PACKET)
+
+
+def listeners(records: bytes, count: int) -> bytes:
+    return ipv6(58, b"\x8f" + bytes(5) + count.to_bytes(2) + records)
+
+
+def blocks(text: Text, gaps: int, duplicates: int) -> bytes:
+    """A SACK chunk of the right length."""
+    return chunk(3, text.take(8) + struct.pack("!HH", gaps, duplicates) + text.take(4 * (gaps + duplicates)))
+
+
+def ascending(text: Text, count: int) -> bytes:
+    """Gap blocks in order, of letters as far as there are any."""
+    values = sorted(text.take(2) for _ in range(2 * count))
+    return chunk(3, text.take(8) + struct.pack("!HH", count, 0) + b"".join(values))
+
+
+def tags(ethertype: bytes, text: Text, count: int) -> bytes:
+    chain = text.each(count, 2, ethertype)
+    return ethernet(int.from_bytes(ethertype), chain[:-2] + b"\x08\0" + PACKET)
+
+
+def tags_in_llc(text: Text) -> bytes:
+    """Tags between SNAP headers."""
+    snap = b"\xaa\xaa\3\0\0\0\x81\0"
+    body = b""
+    for _ in range(12):
+        body = snap + text.take(2) + len(body).to_bytes(2) + body if body else snap + text.take(2) + b"\x08\0"
+    return ethernet(len(body), body)
+
+
+def mpls_in(protocol: int, head: bytes = b""):
+    return lambda t: ipv4(protocol, head + t.take(1200))
+
+
+CONSTRUCTS = {  # by the file in workflow/native/src/anonymize
+    "link: MPLS without a bottom": lambda t: ethernet(0x8847, t.take(1256)),
+    "link: MPLS multicast": lambda t: ethernet(0x8848, t.take(600)),
+    "link: MPLS with a bottom": lambda t: ethernet(0x8847, labels(t, 16)),
+    "link: MPLS deeper than 16": lambda t: ethernet(0x8847, labels(t, 60)),
+    "link: MPLS over UDP": lambda t: udp(6635, t.take(1284)),
+    "link: MPLS in IP": mpls_in(137),
+    "link: MPLS in GRE": mpls_in(47, b"\0\0\x88\x47"),
+    "link: MPLS in PPP": mpls_in(47, b"\0\0\x88\x0b\xff\3\2\x81"),
+    "link: MPLS in PPPoE": lambda t: ethernet(0x8864, b"\x11\0\0\7" + (602).to_bytes(2) + b"\2\x81" + t.take(600)),
+    "link: PTP": lambda t: ethernet(0x88F7, t.take(1) + b"2" + t.take(80)),
+    "link: customer tags": lambda t: tags(b"\x81\0", t, 26),
+    "link: service tags": lambda t: tags(b"\x88\xa8", t, 26),
+    "link: both tags": lambda t: ethernet(0x88A8, t.each(12, 2, b"\x81\0", 2, b"\x88\xa8") + t.take(2) + b"\x08\0"),
+    "link: tags in LLC": tags_in_llc,
+    "network: IPv4 options of two bytes": lambda t: ip_options(t.each(20, 1, b"\2")),
+    "network: IPv4 router alerts": lambda t: ip_options(t.each(10, b"\x94\4", 2)),
+    "network: IPv4 timestamps": lambda t: ip_options(b"\x44\x28\5\0" + t.take(36)),
+    "network: IPv4 timestamps in turn": lambda t: ip_options(t.each(5, b"\x44\x08\5\0", 4)),
+    "network: IPv4 record routes": lambda t: ip_options(t.each(13, b"\7\3", 1)),
+    "network: AH in IPv6": lambda t: ipv6(51, t.each(60, b"\x33\1", 10)),
+    "network: AH in IPv4": lambda t: ipv4(51, t.each(60, b"\x33\1", 10)),
+    "network: fragments": lambda t: ipv6(44, t.each(60, b"\x2c", 1, b"\0\0", 4)),
+    "network: hop-by-hop headers": lambda t: ipv6(0, t.each(60, b"\0\0\5\2", 2, b"\1\0")),
+    "network: destination options": lambda t: ipv6(60, t.each(60, b"\x3c\0\4\1", 1, b"\1\1\0")),
+    "network: routing headers": lambda t: ipv6(43, t.each(60, b"\x2b\0\0", 5)),
+    "network: segment routing headers": lambda t: ipv6(43, t.each(30, b"\x2b\2\4\0\0", 3, bytes(16))),
+    "network: all extension headers in turn": lambda t: ipv6(60, t.each(
+        20, b"\x2b\0\4\1", 1, b"\1\1\0", b"\x2c\0\0", 5, b"\x33", 1, b"\0\0", 4, b"\x3c\1", 10)),
+    "network: IPv6 option types": lambda t: hop_by_hop(t.each(124, 1, b"\0")),
+    "network: IPv6 options without a value, as text": lambda t: hop_by_hop(t.take(246)),
+    "network: IPv6 router alerts": lambda t: hop_by_hop(t.each(60, b"\5\2", 2)),
+    "network: IPv6 encapsulation limits": lambda t: hop_by_hop(t.each(80, b"\4\1", 1)),
+    "network: jumbograms": lambda t: hop_by_hop(t.each(40, b"\xc2\4", 4)),
+    "icmp: neighbor options": lambda t: neighbor(t.each(60, 1, b"\1", 6)),
+    "icmp: routes": lambda t: neighbor(t.each(60, b"\x18\1", 6)),
+    "icmp: routes with a prefix": lambda t: neighbor(t.each(30, b"\x18\2", 6, 8)),
+    "icmp: MTU": lambda t: neighbor(t.each(60, b"\5\1", 6)),
+    "icmp: prefixes": lambda t: neighbor(t.each(15, b"\3\4", 14, bytes(16))),
+    "icmp: name servers": lambda t: neighbor(t.each(20, b"\x19\3", 6, bytes(16))),
+    "icmp: listener records": lambda t: listeners(t.each(25, 1, bytes(19)), 25),
+    "icmp: IGMP records": lambda t: ipv4(2, b"\x22\0\0\0\0\0\0\x3c" + t.each(60, 1, b"\0\0\0", MAPPED)),
+    "transport: TCP option kinds": lambda t: tcp(t.each(20, 1, b"\2")),
+    "transport: TCP options as text": lambda t: tcp(t.take(40)),
+    "transport: TCP segment sizes": lambda t: tcp(t.each(10, b"\2\4", 2)),
+    "transport: TCP window scales": lambda t: tcp(t.each(13, b"\3\3", 1)),
+    "transport: TCP time stamps": lambda t: tcp(t.each(4, b"\x08\x0a", 8)),
+    "transport: TCP SACK blocks": lambda t: tcp(b"\5\x22" + t.take(32)),
+    "transport: TCP SACK options": lambda t: tcp(t.each(4, b"\5\x0a", 8)),
+    "transport: MPTCP options": lambda t: tcp(t.each(13, b"\x1e\3", 1)),
+    "transport: MPTCP addresses": lambda t: tcp(t.each(5, b"\x1e\x08\x30", 1, MAPPED)),
+    "transport: SCTP chunks of 4 bytes": lambda t: sctp(t.each(200, 2, b"\0\4")),
+    "transport: SCTP chunks of 4 bytes, known types": lambda t: sctp(t.each(200, b"\x0b", 1, b"\0\4")),
+    "transport: SCTP SACK": lambda t: sctp(blocks(t, 300, 0)),
+    "transport: SCTP SACK in order": lambda t: sctp(ascending(t, 300)),
+    "transport: SCTP SACK duplicates": lambda t: sctp(blocks(t, 0, 300)),
+    "transport: SCTP SACK in turn": lambda t: sctp(*(blocks(t, 2, 1) for _ in range(40))),
+    "transport: SCTP SHUTDOWN in turn": lambda t: sctp(*(chunk(7, t.take(4)) for _ in range(60))),
+    "transport: SCTP FORWARD TSN in turn": lambda t: sctp(*(chunk(0xC0, t.take(8)) for _ in range(60))),
+    "transport: SCTP INIT in turn": lambda t: sctp(*(chunk(2, t.take(16)) for _ in range(40))),
+    "transport: SCTP parameters": lambda t: init(t.each(105, 2, b"\0\4")),
+    "transport: SCTP address types": lambda t: init(t.each(35, b"\0\x0c\0\x0a", 6, b"\0\0")),
+    "transport: SCTP parameters with a number": lambda t: asconf(
+        t.each(40, b"\xc0\1\0\x10", 4, b"\0\5\0\x08", MAPPED)),
+    "tunnel: Geneve options of length 0": lambda t: geneve(t.each(60, 3, b"\0")),
+    "tunnel: Geneve options as text": lambda t: geneve(t.take(240)),
+    "tunnel: Geneve options with data": lambda t: geneve(t.each(15, 3, b"\3", 12)),
+    "tunnel: Geneve options of a known class": lambda t: geneve(t.each(60, b"\1\2", 1, b"\0")),
+    "tunnel: GTP extensions": lambda t: gtp(t.each(60, b"\1", 3) + b"\1\0\0\0"),
+    "tunnel: GTP extensions of a known type": lambda t: gtp(t.each(60, b"\1", 2, b"\x85") + b"\1\0\0\0"),
+    "tunnel: GRE routes of length 0": lambda t: routes(t.each(60, 3, b"\0")),
+    "tunnel: GRE routes of IPv4": lambda t: routes(t.each(60, b"\x08\0", 1, b"\4", MAPPED)),
+}  # fmt: skip
+
+
+def longest(flags) -> int:
+    """The longest run of true values."""
+    return max((sum(1 for _ in run) for same, run in itertools.groupby(flags) if same), default=0)
+
+
+def begins(frame: bytes) -> int:
+    """Return where the repeated header begins at the earliest: after the link header, and after IP."""
+    kind = int.from_bytes(frame[12:14])
+    return 54 if kind == 0x86DD else 34 if kind == 0x0800 else 14
+
+
+def longest_text(text: bytes, left: bytes) -> int:
+    """The longest part of the text, endlessly repeated, that is in ``left``; a few zeros are none."""
+    endless = text * (2 + RUN // len(text))
+    windows = {endless[at : at + RUN] for at in range(len(text))}
+    return max((RUN for at in range(len(left) - RUN + 1) if left[at : at + RUN] in windows), default=0)
+
+
+def frames_of(name: str, code: str) -> list[tuple[Text, bytes]]:
+    """Frames of a construct, whose text begins at different places."""
+    made = []
+    for start in range(0, len(SENTENCE), 5):
+        text = Text(code, start)
+        made.append((text, CONSTRUCTS[name](text)))
+    return made
+
+
+# Bytes that may be letters: pieces of text in fields of headers of the right form, and some of pseudonyms.
+LETTERS = 32
+
+
+def letters(frame: bytes, left: bytes, begin: int) -> int:
+    """How many bytes that may be letters did not change, from ``begin`` on."""
+    return sum(a == b and 0x20 <= a < 0x7F for a, b in zip(frame[begin:], left[begin:], strict=False))
+
+
+@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("name", CONSTRUCTS)
+def test_no_run_of_text_in_a_repeated_header_is_kept(name, code, tmp_path):
+    made = frames_of(name, code)
+    most = 0
+    for (text, frame), left in zip(made, released(tmp_path, [frame for _, frame in made]), strict=True):
+        begin = begins(frame)
+        assert len(left) >= begin, "the headers before it are kept"
+        assert longest_text(text.content, left[begin:]) < RUN, left[begin:].hex()
+        most = max(most, letters(frame, left, begin))
+    assert most <= LETTERS
+
+
+@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("name", CONSTRUCTS)
+def test_text_in_a_repeated_header_that_stays_is_found(name, code, tmp_path):
+    frame = CONSTRUCTS[name](Text(code))
+    assert searched(tmp_path, [frame]) is None
+    assert searched(tmp_path, [frame], left_as_it_came(begins(frame), len(frame)))
+
+
+def test_random_text_in_repeated_headers_is_never_refused(tmp_path):
+    """The search has the same limits as what is kept."""
+    made = [frame for name in CONSTRUCTS for code in CODES for _, frame in frames_of(name, code)]
+    assert searched(tmp_path, made) is None
+
+
+def test_release_of_text_in_repeated_headers_contains_no_run_of_it(tmp_path):
+    """From the capture to the files of a release, by the commands alone."""
+    each = [(Text(code), CONSTRUCTS[name]) for name in CONSTRUCTS for code in CODES]
+    frames = [(10**18 + 1000 * n, make(text)) for n, (text, make) in enumerate(each)]
+    true = write_pcap(tmp_path / "true.pcap", frames)
+    mine, public = indexed(tmp_path, [("one", "s", "p", true)]), tmp_path / "public"
+    key = tmp_path / "key"
+    key.write_bytes(KEY)
+    key.chmod(0o600)
+    run("release", mine, "-o", public, "--key-file", key)
+    (capture,) = (public / "captures").iterdir()
+    left = [frame for *_, frame in records(capture.read_bytes())]
+    assert len(left) == len(frames)
+    for (text, _), (_, frame), kept in zip(each, frames, left, strict=True):
+        begin = begins(frame)
+        assert longest_text(text.content, kept[begin:]) < RUN
+        assert letters(frame, kept, begin) <= LETTERS
+
+
+KEPT = {  # headers that repeat no more than in real traffic, and which bytes have to be as they came
+    "three tags": (ethernet(0x88A8, b"\0\7\x81\0\0\x08\x81\0\0\x09\x08\0" + PACKET), 12, 26),
+    "three labels": (ethernet(0x8847, b"\0\1\2\x40\0\1\x12\x3f\0\1\x25\x3e" + PACKET), 12, 26),
+    "TCP options": (tcp(b"\2\4\5\xb4\4\2\x08\x0a\0\0\0\1\0\0\0\2\1\3\3\7"), 54, 74),
+    "a TCP SACK block": (tcp(b"\1\1\5\x0a\0\0\0\1\0\0\0\2"), 54, 66),
+    "IPv4 timestamps": (ip_options(b"\x44\x10\x11\0\0\0\0\1\0\0\0\2\0\0\0\3"), 34, 50),
+    "IPv6 options": (hop_by_hop(b"\5\2\0\0\1\0"), 54, 62),
+    "all IPv6 extension headers": (ipv6(0, b"\x3c\0\5\2\0\0\1\0" + b"\x2b\0\4\1\7\1\1\0" + b"\x2c\0\3" + bytes(5)
+                                   + b"\x33\0\0\1\0\0\0\7" + b"\x3c\1\0\0\0\0\0\x08\0\0\0\x09"
+                                   + b"\x11\0\4\1\7\1\1\0" + PACKET[20:]), 54, 106),
+    "SCTP SACK": (sctp(chunk(3, bytes(8) + b"\0\2\0\1" + b"\0\2\0\3\0\5\0\6" + b"\0\0\0\1")), 46, 74),
+    "SCTP INIT": (init(b"\x80\0\0\4\xc0\0\0\4\0\x0c\0\6\0\5"), 46, 82),
+    "neighbor options": (neighbor(b"\5\1\0\0\0\0\5\xdc" + b"\x18\1\0\x08\0\0\7\x08"), 62, 78),
+    "Geneve options": (geneve(b"\1\2\x80\0" + b"\1\x08\1\0"), 50, 58),
+    "GTP extensions": (gtp(b"\1\0\0\xc0" + b"\1\0\0\0"), 50, 62),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_repeats_of_real_traffic_are_kept(name, tmp_path):
+    frame, begin, end = KEPT[name]
+    (left,) = released(tmp_path, [frame])
+    assert (len(left), left[begin:end]) == (len(frame), frame[begin:end])
+
+
+def test_sack_with_more_blocks_is_a_shorter_chunk_and_padding(tmp_path):
+    """RFC 9260 3.3.4, RFC 4820 3; TCP's option keeps its first block (RFC 2018 4)."""
+    blocks = b"".join(struct.pack("!HH", 2 * n + 2, 2 * n + 2) for n in range(5))
+    many = sctp(chunk(3, bytes(8) + b"\0\5\0\2" + blocks + b"\0\0\0\7\0\0\0\x08"))
+    edges = [struct.pack("!II", 8 * n, 8 * n + 4) for n in range(1, 4)]
+    option = tcp(b"\1\1\5\x1a" + b"".join(edges))
+    left = released(tmp_path, [many, option])
+    assert left[0][46:] == chunk(3, bytes(8) + b"\0\3\0\0" + blocks[:12]) + chunk(0x84, bytes(12))
+    assert left[1][54:] == b"\1\1\5\x0a" + edges[0] + b"\1" * 16

@@ -1,0 +1,193 @@
+"""Pseudonyms of addresses as docs/release.md says them, in plain Python: AES of FIPS 197, Crypto-PAn bit by bit.
+
+It shares no code with the core.
+"""
+
+import functools
+import hashlib
+import hmac
+import itertools
+
+FIXED = {0, 0xFFFFFFFFFFFF, *range(0x0180C2000000, 0x0180C2000030), 0x01000CCCCCCC, 0x01000CCCCCCD}
+
+
+def doubled(value: int) -> int:
+    """Times x in AES's field (FIPS 197, 4.2.1)."""
+    return (value << 1 ^ 0x11B) & 0xFF if value & 0x80 else value << 1
+
+
+def product(a: int, b: int) -> int:
+    """A product in AES's field."""
+    result = 0
+    while b:
+        if b & 1:
+            result ^= a
+        a, b = doubled(a), b >> 1
+    return result
+
+
+def substituted(value: int) -> int:
+    """An octet through the S-box (FIPS 197, 5.1.1)."""
+    inverse = next((c for c in range(256) if product(value, c) == 1), 0)
+    result = 0x63
+    for shift in range(5):
+        result ^= (inverse << shift | inverse >> (8 - shift)) & 0xFF
+    return result
+
+
+SBOX = tuple(substituted(value) for value in range(256))
+DOUBLED = tuple(doubled(value) for value in range(256))
+
+
+class Aes128:
+    """AES with a key of 128 bits, encryption alone."""
+
+    def __init__(self, key: bytes):
+        words = [key[i : i + 4] for i in range(0, 16, 4)]
+        constant = 1
+        for i in range(4, 44):
+            word = words[-1]
+            if i % 4 == 0:
+                turned = bytes(SBOX[b] for b in word[1:] + word[:1])
+                word = bytes([turned[0] ^ constant]) + turned[1:]
+                constant = DOUBLED[constant]
+            words.append(bytes(a ^ b for a, b in zip(words[i - 4], word, strict=True)))
+        self.rounds = [b"".join(words[i : i + 4]) for i in range(0, 44, 4)]
+
+    def encrypt(self, block: bytes) -> bytes:
+        """One block."""
+        state = [a ^ b for a, b in zip(block, self.rounds[0], strict=True)]
+        for number, key in enumerate(self.rounds[1:], 1):
+            moved = [SBOX[state[(i + 4 * (i % 4)) % 16]] for i in range(16)]
+            if number < 10:
+                moved = [
+                    DOUBLED[c[r]] ^ DOUBLED[c[(r + 1) % 4]] ^ c[(r + 1) % 4] ^ c[(r + 2) % 4] ^ c[(r + 3) % 4]
+                    for c in (moved[i : i + 4] for i in range(0, 16, 4))
+                    for r in range(4)
+                ]
+            state = [a ^ b for a, b in zip(moved, key, strict=True)]
+        return bytes(state)
+
+
+class CryptoPan:
+    """Xu et al., "Prefix-preserving IP address anonymization", ICNP 2002, equation 1, for any length of address."""
+
+    def __init__(self, key: bytes):
+        self.aes = Aes128(key[:16])
+        self.padding = int.from_bytes(self.aes.encrypt(key[16:]))
+        self.address = functools.cache(self.computed)
+
+    def computed(self, address: bytes) -> bytes:
+        """The pseudonym of an address of 4 or 16 octets."""
+        bits = 8 * len(address)
+        number = int.from_bytes(address)
+        flips = 0
+        for i in range(bits):
+            rest = 128 - i
+            prefix = number >> (bits - i) << rest
+            block = prefix | self.padding & ((1 << rest) - 1)
+            flips = flips << 1 | self.aes.encrypt(block.to_bytes(16))[0] >> 7
+        return (number ^ flips).to_bytes(len(address))
+
+
+class Permutation:
+    """Ten rounds of Feistel over two halves, by a key derived for the label."""
+
+    def __init__(self, key: bytes, label: bytes):
+        self.aes = Aes128(hmac.new(key, label, hashlib.sha256).digest()[:16])
+
+    def map(self, value: int, bits: int, kind: int = 0) -> int:
+        """The permuted value; one permutation for each even number of bits and kind."""
+        half = bits // 2
+        left, right = value >> half, value & (1 << half) - 1
+        for number in range(10):
+            word = self.aes.encrypt(bytes((bits, number, kind)) + bytes(9) + right.to_bytes(4))
+            left, right = right, left ^ int.from_bytes(word[:4]) & (1 << half) - 1
+        return left << half | right
+
+    def inverse(self, value: int, bits: int, kind: int = 0) -> int:
+        """What `map` gives ``value`` for."""
+        half = bits // 2
+        left, right = value >> half, value & (1 << half) - 1
+        for number in reversed(range(10)):
+            word = self.aes.encrypt(bytes((bits, number, kind)) + bytes(9) + left.to_bytes(4))
+            left, right = right ^ int.from_bytes(word[:4]) & (1 << half) - 1, left
+        return left << half | right
+
+
+RANGES = {  # in bits, of the types that are not permuted as a whole
+    "gre_key": (20, 32),
+    "nvgre_vsid": (12, 24),
+    "gtp_teid": (0, 32),
+    "l2tp_tunnel": (0, 16, 32),
+    "l2tp_session": (0, 16, 32),
+    "pppoe_session": (0, 16),
+    "nvgre_flow_id": (0, 8),
+}
+
+
+class TunnelMap:
+    """Pseudonyms of tunnel identifiers: each range of a type is permuted in itself."""
+
+    def __init__(self, key: bytes, types: dict[str, tuple[int, int]]):
+        """``types``: number and bits of each type, as in schemas/tunnels.tsv."""
+        self.permutation = Permutation(key, b"acapella anonymize: tunnel identifiers")
+        self.types = types
+        self.identifier = functools.cache(self.computed)
+
+    def computed(self, kind: str, original: int) -> int:
+        """The pseudonym of an identifier."""
+        number, bits = self.types[kind]
+        limits = [0, *(1 << each for each in RANGES.get(kind, (bits,)))]
+        low, high = next((low, high) for low, high in itertools.pairwise(limits) if low <= original < high)
+        if high == 1:
+            return original
+        place = self.walked(self.permutation.map, original, low, high, number)
+        following = low if place + 1 == high else place + 1
+        return self.walked(self.permutation.inverse, following, low, high, number)
+
+    @staticmethod
+    def walked(step, value: int, low: int, high: int, number: int) -> int:
+        """``step`` until the result is in the range."""
+        while True:
+            value = step(value, high.bit_length() - 1, number)
+            if value >= low:
+                return value
+
+
+class MacMap:
+    """The permutation of MAC addresses where no vendors are known."""
+
+    def __init__(self, key: bytes):
+        self.permutation = Permutation(key, b"acapella anonymize: MAC addresses")
+        self.address = functools.cache(self.computed)
+
+    def computed(self, address: bytes) -> bytes:
+        """The pseudonym of an address of 6 octets."""
+        number = int.from_bytes(address)
+        kind = kind_of(number)
+        if kind == "fixed":
+            return address
+        while True:
+            number = self.step(number, kind)
+            if kind_of(number) == kind:
+                return number.to_bytes(6)
+
+    def step(self, number: int, kind: str) -> int:
+        """The permutation once."""
+        if kind == "ipv4 group":
+            return number >> 24 << 24 | self.permutation.map(number & 0xFFFFFF, 24)
+        if kind == "ipv6 group":
+            return number >> 32 << 32 | self.permutation.map(number & 0xFFFFFFFF, 32)
+        free = (number >> 42 & 3) << 40 | number & (1 << 40) - 1
+        mixed = self.permutation.map(free, 42)
+        return number & 0xF3 << 40 | mixed >> 40 << 42 | mixed & (1 << 40) - 1
+
+
+def kind_of(number: int) -> str:
+    """How an address is treated."""
+    if number in FIXED:
+        return "fixed"
+    if number >> 23 == 0x01005E000000 >> 23:
+        return "ipv4 group"
+    return "ipv6 group" if number >> 32 == 0x3333 else "other"
