@@ -60,7 +60,9 @@ Ipv4 CryptoPan::map(const Ipv4& address) const { return mapped(address); }
 Ipv6 CryptoPan::map(const Ipv6& address) const { return mapped(address); }
 
 MacMap::MacMap(Key key, Macs how, const Vendors* vendors)
-    : permutation_(key, "acapella anonymize: MAC addresses"), how_(how), vendors_(vendors) {}
+    : permutation_(key, "acapella anonymise: MAC addresses"),  // keys depend on it; codespell:ignore
+      how_(how),
+      vendors_(vendors) {}
 
 MacMap::Kind MacMap::kind_of(std::uint64_t address) {
     constexpr std::uint64_t kIeee =

@@ -16,7 +16,8 @@ namespace acapella::anonymize {
 // permuted among themselves.
 class TunnelMap {
   public:
-    explicit TunnelMap(Key key) : permutation_(key, "acapella anonymize: tunnel identifiers") {}
+    explicit TunnelMap(Key key)
+        : permutation_(key, "acapella anonymise: tunnel identifiers") {}  // codespell:ignore
 
     [[nodiscard]] std::uint32_t map(TunnelType type, std::uint32_t id);
 

@@ -131,7 +131,7 @@ class TunnelMap:
 
     def __init__(self, key: bytes, types: dict[str, tuple[int, int]]):
         """``types``: number and bits of each type, as in schemas/tunnels.tsv."""
-        self.permutation = Permutation(key, b"acapella anonymize: tunnel identifiers")
+        self.permutation = Permutation(key, b"acapella anonymise: tunnel identifiers")  # codespell:ignore
         self.types = types
         self.identifier = functools.cache(self.computed)
 
@@ -159,7 +159,7 @@ class MacMap:
     """The permutation of MAC addresses where no vendors are known."""
 
     def __init__(self, key: bytes):
-        self.permutation = Permutation(key, b"acapella anonymize: MAC addresses")
+        self.permutation = Permutation(key, b"acapella anonymise: MAC addresses")  # codespell:ignore
         self.address = functools.cache(self.computed)
 
     def computed(self, address: bytes) -> bytes:
