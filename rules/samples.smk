@@ -54,7 +54,7 @@ def check_names(known, place):
 def check_planned_names():
     """As `check_names`, of the samples that the local testbed is going to take, where these are known before."""
     from acapella_capture import collect
-    from acapella_capture.plan import KnownLater
+    from acapella_capture.plan.samples import KnownLater
 
     try:
         known = [line["sample"] for line in collect.planned(COLLECTED_BY)]
@@ -65,7 +65,7 @@ def check_planned_names():
 
 def told_plan():
     """What the testbed would be asked for and would sample. Raises UserError where the config asks for more."""
-    from acapella_capture import dry_run
+    from acapella_capture.plan import dry_run
 
     return dry_run.dry_run(COLLECTED_BY, config["campaign"])
 

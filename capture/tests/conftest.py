@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from acapella_capture import sampling
+from acapella_capture.control import sampling
 from acapella_capture.testbeds.local import sandbox
 
 sys.path.insert(0, str(Path(__file__).parent))  # leftovers, small_testbed, testbed_contract: modules that tests import

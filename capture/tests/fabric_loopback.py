@@ -19,7 +19,7 @@ from fabrictestbed_extensions.utils.utils import Utils
 from fim.graph.networkx_property_graph import NetworkXGraphStorage
 
 from acapella_capture.settings import FabricSettings, settings_of
-from acapella_capture.testbeds.fabric import FabricTestbed
+from acapella_capture.testbeds.fabric.testbed import FabricTestbed
 
 PATCHES = ((Utils, "is_reachable"), (node.Node, "_get_ssh_connection"))
 QUICK = {

@@ -4,7 +4,7 @@ import hashlib
 import struct
 from typing import ClassVar
 
-from acapella_capture.tcpdump import Counts
+from acapella_capture.programs.tcpdump import Counts
 from acapella_capture.testbeds.base import (
     Finished,
     Host,
@@ -16,7 +16,7 @@ from acapella_capture.testbeds.base import (
     Refused,
     Site,
     Testbed,
-)  # fmt: skip
+)
 from acapella_core.errors import UserError
 
 PCAP = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 200, 1)

@@ -8,8 +8,9 @@ import pytest
 
 from acapella_capture.settings import settings_of
 from acapella_capture.testbeds.base import Direction, Mirror, Want
-from acapella_capture.testbeds.local import LocalTestbed, sandbox
+from acapella_capture.testbeds.local import sandbox
 from acapella_capture.testbeds.local.ovs import TUN
+from acapella_capture.testbeds.local.testbed import LocalTestbed
 
 TRAFFIC = [
     {"kind": "ping", "path": "jumbo", "span": "run"},

@@ -10,7 +10,7 @@ import pytest
 from captured import records
 
 from acapella_capture import manifest as manifests
-from acapella_capture import outcomes
+from acapella_capture.control import outcomes
 from acapella_core.files import sha256_of
 
 PERIOD_NS = 2 * 10**9

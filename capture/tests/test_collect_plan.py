@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acapella_capture import congestion, outcomes
-from acapella_capture.allocation import Acquired, acquire, simulated, wanted_instances
-from acapella_capture.plan import SitePlan, most_bytes, next_start_ns, sites_of
+from acapella_capture.control import congestion, outcomes
+from acapella_capture.plan.allocation import Acquired, acquire, simulated, wanted_instances
+from acapella_capture.plan.samples import SitePlan, most_bytes, next_start_ns, sites_of
 from acapella_capture.settings import settings_of
 from acapella_capture.testbeds.base import Host, Instance, Port, Readings, Refused, Site, Telemetry, Want
 from acapella_core.errors import UserError

@@ -9,13 +9,15 @@ import time
 import pytest
 from paper_testbed import FRAME, PCAP, PaperTcpdump, PaperTestbed, StillMirror
 
-from acapella_capture import collect, coordinator, plan
-from acapella_capture.gather import gather
-from acapella_capture.outcomes import Outcome
-from acapella_capture.sampling import Failure
+from acapella_capture import collect
+from acapella_capture.control import coordinator
+from acapella_capture.control.gather import gather
+from acapella_capture.control.outcomes import Outcome
+from acapella_capture.control.sampling import Failure
+from acapella_capture.control.watchdog import MB, Look, Watch, clock_of, look_of, short_of
+from acapella_capture.plan import samples as plan
 from acapella_capture.settings import settings_of
 from acapella_capture.testbeds.base import Refused
-from acapella_capture.watchdog import MB, Look, Watch, clock_of, look_of, short_of
 from acapella_core.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("paper_tcpdump")

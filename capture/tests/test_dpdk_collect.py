@@ -9,9 +9,9 @@ import pytest
 from paper_testbed import PaperTestbed
 
 from acapella_capture import manifest as manifests
-from acapella_capture.dpdk import Dpdk, counts_of, device, ring_kib
+from acapella_capture.programs.dpdk import Dpdk, counts_of, device, ring_kib
+from acapella_capture.programs.tcpdump import Counts
 from acapella_capture.settings import settings_of
-from acapella_capture.tcpdump import Counts
 from acapella_capture.testbeds.base import Finished
 from acapella_core.errors import UserError
 
@@ -74,7 +74,7 @@ def test_one_collection_takes_samples_by_two_methods(caller, open_directory):
 
 
 def test_filter_sampling_and_snap_length_are_those_of_the_config(monkeypatch):
-    monkeypatch.setattr("acapella_capture.dpdk.executable", lambda: "writer")
+    monkeypatch.setattr("acapella_capture.programs.dpdk.executable", lambda: "writer")
     testbed = PaperTestbed("p")
     shown = {"sh": "0\n4294967295\n8192\n", "ip": "2: capture0: <UP> mtu 1500 qdisc"}
     monkeypatch.setattr(testbed, "run", lambda node, argv: Finished(0, shown[argv[0]], ""))

@@ -11,8 +11,8 @@ pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not i
 from fabric_loopback import Loopback
 
 from acapella_capture import collect
+from acapella_capture.control.preprocess import CARRIED, NOTE
 from acapella_capture.manifest import read
-from acapella_capture.preprocess import CARRIED, NOTE
 from acapella_capture.testbeds.base import Want
 from acapella_core.anonymize import make_key
 
@@ -62,7 +62,7 @@ def test_captures_are_anonymized_on_their_nodes_by_a_program_that_is_brought_the
     key = tmp_path / "key"
     make_key(key)
     (tmp_path / "manuf").write_text("00:00:01\tXerox\n")  # as tshark's, which is long
-    monkeypatch.setattr("acapella_capture.preprocess.vendor_lists", lambda: [tmp_path / "manuf"])
+    monkeypatch.setattr("acapella_capture.control.preprocess.vendor_lists", lambda: [tmp_path / "manuf"])
     one = {"sites": ["UTAH"], "ports": {"UTAH": OTHERS[:1]}}
     status, campaign = collected(fabric, collect=one, preprocess={"anonymize": True, "key_file": str(key)})
     (manifest,) = [read(path) for path in (campaign / "raw").glob("*.json")]

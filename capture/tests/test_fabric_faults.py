@@ -13,8 +13,8 @@ pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not i
 from fabric_loopback import Loopback
 from fabric_orchestrator import TAGS
 
+from acapella_capture.programs.tcpdump import Tcpdump
 from acapella_capture.settings import settings_of
-from acapella_capture.tcpdump import Tcpdump
 from acapella_capture.testbeds.base import Refused, Want
 from acapella_capture.testbeds.fabric import credentials
 from acapella_capture.testbeds.fabric.host_keys import HostKeyChangedError, HostKeys

@@ -6,10 +6,12 @@ import sys
 import pytest
 from paper_testbed import PaperTcpdump, PaperTestbed
 
-from acapella_capture import collect, coordinator, describe, outcomes, sampling
+from acapella_capture import collect
 from acapella_capture import manifest as manifests
-from acapella_capture.outcomes import Outcome
-from acapella_capture.sampling import Failure
+from acapella_capture.control import coordinator, outcomes, sampling
+from acapella_capture.control import delivery as describe
+from acapella_capture.control.outcomes import Outcome
+from acapella_capture.control.sampling import Failure
 from acapella_capture.settings import settings_of
 
 CONFIG = "campaign: test\ntestbed: local\ncapture: {sample_s: 0.01}\n"

@@ -13,12 +13,13 @@ import pytest
 from captured import frames
 from small_testbed import allocate, local_testbed, open_vswitch_or_skip
 
+from acapella_capture.programs.tcpdump import Counts, Tcpdump
 from acapella_capture.settings import settings_of
-from acapella_capture.tcpdump import Counts, Tcpdump
 from acapella_capture.testbeds.base import Instance, MirrorCounters, Refused, Want
-from acapella_capture.testbeds.local import SHORT_S, LocalTestbed, snmp
+from acapella_capture.testbeds.local import snmp
 from acapella_capture.testbeds.local.counters import SOURCE, interfaces
 from acapella_capture.testbeds.local.processes import eventually
+from acapella_capture.testbeds.local.testbed import SHORT_S, LocalTestbed
 
 PING = ["ping", "-c", "2", "-i", "0.05", "-W", "5"]
 HOW = settings_of({"testbed": "local", "capture": {"snaplen": 65535}}).capture

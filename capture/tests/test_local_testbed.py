@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from small_testbed import allocate, allocated, local_testbed, mirror_of
 
+from acapella_capture.programs.tcpdump import Tcpdump
 from acapella_capture.settings import settings_of
-from acapella_capture.tcpdump import Tcpdump
 from acapella_capture.testbeds.local.processes import eventually
 from acapella_capture.testbeds.local.sandbox import python_argv
 from acapella_core.errors import UserError

@@ -8,8 +8,8 @@ import pytest
 from captured import contents
 from small_testbed import allocated, local_testbed, mirror_of
 
+from acapella_capture.programs.tcpdump import Tcpdump
 from acapella_capture.settings import settings_of
-from acapella_capture.tcpdump import Tcpdump
 from acapella_capture.testbeds.local import processes, replay_capture, sandbox, services
 from acapella_capture.testbeds.local.network import PATHS
 from acapella_capture.testbeds.local.processes import eventually

@@ -1,6 +1,6 @@
 """What a P4 program did not send on is told by the names that stand beside the program."""
 
-from acapella_capture.describe import named
+from acapella_capture.control.delivery import named
 
 
 def test_reasons_have_the_names_of_the_programs_sidecar(tmp_path):

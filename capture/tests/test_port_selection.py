@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acapella_capture import selection
-from acapella_capture.selection import SELECTIONS, View, assigned, busiest, choose, rounds
+from acapella_capture.plan import port_selection as selection
+from acapella_capture.plan.port_selection import SELECTIONS, View, assigned, busiest, choose, rounds
 from acapella_capture.testbeds.base import Port, Rates
 from acapella_core.errors import UserError
 

@@ -10,7 +10,7 @@ import yaml
 from acapella_capture import collect, precheck
 from acapella_capture.settings import settings_of
 from acapella_capture.testbeds.base import Want
-from acapella_capture.testbeds.fabric import needs
+from acapella_capture.testbeds.fabric import requirements as needs
 from acapella_core.arguments import Parser
 from acapella_core.errors import UserError
 

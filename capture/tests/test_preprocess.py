@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from paper_testbed import PCAP, PaperTestbed
 
-from acapella_capture import coordinator
-from acapella_capture.preprocess import CARRIED, NOTE, carried_program, preprocessed, vendor_lists
+from acapella_capture.control import coordinator
+from acapella_capture.control.preprocess import CARRIED, NOTE, carried_program, preprocessed, vendor_lists
 from acapella_capture.settings import PreprocessSettings, settings_of
 from acapella_capture.testbeds.base import Finished
 from acapella_core.errors import UserError

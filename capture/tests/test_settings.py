@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from acapella_capture.plan import sites_of
+from acapella_capture.plan.samples import sites_of
 from acapella_capture.settings import read_settings, settings_of
-from acapella_capture.testbeds.local import LocalTestbed
+from acapella_capture.testbeds.local.testbed import LocalTestbed
 from acapella_core.errors import UserError
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from acapella_capture.settings import settings_of
-from acapella_capture.testbeds.local import LocalTestbed
+from acapella_capture.testbeds.local.testbed import LocalTestbed
 from acapella_core.errors import UserError
 
 ALPHA = {"name": "alpha", "hosts": [1, 2], "encapsulation": "mpls2"}

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from acapella_capture import tcpdump
+from acapella_capture.programs import tcpdump
+from acapella_capture.programs.tcpdump import Counts, Tcpdump, last_counts
 from acapella_capture.settings import settings_of
-from acapella_capture.tcpdump import Counts, Tcpdump, last_counts
 from acapella_capture.testbeds.local import sandbox
 from acapella_core.errors import UserError
 

@@ -22,13 +22,13 @@ from acapella_core.errors import UserError, exit_code_of
 from acapella_core.files import atomic_text
 
 from . import manifest as manifests
-from .allocation import counted
-from .coordinator import Told, collect
-from .dry_run import asked_of_fabric, dry_run, plans
-from .outcomes import Outcome
-from .plan import sites_of, trials
+from .control.coordinator import Told, collect
+from .control.outcomes import Outcome
+from .control.sampling import Failure
+from .plan.allocation import counted
+from .plan.dry_run import asked_of_fabric, dry_run, plans
+from .plan.samples import sites_of, trials
 from .precheck import check
-from .sampling import Failure
 from .settings import Settings, read_settings
 from .testbeds import files, testbed_of
 from .testbeds.base import Testbed

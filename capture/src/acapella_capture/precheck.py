@@ -9,8 +9,8 @@ from pathlib import Path
 from acapella_core import p4_control
 from acapella_core.errors import UserError
 
-from . import preprocess
-from .selection import selection_of
+from .control import preprocess
+from .plan.port_selection import selection_of
 from .settings import CaptureSettings, Settings, methods
 
 COMPILE_S = 30

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from acapella_capture import dpdk, tcpdump
+from acapella_capture.programs import dpdk, tcpdump
 
 from . import table
 from .programs import Bench, Failed, native_program

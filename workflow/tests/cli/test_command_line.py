@@ -12,7 +12,7 @@ from acapella_testing.frames.traces import busy_port, write_pcap
 from acapella.cli import entry as start
 from acapella.cli.main import COMMANDS, main, told
 from acapella_capture import collect
-from acapella_capture.outcomes import Outcome
+from acapella_capture.control.outcomes import Outcome
 
 EVERY_STAGE = (*COMMANDS, "collect")
 

@@ -14,7 +14,7 @@ from acapella_testing.workflow_run import workplace
 
 from acapella.cli import main as cli
 from acapella.common.links import links, refusal
-from acapella_capture import coordinator, outcomes
+from acapella_capture.control import coordinator, outcomes
 from acapella_capture.testbeds import files as captures
 from acapella_capture.testbeds.fabric.transfer import Transfer
 from acapella_core import _native, beneath, files

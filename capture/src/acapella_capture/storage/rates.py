@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..dpdk import executable
+from ..programs.dpdk import executable
 from . import Skip
 
 SNAPLENS = (200, 64)  # bytes kept: Table 1, Table 2

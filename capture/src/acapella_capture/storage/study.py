@@ -14,7 +14,7 @@ from typing import Any
 
 from acapella_core.errors import UserError
 
-from ..dpdk import executable
+from ..programs.dpdk import executable
 from . import Skip, disk, rates, thresholds, trace
 
 CALLS = {"buffered": "writev", "direct": "io_uring"}

@@ -11,10 +11,10 @@ def testbed_of(settings: Settings, campaign: str = "campaign") -> Testbed:
 
         return FilesTestbed(settings.samples)
     if settings.testbed == "fabric":
-        from .fabric import FabricTestbed  # noqa: PLC0415
+        from .fabric.testbed import FabricTestbed  # noqa: PLC0415
 
         follow = settings.collect.slice if settings.collect.mode == "slice" else None
         return FabricTestbed(settings.fabric, campaign, follow=follow)
-    from .local import LocalTestbed  # noqa: PLC0415
+    from .local.testbed import LocalTestbed  # noqa: PLC0415
 
     return LocalTestbed(settings.local)

@@ -32,8 +32,8 @@ from acapella_core.errors import UserError
 
 from ..base import Direction, Host, Instance, MirrorCounters
 from .bridge import backlog, limit_mirror
-from .flows import CORE, EDGE, FAR_SIDE, UPLINK, core_flows, edge_flows
 from .network import NAMESPACES, Network, add_link, make_namespace, no_offloads, remove_namespace
+from .openflow import CORE, EDGE, FAR_SIDE, UPLINK, core_flows, edge_flows
 from .processes import eventually, run, start, succeed
 from .sandbox import SCRATCH
 from .switch import Link, LocalMirror, Switches

@@ -10,9 +10,9 @@ from typing import Any
 
 from acapella_core.errors import UserError
 
-from .settings import CaptureSettings
+from ..settings import CaptureSettings
+from ..testbeds.base import Job, Testbed
 from .tcpdump import Counts
-from .testbeds.base import Job, Testbed
 
 PROGRAM = "acapella-dpdk-capture"
 START_S = 20  # until it says that it listens

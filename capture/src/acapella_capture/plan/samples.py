@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from acapella_core.errors import UserError
 
-from .selection import STEADY, View, choose, rounds, selection_of
-from .settings import CollectSettings, Settings, methods
-from .testbeds.base import Direction, Port, Rates, Replay, Site
+from ..settings import CollectSettings, Settings, methods
+from ..testbeds.base import Direction, Port, Rates, Replay, Site
+from .port_selection import STEADY, View, choose, rounds, selection_of
 
 BETWEEN_S = 5  # between two samples at the most: end and begin a capture, fetch it
 RECORD_BYTES = {"pcap": 16, "pcapng": 72}  # what stands beside a frame in a capture (pcapng: with its hash and padding)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from acapella_core.errors import UserError
 
-from .settings import CaptureSettings
-from .testbeds.base import Job, Testbed
+from ..settings import CaptureSettings
+from ..testbeds.base import Job, Testbed
 
 START_S = 20  # until it says that it listens
 DRAIN_S = 10  # until it has written what the kernel holds; the kernel hands over at least once a second

@@ -13,8 +13,8 @@ from pathlib import Path
 from acapella_core.anonymize import read_key
 from acapella_core.errors import UserError
 
-from .settings import PreprocessSettings
-from .testbeds.base import Testbed
+from ..settings import PreprocessSettings
+from ..testbeds.base import Testbed
 
 NOTE = "anonymized on its node, before it was fetched: headers alone, pseudonyms for addresses (docs/release.md)"
 NO_PROGRAM = 127

@@ -11,13 +11,13 @@ from typing import Any
 
 from acapella_core.errors import UserError
 
+from ..plan.samples import Shot
+from ..programs.dpdk import Dpdk, Fpga
+from ..programs.tcpdump import Counts, Tcpdump
+from ..settings import CaptureSettings, Settings
+from ..testbeds.base import Aim, Instance, Mirror, MirrorCounters, Telemetry, Testbed
 from . import congestion
-from .dpdk import Dpdk, Fpga
 from .outcomes import Ledger
-from .plan import Shot
-from .settings import CaptureSettings, Settings
-from .tcpdump import Counts, Tcpdump
-from .testbeds.base import Aim, Instance, Mirror, MirrorCounters, Telemetry, Testbed
 from .watchdog import MB, Watch, Watchdog, short_of
 
 PROGRAMS = {"tcpdump": Tcpdump, "dpdk": Dpdk, "fpga": Fpga}  # by capture.method

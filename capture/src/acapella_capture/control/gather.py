@@ -6,8 +6,8 @@ from pathlib import Path
 from acapella_core.errors import UserError
 from acapella_core.files import sha256_of
 
-from .settings import CollectSettings
-from .testbeds.base import Testbed
+from ..settings import CollectSettings
+from ..testbeds.base import Testbed
 
 SHA256 = re.compile(r"\\?([0-9a-f]{64}) ")  # sha256sum(1); the backslash where the name has odd characters
 NO_PROGRAM = 127

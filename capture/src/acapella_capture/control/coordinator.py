@@ -16,13 +16,13 @@ from acapella_core import beneath
 from acapella_core.errors import UserError
 from acapella_core.files import locked
 
-from .describe import delivered
+from ..plan.samples import Shot, SitePlan, sites_of, trials
+from ..settings import CaptureSettings, Settings
+from ..testbeds.base import Site, Testbed, Want
+from .delivery import delivered
 from .outcomes import Ledger, Outcome
-from .plan import Shot, SitePlan, sites_of, trials
 from .sampling import Collection, Failure, SharedTraffic, Taking, running, stop_mirrors
-from .settings import CaptureSettings, Settings
 from .site_job import SiteJob
-from .testbeds.base import Site, Testbed, Want
 
 WHOLE_FRAMES = 262144  # snap length of a trial: two trials can be compared by what was kept of each packet
 TOLD_S = 0.2  # how often sites are looked for that ended without a word

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from .testbeds.base import Direction, Rates, Readings, Telemetry, Testbed
+from ..testbeds.base import Direction, Rates, Readings, Telemetry, Testbed
 
 SHARES = {"rx": (0, 1), "tx": (1, 0), "both": (1, 1)}  # of the port's Tx and Rx
 AT_RISK, CONGESTED, UNKNOWN = "at risk", "congested", "unknown"

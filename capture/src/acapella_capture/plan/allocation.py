@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from .testbeds.base import Host, Instance, Refused, Testbed, Want
+from ..settings import Settings
+from ..testbeds.base import Host, Instance, Refused, Site, Testbed, Want
 
 NEEDS = ("nics", "cores", "ram_gb", "disk_gb")  # of a host; the scarcest first (Patchwork, section 6.2.1)
 
@@ -27,6 +28,13 @@ def wanted_instances(ports: int, receivers: int, most: int | None) -> int:
     """Listening nodes for so many ports at once, with so many receivers each; at most `most`."""
     needed = max(1, math.ceil(ports / receivers))
     return needed if most is None else min(needed, most)
+
+
+def want_of(settings: Settings, site: Site, receivers: int) -> Want:
+    """What is asked for a site whose listening nodes have so many receivers each."""
+    collect = settings.collect
+    instances = wanted_instances(len(site.ports), receivers, collect.instances)
+    return Want(instances, collect.cores, collect.ram_gb, collect.disk_gb)
 
 
 def need_of(want: Want) -> dict[str, int]:

@@ -4,14 +4,13 @@ from collections.abc import Iterator, Sequence
 
 from acapella_core.errors import UserError
 
-from .allocation import counted, simulated
-from .plan import SitePlan, most_bytes, sites_of, trials
-from .selection import STEADY
-from .settings import CaptureSettings, Settings, methods
-from .site_job import want_of
-from .testbeds import testbed_of
-from .testbeds.base import Site, Testbed, Want
-from .testbeds.fabric import needs
+from ..settings import CaptureSettings, Settings, methods
+from ..testbeds import testbed_of
+from ..testbeds.base import Site, Testbed, Want
+from ..testbeds.fabric import requirements as needs
+from .allocation import counted, simulated, want_of
+from .port_selection import STEADY
+from .samples import SitePlan, most_bytes, sites_of, trials
 
 CYCLES_SHOWN = 12
 

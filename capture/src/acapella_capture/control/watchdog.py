@@ -11,8 +11,8 @@ from typing import Any
 
 from acapella_core.errors import UserError
 
-from .settings import CollectSettings
-from .testbeds.base import Instance, Job, Testbed
+from ..settings import CollectSettings
+from ..testbeds.base import Instance, Job, Testbed
 
 MB = 10**6  # as in collect.disk_reserve_mb
 RECORD_BYTES = 16 + 60  # the least that a frame takes of a capture

@@ -9,15 +9,15 @@ from typing import Any
 from acapella_core.errors import UserError
 from acapella_core.files import sha256_of
 
-from . import manifest as manifests
+from .. import manifest as manifests
+from ..plan.samples import Shot
+from ..programs.tcpdump import Counts
+from ..scan import Facts, scan_apart
+from ..settings import Settings
+from ..testbeds.base import Testbed
 from .gather import gather
-from .plan import Shot
 from .preprocess import preprocessed
 from .sampling import Failure, Taking
-from .scan import Facts, scan_apart
-from .settings import Settings
-from .tcpdump import Counts
-from .testbeds.base import Testbed
 from .watchdog import clock_of
 
 UNCOUNTED = Counts(captured=None, received=None, dropped_kernel=None, dropped_interface=None)

@@ -8,22 +8,14 @@ from itertools import count
 
 from acapella_core.errors import UserError
 
+from ..plan.allocation import Acquired, acquire, want_of
+from ..plan.port_selection import STEADY, assigned
+from ..plan.samples import Shot, SitePlan, most_bytes, next_start_ns
+from ..testbeds.base import Instance, Rates, Site
 from . import outcomes
-from .allocation import Acquired, acquire, wanted_instances
-from .describe import delivered
-from .plan import Shot, SitePlan, most_bytes, next_start_ns
+from .delivery import delivered
 from .sampling import Collection, Failure, Taking, complete_congestion, take
-from .selection import STEADY, assigned
-from .settings import Settings
-from .testbeds.base import Instance, Rates, Site, Want
 from .watchdog import Watchdog
-
-
-def want_of(settings: Settings, site: Site, receivers: int) -> Want:
-    """What is asked for a site whose listening nodes have so many receivers each."""
-    collect = settings.collect
-    instances = wanted_instances(len(site.ports), receivers, collect.instances)
-    return Want(instances, collect.cores, collect.ram_gb, collect.disk_gb)
 
 
 class SiteJob:

@@ -13,7 +13,7 @@ from importlib.metadata import entry_points
 
 from acapella_core.errors import UserError
 
-from .testbeds.base import Port, Rates
+from ..testbeds.base import Port, Rates
 
 GROUP = "acapella.port_selection"
 

@@ -1,0 +1,1 @@
+"""Runs a collection: a thread per site, samples, their captures, manifests and outcomes."""

@@ -1,0 +1,1 @@
+"""What is sampled when, and on what resources: nothing here takes a sample."""

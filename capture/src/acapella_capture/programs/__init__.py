@@ -1,0 +1,1 @@
+"""The capture programs: tcpdump and acapella-dpdk-capture."""

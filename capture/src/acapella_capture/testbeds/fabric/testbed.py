@@ -1,0 +1,390 @@
+"""Testbed `fabric`: listening nodes in slices on FABRIC, one slice a site, and port mirrors to their NICs."""
+
+import contextlib
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from acapella_core.errors import UserError
+
+from ...settings import FabricSettings
+from ..base import Aim, Direction, Finished, Host, Instance, Job, Mirror, Rates, Refused, Site, Telemetry, Testbed, Want
+from . import credentials, mirrors, resources
+from . import requirements as needs
+from . import switch_counters as switches
+from .credentials import WHERE
+from .host_keys import FILE, HostKeyChangedError, HostKeys
+from .remote import Remote
+from .session import GRAPHS, Session, graphs
+from .slices import FAILED, GONE, READY, Slices, site_of, slice_name
+from .transfer import MB, Transfer
+
+NODE = re.compile(r"(.+)-listener(\d+)")
+NOTE = "the switch copies before and after a sample too; what it could not copy is not counted"
+MIRROR_HANGS = "fabric.mirror_timeout_s, or fabric.move_mirrors: false where this happens again"
+SET_UP = """set -e
+for dev; do
+    ip link set dev "$dev" mtu 9216 || ip link set dev "$dev" mtu 9000 || echo "the MTU of $dev stays"
+    ip link set dev "$dev" up
+done
+get() {
+    command -v "$1" > /dev/null && return
+    if command -v apt-get > /dev/null; then
+        apt-get -qq -o DPkg::Lock::Timeout=120 update && apt-get -qq -y -o DPkg::Lock::Timeout=120 install "$1"
+    else
+        dnf -q -y install "$1"
+    fi
+}
+get zstd || echo "no zstd: captures are fetched as they are"
+get tcpdump
+"""  # Ethernet's largest usual MTU, so that no mirrored jumbo frame is refused; a NIC that has less keeps FABRIC's own
+SET_UP_S = 300
+
+
+@dataclass
+class Taken:
+    """A site's slice: its instances, and FABRIC's objects of its nodes and their interfaces by receiver."""
+
+    slice_id: str
+    instances: tuple[Instance, ...]
+    nodes: dict[str, Any]
+    interfaces: dict[tuple[str, str], str]  # FABRIC's name, by instance and receiver
+    rates: dict[str, int | None]  # of a receiver, by instance
+
+
+class FabricTestbed(Testbed):
+    """FABRIC, as a user of it; `follow` is a slice of the project whose ports are to be known."""
+
+    name = "fabric"
+
+    def __init__(self, settings: FabricSettings, campaign: str, *, follow: str | None = None):
+        self.settings = settings
+        self.campaign = campaign
+        self.session = Session(credentials.find(settings.fabric_rc))
+        self.slices = Slices(self.session, settings, campaign)
+        self._follow = follow
+        self._sites: tuple[Site, ...] | None = None
+        self._notes: list[str] = [NOTE]
+        self._taken: dict[str, Taken] = {}
+        self._asked: set[str] = set()  # sites whose slice was looked for
+        self._aimed: dict[tuple[str, str], tuple[str, Direction]] = {}
+        self._own: dict[str, set[str]] = {}  # switch ports that lead to our receivers, by site, as far as known
+        directory = f"acapella-{campaign}"
+        self._remote = Remote(self._node, directory, tries=settings.ssh_tries, interval_s=settings.ssh_retry_s)
+        self._transfer = Transfer(self._remote, self._download, settings.part_mb * MB)
+        self._host_keys = HostKeys(self.session.credentials.tokens.with_name(FILE))
+
+    def __enter__(self) -> Self:
+        self.prepare()  # takes nothing, so there is nothing to release where it fails
+        return self
+
+    def prepare(self) -> None:
+        """Find credentials and a valid token."""
+        self.session.check()
+
+    def sites(self) -> tuple[Site, ...]:
+        if self._sites is None:
+            found = self._summary("cannot read FABRIC's sites")
+            self._sites = resources.sites_of(
+                found.get("sites") or (), found.get("links") or (), self._counted(), self._used()
+            )
+        return self._sites
+
+    def resources(self, site: str) -> tuple[Host, ...]:
+        self.site(site)
+        return resources.hosts_of(self._hosts(site), site, self.settings.nics)
+
+    def telemetry(self, site: str, seconds: float) -> Telemetry | None:
+        names = [port.name for port in self.site(site).ports]
+        own = dict.fromkeys(self._own.get(site, ()), Rates(0.0, 0.0))  # nothing passes there but our own copies
+        try:
+            found = switches.of(self.settings.telemetry_url, self.session.token, site).telemetry(seconds, names)
+            return found and replace(found, ports={**found.ports, **own})
+        except UserError as error:
+            self._note(f"no telemetry: {error}")
+            return None
+
+    def allocate(self, site: str, want: Want) -> tuple[Instance, ...]:
+        self.site(site)
+        self._asked.add(site)
+        needs.check_tags(self.settings, want, self.session.tags())
+        there = self._there(site)
+        present = instances_in(there, site) if there else []
+        missing = want.instances - len(present)
+        if missing > 0:
+            chosen = resources.choose(self._hosts(site), site, self.settings.nics, replace(want, instances=missing))
+            if chosen is None:
+                raise Refused(f"no hosts for {missing} instances more at {site}", where=WHERE)
+            unused = (name for number in range(1, 1 + want.instances + len(present))
+                      if (name := f"{site}-listener{number}") not in present)  # fmt: skip
+            nodes = list(zip(unused, chosen, strict=False))
+            there = self.slices.grow(there, site, nodes, want) if there else self.slices.create(site, nodes, want)
+        try:
+            self._take(site, there)
+        except BaseException:
+            if not present:  # all of it is new
+                self.release(site)
+            raise
+        return self.instances(site)
+
+    def instances(self, site: str) -> tuple[Instance, ...]:
+        """Those that were taken; of an earlier crash also those that run and answer, when they are first asked for."""
+        self.site(site)
+        if site not in self._taken and site not in self._asked:
+            self._asked.add(site)
+            with contextlib.suppress(UserError):  # `allocate` tells what is wrong with it
+                record = self.slices.record(site)
+                if record is not None and record.state in READY:
+                    self._take(site, self.slices.open(record.slice_id))
+        return self._taken[site].instances if site in self._taken else ()
+
+    def mirror(self, instance: Instance, receiver: str, port: str, direction: Direction) -> Mirror:
+        self.receiver(instance, receiver)
+        self.port(instance.site, port)
+        if direction not in ("rx", "tx", "both"):
+            raise UserError(f"no direction {direction!r}; rx, tx or both", where=WHERE)
+        if port in self._own.get(instance.site, ()):
+            raise UserError(f"{port} leads to a listening node of ours", where=WHERE)
+        if self._aimed.get((instance.name, receiver)) != (port, direction):
+            self._aim(instance.site, [Aim(instance, receiver, port, direction)])
+        return mirrors.FabricMirror(instance.name, receiver)
+
+    def own_ports(self, site: str) -> frozenset[str]:
+        self.site(site)
+        return frozenset(self._own.get(site, ()))
+
+    def foresee(self, aims: Sequence[Aim]) -> None:
+        """Move the mirrors of a site in one modification of its slice: one takes a minute, and may hang."""
+        for site in dict.fromkeys(aim.instance.site for aim in aims):
+            own = self._own.get(site, ())
+            ours = [aim for aim in aims if aim.instance.site == site and aim.port not in own]
+            with contextlib.suppress(UserError):  # each `mirror` tells what is wrong with it
+                for aim in ours:
+                    self.receiver(aim.instance, aim.receiver)
+                    self.port(site, aim.port)
+                self._aim(site, ours)
+
+    def _aim(self, site: str, aims: Sequence[Aim]) -> None:
+        """Aim mirrors that are not aimed so by now. Raises UserError, with none of them moved."""
+        goals = {(aim.instance.name, aim.receiver): aim for aim in aims}
+        moving = {key: aim for key, aim in goals.items() if self._aimed.get(key) != (aim.port, aim.direction)}
+        if not moving:
+            return
+        taken = self._taken[site]
+        there = self.slices.quiet(taken.slice_id, self.settings.mirror_timeout_s, MIRROR_HANGS)
+        with graphs("cannot read the mirrors"):
+            ends = {key: there.get_node(key[0]).get_interface(name=interface, refresh=True)
+                    for key, interface in taken.interfaces.items()}  # fmt: skip
+            now = {key: mirrors.aimed_at(interface) for key, interface in ends.items()}
+        self._aimed.update({key: aimed for key, aimed in now.items() if aimed})  # also after a crash
+        moving = {key: aim for key, aim in moving.items() if now[key] != (aim.port, aim.direction)}
+        for (name, receiver), aimed in ((key, now[key]) for key in moving):
+            if aimed and not self.settings.move_mirrors:
+                stays = f"{receiver} of {name} stays on {aimed[0]} ({aimed[1]})"
+                raise UserError(f"{stays}: fabric.move_mirrors is false", where=WHERE)
+        if not moving:
+            return
+        # FABRIC mirrors a port once: another mirror of ours there gives way
+        ports = {aim.port for aim in moving.values()}
+        leaving = [key for key, aimed in now.items() if aimed and (key in moving or aimed[0] in ports)]
+        with graphs("cannot describe the mirrors"):
+            for key in leaving:
+                self._aimed.pop(key, None)
+                mirrors.clear(ends[key])
+            for key, aim in moving.items():
+                mirrors.add(there, aim, taken.interfaces[key])
+        there = self.slices.modify(there, self.settings.mirror_timeout_s, MIRROR_HANGS)
+        self._aimed.update({key: (aim.port, aim.direction) for key, aim in moving.items()})
+        self._learn_own_ports(site, there)
+
+    def _learn_own_ports(self, site: str, there: Any) -> None:
+        """Ports that lead to our receivers; FABRIC tells them once a mirror ends there."""
+        with graphs("cannot read the mirrors"):
+            ends = [there.get_node(name).get_interface(name=interface, refresh=True)
+                    for (name, _), interface in self._taken[site].interfaces.items()]  # fmt: skip
+            self._own.setdefault(site, set()).update(filter(None, map(mirrors.switch_port, ends)))
+
+    def mirror_capacity_bps(self, instance: Instance, receiver: str) -> int | None:
+        self.receiver(instance, receiver)
+        return self._taken[instance.site].rates[instance.name]
+
+    def extend(self, site: str, until_ns: int) -> None:
+        self.site(site)
+        if site in self._taken:
+            self.slices.extend(self._taken[site].slice_id, until_ns)
+
+    def release(self, site: str | None = None) -> None:
+        """Delete slices; all are tried before the first failure is raised."""
+        if site is not None:
+            self.site(site)
+            self._asked.add(site)
+        fault: UserError | None = None
+        for record in self.slices.records():
+            where = site_of(self.campaign, record.name)
+            if site in (None, where):
+                try:
+                    self._forget(where)
+                    self.slices.delete(record.slice_id)
+                except UserError as error:
+                    fault = fault or error
+        for name in [site] if site else list(self._taken):
+            self._forget(name)
+        if fault:
+            raise fault
+
+    def leftovers(self) -> tuple[str, ...]:
+        ours = {slice_name(self.campaign, site) for site in self._taken}
+        return tuple(sorted(record.name for record in self.slices.records() if record.name not in ours))
+
+    def stop_waiting(self) -> None:
+        self.slices.stopping.set()
+
+    def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> Finished:
+        return self._remote.run(node, argv, timeout_s=timeout_s, stdin=stdin)
+
+    def start(self, node: str, argv: Sequence[str], *, output: str | None = None) -> Job:
+        return self._remote.start(node, argv, output=output)
+
+    def place(self, node: str, file: str) -> str:
+        self._node(node)
+        return file  # programs run in the directory of files
+
+    def fetch(self, node: str, path: str, target: Path) -> None:
+        self._transfer.fetch(node, path, target)
+
+    def put(self, node: str, source: Path, file: str) -> None:
+        self._remote.put(node, source, file)
+
+    def notes(self) -> list[str]:
+        return list(self._notes)
+
+    def _note(self, text: str) -> None:
+        if text not in self._notes:
+            self._notes.append(text)
+
+    def _summary(self, doing: str, **only: Any) -> dict[str, Any]:
+        """FABRIC's resources, read anew: it keeps old ones. Not by the manager's own call, which hides a failure."""
+        token = self.session.token()
+        return self.session.ask(doing, lambda manager: manager.orch.resources_summary(
+            token=manager.get_id_token() or token, level=2, force_refresh=True, **only))  # fmt: skip
+
+    def _hosts(self, site: str) -> list[dict[str, Any]]:
+        return self._summary("cannot read FABRIC's hosts", includes=[site]).get("hosts") or []
+
+    def _counted(self) -> dict[str, set[str]]:
+        """The switch ports that are counted, by site in upper case as FABRIC writes it."""
+        try:
+            found = switches.ports(self.settings.telemetry_url, self.session.token)
+        except UserError as error:
+            self._note(f"only uplinks are known, no telemetry: {error}")
+            return {}
+        return {rack.upper(): names for rack, names in found.items()}
+
+    def _used(self) -> dict[tuple[str, str], list[str]]:
+        """Slices by site and port, of the one that is followed. Raises UserError where it is not there."""
+        used: dict[tuple[str, str], list[str]] = {}
+        if self._follow is None:
+            return used
+        found = [
+            each for each in self.session.use("cannot read slices", lambda fablib: fablib.get_slices(
+                slice_name=self._follow, user_only=False)) if each.get_name() == self._follow
+        ]  # fmt: skip
+        if not found:
+            raise UserError(f"no slice {self._follow!r} in the project", where=WHERE)
+        with graphs("cannot read the slice"):
+            for interface in found[0].get_interfaces():
+                port = mirrors.switch_port(interface)
+                if port:
+                    used.setdefault((interface.get_site(), port), [self._follow])
+        return used
+
+    def _there(self, site: str) -> Any | None:
+        """The site's slice as it runs, None where there is none; one that has failed is given back."""
+        record = self.slices.record(site)
+        if record is None or record.state in GONE:
+            self._forget(site)
+            return None
+        if record.state in FAILED and record.state != "ModifyError":  # after that, what was before still runs
+            self.slices.delete(record.slice_id, wholly=True)
+            self._forget(site)
+            return None
+        if record.state == "ModifyError":
+            return self.slices.open(record.slice_id)
+        return self.slices.stable(record.slice_id, self.settings.wait_timeout_s)
+
+    def _take(self, site: str, there: Any) -> None:
+        """Wait for each node's SSH, make its receivers ready, and remember them."""
+        known = self._taken.get(site)
+        taken = Taken(there.get_slice_id(), (), {}, {}, {})
+        if known and known.slice_id == taken.slice_id and len(known.instances) == len(instances_in(there, site)):
+            return
+        self._taken[site] = taken
+        end = time.monotonic() + self.settings.wait_timeout_s
+        try:
+            for name in instances_in(there, site):
+                with GRAPHS:
+                    taken.nodes[name] = self._host_keys.watch(there.get_node(name), taken.slice_id)
+                taken.instances += (self._made_ready(taken, name, site, end),)
+        except BaseException:
+            self._taken.pop(site)
+            if known:
+                self._taken[site] = known
+            raise
+
+    def _made_ready(self, taken: Taken, name: str, site: str, end: float) -> Instance:
+        node, receivers = taken.nodes[name], {}
+        links = self._links(name, end)
+        with graphs("cannot read the node's interfaces"):
+            found = {each.get_name(): str(each.get_mac()).lower() for each in node.get_interfaces()}
+            model = node.get_components()[0].get_model()
+        for interface, mac in sorted(found.items(), key=lambda each: resources.natural(each[0])):
+            if mac not in links:
+                raise UserError(f"{interface} ({mac}) is no interface of the node", where=f"node {name}")
+            receivers[links[mac]] = interface
+        taken.interfaces |= {(name, receiver): interface for receiver, interface in receivers.items()}
+        taken.rates[name] = needs.NICS.get(model)
+        done = self.run(name, ["sh", "-c", SET_UP, "sh", *receivers], timeout_s=SET_UP_S)
+        if done.status != 0:
+            said = (done.stderr or done.stdout).strip().splitlines()
+            raise UserError(f"cannot be made ready: {said[-1] if said else done.status}", where=f"node {name}")
+        return Instance(name, site, tuple(receivers))
+
+    def _links(self, name: str, end: float) -> dict[str, str]:
+        """The node's interfaces by MAC address, as soon as SSH answers. Raises UserError where it never does."""
+        while True:
+            try:
+                return self._remote.ask(name, "links")["links"]
+            except HostKeyChangedError:
+                raise
+            except UserError as error:
+                if time.monotonic() > end or self.slices.stopping.is_set():
+                    raise UserError(f"never came up: {error}", where=WHERE) from error
+            time.sleep(self.settings.poll_s)
+
+    def _node(self, name: str) -> Any:
+        for taken in list(self._taken.values()):
+            if name in taken.nodes:
+                return taken.nodes[name]
+        raise UserError(f"no node {name!r}", where=WHERE)
+
+    def _forget(self, site: str) -> None:
+        """Know no more of a site's slice, and end the connections to it."""
+        taken = self._taken.pop(site, None)
+        for name, node in taken.nodes.items() if taken else ():
+            node.close_ssh()
+            for key in [key for key in self._aimed if key[0] == name]:
+                del self._aimed[key]
+
+    def _download(self, node: str, path: str, local: Path) -> None:
+        self._node(node).download_file(str(local), path, retry=1)
+
+
+def instances_in(there: Any, site: str) -> list[str]:
+    """The names of our nodes in a slice, by their numbers."""
+    with GRAPHS:
+        names = [str(name) for name in there.get_fim_topology().nodes]
+    found = [match for match in map(NODE.fullmatch, names) if match and match[1] == site]
+    return [match[0] for match in sorted(found, key=lambda match: int(match[2]))]

@@ -1,0 +1,234 @@
+"""Testbed `local`: sites out of network namespaces, switches with real port mirrors, real traffic."""
+
+import contextlib
+import shutil
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_path
+
+from ...settings import LocalSettings
+from ..base import Direction, Finished, Host, Instance, Job, Mirror, Replay, Site, Span, Telemetry, Testbed, Want
+from ..telemetry import Prometheus
+from . import processes, sandbox, snmp
+from .bridge import TBF_BURST_BYTES, TBF_LIMIT_BYTES, BridgeSwitches
+from .counters import Counters
+from .inventory import Inventory
+from .network import PATHS, Network, demolish, kernel_has
+from .ovs import OvsSwitches
+from .replay import Replayer
+from .slices import slices_of
+from .switch import LocalMirror
+from .traffic import Traffic, resolve
+
+PROGRAMS = {"ip": "iproute2", "tc": "iproute2", "ethtool": "ethtool", "nsenter": "util-linux", "sh": "dash"}
+SHORT_S = 5 * snmp.EVERY_S
+SWITCHES = {"bridge": BridgeSwitches, "ovs": OvsSwitches}
+
+
+class LocalTestbed(Testbed):
+    """The testbed of this machine. `prepare` works inside the sandbox only: see sandbox.call."""
+
+    name = "local"
+    capacity_overhead_bytes = 0  # tbf and the kernel's counters count a frame without FCS and preamble
+    counter_overhead_bytes = 0
+    mirror_buffer_bytes = TBF_BURST_BYTES + TBF_LIMIT_BYTES
+
+    def __init__(self, settings: LocalSettings):
+        ovs = settings.switch == "ovs"
+        if settings.slices is not None and not ovs:
+            raise UserError("kernel bridges have no slices", where="local.slices", fix="local.switch: ovs")
+        self.network = Network(
+            sites=settings.sites,
+            hosts_per_site=settings.hosts_per_site,
+            mtu=settings.mtu,
+            port_rate_bps=int(settings.port_rate_mbps * 1e6),
+            mirror_rate_bps=int(settings.mirror_rate_mbps * 1e6) if settings.mirror_rate_mbps else None,
+            slices=slices_of(settings.slices, settings.sites, settings.hosts_per_site) if ovs else (),
+            resources=settings.resources,
+        )
+        self._switches = SWITCHES[settings.switch](self.network)
+        self.receivers_per_instance = self._switches.receivers
+        self._snmp = settings.telemetry == "snmp" or (settings.telemetry == "auto" and ovs and snmp.installed())
+        self._counters_s = settings.counters_s
+        self._least_s = 0 if settings.telemetry == "snmp" else SHORT_S
+        self._prometheus: dict[str, Prometheus] = {}  # by site, as the next
+        self._counters: dict[str, Counters] = {}
+        self._items = resolve(self.network, settings.traffic)
+        self._replayer = Replayer(self.network, settings.replay) if settings.replay else None
+        self._traffic: Traffic | None = None
+        self._mirrors: dict[tuple[str, str], LocalMirror] = {}  # by instance and receiver
+        self._lock = threading.RLock()  # sites are used by several threads
+        self._vacate()
+
+    def sites(self) -> tuple[Site, ...]:
+        return tuple(self.network.site(number) for number in range(1, self.network.sites + 1))
+
+    def prepare(self) -> None:
+        for program, package in (PROGRAMS | self._switches.programs()).items():
+            sandbox.require(program, package)
+        if self._snmp:
+            snmp.require()
+        if self._replayer:
+            self._replayer.require()
+        sandbox.enter()
+        wanted = {"standard", *(item.path for item in self._items)}
+        paths = tuple(path for path in PATHS if path in wanted and kernel_has(path))
+        replace(self.network, paths=paths).build(self._switches)
+        names = [site.name for site in self.sites()]
+        if self._snmp:
+            self._prometheus = snmp.serve(names)
+        self._counters = {name: Counters(name, self._counters_s) for name in names}
+        for counters in self._counters.values():
+            counters.start()
+        if self._replayer:
+            self._replayer.prepare()
+        self._traffic = Traffic(self._items, paths)
+        self._traffic.serve()
+
+    def resources(self, site: str) -> tuple[Host, ...]:
+        self.site(site)
+        with self._lock:
+            return self._inventories[site].free()
+
+    def telemetry(self, site: str, seconds: float) -> Telemetry | None:
+        """By SNMP where that is there and has readings of half the time at least, else what the switch itself counted.
+
+        Unless the config insists, short intervals are the switch's own: readings a second apart say little of two.
+        """
+        names = [port.name for port in self.site(site).ports]
+        own = self._counters[site].telemetry(seconds, names) if site in self._counters else None
+        if site in self._prometheus and seconds >= self._least_s:
+            with contextlib.suppress(UserError):
+                found = self._prometheus[site].telemetry(seconds, names)
+                if found and (own is None or found.seconds >= own.seconds / 2):
+                    return found
+        return own
+
+    def allocate(self, site: str, want: Want) -> tuple[Instance, ...]:
+        self.site(site)
+        with self._lock:
+            there = self._instances[site]
+            made: list[Instance] = []
+            try:
+                while (number := len(there) + len(made) + 1) <= want.instances:
+                    made.append(self._take(site, number, want))
+            except BaseException:
+                for number in range(len(there) + 1, len(there) + len(made) + 1):
+                    self._give(site, number)
+                raise
+            self._instances[site] = (*there, *made)
+            return self._instances[site][: want.instances]
+
+    def _take(self, site: str, number: int, want: Want) -> Instance:
+        """The site's n-th instance. Raises Refused where the site has no room for it."""
+        self._inventories[site].take(self._switches.node(site, number), want)
+        try:
+            return self._switches.attach(site, number)
+        except BaseException:
+            self._give(site, number)
+            raise
+
+    def _give(self, site: str, number: int) -> None:
+        """Take an instance away, with its programs and mirrors."""
+        node = self._switches.node(site, number)
+        for key in [key for key in self._mirrors if key[0] == node]:
+            self._mirrors.pop(key).remove()
+        processes.end_all(node)
+        self._switches.detach(site, number)
+        self._inventories[site].give(node)
+
+    def instances(self, site: str) -> tuple[Instance, ...]:
+        self.site(site)
+        with self._lock:
+            return self._instances[site]
+
+    def release(self, site: str | None = None) -> None:
+        """Give back; after a release of everything the network is down. The end of the sandbox does the same."""
+        if site is not None:
+            with self._lock:
+                for number in range(len(self.instances(site)), 0, -1):
+                    self._give(site, number)
+                self._instances[site] = ()
+            return
+        with self._lock:
+            self._mirrors, self._prometheus = {}, {}
+            while self._counters:
+                self._counters.popitem()[1].stop()
+            processes.end_all()
+            demolish()
+            self._vacate()
+
+    def _vacate(self) -> None:
+        """Nothing is allocated."""
+        self._instances = dict.fromkeys((site.name for site in self.sites()), ())
+        self._inventories = {
+            site.name: Inventory(site.name, self._switches.hardware(site.name)) for site in self.sites()
+        }
+
+    def mirror(self, instance: Instance, receiver: str, port: str, direction: Direction) -> Mirror:
+        self.receiver(instance, receiver)
+        self.port(instance.site, port)
+        if direction not in ("rx", "tx", "both"):
+            raise UserError(f"no direction {direction!r}; rx, tx or both", where=f"testbed {self.name}")
+        key = (instance.name, receiver)
+        if key in self._mirrors:
+            self._mirrors.pop(key).remove()
+        self._mirrors[key] = self._switches.mirror(instance, receiver, port, direction)
+        return self._mirrors[key]
+
+    def mirror_capacity_bps(self, instance: Instance, receiver: str) -> int | None:
+        self.receiver(instance, receiver)
+        return self.network.mirror_rate_bps
+
+    def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> Finished:
+        return processes.run(node, argv, timeout_s=timeout_s, stdin=stdin)
+
+    def start(self, node: str, argv: Sequence[str], *, output: str | None = None) -> Job:
+        return processes.start(node, argv, output=output and str(processes.spooled(node, output)))
+
+    def place(self, node: str, file: str) -> str:
+        return str(processes.spooled(node, file))
+
+    def fetch(self, node: str, path: str, target: Path) -> None:
+        source = processes.spooled(node, path)
+        if not source.is_file():
+            raise UserError(f"no file {path!r}", where=f"node {node}")
+        with atomic_path(target) as temporary:
+            shutil.copyfile(source, temporary)
+
+    def put(self, node: str, source: Path, file: str) -> None:
+        target = processes.spooled(node, file)
+        try:
+            with atomic_path(target) as temporary:
+                shutil.copyfile(source, temporary)
+            target.chmod(0o700)
+        except OSError as error:
+            raise UserError(f"cannot bring it to {node}: {error.strerror}", where=source) from error
+
+    @contextlib.contextmanager
+    def traffic(self, span: Span, seconds: float) -> Iterator[None]:
+        with self._traffic.running(span, seconds):
+            yield
+
+    def traffic_facts(self) -> list[dict[str, Any]] | None:
+        return self._traffic.facts() if self._traffic else None
+
+    def replays(self) -> Replay | None:
+        return self._replayer.replays() if self._replayer else None
+
+    @contextlib.contextmanager
+    def environment(self, name: str) -> Iterator[None]:
+        with self._replayer.environment(name):
+            yield
+
+    def replay(self) -> int:
+        return self._replayer.play()
+
+    def notes(self) -> list[str]:
+        note = [self._switches.note] if self._switches.note else []
+        return [*note, *(self._traffic.notes if self._traffic else [])]
