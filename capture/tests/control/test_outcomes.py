@@ -1,0 +1,59 @@
+"""Outcomes of sites, for one campaign and for all of them."""
+
+import csv
+import threading
+import time
+
+import pytest
+
+from acapella_capture.control import outcomes
+
+
+@pytest.mark.parametrize(
+    ("got", "taken", "failed", "stopped", "expected"),
+    [
+        (2, 9, 0, None, "success"),
+        (1, 9, 0, None, "degraded"),
+        (0, 0, 0, "no NIC", "failed"),
+        (2, 0, 3, None, "failed"),
+        (2, 4, 0, "stopped", "incomplete"),
+        (1, 8, 1, None, "incomplete"),
+    ],
+)
+def test_outcome_of_two_nodes_wanted(got, taken, failed, stopped, expected):
+    outcome, reason = outcomes.verdict(2, got, taken, failed, stopped)
+    assert outcome == expected
+    assert bool(reason) == (expected != "success")
+
+
+def test_outcomes_grow_over_campaigns_and_a_crash_leaves_incomplete(tmp_path):
+    for number, campaign in enumerate(("one", "two", "two")):
+        (tmp_path / campaign).mkdir(exist_ok=True)
+        ledger = outcomes.Ledger(tmp_path / campaign, 10**18 + number * 10**10)
+        ledger.put("A", "incomplete", "did not end")
+        ledger.put("B", "incomplete", "did not end")
+        ledger.put("A", "success", "", samples=3)
+    with (tmp_path / "two" / "outcomes.csv").open() as lines:
+        assert [(row["site"], row["outcome"]) for row in csv.DictReader(lines)] == [
+            ("A", "success"),
+            ("B", "incomplete"),
+        ]
+    with (tmp_path / "outcomes.csv").open() as lines:
+        rows = list(csv.DictReader(lines))
+    assert [(row["campaign"], row["site"]) for row in rows] == [
+        ("one", "A"), ("one", "B"), ("two", "A"), ("two", "B"), ("two", "A"), ("two", "B"),
+    ]  # fmt: skip
+    assert {row["samples"] for row in rows if row["site"] == "A"} == {"3"}
+
+
+def test_two_campaigns_at_once_lose_no_line(tmp_path, monkeypatch):
+    """Each takes its time between reading the table of all collections and writing it."""
+    read = outcomes.read
+    monkeypatch.setattr(outcomes, "read", lambda path: (read(path), time.sleep(0.2))[0])
+    rows = [{key: f"{key}{number}" for key in outcomes.COLUMNS} for number in range(2)]
+    threads = [threading.Thread(target=outcomes.merge, args=(tmp_path / "all.csv", [row])) for row in rows]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(line["campaign"] for line in read(tmp_path / "all.csv")) == ["campaign0", "campaign1"]

@@ -1,0 +1,242 @@
+"""Captures anonymized on their node: what is fetched is the anonymized one, or nothing."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from acapella_testing.capture.fake_testbed import PCAP, PaperTestbed
+
+from acapella_capture.control import coordinator
+from acapella_capture.control.preprocess import CARRIED, NOTE, carried_program, preprocessed, vendor_lists
+from acapella_capture.settings import PreprocessSettings, settings_of
+from acapella_capture.testbeds.base import Finished
+from acapella_core.errors import UserError
+
+pytestmark = pytest.mark.usefixtures("paper_tcpdump")
+SECRET = b"payload that may not leave"
+ADDRESS = bytes((203, 0, 113, 77))
+
+
+def ethernet_frame() -> bytes:
+    """UDP in IPv4 in Ethernet, in a record of a pcap."""
+    data = bytes.fromhex("c3500009") + (8 + len(SECRET)).to_bytes(2) + bytes(2) + SECRET
+    ip = bytes.fromhex("4500") + (20 + len(data)).to_bytes(2) + bytes.fromhex("0001000040110000") + 2 * ADDRESS
+    frame = bytes.fromhex("020000000001020000000002") + b"\x08\0" + ip + data
+    head = b"".join(number.to_bytes(4, "little") for number in (1, 0, len(frame), len(frame)))
+    return head + frame
+
+
+class NodeTestbed(PaperTestbed):
+    """The node's files are in a directory, and its programs are this machine's."""
+
+    def __init__(self, directory: Path):
+        super().__init__("p")
+        self.directory = directory
+
+    def place(self, node, file):
+        path = self.directory / file
+        if not path.exists():
+            path.write_bytes(PCAP + ethernet_frame())
+        return str(path)
+
+    def run(self, node, argv, *, timeout_s=30, stdin=""):
+        if argv[0] not in ("mv", "rm", "sha256sum") and not argv[0].endswith("acapella"):
+            return super().run(node, argv, timeout_s=timeout_s, stdin=stdin)
+        if shutil.which(argv[0]) is None:
+            return Finished(127, "", "")
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=timeout_s)
+        return Finished(done.returncode, done.stdout, done.stderr)
+
+    def fetch(self, node, path, target):
+        self.fetched.append(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source = self.directory / path
+        target.write_bytes(source.read_bytes() if source.exists() else b"")
+
+
+def taken(tmp_path: Path, **preprocess) -> tuple[list, Path]:
+    """What became of one sample, and the directory raw/."""
+    (tmp_path / "node").mkdir()
+    config = {"testbed": "local", "capture": {"sample_s": 0.01}, "collect": {"watch_s": 1}, "preprocess": preprocess}
+    done = list(coordinator.collect(NodeTestbed(tmp_path / "node"), settings_of(config), tmp_path / "c"))
+    return done, tmp_path / "c" / "raw"
+
+
+@pytest.fixture
+def key(tmp_path) -> Path:
+    path = tmp_path / "key"
+    path.touch(mode=0o600)
+    path.write_bytes(bytes(range(32)))
+    return path
+
+
+def captured(raw: Path) -> bytes:
+    """All captures there."""
+    return b"".join(path.read_bytes() for path in raw.glob("*.pcap"))
+
+
+def test_what_is_fetched_is_anonymized(tmp_path, key):
+    (manifest, *_), raw = taken(tmp_path, anonymize=True, key_file=str(key), macs="blank")
+    assert manifest["frames_captured"] == 1
+    assert NOTE in manifest["notes"]
+    assert len(captured(raw)) == len(PCAP) + 16 + 14 + 20 + 8
+    assert SECRET not in captured(raw)
+    assert ADDRESS not in captured(raw)
+    assert captured(raw)[40:52].hex() == 2 * "020000000000"
+
+
+def test_without_it_captures_are_fetched_as_they_are(tmp_path):
+    (manifest, *_), raw = taken(tmp_path)
+    assert NOTE not in manifest["notes"]
+    assert SECRET in captured(raw)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"program": "/nowhere/acapella"}, "no acapella on the node"),
+        ({"key_file": "/nowhere/key"}, "cannot read the key"),
+    ],
+)
+def test_what_cannot_be_anonymized_is_not_fetched(tmp_path, key, change, says):
+    (failure, *_), raw = taken(tmp_path, **{"anonymize": True, "key_file": str(key), **change})
+    assert says in failure.why
+    assert "not fetched" in failure.why
+    assert not captured(raw)
+
+
+def test_what_a_killed_program_left_does_not_stay_on_the_node(tmp_path, key):
+    program = tmp_path / "acapella"
+    program.write_text('#!/bin/sh\necho part > "$4"\nkill -9 $$\n')
+    program.chmod(0o755)
+    (failure, *_), raw = taken(tmp_path, anonymize=True, key_file=str(key), program=str(program))
+    assert "not fetched" in failure.why
+    assert not captured(raw)
+    (kept,) = (tmp_path / "node").glob("*.pcap*")
+    assert kept.suffix == ".pcap" and kept.read_bytes() == PCAP + ethernet_frame()
+
+
+@pytest.mark.parametrize("out", ["regular", "device"])
+def test_the_program_that_is_brought_removes_what_it_could_not_finish_and_no_device(tmp_path, key, out):
+    program = Path(sys.executable).with_name(CARRIED)
+    if not program.exists():
+        pytest.skip(f"no {CARRIED} here: make setup-fabric builds it")
+    target = tmp_path / "out.pcap"
+    if out == "device":
+        target.symlink_to("/dev/full")
+    (tmp_path / "in.pcap").write_bytes(PCAP + 5000 * ethernet_frame())
+    limit = ["prlimit", "--fsize=8192"] if out == "regular" else []
+    command = [*limit, program, tmp_path / "in.pcap", target, key, "replace"]
+    # Python ignores SIGXFSZ, and so does what it starts
+    done = subprocess.run(command, capture_output=True, text=True, check=False, restore_signals=False)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and f"{target}: cannot write: " in done.stderr
+    assert target.is_symlink() == (out == "device") and Path("/dev/full").is_char_device()
+    assert out == "device" or not target.exists()
+
+
+def test_a_key_that_others_may_read_is_refused_on_the_node(tmp_path, key):
+    key.chmod(0o644)
+    (failure, *_), raw = taken(tmp_path, anonymize=True, key_file=str(key))
+    assert "others may read" in failure.why
+    assert not captured(raw)
+
+
+def test_of_a_node_that_went_the_first_fault_is_told(tmp_path, key):
+    class Lost(NodeTestbed):
+        def run(self, node, argv, *, timeout_s=30, stdin=""):
+            if argv[0] == "rm":
+                raise UserError("node n: no answer")
+            return Finished(1, "", "acapella: error: of its own")
+
+    settings = PreprocessSettings(anonymize=True, key_file=str(key), macs="replace", program=None)
+    with pytest.raises(UserError, match=r"not anonymized, so not fetched: .*of its own"):
+        preprocessed(Lost(tmp_path), "n", "c.pcap", settings)
+
+
+def test_anonymizing_without_a_key_is_a_mistake_in_the_config():
+    with pytest.raises(UserError, match=r"preprocess\.key_file: missing"):
+        settings_of({"testbed": "local", "preprocess": {"anonymize": True}})
+
+
+class FullDisk(NodeTestbed):
+    """A node whose files are on a file system of its own, of which hardly anything is free."""
+
+    def __init__(self, directory: Path, inside: list[str], name: str):
+        super().__init__(directory)
+        self.inside, self.name = inside, name
+
+    def place(self, node, file):
+        return str(self.directory / file)
+
+    def run(self, node, argv, *, timeout_s=30, stdin=""):
+        done = subprocess.run([*self.inside, *argv], capture_output=True, text=True, check=False, timeout=timeout_s)
+        return Finished(done.returncode, done.stdout, done.stderr)
+
+    def put(self, node, source, file):
+        done = self.run(node, ["cp", "-p", str(source), self.place(node, file)])
+        if done.status != 0:
+            raise UserError(done.stderr.strip())
+
+    def fill(self, free_bytes: int) -> None:
+        """Leave so much free."""
+        room = int(self.run("", ["df", "--output=avail", "-B1", str(self.directory)]).stdout.split()[-1])
+        script = f"head -c {room - free_bytes} /dev/zero > {self.directory}/filler"
+        assert self.run("", ["sh", "-c", script]).status == 0
+
+    def files(self) -> set[str]:
+        return set(self.run("", ["ls", "-A", str(self.directory)]).stdout.split()) - {"lost+found", "filler"}
+
+
+@contextlib.contextmanager
+def small_disk_or_skip(kind: str, directory: Path):
+    """The words that run a command where a file system of 24 MB is in ``directory``."""
+    if os.geteuid() != 0:
+        pytest.skip("not root: no file systems of our own")
+    directory.mkdir()
+    image = directory.parent / "image"
+    mount = {
+        "tmpfs": f"mount -t tmpfs -o size=24M none {directory}",
+        "ext4": f"truncate -s 24M {image} && mkfs.ext4 -q -m 0 -N 64 {image} && mount -o loop {image} {directory}",
+    }[kind]
+    script = f"{mount} && echo mounted && read line; umount {directory}"
+    holder = subprocess.Popen(
+        ["unshare", "-m", "sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        if holder.stdout.readline() != b"mounted\n":
+            pytest.skip(f"no {kind} of our own here: {holder.stderr.read().decode().strip()}")
+        yield ["nsenter", f"--target={holder.pid}", "--mount"]
+    finally:
+        holder.communicate()  # the end of its input ends it
+
+
+@pytest.mark.parametrize("disk", ["tmpfs", "ext4"])
+@pytest.mark.parametrize("name", ["local", "fabric"])  # our own command, and the program that is brought
+def test_a_full_disk_keeps_the_capture_and_lets_nothing_leave(tmp_path, key, name, disk):
+    settings = PreprocessSettings(anonymize=True, key_file=str(key), macs="replace", program=None)
+    if name == "fabric" and not Path(sys.executable).with_name(CARRIED).exists():
+        pytest.skip(f"no {CARRIED} here: make setup-fabric builds it")
+    (tmp_path / "c.pcap").write_bytes(PCAP + 5000 * ethernet_frame())
+    with small_disk_or_skip(disk, tmp_path / "node") as inside:
+        node = FullDisk(tmp_path / "node", inside, name)
+        node.put("n", tmp_path / "c.pcap", "c.pcap")
+        if name == "fabric":
+            for each in (carried_program(), *vendor_lists()):
+                node.put("n", each, each.name)
+        before = node.files()
+        node.fill(64 << 10)
+        with pytest.raises(UserError) as failure:
+            preprocessed(node, "n", "c.pcap", settings)
+        said = str(failure.value)
+        assert said.startswith("node n: not anonymized, so not fetched: ") and "\n" not in said
+        assert "c.pcap.anonymized: " in said and "No space left on device; free some space" in said
+        assert node.files() == before
+        assert node.run("n", ["cmp", str(tmp_path / "c.pcap"), node.place("n", "c.pcap")]).status == 0
+        assert node.run("n", ["rm", str(node.directory / "filler")]).status == 0
+        assert preprocessed(node, "n", "c.pcap", settings) == [NOTE]  # with room it goes on from there
+        assert node.files() == before
+        assert node.run("n", ["grep", "-c", SECRET.decode(), node.place("n", "c.pcap")]).stdout == "0\n"

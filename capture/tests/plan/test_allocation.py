@@ -1,0 +1,76 @@
+"""Allocation of listening nodes on free resources, with back-off."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acapella_capture.plan.allocation import Acquired, acquire, simulated, wanted_instances
+from acapella_capture.testbeds.base import Host, Instance, Refused, Want
+
+HOSTS = (Host("a", 4, 64, 1000, 1), Host("b", 3, 64, 1000, 6))
+
+
+def test_nodes_are_placed_on_hosts_not_on_a_sites_sum():
+    assert simulated(HOSTS, Want(2)) == (2, None)
+    count, why = simulated(HOSTS, Want(4))
+    assert count == 2  # a has one NIC, b cores for one; the sum of both would do for three
+    assert why == "room for 2 of 4 listening nodes: no one of 2 hosts has all that a node needs"
+    assert simulated((Host("a", 9, 99, 9999, 0),), Want(1)) == (
+        0, "room for 0 of 1 listening node: 0 dedicated NICs free on 1 host",
+    )  # fmt: skip
+    assert simulated((), Want(1))[0] == 0
+
+
+@given(
+    hosts=st.lists(st.builds(Host, st.just("h"), *[st.integers(0, n) for n in (64, 256, 3000, 6)]), max_size=5),
+    wanted=st.integers(1, 12),
+)
+def test_what_is_placed_fits(hosts, wanted):
+    count, why = simulated(hosts, Want(wanted))
+    assert 0 <= count <= min(wanted, sum(host.nics for host in hosts))
+    assert count * 2 <= sum(host.cores for host in hosts)
+    assert (why is None) == (count == wanted)
+
+
+class Scarce:
+    """A testbed that advertises more than it gives."""
+
+    def __init__(self, gives: int):
+        self.gives = gives
+        self.asked: list[int] = []
+
+    def resources(self, site):
+        return (Host("h", 64, 512, 5000, 5),)
+
+    def instances(self, site):
+        return ()
+
+    def allocate(self, site, want):
+        self.asked.append(want.instances)
+        if want.instances > self.gives:
+            raise Refused("no storage", where=f"site {site}")
+        return tuple(Instance(f"n{number}", site, ("r1", "r2")) for number in range(want.instances))
+
+
+def test_a_refusal_is_answered_with_one_node_less():
+    testbed = Scarce(gives=3)
+    got = acquire(testbed, "S", Want(8))
+    assert testbed.asked == [5, 4, 3]
+    assert (len(got.instances), got.wanted) == (3, 8)
+    assert got.why == "refused 4: site S: no storage"
+    assert [(node.name, name) for node, name in got.receivers()][:4] == [
+        ("n0", "r1"), ("n1", "r1"), ("n2", "r1"), ("n0", "r2"),
+    ]  # fmt: skip
+    none = acquire(Scarce(gives=0), "S", Want(2))
+    assert none == Acquired((), 2, "refused 1: site S: no storage")
+
+
+def test_nodes_of_an_earlier_collection_are_taken_again_and_counted():
+    testbed = Scarce(gives=9)
+    testbed.instances = lambda _: (Instance("n0", "S", ("r1", "r2")),) * 2
+    assert len(acquire(testbed, "S", Want(6)).instances) == 6
+    assert testbed.asked == [6]
+
+
+def test_as_many_nodes_as_the_ports_need():
+    assert [wanted_instances(ports, 2, None) for ports in (1, 2, 3, 8)] == [1, 1, 2, 4]
+    assert wanted_instances(8, 2, 3) == 3

@@ -1,0 +1,126 @@
+"""Port selections are pure: what they choose depends on the view alone, and no port that is not idle starves."""
+
+import textwrap
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acapella_capture.plan import port_selection as selection
+from acapella_capture.plan.port_selection import SELECTIONS, View, assigned, busiest, choose, rounds
+from acapella_capture.testbeds.base import Port, Rates
+from acapella_core.errors import UserError
+
+DOCS = Path(__file__).parents[3] / "docs" / "collect.md"
+names = st.lists(st.sampled_from([f"p{number}" for number in range(12)]), min_size=1, max_size=12, unique=True)
+rates_bps = st.floats(min_value=0, max_value=1e11)
+
+
+def view_of(ports, receivers, cycle=0, history=(), rates=None, **options) -> View:
+    return View(
+        "S", cycle, tuple(Port(name, None) for name in ports), receivers, rates or {}, tuple(history), **options
+    )
+
+
+def run_of(select, ports, receivers, cycles, rates=None, **options) -> list[tuple[str, ...]]:
+    """What is chosen in so many cycles."""
+    history: list[tuple[str, ...]] = []
+    for cycle in range(cycles):
+        history.append(choose(select, view_of(ports, receivers, cycle, history, rates, **options)))
+    return history
+
+
+@given(ports=names, receivers=st.integers(1, 8), every=st.integers(2, 6), seed=st.integers(), data=st.data())
+def test_busiest_starves_no_port_that_is_not_idle(ports, receivers, every, seed, data):
+    rates = {name: Rates(data.draw(rates_bps), data.draw(rates_bps)) for name in ports}
+    busy = [name for name in ports if rates[name].tx_bps + rates[name].rx_bps > 1000]
+    # each random draw is of a port that has not been sampled since all were: a round has at most as many draws as ports
+    draws_needed = rounds(len(busy), receivers)
+    cycles = draws_needed * every
+    options = {"busiest_every": every, "seed": seed, "idle_bps": 1000}
+    history = run_of(busiest, ports, receivers, 2 * cycles, rates, **options)
+    for start in (0, cycles):
+        assert set(busy) <= {name for chosen in history[: start + cycles] for name in chosen}
+    if busy:
+        assert {name for chosen in history for name in chosen} <= set(busy)
+
+
+@given(ports=names, receivers=st.integers(1, 8), seed=st.integers())
+def test_the_same_seed_chooses_the_same(ports, receivers, seed):
+    rates = {name: Rates(1e6, number * 1e6) for number, name in enumerate(ports)}
+    assert run_of(busiest, ports, receivers, 9, rates, seed=seed) == run_of(
+        busiest, ports, receivers, 9, rates, seed=seed
+    )
+
+
+def test_every_nth_cycle_takes_the_busiest_that_the_last_n_did_not_sample():
+    ports = ["a", "b", "c", "d", "e", "f"]
+    rates = {name: Rates(10.0 ** (10 - number), 0) for number, name in enumerate(ports)}
+    history = run_of(busiest, ports, 1, 40, rates, busiest_every=4)
+    for cycle in range(3, 40, 4):
+        recent = {name for chosen in history[max(0, cycle - 4) : cycle] for name in chosen}
+        assert history[cycle] == (next(name for name in ports if name not in recent),)
+
+
+def test_tx_and_rx_count_together_and_the_name_decides_a_tie():
+    rates = {"a": Rates(5, 0), "b": Rates(3, 3), "c": Rates(0, 6)}
+    assert busiest(view_of("abc", 2, cycle=1, rates=rates, busiest_every=2)) == ["b", "c"]
+
+
+def test_ports_without_data_are_not_idle_and_where_all_are_idle_all_may_come():
+    assert view_of("ab", 1, rates={"a": Rates(0, 0)}).non_idle() == ["b"]
+    assert view_of("ab", 1, rates={"a": Rates(0, 0), "b": Rates(0, 0)}).non_idle() == ["a", "b"]
+
+
+@given(ports=names, receivers=st.integers(1, 8))
+def test_all_takes_every_port_once_in_a_round(ports, receivers):
+    history = run_of(SELECTIONS["all"], ports, receivers, rounds(len(ports), receivers))
+    assert [name for chosen in history for name in chosen] == ports
+
+
+@given(before=names, chosen=names, receivers=st.integers(1, 12))
+def test_no_mirror_moves_that_could_stay(before, chosen, receivers):
+    keys = [f"r{number}" for number in range(receivers)]
+    first = assigned(before[:receivers], keys, {})
+    second = assigned(chosen[:receivers], keys, first)
+    assert sorted(second.values()) == sorted(chosen[:receivers])
+    assert all(second[key] == port for key, port in first.items() if port in second.values())
+
+
+def documented(directory: Path) -> None:
+    """The module that docs/collect.md shows, as a file."""
+    text = DOCS.read_text(encoding="utf-8")
+    start, end = text.index("    # my_selection.py"), text.index("    # pyproject.toml")
+    (directory / "my_selection.py").write_text(textwrap.dedent(text[start:end]))
+
+
+def test_a_selection_of_ones_own_comes_by_its_name(tmp_path, monkeypatch):
+    """The documented one."""
+    documented(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    mine = EntryPoint("quietest", "my_selection:quietest", selection.GROUP)
+    monkeypatch.setattr(
+        selection, "entry_points", lambda group, name=None: [mine] if name in (None, "quietest") and group else []
+    )
+    quietest = selection.selection_of("quietest")
+    rates = {name: Rates(rate, 0) for name, rate in (("a", 9.0), ("b", 5.0), ("c", 7.0), ("idle", 0.0))}
+    assert run_of(quietest, ["a", "b", "c", "idle"], 1, 4, rates) == [("b",), ("c",), ("b",), ("c",)]
+    with pytest.raises(UserError, match="no port selection 'theirs'; there are all, busiest, fixed, quietest, uplinks"):
+        selection.selection_of("theirs")
+
+
+@pytest.mark.parametrize(("wrong", "why"), [(["z"], "'z' is no port"), (["x", "x"], "twice"), (["x", "y"], "2 ports")])
+def test_a_wrong_choice_is_refused(wrong, why):
+    with pytest.raises(UserError, match=why):
+        choose(lambda _: wrong, view_of("xy", 1))
+
+
+def test_what_a_selection_raises_is_one_line_that_names_site_and_cycle():
+    for mistake in (lambda view: view.rates["none"], lambda _: None):
+        with pytest.raises(
+            UserError, match=r"^collect.port_selection: site S, cycle 1: (Key|Type)Error: .+$"
+        ) as raised:
+            choose(mistake, view_of("xy", 1))
+        assert raised.value.__cause__ is not None

@@ -1,0 +1,118 @@
+"""The plan of a site: modes, cycles, runs, moments."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acapella_capture.plan.samples import SitePlan, most_bytes, next_start_ns, sites_of
+from acapella_capture.settings import settings_of
+from acapella_capture.testbeds.base import Port, Site
+from acapella_core.errors import UserError
+
+
+def settings(**keys):
+    return settings_of({"testbed": "local"} | keys)
+
+
+def site(name, *ports) -> Site:
+    return Site(name, tuple(Port(port, 10**9) for port in ports))
+
+
+def shots(plan: SitePlan) -> list[list[tuple[str, str]]]:
+    return [[(shot.sample, shot.port.name) for shot in moment] for moment in plan.steady()]
+
+
+def test_a_mirror_visits_every_port_before_any_port_again():
+    plan = SitePlan(settings(capture={"samples_per_port": 2}), site("S", "p", "q"), 1)
+    assert [[port for _, port in moment] for moment in shots(plan)] == [["p"], ["q"], ["p"], ["q"]]
+
+
+def test_samples_have_their_names_once_whatever_the_receivers():
+    keys = settings(runs=2, capture={"directions": ["rx", "tx"]}, collect={"samples_per_run": 2, "runs_per_cycle": 2})
+    expected = 2 * 2 * 2 * 3 * 2  # runs, runs and samples of a cycle, ports, directions
+    for receivers in (1, 2, 5):
+        names = [
+            sample for moment in shots(SitePlan(keys, site("S", "p", "q", "r"), receivers)) for sample, _ in moment
+        ]
+        assert len(set(names)) == len(names) == expected
+
+
+@given(ports=st.integers(1, 9), got=st.integers(1, 9))
+def test_fewer_receivers_are_the_same_samples_in_more_cycles(ports, got):
+    where = site("S", *(f"p{number}" for number in range(ports)))
+    plans = [SitePlan(settings(), where, receivers) for receivers in (got, got + 1)]
+    taken = [Counter(port for moment in shots(plan) for _, port in moment) for plan in plans]
+    assert taken[0] == taken[1] == Counter(port.name for port in where.ports)
+    assert plans[0].cycles >= plans[1].cycles
+
+
+def test_modes_choose_sites_and_ports():
+    slices = (Port("p", None, "downlink", ("mine", "theirs")), Port("q", None, "downlink", ("theirs",)))
+    sites = [Site("A", slices), site("B", "p")]
+    assert [s.name for s in sites_of(settings(), sites)] == ["A", "B"]
+    assert [s.name for s in sites_of(settings(collect={"mode": "sites", "sites": ["B"]}), sites)] == ["B"]
+    mine = sites_of(settings(collect={"mode": "slice", "slice": "mine"}), sites)
+    assert [(s.name, [port.name for port in s.ports]) for s in mine] == [("A", ["p"])]
+    for collect, why in (
+        ({"mode": "sites", "sites": ["C"]}, "no site 'C'; there are A, B"),
+        ({"mode": "sites"}, "names no site"),
+        ({"mode": "slice", "slice": "none"}, "slice 'none' uses no port"),
+    ):
+        with pytest.raises(UserError, match=why):
+            sites_of(settings(collect=collect), sites)
+
+
+def ports_by_site(there, **collect) -> dict[str, list[str]]:
+    return {s.name: [port.name for port in s.ports] for s in sites_of(settings(collect=collect), there)}
+
+
+def test_uplinks_and_fixed_ports_are_those_and_sites_without_are_left_out():
+    ports = (Port("a", None, "downlink"), Port("b", None, "uplink"), Port("c", None))
+    sites = [Site("S", ports), Site("T", ports[:1])]
+    assert ports_by_site(sites, port_selection="uplinks") == {"S": ["b"]}
+    assert ports_by_site(sites, port_selection="fixed", ports={"S": ["c", "a"]}) == {"S": ["c", "a"]}
+    for keys, why in (
+        ({"port_selection": "fixed", "ports": {"S": ["x"]}}, "no port 'x' to mirror at site 'S'"),
+        ({"port_selection": "fixed", "ports": {"U": ["a"]}}, "no site 'U' to sample; there are S, T"),
+        ({"port_selection": "fixed"}, "collect.ports: names no port"),
+        ({"port_selection": "uplinks", "mode": "sites", "sites": ["T"]}, "no port of any site for 'uplinks'"),
+    ):
+        with pytest.raises(UserError, match=why):
+            ports_by_site(sites, **keys)
+
+
+def test_with_a_limit_of_time_alone_nobody_knows_the_cycles():
+    plan = SitePlan(settings(collect={"total_s": 60}), site("S", "p"), 1)
+    assert plan.cycles is None and plan.remaining_s(0) == pytest.approx(60 + plan.sample_takes_s)
+    with pytest.raises(UserError, match="known only when they are taken"):
+        list(plan.steady())
+
+
+@given(now=st.integers(0, 2**62), period=st.floats(0.001, 1e5))
+def test_samples_begin_on_whole_periods_of_the_clock(now, period):
+    start = next_start_ns(now, period, 1)
+    assert start % round(period * 1e9) == 0
+    assert 0 <= start - now < round(period * 1e9)
+
+
+def test_expected_bytes_follow_the_slower_of_port_and_receiver():
+    keys = settings(capture={"sample_s": 10, "snaplen": 184}, collect={"mean_frame_bytes": 1000})
+    assert most_bytes(keys, Port("p", 10**9), None) == 2 * 10**9 // 8 * 10 // 1000 * 200
+    assert most_bytes(keys, Port("p", 10**9), 10**9) == 10**9 // 8 * 10 // 1000 * 200
+    assert most_bytes(keys, Port("p", None), None) is None
+    half = replace(keys, capture=replace(keys.capture, one_in=2))
+    assert most_bytes(half, Port("p", 10**9), 10**9) == 10**9 // 8 * 10 // 1000 * 200 // 2
+    hashed = settings(capture={"sample_s": 10, "snaplen": 184, "method": "dpdk", "format": "pcapng"},
+                      collect={"mean_frame_bytes": 1000})  # fmt: skip
+    assert most_bytes(hashed, Port("p", 10**9), 10**9) == 10**9 // 8 * 10 // 1000 * (184 + 72)  # pcapng.c's options
+
+
+def test_every_run_has_its_number_in_the_names():
+    plan = SitePlan(settings(runs=2), site("S", "p", "q", "r"), 2)
+    assert [[shot.sample for shot in shots] for shots in plan.steady()] == [
+        ["run1-S-p-both-1", "run1-S-q-both-1"], ["run1-S-r-both-1"],
+        ["run2-S-p-both-1", "run2-S-q-both-1"], ["run2-S-r-both-1"],
+    ]  # fmt: skip

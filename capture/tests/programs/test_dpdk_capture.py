@@ -1,0 +1,203 @@
+"""The DPDK writer fed from files (net_pcap): what goes in comes out, or is counted."""
+
+import itertools
+import shutil
+import struct
+import subprocess
+import zlib
+
+import pytest
+from acapella_testing.capture import dpdk_writer as dpdk
+
+FRAMES = dpdk.some_frames(3000)
+
+
+pytestmark = pytest.mark.usefixtures("dpdk_programs")
+
+
+@pytest.mark.parametrize("writer", ["direct", "buffered"])
+def test_pcap_equals_the_input_frame_by_frame(tmp_path, writer):
+    run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--writer", writer)
+    assert (run.status, run.accounts["writer"]) == (0, writer), run.said
+    assert dpdk.read_pcap(tmp_path / "c.pcap") == (FRAMES, 0)
+    assert run.counts["received"] == run.counts["written"] == len(FRAMES)
+    assert run.counts["received_bytes"] == sum(frame.wire for frame in FRAMES)
+    assert run.accounts["clock"]["source"] == "device" and run.accounts["clock"]["resolution_ns"] == 1000
+    assert (tmp_path / "c.pcap").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "c.json").stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.json", "c.pcap", "input0.pcap"]
+
+
+@pytest.mark.parametrize("writer", ["direct", "buffered"])
+def test_snap_length_keeps_original_length_and_hash(tmp_path, writer):
+    run = dpdk.capture(
+        tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--snaplen", 96, "--writer", writer, name="c.pcapng"
+    )
+    assert run.status == 0, run.said
+    written = dpdk.read_pcapng(tmp_path / "c.pcapng")
+    assert written.frames == [
+        dpdk.Frame(frame.ts_ns, frame.wire, frame.data[:96], 0, dpdk.crc32(frame.data)) for frame in FRAMES
+    ]
+    assert (written.left, written.snaplen, written.interface[9]) == (0, 96, b"\x09")
+    assert run.counts["truncated"] == sum(frame.wire > 96 for frame in FRAMES)
+
+
+def test_pcapng_has_no_hash_where_none_is_wanted(tmp_path):
+    run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES[:10]), "--no-hash", name="c.pcapng")
+    assert run.status == 0, run.said
+    written = dpdk.read_pcapng(tmp_path / "c.pcapng")
+    assert [frame.data for frame in written.frames] == [frame.data for frame in FRAMES[:10]]
+    assert {frame.hash for frame in written.frames} == {None}
+
+
+def test_a_hash_in_pcap_is_refused(tmp_path):
+    run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES[:10]), "--hash")
+    assert run.status == 2
+    assert run.said == "acapella-dpdk-capture: error: --hash: pcap has no place for a frame's hash; write .pcapng\n"
+
+
+@pytest.mark.parametrize("text", ["udp", "tcp dst port 443", "greater 1000", "net 10.0.1.0/24 and not port 53"])
+def test_filter_takes_what_tcpdump_takes(tmp_path, text):
+    if shutil.which("tcpdump") is None:
+        pytest.skip("no tcpdump here")
+    run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--filter", text, "--snaplen", 64)
+    assert run.status == 0, run.said
+    expected = tmp_path / "expected.pcap"
+    argv = ["tcpdump", "-r", tmp_path / "input0.pcap", "--time-stamp-precision=nano", "-w", expected, text]
+    subprocess.run(argv, check=True, capture_output=True)
+    kept = dpdk.read_pcap(expected)[0]
+    assert 0 < len(kept) < len(FRAMES)
+    frames = dpdk.read_pcap(tmp_path / "c.pcap")[0]
+    assert frames == [dpdk.Frame(frame.ts_ns, frame.wire, frame.data[:64]) for frame in kept]
+    assert run.counts["filtered"] == len(FRAMES) - len(kept)
+
+
+def test_a_wrong_filter_is_one_line(tmp_path):
+    run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES[:10]), "--filter", "no such thing")
+    assert run.status == 2 and run.said.count("\n") == 1
+    assert run.said.startswith("acapella-dpdk-capture: error: --filter no such thing: ")
+    assert [path.name for path in tmp_path.iterdir()] == ["input0.pcap"]
+
+
+def test_one_in_n_counts_frames_that_pass_the_filter(tmp_path):
+    run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--filter", "greater 500", "--sample", 7)
+    assert run.status == 0, run.said
+    passed = [frame for frame in FRAMES if frame.wire >= 500]
+    assert dpdk.read_pcap(tmp_path / "c.pcap")[0] == passed[::7]
+    assert run.counts["sampled_out"] == len(passed) - len(passed[::7])
+
+
+def test_sampling_by_hash_keeps_the_same_frames_whatever_came_before(tmp_path):
+    """A frame is kept for what it holds: where its CRC32 is a multiple of n."""
+    kept = [frame for frame in FRAMES if zlib.crc32(frame.data) % 5 == 0]
+    later = [frame for frame in FRAMES[3:] if frame in kept]
+    assert 0 < len(kept) < len(FRAMES)
+    for name, frames, expected in (("all", FRAMES, kept), ("later", FRAMES[3:], later)):
+        directory = tmp_path / name
+        directory.mkdir()
+        run = dpdk.capture(directory, *dpdk.from_file(directory, frames), "--sample", 5, "--sample-by", "hash")
+        assert dpdk.read_pcap(directory / "c.pcap")[0] == expected
+        assert run.counts["sampled_out"] == len(frames) - len(expected)
+
+
+@pytest.mark.parametrize("writer", ["direct", "buffered"])
+@pytest.mark.parametrize("name", ["c.pcap", "c.pcapng"])
+def test_rotation_by_size_loses_nothing_and_exceeds_nothing(tmp_path, name, writer):
+    run = dpdk.capture(
+        tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--rotate-bytes", "1M", "--writer", writer, name=name
+    )
+    assert run.status == 0, run.said
+    assert len(run.files()) > 3
+    assert all(path.stat().st_size <= 1 << 20 for path in run.files())
+    frames = []
+    for path in run.files():
+        more = dpdk.read_pcap(path)[0] if name == "c.pcap" else dpdk.read_pcapng(path).frames
+        assert more
+        frames += more
+    assert [(frame.ts_ns, frame.data) for frame in frames] == [(frame.ts_ns, frame.data) for frame in FRAMES]
+
+
+def test_rotation_by_time_follows_the_stamps(tmp_path):
+    run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--rotate-seconds", "0.5")
+    assert run.status == 0, run.said
+    parts = [dpdk.read_pcap(path)[0] for path in run.files()]
+    assert [frame for part in parts for frame in part] == FRAMES
+    for part, following in itertools.pairwise(parts):
+        assert part[-1].ts_ns < part[0].ts_ns + dpdk.SECOND // 2 <= following[0].ts_ns
+
+
+def test_interface_statistics_agree_with_the_accounts(tmp_path):
+    run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--filter", "udp", "--sample", 3, name="c.pcapng")
+    assert run.status == 0, run.said
+    written = dpdk.read_pcapng(tmp_path / "c.pcapng")
+    (statistics,) = written.statistics
+    values = {code: struct.unpack("<Q", statistics[code])[0] for code in (4, 6, 7, 8)}
+    counts = run.counts
+    assert values == {
+        4: counts["received"],
+        6: counts["received"] - counts["filtered"],
+        7: 0,
+        8: counts["written"],
+    }
+    times = [high << 32 | low for high, low in (struct.unpack("<II", statistics[code]) for code in (2, 3))]
+    assert times == [FRAMES[0].ts_ns, FRAMES[-1].ts_ns]
+    assert written.interface[11] == b"\0udp" and written.interface[2] == b"net_pcap0"
+
+
+def test_tshark_reads_every_frame_of_pcapng(tmp_path):
+    if shutil.which("tshark") is None:
+        pytest.skip("no tshark here")
+    run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES[:200]), "--snaplen", 64, name="c.pcapng")
+    assert run.status == 0, run.said
+    argv = ["tshark", "-r", tmp_path / "c.pcapng", "-T", "fields", "-e", "frame.time_epoch", "-e", "frame.len",
+            "-e", "frame.cap_len"]  # fmt: skip
+    lines = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert lines == [
+        f"{frame.ts_ns // dpdk.SECOND}.{frame.ts_ns % dpdk.SECOND:09d}\t{frame.wire}\t{min(64, frame.wire)}"
+        for frame in FRAMES[:200]
+    ]
+
+
+def test_a_queue_a_file(tmp_path):
+    parts = [FRAMES[i::3] for i in range(3)]
+    for number, part in enumerate(parts):
+        (tmp_path / f"in{number}.pcap").write_bytes(dpdk.pcap_bytes(part))
+    device = "net_pcap0," + ",".join(f"rx_pcap={tmp_path}/in{number}.pcap" for number in range(3))
+    arguments = ["--vdev", device, "--stop-when-idle", "0.3", "--when-full", "wait"]
+    refused = dpdk.capture(tmp_path, *arguments, "--queues", 2)
+    assert refused.status == 1 and "frames of 1 of its 3 Rx queues would be lost; give --queues 3" in refused.said
+    run = dpdk.capture(tmp_path, *arguments, "--queues", 3)
+    assert run.status == 0, run.said
+    assert [dpdk.read_pcap(tmp_path / f"c-q{number}.pcap")[0] for number in range(3)] == parts
+    assert [queue["written"] for queue in run.accounts["queues"]] == [len(part) for part in parts]
+
+
+def test_frames_larger_than_a_buffer_come_whole(tmp_path):
+    large = dpdk.some_frames(50, seed=5, sizes=(9000, 16000))
+    run = dpdk.capture(
+        tmp_path, *dpdk.from_file(tmp_path, large), "--max-frame", 2048, "--filter", "ip", name="c.pcapng"
+    )
+    assert run.status == 0, run.said
+    written = dpdk.read_pcapng(tmp_path / "c.pcapng").frames
+    assert [(frame.data, frame.hash) for frame in written] == [(frame.data, dpdk.crc32(frame.data)) for frame in large]
+
+
+def test_it_stops_after_so_many_frames(tmp_path):
+    run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--frames", 1000)
+    assert (run.status, run.accounts["stopped_by"]) == (0, "frames"), run.said
+    assert dpdk.read_pcap(tmp_path / "c.pcap")[0] == FRAMES[:1000]
+
+
+def test_nothing_received_is_a_whole_file(tmp_path):
+    run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, []), "--filter", "udp", name="c.pcapng")
+    assert run.status == 0, run.said
+    written = dpdk.read_pcapng(tmp_path / "c.pcapng")
+    assert written.frames == [] and len(written.statistics) == 1 and written.left == 0
+
+
+def test_a_capture_is_never_overwritten(tmp_path):
+    (tmp_path / "c.pcap").write_text("somebody's")
+    run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES[:10]))
+    assert run.status == 1 and "c.pcap: exists; remove it or write under another name" in run.said
+    assert (tmp_path / "c.pcap").read_text() == "somebody's"
+    assert not (tmp_path / "c.json").exists()

@@ -1,0 +1,174 @@
+"""`acapella collect` with capture.method dpdk: every frame that a mirror delivered is in the capture, or counted."""
+
+import hashlib
+import os
+from dataclasses import replace
+
+import pytest
+from acapella_testing.capture import dpdk_writer as dpdk
+from acapella_testing.capture.fake_testbed import PaperTestbed
+
+from acapella_capture import manifest as manifests
+from acapella_capture.programs.dpdk import Dpdk, counts_of, device, ring_kib
+from acapella_capture.programs.tcpdump import Counts
+from acapella_capture.settings import settings_of
+from acapella_capture.testbeds.base import Finished
+from acapella_core.errors import UserError
+
+CONFIG = """
+campaign: test
+testbed: local
+capture: {sample_s: 1, method: dpdk, snaplen: 128, one_in: 2, one_in_by: hash}
+local:
+  sites: 1
+  traffic: [{kind: ping, path: jumbo}, {kind: https}]
+"""
+
+
+def test_collect_takes_what_the_mirrors_deliver(caller, open_directory):
+    dpdk.built_or_skip()
+    plain = dpdk.plain_build()
+    plain_caller = replace(caller, environment={**caller.environment, "PATH": f"{plain}:{os.environ['PATH']}"})
+    (open_directory / "config.yaml").write_text(CONFIG)
+    done = plain_caller.run(open_directory / "test", "--config", open_directory / "config.yaml")
+    assert done.returncode == 0, done.stderr
+    raw = open_directory / "test" / "raw"
+    samples = [manifests.read(path) for path in sorted(raw.glob("*.json"))]
+    assert len(samples) == 2
+    for sample in samples:
+        assert (sample["method"], sample["snaplen"], sample["clock_resolution_ns"]) == ("dpdk", 128, 1)
+        delivered = sample["mirror"]["delivered_frames"]
+        assert (sample["one_in"], sample["one_in_by"]) == (2, "hash")
+        assert sample["frames_captured"] + sample["dropped_kernel"] == sample["frames_received"] > 0
+        assert sample["frames_received"] + sample["sampled_out"] == delivered > sample["frames_received"]
+        frames, left = dpdk.read_pcap(raw / sample["file"])
+        assert (len(frames), left) == (sample["frames_captured"], 0)
+        actual = sample["actual"]
+        assert all(actual["start_ns"] <= frame.ts_ns <= actual["end_ns"] + dpdk.SECOND for frame in frames)
+        assert max(len(frame.data) for frame in frames) <= 128
+    assert sorted(path.suffix for path in raw.iterdir()) == [".json", ".json", ".pcap", ".pcap", ".tsv"]
+
+
+MIXED = """
+campaign: test
+testbed: local
+capture: {sample_s: 0.5, method: {default: tcpdump, site2: dpdk}, snaplen: 128}
+collect: {port_selection: uplinks}
+local:
+  sites: 2
+  traffic: [{kind: ping, path: jumbo}]
+"""
+
+
+def test_one_collection_takes_samples_by_two_methods(caller, open_directory):
+    dpdk.built_or_skip()
+    path = f"{dpdk.plain_build()}:{os.environ['PATH']}"
+    (open_directory / "config.yaml").write_text(MIXED)
+    done = replace(caller, environment={**caller.environment, "PATH": path}).run(
+        open_directory / "mixed", "--config", open_directory / "config.yaml"
+    )
+    assert done.returncode == 0, done.stderr
+    samples = [manifests.read(path) for path in sorted((open_directory / "mixed" / "raw").glob("*.json"))]
+    assert [(sample["site"], sample["method"]) for sample in samples] == [("site1", "tcpdump"), ("site2", "dpdk")]
+    assert all(sample["frames_captured"] > 0 for sample in samples)
+
+
+def test_filter_sampling_and_snap_length_are_those_of_the_config(monkeypatch):
+    monkeypatch.setattr("acapella_capture.programs.dpdk.executable", lambda: "writer")
+    testbed = PaperTestbed("p")
+    shown = {"sh": "0\n4294967295\n8192\n", "ip": "2: capture0: <UP> mtu 1500 qdisc"}
+    monkeypatch.setattr(testbed, "run", lambda node, argv: Finished(0, shown[argv[0]], ""))
+    keys = {"method": "dpdk", "filter": "udp", "snaplen": 96, "one_in": 5, "one_in_by": "hash"}
+    how = settings_of({"testbed": "local", "capture": keys}).capture
+    argv = Dpdk(testbed, "S-listener", "capture0", how, "s.pcap")._argv()
+    given = dict(zip(argv[1::2], argv[2::2], strict=True))
+    wanted = {"--filter": "udp", "--snaplen": "96", "--sample": "5", "--sample-by": "hash"}
+    assert wanted.items() <= given.items() and given["--write"] == "/nowhere/s.pcap"
+
+
+def test_loss_that_af_packet_does_not_tell_is_counted():
+    accounts = {
+        "frames": {"written": 7, "received": 24, "sampled_out": 4, "dropped": {"writer_full": 2, "write_error": 1}},
+        "p4": None,
+        "interface": {"rx_packets": 29, "rx_errors": 3, "rx_fifo": 1, "rx_dropped": 99},
+    }
+    assert counts_of(accounts) == Counts(captured=7, received=15, dropped_kernel=8, dropped_interface=4, sampled_out=4)
+
+
+@pytest.mark.parametrize(("mtu", "frame"), [(1500, 2048), (1968, 2048), (1969, 4096), (9000, 16384)])
+def test_the_ring_takes_whole_frames(mtu, frame):
+    text, size = device("eth1", mtu, 32768)
+    assert size == frame
+    values = dict(pair.split("=") for pair in text.split(",")[1:])
+    assert int(values["framesz"]) * int(values["framecnt"]) == 32768 * 1024
+
+
+@pytest.mark.parametrize(
+    ("limits", "kib"),
+    [
+        ("0\n4294967295\n8192\n", 32768),
+        ("1000\n4294967295\nunlimited\n", 32768),
+        ("65534\n         1\n8192\n", 4096),
+        ("0\n1\n100000\n", 32768),
+    ],
+)
+def test_the_ring_is_no_larger_than_what_may_be_locked(limits, kib):
+    assert ring_kib(32768, limits) == kib
+
+
+BEHIND = """
+campaign: test
+testbed: local
+capture:
+  sample_s: 0.5
+  method: fpga
+  format: pcapng
+  snaplen: 64
+  p4_program: {program}
+  p4_control: {control}
+collect: {{port_selection: uplinks}}
+local:
+  sites: 2
+  traffic: [{{kind: ping, path: jumbo}}]
+"""
+
+
+def test_collect_takes_samples_behind_a_p4_program(caller, open_directory):
+    dpdk.built_or_skip()
+    program, control = dpdk.ROOT / "p4" / "loader" / "tests" / "forward.spec", open_directory / "control"
+    control.write_text("table exact add match 0x0806 action drop_for 3\nreason 3 no-arp\n")
+    (open_directory / "config.yaml").write_text(BEHIND.format(program=program, control=control))
+    path = f"{dpdk.plain_build()}:{os.environ['PATH']}"
+    done = replace(caller, environment={**caller.environment, "PATH": path}).run(
+        open_directory / "behind", "--config", open_directory / "config.yaml"
+    )
+    assert done.returncode == 0, done.stderr
+    samples = [manifests.read(path) for path in sorted((open_directory / "behind" / "raw").glob("*.json"))]
+    assert [sample["method"] for sample in samples] == ["fpga", "fpga"]
+    for sample in samples:
+        read = dpdk.read_pcapng(open_directory / "behind" / "raw" / sample["file"])
+        frames, not_sent = read.frames, sample["p4"]["not_sent"]
+        assert sample["file"] == f"{sample['sample']}.pcapng" and sample["bytes"] > 0
+        assert max(len(frame.data) for frame in frames) == 64 < max(frame.wire for frame in frames)
+        assert all(frame.hash is not None and len(frame.hash) == 5 for frame in frames)
+        assert set(not_sent) <= {"no-arp"} and len(frames) == sample["frames_captured"] > 0
+        assert not any(frame.data[12:14] == b"\x08\x06" for frame in frames)
+        assert sample["frames_received"] + sum(not_sent.values()) == sample["mirror"]["delivered_frames"]
+        assert sample["p4"]["control_sha256"] == hashlib.sha256(control.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("method", ["fpga", {"default": "tcpdump", "site2": "fpga"}])
+def test_fpga_needs_its_program(method):
+    capture = {"method": method, "p4_program": "no/such.spec"}
+    with pytest.raises(UserError, match=r"capture\.p4_program: no file no/such\.spec; method fpga needs it"):
+        settings_of({"testbed": "local", "capture": capture})
+
+
+def test_pcapng_needs_a_program_that_writes_it_and_takes_no_hashes_out_of_a_site():
+    capture = {"method": {"default": "dpdk", "site2": "tcpdump"}, "format": "pcapng"}
+    with pytest.raises(UserError, match=r"capture\.format: tcpdump writes no pcapng"):
+        settings_of({"testbed": "local", "capture": capture})
+    values = {"testbed": "local", "capture": {"method": "dpdk", "format": "pcapng"}}
+    with pytest.raises(UserError, match=r"capture\.format: what preprocess\.anonymize makes is pcap"):
+        settings_of(values | {"preprocess": {"anonymize": True, "key_file": "/k"}})
+    assert settings_of(values).capture.format == "pcapng"

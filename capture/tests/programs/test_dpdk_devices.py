@@ -1,0 +1,188 @@
+"""The DPDK writer on devices that are there without a NIC: veth by AF_PACKET and AF_XDP, rings, nothing at all."""
+
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from acapella_testing.capture import dpdk_writer as dpdk
+
+FRAMES = dpdk.some_frames(2000, seed=3, sizes=(60, 128, 512, 1514))
+SEND = """
+import socket, struct, sys, time
+raw = open(sys.argv[2], "rb").read()
+out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+out.bind((sys.argv[1], 0))
+at, sent = 24, 0
+while at < len(raw):
+    size = struct.unpack_from("<I", raw, at + 8)[0]
+    out.send(raw[at + 16 : at + 16 + size])
+    at, sent = at + 16 + size, sent + 1
+    if sent % 64 == 0:
+        time.sleep(0.001)
+"""
+LINK = (
+    "ip link set lo up",
+    "ip link add out0 type veth peer name in0",
+    "ip link set out0 addrgenmode none",
+    "ip link set in0 addrgenmode none",
+    "ip link set out0 up",
+    "ip link set in0 up",
+)
+
+
+pytestmark = pytest.mark.usefixtures("dpdk_programs")
+
+
+@pytest.fixture(scope="module")
+def inside() -> Iterator[tuple[str, ...]]:
+    """Words before a command that run it where out0 sends to in0: a network namespace, gone with its process."""
+    if os.geteuid() != 0:
+        pytest.skip("not root: no network namespaces")
+    for program in ("unshare", "nsenter", "ip"):
+        if shutil.which(program) is None:
+            pytest.skip(f"no {program} here")
+    holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
+    try:
+        prefix = ("nsenter", f"--net=/proc/{holder.pid}/ns/net")
+        own = Path("/proc/self/ns/net").readlink()
+        end = time.monotonic() + dpdk.LIMIT_S
+        while Path(f"/proc/{holder.pid}/ns/net").readlink() == own:
+            if holder.poll() is not None or time.monotonic() > end:
+                pytest.skip("no network namespaces here")
+            time.sleep(0.01)
+        for line in LINK:
+            done = subprocess.run([*prefix, *line.split()], capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                pytest.skip(f"{line}: {done.stderr.strip()}")
+        yield prefix
+    finally:
+        holder.kill()
+        holder.wait()
+
+
+def send(inside: tuple[str, ...], directory: Path, frames: list[dpdk.Frame]) -> None:
+    """Send frames from out0."""
+    path = directory / "sent.pcap"
+    path.write_bytes(dpdk.pcap_bytes(frames))
+    subprocess.run([*inside, sys.executable, "-c", SEND, "out0", str(path)], check=True)
+
+
+def take(inside, directory: Path, frames: list[dpdk.Frame], device: str, *arguments: object, name="c.pcap") -> dpdk.Run:
+    """Capture ``frames`` from in0 by ``device``."""
+    argv = ["--vdev", device, "--frames", len(frames), "--stop-when-idle", 5, *arguments]  # idle: some were lost
+    process = dpdk.start(directory, *argv, name=name, prefix=inside)
+    try:
+        send(inside, directory, frames)
+        said = process.communicate(timeout=dpdk.LIMIT_S)[1]
+    finally:
+        process.kill()
+    return dpdk.finished(directory, process.returncode, said)
+
+
+AF_PACKET = "net_af_packet0,iface=in0,blocksz=65536,framesz=2048,framecnt=8192"
+
+
+def test_af_packet_takes_every_frame_of_an_interface(tmp_path, inside):
+    before = time.time_ns()
+    run = take(inside, tmp_path, FRAMES, AF_PACKET)
+    assert run.status == 0, run.said
+    frames = dpdk.read_pcap(tmp_path / "c.pcap")[0]
+    assert [frame.data for frame in frames] == [frame.data for frame in FRAMES]
+    assert run.accounts["interface"]["name"] == "in0"
+    assert run.accounts["interface"]["rx_packets"] == run.counts["received"] == len(FRAMES)
+    stamps = [frame.ts_ns for frame in frames]
+    assert before < stamps[0] and stamps[-1] < time.time_ns() and stamps == sorted(stamps)
+    assert run.accounts["clock"]["source"] == "tsc" and run.accounts["clock"]["steps"] == 0
+
+
+def test_several_queues_share_an_interface_by_flow(tmp_path, inside):
+    run = take(inside, tmp_path, FRAMES, AF_PACKET + ",qpairs=2", "--queues", 2, name="c.pcapng")
+    assert run.status == 0, run.said
+    parts = [dpdk.read_pcapng(tmp_path / f"c-q{queue}.pcapng").frames for queue in range(2)]
+    assert [{frame.queue for frame in part} for part in parts] == [{0}, {1}]
+    assert sorted(frame.data for part in parts for frame in part) == sorted(frame.data for frame in FRAMES)
+    flows = [{frame.data[23:38] for frame in part} for part in parts]
+    assert not flows[0] & flows[1]
+    assert run.counts["written"] == len(FRAMES)
+
+
+def test_a_vlan_tag_is_where_it_was(tmp_path, inside):
+    tag = struct.pack("!HH", 0x8100, 0x2007)
+    tagged = [
+        dpdk.Frame(frame.ts_ns, frame.wire, (frame.data[:12] + tag + frame.data[12:])[: frame.wire])
+        for frame in FRAMES[:50]
+    ]
+    run = take(inside, tmp_path, tagged, AF_PACKET)
+    assert run.status == 0, run.said
+    assert [frame.data for frame in dpdk.read_pcap(tmp_path / "c.pcap")[0]] == [frame.data for frame in tagged]
+
+
+def test_frames_that_af_packet_would_cut_unseen_are_refused(tmp_path, inside):
+    subprocess.run([*inside, "ip", "link", "set", "in0", "mtu", "9000"], check=True)
+    try:
+        run = dpdk.capture(tmp_path, "--vdev", AF_PACKET, "--duration", 1, prefix=inside)
+        assert run.status == 1 and "would be cut to" in run.said, run.said
+        assert "add framesz=16384,blocksz=65536" in run.said
+        jumbo = AF_PACKET.replace("framesz=2048", "framesz=16384").replace("framecnt=8192", "framecnt=512")
+        run = dpdk.capture(tmp_path, "--vdev", jumbo, "--max-frame", 16384, "--duration", 0.2, prefix=inside)
+        assert run.status == 0, run.said
+    finally:
+        subprocess.run([*inside, "ip", "link", "set", "in0", "mtu", "1500"], check=True)
+
+
+def test_af_xdp_takes_every_frame_or_tells_how_many_it_lost(tmp_path, inside):
+    argv = ["--vdev", "net_af_xdp0,iface=in0,start_queue=0,queue_count=1,force_copy=1", "--stop-when-idle", "0.1"]
+    tried = dpdk.capture(tmp_path, *argv, name="c.pcap", prefix=inside)
+    if tried.status != 0:
+        pytest.skip(f"the kernel lets no AF_XDP here: {tried.said.strip().splitlines()[-1:]}")
+    directory = tmp_path / "xdp"
+    directory.mkdir()
+    run = take(inside, directory, FRAMES, argv[1])
+    assert run.status == 0, run.said
+    frames = dpdk.read_pcap(directory / "c.pcap")[0]
+    assert len(frames) + run.accounts["nic"]["imissed"] == len(FRAMES)
+    assert len(frames) > len(FRAMES) // 2
+    sent = {frame.data for frame in FRAMES}
+    assert {frame.data for frame in frames} <= sent
+
+
+@pytest.mark.parametrize("device", ["net_ring0", "net_null0,no-rx=1"])
+def test_devices_that_nothing_comes_from(tmp_path, device):
+    process = dpdk.start(tmp_path, "--vdev", device, "--queues", 1)
+    run = dpdk.stop(process, tmp_path, signal.SIGTERM)
+    assert (run.status, run.counts["received"]) == (0, 0), run.said
+    assert dpdk.read_pcap(tmp_path / "c.pcap") == ([], 0)
+
+
+def test_more_queues_than_cpus_on_one_device(tmp_path):
+    arguments = ["--vdev", "net_null0,size=100", "--queues", 4, "--duration", "0.3", "--sample", 1000]
+    run = dpdk.capture(tmp_path, *arguments)
+    assert run.status == 0, run.said
+    assert all(queue["written"] > 0 for queue in run.accounts["queues"])
+    assert [len(dpdk.read_pcap(path)[0]) for path in run.files()] == [
+        queue["written"] for queue in run.accounts["queues"]
+    ]
+
+
+def test_a_sink_counts_and_writes_nothing(tmp_path):
+    arguments = ["--vdev", "net_null0,size=64", "--frames", 100000, "--writer", "sink"]
+    run = dpdk.capture(tmp_path, *arguments)
+    assert run.status == 0, run.said
+    assert run.counts["written"] == 100000 and run.accounts["files"] == []
+    assert [path.name for path in tmp_path.iterdir()] == ["c.json"]
+
+
+def test_hugepages(tmp_path):
+    free = sum(int(path.read_text()) for path in Path("/sys/kernel/mm/hugepages").glob("*/free_hugepages"))
+    if free < 64:
+        pytest.skip(f"{free} free hugepages here, 64 are needed: sysctl vm.nr_hugepages=64")
+    run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--huge", "--depth", 256, "--max-frame", 2048)
+    assert run.status == 0, run.said
+    assert run.accounts["device"]["hugepages"] and dpdk.read_pcap(tmp_path / "c.pcap")[0] == FRAMES

@@ -1,0 +1,250 @@
+"""How the DPDK writer ends: asked to, killed, or on a full disk. What is whole stays, and is counted."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from acapella_testing.capture import dpdk_writer as dpdk
+
+FRAMES = dpdk.some_frames(6000, sizes=(128, 512, 1514, 9000))  # 17 MB
+# Frames of net_null come as fast as they are taken: some of them, so that the disk is not what is tested.
+ENDLESS = ["--vdev", "net_null0,size=1000,copy=1", "--sample", 20, "--flush-seconds", "0.05", "--when-full", "wait"]
+
+
+pytestmark = pytest.mark.usefixtures("dpdk_programs")
+
+
+def read(path: Path) -> tuple[list[dpdk.Frame], int]:
+    if ".pcapng" in path.name:
+        found = dpdk.read_pcapng(path)
+        return found.frames, found.left
+    return dpdk.read_pcap(path)
+
+
+def wait_for_bytes(path: Path, size: int) -> None:
+    end = time.monotonic() + dpdk.LIMIT_S
+    while not path.exists() or path.stat().st_size < size:
+        assert time.monotonic() < end, f"{path} does not grow"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(("writer", "number"), [("direct", signal.SIGTERM), ("buffered", signal.SIGINT)])
+def test_a_signal_ends_it_whole(tmp_path, writer, number):
+    process = dpdk.start(tmp_path, *ENDLESS, "--writer", writer, name="c.pcapng")
+    wait_for_bytes(tmp_path / "c.pcapng.part", 1 << 20)
+    run = dpdk.stop(process, tmp_path, number)
+    assert (run.status, run.accounts["stopped_by"]) == (0, number.name), run.said
+    frames, left = read(tmp_path / "c.pcapng")
+    assert (len(frames), left) == (run.counts["written"], 0)
+    assert run.counts["written"] > 0 and run.counts["sampled_out"] > 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.json", "c.pcapng"]
+
+
+@pytest.mark.parametrize("name", ["c.pcap", "c.pcapng"])
+@pytest.mark.parametrize("writer", ["direct", "buffered"])
+def test_killed_in_the_middle_it_leaves_whole_records(tmp_path, writer, name):
+    process = dpdk.start(tmp_path, *ENDLESS, "--writer", writer, name=name)
+    part = tmp_path / f"{name}.part"
+    wait_for_bytes(part, 2 << 20)
+    process.kill()
+    process.communicate(timeout=dpdk.LIMIT_S)
+    frames, left = read(part)
+    # never zeros or a gap: every record is one of net_null's
+    assert {(frame.wire, len(frame.data)) for frame in frames} == {(1000, 1000)}
+    assert len(frames) > 1500 and left < 1100
+    stamps = [frame.ts_ns for frame in frames]
+    assert stamps == sorted(stamps)
+    beat = json.loads((tmp_path / "c.json.part").read_text())
+    assert beat["state"] == "running" and beat["frames"]["written"] <= len(frames)
+    assert not (tmp_path / name).exists() and not (tmp_path / "c.json").exists()
+    if shutil.which("tshark"):
+        argv = ["tshark", "-r", part, "-T", "fields", "-e", "frame.number"]
+        numbers = subprocess.run(argv, capture_output=True, text=True, check=False).stdout.split()
+        assert len(numbers) == len(frames)
+
+
+def test_stamps_are_the_system_clocks_and_differ_within_a_burst(tmp_path):
+    before = time.time_ns()
+    run = dpdk.capture(tmp_path, "--vdev", "net_null0,size=64", "--frames", 20000, "--when-full", "wait")
+    after = time.time_ns()
+    assert run.status == 0, run.said
+    stamps = [frame.ts_ns for frame in dpdk.read_pcap(tmp_path / "c.pcap")[0]]
+    assert before < stamps[0] and stamps[-1] < after and stamps == sorted(stamps)
+    assert len(set(stamps)) > len(stamps) // 2  # a stamp a burst would be 157 of them
+    assert run.accounts["clock"]["source"] == "tsc" and run.accounts["clock"]["resolution_ns"] == 1
+
+
+def small_disk_or_skip(kind: str, directory: Path, size: str) -> tuple[str, ...]:
+    """Words before a command that give it a small file system in ``directory``, in a mount namespace of its own; what
+    is on it in the end is copied to ``directory``/../left."""
+    if os.geteuid() != 0:
+        pytest.skip("not root: no file systems of our own")
+    if kind == "tmpfs":
+        mount = f"mount -t tmpfs -o size={size} none {directory}"
+    else:
+        image = directory.parent / "image"
+        mount = f"truncate -s {size} {image} && mkfs.ext4 -q -m 0 -N 64 {image} && mount -o loop {image} {directory}"
+    tried = subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        pytest.skip(f"no {kind} of our own here: {tried.stderr.strip()}")
+    # unmounted before the copy is looked at: a loop device goes with its mount
+    copy = f"cp -a {directory}/. {directory.parent}/left"
+    script = f'{mount} && {{ "$@"; status=$?; {copy}; umount {directory}; exit $status; }}'
+    return ("unshare", "-m", "sh", "-c", script, "sh")
+
+
+@pytest.mark.parametrize("name", ["c.pcap", "c.pcapng"])
+@pytest.mark.parametrize("writer", ["direct", "buffered"])
+@pytest.mark.parametrize("disk", ["tmpfs", "ext4"])
+def test_a_full_disk_ends_it_with_what_is_whole(tmp_path, disk, writer, name):
+    directory, left = tmp_path / "disk", tmp_path / "left"
+    directory.mkdir()
+    left.mkdir()
+    prefix = small_disk_or_skip(disk, directory, "8M")
+    arguments = [*dpdk.from_file(tmp_path, FRAMES), "--writer", writer, "--rotate-bytes", "3M"]
+    argv = [*prefix, *dpdk.command("--write", directory / name, *arguments)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=dpdk.LIMIT_S, check=False)
+    if "no O_DIRECT" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    run = dpdk.finished(left, done.returncode, done.stderr)
+    assert (run.status, run.accounts["stopped_by"]) == (1, "write error"), run.said
+    assert "No space left on device; free some space or write elsewhere; kept " in run.said
+    assert "No space left on device" in run.accounts["errors"][0]
+    entries = [entry for entry in run.accounts["files"] if entry["state"] != "removed"]
+    assert len(entries) > 1
+    # In order, and without a gap in a file; between a file whose last bytes found no room and the next there is one.
+    number = {frame.data: at for at, frame in enumerate(FRAMES)}
+    written = 0
+    for path, entry in zip(run.files(), entries, strict=True):
+        more, rest = read(path)
+        assert (len(more), rest, path.stat().st_size) == (entry["frames"], 0, entry["bytes"])
+        assert path.name.endswith(".part") == (entry["state"] == "cut")
+        first = number[more[0].data]
+        assert first >= written
+        assert [frame.data for frame in more] == [frame.data for frame in FRAMES[first : first + len(more)]]
+        written = first + len(more)
+    assert sorted(path.name for path in left.iterdir() if "lost" not in path.name) == sorted(
+        ["c.json", *(entry["file"] for entry in entries)]
+    )
+    assert "whole" in {entry["state"] for entry in entries} and run.accounts["files"][-1]["state"] != "whole"
+    assert run.counts["written"] > 500 and run.counts["dropped"]["write_error"] > 0
+
+
+@pytest.mark.parametrize("writer", ["direct", "buffered"])
+def test_a_limit_on_file_size_is_a_write_error(tmp_path, writer):
+    if shutil.which("prlimit") is None:
+        pytest.skip("no prlimit here")
+    arguments = [*dpdk.from_file(tmp_path, FRAMES), "--writer", writer, "--preallocate", 0]
+    run = dpdk.capture(tmp_path, *arguments, prefix=("prlimit", "--fsize=3000000"))
+    assert run.status == 1 and "File too large; raise the limit on file sizes or give --rotate-bytes" in run.said
+    frames, left = dpdk.read_pcap(tmp_path / "c.pcap.part")
+    assert (frames, left) == (FRAMES[: run.counts["written"]], 0)
+    assert frames
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (
+            ["--vdev", "net_null0", "--write", "missing/c.pcap"],
+            1,
+            "missing/c.pcap.part: No such file or directory; make the directory first",
+        ),
+        (["--vdev", "net_null0", "--write", "c.txt"], 2, "--write c.txt: the name has to end in .pcap or .pcapng"),
+        (["--write", "c.pcap"], 2, "the port: give one of --vdev, --pci and --generate"),
+        (["--vdev", "net_null0", "--write", "c.pcap", "--snaplen", "-1"], 2, "--snaplen -1: not a whole number from 0"),
+        (["--vdev", "net_null0", "--write", "c.pcap", "--burst", "1x"], 2, "--burst 1x: not a whole number"),
+        (["--vdev", "net_null0", "--write", "c.pcap", "--format", "pcapng"], 2, "--format pcapng: the name c.pcap"),
+        (["--vdev", "net_null0", "--write", "c.pcap", "--nonsense"], 2, "--nonsense: unknown"),
+        (["--vdev", "net_null0", "--write", "c.pcap", "--clock", "hardware"], 1, "net_null gives no time stamps"),
+        (["--vdev", "net_null0", "--write", "c.pcap", "surplus"], 2, "surplus: not an option"),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_nothing(tmp_path, arguments, status, said):
+    done = subprocess.run(
+        dpdk.command(*arguments), capture_output=True, text=True, check=False, cwd=tmp_path, timeout=dpdk.LIMIT_S
+    )
+    assert done.returncode == status, done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("acapella-dpdk-capture: error: ") and said in lines[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_writers_under_a_kernel_that_writes_less_is_interrupted_and_refuses(tmp_path):
+    done = dpdk.make("check")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "test_output: ok" in done.stdout and "test_clock: ok" in done.stdout
+
+
+FEW = dpdk.some_frames(400, sizes=(64, 1514, 9000))  # 1.4 MB
+FAIL_NTH_CALL = dpdk.ROOT / "workflow" / "tests" / "support" / "fail_nth_call.c"
+CHOSEN = {"write": 2, "sync": 1, "rename": 1, "malloc": 2}  # calls of a kind; make soak: all, of allocations 200
+SOAK = "ACAPELLA_SOAK" in os.environ
+
+
+@pytest.fixture(scope="module")
+def preload(tmp_path_factory) -> Path:
+    """The library with which the n-th call fails."""
+    path = tmp_path_factory.mktemp("preload") / "fail.so"
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", path, FAIL_NTH_CALL, "-ldl"], check=True)
+    return path
+
+
+def with_fault(directory: Path, preload: Path, call: str) -> tuple[dpdk.Run, int]:
+    """A capture in which a call fails (none with number 0), and how many calls of the kind there were.
+
+    Without sanitizers, whose malloc is their own; calls count from the first open of the capture file.
+    """
+    directory.mkdir()
+    given = [
+        *dpdk.from_file(directory, FEW),
+        "--writer",
+        "buffered",
+        "--rotate-bytes",
+        "500K",
+        "--buffer-bytes",
+        "128K",
+    ]
+    argv = [dpdk.plain_build() / "acapella-dpdk-capture", "--write", directory / "c.pcap", *given]
+    fault = {"LD_PRELOAD": str(preload), "ACAPELLA_FAIL": call, "ACAPELLA_FAIL_FROM": str(directory / "c")}
+    fault["ACAPELLA_FAIL_COUNT"] = str(directory / "count")
+    done = subprocess.run(
+        list(map(str, argv)), capture_output=True, text=True, timeout=dpdk.LIMIT_S, check=False, env=os.environ | fault
+    )
+    count = directory / "count"
+    counted = dict(map(str.split, count.read_text().splitlines())) if count.exists() else {}
+    return dpdk.finished(directory, done.returncode, done.stderr), int(counted.get(call.partition(":")[0], 0))
+
+
+@pytest.mark.parametrize("kind", CHOSEN)
+def test_a_failed_call_leaves_whole_files_and_one_line(tmp_path, preload, kind):
+    """As SQLite does it: the n-th write, fsync, rename or malloc fails. Writes of io_uring and libc are not calls."""
+    whole, total = with_fault(tmp_path / "whole", preload, f"{kind}:0")
+    assert whole.status == 0 and total > 0, whole.said
+    expected = [frame for path in whole.files() for frame in dpdk.read_pcap(path)[0]]
+    assert expected == FEW
+    most = min(total, 200 if kind == "malloc" else total)
+    numbers = random.Random(kind).sample(range(1, most + 1), most if SOAK else min(most, CHOSEN[kind]))
+    for number in numbers:
+        directory = tmp_path / f"{number}"
+        run, _ = with_fault(directory, preload, f"{kind}:{number}")
+        what = f"{kind} {number} of {total}: exit code {run.status}, {run.said}"
+        frames = []
+        for path in sorted(path for path in directory.glob("c*.pcap*")):
+            found, left = dpdk.read_pcap(path) if path.stat().st_size else ([], 0)
+            assert left == 0, (path, what)
+            frames += found
+        places = [FEW.index(frame) for frame in frames]
+        assert places == sorted(set(places)), what
+        if run.status == 0:
+            assert frames == FEW, what
+        else:
+            errors = [line for line in run.said.splitlines() if "error: " in line]
+            assert run.status > 0 and len(errors) == 1, what
+        shutil.rmtree(directory)

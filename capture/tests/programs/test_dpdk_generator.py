@@ -1,0 +1,93 @@
+"""The DPDK writer's own generator: every frame offered is written, refused or left, and the files say which."""
+
+import itertools
+import struct
+from pathlib import Path
+
+import pytest
+from acapella_testing.capture import dpdk_writer as dpdk
+
+NUMBER_AT = 42
+
+
+pytestmark = pytest.mark.usefixtures("dpdk_programs")
+
+
+def generate(directory: Path, size: int, *arguments: object, name: str = "c.pcap") -> dpdk.Run:
+    """A capture of frames of its own, whose counts add up over the ring."""
+    run = dpdk.capture(directory, "--generate", size, *arguments, name=name)
+    assert run.status == 0, run.said
+    made = run.accounts["generator"]
+    assert made["frame_bytes"] == size and made["offered"] > 0
+    assert made["offered"] == made["refused"] + run.counts["received"] + made["left"]
+    return run
+
+
+def numbers(frames: list[dpdk.Frame]) -> list[int]:
+    return [struct.unpack_from("!Q", frame.data, NUMBER_AT)[0] for frame in frames]
+
+
+@pytest.mark.parametrize(("size", "snaplen"), [(60, 64), (1514, 200)])
+def test_frames_that_are_written_are_those_that_were_not_refused(tmp_path, size, snaplen):
+    run = generate(tmp_path, size, "--snaplen", snaplen, "--frames", 20000, "--when-full", "wait", "--depth", 64)
+    frames, rest = dpdk.read_pcap(tmp_path / "c.pcap")
+    made = run.accounts["generator"]
+    assert rest == 0
+    assert {(frame.wire, len(frame.data)) for frame in frames} == {(size, min(size, snaplen))}
+    seen = numbers(frames)
+    assert len(seen) == run.counts["written"] == made["offered"] - made["refused"] - made["left"] == 20000
+    assert all(a < b for a, b in itertools.pairwise(seen)) and seen[-1] < made["offered"]
+
+
+def test_a_full_ring_refuses(tmp_path):
+    arguments = ["--depth", 64, "--frames", 20000, "--writer", "buffered", "--when-full", "wait"]
+    run = generate(tmp_path, 9000, *arguments)  # as many as go: a thread that only counts outruns one that writes
+    made = run.accounts["generator"]
+    assert made["refused"] > 0 and made["behind"] == 0
+
+
+def test_a_slow_generator_gives_no_more_than_its_rate(tmp_path):
+    run = generate(tmp_path, 128, "--rate", 20000, "--frames", 2000, "--writer", "sink")
+    made = run.accounts["generator"]
+    due = made["rate"] * made["seconds"]
+    assert made["offered"] + made["behind"] <= due + 1
+    assert made["rate"] == 20000 and run.accounts["device"]["driver"] == "net_ring"
+
+
+def test_what_was_offered_before_the_end_is_taken(tmp_path):
+    run = generate(tmp_path, 60, "--rate", 20000, "--duration", "0.3", "--writer", "sink")
+    assert run.accounts["generator"]["left"] == 0
+
+
+def test_several_queues_share_the_frames(tmp_path):
+    arguments = ["--queues", 2, "--rate", 50000, "--frames", 1000, "--snaplen", 100]
+    run = generate(tmp_path, 300, *arguments)
+    seen = [numbers(dpdk.read_pcap(path)[0]) for path in run.files()]
+    assert len(seen) == 2 and all(seen)
+    assert len(set(seen[0] + seen[1])) == run.counts["written"]
+
+
+def test_generated_frames_are_whole_packets(tmp_path):
+    generate(tmp_path, 128, "--rate", 1000, "--frames", 20, "--filter", "udp and dst host 198.18.0.2")
+    frames = dpdk.read_pcap(tmp_path / "c.pcap")[0]
+    assert frames
+    for frame in frames:
+        words = struct.unpack_from("!10H", frame.data, 14)
+        total = sum(words)
+        assert (total & 0xFFFF) + (total >> 16) == 0xFFFF  # RFC 1071
+        assert words[1] == 128 - 14 and struct.unpack_from("!H", frame.data, 38)[0] == 128 - 34
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--rate", "5"], "one of --vdev, --pci and --generate"),
+        (["--vdev", "net_null0", "--rate", "5"], "is that of --generate"),
+        (["--vdev", "net_null0", "--generate", "64"], "one of --vdev, --pci and --generate"),
+        (["--generate", "59"], "not a whole number from 60 to 9216"),
+        (["--generate", "64", "--rate", "fast"], "not a number of frames a second above 0"),
+    ],
+)
+def test_mistakes_of_the_command_line(tmp_path, arguments, said):
+    run = dpdk.capture(tmp_path, *arguments)
+    assert run.status == 2 and said in run.said, run.said

@@ -1,0 +1,66 @@
+"""acapella-dpdk-capture behind a P4 program: what the program sends on is written, what it does not is counted."""
+
+import struct
+from dataclasses import replace
+
+import pytest
+from acapella_testing.capture import dpdk_writer as dpdk
+
+PROGRAM = dpdk.ROOT / "p4" / "loader" / "tests" / "forward.spec"
+CONTROL = """
+table exact add match 0x0806 action drop_for 3
+table exact add match 0x0800 action keep 100
+reason 3 no-arp
+"""
+
+
+pytestmark = pytest.mark.usefixtures("dpdk_programs")
+
+
+def some_traffic(count: int) -> list[dpdk.Frame]:
+    """IPv4, every third frame ARP, every fifth IPv6; one of many mbufs."""
+    types = [0x0806 if n % 3 == 0 else 0x86DD if n % 5 == 0 else 0x0800 for n in range(count)]
+    frames = dpdk.some_frames(count)
+    frames[1] = dpdk.some_frames(1, sizes=(20000,))[0]
+    return [
+        replace(frame, data=frame.data[:12] + struct.pack("!H", kind) + frame.data[14:])
+        for frame, kind in zip(frames, types, strict=True)
+    ]
+
+
+def test_what_the_program_sends_is_written_and_the_rest_counted(tmp_path):
+    frames = some_traffic(1000)
+    (tmp_path / "in.pcap").write_bytes(dpdk.pcap_bytes(frames))
+    (tmp_path / "control").write_text(CONTROL)
+    run = dpdk.capture(tmp_path, "--vdev", f"net_pcap0,rx_pcap={tmp_path / 'in.pcap'}", "--stop-when-idle", 0.2,
+                       "--p4", PROGRAM, "--p4-control", tmp_path / "control", "--filter", "ip", "--sample", 2,
+                       name="c.pcapng")  # fmt: skip
+    assert run.status == 0, run.said
+    sent = [(n, frame) for n, frame in enumerate(frames) if frame.data[12:14] != b"\x08\x06"]
+    passed = [(n, frame) for n, frame in sent if frame.data[12:14] == b"\x08\x00"]
+    written = dpdk.read_pcapng(tmp_path / "c.pcapng").frames
+    assert [(f.number, f.wire, f.data) for f in written] == [(n, f.wire, f.data[:100]) for n, f in passed[::2]]
+    assert run.accounts["p4"]["sunk"] == {"no-arp": 1000 - len(sent)}
+    assert run.counts["preprocessed"] == 1000 - len(sent)
+    assert run.counts["filtered"] == len(sent) - len(passed)
+    assert (run.counts["received"], run.counts["added"], run.accounts["p4"]["balanced"]) == (1000, 0, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--p4", PROGRAM, "--queues", "2"), "--p4: has one pipeline, and 2 queues were asked for; use --queues 1"),
+        (("--p4-control", "control"), "--p4-control: of which program? give --p4"),
+        (("--p4", "absent.spec"), "absent.spec: "),
+        (("--p4", PROGRAM, "--p4-control", "control"), "control:2: "),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(tmp_path, monkeypatch, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "control").write_text("# of no such table\ntable other add match 1 action keep 1\n")
+    (tmp_path / "in.pcap").write_bytes(dpdk.pcap_bytes(dpdk.some_frames(5)))
+    run = dpdk.capture(tmp_path, "--vdev", f"net_pcap0,rx_pcap={tmp_path / 'in.pcap'}", *arguments)
+    assert run.status in (1, 2)
+    errors = [line for line in run.said.splitlines() if "error: " in line]
+    assert len(errors) == 1 and said in errors[0], run.said
+    assert not list(tmp_path.glob("c.*"))

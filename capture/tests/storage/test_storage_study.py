@@ -1,0 +1,204 @@
+"""The storage study: what bpftrace says is taken as it is, settings are put back, what cannot be measured is told."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from acapella_testing.capture import dpdk_writer as dpdk
+
+from acapella_capture.storage import Skip, rates, thresholds, trace
+from acapella_core.errors import UserError
+
+BINS = '[{"min": 4, "max": 7, "count": 2}, {"min": 8, "max": 15, "count": 0}, {"min": 16, "max": 31, "count": 1}]'
+MORE = BINS.replace('"count": 0', '"count": 1')
+SAID = f"""\
+{{"type": "attached_probes", "data": {{"probes": 4}}}}
+{{"type": "printf", "data": "at 1000\\n"}}
+{{"type": "printf", "data": "at 2000\\n"}}
+{{"type": "hist", "data": {{"@latency": {BINS}}}}}
+{{"type": "map", "data": {{"@sum": 30}}}}
+{{"type": "map", "data": {{"@longest": 18}}}}
+{{"type": "map", "data": {{"@bytes": 600}}}}
+{{"type": "printf", "data": "at 3000\\n"}}
+{{"type": "hist", "data": {{"@latency": {MORE}}}}}
+{{"type": "map", "data": {{"@sum": 45}}}}
+{{"type": "map", "data": {{"@longest": 18}}}}
+{{"type": "map", "data": {{"@bytes": 800}}}}
+no JSON
+{{"type": "map", "data": {{"@began": {{"77": 12}}}}}}
+"""
+
+
+def test_intervals_are_as_bpftrace_says_them():
+    sums = []
+    for line in SAID.splitlines():
+        trace.take(line, sums)
+    assert sums == [
+        trace.Interval(1000),
+        trace.Interval(2000, bytes=600, latency_ns=30, longest_ns=18, buckets=[(4, 7, 2), (16, 31, 1)]),
+        trace.Interval(3000, bytes=800, latency_ns=45, longest_ns=18, buckets=[(4, 7, 2), (8, 15, 1), (16, 31, 1)]),
+    ]
+    assert sums[2].since(sums[1]) == trace.Interval(3000, bytes=200, latency_ns=15, longest_ns=18, buckets=[(8, 15, 1)])
+    assert [each.calls for each in sums] == [0, 3, 4]
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    """Files like those of /proc/sys/vm, where writing the one of a pair makes the other 0."""
+    directory = tmp_path / "vm"
+    directory.mkdir()
+    for name, value in (("dirty_ratio", 20), ("dirty_background_ratio", 0), ("dirty_bytes", 0)):
+        (directory / name).write_text(f"{value}\n")
+    (directory / "dirty_background_bytes").write_text("4096\n")
+    monkeypatch.setattr(thresholds, "VM", directory)
+    put = thresholds.put
+
+    def put_as_the_kernel(name: str, value: int) -> None:
+        put(name, value)
+        stem, _, kind = name.rpartition("_")
+        put(f"{stem}_{'ratio' if kind == 'bytes' else 'bytes'}", 0)
+
+    monkeypatch.setattr(thresholds, "put", put_as_the_kernel)
+    return lambda: {path.name: int(path.read_text()) for path in sorted(directory.iterdir())}
+
+
+@pytest.mark.parametrize("memory_mb", [None, 100])
+def test_thresholds_are_put_back_after_an_error_too(settings, memory_mb):
+    before = settings()
+    with pytest.raises(RuntimeError), thresholds.set_to(10, 20, memory_mb) as memory:
+        now = settings()
+        if memory_mb:
+            assert (now["dirty_background_bytes"], now["dirty_bytes"], memory) == (10_000_000, 20_000_000, 100_000_000)
+        else:
+            assert (now["dirty_background_ratio"], now["dirty_ratio"]) == (10, 20)
+        raise RuntimeError
+    assert settings() == before
+
+
+def test_thresholds_that_may_not_be_set_are_a_reason_to_skip(settings, monkeypatch):
+    monkeypatch.setattr(thresholds, "VM", thresholds.VM / "none")
+    with pytest.raises(Skip, match="dirty_bytes cannot be set"):
+        thresholds.put("dirty_bytes", 1)
+
+
+def test_frames_of_a_run_add_up_or_it_is_no_run():
+    accounts = {
+        "generator": {"offered": 100, "refused": 30, "left": 1, "seconds": 0.5},
+        "frames": {"written": 60, "written_bytes": 6000, "dropped": {"writer_full": 9}},
+    }
+    said = rates.counted(accounts)
+    assert (said["offered"], said["written"], said["lost"], said["offered_ns"]) == (100, 60, 40, 500_000_000)
+    accounts["frames"]["written"] = 59
+    with pytest.raises(ValueError, match="offered 100 frames are not 59 written and 40 lost"):
+        rates.counted(accounts)
+
+
+def measure(directory: Path, path: str, *arguments: object) -> tuple[subprocess.CompletedProcess, dict]:
+    """`acapella measure-storage` with that PATH, and its file."""
+    argv = [sys.executable, "-m", "acapella.cli.main", "measure-storage", "-o", directory / "study.json", *arguments]
+    environment = os.environ | {"PATH": path}
+    done = subprocess.run(
+        [str(word) for word in argv], capture_output=True, text=True, check=False, env=environment, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done, json.loads((directory / "study.json").read_text())
+
+
+def test_without_bpftrace_or_root_the_reason_is_one_line_and_in_the_file(tmp_path):
+    done, said = measure(tmp_path, str(tmp_path))
+    reason = "no bpftrace here; apt-get install bpftrace" if os.geteuid() == 0 else "not root: "
+    assert said["skipped"].startswith(reason) and said["runs"] == []
+    assert done.stdout.splitlines() == [f"storage: skipped: {said['skipped']}"]
+
+
+def test_thresholds_in_the_wrong_order_are_refused():
+    argv = [sys.executable, "-m", "acapella.cli.main", "measure-storage", "-o", "none.json", "--thresholds", "20:10"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "20:10: not two percentages, the lower one first" in done.stderr
+
+
+def needs_bpftrace() -> str:
+    """PATH with the program that is measured; skips where it cannot be."""
+    if os.geteuid() != 0:
+        pytest.skip("not root: no bpftrace")
+    if shutil.which("bpftrace") is None:
+        pytest.skip("no bpftrace here; apt-get install bpftrace")
+    dpdk.built_or_skip()
+    return f"{dpdk.BUILD}{os.pathsep}{os.environ['PATH']}"
+
+
+def machines() -> dict[str, int]:
+    """The machine's thresholds, while no other test has set them."""
+    names = [f"{name}_{kind}" for name in thresholds.NAMES for kind in ("ratio", "bytes")]
+    with thresholds.alone():
+        return {name: thresholds.value_of(name) for name in names}
+
+
+def test_every_call_of_both_writers_is_in_the_histograms(tmp_path):
+    path, before = needs_bpftrace(), machines()
+    arguments = ["--thresholds", "10:20", "--memory-mb", 64, "--rate", 50000, "--seconds", 0.5, "--table-seconds", 0]
+    _, said = measure(tmp_path, path, *arguments)
+    if said["skipped"] or said["notes"]:
+        pytest.skip(said["skipped"] or said["notes"][0])
+    assert machines() == before
+    assert [(run["writer"], run["call"]) for run in said["runs"]] == [("buffered", "writev"), ("direct", "io_uring")]
+    for run in said["runs"]:
+        assert run["offered"] == run["written"] + run["lost"] and run["written"] > 0
+        assert sum(each["bytes"] for each in run["intervals"]) <= run["written_bytes"]
+        for each in run["intervals"]:
+            assert each["calls"] == sum(calls for _, _, calls in each["buckets"]) > 0
+        assert sum(each["latency_ns"] for each in run["intervals"]) >= run["intervals"][-1]["longest_ns"] > 0
+    buffered, direct = said["runs"]
+    assert sum(each["bytes"] for each in buffered["intervals"]) == buffered["written_bytes"]  # all of it is writev's
+    written = direct["written_bytes"]
+    assert sum(each["bytes"] for each in direct["intervals"]) == written - written % 4096  # its end goes otherwise
+    assert [path.name for path in tmp_path.iterdir()] == ["study.json"]
+
+
+def test_a_study_that_is_stopped_leaves_nothing(tmp_path):
+    path, before = needs_bpftrace(), machines()
+    argv = [sys.executable, "-m", "acapella.cli.main", "measure-storage", "-o", str(tmp_path / "study.json")]
+    argv += ["--thresholds", "10:20", "--memory-mb", "4096", "--rate", "1000", "--seconds", "60"]
+    with subprocess.Popen(argv, env=os.environ | {"PATH": path}, stdout=subprocess.PIPE, text=True) as process:
+        end = time.monotonic() + 300
+        while process.poll() is None and not list(tmp_path.glob("acapella-scratch-*/c.json.part")):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        process.terminate()
+        said = process.communicate(timeout=300)[0]
+    if process.returncode == 0:
+        pytest.skip(said.strip())
+    assert process.returncode == 128 + signal.SIGTERM
+    assert machines() == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rates_go_down_until_a_run_loses_nothing(tmp_path, monkeypatch):
+    asked = []
+
+    def run(*arguments):
+        rate = arguments[-1]
+        asked.append(rate)
+        lost = 10 if rate is None or rate > 600 else 0
+        return {"written": 1000, "whole_ns": 10**9, "lost": lost}
+
+    monkeypatch.setattr(rates, "run", run)
+    assert len(list(rates.sweep(tmp_path, "direct", 200, 1514, 1))) == 4
+    assert asked == [None, 900, 700, 500]
+
+
+def test_a_run_of_the_tables_accounts_for_every_frame_and_leaves_no_file(tmp_path):
+    try:
+        rates.executable()
+    except UserError as reason:
+        pytest.skip(str(reason))
+    row = rates.run(tmp_path, "direct", 64, 1514, 0.2, 10_000)
+    assert row["offered"] == row["written"] + row["lost"] > 0
+    assert (row["frame_bytes"], row["snaplen"], row["wanted_fps"]) == (1514, 64, 10_000)
+    assert list(tmp_path.iterdir()) == []

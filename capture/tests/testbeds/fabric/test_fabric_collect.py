@@ -1,0 +1,106 @@
+"""Whole collections from a FABRIC on loopback: the coordinator, FABRIC's own client, nodes that write captures."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
+
+from acapella_testing.capture.fabric_loopback import Loopback
+
+from acapella_capture import collect
+from acapella_capture.control.preprocess import CARRIED, NOTE
+from acapella_capture.manifest import read
+from acapella_capture.testbeds.base import Want
+from acapella_core.anonymize import make_key
+
+PORTS = ["HundredGigE0/0/0/5", "HundredGigE0/0/0/15", "TwentyFiveGigE0/0/0/12/1"]
+OTHERS = ["HundredGigE0/0/0/2", "TenGigE0/0/0/22/0"]
+COLLECT = {"mode": "sites", "sites": ["STAR", "UTAH"], "instances": 1}
+COLLECT |= {"port_selection": "fixed", "ports": {"STAR": PORTS, "UTAH": OTHERS}}
+
+
+def collected(fabric: Loopback, *words: str, **changes) -> tuple[int, Path]:
+    """`acapella collect` as a user calls it; its exit status and the campaign's directory."""
+    config = {
+        "testbed": "fabric",
+        "capture": {"sample_s": 0.3},
+        "collect": COLLECT | changes.pop("collect", {}),
+        "preprocess": changes.pop("preprocess", {}),
+        "fabric": vars(fabric.settings(**changes)),
+    }
+    path, campaign = fabric.directory / "config.json", fabric.directory / "results" / "first"
+    path.write_text(json.dumps(config))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["acapella collect", str(campaign), "--config", str(path), *words])
+        return collect.main(), campaign
+
+
+def test_sites_are_sampled_side_by_side_and_given_back(fabric, capsys):
+    status, campaign = collected(fabric)
+    said = capsys.readouterr()
+    assert status == 0, said.err
+    assert "permissions of the project: Net.PortMirroring" in said.out
+    assert "STAR: success" in said.out and "UTAH: success" in said.out
+    manifests = [read(path) for path in sorted((campaign / "raw").glob("*.json"))]
+    assert {(each["site"], each["port"]) for each in manifests} == {
+        *(("STAR", port) for port in PORTS), *(("UTAH", port) for port in OTHERS),
+    }  # fmt: skip
+    for each in manifests:
+        assert (each["testbed"], each["instance"]) == ("fabric", f"{each['site']}-listener1")
+        assert each["frames_captured"] > 0 and each["mirror"]["offered_frames"] is None
+        assert (campaign / "raw" / each["file"]).stat().st_size == each["bytes"]
+        assert not list(fabric.nodes.home(each["instance"]).glob("*/*.pcap*"))  # deleted there once it was here
+    assert len(fabric.orchestrator.slices) == 2 and not fabric.orchestrator.alive()
+
+
+def test_captures_are_anonymized_on_their_nodes_by_a_program_that_is_brought_there(fabric, tmp_path, monkeypatch):
+    if not Path(sys.executable).with_name(CARRIED).exists():
+        pytest.skip(f"no {CARRIED} here: build/anonymize.log")
+    key = tmp_path / "key"
+    make_key(key)
+    (tmp_path / "manuf").write_text("00:00:01\tXerox\n")  # as tshark's, which is long
+    monkeypatch.setattr("acapella_capture.control.preprocess.vendor_lists", lambda: [tmp_path / "manuf"])
+    one = {"sites": ["UTAH"], "ports": {"UTAH": OTHERS[:1]}}
+    status, campaign = collected(fabric, collect=one, preprocess={"anonymize": True, "key_file": str(key)})
+    (manifest,) = [read(path) for path in (campaign / "raw").glob("*.json")]
+    assert status == 0 and NOTE in manifest["notes"]
+    octets = (campaign / "raw" / manifest["file"]).read_bytes()
+    assert len(octets) == 24 + manifest["frames_captured"] * (16 + 14 + 20 + 8)
+    assert bytes((203, 0, 113, 77)) not in octets
+    home = fabric.nodes.home("UTAH-listener1")
+    there = {path.name: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    assert {CARRIED, "manuf"} <= there.keys() and not [
+        name for name, found in there.items() if key.read_bytes() in found
+    ]
+
+
+def test_what_would_be_brought_to_nodes_has_to_be_here(fabric, tmp_path, capsys):
+    status, _ = collected(fabric, preprocess={"anonymize": True, "key_file": str(tmp_path / "none")})
+    assert status == 2 and "cannot read the key" in capsys.readouterr().err
+    assert not fabric.orchestrator.slices
+
+
+def test_the_plan_asks_for_nothing(fabric, capsys):
+    status, campaign = collected(fabric, "--dry-run")
+    assert status == 0 and not campaign.exists()
+    assert f"ports: {PORTS[0]} (downlink)" in capsys.readouterr().out
+    assert not any(method != "GET" for method, path in fabric.orchestrator.requests if path.startswith("/slices"))
+
+
+def test_without_a_free_nic_a_site_fails_with_the_reason(fabric, capsys):
+    for host in fabric.orchestrator.sites["STAR"]:
+        host["nics"] = {}
+    status, _ = collected(fabric, collect={"sites": ["STAR"], "ports": {"STAR": PORTS}})
+    said = capsys.readouterr()
+    assert status != 0 and "dedicated NICs" in said.out + said.err
+    assert not fabric.orchestrator.slices
+
+
+def test_what_a_crash_left_is_freed_by_release_all(fabric, capsys):
+    fabric.testbed("first").allocate("STAR", Want(1))
+    status, _ = collected(fabric, "--release-all")
+    assert status == 0 and not fabric.orchestrator.alive()
+    assert "left: acapella-first-STAR" in capsys.readouterr().out

@@ -1,0 +1,19 @@
+"""Testbed `fabric` keeps the contract of all testbeds, through FABRIC's own client and a FABRIC on loopback."""
+
+import pytest
+
+pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
+
+from acapella_testing.capture.fabric_loopback import loopback_fabric
+from acapella_testing.capture.testbed_contract import *  # noqa: F403 - the tests that each testbed passes
+
+
+@pytest.fixture(scope="module")
+def testbed(tmp_path_factory):
+    with loopback_fabric(tmp_path_factory.mktemp("fabric")) as fabric:
+        made = fabric.testbed()
+        before = made.sites()
+        with made:
+            assert made.sites() == before
+            yield made
+        assert fabric.orchestrator.alive() == []

@@ -1,0 +1,367 @@
+"""What FABRIC does to its users: errors that were none, tokens that end, nodes that never come, connections that go."""
+
+import hashlib
+import re
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
+
+from acapella_testing.capture.fabric_loopback import Loopback
+from acapella_testing.capture.fabric_orchestrator import TAGS
+
+from acapella_capture.programs.tcpdump import Tcpdump
+from acapella_capture.settings import settings_of
+from acapella_capture.testbeds.base import Refused, Want
+from acapella_capture.testbeds.fabric import credentials
+from acapella_capture.testbeds.fabric.host_keys import HostKeyChangedError, HostKeys
+from acapella_core.errors import UserError
+
+SITE = "STAR"
+CREATE = "/slices/creates"
+
+
+def names(fabric: Loopback) -> list[str]:
+    return [each.name for each in fabric.orchestrator.alive()]
+
+
+def until(condition) -> None:
+    """Wait for it, not for ever."""
+    end = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_an_error_on_create_makes_no_second_slice(fabric):
+    """The client sends a POST four times in all; the first one made the slice, though it was answered with 500."""
+    fabric.orchestrator.faults.create_status = [500] * 4
+    with fabric.testbed() as testbed:
+        (instance,) = testbed.allocate(SITE, Want(1))
+        assert fabric.orchestrator.posts(CREATE) > 1
+        assert names(fabric) == ["acapella-c-STAR"]
+        assert testbed.run(instance.name, ["true"]).status == 0
+    assert len(fabric.orchestrator.slices) == 1 and not names(fabric)
+
+
+def test_where_no_slice_came_of_it_the_error_is_told_in_one_line(fabric):
+    fabric.orchestrator.faults.create_status = [503] * 4
+    with fabric.testbed() as testbed, pytest.raises(UserError, match="does not take the slice") as raised:
+        testbed.allocate(SITE, Want(1))
+    assert not isinstance(raised.value, Refused) and "\n" not in str(raised.value)
+    assert not fabric.orchestrator.slices
+
+
+def test_a_token_that_ends_in_the_middle_is_refreshed_once(fabric):
+    first = fabric.give_token(refresh_token="refresh-1")
+    with fabric.testbed() as testbed:
+        testbed.allocate(SITE, Want(1))
+        assert fabric.orchestrator.refreshes == []
+        fabric.orchestrator.tokens.discard(first)
+        testbed.extend(SITE, time.time_ns() + 30 * 3600 * 10**9)
+        (instance,) = testbed.instances(SITE)
+        testbed.mirror(instance, instance.receivers[0], "HundredGigE0/0/0/5", "both")
+    assert fabric.orchestrator.refreshes == ["refresh-1"]
+    assert not names(fabric)
+
+
+def test_a_token_about_to_end_is_refreshed_before_it_does(fabric, monkeypatch):
+    first = fabric.give_token(refresh_token="refresh-1")
+    with fabric.testbed() as testbed:
+        left_s = credentials.left_s
+        monkeypatch.setattr(credentials, "left_s", lambda each: 60 if each == first else left_s(each))
+        testbed.allocate(SITE, Want(1))
+        assert testbed.session.token() != first
+    assert fabric.orchestrator.refreshes == ["refresh-1"]
+
+
+def test_those_side_by_side_refresh_one_token_once(fabric):
+    """Each refresh token is good for one time: a second refresh with the old one would fail."""
+    fabric.give_token(600, refresh_token="refresh-1")
+    testbeds = [fabric.testbed(f"c{number}") for number in range(4)]
+    threads = [threading.Thread(target=testbed.prepare) for testbed in testbeds]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({testbed.session.token() for testbed in testbeds}) == 1
+    assert fabric.orchestrator.refreshes == ["refresh-1"]
+    assert fabric.tokens.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_token_that_has_ended_says_where_to_get_another(fabric):
+    fabric.give_token(-10)
+    with pytest.raises(UserError, match=r"expired.*cm\.fabric-testbed\.net") as raised:
+        fabric.testbed().prepare()
+    assert "\n" not in str(raised.value)
+
+
+def test_no_secret_in_logs_or_messages(fabric, caplog):
+    caplog.set_level("DEBUG")
+    secret = fabric.give_token(refresh_token="refresh-1")
+    with fabric.testbed() as testbed:
+        testbed.allocate(SITE, Want(1))
+        fabric.orchestrator.tokens.clear()
+        fabric.orchestrator.refreshes.append("used up")
+        with pytest.raises(UserError) as raised:
+            testbed.extend(SITE, time.time_ns() + 30 * 3600 * 10**9)
+        fabric.orchestrator.tokens.add(secret)
+        testbed.session._refused = None  # so that what was taken can be given back
+    assert len(caplog.records) > 20
+    for text in (caplog.text, str(raised.value), repr(testbed.session.credentials)):
+        assert secret not in text and "refresh-1" not in text
+    assert credentials.hidden(f"config: {{'id_token': '{secret}'}}") == "config: {'id_token': '(token)'}"
+
+
+def test_an_allocation_that_is_refused_leaves_nothing(fabric):
+    fabric.orchestrator.faults.refuse = True
+    with fabric.testbed() as testbed:
+        with pytest.raises(Refused, match="Insufficient resources"):
+            testbed.allocate(SITE, Want(1))
+        assert [each.state for each in fabric.orchestrator.slices.values()] == ["Dead"]  # its hosts are free again
+        fabric.orchestrator.faults.refuse = False
+        assert len(testbed.allocate(SITE, Want(1))) == 1
+
+
+def test_a_slice_that_fails_for_another_reason_is_no_refusal(fabric):
+    fabric.orchestrator.faults.refuse, fabric.orchestrator.faults.notice = True, "playbook failed"
+    with fabric.testbed() as testbed, pytest.raises(UserError, match="StableError: playbook failed") as raised:
+        testbed.allocate(SITE, Want(1))
+    assert not isinstance(raised.value, Refused) and not names(fabric)
+
+
+def test_more_instances_join_the_slice_or_leave_it_as_it_was(fabric):
+    with fabric.testbed() as testbed:
+        (first,) = testbed.allocate(SITE, Want(1))
+        both = testbed.allocate(SITE, Want(2))
+        assert both[0] == first and len({each.name for each in both}) == 2
+        fabric.orchestrator.faults.modify_fails = True
+        with pytest.raises(Refused):
+            testbed.allocate(SITE, Want(3))
+        fabric.orchestrator.faults.modify_fails = False
+        assert testbed.instances(SITE) == both == testbed.allocate(SITE, Want(2))
+        assert len(testbed.allocate(SITE, Want(3))) == 3
+        assert len(fabric.orchestrator.slices) == 1
+
+
+def test_a_slice_that_never_comes_up_is_given_back(fabric):
+    fabric.orchestrator.faults.stuck = True
+    with fabric.testbed(wait_timeout_s=0.3) as testbed, pytest.raises(UserError, match=r"Configuring after 0\.3 s"):
+        testbed.allocate(SITE, Want(1))
+    assert not names(fabric)
+
+
+def test_who_stops_while_a_slice_comes_up_waits_for_its_end_alone(fabric):
+    """Else Ctrl-C would wait for as long as FABRIC takes."""
+    fabric.orchestrator.faults.stuck, faults = True, []
+
+    def allocate() -> None:
+        try:
+            testbed.allocate(SITE, Want(1))
+        except UserError as error:
+            faults.append(str(error))
+
+    with fabric.testbed(wait_timeout_s=300) as testbed:
+        waiting = threading.Thread(target=allocate)
+        waiting.start()
+        until(fabric.orchestrator.alive)
+        testbed.stop_waiting()
+        waiting.join(60)
+        assert faults == ["testbed fabric: the slice is Configuring"] and not names(fabric)
+
+
+def test_a_node_without_ssh_is_given_back(fabric):
+    fabric.nodes.refusing = True
+    with fabric.testbed() as testbed:
+        testbed.settings = replace(testbed.settings, wait_timeout_s=0.3)  # for SSH; the slice has its time
+        with pytest.raises(UserError, match="never came up"):
+            testbed.allocate(SITE, Want(1))
+        assert not names(fabric) and testbed.instances(SITE) == ()
+
+
+def test_a_connection_lost_while_sampling_loses_no_frame(fabric, tmp_path):
+    how = settings_of({"testbed": "fabric"}).capture
+    with fabric.testbed() as testbed:
+        (instance,) = testbed.allocate(SITE, Want(1))
+        capture = Tcpdump(testbed, instance.name, instance.receivers[0], how, "s.pcap")
+        capture.start()
+        file = fabric.nodes.home(instance.name) / "acapella-c" / "s.pcap"
+        until(lambda: file.stat().st_size > 2000)
+        fabric.nodes.lose_connections()
+        before = file.stat().st_size
+        until(lambda: file.stat().st_size > before)
+        counts = capture.stop()
+        testbed.fetch(instance.name, "s.pcap", tmp_path / "raw" / "s.pcap")
+    assert counts.captured > 10
+    assert (tmp_path / "raw" / "s.pcap").stat().st_size == 24 + counts.captured * (16 + 64)
+
+
+def test_a_command_whose_connection_is_lost_runs_once(fabric):
+    with fabric.testbed() as testbed:
+        (instance,) = testbed.allocate(SITE, Want(1))
+        directory = fabric.nodes.home(instance.name) / "acapella-c"
+
+        def lose() -> None:
+            until((directory / "ran").exists)
+            fabric.nodes.lose_connections()
+            (directory / "lost").touch()
+
+        losing = threading.Thread(target=lose)
+        losing.start()
+        asked = len(fabric.nodes.commands)
+        script = "echo once >> ran; until [ -e lost ]; do sleep 0.02; done; cat ran; printf '\\377'; exit 5"
+        done = testbed.run(instance.name, ["sh", "-c", script])
+        losing.join()
+        assert (done.status, done.stdout) == (5, "once\n\ufffd")
+        assert len(fabric.nodes.commands) - asked > 1
+
+
+def test_no_ssh_at_all_is_a_mistake_of_one_line(fabric):
+    with fabric.testbed() as testbed:
+        (instance,) = testbed.allocate(SITE, Want(1))
+        fabric.nodes.refusing = True
+        fabric.nodes.lose_connections()
+        with pytest.raises(UserError, match="no answer in 3 tries") as raised:
+            testbed.run(instance.name, ["true"])
+        assert "\n" not in str(raised.value)
+        fabric.nodes.refusing = False
+
+
+def test_a_broken_transfer_goes_on_where_it_was(fabric, tmp_path):
+    target = tmp_path / "raw" / "a.pcap"
+    with fabric.testbed() as testbed:
+        (instance,) = testbed.allocate(SITE, Want(1))
+        script = "head -c 3500000 /dev/urandom | tee a.pcap | sha256sum"
+        digest = testbed.run(instance.name, ["sh", "-c", script]).stdout.split()[0]
+        fabric.nodes.cut_downloads_after = 2_500_000
+        with pytest.raises(UserError, match=r"part 3 of a\.pcap does not arrive"):
+            testbed.fetch(instance.name, "a.pcap", target)
+        assert not target.exists()
+        fabric.nodes.cut_downloads_after, fabric.nodes.downloaded = None, 0
+        testbed.fetch(instance.name, "a.pcap", target)
+        assert fabric.nodes.downloaded < 2_000_000
+        assert hashlib.sha256(target.read_bytes()).hexdigest() == digest
+        assert [path.name for path in target.parent.iterdir()] == ["a.pcap"]
+
+
+def test_what_a_crash_left_is_found_by_name_taken_again_and_freed(fabric):
+    crashed = fabric.testbed("a")
+    crashed.prepare()
+    (instance,) = crashed.allocate(SITE, Want(1))
+    with fabric.testbed("a-b") as other:
+        other.allocate(SITE, Want(1))
+        assert other.leftovers() == ()
+        testbed = fabric.testbed("a")
+        assert testbed.leftovers() == ("acapella-a-STAR",)
+        posts = fabric.orchestrator.posts(CREATE)
+        assert testbed.allocate(SITE, Want(1)) == (instance,)
+        assert fabric.orchestrator.posts(CREATE) == posts and testbed.leftovers() == ()
+        testbed.release()
+        assert names(fabric) == ["acapella-a-b-STAR"]
+    fabric.testbed("a").release()  # nothing there: harmless
+    fabric.testbed("a").slices.delete("no such id")
+
+
+def test_one_slice_that_cannot_be_given_back_keeps_no_other(fabric):
+    testbed = fabric.testbed()
+    testbed.prepare()
+    for site in (SITE, "UTAH"):
+        testbed.allocate(site, Want(1))
+    fabric.orchestrator.faults.kept = f"acapella-c-{SITE}"
+    with pytest.raises(UserError, match="cannot delete the slice"):
+        testbed.release()
+    assert names(fabric) == [f"acapella-c-{SITE}"] == list(fabric.testbed().leftovers())
+    fabric.orchestrator.faults.kept = None
+    testbed.release()
+    assert not names(fabric)
+
+
+@pytest.mark.parametrize(
+    ("lacking", "named"),
+    [
+        ("Net.PortMirroring", "Net.PortMirroring or Net.PortMirror"),
+        ("VM.NoLimit", "VM.NoLimitDisk or VM.NoLimit"),
+    ],
+)
+def test_a_missing_permission_is_named_before_anything_is_asked_for(fabric, lacking, named):
+    fabric.orchestrator.tags = tuple(tag for tag in TAGS if tag != lacking)
+    with fabric.testbed() as testbed, pytest.raises(UserError, match=re.escape(f"lacks the permission {named}")):
+        testbed.allocate(SITE, Want(1))
+    assert fabric.orchestrator.posts(CREATE) == 0
+
+
+def test_the_lease_is_extended_in_fabrics_format_and_only_if_it_ends_before(fabric):
+    with fabric.testbed(lease_h=2) as testbed:
+        testbed.allocate(SITE, Want(1))
+        testbed.extend(SITE, time.time_ns() + 3600 * 10**9)
+        assert fabric.orchestrator.renewals == []
+        testbed.extend(SITE, time.time_ns() + 5 * 3600 * 10**9)
+        (asked,) = fabric.orchestrator.renewals
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+0000", asked)
+        testbed.extend(SITE, time.time_ns() + 5 * 3600 * 10**9 - 10**9)
+        assert len(fabric.orchestrator.renewals) == 1
+
+
+def refused(testbed, fabric: Loopback, action, host: str = "node STAR-listener1") -> str:
+    """The message of an action that is refused because of a host key; nothing was sent to the node."""
+    commands, began = len(fabric.nodes.commands), time.monotonic()
+    with pytest.raises(HostKeyChangedError, match=rf"^{host}: its SSH host key has changed to ") as raised:
+        action(testbed)
+    assert len(fabric.nodes.commands) == commands and "\n" not in str(raised.value)
+    assert time.monotonic() - began < fabric.settings().wait_timeout_s
+    return str(raised.value)
+
+
+def test_a_node_whose_host_key_changes_within_a_slice_is_refused(fabric, tmp_path):
+    """The same collection, a later one that finds the slice again, and a file that is sent or fetched."""
+    keys = fabric.nodes.key, fabric.nodes.new_key()
+    first = fabric.testbed()
+    (instance,) = first.allocate(SITE, Want(1))
+    assert first.run(instance.name, ["sh", "-c", "echo some > file"], timeout_s=60).status == 0
+    fabric.nodes.key = keys[1]
+    fabric.nodes.lose_connections()
+    message = refused(first, fabric, lambda testbed: testbed.run(instance.name, ["true"]))
+    assert keys[1].get_base64() in message and str(tmp_path / "acapella_known_hosts") in message
+    refused(first, fabric, lambda testbed: testbed.put(instance.name, tmp_path / "slice_key.pub", "sent"))
+    refused(first, fabric, lambda testbed: testbed.fetch(instance.name, "file", tmp_path / "fetched"))
+    refused(fabric.testbed(), fabric, lambda testbed: testbed.allocate(SITE, Want(1)))
+    assert (tmp_path / "acapella_known_hosts").stat().st_mode & 0o777 == 0o600
+    fabric.nodes.key = keys[0]
+    assert first.run(instance.name, ["true"]).status == 0
+    fabric.nodes.bastion_key = keys[1]
+    fabric.nodes.lose_connections()
+    message = refused(first, fabric, lambda testbed: testbed.run(instance.name, ["true"]), "bastion host")
+    assert keys[1].get_base64() in message
+    known = (tmp_path / "acapella_known_hosts").read_text()
+    fabric.nodes.bastion_key = keys[0]
+    (tmp_path / "acapella_known_hosts").write_text(re.sub("(?m)^.*/@bastion .*\n", "", known))
+    assert first.run(instance.name, ["true"]).status == 0, "a key that somebody has removed is kept again"
+    first.release()
+
+
+def test_a_damaged_or_open_file_of_host_keys_accepts_no_key(tmp_path):
+    file, key = tmp_path / "known", pytest.importorskip("paramiko").ECDSAKey.generate()
+    keys = HostKeys(file)
+    keys.check("slice/node", key)
+    whole = file.read_text()
+    for damaged in (whole[:-1], whole[:30], whole.replace(" ", "  ", 1), whole + "slice/other ecdsa\n"):
+        file.write_text(damaged)
+        with pytest.raises(UserError, match=r"known line \d: not a host key"):
+            keys.check("slice/node", pytest.importorskip("paramiko").ECDSAKey.generate())
+        assert file.read_text() == damaged
+    file.write_text(whole)
+    file.chmod(0o620)
+    with pytest.raises(UserError, match="others may read or write it"):
+        keys.check("slice/node", key)
+
+
+def test_a_new_slice_may_have_other_host_keys(fabric):
+    with fabric.testbed() as testbed:
+        testbed.allocate(SITE, Want(1))
+        testbed.release()
+        fabric.nodes.key = fabric.nodes.new_key()
+        (instance,) = testbed.allocate(SITE, Want(1))
+        assert testbed.run(instance.name, ["true"]).status == 0

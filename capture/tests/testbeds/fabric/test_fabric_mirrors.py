@@ -1,0 +1,281 @@
+"""Sites, ports, mirrors and counters of testbed `fabric`; which parts of FABRIC's client the tests replace."""
+
+import inspect
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
+
+from acapella_testing.capture.fabric_loopback import PATCHES, Loopback
+from acapella_testing.capture.fabric_orchestrator import OWN, graph
+from fabrictestbed_extensions.fablib.fablib import FablibManager
+from fabrictestbed_extensions.fablib.validator import NodeValidator
+from fim.user.topology import AdvertizedTopology
+
+from acapella_capture.testbeds.base import Aim, Host, Port, Rates, Want
+from acapella_capture.testbeds.fabric import mirrors, resources
+from acapella_core.errors import UserError
+
+CORPUS = Path(__file__).resolve().parents[5] / "shared" / "corpus" / "fim" / "advertised_topo.graphml"
+PORTS = ("HundredGigE0/0/0/5", "TwentyFiveGigE0/0/0/12/1", "HundredGigE0/0/0/15")
+SITE = "STAR"
+
+
+def services(fabric: Loopback) -> dict[str, tuple[str, str]]:
+    """The mirrors of the only slice: port and direction by name."""
+    (made,) = fabric.orchestrator.alive()
+    found = graph(made.model).network_services
+    return {name: (each.mirror_port, str(each.mirror_direction)) for name, each in found.items() if each.mirror_port}
+
+
+def modifications(fabric: Loopback) -> int:
+    return sum(method == "PUT" for method, _ in fabric.orchestrator.requests)
+
+
+def test_two_things_in_fabrics_client_are_replaced_and_no_more(fabric):
+    """Every class and function of the client is looked at: those that come from elsewhere are listed."""
+    replaced = set()
+    for name, module in sorted(sys.modules.items()):
+        if not name.startswith(("fabrictestbed", "fim.")):
+            continue
+        for owner in (module, *(each for _, each in inspect.getmembers(module, inspect.isclass))):
+            if getattr(owner, "__module__", owner.__name__).startswith(("fabrictestbed", "fim")):
+                replaced |= {
+                    (owner.__name__, key) for key, each in vars(owner).items()
+                    if getattr(inspect.unwrap(getattr(each, "__func__", each)), "__module__", "") == Loopback.__module__
+                }  # fmt: skip
+    assert replaced == {("Utils", "is_reachable"), ("Node", "_get_ssh_connection")}
+    assert replaced == {(owner.__name__, name) for owner, name in PATCHES}
+
+
+def test_ports_come_from_links_and_counters(fabric):
+    star = fabric.testbed().site(SITE)
+    assert [port.name for port in star.ports] == [PORTS[0], PORTS[2], OWN, PORTS[1]]
+    kinds = {port.name: (port.kind, port.rate_bps) for port in star.ports if port.name != OWN}
+    assert kinds == {
+        PORTS[0]: ("downlink", 100 * 10**9), PORTS[1]: ("downlink", 25 * 10**9), PORTS[2]: ("uplink", 100 * 10**9),
+    }  # fmt: skip
+    utah = fabric.testbed().site("UTAH")
+    assert Port("TenGigE0/0/0/22/0", 10 * 10**9, "uplink") in utah.ports
+    assert "MAINT" not in {site.name for site in fabric.testbed().sites()}
+
+
+def test_resources_are_those_of_the_active_hosts_read_anew(fabric):
+    fabric.orchestrator.sites["WASH"][0] = {"cores": 4, "ram": 8, "disk": 9, "nics": {}, "state": "Maint"}
+    testbed = fabric.testbed()
+    assert testbed.resources("WASH") == ()
+    before = testbed.resources(SITE)
+    assert before[0] == Host("star-w1.fabric-testbed.net", 32, 128, 1000, 2)
+    with testbed:
+        testbed.allocate(SITE, Want(1))
+        assert testbed.resources(SITE)[0] == Host("star-w1.fabric-testbed.net", 30, 120, 900, 1)
+    assert testbed.resources(SITE) == before
+    assert fabric.orchestrator.forced and all(fabric.orchestrator.forced)
+
+
+def test_resources_that_cannot_be_read_are_not_taken_for_none(fabric):
+    testbed = fabric.testbed()
+    testbed.sites()
+    fabric.orchestrator.faults.no_summary = True
+    with pytest.raises(UserError, match="cannot read FABRIC's hosts: 500"):
+        testbed.resources(SITE)
+
+
+def test_rates_of_ports_are_the_switchs_counters(fabric):
+    found = fabric.testbed().telemetry(SITE, 60)
+    assert found.source == "FABRIC's metrics" and found.seconds > 50
+    assert set(found.ports) == {*PORTS, OWN}
+    assert found.ports[PORTS[1]] == Rates(
+        tx_bps=pytest.approx(8 * 1000, rel=1e-3), rx_bps=pytest.approx(16000, rel=1e-3)
+    )
+
+
+def test_without_the_right_to_the_counters_uplinks_are_left_and_a_note(fabric):
+    fabric.orchestrator.faults.metrics_status = 403
+    testbed = fabric.testbed()
+    assert {port.kind for site in testbed.sites() for port in site.ports} == {"uplink"}
+    assert testbed.telemetry(SITE, 60) is None
+    assert any("no telemetry" in note and "403" in note for note in testbed.notes())
+
+
+def test_a_mirror_moves_under_a_new_name(fabric):
+    with fabric.testbed() as testbed:
+        (instance,) = testbed.allocate(SITE, Want(1))
+        first, second = instance.receivers
+        testbed.mirror(instance, first, PORTS[0], "both")
+        (before,) = services(fabric)
+        testbed.mirror(instance, second, PORTS[1], "rx")
+        testbed.mirror(instance, first, PORTS[2], "tx")
+        assert sorted(services(fabric).values()) == [(PORTS[2], "TX_Only"), (PORTS[1], "RX_Only")]
+        assert before not in services(fabric)
+        asked = modifications(fabric)
+        testbed.mirror(instance, first, PORTS[2], "tx")  # is there already
+        assert modifications(fabric) == asked == 3
+        assert testbed.mirror_capacity_bps(instance, first) == 100 * 10**9
+
+
+def test_the_port_of_a_listening_node_is_neither_busy_nor_mirrored(fabric):
+    """What arrives there are our own copies: by its rate it would be the busiest port of all."""
+    with fabric.testbed() as testbed:
+        (instance,) = testbed.allocate(SITE, Want(1))
+        assert testbed.telemetry(SITE, 60).ports[OWN].rx_bps > 0
+        testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
+        assert testbed.telemetry(SITE, 60).ports[OWN] == Rates(0, 0)
+        assert OWN in testbed.own_ports(SITE) and not testbed.own_ports(SITE) & set(PORTS)
+        with pytest.raises(UserError, match="leads to a listening node of ours"):
+            testbed.mirror(instance, instance.receivers[1], OWN, "both")
+
+
+def test_mirrors_that_change_places_move_in_one_go(fabric):
+    """FABRIC mirrors a port once, so that one after the other could not."""
+    with fabric.testbed() as testbed:
+        (instance,) = testbed.allocate(SITE, Want(1))
+        first, second = instance.receivers
+        for ports in ((PORTS[0], PORTS[1]), (PORTS[1], PORTS[0])):
+            aims = [Aim(instance, first, ports[0], "both"), Aim(instance, second, ports[1], "rx")]
+            asked = modifications(fabric)
+            testbed.foresee(aims)
+            for aim in aims:
+                testbed.mirror(instance, aim.receiver, aim.port, aim.direction)
+            assert modifications(fabric) - asked == 1
+            assert sorted(services(fabric).values()) == sorted([(ports[0], "Both"), (ports[1], "RX_Only")])
+        testbed.mirror(instance, first, PORTS[0], "both")  # where the other one is: that gives way
+        assert list(services(fabric).values()) == [(PORTS[0], "Both")]
+        fabric.orchestrator.faults.modify_fails = True
+        testbed.foresee([Aim(instance, second, PORTS[2], "both")])  # tells nothing
+        with pytest.raises(UserError, match="ModifyError"):
+            testbed.mirror(instance, second, PORTS[2], "both")
+
+
+def test_mirrors_that_may_not_move_stay_also_for_who_comes_after_a_crash(fabric):
+    crashed = fabric.testbed(move_mirrors=False)
+    (instance,) = crashed.allocate(SITE, Want(1))
+    crashed.mirror(instance, instance.receivers[0], PORTS[0], "both")
+    with fabric.testbed(move_mirrors=False) as testbed:
+        testbed.allocate(SITE, Want(1))
+        testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
+        with pytest.raises(UserError, match=r"stays on HundredGigE0/0/0/5 \(both\): fabric\.move_mirrors is false"):
+            testbed.mirror(instance, instance.receivers[0], PORTS[1], "both")
+        assert modifications(fabric) == 1
+
+
+def test_a_mirror_that_hangs_or_fails_is_told_and_the_next_one_is_made(fabric):
+    with fabric.testbed() as testbed:
+        patient = testbed.settings
+        (instance,) = testbed.allocate(SITE, Want(1))
+        fabric.orchestrator.faults.modify_fails, fabric.orchestrator.faults.notice = True, "port is mirrored already"
+        with pytest.raises(UserError, match="ModifyError: port is mirrored already"):
+            testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
+        fabric.orchestrator.faults.modify_fails = False
+        fabric.orchestrator.faults.stuck = True
+        testbed.settings = replace(patient, mirror_timeout_s=0.3)
+        with pytest.raises(UserError, match=r"Modifying after 0\.3 s.*fabric\.move_mirrors: false"):
+            testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
+        fabric.orchestrator.faults.stuck = False
+        testbed.settings = patient
+        testbed.mirror(instance, instance.receivers[0], PORTS[1], "both")
+        assert list(services(fabric).values()) == [(PORTS[1], "Both")]
+
+
+def test_a_followed_slice_tells_its_ports(fabric):
+    with fabric.testbed("other") as other:
+        (instance,) = other.allocate(SITE, Want(1))
+        other.mirror(instance, instance.receivers[0], PORTS[0], "both")
+        sites = fabric.testbed(follow="acapella-other-STAR").sites()
+        used = {(site.name, port.name) for site in sites for port in site.ports if port.slices}
+        assert used == {(SITE, OWN)}
+        with pytest.raises(UserError, match="no slice 'acapella-other'"):
+            fabric.testbed(follow="acapella-other").sites()
+
+
+def test_a_shared_nic_is_no_receiver(tmp_path):
+    """FABRIC's client takes it, and only afterwards nothing arrives."""
+    fablib = FablibManager(
+        offline=True, no_ssh=True, project_id="x", bastion_username="x", log_file=str(tmp_path / "l")
+    )
+    node = fablib.new_slice(name="s").add_node(name="node", site=SITE)
+    node.add_component(model="NIC_Basic", name="shared")
+    node.add_component(model="NIC_ConnectX_6", name="nic")
+    found = {each.get_name(): each for each in node.get_interfaces()}
+    mirrors.check_receiver(found["node-nic-p1"])
+    with pytest.raises(UserError, match="of a SharedNIC: a mirror needs a dedicated NIC"):
+        mirrors.check_receiver(found["node-shared-p1"])
+
+
+def advertised() -> list[dict]:
+    """Hosts of the sites that FABRIC advertised: each site's capacity split evenly, its NICs dealt out in turn."""
+    topology, hosts = AdvertizedTopology(), []
+    topology.load(file_name=str(CORPUS))
+    for name, site in topology.sites.items():
+        count = site.capacities.unit if site.capacities else 0
+        made = [
+            {"name": f"{name}-w{n}", "site": name, "state": "Active", "cores_available": site.capacities.core // count,
+             "ram_available": site.capacities.ram // count, "disk_available": site.capacities.disk // count,
+             "components": {}}
+            for n in range(count)
+        ]  # fmt: skip
+        for component, each in site.components.items() if made else ():
+            for number in range(each.capacities.unit if component.startswith("SmartNIC") else 0):
+                there = made[number % count]["components"].setdefault(component, {"capacity": 0, "allocated": 0})
+                there["capacity"] += 1
+        hosts += made
+    return hosts
+
+
+@pytest.mark.skipif(not CORPUS.exists(), reason="no ../shared/corpus/fim beside the project")
+def test_what_we_take_to_fit_fabrics_own_validator_takes_and_no_more(tmp_path):
+    hosts, nics = advertised(), ["NIC_ConnectX_6", "NIC_ConnectX_5"]
+    sites = {host["site"] for host in hosts}
+    assert len(sites) >= 9
+    fablib = FablibManager(
+        offline=True, no_ssh=True, project_id="x", bastion_username="x", log_file=str(tmp_path / "l")
+    )
+
+    class Resources:
+        def get_site(self, site_name):
+            return {"name": site_name, "state": "Active"}
+
+        def get_hosts_by_site(self, site_name):
+            return {host["name"]: host for host in hosts if host["site"] == site_name}
+
+    def valid(site: str, models: list[str], want: Want) -> bool:
+        made = fablib.new_slice(name=f"{site}{len(models)}")
+        for number, model in enumerate(models):
+            node = made.add_node(name=f"n{number}", site=site, cores=want.cores, ram=want.ram_gb, disk=want.disk_gb)
+            node.add_component(model=model, name="nic")
+        return NodeValidator.validate_nodes(made.get_nodes(), Resources(), None)[0]
+
+    most = {site: sum(resources.free(host, model) for host in hosts for model in nics if host["site"] == site)
+            for site in sites}  # fmt: skip
+    for site in sorted(sites, key=lambda each: (most[each], each))[:3]:  # the client's graphs are slow
+        chosen = resources.choose(hosts, site, nics, Want(most[site]))
+        assert chosen is not None and valid(site, chosen, Want(most[site]))
+        assert resources.choose(hosts, site, nics, Want(most[site] + 1)) is None
+        assert not valid(site, [*chosen, nics[0]], Want(1)) and not valid(site, [*chosen, nics[1]], Want(1))
+        assert resources.choose(hosts, site, nics, Want(1, cores=10**4)) is None
+
+
+def test_the_plan_is_told_without_client_network_or_token(tmp_path):
+    program = (
+        "import sys; from acapella_capture.settings import settings_of;"
+        "from acapella_capture.testbeds.base import Want;"
+        "from acapella_capture.testbeds.fabric import needs;"
+        "print(*needs.described(settings_of({}).fabric, 'STAR', 2, Want(2)), sep='\\n');"
+        "assert not [name for name in sys.modules if name.startswith(('fabrictestbed', 'fim', 'paramiko', 'requests'))]"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"HOME": str(tmp_path), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for text in ("sites: STAR", "at most 2 nodes, each of 2 cores", "of 2 ports", "Net.PortMirroring",
+                 "Component.SmartNIC_ConnectX_6",
+                 "VM.NoLimitDisk", "no project_id", "tokens.json"):  # fmt: skip
+        assert text in done.stdout

@@ -1,0 +1,158 @@
+"""`acapella collect` on the local testbed, whole: what the captures hold, what the manifests say, what is left."""
+
+import csv
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from acapella_testing.capture.interrupted_runs import ends_without_leftovers
+from acapella_testing.capture.pcap_records import records
+
+from acapella_capture import manifest as manifests
+from acapella_core.files import sha256_of
+
+CONFIG = (
+    "campaign: test\ntestbed: local\nlocal: {{sites: {sites}}}\ncapture: {{sample_s: {s}, samples_per_port: {n}}}\n"
+)
+# What each kind of traffic of the default plan looks like on an uplink, which all of it crosses: programs, then filter.
+SEEN = {
+    "TCP over IPv4": (["iperf3"], "ip.addr == 10.10.0.0/16 and tcp.port >= 5201 and tcp.port <= 5230 and not icmp"),
+    "TCP over IPv6": (["iperf3"], "ipv6 and tcp.port >= 5201 and tcp.port <= 5230 and not icmpv6"),
+    "UDP over IPv4": (["iperf3"], "ip and udp.port >= 5201 and udp.port <= 5230 and not vxlan and not icmp"),
+    "UDP over IPv6": (["iperf3"], "ipv6 and udp.port >= 5201 and udp.port <= 5230 and not icmpv6"),
+    "jumbo frames": (["iperf3"], "frame.len > 8000"),
+    "HTTP over IPv4": (["curl"], "ip and http.request"),
+    "HTTP over IPv6": (["curl"], "ipv6 and http.request"),
+    "HTTPS over IPv4": (["curl", "openssl"], "ip and tls"),
+    "HTTPS over IPv6": (["curl", "openssl"], "ipv6 and tls"),
+    "DNS answers over IPv4": (["dig", "dnsmasq"], "ip and dns.flags.response == 1"),
+    "DNS answers over IPv6": (["dig", "dnsmasq"], "ipv6 and dns.flags.response == 1"),
+    "ICMP echo replies": (["ping"], "icmp.type == 0"),
+    "ICMPv6 echo replies": (["ping"], "icmpv6.type == 129 and not vxlan"),
+    "SSH over IPv4": (["ssh", "sshd"], "ip and ssh"),
+    "SSH over IPv6": (["ssh", "sshd"], "ipv6 and ssh"),
+    "refused over IPv4": (["curl"], "ip and tcp.flags.reset == 1 and tcp.srcport == 9"),
+    "refused over IPv6": (["curl"], "ipv6 and tcp.flags.reset == 1 and tcp.srcport == 9"),
+    "unreachable over IPv4": (["dig"], "icmp.type == 3 and icmp.code == 3"),
+    "unreachable over IPv6": (["dig"], "icmpv6.type == 1 and icmpv6.code == 4"),
+}
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@pytest.fixture(scope="module")
+def campaign(caller, open_directory) -> Path:
+    """A whole collection with the default plan, of which nothing else is left.
+
+    Samples of three seconds: the sites, which do not wait for each other, may be some time apart.
+    """
+    assert ends_without_leftovers(caller, open_directory / "test", CONFIG.format(sites=2, s=3, n=1), None) == 0
+    return open_directory / "test"
+
+
+def manifests_of(campaign: Path) -> list[dict]:
+    return [manifests.read(path) for path in sorted((campaign / "raw").glob("*.json"))]
+
+
+def frames_by_filter(capture: Path, filters: list[str]) -> list[int]:
+    """How many frames of a capture each display filter takes, in one pass of tshark."""
+    argv = ["tshark", "-r", str(capture), "-q", "-z", ",".join(["io,stat,0", *filters])]
+    printed = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    row = next(line for line in printed.splitlines() if "<>" in line)
+    return [int(cell) for cell in row.split("|")[2:-1:2]]
+
+
+def test_every_site_and_port_has_a_sample_and_the_sheet_lists_it(campaign):
+    with (campaign / "raw" / "samples.tsv").open() as sheet:
+        rows = list(csv.DictReader(sheet, delimiter="\t"))
+    ports = {(row["site"], row["port"]) for row in rows}
+    assert ports == {
+        *(("site1", port) for port in ("port1", "port2", "uplink-site2")),
+        *(("site2", port) for port in ("port1", "port2", "uplink-site1")),
+    }
+    for row in rows:
+        manifest = manifests.read(campaign / "raw" / f"{row['sample']}.json")
+        assert {key: manifest[key] for key in row} == row
+        assert (campaign / "raw" / row["file"]).is_file()
+
+
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="no tshark here")
+def test_every_kind_of_traffic_crosses_the_uplink(campaign):
+    expected = {
+        what: display_filter
+        for what, (programs, display_filter) in SEEN.items()
+        if all(shutil.which(program, path=PATH) for program in programs)
+    }
+    counts = [0] * len(expected)
+    for manifest in manifests_of(campaign):
+        if manifest["port"] == "uplink-site2":
+            more = frames_by_filter(campaign / "raw" / manifest["file"], list(expected.values()))
+            counts = [before + now for before, now in zip(counts, more, strict=True)]
+    assert [what for what, frames in zip(expected, counts, strict=True) if frames == 0] == []
+
+
+def test_traffic_on_a_path_is_there_or_noted(campaign):
+    manifest = next(manifest for manifest in manifests_of(campaign) if manifest["port"] == "uplink-site2")
+    seen = frames_by_filter(campaign / "raw" / manifest["file"], ["vxlan", "vlan"])
+    for path, frames in zip(("vxlan", "vlan"), seen, strict=True):
+        noted = any(f"no {path} device" in note for note in manifest["notes"])
+        assert noted == (frames == 0), manifest["notes"]
+
+
+def test_no_frame_is_longer_than_the_mtu(campaign):
+    for manifest in manifests_of(campaign):
+        assert max(length for _, length, _ in records(campaign / "raw" / manifest["file"])) <= 9014
+
+
+def test_counts_agree_from_switch_to_file(campaign):
+    for manifest in manifests_of(campaign):
+        mirror = manifest["mirror"]
+        assert manifest["frames_captured"] > 0
+        assert manifest["frames_captured"] == manifest["frames_received"] - manifest["dropped_kernel"]
+        assert mirror["offered_frames"] == mirror["delivered_frames"] == manifest["frames_received"]
+        assert mirror["offered_bytes"] == mirror["delivered_bytes"]
+        argv = ["capinfos", "-M", "-T", "-r", "-c", "-d", str(campaign / "raw" / manifest["file"])]
+        printed = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split("\t")
+        assert [int(printed[1]), int(printed[2])] == [manifest["frames_captured"], mirror["delivered_bytes"]]
+
+
+def test_manifests_tell_the_truth_about_the_files(campaign):
+    for manifest in manifests_of(campaign):
+        capture = campaign / "raw" / manifest["file"]
+        assert manifest["sha256"] == sha256_of(capture)
+        assert manifest["bytes"] == capture.stat().st_size
+        assert capture.stat().st_mode & 0o777 == 0o600
+        stamps = [stamp for stamp, _, _ in records(capture)]
+        assert manifest["actual"]["start_ns"] <= min(stamps) <= max(stamps) <= manifest["actual"]["end_ns"]
+        assert manifest["requested"]["end_ns"] - manifest["requested"]["start_ns"] == 3 * 10**9
+
+
+def test_two_ends_of_a_link_see_the_same_frames_of_a_connection(campaign):
+    """A sample of the one end overlaps one of the other: a TCP connection that began and ended within is in both."""
+    found = {"uplink-site1": set(), "uplink-site2": set()}
+    for manifest in manifests_of(campaign):
+        if manifest["port"] in found:
+            capture = str(campaign / "raw" / manifest["file"])
+            fields = ["-T", "fields", "-e", "ip.id", "-e", "tcp.seq_raw"]
+            argv = ["tshark", "-r", capture, "-Y", "http and ip", *fields]
+            printed = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+            found[manifest["port"]] |= set(printed.splitlines())
+    assert found["uplink-site1"] & found["uplink-site2"]
+
+
+# A signal comes in the middle of it: there are more rounds than it waits for.
+ROUNDS = CONFIG.format(sites=1, s=1, n=50)
+
+
+def test_nothing_is_left_after_being_asked_to_stop(caller, open_directory):
+    """By Ctrl-C as a user, by SIGTERM as root; the other way round in test_collect_replays.py."""
+    number = signal.SIGINT if caller.prefix else signal.SIGTERM
+    assert ends_without_leftovers(caller, open_directory / "asked", ROUNDS, number) == 130
+
+
+def test_nothing_is_left_after_being_killed(caller, open_directory):
+    killed = ends_without_leftovers(caller, open_directory / "killed", ROUNDS, signal.SIGKILL)
+    assert killed == -signal.SIGKILL
+    with (open_directory / "killed" / "outcomes.csv").open() as lines:
+        assert [(row["outcome"], row["reason"]) for row in csv.DictReader(lines)] == [("incomplete", "did not end")]

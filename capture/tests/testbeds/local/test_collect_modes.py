@@ -1,0 +1,143 @@
+"""`acapella collect` as a coordinator on the local testbed: cycles, an overloaded mirror, a disk that runs full."""
+
+import itertools
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from acapella_testing.capture.pcap_records import records
+
+from acapella_capture import manifest as manifests
+from acapella_capture.control import outcomes
+from acapella_core.files import sha256_of
+
+PERIOD_NS = 2 * 10**9
+MIRROR_MBPS = 10
+# One stream of UDP, 40 Mbit/s, passes the two ports that it is sent to and from; nothing passes port2.
+STREAM = "{kind: iperf3_udp, rate_mbps: 40, client: site1-host1, server: site2-host1, span: run}"
+BUSIEST = f"""
+testbed: local
+capture: {{sample_s: 1, snaplen: 100}}
+local: {{mirror_rate_mbps: {MIRROR_MBPS}, traffic: [{STREAM}]}}
+collect: {{mode: sites, sites: [site1], instances: 1, port_selection: busiest, busiest_every: 2, cycles: 2,
+  samples_per_run: 2, sample_period_s: 2, telemetry_s: 3, compress: true, gather: end, watch_s: 1}}
+"""
+
+
+@pytest.fixture(scope="module")
+def campaign(anyone, tmp_path_factory) -> Path:
+    """Two cycles of the busiest ports, each with two samples, to a mirror that is too slow."""
+    directory = tmp_path_factory.mktemp("busiest")
+    (directory / "config.yaml").write_text(BUSIEST)
+    done = anyone.run(directory / "c", "--config", directory / "config.yaml")
+    assert done.returncode == 0, done.stderr
+    return directory / "c"
+
+
+@pytest.fixture(scope="module")
+def samples(campaign) -> list[dict]:
+    found = [manifests.read(path) for path in (campaign / "raw").glob("*.json")]
+    return sorted(found, key=lambda manifest: manifest["requested"]["start_ns"])
+
+
+def test_a_cycle_keeps_its_port_and_samples_begin_on_the_period(samples):
+    assert [manifest["cycle"] for manifest in samples] == [1, 1, 2, 2]
+    assert {manifest["site"] for manifest in samples} == {"site1"}
+    by_cycle = [{manifest["port"] for manifest in samples if manifest["cycle"] == cycle} for cycle in (1, 2)]
+    assert [len(ports) for ports in by_cycle] == [1, 1] and by_cycle[0] != by_cycle[1]
+    starts = [manifest["requested"]["start_ns"] for manifest in samples]
+    assert all(after // PERIOD_NS > before // PERIOD_NS for before, after in itertools.pairwise(starts))
+
+
+@pytest.mark.skipif(shutil.which("zstd") is None, reason="no zstd here")
+def test_captures_come_compressed_with_the_checksum_of_what_is_stored(campaign, samples):
+    for manifest in samples:
+        path = campaign / "raw" / manifest["file"]
+        assert path.suffixes[-2:] == [".pcap", ".zst"]
+        assert manifest["sha256"] == sha256_of(path)
+        plain = campaign / path.stem
+        subprocess.run(["zstd", "-q", "-d", "-f", str(path), "-o", str(plain)], check=True)
+        assert len(records(plain)) == manifest["frames_captured"]
+
+
+def test_counters_clock_and_disk_are_with_the_samples(campaign, samples):
+    for manifest in samples:
+        assert manifest["watchdog"]["disk_free_bytes"] > 0
+        assert set(manifest["clock"]) == {"source", "offset_ns", "synchronized"}
+        if manifest["frames_captured"] > 10_000:
+            assert manifest["watchdog"]["growing"] is True
+    log = campaign / "logs" / "collect" / "site1-listener.jsonl"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    received = [line["interfaces"]["capture0"]["rx_packets"] for line in lines]
+    assert received == sorted(received) and received[-1] >= sum(manifest["frames_captured"] for manifest in samples) > 0
+    assert [row["outcome"] for row in outcomes.read(campaign / "outcomes.csv")] == ["success"]
+
+
+def test_the_counters_bound_the_true_loss(samples):
+    """What the switch's counters show of the port against what its mirror offered and delivered."""
+    for manifest in samples:
+        mirror, found = manifest["mirror"], manifest["congestion"]
+        true_loss = 1 - mirror["delivered_bytes"] / mirror["offered_bytes"] if mirror["offered_bytes"] else 0
+        assert found["capacity_bps"] == MIRROR_MBPS * 10**6
+        assert found["verdict"] in ("at risk", "congested")
+        assert found["verdict"] == "congested" or true_loss < 0.5
+        assert found["loss"]["low"] <= true_loss + 1e-9 <= found["loss"]["high"] + 1e-9
+        assert found["readings"][0][0] <= manifest["actual"]["start_ns"]
+        assert found["readings"][-1][0] >= manifest["actual"]["end_ns"]
+        assert mirror["delivered_frames"] == manifest["frames_received"]
+    assert "congested" in {manifest["congestion"]["verdict"] for manifest in samples}
+
+
+SMALL_DISK = """
+import sys
+from acapella_capture import collect
+from acapella_capture.testbeds import local
+from acapella_capture.testbeds.local import network, processes, sandbox
+if not sandbox.inside():
+    sys.exit(sandbox.call([sys.executable, *sys.argv]))
+build, demolish = network.Network.build, local.demolish
+def on_a_small_disk(*arguments):
+    build(*arguments)
+    sandbox.mount("small", processes.SPOOL, "tmpfs", data="size=" + size)
+def without_it():
+    if processes.SPOOL.exists():
+        sandbox.unmount(processes.SPOOL)
+    demolish()
+network.Network.build, local.demolish = on_a_small_disk, without_it
+size = sys.argv.pop(1)
+sys.exit(collect.main())
+"""
+FILLING = """
+testbed: local
+capture: {{sample_s: 20, snaplen: 2000}}
+local: {{sites: 2, traffic: [{stream}]}}
+collect: {{mode: sites, sites: [site1], instances: 1, port_selection: fixed, ports: {{site1: [port1]}}, watch_s: 1,
+  disk_reserve_mb: {reserve}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("size", "reserve", "full"), [("32m", 24, False), ("2m", 1, True)], ids=["nearly full", "full"]
+)
+def test_a_full_disk_ends_the_sample_keeps_what_is_whole_and_tells_why(anyone, tmp_path, size, reserve, full):
+    """At 5 MB/s the watchdog has five of its seconds to see that less than 24 MB are left, or not half a one."""
+    (tmp_path / "config.yaml").write_text(FILLING.format(stream=STREAM, reserve=reserve))
+    (tmp_path / "small.py").write_text(SMALL_DISK)
+    argv = [anyone.python, tmp_path / "small.py", size, tmp_path / "c", "--config", tmp_path / "config.yaml"]
+    done = subprocess.run(argv, env=anyone.env(), capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    manifest = manifests.read(tmp_path / "c" / "raw" / "run1-site1-port1-both-1.json")
+    assert manifest["ended_early"].startswith("disk full: ")
+    span = manifest["actual"]
+    assert 0 < span["end_ns"] - span["start_ns"] < 15 * 10**9
+    kept = records(tmp_path / "c" / "raw" / manifest["file"])
+    assert len(kept) == manifest["frames_captured"] > 100
+    assert any(manifest["ended_early"] in note for note in manifest["notes"])
+    if manifest["frames_received"] is None:  # tcpdump's last counts found no room either
+        assert full and any("counts unknown: tcpdump on " in note for note in manifest["notes"])
+        return
+    unwritten = manifest["frames_received"] - manifest["dropped_kernel"] - manifest["frames_captured"]
+    assert any(f"{unwritten} frames more were taken" in note for note in manifest["notes"]) == (unwritten > 0)
+    assert full or unwritten == 0

@@ -1,0 +1,20 @@
+"""`acapella collect` on the local testbed with Open vSwitch that is made to end: killed as root, asked to as a user."""
+
+import signal
+
+from acapella_testing.capture.interrupted_runs import ends_without_leftovers
+from acapella_testing.capture.local_testbed import open_vswitch_or_skip
+
+# A signal comes in the middle of it: there are more rounds than it waits for.
+CONFIG = """
+campaign: test
+testbed: local
+local: {switch: ovs, traffic: [{kind: ping}, {kind: http}]}
+capture: {sample_s: 1, samples_per_port: 50}
+"""
+
+
+def test_nothing_is_left_of_open_vswitch_and_prometheus(caller, open_directory):
+    open_vswitch_or_skip()
+    number, status = (signal.SIGTERM, 130) if caller.prefix else (signal.SIGKILL, -signal.SIGKILL)
+    assert ends_without_leftovers(caller, open_directory / "ovs", CONFIG, number) == status

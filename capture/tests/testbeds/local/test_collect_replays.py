@@ -1,0 +1,143 @@
+"""`acapella collect` with replays: which samples there are, what they hold, what is left behind."""
+
+import csv
+import json
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+from acapella_testing.capture.interrupted_runs import ends_without_leftovers
+from acapella_testing.capture.pcap_records import contents, frames
+
+from acapella_capture import manifest as manifests
+from acapella_capture.testbeds.local import replay_capture, sandbox
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("tcpreplay", path=sandbox.search_path()) is None, reason="no tcpreplay here"
+)
+TRIALS = 5
+# The filter makes short work of the samples that this is not about: a capture ends at once where it holds nothing.
+CAPTURE = {"sample_s": 0.05, "filter": "udp port 1"}
+
+
+def config_of(replay: dict) -> str:
+    """JSON is YAML."""
+    local = {"traffic": [{"kind": "ping"}], "replay": replay}
+    return json.dumps({"testbed": "local", "capture": CAPTURE, "local": local})
+
+
+@pytest.fixture(scope="module")
+def given(open_directory) -> Path:
+    """A capture of one's own: 600 packets in 0.3 s between hosts that are not here."""
+    path = open_directory / "given.pcap"
+    replay_capture.write(path, "02:aa:aa:aa:aa:01", "02:aa:aa:aa:aa:02", packets=600)
+    path.chmod(0o644)
+    return path
+
+
+@pytest.fixture(scope="module")
+def raw(caller, open_directory, given) -> Path:
+    """The samples of a whole collection, of which nothing else is left."""
+    campaign = open_directory / "replay"
+    config = config_of({"capture": str(given), "repeats": TRIALS})
+    assert ends_without_leftovers(caller, campaign, config, None, ("loaded-1:", "tcpreplay")) == 0
+    assert not (campaign / "raw" / "failed.tsv").exists()
+    return campaign / "raw"
+
+
+def trials(environment: str) -> list[str]:
+    return [f"{environment}-{number}" for number in range(1, TRIALS + 1)]
+
+
+def test_trials_are_samples_of_the_campaign_known_before_it_runs(raw, caller):
+    with (raw / "samples.tsv").open() as sheet:
+        rows = list(csv.DictReader(sheet, delimiter="\t"))
+    assert [row["sample"] for row in rows if not row["sample"].startswith("run")] == trials("quiet") + trials("loaded")
+    listed = caller.run(raw.parent, "--config", raw.parent.with_suffix(".yaml"), "--list")
+    assert listed.stdout == (raw / "samples.tsv").read_text()
+
+
+def test_the_manifest_tells_a_trial_from_other_samples(raw):
+    for path in raw.glob("*.json"):
+        manifest = manifests.read(path)
+        keys = [manifest.get(key) for key in ("run", "environment", "trial")]
+        if path.stem.startswith("run"):
+            assert keys == [1, None, None] and manifest["filter"] == CAPTURE["filter"]
+            continue
+        environment, _, number = path.stem.partition("-")
+        assert keys == [None, environment, int(number)]
+        assert (manifest["site"], manifest["port"], manifest["direction"]) == ("site2", "port1", "tx")
+        assert manifest["filter"] == "ether src 02:00:00:00:fe:01"
+        assert any("replayed by tcpreplay from site1-host1 to site2-host1" in note for note in manifest["notes"])
+
+
+def test_the_manifest_counts_what_was_sent_and_what_of_it_did_not_arrive(raw, given):
+    sent = len(contents(given))
+    for trial in trials("quiet") + trials("loaded"):
+        manifest = manifests.read(raw / f"{trial}.json")
+        lost = sent - len(contents(raw / f"{trial}.pcap"))
+        assert manifest["replayed_frames"] == sent == manifest["frames_captured"] + lost
+        told = [note for note in manifest["notes"] if "not in the capture" in note]
+        assert told == ([f"{trial}: {lost} of {sent} replayed frames are not in the capture"] if lost else [])
+    assert all("replayed_frames" not in manifests.read(path) for path in raw.glob("run*.json"))
+
+
+def test_every_quiet_trial_holds_what_was_given_in_its_order(raw, given):
+    expected = contents(given)
+    for trial in trials("quiet"):
+        assert contents(raw / f"{trial}.pcap") == expected
+
+
+def test_a_loaded_path_loses_or_reorders_and_adds_nothing(raw, given):
+    expected = contents(given)
+    found = [contents(raw / f"{trial}.pcap") for trial in trials("loaded")]
+    for packets in found:
+        assert len(packets) > len(expected) / 2
+        assert len(set(packets)) == len(packets) and set(packets) <= set(expected)
+    assert any(packets != expected for packets in found)
+    overtaken = [[packet for packet in expected if packet in set(packets)] != packets for packets in found]
+    assert any(overtaken)
+
+
+def test_replayed_frames_go_from_the_sender_to_the_receiver(raw):
+    for path in [*raw.glob("quiet-*.pcap"), *raw.glob("loaded-*.pcap")]:
+        assert {frame[:12] for _, frame in frames(path)} == {bytes.fromhex("020000000201 02000000fe01")}
+
+
+def test_trials_are_taken_after_all_other_samples_one_after_the_other(raw):
+    spans = {path.stem: manifests.read(path)["actual"] for path in raw.glob("*.json")}
+    order = trials("quiet") + trials("loaded")
+    last = max(span["end_ns"] for sample, span in spans.items() if sample not in order)
+    for sample in order:
+        assert last < spans[sample]["start_ns"]
+        last = spans[sample]["end_ns"]
+
+
+def test_nothing_is_left_of_a_replay_under_load(caller, open_directory):
+    """A signal comes while the second trial under load is on its way; the other one in test_collect_local.py."""
+    number = signal.SIGTERM if caller.prefix else signal.SIGINT
+    config = config_of({"repeats": 50, "environments": ["loaded"]})
+    stopped = ends_without_leftovers(caller, open_directory / "asked", config, number, ("loaded-1:", "tcpreplay"))
+    assert stopped == 130
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (None, "local.replay.capture: cannot read {}: No such file or directory"),
+        (b"no capture", "local.replay.capture: tcprewrite cannot use {}: Unable to open input pcap file"),
+    ],
+)
+def test_a_capture_that_cannot_be_replayed_stops_before_anything_is_taken(caller, open_directory, content, complaint):
+    wrong = open_directory / "wrong.pcap"
+    if content is not None:
+        wrong.write_bytes(content)
+        wrong.chmod(0o644)
+    config = open_directory / "wrong.yaml"
+    config.write_text(config_of({"capture": str(wrong)}))
+    done = caller.run(open_directory / "wrong", "--config", config)
+    wrong.unlink(missing_ok=True)
+    assert done.returncode == 2
+    assert complaint.format(wrong) in done.stderr and len(done.stderr.strip().splitlines()) == 1
+    assert {path.name for path in (open_directory / "wrong").glob("*")} <= {".collect.lock"}

@@ -1,0 +1,174 @@
+"""Programs, mirrors and loss on the local testbed; collected only inside its namespaces (test_testbed_contract.py)."""
+
+import re
+from pathlib import Path
+
+import pytest
+from acapella_testing.capture.local_testbed import allocate, allocated, local_testbed, mirror_of
+
+from acapella_capture.programs.tcpdump import Tcpdump
+from acapella_capture.settings import settings_of
+from acapella_capture.testbeds.local.processes import eventually
+from acapella_capture.testbeds.local.sandbox import python_argv
+from acapella_core.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def testbed():
+    """An allocated testbed."""
+    with allocated(local_testbed()) as made:
+        yield made
+
+
+def test_a_program_runs_on_its_node(testbed):
+    shown = testbed.run("site2-host1", ["ip", "-br", "address", "show", "eth0"])
+    assert shown.status == 0 and "10.10.2.1/16" in shown.stdout and "fd00:20::2:1/64" in shown.stdout
+    failed = testbed.run("site1-host1", ["sh", "-c", "cat; echo bad >&2; exit 3"], stdin="given")
+    assert (failed.status, failed.stdout, failed.stderr) == (3, "given", "bad\n")
+    with pytest.raises(UserError, match=r"sleep took longer than 0\.1 s"):
+        testbed.run("site1-host1", ["sleep", "9"], timeout_s=0.1)
+
+
+@pytest.mark.parametrize("mtu", [1500, 9000])
+def test_hosts_of_different_sites_reach_each_other(testbed, mtu):
+    address = {1500: "10.10.2.2", 9000: "10.20.2.2"}[mtu]
+    ping = ["ping", "-c", "1", "-W", "5", "-M", "do"]
+    assert testbed.run("site1-host1", [*ping, "-s", str(mtu - 28), address]).status == 0
+    assert testbed.run("site1-host1", [*ping, "-s", str(mtu - 27), address]).status != 0
+
+
+@pytest.mark.parametrize(("direction", "macs"), [("rx", {"01"}), ("tx", {"02"}), ("both", {"01", "02"})])
+def test_a_mirror_copies_one_port_and_one_direction_and_counts(testbed, direction, macs):
+    """host1 pings host2 of its own site; port1 receives requests and sends replies."""
+    testbed.run("site1-host1", ["ping", "-c", "1", "10.10.1.2"])
+    mirror = mirror_of(testbed, "site1", "port1", direction)
+    argv = ["tcpdump", "-i", mirror.interface, "-n", "-e", "--immediate-mode", "-l", "icmp"]
+    capture = testbed.start(mirror.instance, argv, output="text")
+    wait_until(lambda: "listening on" in capture.log())
+    testbed.run("site1-host1", ["ping", "-c", "3", "-i", "0.05", "10.10.1.2"])  # before it starts: not copied
+    mirror.start()
+    testbed.run("site1-host1", ["ping", "-c", "5", "-i", "0.05", "10.10.1.2"])
+    mirror.stop()
+    testbed.run("site1-host1", ["ping", "-c", "3", "-i", "0.05", "10.10.1.2"])  # after it ended: not copied
+    counted = mirror.counters()
+    wait_until(lambda: (capture.signal("USR1") or True) and f"{5 * len(macs)} packets captured" in capture.log())
+    capture.signal("INT")
+    assert capture.wait(300) == 0
+    text = testbed.run("site1-listener", ["cat", "/dev/shm/spool/site1-listener/text"]).stdout
+    assert set(re.findall(r"02:00:00:00:01:(\d\d) > ", text)) == macs
+    assert text.count("ICMP echo") == 5 * len(macs)
+    assert counted.offered_frames == counted.delivered_frames >= 5 * len(macs)
+    assert counted.offered_bytes == counted.delivered_bytes >= 98 * 5 * len(macs)
+    assert mirror.counters() == counted
+
+
+def test_the_next_mirror_of_a_site_ends_the_one_before(testbed):
+    mirror_of(testbed, "site1", "port1", "both").start()
+    after = mirror_of(testbed, "site1", "port2", "both")
+    after.start()
+    testbed.run("site1-host1", ["ping", "-c", "2", "-i", "0.05", "10.10.2.1"])  # port1 to uplink, past port2
+    after.stop()
+    shown = testbed.run("site1", ["tc", "filter", "show", "dev", "port1", "parent", "ffff:"])
+    assert (shown.status, shown.stdout.strip()) == (0, "")
+    assert after.counters().offered_frames < 4
+
+
+def test_what_is_released_is_gone_and_can_be_allocated_again(testbed):
+    """Last of those that need the module's testbed, which is allocated anew at the end."""
+    testbed.release()
+    testbed.release()
+    assert [entry for entry in Path("/proc").iterdir() if entry.name.isdigit() and program(entry) == "dnsmasq"] == []
+    with pytest.raises(UserError):
+        testbed.run("site1-host1", ["true"])
+    testbed.prepare()
+    allocate(testbed)
+    assert testbed.run("site1-host1", ["ping", "-c", "1", "-W", "5", "10.10.2.1"]).status == 0
+
+
+def program(entry: Path) -> str:
+    """The name of a process, empty where it has just ended."""
+    try:
+        return (entry / "comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def wait_until(condition) -> None:
+    assert eventually(condition, timeout_s=60)
+
+
+def flood(testbed) -> None:
+    """Some thousand frames of UDP through port1, in about a second."""
+    server = testbed.start("site1-host2", ["iperf3", "-s", "-1", "--forceflush"])
+    wait_until(lambda: "listening" in server.log())
+    client = ["iperf3", "-c", "10.10.1.2", "-u", "-b", "50M", "-t", "1"]
+    assert testbed.run("site1-host1", client).status == 0
+
+
+def capture_settings(**changes):
+    return settings_of({"testbed": "local", "capture": changes}).capture
+
+
+def test_capture_that_cannot_start_says_why(testbed):
+    capture = Tcpdump(testbed, "site1-listener", "capture0", capture_settings(filter="no such filter"), "x.pcap")
+    with pytest.raises(UserError, match=r"^tcpdump on site1-listener: does not start: tcpdump: .*syntax error"):
+        capture.start()
+
+
+def test_capture_that_is_killed_says_so(testbed):
+    capture = Tcpdump(testbed, "site1-listener", "capture0", capture_settings(), "x.pcap")
+    capture.start()
+    assert testbed.run("site1", ["pkill", "-KILL", "-x", "tcpdump"]).status == 0
+    with pytest.raises(UserError, match=r"^tcpdump on site1-listener: failed: "):
+        capture.stop()
+
+
+def test_kernel_drops_are_counted(testbed):
+    """A buffer of 64 KiB and a flood: what the file lacks, the counts hold."""
+    mirror = mirror_of(testbed, "site1", "port1", "both")
+    capture = Tcpdump(testbed, mirror.instance, mirror.interface, capture_settings(buffer_kib=64), "x.pcap")
+    capture.start()
+    testbed.run("site1", ["pkill", "-STOP", "-x", "tcpdump"])
+    mirror.start()
+    flood(testbed)
+    mirror.stop()
+    testbed.run("site1", ["pkill", "-CONT", "-x", "tcpdump"])
+    counts = capture.stop()
+    assert counts.dropped_kernel > 0
+    assert counts.captured == counts.received - counts.dropped_kernel
+    assert counts.received == mirror.counters().delivered_frames
+
+
+def test_what_a_slow_mirror_port_drops_is_counted(testbed):
+    """Offered is what the switch was to copy, delivered what the rate of the mirror port let through."""
+    testbed.release()
+    slow = local_testbed(mirror_rate_mbps=1)
+    slow.prepare()
+    allocate(slow)
+    mirror = mirror_of(slow, "site1", "port1", "both")
+    capture = Tcpdump(slow, mirror.instance, mirror.interface, capture_settings(), "x.pcap")
+    capture.start()
+    mirror.start()
+    flood(slow)
+    mirror.stop()
+    counted, counts = mirror.counters(), capture.stop()
+    shown = slow.run("site1", ["tc", "-s", "qdisc", "show", "dev", "mirror0"]).stdout
+    dropped = int(re.search(r"dropped (\d+)", shown)[1])
+    slow.release()
+    testbed.prepare()
+    allocate(testbed)
+    assert counted.offered_frames >= 1000
+    assert 0 < counted.delivered_frames == counts.received < counted.offered_frames
+    assert counted.offered_frames == counted.delivered_frames + dropped
+
+
+def test_web_server_of_python_does_what_nginx_does(testbed):
+    """Where nginx is missing: both IP versions, with and without TLS."""
+    scratch = "/dev/shm"
+    argv = python_argv("acapella_capture.testbeds.local.web_server", f"{scratch}/www", f"{scratch}/tls/server.pem")
+    server = testbed.start("site2-host2", argv)  # https in the plan has made document and certificate
+    for url in ("http://10.10.2.2/64", "https://[fd00:10::2:2]/64"):
+        argv = ["curl", "-sk", "--max-time", "2", "-o", "/dev/null", "-w", "%{size_download}", url]
+        wait_until(lambda argv=argv: testbed.run("site1-host1", argv).stdout == "65536")
+    server.signal("TERM")
+    assert server.wait(300) is not None

@@ -1,0 +1,157 @@
+"""Traffic and replays on the local testbed, faults included; collected only inside its namespaces
+(test_testbed_contract.py)."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+from acapella_testing.capture.local_testbed import allocated, local_testbed, mirror_of
+from acapella_testing.capture.pcap_records import contents
+
+from acapella_capture.programs.tcpdump import Tcpdump
+from acapella_capture.settings import settings_of
+from acapella_capture.testbeds.local import processes, replay_capture, sandbox, services
+from acapella_capture.testbeds.local.network import PATHS
+from acapella_capture.testbeds.local.processes import eventually
+from acapella_capture.testbeds.local.traffic import GIVE_UP, Traffic, resolve
+
+REAL = shutil.which("iperf3", path=sandbox.search_path())
+
+
+@pytest.fixture(scope="module")
+def testbed():
+    """An allocated testbed that sends nothing by itself."""
+    replay = {"environments": ["quiet"]} if shutil.which("tcpreplay", path=sandbox.search_path()) else None
+    with allocated(local_testbed(replay=replay, traffic=[{"kind": "ping"}])) as made:
+        yield made
+
+
+@pytest.fixture
+def broken(monkeypatch, tmp_path):
+    """A function that puts a shell script in a program's place."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{sandbox.search_path()}")
+
+    def write(name: str, script: str) -> None:
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+
+    return write
+
+
+@pytest.fixture
+def traffic_of(testbed):
+    """A function that makes traffic after a plan of its own; its servers end with the test, so that ports are free."""
+    made = []
+
+    def make(*items: dict) -> Traffic:
+        plan = settings_of({"testbed": "local", "local": {"traffic": list(items)}}).local.traffic
+        traffic = Traffic(resolve(testbed.network, plan), list(PATHS))
+        made.append(traffic)
+        traffic.serve()
+        return traffic
+
+    yield make
+    for traffic in made:
+        processes.end_together(traffic._services._running.values())
+
+
+def wait_until(condition) -> None:
+    assert eventually(condition, timeout_s=60)
+
+
+def outcome(traffic: Traffic) -> list[tuple]:
+    return [(fact["started"], fact["failed"], fact["why"]) for fact in traffic.facts()]
+
+
+def test_missing_programs_are_left_out_and_noted(testbed, monkeypatch, tmp_path):
+    for name in ("ping", "dig"):
+        (tmp_path / name).symlink_to(f"/usr/bin/{name}")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    traffic = Traffic(resolve(testbed.network, settings_of({"testbed": "local"}).local.traffic), list(PATHS))
+    assert {item.kind for item in traffic.items} == {"ping", "unreachable"}
+    assert not any("[" in note for note in traffic.notes), "no place in a list that no configuration need have"
+    assert any("https from site" in note and "left out: no curl, openssl" in note for note in traffic.notes)
+
+
+def test_a_client_that_fails_is_noted(testbed):
+    """Nobody answers pings of an address that no host has."""
+    item = replace(testbed._items[0], address="10.10.9.9", rate_mbps=1)
+    traffic = Traffic([replace(item, kind="iperf3_tcp", span="sample")], list(PATHS))
+    with traffic.running("sample", 1):
+        wait_until(lambda: all(job.poll() is not None for job in processes._jobs[-1:]))
+    assert [note for note in traffic.notes if "failed: iperf3: error - unable to connect" in note]
+
+
+def test_a_server_that_has_ended_is_started_again_with_the_next_sample(traffic_of):
+    traffic = traffic_of({"kind": "dns"})
+    (server,) = traffic._services._running.values()
+    server.signal("KILL")
+    wait_until(lambda: server.poll() is not None)
+    with traffic.running("sample", 1):
+        wait_until(lambda: "request ended with 0" in processes._jobs[-1].log())
+    assert outcome(traffic) == [(1, 0, None)]
+
+
+def test_a_server_that_cannot_be_started_again_fails_its_clients_only(traffic_of, broken):
+    traffic = traffic_of({"kind": "dns"}, {"kind": "ping"})
+    processes.end_together(traffic._services._running.values())
+    broken("dnsmasq", "echo 'dnsmasq: broken on purpose' >&2; exit 1")
+    with traffic.running("sample", 1):
+        wait_until(lambda: "bytes from" in processes._jobs[-1].log())
+    (_, failed, why), ping = outcome(traffic)
+    assert (failed, why) == (1, "dnsmasq: broken on purpose")
+    assert ping == (1, 0, None)
+
+
+@pytest.mark.skipif(REAL is None, reason="no iperf3 here")
+def test_a_server_that_fails_to_listen_at_first_is_started_once_more(traffic_of, broken, tmp_path):
+    once = tmp_path / "once"
+    broken("iperf3", f'case $* in *-s*) [ -e {once} ] || {{ touch {once}; exit 1; }};; esac; exec {REAL} "$@"')
+    traffic = traffic_of({"kind": "iperf3_udp"})
+    with traffic.running("sample", 1):
+        wait_until(lambda: "connected to" in processes._jobs[-1].log())
+    assert once.exists()
+    assert outcome(traffic) == [(1, 0, None)]
+
+
+def test_a_server_that_never_listens_is_not_waited_for_again_and_again(traffic_of, broken, monkeypatch):
+    monkeypatch.setattr(services, "LISTEN_S", 0.2)
+    broken("iperf3", "exec sleep 60")
+    traffic = traffic_of({"kind": "iperf3_tcp"}, {"kind": "ping"})
+    for _ in range(GIVE_UP + 1):
+        with traffic.running("sample", 1):
+            pass
+    (started, failed, why), ping = outcome(traffic)
+    assert (started, failed) == (GIVE_UP, GIVE_UP)
+    assert why.startswith(f"left out: {GIVE_UP} times in a row: iperf3 does not listen on site2-host1: ")
+    assert ping == (GIVE_UP + 1, 0, None)
+
+
+def test_a_client_none_of_whose_requests_succeeds_has_failed(traffic_of, broken):
+    """But not one whose requests are to be refused."""
+    traffic = traffic_of({"kind": "dns"}, {"kind": "refused"})
+    broken("dig", "echo 'dig: broken on purpose' >&2; exit 9")
+    with traffic.running("sample", 1):
+        wait_until(lambda: all("request ended" in job.log() for job in processes._jobs[-2:]))
+    assert outcome(traffic) == [(1, 1, "dig: broken on purpose"), (1, 0, None)]
+    assert [note for note in traffic.notes if "dns" in note and "failed: dig: broken on purpose" in note]
+
+
+@pytest.mark.skipif(shutil.which("tcpreplay", path=sandbox.search_path()) is None, reason="no tcpreplay here")
+def test_the_capture_made_here_arrives_whole_and_the_bottleneck_is_gone_afterwards(testbed, tmp_path):
+    replay = testbed.replays()
+    how = settings_of({"testbed": "local", "capture": {"filter": replay.filter, "snaplen": 65535}}).capture
+    with testbed.environment("quiet"):
+        assert "tbf" in testbed.run("site1", ["tc", "qdisc"]).stdout
+        mirror = mirror_of(testbed, replay.site.name, replay.port.name, replay.direction)
+        capture = Tcpdump(testbed, mirror.instance, mirror.interface, how, "x.pcap")
+        capture.start()
+        mirror.start()
+        testbed.replay()
+        mirror.stop()
+        assert capture.stop().captured == replay_capture.PACKETS
+    assert "tbf" not in testbed.run("site1", ["tc", "qdisc"]).stdout
+    testbed.fetch(mirror.instance, "x.pcap", tmp_path / "x.pcap")
+    replay_capture.write(tmp_path / "sent.pcap", "02:00:00:00:fe:01", "02:00:00:00:02:01")
+    # not their order: tcpreplay that was held up sends a burst, and in its queue expedited packets overtake others
+    assert sorted(contents(tmp_path / "x.pcap")) == sorted(contents(tmp_path / "sent.pcap"))

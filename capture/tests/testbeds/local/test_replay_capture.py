@@ -1,0 +1,84 @@
+"""The capture that is replayed where the user gives none."""
+
+import itertools
+import struct
+
+import pytest
+from acapella_testing.capture.pcap_records import contents, frames
+
+from acapella_capture.testbeds.local import replay_capture
+
+
+@pytest.fixture(scope="module")
+def capture(tmp_path_factory):
+    path = tmp_path_factory.mktemp("replay") / "replay.pcap"
+    replay_capture.write(path, "02:00:00:00:fe:01", "02:00:00:00:02:01")
+    return path
+
+
+def words(octets: bytes) -> list[int]:
+    padded = octets + bytes(len(octets) % 2)
+    return list(struct.unpack(f"!{len(padded) // 2}H", padded))
+
+
+def ones_complement_sum(octets: bytes) -> int:
+    """RFC 1071, word by word; 0xFFFF over a header with its right checksum."""
+    total = 0
+    for word in words(octets):
+        total += word
+        total = (total & 0xFFFF) + (total >> 16)
+    return total
+
+
+def test_it_is_the_same_each_time(capture, tmp_path):
+    replay_capture.write(tmp_path / "again", "02:00:00:00:fe:01", "02:00:00:00:02:01")
+    assert (tmp_path / "again").read_bytes() == capture.read_bytes()
+
+
+def test_every_packet_is_another_also_in_its_first_bytes(capture):
+    packets = contents(capture)
+    assert len(set(packets)) == len(packets) == replay_capture.PACKETS
+    assert len({packet[: 60 - 12] for packet in packets}) == len(packets)
+
+
+def test_packets_follow_each_other_at_a_fixed_rate(capture):
+    stamps = [stamp for stamp, _ in frames(capture)]
+    assert {after - before for before, after in itertools.pairwise(stamps)} == {replay_capture.GAP_NS}
+
+
+def test_addresses_lengths_and_checksums_are_right(capture):
+    sizes, services = set(), set()
+    for _, frame in frames(capture):
+        assert frame[:14] == bytes.fromhex("020000000201 02000000fe01 0800")
+        ip, udp = frame[14:34], frame[34:]
+        sizes.add(len(frame))
+        services.add(ip[1])
+        assert struct.unpack("!H", ip[2:4])[0] == len(frame) - 14
+        assert struct.unpack("!H", udp[4:6])[0] == len(frame) - 34
+        assert ones_complement_sum(ip) == 0xFFFF
+        pseudo = ip[12:20] + struct.pack("!BBH", 0, ip[9], len(udp))
+        assert ones_complement_sum(pseudo + udp) == 0xFFFF and udp[6:8] != b"\0\0"
+    assert sizes == {60, 590, 1514}
+    assert services == {0, 46 << 2}
+
+
+@pytest.mark.parametrize(("octets", "expected"), [(b"", 0xFFFF), (b"\xff\xff", 0), (b"\x00\x01\xf2", 0x0DFE)])
+def test_checksum(octets, expected):
+    assert replay_capture.checksum(octets) == expected
+
+
+@pytest.mark.parametrize(("order", "magic"), [("<", 0xA1B2C3D4), (">", 0xA1B23C4D)])
+def test_every_frame_gets_the_addresses_and_keeps_all_else(tmp_path, order, magic):
+    kept = [b"\x08\x00" + b"four" * 20, b"\x86\xdd" + b"six" * 30, b"\x81\x00\x00\x05\x86\xdd" + bytes(60)]
+    old = bytes.fromhex("3333000000773333000000aa")
+    records = [old + rest for rest in kept] + [b"short", b""]
+    path = tmp_path / "given.pcap"
+    with path.open("wb") as stream:
+        stream.write(struct.pack(f"{order}IHHiIII", magic, 2, 4, 0, 0, 65535, 1))
+        for frame in records:
+            stream.write(struct.pack(f"{order}IIII", 1, 2, len(frame), 1000) + frame)
+        stream.write(b"cut")
+    before = path.read_bytes()
+    replay_capture.put_between(path, "02:00:00:00:fe:01", "02:00:00:00:02:01")
+    assert path.read_bytes() == before.replace(old, bytes.fromhex("02000000020102000000fe01"))
+    assert before.count(old) == len(kept)

@@ -1,0 +1,125 @@
+"""What every testbed keeps to. For `local`, a pytest inside its namespaces runs
+this file again, and test_local_testbed.py, test_local_traffic.py, test_local_ovs.py."""
+
+import os
+import re
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from acapella_testing.capture.local_testbed import local_testbed, open_vswitch_or_skip
+from acapella_testing.capture.testbed_contract import *  # noqa: F403 - the tests that each testbed passes
+
+from acapella_capture.testbeds.files import FilesTestbed
+from acapella_capture.testbeds.local import sandbox
+from acapella_core.errors import UserError
+
+PCAP = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 96, 1)
+HERE = Path(__file__)
+
+
+def files_testbed(directory: Path) -> FilesTestbed:
+    """Two sites, three ports."""
+    for name in ("a", "b", "c"):
+        (directory / f"{name}.pcap").write_bytes(PCAP + name.encode())
+    (directory / "s.tsv").write_text("site\tport\tfile\nX\tp\ta.pcap\nX\tq\tb.pcap\nY\tp\tc.pcap\n")
+    return FilesTestbed(directory / "s.tsv")
+
+
+@pytest.fixture(scope="module", params=["bridge", "ovs"] if sandbox.inside() else ["files"])
+def testbed(request, tmp_path_factory):
+    """A testbed that has been entered."""
+    if request.param == "files":
+        made = files_testbed(tmp_path_factory.mktemp("captures"))
+    else:
+        open_vswitch_or_skip(request.param)
+        made = local_testbed(switch=request.param)
+    before = made.sites()
+    with made:
+        assert made.sites() == before  # known without allocating, and the same
+        yield made
+
+
+def test_files_are_linked_under_the_samples_name(tmp_path):
+    files_testbed(tmp_path).fetch("X", "a", tmp_path / "raw" / "a.pcap")
+    assert [path.name for path in (tmp_path / "raw").iterdir()] == ["a.pcap"]
+    assert (tmp_path / "raw" / "a.pcap").read_bytes() == PCAP + b"a"
+    with pytest.raises(UserError):
+        files_testbed(tmp_path).fetch("X", "none", tmp_path / "other" / "none.pcap")
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.skipif(sandbox.inside(), reason="starts what is running now")
+def test_local_keeps_the_contract(caller):
+    config = str(HERE.parents[3] / "pyproject.toml")
+    modules = ["test_local_testbed.py", "test_local_traffic.py"]
+    if not caller.prefix:  # once: what Open vSwitch needs of a user the contract asks for as well
+        modules.append("test_local_ovs.py")
+    files = [str(HERE), *(str(HERE.parent / "local" / name) for name in modules)]
+    arguments = ["-q", "-rs", "-p", "no:cacheprovider", "-c", config, *files]
+    program = (
+        "import sys; from acapella_capture.testbeds.local import sandbox;"
+        f"sys.exit(sandbox.call([sys.executable, '-m', 'pytest', *{arguments!r}]))"
+    )
+    argv = [*caller.prefix, caller.python, "-c", program]
+    done = subprocess.run(argv, env=caller.env(), capture_output=True, text=True, timeout=900, check=False, cwd="/")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 15
+    assert "failed" not in done.stdout
+    print(*(line for line in done.stdout.splitlines() if line.startswith("SKIPPED")), sep="\n")
+
+
+STOPPED_IN_ORDER = """
+import signal, sys, time
+from acapella_capture.testbeds.local import sandbox
+if sandbox.inside():
+    sandbox.enter()
+    print("running", flush=True)
+    try:
+        time.sleep(60)
+    except KeyboardInterrupt:
+        print("stopped in order", flush=True)
+else:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in a shell's background job
+    sandbox.call([sys.executable, *sys.argv])
+"""
+
+
+@pytest.mark.skipif(sandbox.inside(), reason="starts what is running now")
+def test_a_background_job_that_is_asked_to_stop_stops_in_order(caller, open_directory):
+    """Not by running out of patience, which kills what is inside."""
+    program = open_directory / "background.py"
+    program.write_text(STOPPED_IN_ORDER)
+    argv = [*caller.prefix, caller.python, str(program)]
+    with subprocess.Popen(argv, env=caller.env(), stdout=subprocess.PIPE, text=True, cwd="/") as process:
+        assert process.stdout.readline() == "running\n"
+        process.terminate()
+        assert process.stdout.read() == "stopped in order\n"
+
+
+def test_local_does_not_touch_the_machines_own_network():
+    if sandbox.inside():
+        pytest.skip("about what happens outside")
+    with pytest.raises(UserError, match="only inside its own namespaces"):
+        local_testbed().prepare()
+
+
+def test_no_namespaces_says_what_to_do(monkeypatch):
+    """As on a machine where neither root nor a user may unshare: `unshare` there fails and says why."""
+    denied = subprocess.CompletedProcess([], 1, "", "unshare: unshare failed: Operation not permitted\n")
+    monkeypatch.setattr(sandbox.subprocess, "run", lambda *_, **__: denied)
+    with pytest.raises(UserError) as raised:
+        sandbox.unshare_argv()
+    text = str(raised.value)
+    assert "Operation not permitted" in text and "run as root, or allow user namespaces" in text
+    assert "\n" not in text
+
+
+def test_missing_program_names_its_package(monkeypatch):
+    monkeypatch.setattr(sandbox, "SBIN", ())
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(UserError, match=r"tc is missing; apt-get install iproute2"):
+        sandbox.require("tc", "iproute2")
+    assert os.environ["PATH"] == "/nonexistent" and sys.executable

@@ -1,0 +1,78 @@
+"""Who runs `acapella collect` in a test: root, or an unprivileged user."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+NOBODY = 65534
+# An interpreter outside the virtual environment finds what that has, editable installs and native core included.
+SITE = "import site\nsite.addsitedir({!r})\n".format(sysconfig.get_paths()["purelib"])
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who runs collect: the words before it, and its environment."""
+
+    prefix: tuple[str, ...] = ()
+    python: str = sys.executable
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def argv(self, *arguments: object) -> list[str]:
+        return [*self.prefix, self.python, "-m", "acapella_capture.collect", *map(str, arguments)]
+
+    def run(self, *arguments: object, timeout: float = 300) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            self.argv(*arguments), env=self.env(), capture_output=True, text=True, timeout=timeout, check=False
+        )
+
+    def start(self, *arguments: object) -> subprocess.Popen:
+        return subprocess.Popen(self.argv(*arguments), env=self.env(), stdout=subprocess.PIPE, text=True)
+
+    def env(self) -> dict[str, str]:
+        return {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **self.environment}
+
+
+def namespaces_or_skip(caller: Caller) -> Caller:
+    """The caller, where it may make network namespaces."""
+    flags = ["--user", "--map-current-user", "--keep-caps"] if caller.prefix or os.geteuid() else []
+    argv = [*caller.prefix, "unshare", *flags, "--fork", "--pid", "--mount-proc", "--net", "true"]
+    tried = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        pytest.skip(f"no network namespaces here: {tried.stderr.strip()}")
+    for program in ("ip", "tc", "ethtool", "tcpdump"):
+        if shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None:
+            pytest.skip(f"no {program} here")
+    return caller
+
+
+def ordinary_user(directory: Path) -> Caller:
+    """Return an unprivileged caller whose interpreter finds our packages through ``directory``."""
+    if os.geteuid() != 0:
+        return namespaces_or_skip(Caller())
+    (directory / "sitecustomize.py").write_text(SITE)
+    prefix = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+    environment = {"PYTHONPATH": str(directory), "HOME": "/nonexistent"}
+    for python in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
+        caller = Caller(prefix, python, environment)
+        # through a shell: setpriv itself still has root's rights to find the interpreter
+        argv = [*prefix, "sh", "-c", 'exec "$0" -c "import acapella_capture.collect, acapella_core._native"', python]
+        if subprocess.run(argv, env=caller.env(), capture_output=True, check=False).returncode == 0:
+            return namespaces_or_skip(caller)
+    pytest.skip(f"user {NOBODY} can run no Python that finds this project")
+
+
+@contextlib.contextmanager
+def readable_directory(mode: int = 0o755) -> Iterator[Path]:
+    """A directory that every user may enter. Not pytest's: those are closed to other users."""
+    with tempfile.TemporaryDirectory(prefix="acapella-test-") as name:
+        Path(name).chmod(mode)
+        yield Path(name)

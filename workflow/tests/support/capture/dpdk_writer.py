@@ -1,0 +1,243 @@
+"""acapella-dpdk-capture in a test: built under ASan and UBSan, run, its files read back by a parser of our own."""
+
+import fcntl
+import functools
+import json
+import os
+import random
+import struct
+import subprocess
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[4]
+SOURCE = ROOT / "capture" / "dpdk"
+BUILD = ROOT / "build" / "dpdk-tests"
+BINARY = BUILD / "acapella-dpdk-capture"
+SECOND = 1_000_000_000
+LIMIT_S = 300  # never reached but where it hangs
+
+
+def make(*targets: str) -> subprocess.CompletedProcess:
+    """make in capture/dpdk, with the sanitizers."""
+    return made(f"BUILD={BUILD}", "SANITIZE=1", *targets)
+
+
+def made(*arguments: str) -> subprocess.CompletedProcess:
+    """make in capture/dpdk; tests that run side by side build one after the other."""
+    (ROOT / "build").mkdir(exist_ok=True)
+    with (ROOT / "build" / "dpdk.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        argv = ["make", "-C", str(SOURCE), "-j", "2", *arguments]
+        return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+
+@functools.cache
+def built_or_skip() -> Path:
+    """The program, built once per test run if its sources changed; skips if its libraries are not installed."""
+    missing = make("available")
+    if missing.returncode != 0:
+        pytest.skip(f"the DPDK writer cannot be built here: {missing.stdout.strip().splitlines()[-2:]}")
+    built = make("all")
+    assert built.returncode == 0, built.stderr
+    return BINARY
+
+
+@functools.cache
+def plain_build() -> Path:
+    """The directory of the program without sanitizers, as make setup builds it."""
+    directory = ROOT / "build" / "dpdk"
+    done = made(f"BUILD={directory}")
+    assert done.returncode == 0, done.stderr
+    return directory
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A record of a capture file."""
+
+    ts_ns: int
+    wire: int
+    data: bytes
+    queue: int | None = None
+    hash: bytes | None = None
+    number: int | None = None  # epb_packetid
+
+
+@dataclass
+class Pcapng:
+    """A pcapng file: its frames, and options by code of interface and statistics blocks."""
+
+    frames: list[Frame] = field(default_factory=list)
+    interface: dict[int, bytes] = field(default_factory=dict)
+    statistics: list[dict[int, bytes]] = field(default_factory=list)
+    snaplen: int = 0
+    left: int = 0  # bytes of a block that is cut
+
+
+def pcap_bytes(frames: list[Frame], nanoseconds: bool = False) -> bytes:
+    """A little-endian Ethernet pcap file."""
+    unit = 1 if nanoseconds else 1000
+    parts = [struct.pack("<IHHIIII", 0xA1B23C4D if nanoseconds else 0xA1B2C3D4, 2, 4, 0, 0, 262144, 1)]
+    for frame in frames:
+        parts.append(
+            struct.pack("<IIII", frame.ts_ns // SECOND, frame.ts_ns % SECOND // unit, len(frame.data), frame.wire)
+        )
+        parts.append(frame.data)
+    return b"".join(parts)
+
+
+def read_pcap(path: Path) -> tuple[list[Frame], int]:
+    """Whole records of a nanosecond pcap file, and the number of bytes after them."""
+    raw = path.read_bytes()
+    magic, major, minor, _, _, _, link = struct.unpack_from("<IHHIIII", raw)
+    assert (magic, major, minor, link) == (0xA1B23C4D, 2, 4, 1)
+    frames, at = [], 24
+    while at + 16 <= len(raw):
+        seconds, ns, kept, wire = struct.unpack_from("<IIII", raw, at)
+        if at + 16 + kept > len(raw):
+            break
+        assert ns < SECOND and 0 < kept <= wire
+        frames.append(Frame(seconds * SECOND + ns, wire, raw[at + 16 : at + 16 + kept]))
+        at += 16 + kept
+    return frames, len(raw) - at
+
+
+def options(raw: bytes) -> dict[int, bytes]:
+    """pcapng options by code."""
+    found, at = {}, 0
+    while at + 4 <= len(raw):
+        code, size = struct.unpack_from("<HH", raw, at)
+        if code == 0:
+            break
+        found[code] = raw[at + 4 : at + 4 + size]
+        at += 4 + (size + 3) // 4 * 4
+    return found
+
+
+def read_pcapng(path: Path) -> Pcapng:
+    """Whole blocks of a little-endian pcapng file of one interface with ns stamps."""
+    raw, at, found = path.read_bytes(), 0, Pcapng()
+    while at + 12 <= len(raw):
+        kind, size = struct.unpack_from("<II", raw, at)
+        if at + size > len(raw):
+            break
+        assert struct.unpack_from("<I", raw, at + size - 4)[0] == size
+        body = raw[at + 8 : at + size - 4]
+        if kind == 1:
+            assert struct.unpack_from("<H", body)[0] == 1
+            found.snaplen = struct.unpack_from("<I", body, 4)[0]
+            found.interface = options(body[8:])
+        elif kind == 5:
+            found.statistics.append(options(body[12:]))
+        elif kind == 6:
+            _, high, low, kept, wire = struct.unpack_from("<IIIII", body)
+            extra = options(body[20 + (kept + 3) // 4 * 4 :])
+            queue = struct.unpack("<I", extra[6])[0]
+            number = struct.unpack("<Q", extra[5])[0] if 5 in extra else None
+            found.frames.append(Frame(high << 32 | low, wire, body[20 : 20 + kept], queue, extra.get(3), number))
+        else:
+            assert kind == 0x0A0D0D0A and at == 0
+        at += size
+    found.left = len(raw) - at
+    return found
+
+
+def some_frames(count: int, seed: int = 1, sizes: tuple[int, ...] = (60, 64, 128, 512, 1514, 9000)) -> list[Frame]:
+    """UDP and TCP over IPv4, payload random, stamps whole microseconds that never go back."""
+    draw, ts_ns, frames = random.Random(seed), 1_700_000_000 * SECOND, []
+    for _ in range(count):
+        ts_ns += draw.randrange(0, 2000) * 1000
+        size = draw.choice(sizes)
+        protocol = draw.choice((6, 17))
+        ports = struct.pack("!HH", draw.randrange(1024, 65536), draw.choice((53, 80, 443)))
+        address = bytes((10, 0, draw.randrange(4), draw.randrange(1, 255)))
+        ip = struct.pack("!BBHHHBBH", 0x45, 0, size - 14, 0, 0, 64, protocol, 0) + address + b"\x0a\x00\x00\x02"
+        ethernet = bytes.fromhex("020000000002020000000001") + b"\x08\x00"
+        rest = draw.randbytes(size - 14 - 20 - 4)
+        frames.append(Frame(ts_ns, size, ethernet + ip + ports + rest))
+    return frames
+
+
+def crc32(data: bytes) -> bytes:
+    """The value of an epb_hash option: CRC32, most significant byte first."""
+    return b"\x02" + zlib.crc32(data).to_bytes(4, "big")
+
+
+@dataclass
+class Run:
+    """A capture that is over."""
+
+    status: int
+    said: str
+    directory: Path
+    accounts: dict
+
+    @property
+    def counts(self) -> dict:
+        return self.accounts["frames"]
+
+    def files(self) -> list[Path]:
+        return [self.directory / each["file"] for each in self.accounts["files"] if each["state"] != "removed"]
+
+
+def command(*arguments: object) -> list[str]:
+    return [str(BINARY), *map(str, arguments)]
+
+
+def finished(directory: Path, status: int, said: str) -> Run:
+    """What a capture to ``directory``/c.pcap(ng) left, its counts checked: every frame is in one of them."""
+    assert "runtime error" not in said and "Sanitizer" not in said, said
+    path = directory / "c.json"
+    accounts = json.loads(path.read_text()) if path.exists() else {}
+    if accounts:
+        for counts in (accounts["frames"], *accounts["queues"]):
+            kept_from = counts["preprocessed"] + counts["filtered"] + counts["sampled_out"]
+            others = counts["written"] + kept_from + sum(counts["dropped"].values())
+            assert counts["received"] + counts["added"] == others and counts["pending"] == 0, counts
+        files = accounts["files"]
+        assert not files or sum(each["frames"] for each in files) == accounts["frames"]["written"]
+    return Run(status, said, directory, accounts)
+
+
+def capture(directory: Path, *arguments: object, name: str = "c.pcap", prefix: tuple[str, ...] = ()) -> Run:
+    """Run it to its end."""
+    argv = [*prefix, *command("--write", directory / name, *arguments)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT_S, check=False, env=environment())
+    return finished(directory, done.returncode, done.stderr)
+
+
+def start(directory: Path, *arguments: object, name: str = "c.pcap", prefix: tuple[str, ...] = ()) -> subprocess.Popen:
+    """Start it, and return when it listens."""
+    argv = [*prefix, *command("--write", directory / name, *arguments)]
+    process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=environment())
+    said = ""
+    while "listening on" not in said:
+        line = process.stderr.readline()
+        if not line:
+            process.wait(LIMIT_S)
+            pytest.fail(f"it did not start: {said}")
+        said += line
+    return process
+
+
+def stop(process: subprocess.Popen, directory: Path, number: int) -> Run:
+    """End it by a signal, and take what it left."""
+    process.send_signal(number)
+    said = process.communicate(timeout=LIMIT_S)[1]
+    return finished(directory, process.returncode, said)
+
+
+def environment() -> dict[str, str]:
+    leaks = f"suppressions={SOURCE / 'tests' / 'leaks.txt'}:print_suppressions=0"
+    return {**os.environ, "TZ": "UTC", "LC_ALL": "C", "LSAN_OPTIONS": leaks}
+
+
+def from_file(directory: Path, frames: list[Frame], number: int = 0) -> list[object]:
+    """Arguments that capture ``frames`` by net_pcap, losing none, until there are no more."""
+    path = directory / f"input{number}.pcap"
+    path.write_bytes(pcap_bytes(frames))
+    return ["--vdev", f"net_pcap{number},rx_pcap={path}", "--stop-when-idle", "0.1", "--when-full", "wait"]

@@ -1,0 +1,102 @@
+"""A testbed `fabric` that finds its FABRIC on loopback: config, keys and tokens of a user, an orchestrator, nodes.
+
+FABRIC's client is the real one. Two things in it are replaced, in PATCHES: the probe whether a host can be reached,
+which asks for port 443 of a host name, and the way to a node's SSH, which leads through FABRIC's bastion.
+"""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import paramiko
+import pytest
+from acapella_testing.capture.fabric_nodes import Nodes
+from acapella_testing.capture.fabric_orchestrator import PROJECT, Orchestrator
+from fabrictestbed_extensions.fablib import node
+from fabrictestbed_extensions.utils.utils import Utils
+from fim.graph.networkx_property_graph import NetworkXGraphStorage
+
+from acapella_capture.settings import FabricSettings, settings_of
+from acapella_capture.testbeds.fabric.testbed import FabricTestbed
+
+PATCHES = ((Utils, "is_reachable"), (node.Node, "_get_ssh_connection"))
+QUICK = {
+    "poll_s": 0.02,
+    "wait_timeout_s": 60,
+    "mirror_timeout_s": 60,
+    "ssh_tries": 3,
+    "ssh_retry_s": 0.05,
+    "part_mb": 1,
+}
+
+
+@dataclass
+class Loopback:
+    """A FABRIC on loopback and a user of it, whose files are in `directory`."""
+
+    orchestrator: Orchestrator
+    nodes: Nodes
+    directory: Path
+
+    @property
+    def tokens(self) -> Path:
+        return self.directory / "tokens.json"
+
+    def settings(self, **changes) -> FabricSettings:
+        asked = (
+            {"fabric_rc": str(self.directory / "fabric_rc"), "telemetry_url": self.orchestrator.url} | QUICK | changes
+        )
+        return settings_of({"testbed": "fabric", "fabric": asked}).fabric
+
+    def testbed(self, campaign: str = "c", *, follow: str | None = None, **changes) -> FabricTestbed:
+        return FabricTestbed(self.settings(**changes), campaign, follow=follow)
+
+    def give_token(self, lasts_s: float = 4 * 3600, **others: str) -> str:
+        """Put a token into the user's file."""
+        made = self.orchestrator.grant(lasts_s)
+        self.tokens.write_text(json.dumps({"id_token": made, **others}))
+        return made
+
+
+def user_files(directory: Path, url: str) -> None:
+    """fabric_rc and keys, as FABRIC's portal has users make them."""
+    key = paramiko.ECDSAKey.generate()
+    for name in ("slice_key", "bastion_key"):
+        key.write_private_key_file(str(directory / name))
+    (directory / "slice_key.pub").write_text(f"{key.get_name()} {key.get_base64()} me\n")
+    values = {
+        "FABRIC_CREDMGR_HOST": url, "FABRIC_ORCHESTRATOR_HOST": url, "FABRIC_CORE_API_HOST": url,
+        "FABRIC_BASTION_HOST": "bastion.invalid", "FABRIC_BASTION_USERNAME": "me_0000", "FABRIC_PROJECT_ID": PROJECT,
+        "FABRIC_TOKEN_LOCATION": directory / "tokens.json", "FABRIC_BASTION_KEY_LOCATION": directory / "bastion_key",
+        "FABRIC_SLICE_PRIVATE_KEY_FILE": directory / "slice_key",
+        "FABRIC_SLICE_PUBLIC_KEY_FILE": directory / "slice_key.pub",
+    }  # fmt: skip
+    (directory / "fabric_rc").write_text("".join(f'export {key}="{value}"\n' for key, value in values.items()))
+
+
+@contextlib.contextmanager
+def loopback_fabric(directory: Path, sites: dict[str, list[dict]] | None = None) -> Iterator[Loopback]:
+    """Everything, running; nothing of it afterwards."""
+    (directory / "nodes").mkdir()
+    with contextlib.ExitStack() as stack:
+        stack.callback(NetworkXGraphStorage().del_all_graphs)  # the client keeps them as long as the process lives
+        orchestrator = Orchestrator(sites)
+        stack.callback(orchestrator.close)
+        nodes = Nodes(directory / "nodes")
+        stack.callback(nodes.close)
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+
+        def connection(self, **_):
+            with self._ssh_lock:
+                if not (self._ssh_client and self._ssh_client.get_transport().is_active()):
+                    self._ssh_client, self._ssh_bastion = nodes.connect(self.get_name()), nodes.bastion()
+                return self._ssh_bastion, self._ssh_client
+
+        for (owner, name), stand_in in zip(PATCHES, (staticmethod(lambda **_: True), connection), strict=True):
+            patch.setattr(owner, name, stand_in)
+        made = Loopback(orchestrator, nodes, directory)
+        user_files(directory, orchestrator.url)
+        made.give_token()
+        yield made

@@ -1,0 +1,241 @@
+"""Listening nodes of the FABRIC on loopback: an SSH server that runs commands in a private directory for each user
+name.
+
+A node is known by the name that FABRIC's client logs in with here. It has its own home, and its own `ip`, `tcpdump`
+and so on: scripts, so that no command touches this machine's network.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import paramiko
+from acapella_testing.capture.fabric_orchestrator import mac
+
+IP = """#!/bin/sh
+echo "ip $*" >> "$HOME/commands.log"
+case "$*" in
+    "-j link show") cat "$HOME/links.json" ;;
+    *"mtu 9216"*) exit 2 ;;
+esac
+"""
+ID = "#!/bin/sh\necho 1000\n"  # whoever runs the tests: on FABRIC one logs in as an ordinary user
+INSTALL = """#!/bin/sh
+echo "install $*" >> "$HOME/commands.log"
+"""  # so that no test installs anything
+SUDO = """#!/bin/sh
+[ "$1" = -n ] && shift
+exec "$@"
+"""
+TCPDUMP = """#!{python}
+import os, signal, struct, sys, time
+interface = sys.argv[sys.argv.index("-i") + 1]
+taken = 0
+def told(*_):
+    print(f"{{taken}} packets captured, {{taken}} packets received by filter, 0 packets dropped by kernel",
+          file=sys.stderr, flush=True)
+def over(*_):
+    sys.stdout.buffer.flush()
+    told()
+    os._exit(0)
+signal.signal(signal.SIGUSR1, told)
+signal.signal(signal.SIGINT, over)
+out = sys.stdout.buffer
+out.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 200, 1))
+print(f"tcpdump: listening on {{interface}}", file=sys.stderr, flush=True)
+while True:
+    now = time.time_ns()
+    head = "0800 45000032000100004011 0000 cb00714d c6336409 c3500009001e0000"  # 203.0.113.77, UDP
+    frame = bytes(12) + bytes.fromhex(head) + b"s" * 22
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGUSR1])
+    out.write(struct.pack("<IIII", now // 10**9, now % 10**9, len(frame), len(frame)) + frame)
+    out.flush()
+    taken += 1
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT, signal.SIGUSR1])
+    time.sleep(0.01)
+"""
+
+
+class Nodes:
+    """The server. `connections` counts log-ins; `refusing` lets nobody in."""
+
+    def __init__(self, directory: Path):
+        self.directory = directory
+        self.refusing = False
+        self.cut_downloads_after: int | None = None  # bytes, then the connection goes
+        self.downloaded = 0
+        self.commands: list[str] = []
+        self.key, self.bastion_key = self.new_key(), self.new_key()
+        self._transports: list[paramiko.Transport] = []
+        self._programs = directory / "bin"
+        self._programs.mkdir()
+        programs = {
+            "apt-get": INSTALL,
+            "dnf": INSTALL,
+            "ip": IP,
+            "id": ID,
+            "sudo": SUDO,
+            "tcpdump": TCPDUMP.format(python=sys.executable),
+        }
+        for name, text in programs.items():
+            (self._programs / name).write_text(text)
+            (self._programs / name).chmod(0o755)
+        (self._programs / "python3").symlink_to(sys.executable)
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listening.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    @staticmethod
+    def new_key() -> paramiko.PKey:
+        """A host key."""
+        return paramiko.ECDSAKey.generate()
+
+    def home(self, node: str) -> Path:
+        """A node's home, made when it is first asked for."""
+        home = self.directory / node
+        if not home.exists():
+            home.mkdir()
+            links = [
+                {"ifname": "lo", "address": "00:00:00:00:00:00"},
+                {"ifname": "enp3s0", "address": "02:00:00:00:00:01"},
+            ]
+            links += [{"ifname": f"enp{7 + n}s0", "address": mac(node, f"{node}-nic-p{n}")} for n in (1, 2)]
+            (home / "links.json").write_text(json.dumps(links))
+        return home
+
+    def environment(self, node: str) -> dict[str, str]:
+        return {"HOME": str(self.home(node)), "PATH": f"{self._programs}:{os.environ['PATH']}", "LC_ALL": "C"}
+
+    def lose_connections(self) -> None:
+        """All connections go, as when a bastion host restarts; what runs on the nodes goes on."""
+        for transport in self._transports:
+            transport.close()
+        self._transports.clear()
+
+    def close(self) -> None:
+        self.lose_connections()
+        self._listening.close()
+        for pid in self.directory.glob("*/*/jobs/*/pid"):  # what a failed test left running
+            if not (pid.parent / "status").exists():
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(int(pid.read_text()), signal.SIGKILL)
+
+    def connect(self, node: str) -> paramiko.SSHClient:
+        """A client that has logged in to a node."""
+        client = paramiko.SSHClient()
+        client.set_missing_host_key_policy(paramiko.AutoAddPolicy())
+        way = socket.create_connection(("127.0.0.1", self.port))
+        way.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client.connect("", username=node, password="x", sock=way, allow_agent=False, look_for_keys=False)
+        return client
+
+    def bastion(self) -> SimpleNamespace:
+        """What is used of a client that has logged in to the bastion host."""
+        transport = SimpleNamespace(get_remote_server_key=lambda: self.bastion_key, is_active=lambda: True)
+        return SimpleNamespace(get_transport=lambda: transport, close=lambda: None)
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            if self.refusing:
+                connection.close()
+                continue
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            transport = paramiko.Transport(connection)
+            transport.add_server_key(self.key)
+            transport.set_subsystem_handler("sftp", Sftp, sftp_of(self))
+            self._transports.append(transport)
+            with contextlib.suppress(paramiko.SSHException, EOFError, OSError):
+                transport.start_server(server=Door(self))
+
+
+class Door(paramiko.ServerInterface):
+    """Lets everybody in, and runs what they ask for."""
+
+    def __init__(self, nodes: Nodes):
+        self.nodes = nodes
+        self.node = ""
+
+    def check_auth_password(self, username, password):
+        self.node = username
+        return paramiko.AUTH_SUCCESSFUL
+
+    def check_channel_request(self, kind, chanid):
+        return paramiko.OPEN_SUCCEEDED
+
+    def check_channel_exec_request(self, channel, command):
+        self.nodes.commands.append(command.decode())
+        threading.Thread(target=self._run, args=(channel, command), daemon=True).start()
+        return True
+
+    def _run(self, channel, command: bytes) -> None:
+        done = subprocess.run(
+            ["sh", "-c", command], capture_output=True, stdin=subprocess.DEVNULL, check=False,
+            env=self.nodes.environment(self.node), cwd=self.nodes.home(self.node),
+        )  # fmt: skip
+        with contextlib.suppress(OSError):  # the connection has gone
+            channel.sendall(done.stdout)
+            channel.sendall_stderr(done.stderr)
+            channel.send_exit_status(done.returncode)
+        channel.close()
+
+
+class Sftp(paramiko.SFTPServer):
+    """Ends where the connection does."""
+
+    def start_subsystem(self, *arguments):
+        with contextlib.suppress(OSError):
+            super().start_subsystem(*arguments)
+
+
+def sftp_of(nodes: Nodes) -> type[paramiko.SFTPServerInterface]:
+    """Files of this machine; names are those of a node's home."""
+
+    class Handle(paramiko.SFTPHandle):
+        lost = False  # what was asked for before comes still, and may not end the next connection as well
+        reached = 0  # bytes that were asked for twice count once: a client that is slow to read ahead does that
+
+        def read(self, offset, length):
+            octets = super().read(offset, length)
+            reached = offset + len(octets) if isinstance(octets, bytes) else 0
+            nodes.downloaded += max(0, reached - self.reached)
+            self.reached = max(self.reached, reached)
+            limit = nodes.cut_downloads_after
+            if limit is not None and nodes.downloaded > limit and not self.lost:
+                self.lost = True
+                nodes.lose_connections()
+            return octets
+
+    class Files(paramiko.SFTPServerInterface):
+        def __init__(self, server: Door):
+            self._home = nodes.home(server.node)
+
+        def stat(self, path):
+            try:
+                return paramiko.SFTPAttributes.from_stat((self._home / path).stat())
+            except OSError as error:
+                return paramiko.SFTPServer.convert_errno(error.errno)
+
+        def open(self, path, flags, attr):
+            try:
+                handle = Handle(flags)
+                if flags & os.O_WRONLY:
+                    handle.writefile = (self._home / path).open("wb")
+                else:
+                    handle.readfile = (self._home / path).open("rb")  # SFTPHandle closes either
+                return handle
+            except OSError as error:
+                return paramiko.SFTPServer.convert_errno(error.errno)
+
+    return Files

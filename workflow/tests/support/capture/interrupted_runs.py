@@ -1,0 +1,60 @@
+"""A collection that ends, or is made to end, and what of it may be left then: nothing."""
+
+import re
+import signal
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from acapella_testing.capture.process_tree import Tree
+
+MOMENT_S = 180
+END_S = 180  # never reached but where it hangs
+
+
+def tree_when(process: subprocess.Popen, busy: str) -> Tree:
+    """The processes below one at a moment at which a program of that name is among them."""
+    end = time.monotonic() + MOMENT_S
+    while busy not in (tree := Tree.below(process.pid)).programs():
+        tree.close()
+        assert process.poll() is None and time.monotonic() < end, f"no {busy} was seen"
+        time.sleep(0.02)
+    return tree
+
+
+def ends_without_leftovers(
+    caller, campaign: Path, config: str, number: signal.Signals | None, moment: tuple[str, str] = ("", "tcpdump")
+) -> int:
+    """Start a collection, look at its processes at a moment, send a signal then; the exit status.
+
+    The moment: a sample is taken whose name starts so, and a program of that name runs. Fails where a process,
+    namespace, interface, mount or half a file is there afterwards.
+    """
+    after, busy = moment
+    path = campaign.with_suffix(".yaml")
+    path.write_text(config)
+    temporary = campaign.with_name(f"{campaign.name}-tmp")
+    temporary.mkdir(mode=0o777)
+    temporary.chmod(0o777)
+    caller = replace(caller, environment={**caller.environment, "TMPDIR": str(temporary)})
+    with caller.start(campaign, "--config", path) as process:
+        assert any(line.startswith(after) and line.endswith("frames\n") for line in process.stdout)
+        with tree_when(process, busy) as tree:
+            assert any("net:" in namespace for namespace in tree.namespaces) or caller.prefix
+            assert len(tree.members) > 5  # outer, unshare, inner, tcpdump, servers, clients
+            if number:
+                process.send_signal(number)
+            status = process.wait(END_S)
+            left = tree.gone_within(60)  # not after its output has ended: what is left holds that open
+    assert left == [], left
+    links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"\b(?:port\d|uplink-site|mirror\d|capture\d|br0|edge|core|manage\d)", links) == []
+    mounts = Path("/proc/self/mounts").read_text()
+    assert "acapella" not in mounts
+    parts = [path.name for path in (campaign / "raw").iterdir() if path.name.endswith(".part")]
+    # what was half fetched when it was killed is hidden, and the next collection takes it away (coordinator.py)
+    assert all(name.startswith(".") for name in parts) if number == signal.SIGKILL else parts == [], parts
+    assert list(temporary.iterdir()) == []
+    assert not {"net", "spool", "www", "ssh", "ovs", "snmp"} & {path.name for path in Path("/dev/shm").iterdir()}
+    return status
