@@ -96,6 +96,14 @@ TEST(HybridAnswers, LinesComeInOrderAndThenEnd) {
     EXPECT_THROW(reader.wait(), AnswerError);
 }
 
+TEST(HybridAnswers, WaitingForAnAnswerCanBeInterrupted) {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::pipe(ends.data()), 0);
+    AnswerReader reader(ends[0], Layout::kFields, Seconds(3600), [] { throw std::domain_error("Ctrl-C"); });
+    EXPECT_THROW(reader.wait(), std::domain_error);
+    ::close(ends[1]);
+}
+
 TEST(HybridAnswers, AnAnswerThatDoesNotComeIsATimeout) {
     std::array<int, 2> ends{};
     ASSERT_EQ(::pipe(ends.data()), 0);

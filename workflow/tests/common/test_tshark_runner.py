@@ -2,10 +2,14 @@
 
 import fcntl
 import os
+import signal
 import subprocess
+import sys
+import time
 
 import pytest
-from acapella_testing.frames.traces import busy_port
+from acapella_testing.frames.traces import START_NS, busy_port, write_pcap
+from acapella_testing.processes import runs
 
 from acapella.cli.main import main
 from acapella.common import tshark
@@ -130,6 +134,28 @@ def test_a_tshark_that_fails_is_one_line_and_no_output(script, said, capture, mo
     assert error.count("\n") == 1
     assert said in error
     assert list(out.iterdir()) == []
+
+
+@pytest.mark.parametrize("engine", ["hybrid", "tshark"])
+@pytest.mark.parametrize("frames", [1, 20_000], ids=["answer", "full pipe"])
+def test_interrupt_ends_a_tshark_that_hangs(engine, frames, tmp_path):
+    """While the digest waits for an answer, and while it waits for tshark to read."""
+    capture = write_pcap(tmp_path / "c.pcap", [(START_NS + at, b"\x02" * 1000) for at in range(frames)])
+    fake, seconds = tmp_path / "bin" / "tshark", f"3600.{os.getpid()}"
+    fake.parent.mkdir()
+    version = '[ "$1" = --version ] && echo "TShark (Wireshark) 4.0.17" && exit'
+    fake.write_text(f"#!/bin/sh\n{version}\nexec sleep {seconds}\n")
+    fake.chmod(0o755)
+    command = [sys.executable, "-m", "acapella.cli.main", "digest", capture, "--engine", engine]
+    command += ["--tshark-timeout", "3600", "-o", tmp_path / "a.parquet", "--flows", tmp_path / "f.parquet"]
+    environment = os.environ | {"PATH": f"{fake.parent}:{os.environ['PATH']}"}
+    with subprocess.Popen(command, env=environment) as digest:
+        while not runs("sleep", seconds):
+            assert digest.poll() is None
+            time.sleep(0.05)
+        digest.send_signal(signal.SIGINT)
+        assert digest.wait(timeout=60) == 130
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "c.pcap"]
 
 
 @pytest.mark.parametrize("before", [b"", b"first\n"])

@@ -1,6 +1,5 @@
 """Runs of the workflow that are killed or asked to stop: what they leave, and what the next run makes."""
 
-import contextlib
 import os
 import re
 import shutil
@@ -8,9 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
+from acapella_testing.processes import runs
 from acapella_testing.workflow_run import RESULTS, ROOT, function_of_rules, workplace
 
 STOPPED_S = 300  # never reached but where it hangs
@@ -47,16 +46,6 @@ def test_asked_to_stop_again_and_again_it_ends_and_leaves_nothing_behind(tmp_pat
     assert stopped, "it hangs, or went on to its end"
     assert not list(place.campaign.rglob("*.part"))
     assert not list(place.directory.glob(".snakemake/locks/*")), "the next run would ask for --unlock"
-
-
-def runs(*words: str) -> bool:
-    """Return whether a process with this command line runs."""
-    command = "".join(f"{word}\0" for word in words).encode()
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):  # it has ended
-            if path.read_bytes() == command:
-                return True
-    return False
 
 
 def test_after_ctrl_c_it_says_how_to_go_on_and_a_second_run_finishes(finished, tmp_path):

@@ -21,6 +21,12 @@ hybrid::Policy policy_of(std::uint32_t first, std::uint32_t kinds, std::uint32_t
     return {first, kinds, again};
 }
 
+// Called while tshark is waited for: lets Ctrl-C through.
+void check_signals() {
+    const nb::gil_scoped_acquire locked;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
 // Python's view: it starts tshark and gives both ends of its pipes.
 class PyHybridDigest : public PyBatches<hybrid::HybridDigest> {
   public:
@@ -28,10 +34,10 @@ class PyHybridDigest : public PyBatches<hybrid::HybridDigest> {
                    std::size_t batch_rows, bool ask_all, const hybrid::Policy& policy, int questions,
                    int answers, const Vendors* vendors, const input::DecompressionLimits& limits,
                    std::uint64_t memory_bytes, double answer_s)
-        : PyBatches(
-              path, Place{std::move(site), std::move(port)}, batch_rows,
-              hybrid::Options{ask_all, policy, vendors, limits, memory_bytes, hybrid::Seconds(answer_s)},
-              questions, answers) {}
+        : PyBatches(path, Place{std::move(site), std::move(port)}, batch_rows,
+                    hybrid::Options{ask_all, policy, vendors, limits, memory_bytes, hybrid::Seconds(answer_s),
+                                    check_signals},
+                    questions, answers) {}
 
     std::uint32_t flows() const { return digest_.ledger().accountant().size(); }
     std::uint64_t frames_sent() const { return digest_.frames_sent(); }
@@ -46,7 +52,7 @@ class PyHybridDigest : public PyBatches<hybrid::HybridDigest> {
 class PyReference : public PyBatches<hybrid::Reference> {
   public:
     PyReference(int answers, std::size_t batch_rows, double answer_s)
-        : PyBatches(answers, batch_rows, hybrid::Seconds(answer_s)) {}
+        : PyBatches(answers, batch_rows, hybrid::Seconds(answer_s), check_signals) {}
 
     ArrowBatch tags() { return ArrowBatch(digest_.tags()); }
     std::uint32_t flows() const { return digest_.flows(); }

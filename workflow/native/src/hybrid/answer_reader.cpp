@@ -9,6 +9,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "hybrid/answer_columns.hpp"
 #include "hybrid/answer_fields.hpp"
@@ -27,8 +28,12 @@ constexpr std::chrono::milliseconds kPause{2};
 
 }  // namespace
 
-AnswerReader::AnswerReader(int descriptor, Layout layout, Seconds timeout)
-    : descriptor_(descriptor), layout_(layout), timeout_(timeout), stop_(::eventfd(0, EFD_CLOEXEC)) {
+AnswerReader::AnswerReader(int descriptor, Layout layout, Seconds timeout, WhileWaiting while_waiting)
+    : descriptor_(descriptor),
+      layout_(layout),
+      timeout_(timeout),
+      while_waiting_(std::move(while_waiting)),
+      stop_(::eventfd(0, EFD_CLOEXEC)) {
     ::fcntl(descriptor, F_SETPIPE_SZ, kPipeBytes);  // only the pace depends on it
     receiver_ = std::thread([this] { receive(); });
 }
@@ -89,11 +94,23 @@ bool AnswerReader::wait_for_room() {
     return !stopped_;
 }
 
+void AnswerReader::wait_for_news(std::unique_lock<std::mutex>& lock) {
+    const auto start = std::chrono::steady_clock::now();
+    const Seconds slice = std::min<Seconds>(timeout_, input::ByteSink::kSlice);
+    while (!changed_.wait_for(lock, slice, [this] { return !received_.empty() || ended_; })) {
+        if (std::chrono::steady_clock::now() - start >= timeout_)
+            throw TsharkTimeout("tshark printed nothing after frame " + std::to_string(frames_));
+        if (!while_waiting_) continue;
+        lock.unlock();  // the receiver goes on while Python's signal handlers run
+        while_waiting_();
+        lock.lock();
+    }
+}
+
 bool AnswerReader::fetch(bool wait) {
     if (!wait && !news_.load(std::memory_order_relaxed)) return false;
     std::unique_lock lock(mutex_);
-    if (wait && !changed_.wait_for(lock, timeout_, [this] { return !received_.empty() || ended_; }))
-        throw TsharkTimeout("tshark printed nothing after frame " + std::to_string(frames_));
+    if (wait) wait_for_news(lock);
     if (too_long_)
         throw AnswerError("tshark printed a line of more than " + std::to_string(kLongestLine) + " bytes");
     news_.store(false, std::memory_order_relaxed);

@@ -16,6 +16,7 @@
 
 #include "digest/frame_row.hpp"
 #include "dissection.hpp"
+#include "input/byte_sink.hpp"
 
 namespace acapella::hybrid {
 
@@ -119,6 +120,7 @@ class TsharkTimeout : public std::runtime_error {
 
 using Seconds = std::chrono::duration<double>;
 inline constexpr Seconds kAnswerTimeout{120};
+using WhileWaiting = input::ByteSink::WhileWaiting;
 
 // One frame's answer; its views are valid until the reader's next call.
 struct Answer {
@@ -135,8 +137,10 @@ enum class Layout : std::uint8_t { kFields, kColumns };
 // stop reading. That happens only if more output waits than any capture needs.
 class AnswerReader {
   public:
-    // Takes the descriptor over. `timeout`: how long to wait for an answer, and for the end.
-    explicit AnswerReader(int descriptor, Layout layout = Layout::kFields, Seconds timeout = kAnswerTimeout);
+    // Takes the descriptor over. `timeout`: how long to wait for an answer, and for the end; `while_waiting`
+    // is called at least every ByteSink::kSlice of that time, and may throw to interrupt it.
+    explicit AnswerReader(int descriptor, Layout layout = Layout::kFields, Seconds timeout = kAnswerTimeout,
+                          WhileWaiting while_waiting = nullptr);
     AnswerReader(const AnswerReader&) = delete;
     AnswerReader& operator=(const AnswerReader&) = delete;
     ~AnswerReader();
@@ -162,12 +166,14 @@ class AnswerReader {
     // More of the output in `text_`; false where there is none now (at all, if `wait`). Throws TsharkTimeout,
     // and AnswerError for a line longer than any answer.
     bool fetch(bool wait);
+    void wait_for_news(std::unique_lock<std::mutex>& lock);
     bool next_line(std::string_view& line);
     const Answer& parse(std::string_view line);
 
     int descriptor_;
     Layout layout_;
     Seconds timeout_;
+    WhileWaiting while_waiting_;
     int stop_;  // readable once the receiver shall end
     std::uint64_t frames_ = 0;
     Answer answer_;

@@ -45,9 +45,10 @@ std::optional<std::string_view> above(std::string_view answer, std::string_view 
 
 }  // namespace
 
-Questions::Questions(int descriptor, Seconds timeout)
+Questions::Questions(int descriptor, Seconds timeout, WhileWaiting while_waiting)
     : descriptor_(descriptor),
-      writer_(descriptor, std::chrono::duration_cast<std::chrono::milliseconds>(timeout)) {
+      writer_(descriptor, std::chrono::duration_cast<std::chrono::milliseconds>(timeout),
+              std::move(while_waiting)) {
     ::fcntl(descriptor, F_SETPIPE_SZ, kPipeBytes);  // only the pace depends on it
     ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_NONBLOCK);
 }

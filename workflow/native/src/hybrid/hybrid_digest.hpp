@@ -35,13 +35,15 @@ struct Options {
     input::DecompressionLimits limits;
     std::uint64_t memory_bytes = kUnlimited;  // as Ledger
     Seconds answer_timeout = kAnswerTimeout;
+    WhileWaiting while_waiting = nullptr;  // as AnswerReader
 };
 
 // tshark's standard input, open from here to the end of the questions.
 class Questions {
   public:
-    // Takes the descriptor over. `timeout`: how long tshark may take nothing.
-    Questions(int descriptor, Seconds timeout);
+    // Takes the descriptor over. `timeout`: how long tshark may take nothing; `while_waiting` as
+    // AnswerReader.
+    Questions(int descriptor, Seconds timeout, WhileWaiting while_waiting = nullptr);
     Questions(const Questions&) = delete;
     Questions& operator=(const Questions&) = delete;
     ~Questions();
@@ -67,8 +69,9 @@ class HybridDigest {
     // the caller's. Raises input::InputError.
     HybridDigest(const std::string& path, Place place, std::size_t batch_rows, const Options& options,
                  int questions, int answers)
-        : answers_(answers, options.ask_all ? Layout::kFields : Layout::kColumns, options.answer_timeout),
-          questions_(questions, options.answer_timeout),
+        : answers_(answers, options.ask_all ? Layout::kFields : Layout::kColumns, options.answer_timeout,
+                   options.while_waiting),
+          questions_(questions, options.answer_timeout, options.while_waiting),
           front_(path, options.vendors, options.limits),
           ledger_(front_.keys(), front_.names(), std::move(place), batch_rows, options.memory_bytes),
           options_(options),

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "columns/tag_columns.hpp"
 #include "digest/ledger.hpp"
@@ -13,9 +14,10 @@ namespace acapella::hybrid {
 
 class Reference {
   public:
-    // Takes over `answers`, tshark's standard output; `timeout` as AnswerReader.
-    Reference(int answers, std::size_t batch_rows, Seconds timeout)
-        : answers_(answers, Layout::kFields, timeout), ledger_(keys_, names_, Place{}, batch_rows) {}
+    // Takes over `answers`, tshark's standard output; `timeout`, `while_waiting` as AnswerReader.
+    Reference(int answers, std::size_t batch_rows, Seconds timeout, WhileWaiting while_waiting = nullptr)
+        : answers_(answers, Layout::kFields, timeout, std::move(while_waiting)),
+          ledger_(keys_, names_, Place{}, batch_rows) {}
 
     // As NativeDigest. Throws AnswerError, TsharkTimeout.
     std::optional<Batch> next_frames();

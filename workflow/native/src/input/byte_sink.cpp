@@ -3,9 +3,11 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 namespace acapella::input {
 namespace {
@@ -42,47 +44,44 @@ class NoSigpipe {
     bool was_pending_ = false;
 };
 
+}  // namespace
+
+ByteSink::ByteSink(int descriptor, std::chrono::milliseconds timeout, WhileWaiting while_waiting)
+    : descriptor_(descriptor), timeout_(timeout), while_waiting_(std::move(while_waiting)) {
+    buffer_.reserve(kFlushAt + (std::size_t{64} << 10));
+}
+
 // Waits until a non-blocking descriptor takes more; errno, or 0.
-int wait_for_room(int descriptor, std::chrono::milliseconds timeout) {
-    pollfd ready{descriptor, POLLOUT, 0};
-    const int found = ::poll(&ready, 1, static_cast<int>(timeout.count()));
-    if (found == 0) {
-        return ETIMEDOUT;
+int ByteSink::wait_for_room() const {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point start = Clock::now();
+    while (timeout_ < timeout_.zero() || Clock::now() - start < timeout_) {
+        const auto slice = timeout_ < timeout_.zero() ? kSlice : std::min(kSlice, timeout_);
+        pollfd ready{descriptor_, POLLOUT, 0};
+        const int found = ::poll(&ready, 1, static_cast<int>(slice.count()));
+        if (found > 0) return 0;
+        if (found < 0 && errno != EINTR) return errno;
+        if (while_waiting_) while_waiting_();
     }
-    return found > 0 || errno == EINTR ? 0 : errno;
+    return ETIMEDOUT;
 }
 
 // Writes all; errno, or 0.
-int write_all(int descriptor, const std::byte* from, std::size_t size, std::chrono::milliseconds timeout) {
+int ByteSink::write_all(const std::byte* from, std::size_t size) const {
     const NoSigpipe guard;
     while (size > 0) {
-        const ssize_t done = ::write(descriptor, from, size);
+        const ssize_t done = ::write(descriptor_, from, size);
         if (done < 0) {
-            if (errno == EINTR) {
-                continue;
-            }
-            if (errno != EAGAIN) {
-                return errno;
-            }
-            if (const int fault = wait_for_room(descriptor, timeout); fault != 0) {
-                return fault;
-            }
+            if (errno == EINTR) continue;
+            if (errno != EAGAIN) return errno;
+            if (const int fault = wait_for_room(); fault != 0) return fault;
             continue;
         }
-        if (done == 0) {
-            return EIO;
-        }
+        if (done == 0) return EIO;
         from += done;
         size -= static_cast<std::size_t>(done);
     }
     return 0;
-}
-
-}  // namespace
-
-ByteSink::ByteSink(int descriptor, std::chrono::milliseconds timeout)
-    : descriptor_(descriptor), timeout_(timeout) {
-    buffer_.reserve(kFlushAt + (std::size_t{64} << 10));
 }
 
 void ByteSink::put(const void* from, std::size_t size) {
@@ -94,7 +93,7 @@ bool ByteSink::flush_if_full() { return error_number_ == 0 && (buffer_.size() < 
 
 bool ByteSink::flush() {
     if (error_number_ == 0) {
-        error_number_ = write_all(descriptor_, buffer_.data(), buffer_.size(), timeout_);
+        error_number_ = write_all(buffer_.data(), buffer_.size());
         buffer_.clear();
     }
     return error_number_ == 0;

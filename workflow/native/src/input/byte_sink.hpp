@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,14 @@ class ByteSink {
   public:
     static constexpr std::chrono::milliseconds kNoTimeout{-1};
 
+    // Called at least every kSlice while a descriptor takes nothing; may throw, to interrupt the wait.
+    using WhileWaiting = std::function<void()>;
+    static constexpr std::chrono::milliseconds kSlice{100};
+
     // The descriptor stays the caller's. A non-blocking one that takes nothing for `timeout` is a fault
     // (ETIMEDOUT).
-    explicit ByteSink(int descriptor, std::chrono::milliseconds timeout = kNoTimeout);
+    explicit ByteSink(int descriptor, std::chrono::milliseconds timeout = kNoTimeout,
+                      WhileWaiting while_waiting = nullptr);
     ByteSink(const ByteSink&) = delete;
     ByteSink& operator=(const ByteSink&) = delete;
 
@@ -32,8 +38,12 @@ class ByteSink {
     [[nodiscard]] std::string error() const;
 
   private:
+    int wait_for_room() const;
+    int write_all(const std::byte* from, std::size_t size) const;
+
     int descriptor_;
     std::chrono::milliseconds timeout_;
+    WhileWaiting while_waiting_;
     int error_number_ = 0;
     std::vector<std::byte> buffer_;
 };

@@ -1,6 +1,7 @@
 #include "input/pcapng_writer.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace acapella::input {
 namespace {
@@ -41,8 +42,10 @@ static_assert(sizeof(Section) == 16 && sizeof(InterfaceDescription) == 20 && siz
 
 }  // namespace
 
-PcapngWriter::PcapngWriter(int descriptor, std::chrono::milliseconds timeout)
-    : sink_(descriptor, timeout), interface_of_type_(std::size_t{1} << 16U, kNoInterface) {
+PcapngWriter::PcapngWriter(int descriptor, std::chrono::milliseconds timeout,
+                           ByteSink::WhileWaiting while_waiting)
+    : sink_(descriptor, timeout, std::move(while_waiting)),
+      interface_of_type_(std::size_t{1} << 16U, kNoInterface) {
     const Section section;
     put_block_head(kSectionHeader, sizeof section);
     sink_.put(&section, sizeof section);

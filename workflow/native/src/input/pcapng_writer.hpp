@@ -14,8 +14,9 @@ namespace acapella::input {
 // After a fault (ByteSink) this and all later calls return false, and error() says it.
 class PcapngWriter {
   public:
-    // Writes to a descriptor that stays the caller's; `timeout` as ByteSink.
-    explicit PcapngWriter(int descriptor, std::chrono::milliseconds timeout = ByteSink::kNoTimeout);
+    // Writes to a descriptor that stays the caller's; `timeout`, `while_waiting` as ByteSink.
+    explicit PcapngWriter(int descriptor, std::chrono::milliseconds timeout = ByteSink::kNoTimeout,
+                          ByteSink::WhileWaiting while_waiting = nullptr);
     PcapngWriter(const PcapngWriter&) = delete;
     PcapngWriter& operator=(const PcapngWriter&) = delete;
 
