@@ -1,7 +1,7 @@
 # Acapella's commands for people: each does its own set-up, says what it does, and costs nothing when run again.
 #   make demo     set up, then capture on a testbed made of namespaces and take the captures to figures and report.html
 #   make test     set up, then C++ and Python tests
-# The rest: setup setup-fabric dpdk-source lint format bench fuzz soak dist lock sbom clean help
+# The rest: setup setup-fabric dpdk-source docs site lint format bench fuzz soak dist lock sbom clean help
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -150,7 +150,7 @@ demo: setup
 	@find results/demo/figures -name '*.svg' -printf 'demo: figure   %p (and .pdf, .png, .html)\n' | sort
 	@find results/demo/tables -name '*.csv' -printf 'demo: table    %p (and .parquet)\n' | sort
 
-test: packages-test setup $(STAMPS)/dev setup-fabric $(CXX_TEST_BUILD)/built
+test: packages-test setup $(STAMPS)/dev $(STAMPS)/site setup-fabric $(CXX_TEST_BUILD)/built
 	@echo "test: C++ tests"
 	@ctest --test-dir $(CXX_TEST_BUILD) --output-on-failure -j 2
 	@$(MAKE) dpdk-source || echo "test: compiled P4 programs are not tested without DPDK's source"
@@ -180,7 +180,7 @@ dpdk-source:
 # ---- quality ------------------------------------------------------------------------------------------------------
 
 .PHONY: lint format fuzz soak bench
-lint: packages-lint setup $(STAMPS)/dev $(CXX_TEST_BUILD)/built
+lint: packages-lint setup $(STAMPS)/dev $(STAMPS)/site $(CXX_TEST_BUILD)/built
 	@PATH="$(CURDIR)/$(BIN):$$PATH" workflow/setup/lint $(CXX_TEST_BUILD)
 
 format: packages-lint setup $(STAMPS)/dev
@@ -204,6 +204,21 @@ soak: setup-fabric fuzz
 bench: packages-bench setup
 	@PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH=workflow/bench $(BIN)/python -m acapella_bench $(BENCH_ARGS)
 
+# ---- documentation -------------------------------------------------------------------------------------------------
+
+.PHONY: docs site
+docs: setup
+	@$(BIN)/python workflow/setup/reference.py
+	@echo "docs: made docs/commands.md, docs/configuration.md and docs/tables.md"
+
+$(STAMPS)/site: workflow/requirements-docs.lock $(STAMPS)/packages
+	@echo "setup: MkDocs at the versions and hashes of $<"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+site: packages $(STAMPS)/site
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python workflow/setup/site/build.py
+
 # ---- housekeeping -------------------------------------------------------------------------------------------------
 
 .PHONY: dist lock sbom clean help
@@ -217,7 +232,9 @@ lock: packages
 	@$(UV_COMPILE) -c workflow/requirements.lock workflow/requirements-dev.in -o workflow/requirements-dev.lock
 	@$(UV_COMPILE) -c workflow/requirements.lock -c workflow/requirements-dev.lock capture/requirements-fabric.in \
 		-o capture/requirements-fabric.lock
-	@echo "lock: made workflow/requirements.lock, workflow/requirements-dev.lock, and capture/requirements-fabric.lock"
+	@$(UV_COMPILE) -c workflow/requirements.lock -c workflow/requirements-dev.lock workflow/requirements-docs.in \
+		-o workflow/requirements-docs.lock
+	@echo "lock: made workflow/requirements.lock and those for dev, docs and fabric"
 
 # Wheels whose bytes depend on the sources alone: files in them have the date of the last commit, or 1980 without git.
 SOURCE_DATE = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2> /dev/null || echo 315532800))

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Find phrases that are not plain technical English: phrases.py [--all] [PATH...]
+
+Reads phrases.tsv (expressions), phrases-allowed.tsv (correct uses, each with a reason) and phrases-unchecked.txt
+(paths that are not checked yet) next to this script. Without PATH it checks every tracked text file and exits with 1 if
+it finds a phrase, or if an entry of the allow list matches nothing. --all includes unchecked paths.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+MOST_ALLOWED = 50
+# Data, generated files and text by others; the list itself and the history of changes quote what they forbid.
+SKIPPED = re.compile(
+    r"(^|/)(LICENSE|CHANGELOG\.md|phrases(-allowed)?\.tsv|.*\.(lock|spec|gz|zst|lz4|pcap|pcapng|png|svg|bin|parquet))$"
+    r"|(^|/)corpus/"
+)
+# A line break within a paragraph or a comment, with the next line's indentation and comment mark.
+BREAK = r"(?:[ \t]+|[ \t]*\n[ \t]*(?:(?://+|#+|--|\*)[ \t]*)?)"
+
+
+def rows(name: str) -> list[list[str]]:
+    """Return the fields of the lines of a list, without comments and empty lines."""
+    lines = (HERE / name).read_text(encoding="utf-8").splitlines()
+    return [line.split("\t") for line in lines if line and not line.startswith("#")]
+
+
+def expressions() -> list[tuple[re.Pattern, str]]:
+    """Return the compiled expressions, each with its suggestion."""
+    return [(re.compile(phrase.replace(" ", BREAK), re.I), better) for phrase, better in rows("phrases.tsv")]
+
+
+def tracked() -> list[str]:
+    """Return the paths of all tracked and new files below the root."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split("\0")  # fmt: skip
+    return [name for name in listed if name and not SKIPPED.search(name)]
+
+
+def found_in(name: str, phrases: list[tuple[re.Pattern, str]]) -> list[tuple[int, str, str, str]]:
+    """Return (line number, line, phrase, suggestion) for each phrase in a file; nothing for files that are not text."""
+    try:
+        text = (ROOT / name).read_text(encoding="utf-8")
+    except (UnicodeDecodeError, OSError):
+        return []
+    lines = text.splitlines() or [""]
+    hits = {}
+    for phrase, better in phrases:
+        for match in phrase.finditer(text):
+            number = text.count("\n", 0, match.start()) + 1
+            hits.setdefault((number, match.end()), (number, lines[number - 1], " ".join(match[0].split()), better))
+    return sorted(hits.values())
+
+
+def report(names: list[str], unchecked: list[str]) -> int:
+    """Print the phrases of checked files and a summary; return the exit code."""
+    allowed = {(path, text): 0 for path, text, _reason in rows("phrases-allowed.tsv")}
+    phrases, faults, waiting, later = expressions(), 0, Counter(), 0
+    for name in names:
+        prefix = next((one for one in unchecked if name == one or name.startswith(one.rstrip("/") + "/")), None)
+        later += prefix is not None
+        for number, line, phrase, better in found_in(name, phrases):
+            entry = next((one for one in allowed if one[0] == name and one[1] in line), None)
+            if entry:
+                allowed[entry] += 1
+            elif prefix:
+                waiting[prefix] += 1
+            else:
+                faults += 1
+                print(f"{name}:{number}: {phrase!r}: write: {better}")
+    unused = [entry for entry, uses in allowed.items() if not uses and entry[0] in names]
+    for path, text in unused:
+        print(f"phrases-allowed.tsv: no phrase in {path} is in a line with {text!r}: remove the entry")
+    print(
+        f"{len(names) - later} files checked: {faults} phrases, {len(allowed)} allowed; "
+        f"{later} files not checked yet" + "".join(f", {path}: {number}" for path, number in waiting.most_common())
+    )
+    return int(bool(faults or unused or len(allowed) > MOST_ALLOWED))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--all", action="store_true", help="also check the paths of phrases-unchecked.txt")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="files or directories (default: all)")
+    args = parser.parse_args()
+    wanted = [path.rstrip("/") for path in args.paths]
+    names = [name for name in tracked() if not wanted or any(name == p or name.startswith(p + "/") for p in wanted)]
+    return report(names, [] if args.all else [path for (path,) in rows("phrases-unchecked.txt")])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
