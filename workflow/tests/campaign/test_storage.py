@@ -143,7 +143,7 @@ def test_long_calls_are_those_beyond_the_power_of_two_of_the_95_percent_quantile
     assert int(run["long_upper_ns"]) == sum(long)
     last = rows(directory, "storage_growth")[-1]
     assert (int(last["long_calls"]), int(last["long_upper_ns"])) == (len(long), sum(long))
-    ((_, writev, _),) = panels_of(directory)
+    ((_, writev),) = panels_of(directory)
     drawn_ms = {value["line"]: value["ms"] for value in values_of(writev) if "line" in value}
     assert drawn_ms == {"writev, long calls": sum(long) / 1e6, "writev, average case": 1.0}  # 0.8 ms, at the axis's end
     words = words_of(directory)
@@ -163,13 +163,21 @@ def test_writev_and_io_uring_have_panels_of_their_own(tmp_path):
 
 
 def test_thresholds_are_marked_where_dirty_memory_reached_them(tmp_path):
-    ((dirty, writev, _),) = panels_of(campaign(tmp_path / "c", study(RUN)))
+    ((dirty, writev),) = panels_of(campaign(tmp_path / "c", study(RUN)))
     across = [layer["data"]["values"] for layer in dirty["layer"] if layer["mark"]["type"] == "rule"]
     assert [[mark["at"] for mark in marks] for marks in across] == [[10, 15, 20]]
     reached = [layer["data"]["values"] for layer in writev["layer"] if layer["mark"]["type"] == "rule"]
     assert [[(mark["name"], mark["x"]) for mark in marks] for marks in reached] == [
         [("background", 25), ("midpoint", 25)],  # 15 % at 250,000 of 1,000,000 B; the limit was not reached
     ]
+
+
+def test_panels_of_a_writer_that_did_not_run_are_omitted(tmp_path):
+    direct = copy.deepcopy(RUN) | {"writer": "direct", "call": "io_uring"}
+    rows_of_panels = panels_of(campaign(tmp_path / "c", study(RUN, direct, RUN | {"limit_percent": 40})))
+    assert [len(row) for row in rows_of_panels] == [3, 2]
+    ((_, uring),) = panels_of(campaign(tmp_path / "d", study(direct)))
+    assert {value["line"] for value in values_of(uring)} == {"io_uring, all calls"}
 
 
 def test_report_has_figure_14_and_tables_1_and_2_if_the_study_was_run(tmp_path):

@@ -110,7 +110,7 @@ def key_of(runs: list[dict]) -> tuple[str, ...]:
 
 
 def row_of(own: dict[str, list[dict]], one: tuple, every: list[dict], frame: dict, *, last: bool) -> alt.HConcatChart:
-    """The three panels of one condition."""
+    """Return the panels of one condition: dirty memory, and latencies of each writer that made calls."""
     buffered, direct = own.get("buffered", []), own.get("direct", [])
     marks = thresholds(one)
     split = [
@@ -124,11 +124,11 @@ def row_of(own: dict[str, list[dict]], one: tuple, every: list[dict], frame: dic
         for mark in marks
         if (each := next((each for each in buffered if each["dirty"] >= mark["at"]), None))
     ]
-    panels = [
-        dirty_panel(buffered + direct, marks, frame, last=last),
-        latency_panel(split, frame, most_ms(every, "buffered"), "writev", last=last) + crossings(reached),
-        latency_panel(whole, frame, most_ms(every, "direct"), "io_uring", last=last),
-    ]
+    panels = [dirty_panel(buffered + direct, marks, frame, last=last)]
+    if split:
+        panels.append(latency_panel(split, frame, most_ms(every, "buffered"), "writev", last=last) + crossings(reached))
+    if whole:
+        panels.append(latency_panel(whole, frame, most_ms(every, "direct"), "io_uring", last=last))
     return alt.hconcat(*panels, spacing=SPACING, bounds="flush")
 
 
