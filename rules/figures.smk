@@ -22,10 +22,10 @@ FORMATS = config["figures"]["formats"]
 
 rule figures:
     input:
-        tables=rules.process.output.csv,
-        trials=rules.trials.output.csv if TRIALS else [],
-        flowreports=rules.flowtables.output.csv if REPORTED["samples"] else [],
-        flowstudy=rules.flowstudy.output.csv if REPORTED["study"] else [],
+        tables=rules.process.output.parquet,
+        trials=rules.trials.output.parquet if TRIALS else [],
+        flowreports=rules.flowtables.output.parquet if REPORTED["samples"] else [],
+        flowstudy=rules.flowstudy.output.parquet if REPORTED["study"] else [],
     output:
         [
             report(

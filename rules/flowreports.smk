@@ -176,8 +176,8 @@ rule flowreports_published:
     input:
         printed=ROOT / "workflow/conformance/flowreports_printed.csv",
         tables=[
-            *(rules.flowtables.output.csv if REPORTED["samples"] else []),
-            *(rules.flowstudy.output.csv if REPORTED["study"] else []),
+            *(rules.flowtables.output.parquet if REPORTED["samples"] else []),
+            *(rules.flowstudy.output.parquet if REPORTED["study"] else []),
         ],
         schema=ROOT / "schemas/tables/flowreport_published.yaml",
     output:

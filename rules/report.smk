@@ -21,7 +21,7 @@ PRESENT = {
 
 rule report:
     input:
-        tables=rules.process.output.csv,
+        tables=[*rules.process.output.parquet, *rules.process.output.csv],  # the page has links to the latter
         provenance=rules.process.output.provenance,
         catalog=rules.index.output.catalog,
         figures=rules.figures.output,

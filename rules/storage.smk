@@ -64,7 +64,7 @@ rule storage_tables:
 rule storage:
     input:
         study=rules.measure_storage.output.study,
-        tables=rules.storage_tables.output.csv,
+        tables=rules.storage_tables.output.parquet,
     output:
         [
             report(

@@ -5,10 +5,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from acapella_testing.csv_rows import read_rows, write_rows
 from acapella_testing.frames import tunnel_frames
 from acapella_testing.frames.tunnel_frames import Packet, ethernet
-from acapella_testing.made.made_tables import write_tables
+from acapella_testing.made.made_tables import change_table, write_tables
 from acapella_testing.stages import analyzed_by_tshark, rows
 from acapella_testing.svg_text import words
 
@@ -97,12 +96,12 @@ def test_heuristics_and_ports_are_those_of_tshark():
 def with_guesses(tmp_path, header: str, *, whole: bool) -> Source:
     """A campaign in which all frames of a header, or all but one, are guessed."""
     directory = write_tables(tmp_path / "made", sites=2)
-    path = directory / "tables" / "header_occurrence.csv"
-    table = read_rows(path)
-    for row in table:
+
+    def guess(_: int, row: dict) -> None:
         if row["header"] == header:
-            row["guessed_frames"] = int(row["frames"]) - (not whole)
-    write_rows(path, table)
+            row["guessed_frames"] = row["frames"] - (not whole)
+
+    change_table(directory, "header_occurrence", guess)
     return Source(Campaign(directory))
 
 

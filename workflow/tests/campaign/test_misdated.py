@@ -100,7 +100,7 @@ def test_the_median_is_of_starts_since_1980_if_there_are_any(starts_s, expected,
 
 
 def test_title_and_figure_leave_misdated_samples_out_and_count_them(tmp_path):
-    changes = {"misdated": "true", "actual_start_ns": 5 * SECOND, "actual_end_ns": 25 * SECOND}
+    changes = {"misdated": True, "actual_start_ns": 5 * SECOND, "actual_end_ns": 25 * SECOND}
     source = quality_with(tmp_path, **changes)
     assert "1970" not in summary.heading(source)
     captured = plain(dict(summary.facts(source))["Captured"])

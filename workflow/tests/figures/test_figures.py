@@ -1,5 +1,6 @@
 """Figures from tables: what each must say, for few and many sites, for nothing at all, and with hostile names."""
 
+import csv
 import functools
 import hashlib
 import os
@@ -10,9 +11,10 @@ import xml.etree.ElementTree as ET
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from acapella_testing.csv_rows import read_rows, write_rows
-from acapella_testing.made.made_tables import write_table, write_tables
+from acapella_testing.made.made_tables import change_table, write_table, write_tables
 from acapella_testing.svg_text import COLLISIONS, words
 
 from acapella.campaign.layout import Campaign
@@ -136,11 +138,7 @@ def test_titles_name_the_filter_if_all_samples_are_filtered(name, drawn, svg):
 def with_restrictions(tmp_path, **columns):
     """A campaign of 4 samples of which the first two have these columns in capture_quality."""
     directory = write_tables(tmp_path / "made", sites=1, ports=1)
-    path = directory / "tables" / "capture_quality.csv"
-    rows = read_rows(path)
-    for row in rows[:2]:
-        row.update(columns)
-    write_rows(path, rows)
+    change_table(directory, "capture_quality", lambda number, row: row.update(columns if number < 2 else {}))
     return Source(Campaign(directory))
 
 
@@ -248,19 +246,49 @@ def test_a_missing_table_names_the_stage_to_run(tmp_path, capsys):
     assert cli.main(["figures", str(tmp_path), "--only", "throughput"]) == 2
     error = capsys.readouterr().err
     assert error == (
-        f"acapella: error: {tmp_path}/tables/capture_quality.csv: no such file; run: acapella process {tmp_path}\n"
+        f"acapella: error: {tmp_path}/tables/capture_quality.parquet: no such file; run: acapella process {tmp_path}\n"
     )
 
 
-@pytest.mark.parametrize("content", ["", "site,port\n", "site,distinct_headers\nA,many\n", "\0\0\0"])
-def test_a_table_that_is_not_one_is_told_in_one_line(content, tmp_path, capsys):
+DAMAGED = {
+    "empty file": lambda path: path.write_bytes(b""),
+    "not Parquet": lambda path: path.write_bytes(b"\0\0\0"),
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-9]),
+    "missing column": lambda path: pq.write_table(pq.read_table(path).drop_columns("distinct_headers"), path),
+    "text for a number": lambda path: pq.write_table(
+        with_column(path, "distinct_headers", lambda rows: pa.array(["many"] * len(rows))), path
+    ),
+    "null in the key": lambda path: pq.write_table(
+        with_column(path, "site", lambda rows: pa.array([None] * len(rows), pa.string())), path
+    ),
+}
+
+
+def with_column(path, name, values):
+    """The table of a file with other values in one column."""
+    table = pq.read_table(path)
+    return table.set_column(table.schema.get_field_index(name), name, values(table))
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_damaged_table_is_reported_in_one_line(damage, tmp_path, capsys):
     directory = write_tables(tmp_path / "made", sites=1)
-    (directory / "tables" / "header_depth.csv").write_text(content, encoding="utf-8")
+    DAMAGED[damage](directory / "tables" / "header_depth.parquet")
     assert cli.main(["figures", str(directory), "--only", "header_depth"]) == 2
     error = capsys.readouterr().err
-    assert "header_depth.csv: not the table of this version: " in error
+    assert "header_depth.parquet: not the table of this version: " in error
     assert error.count("\n") == 1
     assert not (directory / "figures").exists()
+
+
+def test_figures_draw_the_numbers_of_the_csv_files(tmp_path):
+    directory = write_tables(tmp_path / "made", sites=2)
+    tables = directory / "tables"
+    with (tables / "frame_sizes.csv").open(encoding="utf-8", newline="") as stream:
+        published = [float(row["share"]) for row in csv.DictReader(stream) if row["share"]]
+    rows = Source(Campaign(directory)).rows("frame_sizes")
+    assert [row["share"] for row in rows if row["share"] is not None] == published
+    assert [row["share"] for row in pq.read_table(tables / "frame_sizes.parquet").to_pylist()] != published
 
 
 @pytest.mark.parametrize(

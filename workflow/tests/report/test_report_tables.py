@@ -39,7 +39,7 @@ def test_tables_of_the_report_name_the_filter_of_all_samples(tmp_path):
 
 
 def test_an_unknown_loss_is_a_question_mark_in_the_table(tmp_path):
-    source = quality_with(tmp_path, lost_frames="", loss_share="")
+    source = quality_with(tmp_path, lost_frames=None, loss_share=None)
     table = tables.quality(source)
     column = [heading for heading, _ in table["columns"]].index("Loss")
     assert [row[column].replace("\N{NO-BREAK SPACE}", " ") for row in table["rows"]] == ["?", "0 %", "0 %", "0 %"]

@@ -85,10 +85,10 @@ def test_bounds_of_a_mirror_s_loss_are_the_same_in_figures_and_warnings():
     ("changes", "said"),
     [
         ({"one_in": 4, "sampled_out": 9}, "In 1 sample of 4 is one frame in 4 of those that came, and all counts"),
-        ({"filtered": "true"}, "In 1 sample of 4 is only what a filter or a P4 program passes: S0-p0-0000."),
+        ({"filtered": True}, "In 1 sample of 4 is only what a filter or a P4 program passes: S0-p0-0000."),
         ({"lost_frames": 5, "loss_share": 0.02}, "1 sample of 4 lost frames, the worst 2.00 %"),
         (
-            {"lost_frames": "", "loss_share": "", "dropped_kernel": "", "loss_stages_known": 0},
+            {"lost_frames": None, "loss_share": None, "dropped_kernel": None, "loss_stages_known": 0},
             "The loss of 1 sample of 4 is unknown",
         ),
         (
@@ -96,12 +96,12 @@ def test_bounds_of_a_mirror_s_loss_are_the_same_in_figures_and_warnings():
                 "mirror_verdict": "congested",
                 "mirror_loss_low": 0.25,
                 "mirror_loss_high": 0.5,
-                "mirror_delivered": "",
+                "mirror_delivered": None,
             },
             "The mirror of 1 sample of 4 was congested, at least 25.0 % of bytes missing, at most 50.0 % lost",
         ),
         (
-            {"mirror_verdict": "at risk", "mirror_loss_low": 0, "mirror_loss_high": 0.02, "mirror_delivered": ""},
+            {"mirror_verdict": "at risk", "mirror_loss_low": 0, "mirror_loss_high": 0.02, "mirror_delivered": None},
             "The mirror of 1 sample of 4 may have lost frames in bursts, at least 0 % of bytes missing, at most 2.00 %",
         ),
         ({"clock_resolution_ns": 1_000_000}, "1 sample with stamps no finer than 1 ms (S0-p0-0000): shorter"),
@@ -130,7 +130,7 @@ def test_each_flaw_is_warned_of(changes, said, tmp_path):
 
 
 def test_report_states_excluded_samples_and_frames_for_each_reason(tmp_path):
-    source = quality_with(tmp_path, restriction="trial, filter", excluded="trial, filter", filtered="true")
+    source = quality_with(tmp_path, restriction="trial, filter", excluded="trial, filter", filtered=True)
     frames = source.quality[0]["frames"]
     assert [plain(text) for text in warnings.of(source)] == [
         f"1 sample of 4 with {frames:,} frames excluded from traffic statistics (replayed trial, filter): S0-p0-0000. "
@@ -220,7 +220,7 @@ def test_samples_that_could_not_be_taken_do_not_give_pseudonyms_away(tmp_path):
 
 
 def test_a_note_has_its_samples_and_what_they_lost(tmp_path):
-    source = quality_with(tmp_path, lost_frames="", loss_share="")
+    source = quality_with(tmp_path, lost_frames=None, loss_share=None)
     assert notes.tables(source) == []
     (first, *others) = [row["sample"] for row in source.quality]
     unknown, *known = source.quality

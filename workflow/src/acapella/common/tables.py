@@ -93,22 +93,17 @@ def rounded(part: pa.Table) -> pa.Table:
 
 
 def read(table: str, path: Path, fix: str) -> pa.Table:
-    """Read a table's CSV file, with control characters escaped. Raises UserError if it has not the table's schema.
+    """Read a table's Parquet file: doubles rounded as in its CSV file, control characters in text escaped.
 
-    ``fix``: what to do then, for the message.
+    Raises UserError with ``fix`` (what to do) if the file does not have the table's schema.
     """
     schema = arrow_schema(table)
-    options = csv.ConvertOptions(
-        column_types=schema, include_columns=schema.names, strings_can_be_null=True, null_values=[""]
-    )
     try:
-        found = csv.read_csv(path, parse_options=csv.ParseOptions(newlines_in_values=True), convert_options=options)
-    except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+        with pq.ParquetFile(path) as file:
+            found = conform(file.read().select(schema.names), schema)
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         raise UserError(f"not the table of this version: {one_line(error)}", where=path, fix=fix) from error
-    for place, field in enumerate(schema):
-        if not field.nullable and pa.types.is_string(field.type):  # an empty text is not a null
-            found = found.set_column(place, field, found[field.name].fill_null(""))
-    return printable(found)
+    return printable(rounded(found))
 
 
 def printable(table: pa.Table) -> pa.Table:

@@ -77,7 +77,7 @@ class Source:
     def table(self, name: str) -> pa.Table:
         """Return a table as `tables.read` does; the error names the command that makes it."""
         fix = f"run: {maker(name, self.campaign)}"
-        return tables.read(name, require(self.campaign.table(name, "csv"), fix), fix)
+        return tables.read(name, require(self.campaign.table(name, "parquet"), fix), fix)
 
 
 def sites_of(rows: list[dict]) -> list[str]:

@@ -76,7 +76,7 @@ def rows_of(campaign: Campaign, name: str) -> list[dict]:
     from acapella.common import tables  # noqa: PLC0415 (pyarrow)
 
     fix = f"run: acapella {'flowstudy' if name == 'flowreport_offered' else 'flowtables'} {campaign.directory}"
-    return tables.read(name, require(campaign.table(name, "csv"), fix), fix).to_pylist()
+    return tables.read(name, require(campaign.table(name, "parquet"), fix), fix).to_pylist()
 
 
 def samples_of(campaign: Campaign) -> dict[str, tuple]:

@@ -2,8 +2,7 @@
 
 import json
 
-from acapella_testing.csv_rows import read_rows, write_rows
-from acapella_testing.made.made_tables import write_tables
+from acapella_testing.made.made_tables import change_table, write_tables
 
 from acapella.campaign.layout import Campaign
 from acapella.figures.source import Source
@@ -12,19 +11,15 @@ from acapella.figures.source import Source
 def quality_with(tmp_path, **changes) -> Source:
     """A campaign of 4 flawless samples whose first one is changed."""
     directory = write_tables(tmp_path / "made", sites=1, ports=1)
-    path = directory / "tables" / "capture_quality.csv"
-    rows = read_rows(path)
     flawless = {
         "lost_frames": 0,
         "dropped_kernel": 0,
         "loss_share": 0,
         "loss_stages_known": 4,
         "clock_resolution_ns": 1,
+        **dict.fromkeys(("issue_frames", "time_reversals", "untimed_frames"), 0),
     }
-    for row in rows:
-        row.update(flawless, issue_frames=0, time_reversals=0, untimed_frames=0)
-    rows[0].update(changes)
-    write_rows(path, rows)
+    change_table(directory, "capture_quality", lambda number, row: row.update(flawless, **({} if number else changes)))
     return Source(Campaign(directory))
 
 

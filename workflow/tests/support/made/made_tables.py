@@ -6,7 +6,6 @@ test_made_tables.py compares their sums. A pure function of the arguments.
     .venv/bin/python workflow/tests/support/made/made_tables.py /tmp/made30 30
 """
 
-import csv
 import functools
 import json
 import math
@@ -14,11 +13,16 @@ import random
 import sys
 from bisect import bisect_left
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
 from acapella_testing.made.made_traffic import BINS, SAMPLE_NS, Sample, allocated, bin_of, samples_of_site, stitched
 
-from acapella_core import schemas
+from acapella.common import tables
+from acapella_core.arrow_tables import arrow_schema
 
 ALL = "all"
 PAYLOAD = "Data"  # a label that is no header
@@ -39,7 +43,7 @@ THRESHOLDS = sorted(
 
 
 def write_tables(directory, *, sites=3, ports=2, samples=4, names=None, frames=2000, seed=1, restriction=None) -> Path:  # noqa: PLR0913
-    """Write tables/*.csv and provenance.json; ``frames`` 0: samples without a frame. Returns the directory.
+    """Write tables/ and provenance.json; ``frames`` 0: samples without a frame. Returns the directory.
 
     ``restriction``: (restriction, detail) of all samples, which count all the same.
     """
@@ -70,15 +74,22 @@ TABLES = (
 
 
 def write_table(directory: Path, name: str, rows: list[dict]) -> None:
-    """tables/NAME.csv, columns as the schema orders them; what a row lacks is null, or 0 where that may not be."""
-    columns = schemas.table(name)["columns"]
-    default = {c["name"]: "" if c["null"] != "never" or c["type"] == "utf8" else 0 for c in columns}
+    """Write tables/NAME.parquet and .csv; missing values are null, or 0 or "" if the schema excludes null."""
+    schema = arrow_schema(name)
+    default = {f.name: None if f.nullable else "" if pa.types.is_string(f.type) else 0 for f in schema}
+    whole = [{key: default[key] if row.get(key) is None else row[key] for key in default} for row in rows]
     (directory / "tables").mkdir(parents=True, exist_ok=True)
-    with (directory / "tables" / f"{name}.csv").open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, list(default), lineterminator="\n", extrasaction="ignore")
-        writer.writeheader()
-        for row in rows:
-            writer.writerow({k: default[k] if row.get(k) is None else row[k] for k in default})
+    table = pa.Table.from_pylist(whole, schema)
+    pq.write_table(table, directory / "tables" / f"{name}.parquet")
+    pyarrow.csv.write_csv(tables.rounded(table), directory / "tables" / f"{name}.csv")
+
+
+def change_table(directory: Path, name: str, change: Callable[[int, dict], object]) -> None:
+    """Write a table again after ``change`` has been called with the number of each row and the row."""
+    rows = pq.read_table(directory / "tables" / f"{name}.parquet").to_pylist()
+    for number, row in enumerate(rows):
+        change(number, row)
+    write_table(directory, name, rows)
 
 
 def restriction_row(quality, restriction):
@@ -87,7 +98,7 @@ def restriction_row(quality, restriction):
     for row in quality:
         row["restriction"] = kind
     sums = {"samples": len(quality), **{name: sum(row[name] for row in quality) for name in ("frames", "wire_bytes")}}
-    return {"excluded": "false", "restriction": kind, "detail": detail, **sums}
+    return {"excluded": False, "restriction": kind, "detail": detail, **sums}
 
 
 def quality_rows(made: list[Sample], draw) -> list[dict]:
@@ -113,7 +124,7 @@ def quality_row(one: Sample, watched_ns: int, length_ns: int, draw) -> dict:
         **{"clock_resolution_ns": draw.choice(CLOCKS), "equal_stamps_share": repeated},
         **{"time_reversals": 0, "untimed_frames": 0, "implausible_frames": 0},
         **{"actual_start_ns": one.start_ns, "actual_end_ns": one.end_ns, "actual_by": "manifest"},
-        "misdated": "false",
+        "misdated": False,
         **{"duration_ns": SAMPLE_NS, "coverage_share": SAMPLE_NS / length_ns},
         **{"port_coverage_share": watched_ns / length_ns},
         "undissected_frames": 0,
