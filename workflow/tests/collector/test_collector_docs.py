@@ -1,4 +1,4 @@
-"""What docs/collector.md shows works as it stands there."""
+"""The examples of docs/collector.md work as shown."""
 
 import re
 import shlex
@@ -15,7 +15,7 @@ from acapella.common.control_channel import decode
 TEXT = (Path(__file__).resolve().parents[3] / "docs" / "collector.md").read_text()
 
 
-def test_from_a_capture_to_flows(tmp_path, monkeypatch, capsys):
+def test_commands_of_the_page_turn_a_capture_into_flows(tmp_path, monkeypatch, capsys):
     if not doctor.which("acapella-p4-run"):
         pytest.skip("no acapella-p4-run: libdpdk-dev was not there when make setup ran")
     monkeypatch.chdir(tmp_path)
@@ -28,11 +28,11 @@ def test_from_a_capture_to_flows(tmp_path, monkeypatch, capsys):
         assert main(shlex.split(command)) == 0
     assert "10.0.0.2" in capsys.readouterr().out
     flows = duckdb.sql("select packets, bytes from 'reports/flows.parquet' order by all").fetchall()
-    assert flows == [(500, 500 * 40), (500, 500 * 240)], "to the byte, with what came after the last report"
+    assert flows == [(500, 500 * 40), (500, 500 * 240)], "exact, including packets after the last report"
 
 
-def test_the_conversation_is_one():
+def test_messages_of_the_page_are_valid():
     lines = re.sub(r"\n {21}", " ", TEXT)
-    told = re.findall(r"^    (?:control plane|collector|both) +(\{.*?\})(?: {2,}.*)?$", lines, re.M)
-    names = [type(decode(line.encode())).__name__ for line in told]
+    messages = re.findall(r"^    (?:control plane|collector|both) +(\{.*?\})(?: {2,}.*)?$", lines, re.M)
+    names = [type(decode(line.encode())).__name__ for line in messages]
     assert names == ["Challenge", "Proof", "Hello", "Session", "Written", "Alive", "Ended"]

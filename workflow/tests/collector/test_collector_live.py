@@ -1,4 +1,4 @@
-"""Data plane and collector at the two ends of a veth, in a network namespace of their own, some killed by kill -9."""
+"""Data plane and collector at both ends of a veth in a network namespace; some tests kill one with kill -9."""
 
 import json
 import shutil
@@ -15,10 +15,10 @@ SCENARIOS = Path(__file__).parents[1] / "support" / "live_reports.py"
 
 
 @pytest.fixture
-def play(tmp_path):
-    """Play a scenario of live_reports.py in a namespace; skips, with the reason, where that cannot be."""
-    if said := doctor.isolated(["ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"]):
-        pytest.skip(f"no network namespace with a veth: {said}")
+def run_scenario(tmp_path):
+    """Run a scenario of live_reports.py in a namespace; skip with a reason if that is not possible."""
+    if problem := doctor.isolated(["ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"]):
+        pytest.skip(f"no network namespace with a veth: {problem}")
     if not doctor.which("acapella-p4-run"):
         pytest.skip("no acapella-p4-run: libdpdk-dev was not there when make setup ran")
 
@@ -32,8 +32,8 @@ def play(tmp_path):
     return run
 
 
-def test_every_report_of_a_live_interface_arrives(play, tmp_path):
-    found = play("all_arrive")
+def test_every_report_of_a_live_interface_arrives(run_scenario, tmp_path):
+    found = run_scenario("all_arrive")
     assert found["codes"] == [0, 0]
     assert found["plane"]["reports"] > 2000
     assert found["delivery"] == {
@@ -52,8 +52,8 @@ def test_every_report_of_a_live_interface_arrives(play, tmp_path):
     assert flows[0][2] == 240 * flows[0][1], "packets of 200 bytes and two headers of 20"
 
 
-def test_a_collector_that_is_killed_is_followed_by_another(play):
-    found = play("collector_killed")
+def test_new_collector_replaces_a_killed_one(run_scenario):
+    found = run_scenario("collector_killed")
     assert found["codes"][1] == 0
     assert not {"flows.parquet", "series.parquet", "counters.json"} & set(found["left"])
     reports, delivery, sent = found["reports"], found["delivery"], found["plane"]["reports"]
@@ -67,8 +67,8 @@ def test_a_collector_that_is_killed_is_followed_by_another(play):
     assert "Traceback" not in found["logs"]
 
 
-def test_a_data_plane_that_is_killed_is_followed_by_another(play, tmp_path):
-    found = play("data_plane_killed")
+def test_new_data_plane_replaces_a_killed_one(run_scenario, tmp_path):
+    found = run_scenario("data_plane_killed")
     assert (found["codes"][0], found["codes"][2]) == (2, 0)
     assert "acapella: error: the data plane was killed by SIGKILL; start it again" in found["logs"]
     first, second = found["sessions"]
@@ -77,13 +77,13 @@ def test_a_data_plane_that_is_killed_is_followed_by_another(play, tmp_path):
     assert reports["accepted"] == found["before"]["reports"]["accepted"] + found["again"]["reports"]
     assert (reports["late_epoch"], reports["psn_gap_lost"], found["delivery"]["missing"]) == (0, 0, None)
     flows = duckdb.sql(f"select epochs from '{tmp_path}/reports/flows.parquet'").fetchall()
-    assert flows == [(2,), (2,)], "each data plane counts in epochs of its own"
+    assert flows == [(2,), (2,)], "each data plane has its own epochs"
     assert "Traceback" not in found["logs"]
 
 
-def test_an_interface_that_goes_ends_a_run_with_its_results(play, tmp_path):
-    found = play("interface_gone")
+def test_removed_interface_ends_a_run_with_its_results(run_scenario, tmp_path):
+    found = run_scenario("interface_gone")
     assert found["codes"] == [0, 1]
     assert found["delivery"]["accepted"] == found["plane"]["reports"]
-    assert "collector: error: interface v1: is gone; what came until then is written" in found["logs"]
+    assert "collector: error: interface v1: is gone; earlier reports are in the results" in found["logs"]
     assert duckdb.sql(f"select count(*) from '{tmp_path}/reports/flows.parquet'").fetchall() == [(2,)]

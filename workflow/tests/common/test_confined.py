@@ -186,7 +186,7 @@ def test_a_filter_and_a_reference_have_time_limits_too(capture, monkeypatch, tmp
     fake(tmp_path / "bin", "exec sleep 600", monkeypatch)
     monkeypatch.setattr(tshark.Run.lines, "__defaults__", (0.3,))
     with pytest.raises(UserError, match=r"port\.pcap: tshark printed nothing for 0\.3 s"):
-        selection.filtered("udp", [str(capture)])
+        selection.matching_frames("udp", [str(capture)])
     monkeypatch.setattr(tshark, "ANSWER_S", 0.3)
     from acapella.verify import tables  # noqa: PLC0415
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from acapella_testing.control_peers import PATIENCE_S, PATIENT, SECRET, Rings, collector_at, listening
 
-from acapella.collector.control import MOST_REFUSALS, MOST_WAITING, ControlServer
+from acapella.collector.control import MAX_REJECTED_LINES, MAX_UNAUTHENTICATED, ControlServer
 from acapella.collector.sessions import Sessions, ring_size
 from acapella.common import control_channel as channel
 from acapella.common.control_channel import Ended, Hello, QueuePair, Refused, Session, decode, encode
@@ -143,7 +143,7 @@ def test_a_new_session_takes_the_old_numbers_away_once_it_is_written():
     sessions = Sessions(rings, queue_pairs=1, ring_bytes=500)
     first = sessions.begin(HELLO)
     sessions.written(1)
-    sessions.lost(1)
+    sessions.disconnected(1)
     assert (first.queue_pairs[0].size, rings.retired) == (384, [])
     sessions.begin(Hello("flowstats", 2, "a2"))
     assert rings.retired == []  # until the registers have the new ones
@@ -157,18 +157,18 @@ def test_queue_pairs_that_no_register_has_go_with_the_connection():
     rings = Rings()
     sessions = Sessions(rings, queue_pairs=2, ring_bytes=500)
     sessions.begin(HELLO)
-    sessions.lost(1)
+    sessions.disconnected(1)
     assert rings.retired == [100, 101]
 
 
 def test_a_new_data_plane_counts_in_epochs_behind_all_that_were_reported():
     rings = Rings()
-    sessions = Sessions(rings, queue_pairs=1, ring_bytes=500, most=2)
+    sessions = Sessions(rings, queue_pairs=1, ring_bytes=500, max_sessions=2)
     rings.epoch = 7
     assert sessions.begin(HELLO).epoch == 7
     assert sessions.begin(Hello("flowstats", 2, "b1")).epoch == 0, "two that report at once count seconds"
-    sessions.lost(1)
-    sessions.lost(2)
+    sessions.disconnected(1)
+    sessions.disconnected(2)
     rings.epoch = 9
     assert sessions.begin(Hello("flowstats", 2, "c1")).epoch == 9
 
@@ -208,11 +208,11 @@ def test_hostile_lines_get_a_line_each_and_stop_nothing(capsys):
         for line in (encode(HELLO), encode(channel.Written(2)), encode(Session(1, 192, 5, (QueuePair(**PAIR),)))):
             good.say(line)
             assert set(good.hear()) == {"error"}
-        for _ in range(MOST_REFUSALS - 4):
+        for _ in range(MAX_REJECTED_LINES - 4):
             bad.say(b"{}\n")
         answers = list(iter(bad.hear, {}))
-        assert len(answers) == MOST_REFUSALS - 4
-        assert server.counts["refused_lines"] == MOST_REFUSALS + 3
+        assert len(answers) == MAX_REJECTED_LINES - 4
+        assert server.counts["refused_lines"] == MAX_REJECTED_LINES + 3
         bad.close()
         good.close()
     assert "2147483648" not in capsys.readouterr().err  # the key
@@ -252,7 +252,7 @@ def test_a_collector_that_was_started_anew_is_noticed():
             assert plane.wait(PATIENCE_S)
         first = written[0]
         again = Rings()
-        again.issue(50, 192, 2)
+        again.allocate(50, 192, 2)
         server = ControlServer(Sessions(again, queue_pairs=2, ring_bytes=1000), SECRET, PATIENT)
 
         async def collect():
@@ -405,7 +405,9 @@ def test_silent_connections_of_others_do_not_keep_a_data_plane_out():
     said = []
     with contextlib.ExitStack() as stack:
         server, port = stack.enter_context(listening(Rings()))
-        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(MOST_WAITING + 20)]
+        silent = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(MAX_UNAUTHENTICATED + 20)
+        ]
         plane, written = stack.enter_context(data_plane(port, said))
         assert plane.wait(5) and len(written) == 1
         with contextlib.suppress(ConnectionResetError):  # the one that waited longest was closed, after its challenge

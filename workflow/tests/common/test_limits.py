@@ -137,7 +137,7 @@ def test_tshark_gets_as_much_of_a_bomb_as_the_core(bomb, tmp_path):
         pytest.skip("tshark is not installed")
     theirs = tables.tshark_tables(bomb, tmp_path, limits)
     assert pq.ParquetFile(theirs.frames).metadata.num_rows == frames
-    shown, _ = selection.filtered("frame.number > 2", [str(bomb)], limits)
+    shown, _ = selection.matching_frames("frame.number > 2", [str(bomb)], limits)
     assert len(shown[str(bomb)]) == frames - 2
 
 

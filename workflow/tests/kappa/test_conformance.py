@@ -9,7 +9,7 @@ import pytest
 from acapella_testing.csv_rows import read_rows, write_rows
 
 from acapella.cli import main as cli
-from acapella.kappa.conformance import DIRECTORY, Printed, judged, read_errata, read_printed
+from acapella.kappa.conformance import DIRECTORY, Printed, read_errata, read_printed, table_rows
 
 ROOT = Path(__file__).resolve().parents[3]
 FACTS = ROOT.parent / "shared" / "facts" / "kappa_paper.csv"
@@ -19,8 +19,8 @@ COMPONENTS = ("U", "O", "L", "I")
 
 
 def verdicts(path=PRINTED):
-    """The judged rows by (environment, run)."""
-    rows = judged(read_printed(path), read_errata(ERRATA)["errata"])
+    """Return the rows of the table by (environment, run)."""
+    rows = table_rows(read_printed(path), read_errata(ERRATA)["errata"])
     return {(row["environment"], row["run"]): row for row in rows}
 
 

@@ -71,7 +71,7 @@ def test_a_relative_time_range_counts_from_each_trial_s_first_packet(tmp_path, c
 def test_an_absolute_time_range_is_the_same_for_all(tmp_path, capsys):
     a, b = (write(tmp_path / f"{k}.pcap", [ns + k for ns in steady(10, 10**8 + 1)]) for k in range(2))
     begin = "2023-11-14T22:13:20.223456790Z"  # START_NS + 100,000,001 ns: the second packet of A, to the nanosecond
-    assert selection.stamp_ns(begin) == START_NS + 10**8 + 1
+    assert selection.iso_time_ns(begin) == START_NS + 10**8 + 1
     found = kappa(capsys, a, b, "--from", begin, "--to", "2023-11-14T23:13:20.4+01:00")
     assert [t["packets"] for t in found["trials"]] == [2, 2]
 
@@ -163,7 +163,7 @@ def test_a_record_that_cannot_be_is_damage_unless_what_is_before_it_is_kept(tria
 
 
 def test_progress_goes_to_standard_error(trials, capsys, monkeypatch):
-    monkeypatch.setattr("acapella.kappa.command.PROGRESS_S", 0)
+    monkeypatch.setattr("acapella.kappa.command.PROGRESS_INTERVAL_S", 0)
     assert main(["kappa", *map(str, trials), "--json", "--progress"]) == 0
     said = capsys.readouterr()
     json.loads(said.out)
@@ -211,7 +211,7 @@ def test_offloaded_checksums_may_be_left_out(tmp_path, capsys):
         (["A", "B", "--from", "9999-01-01T00:00:00"], "1677-09-22 to 2262-04-11"),
         (["A", "B", "--from", "0001-01-01T00:00:00+10:00"], "1677-09-22 to 2262-04-11"),
         (["A", "B", "--from", "1678-01-01T00:00:00", "--to", "2262-01-01T00:00:00"], None),
-        (["A", "B", "-o", "missing/ab.json"], "missing: there is no such directory"),
+        (["A", "B", "-o", "missing/ab.json"], "missing: no such directory"),
         (["A", "B", "--window", "1ns"], "too many"),
         (["A", "B", "--memory", "much"], "not a size"),
         (["A", "B", "--region", "0:4"], "go together; write --identity regions --region OFFSET:LENGTH, in bytes"),

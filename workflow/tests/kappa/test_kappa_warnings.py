@@ -338,6 +338,6 @@ def test_odd_is_who_is_twice_as_far_from_each_as_they_are_from_each_other(kappas
         {"a": a, "b": b, "kappa": value, "warnings": [], "U": 0.0, "O": 0.0, "L": 0.0, "I": value and 2 - 2 * value}
         for (a, b), value in zip(ends, kappas, strict=True)
     ]
-    found = [codes(pair) for pair in baseline.warned(pairs, ["A", "B", "C"])]
+    found = [codes(pair) for pair in baseline.with_baseline_warning(pairs, ["A", "B", "C"])]
     assert found == ([["odd_baseline"], ["odd_baseline"], []] if odd else [[], [], []])
-    assert baseline.warned(pairs[:1], ["A", "B"]) == pairs[:1]
+    assert baseline.with_baseline_warning(pairs[:1], ["A", "B"]) == pairs[:1]

@@ -1,4 +1,4 @@
-"""Both sides of the control channel: a collector that listens, and what a control plane needs to reach it."""
+"""Both sides of the control channel: a listening collector, and what a control plane needs to connect to it."""
 
 import asyncio
 import contextlib
@@ -12,20 +12,20 @@ from acapella.collector.sessions import Sessions
 from acapella.common import control_channel as channel
 from acapella.common.control_channel import Collector, QueuePair, Secret
 
-PATIENCE_S = 300  # never reached but where something hangs
-PATIENT = channel.Pace(alive_s=0.02, dead_s=PATIENCE_S, secret_s=PATIENCE_S)
+TIMEOUT_S = 300  # reached only if something hangs
+PATIENT = channel.Pace(alive_s=0.02, dead_s=TIMEOUT_S, secret_s=TIMEOUT_S)
 SECRET = Secret("5ec7e7" * 10 + "0000")
 
 
 class Rings:
-    """Receives nothing: it counts queue pairs up and remembers which were taken back."""
+    """A fake receiver that assigns consecutive queue pair numbers and records retired ones."""
 
     def __init__(self):
         self.retired = []
         self.epoch = 0
         self._numbers = itertools.count(100)
 
-    def issue(self, count, ring_bytes, report_format):
+    def allocate(self, count, ring_bytes, report_format):
         del report_format
         return tuple(QueuePair(i, next(self._numbers), 1 << 31, 4096, ring_bytes, 9) for i in range(count))
 
@@ -38,7 +38,7 @@ class Rings:
 
 @contextlib.contextmanager
 def listening(rings, pace=PATIENT):
-    """A collector's control channel in a thread of its own: its server and its port."""
+    """Run a collector's control channel in a thread; yield its server and its port."""
     server = ControlServer(Sessions(rings, queue_pairs=2, ring_bytes=1000), SECRET, pace)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
@@ -55,7 +55,7 @@ def listening(rings, pace=PATIENT):
 
 @contextlib.contextmanager
 def collector_at(port, secret=SECRET):
-    """The collector that listens at a port, and a private file with its secret."""
+    """Yield the address of a collector at a port, with a private file of its secret."""
     with tempfile.NamedTemporaryFile("w") as file:
         file.write(f"{secret.value}\n")
         file.flush()

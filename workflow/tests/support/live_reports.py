@@ -97,10 +97,10 @@ class Place:
 
     def wait_for_reports(self, name: str, least: int) -> dict:
         """Wait until a running collector has so many reports; its state."""
-        from acapella.collector.questions import asked  # noqa: PLC0415
+        from acapella.collector.request_socket import connect  # noqa: PLC0415
 
         deadline = time.monotonic() + PATIENCE_S
-        with asked(self.directory / name) as ask:
+        with connect(self.directory / name) as ask:
             while time.monotonic() < deadline:
                 state = ask("state")["state"]
                 if state["reports"]["accepted"] >= least:

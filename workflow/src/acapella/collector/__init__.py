@@ -1,1 +1,1 @@
-"""Receive flow reports over RoCEv2 and keep their flows."""
+"""Receive flow reports over RoCEv2 and aggregate them into flows."""

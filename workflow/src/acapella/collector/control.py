@@ -1,7 +1,8 @@
-"""The collector's end of the control channel: one asyncio server, a task a connection.
+"""The collector's side of the control channel: an asyncio server with one task per connection.
 
-Whatever a client says, it gets a line or is let go; nothing of it stops the collector. A connection that has not proved
-that it has the secret has a short time limit, takes no place of those that have, and is closed if too many others wait.
+Every invalid line is answered with an error, and no client can stop the collector. A connection without proof of the
+secret has a short timeout, does not count towards the limit of authenticated connections, and is closed if too many
+others are waiting.
 """
 
 import asyncio
@@ -32,35 +33,35 @@ from acapella_core.errors import UserError
 
 from .sessions import Sessions
 
-MOST_CONNECTIONS = 64  # that have the secret
-MOST_WAITING = 256  # that did not yet: more than the backlog of a listening socket
-MOST_REFUSALS = 16  # lines of one connection; then it is let go
-MOST_UNSENT_BYTES = 65_536  # to a client that does not read
+MAX_CONNECTIONS = 64  # authenticated
+MAX_UNAUTHENTICATED = 256  # more than the backlog of a listening socket
+MAX_REJECTED_LINES = 16  # per connection, which is closed then
+MAX_UNSENT_BYTES = 65_536  # to a client that does not read
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class ControlServer:
-    """Gives sessions to control planes. ``counts`` has what happened: connections, refused lines, and so on."""
+    """Assigns sessions to control planes. ``counts`` has the numbers of connections, rejected lines, and so on."""
 
     def __init__(self, sessions: Sessions, secret: Secret, pace: Pace = PACE):
         self.sessions = sessions
         self.secret = secret
         self.pace = pace
-        self.connections: dict[int, asyncio.StreamWriter] = {}  # by the session that each has
+        self.connections: dict[int, asyncio.StreamWriter] = {}  # by session number
         self._tasks: set[asyncio.Task] = set()
-        self._waiting: dict[asyncio.Task, asyncio.StreamWriter] = {}  # for their proofs, the longest first
+        self._unauthenticated: dict[asyncio.Task, asyncio.StreamWriter] = {}  # unauthenticated, oldest first
         self.counts: Counter[str] = Counter()
 
     async def start(self, host: str, port: int, *, anywhere: bool = False) -> tuple[str, int]:
-        """Listen; the address, where port 0 is the one that was free. Raises UserError.
+        """Listen; return the address, with the port chosen by the kernel for port 0. Raises UserError.
 
-        The keys of queue pairs are sent as they are, so other than loopback is asked for by name.
+        The keys of queue pairs are sent unencrypted, so only loopback addresses are allowed without ``anywhere``.
         """
         if host not in LOOPBACK and not anywhere:
             raise UserError(
-                "others could read the control channel, which is not encrypted and hands out keys",
+                "the control channel sends keys unencrypted, so others could read them",
                 where=f"--listen {host}",
-                fix="listen on 127.0.0.1, or say --listen-anywhere where the network is yours alone",
+                fix="listen on 127.0.0.1, or add --listen-anywhere if no one else uses the network",
             )
         try:
             self._server = await asyncio.start_server(self._serve, host, port, limit=MOST_LINE_BYTES)
@@ -69,64 +70,64 @@ class ControlServer:
         return self._server.sockets[0].getsockname()[:2]
 
     async def close(self) -> None:
-        """Stop listening and let everybody go."""
+        """Stop listening and close all connections."""
         self._server.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, from its beginning to its end."""
+        """Serve one connection until it ends."""
         self.counts["connections"] += 1
         task = asyncio.current_task()
         self._tasks.add(task)
-        conversation = Conversation(self, writer)
+        connection = Connection(self, writer)
         try:
-            if not await self._admitted(task, conversation, reader, writer):
+            if not await self._authenticated(task, connection, reader, writer):
                 return
-            if len(self._tasks) - len(self._waiting) > MOST_CONNECTIONS:
-                conversation.refuse("too many connections")
+            if len(self._tasks) - len(self._unauthenticated) > MAX_CONNECTIONS:
+                connection.refuse("too many connections")
             else:
-                await conversation.run(reader)
+                await connection.run(reader)
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # it is gone, or we are to end: both end here
+            pass  # disconnected, or cancelled by close()
         finally:
             self._tasks.discard(task)
-            conversation.over()
+            connection.closed()
             with contextlib.suppress(OSError):
                 writer.close()
 
-    async def _admitted(self, task: asyncio.Task, conversation: "Conversation", reader, writer) -> bool:
-        """Wait for the proof that the other side has the secret; whether it came."""
-        self._waiting[task] = writer
-        if len(self._waiting) > MOST_WAITING:
+    async def _authenticated(self, task: asyncio.Task, connection: "Connection", reader, writer) -> bool:
+        """Wait for proof that the client has the secret; return whether it was valid."""
+        self._unauthenticated[task] = writer
+        if len(self._unauthenticated) > MAX_UNAUTHENTICATED:
             self.counts["crowded_out"] += 1
-            self._waiting.pop(next(iter(self._waiting))).transport.abort()
+            self._unauthenticated.pop(next(iter(self._unauthenticated))).transport.abort()
         try:
-            return await conversation.has_secret(reader)
+            return await connection.authenticate(reader)
         finally:
-            self._waiting.pop(task, None)
+            self._unauthenticated.pop(task, None)
 
 
-class Conversation:
-    """What is said on one connection."""
+class Connection:
+    """One connection of a control plane."""
 
     def __init__(self, server: ControlServer, writer: asyncio.StreamWriter):
         self._server = server
         self._writer = writer
         self._session: int | None = None
-        self._refusals = 0
+        self._rejected_lines = 0
 
-    async def has_secret(self, reader: asyncio.StreamReader) -> bool:
-        """Send a challenge and read the first line; return whether that proves that the other side has the secret.
+    async def authenticate(self, reader: asyncio.StreamReader) -> bool:
+        """Send a challenge and read the first line; return whether it proves that the client has the secret.
 
-        Else the other side gets a line, or was silent.
+        If it does not, the client is sent an error.
         """
         challenge = Challenge.new()
-        self._say(challenge)
+        self._send(challenge)
         try:
             async with asyncio.timeout(self._server.pace.secret_s):
-                line = await whole_line(reader)
+                line = await read_line(reader)
         except TimeoutError:
             self._server.counts["silent"] += 1
             return False
@@ -135,73 +136,73 @@ class Conversation:
                 case Proof(value=value) if hmac.compare_digest(value, self._server.secret.proof(challenge).value):
                     return True
         self._server.counts["without_secret"] += 1
-        self.refuse("first comes the proof of this run's secret: --secret DIRECTORY/collector.secret")
+        self.refuse("the first line must be a proof of this run's secret: --secret DIRECTORY/collector.secret")
         return False
 
     async def run(self, reader: asyncio.StreamReader) -> None:
-        """Answer line after line until the other side is gone, silent for too long, or refused too often."""
-        beat = asyncio.create_task(self._beat())
+        """Handle lines until the client disconnects, times out, or has sent too many invalid lines."""
+        keepalive = asyncio.create_task(self._send_keepalives())
         try:
             async for line in lines(reader, self._server.pace.dead_s):
                 if line is None:
                     self.refuse(f"it is longer than {MOST_LINE_BYTES} bytes")
                 else:
-                    self._heed(line)
-                if self._refusals >= MOST_REFUSALS:
+                    self._handle_line(line)
+                if self._rejected_lines >= MAX_REJECTED_LINES:
                     return
         except TimeoutError:
             self._server.counts["silent"] += 1
         finally:
-            beat.cancel()
+            keepalive.cancel()
 
     def refuse(self, why: str) -> None:
-        """Say why in one line, and count it."""
-        self._refusals += 1
+        """Send an error and count it."""
+        self._rejected_lines += 1
         self._server.counts["refused_lines"] += 1
-        self._say(Error(why))
+        self._send(Error(why))
 
-    def over(self) -> None:
-        """The connection is gone."""
+    def closed(self) -> None:
+        """Update the session after the connection was closed."""
         if self._session is not None:
             self._server.connections.pop(self._session, None)
-            if self._server.sessions.lost(self._session):
-                note(f"session {self._session} has lost its connection; its queue pairs stay until another needs them")
+            if self._server.sessions.disconnected(self._session):
+                log(
+                    f"session {self._session} disconnected; its queue pairs stay valid until another session needs them"
+                )
 
-    def _heed(self, line: bytes) -> None:
-        """Do what one line asks for."""
+    def _handle_line(self, line: bytes) -> None:
+        """Handle one line, and send an error if it is invalid."""
         try:
-            self._do(decode(line))
+            self._handle(decode(line))
         except Refused as why:
             self.refuse(str(why))
 
-    def _do(self, message: Message) -> None:
+    def _handle(self, message: Message) -> None:
         sessions = self._server.sessions
         match message:
             case Hello() if self._session is None:
-                self._begin(message)
+                self._start_session(message)
             case Proof():
-                raise Refused("this connection has sent it")
+                raise Refused("this connection is already authenticated")
             case Hello():
-                raise Refused("this connection has its session; a new one needs a new connection")
+                raise Refused("this connection already has a session; a new one needs a new connection")
             case Written(session=number) if number == self._session:
                 sessions.written(number)
                 self._server.counts["sessions_written"] += 1
             case Ended(session=number, reports=reports) if number == self._session:
                 sessions.ended(number, reports)
-                note(
-                    f"session {number} has ended after {'an unknown number of' if reports is None else reports} reports"
-                )
+                log(f"session {number} ended after {'an unknown number of' if reports is None else reports} reports")
             case Alive() if self._session is None:
-                raise Refused("say hello first")
+                raise Refused("hello is missing")
             case Alive():
                 pass
             case Written() | Ended():
                 raise Refused("that is not this connection's session")
             case _:
-                raise Refused("that is for the collector to say")
+                raise Refused("only the collector sends this message")
 
-    def _begin(self, hello: Hello) -> None:
-        """Give a session to a data plane; an older connection of the same one is let go."""
+    def _start_session(self, hello: Hello) -> None:
+        """Assign a session to a data plane, and close an older connection of the same one."""
         session = self._server.sessions.begin(hello)
         for older in self._server.sessions.connected(hello.instance, before=session.number):
             self._server.counts["replaced"] += 1
@@ -209,40 +210,40 @@ class Conversation:
         self._session = session.number
         self._server.connections[session.number] = self._writer
         self._server.counts["sessions"] += 1
-        self._say(session)
+        self._send(session)
         pairs = len(session.queue_pairs)
-        note(f"session {session.number} of {hello.program}, instance {hello.instance}: {pairs} queue pairs")
+        log(f"session {session.number} of {hello.program}, instance {hello.instance}: {pairs} queue pairs")
 
-    def _say(self, message: Message) -> None:
-        """Send a line; who does not read is let go before memory fills."""
-        if self._writer.transport.get_write_buffer_size() > MOST_UNSENT_BYTES:
+    def _send(self, message: Message) -> None:
+        """Send a line; close the connection of a client that does not read."""
+        if self._writer.transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
             self._server.counts["not_reading"] += 1
             self._writer.transport.abort()
         elif not self._writer.is_closing():
             self._writer.write(encode(message))
 
-    async def _beat(self) -> None:
-        """Say that the collector is there, again and again."""
+    async def _send_keepalives(self) -> None:
+        """Send keepalives periodically."""
         count = 0
         while True:
             await asyncio.sleep(self._server.pace.alive_s)
             count += 1
-            self._say(Alive(count))
+            self._send(Alive(count))
 
 
-async def lines(reader: asyncio.StreamReader, patience_s: float) -> AsyncIterator[bytes | None]:
-    """Lines without their ends; None for one that is longer than the reader's limit, which is skipped.
+async def lines(reader: asyncio.StreamReader, timeout_s: float) -> AsyncIterator[bytes | None]:
+    """Yield lines without their ends; None for a line longer than the reader's limit, which is skipped.
 
-    Raises TimeoutError where none comes for ``patience_s``, asyncio.IncompleteReadError at the end.
+    Raises TimeoutError if none arrives for ``timeout_s``, asyncio.IncompleteReadError at the end.
     """
     while True:
-        async with asyncio.timeout(patience_s):
-            line = await whole_line(reader)
+        async with asyncio.timeout(timeout_s):
+            line = await read_line(reader)
         yield line
 
 
-async def whole_line(reader: asyncio.StreamReader) -> bytes | None:
-    """The next line; None where it is too long."""
+async def read_line(reader: asyncio.StreamReader) -> bytes | None:
+    """Return the next line; None if it is too long."""
     try:
         return (await reader.readuntil(b"\n"))[:-1]
     except asyncio.LimitOverrunError as overrun:
@@ -251,7 +252,7 @@ async def whole_line(reader: asyncio.StreamReader) -> bytes | None:
 
 
 async def skip_line(reader: asyncio.StreamReader, buffered: int) -> None:
-    """Read up to the end of a line that is too long for the buffer."""
+    """Skip the rest of a line that is too long for the buffer."""
     while True:
         await reader.readexactly(buffered)
         try:
@@ -261,6 +262,6 @@ async def skip_line(reader: asyncio.StreamReader, buffered: int) -> None:
             buffered = overrun.consumed
 
 
-def note(text: str) -> None:
-    """A line for people, on standard error."""
+def log(text: str) -> None:
+    """Print a line on standard error."""
     names.report(f"collector: {text}")

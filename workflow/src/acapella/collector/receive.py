@@ -3,10 +3,10 @@
     acapella collector run reports.pcap --control flowstats.control -o reports
     acapella collector run --interface veth1 --listen 127.0.0.1:4700 -o reports
 
-The software path does what an RDMA NIC does: it checks queue pair, key, bounds, sequence numbers and the invariant CRC
-of every RoCEv2 WRITE, and counts what it refuses by reason in counters.json. Queue pairs are those of a program's
-control file, or are given to control planes that connect (acapella p4 run --collector). docs/collector.md has the
-channel's protocol, schemas/tables/flow_reports.yaml the columns.
+Like an RDMA NIC, it checks the queue pair, key, bounds, sequence number and invariant CRC of every RoCEv2 WRITE, and
+counts rejected ones by reason in counters.json. The queue pairs are those of a program's control file, or are assigned
+to control planes that connect (acapella p4 run --collector). docs/collector.md describes the protocol of the control
+channel, schemas/tables/flow_reports.yaml the columns.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import signal
 
-from . import place
+from . import output_directory
 from .settings import add_arguments, settings_of
 
 
@@ -31,17 +31,17 @@ def register_parser(actions) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Collect; 1 where bytes are damaged, flows had no room or all reports were refused, else 0. Raises UserError."""
-    from .collecting import Run  # noqa: PLC0415 - the native core, Arrow: the start stays quick
+    """Run a collector. Return 1 if captures are damaged, flows did not fit or all reports were rejected, else 0."""
+    from .collector_run import CollectorRun  # noqa: PLC0415 - the native core and Arrow: keeps startup fast
 
     settings = settings_of(args)
-    with place.taken(settings.directory, replace=settings.replace), handlers_kept():
-        return asyncio.run(Run(settings).collect())
+    with output_directory.claimed(settings.directory, replace=settings.replace), signal_handlers_restored():
+        return asyncio.run(CollectorRun(settings).collect())
 
 
 @contextlib.contextmanager
-def handlers_kept():
-    """Put back what heeds a signal: an event loop that ends leaves Python's own, which end a program without a word."""
+def signal_handlers_restored():
+    """Restore signal handlers afterwards: asyncio resets them to Python's, which end a program without a message."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield

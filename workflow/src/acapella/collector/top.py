@@ -1,12 +1,12 @@
-"""The largest flows of a running collector, again and again.
+"""Show the largest flows of a running collector, repeatedly.
 
     acapella collector top reports
     acapella collector top reports --by rtt -n 5 --json
 
-Asks the collector whose results go to DIRECTORY, through the socket there, which only its owner can use. `rate` is
-since the look before, by the reports' own times, or since the flow's start where it was not shown then; --by throughput
-goes by the latter. Once where standard output is no terminal, unless --every says otherwise; Ctrl-C ends it. --json
-prints a document a look, with every column of schemas/tables/flow_reports.yaml.
+Sends requests to the collector that writes to DIRECTORY through a socket there, which only its owner can use. `rate` is the
+rate since the previous update, by the times in the reports, or since the flow's start if that update did not show it;
+--by throughput sorts by the rate since the start. Without a terminal, prints once unless --every is given. Ctrl-C ends
+it. --json prints a document per update, with all columns of schemas/tables/flow_reports.yaml.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from pathlib import Path
 from acapella.common.quantities import duration_ns, whole
 from acapella_core.errors import UserError
 
-from .questions import MOST_FLOWS, asked
+from .request_socket import MAX_FLOWS, connect
 
 EVERY = "2s"
 CLEAR = "\x1b[H\x1b[2J"
@@ -30,32 +30,32 @@ def register_parser(actions) -> None:
     """Add `acapella collector top`."""
     parser = actions.add_parser(
         "top",
-        help="the largest flows of a running collector",
+        help="show the largest flows of a running collector",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("directory", metavar="DIRECTORY", help="what acapella collector run -o names")
+    parser.add_argument("directory", metavar="DIRECTORY", help="output directory of acapella collector run -o")
     parser.add_argument(
         "--by",
         choices=["bytes", "packets", "throughput", "rtt", "reports", "last"],
         default="bytes",
-        help="default: bytes",
+        help="sort by (default: bytes)",
     )
-    parser.add_argument("-n", dest="count", metavar="N", default="20", help="flows shown (default: 20)")
-    parser.add_argument("--every", metavar="DURATION", help=f"look again, on a terminal each {EVERY}")
-    parser.add_argument("--json", action="store_true", help="a JSON document a look")
+    parser.add_argument("-n", dest="count", metavar="N", default="20", help="number of flows (default: 20)")
+    parser.add_argument("--every", metavar="DURATION", help=f"update interval (default on a terminal: {EVERY})")
+    parser.add_argument("--json", action="store_true", help="print a JSON document per update")
     parser.set_defaults(act=run)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Show flows until Ctrl-C, or once. Raises UserError where no collector runs there."""
-    count = whole(args.count, 1, MOST_FLOWS, "a number of flows")
+    """Print flows once, or until Ctrl-C. Raises UserError if no collector is running."""
+    count = whole(args.count, 1, MAX_FLOWS, "a number of flows")
     terminal = sys.stdout.isatty() and not args.json
     every = args.every or (EVERY if terminal else None)
     pause_s = duration_ns(every) / 1e9 if every else None
-    collector = asked(Path(args.directory))
+    collector = connect(Path(args.directory))
     if collector is None:
-        raise UserError("no collector runs there", where=args.directory, fix="ask its results: acapella collector sql")
+        raise UserError("no collector is running", where=args.directory, fix="query its results: acapella collector sql")
     with collector:
         while True:
             answer = collector("top", by=args.by, count=count)
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def as_text(answer: dict) -> list[str]:
-    """A table for people: what the collector has, then a line a flow."""
+    """Return a table: a header with totals and sessions, then a line per flow."""
     counters = answer["state"]["reports"]
     lines = [f"{counters['accepted'] + counters['from_memory']:,} reports of {counters['flows']:,} flows"]
     lines += [session_line(session) for session in answer["state"]["sessions"] if not session["retired"]]
@@ -82,13 +82,13 @@ def as_text(answer: dict) -> list[str]:
 
 
 def session_line(session: dict) -> str:
-    """A data plane's session."""
-    how = "ended" if session["ended"] else "connected" if session["connected"] else "its control plane is gone"
+    """Return a line about a data plane's session."""
+    how = "ended" if session["ended"] else "connected" if session["connected"] else "control plane disconnected"
     return f"session {session['session']} of {session['program']} ({session['instance']}): {how}"
 
 
 def short(value: int, unit: str = "") -> str:
-    """A number in three or four digits: 1234567 is 1.23M."""
+    """Return a number in three or four digits, such as 1.23M for 1234567."""
     size, scale = float(value), 0
     while size >= 999.5 and scale < len(PREFIXES) - 1:
         size, scale = size / 1000, scale + 1
@@ -96,22 +96,22 @@ def short(value: int, unit: str = "") -> str:
 
 
 def milliseconds(value_ns: int | None) -> str:
-    """A time for people."""
+    """Return a time in ms, or an empty text."""
     return "" if value_ns is None else f"{value_ns / 1e6:.3g}ms"
 
 
 def name(flow: dict) -> str:
-    """A flow's tags, ends and protocol."""
+    """Return a flow's tags, endpoints and protocol."""
     tags = [f"vlan {id_}" for id_ in flow["vlan"]] + [f"mpls {label}" for label in flow["mpls"]]
-    ends = [end(flow["src"], flow["src_port"]), end(flow["dst"], flow["dst_port"])]
+    ends = [endpoint(flow["src"], flow["src_port"]), endpoint(flow["dst"], flow["dst_port"])]
     protocol = {1: "ICMP", 6: "TCP", 17: "UDP", 58: "ICMPv6", 132: "SCTP"}.get(
         flow["ip_proto"], f"proto {flow['ip_proto']}"
     )
     return " ".join([*tags, ends[0], "→", ends[1], protocol])
 
 
-def end(address: str, port: int | None) -> str:
-    """One end of a flow."""
+def endpoint(address: str, port: int | None) -> str:
+    """Return one endpoint of a flow."""
     if port is None:
         return address
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

@@ -1,7 +1,7 @@
-"""Whether the first trial is the odd one: the others agree among themselves, and not with it.
+"""Check whether the baseline is the outlier: the other trials agree with each other but not with it.
 
-Every kappa of an environment is against its first trial. Where that one is the odd one, all of them are low though the
-network may have been as consistent as the kappas among the others say; only all pairs show it.
+Every kappa of an environment compares a trial with the first one. If the first trial is an outlier, all of these
+kappas are low even if the network is as consistent as the other trials indicate. Only all pairs reveal this.
 """
 
 import statistics
@@ -9,69 +9,71 @@ import statistics
 from acapella.common.wording import listed
 
 from .ratios import COMPONENTS
-from .summary import score
+from .summary import format_kappa
 
 CODE = "odd_baseline"
-# Of five trials that are all alike, the four kappas with the first are the least four of ten by chance once in 210; of
-# three, the one is the least two of three times. So the distance counts as well: twice as far from 1 is beyond chance.
-TIMES = 2
+# Low kappas with the baseline can be chance: with five equally consistent trials, its four kappas are the lowest four
+# of ten in one of 210 cases; with three trials, its two are the lowest in one of three. So the distance from 1 has to
+# be larger as well, by this factor.
+DISTANCE_RATIO = 2
 
 
-def warned(pairs: list[dict], names: list[str]) -> list[dict]:
-    """``pairs``, those with the first of ``names`` with a warning more where all pairs are there and it is the odd one.
+def with_baseline_warning(pairs: list[dict], names: list[str]) -> list[dict]:
+    """Return ``pairs``; if the baseline ``names[0]`` is the outlier, add a baseline_warning to each of its pairs.
 
-    ``pairs`` are as result.py makes them. Nothing is said of fewer than three trials, or where a kappa is undefined.
+    ``pairs`` are those of result.py. Nothing is added for fewer than three trials, if a pair is missing, or if a kappa
+    is undefined.
     """
-    told = warning(pairs, names)
-    if not told:
+    new = baseline_warning(pairs, names)
+    if not new:
         return pairs
-    return [{**pair, "warnings": [*pair["warnings"], told]} if names[0] in ends(pair) else pair for pair in pairs]
+    return [{**pair, "warnings": [*pair["warnings"], new]} if names[0] in trial_names(pair) else pair for pair in pairs]
 
 
-def warning(pairs: list[dict], names: list[str]) -> dict | None:
-    """The warning, or None."""
-    with_it = [pair for pair in pairs if names[0] in ends(pair)]
-    others = [pair for pair in pairs if names[0] not in ends(pair)]
+def baseline_warning(pairs: list[dict], names: list[str]) -> dict | None:
+    """Return the baseline_warning, or None."""
+    with_baseline = [pair for pair in pairs if names[0] in trial_names(pair)]
+    others = [pair for pair in pairs if names[0] not in trial_names(pair)]
     all_pairs = len(names) * (len(names) - 1) // 2
     if len(names) < 3 or len(pairs) < all_pairs or any(pair["kappa"] is None for pair in pairs):
         return None
-    far, near = ([pair["kappa"] for pair in some] for some in (with_it, others))
-    if max(far) >= min(near) or lacking(far) < TIMES * lacking(near):
+    far, near = ([pair["kappa"] for pair in some] for some in (with_baseline, others))
+    if max(far) >= min(near) or median_distance(far) < DISTANCE_RATIO * median_distance(near):
         return None
     trials = listed(names[1:]) if len(names) <= 6 else f"the other {len(names) - 1}"
     text = (
-        f"the baseline {names[0]} is the odd trial: kappa with it is {interval(far)}, among {trials} it is "
-        f"{interval(near)}. So each kappa tells how far that one trial is from the others, not how consistent these "
-        "are: see what its capture or its run had of its own, or put another trial first."
+        f"the baseline {names[0]} is an outlier: kappa with it is {kappa_range(far)}, but among {trials} it is "
+        f"{kappa_range(near)}. Each kappa therefore measures the distance of this trial from the others, not their "
+        "consistency: check its capture and its run, or list another trial first."
     )
-    return {"code": CODE, "components": touched(with_it, others), "text": text}
+    return {"code": CODE, "components": affected_components(with_baseline, others), "text": text}
 
 
-def ends(pair: dict) -> tuple[str, str]:
-    """The names of its trials."""
+def trial_names(pair: dict) -> tuple[str, str]:
+    """Return the names of a pair's two trials."""
     return pair["a"], pair["b"]
 
 
-def lacking(kappas: list[float]) -> float:
-    """How far from 1, in the middle."""
+def median_distance(kappas: list[float]) -> float:
+    """Return the median distance from 1."""
     return 1 - statistics.median(kappas)
 
 
-def touched(with_it: list[dict], others: list[dict]) -> list[str]:
-    """The components that set the baseline apart: the same factor larger with it; all where none is by itself."""
-    middle = {
-        name: [statistics.median(value_of(pair, name) for pair in some) for some in (with_it, others)]
+def affected_components(with_baseline: list[dict], others: list[dict]) -> list[str]:
+    """Return the components that are larger with the baseline by DISTANCE_RATIO, or all of them if none is."""
+    medians = {
+        name: [statistics.median(component_value(pair, name) for pair in some) for some in (with_baseline, others)]
         for name in COMPONENTS
     }
-    return [name for name, (far, near) in middle.items() if far > 0 and far >= TIMES * near] or list(COMPONENTS)
+    return [name for name, (far, near) in medians.items() if 0 < far >= DISTANCE_RATIO * near] or list(COMPONENTS)
 
 
-def value_of(pair: dict, name: str) -> float:
-    """A component; undefined (nothing in common) as its largest."""
+def component_value(pair: dict, name: str) -> float:
+    """Return a component's value; 1, the largest, if it is undefined because no packet is common."""
     return 1.0 if pair[name] is None else pair[name]
 
 
-def interval(kappas: list[float]) -> str:
-    """``0.7462 to 0.768``."""
-    low, high = score(min(kappas)), score(max(kappas))
+def kappa_range(kappas: list[float]) -> str:
+    """Return the range of kappas as text, such as ``0.7462 to 0.768``."""
+    low, high = format_kappa(min(kappas)), format_kappa(max(kappas))
     return low if low == high else f"{low} to {high}"

@@ -1,6 +1,6 @@
-"""How much less consistent one environment is than another: the relative difference of their mean kappa.
+"""Compare environments by the relative difference of their mean kappa.
 
-The CHOIR paper (section 8.2) calls environments "4% less consistent" than another one from their mean kappa (Table 2).
+The CHOIR paper (section 8.2) calls one environment "4% less consistent" than another by their mean kappas (Table 2).
 """
 
 import itertools
@@ -10,13 +10,13 @@ import statistics
 from acapella.common.bootstrap import SEED, mean_draws, relative_difference_interval
 
 LESS, MORE, UNDECIDED, TOO_FEW = "less consistent", "more consistent", "undecided", "too few runs"
-MOST_BY_CHANCE = 0.05  # as the intervals' 95 %
+SIGNIFICANCE_LEVEL = 0.05  # intervals are 95 % intervals
 
 
 def compared(environments: list[tuple[str, list[float]]]) -> list[dict]:
-    """Rows of consistency_comparisons: every environment with every later one.
+    """Return the rows of consistency_comparisons: each environment compared with each later one.
 
-    ``environments``: names, and kappa of each run against the first trial; runs without a kappa are left out.
+    ``environments``: name, and kappa of each run against the first trial; runs without a kappa are omitted.
     """
     places = [
         (place, name, kappas, mean_draws(kappas, SEED + place) if kappas else None)
@@ -26,7 +26,7 @@ def compared(environments: list[tuple[str, list[float]]]) -> list[dict]:
 
 
 def comparison(one: tuple, other: tuple) -> dict:
-    """One row; ``one`` and ``other`` are (place, name, kappas, means of their resamples)."""
+    """Return one row; ``one`` and ``other`` are (place, name, kappas, bootstrap means)."""
     (place_a, name_a, a, draws_a), (place_b, name_b, b, draws_b) = one, other
     row = {
         **{"place_a": place_a, "place_b": place_b, "environment_a": name_a, "environment_b": name_b},
@@ -43,12 +43,12 @@ def comparison(one: tuple, other: tuple) -> dict:
 
 
 def verdict(runs_a: int, runs_b: int, interval: tuple[float, float] | None) -> str:
-    """Whether the second environment is less or more consistent: only if the interval does not contain 0.
+    """Return whether the second environment is less or more consistent: only if the interval does not contain 0.
 
-    If there are too few runs, all runs of one environment have a larger kappa than all of the other by chance alone in
-    more than 5 % of cases (of all ways to divide the runs, 2 have that order). Then an interval decides nothing.
+    With too few runs, all kappas of one environment exceed all of the other by chance alone in more than 5 % of cases
+    (2 of all ways to divide the runs have that order). The interval is not conclusive then.
     """
-    if interval is None or 2 / math.comb(runs_a + runs_b, runs_a) > MOST_BY_CHANCE:
+    if interval is None or 2 / math.comb(runs_a + runs_b, runs_a) > SIGNIFICANCE_LEVEL:
         return TOO_FEW
     lo, hi = interval
     return LESS if hi < 0 else MORE if lo > 0 else UNDECIDED

@@ -1,7 +1,7 @@
-"""From the core's integers to U, O, L, I and kappa: every division of a comparison is here, exact until its last step.
+"""Compute U, O, L, I and kappa from the core's integers; all divisions of a comparison are here.
 
-Source: the CHOIR paper (SC'25 workshops), section 3, equations 1 to 5; docs/kappa.md derives each definition and says
-what holds at the edges. Components are fractions.Fraction, or None where undefined; a float is made once, at the end.
+Source: the CHOIR paper (SC'25 workshops), section 3, equations 1 to 5; docs/kappa.md derives each definition and its
+edge cases. Components are fractions.Fraction, or None if undefined; they are converted to float only at the end.
 """
 
 import math
@@ -11,44 +11,44 @@ COMPONENTS = ("U", "O", "L", "I")  # the order of equation 5
 
 
 def ratio(numerator: int, denominator: int) -> Fraction | None:
-    """An exact quotient; a numerator of 0 gives 0 whatever it is divided by, any other over 0 gives None."""
+    """Return an exact quotient. 0 over anything, also over 0, is 0; any other number over 0 is None."""
     if numerator == 0:
         return Fraction(0)
     return Fraction(numerator, denominator) if denominator else None
 
 
 def uniqueness(n_a: int, n_b: int, n_common: int) -> Fraction:
-    """U, equation 1: the share of packets of both trials that the other one lacks; 0 for two empty trials."""
+    """U, equation 1: the share of packets of both trials that the other trial lacks; 0 for two empty trials."""
     return ratio(n_a + n_b - 2 * n_common, n_a + n_b)
 
 
 def ordering(distance: int, n_common: int) -> Fraction | None:
-    """O, equation 2: ``distance`` is the sum of |rank in A - rank in B| over the moved packets."""
+    """O, equation 2; ``distance`` is the sum of |rank in A - rank in B| over the moved packets."""
     return ratio(distance, n_common * (n_common + 1) // 2) if n_common else None
 
 
 def ordering_published(distance: int, moved: int, n_common: int) -> Fraction | None:
-    """What the paper printed as O: twice the mean distance of the moved packets over N + 1; may exceed 1."""
+    """O as the paper printed it: twice the mean distance of the moved packets over N + 1; may exceed 1."""
     return ratio(2 * distance, moved * (n_common + 1)) if n_common else None
 
 
 def ordering_kendall(inversions: int, n_common: int) -> Fraction | None:
-    """Pairs of common packets in opposite order over all pairs (Kendall 1938): an O without tie-breaks."""
+    """Pairs of common packets in opposite order over all pairs (Kendall 1938): O without tie-breaking."""
     return ratio(inversions, n_common * (n_common - 1) // 2) if n_common else None
 
 
 def latency(total: int, n_common: int, duration_ns: int) -> Fraction | None:
-    """L, equation 3: ``total`` is the sum of |lA - lB| in ns, ``duration_ns`` the longer trial's."""
+    """L, equation 3; ``total`` is the sum of |lA - lB| in ns, ``duration_ns`` the duration of the longer trial."""
     return ratio(total, n_common * duration_ns) if n_common else None
 
 
 def gaps(total: int, n_common: int, durations_ns: int) -> Fraction | None:
-    """I, equation 4: ``total`` is the sum of |gA - gB| in ns, ``durations_ns`` the sum of both durations."""
+    """I, equation 4; ``total`` is the sum of |gA - gB| in ns, ``durations_ns`` the sum of both durations."""
     return ratio(total, durations_ns) if n_common else None
 
 
 def kappa(n_a: int, n_b: int, n_common: int, parts: tuple[Fraction | None, ...]) -> float | None:
-    """Equation 5 over ``parts`` (U, O, L, I): None for two empty trials, 0 by convention without a common packet."""
+    """Equation 5 of ``parts`` (U, O, L, I): None for two empty trials, 0 by convention if no packet is common."""
     if n_a + n_b == 0:
         return None
     if n_common == 0:
@@ -59,7 +59,7 @@ def kappa(n_a: int, n_b: int, n_common: int, parts: tuple[Fraction | None, ...])
 
 
 def contribution(parts: tuple[Fraction | None, ...]) -> dict:
-    """What each component takes away from a kappa of 1: equation 5 adds squares, so they share 1 - kappa by squares."""
+    """Return each component's share of 1 - kappa; equation 5 adds squares, so shares are proportional to squares."""
     if None in parts:
         return dict.fromkeys(COMPONENTS)
     squares = [part * part for part in parts]
@@ -71,12 +71,12 @@ def contribution(parts: tuple[Fraction | None, ...]) -> dict:
 
 
 def real(value: Fraction | None) -> float | None:
-    """The nearest double."""
+    """Return the nearest double."""
     return None if value is None else float(value)
 
 
 def deltas(sums: dict, count: int) -> dict:
-    """Mean, lower median, 99th percentile (nearest rank) and largest of absolute differences, in ns."""
+    """Return mean, lower median, 99th percentile (nearest rank) and maximum of absolute differences, in ns."""
     if not count:
         return dict.fromkeys(("mean", "median", "p99", "largest"))
     return {
@@ -88,7 +88,7 @@ def deltas(sums: dict, count: int) -> dict:
 
 
 def moments(sums: dict) -> dict:
-    """The paper's Table 1 over ``count`` signed moves: mean and (population) sigma, of them and of their sizes."""
+    """Table 1 of the paper over ``count`` signed moves: mean and population sigma, of the moves and of their sizes."""
     count = sums["count"]
     if not count:
         return dict.fromkeys(("mean", "sigma", "abs_mean", "abs_sigma", "min", "max"))
@@ -105,7 +105,7 @@ def moments(sums: dict) -> dict:
 
 
 def components(native: dict) -> dict:
-    """U, O, O_published, O_kendall, L, L_offset_removed, I as fractions or None, of one pair as the core gives it."""
+    """Return U, O, O_published, O_kendall, L, L_offset_removed, I of a native pair, as fractions or None."""
     n_a, n_b, common = native["n_a"], native["n_b"], native["n_common"]
     order = native["order"]
     durations = (native["duration_a_ns"], native["duration_b_ns"])
@@ -121,7 +121,10 @@ def components(native: dict) -> dict:
 
 
 def window(native: dict, duration_ns: int) -> dict:
-    """One window of the timeline; ``duration_ns`` is the longer trial's, so that L is the windows' mean by packets."""
+    """Return one window of the timeline.
+
+    ``duration_ns`` is the duration of the longer trial, so that L is the mean of the windows' L, weighted by packets.
+    """
     n_a, n_b, common = native["n_a"], native["n_b"], native["n_common"]
     parts = (
         uniqueness(n_a, n_b, common),
@@ -142,7 +145,7 @@ def window(native: dict, duration_ns: int) -> dict:
 
 
 def shares(counts: list[int], bounds_ns: list[int], n_common: int) -> dict:
-    """Share of the common packets within each bound, by the bound in ns as text."""
+    """Return the share of common packets within each bound; keys are the bounds in ns as text."""
     return {
         str(bound): float(Fraction(count, n_common)) if n_common else None
         for bound, count in zip(bounds_ns, counts, strict=True)

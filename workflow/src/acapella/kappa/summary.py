@@ -1,4 +1,4 @@
-"""A comparison as text: kappa, what takes how much of it away, the numbers behind, where in time it broke, warnings."""
+"""A comparison as text: kappa, what each component contributes, detailed numbers, a timeline, and warnings."""
 
 import math
 import textwrap
@@ -6,17 +6,17 @@ import textwrap
 from acapella.common.wording import GAP, count, nanoseconds, percent
 from acapella_core import names
 
-from .warnings import ended
+from .warnings import end_of_file
 
 NAMES = {"U": "packets", "O": "order", "L": "latency", "I": "gaps"}
-BARS = " ▁▂▃▄▅▆▇█"  # no packets, then from consistent to the worst window
-COLUMNS = 60  # of the timeline
-WORST = 3  # windows named
+BARS = " ▁▂▃▄▅▆▇█"  # blank: no packets; then from consistent to the worst window
+TIMELINE_COLUMNS = 60
+WORST_WINDOWS = 3  # listed
 WIDTH = 110
 
 
 def text(result: dict) -> str:
-    """The whole result, ending with a line feed; control characters of names are escaped."""
+    """Return the result as text that ends with a line feed; control characters in names are escaped."""
     parts = [trials(result["trials"])]
     if len(result["pairs"]) > 1:
         whole = result["parameters"]["all_pairs"]
@@ -27,37 +27,37 @@ def text(result: dict) -> str:
 
 
 def trials(entries: list[dict]) -> str:
-    """A line a trial, with what its files lack."""
+    """Return a line per trial, with the defects of its files."""
     width = max(len(entry["name"]) for entry in entries)
     return "\n".join(
         f"{entry['name']:{width}}  {count(entry['packets'], 'packet')} in {nanoseconds(entry['duration_ns'])}: "
         + ", ".join(
-            names.shown(file["file"]) + (f" ({how})" if (how := ended(file)) else "") for file in entry["files"]
+            names.shown(file["file"]) + (f" ({how})" if (how := end_of_file(file)) else "") for file in entry["files"]
         )
         for entry in entries
     )
 
 
 def overview(pairs: list[dict]) -> str:
-    """A line a pair, as the paper's Table 2."""
+    """Return a line per pair, like Table 2 of the paper."""
     width = max(len(heading(entry)) for entry in pairs)
     lines = [f"{'':{width}}  " + "  ".join(f"{name:>9}" for name in (*NAMES, "kappa"))]
     for entry in pairs:
-        values = "  ".join(f"{number(entry[name]):>9}" for name in NAMES)
-        lines.append(f"{heading(entry):{width}}  {values}  {score(entry['kappa']):>9}")
+        values = "  ".join(f"{format_number(entry[name]):>9}" for name in NAMES)
+        lines.append(f"{heading(entry):{width}}  {values}  {format_kappa(entry['kappa']):>9}")
     return "\n".join(lines)
 
 
 def against_one(result: dict) -> str:
-    """What kappas against one trial leave open."""
+    """Return a note on what comparisons with a single baseline cannot show."""
     name = result["trials"][0]["name"]
-    return f"Each kappa is with {name}: whether {name} itself is the odd trial only --all-pairs shows."
+    return f"Each trial is compared with {name} only: use --all-pairs to see if {name} itself is the outlier."
 
 
 def matrix(result: dict) -> str:
-    """Kappa of each pair."""
+    """Return a matrix with the kappa of each pair."""
     names = [entry["name"] for entry in result["trials"]]
-    kappas = {(entry["a"], entry["b"]): score(entry["kappa"]) for entry in result["pairs"]}
+    kappas = {(entry["a"], entry["b"]): format_kappa(entry["kappa"]) for entry in result["pairs"]}
     width = max(8, *map(len, names))
     lines = ["kappa".ljust(width) + "".join(f"  {name:>{width}}" for name in names[1:])]
     for row in names[:-1]:
@@ -67,49 +67,54 @@ def matrix(result: dict) -> str:
 
 
 def heading(entry: dict) -> str:
-    """Which pair."""
+    """Return the names of the pair."""
     return f"{entry['b']} against {entry['a']}"
 
 
-def number(value: float | None) -> str:
-    """Four significant digits; 0 and 1 only where it is exactly that."""
+def format_number(value: float | None) -> str:
+    """Return a format_number with four significant digits; 0 and 1 only if the value is exactly that."""
     if value is None:
         return "undefined"
     return str(int(value)) if value in (0, 1) else f"{value:.4g}"
 
 
-def score(kappa: float | None) -> str:
-    """Four digits, and more where it is close to 1: two of what is missing."""
+def format_kappa(kappa: float | None) -> str:
+    """Return kappa with four digits, or, close to 1, with two significant digits of 1 - kappa."""
     if kappa is None or not 0 < 1 - kappa < 0.01:
-        return number(kappa)
+        return format_number(kappa)
     return f"{kappa:.{1 - math.floor(math.log10(1 - kappa))}f}"
 
 
 def pair(entry: dict) -> str:
-    """One pair in full."""
-    lines = [f"{heading(entry)}: kappa {score(entry['kappa'])}", *component_lines(entry), *detail_lines(entry)]
+    """Return all details of one pair."""
+    lines = [f"{heading(entry)}: kappa {format_kappa(entry['kappa'])}", *component_lines(entry), *detail_lines(entry)]
     lines += time_lines(entry["timeline"])
     for warning in entry["warnings"]:
-        said = f"warning ({' '.join(warning['components'])}): {warning['text']}"
-        lines.append(textwrap.fill(said.replace(GAP, " "), WIDTH, initial_indent="  ", subsequent_indent="    "))
+        line = f"warning ({' '.join(warning['components'])}): {warning['text']}"
+        lines.append(textwrap.fill(line.replace(GAP, " "), WIDTH, initial_indent="  ", subsequent_indent="    "))
     return "\n".join(lines)
 
 
 def component_lines(entry: dict) -> list[str]:
-    """Each component and what it takes away from 1."""
-    lines = ["  component   value      takes away"]
+    """Return a line per component, with its contribution to 1 - kappa."""
+    lines = ["  component   value      kappa loss"]
     for name, what in NAMES.items():
-        taken = entry["contribution"][name]
+        loss = entry["contribution"][name]
         total = sum(value or 0 for value in entry["contribution"].values())
-        share = f"  {percent(taken / total)} of it" if taken else ""
-        lines.append(f"  {name} {what:8}  {number(entry[name]):9}  {'' if taken is None else number(taken):9}{share}")
-    beside = f"O_published {number(entry['O_published'])}, O_kendall {number(entry['O_kendall'])}, L without offset "
-    beside += f"{number(entry['L_offset_removed'])}, kappa_published {score(entry['kappa_published'])}"
-    return [line.rstrip() for line in lines] + [f"  beside      {beside}"]
+        share = f"  {percent(loss / total)} of loss" if loss else ""
+        lines.append(
+            f"  {name} {what:8}  {format_number(entry[name]):9}  {'' if loss is None else format_number(loss):9}{share}"
+        )
+    others = (
+        f"O_published {format_number(entry['O_published'])}, O_kendall {format_number(entry['O_kendall'])}, "
+        f"L without offset {format_number(entry['L_offset_removed'])}, "
+        f"kappa_published {format_kappa(entry['kappa_published'])}"
+    )
+    return [line.rstrip() for line in lines] + [f"  other       {others}"]
 
 
 def detail_lines(entry: dict) -> list[str]:
-    """The numbers behind the components."""
+    """Return the numbers that the components are computed from."""
     lines = [f"  packets     {entry['n_common']:,} common of {entry['n_a']:,} in A and {entry['n_b']:,} in B"]
     if not entry["n_common"]:
         return lines
@@ -129,29 +134,29 @@ def detail_lines(entry: dict) -> list[str]:
 
 
 def delta(sums: dict) -> str:
-    """Absolute differences."""
+    """Return statistics of absolute differences."""
     return f"mean {sums['mean']:,.1f} ns, median {sums['median']:,}, p99 {sums['p99']:,}, largest {sums['largest']:,}"
 
 
 def time_lines(windows: list[dict]) -> list[str]:
-    """A bar a window, the higher the less consistent, and the worst windows."""
+    """Return the timeline, one bar per window (higher is less consistent), and the worst windows."""
     known = [entry for entry in windows if entry["kappa"] is not None]
-    worst = sorted((entry for entry in known if entry["kappa"] < 1), key=lambda entry: entry["kappa"])[:WORST]
+    worst = sorted((entry for entry in known if entry["kappa"] < 1), key=lambda entry: entry["kappa"])[:WORST_WINDOWS]
     if not worst:
         return []
     peak = 1 - worst[0]["kappa"]
     lost = [None if entry["kappa"] is None else 1 - entry["kappa"] for entry in windows]
-    step = -(-len(lost) // COLUMNS)
+    step = -(-len(lost) // TIMELINE_COLUMNS)
     groups = [[value for value in lost[at : at + step] if value is not None] for at in range(0, len(lost), step)]
     line = "".join(bar(max(group) / peak) if group else BARS[0] for group in groups)
-    lines = [f"  in time     |{line}|  a bar each {nanoseconds(step * (windows[0]['to_ns'] - windows[0]['from_ns']))}"]
+    lines = [f"  in time     |{line}|  {nanoseconds(step * (windows[0]['to_ns'] - windows[0]['from_ns']))} per bar"]
     for place, entry in enumerate(worst):
-        parts = ", ".join(f"{name} {number(entry[name])}" for name in NAMES)
+        parts = ", ".join(f"{name} {format_number(entry[name])}" for name in NAMES)
         where = f"{nanoseconds(entry['from_ns'])} to {nanoseconds(entry['to_ns'])}"
-        lines.append(f"  {'worst' if place == 0 else '':10}  {where}: kappa {score(entry['kappa'])} ({parts})")
+        lines.append(f"  {'worst' if place == 0 else '':10}  {where}: kappa {format_kappa(entry['kappa'])} ({parts})")
     return lines
 
 
 def bar(share: float) -> str:
-    """From the lowest bar for 0 to the full one for 1."""
+    """Return the bar for a share, from the lowest for 0 to the full one for 1."""
     return BARS[1 + min(7, int(share * 8))]

@@ -1,6 +1,6 @@
-"""It refuses to flatter: what about the captures makes a component look better, or worse, than the network was.
+"""Warnings about captures that make a component look better or worse than the network was.
 
-Each warning is ``{"code", "components", "text"}``: the components that it touches, and what it does to them. Nothing is
+Each warning is ``{"code", "components", "text"}``, with the affected components and the effect on them. Nothing is
 corrected silently; docs/kappa.md has a paragraph for each code.
 """
 
@@ -8,22 +8,22 @@ from acapella.common.wording import GAP, count, listed, nanoseconds, percent
 
 from . import pauses
 
-COARSE_NS = 1000  # a microsecond grid rounds away what the paper measures: gaps within 10 ns
-# Two frames of one port never arrive at once (64 bytes take 5 ns at 100 Gbit/s), so equal stamps are the clock's. One
-# gap in a hundred that the clock lost moves quantiles and the share within 10 ns by as much.
-EQUAL_SHARE = 0.01
-ALIKE_SHARE = 0.5  # trials that share less than this of the smaller one are hardly the same traffic
-UNEQUAL_SHARE = 0.1  # of the longer duration; by as much L is smaller than it would be over the shorter one
-PAUSE_SHARE = 0.5  # of a trial's duration in one gap: then most of what L and I divide by is not traffic
-LACKING = {"tag": "no tag was captured", "regions": "not all of the region was captured"}
-SELECTING = ("filter", "flow", "from", "to")  # the parameters that may leave nothing
-YEAR_NS = 365 * 86_400 * 10**9  # no trial lasts as long; one with a frame of 1970 in it seems to
-WHOLE = ("clean", None)  # how a file ends that lacks nothing
-ENDS = {  # the core's FileEnd; all others are damage
+COARSE_NS = 1000  # the paper measures gaps within 10 ns, which a microsecond clock rounds away
+# Two frames on one port cannot arrive at the same time (64 bytes take 5 ns at 100 Gbit/s), so equal timestamps are due
+# to the clock. If it hides one gap in a hundred, quantiles and the share within 10 ns change by as much.
+MAX_EQUAL_SHARE = 0.01
+MIN_COMMON_SHARE = 0.5  # of the smaller trial's packets; with fewer, the trials are hardly the same traffic
+MAX_DURATION_DIFFERENCE = 0.1  # share of the longer duration; L is smaller by the same share
+MAX_GAP_SHARE = 0.5  # of a trial's duration; a longer gap is most of the denominators of L and I
+NO_IDENTITY = {"tag": "no tag was captured", "regions": "not all of the region was captured"}
+SELECTION = ("filter", "flow", "from", "to")  # parameters that may select no packet
+YEAR_NS = 365 * 86_400 * 10**9  # longer than any trial; a frame dated 1970 makes a trial seem longer
+COMPLETE = ("clean", None)  # FileEnd of a complete file
+FILE_ENDS = {  # FileEnd of the core; all others are damage
     "cut_header": "cut in the header of a record",
     "cut_record": "cut in the middle of a record",
     "cut_compressed": "its compressed data is cut",
-    "trailing_bytes": "bytes that are not compressed behind the compressed ones",
+    "trailing_bytes": "uncompressed bytes after the compressed data",
 }
 
 PAIR_CHECKS = []
@@ -31,10 +31,10 @@ TRIAL_CHECKS = []
 
 
 def of(pair: dict, a: dict, b: dict) -> list[dict]:
-    """The warnings of one pair: those about the pair first, then those about each trial.
+    """Return the warnings of a pair: first those of the pair, then those of each trial.
 
-    ``pair`` and the trials are as result.py makes them, and beside that the core's ``windows``, the ``parameters`` and
-    each trial's kind of ``identity``, its ``cut_frames`` and the bounds ``within_ns``.
+    ``pair`` and the trials are as in result.py; in addition ``pair`` has the core's ``windows`` and the ``parameters``,
+    and each trial has the kind of its ``identity``, its ``cut_frames`` and the bounds ``within_ns``.
     """
     found = [check(pair, a, b) for check in PAIR_CHECKS]
     for trial in (a,) if a is b else (a, b):
@@ -43,7 +43,7 @@ def of(pair: dict, a: dict, b: dict) -> list[dict]:
 
 
 def about_pair(check):
-    """Register a check of the pair and its two trials."""
+    """Register a check of a pair and its two trials."""
     PAIR_CHECKS.append(check)
     return check
 
@@ -55,13 +55,13 @@ def about_trial(check):
 
 
 def warning(code: str, components: str, text: str) -> dict:
-    """``components`` as one word, such as "ULI"."""
+    """Return a warning; ``components`` is one word, such as "ULI"."""
     return {"code": code, "components": list(components), "text": text.replace(GAP, " ")}
 
 
 @about_pair
 def empty_trial(pair: dict, a: dict, b: dict):
-    """A trial without a packet."""
+    """A trial has no packets."""
     empty = [trial["name"] for trial in (a, b) if not trial["packets"]]
     if not empty:
         return None
@@ -69,268 +69,272 @@ def empty_trial(pair: dict, a: dict, b: dict):
         text = "both trials are empty: there is nothing to compare, and kappa is null."
     else:
         text = f"trial {empty[0]} has no packet: kappa is 0 by convention, and O, L and I are undefined."
-    given = [f"--{name} {pair['parameters'][name]}" for name in SELECTING if pair["parameters"][name] is not None]
-    there = [sum(file["frames"] for file in trial["files"]) for trial in (a, b) if not trial["packets"]]
-    if given and sum(there):
-        text += f" None of the {count(sum(there), 'frame')} read for it fits {listed(given)}."
+    options = [f"--{name} {pair['parameters'][name]}" for name in SELECTION if pair["parameters"][name] is not None]
+    frames = [sum(file["frames"] for file in trial["files"]) for trial in (a, b) if not trial["packets"]]
+    if options and sum(frames):
+        text += f" None of the {count(sum(frames), 'frame')} read matches {listed(options)}."
     return warning("empty_trial", "UOLI", text)
 
 
 @about_pair
 def different_content(pair: dict, a: dict, b: dict):
-    """Few common packets beside either trial, or none."""
+    """Few or none of the packets of a trial are in the other one."""
     smaller, larger = sorted((pair["n_a"], pair["n_b"]))
-    if not smaller or pair["n_common"] >= ALIKE_SHARE * larger:
+    if not smaller or pair["n_common"] >= MIN_COMMON_SHARE * larger:
         return None
-    if pair["n_common"] >= ALIKE_SHARE * smaller:
+    if pair["n_common"] >= MIN_COMMON_SHARE * smaller:
         return much_missing(pair)
     share = percent(pair["n_common"] / smaller)
     if pair["n_common"] == 0:
         effect = "Kappa is 0 by convention, and O, L and I are undefined."
     else:
         effect = (
-            "O, L and I speak of these few packets only; a small value there says nothing of the others, and U does "
-            "not tell loss from different traffic."
+            "O, L and I describe only these packets: small values do not mean that the others are consistent, and U "
+            "does not distinguish loss from different traffic."
         )
     text = (
         f"{count(pair['n_common'], 'common packet')}, {share} of the smaller trial: these may not be trials of the "
-        f"same traffic, or --identity does not survive the way between the captures. {effect}"
+        f"same traffic, or the network changes what --identity matches packets by. {effect}"
     )
     return warning("different_content", "UOLI", text)
 
 
 def much_missing(pair: dict) -> dict:
-    """One trial has most of its packets in common, the other one few."""
-    holds, lacks = ("a", "b") if pair["n_a"] > pair["n_b"] else ("b", "a")
-    packets = pair[f"n_{holds}"]
+    """One trial has most of its packets in common, the other one max_by_chance."""
+    larger_side, smaller_side = ("a", "b") if pair["n_a"] > pair["n_b"] else ("b", "a")
+    packets = pair[f"n_{larger_side}"]
     missing = packets - pair["n_common"]
     text = (
-        f"trial {pair[lacks]} lacks {count(missing, 'packet')} of trial {pair[holds]}, {percent(missing / packets)} of "
-        "its packets: L, I and O describe the common packets alone and say nothing of the others, so that U alone "
-        "speaks of most of the traffic; U does not tell loss from a capture that ended early or began late."
+        f"trial {pair[smaller_side]} smaller_side {count(missing, 'packet')} of trial {pair[larger_side]}, "
+        f"{percent(missing / packets)} of its packets: L, I and O describe only the common packets, and U alone "
+        "describes most of the traffic. U does not distinguish loss from a capture that end_of_file early or began "
+        "late."
     )
     return warning("different_content", "UOLI", text)
 
 
 @about_pair
 def unequal_durations(pair: dict, a: dict, b: dict):
-    """L divides by the longer trial, I by the sum of both: a tail that one trial lacks makes both smaller."""
+    """The durations differ. L divides by the longer one and I by the sum, so extra time in one trial reduces both."""
     shorter, longer = sorted((a, b), key=lambda trial: trial["duration_ns"])
-    lasts = longer["duration_ns"]
-    apart = lasts - shorter["duration_ns"]
-    if not pair["n_common"] or untimed(a) or untimed(b) or apart <= UNEQUAL_SHARE * lasts:
+    duration = longer["duration_ns"]
+    difference = duration - shorter["duration_ns"]
+    if not pair["n_common"] or untimed(a) or untimed(b) or difference <= MAX_DURATION_DIFFERENCE * duration:
         return None
     text = (
-        f"trial {longer['name']} lasts {nanoseconds(lasts)}, trial {shorter['name']} "
-        f"{nanoseconds(shorter['duration_ns'])}, {percent(apart / lasts)} less: L divides by the longer duration and I "
-        "by the sum of both, so the same differences weigh less than in two trials as short as the shorter one. "
-        "--from and --to compare the same span of both."
+        f"trial {longer['name']} duration {nanoseconds(duration)}, trial {shorter['name']} "
+        f"{nanoseconds(shorter['duration_ns'])}, {percent(difference / duration)} less: L divides by the longer "
+        "duration and I by the sum of both, so the same differences count for less than in two trials of the shorter "
+        "duration. Use --from and --to to compare the same time range of both."
     )
     return warning("unequal_durations", "LI", text)
 
 
 @about_pair
 def dominant_gap(pair: dict, a: dict, b: dict):
-    """A pause, or one stray packet long after the others: most of what L and I divide by."""
+    """A pause, or a stray packet long before or after the others, is most of what L and I divide by."""
     causes = [
         f"a gap of {nanoseconds(gap)} or more is {percent(gap / trial['duration_ns'])} of trial {trial['name']}"
         for trial, gap in zip((a, b), pauses.largest_gaps(pair), strict=True)
         # Two packets have one gap, and it is the trial.
-        if trial["packets"] > 2 and not untimed(trial) and gap > PAUSE_SHARE * trial["duration_ns"]
+        if trial["packets"] > 2 and not untimed(trial) and gap > MAX_GAP_SHARE * trial["duration_ns"]
     ]
     if not causes or not pair["n_common"]:
         return None
     text = (
-        f"{' and '.join(causes)}: one packet long before or after the others is enough. L and I "
-        "divide by durations that are mostly this pause, and look as many times smaller. --from and --to leave it out."
+        f"{' and '.join(causes)}, possibly because of a single packet long before or after the others. L and I divide "
+        "by durations that are mostly this pause, and are too small by that factor. Use --from and --to to exclude "
+        "it."
     )
     return warning("dominant_gap", "LI", text)
 
 
 @about_pair
 def first_packet_missing(pair: dict, a: dict, b: dict):
-    """Each trial starts at its own first packet; where the other one lacks that, all latencies are shifted."""
+    """A trial's time starts at its first packet; if the other trial lacks this packet, all latencies are shifted."""
     common = pair["integers"]["first_common"]
     if not pair["n_common"] or all(common):
         return None
-    lacking = [f"{x['name']} starts with a packet that {y['name']} lacks"
+    causes = [f"{x['name']} starts with a packet that {y['name']} smaller_side"
                for x, y, there in ((a, b, common[0]), (b, a, common[1])) if not there]  # fmt: skip
     text = (
-        f"{' and '.join(lacking)}: time counts from each trial's own first packet, so every latency difference carries "
-        f"a constant (the median difference is {pair['offset_ns']} ns). L is larger or, by chance, smaller than the "
-        "jitter of the common packets; L_offset_removed is free of it. The packet that starts one trial has a gap of 0 "
-        "there, and in the other trial, where it is not the first, its whole gap counts as a difference in I."
+        f"{' and '.join(causes)}: times are relative to the first packet of each trial, so every latency difference "
+        f"contains a constant (the median difference is {pair['offset_ns']} ns). L is larger or, by chance, smaller "
+        "than the jitter of the common packets; L_offset_removed does not contain the constant. The first packet of a "
+        "trial has a gap of 0; in the other trial it is not the first, and its whole gap counts as a difference in I."
     )
     return warning("first_packet_missing", "LI", text)
 
 
 @about_pair
 def ambiguous_occurrences(pair: dict, a: dict, b: dict):
-    """Packets that only their occurrence number tells apart."""
+    """Only their occurrence number distinguishes some packets."""
     if not pair["ambiguous_a"] and not pair["ambiguous_b"]:
         return None
     text = (
         f"{pair['ambiguous_a']} packets of {a['name']} and {pair['ambiguous_b']} of {b['name']} share their identity "
-        "with another packet of their trial; the first is taken for the first, the second for the second. Equal "
-        "packets that changed places look unmoved (O too small); where one of them is lost, the later ones take each "
-        "other's place (O, L and I too large), while U stays right."
+        "with another packet of their trial, and are matched in order: the first with the first, the second with the "
+        "second. If equal packets were reordered, O is too small; if one of them was lost, the later ones are "
+        "mismatched and O, L and I are too large. U is not affected."
     )
     return warning("ambiguous_occurrences", "OLI", text)
 
 
 @about_pair
 def truncated_identity(pair: dict, a: dict, b: dict):
-    """Packets cut by the capture are known again by what is left of them, and so are all others."""
+    """The capture truncated some packets, so all packets are matched by the bytes that remain."""
     if not a["truncated"] and not b["truncated"]:
         return None
     cut = {trial["name"]: sum(file["truncated"] for file in trial["files"]) for trial in (a, b)}
-    causes = [f"{count(packets, 'packet')} of trial {name}" for name, packets in cut.items() if packets]
-    whose = " and ".join(causes) or "packets of another trial"
+    causes = [f"{count(number, 'packet')} of trial {name}" for name, number in cut.items() if number]
+    packets = " and ".join(causes) or "packets of another trial"
     text = (
-        f"the capture cut {whose}, so all trials are compared by the first {a['identity_bytes']} bytes of what packets "
-        "are known by. Packets that differ only behind them are taken for the same: damage there goes unseen (U too "
-        "small), and more packets need an occurrence number. Where the cut took a tunnel's inner header from one "
-        "trial only, another header is the innermost one there, and no such packet is known again (U far too large)."
+        f"the capture truncated {packets}, so packets of all trials are matched by the first {a['identity_bytes']} "
+        "bytes of their identity. Packets that differ only after these bytes count as equal: damage there is not "
+        "detected (U too small), and more packets need an occurrence number. If the inner header of a tunnel is "
+        "missing from one trial only, its innermost header is a different one, and the packets do not match (U far "
+        "too large)."
     )
     return warning("truncated_identity", "UOLI", text)
 
 
-def grids(trial: dict, least_ns: int) -> list[str]:
-    """What says that stamps lie on a grid of ``least_ns`` or coarser: the files, or else the trial over its files.
+def coarse_grids(trial: dict, least_ns: int) -> list[str]:
+    """Return the evidence that timestamps are on a grid of ``least_ns`` or coarser, per file or else over all files.
 
-    One stamp alone shows no grid. Which gaps show one is the core's to say (clock_grid.hpp).
+    One timestamp alone does not show a grid. The core decides which gaps do (clock_grid.hpp).
     """
     found = []
     for file in (file for file in trial["files"] if file["taken"]):
-        if file["taken"] > few(file["clock_resolution_ns"]) and file["clock_resolution_ns"] >= least_ns:
-            found.append(f"stamps in {file['file']} are multiples of {nanoseconds(file['clock_resolution_ns'])}")
+        if file["taken"] > max_by_chance(file["clock_resolution_ns"]) and file["clock_resolution_ns"] >= least_ns:
+            found.append(f"timestamps in {file['file']} are multiples of {nanoseconds(file['clock_resolution_ns'])}")
         elif file["taken"] > 1 and file["grid_ns"] >= least_ns:
-            found.append(f"stamps in {file['file']} lie on a grid of {nanoseconds(file['grid_ns'])}")
+            found.append(f"timestamps in {file['file']} are on a grid of {nanoseconds(file['grid_ns'])}")
     if not found and trial["packets"] > 1:
-        told = trial["packets"] > few(trial["resolution_ns"])
-        step_ns = max(trial["resolution_ns"] if told else 1, trial["grid_ns"])
+        enough = trial["packets"] > max_by_chance(trial["resolution_ns"])
+        step_ns = max(trial["resolution_ns"] if enough else 1, trial["grid_ns"])
         if step_ns >= least_ns:
-            found.append(f"all its stamps lie on a grid of {nanoseconds(step_ns)}")
+            found.append(f"all its timestamps are on a grid of {nanoseconds(step_ns)}")
     return found
 
 
-def few(step_ns: int) -> int:
-    """So many stamps may all be multiples of a power of ten by chance: one in a million trials at worst."""
+def max_by_chance(step_ns: int) -> int:
+    """Return how many timestamps can be multiples of a power of ten by chance (at most one trial in a million)."""
     return 1 if step_ns >= COARSE_NS else 4
 
 
 @about_trial
 def coarse_clock(trial: dict):
-    """Stamps on a microsecond or coarser grid, in any file, or many equal ones."""
-    causes = grids(trial, COARSE_NS)
+    """Timestamps have microsecond or coarser resolution in any file, or many are equal."""
+    causes = coarse_grids(trial, COARSE_NS)
     equal, gaps = trial["equal_stamps"], trial["packets"] - 1
-    if gaps > 0 and equal >= EQUAL_SHARE * gaps:
-        causes.append(f"{count(equal, 'packet')} ({percent(equal / gaps)}) stamped exactly as the one before")
+    if gaps > 0 and equal >= MAX_EQUAL_SHARE * gaps:
+        causes.append(
+            f"{count(equal, 'packet')} ({percent(equal / gaps)}) with the same timestamp as the packet before"
+        )
     if not causes:
         return None
     text = (
-        f"the clock of trial {trial['name']} is coarse: {' and '.join(causes)}. Differences below that are rounded "
-        "to 0 or up to a whole step: I, L and the shares within some ns describe the clock as much as the network; "
-        "packets with equal stamps keep the order of the file, so O is the recorder's order there."
+        f"the clock of trial {trial['name']} is coarse: {' and '.join(causes)}. Smaller differences are rounded to 0 "
+        "or to a whole step, so I, L and the shares within a bound describe the clock as much as the network. "
+        "Packets with equal timestamps keep their order in the file, so O describes the recorder there."
     )
     return warning("coarse_clock", "OLI", text)
 
 
 @about_trial
 def coarse_within(trial: dict):
-    """A grid finer than that, and coarser than the smallest bound in ns: the share within it says less than it seems.
+    """The clock's resolution is below a microsecond but coarser than the smallest bound in ns.
 
-    A microsecond grid has coarse_clock, which says more.
+    For a microsecond grid, coarse_clock applies instead.
     """
     bound_ns = min(trial["within_ns"], default=None)
-    if bound_ns is None or grids(trial, COARSE_NS):
+    if bound_ns is None or coarse_grids(trial, COARSE_NS):
         return None
-    causes = grids(trial, max(bound_ns, 1) + 1)
+    causes = coarse_grids(trial, max(bound_ns, 1) + 1)
     if not causes:
         return None
     text = (
         f"the clock of trial {trial['name']} is coarser than {nanoseconds(bound_ns)}: {' and '.join(causes)}. Gaps "
-        f"differ by 0 or by a whole step, so the share within {nanoseconds(bound_ns)} is that of gaps that look equal, "
-        "and moves up or down by the clock; I and L have an error of up to a step a packet."
+        f"differ by 0 or by a whole step, so the share within {nanoseconds(bound_ns)} is the share of gaps that appear "
+        "equal, and is too large or too small; I and L have an error of up to one step per packet."
     )
     return warning("coarse_within", "LI", text)
 
 
 @about_trial
 def without_identity(trial: dict):
-    """Packets in which the identity that was asked for is not there."""
+    """Packets lack the requested identity."""
     if not trial["without_identity"]:
         return None
-    reason = LACKING.get(trial["identity"], "the capture cut them to next to nothing")
+    reason = NO_IDENTITY.get(trial["identity"], "the capture truncated them to a few bytes")
     text = (
-        f"{count(trial['without_identity'], 'packet')} of trial {trial['name']} without the identity that was asked "
-        f"for ({reason}): they are left out, so that no component says anything of them but U, where the other trial "
-        "has them."
+        f"{count(trial['without_identity'], 'packet')} of trial {trial['name']} without the requested identity "
+        f"({reason}): excluded. This affects only U, and only if the other trial has them."
     )
     if trial["cut_frames"]:
         text += (
-            f" The capture cut {count(trial['cut_frames'], 'frame')} of this trial: most likely its snap length took "
-            "away what they would be known by, which is at the end of the frame for a tag."
+            f" The capture truncated {count(trial['cut_frames'], 'frame')} of this trial: its snap length probably "
+            "removed the identity, which for a tag is at the end of the frame."
         )
     return warning("without_identity", "UOLI", text)
 
 
-def ended(file: dict) -> str:
-    """How a file that lacks something ends, in words; empty for one that is whole."""
-    return "" if file["end"] in WHOLE else ENDS.get(file["end"], "its bytes are damaged")
+def end_of_file(file: dict) -> str:
+    """Return how an incomplete file ends, as text; empty for a complete file."""
+    return "" if file["end"] in COMPLETE else FILE_ENDS.get(file["end"], "its bytes are damaged")
 
 
 @about_trial
 def cut_file(trial: dict):
-    """A file that ends in the middle of a record."""
-    cut = [file for file in trial["files"] if file["end"] not in WHOLE]
-    if not cut:
+    """A file ends within a record."""
+    incomplete = [file for file in trial["files"] if file["end"] not in COMPLETE]
+    if not incomplete:
         return None
-    named = ", ".join(f"{file['file']} ({ended(file)})" for file in cut)
+    names = ", ".join(f"{file['file']} ({end_of_file(file)})" for file in incomplete)
     text = (
-        f"trial {trial['name']} could not be read to the end: {named}. What follows the last whole frame counts as "
-        "lost in U, and the trial is shorter, which L and I divide by."
+        f"trial {trial['name']} could not be read to the end: {names}. Packets after the last complete frame count "
+        "as lost in U, and the trial is shorter, which changes the denominators of L and I."
     )
     return warning("cut_file", "ULI", text)
 
 
 @about_trial
 def time_reversals(trial: dict):
-    """Stamps that go backwards inside a file."""
+    """Timestamps decrease within a file."""
     if not trial["reversals_in_file"]:
         return None
     text = (
-        f"{count(trial['reversals_in_file'], 'packet')} of trial {trial['name']} stamped earlier than the packet "
-        "before in the same file. Packets are taken in the order of their stamps: where the capture's queues were "
-        "written out of order that is right; where a clock was set back, O, L and I are the clock's."
+        f"{count(trial['reversals_in_file'], 'packet')} of trial {trial['name']} with an earlier timestamp than the "
+        "packet before in the same file. Packets are sorted by timestamp. This is correct if the capture wrote its "
+        "queues out of order; if a clock was set back, O, L and I describe the clock."
     )
     return warning("time_reversals", "OLI", text)
 
 
 @about_trial
 def implausible_times(trial: dict):
-    """Frames dated outside the years 1970 to 2106, which the core leaves out."""
+    """Frames are dated outside the years 1970 to 2106; the core excludes them."""
     if not trial["implausible_times"]:
         return None
     text = (
-        f"{count(trial['implausible_times'], 'frame')} of trial {trial['name']} dated outside the years 1970 to 2106: "
-        "they are left out, so that no component includes them but U, where the other trial has them."
+        f"{count(trial['implausible_times'], 'frame')} of trial {trial['name']} dated outside the years 1970 to "
+        "2106: excluded. This affects only U, and only if the other trial has them."
     )
     return warning("implausible_times", "UOLI", text)
 
 
 def untimed(trial: dict) -> bool:
-    """Whether a trial begins in 1970 and lasts to our days."""
+    """Return whether a trial begins in 1970 and lasts until today."""
     return trial["first_ns"] == 0 and trial["duration_ns"] >= YEAR_NS
 
 
 @about_trial
 def untimed_frames(trial: dict):
-    """Frames that their file gives no time, as pcapng's simple packets: they are read as of 1970."""
+    """Frames have no time in their file, such as pcapng's simple packets; they are read as dated 1970."""
     if not untimed(trial):
         return None
     text = (
-        f"trial {trial['name']} has frames without a time in the file: they count as of 1970, before all others, and "
-        "the trial's duration reaches back to them. L and I are divided by it: they say nothing."
+        f"trial {trial['name']} has frames without a time in the file: they are dated 1970, before all others, so the "
+        "trial's duration begins there. L and I divide by it and are meaningless."
     )
     return warning("untimed_frames", "OLI", text)

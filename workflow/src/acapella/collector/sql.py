@@ -1,11 +1,11 @@
-"""Ask a collector in SQL, while it runs and afterwards.
+"""Query the flows of a collector in SQL, while it runs or afterwards.
 
     acapella collector sql reports "select src, dst, bytes from flows order by bytes desc limit 5"
     acapella collector sql reports "select window_ns, sum(bytes) from series group by all order by all" --format csv
 
-Tables: flows and series (schemas/tables/flow_reports.yaml, flow_report_series.yaml), counters (name, value). Of a
-running collector they are a snapshot, with the newest rows of the series; afterwards they are its files, which any
-DuckDB client reads as well.
+Tables: flows and series (schemas/tables/flow_reports.yaml, flow_report_series.yaml), counters (name, value). While the
+collector runs, they are a snapshot with the newest rows of the series; afterwards they are its output files, which any
+DuckDB client can read as well.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from acapella.campaign import sql
 from acapella.common import queries
 from acapella_core.errors import UserError
 
-from .questions import asked
+from .request_socket import connect
 
 TABLES = ("flows", "series")
 
@@ -27,22 +27,22 @@ def register_parser(actions) -> None:
     """Add `acapella collector sql`."""
     parser = actions.add_parser(
         "sql",
-        help="ask a collector in SQL, while it runs and afterwards",
+        help="query the flows of a collector in SQL",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("directory", metavar="DIRECTORY", help="what acapella collector run -o names")
-    parser.add_argument("query", metavar="QUERY", help="one SELECT")
+    parser.add_argument("directory", metavar="DIRECTORY", help="output directory of acapella collector run -o")
+    parser.add_argument("query", metavar="QUERY", help="a SELECT statement")
     sql.add_format(parser)
     parser.set_defaults(act=run)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Answer the query on standard output. Raises UserError in one line."""
+    """Print the result of the query. Raises UserError."""
     directory = Path(args.directory)
-    collector = asked(directory)
+    collector = connect(directory)
     if collector is None:
-        counters = finished(directory)
+        counters = final_counters(directory)
         tables = directory
     else:
         with collector:
@@ -50,9 +50,9 @@ def run(args: argparse.Namespace) -> None:
         counters, tables = answer["state"]["reports"], directory / answer["directory"]
     spreadsheet = sql.checked_spreadsheet(args)
     if args.own_process:
-        sql.confine()  # not before the collector was asked, over a socket
+        sql.confine()  # only now, since the request uses a socket
     with queries.one_line(), contextlib.closing(queries.connect()) as con:
-        define(con, tables, counters)
+        create_tables(con, tables, counters)
         queries.confine(con, tables)
         with sql.known_names(con):
             sql.write_answer(
@@ -60,23 +60,23 @@ def run(args: argparse.Namespace) -> None:
             )
 
 
-def finished(directory: Path) -> dict:
-    """The counters of a collector that has ended. Raises UserError where none has written results there."""
+def final_counters(directory: Path) -> dict:
+    """Return the counters of a collector that has ended. Raises UserError if the directory has no results."""
     path = directory / "counters.json"
     try:
         return json.loads(path.read_text(encoding="utf-8"))["reports"]
     except FileNotFoundError:
         raise UserError(
-            "no collector runs here, and none has ended here with results",
+            "no collector is running here, and there are no results",
             where=directory,
             fix="acapella collector run -o",
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError("not the counters of a collector", where=path) from error
+        raise UserError("not counters of a collector", where=path) from error
 
 
-def define(con, directory: Path, counters: dict[str, int]) -> None:
-    """The tables of a connection."""
+def create_tables(con, directory: Path, counters: dict[str, int]) -> None:
+    """Create the tables of a connection."""
     for name in TABLES:
         path = directory / f"{name}.parquet"
         if path.is_file():  # a run without series has none
